@@ -1,0 +1,2 @@
+//! The quiver binary.
+fn main() {}
