@@ -1,0 +1,96 @@
+//! Completion: what the Tab key offers.
+
+use crate::lexer::{MAX_LINE, lex, quote};
+use crate::matcher::{Matcher, Next};
+use crate::{ArgType, Registry};
+
+/// Knows the names of things that exist, by kind: `interface` and whatever the commands' types name.
+pub trait Completer {
+    /// The names of `kind` that begin with `prefix`, sorted.
+    fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
+        let _ = (kind, prefix);
+        Vec::new()
+    }
+
+    /// Whether something of this kind and name exists; `None` where that cannot be told, and then any name goes.
+    fn known(&self, kind: &str, name: &str) -> Option<bool> {
+        let _ = (kind, name);
+        None
+    }
+}
+
+impl Completer for () {}
+
+/// One proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The word, quoted if need be.
+    pub text: String,
+    /// One line about it.
+    pub help: String,
+}
+
+/// The answer to Tab.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// The byte of the line where the word to be replaced begins; it ends at the cursor.
+    pub start: usize,
+    /// What could stand there.
+    pub candidates: Vec<Candidate>,
+    /// Whether the name of a file could stand there; the client looks for those with its own rights.
+    pub path: bool,
+}
+
+impl<C> Registry<C> {
+    /// What could stand at byte `cursor` of `line` in the place of the word that ends there.
+    pub fn complete(&self, line: &str, cursor: usize, completer: &dyn Completer) -> Completion {
+        let mut cursor = cursor.min(line.len());
+        while !line.is_char_boundary(cursor) {
+            cursor -= 1;
+        }
+        let line = line.get(..cursor).unwrap_or_default();
+        let none = Completion { start: cursor, ..Completion::default() };
+        let mut lexed = lex(line);
+        if line.len() > MAX_LINE || lexed.comment {
+            return none;
+        }
+        let partial = match lexed.tokens.last() {
+            Some(token) if token.span.end == cursor => lexed.tokens.pop(),
+            _ => None,
+        };
+        let (start, prefix, quoted) = match &partial {
+            Some(token) => (token.span.start, token.text.as_str(), token.quoted),
+            None => (cursor, "", false),
+        };
+        let mut tokens = lexed.tokens.as_slice();
+        if self.asks_help(tokens) {
+            tokens = tokens.get(1..).unwrap_or_default();
+        }
+        let mut matcher = Matcher::new(&self.program, completer, true);
+        if tokens.iter().any(|token| matcher.step(line, token).is_err()) {
+            return none;
+        }
+        let mut completion = Completion { start, ..none };
+        let path = matcher.path();
+        for next in matcher.next() {
+            match next {
+                Next::Word { word, command } if !quoted && word.starts_with(prefix) => {
+                    let help = self.word_help(&path, word, command);
+                    completion.candidates.push(Candidate { text: word.to_owned(), help });
+                }
+                Next::Arg { kind: ArgType::Path, .. } => completion.path = true,
+                Next::Arg { name, kind, command } => {
+                    let help = self.arg_help(name, kind, command);
+                    let names = kind.kind().map_or_else(Vec::new, |kind| completer.values(kind, prefix));
+                    let names = names.into_iter().filter(|name| name.starts_with(prefix));
+                    let propose = |name: String| Candidate { text: quote(&name), help: help.clone() };
+                    completion.candidates.extend(names.map(propose));
+                }
+                _ => {}
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        completion.candidates.retain(|candidate| seen.insert(candidate.text.clone()));
+        completion
+    }
+}

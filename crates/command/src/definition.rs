@@ -1,0 +1,114 @@
+//! The definition of a command.
+
+use crate::{Args, CommandError, Output};
+
+/// What a command needs, and what an operator has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Looks only.
+    Read,
+    /// Changes something.
+    Write,
+}
+
+/// What a command does.
+pub type Run<C> = Box<dyn Fn(&mut C, &Args) -> Result<Output, CommandError>>;
+
+/// One command over a context `C`: its syntax, what it does, and what the help says about it.
+pub struct Command<C> {
+    pub(crate) syntax: String,
+    pub(crate) help: String,
+    pub(crate) details: String,
+    pub(crate) examples: Vec<String>,
+    pub(crate) arg_help: Vec<(String, String)>,
+    pub(crate) access: Access,
+    pub(crate) run: Run<C>,
+}
+
+impl<C: 'static> Command<C> {
+    /// A command that only looks. `help` is one line without a final stop.
+    pub fn read(
+        syntax: &str,
+        help: &str,
+        run: impl Fn(&mut C, &Args) -> Result<Output, CommandError> + 'static,
+    ) -> Self {
+        Self::new(Access::Read, syntax, help, run)
+    }
+
+    /// A command that changes something. `help` is one line without a final stop.
+    pub fn write(
+        syntax: &str,
+        help: &str,
+        run: impl Fn(&mut C, &Args) -> Result<Output, CommandError> + 'static,
+    ) -> Self {
+        Self::new(Access::Write, syntax, help, run)
+    }
+
+    fn new(
+        access: Access,
+        syntax: &str,
+        help: &str,
+        run: impl Fn(&mut C, &Args) -> Result<Output, CommandError> + 'static,
+    ) -> Self {
+        Self {
+            syntax: syntax.to_owned(),
+            help: help.to_owned(),
+            details: String::new(),
+            examples: Vec::new(),
+            arg_help: Vec::new(),
+            access,
+            run: Box::new(run),
+        }
+    }
+
+    /// Paragraphs for the reference page.
+    #[must_use]
+    pub fn details(mut self, text: &str) -> Self {
+        self.details = text.to_owned();
+        self
+    }
+
+    /// A line that shows the command in use; [`crate::Registry::check_examples`] proves that it parses.
+    #[must_use]
+    pub fn example(mut self, line: &str) -> Self {
+        self.examples.push(line.to_owned());
+        self
+    }
+
+    /// One line of help on the argument or keyword `name`.
+    #[must_use]
+    pub fn arg(mut self, name: &str, help: &str) -> Self {
+        self.arg_help.push((name.to_owned(), help.to_owned()));
+        self
+    }
+
+    /// The same command over a context that contains this one's.
+    pub fn lift<D: 'static>(self, inner: impl Fn(&mut D) -> &mut C + 'static) -> Command<D> {
+        let run = self.run;
+        Command {
+            syntax: self.syntax,
+            help: self.help,
+            details: self.details,
+            examples: self.examples,
+            arg_help: self.arg_help,
+            access: self.access,
+            run: Box::new(move |context, args| run(inner(context), args)),
+        }
+    }
+
+    /// The syntax string.
+    pub fn syntax(&self) -> &str {
+        &self.syntax
+    }
+
+    /// What the operator must be allowed to do.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+}
+
+impl<C> Command<C> {
+    pub(crate) fn help_of(&self, name: &str) -> Option<&str> {
+        self.arg_help.iter().find(|(known, _)| known == name).map(|(_, help)| help.as_str())
+    }
+}

@@ -1,0 +1,129 @@
+//! Compiles syntax trees into instructions for the matcher.
+
+use crate::ArgType;
+use crate::syntax::Node;
+
+/// Index of an instruction.
+pub(crate) type Pc = usize;
+
+/// One instruction. Those that consume a word go on at the next one.
+#[derive(Debug, Clone)]
+pub(crate) enum Instr {
+    Word(String),
+    Arg {
+        name: String,
+        kind: ArgType,
+    },
+    /// Consumes any further word of an argument that takes the rest of the line.
+    RestTail,
+    Jump(Pc),
+    /// Tries all targets, the first ones preferred.
+    Split(Vec<Pc>),
+    /// Forgets which members of the set were used.
+    Clear(usize),
+    /// Goes on only if the member of the set was not used, and marks it used.
+    Use {
+        set: usize,
+        member: u32,
+    },
+    Open(String),
+    Close,
+    /// The command of this number may end here.
+    Accept(usize),
+}
+
+/// The instructions of all commands.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub code: Vec<Instr>,
+    /// Where each command starts.
+    pub starts: Vec<Pc>,
+    sets: usize,
+}
+
+impl Program {
+    /// Adds a command, which gets the next number.
+    pub fn add(&mut self, node: &Node) -> Result<(), String> {
+        let number = self.starts.len();
+        self.starts.push(self.code.len());
+        self.node(node)?;
+        self.code.push(Instr::Accept(number));
+        Ok(())
+    }
+
+    /// The number of the command an instruction belongs to.
+    pub fn command_at(&self, pc: Pc) -> usize {
+        self.starts.partition_point(|start| *start <= pc).saturating_sub(1)
+    }
+
+    fn push(&mut self, instr: Instr) -> Pc {
+        self.code.push(instr);
+        self.code.len() - 1
+    }
+
+    fn patch(&mut self, at: Pc, instr: Instr) {
+        if let Some(slot) = self.code.get_mut(at) {
+            *slot = instr;
+        }
+    }
+
+    fn node(&mut self, node: &Node) -> Result<(), String> {
+        match node {
+            Node::Word(word) => {
+                self.push(Instr::Word(word.clone()));
+            }
+            Node::Arg { name, kind } => {
+                self.push(Instr::Arg { name: name.clone(), kind: kind.clone() });
+                if *kind == ArgType::Rest {
+                    self.push(Instr::RestTail);
+                }
+            }
+            Node::Seq(parts) => parts.iter().try_for_each(|part| self.node(part))?,
+            Node::Alt(parts) => {
+                let split = self.push(Instr::Split(Vec::new()));
+                let (mut targets, mut jumps) = (Vec::new(), Vec::new());
+                for part in parts {
+                    targets.push(self.code.len());
+                    self.node(part)?;
+                    jumps.push(self.push(Instr::Jump(0)));
+                }
+                let end = self.code.len();
+                jumps.into_iter().for_each(|jump| self.patch(jump, Instr::Jump(end)));
+                self.patch(split, Instr::Split(targets));
+            }
+            Node::Optional(part) => {
+                let split = self.push(Instr::Split(Vec::new()));
+                self.node(part)?;
+                self.patch(split, Instr::Split(vec![split + 1, self.code.len()]));
+            }
+            Node::AnyOrder(parts) => {
+                let set = self.sets;
+                self.sets += 1;
+                self.push(Instr::Clear(set));
+                let split = self.push(Instr::Split(Vec::new()));
+                let mut targets = Vec::new();
+                for (member, part) in parts.iter().enumerate() {
+                    let member = u32::try_from(member).ok().filter(|m| *m < u64::BITS);
+                    let member = member.ok_or("too many optional parts in a row")?;
+                    targets.push(self.push(Instr::Use { set, member }));
+                    self.node(part)?;
+                    self.push(Instr::Jump(split));
+                }
+                targets.push(self.code.len());
+                self.patch(split, Instr::Split(targets));
+            }
+            Node::Repeat(part) => {
+                let start = self.code.len();
+                self.node(part)?;
+                let split = self.code.len();
+                self.push(Instr::Split(vec![start, split + 1]));
+            }
+            Node::Label(name, part) => {
+                self.push(Instr::Open(name.clone()));
+                self.node(part)?;
+                self.push(Instr::Close);
+            }
+        }
+        Ok(())
+    }
+}

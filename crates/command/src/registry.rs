@@ -1,0 +1,189 @@
+//! All commands together: parse, run.
+
+use crate::lexer::{Token, lex, lex_checked};
+use crate::matcher::Matcher;
+use crate::program::Program;
+use crate::syntax::{self, Node};
+use crate::{Access, Args, Command, CommandError, Completer, Output, SyntaxError};
+
+/// The commands over a context `C`.
+pub struct Registry<C> {
+    pub(crate) commands: Vec<Command<C>>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) program: Program,
+    pub(crate) topics: Vec<(String, String)>,
+}
+
+/// A line that was understood.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parsed {
+    /// Nothing but spaces and a comment.
+    Blank,
+    /// The operator asks what may follow these words.
+    Help(String),
+    /// The command with this index and its arguments.
+    Command(usize, Args),
+}
+
+impl<C> Registry<C> {
+    /// Checks and compiles the commands.
+    ///
+    /// # Errors
+    /// A faulty syntax string, or two commands with the same words.
+    pub fn new(commands: Vec<Command<C>>) -> Result<Self, SyntaxError> {
+        let mut program = Program::default();
+        let mut nodes: Vec<Node> = Vec::with_capacity(commands.len());
+        for command in &commands {
+            let fault = |message: String| SyntaxError { syntax: command.syntax.clone(), message };
+            let node = syntax::parse(&command.syntax).map_err(fault)?;
+            if nodes.iter().any(|other| other.to_string() == node.to_string()) {
+                return Err(fault("defined twice".to_owned()));
+            }
+            program.add(&node).map_err(fault)?;
+            nodes.push(node);
+        }
+        Ok(Self { commands, nodes, program, topics: Vec::new() })
+    }
+
+    /// Adds help on keywords that several commands share, such as `"show"` or `"set interface"`.
+    #[must_use]
+    pub fn topic(mut self, words: &str, help: &str) -> Self {
+        self.topics.push((words.to_owned(), help.to_owned()));
+        self
+    }
+
+    /// The commands, in the order given.
+    pub fn commands(&self) -> &[Command<C>] {
+        &self.commands
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// The first wrong word and what was expected in its place.
+    pub fn parse(&self, line: &str, completer: &dyn Completer) -> Result<Parsed, CommandError> {
+        self.parse_with(line, completer, false)
+    }
+
+    /// Reads a line but takes names of things that do not exist yet: checks a script before it runs.
+    ///
+    /// # Errors
+    /// The first wrong word and what was expected in its place.
+    pub fn check(&self, line: &str) -> Result<Parsed, CommandError> {
+        self.parse_with(line, &(), true)
+    }
+
+    fn parse_with(
+        &self,
+        line: &str,
+        completer: &dyn Completer,
+        lenient: bool,
+    ) -> Result<Parsed, CommandError> {
+        let mut tokens = lex_checked(line)?;
+        if tokens.is_empty() {
+            return Ok(Parsed::Blank);
+        }
+        if let Some(last) = tokens.last()
+            && !last.quoted
+            && last.text.ends_with('?')
+        {
+            return Ok(Parsed::Help(line.get(..last.span.end - 1).unwrap_or_default().to_owned()));
+        }
+        if self.asks_help(&tokens) {
+            let words: Vec<_> =
+                tokens.iter().skip(1).map(|t| line.get(t.span.clone()).unwrap_or("")).collect();
+            let after = if words.is_empty() { "" } else { " " };
+            return Ok(Parsed::Help(words.join(" ") + after));
+        }
+        let json = tokens.last().is_some_and(is_json);
+        if json {
+            tokens.pop();
+        }
+        let Some(end) = tokens.last().map(|token| token.span.end) else {
+            return Err(CommandError::syntax(0..0, "a command must stand before --json"));
+        };
+        let line = line.get(..end).unwrap_or_default();
+        let mut matcher = Matcher::new(&self.program, completer, lenient);
+        for token in &tokens {
+            matcher.step(line, token)?;
+        }
+        let (command, mut args) = matcher.finish(end)?;
+        set_json(&mut args, json);
+        Ok(Parsed::Command(command, args))
+    }
+
+    /// Whether the line asks for JSON.
+    pub fn asks_json(line: &str) -> bool {
+        lex(line).tokens.last().is_some_and(is_json)
+    }
+
+    /// Reads a line and runs its command on `context`, if `access` suffices. Nothing runs unless the whole line is
+    /// understood. A blank line answers nothing.
+    ///
+    /// # Errors
+    /// A wrong word, a missing right, or what the command itself answers.
+    pub fn run(&self, context: &mut C, access: Access, line: &str) -> Result<Output, CommandError>
+    where
+        C: Completer,
+    {
+        self.run_as(context, access, line, false)
+    }
+
+    /// As [`Registry::run`]; `json` tells the command that JSON is wanted although the line does not say so.
+    ///
+    /// # Errors
+    /// As [`Registry::run`].
+    pub fn run_as(
+        &self,
+        context: &mut C,
+        access: Access,
+        line: &str,
+        json: bool,
+    ) -> Result<Output, CommandError>
+    where
+        C: Completer,
+    {
+        match self.parse(line, context)? {
+            Parsed::Blank => Ok(Output::none()),
+            Parsed::Help(words) => Ok(Output::text(self.help(&words, context))),
+            Parsed::Command(index, mut args) => {
+                let command = self.commands.get(index).ok_or("internal error: no such command")?;
+                if command.access > access {
+                    return Err(CommandError::denied(
+                        "this command changes the router, and you may only look",
+                    ));
+                }
+                if json {
+                    set_json(&mut args, true);
+                }
+                (command.run)(context, &args)
+            }
+        }
+    }
+
+    /// Reads the examples of all commands and answers those that do not parse as the command they stand with.
+    pub fn check_examples(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (index, command) in self.commands.iter().enumerate() {
+            for line in &command.examples {
+                match self.check(line) {
+                    Ok(Parsed::Command(found, _)) if found == index => {}
+                    Ok(_) => {
+                        faults.push(format!("{line}: read as another command than '{}'", command.syntax))
+                    }
+                    Err(error) => faults.push(error.render(line)),
+                }
+            }
+        }
+        faults
+    }
+}
+
+fn is_json(token: &Token) -> bool {
+    token.text == "--json" && !token.quoted
+}
+
+fn set_json(args: &mut Args, json: bool) {
+    args.json = json;
+    args.groups.iter_mut().for_each(|(_, group)| set_json(group, json));
+}
