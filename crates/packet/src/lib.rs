@@ -1,1 +1,45 @@
-//! (to be written)
+//! Packet headers as checked zero-copy views and builders, checksums, flow hash and segmentation maths.
+//!
+//! A parser looks at every field it needs once, in dependency order (a header length before a checksum over it), and
+//! returns a view over fixed-size arrays: its accessors neither check again nor panic. Every parser takes any bytes.
+//! Multi-byte numbers are given and taken in host order. Nothing here allocates.
+#![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod checksum;
+pub mod eth;
+pub mod flow;
+pub mod ip4;
+pub mod ip6;
+pub mod proto;
+pub mod vlan;
+
+mod bytes;
+
+pub use eth::{EtherType, MacAddr};
+pub use proto::IpProtocol;
+
+use std::fmt;
+
+/// Why a builder wrote nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// The output slice is shorter than the `needed` bytes.
+    NoRoom {
+        /// Bytes the output needs.
+        needed: usize,
+    },
+    /// A length does not fit its header field.
+    TooLong,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::NoRoom { needed } => write!(f, "the output has no room for {needed} bytes"),
+            BuildError::TooLong => f.write_str("a length does not fit its header field"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -1,0 +1,252 @@
+//! Flow hash: one number a flow, to choose among paths, queues and workers.
+//!
+//! The 5-tuple is mixed by multiplications whose high and low halves are folded together. It is no defence against
+//! somebody who knows the seed.
+
+use crate::bytes::{array, be32};
+use crate::ip4::Ip4Header;
+use crate::ip6::{self, Ip6Header};
+use crate::proto::IpProtocol;
+
+const K0: u64 = 0x9e37_79b9_7f4a_7c15;
+const K1: u64 = 0xd6e8_feb8_6659_fd93;
+const K2: u64 = 0xa076_1d64_78bd_642f;
+
+/// Protocols that have ports, one bit a number. A shift is cheaper than comparisons that depend on traffic.
+const PORTS: [u64; 4] = {
+    let mut bits = [0u64; 4];
+    let mut n = 0;
+    while n < 256 {
+        if IpProtocol(n as u8).has_ports() {
+            bits[n / 64] |= 1 << (n % 64);
+        }
+        n += 1;
+    }
+    bits
+};
+
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+fn has_ports(protocol: IpProtocol) -> bool {
+    PORTS[usize::from(protocol.0 >> 6)] >> (protocol.0 & 63) & 1 != 0
+}
+
+/// Hash of an IPv4 flow. `ports` holds the source port in its high half, the destination port in its low half, 0
+/// where there are none.
+#[inline(always)]
+pub fn hash4(src: u32, dst: u32, ports: u32, protocol: IpProtocol, seed: u32) -> u32 {
+    let addrs = u64::from(src) << 32 | u64::from(dst);
+    let rest = u64::from(ports) << 8 | u64::from(protocol.0);
+    let h = fold(addrs ^ K0, rest ^ K1 ^ u64::from(seed) << 40);
+    fold(h ^ addrs, K2) as u32
+}
+
+/// Hash of an IPv6 flow; `label` is the flow label to include (RFC 6438), 0 for none.
+#[inline(always)]
+pub fn hash6(src: u128, dst: u128, ports: u32, protocol: IpProtocol, label: u32, seed: u32) -> u32 {
+    let (s, d) =
+        (fold((src >> 64) as u64 ^ K0, src as u64 ^ K1), fold((dst >> 64) as u64 ^ K1, dst as u64 ^ K2));
+    let rest = u64::from(ports) << 8 | u64::from(protocol.0);
+    let h = fold(s ^ rest ^ K2, d.rotate_left(32) ^ u64::from(label) << 44 ^ u64::from(seed) ^ K0);
+    fold(h ^ s ^ d, K2) as u32
+}
+
+/// Hash of a packet whose header was checked: `first` starts with the IPv4 header. Fragments, all of them, are hashed
+/// without ports so that they take one path.
+#[inline]
+pub fn of_ip4(first: &[u8], seed: u32) -> u32 {
+    let Some(h) = first.first_chunk() else { return seed };
+    let h = Ip4Header(h);
+    let mut ports = 0;
+    if has_ports(h.protocol()) & !h.is_fragment() {
+        ports = first.get(h.header_len()..).and_then(|l4| l4.first_chunk()).map_or(0, |p| be32::<4>(p, 0));
+    }
+    hash4(h.src_u32(), h.dst_u32(), ports, h.protocol(), seed)
+}
+
+/// Hash of a packet whose header was checked: `first` starts with the IPv6 header. `use_label` includes the flow label.
+#[inline]
+pub fn of_ip6(first: &[u8], use_label: bool, seed: u32) -> u32 {
+    let Some(fixed) = first.first_chunk() else { return seed };
+    let h = Ip6Header(fixed);
+    let label = if use_label { h.flow_label() } else { 0 };
+    let (ports, protocol) = if has_ports(h.next_header()) {
+        let l4: Option<&[u8; 44]> = first.first_chunk();
+        (l4.map_or(0, |p| u32::from_be_bytes(array(p, 40))), h.next_header())
+    } else {
+        behind_extensions(first, h.next_header())
+    };
+    hash6(h.src_u128(), h.dst_u128(), ports, protocol, label, seed)
+}
+
+/// Ports and protocol of a packet whose next header has no ports of its own.
+#[inline]
+fn behind_extensions(first: &[u8], next: IpProtocol) -> (u32, IpProtocol) {
+    let Ok(upper) = ip6::ext::walk(first) else { return (0, next) };
+    let whole = upper.fragment.is_none_or(|f| f.is_atomic());
+    if !whole || !has_ports(upper.protocol) {
+        return (0, upper.protocol);
+    }
+    let l4 = first.get(upper.offset..).and_then(|l4| l4.first_chunk());
+    (l4.map_or(0, |p| be32::<4>(p, 0)), upper.protocol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Chi-square of `hashes` over `buckets`, divided by its degrees of freedom: about 1 for a fair spread.
+    fn unfairness(hashes: impl Iterator<Item = u32>, buckets: u32, pick: fn(u32, u32) -> u32) -> f64 {
+        let mut counts = vec![0u32; buckets as usize];
+        let mut total = 0;
+        for hash in hashes {
+            counts[pick(hash, buckets) as usize] += 1;
+            total += 1;
+        }
+        let mean = f64::from(total) / f64::from(buckets);
+        let chi: f64 = counts.iter().map(|&c| (f64::from(c) - mean).powi(2) / mean).sum();
+        chi / f64::from(buckets - 1)
+    }
+
+    fn by_mask(hash: u32, buckets: u32) -> u32 {
+        hash & (buckets - 1)
+    }
+
+    fn by_high_bits(hash: u32, buckets: u32) -> u32 {
+        ((u64::from(hash) * u64::from(buckets)) >> 32) as u32
+    }
+
+    #[test]
+    fn spreads_incrementing_fields() {
+        const N: u32 = 65536;
+        let (a, b, p) = (0x0a00_0001u32, 0xc633_6401u32, 0x3039_0050u32);
+        let (a6, b6) = (0x2001_0db8_u128 << 96 | 1, 0x2001_0db8_0001_u128 << 80 | 2);
+        type Key = Box<dyn Fn(u32, u32) -> u32>;
+        let cases: Vec<(&str, Key)> = vec![
+            ("src", Box::new(move |i, s| hash4(a + i, b, p, IpProtocol::UDP, s))),
+            ("dst", Box::new(move |i, s| hash4(a, b + i, p, IpProtocol::UDP, s))),
+            ("dst /24", Box::new(move |i, s| hash4(a, b.wrapping_add(i << 8), p, IpProtocol::UDP, s))),
+            ("src port", Box::new(move |i, s| hash4(a, b, p ^ i << 16, IpProtocol::TCP, s))),
+            ("dst port", Box::new(move |i, s| hash4(a, b, p ^ i, IpProtocol::TCP, s))),
+            ("both addresses", Box::new(move |i, s| hash4(a + i, b + i, p, IpProtocol::UDP, s))),
+            ("pairs", Box::new(move |i, s| hash4(a + i % 256, b + i / 256, 0, IpProtocol::ICMP, s))),
+            ("src6", Box::new(move |i, s| hash6(a6 + u128::from(i), b6, p, IpProtocol::UDP, 0, s))),
+            ("dst6", Box::new(move |i, s| hash6(a6, b6 + u128::from(i), p, IpProtocol::UDP, 0, s))),
+            (
+                "dst6 /64",
+                Box::new(move |i, s| hash6(a6, b6 + (u128::from(i) << 64), p, IpProtocol::UDP, 0, s)),
+            ),
+            ("port6", Box::new(move |i, s| hash6(a6, b6, p ^ i << 16, IpProtocol::UDP, 0, s))),
+            ("label6", Box::new(move |i, s| hash6(a6, b6, p, IpProtocol::UDP, i, s))),
+            (
+                "both6",
+                Box::new(move |i, s| hash6(a6 + u128::from(i), b6 + u128::from(i), 0, IpProtocol::UDP, 0, s)),
+            ),
+        ];
+        for (name, key) in &cases {
+            for seed in [0, 1, 0xdead_beef] {
+                for buckets in [16, 64] {
+                    for pick in [by_mask, by_high_bits] {
+                        let value = unfairness((0..N).map(|i| key(i, seed)), buckets, pick);
+                        // Twice the mean has a probability under 1e-4 for 15 degrees of freedom.
+                        assert!(value < 3.0, "{name}, seed {seed}, {buckets} buckets: {value:.2}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn avalanche() {
+        // Each flipped input bit changes about half of the output bits.
+        for bit in 0..104u32 {
+            let mut changed = 0;
+            for i in 0..1000u32 {
+                let (s, d, p) = (i.wrapping_mul(0x9e37_79b9), i.wrapping_mul(0x85eb_ca6b), i << 16 | 80);
+                let base = hash4(s, d, p, IpProtocol::UDP, 7);
+                let flip = |field: u32| if bit / 32 == field { 1 << (bit % 32) } else { 0 };
+                let proto = IpProtocol(17 ^ flip(3) as u8);
+                changed += (base ^ hash4(s ^ flip(0), d ^ flip(1), p ^ flip(2), proto, 7)).count_ones();
+            }
+            let mean = f64::from(changed) / 1000.0;
+            assert!((14.0..18.0).contains(&mean), "bit {bit}: {mean}");
+        }
+    }
+
+    #[test]
+    fn seeds_give_independent_choices() {
+        let same = (0..4096u32)
+            .filter(|&i| {
+                let h = |seed| hash4(0x0a00_0001 + i, 0xc633_6401, 80, IpProtocol::TCP, seed) & 15;
+                h(1) == h(2)
+            })
+            .count();
+        assert!((150..370).contains(&same), "{same} of 4096, expected about 256");
+    }
+
+    fn ip4(protocol: u8, flags: u16, ports: u32) -> Vec<u8> {
+        let mut p = vec![0x45, 0, 0, 24, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        p[6..8].copy_from_slice(&flags.to_be_bytes());
+        p.extend(ports.to_be_bytes());
+        p
+    }
+
+    #[test]
+    fn ports_count_only_in_whole_packets() {
+        let h = |p: &[u8]| of_ip4(p, 5);
+        assert_ne!(h(&ip4(17, 0, 1)), h(&ip4(17, 0, 2)));
+        assert_ne!(h(&ip4(17, 0x4000, 1)), h(&ip4(17, 0x4000, 2)));
+        assert_eq!(h(&ip4(17, 0, 1)), h(&ip4(17, 0x4000, 1)), "don't fragment does not matter");
+        assert_eq!(h(&ip4(17, 0x2000, 1)), h(&ip4(17, 0x0005, 2)), "all fragments together");
+        assert_eq!(h(&ip4(1, 0, 1)), h(&ip4(1, 0, 2)), "ICMP has no ports");
+        let mut options = ip4(6, 0, 0);
+        options[0] = 0x46;
+        options.extend([0, 80, 0, 90]);
+        let mut other = options.clone();
+        other[27] = 91;
+        assert_ne!(h(&options), h(&other), "ports behind options");
+    }
+
+    #[test]
+    fn ip6_extensions_label_and_fragments() {
+        let packet = |next: u8, rest: &[u8]| {
+            let mut p = vec![0; 40];
+            (p[0], p[6], p[39]) = (0x60, next, 1);
+            p.extend_from_slice(rest);
+            p
+        };
+        let h = |p: &[u8]| of_ip6(p, false, 5);
+        let plain = packet(17, &[0, 1, 0, 2]);
+        let hop_by_hop = packet(0, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 1, 0, 2]);
+        assert_eq!(h(&plain), h(&hop_by_hop));
+        assert_ne!(h(&plain), h(&packet(17, &[0, 1, 0, 3])));
+        let first = packet(44, &[17, 0, 0, 1, 0, 0, 0, 9, 0, 1, 0, 2]);
+        let later = packet(44, &[17, 0, 0, 9, 0, 0, 0, 9, 7, 7, 7, 7]);
+        assert_eq!(h(&first), h(&later));
+        let atomic = packet(44, &[17, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 2]);
+        assert_eq!(h(&plain), h(&atomic));
+        let mut labelled = plain.clone();
+        labelled[3] = 9;
+        assert_eq!(h(&plain), h(&labelled));
+        assert_ne!(of_ip6(&plain, true, 5), of_ip6(&labelled, true, 5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..100), seed: u32) {
+            of_ip4(&data, seed);
+            of_ip6(&data, true, seed);
+        }
+
+        #[test]
+        fn table_of_protocols(n: u8) {
+            prop_assert_eq!(has_ports(IpProtocol(n)), IpProtocol(n).has_ports());
+        }
+    }
+}
