@@ -1,1 +1,38 @@
-//! (to be written)
+//! The vector packet runtime: buffers, vectors of descriptors, nodes, the dispatcher that runs them, feature arcs,
+//! counters, trace, worker threads and the grace periods that let the control side change what workers read.
+//!
+//! Nothing here knows a protocol. A packet is a [`Desc`] (32 bytes, carried in the vector) that names a buffer of the
+//! [`Pool`]; a [`Node`] decides for one packet at a time in [`Node::step`]; the generic driver in [`driver`] turns that
+//! into a loop over the vector with prefetch, trace, counters and enqueueing.
+//!
+//! Reading order: [`desc`], [`buffer`], [`packet`], [`node`], [`driver`], [`frames`], [`builder`], [`dispatch`],
+//! [`worker`].
+
+pub mod arcs;
+pub mod buffer;
+pub mod builder;
+pub mod clock;
+pub mod counters;
+pub mod desc;
+pub mod dispatch;
+pub mod driver;
+pub mod epoch;
+pub mod frames;
+pub mod io;
+pub mod node;
+pub mod packet;
+pub mod stats;
+pub mod trace;
+pub mod worker;
+
+pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory};
+pub use builder::{BuildError, Builder, Graph};
+pub use desc::{Desc, VECTOR_SIZE, Vector, flags};
+pub use dispatch::{DispatchReason, Dispatcher};
+pub use driver::Env;
+pub use epoch::{Domain, Guard, Published, Reclaimer};
+pub use io::{RxQueue, TxCaps, TxQueue, TxReport};
+pub use node::{BatchNode, Edge, Exit, LookupNode, Node, NodeId, Reason, Severity};
+pub use packet::Packet;
+pub use trace::{TraceLog, TraceRecord};
+pub use worker::{Mail, Worker, WorkerConfig, WorkerHandle};

@@ -1,0 +1,645 @@
+//! The buffer pool: fixed-size buffers in one region of memory, and each worker's list of free ones.
+//!
+//! A buffer is [`STRIDE`] bytes: one cache line of [`Meta`] (touched only for chains, offloads and traces), then
+//! [`ROOM`] bytes of room of which the first [`HEADROOM`] are left free for encapsulation. The stride is an odd number
+//! of cache lines, so that the first lines of packets spread over the cache's sets.
+#![allow(unsafe_code)]
+// Upholds: every access stays inside the region (index and range are checked on each access); a buffer is either in
+// exactly one free list or owned by exactly one descriptor, which debug builds check on every alloc and free.
+
+use crate::desc::{Desc, flags};
+use crossbeam_queue::ArrayQueue;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes left free in front of a received packet.
+pub const HEADROOM: usize = 128;
+/// Bytes of packet that one buffer takes behind the headroom.
+pub const DATA: usize = 2048;
+/// Bytes of a buffer that packets may use.
+pub const ROOM: usize = HEADROOM + DATA;
+/// Bytes from one buffer to the next.
+pub const STRIDE: usize = 64 + ROOM;
+/// "No buffer": the end of a chain.
+pub const NONE: u32 = u32::MAX;
+
+const CACHE: usize = 512;
+const BATCH: usize = 256;
+
+/// What is known of a buffer beside its bytes; valid only where the descriptor's flags say so.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Meta {
+    /// Next buffer of the chain, or [`NONE`] ([`flags::CHAINED`]).
+    pub next: u32,
+    /// Bytes of the packet in all following buffers (first buffer of a chain only).
+    pub rest: u32,
+    /// Where this buffer's bytes start in its room (following buffers only).
+    pub off: u16,
+    /// Bytes of the packet in this buffer (following buffers only).
+    pub len: u16,
+    /// Number of the packet in the trace log ([`flags::TRACED`]).
+    pub trace_id: u32,
+    /// Where checksumming starts, from the start of the room ([`flags::CSUM_PARTIAL`]).
+    pub csum_start: u16,
+    /// Where the checksum stands, from `csum_start`.
+    pub csum_offset: u16,
+    /// Payload bytes of each segment ([`flags::GSO`]).
+    pub gso_size: u16,
+    /// virtio-net `gso_type` of a super-frame.
+    pub gso_type: u8,
+    _pad: u8,
+}
+
+/// Where a pool's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolMemory {
+    /// 2 MiB huge pages where the system has free ones, else transparent huge pages or normal pages.
+    Auto,
+    /// Normal pages only.
+    Normal,
+    /// 2 MiB huge pages or an error.
+    Huge,
+}
+
+/// Size and memory of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolConfig {
+    /// Number of buffers.
+    pub buffers: usize,
+    /// Kind of memory.
+    pub memory: PoolMemory,
+}
+
+/// Why a pool could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// The count is out of range.
+    #[error("{0} buffers: there must be between 64 and 16777216")]
+    Count(usize),
+    /// The machine has not that much memory available.
+    #[error(
+        "{buffers} buffers take {need} MiB, but only {have} MiB of memory are available: ask for fewer buffers"
+    )]
+    NotEnough {
+        /// Buffers asked for.
+        buffers: usize,
+        /// MiB they take.
+        need: usize,
+        /// MiB that are available.
+        have: usize,
+    },
+    /// No huge pages, though they were required.
+    #[error(
+        "no huge pages for {need} MiB of buffers: reserve {pages} with \"sysctl vm.nr_hugepages\" or do not require them"
+    )]
+    NoHugePages {
+        /// MiB needed.
+        need: usize,
+        /// 2 MiB pages needed.
+        pages: usize,
+    },
+    /// The kernel refused the mapping.
+    #[error("cannot map {need} MiB for buffers: {err}")]
+    Map {
+        /// MiB needed.
+        need: usize,
+        /// The kernel's answer.
+        err: rustix::io::Errno,
+    },
+}
+
+/// The pages that a pool got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// 2 MiB huge pages.
+    Huge,
+    /// Normal pages, transparent huge pages asked for.
+    Transparent,
+    /// Normal pages.
+    Normal,
+}
+
+/// All buffers of a router.
+pub struct Pool {
+    base: *mut u8,
+    bytes: usize,
+    count: u32,
+    pages: Pages,
+    free: ArrayQueue<u32>,
+    cached: Box<[CachedCount]>,
+    next_cache: AtomicUsize,
+    #[cfg(debug_assertions)]
+    state: Box<[std::sync::atomic::AtomicU8]>,
+}
+
+#[repr(align(128))]
+struct CachedCount(AtomicUsize);
+
+// SAFETY: the region is plain memory; who may touch which buffer is decided by the free lists, which are synchronised.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+fn available_mib() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib / 1024)
+}
+
+impl Pool {
+    /// Maps the memory and puts every buffer in the free list.
+    pub fn new(config: PoolConfig) -> Result<Arc<Pool>, PoolError> {
+        let count = config.buffers;
+        if !(64..=1 << 24).contains(&count) {
+            return Err(PoolError::Count(count));
+        }
+        const HUGE: usize = 2 << 20;
+        let bytes = (count * STRIDE).next_multiple_of(HUGE);
+        let need = bytes >> 20;
+        if let Some(have) = available_mib().filter(|have| need > *have) {
+            return Err(PoolError::NotEnough { buffers: count, need, have });
+        }
+        let map = |extra: MapFlags| {
+            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
+            unsafe {
+                rustix::mm::mmap_anonymous(
+                    core::ptr::null_mut(),
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | extra,
+                )
+            }
+        };
+        let huge = match config.memory {
+            PoolMemory::Normal => None,
+            // Reserved pages are checked at mmap time, so a success here cannot fault later.
+            PoolMemory::Auto | PoolMemory::Huge => map(MapFlags::HUGETLB | MapFlags::HUGE_2MB).ok(),
+        };
+        let (base, pages) = match huge {
+            Some(base) => (base, Pages::Huge),
+            None if config.memory == PoolMemory::Huge => {
+                return Err(PoolError::NoHugePages { need, pages: bytes / HUGE });
+            }
+            None => {
+                let base = map(MapFlags::empty()).map_err(|err| PoolError::Map { need, err })?;
+                let mut pages = Pages::Normal;
+                if config.memory == PoolMemory::Auto {
+                    // SAFETY: the range was just mapped; the advice does not change its contents.
+                    let advised = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
+                    if advised.is_ok() {
+                        pages = Pages::Transparent;
+                    }
+                }
+                (base, pages)
+            }
+        };
+        let free = ArrayQueue::new(count);
+        for i in 0..count as u32 {
+            let _ = free.push(i);
+        }
+        Ok(Arc::new(Pool {
+            base: base.cast(),
+            bytes,
+            count: count as u32,
+            pages,
+            free,
+            cached: (0..=crate::epoch::MAX_READERS).map(|_| CachedCount(AtomicUsize::new(0))).collect(),
+            next_cache: AtomicUsize::new(0),
+            #[cfg(debug_assertions)]
+            state: (0..count).map(|_| std::sync::atomic::AtomicU8::new(0)).collect(),
+        }))
+    }
+
+    /// Number of buffers.
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The pages that back it.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// Buffers in the shared free list.
+    pub fn global_free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Buffers in the free lists of the workers, by worker.
+    pub fn cached(&self) -> Vec<usize> {
+        let n = self.next_cache.load(Ordering::Relaxed).min(self.cached.len());
+        self.cached[..n].iter().map(|c| c.0.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Buffers that some packet owns.
+    pub fn in_use(&self) -> usize {
+        self.count().saturating_sub(self.global_free() + self.cached().iter().sum::<usize>())
+    }
+
+    /// A free list of its own for one worker (or test).
+    pub fn buffers(self: &Arc<Self>) -> Buffers {
+        let slot = self.next_cache.fetch_add(1, Ordering::Relaxed).min(self.cached.len() - 1);
+        Buffers { pool: Arc::clone(self), slot, free: Vec::with_capacity(CACHE + BATCH), failures: 0 }
+    }
+
+    #[inline]
+    fn at(&self, buf: u32) -> *mut u8 {
+        assert!(buf < self.count, "buffer index out of range");
+        // SAFETY: index < count, and the region holds count * STRIDE bytes.
+        unsafe { self.base.add(buf as usize * STRIDE) }
+    }
+
+    #[cfg(debug_assertions)]
+    fn mark(&self, buf: u32, from: u8, to: u8) {
+        let old = self.state[buf as usize].swap(to, Ordering::Relaxed);
+        assert_eq!(old, from, "buffer {buf} {}", if to == 0 { "freed twice" } else { "handed out twice" });
+    }
+
+    #[cfg(not(debug_assertions))]
+    #[inline]
+    fn mark(&self, _buf: u32, _from: u8, _to: u8) {}
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new` with this length, and no reference into it outlives the pool.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// One worker's view of the pool: its own free list, refilled from and flushed to the shared one in batches.
+pub struct Buffers {
+    pool: Arc<Pool>,
+    slot: usize,
+    free: Vec<u32>,
+    failures: u64,
+}
+
+impl Buffers {
+    /// The pool behind it.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// How often no buffer was left.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    fn publish(&self) {
+        self.pool.cached[self.slot].0.store(self.free.len(), Ordering::Relaxed);
+    }
+
+    /// A buffer, or none when the pool is empty.
+    #[inline]
+    pub fn alloc(&mut self) -> Option<u32> {
+        if self.free.is_empty() {
+            for _ in 0..BATCH {
+                let Some(buf) = self.pool.free.pop() else { break };
+                self.free.push(buf);
+            }
+        }
+        let got = self.free.pop();
+        match got {
+            Some(buf) => self.pool.mark(buf, 0, 1),
+            None => self.failures += 1,
+        }
+        self.publish();
+        got
+    }
+
+    /// Gives one buffer (not its chain) back.
+    #[inline]
+    pub fn free_one(&mut self, buf: u32) {
+        assert!(buf < self.pool.count, "buffer index out of range");
+        self.pool.mark(buf, 1, 0);
+        if self.free.len() >= CACHE {
+            for &b in &self.free[..BATCH] {
+                let _ = self.pool.free.push(b);
+            }
+            self.free.copy_within(BATCH.., 0);
+            self.free.truncate(CACHE - BATCH);
+        }
+        self.free.push(buf);
+        self.publish();
+    }
+
+    /// Gives a packet's buffers back, chain included.
+    #[inline]
+    pub fn free(&mut self, d: &Desc) {
+        if d.has(flags::CHAINED) {
+            let next = self.meta(d.buf).next;
+            self.free_chain(next);
+        }
+        self.free_one(d.buf);
+    }
+
+    /// Gives back `buf` and all that follow it.
+    pub fn free_chain(&mut self, mut buf: u32) {
+        // Bounded: a chain cannot be longer than the pool.
+        for _ in 0..self.pool.count {
+            if buf == NONE {
+                break;
+            }
+            let next = self.meta(buf).next;
+            self.free_one(buf);
+            buf = next;
+        }
+    }
+
+    /// A packet of one empty buffer: headroom in front, length 0.
+    #[inline]
+    pub fn alloc_desc(&mut self) -> Option<Desc> {
+        let buf = self.alloc()?;
+        Some(Desc { buf, off: HEADROOM as u16, l2: HEADROOM as u16, ..Desc::default() })
+    }
+
+    /// A packet holding `bytes`, chained when they do not fit in one buffer; `None` when buffers ran out (none is
+    /// kept then).
+    pub fn alloc_bytes(&mut self, bytes: &[u8]) -> Option<Desc> {
+        let mut d = self.alloc_desc()?;
+        let first = bytes.len().min(DATA);
+        d.len = first as u16;
+        self.room_mut(d.buf)[HEADROOM..HEADROOM + first].copy_from_slice(&bytes[..first]);
+        if bytes.len() > first && !self.append(&mut d, &bytes[first..]) {
+            self.free(&d);
+            return None;
+        }
+        Some(d)
+    }
+
+    /// Appends bytes to a packet in new buffers of its chain; false when buffers ran out (what was appended so far
+    /// stays part of the packet).
+    pub fn append(&mut self, d: &mut Desc, mut bytes: &[u8]) -> bool {
+        let mut last = d.buf;
+        if d.has(flags::CHAINED) {
+            while self.meta(last).next != NONE {
+                last = self.meta(last).next;
+            }
+        }
+        while !bytes.is_empty() {
+            let Some(buf) = self.alloc() else { return false };
+            let n = bytes.len().min(ROOM);
+            let (part, tail) = bytes.split_at(n);
+            self.room_mut(buf)[..n].copy_from_slice(part);
+            self.link(d, last, buf, 0, n as u16);
+            last = buf;
+            bytes = tail;
+        }
+        true
+    }
+
+    /// Makes `buf` the last buffer of packet `d`, behind `last`; its bytes are `off..off+len` of its room.
+    pub fn link(&mut self, d: &mut Desc, last: u32, buf: u32, off: u16, len: u16) {
+        let m = self.meta_mut(buf);
+        (m.next, m.off, m.len) = (NONE, off, len);
+        if d.has(flags::CHAINED) {
+            self.meta_mut(last).next = buf;
+            self.meta_mut(d.buf).rest += u32::from(len);
+        } else {
+            d.flags |= flags::CHAINED;
+            let m = self.meta_mut(d.buf);
+            (m.next, m.rest) = (buf, u32::from(len));
+        }
+    }
+
+    /// The buffer's room, to be read.
+    #[inline]
+    pub fn room(&self, buf: u32) -> &[u8; ROOM] {
+        // SAFETY: `at` checked the index; the room starts 64 bytes into the buffer; the owner of the descriptor is the
+        // only one who touches it.
+        unsafe { &*self.pool.at(buf).add(64).cast() }
+    }
+
+    /// The buffer's room, to be written.
+    #[inline]
+    pub fn room_mut(&mut self, buf: u32) -> &mut [u8; ROOM] {
+        // SAFETY: as `room`; `&mut self` keeps a second reference out of this worker.
+        unsafe { &mut *self.pool.at(buf).add(64).cast() }
+    }
+
+    /// The buffer's meta line.
+    #[inline]
+    pub fn meta(&self, buf: u32) -> &Meta {
+        // SAFETY: `at` checked the index; the first 64 bytes of each buffer are its Meta, any bytes are a valid one.
+        unsafe { &*self.pool.at(buf).cast() }
+    }
+
+    /// The buffer's meta line, to be written.
+    #[inline]
+    pub fn meta_mut(&mut self, buf: u32) -> &mut Meta {
+        // SAFETY: as `meta`; `&mut self` keeps a second reference out of this worker.
+        unsafe { &mut *self.pool.at(buf).cast() }
+    }
+
+    /// Asks the CPU for the line at the packet's current header.
+    #[inline]
+    pub fn prefetch(&self, d: &Desc) {
+        let p = self.pool.base.wrapping_add(d.buf as usize * STRIDE + 64 + d.off as usize);
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast()) }
+    }
+
+    /// The bytes of `d` from its current header, in the first buffer.
+    #[inline]
+    pub fn data(&self, d: &Desc) -> &[u8] {
+        &self.room(d.buf)[d.off as usize..][..d.len as usize]
+    }
+
+    /// The bytes of `d` in the first buffer, to be written.
+    #[inline]
+    pub fn data_mut(&mut self, d: &Desc) -> &mut [u8] {
+        &mut self.room_mut(d.buf)[d.off as usize..][..d.len as usize]
+    }
+
+    /// Bytes of the whole packet from its current header.
+    #[inline]
+    pub fn total_len(&self, d: &Desc) -> usize {
+        let rest = if d.has(flags::CHAINED) { self.meta(d.buf).rest as usize } else { 0 };
+        d.len as usize + rest
+    }
+
+    /// All parts of a packet in order, from its current header.
+    pub fn parts<'a>(&'a self, d: &Desc) -> Parts<'a> {
+        let next = if d.has(flags::CHAINED) { self.meta(d.buf).next } else { NONE };
+        Parts { buffers: self, first: Some(self.data(d)), next, left: self.pool.count }
+    }
+
+    /// Copies bytes `at..` of the packet into `out`; returns how many there were.
+    pub fn copy_out(&self, d: &Desc, mut at: usize, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        for part in self.parts(d) {
+            if at >= part.len() {
+                at -= part.len();
+                continue;
+            }
+            let n = (part.len() - at).min(out.len() - done);
+            out[done..done + n].copy_from_slice(&part[at..at + n]);
+            done += n;
+            at = 0;
+            if done == out.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Shortens the packet to `len` bytes from its current header; buffers no longer needed go back.
+    pub fn trim(&mut self, d: &mut Desc, len: usize) {
+        if len <= d.len as usize {
+            d.len = len as u16;
+            if d.has(flags::CHAINED) {
+                let next = self.meta(d.buf).next;
+                d.flags &= !flags::CHAINED;
+                self.free_chain(next);
+            }
+            return;
+        }
+        if !d.has(flags::CHAINED) {
+            return;
+        }
+        let keep = len - d.len as usize;
+        let (mut left, mut cur) = (keep, self.meta(d.buf).next);
+        while cur != NONE {
+            let m = *self.meta(cur);
+            if left <= m.len as usize {
+                let cut = self.meta_mut(cur);
+                cut.len = left as u16;
+                cut.next = NONE;
+                self.free_chain(m.next);
+                self.meta_mut(d.buf).rest = keep as u32;
+                return;
+            }
+            left -= m.len as usize;
+            cur = m.next;
+        }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        for b in self.free.drain(..) {
+            let _ = self.pool.free.push(b);
+        }
+        self.publish();
+    }
+}
+
+/// Iterator over the parts of a packet.
+pub struct Parts<'a> {
+    buffers: &'a Buffers,
+    first: Option<&'a [u8]>,
+    next: u32,
+    left: u32,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if self.next == NONE || self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let cur = self.next;
+        let m = self.buffers.meta(cur);
+        self.next = m.next;
+        let room = self.buffers.room(cur);
+        room.get(m.off as usize..m.off as usize + m.len as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pool(n: usize) -> Arc<Pool> {
+        Pool::new(PoolConfig { buffers: n, memory: PoolMemory::Normal }).unwrap()
+    }
+
+    #[test]
+    fn layout() {
+        assert_eq!(size_of::<Meta>(), 64);
+        assert_eq!(STRIDE % 64, 0);
+        assert_eq!((STRIDE / 64) % 2, 1, "an odd number of lines");
+    }
+
+    #[test]
+    fn all_buffers_come_back() {
+        let p = pool(1000);
+        let (mut a, mut b) = (p.buffers(), p.buffers());
+        let mut got: Vec<u32> = std::iter::from_fn(|| a.alloc()).collect();
+        assert_eq!(got.len(), 1000);
+        got.sort_unstable();
+        got.dedup();
+        assert_eq!(got.len(), 1000, "no buffer twice");
+        assert_eq!(p.in_use(), 1000);
+        assert_eq!(a.failures(), 1);
+        for buf in got {
+            b.free_one(buf);
+        }
+        assert_eq!(p.in_use(), 0);
+        drop((a, b));
+        assert_eq!(p.global_free(), 1000);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "freed twice")]
+    fn a_double_free_is_caught() {
+        let p = pool(64);
+        let mut b = p.buffers();
+        let buf = b.alloc().unwrap();
+        b.free_one(buf);
+        b.free_one(buf);
+    }
+
+    #[test]
+    fn too_many_or_too_few_are_refused() {
+        assert!(matches!(
+            Pool::new(PoolConfig { buffers: 3, memory: PoolMemory::Normal }),
+            Err(PoolError::Count(3))
+        ));
+        let e = Pool::new(PoolConfig { buffers: 1 << 24, memory: PoolMemory::Normal }).err().unwrap();
+        assert!(e.to_string().contains("MiB"), "{e}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn chains_hold_their_bytes(len in 0usize..12_000, cut in 0usize..13_000, at in 0usize..12_000) {
+            let p = pool(64);
+            let mut b = p.buffers();
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
+            let mut d = b.alloc_bytes(&bytes).unwrap();
+            prop_assert_eq!(b.total_len(&d), len);
+            prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), bytes.clone());
+            let mut out = vec![0; 100];
+            let n = b.copy_out(&d, at, &mut out);
+            prop_assert_eq!(&out[..n], &bytes[at.min(len)..(at + 100).min(len).max(at.min(len))]);
+            b.trim(&mut d, cut);
+            prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), bytes[..cut.min(len)].to_vec());
+            b.free(&d);
+            prop_assert_eq!(p.in_use(), 0);
+        }
+    }
+
+    #[test]
+    fn running_out_in_a_chain_keeps_nothing() {
+        let p = pool(64);
+        let mut b = p.buffers();
+        assert!(b.alloc_bytes(&vec![1; 64 * ROOM]).is_none());
+        assert_eq!(p.in_use(), 0);
+    }
+}

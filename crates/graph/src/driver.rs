@@ -1,0 +1,336 @@
+//! The generic drivers: the loop over a vector that is the same for every node of a kind.
+
+use crate::arcs::ArcNodes;
+use crate::buffer::Buffers;
+use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
+use crate::epoch::Guard;
+use crate::frames::Frames;
+use crate::node::{BatchNode, Edge, Exit, LookupNode, Node, NodeId, Reason, Step};
+use crate::packet::Packet;
+use crate::stats::WorkerStats;
+use crate::trace::{NO_REASON, TRACE_BYTES, TraceRecord, Tracing};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// How many packets ahead the drivers prefetch.
+const AHEAD: usize = 6;
+/// "The node took the packet over" in a driver's list of decisions.
+const CONSUMED: u16 = u16::MAX;
+/// Edges from here on name an arc.
+pub(crate) const ARC: u16 = 0x8000;
+
+/// What the builder worked out once for all workers.
+pub struct Wiring {
+    /// Arcs, by number.
+    pub arcs: Vec<ArcNodes>,
+    /// Names of the nodes.
+    pub names: Vec<&'static str>,
+    /// Targets of each node: a node's number, or [`ARC`] + an arc's number.
+    pub edges: Vec<Box<[u16]>>,
+    /// First reason of each node in the list of reasons.
+    pub reason_base: Vec<u32>,
+    /// Where dropped packets go.
+    pub drop: NodeId,
+}
+
+/// A worker's services for its nodes.
+pub struct Env {
+    /// Its buffers.
+    pub buffers: Buffers,
+    /// Its pending vectors.
+    pub frames: Frames,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// Its share of the trace.
+    pub tracing: Arc<Tracing>,
+    /// Names, arcs and edges.
+    pub wiring: Arc<Wiring>,
+    /// Nanoseconds of the TSC at the start of this loop.
+    pub now_ns: u64,
+    /// The worker's number, from 0.
+    pub worker: usize,
+    pub(crate) node: NodeId,
+    pub(crate) reason_base: u32,
+}
+
+impl Env {
+    /// Sends a packet to `node`.
+    #[inline]
+    pub fn enqueue(&mut self, d: Desc, node: NodeId) {
+        if let Err(d) = self.frames.push(node, d) {
+            self.buffers.free(&d);
+        }
+    }
+
+    /// The node behind an edge of the running node; for an arc the packet's next feature (its bit is cleared).
+    #[inline]
+    pub fn edge<E: Edge>(&self, edge: E, d: &mut Desc) -> NodeId {
+        let target = self.wiring.edges[usize::from(self.node.0)][edge.index()];
+        NodeId(resolve(&self.wiring.arcs, target, &mut d.feat))
+    }
+
+    /// Sends a packet over an edge of the running node.
+    #[inline]
+    pub fn forward<E: Edge>(&mut self, mut d: Desc, edge: E) {
+        let node = self.edge(edge, &mut d);
+        self.enqueue(d, node);
+    }
+
+    /// Counts and drops a packet.
+    pub fn drop<R: Reason>(&mut self, mut d: Desc, reason: R) {
+        self.count(reason);
+        d.aux = self.reason_base + reason.index() as u32;
+        self.enqueue(d, self.wiring.drop);
+    }
+
+    /// Counts an event of the running node.
+    #[inline]
+    pub fn count<R: Reason>(&mut self, event: R) {
+        self.count_n(event, 1);
+    }
+
+    /// Counts an event of the running node `n` times.
+    #[inline]
+    pub fn count_n<R: Reason>(&mut self, event: R, n: u64) {
+        if let Some(c) = self.stats.reasons.get(self.reason_base as usize + event.index()) {
+            c.add(n);
+        }
+    }
+
+    /// Appends a trace record for a packet that the running node worked on.
+    #[cold]
+    pub fn trace(&self, guard: &Guard, before: Desc, after: &Desc, next: Option<NodeId>, reason: u32) {
+        let (mut data, mut data_len, mut total_len) = ([0u8; TRACE_BYTES], 0, 0);
+        if next.is_some() {
+            data_len = self.buffers.copy_out(after, 0, &mut data) as u16;
+            total_len = self.buffers.total_len(after) as u32;
+        }
+        let id = self.buffers.meta(before.buf).trace_id;
+        let (node, time_ns, after) = (self.node, self.now_ns, *after);
+        self.tracing.record(
+            guard,
+            TraceRecord { id, node, next, reason, time_ns, before, after, total_len, data_len, data },
+        );
+    }
+}
+
+#[inline]
+fn resolve(arcs: &[ArcNodes], target: u16, feat: &mut u32) -> u16 {
+    if target < ARC { target } else { arcs[usize::from(target - ARC)].next(feat).0 }
+}
+
+/// A node as the dispatcher sees it.
+pub trait DynNode: Send {
+    /// Works on one vector; `v` is empty (or its packets passed on) afterwards.
+    fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>);
+    /// After a panic in `process`: the packets of `v` that the graph still owns are moved to its front.
+    fn salvage(&mut self, v: &mut Vector);
+    /// After all vectors of a loop.
+    fn flush(&mut self, env: &mut Env);
+    /// The node itself.
+    fn node(&mut self) -> &mut dyn Any;
+}
+
+/// Writes what a kind of node has to say of a traced packet.
+pub type FormatTrace = fn(&TraceRecord, &mut fmt::Formatter<'_>) -> fmt::Result;
+
+/// Decisions of one vector so far.
+struct Decisions {
+    next: [u16; VECTOR_SIZE],
+    done: usize,
+    uniform: bool,
+}
+
+impl Decisions {
+    fn new() -> Self {
+        Decisions { next: [0; VECTOR_SIZE], done: 0, uniform: true }
+    }
+
+    #[inline]
+    fn begin(&mut self) {
+        self.done = 0;
+        self.uniform = true;
+    }
+
+    /// Notes the decision for the next packet.
+    #[inline]
+    fn note<N: Edge, D: Reason>(
+        &mut self,
+        env: &mut Env,
+        guard: &Guard,
+        edges: &[u16],
+        before: &Desc,
+        d: &mut Desc,
+        decision: Step<N, D>,
+    ) {
+        let mut reason = NO_REASON;
+        let to = match decision {
+            Ok(edge) => resolve(&env.wiring.arcs, edges[edge.index()], &mut d.feat),
+            Err(Exit::Drop(r)) => {
+                env.count(r);
+                reason = env.reason_base + r.index() as u32;
+                d.aux = reason;
+                env.wiring.drop.0
+            }
+            Err(Exit::Consumed) => CONSUMED,
+        };
+        self.next[self.done % VECTOR_SIZE] = to;
+        self.uniform &= to == self.next[0];
+        self.done += 1;
+        if before.has(flags::TRACED) {
+            env.trace(guard, *before, d, (to != CONSUMED).then_some(NodeId(to)), reason);
+        }
+    }
+
+    /// Sends every packet where it was decided.
+    #[inline]
+    fn settle(&mut self, env: &mut Env, v: &mut Box<Vector>) {
+        let first = self.next[0];
+        if self.uniform && first != CONSUMED && env.frames.pass(NodeId(first), v) {
+            return;
+        }
+        for (d, &to) in v.as_slice().iter().zip(&self.next) {
+            if to != CONSUMED {
+                env.enqueue(*d, NodeId(to));
+            }
+        }
+        v.clear();
+    }
+
+    fn salvage(&self, v: &mut Vector) {
+        let (n, mut kept) = (v.len(), 0);
+        for i in 0..n {
+            if i >= self.done || self.next[i] != CONSUMED {
+                let s = v.as_mut_slice();
+                s[kept] = s[i];
+                kept += 1;
+            }
+        }
+        v.truncate(kept);
+    }
+}
+
+pub(crate) struct StepDriver<N> {
+    pub node: N,
+    pub edges: Box<[u16]>,
+    decisions: Decisions,
+}
+
+impl<N: Node> StepDriver<N> {
+    pub fn new(node: N, edges: Box<[u16]>) -> Self {
+        StepDriver { node, edges, decisions: Decisions::new() }
+    }
+}
+
+impl<N: Node> DynNode for StepDriver<N> {
+    fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
+        self.decisions.begin();
+        let mut view = self.node.view(guard);
+        let descs = v.as_mut_slice();
+        if N::READS_PACKET {
+            for d in descs.iter().take(AHEAD) {
+                env.buffers.prefetch(d);
+            }
+        }
+        for i in 0..descs.len() {
+            if N::READS_PACKET
+                && let Some(d) = descs.get(i + AHEAD)
+            {
+                env.buffers.prefetch(d);
+            }
+            let d = &mut descs[i];
+            let before = *d;
+            let decision = N::step(&mut view, &mut Packet { d, env });
+            self.decisions.note(env, guard, &self.edges, &before, d, decision);
+        }
+        drop(view);
+        self.decisions.settle(env, v);
+    }
+
+    fn salvage(&mut self, v: &mut Vector) {
+        self.decisions.salvage(v);
+    }
+
+    fn flush(&mut self, _env: &mut Env) {}
+
+    fn node(&mut self) -> &mut dyn Any {
+        &mut self.node
+    }
+}
+
+pub(crate) struct LookupDriver<N: LookupNode> {
+    pub node: N,
+    pub edges: Box<[u16]>,
+    keys: Box<[N::Key; VECTOR_SIZE]>,
+    results: Box<[u32; VECTOR_SIZE]>,
+    decisions: Decisions,
+}
+
+impl<N: LookupNode> LookupDriver<N> {
+    pub fn new(node: N, edges: Box<[u16]>) -> Self {
+        LookupDriver {
+            node,
+            edges,
+            keys: Box::new([N::Key::default(); VECTOR_SIZE]),
+            results: Box::new([0; VECTOR_SIZE]),
+            decisions: Decisions::new(),
+        }
+    }
+}
+
+impl<N: LookupNode> DynNode for LookupDriver<N> {
+    fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
+        self.decisions.begin();
+        let mut view = self.node.view(guard);
+        let descs = v.as_mut_slice();
+        for (d, key) in descs.iter_mut().zip(self.keys.iter_mut()) {
+            *key = N::key(&mut view, &mut Packet { d, env });
+        }
+        let n = descs.len();
+        N::lookup(&mut view, &self.keys[..n], &mut self.results[..n]);
+        for (i, d) in descs.iter_mut().enumerate() {
+            let before = *d;
+            let decision = N::step(&mut view, &mut Packet { d, env }, self.results[i]);
+            self.decisions.note(env, guard, &self.edges, &before, d, decision);
+        }
+        drop(view);
+        self.decisions.settle(env, v);
+    }
+
+    fn salvage(&mut self, v: &mut Vector) {
+        self.decisions.salvage(v);
+    }
+
+    fn flush(&mut self, _env: &mut Env) {}
+
+    fn node(&mut self) -> &mut dyn Any {
+        &mut self.node
+    }
+}
+
+pub(crate) struct BatchDriver<N> {
+    pub node: N,
+}
+
+impl<N: BatchNode> DynNode for BatchDriver<N> {
+    fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
+        let traced = v.as_slice().iter().any(|d| d.has(flags::TRACED));
+        if traced {
+            for d in v.as_slice().iter().filter(|d| d.has(flags::TRACED)) {
+                env.trace(guard, *d, d, Some(env.node), NO_REASON);
+            }
+        }
+        self.node.process(env, guard, v);
+    }
+
+    fn salvage(&mut self, _v: &mut Vector) {}
+
+    fn flush(&mut self, env: &mut Env) {
+        self.node.flush(env);
+    }
+
+    fn node(&mut self) -> &mut dyn Any {
+        &mut self.node
+    }
+}

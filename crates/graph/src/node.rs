@@ -1,0 +1,200 @@
+//! What the author of a node writes.
+//!
+//! A node decides for one packet: [`Node::step`] returns where it goes ([`Edge`]) or why it ends ([`Reason`]). The
+//! generic drivers in [`crate::driver`] add the loop over the vector, prefetch, trace, counting and enqueueing. A node
+//! whose work is a table lookup implements [`LookupNode`] instead, so that the table sees all keys of a vector at once;
+//! one that needs the whole vector (transmission) implements [`BatchNode`].
+
+use crate::Vector;
+use crate::driver::Env;
+use crate::epoch::Guard;
+use crate::packet::Packet;
+use crate::trace::TraceRecord;
+use std::fmt;
+
+/// Number of a node in the graph; the same in every worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+/// A node's own enum of the places its packets go to; made by [`crate::edges!`].
+pub trait Edge: Copy + 'static {
+    /// Names of the target nodes, in the order of the variants. `@name` means "the next feature of arc `name`".
+    const TARGETS: &'static [&'static str];
+    /// Position in `TARGETS`.
+    fn index(self) -> usize;
+}
+
+/// How an operator should read a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// A packet was dropped.
+    Error,
+    /// Something happened that is worth counting.
+    Info,
+}
+
+/// A node's own enum of drop reasons and events; made by [`crate::reasons!`].
+pub trait Reason: Copy + 'static {
+    /// Name, description and severity of each, in the order of the variants.
+    const ALL: &'static [(&'static str, &'static str, Severity)];
+    /// Position in `ALL`.
+    fn index(self) -> usize;
+}
+
+/// How a packet leaves a node other than by an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit<D> {
+    /// It is dropped and counted.
+    Drop(D),
+    /// The node took its buffers over (held it, or freed it).
+    Consumed,
+}
+
+impl<D: Reason> From<D> for Exit<D> {
+    #[inline]
+    fn from(d: D) -> Self {
+        Exit::Drop(d)
+    }
+}
+
+/// What `step` returns.
+pub type Step<N, D> = Result<N, Exit<D>>;
+
+/// A node that decides packet by packet.
+pub trait Node: Send + 'static {
+    /// Its name in commands and counters.
+    const NAME: &'static str;
+    /// Whether it reads packet bytes: the driver then prefetches them.
+    const READS_PACKET: bool = true;
+    /// Where packets go.
+    type Next: Edge;
+    /// Why packets end, and what else is counted.
+    type Drop: Reason;
+    /// What a step needs: one snapshot of each table, and the node's own state.
+    type View<'v>
+    where
+        Self: 'v;
+
+    /// Takes the snapshots for one vector.
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Self::View<'v>;
+
+    /// Decides for one packet.
+    fn step(view: &mut Self::View<'_>, p: &mut Packet<'_>) -> Step<Self::Next, Self::Drop>;
+
+    /// Writes what this node has to say of a traced packet.
+    fn format_trace(record: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = (record, f);
+        Ok(())
+    }
+}
+
+/// A node whose work is a lookup for the whole vector.
+pub trait LookupNode: Send + 'static {
+    /// Its name in commands and counters.
+    const NAME: &'static str;
+    /// Where packets go.
+    type Next: Edge;
+    /// Why packets end, and what else is counted.
+    type Drop: Reason;
+    /// What is looked up.
+    type Key: Copy + Default + Send;
+    /// What a step needs.
+    type View<'v>
+    where
+        Self: 'v;
+
+    /// Takes the snapshots for one vector.
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Self::View<'v>;
+
+    /// The key of one packet.
+    fn key(view: &mut Self::View<'_>, p: &mut Packet<'_>) -> Self::Key;
+
+    /// Looks all keys up: `results` is as long as `keys`.
+    fn lookup(view: &mut Self::View<'_>, keys: &[Self::Key], results: &mut [u32]);
+
+    /// Decides for one packet with its result.
+    fn step(view: &mut Self::View<'_>, p: &mut Packet<'_>, result: u32) -> Step<Self::Next, Self::Drop>;
+
+    /// Writes what this node has to say of a traced packet.
+    fn format_trace(record: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = (record, f);
+        Ok(())
+    }
+}
+
+/// A node that works on the whole vector. It must take over every packet: forward with [`Env::enqueue`], drop with
+/// [`Env::drop`], or free; then clear the vector. Packets left in the vector are dropped by the dispatcher.
+pub trait BatchNode: Send + 'static {
+    /// Its name in commands and counters.
+    const NAME: &'static str;
+    /// Where packets go (for the picture of the graph; resolved with [`Env::edge`]).
+    type Next: Edge;
+    /// Why packets end, and what else is counted.
+    type Drop: Reason;
+
+    /// Works on one vector.
+    fn process(&mut self, env: &mut Env, guard: &Guard, vector: &mut Vector);
+
+    /// After all vectors of a loop: the place to flush what was only queued.
+    fn flush(&mut self, env: &mut Env) {
+        let _ = env;
+    }
+
+    /// Writes what this node has to say of a traced packet.
+    fn format_trace(record: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = (record, f);
+        Ok(())
+    }
+}
+
+/// Declares a node's edges: `edges! { pub enum Next { Lookup => "ip4-lookup", Features => "@ip4-unicast" } }`.
+#[macro_export]
+macro_rules! edges {
+    ($(#[$m:meta])* $v:vis enum $name:ident { $($(#[$vm:meta])* $var:ident => $target:literal),* $(,)? }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $v enum $name { $($(#[$vm])* #[doc = concat!("To `", $target, "`.")] $var),* }
+        impl $crate::Edge for $name {
+            const TARGETS: &'static [&'static str] = &[$($target),*];
+            #[inline]
+            fn index(self) -> usize { self as usize }
+        }
+    };
+}
+
+/// Declares a node's drop reasons; the doc comment is the description that operators see. `(info)` behind a name
+/// marks an event that drops nothing.
+#[macro_export]
+macro_rules! reasons {
+    (@sev) => { $crate::Severity::Error };
+    (@sev info) => { $crate::Severity::Info };
+    ($(#[$m:meta])* $v:vis enum $name:ident { $(#[doc = $doc:literal] $var:ident => $text:literal $(($sev:ident))?),* $(,)? }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $v enum $name { $(#[doc = $doc] $var),* }
+        impl $crate::Reason for $name {
+            const ALL: &'static [(&'static str, &'static str, $crate::Severity)] =
+                &[$(($text, $doc, $crate::reasons!(@sev $($sev)?))),*];
+            #[inline]
+            fn index(self) -> usize { self as usize }
+        }
+    };
+}
+
+/// For nodes without edges or without drop reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {}
+
+impl Edge for Never {
+    const TARGETS: &'static [&'static str] = &[];
+    fn index(self) -> usize {
+        match self {}
+    }
+}
+
+impl Reason for Never {
+    const ALL: &'static [(&'static str, &'static str, Severity)] = &[];
+    fn index(self) -> usize {
+        match self {}
+    }
+}

@@ -1,0 +1,360 @@
+//! A worker: one thread that polls its inputs, runs its graph, and sleeps on its descriptors when nothing comes.
+
+use crate::clock::{Clock, tsc};
+use crate::counters::{Pair, PerWorker, Table};
+use crate::desc::Vector;
+use crate::dispatch::Dispatcher;
+use crate::epoch::Reader;
+use crate::io::{Ready, RxQueue};
+use crate::node::NodeId;
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Work that the control side sends to a worker; it runs between two vectors.
+pub type Mail = Box<dyn FnOnce(&mut Worker) + Send>;
+
+const MAILBOX: usize = 4096;
+const MAIL_A_LOOP: usize = 64;
+
+/// How a worker behaves.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// CPU to run on, if pinned.
+    pub cpu: Option<usize>,
+    /// How long it polls without finding a packet before it sleeps.
+    pub spin: Duration,
+}
+
+struct Shared {
+    mail: ArrayQueue<Mail>,
+    wake: OwnedFd,
+    asleep: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// The control side's end of a worker.
+pub struct WorkerHandle {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl WorkerHandle {
+    /// Sends work; waits (never long) while the mailbox is full.
+    pub fn send(&self, mail: impl FnOnce(&mut Worker) + Send + 'static) {
+        let mut mail: Mail = Box::new(mail);
+        while let Err(back) = self.shared.mail.push(mail) {
+            mail = back;
+            self.shared.wake();
+            std::thread::yield_now();
+            if self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished) {
+                return;
+            }
+        }
+        self.shared.wake();
+    }
+
+    /// Sends work and waits for its answer; `None` when the worker has ended.
+    pub fn call<R: Send + 'static>(&self, f: impl FnOnce(&mut Worker) -> R + Send + 'static) -> Option<R> {
+        let (tx, rx) = mpsc::sync_channel(1);
+        self.send(move |w| {
+            let _ = tx.send(f(w));
+        });
+        rx.recv().ok()
+    }
+
+    /// Ends the worker after its current loop.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
+        if let Some(t) = self.thread.take() {
+            let _ = t.join();
+        }
+    }
+}
+
+impl Drop for WorkerHandle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One input with its place in the graph.
+struct Input {
+    queue: Box<dyn RxQueue>,
+    id: u64,
+    node: NodeId,
+    target: NodeId,
+    fd: Option<RawFd>,
+    /// Features enabled on the interface's receive side (`device-input` arc), and the arc's number.
+    features: Arc<AtomicU32>,
+}
+
+/// What runs on a worker's thread.
+pub struct Worker {
+    /// Its graph.
+    pub dispatcher: Dispatcher,
+    reader: Reader,
+    inputs: Vec<Input>,
+    shared: Arc<Shared>,
+    config: WorkerConfig,
+    clock: Clock,
+    epoll: OwnedFd,
+    rx: Arc<Table<Pair>>,
+    arc: Option<usize>,
+    vector: Box<Vector>,
+}
+
+impl Worker {
+    /// Starts a worker's thread.
+    ///
+    /// `rx` counts received packets by interface; `rx_arc` names the arc that received packets take first where the
+    /// interface has features on it.
+    pub fn spawn(
+        dispatcher: Dispatcher,
+        reader: Reader,
+        config: WorkerConfig,
+        rx: &PerWorker<Pair>,
+        rx_arc: &str,
+    ) -> io::Result<WorkerHandle> {
+        let shared = Arc::new(Shared {
+            mail: ArrayQueue::new(MAILBOX),
+            wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            asleep: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        });
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
+        let index = dispatcher.env.worker;
+        let arc = dispatcher.env.wiring.arcs.iter().position(|a| a.name == rx_arc);
+        let mut worker = Worker {
+            dispatcher,
+            reader,
+            inputs: Vec::with_capacity(1024),
+            shared: Arc::clone(&shared),
+            config,
+            clock: Clock::new(),
+            epoll,
+            rx: rx.of(index),
+            arc,
+            vector: Vector::boxed(),
+        };
+        let thread =
+            std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || worker.run())?;
+        Ok(WorkerHandle { shared, thread: Some(thread) })
+    }
+
+    /// Adds a receive queue under `id`; `features` are the bits of the receive arc enabled on its interface.
+    pub fn add_input(
+        &mut self,
+        id: u64,
+        queue: Box<dyn RxQueue>,
+        features: Arc<AtomicU32>,
+    ) -> Result<(), String> {
+        let find = |name: &str| self.dispatcher.id(name).ok_or(format!("there is no node {name}"));
+        let node = find(queue.input_node())?;
+        let target = find(queue.target())?;
+        let fd = queue.fd();
+        if let Some(fd) = fd {
+            watch(&self.epoll, fd, true).map_err(|e| format!("cannot wait for packets: {e}"))?;
+        }
+        self.inputs.push(Input { queue, id, node, target, fd, features });
+        Ok(())
+    }
+
+    /// Takes the receive queue `id` out again.
+    pub fn remove_input(&mut self, id: u64) -> Option<Box<dyn RxQueue>> {
+        let i = self.inputs.iter().position(|x| x.id == id)?;
+        let input = self.inputs.remove(i);
+        if let Some(fd) = input.fd {
+            let _ = watch(&self.epoll, fd, false);
+        }
+        Some(input.queue)
+    }
+
+    /// The receive queue `id`, to be changed.
+    pub fn input_mut(&mut self, id: u64) -> Option<&mut Box<dyn RxQueue>> {
+        self.inputs.iter_mut().find(|x| x.id == id).map(|x| &mut x.queue)
+    }
+
+    /// Number of receive queues by input node.
+    pub fn inputs(&self) -> Vec<(NodeId, u32)> {
+        self.inputs.iter().map(|i| (i.node, i.queue.interface())).collect()
+    }
+
+    /// Puts a packet with these bytes into the graph at `node`; `edit` sets the rest of its descriptor. False when
+    /// buffers or the node are missing.
+    pub fn inject(&mut self, node: &str, bytes: &[u8], edit: impl FnOnce(&mut crate::Desc)) -> bool {
+        let Some(id) = self.dispatcher.id(node) else { return false };
+        let Some(mut d) = self.dispatcher.env.buffers.alloc_bytes(bytes) else { return false };
+        edit(&mut d);
+        self.dispatcher.env.enqueue(d, id);
+        true
+    }
+
+    fn run(&mut self) {
+        if let Some(cpu) = self.config.cpu {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(cpu);
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        let spin = self.clock.from_ns(self.config.spin.as_nanos() as u64);
+        let mut last_work = tsc();
+        self.reader.online();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let now = tsc();
+            self.dispatcher.env.now_ns = self.clock.to_ns(now);
+            let mut work = self.deliver_mail();
+            work |= self.poll_inputs();
+            work |= self.dispatcher.run(self.reader.guard()) != 0;
+            self.reader.quiescent();
+            if work {
+                last_work = now;
+            } else if now.wrapping_sub(last_work) > spin {
+                self.sleep(spin);
+                last_work = tsc();
+            } else {
+                core::hint::spin_loop();
+            }
+        }
+        self.reader.offline();
+    }
+
+    fn deliver_mail(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..MAIL_A_LOOP {
+            let Some(mail) = self.shared.mail.pop() else { break };
+            any = true;
+            if let Err(cause) = catch_unwind(AssertUnwindSafe(|| mail(self))) {
+                drop(cause);
+            }
+        }
+        any
+    }
+
+    fn poll_inputs(&mut self) -> bool {
+        let mut any = false;
+        let now_ns = self.dispatcher.env.now_ns;
+        for i in 0..self.inputs.len() {
+            let t0 = tsc();
+            let input = &mut self.inputs[i];
+            let buffers = &mut self.dispatcher.env.buffers;
+            let v = &mut self.vector;
+            let polled = catch_unwind(AssertUnwindSafe(|| input.queue.poll(buffers, now_ns, v)));
+            let n = self.vector.len() as u64;
+            if n == 0 && polled.is_ok() {
+                continue;
+            }
+            any = true;
+            let env = &mut self.dispatcher.env;
+            let mut bytes = 0;
+            for d in self.vector.as_slice() {
+                bytes += env.buffers.total_len(d) as u64;
+            }
+            if let Some(c) = self.rx.get(input.queue.interface()) {
+                c.packets.add(n);
+                c.bytes.add(bytes);
+            }
+            env.tracing.start(input.node, &mut self.vector, &mut env.buffers);
+            let mut target = input.target;
+            let features = input.features.load(Ordering::Relaxed);
+            if let Some(arc) = self.arc.filter(|_| features != 0) {
+                let arc = &env.wiring.arcs[arc];
+                for d in self.vector.as_mut_slice() {
+                    d.feat = features;
+                    target = arc.next(&mut d.feat);
+                }
+            }
+            for d in self.vector.as_slice() {
+                if d.has(crate::flags::TRACED) {
+                    let guard = self.reader.guard();
+                    env.node = input.node;
+                    env.trace(guard, *d, d, Some(target), crate::trace::NO_REASON);
+                }
+            }
+            let s = &env.stats.nodes[usize::from(input.node.0)];
+            s.calls.add(1);
+            s.packets.add(n);
+            s.max_vector.set(s.max_vector.get().max(n));
+            env.stats.packets_in.add(n);
+            self.dispatcher.feed(&mut self.vector, target);
+            let took = tsc().wrapping_sub(t0);
+            self.dispatcher.env.stats.nodes[usize::from(self.inputs[i].node.0)].clocks.add(took);
+            self.dispatcher.run(self.reader.guard());
+        }
+        if any {
+            self.dispatcher.env.stats.loops.add(1);
+        }
+        any
+    }
+
+    /// Waits for a descriptor, a timed input, or mail.
+    fn sleep(&mut self, spin: u64) {
+        let mut timeout: Option<u64> = None;
+        let now = self.clock.now_ns();
+        for input in &self.inputs {
+            let due = match input.queue.ready() {
+                Ready::Now => 0,
+                Ready::At(t) => t.saturating_sub(now),
+                Ready::Fd | Ready::Never => continue,
+            };
+            timeout = Some(timeout.map_or(due, |t: u64| t.min(due)));
+        }
+        if timeout.is_some_and(|t| t <= self.clock.to_ns(spin)) {
+            return;
+        }
+        for input in &self.inputs {
+            let s = &self.dispatcher.env.stats.nodes[usize::from(input.node.0)];
+            s.suspends.add(1);
+        }
+        let t0 = tsc();
+        self.dispatcher.env.stats.sleeps.add(1);
+        self.reader.offline();
+        self.shared.asleep.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.shared.mail.is_empty() && !self.shared.stop.load(Ordering::SeqCst) {
+            let limit = timeout.map(|ns| rustix::time::Timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as i64,
+            });
+            let mut events = [core::mem::MaybeUninit::<epoll::Event>::uninit(); 8];
+            if let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, limit.as_ref())
+                && events.iter().any(|e| e.data.u64() == u64::MAX)
+            {
+                let mut count = [0u8; 8];
+                let _ = rustix::io::read(&self.shared.wake, &mut count);
+            }
+        }
+        self.shared.asleep.store(false, Ordering::SeqCst);
+        self.reader.online();
+        self.dispatcher.env.stats.asleep.add(tsc().wrapping_sub(t0));
+    }
+}
+
+#[allow(unsafe_code)]
+fn watch(epoll: &OwnedFd, fd: RawFd, on: bool) -> io::Result<()> {
+    // SAFETY: the descriptor belongs to a queue that the worker owns for as long as it is watched.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    if on {
+        epoll::add(epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    } else {
+        epoll::delete(epoll, fd)?;
+    }
+    Ok(())
+}
