@@ -1,0 +1,128 @@
+//! Next-hop groups: what a route points to.
+//!
+//! A group is one atomic word: a single path, or the place of an array of 2^n paths of which a
+//! packet takes the one its flow hash says. Changing a group stores this word, and with it moves every route that
+//! points to the group at once. Group 0 is reserved: it is what a lookup without a route
+//! answers, and always resolves to the zero [`Entry`].
+
+mod writer;
+
+pub use writer::GroupsWriter;
+
+use crate::error::TableFull;
+use crate::mem::{Array, prefetch};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
+use thiserror::Error;
+
+/// Buckets of the largest group; also the most paths of one.
+pub const MAX_BUCKETS: usize = 256;
+/// Words of buckets that address space is reserved for.
+const BUCKETS: usize = if cfg!(miri) { 1 << 12 } else { 1 << 26 };
+/// Marks a word as the place of buckets: bits 0 to 31 are the first, 32 to 39 log2 of their number.
+const MANY: u64 = 1 << 63;
+
+/// What a packet does next: a kind, whose meaning is its user's, and the number of an adjacency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Entry {
+    /// Up to 127.
+    pub kind: u8,
+    /// Meaning depends on the kind.
+    pub adj: u32,
+}
+
+impl Entry {
+    #[inline(always)]
+    fn pack(self) -> u64 {
+        u64::from(self.kind) << 32 | u64::from(self.adj)
+    }
+
+    #[inline(always)]
+    fn unpack(word: u64) -> Entry {
+        Entry { kind: (word >> 32) as u8, adj: word as u32 }
+    }
+}
+
+/// A path of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    /// Where it leads.
+    pub entry: Entry,
+    /// Its share of the flows, against the other weights; at least 1.
+    pub weight: u32,
+}
+
+impl Path {
+    /// A path of weight 1.
+    pub fn new(kind: u8, adj: u32) -> Path {
+        Path { entry: Entry { kind, adj }, weight: 1 }
+    }
+}
+
+/// Why a group was refused. Nothing of the change was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum GroupError {
+    /// No room.
+    #[error(transparent)]
+    Full(#[from] TableFull),
+    /// A group has 1 to 256 paths.
+    #[error("a group of {0} paths: there must be 1 to 256")]
+    Paths(usize),
+    /// Weights start at 1 and kinds end at 127.
+    #[error("a path with weight {weight} and kind {kind}: weights start at 1, kinds end at 127")]
+    Path {
+        /// Its weight.
+        weight: u32,
+        /// Its kind.
+        kind: u8,
+    },
+    /// There is no such group.
+    #[error("there is no group {0}")]
+    Unknown(u32),
+}
+
+/// The groups as workers see them.
+pub struct Groups {
+    words: Array<AtomicU64>,
+    buckets: Array<AtomicU64>,
+}
+
+impl Groups {
+    /// No groups, and at most `limit` of them later, group 0 included.
+    pub fn new(limit: usize) -> io::Result<(GroupsWriter, Arc<Groups>)> {
+        let shared = Arc::new(Groups {
+            words: Array::reserve(limit.clamp(2, 1 << 30))?,
+            buckets: Array::reserve_up_to(BUCKETS, 1 << 12)?,
+        });
+        Ok((GroupsWriter::new(shared.clone()), shared))
+    }
+
+    /// The path of a group for a flow hash (its low bits decide). A number without a group gives the zero entry.
+    #[inline(always)]
+    pub fn resolve(&self, id: u32, hash: u32) -> Entry {
+        let word = self.words.get(id as usize).map_or(0, |w| w.load(Acquire));
+        if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash)) }
+    }
+
+    /// `resolve` for a batch: as many as the shortest slice has.
+    pub fn resolve_batch(&self, ids: &[u32], hashes: &[u32], out: &mut [Entry]) {
+        for &id in ids.iter().take(out.len()) {
+            prefetch(&self.words, id as usize);
+        }
+        for ((&id, &hash), out) in ids.iter().zip(hashes).zip(out) {
+            *out = self.resolve(id, hash);
+        }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, word: u64, hash: u32) -> u64 {
+        let mask = (1u32 << ((word >> 32) & 31)) - 1;
+        let at = word as u32 as usize + (hash & mask) as usize;
+        self.buckets.get(at).map_or(0, |b| b.load(Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use crate::testing::{Clock, Stop};
+use proptest::prelude::*;
+
+const DROP: Entry = Entry { kind: 0, adj: 0 };
+
+#[test]
+fn group_0_and_unknown_ones_resolve_to_the_zero_entry() {
+    let (_, g) = Groups::new(16).unwrap();
+    assert!([0, 1, 15, 16, u32::MAX].iter().all(|&id| g.resolve(id, 9) == DROP));
+}
+
+#[test]
+fn same_paths_share_a_group() {
+    let (mut w, g) = Groups::new(16).unwrap();
+    let (a, b) = (Path::new(1, 10), Path::new(1, 20));
+    let one = w.acquire(&[a]).unwrap();
+    let two = w.acquire(&[a, b]).unwrap();
+    assert_eq!((one, two), (1, 2));
+    assert_eq!(w.acquire(&[b, a]), Ok(two));
+    assert_eq!(w.acquire(&[Path { weight: 7, ..a }]), Ok(one));
+    assert_eq!(w.acquire(&[Path { weight: 7, ..a }, Path { weight: 7, ..b }]), Ok(two));
+    assert_eq!((w.users(one), w.users(two), w.len()), (2, 3, 2));
+    assert_eq!(g.resolve(one, 77), a.entry);
+    assert_eq!((g.resolve(two, 0), g.resolve(two, 1), g.resolve(two, 2)), (a.entry, b.entry, a.entry));
+    let mut out = [DROP; 3];
+    g.resolve_batch(&[two, 0, one], &[1, 1, 1], &mut out);
+    assert_eq!(out, [b.entry, DROP, a.entry]);
+}
+
+#[test]
+fn numbers_and_buckets_wait_for_their_epoch() {
+    let (mut w, g) = Groups::new(3).unwrap();
+    let (a, b, c) = (Path::new(1, 1), Path::new(1, 2), Path::new(1, 3));
+    let id = w.acquire(&[a, b]).unwrap();
+    w.acquire(&[c]).unwrap();
+    w.retire_epoch(3);
+    w.set(id, &[a, c]).unwrap();
+    assert!(w.release(id) && !w.release(id));
+    assert_eq!(g.resolve(id, 1), c.entry, "a worker may still come from a route");
+    w.reclaim(3);
+    assert!(matches!(w.acquire(&[b]), Err(GroupError::Full(_))));
+    assert_eq!(w.retired(), 2);
+    w.reclaim(4);
+    assert_eq!((w.retired(), g.resolve(id, 1)), (0, DROP));
+    assert_eq!(w.acquire(&[b]), Ok(id));
+    assert_eq!(w.used, 4, "buckets of two arrays");
+    w.set(id, &[a, b]).unwrap();
+    assert_eq!(w.used, 4);
+}
+
+#[test]
+fn set_moves_a_group_and_keeps_sharing_right() {
+    let (mut w, g) = Groups::new(16).unwrap();
+    let (a, b) = (Path::new(1, 1), Path::new(2, 2));
+    let x = w.acquire(&[a]).unwrap();
+    let y = w.acquire(&[b]).unwrap();
+    w.set(x, &[b]).unwrap();
+    assert_eq!((g.resolve(x, 0), w.acquire(&[b])), (b.entry, Ok(y)));
+    let z = w.acquire(&[a]).unwrap();
+    assert!(z != x);
+    w.set(y, &[a]).unwrap();
+    w.release(x);
+    assert_eq!(w.acquire(&[a]), Ok(z));
+    assert_eq!(w.set(9, &[a]), Err(GroupError::Unknown(9)));
+    assert_eq!(w.iter().map(|(id, p)| (id, p[0])).collect::<Vec<_>>(), [(y, a), (z, a)]);
+}
+
+#[test]
+fn refuses_what_makes_no_sense() {
+    let (mut w, _) = Groups::new(16).unwrap();
+    assert_eq!(w.acquire(&[]), Err(GroupError::Paths(0)));
+    let many: Vec<Path> = (0..257).map(|i| Path::new(1, i)).collect();
+    assert_eq!(w.acquire(&many), Err(GroupError::Paths(257)));
+    assert!(w.acquire(&many[..256]).is_ok());
+    let none = Path { weight: 0, ..many[0] };
+    assert_eq!(w.acquire(&[none]), Err(GroupError::Path { weight: 0, kind: 1 }));
+    assert!(w.acquire(&[Path::new(128, 0)]).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+    #[test]
+    fn flows_follow_the_weights(weights in prop::collection::vec(prop_oneof![1u32..20, 1u32..=u32::MAX], 1..60)) {
+        let (mut w, g) = Groups::new(4).unwrap();
+        let paths: Vec<Path> = weights.iter().enumerate()
+            .map(|(i, &weight)| Path { entry: Entry { kind: 1, adj: i as u32 }, weight }).collect();
+        let id = w.acquire(&paths).unwrap();
+        let buckets = w.buckets(id);
+        let n = buckets.len();
+        prop_assert!(n.is_power_of_two() && n <= MAX_BUCKETS);
+        let total: f64 = weights.iter().map(|&w| f64::from(w)).sum();
+        // Paths too light for a bucket take one from the others.
+        let light = weights.iter().filter(|&&w| f64::from(w) / total * (n as f64) < 1.0).count();
+        for (i, &weight) in weights.iter().enumerate() {
+            let got = (0..n as u32).filter(|&h| g.resolve(id, h | 0x1000).adj == i as u32).count();
+            prop_assert!(got >= 1);
+            let ideal = f64::from(weight) / total * n as f64;
+            prop_assert!((got as f64 - ideal).abs() < 1.0 + light as f64, "{} for {} of {}", got, ideal, n);
+        }
+    }
+}
+
+#[test]
+fn readers_see_the_old_paths_or_the_new_ones() {
+    let clock = Clock::new(2);
+    let (mut w, g) = Groups::new(8).unwrap();
+    let mut id = 0;
+    clock.step(|n| id = w.acquire(&[Path::new(1, n)]).unwrap());
+    std::thread::scope(|s| {
+        for me in 0..2 {
+            let (clock, g) = (&clock, &g);
+            s.spawn(move || clock.read(me, |out| out.extend((0..9).map(|h| g.resolve(id, h).adj))));
+        }
+        let _stop = Stop(&clock);
+        clock.wait_for_readers();
+        for i in 0..if cfg!(miri) { 20 } else { 20_000u32 } {
+            w.retire_epoch(clock.epoch());
+            // Kinds tell paths apart; every packet goes to the same adjacency.
+            clock.step(|n| {
+                w.set(id, &(0..1 + i % 5).map(|k| Path::new(k as u8, n)).collect::<Vec<_>>()).unwrap()
+            });
+            let safe = clock.advance();
+            w.reclaim(safe);
+        }
+    });
+}

@@ -1,0 +1,292 @@
+//! The control side of next-hop groups.
+
+use super::{Entry, GroupError, Groups, MANY, MAX_BUCKETS, Path};
+use crate::error::TableFull;
+use crate::retire::Retired;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+struct Group {
+    paths: Vec<Path>,
+    users: u32,
+}
+
+/// A group or an array of buckets that was taken out.
+#[derive(Clone, Copy)]
+enum Gone {
+    Group(u32),
+    Buckets { first: u32, log2: u8 },
+}
+
+/// Changes the groups. One thread owns it.
+pub struct GroupsWriter {
+    shared: Arc<Groups>,
+    groups: Vec<Option<Group>>,
+    by_paths: HashMap<Vec<Path>, u32>,
+    free: Vec<u32>,
+    retired: Retired<Gone>,
+    /// Buckets that were ever given out, and the free arrays by log2 of their size.
+    pub(super) used: u32,
+    free_buckets: [Vec<u32>; 9],
+}
+
+impl GroupsWriter {
+    pub(super) fn new(shared: Arc<Groups>) -> Self {
+        GroupsWriter {
+            shared,
+            groups: vec![None],
+            by_paths: HashMap::new(),
+            free: Vec::new(),
+            retired: Retired::new(),
+            used: 0,
+            free_buckets: Default::default(),
+        }
+    }
+
+    /// What workers read.
+    pub fn shared(&self) -> &Arc<Groups> {
+        &self.shared
+    }
+
+    /// A group with these paths in any order: one that exists (and has one user more), or a new one.
+    pub fn acquire(&mut self, paths: &[Path]) -> Result<u32, GroupError> {
+        let paths = normal(paths)?;
+        if let Some(&id) = self.by_paths.get(&paths)
+            && let Some(Some(group)) = self.groups.get_mut(id as usize)
+        {
+            group.users += 1;
+            return Ok(id);
+        }
+        let fresh = self.free.is_empty();
+        if fresh && self.groups.len() == self.shared.words.len() {
+            return Err(self.full().into());
+        }
+        let word = self.build(&paths)?;
+        let id = self.free.pop().unwrap_or(self.groups.len() as u32);
+        if fresh {
+            self.groups.push(None);
+        }
+        self.shared.words[id as usize].store(word, Release);
+        self.by_paths.insert(paths.clone(), id);
+        self.groups[id as usize] = Some(Group { paths, users: 1 });
+        Ok(id)
+    }
+
+    /// One more user of a group. Answers whether there is such a group.
+    pub fn retain(&mut self, id: u32) -> bool {
+        match self.groups.get_mut(id as usize) {
+            Some(Some(group)) => group.users += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    /// One user less. The last one takes the group out; its number is given out again after its epoch, and until then
+    /// it resolves as before. Answers whether there is such a group.
+    pub fn release(&mut self, id: u32) -> bool {
+        let Some(Some(group)) = self.groups.get_mut(id as usize) else { return false };
+        group.users -= 1;
+        if group.users == 0 {
+            let paths = std::mem::take(&mut group.paths);
+            self.forget(&paths, id);
+            self.groups[id as usize] = None;
+            self.retired.push(Gone::Group(id));
+        }
+        true
+    }
+
+    /// Gives a group other paths: all routes that point to it follow at once. Two groups may end up with the
+    /// same paths; `acquire` then answers one of them.
+    pub fn set(&mut self, id: u32, paths: &[Path]) -> Result<(), GroupError> {
+        let paths = normal(paths)?;
+        match self.groups.get(id as usize) {
+            Some(Some(group)) if group.paths == paths => return Ok(()),
+            Some(Some(_)) => {}
+            _ => return Err(GroupError::Unknown(id)),
+        }
+        let word = self.build(&paths)?;
+        let old = self.shared.words[id as usize].swap(word, Release);
+        self.retire_buckets(old);
+        if let Some(Some(group)) = self.groups.get_mut(id as usize) {
+            let before = std::mem::replace(&mut group.paths, paths.clone());
+            self.forget(&before, id);
+        }
+        self.by_paths.entry(paths).or_insert(id);
+        Ok(())
+    }
+
+    /// The paths of a group, in order and without duplicates.
+    pub fn paths(&self, id: u32) -> Option<&[Path]> {
+        Some(&self.groups.get(id as usize)?.as_ref()?.paths)
+    }
+
+    /// How many users a group has.
+    pub fn users(&self, id: u32) -> u32 {
+        self.groups.get(id as usize).and_then(Option::as_ref).map_or(0, |g| g.users)
+    }
+
+    /// What each bucket of a group holds; one for a single path.
+    pub fn buckets(&self, id: u32) -> Vec<Entry> {
+        if self.paths(id).is_none() {
+            return Vec::new();
+        }
+        let word = self.shared.words[id as usize].load(Relaxed);
+        if word & MANY == 0 {
+            return vec![Entry::unpack(word)];
+        }
+        (0..1u32 << ((word >> 32) & 31)).map(|h| Entry::unpack(self.shared.bucket(word, h))).collect()
+    }
+
+    /// All groups with their paths, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[Path])> + '_ {
+        (0..self.groups.len() as u32).filter_map(|id| Some((id, self.paths(id)?)))
+    }
+
+    /// How many groups there are.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is no group.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// Epoch stamped on what is taken out from now on.
+    pub fn retire_epoch(&mut self, epoch: u64) {
+        self.retired.set_epoch(epoch);
+    }
+
+    /// Makes what was taken out before epoch `safe` usable again; all workers must have passed it.
+    pub fn reclaim(&mut self, safe: u64) {
+        while let Some(gone) = self.retired.pop(safe) {
+            match gone {
+                Gone::Group(id) => {
+                    let old = self.shared.words[id as usize].swap(0, Release);
+                    self.free.push(id);
+                    // A reader may have just read the word of a group that no route points to any
+                    // more; all have passed since it was taken out, so none has.
+                    if let Some(Gone::Buckets { first, log2 }) = gone_buckets(old) {
+                        self.free_buckets[log2 as usize].push(first);
+                    }
+                }
+                Gone::Buckets { first, log2 } => self.free_buckets[log2 as usize].push(first),
+            }
+        }
+    }
+
+    /// Groups and arrays of buckets that wait for their epoch.
+    pub fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    fn full(&self) -> TableFull {
+        let used = self.groups.len() * 8 + self.used as usize * 8;
+        TableFull { table: "next-hop groups", used, limit: used }
+    }
+
+    fn forget(&mut self, paths: &[Path], id: u32) {
+        if self.by_paths.get(paths) == Some(&id) {
+            self.by_paths.remove(paths);
+        }
+    }
+
+    fn retire_buckets(&mut self, word: u64) {
+        if let Some(gone) = gone_buckets(word) {
+            self.retired.push(gone);
+        }
+    }
+
+    /// The word for a list of paths; its buckets are filled before anyone can see it.
+    fn build(&mut self, paths: &[Path]) -> Result<u64, TableFull> {
+        if let [only] = paths {
+            return Ok(only.entry.pack());
+        }
+        let shares = shares(paths);
+        let log2 = shares.iter().sum::<u32>().trailing_zeros() as usize;
+        let first = match self.free_buckets[log2].pop() {
+            Some(first) => first,
+            None if self.used as usize + (1 << log2) <= self.shared.buckets.len() => {
+                self.used += 1 << log2;
+                self.used - (1 << log2)
+            }
+            None => return Err(self.full()),
+        };
+        let mut words = self.shared.buckets[first as usize..].iter();
+        for (path, share) in paths.iter().zip(shares) {
+            for word in words.by_ref().take(share as usize) {
+                word.store(path.entry.pack(), Relaxed);
+            }
+        }
+        Ok(MANY | (log2 as u64) << 32 | u64::from(first))
+    }
+}
+
+fn gone_buckets(word: u64) -> Option<Gone> {
+    (word & MANY != 0).then_some(Gone::Buckets { first: word as u32, log2: ((word >> 32) & 31) as u8 })
+}
+
+/// Paths in order, those to the same place joined.
+fn normal(paths: &[Path]) -> Result<Vec<Path>, GroupError> {
+    if let Some(&Path { entry, weight }) = paths.iter().find(|p| p.weight == 0 || p.entry.kind > 127) {
+        return Err(GroupError::Path { weight, kind: entry.kind });
+    }
+    let mut list = paths.to_vec();
+    list.sort_unstable();
+    list.dedup_by(|b, a| {
+        let same = a.entry == b.entry;
+        if same {
+            a.weight = a.weight.saturating_add(b.weight);
+        }
+        same
+    });
+    match list.len() {
+        1 => list[0].weight = 1,
+        2..=MAX_BUCKETS => {
+            let divisor = list.iter().fold(0, |d, p| gcd(d, p.weight));
+            list.iter_mut().for_each(|p| p.weight /= divisor);
+        }
+        n => return Err(GroupError::Paths(n)),
+    }
+    Ok(list)
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// How many buckets each path gets: a power of two in all, at most 256, and at least one each. Weights that add
+/// up to a power of two are met exactly. Otherwise there are at least 16 buckets a path as far as 256 reach, and the
+/// share of a path is off by less than one bucket, except that a path too light for a bucket gets one
+/// at the cost of the heaviest.
+fn shares(paths: &[Path]) -> Vec<u32> {
+    let total: u64 = paths.iter().map(|p| u64::from(p.weight)).sum();
+    let lightest = paths.iter().map(|p| u64::from(p.weight)).min().unwrap_or(1);
+    let max = MAX_BUCKETS as u64;
+    let buckets = if total.is_power_of_two() && total <= max {
+        total
+    } else {
+        (16 * paths.len() as u64).max(4 * total.div_ceil(lightest)).min(max).next_power_of_two()
+    };
+    let mut list: Vec<u32> =
+        paths.iter().map(|p| (u64::from(p.weight) * buckets / total).max(1) as u32).collect();
+    let mut given: u64 = list.iter().map(|&n| u64::from(n)).sum();
+    // What rounding down left over goes to those that lost most by it.
+    let lost = |i: usize, n: u32| {
+        (u128::from(paths[i].weight) * u128::from(buckets)) as i128 - i128::from(n) * i128::from(total)
+    };
+    while given != buckets {
+        let all = 0..list.len();
+        if given < buckets {
+            let i = all.max_by_key(|&i| (lost(i, list[i]), std::cmp::Reverse(i))).unwrap_or(0);
+            list[i] += 1;
+            given += 1;
+        } else {
+            let i = all.filter(|&i| list[i] > 1).min_by_key(|&i| (lost(i, list[i]), i)).unwrap_or(0);
+            list[i] -= 1;
+            given -= 1;
+        }
+    }
+    list
+}

@@ -1,0 +1,155 @@
+//! Lookups of IPv4 keys: one, a batch in scalar code, and a batch with AVX2 or AVX-512 gathers.
+//!
+//! Upholds: root indices are below 2^24 and the root is as long; a block's number in an entry was put
+//! there by the writer, so that its 256 entries lie in the array of blocks. Gathers read
+//! words that another thread may store to; on x86-64 an aligned 32-bit lane is read whole, and loads
+//! are not reordered with loads, which makes them as good as acquire loads.
+#![allow(unsafe_code)]
+
+use super::{BLOCK, POINTER};
+use crate::cpu::CpuLevel;
+use crate::mem::prefetch;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Acquire;
+
+#[inline(always)]
+fn load(array: &[AtomicU32], index: usize) -> u32 {
+    debug_assert!(index < array.len());
+    // SAFETY: see the head of this module.
+    unsafe { array.get_unchecked(index) }.load(Acquire)
+}
+
+#[inline(always)]
+fn below(entry: u32, key: u32) -> usize {
+    (entry & !POINTER) as usize * BLOCK + (key & 0xff) as usize
+}
+
+#[inline(always)]
+fn or_default(entry: u32, default: u32) -> u32 {
+    if entry == 0 { default } else { entry }
+}
+
+#[inline(always)]
+pub(super) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, default: u32) -> u32 {
+    let mut e = load(root, (key >> 8) as usize);
+    if e & POINTER != 0 {
+        e = load(blocks, below(e, key));
+    }
+    or_default(e, default)
+}
+
+#[inline(always)]
+pub(super) fn batch(
+    level: CpuLevel,
+    root: &[AtomicU32],
+    blocks: &[AtomicU32],
+    keys: &[u32],
+    out: &mut [u32],
+    default: u32,
+) {
+    match level {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the level is one that the processor has.
+        CpuLevel::V4 => unsafe { wide::avx512(root, blocks, keys, out, default) },
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: as above.
+        CpuLevel::V3 => unsafe { wide::avx2(root, blocks, keys, out, default) },
+        _ => scalar(root, blocks, keys, out, default),
+    }
+}
+
+/// Keys whose second loads are kept in flight together.
+const CHUNK: usize = 256;
+
+fn scalar(root: &[AtomicU32], blocks: &[AtomicU32], keys: &[u32], out: &mut [u32], default: u32) {
+    let mut deep = [0u8; CHUNK];
+    for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
+        for &k in keys {
+            prefetch(root, (k >> 8) as usize);
+        }
+        let mut n = 0;
+        for (i, (&k, o)) in keys.iter().zip(out.iter_mut()).enumerate() {
+            let e = load(root, (k >> 8) as usize);
+            *o = or_default(e, default);
+            deep[n] = i as u8;
+            // Without a branch: few keys go on, but which ones cannot be foretold.
+            n += (e >> 31) as usize;
+            prefetch(blocks, if e & POINTER != 0 { below(e, k) } else { 0 });
+        }
+        for &i in &deep[..n.min(CHUNK)] {
+            let (k, o) = (keys[i as usize], &mut out[i as usize]);
+            *o = or_default(load(blocks, below(*o, k)), default);
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod wide {
+    use super::*;
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// The processor has AVX-512 F, BW, DQ and VL; see also the head of the module.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(crate) unsafe fn avx512(
+        root: &[AtomicU32],
+        blocks: &[AtomicU32],
+        keys: &[u32],
+        out: &mut [u32],
+        default: u32,
+    ) {
+        let (rp, bp) = (root.as_ptr().cast::<i32>(), blocks.as_ptr().cast::<i32>());
+        let (low, fall) = (_mm512_set1_epi32(0xff), _mm512_set1_epi32(default as i32));
+        for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
+            let lanes = (0xffff_u32 >> (16 - keys.len())) as u16;
+            // SAFETY: only lanes inside the chunk are read or written; indices as the module says.
+            unsafe {
+                let k = _mm512_maskz_loadu_epi32(lanes, keys.as_ptr().cast());
+                let e = _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<8>(k), rp);
+                let deep = _mm512_movepi32_mask(e);
+                // Shifting by 8 also drops the mark.
+                let at = _mm512_or_si512(_mm512_slli_epi32::<8>(e), _mm512_and_si512(k, low));
+                let at = _mm512_and_si512(at, _mm512_set1_epi32(i32::MAX));
+                let e = _mm512_mask_i32gather_epi32::<4>(e, deep, at, bp);
+                let none = _mm512_testn_epi32_mask(e, e);
+                let e = _mm512_mask_mov_epi32(e, none, fall);
+                _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, e);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The processor has AVX2; see also the head of the module.
+    #[target_feature(enable = "avx2")]
+    pub(crate) unsafe fn avx2(
+        root: &[AtomicU32],
+        blocks: &[AtomicU32],
+        keys: &[u32],
+        out: &mut [u32],
+        default: u32,
+    ) {
+        let (rp, bp) = (root.as_ptr().cast::<i32>(), blocks.as_ptr().cast::<i32>());
+        let (low, fall) = (_mm256_set1_epi32(0xff), _mm256_set1_epi32(default as i32));
+        let whole = keys.len() & !7;
+        let (head, tail) = keys.split_at(whole);
+        let (out, rest) = out.split_at_mut(whole);
+        for (keys, out) in head.chunks_exact(8).zip(out.chunks_exact_mut(8)) {
+            // SAFETY: the chunk holds eight keys; indices as the module says.
+            unsafe {
+                let k = _mm256_loadu_si256(keys.as_ptr().cast());
+                let mut e = _mm256_i32gather_epi32::<4>(rp, _mm256_srli_epi32::<8>(k));
+                if _mm256_movemask_ps(_mm256_castsi256_ps(e)) != 0 {
+                    let at = _mm256_or_si256(_mm256_slli_epi32::<8>(e), _mm256_and_si256(k, low));
+                    let at = _mm256_and_si256(at, _mm256_set1_epi32(i32::MAX));
+                    e = _mm256_mask_i32gather_epi32::<4>(e, bp, at, e);
+                }
+                let none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+                let e = _mm256_blendv_epi8(e, fall, none);
+                _mm256_storeu_si256(out.as_mut_ptr().cast(), e);
+            }
+        }
+        for (&k, o) in tail.iter().zip(rest) {
+            *o = one(root, blocks, k, default);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! An index to objects that never change: readers follow one pointer, the writer swaps it.
+//!
+//! Upholds: a pointer in a slot comes from `Box::into_raw` and is freed once, after `reclaim` was
+//! told that no guard from before its removal is left, or when the last owner of the table goes.
+#![allow(unsafe_code)]
+
+use crate::error::TableFull;
+use crate::retire::Retired;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const CHUNK: usize = 1024;
+const CHUNKS: usize = 4096;
+
+/// The most slots a table can have.
+pub const MAX_SLOTS: usize = CHUNK * CHUNKS;
+
+/// Shows that its thread is between two quiescent states.
+///
+/// # Safety
+/// While a shared borrow of the guard is alive, no writer's `reclaim` frees what was taken out of a
+/// table after the guard's thread last said that it holds nothing.
+pub unsafe trait Guard {}
+
+/// What readers see: slots by number.
+pub struct Slots<T> {
+    chunks: Box<[AtomicPtr<Chunk<T>>]>,
+    /// What a writer that went away had retired; it lives as long as the table.
+    left: Mutex<Vec<Object<T>>>,
+}
+
+type Chunk<T> = [AtomicPtr<T>; CHUNK];
+
+/// An object taken out of a slot.
+struct Object<T>(*mut T);
+
+// SAFETY: it owns a `T`.
+unsafe impl<T: Send> Send for Object<T> {}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw`, and nothing else owns it.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// Changes the slots. One thread owns it.
+pub struct SlotsWriter<T> {
+    shared: Arc<Slots<T>>,
+    /// Slots that were ever given out.
+    used: u32,
+    limit: u32,
+    free: Vec<u32>,
+    retired: Retired<(Option<u32>, Object<T>)>,
+    count: usize,
+}
+
+impl<T: Send + Sync> Slots<T> {
+    /// No slots, and at most `limit` of them later (at most [`MAX_SLOTS`]).
+    pub fn new(limit: usize) -> (SlotsWriter<T>, Arc<Slots<T>>) {
+        let chunks = (0..CHUNKS).map(|_| AtomicPtr::new(null_mut())).collect();
+        let shared = Arc::new(Slots { chunks, left: Mutex::new(Vec::new()) });
+        let writer = SlotsWriter {
+            shared: shared.clone(),
+            used: 0,
+            limit: limit.min(MAX_SLOTS) as u32,
+            free: Vec::new(),
+            retired: Retired::new(),
+            count: 0,
+        };
+        (writer, shared)
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u32) -> Option<&AtomicPtr<T>> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?.load(Acquire);
+        // SAFETY: null, or a chunk that lives as long as the table.
+        let chunk = unsafe { chunk.as_ref() }?;
+        Some(&chunk[index as usize % CHUNK])
+    }
+
+    /// The object in a slot, for as long as the guard holds.
+    #[inline(always)]
+    pub fn get<'g, G: Guard>(&'g self, index: u32, _guard: &'g G) -> Option<&'g T> {
+        let object = self.slot(index)?.load(Acquire);
+        // SAFETY: null, or an object that `reclaim` leaves alone while the guard is borrowed.
+        unsafe { object.as_ref() }
+    }
+}
+
+impl<T> Drop for Slots<T> {
+    fn drop(&mut self) {
+        for chunk in &mut self.chunks {
+            let chunk = *chunk.get_mut();
+            if !chunk.is_null() {
+                // SAFETY: from `Box::into_raw`; no reader is left.
+                for slot in unsafe { *Box::from_raw(chunk) } {
+                    let object = slot.into_inner();
+                    if !object.is_null() {
+                        drop(Object(object));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync> SlotsWriter<T> {
+    /// What workers read.
+    pub fn shared(&self) -> &Arc<Slots<T>> {
+        &self.shared
+    }
+
+    /// Puts an object into a free slot and answers the slot's number: the lowest ones are given out first,
+    /// and a number is given out again only after its last object was reclaimed.
+    pub fn insert(&mut self, object: T) -> Result<u32, TableFull> {
+        let index = match self.free.pop() {
+            Some(i) => i,
+            None if self.used < self.limit => {
+                self.add_chunk(self.used);
+                self.used += 1;
+                self.used - 1
+            }
+            None => {
+                let size = size_of::<T>();
+                let (used, limit) = (self.used as usize * size, self.limit as usize * size);
+                return Err(TableFull { table: "slots", used, limit });
+            }
+        };
+        self.swap(index, Box::into_raw(Box::new(object)));
+        self.count += 1;
+        Ok(index)
+    }
+
+    /// Puts another object into a slot in use. Answers whether the slot is in use.
+    pub fn replace(&mut self, index: u32, object: T) -> bool {
+        if self.get(index).is_none() {
+            return false;
+        }
+        if let Some(old) = self.swap(index, Box::into_raw(Box::new(object))) {
+            self.retired.push((None, old));
+        }
+        true
+    }
+
+    /// Empties a slot. Answers whether it was in use.
+    pub fn remove(&mut self, index: u32) -> bool {
+        if self.get(index).is_none() {
+            return false;
+        }
+        if let Some(old) = self.swap(index, null_mut()) {
+            self.retired.push((Some(index), old));
+            self.count -= 1;
+        }
+        true
+    }
+
+    /// The object in a slot.
+    pub fn get(&self, index: u32) -> Option<&T> {
+        let object = self.shared.slot(index)?.load(Acquire);
+        // SAFETY: only `self` changes slots and frees objects, by a mutable borrow.
+        unsafe { object.as_ref() }
+    }
+
+    /// All slots in use.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> + '_ {
+        (0..self.used).filter_map(|i| Some((i, self.get(i)?)))
+    }
+
+    /// How many slots are in use.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether no slot is in use.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Epoch stamped on what is taken out from now on.
+    pub fn retire_epoch(&mut self, epoch: u64) {
+        self.retired.set_epoch(epoch);
+    }
+
+    /// Frees what was taken out before epoch `safe`.
+    ///
+    /// # Safety
+    /// No guard that is alive was made, and none is still used, from before all of what was stamped with
+    /// an epoch below `safe` was taken out: every worker has passed `safe`.
+    pub unsafe fn reclaim(&mut self, safe: u64) {
+        while let Some((index, object)) = self.retired.pop(safe) {
+            drop(object);
+            self.free.extend(index);
+        }
+    }
+
+    /// Objects that wait for their epoch.
+    pub fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    fn add_chunk(&self, index: u32) {
+        let place = &self.shared.chunks[index as usize / CHUNK];
+        if place.load(Acquire).is_null() {
+            let chunk: Box<Chunk<T>> = Box::new([const { AtomicPtr::new(null_mut()) }; CHUNK]);
+            place.store(Box::into_raw(chunk), Release);
+        }
+    }
+
+    fn swap(&self, index: u32, object: *mut T) -> Option<Object<T>> {
+        let old = self.shared.slot(index)?.swap(object, AcqRel);
+        (!old.is_null()).then(|| Object(old))
+    }
+}
+
+impl<T> Drop for SlotsWriter<T> {
+    fn drop(&mut self) {
+        // Readers may still hold these: leave them to the last owner of the table.
+        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.extend(self.retired.drain().map(|(_, object)| object));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Clock, Stop};
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    struct Here;
+    // SAFETY: these tests reclaim only what all readers have passed.
+    unsafe impl Guard for Here {}
+
+    #[test]
+    fn slots_are_given_out_again_after_their_epoch() {
+        let (mut w, t) = Slots::<String>::new(3);
+        let (a, b) = (w.insert("a".into()).unwrap(), w.insert("b".into()).unwrap());
+        assert_eq!((a, b, w.len()), (0, 1, 2));
+        assert_eq!(t.get(a, &Here).map(String::as_str), Some("a"));
+        assert!(t.get(2, &Here).is_none() && t.get(u32::MAX, &Here).is_none());
+        w.retire_epoch(4);
+        assert!(w.replace(b, "c".into()) && w.remove(a) && !w.remove(a) && !w.replace(a, "x".into()));
+        assert_eq!(w.insert("d".into()), Ok(2));
+        assert_eq!(w.insert("e".into()).map_err(|e| e.table), Err("slots"));
+        // SAFETY: no reader.
+        unsafe { w.reclaim(4) };
+        assert_eq!(w.retired(), 2);
+        // SAFETY: no reader.
+        unsafe { w.reclaim(5) };
+        assert_eq!((w.retired(), w.insert("e".into())), (0, Ok(0)));
+        let all: Vec<_> = w.iter().map(|(i, s)| (i, s.as_str())).collect();
+        assert_eq!(all, [(0, "e"), (1, "c"), (2, "d")]);
+    }
+
+    #[test]
+    fn every_object_is_freed_once() {
+        static LIVE: AtomicUsize = AtomicUsize::new(0);
+        struct Counted;
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                LIVE.fetch_sub(1, SeqCst);
+            }
+        }
+        let make = || {
+            LIVE.fetch_add(1, SeqCst);
+            Counted
+        };
+        let (mut w, t) = Slots::new(MAX_SLOTS);
+        for _ in 0..1500 {
+            w.insert(make()).unwrap();
+        }
+        for i in 0..700 {
+            w.remove(i);
+            w.replace(700 + i, make());
+        }
+        // SAFETY: no reader.
+        unsafe { w.reclaim(1) };
+        assert_eq!(LIVE.load(SeqCst), 800);
+        w.remove(1400);
+        drop(w);
+        assert_eq!(LIVE.load(SeqCst), 800, "what readers may hold stays");
+        drop(t);
+        assert_eq!(LIVE.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn readers_see_whole_objects() {
+        let clock = Clock::new(2);
+        let (mut w, t) = Slots::<[u32; 16]>::new(10);
+        let mut at = 0;
+        clock.step(|n| at = w.insert([n; 16]).unwrap());
+        std::thread::scope(|s| {
+            for me in 0..2 {
+                let (clock, t) = (&clock, &t);
+                s.spawn(move || clock.read(me, |out| out.extend(t.get(at, &Here).unwrap())));
+            }
+            let _stop = Stop(&clock);
+            clock.wait_for_readers();
+            for _ in 0..if cfg!(miri) { 20 } else { 20_000 } {
+                w.retire_epoch(clock.epoch());
+                clock.step(|n| assert!(w.replace(at, [n; 16])));
+                let safe = clock.advance();
+                // SAFETY: all readers have passed it.
+                unsafe { w.reclaim(safe) };
+            }
+        });
+    }
+}
