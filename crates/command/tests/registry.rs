@@ -1,5 +1,8 @@
 //! The grammar as commands use it: parsing, errors, completion, help.
 
+// Helpers of the tests below panic as the tests themselves do.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use command::{Access, Args, Command, CommandError, Completer, ErrorKind, Output, Parsed, Registry, Value};
 
 #[derive(Default)]
