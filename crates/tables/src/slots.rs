@@ -24,6 +24,9 @@ pub const MAX_SLOTS: usize = CHUNK * CHUNKS;
 /// table after the guard's thread last said that it holds nothing.
 pub unsafe trait Guard {}
 
+// SAFETY: a worker lends its guard out only between two quiescent states.
+unsafe impl Guard for graph::Guard {}
+
 /// What readers see: slots by number.
 pub struct Slots<T> {
     chunks: Box<[AtomicPtr<Chunk<T>>]>,
