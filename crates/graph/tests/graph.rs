@@ -1,5 +1,6 @@
 //! A small graph with invented nodes: what the runtime promises, whatever the protocol.
 
+#![allow(clippy::unwrap_used, clippy::panic, unused_qualifications)]
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::io::Ready;
 use graph::worker::{Worker, WorkerConfig};
