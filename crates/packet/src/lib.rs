@@ -9,9 +9,14 @@ pub mod arp;
 pub mod checksum;
 pub mod eth;
 pub mod flow;
+pub mod icmp4;
+pub mod icmp6;
 pub mod ip4;
 pub mod ip6;
+pub mod nd;
 pub mod proto;
+pub mod tcp;
+pub mod udp;
 pub mod vlan;
 
 mod bytes;
