@@ -62,7 +62,7 @@ pub use definition::{Access, Command, Run};
 pub use error::{CommandError, ErrorKind, SyntaxError};
 pub use lexer::{MAX_LINE, quote};
 pub use output::{Emit, Output, Stream};
-pub use registry::{Parsed, Registry};
+pub use registry::{Parsed, Registry, asks_json};
 pub use table::{Cell, Table};
 pub use types::ArgType;
 pub use value::{FromValue, Value};

@@ -112,11 +112,6 @@ impl<C> Registry<C> {
         Ok(Parsed::Command(command, args))
     }
 
-    /// Whether the line asks for JSON.
-    pub fn asks_json(line: &str) -> bool {
-        lex(line).tokens.last().is_some_and(is_json)
-    }
-
     /// Reads a line and runs its command on `context`, if `access` suffices. Nothing runs unless the whole line is
     /// understood. A blank line answers nothing.
     ///
@@ -177,6 +172,11 @@ impl<C> Registry<C> {
         }
         faults
     }
+}
+
+/// Whether the line ends in `--json`.
+pub fn asks_json(line: &str) -> bool {
+    lex(line).tokens.last().is_some_and(is_json)
 }
 
 fn is_json(token: &Token) -> bool {
