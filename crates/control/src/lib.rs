@@ -1,1 +1,3 @@
-//! (to be written)
+//! Configuration: one YAML document, checked as a whole before anything is touched; and the control socket.
+
+pub mod ctl;

@@ -1,0 +1,120 @@
+//! The control socket: commands over a Unix stream socket.
+//!
+//! # Protocol
+//!
+//! One JSON object a line in both directions. A request has an `id` of any kind, which its replies repeat, and one of
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `"line": "show version"` | run a command; `"json": true` asks for JSON instead of text |
+//! | `"complete": {"line": "sh", "cursor": 2}` | what could stand at this byte of the line |
+//! | `"help": "show "` | what may follow |
+//!
+//! `"cwd"` is the absolute directory from which the relative file of `exec` is looked for.
+//!
+//! A reply is any number of `{"id", "part": "text"}`, to be shown as they come, and then one of
+//!
+//! - `{"id", "ok": true, "text": "..."}`; with `"json": ...` instead where JSON was asked for;
+//! - `{"id", "ok": true, "complete": {"start", "candidates": [{"text", "help"}], "path"}}`, where `start` is the byte
+//!   at which the word to be replaced begins, and `path` says that file names could stand there;
+//! - `{"id", "ok": false, "error": {"kind", "message", "text", "column", "length", "expected", ...}}`, where `kind` is
+//!   `syntax`, `denied`, `failed` or `protocol`; `text` is the message with the line and a caret; `column` and `length`
+//!   are in bytes. An error in a script also has `file`, `line` (from 1) and `applied`: how many commands before it ran.
+//!
+//! Requests of one connection are answered in order; connections do not wait for each other. A request is at most
+//! [`MAX_REQUEST`] bytes long. A connection that does not read its replies is closed.
+//!
+//! # Who may do what
+//!
+//! The socket has mode 0660. The kernel tells who is at the other end: root, the user the router runs as, and members
+//! of the admin group may change things; members of the socket's group may look. Others are refused.
+
+mod credentials;
+mod protocol;
+mod script;
+mod server;
+mod session;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use command::{Access, Command, CommandError, Completer, Completion, Output, Registry};
+
+pub use protocol::MAX_REQUEST;
+pub use server::{MAX_CLIENTS, Server};
+pub use socket::{BindError, Config};
+
+/// What runs the commands that come over the socket. Called on the control thread, one call at a time.
+pub trait Executor {
+    /// Runs a line; `json` tells that only the JSON of the answer is wanted.
+    ///
+    /// # Errors
+    /// A wrong word, a missing right, or what the command itself answers.
+    fn execute(&self, access: Access, line: &str, json: bool) -> Result<Output, CommandError>;
+
+    /// Checks the words of a line without running it; things that it names need not exist yet.
+    ///
+    /// # Errors
+    /// A wrong word.
+    fn check(&self, line: &str) -> Result<(), CommandError>;
+
+    /// What could stand at byte `cursor` of `line`.
+    fn complete(&self, line: &str, cursor: usize) -> Completion;
+
+    /// What may follow `line`.
+    fn help(&self, line: &str) -> String;
+}
+
+/// Runs the commands of a registry on a context of the control thread.
+pub struct RegistryExecutor<C> {
+    registry: Rc<Registry<C>>,
+    context: Rc<RefCell<C>>,
+}
+
+impl<C> RegistryExecutor<C> {
+    /// Commands of `registry` on `context`. A command that streams must not keep the context borrowed.
+    pub fn new(registry: Rc<Registry<C>>, context: Rc<RefCell<C>>) -> Self {
+        Self { registry, context }
+    }
+}
+
+impl<C: Completer> Executor for RegistryExecutor<C> {
+    fn execute(&self, access: Access, line: &str, json: bool) -> Result<Output, CommandError> {
+        let mut context =
+            self.context.try_borrow_mut().map_err(|_| CommandError::new("the router is busy"))?;
+        self.registry.run_as(&mut context, access, line, json)
+    }
+
+    fn check(&self, line: &str) -> Result<(), CommandError> {
+        self.registry.check(line).map(|_| ())
+    }
+
+    fn complete(&self, line: &str, cursor: usize) -> Completion {
+        match self.context.try_borrow() {
+            Ok(context) => self.registry.complete(line, cursor, &*context),
+            Err(_) => self.registry.complete(line, cursor, &()),
+        }
+    }
+
+    fn help(&self, line: &str) -> String {
+        match self.context.try_borrow() {
+            Ok(context) => self.registry.help(line, &*context),
+            Err(_) => self.registry.help(line, &()),
+        }
+    }
+}
+
+/// The command `exec`, for the list of a registry served here. It needs the right to change because the router reads
+/// the file with its own rights; who may only look pipes a file into `quiver ctl`.
+pub fn exec_command<C: 'static>() -> Command<C> {
+    Command::write("exec <file:path>", "Run the commands of a file", |_, args| Ok(Output::script(args.get("file")?)))
+        .arg("file", "file with one command a line, read by the router")
+        .details(
+            "All lines are checked before the first one runs. The first command that fails ends the run; the answer \
+             names its line and says how many commands before it were applied.",
+        )
+        .example("exec /etc/quiver/extra.cli")
+}

@@ -1,0 +1,109 @@
+//! Requests and replies, see the module above.
+
+use std::path::PathBuf;
+
+use command::{CommandError, Completion};
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+/// The longest request, in bytes.
+pub const MAX_REQUEST: usize = 1 << 20;
+
+/// A request as it stands on the wire.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    #[serde(default)]
+    pub id: Json,
+    line: Option<String>,
+    complete: Option<CompleteAt>,
+    help: Option<String>,
+    #[serde(default)]
+    pub json: bool,
+    pub cwd: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompleteAt {
+    line: String,
+    cursor: usize,
+}
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(super) enum Ask {
+    Line(String),
+    Complete(String, usize),
+    Help(String),
+}
+
+impl Request {
+    /// Reads a request; on an error also its id, as far as it can be told.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, Ask), (Json, String)> {
+        let mut request: Self = serde_json::from_slice(bytes).map_err(|error| {
+            let id = serde_json::from_slice::<Json>(bytes)
+                .ok()
+                .and_then(|mut json| json.get_mut("id").map(Json::take));
+            (id.unwrap_or_default(), format!("not a request: {error}"))
+        })?;
+        let ask = match (request.line.take(), request.complete.take(), request.help.take()) {
+            (Some(line), None, None) => Ask::Line(line),
+            (None, Some(at), None) => Ask::Complete(at.line, at.cursor),
+            (None, None, Some(line)) => Ask::Help(line),
+            _ => return Err((request.id, "a request has one of line, complete and help".to_owned())),
+        };
+        Ok((request, ask))
+    }
+}
+
+/// Why a request failed, with the place in a script if there is one.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub error: CommandError,
+    /// The error as the operator reads it.
+    pub text: String,
+    /// File, line from 1, commands applied before it.
+    pub script: Option<(String, usize, usize)>,
+}
+
+impl Failure {
+    pub fn new(error: CommandError, line: &str) -> Self {
+        Self { text: error.render(line), error, script: None }
+    }
+
+    pub fn to_json(&self) -> Json {
+        let mut json = json!({
+            "kind": self.error.kind.name(),
+            "message": self.error.message,
+            "text": self.text,
+        });
+        if let Some(span) = &self.error.span {
+            json["column"] = span.start.into();
+            json["length"] = span.len().into();
+            json["expected"] = self.error.expected.clone().into();
+        }
+        if let Some((file, line, applied)) = &self.script {
+            json["file"] = file.as_str().into();
+            json["line"] = (*line).into();
+            json["applied"] = (*applied).into();
+        }
+        json
+    }
+}
+
+/// The refusal of something that is no valid request.
+pub(super) fn refusal(id: &Json, kind: &str, message: &str) -> Json {
+    json!({ "id": id, "ok": false, "error": { "kind": kind, "message": message, "text": message } })
+}
+
+/// The answer to a completion request.
+pub(super) fn completion(id: &Json, completion: &Completion) -> Json {
+    let candidate = |c: &command::Candidate| json!({ "text": c.text, "help": c.help });
+    let candidates: Vec<Json> = completion.candidates.iter().map(candidate).collect();
+    json!({
+        "id": id,
+        "ok": true,
+        "complete": { "start": completion.start, "candidates": candidates, "path": completion.path },
+    })
+}

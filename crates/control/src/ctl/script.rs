@@ -1,0 +1,100 @@
+//! `exec`: the commands of a file.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use command::CommandError;
+use serde_json::Value as Json;
+
+use super::protocol::Failure;
+use super::session::{Answer, Session, Stop};
+
+/// Scripts may call scripts so deep.
+const MAX_DEPTH: usize = 8;
+/// The longest script, in bytes.
+const MAX_SCRIPT: u64 = 64 << 20;
+
+/// Checks all lines of a file, then runs them until one fails.
+pub(super) async fn run(
+    session: &mut Session,
+    path: &Path,
+    cwd: Option<&Path>,
+    depth: usize,
+) -> Result<Answer, Stop> {
+    let refused = |message: String| {
+        let error = CommandError::new(message);
+        Stop::Failed(Box::new(Failure { text: error.message.clone(), error, script: None }))
+    };
+    let path = resolve(path, cwd).map_err(refused)?;
+    let name = path.display().to_string();
+    if depth >= MAX_DEPTH {
+        return Err(refused(format!("{name}: scripts call each other more than {MAX_DEPTH} deep")));
+    }
+    let text = read(&path).map_err(|error| refused(format!("cannot read {name}: {error}")))?;
+    for (index, line) in text.lines().enumerate() {
+        session.executor.check(line).map_err(|error| {
+            let mut failure = Failure::new(error, line);
+            failure.text = format!("{name}:{}:\n{}\nnothing was applied", index + 1, failure.text);
+            failure.script = Some((name.clone(), index + 1, 0));
+            Stop::Failed(Box::new(failure))
+        })?;
+    }
+    let mut applied = 0;
+    let mut answers = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let answer = session.line(line, path.parent(), depth + 1).await.map_err(|stop| match stop {
+            Stop::Failed(mut failure) => {
+                let before = match applied {
+                    0 => "nothing before it was applied".to_owned(),
+                    1 => "1 command before it was applied".to_owned(),
+                    many => format!("{many} commands before it were applied"),
+                };
+                failure.text = format!("{name}:{}:\n{}\n{before}", index + 1, failure.text);
+                // The innermost script's place is the one to look at.
+                failure.script.get_or_insert((name.clone(), index + 1, applied));
+                Stop::Failed(failure)
+            }
+            gone => gone,
+        })?;
+        session.part(&answer.text).await?;
+        if answer.json != Json::Null {
+            answers.push(answer.json);
+        }
+        let words = line.trim_start();
+        if !words.is_empty() && !words.starts_with('#') {
+            applied += 1;
+        }
+        // Other connections and the rest of the control side get their turn.
+        tokio::task::yield_now().await;
+    }
+    Ok(Answer { text: String::new(), json: Json::Array(answers) })
+}
+
+fn resolve(path: &Path, cwd: Option<&Path>) -> Result<PathBuf, String> {
+    match cwd {
+        _ if path.is_absolute() => Ok(path.to_owned()),
+        Some(cwd) if cwd.is_absolute() => Ok(cwd.join(path)),
+        _ => Err(format!("{}: give the whole path from /", path.display())),
+    }
+}
+
+/// Reads a regular file: a pipe or a terminal could hold the control side up for ever.
+fn read(path: &Path) -> io::Result<String> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
+    let metadata: fs::Metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_SCRIPT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_SCRIPT {
+        return Err(io::Error::other(format!("it is longer than {MAX_SCRIPT} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let line = valid.filter(|byte| **byte == b'\n').count() + 1;
+        io::Error::other(format!("line {line} is not UTF-8"))
+    })
+}

@@ -1,0 +1,101 @@
+//! Accepts connections.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use command::Access;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::LocalSet;
+
+use super::socket::{self, Policy, Socket};
+use super::{BindError, Config, Executor, credentials, protocol, session};
+
+/// The most connections at once.
+pub const MAX_CLIENTS: usize = 64;
+/// Connections on top of these that only who may change things gets, so that lookers cannot lock them out.
+const RESERVED: usize = 8;
+
+/// The control socket, bound and not yet served.
+#[derive(Debug)]
+pub struct Server {
+    socket: Socket,
+}
+
+impl Server {
+    /// Makes the socket. Its file is removed when the server, or the future of [`Server::serve`], is dropped.
+    ///
+    /// # Errors
+    /// When the socket cannot be made, or another router listens on it.
+    pub fn bind(config: &Config) -> Result<Self, BindError> {
+        Ok(Self { socket: socket::bind(config)? })
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> &Path {
+        self.socket.path()
+    }
+
+    /// Answers requests, forever, on the current thread. Dropping the future closes all connections and ends the
+    /// commands that still run.
+    ///
+    /// # Errors
+    /// When the socket cannot be handed to the runtime, which must have its I/O and time drivers enabled.
+    pub async fn serve(self, executor: Rc<dyn Executor>) -> std::io::Result<()> {
+        let listener = UnixListener::from_std(self.socket.listener.try_clone()?)?;
+        let clients = Rc::new(Cell::new(0));
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                loop {
+                    match listener.accept().await {
+                        Ok((stream, _)) => admit(stream, self.socket.policy, &clients, &executor),
+                        // Out of descriptors or memory: others may give some back.
+                        Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                    }
+                }
+            })
+            .await
+    }
+}
+
+/// A place among the connections, given back when dropped.
+struct Place(Rc<Cell<usize>>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+fn admit(stream: UnixStream, policy: Policy, clients: &Rc<Cell<usize>>, executor: &Rc<dyn Executor>) {
+    let Ok(peer) = stream.peer_cred() else { return };
+    let mut groups = credentials::peer_groups(stream.as_fd()).unwrap_or_default();
+    groups.push(peer.gid());
+    let Some(access) = policy.access(peer.uid(), &groups) else {
+        return refuse(stream, "denied", "you are neither root nor in the group of the control socket");
+    };
+    let limit = if access == Access::Write { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
+    if clients.get() >= limit {
+        return refuse(stream, "failed", "too many connections to the control socket");
+    }
+    clients.set(clients.get() + 1);
+    let place = Place(clients.clone());
+    let executor = executor.clone();
+    tokio::task::spawn_local(async move {
+        // An error means that the client is gone, which is its own affair.
+        let _ = session::run(stream, access, executor).await;
+        drop(place);
+    });
+}
+
+/// One line and good-bye; it fits into the buffer of a fresh socket.
+fn refuse(stream: UnixStream, kind: &str, message: &str) {
+    if let Ok(mut stream) = stream.into_std() {
+        let reply = protocol::refusal(&serde_json::Value::Null, kind, message);
+        let _ = stream.write_all(format!("{reply}\n").as_bytes());
+    }
+}
