@@ -106,6 +106,13 @@ impl Groups {
         if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash)) }
     }
 
+    /// `resolve` with a hash that is worked out only where a group has several paths.
+    #[inline(always)]
+    pub fn resolve_with(&self, id: u32, hash: impl FnOnce() -> u32) -> Entry {
+        let word = self.words.get(id as usize).map_or(0, |w| w.load(Acquire));
+        if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash())) }
+    }
+
     /// `resolve` for a batch: as many as the shortest slice has.
     pub fn resolve_batch(&self, ids: &[u32], hashes: &[u32], out: &mut [Entry]) {
         for &id in ids.iter().take(out.len()) {
