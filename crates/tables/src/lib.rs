@@ -9,10 +9,13 @@
 //! everything stamped before `safe`. Control advances the epoch now and then, and reclaims what
 //! all workers have since passed.
 
+mod config;
 pub mod cpu;
 pub mod error;
+mod fallback;
 pub mod groups;
 pub mod lpm4;
+pub mod lpm6;
 mod mem;
 mod retire;
 mod rib;
@@ -20,6 +23,7 @@ pub mod slots;
 #[cfg(test)]
 mod testing;
 
+pub use config::{LpmConfig, Pages};
 pub use cpu::CpuLevel;
 pub use error::{RouteError, TableFull};
 pub use slots::Guard;

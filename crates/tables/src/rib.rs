@@ -240,6 +240,34 @@ impl<K: Key> Rib<K> {
         self.release(node);
     }
 
+    /// The most leading bits of the address that a longer prefix shares; `None` if there is none but the default.
+    pub(crate) fn shared_bits(&self, key: K) -> Option<u8> {
+        let (mut cur, mut most) = (ROOT, None);
+        loop {
+            let n = self.at(cur);
+            let other = n.child[1 - key.bit(n.len.min(K::WIDTH - 1))];
+            if n.len < K::WIDTH && other != NONE {
+                most = Some(n.len);
+            }
+            if n.value != 0 && n.len > 0 {
+                most = most.max(Some(n.len - 1));
+            }
+            if n.len == K::WIDTH {
+                return most;
+            }
+            let child = n.child[key.bit(n.len)];
+            if child == NONE {
+                return most;
+            }
+            let c = self.at(child);
+            let common = key.common(c.key).min(c.len);
+            if common < c.len {
+                return most.max(Some(common));
+            }
+            cur = child;
+        }
+    }
+
     /// Calls `f` with each range of addresses of `node`'s prefix that no longer prefix holds.
     pub(crate) fn gaps(&self, node: u32, mut f: impl FnMut(K, K)) {
         let top = self.at(node);
@@ -358,6 +386,10 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(rib.len(), map.len());
+            }
+            for key in [0, 3, 0x8000_0000, 0xc300_0002] {
+                let shares = |b: &u8| map.keys().any(|p| p.1 > *b && p.0.common(key) >= *b);
+                prop_assert_eq!(rib.shared_bits(key), (0..32).rfind(shares));
             }
             let all: Vec<_> = rib.iter().collect();
             let want: Vec<_> = map.iter().map(|(p, v)| (p.0, p.1, *v)).collect();

@@ -105,12 +105,14 @@ mod wide {
             // SAFETY: only lanes inside the chunk are read or written; indices as the module says.
             unsafe {
                 let k = _mm512_maskz_loadu_epi32(lanes, keys.as_ptr().cast());
-                let e = _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<8>(k), rp);
+                let mut e = _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<8>(k), rp);
                 let deep = _mm512_movepi32_mask(e);
-                // Shifting by 8 also drops the mark.
-                let at = _mm512_or_si512(_mm512_slli_epi32::<8>(e), _mm512_and_si512(k, low));
-                let at = _mm512_and_si512(at, _mm512_set1_epi32(i32::MAX));
-                let e = _mm512_mask_i32gather_epi32::<4>(e, deep, at, bp);
+                // Few keys go deeper: foretelling that none does lets the next gather start.
+                if deep != 0 {
+                    // Shifting by 8 also drops the mark.
+                    let at = _mm512_or_si512(_mm512_slli_epi32::<8>(e), _mm512_and_si512(k, low));
+                    e = _mm512_mask_i32gather_epi32::<4>(e, deep, at, bp);
+                }
                 let none = _mm512_testn_epi32_mask(e, e);
                 let e = _mm512_mask_mov_epi32(e, none, fall);
                 _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, e);
@@ -140,7 +142,6 @@ mod wide {
                 let mut e = _mm256_i32gather_epi32::<4>(rp, _mm256_srli_epi32::<8>(k));
                 if _mm256_movemask_ps(_mm256_castsi256_ps(e)) != 0 {
                     let at = _mm256_or_si256(_mm256_slli_epi32::<8>(e), _mm256_and_si256(k, low));
-                    let at = _mm256_and_si256(at, _mm256_set1_epi32(i32::MAX));
                     e = _mm256_mask_i32gather_epi32::<4>(e, bp, at, e);
                 }
                 let none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());

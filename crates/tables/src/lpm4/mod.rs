@@ -10,12 +10,13 @@ mod writer;
 
 pub use writer::Lpm4Writer;
 
+use crate::config::LpmConfig;
 use crate::cpu::CpuLevel;
+use crate::fallback::Fallback;
 use crate::mem::Array;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::sync::atomic::AtomicU32;
 
 const ROOT: usize = 1 << 24;
 const BLOCK: usize = 256;
@@ -25,35 +26,11 @@ const POINTER: u32 = 1 << 31;
 const BLOCKS: usize = 1 << 23;
 const LEAST_BLOCKS: usize = if cfg!(miri) { 64 } else { 1 << 16 };
 
-/// What a table may use.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LpmConfig {
-    /// Instructions for the batch lookup; lowered to what the processor has.
-    pub level: CpuLevel,
-    /// Most bytes of memory the table may take, control side included.
-    pub limit: Option<usize>,
-    /// When to ask for huge pages.
-    pub pages: Pages,
-}
-
-/// When a table asks for huge pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Pages {
-    /// Never.
-    Small,
-    /// From the start.
-    Huge,
-    /// From the time it holds a few thousand prefixes, so that an idle router stays small.
-    #[default]
-    Auto,
-}
-
 /// The IPv4 table as workers see it.
 pub struct Lpm4 {
     root: Array<AtomicU32>,
     blocks: Array<AtomicU32>,
-    /// Value of the default route, below a count of its changes.
-    default: AtomicU64,
+    default: Fallback,
     level: CpuLevel,
 }
 
@@ -63,7 +40,7 @@ impl Lpm4 {
         let shared = Arc::new(Lpm4 {
             root: Array::reserve(ROOT)?,
             blocks: Array::reserve_up_to(BLOCKS * BLOCK, LEAST_BLOCKS * BLOCK)?,
-            default: AtomicU64::new(0),
+            default: Fallback::new(),
             level: config.level.supported(),
         });
         Ok((Lpm4Writer::new(shared.clone(), config), shared))
@@ -73,7 +50,7 @@ impl Lpm4 {
     #[inline]
     pub fn lookup_one(&self, key: u32) -> u32 {
         let mut out = 0;
-        self.steady(|default| out = lookup::one(&self.root, &self.blocks, key, default));
+        self.default.steady(|default| out = lookup::one(&self.root, &self.blocks, key, default));
         out
     }
 
@@ -81,29 +58,20 @@ impl Lpm4 {
     /// Stops at the shorter of the two; best with some hundred keys.
     #[inline]
     pub fn lookup_batch(&self, keys: &[u32], out: &mut [u32]) {
+        self.lookup_batch_at(self.level, keys, out);
+    }
+
+    /// `lookup_batch` with the instructions of a level at most the table's own.
+    #[inline]
+    pub fn lookup_batch_at(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
         let n = keys.len().min(out.len());
-        let (keys, out) = (&keys[..n], &mut out[..n]);
-        self.steady(|default| lookup::batch(self.level, &self.root, &self.blocks, keys, out, default));
+        let (keys, out, level) = (&keys[..n], &mut out[..n], level.min(self.level));
+        self.default.steady(|default| lookup::batch(level, &self.root, &self.blocks, keys, out, default));
     }
 
     /// The instructions in use.
     pub fn level(&self) -> CpuLevel {
         self.level
-    }
-
-    /// Runs `f` with the default route. Entries and default are read apart: when the default
-    /// changed between, a key could get an answer that was never right, so `f` runs again.
-    #[inline(always)]
-    fn steady(&self, mut f: impl FnMut(u32)) {
-        // A default that changes faster than a batch is looked up must not hold a worker.
-        for _ in 0..8 {
-            let before = self.default.load(Acquire);
-            f(before as u32);
-            fence(Acquire);
-            if self.default.load(Relaxed) == before {
-                return;
-            }
-        }
     }
 }
 

@@ -3,6 +3,7 @@ use crate::testing::{Clock, Stop};
 use crate::{MAX_VALUE, MISS, RouteError, TableFull};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 type Naive = BTreeMap<(u32, u8), u32>;
 
@@ -48,8 +49,8 @@ proptest! {
             for (k, v) in keys.iter().zip(&want) {
                 prop_assert_eq!(t.lookup_one(*k), *v);
             }
-            for level in LEVELS.map(CpuLevel::supported) {
-                lookup::batch(level, &t.root, &t.blocks, &keys, &mut out, t.default.load(Relaxed) as u32);
+            for level in LEVELS {
+                t.lookup_batch_at(level, &keys, &mut out);
                 prop_assert_eq!(&out, &want, "{:?}", level);
             }
         }

@@ -1,6 +1,7 @@
 //! The control side of the IPv4 table.
 
-use super::{BLOCK, Lpm4, LpmConfig, POINTER, Pages, ROOT};
+use super::{BLOCK, Lpm4, POINTER, ROOT};
+use crate::config::{LARGE, LpmConfig, Pages};
 use crate::error::{RouteError, TableFull};
 use crate::retire::Retired;
 use crate::rib::{Key, Rib};
@@ -10,8 +11,6 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Entries of the root in a page, the unit in which its memory is counted.
 const PAGE: usize = 4096 / 4;
-/// With as many prefixes, a table asks for huge pages ([`Pages::Auto`]).
-pub(crate) const LARGE: usize = 4096;
 
 /// Changes an IPv4 table. One thread owns it.
 pub struct Lpm4Writer {
@@ -72,7 +71,7 @@ impl Lpm4Writer {
             return Ok(Some(value));
         }
         if len == 0 {
-            self.set_default(value);
+            self.shared.default.set(value);
         } else if len <= 24 {
             self.touch(key, len);
             self.paint_gaps(spot.node, value);
@@ -97,7 +96,7 @@ impl Lpm4Writer {
         let key = addr.first(len);
         let spot = self.rib.find(key, len)?;
         if len == 0 {
-            self.set_default(MISS);
+            self.shared.default.set(MISS);
         } else {
             self.paint_gaps(spot.node, spot.cover);
         }
@@ -174,11 +173,6 @@ impl Lpm4Writer {
         self.shared.root.advise_huge();
         self.shared.blocks.advise_huge();
         self.huge = Pages::Small;
-    }
-
-    fn set_default(&self, value: u32) {
-        let count = (self.shared.default.load(Relaxed) >> 32).wrapping_add(1);
-        self.shared.default.store(count << 32 | u64::from(value), Release);
     }
 
     fn block_of(&self, key: u32) -> Option<u32> {

@@ -1,0 +1,201 @@
+//! Lookups of IPv6 keys: one, and a batch that goes down level by level, with the next level's lines on their way.
+//!
+//! Upholds: root indices are below 2^24 and the root is as long; a node's place in an entry was put there by
+//! the writer, so that its one or 16 lines lie in the array of nodes. A small node's starts never change while readers
+//! can see it; the 16-byte load that takes them also takes the first entry, which another thread may
+//! store to, and leaves it aside.
+#![allow(unsafe_code)]
+
+use super::{FULL, LINE, POINTER};
+use crate::cpu::CpuLevel;
+use crate::mem::prefetch;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Acquire;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u128 {}
+    impl Sealed for [u8; 16] {}
+}
+
+/// An IPv6 address: `[u8; 16]` as in a packet, or `u128` as a number.
+pub trait Address: sealed::Sealed + Copy {
+    /// The first 24 bits.
+    #[doc(hidden)]
+    fn top(&self) -> usize;
+    /// A byte, the first of the address being 0.
+    #[doc(hidden)]
+    fn byte(&self, at: usize) -> u8;
+}
+
+impl Address for u128 {
+    #[inline(always)]
+    fn top(&self) -> usize {
+        (self >> 104) as usize
+    }
+    #[inline(always)]
+    fn byte(&self, at: usize) -> u8 {
+        (self >> (120 - 8 * (at & 15))) as u8
+    }
+}
+
+impl Address for [u8; 16] {
+    #[inline(always)]
+    fn top(&self) -> usize {
+        usize::from(self[0]) << 16 | usize::from(self[1]) << 8 | usize::from(self[2])
+    }
+    #[inline(always)]
+    fn byte(&self, at: usize) -> u8 {
+        self[at & 15]
+    }
+}
+
+#[inline(always)]
+fn load(array: &[AtomicU32], index: usize) -> u32 {
+    debug_assert!(index < array.len());
+    // SAFETY: see the head of this module.
+    unsafe { array.get_unchecked(index) }.load(Acquire)
+}
+
+#[inline(always)]
+fn base(pointer: u32) -> usize {
+    (pointer & !(POINTER | FULL)) as usize * LINE
+}
+
+/// The word that a step down from an entry needs first; some word where there is no step.
+#[inline(always)]
+fn first_word(entry: u32, byte: u8) -> usize {
+    let node = if entry & POINTER != 0 { base(entry) } else { 0 };
+    node + if entry & FULL != 0 { byte as usize } else { 0 }
+}
+
+/// How many starts of the small node at a word are at or below a byte.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn count_starts<const POPCNT: bool>(nodes: &[AtomicU32], at: usize, byte: u8) -> usize {
+    use std::arch::x86_64::*;
+    debug_assert!(at + LINE <= nodes.len());
+    // SAFETY: the line lies in the array, see the head of this module; SSE2 is always there.
+    unsafe {
+        let starts = _mm_load_si128(nodes.as_ptr().add(at).cast());
+        let below = _mm_cmpeq_epi8(_mm_min_epu8(starts, _mm_set1_epi8(byte as i8)), starts);
+        if POPCNT {
+            return (_mm_movemask_epi8(below) & 0xfff).count_ones() as usize;
+        }
+        let sums = _mm_sad_epu8(
+            _mm_and_si128(below, _mm_set_epi32(0, 0x0101_0101, 0x0101_0101, 0x0101_0101)),
+            _mm_setzero_si128(),
+        );
+        (_mm_cvtsi128_si32(sums) + _mm_extract_epi16::<4>(sums)) as usize
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+fn count_starts<const POPCNT: bool>(nodes: &[AtomicU32], at: usize, byte: u8) -> usize {
+    super::node::run_of(&nodes[at..at + LINE], byte)
+}
+
+/// The entry below `pointer` for a byte. No branch on the form: it cannot be foretold.
+#[inline(always)]
+fn step<const POPCNT: bool>(nodes: &[AtomicU32], pointer: u32, byte: u8) -> u32 {
+    let at = base(pointer);
+    let full = pointer & FULL != 0;
+    // A full node is counted at the line that is needed anyhow.
+    let line = if full { at + (byte as usize & !(LINE - 1)) } else { at };
+    let run = super::node::STARTS + count_starts::<POPCNT>(nodes, line, byte);
+    load(nodes, at + if full { byte as usize } else { run })
+}
+
+#[inline(always)]
+fn or_default(entry: u32, default: u32) -> u32 {
+    if entry == 0 { default } else { entry }
+}
+
+pub(super) fn one<A: Address>(root: &[AtomicU32], nodes: &[AtomicU32], key: &A, default: u32) -> u32 {
+    let mut e = load(root, key.top());
+    let mut at = 3;
+    while e & POINTER != 0 {
+        e = step::<false>(nodes, e, key.byte(at));
+        at += 1;
+    }
+    or_default(e, default)
+}
+
+#[inline(always)]
+pub(super) fn batch<A: Address>(
+    level: CpuLevel,
+    root: &[AtomicU32],
+    nodes: &[AtomicU32],
+    keys: &[A],
+    out: &mut [u32],
+    default: u32,
+) {
+    match level {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the level is one that the processor has.
+        CpuLevel::V4 => unsafe { v4(root, nodes, keys, out, default) },
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: as above.
+        CpuLevel::V3 => unsafe { v3(root, nodes, keys, out, default) },
+        _ => descend::<A, false>(root, nodes, keys, out, default),
+    }
+}
+
+/// Keys that go down together.
+const CHUNK: usize = 256;
+
+#[inline(always)]
+fn descend<A: Address, const POPCNT: bool>(
+    root: &[AtomicU32],
+    nodes: &[AtomicU32],
+    keys: &[A],
+    out: &mut [u32],
+    default: u32,
+) {
+    let mut deep = [0u8; CHUNK];
+    for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
+        for k in keys {
+            prefetch(root, k.top());
+        }
+        let mut n = 0;
+        for (i, (k, o)) in keys.iter().zip(out.iter_mut()).enumerate() {
+            let e = load(root, k.top());
+            *o = or_default(e, default);
+            prefetch(nodes, first_word(e, k.byte(3)));
+            deep[n & (CHUNK - 1)] = i as u8;
+            n += (e >> 31) as usize;
+        }
+        let mut at = 3;
+        while n > 0 {
+            let mut left = 0;
+            for j in 0..n {
+                let i = deep[j & (CHUNK - 1)];
+                let (k, o) = (&keys[i as usize], &mut out[i as usize]);
+                let e = step::<POPCNT>(nodes, *o, k.byte(at));
+                *o = or_default(e, default);
+                prefetch(nodes, first_word(e, k.byte(at + 1)));
+                deep[left & (CHUNK - 1)] = i;
+                left += (e >> 31) as usize;
+            }
+            n = left;
+            at += 1;
+        }
+    }
+}
+
+/// # Safety
+/// The processor has AVX-512 and what comes with it.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
+unsafe fn v4<A: Address>(root: &[AtomicU32], nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
+    descend::<A, true>(root, nodes, keys, out, default);
+}
+
+/// # Safety
+/// The processor has AVX2 and what comes with it.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+unsafe fn v3<A: Address>(root: &[AtomicU32], nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
+    descend::<A, true>(root, nodes, keys, out, default);
+}
