@@ -109,7 +109,7 @@ pub(crate) fn emit(
 /// An error to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorMessage {
-    /// Destination unreachable with a code of [`unreachable`].
+    /// Destination unreachable with a code of [`mod@unreachable`].
     Unreachable(u8),
     /// Too large for the next link.
     PacketTooBig {

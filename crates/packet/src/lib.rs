@@ -2,13 +2,17 @@
 //!
 //! A parser looks at every field it needs once, in dependency order (a header length before a checksum over it), and
 //! returns a view over fixed-size arrays: its accessors neither check again nor panic. Every parser takes any bytes.
-//! Multi-byte numbers are given and taken in host order. Nothing here allocates.
+//! Multi-byte numbers are given and taken in host order. Nothing here allocates, except
+//! [`compose`].
 #![forbid(unsafe_code)]
 
 pub mod arp;
 pub mod checksum;
+pub mod compose;
 pub mod eth;
 pub mod flow;
+pub mod frag;
+pub mod gso;
 pub mod icmp4;
 pub mod icmp6;
 pub mod ip4;
