@@ -1,0 +1,265 @@
+//! The section `devices`: which driver stands behind an interface.
+
+use std::collections::BTreeMap;
+
+use super::decode::{Decoder, Fields, list};
+use super::diag::Place;
+use super::interface::{later_kind, numbered};
+use super::model::{Device, Driver, InterfaceKind, Rate, RingVersion, Tap};
+use super::scalar::short;
+use super::tap::namespace;
+use super::tree::Node;
+
+pub(super) const DEVICE: &[&str] =
+    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-ring", "offload", "pcap", "persistent"];
+pub(super) const RX_RING: &[&str] = &["slots", "version"];
+pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
+
+/// Fields that make sense with a driver.
+const AF_PACKET_FIELDS: &[&str] =
+    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-ring", "offload"];
+const PCAP_FIELDS: &[&str] = &["driver", "pcap"];
+const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "offload", "persistent"];
+
+const DEFAULT_SLOTS: u32 = 4096;
+
+/// An entry of the section, before it meets its interface.
+#[derive(Debug)]
+pub(super) struct DeviceEntry {
+    place: Place,
+    driver: Driver,
+    rx_queues: u16,
+    tx_queues: u16,
+    offload: bool,
+    persistent: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    AfPacket,
+    Pcap,
+    Tap,
+}
+
+/// The section, by interface name.
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<BTreeMap<&'n str, DeviceEntry>> {
+    let mut devices = BTreeMap::new();
+    for (name, place, node) in d.entries(node, "interface names") {
+        let entry = d.key(name, |d| entry(d, name, place, node));
+        devices.insert(name, entry);
+    }
+    Some(devices)
+}
+
+fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n>) -> DeviceEntry {
+    let mut entry = DeviceEntry {
+        place,
+        driver: af_packet(name),
+        rx_queues: 1,
+        tx_queues: 1,
+        offload: true,
+        persistent: false,
+    };
+    let Some(fields) = d.fields(node, DEVICE) else { return entry };
+    let tap = numbered(name, "tap").is_some();
+    let drivers: &[(&str, Kind)] = match tap {
+        true => &[("tap", Kind::Tap)],
+        false => &[("af-packet", Kind::AfPacket), ("pcap", Kind::Pcap)],
+    };
+    let driver = d.field(&fields, "driver", |d, node| d.choice(node, drivers));
+    if fields.has("driver") && driver.is_none() {
+        return entry;
+    }
+    let kind = driver.unwrap_or(if tap { Kind::Tap } else { Kind::AfPacket });
+    only_for_driver(d, &fields, kind);
+
+    let queues = |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.int(node, 1u16, 64));
+    entry.rx_queues = queues(d, "rx-queues").unwrap_or(1);
+    entry.tx_queues = queues(d, "tx-queues").unwrap_or(1);
+    entry.offload = d.field(&fields, "offload", |d, node| d.boolean(node)).unwrap_or(true);
+    entry.persistent = d.field(&fields, "persistent", |d, node| d.boolean(node)).unwrap_or(false);
+    let host = d.field(&fields, "host", linux_device);
+    let namespace = d.field(&fields, "namespace", namespace);
+    let ring = d.field(&fields, "rx-ring", rx_ring);
+    match kind {
+        Kind::AfPacket => {
+            let (rx_slots, ring) = ring.unwrap_or((DEFAULT_SLOTS, RingVersion::TpacketV3));
+            // A wrong name was reported; the default must not be judged in its place.
+            let host = match (host, fields.has("host")) {
+                (Some(host), _) => host,
+                (None, true) => "?".into(),
+                (None, false) => name.to_string(),
+            };
+            let offload = entry.offload;
+            entry.driver = Driver::AfPacket { host, namespace, rx_slots, ring, offload };
+        }
+        Kind::Pcap => {
+            const HELP: &str = "pcap: {read: FILE} or pcap: {write: FILE} or both";
+            if let Some(driver) = d.required(&fields, "pcap", HELP, pcap) {
+                entry.driver = driver;
+            }
+        }
+        Kind::Tap => {}
+    }
+    entry
+}
+
+fn only_for_driver(d: &mut Decoder<'_>, fields: &Fields<'_>, kind: Kind) {
+    let (driver, allowed) = match kind {
+        Kind::AfPacket => ("af-packet", AF_PACKET_FIELDS),
+        Kind::Pcap => ("pcap", PCAP_FIELDS),
+        Kind::Tap => ("tap", TAP_FIELDS),
+    };
+    for name in DEVICE.iter().filter(|n| fields.has(n) && !allowed.contains(n)) {
+        d.key(name, |d| {
+            d.error(fields.key_place(name), "driver-field", format!("means nothing to the driver {driver}"))
+                .help(format!("it takes {}", list(allowed)));
+        });
+    }
+}
+
+fn af_packet(name: &str) -> Driver {
+    Driver::AfPacket {
+        host: name.to_string(),
+        namespace: None,
+        rx_slots: DEFAULT_SLOTS,
+        ring: RingVersion::TpacketV3,
+        offload: true,
+    }
+}
+
+fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(u32, RingVersion)> {
+    let fields = d.fields(node, RX_RING)?;
+    let slots = d.field(&fields, "slots", |d, node| d.int(node, 64u32, 65536)).unwrap_or(DEFAULT_SLOTS);
+    let version = d.field(&fields, "version", |d, node| {
+        d.choice(node, &[("tpacket-v2", RingVersion::TpacketV2), ("tpacket-v3", RingVersion::TpacketV3)])
+    });
+    Some((slots, version.unwrap_or(RingVersion::TpacketV3)))
+}
+
+fn pcap<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Driver> {
+    let fields = d.fields(node, PCAP)?;
+    let read = d.field(&fields, "read", |d, node| d.string(node, "the path of a file", 4096));
+    let write = d.field(&fields, "write", |d, node| d.string(node, "the path of a file", 4096));
+    let rate = d.field(&fields, "rate", rate).unwrap_or(Rate::Max);
+    let repeat = d.field(&fields, "loop", |d, node| d.boolean(node)).unwrap_or(false);
+    if !fields.has("read") && !fields.has("write") {
+        d.error(fields.place, "required", "neither `read` nor `write` is given")
+            .help("read: FILE to receive from, write: FILE to send to, or both");
+    }
+    for name in ["rate", "loop"] {
+        if fields.has(name) && !fields.has("read") {
+            d.key(name, |d| {
+                d.error(fields.key_place(name), "needs", "there is no file to read from").help("add `read`");
+            });
+        }
+    }
+    if read.is_some() && read == write {
+        d.error(fields.key_place("write"), "same-file", "packets are read from and written to one file")
+            .help("write to another file");
+    }
+    Some(Driver::Pcap { read, write, rate, repeat })
+}
+
+/// `max`, or packets a second from 1.
+pub(super) fn rate<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Rate> {
+    match d.text(node, "packets a second, or `max`")? {
+        "max" => Some(Rate::Max),
+        _ => d.int(node, 1u64, 1_000_000_000).map(Rate::Pps),
+    }
+}
+
+/// The name of a Linux device, as the kernel accepts them.
+pub(super) fn linux_device<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<String> {
+    let name = d.text(node, "the name of a Linux device")?;
+    if !is_linux_device(name) {
+        d.error(node.place, "linux-name", format!("{} cannot name a Linux device", short(name)))
+            .value(name)
+            .help("1 to 15 characters without `/`, `:` and spaces, as `ip link` shows it");
+        return None;
+    }
+    Some(name.to_string())
+}
+
+fn is_linux_device(name: &str) -> bool {
+    (1..=15).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.chars().any(|c| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
+}
+
+/// The device of an interface: its entry, or the Linux device of the same name.
+pub(super) fn take(
+    d: &mut Decoder<'_>,
+    name: &str,
+    place: Place,
+    right_name: bool,
+    devices: &mut BTreeMap<&str, DeviceEntry>,
+) -> Device {
+    let device = match devices.remove(name) {
+        Some(e) => {
+            Device { place: e.place, driver: e.driver, rx_queues: e.rx_queues, tx_queues: e.tx_queues }
+        }
+        None => Device { place, driver: af_packet(name), rx_queues: 1, tx_queues: 1 },
+    };
+    // A name with spaces and the like was refused already.
+    if let Driver::AfPacket { host, .. } = &device.driver
+        && host == name
+        && !is_linux_device(host)
+        && right_name
+    {
+        d.error(place, "device", format!("{} cannot be the name of a Linux device", short(name)))
+            .help(format!("say which device stands behind it: devices: {{{name}: {{host: NAME}}}}"));
+    }
+    device
+}
+
+/// The kind of an interface `tapN`, which `taps` must declare; `None` when it does not.
+pub(super) fn tap_kind<'n>(
+    d: &mut Decoder<'n>,
+    name: &'n str,
+    place: Place,
+    taps: &mut BTreeMap<&'n str, Tap>,
+    devices: &mut BTreeMap<&'n str, DeviceEntry>,
+) -> Option<InterfaceKind> {
+    let entry = devices.remove(name);
+    match taps.remove(name) {
+        Some(mut tap) => {
+            apply_to_tap(&mut tap, entry);
+            Some(InterfaceKind::Tap(tap))
+        }
+        None => {
+            d.error(place, "undeclared", format!("the TAP `{name}` is not declared"))
+                .help(format!("add `{name}` with its host side to the section `taps`"));
+            None
+        }
+    }
+}
+
+/// Gives a TAP what `devices` says about it.
+pub(super) fn apply_to_tap(tap: &mut Tap, entry: Option<DeviceEntry>) {
+    if let Some(entry) = entry {
+        tap.rx_queues = entry.rx_queues;
+        tap.tx_queues = entry.tx_queues;
+        tap.offload = entry.offload;
+        tap.persistent = entry.persistent;
+    }
+}
+
+/// Reports the entries that no interface took.
+pub(super) fn unused<'n>(d: &mut Decoder<'n>, devices: BTreeMap<&'n str, DeviceEntry>) {
+    for (name, entry) in devices {
+        d.key(name, |d| {
+            if later_kind(name) {
+                return d.unsupported(entry.place, &format!("the interface `{name}`"));
+            }
+            let help = if numbered(name, "loop").is_some() {
+                "a loopback has no device: remove the entry".to_string()
+            } else {
+                format!("add `{name}: {{}}` to the section `interfaces`, or remove the entry")
+            };
+            d.error(entry.place, "device-unused", format!("there is no interface {}", short(name)))
+                .help(help);
+        });
+    }
+}

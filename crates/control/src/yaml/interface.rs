@@ -1,0 +1,408 @@
+//! The sections `interfaces` (with sub-interfaces) and `loopbacks`.
+
+use std::collections::BTreeMap;
+
+use packet::MacAddr;
+
+use super::decode::{Decoder, Fields};
+use super::device::{self, DeviceEntry};
+use super::diag::Place;
+use super::model::{Address, Encapsulation, Interface, InterfaceKind, SubInterface, TagKind, Tap};
+use super::scalar::{Reference, number, short};
+use super::tree::{Node, Value};
+
+pub(super) const INTERFACE: &[&str] = &[
+    "description",
+    "mac",
+    "lcp",
+    "mtu",
+    "addresses",
+    "unnumbered",
+    "l2xc",
+    "state",
+    "mpls",
+    "device-type",
+    "sflow",
+    "acls",
+    "sub-interfaces",
+];
+
+pub(super) const SUB_INTERFACE: &[&str] = &[
+    "description",
+    "lcp",
+    "mtu",
+    "addresses",
+    "unnumbered",
+    "l2xc",
+    "state",
+    "mpls",
+    "acls",
+    "encapsulation",
+];
+
+pub(super) const LOOPBACK: &[&str] = &["description", "mac", "lcp", "mtu", "addresses", "unnumbered", "mpls"];
+/// What `interfaces` may add to a loopback that `loopbacks` declares.
+const LOOPBACK_IN_INTERFACES: &[&str] = &["state"];
+pub(super) const ENCAPSULATION: &[&str] = &["dot1q", "dot1ad", "inner-dot1q", "exact-match"];
+const ACLS: &[&str] = &["input", "output"];
+
+/// MTU of an interface that the document gives none. 0 stands for one that was given wrong.
+pub(super) const DEFAULT_MTU: u16 = 1500;
+
+/// The other sections that say what stands behind an interface.
+pub(super) struct Others<'a, 'n> {
+    pub devices: &'a mut BTreeMap<&'n str, DeviceEntry>,
+    pub taps: &'a mut BTreeMap<&'n str, Tap>,
+    pub loopbacks: &'a mut [Interface],
+}
+
+/// The section `interfaces`.
+pub(super) fn decode<'n>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    others: &mut Others<'_, 'n>,
+) -> Option<Vec<Interface>> {
+    let mut interfaces = Vec::new();
+    for (name, place, node) in d.entries(node, "interface names") {
+        interfaces.extend(d.key(name, |d| interface(d, name, place, node, others)));
+    }
+    Some(interfaces)
+}
+
+fn interface<'n>(
+    d: &mut Decoder<'n>,
+    name: &'n str,
+    place: Place,
+    node: &'n Node<'n>,
+    others: &mut Others<'_, 'n>,
+) -> Option<Interface> {
+    if later_kind(name) {
+        d.unsupported(place, &format!("the interface `{name}`"));
+        return None;
+    }
+    if numbered(name, "loop").is_some() {
+        loopback_state(d, name, place, node, others);
+        return None;
+    }
+    let right_name = check_name(d, name, place);
+    let fields = d.fields(node, INTERFACE);
+    let tap = numbered(name, "tap").is_some();
+    let kind = if tap {
+        device::tap_kind(d, name, place, others.taps, others.devices)
+    } else {
+        Some(InterfaceKind::Device(device::take(d, name, place, right_name, others.devices)))
+    };
+    let kind = kind?;
+    let mut result = blank(d.path(), name, place, kind);
+    let Some(fields) = fields else {
+        result.mtu = 0;
+        return Some(result);
+    };
+    common(d, &fields, &mut result);
+    tap_mtu(d, &mut result);
+    d.field(&fields, "device-type", |d, node| {
+        d.choice(node, &[("dpdk", ())])?;
+        d.unsupported(fields.key_place("device-type"), "`device-type: dpdk`");
+        Some(())
+    });
+    not_yet_true(d, &fields, "sflow");
+    let subs = d.field(&fields, "sub-interfaces", |d, node| {
+        let mut subs = Vec::new();
+        for (id, place, node) in d.entries(node, "sub-interface numbers") {
+            let sub = d.key(id, |d| sub_interface(d, id, place, node, &result));
+            subs.extend(sub);
+        }
+        Some(subs)
+    });
+    result.sub_interfaces = subs.unwrap_or_default();
+    Some(result)
+}
+
+/// An interface with every default.
+pub(super) fn blank(path: String, name: &str, place: Place, kind: InterfaceKind) -> Interface {
+    Interface {
+        name: name.to_string(),
+        place,
+        path,
+        kind,
+        description: None,
+        mac: None,
+        mtu: DEFAULT_MTU,
+        mtu_place: place,
+        addresses: Vec::new(),
+        lcp: None,
+        unnumbered: None,
+        l2xc: None,
+        up: true,
+        sub_interfaces: Vec::new(),
+    }
+}
+
+/// A TAP's MTU equals its host side's, which follows it when it is not given.
+fn tap_mtu(d: &mut Decoder<'_>, interface: &mut Interface) {
+    let InterfaceKind::Tap(tap) = &mut interface.kind else { return };
+    if tap.host_mtu == 0 {
+        tap.host_mtu = interface.mtu;
+    } else if interface.mtu != 0 && interface.mtu != tap.host_mtu {
+        let (mtu, host) = (interface.mtu, tap.host_mtu);
+        d.error(interface.mtu_place, "tap-mtu", format!("the TAP's MTU is {mtu}, its host side's {host}"))
+            .value(mtu)
+            .help(format!("mtu: {host} here, or {mtu} in taps.{}.host", interface.name));
+    }
+}
+
+/// Fills in the fields that interfaces and loopbacks share; a field that is not in `fields` keeps its default.
+fn common<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, to: &mut Interface) {
+    let c = Common::decode(d, fields, DEFAULT_MTU);
+    to.description = c.description;
+    to.mac = c.mac;
+    to.mtu = c.mtu;
+    to.mtu_place = fields.get("mtu").map_or(to.place, |node| node.place);
+    to.addresses = c.addresses;
+    to.lcp = c.lcp;
+    to.unnumbered = c.unnumbered;
+    to.l2xc = c.l2xc;
+    to.up = c.up;
+}
+
+/// The fields that interfaces, sub-interfaces and loopbacks share.
+struct Common {
+    description: Option<String>,
+    mac: Option<MacAddr>,
+    mtu: u16,
+    addresses: Vec<Address>,
+    lcp: Option<Reference>,
+    unnumbered: Option<Reference>,
+    l2xc: Option<Reference>,
+    up: bool,
+}
+
+impl Common {
+    fn decode<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default_mtu: u16) -> Common {
+        not_yet_true(d, fields, "mpls");
+        if fields.has("acls") {
+            d.field(fields, "acls", acls);
+            d.key("acls", |d| d.unsupported(fields.key_place("acls"), "`acls`"));
+        }
+        let lcp = d.field(fields, "lcp", |d, node| d.linux_name(node));
+        let unnumbered = d.field(fields, "unnumbered", |d, node| d.reference(node));
+        for name in ["lcp", "unnumbered"] {
+            if fields.has(name) {
+                d.key(name, |d| d.unsupported(fields.key_place(name), &format!("`{name}`")));
+            }
+        }
+        Common {
+            description: d.field(fields, "description", |d, node| d.description(node)),
+            mac: d.field(fields, "mac", |d, node| d.mac(node)),
+            mtu: mtu(d, fields, default_mtu),
+            addresses: d.field(fields, "addresses", addresses).unwrap_or_default(),
+            lcp,
+            unnumbered,
+            l2xc: d.field(fields, "l2xc", |d, node| d.reference(node)),
+            up: d.field(fields, "state", state).unwrap_or(true),
+        }
+    }
+}
+
+fn state<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<bool> {
+    d.choice(node, &[("up", true), ("down", false)])
+}
+
+/// `mtu`, the default when absent, 0 when wrong, so that rules about it can keep quiet.
+pub(super) fn mtu<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default: u16) -> u16 {
+    if !fields.has("mtu") {
+        return default;
+    }
+    d.field(fields, "mtu", |d, node| d.int(node, 128, 9216)).unwrap_or(0)
+}
+
+fn addresses<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<Address>> {
+    let items = d.items(node, "addresses with prefix lengths");
+    if let Some(seventh) = items.get(6) {
+        d.error(seventh.place, "addresses-count", format!("{} addresses on one interface", items.len()))
+            .help("at most six");
+    }
+    let mut addresses = Vec::new();
+    for (i, node) in items.iter().enumerate() {
+        let net = d.index(i, |d| d.interface_address(node));
+        addresses.extend(net.map(|net| Address { net, place: node.place }));
+    }
+    Some(addresses)
+}
+
+fn not_yet_true<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, name: &'static str) {
+    if d.field(fields, name, |d, node| d.boolean(node)) == Some(true) {
+        d.key(name, |d| d.unsupported(fields.key_place(name), &format!("`{name}: true`")));
+    }
+}
+
+fn acls<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<()> {
+    let fields = d.fields(node, ACLS)?;
+    for side in ACLS {
+        d.field(&fields, side, |d, node| {
+            if let Value::List(items) = &node.value {
+                for (i, node) in items.iter().enumerate() {
+                    d.index(i, |d| d.text(node, "the name of an ACL"));
+                }
+            } else {
+                d.text(node, "the name of an ACL, or a list of them");
+            }
+            Some(())
+        });
+    }
+    Some(())
+}
+
+fn sub_interface<'n>(
+    d: &mut Decoder<'n>,
+    id_text: &'n str,
+    place: Place,
+    node: &'n Node<'n>,
+    parent: &Interface,
+) -> Option<SubInterface> {
+    // Only decimal: 0x5 would be another name for 5.
+    let decimal = if id_text.starts_with("0x") { "0x" } else { id_text };
+    let id = d.int_text(place, decimal, 1, u32::MAX.into());
+    let fields = d.fields(node, SUB_INTERFACE)?;
+    let c = Common::decode(d, &fields, parent.mtu);
+    let id = u32::try_from(id?).ok()?;
+    let encapsulation = match fields.get("encapsulation") {
+        Some(node) => d.key("encapsulation", |d| encapsulation(d, node)),
+        None => default_encapsulation(d, id, place),
+    };
+    // A wrong one is 0: the sub-interface stays, so that its name is known, and the rules keep quiet about it.
+    let wrong = Encapsulation { outer_kind: TagKind::Dot1q, outer: 0, inner: None, exact_match: true };
+    let encapsulation = encapsulation.unwrap_or(wrong);
+    Some(SubInterface {
+        id,
+        name: format!("{}.{id}", parent.name),
+        place,
+        path: d.path(),
+        description: c.description,
+        encapsulation,
+        mtu: c.mtu,
+        mtu_place: fields.get("mtu").map_or(place, |node| node.place),
+        addresses: c.addresses,
+        lcp: c.lcp,
+        unnumbered: c.unnumbered,
+        l2xc: c.l2xc,
+        up: c.up,
+    })
+}
+
+fn default_encapsulation(d: &mut Decoder<'_>, id: u32, place: Place) -> Option<Encapsulation> {
+    match u16::try_from(id) {
+        Ok(vlan @ 1..=4095) => {
+            Some(Encapsulation { outer_kind: TagKind::Dot1q, outer: vlan, inner: None, exact_match: true })
+        }
+        _ => {
+            d.error(place, "encapsulation", format!("sub-interface {id} has no encapsulation"))
+                .help("only 1 to 4095 stand for their own VLAN: add encapsulation: {dot1q: 1..4095}");
+            None
+        }
+    }
+}
+
+fn encapsulation<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Encapsulation> {
+    let fields = d.fields(node, ENCAPSULATION)?;
+    let vlan = |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.int(node, 1u16, 4095));
+    let (dot1q, dot1ad) = (vlan(d, "dot1q"), vlan(d, "dot1ad"));
+    let inner = vlan(d, "inner-dot1q");
+    let exact_match = d.field(&fields, "exact-match", |d, node| d.boolean(node)).unwrap_or(false);
+    match (fields.has("dot1q"), fields.has("dot1ad")) {
+        (true, true) => {
+            d.error(fields.key_place("dot1ad"), "encapsulation", "both dot1q and dot1ad are given")
+                .help("one outer tag: dot1q or dot1ad, and inner-dot1q for a second tag");
+            None
+        }
+        (false, false) => {
+            let (place, message) = if fields.has("inner-dot1q") {
+                (fields.key_place("inner-dot1q"), "inner-dot1q without an outer tag")
+            } else {
+                (fields.place, "no tag is given")
+            };
+            d.error(place, "encapsulation", message).help("add dot1q or dot1ad, 1 to 4095");
+            None
+        }
+        _ if fields.has("inner-dot1q") && inner.is_none() => None,
+        _ => {
+            let outer_kind = if dot1q.is_some() { TagKind::Dot1q } else { TagKind::Dot1ad };
+            Some(Encapsulation { outer_kind, outer: dot1q.or(dot1ad)?, inner, exact_match })
+        }
+    }
+}
+
+/// The section `loopbacks`.
+pub(super) fn loopbacks<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<Interface>> {
+    let mut loopbacks = Vec::new();
+    for (name, place, node) in d.entries(node, "loopback names") {
+        d.key(name, |d| {
+            if !object_name(d, name, place, "loop", 4095) {
+                return;
+            }
+            let mut loopback = blank(d.path(), name, place, InterfaceKind::Loopback);
+            match d.fields(node, LOOPBACK) {
+                Some(fields) => common(d, &fields, &mut loopback),
+                None => loopback.mtu = 0,
+            }
+            loopbacks.push(loopback);
+        });
+    }
+    Some(loopbacks)
+}
+
+/// `interfaces.loopN` may give the state of a loopback that `loopbacks` declares.
+fn loopback_state<'n>(
+    d: &mut Decoder<'n>,
+    name: &'n str,
+    place: Place,
+    node: &'n Node<'n>,
+    others: &mut Others<'_, 'n>,
+) {
+    let up = d.fields(node, LOOPBACK_IN_INTERFACES).and_then(|fields| d.field(&fields, "state", state));
+    match others.loopbacks.iter_mut().find(|l| l.name == name) {
+        Some(loopback) => loopback.up = up.unwrap_or(true),
+        None => {
+            d.error(place, "undeclared", format!("the loopback `{name}` is not declared"))
+                .help(format!("add `{name}` to the section `loopbacks`"));
+        }
+    }
+}
+
+/// Checks a name such as `loop0` with its number from 0 to `most`.
+pub(super) fn object_name(d: &mut Decoder<'_>, name: &str, place: Place, stem: &str, most: u64) -> bool {
+    let right = numbered(name, stem).is_some_and(|n| n <= most);
+    if !right {
+        d.error(place, "object-name", format!("{} is not a name for this section", short(name)))
+            .help(format!("{stem}N with N from 0 to {most}"));
+    }
+    right
+}
+
+/// N of a name that is `stem` followed by a number.
+pub(super) fn numbered(name: &str, stem: &str) -> Option<u64> {
+    let digits = name.strip_prefix(stem)?;
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| number(digits)).flatten()
+}
+
+/// Kinds of interface that belong to the format but come later.
+pub(super) fn later_kind(name: &str) -> bool {
+    numbered(name, "BondEthernet").is_some() || numbered(name, "vxlan_tunnel").is_some()
+}
+
+fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) -> bool {
+    const HELP: &str = "1 to 63 letters, digits, `/`, `-` and `_`";
+    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b);
+    if (1..=63).contains(&name.len()) && name.bytes().all(right) {
+        return true;
+    }
+    let help = match name.split_once('.') {
+        Some((parent, id)) if number(id).is_some() && parent.bytes().all(right) => format!(
+            "a sub-interface stands under its parent: interfaces.{parent}.sub-interfaces.{id}; \
+                 for a Linux VLAN device choose another name and say which device in `devices`"
+        ),
+        _ => HELP.to_string(),
+    };
+    d.error(place, "interface-name", format!("{} cannot name an interface", short(name))).help(help);
+    false
+}

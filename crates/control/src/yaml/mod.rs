@@ -1,0 +1,138 @@
+//! One YAML document, read into typed data, or everything that is wrong with it.
+//!
+//! `tree` reads the text with places, one file a section turns the tree into the types of `model`, `rules` checks what
+//! the sections say about each other, `diag` shows the errors. `docs/configuration.md` is the operator's view.
+
+use std::path::Path;
+use std::sync::Arc;
+
+mod decode;
+mod device;
+mod diag;
+mod interface;
+mod model;
+mod neighbor;
+mod route;
+mod rules;
+mod scalar;
+mod settings;
+mod stream;
+mod tap;
+mod tree;
+
+pub use diag::{Diagnostic, Diagnostics, Place, Source};
+pub use model::*;
+pub use scalar::Reference;
+pub use stream::{PgField, PgLayer, PgMode, PgSize, PgStream};
+pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
+
+use decode::Decoder;
+
+/// The sections of a document.
+const SECTIONS: &[&str] = &[
+    "quiver",
+    "devices",
+    "interfaces",
+    "loopbacks",
+    "taps",
+    "routes",
+    "neighbors",
+    "packet-generator",
+    "bondethernets",
+    "bridgedomains",
+    "vxlan_tunnels",
+    "acls",
+    "prefixlists",
+    "sflow",
+    "tables",
+    "mpls",
+];
+
+/// Those of them that belong to the format but are not supported yet.
+const LATER: &[&str] =
+    &["bondethernets", "bridgedomains", "vxlan_tunnels", "acls", "prefixlists", "sflow", "tables", "mpls"];
+
+/// Reads and checks a document. `file` is the name shown in errors.
+pub fn load(file: &str, text: &str) -> Result<Document, Diagnostics> {
+    let source = Arc::new(Source { name: file.to_string(), text: text.to_string() });
+    let root = match tree::parse(&source.text) {
+        Ok(root) => root,
+        Err(e) => {
+            let mut error = Diagnostic::new(e.place, "", e.rule, e.message);
+            error.help(e.help);
+            return Err(Diagnostics::new(&source, vec![error]));
+        }
+    };
+    let mut document = Document::default();
+    if let Some(root) = &root {
+        let mut d = Decoder::default();
+        sections(&mut d, root, &mut document);
+        if !d.errors.is_empty() {
+            return Err(d.errors.finish(&source));
+        }
+    }
+    document.source = source;
+    Ok(document)
+}
+
+/// Like [`load`], for bytes that may not be UTF-8.
+pub fn load_bytes(file: &str, bytes: &[u8]) -> Result<Document, Diagnostics> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => load(file, text),
+        Err(e) => {
+            let line = 1 + bytes.iter().take(e.valid_up_to()).filter(|b| **b == b'\n').count();
+            Err(Diagnostics::whole_file(
+                file,
+                "utf-8",
+                format!("line {line} is not UTF-8 text"),
+                "save the file as UTF-8",
+            ))
+        }
+    }
+}
+
+/// Reads and checks the document in a file.
+pub fn load_file(path: &Path) -> Result<Document, Diagnostics> {
+    let file = path.display().to_string();
+    let refuse = |message: String, help: &str| Err(Diagnostics::whole_file(&file, "file", message, help));
+    match std::fs::metadata(path) {
+        Err(e) => return refuse(format!("cannot read the file: {e}"), "name a YAML file that can be read"),
+        Ok(meta) if meta.is_dir() => return refuse("this is a directory".into(), "name a YAML file"),
+        Ok(meta) if meta.len() > MAX_BYTES as u64 => {
+            return refuse(format!("the file has {} bytes", meta.len()), "a document has at most 256 MiB");
+        }
+        Ok(_) => {}
+    }
+    match std::fs::read(path) {
+        Ok(bytes) => load_bytes(&file, &bytes),
+        Err(e) => refuse(format!("cannot read the file: {e}"), "name a YAML file that can be read"),
+    }
+}
+
+fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Document) {
+    let Some(fields) = d.fields(root, SECTIONS) else { return };
+    for name in LATER {
+        if fields.names(name) {
+            d.key(name, |d| d.unsupported(fields.key_place(name), &format!("the section `{name}`")));
+        }
+    }
+    document.settings = d.field(&fields, "quiver", settings::decode).unwrap_or_default();
+    let mut devices = d.field(&fields, "devices", device::decode).unwrap_or_default();
+    let mut taps = d.field(&fields, "taps", tap::decode).unwrap_or_default();
+    let mut loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
+    let mut others = interface::Others { devices: &mut devices, taps: &mut taps, loopbacks: &mut loopbacks };
+    let interfaces = d.field(&fields, "interfaces", |d, node| interface::decode(d, node, &mut others));
+    document.interfaces = interfaces.unwrap_or_default();
+    document.interfaces.extend(tap::remaining(taps, &mut devices));
+    document.interfaces.append(&mut loopbacks);
+    d.key("devices", |d| device::unused(d, devices));
+
+    let names = rules::Names::new(&document.interfaces);
+    rules::check(&document.interfaces, &names, &mut d.errors);
+    let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
+    let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));
+    let streams = d.field(&fields, "packet-generator", |d, node| stream::decode(d, node, &names));
+    document.routes = routes.unwrap_or_default();
+    document.neighbors = neighbors.unwrap_or_default();
+    document.streams = streams.unwrap_or_default();
+}

@@ -1,0 +1,420 @@
+//! The typed document: plain data in which every name and rule has been checked.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use packet::MacAddr;
+
+use super::diag::{Diagnostic, Diagnostics, Place, Source};
+use super::scalar::Reference;
+use super::stream::PgStream;
+
+/// A whole configuration, checked.
+#[derive(Debug, Clone, Default)]
+pub struct Document {
+    /// The process as a whole: workers, buffers, sockets, log.
+    pub settings: Settings,
+    /// Devices and TAPs in the order of `interfaces`, then TAPs that stand only in `taps`, then loopbacks.
+    pub interfaces: Vec<Interface>,
+    /// Static routes.
+    pub routes: Vec<Route>,
+    /// Static neighbours.
+    pub neighbors: Vec<Neighbor>,
+    /// Streams of the packet generator.
+    pub streams: Vec<PgStream>,
+    /// The text, for errors that only show when the document is applied.
+    pub source: Arc<Source>,
+}
+
+impl Document {
+    /// The interface of this name (not a sub-interface).
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|i| i.name == name)
+    }
+
+    /// Errors found after loading, such as a device that does not exist, with file name and excerpt.
+    pub fn refuse(&self, errors: Vec<Diagnostic>) -> Diagnostics {
+        Diagnostics::new(&self.source, errors)
+    }
+}
+
+/// An interface, of whatever kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interface {
+    /// Name in Quiver.
+    pub name: String,
+    /// Where the document speaks of it.
+    pub place: Place,
+    /// Its path in the document, such as `loopbacks.loop0`.
+    pub path: String,
+    /// What stands behind it.
+    pub kind: InterfaceKind,
+    /// Free text.
+    pub description: Option<String>,
+    /// MAC address to set; the device's own when absent.
+    pub mac: Option<MacAddr>,
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+    /// Where the MTU stands, or the name when the document gives none.
+    pub mtu_place: Place,
+    /// Own addresses, at most six.
+    pub addresses: Vec<Address>,
+    /// Name of the Linux device that mirrors it. Always absent until that is supported.
+    pub lcp: Option<Reference>,
+    /// The interface whose addresses it borrows. Always absent until that is supported.
+    pub unnumbered: Option<Reference>,
+    /// The interface every received packet is sent to.
+    pub l2xc: Option<Reference>,
+    /// Administrative state.
+    pub up: bool,
+    /// Sub-interfaces in the order of the document.
+    pub sub_interfaces: Vec<SubInterface>,
+}
+
+/// What stands behind an interface.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InterfaceKind {
+    /// A driver of `devices`.
+    Device(Device),
+    /// A TAP that Quiver creates.
+    Tap(Tap),
+    /// A loopback.
+    Loopback,
+}
+
+/// A sub-interface; its full name is `parent.id`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubInterface {
+    /// Identifier under the parent.
+    pub id: u32,
+    /// Full name, such as `ge0.100`.
+    pub name: String,
+    /// Where the document speaks of it.
+    pub place: Place,
+    /// Its path in the document.
+    pub path: String,
+    /// Free text.
+    pub description: Option<String>,
+    /// The tags it takes.
+    pub encapsulation: Encapsulation,
+    /// Largest IP packet, in bytes; the parent's when the document gives none.
+    pub mtu: u16,
+    /// Where the MTU stands, or the name when the document gives none.
+    pub mtu_place: Place,
+    /// Own addresses, at most six.
+    pub addresses: Vec<Address>,
+    /// As on an interface.
+    pub lcp: Option<Reference>,
+    /// As on an interface.
+    pub unnumbered: Option<Reference>,
+    /// As on an interface.
+    pub l2xc: Option<Reference>,
+    /// Administrative state.
+    pub up: bool,
+}
+
+/// Which tagged frames a sub-interface takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Encapsulation {
+    /// Kind of the outer tag.
+    pub outer_kind: TagKind,
+    /// VLAN of the outer tag, 1..4095.
+    pub outer: u16,
+    /// VLAN of the inner 802.1Q tag, 1..4095.
+    pub inner: Option<u16>,
+    /// Take only frames with exactly these tags, not with more behind them.
+    pub exact_match: bool,
+}
+
+/// EtherType family of an outer tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TagKind {
+    /// 802.1Q, 0x8100.
+    Dot1q,
+    /// 802.1ad, 0x88a8.
+    Dot1ad,
+}
+
+/// An interface's own address.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Address {
+    /// Address and prefix length.
+    pub net: IpNet,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// The driver behind an interface, from `devices` or by default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    /// Where `devices` speaks of it, or where the interface stands.
+    pub place: Place,
+    /// The driver and what only it knows.
+    pub driver: Driver,
+    /// Receive queues, 1..64.
+    pub rx_queues: u16,
+    /// Transmit queues, 1..64.
+    pub tx_queues: u16,
+}
+
+/// A driver with its own settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Driver {
+    /// A Linux device through AF_PACKET.
+    AfPacket {
+        /// Name of the Linux device.
+        host: String,
+        /// Network namespace of the device; Quiver's own when absent.
+        namespace: Option<String>,
+        /// Slots of a receive ring.
+        rx_slots: u32,
+        /// Layout of the receive ring.
+        ring: RingVersion,
+        /// Use the virtio-net header: partial checksums and super-frames go through.
+        offload: bool,
+    },
+    /// Capture files in place of a wire.
+    Pcap {
+        /// File that received packets are read from.
+        read: Option<String>,
+        /// File that sent packets are written to.
+        write: Option<String>,
+        /// Speed of reading.
+        rate: Rate,
+        /// Start again at the end of the file.
+        repeat: bool,
+    },
+}
+
+/// Layout of an AF_PACKET receive ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RingVersion {
+    /// One frame a slot.
+    TpacketV2,
+    /// Blocks of frames.
+    TpacketV3,
+}
+
+/// Packets a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// As fast as it goes.
+    Max,
+    /// This many packets a second, at least 1.
+    Pps(u64),
+}
+
+/// A TAP and its host side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tap {
+    /// Where `taps` speaks of it.
+    pub place: Place,
+    /// Free text.
+    pub description: Option<String>,
+    /// Name of the Linux side.
+    pub host_name: String,
+    /// MAC of the Linux side.
+    pub host_mac: Option<MacAddr>,
+    /// MTU of the Linux side, equal to the interface's.
+    pub host_mtu: u16,
+    /// Linux bridge that the Linux side joins.
+    pub bridge: Option<String>,
+    /// Create that bridge when it is missing.
+    pub bridge_create: bool,
+    /// Network namespace of the Linux side.
+    pub namespace: Option<String>,
+    /// Create that namespace when it is missing.
+    pub namespace_create: bool,
+    /// Slots of the receive ring, a power of two.
+    pub rx_ring_size: u32,
+    /// Slots of the transmit ring, a power of two.
+    pub tx_ring_size: u32,
+    /// The Linux side outlives Quiver.
+    pub persistent: bool,
+    /// Receive queues, 1..64.
+    pub rx_queues: u16,
+    /// Transmit queues, 1..64.
+    pub tx_queues: u16,
+    /// Use the virtio-net header's checksum and segmentation offloads.
+    pub offload: bool,
+}
+
+/// A static route.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Route {
+    /// Destination, without host bits.
+    pub prefix: IpNet,
+    /// What happens to its packets.
+    pub target: RouteTarget,
+    /// Where the prefix stands.
+    pub place: Place,
+}
+
+/// What happens to a route's packets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RouteTarget {
+    /// Sent over one or more paths, shared out by flow in proportion to their weights.
+    Paths(Vec<RoutePath>),
+    /// Dropped in silence.
+    Drop,
+    /// Dropped, with ICMP host unreachable / no route.
+    Unreachable,
+    /// Dropped, with ICMP administratively prohibited.
+    Prohibit,
+}
+
+/// One way of a route: at least one of address and interface is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoutePath {
+    /// Next hop, of the prefix's family.
+    pub address: Option<IpAddr>,
+    /// Interface or sub-interface; alone, destinations are taken as neighbours on it.
+    pub interface: Option<String>,
+    /// Share, 1..255.
+    pub weight: u8,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A static neighbour.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Neighbor {
+    /// Interface or sub-interface.
+    pub interface: String,
+    /// Its address, within a connected prefix or link-local.
+    pub address: IpAddr,
+    /// Its MAC.
+    pub mac: MacAddr,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// The `quiver` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Forwarding threads, 1..64.
+    pub workers: u16,
+    /// CPUs to pin them to, one each; empty: left to the kernel.
+    pub cpus: Vec<u16>,
+    /// How long an idle worker spins before it sleeps.
+    pub spin: Duration,
+    /// Packet buffers.
+    pub buffers: Buffers,
+    /// Control socket.
+    pub sockets: Sockets,
+    /// Log.
+    pub log: Log,
+    /// ICMP errors a second, over all interfaces, that Quiver sends; 0: none.
+    pub icmp_errors_per_second: u32,
+    /// Timers and limits of ARP and neighbour discovery.
+    pub neighbor: NeighborSettings,
+    /// Duplicate address detection.
+    pub dad: Dad,
+    /// Where the section stands.
+    pub place: Place,
+}
+
+/// Packet buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buffers {
+    /// How many, at least 1024.
+    pub count: u32,
+    /// Whether they lie in huge pages.
+    pub huge_pages: HugePages,
+}
+
+/// Use of huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HugePages {
+    /// When there are any.
+    Auto,
+    /// Not at all.
+    Never,
+    /// Or do not start.
+    Require,
+}
+
+/// Control socket and who may use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sockets {
+    /// Path of the control socket.
+    pub ctl: String,
+    /// Group whose members may read.
+    pub group: Option<String>,
+    /// Group whose members may change.
+    pub admin_group: Option<String>,
+}
+
+/// Log settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Least level that is written.
+    pub level: LogLevel,
+    /// File; standard error when absent.
+    pub file: Option<String>,
+    /// Lines of JSON in place of text.
+    pub json: bool,
+}
+
+/// Log levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Only errors.
+    Error,
+    /// And warnings.
+    Warn,
+    /// And what happens.
+    Info,
+    /// And what helps to find a fault.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// Timers and limits of ARP and neighbour discovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeighborSettings {
+    /// How long an answer is believed.
+    pub reachable_time: Duration,
+    /// Time between two requests.
+    pub retransmit: Duration,
+    /// Most learned neighbours, over all interfaces.
+    pub max_entries: u32,
+    /// Packets held for one unresolved neighbour.
+    pub queue: u16,
+}
+
+/// Duplicate address detection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dad {
+    /// Use an address at once, give it up when it is taken (RFC 4429).
+    Optimistic,
+    /// Use an address when nobody has answered for it (RFC 4862).
+    Strict,
+    /// Do not ask.
+    Off,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            workers: 1,
+            cpus: Vec::new(),
+            spin: Duration::from_micros(50),
+            buffers: Buffers { count: 16384, huge_pages: HugePages::Auto },
+            sockets: Sockets { ctl: "/run/quiver/ctl.sock".into(), group: None, admin_group: None },
+            log: Log { level: LogLevel::Info, file: None, json: false },
+            icmp_errors_per_second: 1000,
+            neighbor: NeighborSettings {
+                reachable_time: Duration::from_secs(30),
+                retransmit: Duration::from_millis(1000),
+                max_entries: 65536,
+                queue: 16,
+            },
+            dad: Dad::Optimistic,
+            place: Place::default(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The section `neighbors`: static ARP and neighbour discovery entries.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use super::decode::Decoder;
+use super::diag::Place;
+use super::model::Neighbor;
+use super::rules::{Names, Port};
+use super::tree::Node;
+
+pub(super) const NEIGHBOR_ENTRY: &[&str] = &["interface", "address", "mac"];
+
+/// The section.
+pub(super) fn decode<'n>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    names: &Names<'_>,
+) -> Option<Vec<Neighbor>> {
+    let mut neighbors = Vec::new();
+    let mut seen: HashMap<(String, IpAddr), Place> = HashMap::new();
+    for (i, node) in d.items(node, "neighbours").iter().enumerate() {
+        d.index(i, |d| {
+            let Some(neighbor) = entry(d, node, names) else { return };
+            let key = (neighbor.interface.clone(), neighbor.address);
+            if let Some(first) = seen.get(&key) {
+                let message = format!("{} has an entry already, on line {}", neighbor.address, first.line);
+                d.error(neighbor.place, "neighbor-unique", message).help("one MAC an address");
+            } else {
+                seen.insert(key, neighbor.place);
+            }
+            neighbors.push(neighbor);
+        });
+    }
+    Some(neighbors)
+}
+
+fn entry<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Neighbor> {
+    let fields = d.fields(node, NEIGHBOR_ENTRY)?;
+    let mac = d.required(&fields, "mac", "the neighbour's MAC address", |d, node| d.mac(node));
+    let address = d.required(&fields, "address", "the neighbour's IP address", |d, node| {
+        let text = d.text(node, "an address")?;
+        d.address(node.place, text).map(|address| (address, node.place))
+    });
+    let port = d.required(&fields, "interface", "the interface it is behind", |d, node| {
+        let reference = d.reference(node)?;
+        match names.get(&reference.name) {
+            Ok(port) => Some(port),
+            Err(e) => {
+                d.error(node.place, e.rule, e.message).value(reference.name).help(e.help);
+                None
+            }
+        }
+    });
+    let (address, place) = address?;
+    let port = port?;
+    d.key("address", |d| connected(d, place, address, port));
+    Some(Neighbor { interface: port.name().to_string(), address, mac: mac?, place })
+}
+
+/// A neighbour lies in a connected prefix and is not the router itself.
+fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>) {
+    let name = port.name();
+    if port.is_loopback() {
+        d.error(place, "neighbor-connected", format!("`{name}` is a loopback: nobody is behind it"))
+            .help("an interface with a wire");
+        return;
+    }
+    if port.addresses().iter().any(|a| a.net.addr() == address) {
+        d.error(place, "neighbor-connected", format!("{address} is the router's own address on `{name}`"))
+            .value(address)
+            .help("the neighbour's address");
+        return;
+    }
+    if matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
+        return;
+    }
+    if !port.addresses().iter().any(|a| a.net.contains(&address)) {
+        let nets: Vec<String> = port.addresses().iter().map(|a| a.net.trunc().to_string()).collect();
+        let help = match nets.is_empty() {
+            true => format!("`{name}` has no addresses: add one in {}", port.path()),
+            false => format!("`{name}` has {}", nets.join(", ")),
+        };
+        d.error(place, "neighbor-connected", format!("{address} is not in a connected prefix of `{name}`"))
+            .value(address)
+            .help(help);
+    }
+}

@@ -1,0 +1,333 @@
+//! The section `routes`.
+//!
+//! A route is a mapping (`prefix` or `prefixes`, with `via` or `type`), or one line in the words of the command
+//! language: `10.0.0.0/8 via 192.0.2.1 left weight 2, 192.0.2.5`. A line is one node of the tree where a mapping is
+//! five, which is what large tables are made of.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::decode::Decoder;
+use super::diag::Place;
+use super::model::{Route, RoutePath, RouteTarget};
+use super::rules::Names;
+use super::scalar::short;
+use super::tree::{Node, Value};
+
+pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "via", "type"];
+pub(super) const PATH: &[&str] = &["address", "interface", "weight"];
+
+const TYPES: &[(&str, Discard)] =
+    &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
+const FORM: &str = "`PREFIX via ADDRESS [INTERFACE] [weight N], ...` or `PREFIX drop|unreachable|prohibit`";
+/// Most paths of one route.
+const MAX_PATHS: usize = 64;
+
+#[derive(Debug, Clone, Copy)]
+enum Discard {
+    Drop,
+    Unreachable,
+    Prohibit,
+}
+
+impl Discard {
+    fn target(self) -> RouteTarget {
+        match self {
+            Discard::Drop => RouteTarget::Drop,
+            Discard::Unreachable => RouteTarget::Unreachable,
+            Discard::Prohibit => RouteTarget::Prohibit,
+        }
+    }
+}
+
+/// A piece of a scalar with its place.
+type Word<'n> = (Place, &'n str);
+
+/// The section.
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Vec<Route>> {
+    let items = d.items(node, "routes");
+    let mut table =
+        Table { names, routes: Vec::with_capacity(items.len()), seen: HashMap::with_capacity(items.len()) };
+    for (i, node) in items.iter().enumerate() {
+        d.index(i, |d| match &node.value {
+            Value::Scalar { text, plain } if !node.is_null() => table.line(d, node.place, text, *plain),
+            _ => table.mapping(d, node),
+        });
+    }
+    Some(table.routes)
+}
+
+struct Table<'t> {
+    names: &'t Names<'t>,
+    routes: Vec<Route>,
+    seen: HashMap<IpNet, Place>,
+}
+
+impl Table<'_> {
+    /// The one-line form.
+    fn line<'n>(&mut self, d: &mut Decoder<'n>, place: Place, text: &'n str, plain: bool) {
+        let mut words = words(place, text, plain);
+        let (Some(prefix), Some(verb)) = (words.next(), words.next()) else {
+            d.error(place, "route", "this is not a route").value(text).help(FORM);
+            return;
+        };
+        let target = if verb.1 == "via" {
+            let mut rest = words.next();
+            let mut paths = Vec::new();
+            loop {
+                let mut path = Vec::new();
+                let mut more = false;
+                while let Some((place, word)) = rest {
+                    rest = words.next();
+                    more = word.ends_with(',');
+                    let word = word.strip_suffix(',').unwrap_or(word);
+                    if !word.is_empty() {
+                        path.push((place, word));
+                    }
+                    if more {
+                        break;
+                    }
+                }
+                paths.extend(self.path_words(d, place, &path));
+                if !more {
+                    break;
+                }
+            }
+            check_paths(d, place, paths).map(RouteTarget::Paths)
+        } else if let Some((_, discard)) = TYPES.iter().find(|(name, _)| *name == verb.1) {
+            if let Some((place, word)) = words.next() {
+                d.error(place, "route", format!("{} is not expected here", short(word))).help(FORM);
+            }
+            Some(discard.target())
+        } else {
+            d.error(verb.0, "route", format!("{} is not expected here", short(verb.1))).help(FORM);
+            None
+        };
+        let prefix = d.prefix(prefix.0, prefix.1).map(|p| (p, prefix.0));
+        if let (Some(target), Some((net, at))) = (target, prefix) {
+            self.add(d, net, at, target);
+        }
+    }
+
+    fn mapping<'n>(&mut self, d: &mut Decoder<'n>, node: &'n Node<'n>) {
+        let Some(fields) = d.fields(node, ROUTE) else { return };
+        let discard = d.field(&fields, "type", |d, node| d.choice(node, TYPES));
+        let paths = d.field(&fields, "via", |d, node| self.via(d, node));
+        let target = match (fields.has("via"), fields.has("type")) {
+            (true, true) => {
+                d.error(fields.key_place("type"), "route", "a route has `via` or `type`, not both")
+                    .help("remove one of the two");
+                None
+            }
+            (false, false) => {
+                d.error(fields.place, "required", "neither `via` nor `type` is given")
+                    .help("via: ADDRESS, via: INTERFACE, via: [PATHS], or type: drop|unreachable|prohibit");
+                None
+            }
+            (true, false) => paths.map(RouteTarget::Paths),
+            (false, true) => discard.map(Discard::target),
+        };
+        let one = d.field(&fields, "prefix", |d, node| prefix(d, node));
+        let mut prefixes: Vec<(IpNet, Place)> = one.into_iter().collect();
+        let many = d.field(&fields, "prefixes", |d, node| {
+            let items = d.items(node, "prefixes").iter().enumerate();
+            Some(items.filter_map(|(i, node)| d.index(i, |d| prefix(d, node))).collect::<Vec<_>>())
+        });
+        prefixes.extend(many.into_iter().flatten());
+        if !fields.has("prefix") && !fields.has("prefixes") {
+            d.error(fields.place, "required", "`prefix` is missing")
+                .help("prefix: PREFIX, or prefixes: [PREFIX, ...]");
+        }
+        let Some(target) = target else { return };
+        for (net, place) in prefixes {
+            self.add(d, net, place, target.clone());
+        }
+    }
+
+    /// Adds a route when its prefix is new and its next hops are of its family.
+    fn add(&mut self, d: &mut Decoder<'_>, prefix: IpNet, place: Place, target: RouteTarget) {
+        if let Some(first) = self.seen.get(&prefix) {
+            let message = format!("{prefix} has a route already, on line {}", first.line);
+            d.error(place, "route-unique", message)
+                .value(prefix)
+                .help("one route a prefix: give it several paths in `via`");
+            return;
+        }
+        self.seen.insert(prefix, place);
+        if let RouteTarget::Paths(paths) = &target {
+            for path in paths {
+                match (prefix, path.address) {
+                    (IpNet::V4(_), Some(via @ IpAddr::V6(_))) => {
+                        d.error(
+                            path.place,
+                            "not-supported-yet",
+                            format!("an IPv6 next hop for {prefix} is not supported yet"),
+                        )
+                        .value(via)
+                        .help("an IPv4 next hop");
+                    }
+                    (IpNet::V6(_), Some(via @ IpAddr::V4(_))) => {
+                        d.error(
+                            path.place,
+                            "route-family",
+                            format!("{via} cannot be the next hop of {prefix}"),
+                        )
+                        .value(via)
+                        .help("an IPv6 next hop");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.routes.push(Route { prefix, target, place });
+    }
+
+    /// `via`: one path, or a list of them.
+    fn via<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<RoutePath>> {
+        let Value::List(items) = &node.value else {
+            return self.path(d, node).map(|path| vec![path]);
+        };
+        if items.is_empty() {
+            d.error(node.place, "required", "a route needs a path").help("via: ADDRESS, or type: drop");
+        }
+        let items = items.iter().enumerate();
+        let paths = items.filter_map(|(i, node)| d.index(i, |d| self.path(d, node))).collect();
+        check_paths(d, node.place, paths)
+    }
+
+    fn path<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<RoutePath> {
+        if let Value::Scalar { text, plain } = &node.value {
+            let words: Vec<_> = words(node.place, text, *plain).collect();
+            return self.path_words(d, node.place, &words);
+        }
+        let fields = d.fields(node, PATH)?;
+        let text = |d: &mut Decoder<'n>, name| {
+            d.field(&fields, name, |d, node| d.text(node, "a name or address").map(|t| (node.place, t)))
+        };
+        let address = text(d, "address");
+        let interface = text(d, "interface");
+        let weight = d.field(&fields, "weight", |d, node| d.int(node, 1u8, 255));
+        if !fields.has("address") && !fields.has("interface") {
+            d.error(fields.place, "required", "a path needs `address` or `interface`")
+                .help("address: ADDRESS, interface: NAME, or both");
+            return None;
+        }
+        if fields.has("weight") && weight.is_none() {
+            return None;
+        }
+        self.checked(d, fields.place, address, interface, weight.unwrap_or(1))
+    }
+
+    /// `ADDRESS [INTERFACE] [weight N]` or `INTERFACE [weight N]`.
+    fn path_words<'n>(&self, d: &mut Decoder<'n>, place: Place, words: &[Word<'n>]) -> Option<RoutePath> {
+        let (words, weight) = match words {
+            [path @ .., (_, "weight"), (at, number)] => {
+                (path, u8::try_from(d.int_text(*at, number, 1, 255)?).ok()?)
+            }
+            _ => (words, 1),
+        };
+        let (address, interface, rest) = match words {
+            [first, rest @ ..] if !looks_like_address(first.1) => (None, Some(*first), rest),
+            [first, second, rest @ ..] => (Some(*first), Some(*second), rest),
+            [first] => (Some(*first), None, &words[1..]),
+            [] => {
+                d.error(place, "route", "a path is missing").help(FORM);
+                return None;
+            }
+        };
+        if let Some((place, word)) = rest.first() {
+            d.error(*place, "route", format!("{} is not expected here", short(word))).help(FORM);
+            return None;
+        }
+        self.checked(d, words.first().map_or(place, |w| w.0), address, interface, weight)
+    }
+
+    fn checked(
+        &self,
+        d: &mut Decoder<'_>,
+        place: Place,
+        address: Option<Word<'_>>,
+        interface: Option<Word<'_>>,
+        weight: u8,
+    ) -> Option<RoutePath> {
+        let next_hop = match address {
+            Some((at, text)) => Some(self.next_hop(d, at, text, interface.is_some())?),
+            None => None,
+        };
+        if let Some((at, name)) = interface {
+            match self.names.get(name) {
+                Err(e) => {
+                    d.error(at, e.rule, e.message).value(name).help(e.help);
+                    return None;
+                }
+                Ok(port) if self.names.is_l2(port) => {
+                    d.error(at, "l2-mode", format!("`{name}` is in a cross-connect"))
+                        .value(name)
+                        .help("an interface that routes");
+                    return None;
+                }
+                Ok(_) => {}
+            }
+        }
+        let interface = interface.map(|(_, name)| name.to_string());
+        Some(RoutePath { address: next_hop, interface, weight, place: address.map_or(place, |a| a.0) })
+    }
+
+    fn next_hop(&self, d: &mut Decoder<'_>, at: Place, text: &str, has_interface: bool) -> Option<IpAddr> {
+        let address = d.address(at, text)?;
+        let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
+        let broadcast = address == IpAddr::from([255, 255, 255, 255]);
+        let (message, help) = if let Some(owner) = self.names.own.get(&address).filter(|_| !link_local) {
+            (format!("{address} is the router's own address, on `{owner}`"), "the neighbour's address")
+        } else if address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast {
+            (format!("{address} cannot be a next hop"), "the unicast address of a neighbour")
+        } else if link_local && !has_interface {
+            (format!("{address} is link-local"), "name its interface as well")
+        } else {
+            return Some(address);
+        };
+        d.error(at, "next-hop", message).value(text).help(help);
+        None
+    }
+}
+
+/// Not too many paths, none twice; `None` also when each of them was wrong.
+fn check_paths(d: &mut Decoder<'_>, place: Place, paths: Vec<RoutePath>) -> Option<Vec<RoutePath>> {
+    if paths.len() > MAX_PATHS {
+        d.error(place, "route-paths", format!("{} paths", paths.len())).help(format!("at most {MAX_PATHS}"));
+        return None;
+    }
+    for (i, path) in paths.iter().enumerate() {
+        let same = |p: &&RoutePath| p.address == path.address && p.interface == path.interface;
+        if let Some(first) = paths.iter().take(i).find(same) {
+            let line = first.place.line;
+            d.error(path.place, "path-unique", format!("the same path stands on line {line}"))
+                .help("one path with a larger `weight`");
+        }
+    }
+    (!paths.is_empty()).then_some(paths)
+}
+
+fn prefix<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(IpNet, Place)> {
+    let text = d.text(node, "a prefix")?;
+    d.prefix(node.place, text).map(|net| (net, node.place))
+}
+
+/// Addresses have a colon, or nothing but digits and dots (and a prefix length, which is wrong here).
+fn looks_like_address(word: &str) -> bool {
+    word.contains(':')
+        || word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'/')
+}
+
+/// The words of a scalar. Places are exact for one on a single line without escapes.
+fn words(place: Place, text: &str, plain: bool) -> impl Iterator<Item = Word<'_>> {
+    let quote = u32::from(!plain);
+    text.split_ascii_whitespace().map(move |word| {
+        let offset = word.as_ptr() as usize - text.as_ptr() as usize;
+        let column = u32::try_from(offset).unwrap_or(0).saturating_add(quote);
+        let width = u32::try_from(word.len()).unwrap_or(1);
+        (Place::new(place.line, place.column.saturating_add(column), width), word)
+    })
+}

@@ -1,0 +1,214 @@
+//! What interfaces may say about each other, once every name is known.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use super::decode::nearest;
+use super::diag::{Diagnostic, Place, Sink};
+use super::interface::{later_kind, numbered};
+use super::model::{Address, Driver, Interface, InterfaceKind, SubInterface};
+use super::scalar::{Reference, short};
+
+mod address;
+mod l2;
+mod sub_interface;
+
+/// An interface or sub-interface that a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Port<'a> {
+    pub interface: &'a Interface,
+    pub sub: Option<&'a SubInterface>,
+}
+
+impl<'a> Port<'a> {
+    pub fn name(self) -> &'a str {
+        self.sub.map_or(&self.interface.name, |s| &s.name)
+    }
+
+    pub fn path(self) -> &'a str {
+        self.sub.map_or(&self.interface.path, |s| &s.path)
+    }
+
+    pub fn place(self) -> Place {
+        self.sub.map_or(self.interface.place, |s| s.place)
+    }
+
+    /// MTU; 0 when it was given wrong.
+    pub fn mtu(self) -> u16 {
+        self.sub.map_or(self.interface.mtu, |s| s.mtu)
+    }
+
+    pub fn addresses(self) -> &'a [Address] {
+        self.sub.map_or(&self.interface.addresses, |s| &s.addresses)
+    }
+
+    pub fn lcp(self) -> Option<&'a Reference> {
+        self.sub.map_or(&self.interface.lcp, |s| &s.lcp).as_ref()
+    }
+
+    pub fn l2xc(self) -> Option<&'a Reference> {
+        self.sub.map_or(&self.interface.l2xc, |s| &s.l2xc).as_ref()
+    }
+
+    pub fn unnumbered(self) -> Option<&'a Reference> {
+        self.sub.map_or(&self.interface.unnumbered, |s| &s.unnumbered).as_ref()
+    }
+
+    pub fn is_loopback(self) -> bool {
+        self.interface.kind == InterfaceKind::Loopback
+    }
+}
+
+/// Every interface and sub-interface by name.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    ports: HashMap<&'a str, Port<'a>>,
+    /// All of them in the order of the document.
+    pub list: Vec<Port<'a>>,
+    /// Targets of cross-connects, with the place of the first use.
+    pub l2_targets: HashMap<&'a str, Place>,
+    /// Own addresses, each with the name of its interface.
+    pub own: HashMap<IpAddr, &'a str>,
+    /// Suggestions that may still be looked for: a hostile document could ask for millions.
+    suggestions: Cell<usize>,
+}
+
+/// Why a name stands for no interface.
+#[derive(Debug)]
+pub(super) struct Unknown {
+    pub rule: &'static str,
+    pub message: String,
+    pub help: String,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(interfaces: &'a [Interface]) -> Names<'a> {
+        let mut list = Vec::new();
+        for interface in interfaces {
+            list.push(Port { interface, sub: None });
+            list.extend(interface.sub_interfaces.iter().map(|sub| Port { interface, sub: Some(sub) }));
+        }
+        let mut l2_targets = HashMap::new();
+        for target in list.iter().filter_map(|p| p.l2xc()) {
+            l2_targets.entry(target.name.as_str()).or_insert(target.place);
+        }
+        let own = list.iter().flat_map(|p| p.addresses().iter().map(|a| (a.net.addr(), p.name()))).collect();
+        let suggestions = Cell::new(1_000_000);
+        Names { suggestions, own, ports: list.iter().map(|p| (p.name(), *p)).collect(), list, l2_targets }
+    }
+
+    /// The interface or sub-interface of this name.
+    pub fn get(&self, name: &str) -> Result<Port<'a>, Unknown> {
+        if let Some(port) = self.ports.get(name) {
+            return Ok(*port);
+        }
+        let unknown = |rule, message: String, help: String| Err(Unknown { rule, message, help });
+        if later_kind(name) {
+            let message = format!("the interface `{name}` is not supported yet");
+            return unknown("not-supported-yet", message, "name an interface of another kind".into());
+        }
+        for (stem, section) in [("loop", "loopbacks"), ("tap", "taps")] {
+            if numbered(name, stem).is_some() {
+                let message = format!("the interface {} is not declared", short(name));
+                return unknown("undeclared", message, format!("add it to the section `{section}`"));
+            }
+        }
+        let message = format!("there is no interface {}", short(name));
+        let parent = name.rsplit_once('.').and_then(|(parent, id)| Some((self.ports.get(parent)?, id)));
+        let left = self.suggestions.get();
+        self.suggestions.set(left.saturating_sub(self.list.len()));
+        let near = nearest(name, self.list.iter().take(left).map(|p| p.name()));
+        let help = match (parent, near) {
+            (Some((parent, id)), _) => format!("add {}.sub-interfaces.{id}", parent.path()),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => "name one of `interfaces`, `loopbacks` or `taps`".into(),
+        };
+        unknown("unknown-interface", message, help)
+    }
+
+    /// True for a port in a cross-connect, on either side.
+    pub fn is_l2(&self, port: Port<'_>) -> bool {
+        port.l2xc().is_some() || self.l2_targets.contains_key(port.name())
+    }
+}
+
+/// Adds an error.
+fn say<'s>(
+    errors: &'s mut Sink,
+    place: Place,
+    path: String,
+    rule: &'static str,
+    message: String,
+) -> &'s mut Diagnostic {
+    errors.add(Diagnostic::new(place, path, rule, message))
+}
+
+/// Checks all rules between interfaces.
+pub(super) fn check(interfaces: &[Interface], names: &Names<'_>, errors: &mut Sink) {
+    address::overlap(names, errors);
+    lcp_unique(names, errors);
+    hosts_unique(interfaces, errors);
+    for interface in interfaces {
+        tap(interface, errors);
+        sub_interface::check(interface, errors);
+    }
+    l2::cross_connects(names, errors);
+    l2::unnumbered(names, errors);
+}
+
+fn lcp_unique(names: &Names<'_>, errors: &mut Sink) {
+    let mut seen: HashMap<&str, Place> = HashMap::new();
+    for port in &names.list {
+        let Some(lcp) = port.lcp() else { continue };
+        if let Some(first) = seen.get(lcp.name.as_str()) {
+            let message = format!("the LCP name `{}` is taken on line {}", lcp.name, first.line);
+            say(errors, lcp.place, format!("{}.lcp", port.path()), "lcp-unique", message)
+                .value(&lcp.name)
+                .help("a name of its own");
+        } else {
+            seen.insert(&lcp.name, lcp.place);
+        }
+    }
+}
+
+/// Two interfaces cannot stand on one Linux device.
+fn hosts_unique(interfaces: &[Interface], errors: &mut Sink) {
+    let mut seen: BTreeMap<(Option<&str>, &str), &Interface> = BTreeMap::new();
+    for interface in interfaces {
+        let InterfaceKind::Device(device) = &interface.kind else { continue };
+        let Driver::AfPacket { host, namespace, .. } = &device.driver else { continue };
+        match seen.get(&(namespace.as_deref(), host.as_str())) {
+            Some(first) if host != "?" => {
+                let message = format!("the Linux device `{host}` stands behind `{}` already", first.name);
+                let path = format!("devices.{}.host", interface.name);
+                say(errors, device.place, path, "device-unique", message)
+                    .value(host)
+                    .help("one interface a device: choose another device, or use sub-interfaces");
+            }
+            _ => {
+                seen.insert((namespace.as_deref(), host), interface);
+            }
+        }
+    }
+}
+
+fn tap(interface: &Interface, errors: &mut Sink) {
+    if !matches!(interface.kind, InterfaceKind::Tap(_)) {
+        return;
+    }
+    let mut refuse = |place, field: &str, what| {
+        let message = format!("a TAP carries no {what}");
+        say(errors, place, format!("{}.{field}", interface.path), "tap-plain", message)
+            .help("configure the Linux side of the TAP instead");
+    };
+    if let Some(address) = interface.addresses.first() {
+        refuse(address.place, "addresses", "address");
+    }
+    if let Some(lcp) = &interface.lcp {
+        refuse(lcp.place, "lcp", "LCP");
+    }
+    if let Some(sub) = interface.sub_interfaces.first() {
+        refuse(sub.place, "sub-interfaces", "sub-interfaces");
+    }
+}

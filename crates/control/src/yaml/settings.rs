@@ -1,0 +1,166 @@
+//! The section `quiver`: the process as a whole.
+
+use std::time::Duration;
+
+use super::decode::Decoder;
+use super::model::{Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Settings, Sockets};
+use super::scalar::short;
+use super::tree::{Node, Value};
+
+pub(super) const QUIVER: &[&str] =
+    &["workers", "poll", "buffers", "sockets", "log", "icmp", "neighbor", "dad"];
+pub(super) const WORKERS: &[&str] = &["count", "cpus"];
+pub(super) const POLL: &[&str] = &["mode", "spin-us"];
+pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
+pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group"];
+pub(super) const LOG: &[&str] = &["level", "file", "format"];
+pub(super) const ICMP: &[&str] = &["errors-per-second"];
+pub(super) const NEIGHBOR: &[&str] = &["reachable-time", "retransmit-ms", "max-entries", "queue"];
+
+/// The section.
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Settings> {
+    let fields = d.fields(node, QUIVER)?;
+    let mut s = Settings { place: fields.place, ..Settings::default() };
+    if let Some((count, cpus)) = d.field(&fields, "workers", workers) {
+        (s.workers, s.cpus) = (count, cpus);
+    }
+    if let Some(spin) = d.field(&fields, "poll", poll) {
+        s.spin = spin;
+    }
+    d.field(&fields, "buffers", |d, node| buffers(d, node, &mut s.buffers));
+    d.field(&fields, "sockets", |d, node| sockets(d, node, &mut s.sockets));
+    d.field(&fields, "log", |d, node| log(d, node, &mut s.log));
+    d.field(&fields, "icmp", |d, node| {
+        let fields = d.fields(node, ICMP)?;
+        s.icmp_errors_per_second =
+            d.field(&fields, "errors-per-second", |d, node| d.int(node, 0u32, 1_000_000))?;
+        Some(())
+    });
+    d.field(&fields, "neighbor", |d, node| neighbor(d, node, &mut s.neighbor));
+    let dad = d.field(&fields, "dad", |d, node| {
+        d.choice(node, &[("optimistic", Dad::Optimistic), ("strict", Dad::Strict), ("off", Dad::Off)])
+    });
+    s.dad = dad.unwrap_or(s.dad);
+    Some(s)
+}
+
+/// A count, or a mapping with the CPUs to use.
+fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(u16, Vec<u16>)> {
+    if let Value::Scalar { .. } = &node.value {
+        return Some((d.int(node, 1u16, 64)?, Vec::new()));
+    }
+    let fields = d.fields(node, WORKERS)?;
+    let count = d.field(&fields, "count", |d, node| d.int(node, 1u16, 64));
+    let cpus = d.field(&fields, "cpus", cpus);
+    if let (Some(count), Some(cpus)) = (count, &cpus)
+        && cpus.len() != usize::from(count)
+    {
+        d.error(fields.key_place("cpus"), "cpu-count", format!("{} CPUs for {count} workers", cpus.len()))
+            .help("as many CPUs as workers, or leave `count` out");
+    }
+    let cpus = cpus.unwrap_or_default();
+    let named = u16::try_from(cpus.len()).unwrap_or(u16::MAX).max(1);
+    Some((count.unwrap_or(named), cpus))
+}
+
+/// The list `cpus`; `None` when something in it is wrong.
+fn cpus<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<u16>> {
+    let items = d.items(node, "CPU numbers");
+    if items.is_empty() || items.len() > 64 {
+        d.error(node.place, "range", format!("{} CPUs", items.len())).help("1 to 64, one a worker");
+        return None;
+    }
+    let mut cpus = Vec::new();
+    for (i, node) in items.iter().enumerate() {
+        let cpu = d.index(i, |d| {
+            let cpu = d.int(node, 0u16, 4095)?;
+            if cpus.contains(&cpu) {
+                d.error(node.place, "cpu-unique", format!("CPU {cpu} is named twice"))
+                    .value(cpu)
+                    .help("one worker a CPU");
+                return None;
+            }
+            Some(cpu)
+        });
+        cpus.extend(cpu);
+    }
+    (cpus.len() == items.len()).then_some(cpus)
+}
+
+/// The word `adaptive`, or a mapping.
+fn poll<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Duration> {
+    const MODES: &[(&str, ())] = &[("adaptive", ())];
+    if let Value::Scalar { .. } = &node.value {
+        d.choice(node, MODES)?;
+        return None;
+    }
+    let fields = d.fields(node, POLL)?;
+    d.field(&fields, "mode", |d, node| d.choice(node, MODES));
+    let spin = d.field(&fields, "spin-us", |d, node| d.int(node, 0u64, 1_000_000))?;
+    Some(Duration::from_micros(spin))
+}
+
+fn buffers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Buffers) -> Option<()> {
+    let fields = d.fields(node, BUFFERS)?;
+    let count = d.field(&fields, "count", |d, node| d.int(node, 1024u32, 16_777_216));
+    let pages = d.field(&fields, "huge-pages", |d, node| {
+        d.choice(
+            node,
+            &[("auto", HugePages::Auto), ("never", HugePages::Never), ("require", HugePages::Require)],
+        )
+    });
+    to.count = count.unwrap_or(to.count);
+    to.huge_pages = pages.unwrap_or(to.huge_pages);
+    Some(())
+}
+
+fn sockets<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Sockets) -> Option<()> {
+    let fields = d.fields(node, SOCKETS)?;
+    let ctl = d.field(&fields, "ctl", |d, node| {
+        let path = d.text(node, "the path of a socket")?;
+        // sun_path holds 108 bytes with its terminator.
+        if !path.starts_with('/') || path.len() > 107 || path.chars().any(char::is_control) {
+            d.error(node.place, "socket-path", format!("{} cannot be the path of a socket", short(path)))
+                .value(path)
+                .help("an absolute path of at most 107 bytes, such as /run/quiver/ctl.sock");
+            return None;
+        }
+        Some(path.to_string())
+    });
+    to.group = d.field(&fields, "group", |d, node| d.string(node, "the name of a group", 32));
+    to.admin_group = d.field(&fields, "admin-group", |d, node| d.string(node, "the name of a group", 32));
+    if let Some(ctl) = ctl {
+        to.ctl = ctl;
+    }
+    Some(())
+}
+
+fn log<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Log) -> Option<()> {
+    const LEVELS: &[(&str, LogLevel)] = &[
+        ("error", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("info", LogLevel::Info),
+        ("debug", LogLevel::Debug),
+        ("trace", LogLevel::Trace),
+    ];
+    let fields = d.fields(node, LOG)?;
+    let level = d.field(&fields, "level", |d, node| d.choice(node, LEVELS));
+    to.file = d.field(&fields, "file", |d, node| d.string(node, "the path of a file", 4096));
+    let json = d.field(&fields, "format", |d, node| d.choice(node, &[("text", false), ("json", true)]));
+    to.level = level.unwrap_or(to.level);
+    to.json = json.unwrap_or(to.json);
+    Some(())
+}
+
+fn neighbor<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut NeighborSettings) -> Option<()> {
+    let fields = d.fields(node, NEIGHBOR)?;
+    let reachable = d.field(&fields, "reachable-time", |d, node| d.int(node, 1u64, 3600));
+    let retransmit = d.field(&fields, "retransmit-ms", |d, node| d.int(node, 10u64, 60_000));
+    let entries = d.field(&fields, "max-entries", |d, node| d.int(node, 16u32, 16_777_216));
+    let queue = d.field(&fields, "queue", |d, node| d.int(node, 1u16, 256));
+    to.reachable_time = reachable.map_or(to.reachable_time, Duration::from_secs);
+    to.retransmit = retransmit.map_or(to.retransmit, Duration::from_millis);
+    to.max_entries = entries.unwrap_or(to.max_entries);
+    to.queue = queue.unwrap_or(to.queue);
+    Some(())
+}
