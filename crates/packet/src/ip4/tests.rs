@@ -35,6 +35,13 @@ fn each_check_in_order() {
     assert_eq!(changed(|b| b[3] = 29), Err(Ip4Error::BadTotalLength));
     // With two words of options a total length of 24 is under the header length, though over 20.
     assert_eq!(changed(|b| (b[0], b[3]) = (0x47, 24)), Err(Ip4Error::BadTotalLength));
+    // A right checksum does not help a wrong length.
+    for (total, packet_len) in [(0, 28), (19, 28), (29, 28), (28, 27)] {
+        let mut bytes = PACKET;
+        bytes[3] = total;
+        fill_checksum(&mut bytes[..20]);
+        assert_eq!(Ip4View::parse_chained(&bytes, packet_len).unwrap_err(), Ip4Error::BadTotalLength);
+    }
     assert_eq!(changed(|b| b[8] = 63), Err(Ip4Error::BadChecksum));
     assert_eq!(changed(|b| b[0] = 0x46), Err(Ip4Error::BadChecksum));
     assert_eq!(changed(|_| ()), Ok(()));
