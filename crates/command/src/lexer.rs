@@ -82,6 +82,11 @@ pub(crate) fn lex_checked(line: &str) -> Result<Vec<Token>, CommandError> {
     }
 }
 
+/// Whether a quote is open at the end of `line`.
+pub fn in_quotes(line: &str) -> bool {
+    lex(line).open_quote.is_some()
+}
+
 /// Writes `word` so that it reads back as one word, with quotes only where they are needed.
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()

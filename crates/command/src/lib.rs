@@ -60,7 +60,7 @@ pub use args::Args;
 pub use complete::{Candidate, Completer, Completion};
 pub use definition::{Access, Command, Run};
 pub use error::{CommandError, ErrorKind, SyntaxError};
-pub use lexer::{MAX_LINE, quote};
+pub use lexer::{MAX_LINE, in_quotes, quote};
 pub use output::{Emit, Output, Stream};
 pub use registry::{Parsed, Registry, asks_json};
 pub use table::{Cell, Table};

@@ -1,2 +1,26 @@
-//! The quiver binary.
-fn main() {}
+//! Quiver: a software router. One binary runs it and talks to it.
+
+mod ctl;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A software router that forwards vectors of packets.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Debug, Subcommand)]
+enum Sub {
+    Ctl(ctl::Ctl),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Sub::Ctl(arguments) => ctl::run(&arguments),
+    }
+}

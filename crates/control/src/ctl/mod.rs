@@ -47,6 +47,9 @@ pub use protocol::MAX_REQUEST;
 pub use server::{MAX_CLIENTS, Server};
 pub use socket::{BindError, Config};
 
+/// Where the socket is unless the configuration says otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/quiver/ctl.sock";
+
 /// What runs the commands that come over the socket. Called on the control thread, one call at a time.
 pub trait Executor {
     /// Runs a line; `json` tells that only the JSON of the answer is wanted.
