@@ -18,6 +18,8 @@ mod scalar;
 mod settings;
 mod stream;
 mod tap;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use diag::{Diagnostic, Diagnostics, Place, Source};

@@ -1,0 +1,58 @@
+//! The manual names every field, and no other.
+
+use super::{device, interface, neighbor, route, settings, stream, tap};
+
+/// The table of a section of the manual: the fields in its rows, from its heading to the next one.
+fn documented(manual: &str, heading: &str) -> Vec<String> {
+    let start = manual.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no heading {heading}"));
+    let body = &manual[start + heading.len() + 2..];
+    let body = &body[..body.find("\n#").unwrap_or(body.len())];
+    let table = body.split_once("| field |").map_or("", |(_, rows)| rows);
+    table
+        .lines()
+        .filter_map(|l| l.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_string()))
+        .collect()
+}
+
+#[test]
+fn the_manual_has_every_field() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let manual = std::fs::read_to_string(path).unwrap();
+    let tables: &[(&str, &[&str])] = &[
+        ("## `interfaces`", interface::INTERFACE),
+        ("### `interfaces.NAME.sub-interfaces`", interface::SUB_INTERFACE),
+        ("### `interfaces.NAME.sub-interfaces.NUMBER.encapsulation`", interface::ENCAPSULATION),
+        ("## `loopbacks`", interface::LOOPBACK),
+        ("## `taps`", tap::TAP),
+        ("### `taps.NAME.host`", tap::TAP_HOST),
+        ("## `devices`", device::DEVICE),
+        ("### `devices.NAME.rx-ring`", device::RX_RING),
+        ("### `devices.NAME.pcap`", device::PCAP),
+        ("## `routes`", route::ROUTE),
+        ("### `routes[N].via`", route::PATH),
+        ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
+        ("## `packet-generator`", stream::STREAM),
+        ("### `packet-generator[N].size`", stream::SIZE),
+        ("### `packet-generator[N].size.mix`", stream::MIX),
+        ("## `quiver`", settings::QUIVER),
+        ("### `quiver.workers`", settings::WORKERS),
+        ("### `quiver.poll`", settings::POLL),
+        ("### `quiver.buffers`", settings::BUFFERS),
+        ("### `quiver.sockets`", settings::SOCKETS),
+        ("### `quiver.log`", settings::LOG),
+        ("### `quiver.icmp`", settings::ICMP),
+        ("### `quiver.neighbor`", settings::NEIGHBOR),
+    ];
+    for (heading, fields) in tables {
+        assert_eq!(documented(&manual, heading), *fields, "{heading}");
+    }
+    for (layer, fields) in stream::LAYERS.iter().filter(|(name, _)| *name != "raw") {
+        assert_eq!(documented(&manual, &format!("### layer `{layer}`")), *fields, "{layer}");
+    }
+    for section in super::SECTIONS.iter().filter(|s| !super::LATER.contains(s)) {
+        assert!(manual.contains(&format!("\n## `{section}`\n")), "{section}");
+    }
+    for section in super::LATER {
+        assert!(manual.contains(&format!("`{section}`")), "{section}");
+    }
+}
