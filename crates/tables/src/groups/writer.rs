@@ -58,6 +58,18 @@ impl GroupsWriter {
             group.users += 1;
             return Ok(id);
         }
+        let id = self.make(paths.clone())?;
+        self.by_paths.insert(paths, id);
+        Ok(id)
+    }
+
+    /// A group of its own, which `acquire` never answers for others: its owner may change it with
+    /// [`GroupsWriter::set`] without moving somebody else's routes.
+    pub fn create(&mut self, paths: &[Path]) -> Result<u32, GroupError> {
+        self.make(normal(paths)?)
+    }
+
+    fn make(&mut self, paths: Vec<Path>) -> Result<u32, GroupError> {
         let fresh = self.free.is_empty();
         if fresh && self.groups.len() == self.shared.words.len() {
             return Err(self.full().into());
@@ -68,7 +80,6 @@ impl GroupsWriter {
             self.groups.push(None);
         }
         self.shared.words[id as usize].store(word, Release);
-        self.by_paths.insert(paths.clone(), id);
         self.groups[id as usize] = Some(Group { paths, users: 1 });
         Ok(id)
     }
