@@ -217,6 +217,8 @@ fn large_tables_load() {
     }
 }
 
+mod values;
+
 mod random {
     use control::yaml;
     use proptest::prelude::*;

@@ -1,0 +1,264 @@
+//! What the fields become.
+
+use std::time::Duration;
+
+use control::yaml::*;
+use packet::MacAddr;
+
+fn document() -> Document {
+    load("ok-everything.yaml", include_str!("cases/ok-everything.yaml")).unwrap()
+}
+
+#[test]
+fn settings() {
+    let s = document().settings;
+    assert_eq!((s.workers, s.cpus), (2, vec![1, 2]));
+    assert_eq!(s.spin, Duration::from_micros(100));
+    assert_eq!(s.buffers, Buffers { count: 32768, huge_pages: HugePages::Never });
+    assert_eq!(s.sockets.ctl, "/run/quiver/ctl.sock");
+    assert_eq!(s.sockets.group.as_deref(), Some("netdev"));
+    assert_eq!(s.sockets.admin_group.as_deref(), Some("adm"));
+    assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
+    assert_eq!(s.icmp_errors_per_second, 500);
+    assert_eq!(
+        s.neighbor,
+        NeighborSettings {
+            reachable_time: Duration::from_secs(60),
+            retransmit: Duration::from_millis(500),
+            max_entries: 1000,
+            queue: 32,
+        }
+    );
+    assert_eq!(s.dad, Dad::Strict);
+    let workers = |text: &str| load("x", text).unwrap().settings.workers;
+    assert_eq!(workers("quiver: {workers: 3}"), 3);
+    assert_eq!(workers("quiver: {workers: {cpus: [4, 5, 6, 7]}}"), 4);
+    assert_eq!(load("x", "").unwrap().settings, Settings::default());
+}
+
+#[test]
+fn interfaces() {
+    let document = document();
+    let names: Vec<_> = document.interfaces.iter().map(|i| (i.name.as_str(), i.mtu, i.up)).collect();
+    assert_eq!(
+        names,
+        [
+            ("ge0", 9000, true),
+            ("ge1", 1500, false),
+            ("pc0", 1500, true),
+            ("pc1", 1500, true),
+            ("tap0", 1400, false),
+            ("tap1", 1500, true),
+            ("loop0", 2000, true),
+            ("loop1", 1500, false),
+        ]
+    );
+    let ge0 = document.interface("ge0").unwrap();
+    assert_eq!(ge0.path, "interfaces.ge0");
+    assert_eq!((ge0.place.line, ge0.place.column), (18, 3));
+    assert_eq!(ge0.mtu_place.line, 21);
+    assert_eq!(ge0.description.as_deref(), Some("To the Internet"));
+    assert_eq!(ge0.mac, Some(MacAddr([0x52, 0x54, 0, 0x12, 0x34, 0x56])));
+    let nets: Vec<String> = ge0.addresses.iter().map(|a| a.net.to_string()).collect();
+    assert_eq!(nets, ["192.0.2.1/24", "192.0.2.2/24", "2001:db8::1/64", "fe80::1/64"]);
+
+    let subs: Vec<_> =
+        ge0.sub_interfaces.iter().map(|s| (s.name.as_str(), s.id, s.mtu, s.up, s.encapsulation)).collect();
+    let tags =
+        |outer_kind, outer, inner, exact_match| Encapsulation { outer_kind, outer, inner, exact_match };
+    assert_eq!(
+        subs,
+        [
+            ("ge0.100", 100, 1500, true, tags(TagKind::Dot1q, 100, None, true)),
+            ("ge0.101", 101, 1500, true, tags(TagKind::Dot1ad, 100, None, false)),
+            ("ge0.70000", 70000, 9000, true, tags(TagKind::Dot1q, 200, Some(300), true)),
+            ("ge0.70001", 70001, 9000, false, tags(TagKind::Dot1ad, 200, Some(300), false)),
+        ]
+    );
+    assert_eq!(ge0.sub_interfaces[1].l2xc.as_ref().unwrap().name, "ge1");
+    assert_eq!(ge0.sub_interfaces[1].path, "interfaces.ge0.sub-interfaces.101");
+    assert_eq!(document.interface("loop0").unwrap().path, "loopbacks.loop0");
+    assert_eq!(document.interface("loop0").unwrap().kind, InterfaceKind::Loopback);
+}
+
+#[test]
+fn devices_and_taps() {
+    let document = document();
+    let device = |name: &str| match &document.interface(name).unwrap().kind {
+        InterfaceKind::Device(device) => device.clone(),
+        other => panic!("{other:?}"),
+    };
+    let ge0 = device("ge0");
+    assert_eq!((ge0.rx_queues, ge0.tx_queues, ge0.place.line), (4, 2, 12));
+    assert_eq!(
+        ge0.driver,
+        Driver::AfPacket {
+            host: "eth0".into(),
+            namespace: Some("wan".into()),
+            rx_slots: 8192,
+            ring: RingVersion::TpacketV2,
+            offload: false,
+        }
+    );
+    assert_eq!(
+        device("ge1").driver,
+        Driver::AfPacket {
+            host: "ge1".into(),
+            namespace: None,
+            rx_slots: 4096,
+            ring: RingVersion::TpacketV3,
+            offload: true,
+        }
+    );
+    assert_eq!(
+        device("pc0").driver,
+        Driver::Pcap {
+            read: Some("in.pcap".into()),
+            write: Some("out.pcap".into()),
+            rate: Rate::Pps(1000),
+            repeat: true,
+        }
+    );
+    let tap = |name: &str| match &document.interface(name).unwrap().kind {
+        InterfaceKind::Tap(tap) => tap.clone(),
+        other => panic!("{other:?}"),
+    };
+    let expected = Tap {
+        place: Place::default(),
+        description: Some("Management".into()),
+        host_name: "mgmt0".into(),
+        host_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
+        host_mtu: 1400,
+        bridge: Some("br0".into()),
+        bridge_create: true,
+        namespace: Some("mgmt".into()),
+        namespace_create: true,
+        rx_ring_size: 512,
+        tx_ring_size: 1024,
+        persistent: true,
+        rx_queues: 2,
+        tx_queues: 2,
+        offload: true,
+    };
+    assert_eq!(tap("tap0"), expected);
+    let plain = tap("tap1");
+    assert_eq!((plain.host_mtu, plain.rx_ring_size, plain.persistent), (1500, 256, false));
+}
+
+#[test]
+fn routes_and_neighbors() {
+    let document = document();
+    let path = |address: &str, interface: &str, weight| RoutePath {
+        address: (!address.is_empty()).then(|| address.parse().unwrap()),
+        interface: (!interface.is_empty()).then(|| interface.to_string()),
+        weight,
+        place: Place::default(),
+    };
+    let paths = |list: &[RoutePath]| RouteTarget::Paths(list.to_vec());
+    let expected = [
+        ("0.0.0.0/0", paths(&[path("192.0.2.254", "", 1)])),
+        ("10.3.0.0/16", paths(&[path("", "ge0", 1)])),
+        (
+            "10.4.0.0/16",
+            paths(&[
+                path("192.0.2.253", "", 1),
+                path("192.0.2.252", "ge0", 3),
+                path("10.1.0.2", "ge0.100", 2),
+            ]),
+        ),
+        ("10.5.0.0/16", paths(&[path("", "ge0.100", 1)])),
+        ("10.6.0.0/16", RouteTarget::Unreachable),
+        ("10.7.0.0/16", RouteTarget::Unreachable),
+        ("2001:db8:1::/48", paths(&[path("fe80::2", "ge0", 1)])),
+        ("2001:db8:2::/48", RouteTarget::Prohibit),
+        ("10.8.0.0/16", paths(&[path("192.0.2.254", "", 1)])),
+        ("10.9.0.0/16", paths(&[path("192.0.2.254", "ge0", 2), path("192.0.2.253", "", 1)])),
+        ("10.10.0.0/16", RouteTarget::Drop),
+        ("2001:db8:3::/48", paths(&[path("2001:db8::2", "", 1), path("fe80::2", "ge0", 1)])),
+    ];
+    let expected: Vec<Route> = expected
+        .into_iter()
+        .map(|(prefix, target)| Route { prefix: prefix.parse().unwrap(), target, place: Place::default() })
+        .collect();
+    assert_eq!(document.routes, expected);
+
+    let neighbors: Vec<String> =
+        document.neighbors.iter().map(|n| format!("{} {} {}", n.interface, n.address, n.mac)).collect();
+    assert_eq!(neighbors, ["ge0 192.0.2.254 02:00:00:00:00:fe", "ge0.100 fe80::2 02:00:00:00:00:ff"]);
+}
+
+#[test]
+fn streams() {
+    let streams = document().streams;
+    let udp = &streams[0];
+    assert_eq!(
+        (udp.name.as_str(), udp.node.as_str(), udp.interface.as_str()),
+        ("udp", "ethernet-input", "ge0")
+    );
+    assert_eq!(udp.size, PgSize::Range { low: 64, high: 1500, mode: PgMode::Random });
+    assert_eq!((udp.rate, udp.count, udp.enabled), (Rate::Pps(1000), Some(10), true));
+    let fixed_mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
+    assert_eq!(
+        udp.layers,
+        [
+            PgLayer::Ethernet {
+                src: PgField::Range { low: fixed_mac(1), high: fixed_mac(0xff), mode: PgMode::Random },
+                dst: PgField::Fixed(fixed_mac(2)),
+                ethertype: Some(0x8100),
+            },
+            PgLayer::Vlan {
+                id: PgField::Range { low: 100, high: 200, mode: PgMode::Increment },
+                pcp: 3,
+                tpid: 0x8100,
+            },
+            PgLayer::Ipv4 {
+                src: PgField::Fixed([10, 0, 0, 1].into()),
+                dst: PgField::Range {
+                    low: [10, 0, 0, 1].into(),
+                    high: [10, 0, 0, 254].into(),
+                    mode: PgMode::Increment,
+                },
+                ttl: 2,
+                proto: Some(17),
+                tos: 8,
+                df: true,
+            },
+            PgLayer::Udp {
+                sport: PgField::Range { low: 1024, high: 65535, mode: PgMode::Random },
+                dport: PgField::Fixed(53),
+            },
+            PgLayer::Raw(vec![0, 1, 2]),
+        ]
+    );
+    assert_eq!(streams[1].node, "ip6-input");
+    assert_eq!(
+        streams[1].layers[1],
+        PgLayer::Tcp { sport: PgField::Fixed(1), dport: PgField::Fixed(2), flags: 0x12, seq: 7 }
+    );
+    assert_eq!((streams[1].rate, streams[1].count, streams[1].enabled), (Rate::Max, None, false));
+    assert_eq!(streams[2].size, PgSize::imix());
+    assert_eq!(streams[3].size, PgSize::Mix(vec![(64, 3), (128, 1)]));
+    assert_eq!(streams[3].layers[0].len(), 14);
+}
+
+/// A later stage shows the place of what it refuses.
+#[test]
+fn refuse_later() {
+    let document = load("router.yaml", "interfaces:\n  ge0: {mtu: 9000}\n").unwrap();
+    let ge0 = document.interface("ge0").unwrap();
+    let mut error = Diagnostic::new(ge0.place, ge0.path.as_str(), "device", "there is no device `ge0`");
+    error.help("see `ip link`");
+    assert_eq!(
+        document.refuse(vec![error]).to_string(),
+        "\
+error[device]: interfaces.ge0: there is no device `ge0`
+ --> router.yaml:2:3
+  |
+2 |   ge0: {mtu: 9000}
+  |   ^^^
+  = help: see `ip link`
+
+router.yaml: 1 error
+"
+    );
+}
