@@ -14,7 +14,7 @@ pub struct TableFull {
     pub limit: usize,
 }
 
-/// Why a route was refused. Nothing of the change was applied.
+/// Why a route or key was refused. Nothing of the change was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RouteError {
     /// No room.
@@ -23,7 +23,7 @@ pub enum RouteError {
     /// The prefix is longer than an address.
     #[error("prefix length {0} is longer than the address")]
     Length(u8),
-    /// Values are 1 to 2^31 - 1; 0 means that there is no route.
-    #[error("route value {0} is out of range")]
+    /// Values end at 2^31 - 1; those of routes start at 1, as 0 means that there is none.
+    #[error("value {0} is out of range")]
     Value(u32),
 }

@@ -12,6 +12,7 @@
 mod config;
 pub mod cpu;
 pub mod error;
+pub mod exact;
 mod fallback;
 pub mod groups;
 pub mod lpm4;
@@ -22,6 +23,7 @@ mod rib;
 pub mod slots;
 #[cfg(test)]
 mod testing;
+pub mod vlan;
 
 pub use config::{LpmConfig, Pages};
 pub use cpu::CpuLevel;

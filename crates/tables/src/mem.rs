@@ -76,6 +76,12 @@ impl<T: Zeroed> Array<T> {
         // SAFETY: advice on our own mapping.
         unsafe { libc::madvise(self.map.0.as_ptr(), self.map.1, libc::MADV_HUGEPAGE) };
     }
+
+    /// Gives the memory back; all elements read zero from now on.
+    pub(crate) fn discard(&self) {
+        // SAFETY: advice on our own private mapping; zero is valid for its elements.
+        unsafe { libc::madvise(self.map.0.as_ptr(), self.map.1, libc::MADV_DONTNEED) };
+    }
 }
 
 #[cfg(miri)]
@@ -93,6 +99,8 @@ impl<T: Zeroed> Array<T> {
     }
 
     pub(crate) fn advise_huge(&self) {}
+
+    pub(crate) fn discard(&self) {}
 }
 
 impl<T: Zeroed> Drop for Array<T> {

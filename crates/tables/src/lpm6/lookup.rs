@@ -62,11 +62,18 @@ fn base(pointer: u32) -> usize {
     (pointer & !(POINTER | FULL)) as usize * LINE
 }
 
+/// All ones where the entry is a node of the full form. Arithmetic, because the compiler makes a branch of
+/// a condition, and which keys meet which form cannot be foretold.
+#[inline(always)]
+fn full(entry: u32) -> usize {
+    (((entry << 1) as i32) >> 31) as usize
+}
+
 /// The word that a step down from an entry needs first; some word where there is no step.
 #[inline(always)]
 fn first_word(entry: u32, byte: u8) -> usize {
-    let node = if entry & POINTER != 0 { base(entry) } else { 0 };
-    node + if entry & FULL != 0 { byte as usize } else { 0 }
+    let node = ((entry as i32) >> 31) as usize & base(entry);
+    node + (full(entry) & byte as usize)
 }
 
 /// How many starts of the small node at a word are at or below a byte.
@@ -96,15 +103,15 @@ fn count_starts<const POPCNT: bool>(nodes: &[AtomicU32], at: usize, byte: u8) ->
     super::node::run_of(&nodes[at..at + LINE], byte)
 }
 
-/// The entry below `pointer` for a byte. No branch on the form: it cannot be foretold.
+/// The entry below `pointer` for a byte.
 #[inline(always)]
 fn step<const POPCNT: bool>(nodes: &[AtomicU32], pointer: u32, byte: u8) -> u32 {
     let at = base(pointer);
-    let full = pointer & FULL != 0;
-    // A full node is counted at the line that is needed anyhow.
-    let line = if full { at + (byte as usize & !(LINE - 1)) } else { at };
+    let full = full(pointer);
+    // In a full node the count is thrown away, and made from the line that is needed anyhow.
+    let line = at + (full & byte as usize & !(LINE - 1));
     let run = super::node::STARTS + count_starts::<POPCNT>(nodes, line, byte);
-    load(nodes, at + if full { byte as usize } else { run })
+    load(nodes, at + (full & byte as usize) + (!full & run))
 }
 
 #[inline(always)]

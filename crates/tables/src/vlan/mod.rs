@@ -1,0 +1,242 @@
+//! Which sub-interface a packet belongs to, by its VLAN tags.
+//!
+//! Of the rules of one parent interface that match, the most specific wins: a given outer tag over any, then a
+//! given inner tag over any over none asked for, then exact over not, and `Default` last. A rule for one tag
+//! (two tags) that is not exact also matches packets with more tags. A table is built whole and never changes.
+
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Kind of the outer tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tpid {
+    /// 0x8100, IEEE 802.1Q.
+    Dot1q,
+    /// 0x88a8, IEEE 802.1ad.
+    Dot1ad,
+}
+
+/// A VLAN identifier asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Vid {
+    /// Any there is.
+    Any,
+    /// This one, 0 to 4095.
+    Id(u16),
+}
+
+/// What packets a sub-interface takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Match {
+    /// Packets that nothing else takes, with or without tags.
+    Default,
+    /// Packets without a tag.
+    Untagged,
+    /// Packets with tags.
+    Tagged {
+        /// Kind of the outer tag.
+        tpid: Tpid,
+        /// Outer tag.
+        outer: Vid,
+        /// Inner tag, of kind 802.1Q; `None` asks for nothing.
+        inner: Option<Vid>,
+        /// Only packets with no more tags than asked for.
+        exact: bool,
+    },
+}
+
+/// The tags of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tags {
+    /// How many; the inner one counts only if it is of kind 802.1Q.
+    pub count: u8,
+    /// Kind of the outer one, if any.
+    pub tpid: Tpid,
+    /// Identifier of the outer one; bits above the low 12 are ignored.
+    pub outer: u16,
+    /// Identifier of the inner one; bits above the low 12 are ignored.
+    pub inner: u16,
+}
+
+impl Tags {
+    /// Those of a packet without any.
+    pub const NONE: Tags = Tags { count: 0, tpid: Tpid::Dot1q, outer: 0, inner: 0 };
+}
+
+/// Why rules make no table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum VlanError {
+    /// Identifiers have 12 bits.
+    #[error("VLAN identifier {0} is over 4095")]
+    Vid(u16),
+    /// Two rules take the same packets.
+    #[error("two sub-interfaces ask for {0:?}")]
+    Twice(Match),
+}
+
+/// Value of a packet with exactly the tags asked for, and of one with more.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pair {
+    exact: Option<u32>,
+    loose: Option<u32>,
+}
+
+impl Pair {
+    #[inline(always)]
+    fn get(&self, exactly: bool) -> Option<u32> {
+        if exactly && self.exact.is_some() { self.exact } else { self.loose }
+    }
+
+    fn set(&mut self, exact: bool, value: u32) -> bool {
+        let place = if exact { &mut self.exact } else { &mut self.loose };
+        place.replace(value).is_none()
+    }
+}
+
+/// The rules for one outer tag.
+#[derive(Debug, Clone, Default)]
+struct Row {
+    one: Pair,
+    any_inner: Pair,
+    /// Whether there are rules for given inner tags.
+    inner: bool,
+}
+
+/// Sub-interfaces of one parent interface, by tags.
+#[derive(Debug, Clone)]
+pub struct VlanTable {
+    default: Option<u32>,
+    untagged: Option<u32>,
+    /// Row of an outer tag, by kind and identifier; row 0 of a kind is that of any tag. Empty without a rule of the kind.
+    index: [Vec<u16>; 2],
+    rows: [Vec<Row>; 2],
+    inner: InnerTable,
+}
+
+impl VlanTable {
+    /// A table of rules and the values of their packets.
+    pub fn build(rules: &[(Match, u32)]) -> Result<VlanTable, VlanError> {
+        let mut table = VlanTable {
+            default: None,
+            untagged: None,
+            index: Default::default(),
+            rows: Default::default(),
+            inner: InnerTable::default(),
+        };
+        let mut inner: HashMap<u32, Pair> = HashMap::new();
+        for &(rule, value) in rules {
+            let new = match rule {
+                Match::Default => table.default.replace(value).is_none(),
+                Match::Untagged => table.untagged.replace(value).is_none(),
+                Match::Tagged { tpid, outer, inner: second, exact } => {
+                    let row_number = table.row_for(tpid, outer)?;
+                    let row = &mut table.rows[tpid as usize][row_number as usize];
+                    match second {
+                        None => row.one.set(exact, value),
+                        Some(Vid::Any) => row.any_inner.set(exact, value),
+                        Some(Vid::Id(vid)) if vid > 4095 => return Err(VlanError::Vid(vid)),
+                        Some(Vid::Id(vid)) => {
+                            row.inner = true;
+                            inner.entry(inner_key(tpid, row_number, vid)).or_default().set(exact, value)
+                        }
+                    }
+                }
+            };
+            if !new {
+                return Err(VlanError::Twice(rule));
+            }
+        }
+        table.inner = InnerTable::build(&inner);
+        Ok(table)
+    }
+
+    fn row_for(&mut self, tpid: Tpid, outer: Vid) -> Result<u16, VlanError> {
+        let (index, rows) = (&mut self.index[tpid as usize], &mut self.rows[tpid as usize]);
+        if rows.is_empty() {
+            *index = vec![0; 4096];
+            rows.push(Row::default());
+        }
+        let Vid::Id(vid) = outer else { return Ok(0) };
+        let row = index.get_mut(vid as usize).ok_or(VlanError::Vid(vid))?;
+        if *row == 0 {
+            *row = rows.len() as u16;
+            rows.push(Row::default());
+        }
+        Ok(*row)
+    }
+
+    /// The value of the most specific rule that takes a packet with these tags.
+    #[inline]
+    pub fn lookup(&self, tags: Tags) -> Option<u32> {
+        if tags.count == 0 {
+            return self.untagged.or(self.default);
+        }
+        let rows = &self.rows[tags.tpid as usize];
+        if rows.is_empty() {
+            return self.default;
+        }
+        let row = self.index[tags.tpid as usize][(tags.outer & 0xfff) as usize];
+        let own = (row != 0).then(|| self.in_row(rows, row, tags)).flatten();
+        own.or_else(|| self.in_row(rows, 0, tags)).or(self.default)
+    }
+
+    #[inline]
+    fn in_row(&self, rows: &[Row], number: u16, tags: Tags) -> Option<u32> {
+        let row = &rows[number as usize];
+        let mut found = None;
+        if tags.count >= 2 {
+            if row.inner {
+                let key = inner_key(tags.tpid, number, tags.inner & 0xfff);
+                found = self.inner.get(key).get(tags.count == 2);
+            }
+            found = found.or_else(|| row.any_inner.get(tags.count == 2));
+        }
+        found.or_else(|| row.one.get(tags.count == 1))
+    }
+}
+
+/// A key is never 0.
+fn inner_key(tpid: Tpid, row: u16, inner: u16) -> u32 {
+    1 << 31 | (tpid as u32) << 30 | u32::from(row) << 12 | u32::from(inner)
+}
+
+/// Given inner tags: a hash table with linear probing, at most half full.
+#[derive(Debug, Clone, Default)]
+struct InnerTable {
+    entries: Vec<(u32, Pair)>,
+}
+
+impl InnerTable {
+    fn build(map: &HashMap<u32, Pair>) -> InnerTable {
+        let mut table =
+            InnerTable { entries: vec![(0, Pair::default()); (2 * map.len()).next_power_of_two()] };
+        for (&key, &pair) in map {
+            let mut at = table.home(key);
+            while table.entries[at].0 != 0 {
+                at = (at + 1) % table.entries.len();
+            }
+            table.entries[at] = (key, pair);
+        }
+        table
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u32) -> usize {
+        (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.entries.len() - 1)
+    }
+
+    #[inline]
+    fn get(&self, key: u32) -> Pair {
+        let mut at = self.home(key);
+        loop {
+            match self.entries[at] {
+                (0, _) => return Pair::default(),
+                (k, pair) if k == key => return pair,
+                _ => at = (at + 1) & (self.entries.len() - 1),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
