@@ -1,0 +1,368 @@
+//! AF_PACKET: any Ethernet device of Linux, without unbinding it from its driver.
+//!
+//! One socket with a shared ring per receive queue (several share the load by flow hash), one socket per transmit queue.
+//! Every packet carries a virtio-net header, so that partial checksums and super-frames of Linux peers are known as such.
+//! The Linux stack goes on seeing the device's packets: see [`crate::link::Link::conflicts`].
+
+mod ring;
+mod rx;
+mod tx;
+
+use crate::counts::{Drops, RxDrops};
+use crate::error::{Error, Within, check_device_name, privileged, system};
+use crate::link::Link;
+use crate::linux::*;
+use crate::netns;
+use crate::sys::{self, RxArrays, Statistics};
+use graph::{RxQueue, TxCaps, TxQueue};
+use packet::MacAddr;
+use ring::Ring;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Most queues of a kind that one device can have.
+pub const MAX_QUEUES: usize = 64;
+/// Fewest and most slots of a ring.
+pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
+const DEFAULT_SLOTS: usize = 2048;
+/// Memory of a ring whose slots were not asked for.
+const DEFAULT_RING: usize = 16 << 20;
+const RAW: &str = "CAP_NET_RAW";
+/// Bytes of headers that AF_PACKET puts in a slot in front of a frame, VLAN tags included.
+const SLOT_HEADERS: usize = 128;
+/// A block must hold a super-frame.
+const BLOCK: usize = 256 << 10;
+/// Milliseconds after which a block that is not full is handed over: the least there is.
+const BLOCK_TIMEOUT: u32 = 1;
+/// Bytes of frames larger than a slot that wait at most.
+const RECEIVE_QUEUE: i32 = 8 << 20;
+const SEND_BUFFER: i32 = 4 << 20;
+
+/// The kind of receive ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingVersion {
+    /// TPACKET_V2: each frame is handed over at once.
+    #[default]
+    V2,
+    /// TPACKET_V3: blocks of frames, up to a millisecond late.
+    V3,
+}
+
+/// A device to open.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name in Linux.
+    pub ifname: String,
+    /// Quiver's index of the interface.
+    pub interface: u32,
+    /// The namespace it is in, where that is not Quiver's own.
+    pub netns: Option<String>,
+    /// Receive queues; packets are spread by flow.
+    pub rx_queues: usize,
+    /// Transmit queues, one a worker.
+    pub tx_queues: usize,
+    /// Kind of receive ring.
+    pub ring: RingVersion,
+    /// Slots of each receive ring (a power of two); by default 2048, or fewer where the MTU makes them large.
+    pub slots: Option<usize>,
+    /// Let the kernel complete checksums and segment super-frames on transmit. Received ones are understood always.
+    pub offload: bool,
+}
+
+impl Config {
+    /// One queue each way, offloads on.
+    pub fn new(ifname: &str, interface: u32) -> Config {
+        Config {
+            ifname: ifname.to_owned(),
+            interface,
+            netns: None,
+            rx_queues: 1,
+            tx_queues: 1,
+            ring: RingVersion::default(),
+            slots: None,
+            offload: true,
+        }
+    }
+}
+
+/// An open device.
+pub struct Device {
+    /// Its receive queues.
+    pub rx: Vec<Box<dyn RxQueue>>,
+    /// Its transmit queues.
+    pub tx: Vec<Box<dyn TxQueue>>,
+    /// Its address.
+    pub mac: MacAddr,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Its control side. Dropping it leaves the queues working.
+    pub handle: Handle,
+    /// Sentences for the log: where Linux works on the same packets.
+    pub conflicts: Vec<String>,
+}
+
+/// The control side of an open device.
+pub struct Handle {
+    /// The device in Linux.
+    pub link: Link,
+    /// Linux's index of the device when it was opened.
+    pub ifindex: u32,
+    sockets: Vec<Arc<OwnedFd>>,
+    control: OwnedFd,
+    promiscuous: bool,
+    drops: Arc<Drops>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Handle {
+    /// False once the device was deleted (a new one of the same name is another device: open it again).
+    pub fn alive(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed) && sys::local_ll(&self.control).is_ok_and(|a| a.sll_ifindex > 0)
+    }
+
+    /// Lets the device receive packets for all addresses, or ends that. Linux ends it by itself when Quiver dies.
+    pub fn set_promiscuous(&mut self, on: bool) -> Result<(), Error> {
+        if on == self.promiscuous {
+            return Ok(());
+        }
+        let option = if on { PACKET_ADD_MEMBERSHIP } else { PACKET_DROP_MEMBERSHIP };
+        let request = libc::packet_mreq {
+            mr_ifindex: self.ifindex as i32,
+            mr_type: PACKET_MR_PROMISC,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        sys::setsockopt(&self.control, SOL_PACKET, option, &request).map_err(|cause| Error::Value {
+            name: self.link.name().to_owned(),
+            within: self.link.within(),
+            what: "promiscuous mode".to_owned(),
+            cause,
+        })?;
+        self.promiscuous = on;
+        Ok(())
+    }
+
+    /// True when promiscuous mode was asked for here.
+    pub fn promiscuous(&self) -> bool {
+        self.promiscuous
+    }
+
+    /// Packets dropped before they reached the graph, since the device was opened.
+    pub fn drops(&self) -> RxDrops {
+        for s in &self.sockets {
+            let mut st = Statistics::default();
+            if sys::getsockopt(&**s, SOL_PACKET, PACKET_STATISTICS, &mut st).is_ok() {
+                self.drops.add_ring_full(u64::from(st.drops));
+            }
+        }
+        self.drops.read()
+    }
+}
+
+/// Checks that the device could be opened: its name, its namespace, its kind, and the permission.
+pub fn probe(ifname: &str, netns: Option<&str>) -> Result<(), Error> {
+    let link = Link::open(ifname, netns)?;
+    link.mac()?;
+    netns::within(netns, || packet_socket(ifname)).map(drop)
+}
+
+fn packet_socket(ifname: &str) -> Result<OwnedFd, Error> {
+    // Protocol 0: it receives nothing before it is bound to its one device.
+    sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+        .map_err(privileged(format!("receiving packets on {ifname}"), RAW))
+}
+
+fn check_queues(name: &str, which: &'static str, count: usize) -> Result<(), Error> {
+    if (1..=MAX_QUEUES).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::Queues { name: name.to_owned(), which, count, max: MAX_QUEUES })
+}
+
+/// Bytes of a slot: a frame of the device's MTU fits; larger ones take the way over the socket's queue.
+fn slot_size(mtu: u32) -> usize {
+    (mtu as usize + SLOT_HEADERS).next_power_of_two().clamp(2048, 16384)
+}
+
+/// Opens a device. What was opened is closed again when a step fails; Linux's settings of the device stay untouched.
+pub fn open(config: &Config) -> Result<Device, Error> {
+    let name = &config.ifname;
+    check_device_name(name)?;
+    check_queues(name, "receive", config.rx_queues)?;
+    check_queues(name, "transmit", config.tx_queues)?;
+    if let Some(slots) = config.slots.filter(|n| !n.is_power_of_two() || !SLOTS.contains(n)) {
+        let (min, max) = (*SLOTS.start(), *SLOTS.end());
+        return Err(Error::Slots { name: name.clone(), slots, min, max });
+    }
+    let netns = config.netns.as_deref();
+    let link = Link::open(name, netns)?;
+    let state = link.state()?;
+    let ifindex = state.ifindex as i32;
+    let slot = slot_size(state.mtu);
+    let slots = config.slots.unwrap_or((DEFAULT_RING / slot).min(DEFAULT_SLOTS));
+    let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
+
+    let (rx, tx, control) = netns::within(netns, || {
+        let mut rx = Vec::new();
+        for _ in 0..config.rx_queues {
+            rx.push(receive_socket(name, ifindex, config.ring, slot, slots)?);
+        }
+        if rx.len() > 1 {
+            share(name, &rx)?;
+        }
+        for (socket, _) in &rx {
+            sys::reject_all(socket, false).map_err(system(format!("receive on {name}")))?;
+        }
+        let mut tx = Vec::new();
+        for _ in 0..config.tx_queues {
+            tx.push(send_socket(name, ifindex)?);
+        }
+        let control = packet_socket(name)?;
+        sys::bind(&control, &sys::link_address(ifindex, 0)).map_err(bind_error(name, netns))?;
+        Ok((rx, tx, control))
+    })?;
+
+    let caps = TxCaps {
+        checksum: config.offload,
+        tso: config.offload,
+        // Before, the kernel does not know UDP super-frames in a virtio-net header.
+        uso: config.offload && sys::kernel_release() >= (6, 2),
+    };
+    let mut sockets = Vec::new();
+    let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
+    for (socket, ring) in rx {
+        let socket = Arc::new(socket);
+        sockets.push(Arc::clone(&socket));
+        queues.push(Box::new(rx::PacketRx {
+            ring,
+            socket,
+            interface: config.interface,
+            arrays: RxArrays::new(64),
+            drops: Arc::clone(&drops),
+            gone: Arc::clone(&gone),
+        }));
+    }
+    let conflicts = link.conflicts();
+    let ifindex = state.ifindex;
+    Ok(Device {
+        rx: queues,
+        tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(s, caps)) as Box<dyn TxQueue>).collect(),
+        mac: state.mac,
+        mtu: state.mtu,
+        handle: Handle { link, ifindex, sockets, control, promiscuous: false, drops, gone },
+        conflicts,
+    })
+}
+
+fn option(name: &str, what: &str) -> impl FnOnce(io::Error) -> Error {
+    system(format!("set {what} of the packet socket on {name}"))
+}
+
+fn bind_error(name: &str, netns: Option<&str>) -> impl FnOnce(io::Error) -> Error {
+    let (name, within) = (name.to_owned(), Within(netns.map(str::to_owned)));
+    move |cause| match cause.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => Error::NoDevice { name, within },
+        _ => Error::System { what: format!("bind a packet socket to {name}{within}"), cause },
+    }
+}
+
+/// A bound socket with its ring. It rejects every packet until its filter is taken away.
+fn receive_socket(
+    name: &str,
+    ifindex: i32,
+    version: RingVersion,
+    slot: usize,
+    slots: usize,
+) -> Result<(OwnedFd, Ring), Error> {
+    let s = packet_socket(name)?;
+    let set = |what: &str, opt: i32, value: i32| {
+        sys::setsockopt(&s, SOL_PACKET, opt, &value).map_err(option(name, what))
+    };
+    let number = match version {
+        RingVersion::V2 => TPACKET_V2,
+        RingVersion::V3 => TPACKET_V3,
+    };
+    set("the ring version", PACKET_VERSION, number)?;
+    set("the virtio-net header", PACKET_VNET_HDR, 1)?;
+    set("ignoring of sent packets", PACKET_IGNORE_OUTGOING, 1)?;
+    let _ = sys::setsockopt(&s, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_QUEUE);
+    let memory = |bytes: usize| system(format!("make a receive ring of {} KiB for {name}", bytes >> 10));
+    let ring = match version {
+        RingVersion::V2 => {
+            set("copying of large frames", PACKET_COPY_THRESH, 1)?;
+            let block = (slot * slots).min(BLOCK);
+            let request = libc::tpacket_req {
+                tp_block_size: block as u32,
+                tp_block_nr: (slot * slots / block) as u32,
+                tp_frame_size: slot as u32,
+                tp_frame_nr: slots as u32,
+            };
+            sys::setsockopt(&s, SOL_PACKET, PACKET_RX_RING, &request)
+                .and_then(|()| Ring::v2(&s, slot, slots))
+                .map_err(memory(slot * slots))?
+        }
+        RingVersion::V3 => {
+            let blocks = (slot * slots / BLOCK).max(4);
+            let request = libc::tpacket_req3 {
+                tp_block_size: BLOCK as u32,
+                tp_block_nr: blocks as u32,
+                tp_frame_size: slot as u32,
+                tp_frame_nr: (BLOCK / slot * blocks) as u32,
+                tp_retire_blk_tov: BLOCK_TIMEOUT,
+                tp_sizeof_priv: 0,
+                tp_feature_req_word: 0,
+            };
+            sys::setsockopt(&s, SOL_PACKET, PACKET_RX_RING, &request)
+                .and_then(|()| Ring::v3(&s, BLOCK, blocks))
+                .map_err(memory(BLOCK * blocks))?
+        }
+    };
+    // Until all queues share the device's packets, each would receive every one.
+    sys::reject_all(&s, true).map_err(option(name, "a filter"))?;
+    sys::bind(&s, &sys::link_address(ifindex, ETH_P_ALL)).map_err(bind_error(name, None))?;
+    Ok((s, ring))
+}
+
+/// Makes the sockets share the device's packets by flow hash.
+fn share(name: &str, sockets: &[(OwnedFd, Ring)]) -> Result<(), Error> {
+    let mut group = (PACKET_FANOUT_HASH | PACKET_FANOUT_FLAG_UNIQUEID) << 16;
+    for (s, _) in sockets {
+        sys::setsockopt(s, SOL_PACKET, PACKET_FANOUT, &group).map_err(|cause| {
+            let hint = match cause.raw_os_error() {
+                Some(libc::EINVAL) => " (older kernels want the device to be up)",
+                _ => "",
+            };
+            Error::System { what: format!("share {name} between receive queues{hint}"), cause }
+        })?;
+        let mut id = 0u32;
+        sys::getsockopt(s, SOL_PACKET, PACKET_FANOUT, &mut id).map_err(option(name, "the fanout group"))?;
+        group = PACKET_FANOUT_HASH << 16 | (id & 0xffff);
+    }
+    Ok(())
+}
+
+fn send_socket(name: &str, ifindex: i32) -> Result<OwnedFd, Error> {
+    let s = packet_socket(name)?;
+    sys::setsockopt(&s, SOL_PACKET, PACKET_VNET_HDR, &1i32).map_err(option(name, "the virtio-net header"))?;
+    let _ = sys::setsockopt(&s, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
+    // Protocol 0: it sends only.
+    sys::bind(&s, &sys::link_address(ifindex, 0)).map_err(bind_error(name, None))?;
+    Ok(s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_hold_a_frame_of_the_mtu() {
+        assert_eq!(slot_size(68), 2048);
+        assert_eq!(slot_size(1500), 2048);
+        assert_eq!(slot_size(1920), 2048);
+        assert_eq!(slot_size(1921), 4096);
+        assert_eq!(slot_size(9000), 16384);
+        assert_eq!(slot_size(65535), 16384);
+    }
+}

@@ -1,0 +1,240 @@
+//! The control side of a Linux device: its MTU, MAC, flags and state, wherever its namespace is.
+
+use crate::error::{Error, Within, check_device_name, privileged, system};
+use crate::sys::{self, IfReq};
+use crate::{linux, netns};
+use packet::MacAddr;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+const ADMIN: &str = "CAP_NET_ADMIN";
+
+/// What Linux says of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// Linux's index of the device.
+    pub ifindex: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Up and with carrier.
+    pub running: bool,
+    /// Bytes behind the Ethernet header.
+    pub mtu: u32,
+    /// Its address.
+    pub mac: MacAddr,
+}
+
+/// A Linux device by name. It stays in its namespace, whatever the calling thread's is.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    name: String,
+    within: Within,
+}
+
+impl Link {
+    /// The device `name` of the namespace (Quiver's own for `None`). Fails when there is none.
+    pub fn open(name: &str, netns: Option<&str>) -> Result<Link, Error> {
+        check_device_name(name)?;
+        let link = netns::within(netns, || Link::here(name, netns))?;
+        link.ifindex()?;
+        Ok(link)
+    }
+
+    /// As `open`, in the calling thread's namespace, and without looking for the device.
+    pub(crate) fn here(name: &str, netns: Option<&str>) -> Result<Link, Error> {
+        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(system("open a socket"))?;
+        Ok(Link { socket, name: name.to_owned(), within: Within(netns.map(str::to_owned)) })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of its namespace, where it is not Quiver's own.
+    pub fn netns(&self) -> Option<&str> {
+        self.within.0.as_deref()
+    }
+
+    pub(crate) fn within(&self) -> Within {
+        self.within.clone()
+    }
+
+    fn get(&self, request: u64) -> Result<IfReq, Error> {
+        let mut r = IfReq::new(&self.name);
+        sys::ioctl(&self.socket, request, &mut r).map_err(|e| self.explain(e, "be read"))?;
+        Ok(r)
+    }
+
+    fn explain(&self, e: io::Error, what: &str) -> Error {
+        match e.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => {
+                Error::NoDevice { name: self.name.clone(), within: self.within() }
+            }
+            Some(libc::EPERM | libc::EACCES) => {
+                privileged(format!("changing {}{}", self.name, self.within), ADMIN)(e)
+            }
+            Some(libc::EINVAL | libc::ERANGE | libc::EADDRNOTAVAIL | libc::EBUSY | libc::EOPNOTSUPP) => {
+                Error::Value {
+                    name: self.name.clone(),
+                    within: self.within(),
+                    what: what.to_owned(),
+                    cause: e,
+                }
+            }
+            _ => Error::System { what: format!("set {what} on {}{}", self.name, self.within), cause: e },
+        }
+    }
+
+    fn set(&self, request: u64, argument: &[u8], what: &str) -> Result<(), Error> {
+        let mut r = IfReq::new(&self.name);
+        r.set(argument);
+        sys::ioctl(&self.socket, request, &mut r).map_err(|e| self.explain(e, what))
+    }
+
+    /// Linux's index of the device now.
+    pub fn ifindex(&self) -> Result<u32, Error> {
+        Ok(self.get(linux::SIOCGIFINDEX)?.int().unsigned_abs())
+    }
+
+    /// All at once.
+    pub fn state(&self) -> Result<LinkState, Error> {
+        let flags = self.get(linux::SIOCGIFFLAGS)?.flags();
+        Ok(LinkState {
+            ifindex: self.ifindex()?,
+            up: flags & libc::IFF_UP as u16 != 0,
+            running: flags & libc::IFF_RUNNING as u16 != 0,
+            mtu: self.get(linux::SIOCGIFMTU)?.int().unsigned_abs(),
+            mac: self.mac()?,
+        })
+    }
+
+    /// Its address; an error when it is no Ethernet device.
+    pub fn mac(&self) -> Result<MacAddr, Error> {
+        let r = self.get(linux::SIOCGIFHWADDR)?;
+        if r.flags() != libc::ARPHRD_ETHER {
+            return Err(Error::NotEthernet { name: self.name.clone(), within: self.within() });
+        }
+        Ok(MacAddr([r.0[18], r.0[19], r.0[20], r.0[21], r.0[22], r.0[23]]))
+    }
+
+    /// Sets its address.
+    pub fn set_mac(&self, mac: MacAddr) -> Result<(), Error> {
+        let mut arg = [0; 8];
+        arg[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
+        arg[2..].copy_from_slice(&mac.0);
+        self.set(linux::SIOCSIFHWADDR, &arg, &format!("MAC address {mac}"))
+    }
+
+    /// Sets its MTU, in bytes behind the Ethernet header.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), Error> {
+        let value = i32::try_from(mtu).unwrap_or(i32::MAX);
+        self.set(linux::SIOCSIFMTU, &value.to_ne_bytes(), &format!("MTU {mtu}"))
+    }
+
+    /// Sets the length of its transmit queue in packets.
+    pub fn set_tx_queue(&self, packets: u32) -> Result<(), Error> {
+        let value = i32::try_from(packets).unwrap_or(i32::MAX);
+        self.set(linux::SIOCSIFTXQLEN, &value.to_ne_bytes(), &format!("a queue of {packets} packets"))
+    }
+
+    /// Brings it up or down.
+    pub fn set_up(&self, up: bool) -> Result<(), Error> {
+        let old = self.get(linux::SIOCGIFFLAGS)?.flags();
+        let bit = libc::IFF_UP as u16;
+        let new = if up { old | bit } else { old & !bit };
+        if new == old {
+            return Ok(());
+        }
+        self.set(linux::SIOCSIFFLAGS, &new.to_ne_bytes(), if up { "to go up" } else { "to go down" })
+    }
+
+    /// Adds it to a bridge, made first when `create` and there is none. True when the bridge was made.
+    pub fn join_bridge(&self, bridge: &str, create: bool) -> Result<bool, Error> {
+        check_device_name(bridge)?;
+        let of = Link {
+            socket: self.socket.try_clone().map_err(system("copy a descriptor"))?,
+            name: bridge.to_owned(),
+            within: self.within(),
+        };
+        let mut made = false;
+        if of.ifindex().is_err() {
+            if !create {
+                return Err(Error::NoBridge { name: bridge.to_owned(), within: self.within() });
+            }
+            sys::ioctl_name(&self.socket, linux::SIOCBRADDBR, bridge)
+                .map_err(privileged(format!("making bridge {bridge}{}", self.within), ADMIN))?;
+            made = true;
+        }
+        let result = self.join(&of);
+        if result.is_err() && made {
+            let _ = of.set_up(false);
+            let _ = sys::ioctl_name(&self.socket, linux::SIOCBRDELBR, bridge);
+        }
+        result.map(|()| made)
+    }
+
+    fn join(&self, bridge: &Link) -> Result<(), Error> {
+        bridge.set_up(true)?;
+        let port = self.ifindex()?.to_ne_bytes();
+        let add = || bridge.set(linux::SIOCBRADDIF, &port, &format!("{} as a port", self.name));
+        match add() {
+            // A port already, of this bridge or of another one: only of this one can it be taken out and put back.
+            Err(Error::Value { cause, .. })
+                if cause.raw_os_error() == Some(libc::EBUSY)
+                    && bridge.set(linux::SIOCBRDELIF, &port, "a port to leave").is_ok() =>
+            {
+                add()
+            }
+            other => other,
+        }
+    }
+
+    /// The addresses that Linux itself has on the device: it answers for them beside Quiver.
+    pub fn addresses(&self) -> Result<Vec<IpAddr>, Error> {
+        netns::within(self.netns(), || {
+            sys::addresses(&self.name).map_err(system(format!("read the addresses of {}", self.name)))
+        })
+    }
+
+    /// Sentences for the log when Linux works on the packets of this device too and would answer or forward them
+    /// beside Quiver.
+    pub fn conflicts(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let (name, within) = (&self.name, &self.within);
+        let routable: Vec<String> = self
+            .addresses()
+            .unwrap_or_default()
+            .iter()
+            .filter(|a| match a {
+                IpAddr::V4(_) => true,
+                IpAddr::V6(a) => !a.is_unicast_link_local(),
+            })
+            .map(ToString::to_string)
+            .collect();
+        if !routable.is_empty() {
+            out.push(format!(
+                "Linux has {} on {name}{within} and answers for it too: remove it with \"{} addr flush dev {name}\"",
+                routable.join(", "),
+                within.0.as_ref().map_or_else(|| "ip".to_owned(), |ns| format!("ip -n {ns}")),
+            ));
+        }
+        let forwarding = netns::within(self.netns(), || {
+            let on = |path: String| std::fs::read_to_string(path).is_ok_and(|s| s.trim() == "1");
+            Ok([
+                ("net.ipv4", on(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))),
+                ("net.ipv6", on(format!("/proc/sys/net/ipv6/conf/{name}/forwarding"))),
+            ])
+        });
+        for (family, on) in forwarding.into_iter().flatten() {
+            if on {
+                out.push(format!(
+                    "Linux forwards packets that come on {name}{within} too: turn it off with \"sysctl {family}.conf.{name}.forwarding=0\""
+                ));
+            }
+        }
+        out
+    }
+}

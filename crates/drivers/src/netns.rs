@@ -1,0 +1,121 @@
+//! Network namespaces by name, as `ip netns` keeps them: files in `/run/netns` on which a namespace is mounted.
+
+use crate::error::{Error, privileged, system};
+use crate::sys;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+const FOLDER: &str = "/run/netns";
+const ADMIN: &str = "CAP_SYS_ADMIN";
+
+fn path(name: &str) -> Result<String, Error> {
+    let bad = name.is_empty() || name.len() > 255 || name == "." || name == "..";
+    if bad || name.bytes().any(|b| b == b'/' || b == 0 || b.is_ascii_whitespace()) {
+        return Err(Error::NamespaceName { name: name.to_owned() });
+    }
+    Ok(format!("{FOLDER}/{name}"))
+}
+
+fn open(name: &str) -> Result<OwnedFd, Error> {
+    let path = path(name)?;
+    sys::open(&path, libc::O_RDONLY).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOENT) => Error::NoNamespace { name: name.to_owned() },
+        _ => privileged(format!("opening network namespace {name}"), ADMIN)(e),
+    })
+}
+
+/// Runs `f` in the namespace `name` (in the caller's own for `None`) on a thread of its own: what it opens there stays
+/// there. Blocks until `f` is done.
+pub fn within<R: Send>(name: Option<&str>, f: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
+    let Some(name) = name else { return f() };
+    let ns = open(name)?;
+    on_a_thread(|| {
+        sys::set_netns(ns.as_fd()).map_err(|e| match e.raw_os_error() {
+            // A file that is no namespace: what is left when its mount is gone.
+            Some(libc::EINVAL) => Error::NoNamespace { name: name.to_owned() },
+            _ => privileged(format!("entering network namespace {name}"), ADMIN)(e),
+        })?;
+        f()
+    })
+}
+
+fn on_a_thread<R: Send>(f: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
+    std::thread::scope(|s| {
+        let thread = std::thread::Builder::new()
+            .name("netns".to_owned())
+            .spawn_scoped(s, f)
+            .map_err(system("start a thread for a network namespace"))?;
+        thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+    })
+}
+
+/// True when the namespace can be entered.
+pub fn exists(name: &str) -> bool {
+    within(Some(name), || Ok(())).is_ok()
+}
+
+/// Makes the namespace as `ip netns add` does, its loopback device up. False when there is one already.
+pub fn create(name: &str) -> Result<bool, Error> {
+    let path = path(name)?;
+    match within(Some(name), || Ok(())) {
+        Ok(()) => return Ok(false),
+        Err(Error::NoNamespace { .. }) => {}
+        Err(e) => return Err(e),
+    }
+    let what = || format!("making network namespace {name}");
+    std::fs::create_dir_all(FOLDER).map_err(privileged(what(), ADMIN))?;
+    // Shared, so that a mount made here is seen by others, and one undone there goes here too.
+    let shared = || sys::mount("", FOLDER, "none", (libc::MS_SHARED | libc::MS_REC) as u64);
+    if let Err(e) = shared() {
+        if e.raw_os_error() != Some(libc::EINVAL) {
+            return Err(privileged(what(), ADMIN)(e));
+        }
+        let bind = (libc::MS_BIND | libc::MS_REC) as u64;
+        sys::mount(FOLDER, FOLDER, "none", bind)
+            .and_then(|()| shared())
+            .map_err(privileged(what(), ADMIN))?;
+    }
+    sys::open(&path, libc::O_RDONLY | libc::O_CREAT).map_err(privileged(what(), ADMIN))?;
+    let made = on_a_thread(|| {
+        sys::new_netns().map_err(privileged(what(), ADMIN))?;
+        sys::mount("/proc/thread-self/ns/net", &path, "none", libc::MS_BIND as u64)
+            .map_err(privileged(what(), ADMIN))?;
+        if let Ok(lo) = crate::link::Link::here("lo", Some(name)) {
+            let _ = lo.set_up(true);
+        }
+        Ok(())
+    });
+    if made.is_err() {
+        let _ = std::fs::remove_file(&path);
+    }
+    made.map(|()| true)
+}
+
+/// Removes the namespace's name as `ip netns delete` does; it ends when nothing uses it any more.
+pub fn remove(name: &str) -> Result<(), Error> {
+    let path = path(name)?;
+    let what = || format!("removing network namespace {name}");
+    if let Err(e) = sys::unmount(&path)
+        && !matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOENT))
+    {
+        return Err(privileged(what(), ADMIN)(e));
+    }
+    match std::fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(privileged(what(), ADMIN)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_paths_are_refused() {
+        for bad in ["", ".", "..", "a/b", "../x", "a b"] {
+            assert!(matches!(within(Some(bad), || Ok(())), Err(Error::NamespaceName { .. })), "{bad}");
+        }
+        let e = within(Some("no-such-namespace"), || Ok(())).err().unwrap();
+        assert!(e.to_string().starts_with("there is no network namespace no-such-namespace"), "{e}");
+    }
+}

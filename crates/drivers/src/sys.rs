@@ -1,0 +1,458 @@
+//! The system calls that the drivers make, each as a safe function over file descriptors, slices and plain structs.
+#![allow(unsafe_code)]
+// Upholds: every pointer handed to the kernel comes from a reference that lives through the call, with the length of
+// what it points to; every descriptor returned by the kernel is owned by exactly one `OwnedFd`.
+
+use crate::vnet::{self, VnetHdr};
+use graph::{Buffers, Desc};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Structures that the kernel fills or reads as plain bytes.
+///
+/// # Safety
+/// The type is `repr(C)` without padding that matters, and every bit pattern is a valid value.
+pub unsafe trait Plain: Copy {}
+// SAFETY: integers have no padding and every pattern is valid.
+unsafe impl Plain for i32 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::tpacket_req3 {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::sockaddr_ll {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::sockaddr_nl {}
+// SAFETY: two integers, as the kernel's struct tpacket_stats.
+unsafe impl Plain for Statistics {}
+// SAFETY: plain bytes.
+unsafe impl Plain for IfReq {}
+
+/// `struct tpacket_stats`: since the last time it was read.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Statistics {
+    /// Packets seen, dropped ones included.
+    pub packets: u32,
+    /// Packets that found no room in the ring.
+    pub drops: u32,
+}
+
+/// `struct ifreq`: a device name of 16 bytes and 24 bytes of argument.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub struct IfReq(pub [u8; 40]);
+
+impl IfReq {
+    /// A request about the device `name` (cut at 15 bytes).
+    pub fn new(name: &str) -> IfReq {
+        let mut r = [0; 40];
+        let n = name.len().min(libc::IFNAMSIZ - 1);
+        r[..n].copy_from_slice(&name.as_bytes()[..n]);
+        IfReq(r)
+    }
+
+    /// The argument's first four bytes as a number.
+    pub fn int(&self) -> i32 {
+        i32::from_ne_bytes([self.0[16], self.0[17], self.0[18], self.0[19]])
+    }
+
+    /// The argument's first two bytes as flags.
+    pub fn flags(&self) -> u16 {
+        u16::from_ne_bytes([self.0[16], self.0[17]])
+    }
+
+    /// Sets the argument's first bytes.
+    pub fn set(&mut self, bytes: &[u8]) {
+        let n = bytes.len().min(24);
+        self.0[16..16 + n].copy_from_slice(&bytes[..n]);
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// A socket, non-blocking and closed on exec.
+pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; a success is a new descriptor that nothing else owns.
+    unsafe {
+        let fd = check(libc::socket(domain, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, protocol))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Opens a file with the given flags, closed on exec.
+pub fn open(path: &str, flags: i32) -> io::Result<OwnedFd> {
+    let path = CString::new(path)?;
+    // SAFETY: the path is a terminated string; a success is a new descriptor that nothing else owns.
+    unsafe {
+        let fd = check(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o000))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Sets a socket option.
+pub fn setsockopt<T: Plain>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), size_of::<T>() as u32)
+    })
+    .map(drop)
+}
+
+/// Reads a socket option into `value`.
+pub fn getsockopt<T: Plain>(fd: &impl AsRawFd, level: i32, name: i32, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as u32;
+    // SAFETY: the pointer and length describe `value`, for which any bytes are valid.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut *value).cast(), &raw mut len) })
+        .map(drop)
+}
+
+/// The error that waits on a socket (reading it clears it); 0 for none.
+pub fn take_error(fd: &impl AsRawFd) -> i32 {
+    let mut e = 0i32;
+    match getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut e) {
+        Ok(()) => e,
+        Err(_) => 0,
+    }
+}
+
+/// Attaches a filter that rejects every packet, or (`false`) removes it.
+pub fn reject_all(fd: &OwnedFd, on: bool) -> io::Result<()> {
+    if !on {
+        return setsockopt(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32);
+    }
+    // BPF_RET | BPF_K, 0: keep no byte.
+    let mut code = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    // SAFETY: the program and its one instruction live through the call.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as u32,
+        )
+    })
+    .map(drop)
+}
+
+/// Binds a socket to an address.
+pub fn bind<T: Plain>(fd: &OwnedFd, address: &T) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `address`.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const *address).cast(), size_of::<T>() as u32) })
+        .map(drop)
+}
+
+/// The link-layer address to which a packet socket is bound.
+pub fn local_ll(fd: &OwnedFd) -> io::Result<libc::sockaddr_ll> {
+    let mut a = link_address(0, 0);
+    let mut len = size_of::<libc::sockaddr_ll>() as u32;
+    // SAFETY: the pointer and length describe `a`, for which any bytes are valid.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut a).cast(), &raw mut len) })?;
+    Ok(a)
+}
+
+/// The address of a device for a packet socket; `protocol` in host order.
+pub fn link_address(ifindex: i32, protocol: u16) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: ifindex,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+/// The address of a netlink socket that listens to `groups`.
+pub fn netlink_address(groups: u32) -> libc::sockaddr_nl {
+    // SAFETY: a C struct of integers, for which zero is valid.
+    let mut a: libc::sockaddr_nl = unsafe { core::mem::zeroed() };
+    a.nl_family = libc::AF_NETLINK as u16;
+    a.nl_groups = groups;
+    a
+}
+
+/// An ioctl that reads or writes a structure.
+pub fn ioctl<T: Plain>(fd: &impl AsRawFd, request: u64, arg: &mut T) -> io::Result<()> {
+    // SAFETY: the requests used here read or write at most the structure that `arg` is.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, &raw mut *arg) }).map(drop)
+}
+
+/// An ioctl whose argument is a number.
+pub fn ioctl_value(fd: &impl AsRawFd, request: u64, value: u64) -> io::Result<()> {
+    // SAFETY: no pointer: the request takes its argument by value.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, value) }).map(drop)
+}
+
+/// An ioctl whose argument is a name.
+pub fn ioctl_name(fd: &impl AsRawFd, request: u64, name: &str) -> io::Result<()> {
+    // The kernel copies IFNAMSIZ bytes.
+    let mut name = IfReq::new(name);
+    ioctl(fd, request, &mut name)
+}
+
+/// Receives one datagram; its length may exceed the buffer's when it was cut (`MSG_TRUNC`).
+pub fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length describe `buf`.
+    check_len(unsafe {
+        libc::recv(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT | libc::MSG_TRUNC)
+    })
+}
+
+/// Sends one datagram.
+pub fn send(fd: &OwnedFd, buf: &[u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length describe `buf`.
+    check_len(unsafe {
+        libc::send(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    })
+}
+
+/// Moves the calling thread into a network namespace.
+pub fn set_netns(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Moves the calling thread into a new network namespace.
+pub fn new_netns() -> io::Result<()> {
+    // SAFETY: no pointers; a network namespace of its own does not affect the thread's memory.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Mounts `source` at `target`.
+pub fn mount(source: &str, target: &str, kind: &str, flags: u64) -> io::Result<()> {
+    let (source, target, kind) = (CString::new(source)?, CString::new(target)?, CString::new(kind)?);
+    // SAFETY: three terminated strings, no data.
+    check(unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags as _, core::ptr::null())
+    })
+    .map(drop)
+}
+
+/// Detaches the mount at `target`.
+pub fn unmount(target: &str) -> io::Result<()> {
+    let target = CString::new(target)?;
+    // SAFETY: a terminated string.
+    check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }).map(drop)
+}
+
+/// Makes `fd` stand for what `with` stands for; the file behind `fd` is closed.
+pub fn replace(fd: &OwnedFd, with: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no pointers; both descriptors are open, and `fd` keeps its one owner.
+    check(unsafe { libc::dup3(with.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
+}
+
+/// Major and minor number of the running kernel.
+pub fn kernel_release() -> (u32, u32) {
+    // SAFETY: a C struct of bytes, for which zero is valid, filled by the call.
+    let text = unsafe {
+        let mut u: libc::utsname = core::mem::zeroed();
+        libc::uname(&raw mut u);
+        u.release.map(|c| c as u8)
+    };
+    let text = String::from_utf8_lossy(&text);
+    let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+/// IPv4 and IPv6 addresses of the device `name` in this thread's namespace.
+pub fn addresses(name: &str) -> io::Result<Vec<std::net::IpAddr>> {
+    let mut out = Vec::new();
+    // SAFETY: getifaddrs makes a list that is valid until freeifaddrs; each entry's name is a terminated string and
+    // each address is null or of the size that its family says.
+    unsafe {
+        let mut list = core::ptr::null_mut();
+        check(libc::getifaddrs(&raw mut list))?;
+        let mut at = list;
+        while !at.is_null() {
+            let entry = &*at;
+            let entry_name = core::ffi::CStr::from_ptr(entry.ifa_name).to_bytes();
+            if entry_name == name.as_bytes() && !entry.ifa_addr.is_null() {
+                match i32::from((*entry.ifa_addr).sa_family) {
+                    libc::AF_INET => {
+                        let a = &*entry.ifa_addr.cast::<libc::sockaddr_in>();
+                        out.push(std::net::Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr)).into());
+                    }
+                    libc::AF_INET6 => {
+                        let a = &*entry.ifa_addr.cast::<libc::sockaddr_in6>();
+                        out.push(std::net::Ipv6Addr::from(a.sin6_addr.s6_addr).into());
+                    }
+                    _ => {}
+                }
+            }
+            at = entry.ifa_next;
+        }
+        libc::freeifaddrs(list);
+    }
+    Ok(out)
+}
+
+/// Most parts of one packet given to the kernel in one call; a 64 KiB packet takes 31 buffers.
+pub const MAX_PARTS: usize = 64;
+/// Most packets given to the kernel in one call.
+pub const BATCH: usize = 64;
+const IOVS: usize = BATCH * 2 + MAX_PARTS;
+
+const NO_IOV: libc::iovec = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
+
+/// Arrays for [`TxArrays::send`], made once.
+pub struct TxArrays {
+    headers: Box<[[u8; vnet::LEN]; BATCH]>,
+    iovs: Box<[libc::iovec; IOVS]>,
+    messages: Box<[libc::mmsghdr; BATCH]>,
+}
+
+// SAFETY: the pointers in the arrays are written and used within one call of `send`; between calls they mean nothing.
+unsafe impl Send for TxArrays {}
+
+/// What one [`TxArrays::send`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The kernel took this many packets (at least one).
+    Some(usize),
+    /// The kernel refused the first packet with this errno.
+    Refused(i32),
+    /// The first packet cannot be put into one call.
+    Unfit,
+}
+
+impl Default for TxArrays {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TxArrays {
+    /// Empty arrays.
+    pub fn new() -> TxArrays {
+        // SAFETY: C structs of pointers and integers, for which zero is valid.
+        let message: libc::mmsghdr = unsafe { core::mem::zeroed() };
+        TxArrays {
+            headers: Box::new([[0; vnet::LEN]; BATCH]),
+            iovs: Box::new([NO_IOV; IOVS]),
+            messages: Box::new([message; BATCH]),
+        }
+    }
+
+    /// The virtio-net header and the parts of `d` in `iovs[at..]`; returns how many entries they take.
+    fn fill(&mut self, n: usize, at: usize, buffers: &Buffers, d: &Desc) -> Option<usize> {
+        let header = vnet::of_packet(buffers, d)?;
+        self.headers[n] = header.to_bytes();
+        let mut i = at;
+        self.iovs[i] =
+            libc::iovec { iov_base: self.headers[n].as_ptr().cast_mut().cast(), iov_len: vnet::LEN };
+        for part in buffers.parts(d) {
+            i += 1;
+            let iov = self.iovs.get_mut(i).filter(|_| i - at < MAX_PARTS)?;
+            *iov = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+        }
+        Some(i + 1 - at)
+    }
+
+    /// Hands the first packets over in one sendmmsg.
+    pub fn send(&mut self, fd: &OwnedFd, buffers: &Buffers, packets: &[Desc]) -> Sent {
+        let (mut n, mut at) = (0, 0);
+        for d in packets.iter().take(BATCH) {
+            if at + MAX_PARTS > IOVS {
+                break;
+            }
+            let Some(used) = self.fill(n, at, buffers, d) else { break };
+            let m = &mut self.messages[n].msg_hdr;
+            m.msg_iov = self.iovs[at..].as_mut_ptr();
+            m.msg_iovlen = used as _;
+            at += used;
+            n += 1;
+        }
+        if n == 0 {
+            return if packets.is_empty() { Sent::Some(0) } else { Sent::Unfit };
+        }
+        // SAFETY: the first `n` messages name entries of `iovs`, which name headers of this struct and parts of packets;
+        // `buffers` is borrowed and the packets are the caller's, so all of it lives through the call. The kernel only reads.
+        let r = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                n as u32,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        };
+        match check(r) {
+            Ok(sent) => Sent::Some(sent as usize),
+            Err(e) => Sent::Refused(e.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    }
+
+    /// Writes one packet with one writev (for a TAP).
+    pub fn write(&mut self, fd: &OwnedFd, buffers: &Buffers, d: &Desc) -> Sent {
+        let Some(used) = self.fill(0, 0, buffers, d) else { return Sent::Unfit };
+        // SAFETY: as in `send`.
+        let r = unsafe { libc::writev(fd.as_raw_fd(), self.iovs.as_ptr(), used as i32) };
+        match check_len(r) {
+            Ok(_) => Sent::Some(1),
+            Err(e) => Sent::Refused(e.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    }
+}
+
+/// Arrays for [`RxArrays::read`], made once.
+pub struct RxArrays {
+    iovs: Box<[libc::iovec; MAX_PARTS + 2]>,
+    spill: Box<[u8]>,
+}
+
+// SAFETY: the pointers in the array are written and used within one call of `read`; between calls they mean nothing.
+unsafe impl Send for RxArrays {}
+
+impl RxArrays {
+    /// Arrays with `spill` bytes for what does not fit in the buffers given to `read`.
+    pub fn new(spill: usize) -> RxArrays {
+        RxArrays { iovs: Box::new([NO_IOV; MAX_PARTS + 2]), spill: vec![0; spill].into_boxed_slice() }
+    }
+
+    /// What the last `read` put behind the buffers.
+    pub fn spill(&self) -> &[u8] {
+        &self.spill
+    }
+
+    /// Receives one packet: its virtio-net header, then its bytes into the rooms of `bufs` (the first from
+    /// `first_off`), the rest into the spill. Returns the header and the packet's bytes. `bufs` are different buffers.
+    pub fn read(
+        &mut self,
+        fd: &OwnedFd,
+        buffers: &mut Buffers,
+        bufs: &[u32],
+        first_off: usize,
+    ) -> io::Result<(VnetHdr, usize)> {
+        let mut header = [0u8; vnet::LEN];
+        self.iovs[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: vnet::LEN };
+        let mut n = 1;
+        for &buf in bufs.iter().take(MAX_PARTS) {
+            let off = if n == 1 { first_off } else { 0 };
+            let room = &mut buffers.room_mut(buf)[off..];
+            self.iovs[n] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+            n += 1;
+        }
+        self.iovs[n] = libc::iovec { iov_base: self.spill.as_mut_ptr().cast(), iov_len: self.spill.len() };
+        n += 1;
+        // SAFETY: the first `n` entries name the header, rooms of different buffers that the caller owns (`buffers` is
+        // borrowed mutably) and the spill, each with its length; all live through the call.
+        let r = check_len(unsafe { libc::readv(fd.as_raw_fd(), self.iovs.as_ptr(), n as i32) })?;
+        Ok((VnetHdr::from_bytes(header), r.saturating_sub(vnet::LEN)))
+    }
+}

@@ -1,0 +1,339 @@
+//! TAP: an Ethernet device that Quiver makes in Linux, for hosts, containers and virtual machines behind it.
+
+mod queue;
+
+use crate::counts::{Drops, RxDrops};
+use crate::error::{Error, Within, check_device_name, privileged, system};
+use crate::link::Link;
+use crate::linux::*;
+use crate::sys::{self, IfReq, TxArrays};
+use crate::{netns, vnet};
+use graph::{RxQueue, TxCaps, TxQueue};
+use packet::MacAddr;
+use queue::{Shared, TapRx, TapTx};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Most queues of a device.
+pub const MAX_QUEUES: usize = 64;
+const ADMIN: &str = "CAP_NET_ADMIN";
+/// How long a name may stay taken by a Quiver that was killed a moment ago.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// A device to make.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Quiver's index of the interface.
+    pub interface: u32,
+    /// Name of the device in Linux.
+    pub host_name: String,
+    /// Namespace in which it is made; Quiver's own when not given.
+    pub netns: Option<String>,
+    /// Make the namespace when there is none.
+    pub netns_create: bool,
+    /// Address of the host side; chosen by Linux when not given.
+    pub host_mac: Option<MacAddr>,
+    /// MTU of the host side.
+    pub host_mtu: Option<u32>,
+    /// Bridge to which the host side is added.
+    pub bridge: Option<String>,
+    /// Make the bridge when there is none.
+    pub bridge_create: bool,
+    /// The device outlives Quiver.
+    pub persist: bool,
+    /// Receive queues: Linux spreads its packets over them by flow.
+    pub rx_queues: usize,
+    /// Transmit queues, one a worker.
+    pub tx_queues: usize,
+    /// Packets that wait from Linux to Quiver at most, per queue.
+    pub rx_ring: Option<u32>,
+    /// Exchange partial checksums and super-frames with Linux.
+    pub offload: bool,
+    /// Whether the host side sees a carrier from the start.
+    pub carrier: bool,
+}
+
+impl Config {
+    /// One queue each way, offloads and carrier on.
+    pub fn new(host_name: &str, interface: u32) -> Config {
+        Config {
+            interface,
+            host_name: host_name.to_owned(),
+            netns: None,
+            netns_create: false,
+            host_mac: None,
+            host_mtu: None,
+            bridge: None,
+            bridge_create: false,
+            persist: false,
+            rx_queues: 1,
+            tx_queues: 1,
+            rx_ring: None,
+            offload: true,
+            carrier: true,
+        }
+    }
+}
+
+/// A device that was made.
+pub struct Device {
+    /// Its receive queues.
+    pub rx: Vec<Box<dyn RxQueue>>,
+    /// Its transmit queues.
+    pub tx: Vec<Box<dyn TxQueue>>,
+    /// An address for Quiver's side: the same on every start.
+    pub mac: MacAddr,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Its control side. The device vanishes when this and all queues are dropped, unless it persists.
+    pub handle: Handle,
+}
+
+/// The control side of a TAP.
+pub struct Handle {
+    /// The host side in Linux.
+    pub link: Link,
+    /// The namespace was made for it.
+    pub made_netns: bool,
+    /// The bridge was made for it.
+    pub made_bridge: bool,
+    queues: Vec<Arc<OwnedFd>>,
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// False once the device was deleted.
+    pub fn alive(&self) -> bool {
+        !self.shared.gone.load(Ordering::Relaxed) && self.link.ifindex().is_ok()
+    }
+
+    /// Gives the host side a carrier or takes it away: Quiver's admin state as Linux sees it.
+    pub fn set_carrier(&self, on: bool) -> Result<(), Error> {
+        let mut value = u32::from(on);
+        sys::ioctl(&*self.queues[0], TUNSETCARRIER, &mut value)
+            .map_err(system(format!("set the carrier of {}", self.link.name())))
+    }
+
+    /// Lets the device outlive Quiver, or not.
+    pub fn set_persist(&self, on: bool) -> Result<(), Error> {
+        sys::ioctl_value(&*self.queues[0], TUNSETPERSIST, u64::from(on))
+            .map_err(system(format!("make {} persistent", self.link.name())))
+    }
+
+    /// Packets dropped before they reached the graph.
+    pub fn drops(&self) -> RxDrops {
+        self.shared.drops.read()
+    }
+}
+
+/// Checks that a TAP of that name could be made: the name, the namespace, and the permission.
+pub fn probe(config: &Config) -> Result<(), Error> {
+    check(config)?;
+    let netns = config.netns.as_deref();
+    match netns::within(netns, || free(config)) {
+        Err(Error::NoNamespace { .. }) if config.netns_create => {}
+        other => other?,
+    }
+    sys::open("/dev/net/tun", libc::O_RDWR).map_err(tun_error(&config.host_name)).map(drop)
+}
+
+fn check(config: &Config) -> Result<(), Error> {
+    let name = &config.host_name;
+    check_device_name(name)?;
+    if name.contains('%') {
+        return Err(Error::Name { name: name.clone(), why: "\"%\" is a pattern to Linux" });
+    }
+    for (which, count) in [("receive", config.rx_queues), ("transmit", config.tx_queues)] {
+        if !(1..=MAX_QUEUES).contains(&count) {
+            return Err(Error::Queues { name: name.clone(), which, count, max: MAX_QUEUES });
+        }
+    }
+    Ok(())
+}
+
+fn within(config: &Config) -> Within {
+    Within(config.netns.clone())
+}
+
+/// An error when the name belongs to a device that is no TAP.
+fn free(config: &Config) -> Result<(), Error> {
+    let name = &config.host_name;
+    if Link::here(name, config.netns.as_deref())?.ifindex().is_err() {
+        return Ok(());
+    }
+    // /sys shows the namespace in which it was mounted, so it cannot tell; the driver's ioctl can.
+    match attach(config, 0) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Err(taken(config, "by a device of another kind")),
+        _ => Ok(()),
+    }
+}
+
+fn taken(config: &Config, why: &'static str) -> Error {
+    Error::Taken { name: config.host_name.clone(), within: within(config), why }
+}
+
+fn tun_error(name: &str) -> impl FnOnce(io::Error) -> Error {
+    let name = name.to_owned();
+    move |e| match e.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Error::System {
+            what: format!("make {name}: /dev/net/tun is missing (\"modprobe tun\" brings it)"),
+            cause: e,
+        },
+        _ => privileged(format!("making the TAP {name}"), ADMIN)(e),
+    }
+}
+
+/// Opens the driver and attaches a queue to the device, which is made when there is none.
+fn attach(config: &Config, extra: u16) -> io::Result<OwnedFd> {
+    let fd = sys::open("/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK)?;
+    let mut request = IfReq::new(&config.host_name);
+    let many = if config.rx_queues > 1 { IFF_MULTI_QUEUE } else { 0 };
+    request.set(&(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | many | extra).to_ne_bytes());
+    sys::ioctl(&fd, TUNSETIFF, &mut request)?;
+    Ok(fd)
+}
+
+fn open_queue(config: &Config) -> Result<OwnedFd, Error> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let e = match attach(config, 0) {
+            Ok(fd) => return Ok(fd),
+            Err(e) => e,
+        };
+        match e.raw_os_error() {
+            // The kernel takes a killed process's device away a little after the process.
+            Some(libc::EBUSY) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            Some(libc::EBUSY) => return Err(taken(config, "another process uses this TAP")),
+            Some(libc::EINVAL) => {
+                let why = "by a device of another kind or with another number of queues";
+                return Err(taken(config, why));
+            }
+            _ => return Err(tun_error(&config.host_name)(e)),
+        }
+    }
+}
+
+/// Turns on what the kernel knows of; true when that includes UDP super-frames.
+fn offloads(fd: &OwnedFd, on: bool) -> io::Result<bool> {
+    if !on {
+        return sys::ioctl_value(fd, TUNSETOFFLOAD, 0).map(|()| false);
+    }
+    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+    if sys::ioctl_value(fd, TUNSETOFFLOAD, tcp | TUN_F_USO4 | TUN_F_USO6).is_ok() {
+        return Ok(true);
+    }
+    sys::ioctl_value(fd, TUNSETOFFLOAD, tcp).map(|()| false)
+}
+
+/// Makes the device. When a step fails, what was made before is taken away again.
+pub fn open(config: &Config) -> Result<Device, Error> {
+    check(config)?;
+    let netns = config.netns.as_deref();
+    let made_netns = match netns {
+        Some(name) if config.netns_create => netns::create(name)?,
+        _ => false,
+    };
+    let made = netns::within(netns, || make(config));
+    if let (Err(_), Some(name), true) = (&made, netns, made_netns) {
+        let _ = netns::remove(name);
+    }
+    let (queues, link, uso, made_bridge) = made?;
+    let null = sys::open("/dev/null", libc::O_RDWR).map_err(system("open /dev/null"))?;
+    let shared = Arc::new(Shared { gone: AtomicBool::new(false), drops: Drops::default(), null });
+    let caps = TxCaps { checksum: config.offload, tso: config.offload, uso: config.offload && uso };
+    let mtu = link.state()?.mtu;
+    let mut rx: Vec<Box<dyn RxQueue>> = Vec::new();
+    for q in &queues {
+        rx.push(Box::new(TapRx::new(Arc::clone(q), config.interface, Arc::clone(&shared))));
+    }
+    let mut tx: Vec<Box<dyn TxQueue>> = Vec::new();
+    for i in 0..config.tx_queues {
+        let (queue, shared) = (Arc::clone(&queues[i % queues.len()]), Arc::clone(&shared));
+        tx.push(Box::new(TapTx { queue, arrays: TxArrays::new(), shared, caps }));
+    }
+    let mac = stable_mac(config);
+    Ok(Device { rx, tx, mac, mtu, handle: Handle { link, made_netns, made_bridge, queues, shared } })
+}
+
+type Made = (Vec<Arc<OwnedFd>>, Link, bool, bool);
+
+/// The part that runs in the namespace.
+fn make(config: &Config) -> Result<Made, Error> {
+    let name = &config.host_name;
+    let what = |what: &str| system(format!("set {what} of the TAP {name}"));
+    let mut queues = Vec::new();
+    let mut uso = false;
+    for _ in 0..config.rx_queues {
+        let fd = open_queue(config)?;
+        let mut len = vnet::LEN as u32;
+        sys::ioctl(&fd, TUNSETVNETHDRSZ, &mut len).map_err(what("the header size"))?;
+        uso = offloads(&fd, config.offload).map_err(what("the offloads"))?;
+        queues.push(Arc::new(fd));
+    }
+    let link = Link::here(name, config.netns.as_deref())?;
+    if let Some(mac) = config.host_mac
+        && link.mac()? != mac
+    {
+        link.set_mac(mac)?;
+    }
+    if let Some(mtu) = config.host_mtu {
+        link.set_mtu(mtu)?;
+    }
+    if let Some(ring) = config.rx_ring {
+        link.set_tx_queue(ring)?;
+    }
+    let mut carrier = u32::from(config.carrier);
+    sys::ioctl(&*queues[0], TUNSETCARRIER, &mut carrier).map_err(what("the carrier"))?;
+    link.set_up(true)?;
+    let made_bridge = match &config.bridge {
+        Some(bridge) => link.join_bridge(bridge, config.bridge_create)?,
+        None => false,
+    };
+    if config.persist {
+        sys::ioctl_value(&*queues[0], TUNSETPERSIST, 1).map_err(what("the persistence"))?;
+    }
+    Ok((queues, link, uso, made_bridge))
+}
+
+/// A locally administered address made of the machine's, the namespace's and the device's names: neighbours need not
+/// learn a new one after a restart.
+fn stable_mac(config: &Config) -> MacAddr {
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let mut h = 0xcbf2_9ce4_8422_2325u64;
+    for part in [machine.trim(), config.netns.as_deref().unwrap_or(""), &config.host_name] {
+        for b in part.bytes().chain([0xff]) {
+            h = (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    // The multiplications leave the last bytes' traces mostly in the low bits.
+    let h = (h ^ (h >> 32)).to_be_bytes();
+    MacAddr([0x02, 0xfe, h[4], h[5], h[6], h[7]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_its_own_address_and_keeps_it() {
+        let mac = |name: &str, ns: Option<&str>| {
+            stable_mac(&Config { netns: ns.map(str::to_owned), ..Config::new(name, 1) })
+        };
+        assert_eq!(mac("tap0", None), mac("tap0", None));
+        assert_ne!(mac("tap0", None), mac("tap1", None));
+        assert_ne!(mac("tap0", None), mac("tap0", Some("blue")));
+        assert!(mac("tap0", None).is_unicast());
+    }
+
+    #[test]
+    fn queues_and_names_are_checked() {
+        let e = probe(&Config { rx_queues: 0, ..Config::new("tap0", 1) }).err().unwrap();
+        assert!(e.to_string().starts_with("0 receive queues for tap0"), "{e}");
+        let e = probe(&Config::new("a-name-of-16-byt", 1)).err().unwrap();
+        assert!(e.to_string().contains("more than 15 bytes"), "{e}");
+        assert!(probe(&Config::new("tap%d", 1)).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! The queues of a TAP: readv into buffers, writev per packet, a virtio-net header in front.
+
+use crate::counts::{Drops, RxDrop};
+use crate::sys::{self, RxArrays, Sent, TxArrays};
+use crate::vnet::{self, VnetHdr};
+use graph::buffer::{DATA, HEADROOM, ROOM};
+use graph::io::Ready;
+use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Buffers behind the first one that hold a super-frame of 64 KiB.
+const FOLLOWING: usize = (65536 + 18 - DATA).div_ceil(ROOM);
+/// Packets that one poll reads at most: each is a system call.
+const POLL: usize = 64;
+
+/// What both sides of a device's queues know.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The device was deleted under us.
+    pub gone: AtomicBool,
+    pub drops: Drops,
+    /// `/dev/null`: takes the place of a deleted device's descriptor, which would stay readable for ever.
+    pub null: OwnedFd,
+}
+
+/// A receive queue of a TAP.
+pub(super) struct TapRx {
+    pub queue: Arc<OwnedFd>,
+    pub interface: u32,
+    pub arrays: RxArrays,
+    pub shared: Arc<Shared>,
+    /// The last packet did not fit in one buffer: the next may not either.
+    pub big: bool,
+}
+
+impl TapRx {
+    pub fn new(queue: Arc<OwnedFd>, interface: u32, shared: Arc<Shared>) -> TapRx {
+        TapRx { queue, interface, arrays: RxArrays::new(65536 + 64), shared, big: false }
+    }
+
+    /// Reads one packet; `Ok(None)` when none waits.
+    fn read(&mut self, buffers: &mut Buffers) -> Result<Option<Desc>, RxDrop> {
+        let mut bufs = [0u32; 1 + FOLLOWING];
+        let want = if self.big { bufs.len() } else { 1 };
+        let mut have = 0;
+        while have < want {
+            let Some(buf) = buffers.alloc() else { break };
+            bufs[have] = buf;
+            have += 1;
+        }
+        let (header, len) = match self.arrays.read(&self.queue, buffers, &bufs[..have], HEADROOM) {
+            Ok(got) => got,
+            Err(e) => {
+                bufs[..have].iter().for_each(|b| buffers.free_one(*b));
+                // EBADFD: the device was deleted; EIO: its host side is down.
+                if e.raw_os_error() == Some(libc::EBADFD) {
+                    self.end();
+                }
+                return Ok(None);
+            }
+        };
+        if have == 0 {
+            return Err(RxDrop::NoBuffer);
+        }
+        self.packet(header, len, &bufs[..have], buffers).map(Some)
+    }
+
+    fn packet(
+        &mut self,
+        header: VnetHdr,
+        len: usize,
+        bufs: &[u32],
+        buffers: &mut Buffers,
+    ) -> Result<Desc, RxDrop> {
+        self.big = len > DATA;
+        let first = len.min(DATA);
+        let (off, l2) = (HEADROOM as u16, HEADROOM as u16);
+        let mut d = Desc { buf: bufs[0], off, l2, len: first as u16, rx: self.interface, ..Desc::default() };
+        let (mut left, mut last) = (len - first, bufs[0]);
+        for &buf in &bufs[1..] {
+            if left == 0 {
+                buffers.free_one(buf);
+                continue;
+            }
+            let n = left.min(ROOM);
+            buffers.link(&mut d, last, buf, 0, n as u16);
+            (last, left) = (buf, left - n);
+        }
+        let spill = self.arrays.spill();
+        let spilled = spill.get(..left).is_some_and(|rest| buffers.append(&mut d, rest));
+        if !spilled {
+            buffers.free(&d);
+            return Err(if left > spill.len() { RxDrop::Truncated } else { RxDrop::NoBuffer });
+        }
+        match vnet::to_packet(header, 0, buffers, &mut d) {
+            Ok(()) => Ok(d),
+            Err(vnet::Malformed) => {
+                buffers.free(&d);
+                Err(RxDrop::Malformed)
+            }
+        }
+    }
+
+    #[cold]
+    fn end(&mut self) {
+        self.shared.gone.store(true, Ordering::Relaxed);
+        let _ = sys::replace(&self.queue, &self.shared.null);
+    }
+}
+
+impl RxQueue for TapRx {
+    fn interface(&self) -> u32 {
+        self.interface
+    }
+
+    fn input_node(&self) -> &'static str {
+        "tap-input"
+    }
+
+    fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
+        if self.shared.gone.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let before = out.len();
+        for _ in 0..POLL.min(out.room()) {
+            match self.read(buffers) {
+                Ok(None) => break,
+                Ok(Some(d)) => {
+                    if !out.push(d) {
+                        buffers.free(&d);
+                    }
+                }
+                Err(why) => self.shared.drops.count(why),
+            }
+        }
+        out.len() - before
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.queue.as_raw_fd())
+    }
+
+    fn ready(&self) -> Ready {
+        if self.shared.gone.load(Ordering::Relaxed) { Ready::Never } else { Ready::Fd }
+    }
+}
+
+/// A transmit queue of a TAP.
+pub(super) struct TapTx {
+    pub queue: Arc<OwnedFd>,
+    pub arrays: TxArrays,
+    pub shared: Arc<Shared>,
+    pub caps: TxCaps,
+}
+
+impl TxQueue for TapTx {
+    fn caps(&self) -> TxCaps {
+        self.caps
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        let mut report = TxReport::default();
+        for d in packets {
+            if self.shared.gone.load(Ordering::Relaxed) {
+                report.errors += 1;
+                continue;
+            }
+            let mut sent = self.arrays.write(&self.queue, buffers, d);
+            if sent == Sent::Refused(libc::EINTR) {
+                sent = self.arrays.write(&self.queue, buffers, d);
+            }
+            match sent {
+                Sent::Some(_) => {
+                    report.packets += 1;
+                    report.bytes += buffers.total_len(d) as u64;
+                }
+                Sent::Refused(libc::EAGAIN | libc::ENOBUFS) => report.full += 1,
+                Sent::Refused(_) | Sent::Unfit => report.errors += 1,
+            }
+        }
+        for d in packets {
+            buffers.free(d);
+        }
+        report
+    }
+}
