@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod error;
 pub mod exact;
 mod fallback;
+mod flat;
 pub mod groups;
 pub mod lpm4;
 pub mod lpm6;

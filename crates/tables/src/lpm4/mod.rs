@@ -5,7 +5,6 @@
 //! that changing it is one store. Entries are changed in place, one store each; a block is filled before
 //! its number is stored, and left as it was when its number is taken out, until all readers have passed.
 
-mod lookup;
 mod writer;
 
 pub use writer::Lpm4Writer;
@@ -13,15 +12,12 @@ pub use writer::Lpm4Writer;
 use crate::config::LpmConfig;
 use crate::cpu::CpuLevel;
 use crate::fallback::Fallback;
+use crate::flat::{self, BLOCK, ROOT};
 use crate::mem::Array;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-const ROOT: usize = 1 << 24;
-const BLOCK: usize = 256;
-/// Marks an entry that holds the number of a block.
-const POINTER: u32 = 1 << 31;
 /// Blocks that address space is reserved for; gathers index them with 31 bits.
 const BLOCKS: usize = 1 << 23;
 const LEAST_BLOCKS: usize = if cfg!(miri) { 64 } else { 1 << 16 };
@@ -50,7 +46,7 @@ impl Lpm4 {
     #[inline]
     pub fn lookup_one(&self, key: u32) -> u32 {
         let mut out = 0;
-        self.default.steady(|default| out = lookup::one(&self.root, &self.blocks, key, default));
+        self.default.steady(|default| out = flat::one(&self.root, &self.blocks, key, default));
         out
     }
 
@@ -66,7 +62,7 @@ impl Lpm4 {
     pub fn lookup_batch_at(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
         let n = keys.len().min(out.len());
         let (keys, out, level) = (&keys[..n], &mut out[..n], level.min(self.level));
-        self.default.steady(|default| lookup::batch(level, &self.root, &self.blocks, keys, out, default));
+        self.default.steady(|default| flat::batch(level, &self.root, &self.blocks, keys, out, default));
     }
 
     /// The instructions in use.

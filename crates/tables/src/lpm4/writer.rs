@@ -1,8 +1,9 @@
 //! The control side of the IPv4 table.
 
-use super::{BLOCK, Lpm4, POINTER, ROOT};
+use super::Lpm4;
 use crate::config::{LARGE, LpmConfig, Pages};
 use crate::error::{RouteError, TableFull};
+use crate::flat::{BLOCK, POINTER, ROOT};
 use crate::retire::Retired;
 use crate::rib::{Key, Rib};
 use crate::{MAX_VALUE, MISS};

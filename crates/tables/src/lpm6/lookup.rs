@@ -1,6 +1,7 @@
 //! Lookups of IPv6 keys: one, and a batch that goes down level by level, with the next level's lines on their way.
+//! The first 32 bits are looked up as an IPv4 address would be.
 //!
-//! Upholds: root indices are below 2^24 and the root is as long; a node's place in an entry was put there by
+//! Upholds: a node's place in an entry was put there by
 //! the writer, so that its one or 16 lines lie in the array of nodes. A small node's starts never change while readers
 //! can see it; the 16-byte load that takes them also takes the first entry, which another thread may
 //! store to, and leaves it aside.
@@ -8,6 +9,7 @@
 
 use super::{FULL, LINE, POINTER};
 use crate::cpu::CpuLevel;
+use crate::flat;
 use crate::mem::prefetch;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
@@ -20,9 +22,9 @@ mod sealed {
 
 /// An IPv6 address: `[u8; 16]` as in a packet, or `u128` as a number.
 pub trait Address: sealed::Sealed + Copy {
-    /// The first 24 bits.
+    /// The first 32 bits.
     #[doc(hidden)]
-    fn top(&self) -> usize;
+    fn head(&self) -> u32;
     /// A byte, the first of the address being 0.
     #[doc(hidden)]
     fn byte(&self, at: usize) -> u8;
@@ -30,8 +32,8 @@ pub trait Address: sealed::Sealed + Copy {
 
 impl Address for u128 {
     #[inline(always)]
-    fn top(&self) -> usize {
-        (self >> 104) as usize
+    fn head(&self) -> u32 {
+        (self >> 96) as u32
     }
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
@@ -41,8 +43,8 @@ impl Address for u128 {
 
 impl Address for [u8; 16] {
     #[inline(always)]
-    fn top(&self) -> usize {
-        usize::from(self[0]) << 16 | usize::from(self[1]) << 8 | usize::from(self[2])
+    fn head(&self) -> u32 {
+        u32::from_be_bytes([self[0], self[1], self[2], self[3]])
     }
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
@@ -114,19 +116,14 @@ fn step<const POPCNT: bool>(nodes: &[AtomicU32], pointer: u32, byte: u8) -> u32 
     load(nodes, at + (full & byte as usize) + (!full & run))
 }
 
-#[inline(always)]
-fn or_default(entry: u32, default: u32) -> u32 {
-    if entry == 0 { default } else { entry }
-}
-
 pub(super) fn one<A: Address>(root: &[AtomicU32], nodes: &[AtomicU32], key: &A, default: u32) -> u32 {
-    let mut e = load(root, key.top());
-    let mut at = 3;
+    let mut e = flat::one(root, nodes, key.head(), default);
+    let mut at = 4;
     while e & POINTER != 0 {
         e = step::<false>(nodes, e, key.byte(at));
         at += 1;
     }
-    or_default(e, default)
+    if e == 0 { default } else { e }
 }
 
 #[inline(always)]
@@ -138,56 +135,58 @@ pub(super) fn batch<A: Address>(
     out: &mut [u32],
     default: u32,
 ) {
-    match level {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: the level is one that the processor has.
-        CpuLevel::V4 => unsafe { v4(root, nodes, keys, out, default) },
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: as above.
-        CpuLevel::V3 => unsafe { v3(root, nodes, keys, out, default) },
-        _ => descend::<A, false>(root, nodes, keys, out, default),
+    let mut heads = [0; CHUNK];
+    for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
+        for (h, k) in heads.iter_mut().zip(keys) {
+            *h = k.head();
+        }
+        flat::batch(level, root, nodes, &heads[..keys.len()], out, default);
+        match level {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: the level is one that the processor has.
+            CpuLevel::V4 => unsafe { v4(nodes, keys, out, default) },
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: as above.
+            CpuLevel::V3 => unsafe { v3(nodes, keys, out, default) },
+            _ => descend::<A, false>(nodes, keys, out, default),
+        }
     }
 }
 
 /// Keys that go down together.
 const CHUNK: usize = 256;
 
+/// Goes on from the entries for the first 32 bits in `out`, as many as there are keys, at most `CHUNK`.
 #[inline(always)]
-fn descend<A: Address, const POPCNT: bool>(
-    root: &[AtomicU32],
-    nodes: &[AtomicU32],
-    keys: &[A],
-    out: &mut [u32],
-    default: u32,
-) {
-    let mut deep = [0u8; CHUNK];
-    for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
-        for k in keys {
-            prefetch(root, k.top());
+fn descend<A: Address, const POPCNT: bool>(nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
+    let mut deep = [0u32; CHUNK];
+    let mut n = 0;
+    for (i, (k, &e)) in keys.iter().zip(out.iter()).enumerate() {
+        prefetch(nodes, first_word(e, k.byte(4)));
+        deep[n & (CHUNK - 1)] = i as u32;
+        n += (e >> 31) as usize;
+    }
+    if n == 0 {
+        return;
+    }
+    let mut at = 4;
+    while n > 0 {
+        let mut left = 0;
+        for j in 0..n {
+            let i = deep[j & (CHUNK - 1)];
+            // SAFETY: `deep` holds indices of both.
+            let (k, o) = unsafe { (keys.get_unchecked(i as usize), out.get_unchecked_mut(i as usize)) };
+            let e = step::<POPCNT>(nodes, *o, k.byte(at));
+            *o = e;
+            prefetch(nodes, first_word(e, k.byte(at + 1)));
+            deep[left & (CHUNK - 1)] = i;
+            left += (e >> 31) as usize;
         }
-        let mut n = 0;
-        for (i, (k, o)) in keys.iter().zip(out.iter_mut()).enumerate() {
-            let e = load(root, k.top());
-            *o = or_default(e, default);
-            prefetch(nodes, first_word(e, k.byte(3)));
-            deep[n & (CHUNK - 1)] = i as u8;
-            n += (e >> 31) as usize;
-        }
-        let mut at = 3;
-        while n > 0 {
-            let mut left = 0;
-            for j in 0..n {
-                let i = deep[j & (CHUNK - 1)];
-                let (k, o) = (&keys[i as usize], &mut out[i as usize]);
-                let e = step::<POPCNT>(nodes, *o, k.byte(at));
-                *o = or_default(e, default);
-                prefetch(nodes, first_word(e, k.byte(at + 1)));
-                deep[left & (CHUNK - 1)] = i;
-                left += (e >> 31) as usize;
-            }
-            n = left;
-            at += 1;
-        }
+        n = left;
+        at += 1;
+    }
+    for o in out {
+        *o = if *o == 0 { default } else { *o };
     }
 }
 
@@ -195,14 +194,14 @@ fn descend<A: Address, const POPCNT: bool>(
 /// The processor has AVX-512 and what comes with it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
-unsafe fn v4<A: Address>(root: &[AtomicU32], nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
-    descend::<A, true>(root, nodes, keys, out, default);
+unsafe fn v4<A: Address>(nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
+    descend::<A, true>(nodes, keys, out, default);
 }
 
 /// # Safety
 /// The processor has AVX2 and what comes with it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-unsafe fn v3<A: Address>(root: &[AtomicU32], nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
-    descend::<A, true>(root, nodes, keys, out, default);
+unsafe fn v3<A: Address>(nodes: &[AtomicU32], keys: &[A], out: &mut [u32], default: u32) {
+    descend::<A, true>(nodes, keys, out, default);
 }

@@ -3,7 +3,7 @@
 //! An entry is 0 (only the default route holds there), a value, or, with its top bit set, the place of a node.
 //! A node stands for 256 entries in one of two forms, so that a step down reads one cache line: *full*, an array; or
 //! *small*, one line, for up to 13 runs of equal entries: 12 bytes say where runs after the first start, 13 words
-//! what they hold. Entries are changed in place where the runs stay; otherwise a new node is filled, its place is stored in
+//! what they hold. Nodes right below the root are always full, so that the first 32 bits are looked up with gathers. Entries are changed in place where the runs stay; otherwise a new node is filled, its place is stored in
 //! the entry above, and the old one stays as it was until all readers have passed.
 
 mod arena;
@@ -17,14 +17,15 @@ pub use writer::Lpm6Writer;
 use crate::config::LpmConfig;
 use crate::cpu::CpuLevel;
 use crate::fallback::Fallback;
+use crate::flat::{self, ROOT};
 use crate::mem::Array;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-const ROOT: usize = 1 << 24;
-/// Marks an entry that holds the place of a node: its first line, and whether it is full.
-const POINTER: u32 = 1 << 31;
+/// Marks an entry that holds the place of a node: its first line, and whether it is full. In the root,
+/// where all are full, it holds the number of a block of 16 lines instead.
+const POINTER: u32 = flat::POINTER;
 const FULL: u32 = 1 << 30;
 /// Words in a cache line, the unit in which nodes are placed.
 const LINE: usize = 16;

@@ -2,9 +2,10 @@
 
 use super::arena::Arena;
 use super::node::{self, Entries, RUNS, Runs, STARTS};
-use super::{FULL, FULL_LINES, LINE, Lpm6, POINTER, ROOT};
+use super::{FULL, FULL_LINES, LINE, Lpm6, POINTER};
 use crate::config::{LARGE, LpmConfig, Pages};
 use crate::error::{RouteError, TableFull};
+use crate::flat::ROOT;
 use crate::rib::{Key, Rib};
 use crate::{MAX_VALUE, MISS};
 use std::sync::Arc;
@@ -183,7 +184,7 @@ impl Lpm6Writer {
     fn check_room(&self, key: u128, len: u8) -> Result<(), TableFull> {
         // The nodes down to the prefix; the one above them, or the last, may be made anew as a full one.
         let chain = usize::from(len.saturating_sub(24)).div_ceil(8);
-        let nodes = if chain > 0 { self.arena.growth(chain + 1, 1) } else { 0 };
+        let nodes = if chain > 0 { self.arena.growth(chain + 1, 2) } else { 0 };
         let need = self.rib.growth() + nodes + self.new_pages(key, len) * PAGE * 4;
         let (used, max) = (self.bytes(), self.arena.max());
         let crowded = self.arena.bytes() + nodes > max;
@@ -226,7 +227,19 @@ impl Lpm6Writer {
     }
 
     fn load(&self, place: Place) -> u32 {
-        self.word(place).load(Relaxed)
+        let e = self.word(place).load(Relaxed);
+        match place {
+            Place::Root(_) if e & POINTER != 0 => POINTER | FULL | (e & !POINTER) * FULL_LINES as u32,
+            _ => e,
+        }
+    }
+
+    fn store(&self, place: Place, entry: u32) {
+        let entry = match place {
+            Place::Root(_) if entry & POINTER != 0 => POINTER | (node::line_of(entry) / FULL_LINES) as u32,
+            _ => entry,
+        };
+        self.word(place).store(entry, Release);
     }
 
     fn line(&self, pointer: u32) -> &[AtomicU32] {
@@ -252,10 +265,10 @@ impl Lpm6Writer {
         std::array::from_fn(|i| line[i].load(Relaxed))
     }
 
-    /// A new node that no reader sees yet.
-    fn make(&mut self, entries: &Entries) -> u32 {
+    /// A new node below the first `bits` bits, which no reader sees yet.
+    fn make(&mut self, bits: u8, entries: &Entries) -> u32 {
         let runs = Runs::of(entries);
-        let full = runs.count > RUNS;
+        let full = runs.count > RUNS || bits == 24;
         let pointer = self.arena.alloc(full);
         let words = runs.words(entries);
         let new: &[u32] = if full { entries } else { &words };
@@ -271,7 +284,7 @@ impl Lpm6Writer {
         let runs = Runs::of(entries);
         let line = self.line(pointer);
         if pointer & FULL != 0 {
-            if runs.count > SHRINK {
+            if runs.count > SHRINK || matches!(place, Place::Root(_)) {
                 return node::store(line, entries);
             }
         } else if runs.count <= RUNS {
@@ -280,8 +293,9 @@ impl Lpm6Writer {
                 return node::store(line, &words);
             }
         }
-        let new = self.make(entries);
-        self.word(place).store(new, Release);
+        // Not one right below the root: those are changed in place.
+        let new = self.make(32, entries);
+        self.store(place, new);
         self.arena.retire(pointer);
     }
 
@@ -380,12 +394,12 @@ impl Lpm6Writer {
         let mut low = (len - 1) / 8 * 8;
         let mut entries = [cover; 256];
         entries[byte_at(key, low) as usize..=byte_at(key.last(len), low) as usize].fill(value);
-        let mut node = self.make(&entries);
+        let mut node = self.make(low, &entries);
         while low > bits {
             low -= 8;
             entries = [cover; 256];
             entries[byte_at(key, low) as usize] = node;
-            node = self.make(&entries);
+            node = self.make(low, &entries);
         }
         self.link(above, key, bits, node);
         true
@@ -421,7 +435,7 @@ impl Lpm6Writer {
         match above {
             None => {
                 self.touch(key, 24);
-                self.shared.root[(key >> 104) as usize].store(entry, Release);
+                self.store(Place::Root((key >> 104) as usize), entry);
             }
             Some(place) => {
                 let mut entries = self.entries(self.load(place));

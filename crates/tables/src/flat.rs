@@ -1,4 +1,5 @@
-//! Lookups of IPv4 keys: one, a batch in scalar code, and a batch with AVX2 or AVX-512 gathers.
+//! Lookups of 32 bits in a root of 24 and blocks of 8: one, a batch in scalar code, and a batch with AVX2 or
+//! AVX-512 gathers. IPv4 ends here; IPv6 goes on from what is found for its first 32 bits.
 //!
 //! Upholds: root indices are below 2^24 and the root is as long; a block's number in an entry was put
 //! there by the writer, so that its 256 entries lie in the array of blocks. Gathers read
@@ -6,11 +7,17 @@
 //! are not reordered with loads, which makes them as good as acquire loads.
 #![allow(unsafe_code)]
 
-use super::{BLOCK, POINTER};
 use crate::cpu::CpuLevel;
 use crate::mem::prefetch;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
+
+/// Entries of the root.
+pub(crate) const ROOT: usize = 1 << 24;
+/// Entries of a block.
+pub(crate) const BLOCK: usize = 256;
+/// Marks an entry of the root that holds the number of a block.
+pub(crate) const POINTER: u32 = 1 << 31;
 
 #[inline(always)]
 fn load(array: &[AtomicU32], index: usize) -> u32 {
@@ -30,7 +37,7 @@ fn or_default(entry: u32, default: u32) -> u32 {
 }
 
 #[inline(always)]
-pub(super) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, default: u32) -> u32 {
+pub(crate) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, default: u32) -> u32 {
     let mut e = load(root, (key >> 8) as usize);
     if e & POINTER != 0 {
         e = load(blocks, below(e, key));
@@ -39,7 +46,7 @@ pub(super) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, default: u
 }
 
 #[inline(always)]
-pub(super) fn batch(
+pub(crate) fn batch(
     level: CpuLevel,
     root: &[AtomicU32],
     blocks: &[AtomicU32],
