@@ -188,30 +188,14 @@ fn is_linux_device(name: &str) -> bool {
         && !name.chars().any(|c| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
 }
 
-/// The device of an interface: its entry, or the Linux device of the same name.
-pub(super) fn take(
-    d: &mut Decoder<'_>,
-    name: &str,
-    place: Place,
-    right_name: bool,
-    devices: &mut BTreeMap<&str, DeviceEntry>,
-) -> Device {
-    let device = match devices.remove(name) {
+/// The device of an interface: its entry, or the Linux device of the same name. Whether that exists shows at the start.
+pub(super) fn take(name: &str, place: Place, devices: &mut BTreeMap<&str, DeviceEntry>) -> Device {
+    match devices.remove(name) {
         Some(e) => {
             Device { place: e.place, driver: e.driver, rx_queues: e.rx_queues, tx_queues: e.tx_queues }
         }
         None => Device { place, driver: af_packet(name), rx_queues: 1, tx_queues: 1 },
-    };
-    // A name with spaces and the like was refused already.
-    if let Driver::AfPacket { host, .. } = &device.driver
-        && host == name
-        && !is_linux_device(host)
-        && right_name
-    {
-        d.error(place, "device", format!("{} cannot be the name of a Linux device", short(name)))
-            .help(format!("say which device stands behind it: devices: {{{name}: {{host: NAME}}}}"));
     }
-    device
 }
 
 /// The kind of an interface `tapN`, which `taps` must declare; `None` when it does not.

@@ -84,13 +84,13 @@ fn interface<'n>(
         loopback_state(d, name, place, node, others);
         return None;
     }
-    let right_name = check_name(d, name, place);
+    check_name(d, name, place);
     let fields = d.fields(node, INTERFACE);
     let tap = numbered(name, "tap").is_some();
     let kind = if tap {
         device::tap_kind(d, name, place, others.taps, others.devices)
     } else {
-        Some(InterfaceKind::Device(device::take(d, name, place, right_name, others.devices)))
+        Some(InterfaceKind::Device(device::take(name, place, others.devices)))
     };
     let kind = kind?;
     let mut result = blank(d.path(), name, place, kind);
@@ -184,7 +184,7 @@ impl Common {
             d.field(fields, "acls", acls);
             d.key("acls", |d| d.unsupported(fields.key_place("acls"), "`acls`"));
         }
-        let lcp = d.field(fields, "lcp", |d, node| d.linux_name(node));
+        let lcp = d.field(fields, "lcp", |d, node| d.lcp_name(node));
         let unnumbered = d.field(fields, "unnumbered", |d, node| d.reference(node));
         for name in ["lcp", "unnumbered"] {
             if fields.has(name) {
@@ -390,11 +390,11 @@ pub(super) fn later_kind(name: &str) -> bool {
     numbered(name, "BondEthernet").is_some() || numbered(name, "vxlan_tunnel").is_some()
 }
 
-fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) -> bool {
+fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) {
     const HELP: &str = "1 to 63 letters, digits, `/`, `-` and `_`";
     let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b);
     if (1..=63).contains(&name.len()) && name.bytes().all(right) {
-        return true;
+        return;
     }
     let help = match name.split_once('.') {
         Some((parent, id)) if number(id).is_some() && parent.bytes().all(right) => format!(
@@ -404,5 +404,4 @@ fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) -> bool {
         _ => HELP.to_string(),
     };
     d.error(place, "interface-name", format!("{} cannot name an interface", short(name))).help(help);
-    false
 }

@@ -146,21 +146,27 @@ impl<'n> Decoder<'n> {
         mac
     }
 
-    /// A Linux or LCP device name.
+    /// The name of a Linux device that Quiver makes.
     pub fn linux_name(&mut self, node: &'n Node<'n>) -> Option<Reference> {
+        self.device_name(node, false)
+    }
+
+    /// Like [`Decoder::linux_name`], with dots: the format's users name VLAN devices `bond0.10`.
+    pub fn lcp_name(&mut self, node: &'n Node<'n>) -> Option<Reference> {
+        self.device_name(node, true)
+    }
+
+    fn device_name(&mut self, node: &'n Node<'n>, dots: bool) -> Option<Reference> {
         let text = self.text(node, "a device name")?;
         let mut bytes = text.bytes();
-        let right = text.len() <= 15
-            && bytes.next().is_some_and(|b| b.is_ascii_lowercase())
-            && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (dots && b == b'.');
+        let right =
+            text.len() <= 15 && bytes.next().is_some_and(|b| b.is_ascii_lowercase()) && bytes.all(rest);
         if !right {
-            self.error(
-                node.place,
-                "linux-name",
-                format!("{} is not a device name for this format", short(text)),
-            )
-            .value(text)
-            .help("a lower-case letter, then lower-case letters, digits and `-`; at most 15 characters");
+            let message = format!("{} is not a device name for this format", short(text));
+            self.error(node.place, "linux-name", message)
+                .value(text)
+                .help("a lower-case letter, then lower-case letters, digits and `-`; at most 15 characters");
             return None;
         }
         Some(Reference { name: text.to_string(), place: node.place })
