@@ -229,7 +229,7 @@ impl Lpm6Writer {
     fn load(&self, place: Place) -> u32 {
         let e = self.word(place).load(Relaxed);
         match place {
-            Place::Root(_) if e & POINTER != 0 => POINTER | FULL | (e & !POINTER) * FULL_LINES as u32,
+            Place::Root(_) if e & POINTER != 0 => POINTER | FULL | ((e & !POINTER) * FULL_LINES as u32),
             _ => e,
         }
     }
