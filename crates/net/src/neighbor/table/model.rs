@@ -20,7 +20,7 @@ enum Event {
 }
 
 fn host(n: u8) -> IpAddr {
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         Ipv4Addr::new(10, 0, 0, n + 1).into()
     } else {
         Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(n)).into()
