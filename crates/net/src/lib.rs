@@ -1,1 +1,22 @@
-//! (to be written)
+//! The protocols: one folder a feature, with its nodes, its control-side state and its commands.
+//!
+//! [`plane::Plane`] is what workers read; [`nodes`] lists every node of the graph in the order in which they run;
+//! [`router::Router`] is the control side that owns and changes the state.
+
+pub mod adjacency;
+pub mod arp;
+pub mod capture;
+pub mod ethernet;
+pub mod format;
+pub mod hold;
+pub mod icmp;
+pub mod interface;
+pub mod ip4;
+pub mod ip6;
+pub mod l2;
+pub mod neighbor;
+pub mod nodes;
+pub mod offload;
+pub mod plane;
+pub mod punt;
+pub mod router;

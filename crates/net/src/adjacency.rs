@@ -1,0 +1,34 @@
+//! Adjacencies: how to reach one neighbour, or one link.
+
+use std::net::IpAddr;
+
+/// Room for an Ethernet header with two tags.
+pub const MAX_REWRITE: usize = 22;
+
+/// What becomes of packets sent over an adjacency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdjacencyState {
+    /// The neighbour's link-layer address is not known: packets are held.
+    Incomplete,
+    /// The rewrite is complete.
+    Complete,
+    /// Stands for a whole link: the destination itself is the neighbour.
+    Glean,
+}
+
+/// One adjacency, never changed in place.
+#[derive(Clone, Debug)]
+pub struct Adjacency {
+    /// The interface (or sub-interface) to send on.
+    pub interface: u32,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Whether `rewrite` can be used.
+    pub state: AdjacencyState,
+    /// Valid bytes of `rewrite`; 0 unless complete.
+    pub len: u8,
+    /// The link-layer header to put in front.
+    pub rewrite: [u8; MAX_REWRITE],
+    /// The neighbour; unspecified for a glean adjacency.
+    pub next_hop: IpAddr,
+}

@@ -1,0 +1,117 @@
+//! `arp-input`: checks ARP packets, answers requests for the router's addresses, and hands the rest on to be learnt.
+
+use crate::interface::IfCache;
+use crate::plane::Plane;
+use crate::punt::PuntKind;
+use graph::node::Step;
+use graph::{Exit, Guard, Node, Packet, flags};
+use packet::arp::{ArpMessage, ArpOp, ArpView};
+use packet::eth::MacAddr;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `arp-input` sends packets.
+    pub enum ArpNext { Output => "interface-output" }
+}
+
+graph::reasons! {
+    /// What `arp-input` counts.
+    pub enum ArpReason {
+        /// Not a well-formed ARP packet for IPv4 over Ethernet.
+        Malformed => "arp-malformed",
+        /// The sender's addresses cannot be a station's.
+        BadSender => "arp-bad-sender",
+        /// The interface has no IPv4 address.
+        NotEnabled => "arp-ip4-not-enabled",
+        /// The sender is not in a connected prefix of the interface.
+        NotOnLink => "arp-sender-not-on-link",
+        /// A request for an address that is not the router's.
+        NotForUs => "arp-not-for-us" (info),
+        /// A request was answered.
+        Replied => "arp-replies-sent" (info),
+        /// Handed to the neighbour table.
+        Learnt => "arp-handed-to-control" (info),
+        /// The control side was too far behind to take it.
+        Lost => "arp-control-busy" (info),
+    }
+}
+
+/// The node.
+pub struct ArpInput {
+    plane: Arc<Plane>,
+}
+
+impl ArpInput {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        ArpInput { plane: Arc::clone(plane) }
+    }
+}
+
+/// Snapshot of one vector.
+pub struct ArpInputView<'v> {
+    plane: &'v Plane,
+    ifs: IfCache<'v>,
+}
+
+impl Node for ArpInput {
+    const NAME: &'static str = "arp-input";
+    type Next = ArpNext;
+    type Drop = ArpReason;
+    type View<'v> = ArpInputView<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> ArpInputView<'v> {
+        ArpInputView { plane: &self.plane, ifs: IfCache::new(&self.plane, guard) }
+    }
+
+    fn step(view: &mut ArpInputView<'_>, p: &mut Packet<'_>) -> Step<ArpNext, ArpReason> {
+        let Ok(arp) = ArpView::parse(p.data()) else { return Err(ArpReason::Malformed.into()) };
+        let Some(i) = view.ifs.get(p.d.rx) else { return Err(ArpReason::NotEnabled.into()) };
+        if i.addrs4.is_empty() {
+            return Err(ArpReason::NotEnabled.into());
+        }
+        let sender = u32::from(arp.sender_ip());
+        let probe = arp.is_probe();
+        if !arp.sender_mac().is_station() || arp.sender_ip().is_multicast() || arp.sender_ip().is_broadcast()
+        {
+            return Err(ArpReason::BadSender.into());
+        }
+        let on_link = |(a, len): &(u32, u8)| {
+            (a ^ sender) & u32::MAX.checked_shl(32 - u32::from(*len)).unwrap_or(0) == 0
+        };
+        if !probe && !i.addrs4.iter().any(on_link) {
+            return Err(ArpReason::NotOnLink.into());
+        }
+        let ours = |ip: u32| i.addrs4.iter().any(|a| a.0 == ip);
+        let target = u32::from(arp.target_ip());
+        let for_us = ours(target);
+        let (request, own_sender) = (arp.op() == ArpOp::Request, ours(sender));
+        let reply = ArpMessage::reply_to(&arp, MacAddr(i.mac)).to_bytes();
+        if for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender {
+            let l3 = p.d.off - p.d.l2;
+            let frame = &p.env.buffers.room(p.d.buf)[usize::from(p.d.l2)..];
+            let end = usize::from(l3) + usize::from(p.d.len);
+            let sent = view.plane.punt.packet(PuntKind::Arp, p.d.rx, l3, &frame[..end.min(frame.len())], end);
+            p.count(if sent { ArpReason::Learnt } else { ArpReason::Lost });
+        }
+        if !request || own_sender || !for_us {
+            if request && !for_us {
+                p.count(ArpReason::NotForUs);
+            }
+            p.env.buffers.free(p.d);
+            return Err(Exit::Consumed);
+        }
+        p.data_mut()[..reply.len()].copy_from_slice(&reply);
+        // The request's own Ethernet header and tags serve for the answer.
+        if !p.seek(p.d.l2) {
+            return Err(ArpReason::Malformed.into());
+        }
+        let data = p.data_mut();
+        data.copy_within(6..12, 0);
+        data[6..12].copy_from_slice(&i.mac);
+        p.d.tx = p.d.rx;
+        p.d.flags = (p.d.flags & !flags::L2_GROUP) | flags::LOCAL;
+        p.count(ArpReason::Replied);
+        Ok(ArpNext::Output)
+    }
+}

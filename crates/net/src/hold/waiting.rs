@@ -1,0 +1,216 @@
+//! The packets that wait, by neighbour. Bounded, and allocated before the first packet.
+
+use graph::Desc;
+
+/// Neighbours waited for at once.
+pub const MAX_KEYS: usize = 512;
+/// Packets held at once.
+pub const MAX_PACKETS: usize = 2048;
+/// A neighbour is asked for again when packets come after this time, nanoseconds.
+const ASK_AGAIN_NS: u64 = 1_000_000_000;
+const END: u32 = u32::MAX;
+
+/// A neighbour: interface and address (an IPv4 address in the low 32 bits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The interface behind which it is.
+    pub interface: u32,
+    /// Its address.
+    pub address: u128,
+}
+
+/// Why a packet was not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many packets wait for this neighbour as may.
+    Neighbor,
+    /// As many packets or neighbours wait as may.
+    Total,
+}
+
+struct Pending {
+    key: Key,
+    first: u32,
+    last: u32,
+    count: u32,
+    asked_ns: u64,
+    since_ns: u64,
+}
+
+/// All held packets of one worker and one family.
+pub struct Waiting {
+    keys: Vec<Pending>,
+    packets: Vec<(Desc, u32)>,
+    free: u32,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        let n = MAX_PACKETS as u32;
+        let packets = (0..n).map(|i| (Desc::default(), if i + 1 < n { i + 1 } else { END })).collect();
+        Waiting { keys: Vec::with_capacity(MAX_KEYS), packets, free: 0 }
+    }
+}
+
+impl Waiting {
+    /// Holds a packet. `Ok(true)` asks the caller to have the neighbour resolved.
+    pub fn hold(&mut self, key: Key, d: Desc, now_ns: u64, per_neighbor: u32) -> Result<bool, Refused> {
+        let slot = self.free;
+        let found = self.keys.iter().position(|k| k.key == key);
+        if let Some(k) = found
+            && self.keys[k].count >= per_neighbor
+        {
+            return Err(Refused::Neighbor);
+        }
+        let Some(next_free) = self.packets.get(slot as usize).map(|p| p.1) else {
+            return Err(Refused::Total);
+        };
+        let k = match found {
+            Some(k) => k,
+            None if self.keys.len() == MAX_KEYS => return Err(Refused::Total),
+            None => {
+                self.keys.push(Pending {
+                    key,
+                    first: END,
+                    last: END,
+                    count: 0,
+                    asked_ns: 0,
+                    since_ns: now_ns,
+                });
+                self.keys.len() - 1
+            }
+        };
+        self.free = next_free;
+        self.packets[slot as usize] = (d, END);
+        let p = &mut self.keys[k];
+        if p.first == END {
+            p.first = slot;
+        } else {
+            self.packets[p.last as usize].1 = slot;
+        }
+        p.last = slot;
+        p.count += 1;
+        let ask = p.count == 1 || now_ns.saturating_sub(p.asked_ns) > ASK_AGAIN_NS;
+        if ask {
+            p.asked_ns = now_ns;
+        }
+        Ok(ask)
+    }
+
+    /// Takes out all packets that wait for `key`, in the order in which they came.
+    pub fn take(&mut self, key: Key, mut each: impl FnMut(Desc)) {
+        if let Some(i) = self.keys.iter().position(|k| k.key == key) {
+            self.take_at(i, &mut each);
+        }
+    }
+
+    /// Takes out packets of neighbours that have been waited for since before `before_ns`, or of all neighbours on
+    /// `interface`.
+    pub fn take_old(&mut self, before_ns: u64, interface: Option<u32>, mut each: impl FnMut(Desc)) {
+        let mut i = 0;
+        while i < self.keys.len() {
+            let k = &self.keys[i];
+            if k.since_ns < before_ns || interface == Some(k.key.interface) {
+                self.take_at(i, &mut each);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    fn take_at(&mut self, i: usize, each: &mut impl FnMut(Desc)) {
+        let p = self.keys.swap_remove(i);
+        let mut at = p.first;
+        while at != END {
+            let (d, next) = self.packets[at as usize];
+            each(d);
+            self.packets[at as usize].1 = self.free;
+            self.free = at;
+            at = next;
+        }
+    }
+
+    /// Packets held now.
+    pub fn len(&self) -> usize {
+        self.keys.iter().map(|k| k.count as usize).sum()
+    }
+
+    /// True when no packet is held.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn key(n: u32) -> Key {
+        Key { interface: n % 3, address: u128::from(n) }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn behaves_as_a_list_of_queues(ops in prop::collection::vec((0u32..20, any::<bool>()), 1..400)) {
+            let mut w = Waiting::default();
+            let mut model: Vec<(Key, VecDeque<u32>)> = vec![];
+            for (n, (k, take)) in ops.into_iter().enumerate() {
+                let k = key(k);
+                if take {
+                    let mut got = vec![];
+                    w.take(k, |d| got.push(d.buf));
+                    let i = model.iter().position(|m| m.0 == k);
+                    let want = i.map(|i| model.remove(i).1).unwrap_or_default();
+                    prop_assert_eq!(got, want);
+                } else {
+                    let d = Desc { buf: n as u32, ..Desc::default() };
+                    let r = w.hold(k, d, 5, 8);
+                    if !model.iter().any(|m| m.0 == k) {
+                        model.push((k, VecDeque::new()));
+                    }
+                    let q = &mut model.iter_mut().find(|m| m.0 == k).unwrap().1;
+                    if q.len() == 8 {
+                        prop_assert_eq!(r, Err(Refused::Neighbor));
+                    } else {
+                        prop_assert_eq!(r, Ok(q.is_empty()));
+                        q.push_back(n as u32);
+                    }
+                }
+                prop_assert_eq!(w.len(), model.iter().map(|m| m.1.len()).sum::<usize>());
+            }
+        }
+    }
+
+    #[test]
+    fn is_bounded_and_forgets_the_old() {
+        let mut w = Waiting::default();
+        let mut held = 0;
+        for n in 0..10_000 {
+            held += usize::from(w.hold(key(n), Desc::default(), u64::from(n), 4).is_ok());
+        }
+        assert_eq!(held, MAX_KEYS);
+        for _ in 0..10 {
+            let _ = w.hold(key(0), Desc::default(), 0, u32::MAX);
+        }
+        while w.hold(key(0), Desc::default(), 0, u32::MAX).is_ok() {}
+        assert_eq!(w.len(), MAX_PACKETS);
+        let mut n = 0;
+        w.take_old(100, None, |_| n += 1);
+        assert!(n >= 100);
+        w.take_old(u64::MAX, None, |_| n += 1);
+        assert_eq!(n, MAX_PACKETS);
+        assert!(w.is_empty());
+        assert_eq!(w.hold(key(1), Desc::default(), 0, 1), Ok(true));
+    }
+
+    #[test]
+    fn asks_again_after_a_second() {
+        let mut w = Waiting::default();
+        assert_eq!(w.hold(key(1), Desc::default(), 0, 9), Ok(true));
+        assert_eq!(w.hold(key(1), Desc::default(), 10, 9), Ok(false));
+        assert_eq!(w.hold(key(1), Desc::default(), 2_000_000_000, 9), Ok(true));
+    }
+}

@@ -1,0 +1,118 @@
+//! ICMP (RFC 792, RFC 1812 section 4.3) and ICMPv6 (RFC 4443): echo, errors, neighbour discovery on the wire.
+
+mod icmp4_input;
+mod icmp6_input;
+mod ip4_error;
+mod ip6_error;
+mod limit;
+
+pub use icmp4_input::{Icmp4Input, Icmp4Reason};
+pub use icmp6_input::{Icmp6Input, Icmp6Reason};
+pub use ip4_error::{Ip4ErrorReason, Ip4IcmpError};
+pub use ip6_error::{Ip6ErrorReason, Ip6IcmpError};
+pub use limit::ErrorLimit;
+
+use crate::plane::Plane;
+use graph::{Desc, Guard, Packet, flags};
+
+/// The ICMP error that a node asks `ip4-icmp-error` or `ip6-icmp-error` to send, carried in [`graph::Desc::aux`]:
+/// type, code, and a 16-bit value (MTU or pointer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// ICMP type.
+    pub kind: u8,
+    /// ICMP code.
+    pub code: u8,
+    /// MTU (fragmentation needed, packet too big) or pointer (parameter problem).
+    pub value: u16,
+}
+
+impl Ask {
+    /// Destination unreachable, network (RFC 792).
+    pub const V4_NET_UNREACHABLE: Ask = Ask::new(3, 0, 0);
+    /// Destination unreachable, host.
+    pub const V4_HOST_UNREACHABLE: Ask = Ask::new(3, 1, 0);
+    /// Destination unreachable, protocol.
+    pub const V4_PROTOCOL_UNREACHABLE: Ask = Ask::new(3, 2, 0);
+    /// Destination unreachable, port.
+    pub const V4_PORT_UNREACHABLE: Ask = Ask::new(3, 3, 0);
+    /// Destination unreachable, source route failed.
+    pub const V4_SOURCE_ROUTE_FAILED: Ask = Ask::new(3, 5, 0);
+    /// Destination unreachable, communication administratively prohibited (RFC 1812 section 5.2.7.1).
+    pub const V4_PROHIBITED: Ask = Ask::new(3, 13, 0);
+    /// Time exceeded in transit.
+    pub const V4_TTL_EXCEEDED: Ask = Ask::new(11, 0, 0);
+    /// No route to destination (RFC 4443 section 3.1).
+    pub const V6_NO_ROUTE: Ask = Ask::new(1, 0, 0);
+    /// Communication with destination administratively prohibited.
+    pub const V6_PROHIBITED: Ask = Ask::new(1, 1, 0);
+    /// Beyond scope of source address.
+    pub const V6_BEYOND_SCOPE: Ask = Ask::new(1, 2, 0);
+    /// Address unreachable.
+    pub const V6_ADDRESS_UNREACHABLE: Ask = Ask::new(1, 3, 0);
+    /// Port unreachable.
+    pub const V6_PORT_UNREACHABLE: Ask = Ask::new(1, 4, 0);
+    /// Hop limit exceeded in transit.
+    pub const V6_HOP_LIMIT_EXCEEDED: Ask = Ask::new(3, 0, 0);
+
+    /// An error of this type and code.
+    pub const fn new(kind: u8, code: u8, value: u16) -> Ask {
+        Ask { kind, code, value }
+    }
+
+    /// Fragmentation needed and DF set, with the next hop's MTU (RFC 1191).
+    pub const fn v4_fragmentation_needed(mtu: u16) -> Ask {
+        Ask::new(3, 4, mtu)
+    }
+
+    /// Parameter problem at byte `pointer` of the IPv4 header.
+    pub const fn v4_parameter_problem(pointer: u8) -> Ask {
+        Ask::new(12, 0, pointer as u16)
+    }
+
+    /// Packet too big, with the next hop's MTU (RFC 4443 section 3.2).
+    pub const fn v6_too_big(mtu: u16) -> Ask {
+        Ask::new(2, 0, mtu)
+    }
+
+    /// Parameter problem of this code at byte `pointer` of the packet (RFC 4443 section 3.4).
+    pub const fn v6_parameter_problem(code: u8, pointer: u16) -> Ask {
+        Ask::new(4, code, pointer)
+    }
+
+    /// As a descriptor's scratch word.
+    pub const fn word(self) -> u32 {
+        (self.kind as u32) << 24 | (self.code as u32) << 16 | self.value as u32
+    }
+
+    /// From a descriptor's scratch word.
+    pub const fn from_word(w: u32) -> Ask {
+        Ask { kind: (w >> 24) as u8, code: (w >> 16) as u8, value: w as u16 }
+    }
+}
+
+/// How many interfaces are searched for an address when the one in question has none.
+const SEARCHED: u32 = 4096;
+
+/// What `of` finds on interface `rx`, else on the first interface where it finds anything: the source address of an
+/// error must be one of the router's, and any serves (RFC 1812 section 4.3.2.4).
+fn any_source<T>(
+    plane: &Plane,
+    guard: &Guard,
+    rx: u32,
+    of: impl Fn(&crate::interface::Interface) -> Option<T>,
+) -> Option<T> {
+    let on = |index| plane.interfaces.get(index, guard).and_then(&of);
+    on(rx).or_else(|| (0..SEARCHED).find_map(on))
+}
+
+/// Puts `bytes`, a packet that the router made, in the place of `p`. They fit one buffer.
+fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
+    // First empty, so that the rest of a chain goes back.
+    p.trim(0);
+    let old = *p.d;
+    let start = graph::buffer::HEADROOM;
+    p.env.buffers.room_mut(old.buf)[start..start + bytes.len()].copy_from_slice(bytes);
+    let flags = old.flags & flags::TRACED | flags::LOCAL;
+    *p.d = Desc { off: start as u16, l2: start as u16, len: bytes.len() as u16, flags, ..old };
+}

@@ -1,0 +1,148 @@
+//! Interfaces as workers see them, and the nodes at the graph's output.
+
+mod drop;
+mod output;
+mod tx;
+
+pub use drop::ErrorDrop;
+pub use output::{InterfaceOutput, OutputDrop};
+pub use tx::{InterfaceTx, TxDrop};
+
+use crate::plane::Plane;
+use graph::{Guard, TxCaps};
+use packet::eth::{EtherType, MacAddr};
+use std::sync::Arc;
+use tables::vlan::VlanTable;
+
+/// The number of an interface or sub-interface; 0 is `local0`, which never carries packets.
+pub type IfIndex = u32;
+
+/// Bits of [`Interface::flags`].
+pub mod ifflags {
+    /// Administratively up.
+    pub const UP: u16 = 1 << 0;
+    /// The link carries packets.
+    pub const LINK: u16 = 1 << 1;
+    /// A cross-connect takes all its packets.
+    pub const L2: u16 = 1 << 2;
+    /// Has an IPv4 address.
+    pub const IP4: u16 = 1 << 3;
+    /// Has an IPv6 address.
+    pub const IP6: u16 = 1 << 4;
+    /// Takes packets for any destination MAC.
+    pub const PROMISC: u16 = 1 << 5;
+}
+
+/// The tags that a sub-interface puts in front, outermost first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    /// 0 to 2.
+    pub count: u8,
+    /// TPID and TCI of each, as on the wire.
+    pub bytes: [u8; 8],
+}
+
+impl Tags {
+    /// The bytes of all tags.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.count.min(2)) * 4]
+    }
+}
+
+/// Writes an Ethernet header with `tags` to the start of `out` and answers its length (14, 18 or 22).
+pub fn l2_header(out: &mut [u8; 22], dst: MacAddr, src: MacAddr, tags: &Tags, ethertype: EtherType) -> usize {
+    out[..6].copy_from_slice(&dst.0);
+    out[6..12].copy_from_slice(&src.0);
+    let t = tags.as_slice();
+    out[12..12 + t.len()].copy_from_slice(t);
+    out[12 + t.len()..14 + t.len()].copy_from_slice(&ethertype.0.to_be_bytes());
+    14 + t.len()
+}
+
+/// An interface or sub-interface, never changed in place.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// See [`ifflags`].
+    pub flags: u16,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// The interface whose queues carry its packets; its own number unless it is a sub-interface.
+    pub hw: IfIndex,
+    /// What the device does for packets sent.
+    pub caps: TxCaps,
+    /// Enabled features on the `ip4-unicast` arc.
+    pub ip4_unicast: u32,
+    /// Enabled features on the `ip6-unicast` arc.
+    pub ip6_unicast: u32,
+    /// Enabled features on the `interface-output` arc.
+    pub output: u32,
+    /// Tags to put in front on output.
+    pub tags: Tags,
+    /// Where a cross-connect sends its packets.
+    pub xconnect: Option<IfIndex>,
+    /// Its sub-interfaces by tag; `None` when it has none.
+    pub subs: Option<Arc<VlanTable>>,
+    /// Its IPv4 addresses (host order) with prefix lengths.
+    pub addrs4: Box<[(u32, u8)]>,
+    /// Its usable IPv6 addresses with prefix lengths, link-local first.
+    pub addrs6: Box<[(u128, u8)]>,
+    /// IPv6 addresses under duplicate address detection: not usable, but defended.
+    pub tentative6: Box<[u128]>,
+}
+
+impl Interface {
+    /// True when all of `bits` are set.
+    #[inline]
+    pub fn is(&self, bits: u16) -> bool {
+        self.flags & bits == bits
+    }
+
+    /// The IPv4 address to use as source towards `dst` on this interface: one of the prefix that holds it, else the
+    /// first.
+    pub fn source4(&self, dst: u32) -> Option<u32> {
+        let on_link = self.addrs4.iter().find(|(a, l)| {
+            let mask = u32::MAX.checked_shl(32 - u32::from(*l)).unwrap_or(0);
+            (a ^ dst) & mask == 0
+        });
+        on_link.or(self.addrs4.first()).map(|a| a.0)
+    }
+
+    /// The IPv6 address to use as source towards `dst` on this interface: link-local for link-local destinations, else
+    /// the address with the longest common prefix (RFC 6724 rules 2 and 8).
+    pub fn source6(&self, dst: u128) -> Option<u128> {
+        let link_local = |a: u128| a >> 118 == 0xfe80 >> 6 || a >> 112 & 0xff0f == 0xff02;
+        let want = link_local(dst);
+        let best = self.addrs6.iter().filter(|(a, _)| (*a >> 118 == 0xfe80 >> 6) == want);
+        let best = best.max_by_key(|(a, _)| (a ^ dst).leading_zeros());
+        best.or(self.addrs6.first()).map(|a| a.0)
+    }
+}
+
+/// One interface remembered over a vector: most packets of a vector share theirs.
+pub struct IfCache<'v> {
+    plane: &'v Plane,
+    guard: &'v Guard,
+    index: IfIndex,
+    found: Option<&'v Interface>,
+}
+
+impl<'v> IfCache<'v> {
+    /// Empty.
+    #[inline]
+    pub fn new(plane: &'v Plane, guard: &'v Guard) -> Self {
+        IfCache { plane, guard, index: u32::MAX, found: None }
+    }
+
+    /// The interface `index`.
+    #[inline]
+    pub fn get(&mut self, index: IfIndex) -> Option<&'v Interface> {
+        if index != self.index {
+            self.index = index;
+            self.found = self.plane.interfaces.get(index, self.guard);
+        }
+        self.found
+    }
+}

@@ -1,0 +1,121 @@
+//! `ip4-input`: the header checks of RFC 1812 section 5.2.2 and the martian addresses of section 5.3.7.
+
+use crate::interface::{IfCache, ifflags};
+use crate::plane::Plane;
+use graph::node::Step;
+use graph::{Guard, Node, Packet, TraceRecord, flags};
+use packet::ip4::{self, Ip4Error};
+use std::fmt;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `ip4-input` sends packets.
+    pub enum Ip4Next {
+        Features => "@ip4-unicast",
+        Options => "ip4-options",
+    }
+}
+
+graph::reasons! {
+    /// Why `ip4-input` drops packets.
+    pub enum Ip4Drop {
+        /// Fewer bytes than an IPv4 header has (RFC 1812 section 5.2.2, check 1).
+        TooShort => "ip4-too-short",
+        /// The IP version is not 4 (check 3).
+        BadVersion => "ip4-bad-version",
+        /// The header length is under 20 bytes or beyond the packet (check 4).
+        BadHeaderLength => "ip4-bad-header-length",
+        /// The total length is under the header length or beyond the packet (checks 1 and 5).
+        BadTotalLength => "ip4-bad-total-length",
+        /// The header checksum is wrong (check 2).
+        BadChecksum => "ip4-bad-checksum",
+        /// The interface has no IPv4 address.
+        NotEnabled => "ip4-not-enabled",
+        /// The source address cannot be a host's: 0/8, 127/8, multicast, broadcast, class E (RFC 1812 section 5.3.7).
+        BadSource => "ip4-martian-source",
+        /// The destination address may not be seen on a link: 0/8, 127/8, class E (RFC 1812 section 5.3.7).
+        BadDestination => "ip4-martian-destination",
+        /// Multicast and limited broadcast are not forwarded, and nothing on the router listens.
+        Multicast => "ip4-multicast-not-handled",
+        /// An IPv4 unicast packet in a link-layer broadcast (RFC 1122 section 3.3.6).
+        L2Broadcast => "ip4-unicast-in-l2-broadcast",
+    }
+}
+
+impl From<Ip4Error> for Ip4Drop {
+    fn from(e: Ip4Error) -> Self {
+        match e {
+            Ip4Error::TooShort => Ip4Drop::TooShort,
+            Ip4Error::BadVersion => Ip4Drop::BadVersion,
+            Ip4Error::BadHeaderLength => Ip4Drop::BadHeaderLength,
+            Ip4Error::BadTotalLength => Ip4Drop::BadTotalLength,
+            Ip4Error::BadChecksum => Ip4Drop::BadChecksum,
+        }
+    }
+}
+
+/// The node.
+pub struct Ip4Input {
+    plane: Arc<Plane>,
+}
+
+impl Ip4Input {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Ip4Input { plane: Arc::clone(plane) }
+    }
+}
+
+/// First octets that need a closer look: 0, 127 and 224 upwards.
+#[inline]
+fn suspicious(addr: u32) -> bool {
+    let first = addr >> 24;
+    first == 0 || first == 127 || first >= 224
+}
+
+impl Node for Ip4Input {
+    const NAME: &'static str = "ip4-input";
+    type Next = Ip4Next;
+    type Drop = Ip4Drop;
+    type View<'v> = IfCache<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> IfCache<'v> {
+        IfCache::new(&self.plane, guard)
+    }
+
+    #[inline]
+    fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<Ip4Next, Ip4Drop> {
+        let have = p.total_len();
+        let h = ip4::Ip4Header(ip4::check(p.data(), have).map_err(Ip4Drop::from)?);
+        let (src, dst) = (h.src_u32(), h.dst_u32());
+        let (total, options) = (usize::from(h.total_len()), h.header_len() > ip4::HEADER_LEN);
+        let Some(i) = ifs.get(p.d.rx) else { return Err(Ip4Drop::NotEnabled.into()) };
+        if !i.is(ifflags::IP4) {
+            return Err(Ip4Drop::NotEnabled.into());
+        }
+        if total < have {
+            // Ethernet padding.
+            p.trim(total);
+        }
+        if suspicious(src) {
+            return Err(Ip4Drop::BadSource.into());
+        }
+        if suspicious(dst) {
+            let multicast = dst >> 28 == 0xe || dst == u32::MAX;
+            return Err(if multicast { Ip4Drop::Multicast } else { Ip4Drop::BadDestination }.into());
+        }
+        if p.has(flags::L2_GROUP) {
+            return Err(Ip4Drop::L2Broadcast.into());
+        }
+        p.d.aux = dst;
+        p.d.feat = i.ip4_unicast;
+        if options {
+            return Ok(Ip4Next::Options);
+        }
+        Ok(Ip4Next::Features)
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::ip(r.bytes(), f)
+    }
+}

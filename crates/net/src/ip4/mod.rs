@@ -1,0 +1,16 @@
+//! IPv4: the life of a packet is [`input`] (checks), [`lookup`], then [`rewrite`] (to a neighbour), [`local`] (for the
+//! router), [`hold`](crate::hold) (neighbour not yet known) or an ICMP error.
+
+pub mod frag;
+pub mod input;
+pub mod local;
+pub mod lookup;
+pub mod options;
+pub mod rewrite;
+
+pub use frag::{Ip4Frag, Ip4FragReason};
+pub use input::{Ip4Drop, Ip4Input};
+pub use local::{Ip4Local, Ip4LocalReason};
+pub use lookup::{Ip4Lookup, Ip4LookupDrop};
+pub use options::{Ip4Options, Ip4OptionsReason};
+pub use rewrite::{Ip4Rewrite, Ip4RewriteDrop};

@@ -1,0 +1,145 @@
+//! `ip4-rewrite`: TTL, MTU, and the neighbour's link-layer header.
+
+use crate::adjacency::{Adjacency, AdjacencyState};
+use crate::icmp::Ask;
+use crate::plane::Plane;
+use graph::counters::{Pair, Table};
+use graph::node::Step;
+use graph::{Guard, Node, Packet, TraceRecord, flags};
+use packet::ip4;
+use std::fmt;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `ip4-rewrite` sends packets.
+    pub enum Ip4RewriteNext {
+        Output => "interface-output",
+        Hold => "ip4-hold",
+        Fragment => "ip4-frag",
+        Error => "ip4-icmp-error",
+    }
+}
+
+graph::reasons! {
+    /// What `ip4-rewrite` counts.
+    pub enum Ip4RewriteDrop {
+        /// The packet has no IPv4 header.
+        TooShort => "ip4-rewrite-too-short",
+        /// The adjacency does not exist any more.
+        Gone => "ip4-adjacency-gone",
+        /// No room in front of the packet for the link-layer header.
+        NoRoom => "ip4-no-headroom",
+        /// The TTL ran out; the sender is told "time exceeded".
+        TtlExpired => "ip4-ttl-expired" (info),
+        /// Larger than the MTU with "don't fragment" set; the sender is told "fragmentation needed".
+        FragmentationNeeded => "ip4-fragmentation-needed" (info),
+    }
+}
+
+/// The node.
+pub struct Ip4Rewrite {
+    plane: Arc<Plane>,
+    sent: Arc<Table<Pair>>,
+}
+
+impl Ip4Rewrite {
+    /// For worker `worker`.
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        Ip4Rewrite { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
+    }
+}
+
+/// Snapshot of one vector.
+pub struct RewriteView<'v> {
+    plane: &'v Plane,
+    guard: &'v Guard,
+    sent: &'v Table<Pair>,
+}
+
+impl<'v> RewriteView<'v> {
+    /// A view over `plane`, counting in `sent`.
+    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table<Pair>) -> Self {
+        RewriteView { plane, guard, sent }
+    }
+
+    /// The adjacency with this number.
+    #[inline]
+    pub fn adjacency(&self, index: u32) -> Option<&'v Adjacency> {
+        self.plane.adjacencies.get(index, self.guard)
+    }
+
+    /// Puts the adjacency's header in front, counts, and sets the output interface. False when there is no room.
+    #[inline]
+    pub fn apply(&self, p: &mut Packet<'_>, a: &Adjacency) -> bool {
+        if let Some(c) = self.sent.get(p.d.aux) {
+            c.packets.add(1);
+            c.bytes.add(p.total_len() as u64);
+        }
+        let n = usize::from(a.len);
+        if !p.prepend(n) {
+            return false;
+        }
+        let data = p.data_mut();
+        if let (14, Some(d)) = (n, data.first_chunk_mut::<14>()) {
+            d.copy_from_slice(&a.rewrite[..14]);
+        } else {
+            data[..n].copy_from_slice(&a.rewrite[..n]);
+        }
+        p.d.l2 = p.d.off;
+        p.d.tx = a.interface;
+        true
+    }
+}
+
+/// Bytes of the largest IP packet that will be on the wire: a super-frame counts by its segments.
+#[inline]
+pub fn wire_len(p: &Packet<'_>) -> usize {
+    if p.has(flags::GSO) { crate::offload::segment_len(p) } else { p.total_len() }
+}
+
+impl Node for Ip4Rewrite {
+    const NAME: &'static str = "ip4-rewrite";
+    type Next = Ip4RewriteNext;
+    type Drop = Ip4RewriteDrop;
+    type View<'v> = RewriteView<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> RewriteView<'v> {
+        RewriteView { plane: &self.plane, guard, sent: &self.sent }
+    }
+
+    #[inline]
+    fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip4RewriteNext, Ip4RewriteDrop> {
+        let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip4RewriteDrop::Gone.into()) };
+        let local = p.has(flags::LOCAL);
+        let len = wire_len(p);
+        let Some(h) = p.head_mut::<20>() else { return Err(Ip4RewriteDrop::TooShort.into()) };
+        // The TTL is looked at first (RFC 1812 section 5.3.1), but changed only when the packet leaves.
+        if !local && h[8] <= 1 {
+            p.count(Ip4RewriteDrop::TtlExpired);
+            p.d.aux = Ask::V4_TTL_EXCEEDED.word();
+            return Ok(Ip4RewriteNext::Error);
+        }
+        if len > usize::from(a.mtu) {
+            if h[6] & 0x40 != 0 {
+                p.count(Ip4RewriteDrop::FragmentationNeeded);
+                p.d.aux = Ask::v4_fragmentation_needed(a.mtu).word();
+                return Ok(Ip4RewriteNext::Error);
+            }
+            return Ok(Ip4RewriteNext::Fragment);
+        }
+        if a.state != AdjacencyState::Complete {
+            return Ok(Ip4RewriteNext::Hold);
+        }
+        if !local {
+            ip4::decrement_ttl(h);
+        }
+        if !view.apply(p, a) {
+            return Err(Ip4RewriteDrop::NoRoom.into());
+        }
+        Ok(Ip4RewriteNext::Output)
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::output(r, f)
+    }
+}

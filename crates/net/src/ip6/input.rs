@@ -1,0 +1,139 @@
+//! `ip6-input`: the header checks of RFC 8200 section 3 and the addresses of RFC 4291 section 2.
+
+use crate::interface::{IfCache, ifflags};
+use crate::plane::Plane;
+use graph::node::Step;
+use graph::{Guard, Node, Packet, TraceRecord, flags};
+use packet::ip6::{self, Ip6Error};
+use std::fmt;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `ip6-input` sends packets.
+    pub enum Ip6Next {
+        Features => "@ip6-unicast",
+        HopByHop => "ip6-hop-by-hop",
+        Local => "ip6-local",
+    }
+}
+
+graph::reasons! {
+    /// Why `ip6-input` drops packets.
+    pub enum Ip6Drop {
+        /// Fewer than 40 bytes.
+        TooShort => "ip6-too-short",
+        /// The IP version is not 6.
+        BadVersion => "ip6-bad-version",
+        /// The payload length is beyond the packet.
+        BadPayloadLength => "ip6-bad-payload-length",
+        /// The interface has no IPv6 address.
+        NotEnabled => "ip6-not-enabled",
+        /// The source is a multicast address (RFC 4291 section 2.7).
+        SourceMulticast => "ip6-source-multicast",
+        /// The source or destination is the loopback address (RFC 4291 section 2.5.3).
+        Loopback => "ip6-loopback-address",
+        /// The destination is the unspecified address (RFC 4291 section 2.5.2).
+        DestinationUnspecified => "ip6-destination-unspecified",
+        /// The destination's multicast scope is reserved or interface-local (RFC 4291 section 2.7).
+        BadScope => "ip6-bad-multicast-scope",
+        /// Multicast is not forwarded, and nothing on the router listens to the group.
+        Multicast => "ip6-multicast-not-handled",
+        /// An IPv6 unicast packet in a link-layer multicast or broadcast.
+        L2Group => "ip6-unicast-in-l2-multicast",
+        /// The unspecified source address does not leave its link (RFC 4291 section 2.5.2).
+        SourceUnspecified => "ip6-source-unspecified",
+    }
+}
+
+impl From<Ip6Error> for Ip6Drop {
+    fn from(e: Ip6Error) -> Self {
+        match e {
+            Ip6Error::TooShort => Ip6Drop::TooShort,
+            Ip6Error::BadVersion => Ip6Drop::BadVersion,
+            Ip6Error::BadPayloadLength => Ip6Drop::BadPayloadLength,
+        }
+    }
+}
+
+/// The node.
+pub struct Ip6Input {
+    plane: Arc<Plane>,
+}
+
+impl Ip6Input {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Ip6Input { plane: Arc::clone(plane) }
+    }
+}
+
+/// The solicited-node group of an address without its last 24 bits (RFC 4291 section 2.7.1).
+const SOLICITED_NODE: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
+const ALL_NODES: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0001;
+const ALL_ROUTERS: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0002;
+
+impl Node for Ip6Input {
+    const NAME: &'static str = "ip6-input";
+    type Next = Ip6Next;
+    type Drop = Ip6Drop;
+    type View<'v> = IfCache<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> IfCache<'v> {
+        IfCache::new(&self.plane, guard)
+    }
+
+    #[inline]
+    fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<Ip6Next, Ip6Drop> {
+        let have = p.total_len();
+        let h = ip6::Ip6Header(ip6::check(p.data(), have).map_err(Ip6Drop::from)?);
+        let (src, dst) = (h.src_u128(), h.dst_u128());
+        let (total, hop_by_hop) = (h.total_len(), h.next_header().0 == 0);
+        let Some(i) = ifs.get(p.d.rx) else { return Err(Ip6Drop::NotEnabled.into()) };
+        if !i.is(ifflags::IP6) {
+            return Err(Ip6Drop::NotEnabled.into());
+        }
+        if total < have {
+            p.trim(total);
+        }
+        if src >> 120 == 0xff {
+            return Err(Ip6Drop::SourceMulticast.into());
+        }
+        if src <= 1 || dst <= 1 {
+            if dst == 0 {
+                return Err(Ip6Drop::DestinationUnspecified.into());
+            }
+            if src == 1 || dst == 1 {
+                return Err(Ip6Drop::Loopback.into());
+            }
+            if dst >> 120 != 0xff {
+                return Err(Ip6Drop::SourceUnspecified.into());
+            }
+        }
+        p.d.feat = i.ip6_unicast;
+        if dst >> 120 == 0xff {
+            let scope = dst >> 112 & 0xf;
+            if scope <= 1 || scope == 0xf {
+                return Err(Ip6Drop::BadScope.into());
+            }
+            let solicited = dst & !0xff_ffff == SOLICITED_NODE && {
+                let ours = |a: u128| (a ^ dst) & 0xff_ffff == 0;
+                i.addrs6.iter().any(|a| ours(a.0)) || i.tentative6.iter().any(|a| ours(*a))
+            };
+            if dst != ALL_NODES && dst != ALL_ROUTERS && !solicited {
+                return Err(Ip6Drop::Multicast.into());
+            }
+            return Ok(Ip6Next::Local);
+        }
+        if p.has(flags::L2_GROUP) {
+            return Err(Ip6Drop::L2Group.into());
+        }
+        if hop_by_hop {
+            return Ok(Ip6Next::HopByHop);
+        }
+        Ok(Ip6Next::Features)
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::ip(r.bytes(), f)
+    }
+}

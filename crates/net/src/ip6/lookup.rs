@@ -1,0 +1,136 @@
+//! `ip6-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
+
+use crate::icmp::Ask;
+use crate::interface::IfCache;
+use crate::plane::{Plane, kind};
+use graph::node::Step;
+use graph::{Guard, LookupNode, Packet, TraceRecord, flags};
+use packet::flow;
+use std::fmt;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `ip6-lookup` sends packets.
+    pub enum Ip6LookupNext {
+        Rewrite => "ip6-rewrite",
+        Local => "ip6-local",
+        Hold => "ip6-hold",
+        Error => "ip6-icmp-error",
+    }
+}
+
+graph::reasons! {
+    /// What `ip6-lookup` counts.
+    pub enum Ip6LookupDrop {
+        /// A route says drop.
+        Blackhole => "ip6-route-drop",
+        /// No route holds the destination; the sender is told "no route to destination".
+        NoRoute => "ip6-no-route" (info),
+        /// A route says unreachable; the sender is told "address unreachable".
+        Unreachable => "ip6-route-unreachable" (info),
+        /// A route says prohibit; the sender is told "administratively prohibited".
+        Prohibit => "ip6-route-prohibit" (info),
+        /// A link-local destination is not the router's: such packets do not leave their link (RFC 4291 section 2.5.6).
+        LinkLocal => "ip6-link-local-destination",
+    }
+}
+
+/// The node.
+pub struct Ip6Lookup {
+    plane: Arc<Plane>,
+}
+
+impl Ip6Lookup {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Ip6Lookup { plane: Arc::clone(plane) }
+    }
+}
+
+/// Snapshot of one vector.
+pub struct Ip6LookupView<'v> {
+    plane: &'v Plane,
+    ifs: IfCache<'v>,
+    seed: u32,
+}
+
+/// True for fe80::/10.
+#[inline]
+pub fn is_link_local(a: u128) -> bool {
+    a >> 118 == 0xfe80 >> 6
+}
+
+impl LookupNode for Ip6Lookup {
+    const NAME: &'static str = "ip6-lookup";
+    type Next = Ip6LookupNext;
+    type Drop = Ip6LookupDrop;
+    type Key = u128;
+    type View<'v> = Ip6LookupView<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LookupView<'v> {
+        let seed = self.plane.config.load(guard).hash_seed;
+        Ip6LookupView { plane: &self.plane, ifs: IfCache::new(&self.plane, guard), seed }
+    }
+
+    #[inline]
+    fn key(_: &mut Ip6LookupView<'_>, p: &mut Packet<'_>) -> u128 {
+        p.head::<40>().map_or(0, |h| packet::ip6::Ip6Header(h).dst_u128())
+    }
+
+    #[inline]
+    fn lookup(view: &mut Ip6LookupView<'_>, keys: &[u128], results: &mut [u32]) {
+        view.plane.fib6.lookup_batch(keys, results);
+    }
+
+    #[inline]
+    fn step(
+        view: &mut Ip6LookupView<'_>,
+        p: &mut Packet<'_>,
+        group: u32,
+    ) -> Step<Ip6LookupNext, Ip6LookupDrop> {
+        let dst = p.head::<40>().map_or(0, |h| packet::ip6::Ip6Header(h).dst_u128());
+        if is_link_local(dst) {
+            return link_local(view, p, dst);
+        }
+        let e = view.plane.groups.resolve_with(group, || flow::of_ip6(p.data(), false, view.seed));
+        p.d.aux = e.adj;
+        match e.kind {
+            kind::REWRITE => Ok(Ip6LookupNext::Rewrite),
+            kind::LOCAL => Ok(Ip6LookupNext::Local),
+            kind::GLEAN => Ok(Ip6LookupNext::Hold),
+            kind::DROP => Err(Ip6LookupDrop::Blackhole.into()),
+            kind::UNREACHABLE => error(p, Ip6LookupDrop::Unreachable, Ask::V6_ADDRESS_UNREACHABLE),
+            kind::PROHIBIT => error(p, Ip6LookupDrop::Prohibit, Ask::V6_PROHIBITED),
+            _ => error(p, Ip6LookupDrop::NoRoute, Ask::V6_NO_ROUTE),
+        }
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  adjacency {}", r.after.aux)?;
+        crate::format::ip(r.bytes(), f)
+    }
+}
+
+#[cold]
+fn error(p: &mut Packet<'_>, why: Ip6LookupDrop, ask: Ask) -> Step<Ip6LookupNext, Ip6LookupDrop> {
+    p.count(why);
+    p.d.aux = ask.word();
+    Ok(Ip6LookupNext::Error)
+}
+
+/// Link-local addresses are looked up on their interface, not in the table: ours, or a neighbour for packets that the
+/// router itself sends (their output interface is set).
+#[cold]
+fn link_local(
+    view: &mut Ip6LookupView<'_>,
+    p: &mut Packet<'_>,
+    dst: u128,
+) -> Step<Ip6LookupNext, Ip6LookupDrop> {
+    if p.has(flags::LOCAL) {
+        // The glean adjacency of the interface is resolved by the hold node from `tx`.
+        p.d.aux = u32::MAX;
+        return Ok(Ip6LookupNext::Hold);
+    }
+    let ours = view.ifs.get(p.d.rx).is_some_and(|i| i.addrs6.iter().any(|a| a.0 == dst));
+    if ours { Ok(Ip6LookupNext::Local) } else { Err(Ip6LookupDrop::LinkLocal.into()) }
+}

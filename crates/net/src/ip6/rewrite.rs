@@ -1,0 +1,105 @@
+//! `ip6-rewrite`: hop limit, MTU, and the neighbour's link-layer header.
+
+use super::lookup::is_link_local;
+use crate::adjacency::AdjacencyState;
+use crate::icmp::Ask;
+use crate::ip4::rewrite::{RewriteView, wire_len};
+use crate::plane::Plane;
+use graph::counters::{Pair, Table};
+use graph::node::Step;
+use graph::{Guard, Node, Packet, TraceRecord, flags};
+use packet::ip6;
+use std::fmt;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `ip6-rewrite` sends packets.
+    pub enum Ip6RewriteNext {
+        Output => "interface-output",
+        Hold => "ip6-hold",
+        Error => "ip6-icmp-error",
+    }
+}
+
+graph::reasons! {
+    /// What `ip6-rewrite` counts.
+    pub enum Ip6RewriteDrop {
+        /// The packet has no IPv6 header.
+        TooShort => "ip6-rewrite-too-short",
+        /// The adjacency does not exist any more.
+        Gone => "ip6-adjacency-gone",
+        /// No room in front of the packet for the link-layer header.
+        NoRoom => "ip6-no-headroom",
+        /// The hop limit ran out; the sender is told "time exceeded".
+        HopLimitExpired => "ip6-hop-limit-expired" (info),
+        /// Larger than the MTU; the sender is told "packet too big".
+        TooBig => "ip6-packet-too-big" (info),
+        /// A link-local source address does not leave its link; the sender is told "beyond scope".
+        BeyondScope => "ip6-beyond-scope" (info),
+    }
+}
+
+/// The node.
+pub struct Ip6Rewrite {
+    plane: Arc<Plane>,
+    sent: Arc<Table<Pair>>,
+}
+
+impl Ip6Rewrite {
+    /// For worker `worker`.
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        Ip6Rewrite { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
+    }
+}
+
+#[cold]
+fn error(p: &mut Packet<'_>, why: Ip6RewriteDrop, ask: Ask) -> Step<Ip6RewriteNext, Ip6RewriteDrop> {
+    p.count(why);
+    p.d.aux = ask.word();
+    Ok(Ip6RewriteNext::Error)
+}
+
+impl Node for Ip6Rewrite {
+    const NAME: &'static str = "ip6-rewrite";
+    type Next = Ip6RewriteNext;
+    type Drop = Ip6RewriteDrop;
+    type View<'v> = RewriteView<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> RewriteView<'v> {
+        RewriteView::new(&self.plane, guard, &self.sent)
+    }
+
+    #[inline]
+    fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip6RewriteNext, Ip6RewriteDrop> {
+        let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip6RewriteDrop::Gone.into()) };
+        let local = p.has(flags::LOCAL);
+        let len = wire_len(p);
+        let rx = p.d.rx;
+        let Some(h) = p.head_mut::<40>() else { return Err(Ip6RewriteDrop::TooShort.into()) };
+        if !local {
+            if h[7] <= 1 {
+                return error(p, Ip6RewriteDrop::HopLimitExpired, Ask::V6_HOP_LIMIT_EXCEEDED);
+            }
+            if is_link_local(ip6::Ip6Header(h).src_u128()) && a.interface != rx {
+                return error(p, Ip6RewriteDrop::BeyondScope, Ask::V6_BEYOND_SCOPE);
+            }
+        }
+        if len > usize::from(a.mtu) {
+            return error(p, Ip6RewriteDrop::TooBig, Ask::v6_too_big(a.mtu));
+        }
+        if a.state != AdjacencyState::Complete {
+            return Ok(Ip6RewriteNext::Hold);
+        }
+        if !local {
+            ip6::decrement_hop_limit(h);
+        }
+        if !view.apply(p, a) {
+            return Err(Ip6RewriteDrop::NoRoom.into());
+        }
+        Ok(Ip6RewriteNext::Output)
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::output(r, f)
+    }
+}

@@ -1,0 +1,5 @@
+//! Layer 2: the cross-connect of two interfaces or sub-interfaces.
+
+mod xconnect;
+
+pub use xconnect::{L2Xconnect, XconnectDrop};

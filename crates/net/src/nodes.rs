@@ -1,0 +1,59 @@
+//! Every node of the graph, in the order in which a worker runs them, and the feature arcs.
+//!
+//! To add a node: write it in its feature's folder, add it here, and name it in an edge or an arc.
+
+use crate::capture::{CaptureRx, CaptureTx, Tap};
+use crate::plane::Plane;
+use crate::{arp, ethernet, hold, icmp, interface, ip4, ip6, l2, offload};
+use graph::arcs::{ArcDef, FeatureDef};
+use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
+use std::sync::Arc;
+
+/// The arc that received frames take first where their interface has features.
+pub const DEVICE_INPUT: &str = "device-input";
+
+/// Makes worker `worker`'s graph.
+pub fn build(
+    plane: &Arc<Plane>,
+    tap: &Tap,
+    pool: &Arc<Pool>,
+    worker: usize,
+) -> Result<(Dispatcher, Graph), BuildError> {
+    let feature = |node| FeatureDef { node, after: &[], before: &[] };
+    Builder::new("error-drop")
+        .input("af-packet-input", &["@device-input"])
+        .input("tap-input", &["@device-input"])
+        .input("pcap-input", &["@device-input"])
+        .input("pg-input", &["@device-input"])
+        .node(CaptureRx::new(tap))
+        .node(ethernet::EthernetInput::new(plane, worker))
+        .node(l2::L2Xconnect::new(plane))
+        .node(arp::ArpInput::new(plane))
+        .node(ip4::Ip4Input::new(plane))
+        .node(ip4::Ip4Options::new(plane))
+        .node(ip6::Ip6Input::new(plane))
+        .node(ip6::Ip6HopByHop::new(plane))
+        .lookup(ip4::Ip4Lookup::new(plane))
+        .lookup(ip6::Ip6Lookup::new(plane))
+        .node(ip4::Ip4Local)
+        .node(ip6::Ip6Local)
+        .node(icmp::Icmp4Input::new(plane))
+        .node(icmp::Icmp6Input::new(plane))
+        .node(icmp::Ip4IcmpError::new(plane))
+        .node(icmp::Ip6IcmpError::new(plane))
+        .node(ip4::Ip4Rewrite::new(plane, worker))
+        .node(ip6::Ip6Rewrite::new(plane, worker))
+        .node(hold::Ip4Hold::new(plane))
+        .node(hold::Ip6Hold::new(plane))
+        .node(ip4::Ip4Frag::new(plane))
+        .node(interface::InterfaceOutput::new(plane, worker))
+        .node(offload::GsoSegment::new(plane))
+        .node(CaptureTx::new(tap))
+        .batch(interface::InterfaceTx::new(plane, worker))
+        .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
+        .arc(ArcDef { name: DEVICE_INPUT, end: "ethernet-input", features: vec![feature("pcap-rx")] })
+        .arc(ArcDef { name: "ip4-unicast", end: "ip4-lookup", features: vec![] })
+        .arc(ArcDef { name: "ip6-unicast", end: "ip6-lookup", features: vec![] })
+        .arc(ArcDef { name: "interface-output", end: "interface-tx", features: vec![feature("pcap-tx")] })
+        .build(pool, worker)
+}

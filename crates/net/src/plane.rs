@@ -1,0 +1,158 @@
+//! What workers read of the control side's decisions, in one place: every node holds an `Arc<Plane>`.
+
+use crate::adjacency::Adjacency;
+use crate::interface::Interface;
+use crate::punt::Punt;
+use graph::counters::{Pair, PerWorker};
+use graph::epoch::Published;
+use graph::stats::Count;
+use std::sync::Arc;
+use tables::groups::Groups;
+use tables::lpm4::Lpm4;
+use tables::lpm6::Lpm6;
+use tables::slots::Slots;
+
+/// What a route leads to; the `kind` of a [`tables::groups::Entry`].
+pub mod kind {
+    /// No route holds the address: answered with "network unreachable".
+    pub const NO_ROUTE: u8 = 0;
+    /// To the adjacency: rewrite and send.
+    pub const REWRITE: u8 = 1;
+    /// An address of the router's own.
+    pub const LOCAL: u8 = 2;
+    /// On the link of the (glean) adjacency: the destination itself is to be resolved.
+    pub const GLEAN: u8 = 3;
+    /// Dropped silently.
+    pub const DROP: u8 = 4;
+    /// Dropped and answered with "host unreachable".
+    pub const UNREACHABLE: u8 = 5;
+    /// Dropped and answered with "administratively prohibited".
+    pub const PROHIBIT: u8 = 6;
+    /// The broadcast or network address of a connected prefix: dropped (RFC 2644).
+    pub const BROADCAST: u8 = 7;
+
+    /// The word for it in `show ip fib`.
+    pub fn name(kind: u8) -> &'static str {
+        match kind {
+            REWRITE => "forward",
+            LOCAL => "local",
+            GLEAN => "glean",
+            DROP => "drop",
+            UNREACHABLE => "unreachable",
+            PROHIBIT => "prohibit",
+            BROADCAST => "broadcast-drop",
+            _ => "no-route",
+        }
+    }
+}
+
+/// Drops on one interface, by the graph's reasons.
+pub struct DropRow(pub Box<[Count]>);
+
+/// The most drop reasons that a graph may have.
+pub const MAX_REASONS: usize = 512;
+
+impl Default for DropRow {
+    fn default() -> Self {
+        DropRow((0..MAX_REASONS).map(|_| Count::default()).collect())
+    }
+}
+
+/// Counters by object, per worker.
+#[derive(Clone)]
+pub struct Counters {
+    /// Received, by interface.
+    pub rx: PerWorker<Pair>,
+    /// Sent, by interface.
+    pub tx: PerWorker<Pair>,
+    /// Dropped on the receive side's account, by interface and reason.
+    pub drops: Drops,
+    /// Sent over each adjacency.
+    pub adjacency: PerWorker<Pair>,
+}
+
+/// Drop counters by interface: a row of reasons is made with the interface.
+#[derive(Clone)]
+pub struct Drops(Vec<Arc<DropTable>>);
+
+/// One worker's drop counters.
+pub struct DropTable {
+    rows: Box<[std::sync::OnceLock<DropRow>]>,
+}
+
+/// The most interfaces and sub-interfaces.
+pub const MAX_INTERFACES: usize = 65_536;
+
+impl Drops {
+    /// Counters for `workers` workers.
+    pub fn new(workers: usize) -> Self {
+        let table = || DropTable { rows: (0..MAX_INTERFACES).map(|_| std::sync::OnceLock::new()).collect() };
+        Drops((0..workers).map(|_| Arc::new(table())).collect())
+    }
+
+    /// Makes room for an interface.
+    pub fn reserve(&self, index: u32) {
+        for t in &self.0 {
+            if let Some(row) = t.rows.get(index as usize) {
+                row.get_or_init(DropRow::default);
+            }
+        }
+    }
+
+    /// The table that worker `w` writes.
+    pub fn of(&self, w: usize) -> Arc<DropTable> {
+        Arc::clone(self.0.get(w).unwrap_or(&self.0[0]))
+    }
+
+    /// Count of one reason on one interface over all workers.
+    pub fn sum(&self, index: u32, reason: usize) -> u64 {
+        self.0.iter().filter_map(|t| t.get(index, reason)).map(Count::get).sum()
+    }
+}
+
+impl DropTable {
+    /// The counter of one reason on one interface.
+    #[inline]
+    pub fn get(&self, index: u32, reason: usize) -> Option<&Count> {
+        self.rows.get(index as usize)?.get()?.0.get(reason)
+    }
+}
+
+/// Settings that nodes read.
+#[derive(Clone, Debug)]
+pub struct PlaneConfig {
+    /// ICMP errors a second that each worker may send, over both families (RFC 1812 section 4.3.2.8, RFC 4443 2.4f).
+    pub icmp_errors_per_second: u32,
+    /// Packets held for one unresolved neighbour, per worker.
+    pub hold_per_neighbor: u32,
+    /// Seed of the flow hash.
+    pub hash_seed: u32,
+    /// Hop limit and TTL of packets that the router makes.
+    pub ttl: u8,
+}
+
+impl Default for PlaneConfig {
+    fn default() -> Self {
+        PlaneConfig { icmp_errors_per_second: 1000, hold_per_neighbor: 64, hash_seed: 0x5155_4956, ttl: 64 }
+    }
+}
+
+/// Everything that nodes read and count.
+pub struct Plane {
+    /// Interfaces and sub-interfaces, by number.
+    pub interfaces: Arc<Slots<Interface>>,
+    /// Adjacencies, by number.
+    pub adjacencies: Arc<Slots<Adjacency>>,
+    /// IPv4 routes: group numbers.
+    pub fib4: Arc<Lpm4>,
+    /// IPv6 routes: group numbers.
+    pub fib6: Arc<Lpm6>,
+    /// Next-hop groups.
+    pub groups: Arc<Groups>,
+    /// Settings.
+    pub config: Published<PlaneConfig>,
+    /// Counters by object.
+    pub counters: Counters,
+    /// What workers tell the control side.
+    pub punt: Punt,
+}

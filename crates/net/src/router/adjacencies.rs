@@ -1,0 +1,159 @@
+//! The control side of adjacencies: made for next hops and neighbours, shared, counted.
+
+use super::Router;
+use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use packet::eth::{EtherType, MacAddr};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tables::slots::SlotsWriter;
+
+/// What an adjacency leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum AdjKey {
+    /// A neighbour.
+    Neighbor(u32, IpAddr),
+    /// The link itself, for IPv4 (false) or IPv6 (true).
+    Glean(u32, bool),
+}
+
+impl AdjKey {
+    pub fn interface(self) -> u32 {
+        match self {
+            AdjKey::Neighbor(i, _) | AdjKey::Glean(i, _) => i,
+        }
+    }
+}
+
+struct State {
+    id: u32,
+    users: u32,
+    mac: Option<MacAddr>,
+}
+
+pub(crate) struct Adjacencies {
+    pub slots: SlotsWriter<Adjacency>,
+    by_key: HashMap<AdjKey, State>,
+}
+
+impl Adjacencies {
+    pub fn new(slots: SlotsWriter<Adjacency>) -> Self {
+        Adjacencies { slots, by_key: HashMap::new() }
+    }
+
+    pub fn find(&self, key: AdjKey) -> Option<u32> {
+        self.by_key.get(&key).map(|s| s.id)
+    }
+}
+
+/// An adjacency as `show adjacency` lists it.
+#[derive(Clone, Debug)]
+pub struct AdjacencyInfo {
+    /// Its number.
+    pub id: u32,
+    /// What workers see.
+    pub adjacency: Adjacency,
+    /// Routes, groups and neighbours that use it.
+    pub users: u32,
+    /// Packets sent over it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// True for IPv6.
+    pub v6: bool,
+}
+
+impl Router {
+    /// The content of an adjacency as the interface is now.
+    fn adjacency_of(&self, key: AdjKey, mac: Option<MacAddr>) -> Adjacency {
+        let interface = key.interface();
+        let (mtu, own, tags) = self
+            .interfaces
+            .get(interface)
+            .map_or((1500, MacAddr::ZERO, Default::default()), |i| (i.mtu, self.mac_of(interface), i.tags()));
+        let (state, next_hop, v6) = match key {
+            AdjKey::Neighbor(_, a) if mac.is_some() => (AdjacencyState::Complete, a, a.is_ipv6()),
+            AdjKey::Neighbor(_, a) => (AdjacencyState::Incomplete, a, a.is_ipv6()),
+            AdjKey::Glean(_, true) => (AdjacencyState::Glean, Ipv6Addr::UNSPECIFIED.into(), true),
+            AdjKey::Glean(_, false) => (AdjacencyState::Glean, Ipv4Addr::UNSPECIFIED.into(), false),
+        };
+        let mut rewrite = [0; MAX_REWRITE];
+        let mut len = 0;
+        if let Some(mac) = mac {
+            let ethertype = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+            len = crate::interface::l2_header(&mut rewrite, mac, own, &tags, ethertype);
+        }
+        Adjacency { interface, mtu, state, len: len as u8, rewrite, next_hop }
+    }
+
+    /// The adjacency for `key`, with one user more; made when there is none.
+    pub(super) fn hold_adjacency(&mut self, key: AdjKey) -> Option<u32> {
+        if let Some(s) = self.adjacencies.by_key.get_mut(&key) {
+            s.users += 1;
+            return Some(s.id);
+        }
+        let mac = match key {
+            AdjKey::Neighbor(i, a) => {
+                self.neighbors.get(i, a).filter(|n| n.state.has_mac()).and_then(|n| n.mac)
+            }
+            AdjKey::Glean(..) => None,
+        };
+        let content = self.adjacency_of(key, mac);
+        let id = self.adjacencies.slots.insert(content).ok()?;
+        self.plane.counters.adjacency.reserve(id);
+        self.adjacencies.by_key.insert(key, State { id, users: 1, mac });
+        Some(id)
+    }
+
+    /// One user less; the last one takes it out.
+    pub(super) fn release_adjacency_key(&mut self, key: AdjKey) {
+        let Some(s) = self.adjacencies.by_key.get_mut(&key) else { return };
+        s.users -= 1;
+        if s.users == 0 {
+            let id = s.id;
+            self.adjacencies.by_key.remove(&key);
+            self.adjacencies.slots.remove(id);
+        }
+    }
+
+    /// A neighbour's link-layer address became known, another, or unknown.
+    pub(super) fn set_adjacency_mac(&mut self, key: AdjKey, mac: Option<MacAddr>) {
+        let Some(id) = self.adjacencies.by_key.get_mut(&key).map(|s| {
+            s.mac = mac;
+            s.id
+        }) else {
+            return;
+        };
+        let content = self.adjacency_of(key, mac);
+        self.adjacencies.slots.replace(id, content);
+    }
+
+    /// The MTU or MAC of an interface changed: its adjacencies follow.
+    pub(super) fn refresh_adjacencies(&mut self, interface: u32) {
+        let of_if = self.adjacencies.by_key.iter().filter(|(k, _)| k.interface() == interface);
+        for (key, mac) in of_if.map(|(k, s)| (*k, s.mac)).collect::<Vec<_>>() {
+            self.set_adjacency_mac(key, mac);
+        }
+    }
+
+    /// One adjacency.
+    pub fn adjacency(&self, id: u32) -> Option<&Adjacency> {
+        self.adjacencies.slots.get(id)
+    }
+
+    /// All adjacencies, by number.
+    pub fn adjacency_list(&self) -> Vec<AdjacencyInfo> {
+        let mut out: Vec<AdjacencyInfo> = self
+            .adjacencies
+            .by_key
+            .iter()
+            .filter_map(|(k, s)| {
+                let (packets, bytes) = self.plane.counters.adjacency.sum(s.id);
+                let v6 = matches!(k, AdjKey::Neighbor(_, IpAddr::V6(_)) | AdjKey::Glean(_, true));
+                let adjacency = self.adjacencies.slots.get(s.id)?.clone();
+                Some(AdjacencyInfo { id: s.id, adjacency, users: s.users, packets, bytes, v6 })
+            })
+            .collect();
+        out.sort_by_key(|a| a.id);
+        out
+    }
+}

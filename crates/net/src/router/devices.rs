@@ -1,0 +1,369 @@
+//! Opens the drivers' devices in one shape.
+
+use drivers::{af_packet, pcap, tap};
+use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport};
+use packet::eth::MacAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Layout of an AF_PACKET receive ring.
+pub use drivers::af_packet::RingVersion as Ring;
+
+/// A Linux device through AF_PACKET.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostConfig {
+    /// The device.
+    pub host: String,
+    /// Its network namespace; Quiver's own when absent.
+    pub netns: Option<String>,
+    /// Receive queues, 1 to 64.
+    pub rx_queues: usize,
+    /// Ring layout.
+    pub ring: Ring,
+    /// Slots of a ring.
+    pub slots: Option<usize>,
+    /// Let the kernel complete checksums and segment super-frames.
+    pub offload: bool,
+}
+
+impl HostConfig {
+    /// One queue, offloads on.
+    pub fn new(host: &str) -> Self {
+        let d = af_packet::Config::new(host, 0);
+        HostConfig {
+            host: host.into(),
+            netns: None,
+            rx_queues: 1,
+            ring: d.ring,
+            slots: d.slots,
+            offload: d.offload,
+        }
+    }
+}
+
+/// Capture files in place of a wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PcapConfig {
+    /// File that received packets are read from.
+    pub read: Option<String>,
+    /// File that sent packets are written to.
+    pub write: Option<String>,
+    /// Packets a second; as fast as it goes when absent.
+    pub pps: Option<u64>,
+    /// Start again at the end of the file.
+    pub repeat: bool,
+}
+
+/// A TAP and its host side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TapConfig {
+    /// Name of the Linux side.
+    pub host_name: String,
+    /// Namespace of the Linux side.
+    pub netns: Option<String>,
+    /// Make the namespace when there is none.
+    pub netns_create: bool,
+    /// MAC of the Linux side.
+    pub host_mac: Option<MacAddr>,
+    /// MTU of the Linux side.
+    pub host_mtu: Option<u32>,
+    /// Linux bridge that it joins.
+    pub bridge: Option<String>,
+    /// Make the bridge when there is none.
+    pub bridge_create: bool,
+    /// It outlives Quiver.
+    pub persist: bool,
+    /// Receive queues, 1 to 64.
+    pub rx_queues: usize,
+    /// Packets that wait from Linux to Quiver.
+    pub rx_ring: Option<u32>,
+    /// Exchange partial checksums and super-frames with Linux.
+    pub offload: bool,
+}
+
+impl TapConfig {
+    /// One queue, offloads on.
+    pub fn new(host_name: &str) -> Self {
+        TapConfig {
+            host_name: host_name.into(),
+            netns: None,
+            netns_create: false,
+            host_mac: None,
+            host_mtu: None,
+            bridge: None,
+            bridge_create: false,
+            persist: false,
+            rx_queues: 1,
+            rx_ring: None,
+            offload: true,
+        }
+    }
+}
+
+/// The control side of an open device.
+pub trait DeviceControl {
+    /// Brings it up or down.
+    fn set_up(&mut self, up: bool) -> Result<(), drivers::Error>;
+    /// Makes it take IP packets of `mtu` bytes.
+    fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error>;
+    /// Sets its MAC address.
+    fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error>;
+    /// Takes frames for any station, or not.
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error>;
+    /// Whether it has link.
+    fn link(&self) -> bool;
+    /// Packets dropped before they reached the graph, by reason.
+    fn drops(&self) -> Vec<(&'static str, u64)>;
+    /// Driver and device, in one line.
+    fn describe(&self) -> String;
+    /// Namespace and Linux index of the device, where Linux reports its changes.
+    fn linux(&self) -> Option<(Option<String>, u32)>;
+}
+
+/// An open device.
+pub struct Device {
+    /// Its receive queues.
+    pub rx: Vec<Box<dyn RxQueue>>,
+    /// Its transmit queues, one a worker.
+    pub tx: Vec<Box<dyn TxQueue>>,
+    /// What it does for packets sent.
+    pub caps: TxCaps,
+    /// Quiver's MAC address on it.
+    pub mac: MacAddr,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Whether it has link.
+    pub link: bool,
+    /// Its control side.
+    pub control: Box<dyn DeviceControl>,
+}
+
+fn caps(tx: &[Box<dyn TxQueue>]) -> TxCaps {
+    tx.first().map(|q| q.caps()).unwrap_or_default()
+}
+
+fn list(d: drivers::RxDrops) -> Vec<(&'static str, u64)> {
+    vec![
+        ("no-buffer", d.no_buffer),
+        ("malformed-offload", d.malformed),
+        ("truncated", d.truncated),
+        ("rx-ring-full", d.ring_full),
+    ]
+}
+
+struct Host {
+    handle: af_packet::Handle,
+    conflicts: Vec<String>,
+}
+
+impl DeviceControl for Host {
+    fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
+        // The device's own state is Linux's: a router that goes down must not cut the host's other uses of it.
+        if up { self.handle.link.set_up(true) } else { Ok(()) }
+    }
+
+    fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
+        if self.handle.link.state()?.mtu < u32::from(mtu) {
+            self.handle.link.set_mtu(u32::from(mtu))?;
+        }
+        Ok(())
+    }
+
+    fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error> {
+        if self.handle.link.mac()? == mac { Ok(()) } else { self.handle.link.set_mac(mac) }
+    }
+
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error> {
+        self.handle.set_promiscuous(on)
+    }
+
+    fn link(&self) -> bool {
+        self.handle.alive() && self.handle.link.state().is_ok_and(|s| s.running)
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        list(self.handle.drops())
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!("af-packet on Linux device {}", self.handle.link.name());
+        for c in &self.conflicts {
+            text.push_str("; ");
+            text.push_str(c);
+        }
+        text
+    }
+
+    fn linux(&self) -> Option<(Option<String>, u32)> {
+        Some((self.handle.link.netns().map(str::to_string), self.handle.ifindex))
+    }
+}
+
+/// Opens a Linux device.
+pub fn open_host(c: &HostConfig, index: u32, workers: usize) -> Result<Device, String> {
+    let config = af_packet::Config {
+        netns: c.netns.clone(),
+        rx_queues: c.rx_queues,
+        tx_queues: workers,
+        ring: c.ring,
+        slots: c.slots,
+        offload: c.offload,
+        ..af_packet::Config::new(&c.host, index)
+    };
+    let d = af_packet::open(&config).map_err(|e| e.to_string())?;
+    let control = Host { handle: d.handle, conflicts: d.conflicts };
+    let link = control.link();
+    Ok(Device {
+        caps: caps(&d.tx),
+        rx: d.rx,
+        tx: d.tx,
+        mac: d.mac,
+        mtu: d.mtu,
+        link,
+        control: Box::new(control),
+    })
+}
+
+struct TapControl(tap::Handle);
+
+impl DeviceControl for TapControl {
+    fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
+        self.0.set_carrier(up)
+    }
+
+    fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
+        self.0.link.set_mtu(u32::from(mtu))
+    }
+
+    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn link(&self) -> bool {
+        self.0.alive() && self.0.link.state().is_ok_and(|s| s.up)
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        list(self.0.drops())
+    }
+
+    fn describe(&self) -> String {
+        let place = self.0.link.netns().map_or(String::new(), |n| format!(" in namespace {n}"));
+        format!("tap with Linux device {}{place}", self.0.link.name())
+    }
+
+    fn linux(&self) -> Option<(Option<String>, u32)> {
+        Some((self.0.link.netns().map(str::to_string), self.0.link.ifindex().ok()?))
+    }
+}
+
+/// Makes a TAP.
+pub fn open_tap(c: &TapConfig, index: u32, workers: usize) -> Result<Device, String> {
+    let config = tap::Config {
+        netns: c.netns.clone(),
+        netns_create: c.netns_create,
+        host_mac: c.host_mac,
+        host_mtu: c.host_mtu,
+        bridge: c.bridge.clone(),
+        bridge_create: c.bridge_create,
+        persist: c.persist,
+        rx_queues: c.rx_queues,
+        tx_queues: workers,
+        rx_ring: c.rx_ring,
+        offload: c.offload,
+        carrier: false,
+        ..tap::Config::new(&c.host_name, index)
+    };
+    let d = tap::open(&config).map_err(|e| e.to_string())?;
+    let control = TapControl(d.handle);
+    let link = control.link();
+    Ok(Device {
+        caps: caps(&d.tx),
+        rx: d.rx,
+        tx: d.tx,
+        mac: d.mac,
+        mtu: d.mtu,
+        link,
+        control: Box::new(control),
+    })
+}
+
+struct PcapControl(String);
+
+impl DeviceControl for PcapControl {
+    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn link(&self) -> bool {
+        true
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        vec![]
+    }
+
+    fn describe(&self) -> String {
+        self.0.clone()
+    }
+
+    fn linux(&self) -> Option<(Option<String>, u32)> {
+        None
+    }
+}
+
+/// A transmit queue that several workers share: only for capture files, whose writing is slow anyway.
+struct Shared(Arc<Mutex<pcap::PcapTx>>);
+
+impl TxQueue for Shared {
+    fn caps(&self) -> TxCaps {
+        TxCaps::default()
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).send(buffers, packets)
+    }
+
+    fn flush(&mut self, buffers: &mut Buffers) -> TxReport {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush(buffers)
+    }
+}
+
+/// Opens capture files.
+pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize) -> Result<Device, String> {
+    let mut rx: Vec<Box<dyn RxQueue>> = vec![];
+    let mut words = String::from("pcap");
+    if let Some(file) = &c.read {
+        let rate = c.pps.map_or(pcap::PcapRate::Max, |pps| pcap::PcapRate::Pps(pps as f64));
+        let passes = if c.repeat { 0 } else { 1 };
+        let config = pcap::PcapConfig { rate, passes, ..pcap::PcapConfig::new(file, index) };
+        rx.push(Box::new(pcap::PcapRx::open(&config).map_err(|e| e.to_string())?));
+        words.push_str(&format!(" reading {file}"));
+    }
+    let mut tx: Vec<Box<dyn TxQueue>> = vec![];
+    if let Some(file) = &c.write {
+        let queue = pcap::PcapTx::create(Path::new(file)).map_err(|e| e.to_string())?;
+        let shared = Arc::new(Mutex::new(queue));
+        tx.extend((0..workers).map(|_| Box::new(Shared(Arc::clone(&shared))) as Box<dyn TxQueue>));
+        words.push_str(&format!(" writing {file}"));
+    }
+    let mac = MacAddr([0x02, 0xfe, 0x70, (index >> 16) as u8, (index >> 8) as u8, index as u8]);
+    let control = Box::new(PcapControl(words));
+    Ok(Device { rx, caps: caps(&tx), tx, mac, mtu: 9000, link: true, control })
+}

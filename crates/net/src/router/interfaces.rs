@@ -1,0 +1,681 @@
+//! Interfaces: what the operator set, and what workers see of it.
+
+use super::devices::{Device, DeviceControl};
+use super::{Op, OpError, Router, Source, Target};
+use crate::interface::{Interface, Tags, ifflags};
+use crate::neighbor::address::LinkSettings;
+use graph::TxCaps;
+use ipnet::IpNet;
+use packet::eth::MacAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tables::slots::SlotsWriter;
+use tables::vlan::{Match, Tpid, Vid, VlanTable};
+
+/// Which tagged frames a sub-interface takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encap {
+    /// One tag, or two.
+    Tags {
+        /// 802.1ad outer tag instead of 802.1Q.
+        dot1ad: bool,
+        /// Outer VLAN; `None`: any.
+        outer: Option<u16>,
+        /// Inner 802.1Q tag: `None`: no inner tag named; `Some(None)`: any.
+        inner: Option<Option<u16>>,
+        /// Exactly these tags, not more.
+        exact: bool,
+    },
+    /// Frames without a tag.
+    Untagged,
+    /// Whatever no other sub-interface takes.
+    Default,
+}
+
+/// What stands behind an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `local0`: nothing.
+    Local,
+    /// A driver's device.
+    Device,
+    /// Nothing but its addresses.
+    Loopback,
+    /// Tagged frames of another interface.
+    Sub {
+        /// The interface.
+        parent: u32,
+        /// The operator's number for it.
+        id: u32,
+        /// Which frames.
+        encap: Encap,
+    },
+}
+
+/// One interface on the control side.
+pub struct IfState {
+    /// Its number (VPP: sw_if_index).
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// What stands behind it.
+    pub kind: Kind,
+    /// Operation that made it.
+    pub origin: Op,
+    /// Free text.
+    pub description: Option<String>,
+    /// Administratively up.
+    pub up: bool,
+    /// The device's link.
+    pub link: bool,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Its MAC address (a sub-interface has its parent's).
+    pub mac: MacAddr,
+    /// Takes frames for any station.
+    pub promiscuous: bool,
+    /// Its addresses as configured.
+    pub addresses: Vec<IpNet>,
+    /// Its IPv6 link-local address, made when it gets its first IPv6 address.
+    pub link_local: Option<Ipv6Addr>,
+    /// The interface to which all its frames go.
+    pub xconnect: Option<u32>,
+    /// Sub-interfaces by the operator's number.
+    pub subs: BTreeMap<u32, u32>,
+    /// IPv6 addresses that may be used.
+    usable6: Vec<Ipv6Addr>,
+    caps: TxCaps,
+    device: Option<Box<dyn DeviceControl>>,
+    pub(super) inputs: Vec<(usize, u64)>,
+    pub(super) rx_features: Arc<AtomicU32>,
+    pub(super) tx_features: u32,
+}
+
+impl IfState {
+    /// The tags it puts in front of frames.
+    pub fn tags(&self) -> Tags {
+        let Kind::Sub { encap: Encap::Tags { dot1ad, outer: Some(outer), inner, .. }, .. } = self.kind else {
+            return Tags::default();
+        };
+        let mut t = Tags { count: 1, bytes: [0; 8] };
+        t.bytes[..2].copy_from_slice(&if dot1ad { 0x88a8u16 } else { 0x8100 }.to_be_bytes());
+        t.bytes[2..4].copy_from_slice(&outer.to_be_bytes());
+        if let Some(Some(inner)) = inner {
+            t.count = 2;
+            t.bytes[4..6].copy_from_slice(&0x8100u16.to_be_bytes());
+            t.bytes[6..8].copy_from_slice(&inner.to_be_bytes());
+        }
+        t
+    }
+
+    /// The number of the interface whose queues carry its frames.
+    pub fn hw(&self) -> u32 {
+        if let Kind::Sub { parent, .. } = self.kind { parent } else { self.index }
+    }
+
+    /// The driver's words about its device.
+    pub fn device(&self) -> Option<&dyn DeviceControl> {
+        self.device.as_deref()
+    }
+
+    pub(super) fn device_mut(&mut self) -> Option<&mut Box<dyn DeviceControl>> {
+        self.device.as_mut()
+    }
+
+    /// Its IPv6 addresses that are not usable (yet).
+    pub fn unusable6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        self.all6().filter(|a| !self.usable6.contains(a))
+    }
+
+    fn all6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        let configured = self.addresses.iter().filter_map(|a| match a.addr() {
+            IpAddr::V6(a) => Some(a),
+            IpAddr::V4(_) => None,
+        });
+        self.link_local.into_iter().chain(configured)
+    }
+}
+
+pub(crate) struct Interfaces {
+    pub slots: SlotsWriter<Interface>,
+    by_index: BTreeMap<u32, IfState>,
+    by_name: HashMap<String, u32>,
+}
+
+impl Interfaces {
+    pub fn new(slots: SlotsWriter<Interface>) -> Self {
+        Interfaces { slots, by_index: BTreeMap::new(), by_name: HashMap::new() }
+    }
+
+    pub fn get(&self, index: u32) -> Option<&IfState> {
+        self.by_index.get(&index)
+    }
+
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut IfState> {
+        self.by_index.get_mut(&index)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &IfState> {
+        self.by_index.values()
+    }
+
+    pub fn close(&mut self) {
+        for i in self.by_index.values_mut() {
+            i.device = None;
+        }
+    }
+}
+
+fn blank() -> Interface {
+    Interface {
+        flags: 0,
+        mtu: 1500,
+        mac: [0; 6],
+        hw: 0,
+        caps: TxCaps::default(),
+        ip4_unicast: 0,
+        ip6_unicast: 0,
+        output: 0,
+        tags: Tags::default(),
+        xconnect: None,
+        subs: None,
+        addrs4: Box::default(),
+        addrs6: Box::default(),
+        tentative6: Box::default(),
+    }
+}
+
+/// What a new interface starts with.
+pub(super) struct NewInterface {
+    pub name: String,
+    pub kind: Kind,
+    pub origin: Op,
+    pub mac: MacAddr,
+    pub mtu: u16,
+    pub link: bool,
+}
+
+impl Router {
+    pub(super) fn make_local0(&mut self) {
+        let origin = Op::CreateLoopback { instance: None, mac: None };
+        let new = NewInterface {
+            name: "local0".into(),
+            kind: Kind::Local,
+            origin,
+            mac: MacAddr::ZERO,
+            mtu: 1500,
+            link: false,
+        };
+        let made = self.reserve_index().map(|i| self.insert_interface(i, new));
+        debug_assert!(made.is_ok(), "the first interface always fits");
+    }
+
+    /// The number for the next interface; workers see an interface that is down.
+    pub(super) fn reserve_index(&mut self) -> Result<u32, OpError> {
+        let index = self
+            .interfaces
+            .slots
+            .insert(blank())
+            .map_err(|_| OpError::new("no room for another interface"))?;
+        self.plane.counters.rx.reserve(index);
+        self.plane.counters.tx.reserve(index);
+        self.plane.counters.drops.reserve(index);
+        Ok(index)
+    }
+
+    pub(super) fn release_index(&mut self, index: u32) {
+        self.interfaces.slots.remove(index);
+    }
+
+    pub(super) fn insert_interface(&mut self, index: u32, new: NewInterface) {
+        self.interfaces.by_name.insert(new.name.clone(), index);
+        let state = IfState {
+            index,
+            name: new.name,
+            kind: new.kind,
+            origin: new.origin,
+            description: None,
+            up: false,
+            link: new.link,
+            mtu: new.mtu,
+            mac: new.mac,
+            promiscuous: false,
+            addresses: vec![],
+            link_local: None,
+            xconnect: None,
+            subs: BTreeMap::new(),
+            usable6: vec![],
+            caps: TxCaps::default(),
+            device: None,
+            inputs: vec![],
+            rx_features: Arc::new(AtomicU32::new(0)),
+            tx_features: 0,
+        };
+        self.interfaces.by_index.insert(index, state);
+        self.start_counts(index);
+        if let Kind::Sub { parent, id, .. } = new.kind {
+            if let Some(p) = self.interfaces.get_mut(parent) {
+                p.subs.insert(id, index);
+            }
+            self.publish_interface(parent);
+        }
+        self.publish_interface(index);
+        self.apply_capture();
+    }
+
+    /// Gives a device's queues to the workers.
+    pub(super) fn attach(&mut self, index: u32, device: Device) -> Result<(), OpError> {
+        let workers = self.workers.len();
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        i.caps = device.caps;
+        i.device = Some(device.control);
+        let features = Arc::clone(&i.rx_features);
+        for (w, q) in device.tx.into_iter().enumerate().take(workers) {
+            self.workers[w].send(move |w| {
+                if let Some(tx) = w.dispatcher.node_mut::<crate::interface::InterfaceTx>("interface-tx") {
+                    drop(tx.set(index, Some(q)));
+                }
+            });
+        }
+        for (n, q) in device.rx.into_iter().enumerate() {
+            let (w, id) = (n % workers, self.next_input);
+            self.next_input += 1;
+            let features = Arc::clone(&features);
+            let added = self.workers[w].call(move |w| w.add_input(id, q, features));
+            match added {
+                Some(Ok(())) => {}
+                Some(Err(e)) => return Err(OpError::new(e)),
+                None => return Err(OpError::new("a worker has ended")),
+            }
+            if let Some(i) = self.interfaces.get_mut(index) {
+                i.inputs.push((w, id));
+            }
+        }
+        self.publish_interface(index);
+        Ok(())
+    }
+
+    fn detach(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let inputs = std::mem::take(&mut i.inputs);
+        for (w, id) in inputs {
+            let old = self.workers[w].call(move |w| w.remove_input(id));
+            drop(old);
+        }
+        for w in &self.workers {
+            let old = w.call(move |w| {
+                w.dispatcher
+                    .node_mut::<crate::interface::InterfaceTx>("interface-tx")
+                    .and_then(|tx| tx.set(index, None))
+            });
+            drop(old);
+        }
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.device = None;
+        }
+    }
+
+    /// Takes an interface out with its sub-interfaces, addresses and neighbours. The caller has checked that nothing
+    /// else refers to it.
+    pub(super) fn remove_interface(&mut self, index: u32) {
+        let subs: Vec<u32> =
+            self.interfaces.get(index).map(|i| i.subs.values().copied().collect()).unwrap_or_default();
+        for s in subs {
+            self.remove_interface(s);
+        }
+        let addresses = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
+        for a in addresses {
+            let _ = self.del_address(index, a);
+        }
+        self.set_link_state(index, false, false);
+        let mut out = vec![];
+        self.neighbors.interface_removed(index, &mut out);
+        self.carry_out(out);
+        self.drop_held(index);
+        self.detach(index);
+        let Some(i) = self.interfaces.by_index.remove(&index) else { return };
+        self.interfaces.by_name.remove(&i.name);
+        if let Kind::Sub { parent, id, .. } = i.kind {
+            if let Some(p) = self.interfaces.get_mut(parent) {
+                p.subs.remove(&id);
+            }
+            self.publish_interface(parent);
+        }
+        self.release_index(index);
+        self.refresh_groups();
+    }
+
+    /// The interface of this number.
+    pub fn interface(&self, index: u32) -> Option<&IfState> {
+        self.interfaces.get(index)
+    }
+
+    /// All interfaces, by number.
+    pub fn interfaces(&self) -> impl Iterator<Item = &IfState> {
+        self.interfaces.iter()
+    }
+
+    /// The number of the interface called `name`.
+    pub fn interface_index(&self, name: &str) -> Option<u32> {
+        self.interfaces.by_name.get(name).copied()
+    }
+
+    /// The name of an interface, or its number when it is gone.
+    pub fn interface_name(&self, index: u32) -> String {
+        self.interfaces.get(index).map_or_else(|| format!("#{index}"), |i| i.name.clone())
+    }
+
+    /// Its MAC address; a sub-interface has its parent's.
+    pub fn mac_of(&self, index: u32) -> MacAddr {
+        self.interfaces.get(index).and_then(|i| self.interfaces.get(i.hw())).map_or(MacAddr::ZERO, |i| i.mac)
+    }
+
+    /// Whether packets can be sent: it and its parent are up and have link.
+    pub fn is_usable(&self, index: u32) -> bool {
+        self.interfaces.get(index).is_some_and(|i| {
+            let parent = self.interfaces.get(i.hw());
+            i.up && parent.is_some_and(|p| p.up && p.link)
+        })
+    }
+
+    /// Writes what workers see of an interface.
+    pub(super) fn publish_interface(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let Some(hw) = self.interfaces.get(i.hw()) else { return };
+        let mut flags = 0;
+        let mut set = |on: bool, bit: u16| flags |= if on { bit } else { 0 };
+        set(i.up && hw.up, ifflags::UP);
+        set(hw.link, ifflags::LINK);
+        set(i.xconnect.is_some(), ifflags::L2);
+        set(i.promiscuous, ifflags::PROMISC);
+        let addrs4: Vec<(u32, u8)> = i
+            .addresses
+            .iter()
+            .filter_map(|a| match a {
+                IpNet::V4(a) => Some((u32::from(a.addr()), a.prefix_len())),
+                IpNet::V6(_) => None,
+            })
+            .collect();
+        let len6 = |a: Ipv6Addr| {
+            i.addresses.iter().find(|n| n.addr() == IpAddr::V6(a)).map_or(64, IpNet::prefix_len)
+        };
+        let addrs6: Vec<(u128, u8)> =
+            i.all6().filter(|a| i.usable6.contains(a)).map(|a| (u128::from(a), len6(a))).collect();
+        let tentative6: Vec<u128> = i.unusable6().map(u128::from).collect();
+        set(!addrs4.is_empty(), ifflags::IP4);
+        set(i.all6().next().is_some(), ifflags::IP6);
+        let subs = if i.subs.is_empty() { None } else { self.vlan_table(i).map(Arc::new) };
+        let content = Interface {
+            flags,
+            mtu: i.mtu,
+            mac: hw.mac.0,
+            hw: hw.index,
+            caps: hw.caps,
+            ip4_unicast: 0,
+            ip6_unicast: 0,
+            output: hw.tx_features,
+            tags: i.tags(),
+            xconnect: i.xconnect,
+            subs,
+            addrs4: addrs4.into(),
+            addrs6: addrs6.into(),
+            tentative6: tentative6.into(),
+        };
+        let subs: Vec<u32> = i.subs.values().copied().collect();
+        self.interfaces.slots.replace(index, content);
+        for s in subs {
+            self.publish_interface(s);
+        }
+    }
+
+    fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
+        let vid = |v: Option<u16>| v.map_or(Vid::Any, Vid::Id);
+        let rule = |index: u32| {
+            let Kind::Sub { encap, .. } = self.interfaces.get(index)?.kind else { return None };
+            let rule = match encap {
+                Encap::Untagged => Match::Untagged,
+                Encap::Default => Match::Default,
+                Encap::Tags { dot1ad, outer, inner, exact } => {
+                    let tpid = if dot1ad { Tpid::Dot1ad } else { Tpid::Dot1q };
+                    Match::Tagged { tpid, outer: vid(outer), inner: inner.map(vid), exact }
+                }
+            };
+            Some((rule, index))
+        };
+        let rules: Vec<(Match, u32)> = parent.subs.values().filter_map(|i| rule(*i)).collect();
+        // Two rules for the same frames were refused when the second sub-interface was made.
+        VlanTable::build(&rules).ok()
+    }
+
+    /// Changes administrative and link state, and tells whoever depends on them.
+    pub(super) fn set_link_state(&mut self, index: u32, up: bool, link: bool) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        (i.up, i.link) = (up, link);
+        if matches!(i.kind, Kind::Sub { .. }) {
+            i.link = true;
+        }
+        let mut all: Vec<u32> = vec![index];
+        all.extend(i.subs.values());
+        self.publish_interface(index);
+        for index in all {
+            self.follow_state(index);
+        }
+        self.refresh_groups();
+    }
+
+    /// The neighbour and address machines follow the state of an interface.
+    fn follow_state(&mut self, index: u32) {
+        let (usable, mac, now) = (self.is_usable(index), self.mac_of(index), self.now());
+        let (mut n, mut a) = (vec![], vec![]);
+        if usable {
+            self.neighbors.interface_up(index, &mut n);
+            let shared = self.interfaces.get(index).is_some_and(|i| i.kind != Kind::Loopback);
+            let dad = self.config.dad;
+            self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
+        } else {
+            self.neighbors.interface_down(index, &mut n);
+            self.addresses.link_down(index, &mut a);
+        }
+        self.carry_out(n);
+        self.carry_out_addresses(a);
+    }
+
+    pub(super) fn set_mac(&mut self, index: u32, mac: MacAddr) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        if let Some(d) = &mut i.device {
+            d.set_mac(mac)
+                .map_err(|e| OpError::new(format!("{}: cannot set the MAC address: {e}", i.name)))?;
+        }
+        i.mac = mac;
+        let mut all: Vec<u32> = vec![index];
+        all.extend(i.subs.values());
+        for &n in &all {
+            self.renew_link_local(n)?;
+        }
+        self.publish_interface(index);
+        for n in all {
+            self.refresh_adjacencies(n);
+            if self.is_usable(n) {
+                self.follow_state(n);
+            }
+        }
+        Ok(())
+    }
+
+    fn renew_link_local(&mut self, index: u32) -> Result<(), OpError> {
+        if self.interfaces.get(index).is_some_and(|i| i.link_local.is_some()) {
+            self.set_link_local(index, false)?;
+            self.set_link_local(index, true)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_mtu(&mut self, index: u32, mtu: u16) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        if let Some(d) = &mut i.device {
+            d.set_mtu(mtu)
+                .map_err(|e| OpError::new(format!("{}: cannot set the MTU to {mtu}: {e}", i.name)))?;
+        }
+        i.mtu = mtu;
+        self.publish_interface(index);
+        self.refresh_adjacencies(index);
+        Ok(())
+    }
+
+    pub(super) fn set_promiscuous(&mut self, index: u32, on: bool) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        if let Some(d) = &mut i.device {
+            d.set_promiscuous(on || i.xconnect.is_some() || !i.subs.is_empty())
+                .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", i.name)))?;
+        }
+        i.promiscuous = on;
+        self.publish_interface(index);
+        Ok(())
+    }
+
+    pub(super) fn set_xconnect(&mut self, index: u32, peer: Option<u32>) -> Result<(), OpError> {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.xconnect = peer;
+        }
+        // Frames for other stations' addresses must come in, too.
+        let hw = self.interfaces.get(index).map_or(index, IfState::hw);
+        let l2 = self.interfaces.iter().any(|i| i.hw() == hw && i.xconnect.is_some());
+        if let Some(h) = self.interfaces.get_mut(hw) {
+            let want = h.promiscuous || l2;
+            if let Some(d) = &mut h.device {
+                d.set_promiscuous(want)
+                    .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
+            }
+        }
+        self.publish_interface(index);
+        Ok(())
+    }
+
+    /// The routes that come with an address.
+    fn routes_of(index: u32, net: IpNet) -> Vec<(IpNet, Target)> {
+        let mut out = vec![(IpNet::from(net.addr()), Target::Local(index))];
+        if net.prefix_len() < net.max_prefix_len() {
+            out.push((net.trunc(), Target::Glean(index)));
+        }
+        if let IpNet::V4(n) = net
+            && n.prefix_len() < 31
+        {
+            for a in [n.network(), n.broadcast()] {
+                if a != n.addr() {
+                    out.push((IpNet::from(IpAddr::V4(a)), Target::Broadcast));
+                }
+            }
+        }
+        out
+    }
+
+    /// Adds an address with its routes and its link-local companion.
+    pub(super) fn add_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
+        let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
+        let mut done: Vec<IpNet> = vec![];
+        for (prefix, target) in Self::routes_of(index, net) {
+            let shared = taken.iter().any(|t| Self::routes_of(index, *t).iter().any(|(p, _)| *p == prefix));
+            if shared {
+                continue;
+            }
+            if let Err(e) = self.set_route(prefix, Source::Interface, target) {
+                for p in done {
+                    self.clear_route(p, Source::Interface);
+                }
+                return Err(e);
+            }
+            done.push(prefix);
+        }
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.addresses.push(net);
+        }
+        if net.addr().is_ipv6() && self.interfaces.get(index).is_some_and(|i| i.link_local.is_none()) {
+            self.set_link_local(index, true)?;
+        }
+        let mut out = vec![];
+        let now = self.now();
+        self.addresses.added(now, index, net.addr(), &mut out);
+        self.publish_interface(index);
+        self.carry_out_addresses(out);
+        self.refresh_groups();
+        Ok(())
+    }
+
+    pub(super) fn del_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        let Some(at) = i.addresses.iter().position(|a| *a == net) else {
+            return Err(OpError::new(format!("{} does not have the address {net}", i.name)));
+        };
+        i.addresses.remove(at);
+        let left = i.addresses.clone();
+        for (prefix, _) in Self::routes_of(index, net) {
+            match left.iter().flat_map(|t| Self::routes_of(index, *t)).find(|(p, _)| *p == prefix) {
+                Some((_, target)) => {
+                    let _ = self.set_route(prefix, Source::Interface, target);
+                }
+                None => {
+                    self.clear_route(prefix, Source::Interface);
+                }
+            }
+        }
+        let mut out = vec![];
+        self.addresses.removed(index, net.addr(), &mut out);
+        self.carry_out_addresses(out);
+        if !left.iter().any(|a| a.addr().is_ipv6()) {
+            self.set_link_local(index, false)?;
+        }
+        self.flush_neighbors(index, net, &left);
+        self.publish_interface(index);
+        self.refresh_groups();
+        Ok(())
+    }
+
+    fn set_link_local(&mut self, index: u32, on: bool) -> Result<(), OpError> {
+        let mac = self.mac_of(index);
+        let now = self.now();
+        let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
+        let mut out = vec![];
+        if on {
+            let a = packet::ip6::addr::link_local(mac);
+            i.link_local = Some(a);
+            self.addresses.added(now, index, a.into(), &mut out);
+        } else if let Some(a) = i.link_local.take() {
+            self.addresses.removed(index, a.into(), &mut out);
+        }
+        self.carry_out_addresses(out);
+        self.publish_interface(index);
+        Ok(())
+    }
+
+    pub(super) fn set_usable6(&mut self, index: u32, addr: Ipv6Addr, usable: bool) {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.usable6.retain(|a| *a != addr);
+            if usable {
+                i.usable6.push(addr);
+            }
+        }
+        self.publish_interface(index);
+    }
+
+    /// Switches the capture features of all interfaces on or off, as the capture's filter says.
+    pub(super) fn apply_capture(&mut self) {
+        let wants = self.tap.wants(&self.guard);
+        let bit =
+            |arc: &str, node: &str| self.graphs.first().and_then(|g| g.arc(arc)?.bit(node)).unwrap_or(0);
+        let (rx_bit, tx_bit) =
+            (bit(crate::nodes::DEVICE_INPUT, "pcap-rx"), bit("interface-output", "pcap-tx"));
+        let all: Vec<u32> = self.interfaces.iter().filter(|i| i.hw() == i.index).map(|i| i.index).collect();
+        for index in all {
+            let (rx, tx) = wants.as_ref().map_or((false, false), |w| (w.rx(index), w.tx(index)));
+            let Some(i) = self.interfaces.get_mut(index) else { continue };
+            i.rx_features.store(if rx { rx_bit } else { 0 }, Ordering::Relaxed);
+            let tx = if tx { tx_bit } else { 0 };
+            if i.tx_features != tx {
+                i.tx_features = tx;
+                self.publish_interface(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The control side: owner of all state. Every change is an [`Op`]; several make a transaction
+//! ([`Router::commit`]) that is applied as a whole or not at all.
+//!
+//! The router runs on one thread. Its caller (the binary, or a test) waits for [`Router::punt_fd`] and
+//! [`Router::next_deadline`], and calls [`Router::handle_punts`] and [`Router::tick`].
+
+mod adjacencies;
+mod devices;
+mod interfaces;
+mod neighbors;
+mod nexthops;
+mod op;
+mod ping;
+mod routes;
+mod streams;
+mod workers;
+
+pub use adjacencies::AdjacencyInfo;
+pub use devices::{Device, DeviceControl, HostConfig, PcapConfig, Ring, TapConfig};
+pub use interfaces::{Encap, IfState, Kind};
+pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
+pub use op::{Op, OpError};
+pub use ping::{PingReply, PingRequest};
+pub use routes::{RouteInfo, RouteTable};
+pub use streams::StreamInfo;
+pub use workers::WorkerInfo;
+
+use crate::capture::Tap;
+use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
+use crate::plane::{Counters, Drops, Plane, PlaneConfig};
+use crate::punt::Punt;
+use adjacencies::Adjacencies;
+use graph::counters::PerWorker;
+use graph::dispatch::PanicReport;
+use graph::epoch::Published;
+use graph::{Domain, Graph, Guard, Pool, PoolConfig, Reclaimer, WorkerHandle};
+use interfaces::Interfaces;
+use nexthops::NextHops;
+use rustix::fd::BorrowedFd;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use tables::groups::Groups;
+use tables::lpm4::{Lpm4, Lpm4Writer};
+use tables::lpm6::{Lpm6, Lpm6Writer};
+use tables::slots::Slots;
+
+/// How a router is made.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// Number of workers, at least 1.
+    pub workers: usize,
+    /// CPUs to pin them to, one each; empty: not pinned.
+    pub cpus: Vec<usize>,
+    /// How long an idle worker polls before it sleeps.
+    pub spin: Duration,
+    /// Packet buffers.
+    pub pool: PoolConfig,
+    /// What nodes read.
+    pub plane: PlaneConfig,
+    /// Timers and limits of the neighbour table.
+    pub neighbor: NeighborConfig,
+    /// Duplicate address detection of IPv6 addresses.
+    pub dad: DadMode,
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        RouterConfig {
+            workers: 1,
+            cpus: vec![],
+            spin: Duration::from_micros(50),
+            pool: PoolConfig { buffers: 16_384, memory: graph::PoolMemory::Auto },
+            plane: PlaneConfig::default(),
+            neighbor: NeighborConfig::default(),
+            dad: DadMode::Optimistic,
+        }
+    }
+}
+
+/// Why a router could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Buffers.
+    #[error(transparent)]
+    Pool(#[from] graph::PoolError),
+    /// The graph's own lists do not fit together (a bug).
+    #[error("the graph cannot be built: {0}")]
+    Graph(#[from] graph::BuildError),
+    /// The system refused something.
+    #[error("cannot start {what}: {err}")]
+    System {
+        /// What was to be started.
+        what: &'static str,
+        /// The system's answer.
+        err: std::io::Error,
+    },
+    /// The configuration cannot be met.
+    #[error("{0}")]
+    Config(String),
+}
+
+/// A message for the operator's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// True for a warning, false for information.
+    pub warn: bool,
+    /// One line.
+    pub text: String,
+}
+
+/// The control side of a running router.
+pub struct Router {
+    plane: Arc<Plane>,
+    pool: Arc<Pool>,
+    tap: Tap,
+    domain: Arc<Domain>,
+    reclaimer: Reclaimer,
+    guard: Guard,
+    graphs: Vec<Graph>,
+    workers: Vec<WorkerHandle>,
+    panics: mpsc::Receiver<PanicReport>,
+    config: RouterConfig,
+    started: Instant,
+    interfaces: Interfaces,
+    adjacencies: Adjacencies,
+    nexthops: NextHops,
+    fib4: Lpm4Writer,
+    fib6: Lpm6Writer,
+    /// Routes that a better source hides, by prefix.
+    hidden: BTreeMap<ipnet::IpNet, Vec<(Source, u32)>>,
+    neighbors: NeighborTable,
+    addresses: AddressTable,
+    pings: ping::Pings,
+    streams: BTreeMap<String, streams::Stream>,
+    next_input: u64,
+    log: Vec<LogLine>,
+    /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
+    seen_use: BTreeMap<(u32, IpAddr), u64>,
+    next_use_check: Millis,
+    /// Link-local neighbours: they have no route that would keep their adjacency.
+    link_locals: std::collections::BTreeSet<adjacencies::AdjKey>,
+    cleared: workers::Cleared,
+}
+
+impl Router {
+    /// Makes the tables and buffers, and starts the workers.
+    #[allow(unsafe_code)]
+    pub fn new(config: RouterConfig) -> Result<Router, StartError> {
+        let system = |what| move |err| StartError::System { what, err };
+        if config.workers == 0 || config.workers > 64 {
+            return Err(StartError::Config(format!("{} workers: there must be 1 to 64", config.workers)));
+        }
+        let pool = Pool::new(config.pool)?;
+        let domain = Arc::new(Domain::new());
+        let level = match std::env::var("QUIVER_CPU") {
+            Ok(name) => tables::CpuLevel::from_name(&name)
+                .ok_or_else(|| StartError::Config(format!("QUIVER_CPU={name}: there are v2, v3 and v4")))?
+                .supported(),
+            Err(_) => tables::CpuLevel::detect(),
+        };
+        let lpm = tables::LpmConfig { level, ..Default::default() };
+        let (fib4, shared4) = Lpm4::new(lpm).map_err(system("the IPv4 table"))?;
+        let (fib6, shared6) = Lpm6::new(lpm).map_err(system("the IPv6 table"))?;
+        let (groups, shared_groups) = Groups::new(1 << 24).map_err(system("the table of next-hop groups"))?;
+        let (interfaces, shared_ifs) = Slots::new(crate::plane::MAX_INTERFACES);
+        let (adjacencies, shared_adjs) = Slots::new(1 << 22);
+        let n = config.workers;
+        let plane = Arc::new(Plane {
+            interfaces: shared_ifs,
+            adjacencies: shared_adjs,
+            fib4: shared4,
+            fib6: shared6,
+            groups: shared_groups,
+            config: Published::new(config.plane.clone()),
+            counters: Counters {
+                rx: PerWorker::new(n),
+                tx: PerWorker::new(n),
+                drops: Drops::new(n),
+                adjacency: PerWorker::new(n),
+            },
+            punt: Punt::new().map_err(system("the queue to the control side"))?,
+        });
+        let tap = Tap::new();
+        let (report, panics) = mpsc::channel();
+        let (mut graphs, mut workers) = (vec![], vec![]);
+        for w in 0..n {
+            let (mut dispatcher, graph) = crate::nodes::build(&plane, &tap, &pool, w)?;
+            dispatcher.report_panics(report.clone());
+            let cpu = config.cpus.get(w).copied();
+            let wc = graph::WorkerConfig { cpu, spin: config.spin };
+            let reader = domain.reader(w);
+            let handle =
+                graph::Worker::spawn(dispatcher, reader, wc, &plane.counters.rx, crate::nodes::DEVICE_INPUT)
+                    .map_err(system("a worker"))?;
+            graphs.push(graph);
+            workers.push(handle);
+        }
+        let seed = Instant::now().elapsed().as_nanos() as u64 ^ u64::from(std::process::id()) << 20;
+        let cleared = workers::Cleared::new(&graphs);
+        let mut router = Router {
+            reclaimer: Reclaimer::new(Arc::clone(&domain)),
+            // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
+            guard: unsafe { Guard::unprotected() },
+            interfaces: Interfaces::new(interfaces),
+            adjacencies: Adjacencies::new(adjacencies),
+            nexthops: NextHops::new(groups),
+            neighbors: NeighborTable::new(config.neighbor, seed),
+            addresses: AddressTable::new(AddressConfig::default(), seed),
+            pings: ping::Pings::default(),
+            streams: BTreeMap::new(),
+            hidden: BTreeMap::new(),
+            started: Instant::now(),
+            next_input: 1,
+            log: vec![],
+            seen_use: BTreeMap::new(),
+            next_use_check: Millis(0),
+            link_locals: std::collections::BTreeSet::new(),
+            plane,
+            pool,
+            tap,
+            domain,
+            graphs,
+            workers,
+            panics,
+            config,
+            fib4,
+            fib6,
+            cleared,
+        };
+        router.make_local0();
+        Ok(router)
+    }
+
+    /// What workers read.
+    pub fn plane(&self) -> &Arc<Plane> {
+        &self.plane
+    }
+
+    /// The buffers.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Each worker's graph: names, counters, trace.
+    pub fn graphs(&self) -> &[Graph] {
+        &self.graphs
+    }
+
+    /// How the router was made.
+    pub fn config(&self) -> &RouterConfig {
+        &self.config
+    }
+
+    /// Packet capture.
+    pub fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    /// Time since the router was made.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The router's clock.
+    pub fn now(&self) -> Millis {
+        Millis(self.started.elapsed().as_millis() as u64)
+    }
+
+    /// Readable when workers have something for the control side.
+    pub fn punt_fd(&self) -> BorrowedFd<'_> {
+        self.plane.punt.fd()
+    }
+
+    /// Lines for the log since the last call.
+    pub fn take_log(&mut self) -> Vec<LogLine> {
+        for r in self.panics.try_iter() {
+            let bytes: String = r.bytes.iter().map(|b| format!("{b:02x}")).collect();
+            self.log.push(LogLine {
+                warn: true,
+                text: format!(
+                    "worker {}: node {} panicked ({}); {} packets dropped; first one: {bytes}",
+                    r.worker, r.node, r.message, r.packets
+                ),
+            });
+        }
+        std::mem::take(&mut self.log)
+    }
+
+    fn note(&mut self, warn: bool, text: impl Into<String>) {
+        // Bounded: whoever never takes the log does not grow it.
+        if self.log.len() < 10_000 {
+            self.log.push(LogLine { warn, text: text.into() });
+        }
+    }
+
+    /// Frees what no worker sees any more. Called by [`Router::commit`] and [`Router::tick`].
+    fn reclaim(&mut self) {
+        let epoch = self.domain.advance();
+        let safe = self.domain.safe();
+        self.reclaimer.collect();
+        self.fib4.reclaim(safe);
+        self.fib6.reclaim(safe);
+        self.nexthops.groups.reclaim(safe);
+        // SAFETY: `safe` is below the epoch of every worker that is awake, and this thread holds no reference into
+        // the slots here.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.interfaces.slots.reclaim(safe);
+            self.adjacencies.slots.reclaim(safe);
+        }
+        self.fib4.retire_epoch(epoch);
+        self.fib6.retire_epoch(epoch);
+        self.nexthops.groups.retire_epoch(epoch);
+        self.interfaces.slots.retire_epoch(epoch);
+        self.adjacencies.slots.retire_epoch(epoch);
+    }
+
+    /// Stops the workers and closes all devices.
+    pub fn shutdown(&mut self) {
+        for w in &mut self.workers {
+            w.stop();
+        }
+        self.interfaces.close();
+    }
+}

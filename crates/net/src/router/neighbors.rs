@@ -1,0 +1,389 @@
+//! Carries out what the neighbour and address machines say, and feeds them what workers heard.
+
+use super::adjacencies::AdjKey;
+use super::{Op, OpError, Router, Source, Target};
+use crate::hold::{Ip4Hold, Ip6Hold, Key};
+use crate::icmp::Ask;
+use crate::neighbor::address::AddressState;
+use crate::neighbor::table::NeighborCounters;
+use crate::neighbor::wire::{self, Local, Message as Frame};
+use crate::neighbor::{Action, AddressAction, Millis, NeighborInfo, State};
+use crate::punt::{Message, PuntKind};
+use graph::flags;
+use ipnet::IpNet;
+use packet::eth::{EtherType, MacAddr};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// How often traffic to stale neighbours is looked for, milliseconds.
+const USE_CHECK: u64 = 1000;
+/// Packets are not held longer than this, nanoseconds: a guard for lost messages.
+const HOLD_LIMIT_NS: u64 = 10_000_000_000;
+const PUNTS_A_TURN: usize = 4096;
+
+struct View<'a> {
+    router: &'a Router,
+    interface: u32,
+}
+
+impl Local for View<'_> {
+    fn mac(&self) -> MacAddr {
+        self.router.mac_of(self.interface)
+    }
+
+    fn address(&self, addr: IpAddr) -> Option<AddressState> {
+        self.router.addresses.state(self.interface, addr)
+    }
+
+    fn on_link(&self, addr: IpAddr) -> bool {
+        self.router
+            .interfaces
+            .get(self.interface)
+            .is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)))
+    }
+}
+
+fn key_of(interface: u32, addr: IpAddr) -> Key {
+    let address = match addr {
+        IpAddr::V4(a) => u128::from(u32::from(a)),
+        IpAddr::V6(a) => u128::from(a),
+    };
+    Key { interface, address }
+}
+
+impl Router {
+    /// Sends a frame out of an interface.
+    fn send_frame(&mut self, interface: u32, frame: &Frame) {
+        let tags: Vec<(EtherType, u16)> = self.interfaces.get(interface).map_or(vec![], |i| {
+            let t = i.tags();
+            let words = t.as_slice().chunks_exact(4);
+            words
+                .map(|w| (EtherType(u16::from_be_bytes([w[0], w[1]])), u16::from_be_bytes([w[2], w[3]])))
+                .collect()
+        });
+        let bytes = frame.frame(self.mac_of(interface), &tags);
+        if let Some(w) = self.workers.first() {
+            w.send(move |w| {
+                w.inject("interface-output", &bytes, |d| {
+                    d.tx = interface;
+                    d.rx = interface;
+                    d.flags |= flags::LOCAL;
+                });
+            });
+        }
+    }
+
+    /// The source address for a solicitation.
+    fn solicit_source(&self, interface: u32, target: IpAddr) -> Option<IpAddr> {
+        let i = self.plane.interfaces.get(interface, &self.guard)?;
+        match target {
+            IpAddr::V4(t) => i.source4(t.into()).map(|a| IpAddr::V4(a.into())),
+            IpAddr::V6(t) => i.source6(t.into()).map(|a| IpAddr::V6(a.into())),
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, actions: Vec<Action>) {
+        for a in actions {
+            match a {
+                Action::Solicit { interface, target, unicast, .. } => {
+                    let Some(source) = self.solicit_source(interface, target) else { continue };
+                    if let Some(f) = wire::solicit(self.mac_of(interface), source, target, unicast) {
+                        self.send_frame(interface, &f);
+                    }
+                }
+                Action::Publish { interface, addr, mac } => self.publish_neighbor(interface, addr, mac),
+                Action::Withdraw { interface, addr } => {
+                    let key = AdjKey::Neighbor(interface, addr);
+                    self.set_adjacency_mac(key, None);
+                    self.unroute_neighbor(interface, addr);
+                }
+                Action::Failed { interface, addr } => self.fail_held(interface, addr),
+                Action::Log(line) => {
+                    let name = self.interface_name(line.interface());
+                    self.note(true, format!("{name}: {line}"));
+                }
+            }
+        }
+    }
+
+    fn publish_neighbor(&mut self, interface: u32, addr: IpAddr, mac: MacAddr) {
+        let key = AdjKey::Neighbor(interface, addr);
+        self.set_adjacency_mac(key, Some(mac));
+        let on_link =
+            self.interfaces.get(interface).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)));
+        if on_link {
+            let target = Target::Neighbor(interface, addr);
+            let known = self.route_of(addr.into(), Source::Neighbor);
+            if known.as_ref() != Some(&target)
+                && let Err(e) = self.set_route(addr.into(), Source::Neighbor, target)
+            {
+                self.note(true, format!("neighbor {addr}: {e}"));
+            }
+        } else if !self.link_locals.contains(&key) && self.hold_adjacency(key).is_some() {
+            self.link_locals.insert(key);
+        }
+        self.set_adjacency_mac(key, Some(mac));
+        if let Some(adj) = self.adjacencies.find(key) {
+            self.release_held(interface, addr, adj);
+        }
+    }
+
+    fn unroute_neighbor(&mut self, interface: u32, addr: IpAddr) {
+        let key = AdjKey::Neighbor(interface, addr);
+        if self.link_locals.remove(&key) {
+            self.release_adjacency_key(key);
+        }
+        if self.route_of(addr.into(), Source::Neighbor) == Some(Target::Neighbor(interface, addr)) {
+            self.clear_route(addr.into(), Source::Neighbor);
+        }
+        self.seen_use.remove(&(interface, addr));
+    }
+
+    /// Sends the packets that wait for a neighbour.
+    fn release_held(&mut self, interface: u32, addr: IpAddr, adj: u32) {
+        let key = key_of(interface, addr);
+        let v6 = addr.is_ipv6();
+        for w in &self.workers {
+            w.send(move |w| {
+                let target = if v6 { "ip6-rewrite" } else { "ip4-rewrite" };
+                take_held(w, v6, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = adj);
+            });
+        }
+    }
+
+    /// Tells the senders of packets that wait for a neighbour that it is unreachable.
+    fn fail_held(&mut self, interface: u32, addr: IpAddr) {
+        let key = key_of(interface, addr);
+        let v6 = addr.is_ipv6();
+        let ask = if v6 { Ask::V6_ADDRESS_UNREACHABLE } else { Ask::V4_HOST_UNREACHABLE }.word();
+        for w in &self.workers {
+            w.send(move |w| {
+                let target = if v6 { "ip6-icmp-error" } else { "ip4-icmp-error" };
+                take_held(w, v6, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = ask);
+            });
+        }
+    }
+
+    /// Drops the packets that wait for neighbours on an interface.
+    pub(super) fn drop_held(&mut self, interface: u32) {
+        self.drop_old(0, Some(interface));
+    }
+
+    fn drop_old(&mut self, before_ns: u64, interface: Option<u32>) {
+        for w in &self.workers {
+            w.send(move |w| {
+                for v6 in [false, true] {
+                    let take = |h: &mut crate::hold::Waiting, out: &mut Vec<graph::Desc>| {
+                        h.take_old(before_ns, interface, |d| out.push(d));
+                    };
+                    take_held(w, v6, take, "error-drop", |d| d.aux = graph::trace::NO_REASON);
+                }
+            });
+        }
+    }
+
+    pub(super) fn carry_out_addresses(&mut self, actions: Vec<AddressAction>) {
+        for a in actions {
+            match a {
+                AddressAction::SendDadNs { interface, target } => {
+                    self.send_frame(interface, &wire::dad_ns(target))
+                }
+                AddressAction::SendUnsolicitedNa { interface, addr } => {
+                    let f = wire::unsolicited_na(self.mac_of(interface), addr);
+                    self.send_frame(interface, &f);
+                }
+                AddressAction::SendGratuitousArp { interface, addr } => {
+                    let f = wire::gratuitous_arp(self.mac_of(interface), addr);
+                    self.send_frame(interface, &f);
+                }
+                AddressAction::Usable { interface, addr: IpAddr::V6(a) } => {
+                    self.set_usable6(interface, a, true)
+                }
+                AddressAction::Unusable { interface, addr: IpAddr::V6(a) } => {
+                    self.set_usable6(interface, a, false)
+                }
+                AddressAction::Usable { .. } | AddressAction::Unusable { .. } => {}
+                AddressAction::Duplicate { interface, addr, .. } => {
+                    if let IpAddr::V6(a) = addr {
+                        self.set_usable6(interface, a, false);
+                    }
+                }
+                AddressAction::Log(line) => {
+                    let name = self.interface_name(line.interface());
+                    self.note(true, format!("{name}: {line}"));
+                }
+            }
+        }
+    }
+
+    /// Takes what workers have handed over. Call when [`Router::punt_fd`] is readable. True when more may wait.
+    pub fn handle_punts(&mut self) -> bool {
+        self.plane.punt.acknowledge();
+        for _ in 0..PUNTS_A_TURN {
+            let Some(m) = self.plane.punt.pop() else { return false };
+            let now = self.now();
+            match m {
+                Message::Resolve { interface, address } => {
+                    let mut out = vec![];
+                    self.neighbors.resolve_wanted(now, interface, address, &mut out);
+                    self.carry_out(out);
+                }
+                Message::Packet { kind: PuntKind::Icmp, interface, len, bytes, full, .. } => {
+                    let n = usize::from(len).min(bytes.len());
+                    self.pings.heard(interface, &bytes[..n], full as usize);
+                }
+                Message::Packet { interface, len, bytes, .. } => {
+                    let n = usize::from(len).min(bytes.len());
+                    self.heard(now, interface, &bytes[..n]);
+                }
+            }
+        }
+        true
+    }
+
+    fn heard(&mut self, now: Millis, interface: u32, frame: &[u8]) {
+        // The nodes have answered requests already; `reply` is for addresses that they do not answer for.
+        let Ok(r) = wire::read(frame, &View { router: self, interface }) else { return };
+        if let Some(n) = r.neighbor {
+            let mut out = vec![];
+            self.neighbors.heard(now, interface, n.addr, n.mac, n.what, &mut out);
+            self.carry_out(out);
+        }
+        if let Some(c) = r.conflict {
+            let mut out = vec![];
+            self.addresses.conflict_seen(now, interface, c.addr, c.by, c.kind, &mut out);
+            self.carry_out_addresses(out);
+        }
+    }
+
+    /// When to call [`Router::tick`] next.
+    pub fn next_deadline(&self) -> Millis {
+        let machines = [self.neighbors.next_deadline(), self.addresses.next_deadline()];
+        machines.into_iter().flatten().fold(self.next_use_check, Millis::min)
+    }
+
+    /// Does what is due: timers of neighbours and addresses, and reclamation.
+    pub fn tick(&mut self) {
+        let now = self.now();
+        let mut out = vec![];
+        self.neighbors.tick(now, &mut out);
+        self.carry_out(out);
+        let mut out = vec![];
+        self.addresses.tick(now, &mut out);
+        self.carry_out_addresses(out);
+        if now >= self.next_use_check {
+            self.next_use_check = now.after(USE_CHECK);
+            self.check_use(now);
+            if self.pool.in_use() != 0 {
+                let before = graph::clock::Clock::new().now_ns().saturating_sub(HOLD_LIMIT_NS);
+                self.drop_old(before, None);
+            }
+        }
+        self.reclaim();
+    }
+
+    /// Stale neighbours to which packets went are worth probing.
+    fn check_use(&mut self, now: Millis) {
+        let stale: Vec<(u32, IpAddr)> = self.neighbors.stale().collect();
+        let mut out = vec![];
+        for (interface, addr) in stale {
+            let Some(id) = self.adjacencies.find(AdjKey::Neighbor(interface, addr)) else { continue };
+            let (sent, _) = self.plane.counters.adjacency.sum(id);
+            let before = self.seen_use.insert((interface, addr), sent);
+            if before.is_some_and(|b| b != sent) {
+                self.neighbors.used(now, interface, addr, &mut out);
+            }
+        }
+        self.carry_out(out);
+    }
+
+    pub(super) fn flush_neighbors(&mut self, interface: u32, net: IpNet, left: &[IpNet]) {
+        let gone: Vec<IpAddr> = self
+            .neighbors
+            .iter_interface(interface)
+            .map(|n| n.addr)
+            .filter(|a| net.contains(a) && !left.iter().any(|n| n.contains(a)))
+            .collect();
+        let mut out = vec![];
+        for a in gone {
+            self.neighbors.delete(interface, a, &mut out);
+        }
+        self.carry_out(out);
+    }
+
+    pub(super) fn set_neighbor(
+        &mut self,
+        index: u32,
+        name: String,
+        address: IpAddr,
+        mac: MacAddr,
+    ) -> Result<Vec<Op>, OpError> {
+        let was = self.neighbors.get(index, address).filter(|n| n.state == State::Static).and_then(|n| n.mac);
+        let (now, mut out) = (self.now(), vec![]);
+        let done = self.neighbors.add_static(now, index, address, mac, &mut out);
+        done.map_err(|e| OpError::new(format!("{name}: neighbor {address} {mac}: {e}")))?;
+        self.carry_out(out);
+        Ok(match was {
+            Some(mac) => vec![Op::SetNeighbor { name, address, mac }],
+            None => vec![Op::DelNeighbor { name, address }],
+        })
+    }
+
+    pub(super) fn del_neighbor(
+        &mut self,
+        index: u32,
+        name: String,
+        address: IpAddr,
+    ) -> Result<Vec<Op>, OpError> {
+        let was = self.neighbors.get(index, address);
+        let mut out = vec![];
+        if !self.neighbors.delete(index, address, &mut out) {
+            return Err(OpError::new(format!("{name} has no neighbor {address}")));
+        }
+        self.carry_out(out);
+        let fixed = was.filter(|n| n.state == State::Static).and_then(|n| n.mac);
+        Ok(fixed.map(|mac| Op::SetNeighbor { name, address, mac }).into_iter().collect())
+    }
+
+    /// All neighbours, by interface and address.
+    pub fn neighbors(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
+        self.neighbors.iter()
+    }
+
+    /// What the neighbour table counts.
+    pub fn neighbor_counters(&self) -> NeighborCounters {
+        self.neighbors.counters()
+    }
+
+    /// State of an address of the router's own.
+    pub fn address_state(&self, interface: u32, addr: IpAddr) -> Option<AddressState> {
+        self.addresses.state(interface, addr)
+    }
+
+    /// The IPv6 link-local address of an interface.
+    pub fn link_local(&self, interface: u32) -> Option<Ipv6Addr> {
+        self.interfaces.get(interface).and_then(|i| i.link_local)
+    }
+}
+
+/// On a worker: takes held packets out and puts them into the graph.
+fn take_held(
+    w: &mut graph::Worker,
+    v6: bool,
+    take: impl FnOnce(&mut crate::hold::Waiting, &mut Vec<graph::Desc>),
+    target: &str,
+    edit: impl Fn(&mut graph::Desc),
+) {
+    let mut out = vec![];
+    if v6 {
+        if let Some(h) = w.dispatcher.node_mut::<Ip6Hold>("ip6-hold") {
+            take(h.waiting(), &mut out);
+        }
+    } else if let Some(h) = w.dispatcher.node_mut::<Ip4Hold>("ip4-hold") {
+        take(h.waiting(), &mut out);
+    }
+    let Some(node) = w.dispatcher.id(target) else { return };
+    for mut d in out {
+        edit(&mut d);
+        w.dispatcher.env.enqueue(d, node);
+    }
+}

@@ -1,0 +1,226 @@
+//! `ping`: echo requests of the router's own.
+
+use super::Router;
+use graph::flags;
+use packet::checksum;
+use packet::ip4::{Ip4Builder, Ip4View};
+use packet::ip6::{Ip6Builder, Ip6View};
+use packet::proto::IpProtocol;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
+
+const KEPT: usize = 1024;
+
+/// What to send.
+#[derive(Clone, Debug)]
+pub struct PingRequest {
+    /// Destination.
+    pub to: IpAddr,
+    /// Source address; by default that of the interface it leaves by.
+    pub source: Option<IpAddr>,
+    /// Interface, for link-local destinations.
+    pub interface: Option<u32>,
+    /// Identifier: answers are told apart by it.
+    pub id: u16,
+    /// Sequence number.
+    pub seq: u16,
+    /// Payload bytes, at most 8900.
+    pub size: usize,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PingReply {
+    /// Who answered.
+    pub from: IpAddr,
+    /// Identifier of the request.
+    pub id: u16,
+    /// Sequence number of the request.
+    pub seq: u16,
+    /// Bytes of the ICMP message.
+    pub bytes: usize,
+    /// TTL or hop limit of the answer.
+    pub ttl: u8,
+    /// ICMP type and code; an echo reply, or an error about the request.
+    pub kind: (u8, u8),
+    /// When it came.
+    pub at: Instant,
+}
+
+impl PingReply {
+    /// True for an echo reply, false for an error.
+    pub fn is_reply(&self) -> bool {
+        matches!((self.from, self.kind.0), (IpAddr::V4(_), 0) | (IpAddr::V6(_), 129))
+    }
+}
+
+/// Answers that nobody has taken yet; bounded.
+#[derive(Default)]
+pub(crate) struct Pings {
+    replies: VecDeque<PingReply>,
+    wanted: Vec<u16>,
+}
+
+impl Pings {
+    /// An ICMP message to the router, from its IP header.
+    pub fn heard(&mut self, _interface: u32, bytes: &[u8], full: usize) {
+        let Some(reply) = read(bytes, full) else { return };
+        if !self.wanted.contains(&reply.id) {
+            return;
+        }
+        if self.replies.len() == KEPT {
+            self.replies.pop_front();
+        }
+        self.replies.push_back(reply);
+    }
+}
+
+fn word(b: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?]))
+}
+
+fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
+    let at = Instant::now();
+    match bytes.first()? >> 4 {
+        4 => {
+            let v = Ip4View::parse_quoted(bytes).ok()?;
+            let icmp = v.payload();
+            let kind = (*icmp.first()?, *icmp.get(1)?);
+            let (from, ttl, bytes) = (v.src().into(), v.ttl(), full.saturating_sub(v.header().len()));
+            if kind.0 == 0 {
+                return Some(PingReply {
+                    from,
+                    id: word(icmp, 4)?,
+                    seq: word(icmp, 6)?,
+                    bytes,
+                    ttl,
+                    kind,
+                    at,
+                });
+            }
+            let inner = Ip4View::parse_quoted(icmp.get(8..)?).ok()?;
+            let echo = inner.payload();
+            let ours = inner.protocol() == IpProtocol::ICMP && *echo.first()? == 8;
+            ours.then_some(PingReply { from, id: word(echo, 4)?, seq: word(echo, 6)?, bytes, ttl, kind, at })
+        }
+        6 => {
+            let v = Ip6View::parse_quoted(bytes).ok()?;
+            let upper = v.upper_layer().ok()?;
+            let icmp = bytes.get(upper.offset..)?;
+            let kind = (*icmp.first()?, *icmp.get(1)?);
+            let (from, ttl, bytes) = (v.src().into(), v.hop_limit(), full.saturating_sub(upper.offset));
+            if kind.0 == 129 {
+                return Some(PingReply {
+                    from,
+                    id: word(icmp, 4)?,
+                    seq: word(icmp, 6)?,
+                    bytes,
+                    ttl,
+                    kind,
+                    at,
+                });
+            }
+            let quote = icmp.get(8..)?;
+            let inner = Ip6View::parse_quoted(quote).ok()?;
+            let echo = quote.get(inner.upper_layer().ok()?.offset..)?;
+            let ours = *echo.first()? == 128;
+            ours.then_some(PingReply { from, id: word(echo, 4)?, seq: word(echo, 6)?, bytes, ttl, kind, at })
+        }
+        _ => None,
+    }
+}
+
+impl Router {
+    /// Answers to requests with this identifier are kept from now on.
+    pub fn ping_open(&mut self, id: u16) {
+        if self.pings.wanted.len() < 256 && !self.pings.wanted.contains(&id) {
+            self.pings.wanted.push(id);
+        }
+    }
+
+    /// Forgets answers with this identifier.
+    pub fn ping_close(&mut self, id: u16) {
+        self.pings.wanted.retain(|w| *w != id);
+        self.pings.replies.retain(|r| r.id != id);
+    }
+
+    /// Takes the answers with this identifier.
+    pub fn ping_replies(&mut self, id: u16) -> Vec<PingReply> {
+        let (taken, kept) = self.pings.replies.drain(..).partition(|r| r.id == id);
+        self.pings.replies = kept;
+        taken.into_iter().collect::<Vec<PingReply>>()
+    }
+
+    /// The address from which the router speaks to `to`.
+    pub fn source_for(&self, to: IpAddr, interface: Option<u32>) -> Option<IpAddr> {
+        let interface = interface.or_else(|| {
+            let g = self.lookup(to)?;
+            let p = g.paths.first()?;
+            match p.entry.kind {
+                crate::plane::kind::REWRITE | crate::plane::kind::GLEAN => {
+                    self.adjacency(p.entry.adj).map(|a| a.interface)
+                }
+                crate::plane::kind::LOCAL => Some(p.entry.adj),
+                _ => None,
+            }
+        });
+        let of = |i: u32| self.plane.interfaces.get(i, &self.guard);
+        let pick = |i: &crate::interface::Interface| match to {
+            IpAddr::V4(t) => i.source4(t.into()).map(|a| IpAddr::V4(Ipv4Addr::from(a))),
+            IpAddr::V6(t) => i.source6(t.into()).map(|a| IpAddr::V6(Ipv6Addr::from(a))),
+        };
+        let first = interface.and_then(of).and_then(pick);
+        first.or_else(|| self.interfaces().filter_map(|i| of(i.index)).find_map(pick))
+    }
+
+    /// Sends an echo request. The error says why it cannot be sent.
+    pub fn ping_send(&mut self, r: &PingRequest) -> Result<(), String> {
+        let source = r.source.or_else(|| self.source_for(r.to, r.interface));
+        let Some(source) = source else {
+            return Err(format!("no interface has an address to reach {} from", r.to));
+        };
+        let ttl = self.config.plane.ttl;
+        let mut icmp = vec![0u8; 8 + r.size];
+        for (i, b) in icmp.iter_mut().enumerate().skip(8) {
+            *b = i as u8;
+        }
+        icmp[4..6].copy_from_slice(&r.id.to_be_bytes());
+        icmp[6..8].copy_from_slice(&r.seq.to_be_bytes());
+        let (bytes, node) = match (source, r.to) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                icmp[0] = 8;
+                let sum = checksum::checksum(&icmp);
+                icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+                let mut out = vec![0u8; 60];
+                let header = Ip4Builder { ttl, ..Ip4Builder::new(src, dst, IpProtocol::ICMP) };
+                let n = header.emit(&mut out, icmp.len()).map_err(|e| e.to_string())?;
+                out.truncate(n);
+                out.extend_from_slice(&icmp);
+                (out, "ip4-lookup")
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                icmp[0] = 128;
+                let mut sum = checksum::pseudo6(src, dst, IpProtocol(58), icmp.len() as u32);
+                sum.add_bytes(&icmp);
+                icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
+                let mut out = vec![0u8; 40];
+                let header = Ip6Builder { hop_limit: ttl, ..Ip6Builder::new(src, dst, IpProtocol(58)) };
+                let n = header.emit(&mut out, icmp.len()).map_err(|e| e.to_string())?;
+                out.truncate(n);
+                out.extend_from_slice(&icmp);
+                (out, "ip6-lookup")
+            }
+            _ => return Err(format!("source {source} and destination {} are of different families", r.to)),
+        };
+        let tx = r.interface.unwrap_or(0);
+        let Some(w) = self.workers.first() else { return Err("there is no worker".into()) };
+        w.send(move |w| {
+            w.inject(node, &bytes, |d| {
+                d.flags |= flags::LOCAL;
+                (d.tx, d.rx) = (tx, tx);
+            });
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! What `show runtime`, `show errors` and `show threads` read, and what `clear` subtracts.
+
+use super::Router;
+use graph::builder::Kind;
+use graph::stats::NodeStats;
+use graph::{Graph, Severity};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// One node of one worker since the last clear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCounts {
+    /// Calls.
+    pub calls: u64,
+    /// Packets.
+    pub packets: u64,
+    /// TSC clocks.
+    pub clocks: u64,
+    /// Sleeps of an input.
+    pub suspends: u64,
+    /// Largest vector since the last clear.
+    pub max_vector: u64,
+    /// Panics caught.
+    pub panics: u64,
+}
+
+impl NodeCounts {
+    fn read(s: &NodeStats) -> Self {
+        NodeCounts {
+            calls: s.calls.get(),
+            packets: s.packets.get(),
+            clocks: s.clocks.get(),
+            suspends: s.suspends.get(),
+            max_vector: s.max_vector.get(),
+            panics: s.panics.get(),
+        }
+    }
+
+    fn since(self, b: &NodeCounts) -> Self {
+        NodeCounts {
+            calls: self.calls - b.calls,
+            packets: self.packets - b.packets,
+            clocks: self.clocks - b.clocks,
+            suspends: self.suspends - b.suspends,
+            max_vector: self.max_vector,
+            panics: self.panics - b.panics,
+        }
+    }
+}
+
+/// One row of `show runtime`.
+#[derive(Clone, Debug)]
+pub struct NodeRow {
+    /// Node.
+    pub name: &'static str,
+    /// `polling`, `interrupt wait` or `active`.
+    pub state: &'static str,
+    /// Its counters.
+    pub counts: NodeCounts,
+}
+
+/// One worker for `show runtime` and `show threads`.
+#[derive(Clone, Debug)]
+pub struct WorkerInfo {
+    /// Its number.
+    pub index: usize,
+    /// CPU it is pinned to.
+    pub cpu: Option<usize>,
+    /// Seconds since the last clear.
+    pub seconds: f64,
+    /// Packets that inputs brought.
+    pub packets_in: u64,
+    /// Packets that left.
+    pub packets_out: u64,
+    /// Packets that were dropped.
+    pub packets_dropped: u64,
+    /// Loops that found packets.
+    pub loops: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+    /// Share of the time spent asleep.
+    pub asleep: f64,
+    /// Its nodes.
+    pub nodes: Vec<NodeRow>,
+}
+
+/// One row of `show errors`.
+#[derive(Clone, Debug)]
+pub struct ErrorRow {
+    /// Packets or events.
+    pub count: u64,
+    /// Node.
+    pub node: &'static str,
+    /// Name of the reason.
+    pub reason: &'static str,
+    /// What it means.
+    pub description: &'static str,
+    /// Drop or event.
+    pub severity: Severity,
+}
+
+#[derive(Default)]
+struct WorkerBase {
+    nodes: Vec<NodeCounts>,
+    loops: u64,
+    sleeps: u64,
+    asleep: u64,
+    packets_in: u64,
+}
+
+/// Counter values at the last `clear`: counters themselves have one writer, the worker.
+pub(crate) struct Cleared {
+    runtime: Vec<WorkerBase>,
+    runtime_at: Instant,
+    reasons: Vec<u64>,
+    interfaces: BTreeMap<u32, InterfaceCounts>,
+}
+
+impl Cleared {
+    pub fn new(graphs: &[Graph]) -> Self {
+        Cleared {
+            runtime: graphs.iter().map(|_| WorkerBase::default()).collect(),
+            runtime_at: Instant::now(),
+            reasons: vec![],
+            interfaces: BTreeMap::new(),
+        }
+    }
+}
+
+/// Counters of one interface since the last clear.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCounts {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets dropped that came on it, by reason's number.
+    pub drops: BTreeMap<usize, u64>,
+    /// Packets its device dropped before the graph saw them.
+    pub device_drops: Vec<(&'static str, u64)>,
+}
+
+impl Router {
+    fn raw_counts(&self, index: u32) -> InterfaceCounts {
+        let c = &self.plane.counters;
+        let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.rx.sum(index), c.tx.sum(index));
+        let reasons = self.graphs.first().map_or(0, |g| g.reasons.len());
+        let drops = (0..reasons).map(|r| (r, c.drops.sum(index, r))).filter(|(_, n)| *n != 0).collect();
+        let device_drops =
+            self.interface(index).and_then(|i| i.device()).map(|d| d.drops()).unwrap_or_default();
+        InterfaceCounts { rx_packets, rx_bytes, tx_packets, tx_bytes, drops, device_drops }
+    }
+
+    /// Counters of an interface since the last clear (or since it was made).
+    pub fn interface_counts(&self, index: u32) -> InterfaceCounts {
+        let mut now = self.raw_counts(index);
+        let Some(b) = self.cleared.interfaces.get(&index) else { return now };
+        now.rx_packets -= b.rx_packets;
+        now.rx_bytes -= b.rx_bytes;
+        now.tx_packets -= b.tx_packets;
+        now.tx_bytes -= b.tx_bytes;
+        for (r, n) in &mut now.drops {
+            *n -= b.drops.get(r).copied().unwrap_or(0);
+        }
+        now.drops.retain(|_, n| *n != 0);
+        for (name, n) in &mut now.device_drops {
+            *n -= b.device_drops.iter().find(|d| d.0 == *name).map_or(0, |d| d.1);
+        }
+        now
+    }
+
+    /// `clear interfaces`.
+    pub fn clear_interfaces(&mut self) {
+        let all: Vec<u32> = self.interfaces().map(|i| i.index).collect();
+        for i in all {
+            let c = self.raw_counts(i);
+            self.cleared.interfaces.insert(i, c);
+        }
+    }
+
+    /// A number that was an interface's before is given to a new one: its counters start at 0.
+    pub(super) fn start_counts(&mut self, index: u32) {
+        let c = self.raw_counts(index);
+        self.cleared.interfaces.insert(index, c);
+    }
+
+    /// `clear runtime`.
+    pub fn clear_runtime(&mut self) {
+        for (b, g) in self.cleared.runtime.iter_mut().zip(&self.graphs) {
+            for n in g.stats.nodes.iter() {
+                n.max_vector.set(0);
+            }
+            *b = WorkerBase {
+                nodes: g.stats.nodes.iter().map(NodeCounts::read).collect(),
+                loops: g.stats.loops.get(),
+                sleeps: g.stats.sleeps.get(),
+                asleep: g.stats.asleep.get(),
+                packets_in: g.stats.packets_in.get(),
+            };
+        }
+        self.cleared.runtime_at = Instant::now();
+    }
+
+    /// `clear errors`.
+    pub fn clear_errors(&mut self) {
+        self.cleared.reasons = self.raw_errors();
+    }
+
+    fn raw_errors(&self) -> Vec<u64> {
+        let n = self.graphs.first().map_or(0, |g| g.reasons.len());
+        (0..n).map(|r| self.graphs.iter().map(|g| g.stats.reasons[r].get()).sum()).collect()
+    }
+
+    /// Drops and events that happened since the last clear.
+    pub fn errors(&self) -> Vec<ErrorRow> {
+        let Some(g) = self.graphs.first() else { return vec![] };
+        let now = self.raw_errors();
+        let rows = now.iter().zip(g.reasons.iter()).enumerate().map(|(i, (n, r))| ErrorRow {
+            count: n - self.cleared.reasons.get(i).copied().unwrap_or(0),
+            node: r.node,
+            reason: r.name,
+            description: r.description,
+            severity: r.severity,
+        });
+        rows.filter(|r| r.count != 0).collect()
+    }
+
+    /// Every worker's nodes since the last clear.
+    pub fn runtime(&self) -> Vec<WorkerInfo> {
+        let seconds = self.cleared.runtime_at.elapsed().as_secs_f64().max(1e-9);
+        let clock_hz = graph::clock::tsc_hz() as f64;
+        let worker = |(index, (g, b)): (usize, (&Graph, &WorkerBase))| {
+            let zero = NodeCounts::default();
+            let rows: Vec<NodeRow> = g
+                .nodes
+                .iter()
+                .zip(g.stats.nodes.iter())
+                .enumerate()
+                .map(|(i, (info, s))| {
+                    let counts = NodeCounts::read(s).since(b.nodes.get(i).unwrap_or(&zero));
+                    let state = match info.kind {
+                        Kind::Input if counts.suspends != 0 => "interrupt wait",
+                        Kind::Input => "polling",
+                        Kind::Internal => "active",
+                    };
+                    NodeRow { name: info.name, state, counts }
+                })
+                .collect();
+            let of = |name: &str| rows.iter().find(|r| r.name == name).map_or(0, |r| r.counts.packets);
+            WorkerInfo {
+                index,
+                cpu: self.config.cpus.get(index).copied(),
+                seconds,
+                packets_in: g.stats.packets_in.get() - b.packets_in,
+                packets_out: of("interface-tx"),
+                packets_dropped: of("error-drop"),
+                loops: g.stats.loops.get() - b.loops,
+                sleeps: g.stats.sleeps.get() - b.sleeps,
+                asleep: (g.stats.asleep.get() - b.asleep) as f64 / clock_hz / seconds,
+                nodes: rows,
+            }
+        };
+        self.graphs.iter().zip(&self.cleared.runtime).enumerate().map(worker).collect()
+    }
+
+    /// Traces the next `packets` packets of every worker that come to `node`.
+    pub fn trace_add(&mut self, node: &str, packets: u32) -> Result<(), String> {
+        let Some(id) = self.graphs.first().and_then(|g| g.node(node)) else {
+            return Err(format!("there is no node {node}"));
+        };
+        for g in &self.graphs {
+            g.tracing.add(id, packets, &self.guard, &mut self.reclaimer);
+        }
+        Ok(())
+    }
+
+    /// `clear trace`.
+    pub fn trace_clear(&mut self) {
+        for g in &self.graphs {
+            g.tracing.clear(&mut self.reclaimer);
+        }
+    }
+
+    /// The trace records of worker `w`, in the order they were made.
+    pub fn trace_records(&self, w: usize) -> Vec<graph::TraceRecord> {
+        self.graphs.get(w).map(|g| g.tracing.records(&self.guard)).unwrap_or_default()
+    }
+
+    /// Receive queues of each worker: input node and interface.
+    pub fn placement(&self) -> Vec<Vec<(String, String)>> {
+        let g = &self.graphs;
+        let name = |n: graph::NodeId| g.first().map_or("?", |g| g.wiring.names[usize::from(n.0)]).to_string();
+        let all = self.workers.iter().map(|w| w.call(|w| w.inputs()).unwrap_or_default());
+        all.map(|v| v.into_iter().map(|(n, i)| (name(n), self.interface_name(i))).collect()).collect()
+    }
+
+    /// Packets that each worker holds for neighbours that are being resolved (IPv4, IPv6).
+    pub fn held(&self) -> Vec<(usize, usize)> {
+        let count = |w: &mut graph::Worker| {
+            let four =
+                w.dispatcher.node_mut::<crate::hold::Ip4Hold>("ip4-hold").map_or(0, |h| h.waiting().len());
+            let six =
+                w.dispatcher.node_mut::<crate::hold::Ip6Hold>("ip6-hold").map_or(0, |h| h.waiting().len());
+            (four, six)
+        };
+        self.workers.iter().map(|w| w.call(count).unwrap_or_default()).collect()
+    }
+}

@@ -1,0 +1,385 @@
+//! A bench for one node: packets go in, and what arrives at the ends of its edges comes out.
+//!
+//! Interface 1 has 192.0.2.1/24, fe80::1, 2001:db8:1::1/64 and, under duplicate detection, 2001:db8:1::99; interface 2
+//! has 198.51.100.1/24, fe80::2 and 2001:db8:2::1/64; interface 3 has no address. Their MAC addresses are
+//! 02:00:00:00:00:01 to 03. The routing tables hold the routers' addresses and the broadcasts of the IPv4 prefixes.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use crate::interface::{Interface, Tags, ifflags};
+use crate::plane::{Counters, Drops, Plane, PlaneConfig, kind};
+use crate::punt::{Message, Punt};
+use graph::arcs::ArcDef;
+use graph::buffer::HEADROOM;
+use graph::counters::PerWorker;
+use graph::epoch::Reader;
+use graph::node::Never;
+use graph::{
+    BatchNode, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool, PoolConfig, PoolMemory,
+    Published, Reclaimer, TxCaps, Vector, flags,
+};
+use packet::ip4::addr;
+use std::net::Ipv6Addr;
+use std::sync::{Arc, Mutex};
+use tables::groups::{Groups, Path};
+use tables::lpm4::Lpm4;
+use tables::lpm6::Lpm6;
+use tables::slots::{Slots, SlotsWriter};
+
+/// Bytes of hexadecimal text; white space is left out.
+pub fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    digits.chunks(2).map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 16).unwrap()).collect()
+}
+
+/// Makes the IPv4 header checksum right, options included.
+pub fn fix_ip4(p: &mut [u8]) {
+    let len = usize::from(p[0] & 15) * 4;
+    packet::ip4::fill_checksum(&mut p[..len]);
+}
+
+/// Makes the ICMPv6 checksum right for a packet whose ICMPv6 header is at `at`.
+pub fn fix_icmp6(p: &mut [u8], at: usize) {
+    let h = packet::ip6::Ip6Header(p.first_chunk().unwrap());
+    let mut sum = packet::checksum::pseudo6(h.src(), h.dst(), packet::IpProtocol(58), (p.len() - at) as u32);
+    p[at + 2..at + 4].fill(0);
+    sum.add_bytes(&p[at..]);
+    p[at + 2..at + 4].copy_from_slice(&sum.checksum().to_be_bytes());
+}
+
+/// A packet to be fed.
+#[derive(Clone)]
+pub struct Input {
+    /// The link-layer header in front of `bytes`.
+    pub l2: Vec<u8>,
+    /// The packet.
+    pub bytes: Vec<u8>,
+    /// Bytes of `bytes` in the first buffer, and in each of the next.
+    pub split: Option<usize>,
+    /// Descriptor words: `rx`, `tx`, `aux`, `hash` and `flags` are taken over.
+    pub d: Desc,
+    /// Place of a partial checksum in `bytes`: start and offset.
+    pub partial: Option<(usize, usize)>,
+    /// Segment size and virtio-net type of a super-frame.
+    pub gso: Option<(u16, u8)>,
+}
+
+impl Input {
+    /// A packet received on interface 1 behind an untagged Ethernet header.
+    pub fn new(bytes: &[u8]) -> Self {
+        let l2 = hex("020000000001 0200000000aa 0800");
+        let d = Desc { rx: 1, ..Desc::default() };
+        Input { l2, bytes: bytes.to_vec(), split: None, d, partial: None, gso: None }
+    }
+
+    /// With this scratch word.
+    pub fn aux(mut self, aux: u32) -> Self {
+        self.d.aux = aux;
+        self
+    }
+
+    /// Received on `rx`.
+    pub fn rx(mut self, rx: u32) -> Self {
+        self.d.rx = rx;
+        self
+    }
+
+    /// With these flags.
+    pub fn flags(mut self, flags: u16) -> Self {
+        self.d.flags |= flags;
+        self
+    }
+
+    /// In several buffers of `n` bytes each.
+    pub fn split(mut self, n: usize) -> Self {
+        self.split = Some(n);
+        self
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The node at which it arrived.
+    pub node: &'static str,
+    /// Its descriptor.
+    pub d: Desc,
+    /// Its bytes from the current header.
+    pub bytes: Vec<u8>,
+    /// Why it was dropped.
+    pub reason: &'static str,
+}
+
+const NAMES: [&str; 7] =
+    ["error-drop", "ip4-lookup", "ip6-lookup", "ip4-icmp-error", "ip6-icmp-error", "interface-output", "ip4-rewrite"];
+
+type Log = Arc<Mutex<Vec<Arrival>>>;
+
+struct Sink<const I: usize>(Log);
+
+impl<const I: usize> BatchNode for Sink<I> {
+    const NAME: &'static str = NAMES[I];
+    type Next = Never;
+    type Drop = Never;
+
+    fn process(&mut self, env: &mut Env, _guard: &Guard, v: &mut Vector) {
+        for d in v.as_slice() {
+            let bytes = env.buffers.parts(d).flatten().copied().collect();
+            self.0.lock().unwrap().push(Arrival { node: NAMES[I], d: *d, bytes, reason: "" });
+            env.buffers.free(d);
+        }
+        v.clear();
+    }
+}
+
+fn sink(b: Builder, name: &str, log: &Log) -> Builder {
+    let log = Arc::clone(log);
+    match NAMES.iter().position(|n| *n == name) {
+        Some(0) => b.batch(Sink::<0>(log)),
+        Some(1) => b.batch(Sink::<1>(log)),
+        Some(2) => b.batch(Sink::<2>(log)),
+        Some(3) => b.batch(Sink::<3>(log)),
+        Some(4) => b.batch(Sink::<4>(log)),
+        Some(5) => b.batch(Sink::<5>(log)),
+        Some(6) => b.batch(Sink::<6>(log)),
+        _ => unreachable!("no sink called {name}"),
+    }
+}
+
+fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -> Interface {
+    let number = |a: &&str| a.parse::<Ipv6Addr>().unwrap().to_bits();
+    Interface {
+        flags: ifflags::UP | ifflags::LINK | ifflags::IP4 | ifflags::IP6,
+        mtu: 1500,
+        mac: [2, 0, 0, 0, 0, n],
+        hw: n.into(),
+        caps: TxCaps::default(),
+        ip4_unicast: 0,
+        ip6_unicast: 0,
+        output: 0,
+        tags: Tags::default(),
+        xconnect: None,
+        subs: None,
+        addrs4: addrs4.into(),
+        addrs6: addrs6.iter().map(|a| (number(a), 64)).collect(),
+        tentative6: tentative.iter().map(number).collect(),
+    }
+}
+
+/// The bench.
+pub struct Rig {
+    /// What the node reads.
+    pub plane: Arc<Plane>,
+    /// Interfaces, to be changed.
+    pub interfaces: SlotsWriter<Interface>,
+    /// Adjacencies, to be changed.
+    pub adjacencies: SlotsWriter<Adjacency>,
+    pool: Arc<Pool>,
+    dispatcher: Dispatcher,
+    graph: Graph,
+    reader: Reader,
+    reclaimer: Reclaimer,
+    log: Log,
+    node: NodeId,
+}
+
+impl Rig {
+    /// A graph of the node, sinks and nothing else.
+    pub fn new<N: Node>(make: impl FnOnce(&Arc<Plane>) -> N) -> Rig {
+        Self::with_buffers(make, 4096)
+    }
+
+    /// The same with this many buffers.
+    pub fn with_buffers<N: Node>(make: impl FnOnce(&Arc<Plane>) -> N, buffers: usize) -> Rig {
+        let (mut interfaces, shared_interfaces) = Slots::new(16);
+        let (adjacencies, shared_adjacencies) = Slots::new(16);
+        let ours4 = [0xc000_0201u32, 0xc633_6401];
+        interfaces.insert(interface(0, &[], &[], &[])).unwrap();
+        interfaces
+            .insert(interface(1, &[(ours4[0], 24)], &["fe80::1", "2001:db8:1::1"], &["2001:db8:1::99"]))
+            .unwrap();
+        interfaces.insert(interface(2, &[(ours4[1], 24)], &["fe80::2", "2001:db8:2::1"], &[])).unwrap();
+        interfaces.insert(interface(3, &[], &[], &[])).unwrap();
+        let (mut groups_writer, groups) = Groups::new(64).unwrap();
+        let (mut fib4, shared_fib4) = Lpm4::new(Default::default()).unwrap();
+        let (mut fib6, shared_fib6) = Lpm6::new(Default::default()).unwrap();
+        let local = groups_writer.acquire(&[Path::new(kind::LOCAL, 0)]).unwrap();
+        let broadcast = groups_writer.acquire(&[Path::new(kind::BROADCAST, 0)]).unwrap();
+        for a in ours4 {
+            assert!(addr::is_unicast(a));
+            fib4.insert(a, 32, local).unwrap();
+            fib4.insert(a & !0xff, 32, broadcast).unwrap();
+            fib4.insert(a | 0xff, 32, broadcast).unwrap();
+        }
+        for a in ["2001:db8:1::1", "2001:db8:2::1"] {
+            fib6.insert(a.parse::<Ipv6Addr>().unwrap().to_bits(), 128, local).unwrap();
+        }
+        let plane = Arc::new(Plane {
+            interfaces: shared_interfaces,
+            adjacencies: shared_adjacencies,
+            fib4: shared_fib4,
+            fib6: shared_fib6,
+            groups,
+            config: Published::new(PlaneConfig::default()),
+            counters: Counters {
+                rx: PerWorker::new(1),
+                tx: PerWorker::new(1),
+                drops: Drops::new(1),
+                adjacency: PerWorker::new(1),
+            },
+            punt: Punt::new().unwrap(),
+        });
+        let log = Log::default();
+        let pool = Pool::new(PoolConfig { buffers, memory: PoolMemory::Normal }).unwrap();
+        let mut b = Builder::new(NAMES[0]).node(make(&plane));
+        let mut ends = vec![NAMES[0]];
+        for target in N::Next::TARGETS {
+            let end = match target.strip_prefix('@') {
+                Some("ip4-unicast") => "ip4-lookup",
+                Some("ip6-unicast") => "ip6-lookup",
+                _ => target,
+            };
+            if let Some(name) = target.strip_prefix('@') {
+                b = b.arc(ArcDef { name, end, features: vec![] });
+            }
+            ends.push(end);
+        }
+        ends.dedup();
+        for end in ends {
+            b = sink(b, end, &log);
+        }
+        let (dispatcher, graph) = b.build(&pool, 0).unwrap();
+        let node = graph.node(N::NAME).unwrap();
+        let domain = Arc::new(Domain::new());
+        let reader = domain.reader(0);
+        let reclaimer = Reclaimer::new(domain);
+        Rig { plane, interfaces, adjacencies, pool, dispatcher, graph, reader, reclaimer, log, node }
+    }
+
+    /// Changes the settings.
+    pub fn configure(&mut self, change: impl FnOnce(&mut PlaneConfig)) {
+        let mut config = self.plane.config.load(self.reader.guard()).clone();
+        change(&mut config);
+        self.plane.config.publish(config, &mut self.reclaimer);
+    }
+
+    /// Sets the worker's clock.
+    pub fn at_ns(&mut self, now_ns: u64) {
+        self.dispatcher.env.now_ns = now_ns;
+    }
+
+    /// Adds an adjacency on interface 2.
+    pub fn adjacency(&mut self, mtu: u16) -> u32 {
+        let a = Adjacency {
+            interface: 2,
+            mtu,
+            state: AdjacencyState::Complete,
+            len: 14,
+            rewrite: [0; MAX_REWRITE],
+            next_hop: "198.51.100.2".parse().unwrap(),
+        };
+        self.adjacencies.insert(a).unwrap()
+    }
+
+    /// Feeds packets as one vector; what arrived, in order of arrival at each node. No buffer may be lost.
+    pub fn run(&mut self, inputs: &[Input]) -> Vec<Arrival> {
+        let mut v = Vector::boxed();
+        let before = self.pool.in_use();
+        for i in inputs {
+            let b = &mut self.dispatcher.env.buffers;
+            let first = i.split.unwrap_or(usize::MAX).min(i.bytes.len()).min(2048 - i.l2.len());
+            let mut d = b.alloc_bytes(&[&i.l2, &i.bytes[..first]].concat()).unwrap();
+            for part in i.bytes[first..].chunks(i.split.unwrap_or(2048)) {
+                assert!(b.append(&mut d, part));
+            }
+            d.off += i.l2.len() as u16;
+            d.len -= i.l2.len() as u16;
+            assert_eq!(usize::from(d.l2), HEADROOM);
+            d.flags |= i.d.flags;
+            (d.rx, d.tx, d.aux, d.hash) = (i.d.rx, i.d.tx, i.d.aux, i.d.hash);
+            let m = b.meta_mut(d.buf);
+            if let Some((start, offset)) = i.partial {
+                (m.csum_start, m.csum_offset) = (d.off + start as u16, offset as u16);
+                d.flags |= flags::CSUM_PARTIAL;
+            }
+            if let Some((size, kind)) = i.gso {
+                (m.gso_size, m.gso_type) = (size, kind);
+                d.flags |= flags::GSO;
+            }
+            assert!(v.push(d));
+        }
+        self.dispatcher.feed(&mut v, self.node);
+        self.dispatcher.run(self.reader.guard());
+        assert_eq!(self.pool.in_use(), before, "every buffer came back");
+        let mut all = std::mem::take(&mut *self.log.lock().unwrap());
+        for a in &mut all {
+            if a.node == NAMES[0] {
+                a.reason = self.graph.reasons[a.d.aux as usize].name;
+                assert_ne!(a.reason, "node-panic");
+            }
+        }
+        all
+    }
+
+    /// Feeds one packet of which exactly one comes out.
+    pub fn one(&mut self, input: Input) -> Arrival {
+        let mut all = self.run(&[input]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// Feeds one packet that is dropped; the reason, which was counted.
+    pub fn drops(&mut self, input: Input) -> &'static str {
+        let before: Vec<u64> = self.counts().iter().map(|c| c.1).collect();
+        let a = self.one(input);
+        assert_eq!(a.node, NAMES[0], "{a:?}");
+        let now = self.counts();
+        let i = now.iter().position(|c| c.0 == a.reason).unwrap();
+        assert_eq!(now[i].1, before[i] + 1);
+        a.reason
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.graph.stats.reasons.iter().map(|c| c.get());
+        self.graph.reasons.iter().map(|r| r.name).zip(counts).collect()
+    }
+
+    /// How often `reason` was counted.
+    pub fn count(&self, reason: &str) -> u64 {
+        self.counts().iter().find(|c| c.0 == reason).unwrap_or_else(|| panic!("no reason {reason}")).1
+    }
+
+    /// Takes all buffers but `left`; give them back with [`Rig::release`].
+    pub fn hoard(&mut self, left: usize) -> Vec<u32> {
+        let b = &mut self.dispatcher.env.buffers;
+        let mut taken: Vec<u32> = std::iter::from_fn(|| b.alloc()).collect();
+        for buf in taken.drain(..left) {
+            b.free_one(buf);
+        }
+        taken
+    }
+
+    /// Gives hoarded buffers back.
+    pub fn release(&mut self, taken: Vec<u32>) {
+        for buf in taken {
+            self.dispatcher.env.buffers.free_one(buf);
+        }
+    }
+
+    /// What was handed to the control side: kind, interface, offset of layer 3, bytes, whole length.
+    pub fn punted(&self) -> Vec<(crate::punt::PuntKind, u32, u16, Vec<u8>, u32)> {
+        std::iter::from_fn(|| self.plane.punt.pop())
+            .map(|m| match m {
+                Message::Packet { kind, interface, l3, len, full, bytes } => {
+                    (kind, interface, l3, bytes[..usize::from(len)].to_vec(), full)
+                }
+                m => unreachable!("{m:?}"),
+            })
+            .collect()
+    }
+
+    /// Fills the queue to the control side.
+    pub fn fill_punt(&self) {
+        while self.plane.punt.packet(crate::punt::PuntKind::Arp, 1, 0, &[], 0) {}
+    }
+}
