@@ -1,1 +1,19 @@
-//! (to be written)
+//! What brings packets in and takes them out: drivers behind [`graph::io`]'s traits.
+
+pub mod af_packet;
+mod counts;
+pub mod error;
+pub mod generator;
+pub mod link;
+mod linux;
+pub mod netns;
+pub mod pcap;
+mod sys;
+pub mod tap;
+pub mod vnet;
+pub mod watch;
+
+pub use counts::RxDrops;
+pub use error::Error;
+pub use link::{Link, LinkState};
+pub use watch::{LinkEvent, LinkWatch};
