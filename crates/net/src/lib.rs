@@ -20,3 +20,5 @@ pub mod offload;
 pub mod plane;
 pub mod punt;
 pub mod router;
+#[cfg(test)]
+mod testing;

@@ -15,8 +15,8 @@ use graph::counters::PerWorker;
 use graph::epoch::Reader;
 use graph::node::Never;
 use graph::{
-    BatchNode, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool, PoolConfig, PoolMemory,
-    Published, Reclaimer, TxCaps, Vector, flags,
+    BatchNode, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool, PoolConfig,
+    PoolMemory, Published, Reclaimer, TxCaps, Vector, flags,
 };
 use packet::ip4::addr;
 use std::net::Ipv6Addr;
@@ -110,8 +110,15 @@ pub struct Arrival {
     pub reason: &'static str,
 }
 
-const NAMES: [&str; 7] =
-    ["error-drop", "ip4-lookup", "ip6-lookup", "ip4-icmp-error", "ip6-icmp-error", "interface-output", "ip4-rewrite"];
+const NAMES: [&str; 7] = [
+    "error-drop",
+    "ip4-lookup",
+    "ip6-lookup",
+    "ip4-icmp-error",
+    "ip6-icmp-error",
+    "interface-output",
+    "ip4-rewrite",
+];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
 
