@@ -2,7 +2,8 @@
 //! wake, without a router behind them.
 //!
 //! `xconnect DEVICE DEVICE [v2|v3] [on|off] [spin-us]`: ring version, transmit offload, microseconds of polling before it
-//! sleeps. Counters are printed each second in which packets came.
+//! sleeps. Counters are printed each second in which packets came. `xconnect flood DEVICE [bytes]` sends frames as fast as
+//! one core can.
 #![allow(unsafe_code)]
 
 use drivers::af_packet::{self, Config, RingVersion};
@@ -15,6 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [a, b, options @ ..] = args.as_slice() else {
         return Err("usage: xconnect DEVICE DEVICE [v2|v3] [on|off] [spin-us]".into());
     };
+    if a == "flood" {
+        return flood(b, options.first().and_then(|s| s.parse().ok()).unwrap_or(60));
+    }
     let option = |i: usize| options.get(i).map(String::as_str);
     let spin: u64 = option(2).and_then(|s| s.parse().ok()).unwrap_or(20);
     let mut devices = Vec::new();
@@ -65,6 +69,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, 1000) };
             sleeps += 1;
             last_work = Instant::now();
+        }
+    }
+}
+
+fn flood(name: &str, bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let mut device = af_packet::open(&Config::new(name, 0))?;
+    let pool = Pool::new(PoolConfig { buffers: 1024, memory: PoolMemory::Auto })?;
+    let mut buffers = pool.buffers();
+    let mut frame = vec![0; bytes];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
+    let (mut sum, mut start) = (TxReport::default(), Instant::now());
+    loop {
+        let mut v = Vector::boxed();
+        while let Some(d) = buffers.alloc_bytes(&frame)
+            && v.push(d)
+            && v.room() > 0
+        {}
+        sum.add(device.tx[0].send(&mut buffers, v.as_slice()));
+        if start.elapsed() > Duration::from_secs(1) {
+            println!("{:.3} Mpps sent {sum:?}", sum.packets as f64 / start.elapsed().as_secs_f64() / 1e6);
+            (sum, start) = (TxReport::default(), Instant::now());
         }
     }
 }

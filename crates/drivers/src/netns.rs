@@ -65,12 +65,12 @@ pub fn create(name: &str) -> Result<bool, Error> {
     let what = || format!("making network namespace {name}");
     std::fs::create_dir_all(FOLDER).map_err(privileged(what(), ADMIN))?;
     // Shared, so that a mount made here is seen by others, and one undone there goes here too.
-    let shared = || sys::mount("", FOLDER, "none", (libc::MS_SHARED | libc::MS_REC) as u64);
+    let shared = || sys::mount("", FOLDER, "none", libc::MS_SHARED | libc::MS_REC);
     if let Err(e) = shared() {
         if e.raw_os_error() != Some(libc::EINVAL) {
             return Err(privileged(what(), ADMIN)(e));
         }
-        let bind = (libc::MS_BIND | libc::MS_REC) as u64;
+        let bind = libc::MS_BIND | libc::MS_REC;
         sys::mount(FOLDER, FOLDER, "none", bind)
             .and_then(|()| shared())
             .map_err(privileged(what(), ADMIN))?;
@@ -78,7 +78,7 @@ pub fn create(name: &str) -> Result<bool, Error> {
     sys::open(&path, libc::O_RDONLY | libc::O_CREAT).map_err(privileged(what(), ADMIN))?;
     let made = on_a_thread(|| {
         sys::new_netns().map_err(privileged(what(), ADMIN))?;
-        sys::mount("/proc/thread-self/ns/net", &path, "none", libc::MS_BIND as u64)
+        sys::mount("/proc/thread-self/ns/net", &path, "none", libc::MS_BIND)
             .map_err(privileged(what(), ADMIN))?;
         if let Ok(lo) = crate::link::Link::here("lo", Some(name)) {
             let _ = lo.set_up(true);

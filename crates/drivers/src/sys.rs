@@ -239,10 +239,8 @@ pub fn new_netns() -> io::Result<()> {
 pub fn mount(source: &str, target: &str, kind: &str, flags: u64) -> io::Result<()> {
     let (source, target, kind) = (CString::new(source)?, CString::new(target)?, CString::new(kind)?);
     // SAFETY: three terminated strings, no data.
-    check(unsafe {
-        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags as _, core::ptr::null())
-    })
-    .map(drop)
+    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, core::ptr::null()) })
+        .map(drop)
 }
 
 /// Detaches the mount at `target`.

@@ -1,0 +1,505 @@
+//! AF_PACKET on real veth pairs, against raw sockets and the stack of the kernel.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use drivers::af_packet::{self, Config, Device, RingVersion};
+use drivers::{LinkWatch, netns};
+use graph::io::Ready;
+use graph::{Buffers, flags};
+use std::sync::atomic::Ordering::Relaxed;
+
+const RINGS: [RingVersion; 2] = [RingVersion::V2, RingVersion::V3];
+
+fn config(ns: &Ns, name: &str, ring: RingVersion) -> Config {
+    Config { netns: ns.opt(), ring, ..Config::new(name, 7) }
+}
+
+fn open(ns: &Ns, name: &str, ring: RingVersion) -> Device {
+    af_packet::open(&config(ns, name, ring)).unwrap()
+}
+
+fn send(d: &mut Device, buffers: &mut Buffers, frames: &[Vec<u8>]) -> graph::TxReport {
+    let descs: Vec<_> = frames.iter().map(|f| buffers.alloc_bytes(f).unwrap()).collect();
+    d.tx[0].send(buffers, &descs)
+}
+
+#[test]
+fn frames_pass_both_ways() {
+    if !root() {
+        return;
+    }
+    for ring in RINGS {
+        let (r, h) = (Ns::new(), Ns::new());
+        veth(&r, "eth0", &h, "peer");
+        veth(&r, "eth1", &h, "other");
+        let (peer, other) = (Raw::new(&h, "peer"), Raw::new(&h, "other"));
+        peer.send(&frame(60, 99));
+        let mut d = open(&r, "eth0", ring);
+        assert_eq!((d.mtu, d.mac), (1500, d.handle.link.mac().unwrap()));
+        let pool = pool();
+        let mut b = pool.buffers();
+
+        other.send(&frame(60, 98));
+        let frames: Vec<_> = [14, 60, 61, 1000, 1514].iter().map(|n| frame(*n, *n as u8)).collect();
+        frames.iter().for_each(|f| peer.send(f));
+        let mut got = Vec::new();
+        poll_n(&mut *d.rx[0], &mut b, frames.len(), |_, p, bytes| {
+            assert_eq!((p.rx, p.l2, p.flags), (7, p.off, 0));
+            got.push(bytes);
+        });
+        assert!(got == frames, "{ring:?}: from before the start, from elsewhere, or changed");
+
+        let report = send(&mut d, &mut b, &frames);
+        assert_eq!((report.packets, report.bytes, report.full, report.errors), (5, 2649, 0, 0));
+        for f in &frames {
+            assert_eq!(peer.recv().as_ref(), Some(f));
+        }
+        // More than one vector, and not one of our own.
+        let many: Vec<_> = (0..256).map(|i| frame(100 + i, i as u8)).collect();
+        assert_eq!(send(&mut d, &mut b, &many).packets, 256);
+        many.iter().for_each(|f| assert_eq!(peer.recv().as_ref(), Some(f)));
+        assert_silent(&mut *d.rx[0], &mut b);
+        many.iter().for_each(|f| peer.send(f));
+        assert!(receive(&mut *d.rx[0], &mut b, 256) == many);
+        assert_eq!(d.handle.drops(), drivers::RxDrops::default());
+        assert_eq!(pool.in_use(), 0);
+    }
+}
+
+#[test]
+fn what_the_device_refuses_is_counted() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    let (mut d, pool) = (open(&r, "eth0", RingVersion::V2), pool());
+    let mut b = pool.buffers();
+    let peer = Raw::new(&h, "peer");
+    let frames = [frame(60, 1), frame(1515, 2), frame(13, 3), frame(1514, 4), frame(20_000, 5)];
+    let report = send(&mut d, &mut b, &frames);
+    assert_eq!((report.packets, report.full, report.errors), (2, 0, 3));
+    assert_eq!(peer.recv().as_ref(), Some(&frames[0]));
+    assert_eq!(peer.recv().as_ref(), Some(&frames[3]));
+    // A tag may come on top of the MTU.
+    let mut tagged = frame(1518, 6);
+    tagged[12..16].copy_from_slice(&[0x81, 0, 0, 5]);
+    assert_eq!(send(&mut d, &mut b, std::slice::from_ref(&tagged)).packets, 1);
+    assert_eq!(peer.recv(), Some(tagged));
+    d.handle.link.set_up(false).unwrap();
+    let report = send(&mut d, &mut b, &frames[..1]);
+    assert_eq!((report.packets, report.full + report.errors), (0, 1));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn tags_that_the_kernel_takes_out_come_back() {
+    if !root() {
+        return;
+    }
+    for ring in RINGS {
+        let (r, h) = (Ns::new(), Ns::new());
+        veth(&r, "eth0", &h, "peer");
+        r.ip("link set eth0 mtu 9000");
+        h.ip("link set peer mtu 9000");
+        let (mut d, pool) = (open(&r, "eth0", ring), pool());
+        let mut b = pool.buffers();
+        let peer = Raw::new(&h, "peer");
+        let mut frames = Vec::new();
+        for len in [64, 1518, 2047, 2048, 2049, 2052, 4000, 9000] {
+            for tag in [
+                &[0x81, 0, 0x0f, 0xff][..],
+                &[0x88, 0xa8, 0x60, 1],
+                &[0x81, 0, 0, 0],
+                &[0x88, 0xa8, 0, 2, 0x81, 0, 0, 3],
+            ] {
+                let mut f = frame(len, tag[3]);
+                f.splice(12..12, tag.iter().copied());
+                f.truncate(len);
+                frames.push(f);
+            }
+        }
+        for f in &frames {
+            peer.send(f);
+        }
+        let got = receive(&mut *d.rx[0], &mut b, frames.len());
+        for (g, f) in got.iter().zip(&frames) {
+            assert!(g == f, "{ring:?}: {} bytes: {:x?} for {:x?}", f.len(), &g[..24], &f[..24]);
+        }
+        assert_eq!(pool.in_use(), 0);
+    }
+}
+
+#[test]
+fn jumbo_frames_in_slots_and_past_them() {
+    if !root() {
+        return;
+    }
+    // The MTU known at the start, and one that was raised later: the frames are larger than the slots then.
+    for (ring, early) in [(RingVersion::V2, true), (RingVersion::V2, false), (RingVersion::V3, false)] {
+        let (r, h) = (Ns::new(), Ns::new());
+        veth(&r, "eth0", &h, "peer");
+        let raise = || {
+            r.ip("link set eth0 mtu 9000");
+            h.ip("link set peer mtu 9000");
+        };
+        if early {
+            raise();
+        }
+        let (mut d, pool) = (open(&r, "eth0", ring), pool());
+        if !early {
+            raise();
+        }
+        let mut b = pool.buffers();
+        let peer = Raw::new(&h, "peer");
+        let mut frames: Vec<_> = [9014, 60, 2048, 2176, 2177, 4224, 4225, 8999, 1514, 1972, 1973]
+            .map(|n| frame(n, n as u8))
+            .to_vec();
+        let mut tagged = frame(9018, 1);
+        tagged[12..16].copy_from_slice(&[0x81, 0, 0, 9]);
+        frames.push(tagged);
+        for _ in 0..3 {
+            frames.iter().for_each(|f| peer.send(f));
+            let got = receive(&mut *d.rx[0], &mut b, frames.len());
+            for (g, f) in got.iter().zip(&frames) {
+                assert!(g == f, "{ring:?} early {early}: {} for {} bytes, or changed", g.len(), f.len());
+            }
+        }
+        assert_eq!(send(&mut d, &mut b, &frames).packets as usize, frames.len());
+        frames.iter().for_each(|f| assert!(peer.recv().as_ref() == Some(f)));
+        assert_eq!(d.handle.drops(), drivers::RxDrops::default());
+        assert_eq!(pool.in_use(), 0);
+    }
+}
+
+#[test]
+fn large_frames_with_too_few_buffers_are_dropped_whole() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    let mut d = open(&r, "eth0", RingVersion::V2);
+    r.ip("link set eth0 mtu 9000");
+    h.ip("link set peer mtu 9000");
+    let pool = pool();
+    let mut b = pool.buffers();
+    let peer = Raw::new(&h, "peer");
+    let hoard: Vec<u32> = (0..pool.count() - 3).map(|_| b.alloc().unwrap()).collect();
+    for n in [9000, 3000, 8000, 60] {
+        peer.send(&frame(n, n as u8));
+    }
+    let got = receive(&mut *d.rx[0], &mut b, 2);
+    assert!(got == [frame(3000, 3000u32 as u8), frame(60, 60)], "the queue is out of step with the ring");
+    assert_eq!(d.handle.drops().no_buffer, 2);
+    hoard.into_iter().for_each(|buf| b.free_one(buf));
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// Two hosts with a wire of two devices between them.
+fn hosts(ring: RingVersion, offload: bool) -> (Ns, Ns, Ns, Wire) {
+    let (a, r, b) = (Ns::new(), Ns::new(), Ns::new());
+    veth(&r, "eth0", &a, "peer");
+    veth(&r, "eth1", &b, "peer");
+    a.ip("addr add 10.77.0.1/24 dev peer");
+    b.ip("addr add 10.77.0.2/24 dev peer");
+    let queues = |name: &str| {
+        let mut d = af_packet::open(&Config { offload, ..config(&r, name, ring) }).unwrap();
+        let caps = d.tx[0].caps();
+        assert_eq!((caps.checksum, caps.tso), (offload, offload));
+        (d.rx.remove(0), d.tx.remove(0))
+    };
+    let wire = Wire::new(queues("eth0"), queues("eth1"));
+    (a, r, b, wire)
+}
+
+#[test]
+fn hosts_with_default_offloads_talk() {
+    if !root() {
+        return;
+    }
+    for ring in RINGS {
+        let (a, _r, b, wire) = hosts(ring, true);
+        udp_transfer(&a, &b, "10.77.0.2", &[0, 1, 1472, 1473, 9000, 60_000]);
+        assert!(
+            wire.passed.partial.load(Relaxed) >= 3,
+            "Linux gave no partial checksum: the test tests nothing"
+        );
+        tcp_transfer(&a, &b, "10.77.0.2", 20 << 20);
+        tcp_transfer(&b, &a, "10.77.0.1", 20 << 20);
+        assert!(wire.passed.supers.load(Relaxed) > 10, "Linux gave no super-frame: the test tests nothing");
+        udp_segments(&a, &b, "10.77.0.2", 1000, 40);
+        let p = wire.end();
+        assert!(p.udp_supers.load(Relaxed) >= 1);
+        assert_eq!(p.errors.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_segment_gets_segments() {
+    if !root() {
+        return;
+    }
+    let (a, r, b, wire) = hosts(RingVersion::V2, true);
+    r.run("ethtool -K eth1 tso off gso off tx off sg off");
+    r.run("ethtool -K eth0 tso off gso off tx off sg off");
+    tcp_transfer(&a, &b, "10.77.0.2", 5 << 20);
+    tcp_transfer(&b, &a, "10.77.0.1", 5 << 20);
+    let p = wire.end();
+    assert!(p.supers.load(Relaxed) > 10);
+    assert_eq!(p.errors.load(Relaxed), 0);
+}
+
+#[test]
+fn a_partial_checksum_says_where_it_is() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    h.ip("addr add 10.77.0.1/24 dev peer");
+    h.ip("neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev peer");
+    let (mut d, pool) = (open(&r, "eth0", RingVersion::V2), pool());
+    let mut b = pool.buffers();
+    h.within(|| {
+        std::net::UdpSocket::bind("10.77.0.1:0").unwrap().send_to(b"hello, world", "10.77.0.2:9").unwrap()
+    });
+    poll_n(&mut *d.rx[0], &mut b, 1, |b, p, bytes| {
+        assert_eq!(bytes.len(), 14 + 20 + 8 + 12);
+        assert!(p.has(flags::CSUM_PARTIAL) && !p.has(flags::GSO));
+        let m = b.meta(p.buf);
+        assert_eq!((m.csum_start, m.csum_offset), (p.off + 34, 6));
+    });
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn several_queues_share_the_packets() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    h.ip("addr add 10.77.0.1/24 dev peer");
+    h.ip("neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev peer");
+    let mut d =
+        af_packet::open(&Config { rx_queues: 3, tx_queues: 2, ..config(&r, "eth0", RingVersion::V2) })
+            .unwrap();
+    assert_eq!((d.rx.len(), d.tx.len()), (3, 2));
+    let pool = pool();
+    let mut b = pool.buffers();
+    h.within(|| {
+        for _ in 0..64 {
+            let s = std::net::UdpSocket::bind("10.77.0.1:0").unwrap();
+            for i in 0..3u8 {
+                s.send_to(&[i], "10.77.0.2:9").unwrap();
+            }
+        }
+    });
+    let mut flows = std::collections::HashMap::<[u8; 2], (usize, Vec<u8>)>::new();
+    let mut by_queue = [0; 3];
+    let mut v = graph::Vector::boxed();
+    wait_for("192 packets in three queues", || {
+        for (i, q) in d.rx.iter_mut().enumerate() {
+            by_queue[i] += q.poll(&mut b, 0, &mut v);
+            for p in v.as_slice() {
+                let data = b.data(p);
+                let (queue, seen) = flows.entry([data[34], data[35]]).or_insert((i, Vec::new()));
+                assert_eq!(*queue, i, "a flow in two queues");
+                seen.push(data[42]);
+                b.free(p);
+            }
+            v.clear();
+        }
+        by_queue.iter().sum::<usize>() >= 192
+    });
+    assert_eq!(by_queue.iter().sum::<usize>(), 192, "no packet twice");
+    assert!(by_queue.iter().all(|n| *n > 0), "{by_queue:?}");
+    assert!(flows.values().all(|(_, seen)| *seen == [0, 1, 2]), "in order within each flow");
+    let peer = Raw::new(&h, "peer");
+    for (i, q) in d.tx.iter_mut().enumerate() {
+        let p = b.alloc_bytes(&frame(60 + i, 1)).unwrap();
+        assert_eq!(q.send(&mut b, &[p]).packets, 1);
+        assert_eq!(peer.recv(), Some(frame(60 + i, 1)));
+    }
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_deleted_device_ends_quietly_and_can_come_back() {
+    if !root() {
+        return;
+    }
+    for ring in RINGS {
+        let (r, h) = (Ns::new(), Ns::new());
+        veth(&r, "eth0", &h, "peer");
+        let (mut d, pool) = (open(&r, "eth0", ring), pool());
+        let mut b = pool.buffers();
+        assert!(d.handle.alive());
+        assert_eq!(d.rx[0].ready(), Ready::Fd);
+        r.ip("link del eth0");
+        assert!(!d.handle.alive());
+        assert_eq!(d.rx[0].ready(), Ready::Never);
+        assert_silent(&mut *d.rx[0], &mut b);
+        let report = send(&mut d, &mut b, &[frame(60, 1), frame(60, 2)]);
+        assert_eq!((report.packets, report.errors), (0, 2));
+        let e = d.handle.link.state().err().unwrap().to_string();
+        assert!(e.starts_with(&format!("there is no device eth0 in network namespace {r}")), "{e}");
+        assert!(d.handle.set_promiscuous(true).is_err());
+
+        veth(&r, "eth0", &h, "peer");
+        let mut d = open(&r, "eth0", ring);
+        Raw::new(&h, "peer").send(&frame(60, 1));
+        assert!(receive(&mut *d.rx[0], &mut b, 1) == [frame(60, 1)]);
+        assert_eq!(pool.in_use(), 0);
+    }
+}
+
+#[test]
+fn a_device_that_goes_down_and_up_goes_on() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    r.ip("link set eth0 down");
+    let (mut d, pool) = (open(&r, "eth0", RingVersion::V2), pool());
+    let mut b = pool.buffers();
+    let peer = Raw::new(&h, "peer");
+    for i in 0..3 {
+        d.handle.link.set_up(true).unwrap();
+        wait_for("carrier", || d.handle.link.state().unwrap().running);
+        peer.send(&frame(60, i));
+        assert!(receive(&mut *d.rx[0], &mut b, 1) == [frame(60, i)]);
+        let fd = d.rx[0].fd().unwrap();
+        d.handle.link.set_up(false).unwrap();
+        assert_eq!(d.rx[0].ready(), Ready::Fd);
+        assert!(!readable(fd), "the worker would never sleep again");
+        assert!(d.handle.alive());
+    }
+    d.handle.link.set_up(true).unwrap();
+    wait_for("carrier", || d.handle.link.state().unwrap().running);
+    let fd = d.rx[0].fd().unwrap();
+    peer.send(&frame(60, 9));
+    wait_for("a packet wakes", || readable(fd));
+    assert!(receive(&mut *d.rx[0], &mut b, 1) == [frame(60, 9)]);
+    assert!(!readable(fd));
+}
+
+#[allow(unsafe_code)]
+fn readable(fd: i32) -> bool {
+    let mut p = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live entry.
+    unsafe { libc::poll(&raw mut p, 1, 0) == 1 }
+}
+
+#[test]
+fn the_handle_sets_what_linux_shows() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    let mut watch = LinkWatch::open(Some(&r.0)).unwrap();
+    let mut d = open(&r, "eth0", RingVersion::V2);
+    assert!(d.conflicts.is_empty(), "{:?}", d.conflicts);
+    d.handle.set_promiscuous(true).unwrap();
+    d.handle.set_promiscuous(true).unwrap();
+    assert!(r.ip("-d link show eth0").contains("promiscuity 1"));
+    d.handle.set_promiscuous(false).unwrap();
+    assert!(r.ip("-d link show eth0").contains("promiscuity 0"));
+    let mac = packet::MacAddr([2, 0, 0, 0, 0x12, 0x34]);
+    d.handle.link.set_mac(mac).unwrap();
+    d.handle.link.set_mtu(2000).unwrap();
+    let s = d.handle.link.state().unwrap();
+    assert_eq!((s.mac, s.mtu, s.up, s.running), (mac, 2000, true, true));
+    let e = d.handle.link.set_mtu(1).err().unwrap().to_string();
+    assert!(e.starts_with(&format!("eth0 in network namespace {r} does not take MTU 1")), "{e}");
+    assert!(d.handle.link.set_mac(packet::MacAddr::BROADCAST).is_err());
+
+    // The peer goes down: no carrier. Then it goes away, and this end with it.
+    h.ip("link set peer down");
+    h.ip("link del peer");
+    let (mut carrier, mut lost, mut deleted) = (false, false, false);
+    wait_for("events of the device", || {
+        while let Some(e) = watch.next_event() {
+            if e.name == "eth0" && e.ifindex == s.ifindex {
+                carrier |= e.running && e.mtu == 2000 && e.mac == Some(mac);
+                lost |= carrier && !e.running;
+                deleted |= e.deleted;
+            }
+        }
+        deleted
+    });
+    assert!(carrier && lost);
+    watch.request_all().unwrap();
+    wait_for("all devices", || watch.next_event().is_some_and(|e| e.name == "lo" && e.running));
+}
+
+#[test]
+fn linux_at_work_on_the_device_is_told() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    r.ip("addr add 10.77.0.1/24 dev eth0");
+    r.run("sysctl -qw net.ipv4.conf.eth0.forwarding=1");
+    let conflicts = open(&r, "eth0", RingVersion::V2).conflicts;
+    assert_eq!(conflicts.len(), 2, "{conflicts:?}");
+    assert!(conflicts[0].contains("10.77.0.1 on eth0") && conflicts[0].contains("addr flush dev eth0"));
+    assert!(conflicts[1].contains("net.ipv4.conf.eth0.forwarding=0"));
+}
+
+#[test]
+fn what_cannot_work_is_said() {
+    if !root() {
+        return;
+    }
+    let ns = Ns::new();
+    let error = |c: Config| af_packet::open(&c).err().unwrap().to_string();
+    let base = config(&ns, "eth0", RingVersion::V2);
+    assert_eq!(
+        error(base.clone()),
+        format!(
+            "there is no device eth0 in network namespace {ns}: \"ip -n {ns} link\" lists those there are"
+        )
+    );
+    assert_eq!(
+        error(Config { ifname: "lo".into(), ..base.clone() }),
+        format!("lo in network namespace {ns} is not an Ethernet device")
+    );
+    assert!(
+        error(Config { ifname: "a-name-of-16-byt".into(), ..base.clone() }).contains("more than 15 bytes")
+    );
+    assert!(
+        error(Config { netns: Some("qafp-none".into()), ..base.clone() })
+            .contains("no network namespace qafp-none")
+    );
+    assert!(error(Config { rx_queues: 0, ..base.clone() }).starts_with("0 receive queues for eth0"));
+    assert!(error(Config { tx_queues: 65, ..base.clone() }).contains("between 1 and 64"));
+    assert!(error(Config { slots: Some(1000), ..base.clone() }).contains("power of two"));
+    assert!(af_packet::probe("eth0", Some(&ns.0)).is_err());
+    ns.ip("link add eth0 type veth peer name eth1");
+    af_packet::probe("eth0", Some(&ns.0)).unwrap();
+}
+
+#[test]
+fn namespaces_are_made_as_ip_makes_them() {
+    if !root() {
+        return;
+    }
+    let ns = Ns::unmade();
+    assert!(netns::create(&ns.0).unwrap());
+    assert!(!netns::create(&ns.0).unwrap(), "there already");
+    assert!(run("ip netns list").lines().any(|l| l.split_whitespace().next() == Some(&ns.0)));
+    assert!(ns.ip("link show lo").contains("UP"));
+    netns::remove(&ns.0).unwrap();
+    assert!(!netns::exists(&ns.0));
+    // What a crash between making the file and mounting the namespace leaves.
+    std::fs::write(format!("/run/netns/{ns}"), "").unwrap();
+    assert!(netns::create(&ns.0).unwrap());
+    assert!(netns::exists(&ns.0));
+}
