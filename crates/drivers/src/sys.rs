@@ -3,8 +3,9 @@
 // Upholds: every pointer handed to the kernel comes from a reference that lives through the call, with the length of
 // what it points to; every descriptor returned by the kernel is owned by exactly one `OwnedFd`.
 
-use crate::vnet::{self, VnetHdr};
+use crate::vnet;
 use graph::{Buffers, Desc};
+use packet::gso::VnetHdr;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -311,7 +312,7 @@ const NO_IOV: libc::iovec = libc::iovec { iov_base: core::ptr::null_mut(), iov_l
 
 /// Arrays for [`TxArrays::send`], made once.
 pub struct TxArrays {
-    headers: Box<[[u8; vnet::LEN]; BATCH]>,
+    headers: Box<[[u8; VnetHdr::LEN]; BATCH]>,
     iovs: Box<[libc::iovec; IOVS]>,
     messages: Box<[libc::mmsghdr; BATCH]>,
 }
@@ -342,7 +343,7 @@ impl TxArrays {
         // SAFETY: C structs of pointers and integers, for which zero is valid.
         let message: libc::mmsghdr = unsafe { core::mem::zeroed() };
         TxArrays {
-            headers: Box::new([[0; vnet::LEN]; BATCH]),
+            headers: Box::new([[0; VnetHdr::LEN]; BATCH]),
             iovs: Box::new([NO_IOV; IOVS]),
             messages: Box::new([message; BATCH]),
         }
@@ -354,7 +355,7 @@ impl TxArrays {
         self.headers[n] = header.to_bytes();
         let mut i = at;
         self.iovs[i] =
-            libc::iovec { iov_base: self.headers[n].as_ptr().cast_mut().cast(), iov_len: vnet::LEN };
+            libc::iovec { iov_base: self.headers[n].as_ptr().cast_mut().cast(), iov_len: VnetHdr::LEN };
         for part in buffers.parts(d) {
             i += 1;
             let iov = self.iovs.get_mut(i).filter(|_| i - at < MAX_PARTS)?;
@@ -437,8 +438,8 @@ impl RxArrays {
         bufs: &[u32],
         first_off: usize,
     ) -> io::Result<(VnetHdr, usize)> {
-        let mut header = [0u8; vnet::LEN];
-        self.iovs[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: vnet::LEN };
+        let mut header = [0u8; VnetHdr::LEN];
+        self.iovs[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VnetHdr::LEN };
         let mut n = 1;
         for &buf in bufs.iter().take(MAX_PARTS) {
             let off = if n == 1 { first_off } else { 0 };
@@ -451,6 +452,6 @@ impl RxArrays {
         // SAFETY: the first `n` entries name the header, rooms of different buffers that the caller owns (`buffers` is
         // borrowed mutably) and the spill, each with its length; all live through the call.
         let r = check_len(unsafe { libc::readv(fd.as_raw_fd(), self.iovs.as_ptr(), n as i32) })?;
-        Ok((VnetHdr::from_bytes(header), r.saturating_sub(vnet::LEN)))
+        Ok((VnetHdr::parse(&header), r.saturating_sub(VnetHdr::LEN)))
     }
 }

@@ -5,7 +5,7 @@
 // slice given to the caller does not outlive that.
 
 use crate::linux::{TP_STATUS_COPY, TP_STATUS_USER, TP_STATUS_VLAN_TPID_VALID, TP_STATUS_VLAN_VALID};
-use crate::vnet::{self, VnetHdr};
+use packet::gso::VnetHdr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,11 +82,11 @@ impl Map {
     /// The frame described by the fields given, all of it within `at..end`.
     fn frame(&self, at: usize, end: usize, f: Fields) -> Frame<'_> {
         let start = at + usize::from(f.mac);
-        let whole = usize::from(f.mac) >= vnet::LEN && start <= end && f.snaplen <= end - start;
+        let whole = usize::from(f.mac) >= VnetHdr::LEN && start <= end && f.snaplen <= end - start;
         let (header, data) = if whole {
-            let mut h = [0; vnet::LEN];
-            h.copy_from_slice(self.bytes(start - vnet::LEN, vnet::LEN));
-            (VnetHdr::from_bytes(h), self.bytes(start, f.snaplen))
+            let mut h = [0; VnetHdr::LEN];
+            h.copy_from_slice(self.bytes(start - VnetHdr::LEN, VnetHdr::LEN));
+            (VnetHdr::parse(&h), self.bytes(start, f.snaplen))
         } else {
             (VnetHdr::default(), &[][..])
         };

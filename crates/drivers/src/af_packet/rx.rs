@@ -3,10 +3,11 @@
 use super::ring::{Frame, Ring};
 use crate::counts::{Drops, RxDrop};
 use crate::sys::{self, RxArrays};
-use crate::vnet::{self, VnetHdr};
+use crate::vnet;
 use graph::buffer::{DATA, HEADROOM, ROOM};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, Vector};
+use packet::gso::VnetHdr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +117,7 @@ fn apply(
     }
     match vnet::to_packet(header, tag as u16, buffers, &mut d) {
         Ok(()) => Ok(d),
-        Err(vnet::Malformed) => {
+        Err(_) => {
             buffers.free(&d);
             Err(RxDrop::Malformed)
         }

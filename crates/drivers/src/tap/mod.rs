@@ -6,10 +6,11 @@ use crate::counts::{Drops, RxDrops};
 use crate::error::{Error, Within, check_device_name, privileged, system};
 use crate::link::Link;
 use crate::linux::*;
+use crate::netns;
 use crate::sys::{self, IfReq, TxArrays};
-use crate::{netns, vnet};
 use graph::{RxQueue, TxCaps, TxQueue};
 use packet::MacAddr;
+use packet::gso::VnetHdr;
 use queue::{Shared, TapRx, TapTx};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -268,7 +269,7 @@ fn make(config: &Config) -> Result<Made, Error> {
     let mut uso = false;
     for _ in 0..config.rx_queues {
         let fd = open_queue(config)?;
-        let mut len = vnet::LEN as u32;
+        let mut len = VnetHdr::LEN as u32;
         sys::ioctl(&fd, TUNSETVNETHDRSZ, &mut len).map_err(what("the header size"))?;
         uso = offloads(&fd, config.offload).map_err(what("the offloads"))?;
         queues.push(Arc::new(fd));

@@ -2,10 +2,11 @@
 
 use crate::counts::{Drops, RxDrop};
 use crate::sys::{self, RxArrays, Sent, TxArrays};
-use crate::vnet::{self, VnetHdr};
+use crate::vnet;
 use graph::buffer::{DATA, HEADROOM, ROOM};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
+use packet::gso::VnetHdr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +97,7 @@ impl TapRx {
         }
         match vnet::to_packet(header, 0, buffers, &mut d) {
             Ok(()) => Ok(d),
-            Err(vnet::Malformed) => {
+            Err(_) => {
                 buffers.free(&d);
                 Err(RxDrop::Malformed)
             }
