@@ -77,22 +77,29 @@ impl StreamDef {
     /// Checks the stream and builds its template. `interface` is the number of its interface, `nodes` the names of
     /// all nodes of the graph.
     pub fn compile(&self, interface: u32, nodes: &[&'static str]) -> Result<Compiled, CompileError> {
+        let node = nodes.iter().copied().find(|n| *n == self.node);
+        let node = node.ok_or_else(|| CompileError::Node(self.node.clone()))?;
+        let (template, sizes) = self.checked()?;
+        let (min, max) = sizes.bounds();
+        let program = assemble(template, sizes, min, max, self.seed);
+        let (name, rate, count, enabled) = (self.name.clone(), self.rate, self.count, self.enabled);
+        Ok(Compiled { name, node, interface, rate, count, enabled, program })
+    }
+
+    /// Checks all of the stream but what depends on the graph: its node and its interface.
+    pub fn check(&self) -> Result<(), CompileError> {
+        self.checked().map(drop)
+    }
+
+    fn checked(&self) -> Result<(Template, Sizes), CompileError> {
         if self.name.is_empty() {
             return Err(CompileError::NoName);
         }
-        let node = nodes.iter().copied().find(|n| *n == self.node);
-        let node = node.ok_or_else(|| CompileError::Node(self.node.clone()))?;
         if let Rate::Pps(pps) = self.rate
             && !RATES.contains(&pps)
         {
             return Err(CompileError::Rate(pps));
         }
-        let program = self.program()?;
-        let (name, rate, count, enabled) = (self.name.clone(), self.rate, self.count, self.enabled);
-        Ok(Compiled { name, node, interface, rate, count, enabled, program })
-    }
-
-    fn program(&self) -> Result<Program, CompileError> {
         let t = template::build(&self.layers)?;
         let layers = t.bytes.len();
         if layers > usize::from(MAX_SIZE) {
@@ -106,14 +113,14 @@ impl StreamDef {
                 Sizes::Fixed(layers.max(least))
             }
         };
-        let (min, max) = sizes.bounds();
+        let (min, _) = sizes.bounds();
         if min < layers || min == 0 {
             return Err(CompileError::TooSmall { size: min, layers });
         }
         if t.checks.len() > CHECKS {
             return Err(CompileError::Checks);
         }
-        Ok(assemble(t, sizes, min, max, self.seed))
+        Ok((t, sizes))
     }
 }
 

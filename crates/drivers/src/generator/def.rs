@@ -395,4 +395,17 @@ impl Layer {
             Layer::Payload(_) => "payload",
         }
     }
+
+    /// True when it may stand behind `before`, or be the first layer when that is `None`.
+    pub fn fits_behind(&self, before: Option<&Layer>) -> bool {
+        use Layer::*;
+        match (before, self) {
+            (Some(Payload(_)), _) => false,
+            (_, Raw(_) | Payload(_)) => true,
+            (None, Ethernet(_) | Arp(_) | Ipv4(_) | Ipv6(_)) => true,
+            (Some(Ethernet(_) | Vlan(_)), Vlan(_) | Arp(_) | Ipv4(_) | Ipv6(_)) => true,
+            (Some(Ipv4(_) | Ipv6(_)), Ipv4(_) | Ipv6(_) | Udp(_) | Tcp(_) | Echo(_)) => true,
+            _ => false,
+        }
+    }
 }

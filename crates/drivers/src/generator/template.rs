@@ -110,16 +110,7 @@ pub fn build(layers: &[Layer]) -> Result<Template, CompileError> {
 }
 
 fn check_order(before: Option<&Layer>, layer: &Layer) -> Result<(), CompileError> {
-    use Layer::*;
-    let fits = match (before, layer) {
-        (Some(Payload(_)), _) => false,
-        (_, Raw(_) | Payload(_)) => true,
-        (None, Ethernet(_) | Arp(_) | Ipv4(_) | Ipv6(_)) => true,
-        (Some(Ethernet(_) | Vlan(_)), Vlan(_) | Arp(_) | Ipv4(_) | Ipv6(_)) => true,
-        (Some(Ipv4(_) | Ipv6(_)), Ipv4(_) | Ipv6(_) | Udp(_) | Tcp(_) | Echo(_)) => true,
-        _ => false,
-    };
-    match fits {
+    match layer.fits_behind(before) {
         true => Ok(()),
         false => Err(CompileError::Order { layer: layer.name(), before: before.map(Layer::name) }),
     }
