@@ -223,12 +223,12 @@ fn finish(c: &CheckFix, sum: u64) -> u16 {
     check
 }
 
+/// Ones-complement fold to 16 bits: adding a number to itself with its halves swapped leaves the sum of the halves,
+/// end-around carry included, in the upper half.
 #[inline]
 fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 #[inline]
@@ -252,6 +252,35 @@ impl Emitter {
         Emitter { program, rng }
     }
 
+    /// The length of all packets, when [`Emitter::emit_simple`] can make them.
+    pub fn simple(&self) -> Option<usize> {
+        let p = &self.program;
+        match p.sizes {
+            Sizes::Fixed(len) if !p.random_fill && p.wide.is_empty() && len <= DATA => Some(len),
+            _ => None,
+        }
+    }
+
+    /// [`Emitter::emit`] where only fields of up to 64 bits change.
+    #[inline(always)]
+    pub fn emit_simple(&mut self, out: &mut [u8; DATA]) {
+        let Emitter { program: p, rng } = self;
+        let room = out.as_chunks_mut::<64>().0;
+        match (&mut *room, &*p.blocks) {
+            // The commonest case without a loop.
+            ([to, ..], [from]) => *to = *from,
+            (room, blocks) => room.iter_mut().zip(blocks).for_each(|(to, from)| *to = *from),
+        }
+        if p.checks.is_empty() && p.edits.is_empty() {
+            return;
+        }
+        let mut sums = p.base;
+        edit(out, &mut p.edits, rng, &mut sums);
+        for (c, sum) in p.checks.iter().zip(sums) {
+            put2(out, c.at, finish(c, sum));
+        }
+    }
+
     /// Makes the next packet at the start of `out`, which has [`Program::room`] bytes; returns its length. Bytes
     /// behind it may be written too.
     #[inline]
@@ -263,16 +292,7 @@ impl Emitter {
         }
         let mut sums = p.base;
         let Some(head) = out.first_chunk_mut::<DATA>() else { return 0 };
-        let mut window = 0;
-        for e in &mut p.edits {
-            let word = (e.next(rng) << e.shift).to_be();
-            window = word | e.keep | (window & e.joined);
-            put8(head, e.at, window);
-            let add = halves(word);
-            for (sum, mask) in sums.iter_mut().zip(&e.masks) {
-                *sum += add & mask;
-            }
-        }
+        edit(head, &mut p.edits, rng, &mut sums);
         for e in &mut p.wide {
             let n = e.next(rng);
             let (high, low) = (((n >> 64) as u64).to_be(), (n as u64).to_be());
@@ -306,6 +326,21 @@ impl Emitter {
             put2(head, c.at, finish(c, sum));
         }
         len
+    }
+}
+
+/// Stores the next value of each field, and adds it to the sums in which it counts.
+#[inline(always)]
+fn edit(head: &mut [u8; DATA], edits: &mut [Edit], rng: &mut Rng, sums: &mut [u64; CHECKS]) {
+    let mut window = 0;
+    for e in edits {
+        let word = (e.next(rng) << e.shift).to_be();
+        window = word | e.keep | (window & e.joined);
+        put8(head, e.at, window);
+        let add = halves(word);
+        for (sum, mask) in sums.iter_mut().zip(&e.masks) {
+            *sum += add & mask;
+        }
     }
 }
 

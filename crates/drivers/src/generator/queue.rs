@@ -125,6 +125,28 @@ impl GeneratorQueue {
         Desc { buf, off: at, l2: at, len: len as u16, rx, tx, ..Desc::default() }
     }
 
+    /// Packets of one length in which only short fields change.
+    fn fill_simple(
+        &mut self,
+        buffers: &mut Buffers,
+        out: &mut Vector,
+        want: usize,
+        len: usize,
+    ) -> (usize, u64) {
+        let same = self.desc(0, len);
+        for n in 0..want {
+            let Some(buf) = buffers.alloc() else { return (n, (n * len) as u64) };
+            if let Some(room) = buffers.room_mut(buf)[HEADROOM..].first_chunk_mut() {
+                self.emitter.emit_simple(room);
+            }
+            if !out.push(Desc { buf, ..same }) {
+                buffers.free_one(buf);
+                return (n, (n * len) as u64);
+            }
+        }
+        (want, (want * len) as u64)
+    }
+
     /// Packets that fit one buffer.
     #[inline]
     fn fill(&mut self, buffers: &mut Buffers, out: &mut Vector, want: usize) -> (usize, u64) {
@@ -194,9 +216,10 @@ impl RxQueue for GeneratorQueue {
         if want == 0 {
             return 0;
         }
-        let (n, bytes) = match self.scratch.is_empty() {
-            true => self.fill(buffers, out, want),
-            false => self.fill_chained(buffers, out, want),
+        let (n, bytes) = match self.emitter.simple() {
+            Some(len) => self.fill_simple(buffers, out, want, len),
+            None if self.scratch.is_empty() => self.fill(buffers, out, want),
+            None => self.fill_chained(buffers, out, want),
         };
         if let Some(pace) = &mut self.pace {
             pace.sent(n);
