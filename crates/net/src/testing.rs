@@ -106,9 +106,14 @@ pub struct Arrival {
     pub d: Desc,
     /// Its bytes from the current header.
     pub bytes: Vec<u8>,
+    /// Its number in the trace; of use where it is traced.
+    pub trace_id: u32,
     /// Why it was dropped.
     pub reason: &'static str,
 }
+
+/// Number of every packet in the trace.
+pub const TRACE_ID: u32 = 4711;
 
 const NAMES: [&str; 7] = [
     "error-drop",
@@ -132,7 +137,8 @@ impl<const I: usize> BatchNode for Sink<I> {
     fn process(&mut self, env: &mut Env, _guard: &Guard, v: &mut Vector) {
         for d in v.as_slice() {
             let bytes = env.buffers.parts(d).flatten().copied().collect();
-            self.0.lock().unwrap().push(Arrival { node: NAMES[I], d: *d, bytes, reason: "" });
+            let trace_id = env.buffers.meta(d.buf).trace_id;
+            self.0.lock().unwrap().push(Arrival { node: NAMES[I], d: *d, bytes, trace_id, reason: "" });
             env.buffers.free(d);
         }
         v.clear();
@@ -305,6 +311,7 @@ impl Rig {
             d.flags |= i.d.flags;
             (d.rx, d.tx, d.aux, d.hash) = (i.d.rx, i.d.tx, i.d.aux, i.d.hash);
             let m = b.meta_mut(d.buf);
+            m.trace_id = TRACE_ID;
             if let Some((start, offset)) = i.partial {
                 (m.csum_start, m.csum_offset) = (d.off + start as u16, offset as u16);
                 d.flags |= flags::CSUM_PARTIAL;

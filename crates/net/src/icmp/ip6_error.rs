@@ -235,6 +235,11 @@ mod tests {
         let a = r.one(Input::new(&hex(original)).aux(Ask::V6_PORT_UNREACHABLE.word()));
         assert_eq!(a.bytes, hex(&[error, original].concat()));
         assert_eq!((a.d.tx, a.d.rx), (1, 1), "back to the link");
+        // Even where another address of the interface is nearer to the sender.
+        let mut i = r.interfaces.get(1).unwrap().clone();
+        i.addrs6 = Box::new([(0xfe80 << 112 | 8, 64), (0xfe80 << 112 | 1, 64)]);
+        r.interfaces.replace(1, i);
+        assert_eq!(r.one(input(&hex(original))).bytes[23], 1);
     }
 
     #[test]

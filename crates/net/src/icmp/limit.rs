@@ -17,7 +17,7 @@ impl ErrorLimit {
         if rate == 0 {
             return false;
         }
-        let interval = (1_000_000_000 / u64::from(rate)).max(1);
+        let interval = 1_000_000_000 / u64::from(rate);
         let burst = u64::from((rate / 10).max(MIN_BURST)) * interval;
         let full_at = self.full_at.max(now_ns) + interval;
         let allowed = full_at - now_ns <= burst;

@@ -162,7 +162,7 @@ fn cut_all(work: &mut Work, p: &mut Packet<'_>, mtu: usize) -> Result<(), Ip4Fra
 /// Makes the fragments of `packet`, which goes where `p` goes.
 fn cut(made: &mut Vec<Desc>, p: &mut Packet<'_>, packet: &[u8], mtu: usize) -> Result<(), Ip4FragReason> {
     let header_len = packet.first().map_or(0, |b| usize::from(b & 15) * 4);
-    let payload = packet.get(header_len..).ok_or(Ip4FragReason::BadHeader)?;
+    let payload = packet.get(header_len..).unwrap_or_default();
     let fragmenter = Fragmenter::new(packet, payload.len(), mtu)?;
     if made.len() + fragmenter.count() > MAX_FRAGMENTS {
         return Err(Ip4FragReason::TooMany);
@@ -223,11 +223,15 @@ mod tests {
         ]
         .map(|(header, part)| [hex(header), packet()[part].to_vec()].concat());
         for split in [28, 333, 1396, 2000] {
-            let mut i = Input::new(&packet()).split(split).aux(adjacency).flags(flags::LOCAL);
+            let mut i = Input::new(&packet()).split(split).aux(adjacency).flags(flags::LOCAL | flags::TRACED);
             (i.d.hash, i.d.tx) = (5, 6);
             let out = r.run(&[i]);
             for a in &out {
-                assert_eq!((a.node, a.d.aux, a.d.flags), ("ip4-rewrite", adjacency, flags::LOCAL));
+                assert_eq!(
+                    (a.node, a.d.aux, a.d.flags),
+                    ("ip4-rewrite", adjacency, flags::LOCAL | flags::TRACED)
+                );
+                assert_eq!(a.trace_id, crate::testing::TRACE_ID);
                 assert_eq!((a.d.rx, a.d.tx, a.d.hash, a.d.l2), (1, 6, 5, a.d.off));
             }
             assert_eq!(bytes(out), expect);

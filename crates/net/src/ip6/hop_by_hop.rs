@@ -83,12 +83,9 @@ fn check(data: &[u8], total: usize) -> Result<(), Refused> {
         if n == MAX_OPTIONS {
             return Err(Refused::Silently(Ip6HopByHopReason::TooLong));
         }
-        if option.kind == OPTION_ROUTER_ALERT {
-            // RFC 2711 section 2.1
-            if option.data.len() != 2 {
-                return Err(malformed(option.offset + 1));
-            }
-            continue;
+        // RFC 2711 section 2.1; the type says "skip", so that nothing else is left to do.
+        if option.kind == OPTION_ROUTER_ALERT && option.data.len() != 2 {
+            return Err(malformed(option.offset + 1));
         }
         match option.unknown_action() {
             UnknownAction::Skip => {}
