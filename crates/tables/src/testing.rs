@@ -1,4 +1,5 @@
 //! Readers against a writer, for the tests of all tables.
+#![cfg_attr(miri, allow(dead_code))]
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;

@@ -29,7 +29,7 @@ fn prefix() -> impl Strategy<Value = (u32, u8)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn agrees_with_a_linear_scan(ops in prop::collection::vec((0u8..3, prefix(), 1u32..=MAX_VALUE), 1..120)) {
         let (mut w, t) = table(CpuLevel::V4);
@@ -78,7 +78,7 @@ fn batches_of_any_length() {
         w.insert(0x0a000000, 8, 1).unwrap();
         w.insert(0x0a000080, 25, 2).unwrap();
         w.insert(0, 0, 3).unwrap();
-        for n in 0..=if cfg!(miri) { 20 } else { 600 } {
+        for n in 0..=600 {
             let keys: Vec<u32> = (0..n).map(|i| [0x0a000001, 0x0a0000ff, 0x0b000000][i % 3]).collect();
             let mut out = vec![0; n];
             t.lookup_batch(&keys, &mut out);
@@ -145,7 +145,7 @@ fn a_block_is_not_used_again_before_its_epoch() {
 #[test]
 fn readers_see_the_old_answer_or_the_new_one() {
     const KEY: u32 = 0x0a01_02fe;
-    let rounds = if cfg!(miri) { 3 } else { 3000 };
+    let rounds = 3000;
     // Covers and covered: in the root, in a block, a block made and unmade, the default.
     for (cover, len) in [(0, 32), (0, 20), (8, 16), (16, 30), (24, 25), (26, 32), (0, 8), (23, 24)] {
         let (mut w, t) = table(CpuLevel::V4);
@@ -156,7 +156,7 @@ fn readers_see_the_old_answer_or_the_new_one() {
                 let (clock, t) = (&clock, &t);
                 s.spawn(move || {
                     clock.read(me, |out| {
-                        out.resize(if cfg!(miri) { 3 } else { 64 }, 0);
+                        out.resize(64, 0);
                         t.lookup_batch(&[KEY; 64][..out.len()], out);
                         out.push(t.lookup_one(KEY));
                     })

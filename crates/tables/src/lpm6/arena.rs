@@ -63,7 +63,7 @@ impl Arena {
         (full + split).saturating_sub(self.full.len()) * FULL_LINES * LINE * 4
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(miri)))]
     pub(super) fn spare(&self) -> usize {
         (self.small.len() + self.full.len() * FULL_LINES) * LINE * 4
     }

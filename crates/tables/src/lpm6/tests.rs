@@ -40,10 +40,10 @@ fn prefix() -> impl Strategy<Value = (u128, u8)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn agrees_with_a_linear_scan(
-        ops in prop::collection::vec((0u8..3, prefix(), prop_oneof![1u32..4, 1u32..=MAX_VALUE]), 1..if cfg!(miri) { 20 } else { 200 }),
+        ops in prop::collection::vec((0u8..3, prefix(), prop_oneof![1u32..4, 1u32..=MAX_VALUE]), 1..200),
         reclaim in any::<bool>(),
     ) {
         let (mut w, t) = table(CpuLevel::V4);
@@ -170,7 +170,7 @@ fn a_full_table_keeps_answering_and_takes_replacements() {
 #[test]
 fn readers_see_the_old_answer_or_the_new_one() {
     const KEY: u128 = SITE | 0xfe << 80 | 0x77 << 88;
-    let rounds = if cfg!(miri) { 2 } else { 2000 };
+    let rounds = 2000;
     // Covers and covered: in the root, in nodes, a chain made and unmade, the default, a node growing full and back.
     let cases =
         [(0, 128), (0, 48), (20, 32), (20, 33), (32, 48), (40, 41), (44, 48), (47, 64), (64, 128), (0, 20)];
@@ -183,7 +183,7 @@ fn readers_see_the_old_answer_or_the_new_one() {
                 let (clock, t) = (&clock, &t);
                 s.spawn(move || {
                     clock.read(me, |out| {
-                        out.resize(if cfg!(miri) { 3 } else { 64 }, 0);
+                        out.resize(64, 0);
                         t.lookup_batch(&[KEY; 64][..out.len()], out);
                         out.push(t.lookup_one(&KEY));
                     })

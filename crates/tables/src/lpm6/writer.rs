@@ -164,12 +164,12 @@ impl Lpm6Writer {
         self.arena.retired()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(miri)))]
     pub(super) fn node_bytes(&self) -> usize {
         self.arena.bytes()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(miri)))]
     pub(super) fn spare_nodes(&self) -> usize {
         self.arena.spare()
     }

@@ -238,5 +238,7 @@ impl InnerTable {
     }
 }
 
+// No unsafe code here, and many cases.
 #[cfg(test)]
+#[cfg(not(miri))]
 mod tests;
