@@ -56,6 +56,9 @@ fn frames_pass_both_ways() {
         for f in &frames {
             assert_eq!(peer.recv().as_ref(), Some(f));
         }
+        // What Linux itself sends on the device is not received by us.
+        Raw::new(&r, "eth0").send(&frame(70, 97));
+        assert_eq!(peer.recv(), Some(frame(70, 97)));
         // More than one vector, and not one of our own.
         let many: Vec<_> = (0..256).map(|i| frame(100 + i, i as u8)).collect();
         assert_eq!(send(&mut d, &mut b, &many).packets, 256);
@@ -250,6 +253,7 @@ fn a_device_that_cannot_segment_gets_segments() {
     let p = wire.end();
     assert!(p.supers.load(Relaxed) > 10);
     assert_eq!(p.errors.load(Relaxed), 0);
+    assert!(p.full.load(Relaxed) <= 10, "refused super-frames show as a full device");
 }
 
 #[test]
