@@ -1,4 +1,8 @@
 //! Configuration: one YAML document, checked as a whole before anything is touched; and the control socket.
 
+pub mod apply;
+pub mod commands;
 pub mod ctl;
+mod fd;
+pub mod runtime;
 pub mod yaml;

@@ -1,6 +1,7 @@
 //! Quiver: a software router. One binary runs it and talks to it.
 
 mod ctl;
+mod run;
 
 use std::process::ExitCode;
 
@@ -16,11 +17,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Sub {
+    Run(run::Run),
+    Check(run::Check),
     Ctl(ctl::Ctl),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Sub::Run(arguments) => run::run(&arguments),
+        Sub::Check(arguments) => run::check(&arguments),
         Sub::Ctl(arguments) => ctl::run(&arguments),
     }
 }

@@ -6,6 +6,7 @@
 
 mod adjacencies;
 mod devices;
+mod inspect;
 mod interfaces;
 mod neighbors;
 mod nexthops;
@@ -17,13 +18,14 @@ mod workers;
 
 pub use adjacencies::AdjacencyInfo;
 pub use devices::{Device, DeviceControl, HostConfig, PcapConfig, Ring, TapConfig};
+pub use inspect::{ArcFeatures, CaptureStatus};
 pub use interfaces::{Encap, IfState, Kind};
 pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
 pub use routes::{RouteInfo, RouteTable};
 pub use streams::StreamInfo;
-pub use workers::WorkerInfo;
+pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
 use crate::capture::Tap;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
@@ -142,6 +144,8 @@ pub struct Router {
     /// Link-local neighbours: they have no route that would keep their adjacency.
     link_locals: std::collections::BTreeSet<adjacencies::AdjKey>,
     cleared: workers::Cleared,
+    /// Where the packet capture that runs is written to.
+    capture_file: std::path::PathBuf,
 }
 
 impl Router {
@@ -228,6 +232,7 @@ impl Router {
             fib4,
             fib6,
             cleared,
+            capture_file: std::path::PathBuf::new(),
         };
         router.make_local0();
         Ok(router)
@@ -315,6 +320,21 @@ impl Router {
         self.nexthops.groups.retire_epoch(epoch);
         self.interfaces.slots.retire_epoch(epoch);
         self.adjacencies.slots.retire_epoch(epoch);
+    }
+
+    /// Takes everything out again: streams, static routes, interfaces.
+    pub fn clear(&mut self) {
+        let mut ops: Vec<Op> = self.streams.keys().map(|n| Op::DeleteStream { name: n.clone() }).collect();
+        ops.extend(self.static_routes().into_iter().map(|prefix| Op::DelRoute { prefix }));
+        let named = |i: &&IfState| i.kind != Kind::Local;
+        ops.extend(self.interfaces().filter(named).filter(|i| i.xconnect.is_some()).map(|i| {
+            Op::SetXconnect { name: i.name.clone(), peer: None }
+        }));
+        let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
+        ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
+        if let Err(e) = self.commit(ops) {
+            self.note(true, format!("cannot take everything out: {e}"));
+        }
     }
 
     /// Stops the workers and closes all devices.

@@ -1,0 +1,210 @@
+//! From the checked document to a running router: settings, then operations.
+
+use crate::yaml::{
+    Dad, Diagnostic, Diagnostics, Document, Driver, HugePages, Interface, InterfaceKind, Place, Rate, RingVersion,
+    RouteTarget, TagKind,
+};
+use graph::{PoolConfig, PoolMemory};
+use ipnet::IpNet;
+use net::neighbor::{DadMode, NeighborConfig};
+use net::plane::PlaneConfig;
+use net::router::{
+    Encap, HostConfig, Op, PcapConfig, Ring, RoutePath, Router, RouterConfig, TapConfig, Target,
+};
+
+/// How the document wants the router made.
+pub fn router_config(d: &Document) -> RouterConfig {
+    let s = &d.settings;
+    RouterConfig {
+        workers: usize::from(s.workers),
+        cpus: s.cpus.iter().map(|c| usize::from(*c)).collect(),
+        spin: s.spin,
+        pool: PoolConfig {
+            buffers: s.buffers.count as usize,
+            memory: match s.buffers.huge_pages {
+                HugePages::Auto => PoolMemory::Auto,
+                HugePages::Never => PoolMemory::Normal,
+                HugePages::Require => PoolMemory::Huge,
+            },
+        },
+        plane: PlaneConfig {
+            icmp_errors_per_second: s.icmp_errors_per_second,
+            hold_per_neighbor: u32::from(s.neighbor.queue),
+            ..PlaneConfig::default()
+        },
+        neighbor: NeighborConfig {
+            retrans_timer: s.neighbor.retransmit.as_millis() as u64,
+            base_reachable: s.neighbor.reachable_time.as_millis() as u64,
+            max_entries: s.neighbor.max_entries as usize,
+            max_per_interface: s.neighbor.max_entries as usize,
+            ..NeighborConfig::default()
+        },
+        dad: match s.dad {
+            Dad::Optimistic => DadMode::Optimistic,
+            Dad::Strict => DadMode::Strict,
+            Dad::Off => DadMode::Off,
+        },
+    }
+}
+
+/// Operations with the place of the document that asks for each.
+struct Plan {
+    ops: Vec<Op>,
+    places: Vec<(Place, String)>,
+}
+
+impl Plan {
+    fn add(&mut self, place: Place, path: &str, op: Op) {
+        self.ops.push(op);
+        self.places.push((place, path.to_string()));
+    }
+}
+
+fn create(i: &Interface) -> (Place, Op) {
+    let name = i.name.clone();
+    match &i.kind {
+        InterfaceKind::Loopback => {
+            let instance = name.strip_prefix("loop").and_then(|n| n.parse().ok());
+            (i.place, Op::CreateLoopback { instance, mac: i.mac })
+        }
+        InterfaceKind::Tap(t) => {
+            let config = TapConfig {
+                host_name: t.host_name.clone(),
+                netns: t.namespace.clone(),
+                netns_create: t.namespace_create,
+                host_mac: t.host_mac,
+                host_mtu: Some(u32::from(t.host_mtu)),
+                bridge: t.bridge.clone(),
+                bridge_create: t.bridge_create,
+                persist: t.persistent,
+                rx_queues: usize::from(t.rx_queues),
+                rx_ring: Some(t.rx_ring_size),
+                offload: t.offload,
+            };
+            (t.place, Op::CreateTap { name, config })
+        }
+        InterfaceKind::Device(d) => match &d.driver {
+            Driver::AfPacket { host, namespace, rx_slots, ring, offload } => {
+                let config = HostConfig {
+                    host: host.clone(),
+                    netns: namespace.clone(),
+                    rx_queues: usize::from(d.rx_queues),
+                    ring: match ring {
+                        RingVersion::TpacketV2 => Ring::V2,
+                        RingVersion::TpacketV3 => Ring::V3,
+                    },
+                    slots: Some(*rx_slots as usize),
+                    offload: *offload,
+                };
+                (d.place, Op::CreateHost { name, config })
+            }
+            Driver::Pcap { read, write, rate, repeat } => {
+                let pps = match rate {
+                    Rate::Max => None,
+                    Rate::Pps(n) => Some(*n),
+                };
+                let config = PcapConfig { read: read.clone(), write: write.clone(), pps, repeat: *repeat };
+                (d.place, Op::CreatePcap { name, config })
+            }
+        },
+    }
+}
+
+/// The operations that make the interfaces of the document on a router that has none.
+fn interfaces(d: &Document) -> Plan {
+    let mut p = Plan { ops: vec![], places: vec![] };
+    for i in &d.interfaces {
+        let (place, op) = create(i);
+        p.add(place, &i.path, op);
+        let name = || i.name.clone();
+        if let (Some(mac), false) = (i.mac, matches!(i.kind, InterfaceKind::Loopback)) {
+            p.add(i.place, &i.path, Op::SetMac { name: name(), mac });
+        }
+        p.add(i.mtu_place, &i.path, Op::SetMtu { name: name(), mtu: i.mtu });
+        if let Some(text) = &i.description {
+            p.add(i.place, &i.path, Op::SetDescription { name: name(), text: Some(text.clone()) });
+        }
+        for s in &i.sub_interfaces {
+            let e = &s.encapsulation;
+            let encap = Encap::Tags {
+                dot1ad: e.outer_kind == TagKind::Dot1ad,
+                outer: Some(e.outer),
+                inner: e.inner.map(Some),
+                exact: e.exact_match,
+            };
+            p.add(s.place, &s.path, Op::CreateSub { parent: name(), id: s.id, encap });
+            p.add(s.mtu_place, &s.path, Op::SetMtu { name: s.name.clone(), mtu: s.mtu });
+            if let Some(text) = &s.description {
+                p.add(s.place, &s.path, Op::SetDescription { name: s.name.clone(), text: Some(text.clone()) });
+            }
+        }
+    }
+    for i in &d.interfaces {
+        let subs = i.sub_interfaces.iter().map(|s| (&s.name, &s.path, &s.addresses, &s.l2xc, s.up, s.place));
+        let all = std::iter::once((&i.name, &i.path, &i.addresses, &i.l2xc, i.up, i.place)).chain(subs);
+        for (name, path, addresses, l2xc, up, place) in all {
+            for a in addresses {
+                p.add(a.place, path, Op::AddAddress { name: name.clone(), net: a.net });
+            }
+            if let Some(peer) = l2xc {
+                p.add(peer.place, path, Op::SetXconnect { name: name.clone(), peer: Some(peer.name.clone()) });
+            }
+            p.add(place, path, Op::SetState { name: name.clone(), up });
+        }
+    }
+    p
+}
+
+fn target(router: &Router, t: &RouteTarget, prefix: IpNet) -> Target {
+    let _ = prefix;
+    match t {
+        RouteTarget::Drop => Target::Drop,
+        RouteTarget::Unreachable => Target::Unreachable,
+        RouteTarget::Prohibit => Target::Prohibit,
+        RouteTarget::Paths(paths) => Target::Paths(
+            paths
+                .iter()
+                .map(|p| RoutePath {
+                    address: p.address,
+                    // A name that the rules let through and the router does not know cannot be: it was just made.
+                    interface: p.interface.as_deref().map(|n| router.interface_index(n).unwrap_or(u32::MAX)),
+                    weight: p.weight,
+                })
+                .collect(),
+        ),
+    }
+}
+
+/// The operations for what stands on interfaces: routes, neighbours, streams.
+fn upper(d: &Document, router: &Router) -> Plan {
+    let mut p = Plan { ops: vec![], places: vec![] };
+    for r in &d.routes {
+        p.add(r.place, "routes", Op::SetRoute { prefix: r.prefix, target: target(router, &r.target, r.prefix) });
+    }
+    for n in &d.neighbors {
+        let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };
+        p.add(n.place, "neighbors", op);
+    }
+    for s in &d.streams {
+        p.add(s.place, "packet-generator", Op::CreateStream { def: Box::new(s.def.clone()) });
+    }
+    p
+}
+
+fn commit(d: &Document, router: &mut Router, plan: Plan) -> Result<(), Diagnostics> {
+    router.commit(plan.ops).map_err(|e| {
+        let (place, path) = plan.places.get(e.index).cloned().unwrap_or_default();
+        d.refuse(vec![Diagnostic::new(place, path, "apply", e.message)])
+    })
+}
+
+/// Brings a new router to the state of the document. On an error the router is as empty as before.
+pub fn start(d: &Document, router: &mut Router) -> Result<(), Diagnostics> {
+    commit(d, router, interfaces(d))?;
+    let plan = upper(d, router);
+    if let Err(e) = commit(d, router, plan) {
+        router.clear();
+        return Err(e);
+    }
+    Ok(())
+}

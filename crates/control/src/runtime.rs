@@ -1,0 +1,126 @@
+//! The control thread's loop: everything that the router waits for, in one place.
+
+use crate::ctl::{Executor, Server};
+use drivers::LinkWatch;
+use net::neighbor::Millis;
+use net::router::{LogLine, Router};
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::LocalSet;
+
+/// Shared by everything on the control thread. Never borrowed across an await.
+pub type SharedRouter = Rc<RefCell<Router>>;
+
+/// Writes a line of the router's log.
+pub type Logger = Rc<dyn Fn(&LogLine)>;
+
+/// Serves until `stop` is ready, then shuts the router down. Must run on a tokio runtime of the current thread with
+/// I/O and time.
+///
+/// # Errors
+/// When a descriptor cannot be watched.
+pub async fn run(
+    router: SharedRouter,
+    server: Server,
+    executor: Rc<dyn Executor>,
+    log: Logger,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let punts = punts(&router, &log)?;
+            let done = tokio::select! {
+                () = stop => Ok(()),
+                r = server.serve(executor) => r,
+                r = punts => r,
+                () = timers(&router, &log) => Ok(()),
+                () = links(&router, &log) => Ok(()),
+            };
+            flush(&router, &log);
+            router.borrow_mut().shutdown();
+            done
+        })
+        .await
+}
+
+fn flush(router: &SharedRouter, log: &Logger) {
+    for line in router.borrow_mut().take_log() {
+        log(&line);
+    }
+}
+
+fn punts(router: &SharedRouter, log: &Logger) -> io::Result<impl Future<Output = io::Result<()>>> {
+    let fd: OwnedFd = router.borrow().punt_fd().try_clone_to_owned()?;
+    let fd = crate::fd::watch(fd)?;
+    let (router, log) = (Rc::clone(router), Rc::clone(log));
+    Ok(async move {
+        loop {
+            let mut ready = fd.readable().await?;
+            ready.clear_ready();
+            while router.borrow_mut().handle_punts() {
+                // A flood of packets to the router must not starve commands.
+                tokio::task::yield_now().await;
+            }
+            flush(&router, &log);
+        }
+    })
+}
+
+async fn timers(router: &SharedRouter, log: &Logger) {
+    loop {
+        let wait = {
+            let r = router.borrow();
+            let Millis(at) = r.next_deadline();
+            at.saturating_sub(r.now().0)
+        };
+        // Events may bring a deadline forward: look at least every 50 ms while something is due soon.
+        tokio::time::sleep(Duration::from_millis(wait.clamp(1, 50))).await;
+        let due = {
+            let r = router.borrow();
+            r.next_deadline() <= r.now()
+        };
+        if due {
+            router.borrow_mut().tick();
+            flush(router, log);
+        }
+    }
+}
+
+/// Follows the links of the Linux devices in every namespace that has one.
+async fn links(router: &SharedRouter, log: &Logger) {
+    let mut watched: Vec<Option<String>> = vec![];
+    loop {
+        let wanted = router.borrow().namespaces();
+        for ns in wanted {
+            if watched.contains(&ns) {
+                continue;
+            }
+            watched.push(ns.clone());
+            match LinkWatch::open(ns.as_deref()) {
+                Ok(w) => {
+                    tokio::task::spawn_local(watch(w, ns, Rc::clone(router), Rc::clone(log)));
+                }
+                Err(e) => log(&LogLine { warn: true, text: format!("cannot follow the links of devices: {e}") }),
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn watch(w: LinkWatch, ns: Option<String>, router: SharedRouter, log: Logger) {
+    let Ok(mut fd) = crate::fd::watch(w) else { return };
+    let _ = fd.get_ref().request_all();
+    loop {
+        let Ok(mut ready) = fd.readable_mut().await else { return };
+        while let Some(event) = ready.get_inner_mut().next_event() {
+            router.borrow_mut().link_event(ns.as_deref(), &event);
+        }
+        ready.clear_ready();
+        flush(&router, &log);
+    }
+}

@@ -1,0 +1,43 @@
+//! The log: one line an event, as text or JSON, on standard error or in a file.
+
+use control::runtime::Logger;
+use control::yaml::{Log, LogLevel};
+use graph::buffer::Pages;
+use net::router::Router;
+use std::fs::OpenOptions;
+use std::rc::Rc;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+/// Opens the log and answers what writes the router's lines to it.
+pub fn open(config: &Log) -> Result<Logger, String> {
+    let level = match config.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let writer = match &config.file {
+        None => BoxMakeWriter::new(std::io::stderr),
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            BoxMakeWriter::new(file.map_err(|e| format!("cannot open the log {path}: {e}"))?)
+        }
+    };
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(writer).with_ansi(false).with_target(false);
+    let done = if config.json { log.json().try_init() } else { log.try_init() };
+    done.map_err(|e| format!("cannot open the log: {e}"))?;
+    Ok(Rc::new(|line| if line.warn { tracing::warn!("{}", line.text) } else { tracing::info!("{}", line.text) }))
+}
+
+/// The line that says which memory the buffers are in.
+pub fn buffers(router: &Router) -> String {
+    let pool = router.pool();
+    let pages = match pool.pages() {
+        Pages::Huge => "2 MiB huge pages",
+        Pages::Transparent => "normal pages (no huge pages are reserved; transparent ones asked for)",
+        Pages::Normal => "normal pages",
+    };
+    format!("{} buffers, {} MiB in {pages}", pool.count(), pool.bytes() >> 20)
+}

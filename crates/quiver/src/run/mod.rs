@@ -1,0 +1,117 @@
+//! `quiver run` and `quiver check`.
+
+mod log;
+
+use clap::Args;
+use control::ctl::{self, RegistryExecutor, Server};
+use control::{apply, runtime, yaml};
+use net::router::Router;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Check a configuration: print every error with its place, and exit with 0 (right) or 1.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The configuration.
+    file: PathBuf,
+    /// Print the errors as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run the router.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The configuration.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Runs `quiver check`.
+pub fn check(args: &Check) -> ExitCode {
+    let result = yaml::load_file(&args.file);
+    if args.json {
+        let errors = result.as_ref().err().map_or_else(|| "[]".to_string(), yaml::Diagnostics::to_json);
+        println!("{errors}");
+    }
+    match result {
+        Ok(_) => {
+            if !args.json {
+                println!("{}: no errors", args.file.display());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            if !args.json {
+                eprint!("{e}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs `quiver run`.
+pub fn run(args: &Run) -> ExitCode {
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("quiver: {}", e.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &Run) -> Result<(), String> {
+    let began = Instant::now();
+    let document = yaml::load_file(&args.config).map_err(|e| format!("cannot start\n{e}"))?;
+    let settings = &document.settings;
+    let log = log::open(&settings.log)?;
+    // A panic in a node is caught and logged by the router; no backtrace on the terminal.
+    std::panic::set_hook(Box::new(|info| {
+        tracing::error!("caught a panic: {}", info.to_string().replace('\n', " "));
+    }));
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| format!("cannot start the control thread: {e}"))?;
+    tokio.block_on(async {
+        let socket = ctl::Config {
+            path: settings.sockets.ctl.clone().into(),
+            group: settings.sockets.group.clone(),
+            admin_group: settings.sockets.admin_group.clone(),
+        };
+        // First, because it finds a router that runs already.
+        let server = Server::bind(&socket).map_err(|e| e.to_string())?;
+        let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
+        tracing::info!("{}", log::buffers(&router));
+        apply::start(&document, &mut router).map_err(|e| e.to_string())?;
+        for line in router.take_log() {
+            log(&line);
+        }
+        let workers = router.config().workers;
+        tracing::info!(
+            "quiver {} runs with {workers} worker{} after {} ms; commands on {}",
+            env!("CARGO_PKG_VERSION"),
+            if workers == 1 { "" } else { "s" },
+            began.elapsed().as_millis(),
+            server.path().display()
+        );
+        let router = Rc::new(RefCell::new(router));
+        let registry = control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
+        let context = control::commands::App::new(Rc::clone(&router));
+        let executor = Rc::new(RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context))));
+        let mut term = signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
+        let mut int = signal(SignalKind::interrupt()).map_err(|e| format!("cannot watch for signals: {e}"))?;
+        let stop = async move {
+            tokio::select! {
+                _ = term.recv() => tracing::info!("stops: SIGTERM"),
+                _ = int.recv() => tracing::info!("stops: SIGINT"),
+            }
+        };
+        runtime::run(router, server, executor, log, stop).await.map_err(|e| format!("the control thread failed: {e}"))
+    })
+}
