@@ -25,7 +25,7 @@ mod tree;
 pub use diag::{Diagnostic, Diagnostics, Place, Source};
 pub use model::*;
 pub use scalar::Reference;
-pub use stream::{PgField, PgLayer, PgMode, PgSize, PgStream};
+pub use stream::Stream;
 pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
 use decode::Decoder;

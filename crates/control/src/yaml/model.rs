@@ -9,7 +9,7 @@ use packet::MacAddr;
 
 use super::diag::{Diagnostic, Diagnostics, Place, Source};
 use super::scalar::Reference;
-use super::stream::PgStream;
+use super::stream::Stream;
 
 /// A whole configuration, checked.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ pub struct Document {
     /// Static neighbours.
     pub neighbors: Vec<Neighbor>,
     /// Streams of the packet generator.
-    pub streams: Vec<PgStream>,
+    pub streams: Vec<Stream>,
     /// The text, for errors that only show when the document is applied.
     pub source: Arc<Source>,
 }

@@ -46,7 +46,7 @@ fn the_manual_has_every_field() {
     for (heading, fields) in tables {
         assert_eq!(documented(&manual, heading), *fields, "{heading}");
     }
-    for (layer, fields) in stream::LAYERS.iter().filter(|(name, _)| *name != "raw") {
+    for (layer, fields) in stream::LAYERS.iter().filter(|(_, fields)| !fields.is_empty()) {
         assert_eq!(documented(&manual, &format!("### layer `{layer}`")), *fields, "{layer}");
     }
     for section in super::SECTIONS.iter().filter(|s| !super::LATER.contains(s)) {
@@ -55,4 +55,22 @@ fn the_manual_has_every_field() {
     for section in super::LATER {
         assert!(manual.contains(&format!("`{section}`")), "{section}");
     }
+}
+
+/// The fields of a layer are those of the command, which lists them when it meets another one.
+#[test]
+fn layers_have_the_fields_of_the_command() {
+    for (layer, fields) in stream::LAYERS {
+        let text = format!("{layer} ?");
+        let known = drivers::generator::parse_layers(&text).unwrap_err().message;
+        let known: Vec<&str> =
+            known.split_once("but ").map_or(vec![], |(_, names)| names.split(", ").collect());
+        let mut sorted = [known, fields.to_vec()];
+        sorted.iter_mut().for_each(|names| names.sort_unstable());
+        assert_eq!(sorted[0], sorted[1], "{layer}");
+    }
+    let known = drivers::generator::parse_layers("?").unwrap_err().message;
+    let names: Vec<&str> = stream::LAYERS.iter().map(|l| l.0).collect();
+    let (last, others) = names.split_last().unwrap();
+    assert!(known.ends_with(&format!("{} or {last}", others.join(", "))), "{known}");
 }

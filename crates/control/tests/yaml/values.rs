@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use control::yaml::*;
+use drivers::generator::{
+    self, Arp, Checksum, Echo, Ethernet, Field, Ipv4, Ipv6, Layer, Mode, Payload, Size, Tcp, Udp, Vlan,
+};
 use packet::MacAddr;
 
 fn document() -> Document {
@@ -189,56 +192,114 @@ fn routes_and_neighbors() {
 
 #[test]
 fn streams() {
-    let streams = document().streams;
-    let udp = &streams[0];
+    let document = document();
+    let [udp, tcp6, echo, whole, arp] = document.streams.as_slice() else { panic!("{:?}", document.streams) };
+    assert!(udp.node_place.line > udp.place.line && tcp6.node_place.line == tcp6.place.line);
+    assert_eq!(echo.node_place, echo.place);
+    let [udp, tcp6, echo, whole, arp] = [udp, tcp6, echo, whole, arp].map(|s| &s.def);
     assert_eq!(
         (udp.name.as_str(), udp.node.as_str(), udp.interface.as_str()),
         ("udp", "ethernet-input", "ge0")
     );
-    assert_eq!(udp.size, PgSize::Range { low: 64, high: 1500, mode: PgMode::Random });
-    assert_eq!((udp.rate, udp.count, udp.enabled), (Rate::Pps(1000), Some(10), true));
-    let fixed_mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
+    assert_eq!(udp.size, Some(Size::Range { low: 64, high: 1500, mode: Mode::Random }));
+    assert_eq!((udp.rate, udp.count, udp.seed, udp.enabled), (generator::Rate::Pps(1000.0), 10, 7, true));
+    fn up<T>(low: T, high: T) -> Field<T> {
+        Field::Range { low, high, mode: Mode::Increment }
+    }
+    fn any<T>(low: T, high: T) -> Field<T> {
+        Field::Range { low, high, mode: Mode::Random }
+    }
+    let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
+    let ip = |last| std::net::Ipv4Addr::new(10, 0, 0, last);
     assert_eq!(
         udp.layers,
         [
-            PgLayer::Ethernet {
-                src: PgField::Range { low: fixed_mac(1), high: fixed_mac(0xff), mode: PgMode::Random },
-                dst: PgField::Fixed(fixed_mac(2)),
-                ethertype: Some(0x8100),
-            },
-            PgLayer::Vlan {
-                id: PgField::Range { low: 100, high: 200, mode: PgMode::Increment },
-                pcp: 3,
-                tpid: 0x8100,
-            },
-            PgLayer::Ipv4 {
-                src: PgField::Fixed([10, 0, 0, 1].into()),
-                dst: PgField::Range {
-                    low: [10, 0, 0, 1].into(),
-                    high: [10, 0, 0, 254].into(),
-                    mode: PgMode::Increment,
-                },
-                ttl: 2,
-                proto: Some(17),
-                tos: 8,
+            Layer::Ethernet(Ethernet {
+                src: any(mac(1), mac(0xff)),
+                dst: mac(2).into(),
+                ethertype: Some(0x8100)
+            }),
+            Layer::Vlan(Vlan { id: up(100, 200), pcp: up(3, 4), tpid: 0x8100, ethertype: Some(0x0800) }),
+            Layer::Ipv4(Ipv4 {
+                src: ip(1).into(),
+                dst: up(ip(1), ip(254)),
+                ttl: up(2, 9),
+                dscp: 46.into(),
+                ecn: 1.into(),
+                id: any(0, 65535),
                 df: true,
-            },
-            PgLayer::Udp {
-                sport: PgField::Range { low: 1024, high: 65535, mode: PgMode::Random },
-                dport: PgField::Fixed(53),
-            },
-            PgLayer::Raw(vec![0, 1, 2]),
+                mf: true,
+                fragment: 0x1fff.into(),
+                proto: Some(17),
+                checksum: Checksum::Bad,
+            }),
+            Layer::Udp(Udp { sport: any(1024, 65535), dport: 53.into(), checksum: Checksum::Value(0) }),
+            Layer::Raw(vec![0, 1, 2]),
+            Layer::Payload(Payload::Zero),
         ]
     );
-    assert_eq!(streams[1].node, "ip6-input");
+    assert_eq!(tcp6.node, "ip6-input");
+    assert_eq!(tcp6.size, Some(Size::Range { low: 80, high: 90, mode: Mode::Increment }));
     assert_eq!(
-        streams[1].layers[1],
-        PgLayer::Tcp { sport: PgField::Fixed(1), dport: PgField::Fixed(2), flags: 0x12, seq: 7 }
+        tcp6.layers,
+        [
+            Layer::Ipv6(Ipv6 {
+                src: "2001:db8::5".parse::<std::net::Ipv6Addr>().unwrap().into(),
+                dst: "2001:db8::6".parse::<std::net::Ipv6Addr>().unwrap().into(),
+                hop_limit: 3.into(),
+                traffic_class: 1.into(),
+                flow_label: up(0, 0xfffff),
+                next_header: Some(6),
+            }),
+            Layer::Tcp(Tcp {
+                sport: 1.into(),
+                dport: 2.into(),
+                seq: 7.into(),
+                ack: 8.into(),
+                flags: 0x12.into(),
+                window: 9.into(),
+                checksum: Checksum::Value(0x1234),
+            }),
+            Layer::Payload(Payload::Random),
+        ]
     );
-    assert_eq!((streams[1].rate, streams[1].count, streams[1].enabled), (Rate::Max, None, false));
-    assert_eq!(streams[2].size, PgSize::imix());
-    assert_eq!(streams[3].size, PgSize::Mix(vec![(64, 3), (128, 1)]));
-    assert_eq!(streams[3].layers[0].len(), 14);
+    assert_eq!((tcp6.rate, tcp6.count, tcp6.seed, tcp6.enabled), (generator::Rate::Max, 0, 1, false));
+    assert_eq!(echo.size, Some(Size::imix()));
+    let reply = Echo { reply: true, id: 1.into(), seq: up(1, 10), checksum: Checksum::Correct };
+    assert_eq!(echo.layers[2..], [Layer::Echo(reply), Layer::Payload(Payload::Increment)]);
+    assert_eq!(whole.size, Some(Size::Mix(vec![(64, 3), (128, 1)])));
+    assert_eq!(
+        (arp.size.clone(), &arp.layers[1]),
+        (
+            None,
+            &Layer::Arp(Arp {
+                op: 2.into(),
+                sender_mac: mac(5).into(),
+                sender_ip: ip(5).into(),
+                target_mac: mac(6).into(),
+                target_ip: up(ip(1), ip(9)),
+            })
+        )
+    );
+}
+
+/// A stream of the document is the stream of the command with the same words.
+#[test]
+fn streams_and_commands_agree() {
+    let document = load(
+        "x.yaml",
+        "
+interfaces: {left: {}}
+packet-generator:
+  - {name: s, interface: left, node: ip4-input, size: 128, rate: 2000, count: 9, seed: 3, state: enabled,
+     layers: [ipv4: {src: 10.0.0.1, dst: 10.0.1.0-10.0.1.9 random, ttl: 9, dscp: 8, df: true},
+       tcp: {sport: 1, dport: 2, flags: 'fin,psh', window: 77}, payload: zero]}
+",
+    );
+    let words = "s interface left node ip4-input size 128 rate 2k count 9 seed 3 state enabled data \
+        \"ipv4 src 10.0.0.1 dst 10.0.1.0-10.0.1.9 random ttl 9 dscp 8 df \
+        / tcp sport 1 dport 2 flags fin,psh window 77 / payload zero\"";
+    assert_eq!(document.unwrap().streams[0].def, generator::parse_words(words).unwrap());
 }
 
 /// A later stage shows the place of what it refuses.

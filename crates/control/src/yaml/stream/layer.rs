@@ -1,43 +1,45 @@
 //! The headers of a stream, each `name: {fields}` in a list from the outside in.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use drivers::generator::{Arp, Echo, Ethernet, Ipv4, Ipv6, Layer, Payload, Tcp, Udp, Vlan};
 
-use packet::MacAddr;
-
-use super::field::range;
-use super::{PgField, PgLayer};
+use super::field::Layered;
 use crate::yaml::decode::{Decoder, Fields, list};
 use crate::yaml::diag::Place;
-use crate::yaml::scalar::{number, short};
+use crate::yaml::scalar::short;
 use crate::yaml::tree::{Node, Value};
 
-/// The layers with their fields.
+/// The layers with their fields. `raw` and `payload` have a value of their own.
 pub(in crate::yaml) const LAYERS: &[(&str, &[&str])] = &[
     ("ethernet", &["src", "dst", "type"]),
-    ("vlan", &["id", "pcp", "tpid"]),
-    ("ipv4", &["src", "dst", "ttl", "proto", "tos", "df"]),
-    ("ipv6", &["src", "dst", "hop-limit", "next-header", "traffic-class", "flow-label"]),
-    ("udp", &["sport", "dport"]),
-    ("tcp", &["sport", "dport", "flags", "seq"]),
-    ("icmp-echo", &["id", "seq"]),
+    ("vlan", &["id", "pcp", "tpid", "type"]),
+    ("arp", &["op", "sender-mac", "sender-ip", "target-mac", "target-ip"]),
+    ("ipv4", &["src", "dst", "ttl", "dscp", "ecn", "id", "df", "mf", "fragment", "proto", "checksum"]),
+    ("ipv6", &["src", "dst", "hop-limit", "traffic-class", "flow-label", "next-header"]),
+    ("udp", &["sport", "dport", "checksum"]),
+    ("tcp", &["sport", "dport", "seq", "ack", "flags", "window", "checksum"]),
+    ("icmp-echo", &["reply", "id", "seq", "checksum"]),
     ("raw", &[]),
+    ("payload", &[]),
 ];
-const NAMES: &[&str] = &["ethernet", "vlan", "ipv4", "ipv6", "udp", "tcp", "icmp-echo", "raw"];
 
 /// Most layers of one stream.
 const MAX_LAYERS: usize = 16;
-/// What stands for any MAC when none is given: locally administered.
-const DEFAULT_SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-const DEFAULT_DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const PORT: &str = "0 to 65535, or LOW-HIGH";
+const PAYLOADS: &[(&str, Payload)] =
+    &[("increment", Payload::Increment), ("random", Payload::Random), ("zero", Payload::Zero)];
+
+fn names() -> String {
+    list(&LAYERS.iter().map(|l| l.0).collect::<Vec<_>>())
+}
 
 /// The list `layers`; `on_wire` when the first one must be Ethernet.
-pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, on_wire: bool) -> Option<Vec<PgLayer>> {
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, on_wire: bool) -> Option<Vec<Layer>> {
     let items = d.items(node, "layers");
     if items.is_empty() || items.len() > MAX_LAYERS {
         d.error(node.place, "layers", format!("{} layers", items.len())).help(format!("1 to {MAX_LAYERS}"));
         return None;
     }
-    let mut layers: Vec<PgLayer> = Vec::new();
+    let mut layers: Vec<Layer> = Vec::new();
     let mut whole = true;
     for (i, node) in items.iter().enumerate() {
         match d.index(i, |d| layer(d, node)) {
@@ -54,34 +56,47 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, on_wire: bool)
 }
 
 /// A layer stands behind one that can carry it.
-fn order(d: &mut Decoder<'_>, place: Place, before: Option<&PgLayer>, layer: &PgLayer, on_wire: bool) {
-    const LINK: &[&str] = &["ethernet", "vlan"];
-    const IP: &[&str] = &["ipv4", "ipv6"];
-    let behind: &[&str] = match layer {
-        PgLayer::Raw(_) => return,
-        PgLayer::Ethernet { .. } => &[],
-        PgLayer::Vlan { .. } => LINK,
-        PgLayer::Ipv4 { .. } | PgLayer::Ipv6 { .. } => &["ethernet", "vlan", "ipv4", "ipv6"],
-        PgLayer::Udp { .. } | PgLayer::Tcp { .. } | PgLayer::Echo { .. } => IP,
-    };
+fn order(d: &mut Decoder<'_>, place: Place, before: Option<&Layer>, layer: &Layer, on_wire: bool) {
     let name = layer.name();
+    let starts = !on_wire || matches!(layer, Layer::Ethernet(_) | Layer::Raw(_));
     match before {
-        None if on_wire && name != "ethernet" => {
+        None if layer.fits_behind(None) && starts => {}
+        None if on_wire => {
             d.error(place, "layers", format!("the first layer is `{name}`"))
                 .help("a packet for ethernet-input starts with `ethernet` (or `raw`); for another start, name another `node`");
         }
-        Some(before) if !behind.contains(&before.name()) => {
-            let help = match behind {
-                [] => "`ethernet` is the first layer".to_string(),
-                _ => format!("`{name}` stands behind {}", list(behind)),
-            };
-            d.error(place, "layers", format!("`{name}` cannot stand behind `{}`", before.name())).help(help);
+        None => {
+            d.error(place, "layers", format!("the first layer is `{name}`")).help(behind(layer));
         }
-        _ => {}
+        Some(before) if !layer.fits_behind(Some(before)) => {
+            d.error(place, "layers", format!("`{name}` cannot stand behind `{}`", before.name())).help(
+                match before {
+                    Layer::Payload(_) => "`payload` is the last layer".to_string(),
+                    _ => behind(layer),
+                },
+            );
+        }
+        Some(_) => {}
     }
 }
 
-fn layer<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<PgLayer> {
+/// What a layer can stand behind, in words.
+fn behind(layer: &Layer) -> String {
+    let carriers = [
+        Layer::Ethernet(Ethernet::default()),
+        Layer::Vlan(Vlan::default()),
+        Layer::Ipv4(Ipv4::default()),
+        Layer::Ipv6(Ipv6::default()),
+    ];
+    let fitting: Vec<&str> =
+        carriers.iter().filter(|c| layer.fits_behind(Some(c))).map(|c| c.name()).collect();
+    match fitting.as_slice() {
+        [] => format!("`{}` is the first layer", layer.name()),
+        _ => format!("`{}` stands behind {}", layer.name(), list(&fitting)),
+    }
+}
+
+fn layer<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Layer> {
     let entry = match &node.value {
         // A layer with all defaults may be its name alone.
         Value::Scalar { text, .. } if !node.is_null() => return layer_named(d, node.place, text, None),
@@ -90,7 +105,7 @@ fn layer<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<PgLayer> {
     let [(name, place, node)] = entry.as_slice() else {
         if matches!(node.value, Value::Map(_)) || node.is_null() {
             d.error(node.place, "layers", "an item of `layers` is one layer")
-                .help(format!("- NAME: {{FIELDS}}, NAME one of {}", list(NAMES)));
+                .help(format!("- NAME: {{FIELDS}}, NAME one of {}", names()));
         }
         return None;
     };
@@ -102,211 +117,114 @@ fn layer_named<'n>(
     place: Place,
     name: &str,
     node: Option<&'n Node<'n>>,
-) -> Option<PgLayer> {
-    let Some((_, known)) = LAYERS.iter().find(|(n, _)| *n == name) else {
+) -> Option<Layer> {
+    let Some((name, known)) = LAYERS.iter().find(|(n, _)| *n == name) else {
         d.error(place, "unknown-field", format!("there is no layer {}", short(name)))
-            .help(format!("layers: {}", list(NAMES)));
+            .help(format!("layers: {}", names()));
         return None;
     };
-    if name == "raw" {
-        let Some(node) = node else {
+    match (*name, node) {
+        ("raw", Some(node)) => return raw(d, node),
+        ("raw", None) => {
             d.error(place, "required", "`raw` needs bytes").help("raw: hexadecimal digits");
             return None;
-        };
-        return raw(d, node);
+        }
+        ("payload", Some(node)) => return d.choice(node, PAYLOADS).map(Layer::Payload),
+        ("payload", None) => {
+            d.error(place, "required", "`payload` needs a word").help("payload: increment, random or zero");
+            return None;
+        }
+        _ => {}
     }
     let fields = match node {
         Some(node) => d.fields(node, known)?,
         None => Fields::none(place),
     };
-    let f = &fields;
+    with_fields(Layered::new(d, &fields), name)
+}
+
+fn with_fields(mut f: Layered<'_, '_>, name: &str) -> Option<Layer> {
     match name {
         "ethernet" => {
-            let src = opt(f, "src", DEFAULT_SRC, |name| mac(d, f, name));
-            let dst = opt(f, "dst", DEFAULT_DST, |name| mac(d, f, name));
-            let ethertype = small(d, f, "type", 0u16, 0xffff);
-            Some(PgLayer::Ethernet { src: src?, dst: dst?, ethertype: ethertype? })
+            let mut l = Ethernet::default();
+            f.mac("src", &mut l.src);
+            f.mac("dst", &mut l.dst);
+            f.derived("type", &mut l.ethertype, u16::MAX);
+            f.done(Layer::Ethernet(l))
         }
         "vlan" => {
-            let id = needed(d, f, "id", "id: 0 to 4095", |d, node| int_range(d, node, 4095));
-            let pcp = small(d, f, "pcp", 0u8, 7);
-            let tpid = small(d, f, "tpid", 0x0600u16, 0xffff);
-            Some(PgLayer::Vlan { id: id?, pcp: pcp?.unwrap_or(0), tpid: tpid?.unwrap_or(0x8100) })
+            let mut l = Vlan::default();
+            f.need("id", "id: 0 to 4095").number("id", &mut l.id, 4095);
+            f.number("pcp", &mut l.pcp, 7);
+            f.fixed("tpid", &mut l.tpid, 0x0600, u16::MAX);
+            f.derived("type", &mut l.ethertype, u16::MAX);
+            f.done(Layer::Vlan(l))
+        }
+        "arp" => {
+            let mut l = Arp::default();
+            f.number("op", &mut l.op, u16::MAX);
+            f.mac("sender-mac", &mut l.sender_mac);
+            f.ip4("sender-ip", &mut l.sender_ip);
+            f.mac("target-mac", &mut l.target_mac);
+            f.ip4("target-ip", &mut l.target_ip);
+            f.done(Layer::Arp(l))
         }
         "ipv4" => {
-            let src = needed(d, f, "src", "src: ADDRESS or LOW-HIGH", ipv4);
-            let dst = needed(d, f, "dst", "dst: ADDRESS or LOW-HIGH", ipv4);
-            let ttl = small(d, f, "ttl", 0u8, 255);
-            let proto = small(d, f, "proto", 0u8, 255);
-            let tos = small(d, f, "tos", 0u8, 255);
-            let df = d.field(f, "df", |d, node| d.boolean(node)).unwrap_or(false);
-            Some(PgLayer::Ipv4 {
-                src: src?,
-                dst: dst?,
-                ttl: ttl?.unwrap_or(64),
-                proto: proto?,
-                tos: tos?.unwrap_or(0),
-                df,
-            })
+            let mut l = Ipv4::default();
+            f.need("src", "src: ADDRESS or LOW-HIGH").ip4("src", &mut l.src);
+            f.need("dst", "dst: ADDRESS or LOW-HIGH").ip4("dst", &mut l.dst);
+            f.number("ttl", &mut l.ttl, u8::MAX);
+            f.number("dscp", &mut l.dscp, 63);
+            f.number("ecn", &mut l.ecn, 3);
+            f.number("id", &mut l.id, u16::MAX);
+            f.switch("df", &mut l.df);
+            f.switch("mf", &mut l.mf);
+            f.number("fragment", &mut l.fragment, 0x1fff);
+            f.derived("proto", &mut l.proto, u8::MAX);
+            f.checksum(&mut l.checksum);
+            f.done(Layer::Ipv4(l))
         }
         "ipv6" => {
-            let src = needed(d, f, "src", "src: ADDRESS or LOW-HIGH", ipv6);
-            let dst = needed(d, f, "dst", "dst: ADDRESS or LOW-HIGH", ipv6);
-            let hop_limit = small(d, f, "hop-limit", 0u8, 255);
-            let next_header = small(d, f, "next-header", 0u8, 255);
-            let traffic_class = small(d, f, "traffic-class", 0u8, 255);
-            let flow_label = small(d, f, "flow-label", 0u32, 0xf_ffff);
-            Some(PgLayer::Ipv6 {
-                src: src?,
-                dst: dst?,
-                hop_limit: hop_limit?.unwrap_or(64),
-                next_header: next_header?,
-                traffic_class: traffic_class?.unwrap_or(0),
-                flow_label: flow_label?.unwrap_or(0),
-            })
+            let mut l = Ipv6::default();
+            f.need("src", "src: ADDRESS or LOW-HIGH").ip6("src", &mut l.src);
+            f.need("dst", "dst: ADDRESS or LOW-HIGH").ip6("dst", &mut l.dst);
+            f.number("hop-limit", &mut l.hop_limit, u8::MAX);
+            f.number("traffic-class", &mut l.traffic_class, u8::MAX);
+            f.number("flow-label", &mut l.flow_label, 0xf_ffff);
+            f.derived("next-header", &mut l.next_header, u8::MAX);
+            f.done(Layer::Ipv6(l))
         }
         "udp" => {
-            let (sport, dport) = ports(d, f);
-            Some(PgLayer::Udp { sport: sport?, dport: dport? })
+            let mut l = Udp::default();
+            f.need("sport", PORT).number("sport", &mut l.sport, u16::MAX);
+            f.need("dport", PORT).number("dport", &mut l.dport, u16::MAX);
+            f.checksum(&mut l.checksum);
+            f.done(Layer::Udp(l))
         }
         "tcp" => {
-            let (sport, dport) = ports(d, f);
-            let flags = match f.has("flags") {
-                true => d.field(f, "flags", tcp_flags),
-                false => Some(0x10),
-            };
-            let seq = small(d, f, "seq", 0u32, u32::MAX);
-            Some(PgLayer::Tcp { sport: sport?, dport: dport?, flags: flags?, seq: seq?.unwrap_or(0) })
+            let mut l = Tcp::default();
+            f.need("sport", PORT).number("sport", &mut l.sport, u16::MAX);
+            f.need("dport", PORT).number("dport", &mut l.dport, u16::MAX);
+            f.number("seq", &mut l.seq, u32::MAX);
+            f.number("ack", &mut l.ack, u32::MAX);
+            f.tcp_flags(&mut l.flags);
+            f.number("window", &mut l.window, u16::MAX);
+            f.checksum(&mut l.checksum);
+            f.done(Layer::Tcp(l))
         }
         _ => {
-            let id = opt(f, "id", 1, |name| d.field(f, name, |d, node| int_range(d, node, 0xffff)));
-            let seq = opt(f, "seq", 1, |name| d.field(f, name, |d, node| int_range(d, node, 0xffff)));
-            Some(PgLayer::Echo { id: id?, seq: seq? })
+            let mut l = Echo::default();
+            f.switch("reply", &mut l.reply);
+            f.number("id", &mut l.id, u16::MAX);
+            f.number("seq", &mut l.seq, u16::MAX);
+            f.checksum(&mut l.checksum);
+            f.done(Layer::Echo(l))
         }
     }
-}
-
-/// A field with a default: `None` only when it is given wrong.
-fn opt<T>(
-    fields: &Fields<'_>,
-    name: &'static str,
-    default: T,
-    read: impl FnOnce(&'static str) -> Option<PgField<T>>,
-) -> Option<PgField<T>> {
-    if fields.has(name) { read(name) } else { Some(PgField::Fixed(default)) }
-}
-
-fn needed<'n, T>(
-    d: &mut Decoder<'n>,
-    fields: &Fields<'n>,
-    name: &'static str,
-    help: &str,
-    read: impl FnOnce(&mut Decoder<'n>, &'n Node<'n>) -> Option<T>,
-) -> Option<T> {
-    d.required(fields, name, help, read)
-}
-
-/// A fixed number: `Some(None)` when absent, `None` when wrong.
-fn small<'n, T>(
-    d: &mut Decoder<'n>,
-    fields: &Fields<'n>,
-    name: &'static str,
-    low: T,
-    high: T,
-) -> Option<Option<T>>
-where
-    T: Copy + Into<u64> + TryFrom<u64>,
-{
-    if !fields.has(name) {
-        return Some(None);
-    }
-    d.field(fields, name, |d, node| d.int(node, low, high)).map(Some)
-}
-
-fn int_range<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, high: u16) -> Option<PgField<u16>> {
-    range(d, node, &format!("0 to {high}, or LOW-HIGH"), &|d, place, text| {
-        d.int_text(place, text, 0, high.into()).and_then(|n| u16::try_from(n).ok())
-    })
-}
-
-fn ports<'n>(d: &mut Decoder<'n>, f: &Fields<'n>) -> (Option<PgField<u16>>, Option<PgField<u16>>) {
-    let sport = needed(d, f, "sport", "sport: 0 to 65535 or LOW-HIGH", |d, node| int_range(d, node, 0xffff));
-    let dport = needed(d, f, "dport", "dport: 0 to 65535 or LOW-HIGH", |d, node| int_range(d, node, 0xffff));
-    (sport, dport)
-}
-
-fn mac<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, name: &'n str) -> Option<PgField<MacAddr>> {
-    d.field(fields, name, |d, node| {
-        range(d, node, "a MAC address, or LOW-HIGH", &|d, place, text| {
-            let mac = text.parse().ok();
-            if mac.is_none() {
-                d.error(place, "mac", format!("{} is not a MAC address", short(text)))
-                    .value(text)
-                    .help("six pairs of hexadecimal digits, such as 02:00:00:00:00:01");
-            }
-            mac
-        })
-    })
-}
-
-fn ipv4<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<PgField<Ipv4Addr>> {
-    range(d, node, "an IPv4 address, or LOW-HIGH", &|d, place, text| {
-        let address = text.parse().ok();
-        if address.is_none() {
-            d.error(place, "address", format!("{} is not an IPv4 address", short(text)))
-                .value(text)
-                .help("an address such as 192.0.2.1, or LOW-HIGH");
-        }
-        address
-    })
-}
-
-fn ipv6<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<PgField<Ipv6Addr>> {
-    range(d, node, "an IPv6 address, or LOW-HIGH", &|d, place, text| {
-        let address = text.parse().ok();
-        if address.is_none() {
-            d.error(place, "address", format!("{} is not an IPv6 address", short(text)))
-                .value(text)
-                .help("an address such as 2001:db8::1, or LOW-HIGH");
-        }
-        address
-    })
-}
-
-/// A number, or names such as `syn` or `syn,ack`.
-fn tcp_flags<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<u8> {
-    const FLAGS: &[(&str, u8)] = &[
-        ("fin", 1),
-        ("syn", 2),
-        ("rst", 4),
-        ("psh", 8),
-        ("ack", 16),
-        ("urg", 32),
-        ("ece", 64),
-        ("cwr", 128),
-    ];
-    let text = d.text(node, "TCP flags")?;
-    if number(text).is_some() {
-        return d.int(node, 0u8, 255);
-    }
-    let mut flags = 0;
-    for word in text.split(',').map(str::trim) {
-        match FLAGS.iter().find(|(name, _)| *name == word) {
-            Some((_, bit)) => flags |= bit,
-            None => {
-                let names: Vec<&str> = FLAGS.iter().map(|f| f.0).collect();
-                d.error(node.place, "choice", format!("{} is not a TCP flag", short(word)))
-                    .value(text)
-                    .help(format!("{} with commas between them", list(&names)));
-                return None;
-            }
-        }
-    }
-    Some(flags)
 }
 
 /// Bytes as hexadecimal digits; spaces, colons and line breaks may stand between bytes.
-fn raw<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<PgLayer> {
+fn raw<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Layer> {
     let text = d.text(node, "hexadecimal digits")?;
     let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b':').collect();
     let nibble = |b: u8| char::from(b).to_digit(16).and_then(|n| u8::try_from(n).ok());
@@ -314,7 +232,7 @@ fn raw<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<PgLayer> {
         digits.chunks(2).map(|pair| Some(nibble(*pair.first()?)? << 4 | nibble(*pair.get(1)?)?)).collect();
     match bytes {
         Some(bytes) if !bytes.is_empty() && bytes.len() <= usize::from(super::MAX_SIZE) => {
-            Some(PgLayer::Raw(bytes))
+            Some(Layer::Raw(bytes))
         }
         _ => {
             d.error(node.place, "raw", "these are not bytes in hexadecimal")

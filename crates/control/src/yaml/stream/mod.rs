@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use drivers::generator::{self, CompileError, Field, MAX_SIZE, Size, StreamDef};
+
 use super::decode::{Decoder, Fields};
 use super::device::rate;
 use super::diag::Place;
@@ -12,30 +14,31 @@ use super::tree::{Node, Value};
 
 mod field;
 mod layer;
-mod model;
 
-pub use model::*;
+/// A stream of the packet generator, with the places of what only the running router can refuse.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    /// The stream.
+    pub def: StreamDef,
+    /// Where its name stands.
+    pub place: Place,
+    /// Where the name of its node stands, or its own name when it names none.
+    pub node_place: Place,
+}
 
 #[cfg(test)]
 pub(super) use layer::LAYERS;
 
-pub(super) const STREAM: &[&str] = &["name", "node", "interface", "layers", "size", "rate", "count", "state"];
+pub(super) const STREAM: &[&str] =
+    &["name", "node", "interface", "layers", "size", "rate", "count", "seed", "state"];
 pub(super) const SIZE: &[&str] = &["range", "mode", "mix"];
 pub(super) const MIX: &[&str] = &["size", "weight"];
 
-/// Longest packet: the largest MTU with an Ethernet header and two tags.
-const MAX_SIZE: u16 = 9216 + 22;
 const MIN_SIZE: u16 = 14;
-const DEFAULT_NODE: &str = "ethernet-input";
-const DEFAULT_SIZE: u16 = 64;
 
 /// The section: a list of streams, or a mapping by name.
-pub(super) fn decode<'n>(
-    d: &mut Decoder<'n>,
-    node: &'n Node<'n>,
-    names: &Names<'_>,
-) -> Option<Vec<PgStream>> {
-    let mut streams: Vec<PgStream> = Vec::new();
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Vec<Stream>> {
+    let mut streams: Vec<Stream> = Vec::new();
     if let Value::Map(_) = &node.value {
         for (name, place, node) in d.entries(node, "stream names") {
             let stream = d.key(name, |d| {
@@ -50,11 +53,12 @@ pub(super) fn decode<'n>(
     for (i, node) in d.items(node, "streams").iter().enumerate() {
         d.index(i, |d| {
             let Some(stream) = stream(d, None, node, names) else { return };
-            if let Some(first) = seen.get(&stream.name) {
-                let message = format!("the stream `{}` stands on line {} already", stream.name, first.line);
+            if let Some(first) = seen.get(&stream.def.name) {
+                let message =
+                    format!("the stream `{}` stands on line {} already", stream.def.name, first.line);
                 d.error(stream.place, "stream-unique", message).help("a name of its own");
             } else {
-                seen.insert(stream.name.clone(), stream.place);
+                seen.insert(stream.def.name.clone(), stream.place);
             }
             streams.push(stream);
         });
@@ -75,7 +79,7 @@ fn stream<'n>(
     key: Option<(Place, &'n str)>,
     node: &'n Node<'n>,
     names: &Names<'_>,
-) -> Option<PgStream> {
+) -> Option<Stream> {
     let fields = d.fields(node, STREAM)?;
     let name = match key {
         Some(key) => {
@@ -117,59 +121,76 @@ fn stream<'n>(
                 }
             }
         });
-    let on_wire = graph_node.is_none_or(|(_, name)| name == DEFAULT_NODE);
+    let mut def = StreamDef::new("", "");
+    if let Some((_, node)) = graph_node {
+        def.node = node.to_string();
+    }
+    let on_wire = def.node == "ethernet-input";
     let layers = d.required(&fields, "layers", "layers: the headers from the outside in", |d, node| {
         layer::decode(d, node, on_wire)
     });
-    let template: usize = layers.iter().flatten().map(PgLayer::len).sum();
-    let template = u16::try_from(template).unwrap_or(u16::MAX);
-    if template > MAX_SIZE {
-        d.error(fields.key_place("layers"), "stream-size", format!("the headers take {template} bytes"))
-            .help(format!("at most {MAX_SIZE}"));
-    }
-    let size = match fields.get("size") {
-        Some(node) => d.key("size", |d| size(d, node, template)),
-        None => Some(PgSize::Fixed(DEFAULT_SIZE.max(template))),
+    def.size = d.field(&fields, "size", size);
+    def.rate = match d.field(&fields, "rate", rate) {
+        Some(Rate::Pps(pps)) => generator::Rate::Pps(pps as f64),
+        _ => generator::Rate::Max,
     };
-    let rate = d.field(&fields, "rate", rate).unwrap_or(Rate::Max);
-    let count = d.field(&fields, "count", |d, node| d.int(node, 1u64, 1 << 53));
-    let enabled =
+    def.count = d.field(&fields, "count", |d, node| d.int(node, 1u64, 1 << 53)).unwrap_or(def.count);
+    def.seed = d.field(&fields, "seed", |d, node| d.int(node, 0u64, u64::MAX)).unwrap_or(def.seed);
+    let state =
         d.field(&fields, "state", |d, node| d.choice(node, &[("enabled", true), ("disabled", false)]));
+    def.enabled = state.unwrap_or(def.enabled);
     let (place, name) = name?;
-    Some(PgStream {
-        name: name.to_string(),
-        place,
-        node: graph_node.map_or(DEFAULT_NODE, |n| n.1).to_string(),
-        node_place: graph_node.map_or(place, |n| n.0),
-        interface: interface?,
-        layers: layers?,
-        size: size?,
-        rate,
-        count,
-        enabled: enabled.unwrap_or(false),
-    })
+    def.name = name.to_string();
+    def.interface = interface?;
+    def.layers = layers?;
+    fits(d, &fields, &def)?;
+    Some(Stream { def, place, node_place: graph_node.map_or(place, |n| n.0) })
 }
 
-/// `N`, `A-B`, `A-B random`, `imix`, or a mapping with `range` and `mode`, or with `mix`.
-fn size<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, template: u16) -> Option<PgSize> {
-    const HELP: &str = "bytes, LOW-HIGH, LOW-HIGH random, imix, or mix: [{size: N, weight: N}]";
-    let fields = match &node.value {
-        Value::Scalar { text, .. } if text == "imix" => {
-            return check_size(d, node.place, PgSize::imix(), template);
+/// What the generator itself says about the stream.
+fn fits<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, def: &StreamDef) -> Option<()> {
+    let e = match def.check() {
+        Ok(()) => return Some(()),
+        // The layer at fault was shown.
+        Err(CompileError::Order { .. }) => return None,
+        Err(e) => e,
+    };
+    let (field, rule, help) = match &e {
+        CompileError::TooSmall { layers, .. } => {
+            ("size", "stream-size", format!("at least {}", (*layers).max(MIN_SIZE.into())))
         }
+        CompileError::Mix | CompileError::SizeOrder => ("size", "stream-size", HELP.into()),
+        CompileError::TooLong(_) => ("layers", "stream-size", format!("at most {MAX_SIZE} bytes")),
+        _ => ("layers", "layers", "fewer or other layers".into()),
+    };
+    let name = if fields.has(field) { field } else { "layers" };
+    d.key(name, |d| {
+        let place = fields.get(name).map_or(fields.place, |node| node.place);
+        d.error(place, rule, e.to_string()).help(help);
+    });
+    None
+}
+
+const HELP: &str = "bytes, LOW-HIGH, LOW-HIGH random, imix, or mix: [{size: N, weight: N}]";
+
+/// `N`, `A-B`, `A-B random`, `imix`, or a mapping with `range` and `mode`, or with `mix`.
+fn size<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Size> {
+    let fields = match &node.value {
+        Value::Scalar { text, .. } if text == "imix" => return Some(Size::imix()),
         Value::Map(_) => d.fields(node, SIZE)?,
         _ => Fields::none(node.place),
     };
-    let size = if fields.has("mix") {
+    if fields.has("mix") {
         for name in ["range", "mode"].into_iter().filter(|name| fields.has(name)) {
             d.error(fields.key_place(name), "stream-size", format!("`mix` and `{name}` exclude each other"))
                 .help("remove one of the two");
         }
-        PgSize::Mix(d.field(&fields, "mix", mix)?)
-    } else {
-        field::range(d, node, HELP, &|d, place, text| one_size(d, place, text))?.into()
-    };
-    check_size(d, node.place, size, template)
+        return d.field(&fields, "mix", mix).map(Size::Mix);
+    }
+    Some(match field::range(d, node, HELP, &|d, place, text| one_size(d, place, text))? {
+        Field::Fixed(size) => Size::Fixed(size),
+        Field::Range { low, high, mode } => Size::Range { low, high, mode },
+    })
 }
 
 fn one_size(d: &mut Decoder<'_>, place: Place, text: &str) -> Option<u16> {
@@ -179,7 +200,7 @@ fn one_size(d: &mut Decoder<'_>, place: Place, text: &str) -> Option<u16> {
 fn mix<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<(u16, u16)>> {
     if let Value::Scalar { text, .. } = &node.value
         && text == "imix"
-        && let PgSize::Mix(mix) = PgSize::imix()
+        && let Size::Mix(mix) = Size::imix()
     {
         return Some(mix);
     }
@@ -199,29 +220,4 @@ fn mix<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<(u16, u16)>> {
         mix.extend(entry);
     }
     (!mix.is_empty()).then_some(mix)
-}
-
-/// No packet is shorter than its headers.
-fn check_size(d: &mut Decoder<'_>, place: Place, size: PgSize, template: u16) -> Option<PgSize> {
-    let least = match &size {
-        PgSize::Fixed(size) => *size,
-        PgSize::Range { low, .. } => *low,
-        PgSize::Mix(mix) => mix.iter().map(|(size, _)| *size).min().unwrap_or(MIN_SIZE),
-    };
-    if least < template {
-        d.error(place, "stream-size", format!("packets of {least} bytes cannot hold headers of {template}"))
-            .value(least)
-            .help(format!("at least {template}"));
-        return None;
-    }
-    Some(size)
-}
-
-impl From<PgField<u16>> for PgSize {
-    fn from(field: PgField<u16>) -> PgSize {
-        match field {
-            PgField::Fixed(size) => PgSize::Fixed(size),
-            PgField::Range { low, high, mode } => PgSize::Range { low, high, mode },
-        }
-    }
 }
