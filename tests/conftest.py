@@ -1,0 +1,41 @@
+"""Fixtures of all Python tests."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+import harness  # noqa: E402
+from harness.netns import remove_stale  # noqa: E402
+
+
+def pytest_sessionstart(session):
+    if os.geteuid() != 0:
+        pytest.exit("these tests make network namespaces: run them as root", 2)
+    if not os.access(harness.BINARY, os.X_OK):
+        pytest.exit(f"no binary {harness.BINARY}: cargo build --release -p quiver, or set QUIVER_BIN", 2)
+    remove_stale()
+
+
+@pytest.fixture(autouse=True)
+def every_buffer_comes_back():
+    """After each test the routers that run hold no buffer and have not panicked."""
+    yield
+    for router in list(harness.Router.running):
+        router.check_quiet()
+
+
+@pytest.fixture
+def bench(request):
+    """Makes a router with its wires; everything is gone after the test."""
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(harness.Bench(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for b in reversed(made):
+        b.close()

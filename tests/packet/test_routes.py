@@ -1,0 +1,240 @@
+"""Routes: paths, weights, refusals, changes under traffic; sub-interfaces of next hops."""
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+from frames import *  # noqa: F403
+from frames import ICMP, IP, Ether, expect_error4, into, out_of, through4, udp4, udp6
+from harness import CtlError, wait_for
+
+
+@pytest.fixture
+def three(bench):
+    """One port in, two ways out."""
+    return bench(ports=("left", "up", "down"))
+
+
+def to(t, port, frame4, ttl=63):
+    return Ether(dst=t.ports[port].host_mac, src=t.ports[port].mac) / frame4
+
+
+def test_kinds_of_paths(three):
+    """By address, by interface, by both; each is what `show ip fib` says."""
+    t = three
+    a = t.ports["left"]
+    for line, dst, wire in [
+        ("ip route add 172.16.1.0/24 via 10.0.2.2", "172.16.1.9", "up"),
+        ("ip route add 172.16.2.0/24 via 10.0.3.2 down", "172.16.2.9", "down"),
+    ]:
+        t.ctl(line)
+        t.left.send(into(a) / udp4(a.host, dst))
+        t.wires[wire].expect(to(t, wire, udp4(a.host, dst, ttl=63)))
+    # An interface alone: the destination is a neighbour there.
+    t.ctl("ip route add 172.16.3.0/24 via up")
+    t.left.send(into(a) / udp4(a.host, "172.16.3.9"))
+    asked = t.up.wait(lambda q: q.type == 0x0806 and q[ARP].pdst == "172.16.3.9")  # noqa: F405
+    assert asked[ARP].psrc == "10.0.2.1"  # noqa: F405
+    for line, dst, wire in [
+        ("ip route add 2001:db8:a1::/48 via 2001:db8:2::2", "2001:db8:a1::9", "up"),
+        ("ip route add 2001:db8:a2::/48 via 2001:db8:3::2 down", "2001:db8:a2::9", "down"),
+    ]:
+        t.ctl(line)
+        t.left.send(into(a) / udp6(a.host6, dst))
+        t.wires[wire].expect(to(t, wire, udp6(a.host6, dst, hlim=63)))
+
+
+def test_longest_prefix_wins(three):
+    t = three
+    a = t.ports["left"]
+    t.router.script(
+        "ip route add 0.0.0.0/0 via 10.0.2.2", "ip route add 172.16.0.0/12 via 10.0.3.2",
+        "ip route add 172.16.5.0/24 via 10.0.2.2", "ip route add 172.16.5.128/25 via 10.0.3.2",
+        "ip route add 172.16.5.129/32 via 10.0.2.2")
+    for dst, wire in [("8.8.8.8", "up"), ("172.17.1.1", "down"), ("172.16.5.127", "up"), ("172.16.5.128", "down"),
+                      ("172.16.5.129", "up"), ("172.16.5.130", "down"), ("172.32.0.1", "up")]:
+        t.left.send(into(a) / udp4(a.host, dst))
+        t.wires[wire].expect(to(t, wire, udp4(a.host, dst, ttl=63)))
+    t.ctl("ip route del 172.16.5.129/32")
+    t.left.send(into(a) / udp4(a.host, "172.16.5.129"))
+    t.down.expect(to(t, "down", udp4(a.host, "172.16.5.129", ttl=63)))
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (3, 1)])
+def test_flows_are_shared_by_weight(three, weights):
+    """Each flow stays on one path; the paths' shares are their weights."""
+    t = three
+    a = t.ports["left"]
+    w1, w2 = weights
+    t.router.script(f"ip route add 172.16.0.0/16 via 10.0.2.2 weight {w1}", f"ip route add 172.16.0.0/16 via 10.0.3.2 weight {w2}",
+                    f"ip route add 2001:db8:a::/48 via 2001:db8:2::2 weight {w1}",
+                    f"ip route add 2001:db8:a::/48 via 2001:db8:3::2 weight {w2}")
+    flows = 1024
+    for make in (lambda i: udp4(a.host, f"172.16.{i % 7}.{i % 250 + 1}", sport=1024 + i, dport=53),
+                 lambda i: udp6(a.host6, f"2001:db8:a::{i % 250 + 1:x}", sport=1024 + i, dport=53)):
+        shares = []
+        for _ in range(2):
+            got = {"up": [], "down": []}
+            for start in range(0, flows, 256):
+                t.left.send(*[into(a) / make(i) for i in range(start, start + 256)])
+                deadline = time.monotonic() + 5
+                need = len(got["up"]) + len(got["down"]) + 256
+                while len(got["up"]) + len(got["down"]) < need and time.monotonic() < deadline:
+                    for wire in got:
+                        frame = t.wires[wire].recv(timeout=0.001)
+                        if frame:
+                            got[wire].append(Ether(frame).sport)
+            assert len(got["up"]) + len(got["down"]) == flows
+            shares.append({wire: sorted(ports) for wire, ports in got.items()})
+        assert shares[0] == shares[1], "a flow has changed its path"
+        share = len(shares[0]["up"]) / flows
+        assert abs(share - w1 / (w1 + w2)) < 0.06, f"{share:.3f} of the flows on the first path"
+
+
+def test_fragments_of_a_datagram_stay_together(three):
+    t = three
+    a = t.ports["left"]
+    t.router.script("ip route add 172.16.0.0/16 via 10.0.2.2", "ip route add 172.16.0.0/16 via 10.0.3.2")
+    for i in range(16):
+        first = IP(src=a.host, dst="172.16.0.1", id=i, flags="MF", ttl=9) / UDP(sport=i, dport=i) / bytes(8)  # noqa: F405
+        rest = IP(src=a.host, dst="172.16.0.1", id=i, frag=2, proto=17, ttl=9) / bytes(8)
+        t.left.send(into(a) / first, into(a) / rest)
+    got = Counter()
+    for _ in range(32):
+        for wire in ("up", "down"):
+            frame = t.wires[wire].recv(timeout=0.02)
+            if frame:
+                got[(wire, Ether(frame)[IP].id)] += 1
+        if sum(got.values()) == 32:
+            break
+    assert sum(got.values()) == 32 and set(got.values()) == {2}, got
+
+
+def test_routes_that_refuse(three):
+    t = three
+    a = t.ports["left"]
+    t.router.script("ip route add 172.16.1.0/24 via unreachable", "ip route add 172.16.2.0/24 via prohibit",
+                    "ip route add 172.16.3.0/24 via drop")
+    for dst, code in (("172.16.1.1", 1), ("172.16.2.1", 13)):
+        packet = udp4(a.host, dst)
+        t.left.send(into(a) / packet)
+        expect_error4(t.left, a, ICMP(type=3, code=code), packet)
+    with t.counted("ip4-route-drop"):
+        t.left.send(into(a) / udp4(a.host, "172.16.3.1"))
+
+
+def test_connected_and_local_routes_come_and_go_with_addresses(three):
+    t = three
+    a = t.ports["left"]
+    t.ctl("set interface ip address up 192.0.2.1/24")
+    t.left.send(into(a) / IP(src=a.host, dst="192.0.2.1", id=1) / ICMP())
+    t.left.expect(out_of(a) / IP(src="192.0.2.1", dst=a.host, id=1, ttl=64) / ICMP(type=0))
+    t.left.send(into(a) / udp4(a.host, "192.0.2.9"))
+    t.up.wait(lambda q: q.type == 0x0806 and q[ARP].pdst == "192.0.2.9")  # noqa: F405
+    t.ctl("set interface ip address del up 192.0.2.1/24")
+    packet = udp4(a.host, "192.0.2.9")
+    t.left.drain()
+    t.left.send(into(a) / packet)
+    t.left.wait(lambda q: ICMP in q and q[ICMP].type == 3 and q[ICMP].code == 0)
+    with pytest.raises(CtlError):
+        t.ctl("set interface ip address up 10.0.1.9/24")
+
+
+def test_show_ip_fib_explains(three):
+    t = three
+    t.router.script("ip route add 172.16.0.0/16 via 10.0.2.2 weight 3", "ip route add 172.16.0.0/16 via 10.0.3.2")
+    text = t.ctl("show ip fib 172.16.4.4")
+    for word in ("172.16.0.0/16", "10.0.2.2", "10.0.3.2", "up", "down", t.ports["up"].host_mac.replace(":", "")[:4]):
+        assert word in text.replace(":", "") or word in text, f"{word} is not in\n{text}"
+    assert "10.0.1.1/32" in t.ctl("show ip fib") and "2001:db8:1::1/128" in t.ctl("show ip6 fib")
+    t.router.json("show ip fib 172.16.4.4")
+
+
+def test_route_changes_lose_no_packet(three):
+    """While a route is changed to and fro, every packet arrives by one of its paths."""
+    t = three
+    a = t.ports["left"]
+    t.ctl("ip route add 172.16.0.0/16 via 10.0.2.2")
+    changes, stop = 0, threading.Event()
+    failures = []
+
+    def change():
+        nonlocal changes
+        while not stop.is_set():
+            try:
+                t.router.script(
+                    "ip route add 172.16.0.0/16 via 10.0.3.2", "ip route del 172.16.0.0/16 via 10.0.2.2",
+                    "ip route add 172.16.7.0/24 via 10.0.3.2", "ip route add 172.16.0.0/16 via 10.0.2.2",
+                    "ip route del 172.16.0.0/16 via 10.0.3.2", "ip route del 172.16.7.0/24")
+                changes += 6
+            except CtlError as e:
+                failures.append(e)
+                return
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    total, got = 4000, 0
+    try:
+        for start in range(0, total, 50):
+            t.left.send(*[into(a) / udp4(a.host, "172.16.7.7", id=i) for i in range(start, start + 50)])
+            deadline = time.monotonic() + 5
+            while got < start + 50 and time.monotonic() < deadline:
+                for wire in (t.up, t.down):
+                    while (frame := wire.recv(timeout=0)) is not None:
+                        assert frame[30:34] == bytes([172, 16, 7, 7])
+                        got += 1
+            assert got == start + 50, f"{start + 50 - got} packets lost after {changes} changes"
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures, failures[0]
+    assert changes >= 30, changes
+
+
+def test_ten_thousand_routes_by_script(three, tmp_path):
+    """`exec FILE` and `quiver ctl < file` load routes; the counts and a look-up show them."""
+    t = three
+    a = t.ports["left"]
+    lines = [f"ip route add 172.{16 + i // 65536}.{i // 256 % 256}.{i % 256}/32 via 10.0.{2 + i % 2}.2" for i in range(10000)]
+    file = tmp_path / "routes"
+    file.write_text("\n".join(lines[:5000]) + "\n")
+    tmp_path.chmod(0o755)
+    began = time.monotonic()
+    t.ctl(f"exec {file}")
+    t.router.script(*lines[5000:])
+    assert time.monotonic() - began < 20
+    for i in (0, 1, 4999, 5000, 9999):
+        dst = f"172.16.{i // 256 % 256}.{i % 256}"
+        wire = ("up", "down")[i % 2]
+        t.left.send(into(a) / udp4(a.host, dst))
+        t.wires[wire].expect(to(t, wire, udp4(a.host, dst, ttl=63)))
+
+
+def test_a_failed_line_of_a_script_stops_it_there(three):
+    t = three
+    with pytest.raises(CtlError) as e:
+        t.router.script("ip route add 172.16.0.0/16 via 10.0.2.2", "ip route add 172.17.0.0/16 via 10.99.0.1 nowhere",
+                        "ip route add 172.18.0.0/16 via 10.0.2.2")
+    assert "line 2" in str(e.value) and "nowhere" in str(e.value)
+    fib = t.ctl("show ip fib")
+    assert "172.16.0.0/16" in fib and "172.17.0.0/16" not in fib and "172.18.0.0/16" not in fib
+
+
+def test_link_down_and_up(three):
+    """Routes over a link that is down say unreachable; they work again when it is back."""
+    t = three
+    a = t.ports["left"]
+    t.ctl("ip route add 172.16.0.0/16 via 10.0.2.2")
+    t.outside.ip("link set up down")
+    wait_for("the link is seen down", lambda: not t.router.interface("up")["link"])
+    packet = udp4(a.host, "172.16.0.1")
+    t.left.send(into(a) / packet)
+    got = t.left.recv(timeout=1)
+    errors = t.router.errors()
+    assert got is not None or errors.get("output-link-down", 0) >= 1, errors
+    t.outside.ip("link set up up")
+    wait_for("the link is seen up", lambda: t.router.interface("up")["link"])
+    t.up.drain()
+    t.left.send(into(a) / packet)
+    t.up.expect(to(t, "up", udp4(a.host, "172.16.0.1", ttl=63)))
