@@ -1,8 +1,8 @@
 //! From the checked document to a running router: settings, then operations.
 
 use crate::yaml::{
-    Dad, Diagnostic, Diagnostics, Document, Driver, HugePages, Interface, InterfaceKind, Place, Rate, RingVersion,
-    RouteTarget, TagKind,
+    Dad, Diagnostic, Diagnostics, Document, Driver, HugePages, Interface, InterfaceKind, Place, Rate,
+    RingVersion, RouteTarget, TagKind,
 };
 use graph::{PoolConfig, PoolMemory};
 use ipnet::IpNet;
@@ -93,7 +93,7 @@ fn create(i: &Interface) -> (Place, Op) {
                         RingVersion::TpacketV2 => Ring::V2,
                         RingVersion::TpacketV3 => Ring::V3,
                     },
-                    slots: Some(*rx_slots as usize),
+                    slots: rx_slots.map(|n| n as usize),
                     offload: *offload,
                 };
                 (d.place, Op::CreateHost { name, config })
@@ -135,7 +135,11 @@ fn interfaces(d: &Document) -> Plan {
             p.add(s.place, &s.path, Op::CreateSub { parent: name(), id: s.id, encap });
             p.add(s.mtu_place, &s.path, Op::SetMtu { name: s.name.clone(), mtu: s.mtu });
             if let Some(text) = &s.description {
-                p.add(s.place, &s.path, Op::SetDescription { name: s.name.clone(), text: Some(text.clone()) });
+                p.add(
+                    s.place,
+                    &s.path,
+                    Op::SetDescription { name: s.name.clone(), text: Some(text.clone()) },
+                );
             }
         }
     }
@@ -147,7 +151,11 @@ fn interfaces(d: &Document) -> Plan {
                 p.add(a.place, path, Op::AddAddress { name: name.clone(), net: a.net });
             }
             if let Some(peer) = l2xc {
-                p.add(peer.place, path, Op::SetXconnect { name: name.clone(), peer: Some(peer.name.clone()) });
+                p.add(
+                    peer.place,
+                    path,
+                    Op::SetXconnect { name: name.clone(), peer: Some(peer.name.clone()) },
+                );
             }
             p.add(place, path, Op::SetState { name: name.clone(), up });
         }
@@ -179,7 +187,11 @@ fn target(router: &Router, t: &RouteTarget, prefix: IpNet) -> Target {
 fn upper(d: &Document, router: &Router) -> Plan {
     let mut p = Plan { ops: vec![], places: vec![] };
     for r in &d.routes {
-        p.add(r.place, "routes", Op::SetRoute { prefix: r.prefix, target: target(router, &r.target, r.prefix) });
+        p.add(
+            r.place,
+            "routes",
+            Op::SetRoute { prefix: r.prefix, target: target(router, &r.target, r.prefix) },
+        );
     }
     for n in &d.neighbors {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };

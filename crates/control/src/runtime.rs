@@ -105,7 +105,9 @@ async fn links(router: &SharedRouter, log: &Logger) {
                 Ok(w) => {
                     tokio::task::spawn_local(watch(w, ns, Rc::clone(router), Rc::clone(log)));
                 }
-                Err(e) => log(&LogLine { warn: true, text: format!("cannot follow the links of devices: {e}") }),
+                Err(e) => {
+                    log(&LogLine { warn: true, text: format!("cannot follow the links of devices: {e}") })
+                }
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

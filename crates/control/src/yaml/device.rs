@@ -21,8 +21,6 @@ const AF_PACKET_FIELDS: &[&str] =
 const PCAP_FIELDS: &[&str] = &["driver", "pcap"];
 const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "offload", "persistent"];
 
-const DEFAULT_SLOTS: u32 = 4096;
-
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
 pub(super) struct DeviceEntry {
@@ -83,7 +81,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     let ring = d.field(&fields, "rx-ring", rx_ring);
     match kind {
         Kind::AfPacket => {
-            let (rx_slots, ring) = ring.unwrap_or((DEFAULT_SLOTS, RingVersion::TpacketV3));
+            let (rx_slots, ring) = ring.unwrap_or((None, RingVersion::TpacketV2));
             // A wrong name was reported; the default must not be judged in its place.
             let host = match (host, fields.has("host")) {
                 (Some(host), _) => host,
@@ -122,19 +120,19 @@ fn af_packet(name: &str) -> Driver {
     Driver::AfPacket {
         host: name.to_string(),
         namespace: None,
-        rx_slots: DEFAULT_SLOTS,
-        ring: RingVersion::TpacketV3,
+        rx_slots: None,
+        ring: RingVersion::TpacketV2,
         offload: true,
     }
 }
 
-fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(u32, RingVersion)> {
+fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Option<u32>, RingVersion)> {
     let fields = d.fields(node, RX_RING)?;
-    let slots = d.field(&fields, "slots", |d, node| d.int(node, 64u32, 65536)).unwrap_or(DEFAULT_SLOTS);
+    let slots = d.field(&fields, "slots", |d, node| super::tap::power_of_two(d, node, 64, 65536));
     let version = d.field(&fields, "version", |d, node| {
         d.choice(node, &[("tpacket-v2", RingVersion::TpacketV2), ("tpacket-v3", RingVersion::TpacketV3)])
     });
-    Some((slots, version.unwrap_or(RingVersion::TpacketV3)))
+    Some((slots, version.unwrap_or(RingVersion::TpacketV2)))
 }
 
 fn pcap<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Driver> {

@@ -168,8 +168,8 @@ pub enum Driver {
         host: String,
         /// Network namespace of the device; Quiver's own when absent.
         namespace: Option<String>,
-        /// Slots of a receive ring.
-        rx_slots: u32,
+        /// Slots of a receive ring; by the driver's own choice when absent.
+        rx_slots: Option<u32>,
         /// Layout of the receive ring.
         ring: RingVersion,
         /// Use the virtio-net header: partial checksums and super-frames go through.

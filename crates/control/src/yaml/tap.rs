@@ -120,7 +120,12 @@ fn unique_host(
 }
 
 fn ring_size<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<u32> {
-    let size = d.int(node, 8u32, 32768)?;
+    power_of_two(d, node, 8, 32768)
+}
+
+/// A power of two in a range.
+pub(super) fn power_of_two<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, low: u32, high: u32) -> Option<u32> {
+    let size = d.int(node, low, high)?;
     if !size.is_power_of_two() {
         d.error(node.place, "power-of-two", format!("{size} is not a power of two"))
             .value(size)

@@ -98,7 +98,7 @@ fn devices_and_taps() {
         Driver::AfPacket {
             host: "eth0".into(),
             namespace: Some("wan".into()),
-            rx_slots: 8192,
+            rx_slots: Some(8192),
             ring: RingVersion::TpacketV2,
             offload: false,
         }
@@ -108,8 +108,8 @@ fn devices_and_taps() {
         Driver::AfPacket {
             host: "ge1".into(),
             namespace: None,
-            rx_slots: 4096,
-            ring: RingVersion::TpacketV3,
+            rx_slots: None,
+            ring: RingVersion::TpacketV2,
             offload: true,
         }
     );
