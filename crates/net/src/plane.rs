@@ -121,7 +121,7 @@ impl DropTable {
 /// Settings that nodes read.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
-    /// ICMP errors a second that each worker may send, over both families (RFC 1812 section 4.3.2.8, RFC 4443 2.4f).
+    /// ICMP errors a second that each worker may send, for each family (RFC 1812 section 4.3.2.8, RFC 4443 2.4f).
     pub icmp_errors_per_second: u32,
     /// Packets held for one unresolved neighbour, per worker.
     pub hold_per_neighbor: u32,

@@ -24,7 +24,8 @@ pub enum PuntKind {
     Icmp,
 }
 
-/// A message from a worker.
+/// A message from a worker. Not boxed: workers do not allocate.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug)]
 pub enum Message {
     /// A worker holds packets for this neighbour and cannot send them.

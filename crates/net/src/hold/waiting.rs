@@ -164,7 +164,7 @@ mod tests {
                     w.take(k, |d| got.push(d.buf));
                     let i = model.iter().position(|m| m.0 == k);
                     let want = i.map(|i| model.remove(i).1).unwrap_or_default();
-                    prop_assert_eq!(got, want);
+                    prop_assert_eq!(got, Vec::from(want));
                 } else {
                     let d = Desc { buf: n as u32, ..Desc::default() };
                     let r = w.hold(k, d, 5, 8);

@@ -297,6 +297,18 @@ impl Router {
         Ok(())
     }
 
+    /// Gives worker 0 a transmit queue for an interface that has none: for benchmarks and tests without a device.
+    pub fn test_sink(&mut self, name: &str, queue: Box<dyn graph::TxQueue>) {
+        let Some(index) = self.interface_index(name) else { return };
+        if let Some(w) = self.workers.first() {
+            w.send(move |w| {
+                if let Some(tx) = w.dispatcher.node_mut::<crate::interface::InterfaceTx>("interface-tx") {
+                    drop(tx.set(index, Some(queue)));
+                }
+            });
+        }
+    }
+
     fn detach(&mut self, index: u32) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
