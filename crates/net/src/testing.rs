@@ -115,7 +115,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 13] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -123,6 +123,12 @@ const NAMES: [&str; 7] = [
     "ip6-icmp-error",
     "interface-output",
     "ip4-rewrite",
+    "ip6-local",
+    "icmp4-input",
+    "icmp6-input",
+    "ip4-options",
+    "ip6-hop-by-hop",
+    "l2-xconnect",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -155,6 +161,12 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(4) => b.batch(Sink::<4>(log)),
         Some(5) => b.batch(Sink::<5>(log)),
         Some(6) => b.batch(Sink::<6>(log)),
+        Some(7) => b.batch(Sink::<7>(log)),
+        Some(8) => b.batch(Sink::<8>(log)),
+        Some(9) => b.batch(Sink::<9>(log)),
+        Some(10) => b.batch(Sink::<10>(log)),
+        Some(11) => b.batch(Sink::<11>(log)),
+        Some(12) => b.batch(Sink::<12>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::icmp::Ask;
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip4::Ip4Header;
 use std::fmt;
 
@@ -59,9 +59,6 @@ impl Node for Ip4Local {
                 p.count(Ip4LocalReason::NoProtocol);
                 p.d.aux = Ask::V4_PROTOCOL_UNREACHABLE.word();
             }
-        }
-        if p.has(flags::LOCAL) {
-            return Err(Ip4LocalReason::TooShort.into());
         }
         Ok(Ip4LocalNext::Error)
     }

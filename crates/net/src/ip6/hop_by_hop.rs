@@ -17,6 +17,7 @@ graph::edges! {
     /// Where `ip6-hop-by-hop` sends packets.
     pub enum Ip6HopByHopNext {
         Features => "@ip6-unicast",
+        Local => "ip6-local",
         Error => "ip6-icmp-error",
     }
 }
@@ -103,6 +104,10 @@ fn unknown(pointer: usize) -> Refused {
     Refused::Report(Ip6HopByHopReason::Unknown, Ask::v6_parameter_problem(parameter::OPTION, pointer as u16))
 }
 
+fn is_group(p: &Packet<'_>) -> bool {
+    p.head::<HEADER_LEN>().is_some_and(|h| addr::is_multicast(Ip6Header(h).dst_u128()))
+}
+
 impl Node for Ip6HopByHop {
     const NAME: &'static str = "ip6-hop-by-hop";
     type Next = Ip6HopByHopNext;
@@ -113,6 +118,8 @@ impl Node for Ip6HopByHop {
 
     fn step(_: &mut (), p: &mut Packet<'_>) -> Step<Ip6HopByHopNext, Ip6HopByHopReason> {
         match check(p.data(), p.total_len()) {
+            // `ip6-input` lets only groups pass that the router listens to.
+            Ok(()) if is_group(p) => Ok(Ip6HopByHopNext::Local),
             Ok(()) => Ok(Ip6HopByHopNext::Features),
             Err(Refused::Silently(why)) => Err(why.into()),
             Err(Refused::Report(why, ask)) => {
@@ -164,6 +171,13 @@ mod tests {
             let a = r.one(Input::new(&packet(options)).aux(77));
             assert_eq!((a.node, a.bytes, a.d.aux), ("ip6-lookup", packet(options), 77), "{options:?}");
         }
+    }
+
+    #[test]
+    fn packets_to_a_group_are_for_the_router() {
+        let mut many = packet(&[5, 2, 0, 0]);
+        many[24] = 0xff;
+        assert_eq!(rig().one(Input::new(&many)).node, "ip6-local");
     }
 
     #[test]

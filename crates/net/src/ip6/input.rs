@@ -122,7 +122,7 @@ impl Node for Ip6Input {
             if dst != ALL_NODES && dst != ALL_ROUTERS && !solicited {
                 return Err(Ip6Drop::Multicast.into());
             }
-            return Ok(Ip6Next::Local);
+            return Ok(if hop_by_hop { Ip6Next::HopByHop } else { Ip6Next::Local });
         }
         if p.has(flags::L2_GROUP) {
             return Err(Ip6Drop::L2Group.into());

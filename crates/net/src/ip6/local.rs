@@ -2,7 +2,7 @@
 
 use crate::icmp::Ask;
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip6::ext;
 use std::fmt;
 
@@ -27,6 +27,8 @@ graph::reasons! {
         NoNextHeader => "ip6-local-no-next-header",
         /// An extension header is cut off, too long, or out of its place.
         BadExtension => "ip6-local-bad-extension-header",
+        /// A routing header with segments left, RFC 8200 section 4.4; the sender is told "erroneous header field".
+        RoutingHeader => "ip6-local-unknown-routing-header" (info),
         /// A UDP datagram for a port on which nothing listens; the sender is told "port unreachable".
         NoPort => "ip6-local-no-udp-port" (info),
         /// A next header that the router does not know; the sender is told "unrecognized next header".
@@ -53,6 +55,14 @@ impl Node for Ip6Local {
         if upper.fragment.is_some_and(|f| !f.is_atomic()) {
             return Err(Ip6LocalReason::Fragment.into());
         }
+        // Whatever the type, the router is not a waypoint: with segments left it must report (RFC 8200 section 4.4).
+        if let Some(at) = upper.routing
+            && p.data().get(usize::from(at) + 3).is_some_and(|left| *left != 0)
+        {
+            p.count(Ip6LocalReason::RoutingHeader);
+            p.d.aux = Ask::v6_parameter_problem(0, at + 2).word();
+            return Ok(Ip6LocalNext::Error);
+        }
         // Where the upper-layer header stands, for the ICMPv6 nodes.
         p.d.hash = u32::from(upper.offset as u16);
         match upper.protocol.0 {
@@ -68,13 +78,54 @@ impl Node for Ip6Local {
                 p.d.aux = Ask::v6_parameter_problem(1, upper.named_at as u16).word();
             }
         }
-        if p.has(flags::LOCAL) {
-            return Err(Ip6LocalReason::TooShort.into());
-        }
         Ok(Ip6LocalNext::Error)
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Input, Rig};
+
+    /// An IPv6 packet with this first next header, and these bytes behind the fixed header.
+    fn packet(next: u8, rest: &[u8]) -> Vec<u8> {
+        let mut p = vec![0x60, 0, 0, 0, 0, rest.len() as u8, next, 64];
+        p.extend([0x20; 32]);
+        p.extend_from_slice(rest);
+        p
+    }
+
+    fn asked(r: &mut Rig, p: &[u8]) -> Ask {
+        let a = r.one(Input::new(p));
+        assert_eq!(a.node, "ip6-icmp-error");
+        Ask::from_word(a.d.aux)
+    }
+
+    #[test]
+    fn protocols_are_told_apart() {
+        let mut r = Rig::new(|_| Ip6Local);
+        let a = r.one(Input::new(&packet(58, &[128; 8])));
+        assert_eq!((a.node, a.d.hash), ("icmp6-input", 40));
+        assert_eq!(asked(&mut r, &packet(17, &[0; 8])), Ask::V6_PORT_UNREACHABLE);
+        assert_eq!(asked(&mut r, &packet(200, &[0; 8])), Ask::v6_parameter_problem(1, 6));
+        assert_eq!(r.drops(Input::new(&packet(6, &[0; 20]))), "ip6-local-no-tcp-listener");
+        assert_eq!(r.drops(Input::new(&packet(59, &[]))), "ip6-local-no-next-header");
+        assert_eq!(r.drops(Input::new(&packet(44, &[17, 0, 0, 8, 0, 0, 0, 1, 0, 0]))), "ip6-local-fragment");
+        assert_eq!(r.drops(Input::new(&packet(60, &[17, 9, 0, 0]))), "ip6-local-bad-extension-header");
+        assert_eq!(r.drops(Input::new(&packet(17, &[])[..39])), "ip6-local-too-short");
+    }
+
+    #[test]
+    fn a_routing_header_with_segments_left_is_reported() {
+        let mut r = Rig::new(|_| Ip6Local);
+        let mut p = packet(43, &[58, 0, 4, 1, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(asked(&mut r, &p), Ask::v6_parameter_problem(0, 42));
+        assert_eq!(r.count("ip6-local-unknown-routing-header"), 1);
+        p[43] = 0;
+        assert_eq!(r.one(Input::new(&p)).node, "icmp6-input", "nothing left: the header is ignored");
     }
 }
