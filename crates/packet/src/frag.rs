@@ -53,9 +53,11 @@ pub struct Fragmenter<'a> {
     later: [u8; MAX_HEADER_LEN],
     later_len: usize,
     payload_len: usize,
-    /// Payload bytes of the first fragment and of the later ones, multiples of eight.
+    /// Payload bytes of the first fragment and of the later ones but the last, multiples of eight.
     first_data: usize,
     later_data: usize,
+    /// Payload bytes that the last fragment has room for: it need not end at a multiple of eight.
+    last_room: usize,
 }
 
 impl<'a> Fragmenter<'a> {
@@ -83,14 +85,15 @@ impl<'a> Fragmenter<'a> {
         }
         let data = |header_len: usize| mtu.saturating_sub(header_len) / 8 * 8;
         let first_data = if whole { payload_len } else { data(first.len()) };
-        Ok(Self { first, later, later_len, payload_len, first_data, later_data: data(later_len) })
+        let last_room = mtu.saturating_sub(later_len);
+        Ok(Self { first, later, later_len, payload_len, first_data, later_data: data(later_len), last_room })
     }
 
     /// Number of fragments, at least 1.
     #[inline]
     pub fn count(&self) -> usize {
         let rest = self.payload_len.saturating_sub(self.first_data);
-        if rest == 0 { 1 } else { 1 + rest.div_ceil(self.later_data) }
+        if rest == 0 { 1 } else { 2 + rest.saturating_sub(self.last_room).div_ceil(self.later_data) }
     }
 
     /// The fragments in order.
@@ -100,11 +103,12 @@ impl<'a> Fragmenter<'a> {
         (0..count).map(move |index| {
             let start = if index == 0 { 0 } else { self.first_data + (index - 1) * self.later_data };
             let size = if index == 0 { self.first_data } else { self.later_data };
+            let last = index + 1 == count;
             Fragment {
                 index,
-                payload: start..(start + size).min(self.payload_len),
+                payload: start..if last { self.payload_len } else { start + size },
                 header_len: if index == 0 { self.first.len() } else { self.later_len },
-                last: index + 1 == count,
+                last,
             }
         })
     }
@@ -208,6 +212,17 @@ mod tests {
         let hex = |b: &[u8]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
         assert_eq!(out.iter().map(|f| hex(&f[..20])).collect::<Vec<_>>(), headers);
         assert_eq!(out.iter().map(|f| f.len()).collect::<Vec<_>>(), [68, 68, 24]);
+    }
+
+    #[test]
+    fn the_last_fragment_fills_the_mtu() {
+        // 70 bytes hold 48 of payload in all fragments but the last, which may have 50 (RFC 791, 3.2: what fits is sent).
+        for (payload, lengths) in
+            [(98, &[68, 70][..]), (99, &[68, 68, 23]), (146, &[68, 68, 70]), (50, &[70]), (51, &[68, 23])]
+        {
+            let out = cut(&packet(base(), &[], &vec![7; payload]), 70).unwrap();
+            assert_eq!(out.iter().map(Vec::len).collect::<Vec<_>>(), lengths, "{payload} bytes");
+        }
     }
 
     #[test]

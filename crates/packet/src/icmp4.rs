@@ -165,6 +165,11 @@ impl<'a> IcmpView<'a> {
 #[inline]
 pub fn echo_reply_in_place(header: &mut [u8; HEADER_LEN]) {
     change_kind(header, kind::ECHO_REPLY);
+    // All zeros sum up to 0, whose complement is 0xffff; the correction of a checksum cannot see that. With anything
+    // but zeros behind the header both are right.
+    if *header == [0; HEADER_LEN] {
+        put16(header, 2, 0xffff);
+    }
 }
 
 /// Changes the type and corrects the checksum.
@@ -300,6 +305,17 @@ mod tests {
         assert_eq!(IcmpView::parse4(&ECHO[..7]).unwrap_err(), IcmpError::TooShort);
         assert_eq!(IcmpView::parse4(&ECHO[..12]).unwrap_err(), IcmpError::BadChecksum);
         assert!(emit_echo(&mut out[..12], 8, 0, 0, b"ping!").is_err());
+    }
+
+    #[test]
+    fn a_reply_of_zeros_only() {
+        for data in [&[][..], &[0; 56], &[0xff; 2]] {
+            let mut out = vec![0; 8 + data.len()];
+            emit_echo(&mut out, kind::ECHO_REQUEST, 0, 0, data).unwrap();
+            echo_reply_in_place(out.first_chunk_mut().unwrap());
+            // As Linux and Scapy check it: the complement of the sum over all is zero.
+            assert_eq!(checksum::checksum(&out), 0, "{data:?}");
+        }
     }
 
     fn original(payload: usize) -> Vec<u8> {
