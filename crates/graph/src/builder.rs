@@ -140,10 +140,6 @@ impl Graph {
     }
 }
 
-fn no_trace(_: &crate::TraceRecord, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-    Ok(())
-}
-
 /// An input's place in the graph: it is polled by the worker, so nothing is ever enqueued to it.
 struct InputPlace;
 
@@ -177,9 +173,15 @@ impl Builder {
         &mut self.entries[last]
     }
 
-    /// Adds the place of a kind of input, e.g. `af-packet-input`; its packets go to `targets`.
-    pub fn input(mut self, name: &'static str, targets: &'static [&'static str]) -> Self {
-        self.add(name, Kind::Input, targets, &[], no_trace, Box::new(|_| Box::new(InputPlace)));
+    /// Adds the place of a kind of input, e.g. `af-packet-input`; its packets go to `targets`, and `format_trace`
+    /// writes what a trace says of them.
+    pub fn input(
+        mut self,
+        name: &'static str,
+        targets: &'static [&'static str],
+        format_trace: FormatTrace,
+    ) -> Self {
+        self.add(name, Kind::Input, targets, &[], format_trace, Box::new(|_| Box::new(InputPlace)));
         self
     }
 

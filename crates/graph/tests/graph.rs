@@ -101,7 +101,7 @@ fn rig(buffers: usize) -> Rig {
     let [(e, er), (o, or), (b, br)] = chans;
     let n = || Arc::new(AtomicU64::new(0));
     let builder = Builder::new("bin")
-        .input("test-input", &["sort"])
+        .input("test-input", &["sort"], |_, _| Ok(()))
         .node(Sort)
         .node(First)
         .node(Second)

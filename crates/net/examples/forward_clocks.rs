@@ -45,22 +45,36 @@ fn main() {
         let words = format!(
             "name {name} interface loop0 rate max size 64 data \"ethernet src 02:00:00:00:00:01 dst {dst} / {l3}\""
         );
-        let def = parse_words(&words).unwrap_or_else(|e| panic!("{e:?}"));
+        let def = parse_words(&words).unwrap();
         r.commit(vec![Op::CreateStream { def: Box::new(def) }]).unwrap();
         r.commit(vec![Op::EnableStream { name: name.into(), on: true }]).unwrap();
         std::thread::sleep(Duration::from_millis(300));
-        r.clear_runtime();
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        let w = &r.runtime()[0];
-        r.commit(vec![Op::DeleteStream { name: name.into() }]).unwrap();
-        let mut total = 0.0;
-        println!("{name}: {:.2} Mpps in, out {}, dropped {}", w.packets_in as f64 / w.seconds / 1e6, w.packets_out, w.packets_dropped);
-        for n in w.nodes.iter().filter(|n| n.counts.packets != 0) {
-            let per = n.counts.clocks as f64 / n.counts.packets as f64;
-            println!("  {:<20} {per:>6.2} clocks, {:>5.1} packets a call", n.name, n.counts.packets as f64 / n.counts.calls as f64);
-            if n.name != "pg-input" && n.name != "interface-tx" {
-                total += per;
+        // The best of many short windows: the machine is shared.
+        let mut best: Vec<(&str, f64, f64)> = vec![];
+        let mut total = f64::MAX;
+        for _ in 0..(seconds / 0.05) as usize {
+            r.clear_runtime();
+            std::thread::sleep(Duration::from_millis(50));
+            let w = &r.runtime()[0];
+            let rows: Vec<(&str, f64, f64)> = w
+                .nodes
+                .iter()
+                .filter(|n| n.counts.packets != 0)
+                .map(|n| {
+                    let c = &n.counts;
+                    (n.name, c.clocks as f64 / c.packets as f64, c.packets as f64 / c.calls as f64)
+                })
+                .collect();
+            let sum: f64 =
+                rows.iter().filter(|r| r.0 != "pg-input" && r.0 != "interface-tx").map(|r| r.1).sum();
+            if sum < total {
+                (total, best) = (sum, rows);
             }
+        }
+        r.commit(vec![Op::DeleteStream { name: name.into() }]).unwrap();
+        println!("{name}:");
+        for (node, clocks, vector) in best {
+            println!("  {node:<20} {clocks:>6.2} clocks, {vector:>5.1} packets a call");
         }
         println!("  all but generator and transmit: {total:.1} clocks a packet");
     }

@@ -1,9 +1,11 @@
 //! Text of packets for the trace.
 
 use graph::TraceRecord;
+use packet::arp::{ArpOp, ArpView};
 use packet::eth::{EtherType, MacAddr};
 use packet::ip4::{Ip4Header, Ip4View};
 use packet::ip6::{Ip6Header, ext};
+use packet::vlan::VlanStack;
 use std::fmt;
 
 /// An Ethernet header with its tags.
@@ -97,10 +99,56 @@ pub fn ip(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+/// An ARP packet behind its Ethernet header.
+fn arp(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match ArpView::parse(bytes) {
+        Ok(a) if a.op() == ArpOp::Request => {
+            writeln!(f, "  ARP: who has {}? tell {} ({})", a.target_ip(), a.sender_ip(), a.sender_mac())
+        }
+        Ok(a) => writeln!(f, "  ARP: {} is at {}", a.sender_ip(), a.sender_mac()),
+        Err(e) => writeln!(f, "  ARP: {e}"),
+    }
+}
+
+/// `arp-input`: the packet as it came, or the frame that answers it.
+pub fn arp_step(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if r.after.off < r.before.off { frame(r.bytes(), f) } else { arp(r.bytes(), f) }
+}
+
+/// An Ethernet frame and what is in it.
+pub fn frame(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    ethernet(bytes, f)?;
+    let Some(s) = VlanStack::parse(bytes) else { return Ok(()) };
+    let payload = bytes.get(usize::from(s.header_len)..).unwrap_or(&[]);
+    match s.ethertype {
+        EtherType::ARP => arp(payload, f),
+        EtherType::IPV4 | EtherType::IPV6 => ip(payload, f),
+        _ => Ok(()),
+    }
+}
+
+/// An input: the interface and the frame.
+pub fn received(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "  rx interface {}, {} bytes", r.after.rx, r.total_len)?;
+    frame(r.bytes(), f)
+}
+
+/// `interface-tx`: the interface and the frame.
+pub fn sent(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "  tx interface {}, {} bytes", r.after.tx, r.total_len)?;
+    frame(r.bytes(), f)
+}
+
 /// `ethernet-input`: the interface and, when the header is still there, the frame; else the packet.
 pub fn interface_and_l2(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "  rx interface {}", r.after.rx)?;
-    if r.after.off == r.before.off { ethernet(r.bytes(), f) } else { ip(r.bytes(), f) }
+    if r.after.off == r.before.off {
+        return frame(r.bytes(), f);
+    }
+    match r.bytes().first().map(|b| b >> 4) {
+        Some(4 | 6) => ip(r.bytes(), f),
+        _ => arp(r.bytes(), f),
+    }
 }
 
 /// A node that ends with a link-layer header in front.
@@ -109,7 +157,5 @@ pub fn output(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         return ip(r.bytes(), f);
     }
     writeln!(f, "  tx interface {} adjacency {}", r.after.tx, r.after.aux)?;
-    ethernet(r.bytes(), f)?;
-    let len = usize::from(r.before.off - r.after.off.min(r.before.off));
-    ip(r.bytes().get(len..).unwrap_or(&[]), f)
+    frame(r.bytes(), f)
 }

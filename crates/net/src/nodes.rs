@@ -4,7 +4,7 @@
 
 use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
-use crate::{arp, ethernet, hold, icmp, interface, ip4, ip6, l2, offload};
+use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload};
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ pub fn build(
 ) -> Result<(Dispatcher, Graph), BuildError> {
     let feature = |node| FeatureDef { node, after: &[], before: &[] };
     Builder::new("error-drop")
-        .input("af-packet-input", &["@device-input"])
-        .input("tap-input", &["@device-input"])
-        .input("pcap-input", &["@device-input"])
-        .input("pg-input", &["@device-input"])
+        .input("af-packet-input", &["@device-input"], format::received)
+        .input("tap-input", &["@device-input"], format::received)
+        .input("pcap-input", &["@device-input"], format::received)
+        .input("pg-input", &["@device-input"], format::received)
         .node(CaptureRx::new(tap))
         .node(ethernet::EthernetInput::new(plane, worker))
         .node(l2::L2Xconnect::new(plane))

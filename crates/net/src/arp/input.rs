@@ -4,9 +4,10 @@ use crate::interface::IfCache;
 use crate::plane::Plane;
 use crate::punt::PuntKind;
 use graph::node::Step;
-use graph::{Exit, Guard, Node, Packet, flags};
+use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
 use packet::arp::{ArpMessage, ArpOp, ArpView};
 use packet::eth::MacAddr;
+use std::fmt;
 use std::sync::Arc;
 
 graph::edges! {
@@ -62,6 +63,10 @@ impl Node for ArpInput {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> ArpInputView<'v> {
         ArpInputView { plane: &self.plane, ifs: IfCache::new(&self.plane, guard) }
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::arp_step(r, f)
     }
 
     fn step(view: &mut ArpInputView<'_>, p: &mut Packet<'_>) -> Step<ArpNext, ArpReason> {

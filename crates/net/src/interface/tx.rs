@@ -4,7 +4,8 @@ use super::IfIndex;
 use crate::plane::Plane;
 use graph::counters::{Pair, Table};
 use graph::node::Never;
-use graph::{BatchNode, Env, Guard, TxQueue, TxReport, Vector};
+use graph::{BatchNode, Env, Guard, TraceRecord, TxQueue, TxReport, Vector};
+use std::fmt;
 use std::sync::Arc;
 
 graph::reasons! {
@@ -59,6 +60,10 @@ impl BatchNode for InterfaceTx {
     const NAME: &'static str = "interface-tx";
     type Next = Never;
     type Drop = TxDrop;
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::sent(r, f)
+    }
 
     fn process(&mut self, env: &mut Env, _guard: &Guard, v: &mut Vector) {
         let mut rest = v.as_slice();
