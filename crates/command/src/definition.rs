@@ -96,6 +96,23 @@ impl<C: 'static> Command<C> {
         }
     }
 
+    /// The same command over a context that lends this one's for a call: `call` gets what the command does.
+    pub fn lend<D: 'static>(
+        self,
+        call: impl Fn(&mut D, &Run<C>, &Args) -> Result<Output, CommandError> + 'static,
+    ) -> Command<D> {
+        let run = self.run;
+        Command {
+            syntax: self.syntax,
+            help: self.help,
+            details: self.details,
+            examples: self.examples,
+            arg_help: self.arg_help,
+            access: self.access,
+            run: Box::new(move |context, args| call(context, &run, args)),
+        }
+    }
+
     /// The syntax string.
     pub fn syntax(&self) -> &str {
         &self.syntax
