@@ -6,8 +6,11 @@
 pub mod adjacency;
 pub mod arp;
 pub mod capture;
+pub mod commands;
 pub mod ethernet;
+pub mod fib;
 pub mod format;
+pub mod generator;
 pub mod hold;
 pub mod icmp;
 pub mod interface;
@@ -20,5 +23,6 @@ pub mod offload;
 pub mod plane;
 pub mod punt;
 pub mod router;
+pub mod runtime;
 #[cfg(test)]
 mod testing;

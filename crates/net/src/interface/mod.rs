@@ -1,5 +1,7 @@
 //! Interfaces as workers see them, and the nodes at the graph's output.
 
+pub mod commands;
+
 mod drop;
 mod output;
 mod tx;

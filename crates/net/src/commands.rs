@@ -1,0 +1,101 @@
+//! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
+
+use crate::router::{IfState, Op, Router};
+use crate::{capture, fib, generator, interface, l2, neighbor, runtime};
+use command::{Args, Command, CommandError, Completer, Output};
+
+/// Every command over a router.
+pub fn all() -> Vec<Command<Router>> {
+    let mut all = vec![];
+    all.extend(interface::commands::all());
+    all.extend(l2::commands::all());
+    all.extend(fib::commands::all());
+    all.extend(neighbor::commands::all());
+    all.extend(generator::commands::all());
+    all.extend(capture::commands::all());
+    all.extend(runtime::commands::all());
+    all
+}
+
+/// Help on keywords that several commands share.
+pub const TOPICS: &[(&str, &str)] = &[
+    ("show", "Look at the router"),
+    ("clear", "Start counters or traces anew"),
+    ("set", "Change an interface or a setting"),
+    ("create", "Make an interface"),
+    ("delete", "Take an interface out"),
+    ("ip", "Routes and neighbors"),
+    ("packet-generator", "Streams of made packets"),
+    ("pcap", "Packet capture"),
+    ("trace", "Packet trace"),
+    ("set interface", "Change an interface"),
+    ("set interface ip", "Addresses of an interface"),
+    ("set interface l2", "Layer 2: cross-connect"),
+    ("ip route", "Static routes"),
+    ("ip neighbor", "Static neighbors, and forgetting neighbors"),
+    ("show interface", "Counters or addresses of interfaces"),
+    ("show ip", "IPv4 routes, and neighbors of both families"),
+    ("show ip6", "IPv6 routes and neighbors"),
+    ("create loopback", "Make a loopback interface"),
+    ("delete loopback", "Take a loopback interface out"),
+];
+
+impl Completer for Router {
+    fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
+        let mut names: Vec<String> = match kind {
+            "interface" => self.interfaces().map(|i| i.name.clone()).collect(),
+            "node" => {
+                self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
+            }
+            "stream" => self.streams().into_iter().map(|s| s.def.name).collect(),
+            _ => vec![],
+        };
+        names.retain(|n| n.starts_with(prefix));
+        names.sort();
+        names
+    }
+
+    fn known(&self, kind: &str, name: &str) -> Option<bool> {
+        match kind {
+            "interface" => Some(self.interface_index(name).is_some()),
+            "node" => Some(self.graphs().first().is_some_and(|g| g.node(name).is_some())),
+            "stream" => Some(self.streams().iter().any(|s| s.def.name == name)),
+            _ => None,
+        }
+    }
+}
+
+/// Applies the operations of one command: all of them or none.
+pub(crate) fn commit(router: &mut Router, ops: Vec<Op>) -> Result<Output, CommandError> {
+    router.commit(ops).map_err(|e| CommandError::new(e.message))?;
+    Ok(Output::none())
+}
+
+/// The interface named by the argument `name`.
+pub(crate) fn interface<'r>(
+    router: &'r Router,
+    args: &Args,
+    name: &str,
+) -> Result<&'r IfState, CommandError> {
+    let given: String = args.get(name)?;
+    let found = router.interface_index(&given).and_then(|i| router.interface(i));
+    found.ok_or_else(|| args.error(name, format!("there is no interface {given}")))
+}
+
+/// The interfaces named by the arguments `interface`; all of them when none is named.
+pub(crate) fn chosen<'r>(router: &'r Router, args: &Args) -> Result<Vec<&'r IfState>, CommandError> {
+    let names: Vec<String> = args.all("interface")?;
+    if names.is_empty() {
+        return Ok(router.interfaces().collect());
+    }
+    let find = |n: &String| {
+        let found = router.interface_index(n).and_then(|i| router.interface(i));
+        found.ok_or_else(|| args.error("interface", format!("there is no interface {n}")))
+    };
+    names.iter().map(find).collect()
+}
+
+/// `1 route`, `2 routes`.
+pub(crate) fn plural(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

@@ -1,0 +1,156 @@
+//! `ip route`, `show ip fib`, `show ip6 fib`, `show adjacency`.
+
+use super::{explain, show};
+use crate::commands::commit;
+use crate::router::{Op, RoutePath, RouteTable, Router, Source, Target};
+use command::{Args, Command, CommandError, Output};
+use ipnet::IpNet;
+
+const PATHS: &str = "path:(via (drop|unreachable|prohibit|<address:ip> [<interface:interface>]|<interface:interface>) \
+                     [weight <weight:u8 1..255>])...";
+
+/// The commands.
+pub fn all() -> Vec<Command<Router>> {
+    let mut all = vec![
+        route(Command::write(
+            &format!("ip route add <prefix:prefix> {PATHS}"),
+            "Add a static route, or paths to one",
+            |r, a| change(r, a, false),
+        ))
+        .details(
+            "A route of several paths spreads flows over them by their weights. A path over an interface that is down \
+             is left out until it is up. Adding a path that is there already changes its weight.",
+        )
+        .example("ip route add 10.0.0.0/8 via 10.1.1.1 weight 2 via 10.1.2.1 left")
+        .example("ip route add 2001:db8::/32 via fe80::1 left")
+        .example("ip route add 192.0.2.0/24 via drop"),
+        route(Command::write(
+            &format!("ip route set <prefix:prefix> {PATHS}"),
+            "Set a static route, in place of what it was",
+            |r, a| change(r, a, true),
+        ))
+        .example("ip route set 10.0.0.0/8 via 10.1.2.1"),
+        route(Command::write(
+            &format!("ip route del <prefix:prefix> [{PATHS}]"),
+            "Remove a static route, or paths of it",
+            remove,
+        ))
+        .details("The route goes with its last path. Weights are not looked at.")
+        .example("ip route del 10.0.0.0/8 via 10.1.1.1")
+        .example("ip route del 10.0.0.0/8"),
+        Command::read("show adjacency [<id:u32>]", "How neighbors and links are reached", show::adjacencies)
+            .arg("id", "number of one adjacency")
+            .details("Each with what is put in front of packets, its users, and what was sent over it.")
+            .example("show adjacency"),
+    ];
+    for (word, table, prefix, example) in
+        [("ip", RouteTable::V4, "prefix4", "10.0.0.0/8"), ("ip6", RouteTable::V6, "prefix6", "2001:db8::1")]
+    {
+        let family = if table == RouteTable::V4 { "IPv4" } else { "IPv6" };
+        all.push(
+            Command::read(
+                &format!("show {word} fib [all|max <routes:u32 1..10000000 routes>|<prefix:{prefix}>]"),
+                &format!("{family} routes, or why packets to an address go where they go"),
+                move |r, a| fib(r, a, table),
+            )
+            .arg("all", "every route, not only the first 1000")
+            .arg("routes", "list so many")
+            .arg("prefix", "explain this prefix, or address")
+            .details(
+                "With a prefix or address: every route that covers it, the one that is used, the next-hop group behind \
+                 it with its paths and adjacencies, their neighbors and interfaces, and whether the workers' table \
+                 says the same as the control side's.",
+            )
+            .example(&format!("show {word} fib"))
+            .example(&format!("show {word} fib {example}")),
+        );
+        all.push(
+            Command::read(
+                &format!("show {word} fib summary"),
+                &format!("{family} routes by prefix length"),
+                move |r, _| Ok(show::summary(r, table)),
+            )
+            .example(&format!("show {word} fib summary")),
+        );
+    }
+    all
+}
+
+fn route(c: Command<Router>) -> Command<Router> {
+    c.arg("address", "next hop")
+        .arg("interface", "interface to it; without an address destinations are neighbors on the interface")
+        .arg("weight", "share of the flows")
+        .arg("drop", "drop packets")
+        .arg("unreachable", "drop packets and answer \"host unreachable\"")
+        .arg("prohibit", "drop packets and answer \"administratively prohibited\"")
+}
+
+fn fib(router: &mut Router, args: &Args, table: RouteTable) -> Result<Output, CommandError> {
+    match args.opt::<IpNet>("prefix")? {
+        Some(prefix) => Ok(explain::explain(router, prefix)),
+        None => {
+            let most = if args.has("all") { usize::MAX } else { args.opt("routes")?.unwrap_or(show::MOST) };
+            Ok(show::list(router, table, most, args.wants_json()))
+        }
+    }
+}
+
+/// The targets of a line: paths, or one word that says what becomes of the packets.
+fn target(router: &Router, args: &Args) -> Result<Option<Target>, CommandError> {
+    let (mut paths, mut special) = (vec![], None);
+    let mut count = 0;
+    for p in args.groups("path") {
+        count += 1;
+        special = match p.one_of(&["drop", "unreachable", "prohibit"]) {
+            Some("drop") => Some(Target::Drop),
+            Some("unreachable") => Some(Target::Unreachable),
+            Some(_) => Some(Target::Prohibit),
+            None => {
+                let name: Option<String> = p.opt("interface")?;
+                let interface = name.and_then(|n| router.interface_index(&n));
+                paths.push(RoutePath {
+                    address: p.opt("address")?,
+                    interface,
+                    weight: p.opt("weight")?.unwrap_or(1),
+                });
+                special
+            }
+        };
+    }
+    match special {
+        Some(_) if count > 1 => Err("drop, unreachable and prohibit stand alone".into()),
+        Some(t) => Ok(Some(t)),
+        None => Ok((!paths.is_empty()).then_some(Target::Paths(paths))),
+    }
+}
+
+fn change(router: &mut Router, args: &Args, replace: bool) -> Result<Output, CommandError> {
+    let prefix: IpNet = args.get("prefix")?;
+    let target = target(router, args)?.ok_or("a route needs a path")?;
+    let known = router.route_of(prefix, Source::Static);
+    let ops = match target {
+        Target::Paths(paths) if !replace => {
+            paths.into_iter().map(|path| Op::AddPath { prefix, path }).collect()
+        }
+        Target::Paths(_) => vec![Op::SetRoute { prefix, target }],
+        _ if !replace && known.as_ref().is_some_and(|k| *k != target) => {
+            let why = format!("route {prefix} is there already: remove it first, or use 'ip route set'");
+            return Err(args.error("prefix", why));
+        }
+        target => vec![Op::SetRoute { prefix, target }],
+    };
+    commit(router, ops)
+}
+
+fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let prefix: IpNet = args.get("prefix")?;
+    let ops = match target(router, args)? {
+        None => vec![Op::DelRoute { prefix }],
+        Some(Target::Paths(paths)) => paths.into_iter().map(|path| Op::DelPath { prefix, path }).collect(),
+        Some(t) if router.route_of(prefix, Source::Static) == Some(t.clone()) => {
+            vec![Op::DelRoute { prefix }]
+        }
+        Some(_) => return Err(args.error("prefix", format!("the static route {prefix} does something else"))),
+    };
+    commit(router, ops)
+}

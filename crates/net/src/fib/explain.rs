@@ -1,0 +1,234 @@
+//! `show ip fib PREFIX`: why a packet goes where it goes.
+
+use super::show;
+use crate::adjacency::AdjacencyState;
+use crate::commands::plural;
+use crate::plane::kind;
+use crate::router::{AdjacencyInfo, NextHopInfo, RouteInfo, Router, Target};
+use command::Output;
+use ipnet::IpNet;
+use serde_json::{Value as Json, json};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+const NO_ROUTE: &str = "no route: packets are dropped and answered with ICMP \"network unreachable\"";
+
+/// Everything that decides on packets to a prefix.
+pub(super) fn explain(router: &Router, prefix: IpNet) -> Output {
+    let addr = prefix.addr();
+    let host = prefix.prefix_len() == prefix.max_prefix_len();
+    let all = router.covering(addr);
+    let (covering, longer): (Vec<_>, Vec<_>) =
+        all.iter().partition(|r| r.prefix.prefix_len() <= prefix.prefix_len());
+    let used = covering.last().copied();
+    let group = used.and_then(|r| router.group(r.group));
+    let mut text = format!("{}\n", if host { addr.to_string() } else { prefix.to_string() });
+    table_part(router, &mut text, prefix, &covering, &longer);
+    let adjacencies = router.adjacency_list();
+    let mut json = json!({
+        "prefix": prefix.to_string(),
+        "covering": covering.iter().map(|r| route_json(router, r)).collect::<Vec<_>>(),
+        "used": used.map(|r| r.prefix.to_string()),
+        "longer": longer.iter().map(|r| route_json(router, r)).collect::<Vec<_>>(),
+        "group": Json::Null,
+    });
+    match &group {
+        Some(g) => {
+            json["group"] = show::group_json(router, g);
+            json["adjacencies"] = group_part(router, &mut text, g, &adjacencies, host.then_some(addr));
+        }
+        None => _ = writeln!(text, "  {NO_ROUTE}"),
+    }
+    let result = result_words(router, group.as_ref(), host.then_some(addr));
+    let (control, worker) = (all.last().map(|r| r.group), router.lookup(addr).map(|g| g.id));
+    let same = control == worker;
+    let say = |g: Option<u32>| g.map_or("no route".to_owned(), |g| format!("group {g}"));
+    let verdict = if same { "the same as the control side's" } else { "NOT the same as the control side's" };
+    let _ = write!(text, "  workers' table: {addr} has {}, {verdict}", say(worker));
+    if !same {
+        let _ = write!(text, " ({})", say(control));
+    }
+    let _ = writeln!(text, "\n  result: {result}");
+    json["workers"] =
+        json!({ "address": addr.to_string(), "group": worker, "control-group": control, "agree": same });
+    json["result"] = result.into();
+    Output::new(text, json)
+}
+
+fn route_json(router: &Router, r: &RouteInfo) -> Json {
+    json!({
+        "prefix": r.prefix.to_string(),
+        "source": router.group(r.group).map(|g| g.source.name()),
+        "hidden": r.hidden.iter().map(|s| s.name()).collect::<Vec<_>>(),
+        "group": r.group,
+    })
+}
+
+fn table_part(
+    router: &Router,
+    text: &mut String,
+    prefix: IpNet,
+    covering: &[&RouteInfo],
+    longer: &[&RouteInfo],
+) {
+    if !covering.is_empty() {
+        text.push_str("  covered by, the longest prefix is used:\n");
+    }
+    let hidden = |r: &RouteInfo| {
+        let of = |s: &crate::router::Source| {
+            let wants =
+                router.route_of(r.prefix, *s).map_or(String::new(), |t| show::target_words(router, &t));
+            format!("\n      hides {}: {wants}", s.name())
+        };
+        r.hidden.iter().map(of).collect::<String>()
+    };
+    let line = |r: &RouteInfo| {
+        let (source, wants) = router
+            .group(r.group)
+            .map_or(("?", String::new()), |g| (g.source.name(), show::target_words(router, &g.target)));
+        format!("{} {source}, group {}: {wants}{}", r.prefix, r.group, hidden(r))
+    };
+    for (n, r) in covering.iter().enumerate() {
+        let mark = if n + 1 == covering.len() { ">" } else { " " };
+        let _ = writeln!(text, "  {mark} {}", line(r));
+    }
+    if prefix.prefix_len() < prefix.max_prefix_len() && covering.last().is_some_and(|r| r.prefix != prefix) {
+        let _ = writeln!(text, "  {prefix} itself is not in the table");
+    }
+    if !longer.is_empty() {
+        let _ = writeln!(text, "  longer prefixes at its first address, which take their packets from it:");
+    }
+    for r in longer {
+        let _ = writeln!(text, "    {}", line(r));
+    }
+}
+
+/// The group, its paths and their adjacencies; answers the adjacencies.
+fn group_part(
+    router: &Router,
+    text: &mut String,
+    g: &NextHopInfo,
+    adjacencies: &[AdjacencyInfo],
+    host: Option<IpAddr>,
+) -> Json {
+    let buckets = router.group_buckets(g.id);
+    let _ = writeln!(
+        text,
+        "  group {}: {}, used by {}, {}",
+        g.id,
+        g.source.name(),
+        plural(g.routes as usize, "route"),
+        plural(buckets.len(), "bucket")
+    );
+    wish_part(router, text, &g.target);
+    let mut seen = vec![];
+    for (n, p) in g.paths.iter().enumerate() {
+        let share = buckets.iter().filter(|b| **b == p.entry).count();
+        let _ = write!(text, "    [{n}] {}", kind::name(p.entry.kind));
+        if g.paths.len() > 1 {
+            let _ = write!(text, ", weight {}, {}", p.weight, plural(share, "bucket"));
+        }
+        match p.entry.kind {
+            kind::REWRITE | kind::GLEAN => match adjacencies.iter().find(|a| a.id == p.entry.adj) {
+                Some(a) => {
+                    text.push('\n');
+                    adjacency_part(router, text, a, host);
+                    seen.push(show::adjacency_json(router, a));
+                }
+                None => _ = writeln!(text, ", adjacency {} is gone", p.entry.adj),
+            },
+            kind::LOCAL => _ = writeln!(text, " on {}", router.interface_name(p.entry.adj)),
+            _ => text.push('\n'),
+        }
+    }
+    seen.into()
+}
+
+/// Paths that were asked for and cannot be used now.
+fn wish_part(router: &Router, text: &mut String, target: &Target) {
+    let Target::Paths(paths) = target else { return };
+    for p in paths {
+        let words = show::path_words(router, p);
+        match p.interface.or_else(|| p.address.and_then(|a| router.connected_interface(a))) {
+            None => {
+                _ = writeln!(text, "    wanted: {words}: left out, the next hop is in no connected prefix")
+            }
+            Some(i) if !router.is_usable(i) => {
+                let _ = writeln!(text, "    wanted: {words}: left out, {}", interface_words(router, i));
+            }
+            Some(_) => _ = writeln!(text, "    wanted: {words}"),
+        }
+    }
+}
+
+fn interface_words(router: &Router, index: u32) -> String {
+    let Some(i) = router.interface(index) else { return "the interface is gone".into() };
+    let up = |up: bool| if up { "up" } else { "down" };
+    let Some(parent) = router.interface(i.hw()) else { return "the interface is gone".into() };
+    let mut out = format!("{} is {}", i.name, up(i.up));
+    if parent.index != i.index {
+        let _ = write!(out, ", {} is {}", parent.name, up(parent.up));
+    }
+    let _ = write!(out, ", link {}", up(parent.link));
+    out
+}
+
+fn adjacency_part(router: &Router, text: &mut String, i: &AdjacencyInfo, host: Option<IpAddr>) {
+    let a = &i.adjacency;
+    let _ = writeln!(text, "        {}", show::adjacency_line(router, i));
+    if a.state == AdjacencyState::Complete {
+        let mac = |at: usize| a.rewrite.get(at..at + 6).map_or(String::new(), mac_words);
+        let _ = writeln!(text, "        rewrite: {} -> {}, {} bytes", mac(6), mac(0), a.len);
+    }
+    let wanted = if a.state == AdjacencyState::Glean { host } else { Some(a.next_hop) };
+    if let Some(addr) = wanted {
+        let known = router.neighbors().find(|n| n.interface == a.interface && n.addr == addr);
+        let words = match known {
+            Some(n) => {
+                let age = router.now().since(n.fresh) / 1000;
+                let mac = n.mac.map_or(String::new(), |m| format!(" {m}"));
+                format!("{}{mac}, {age} s old", n.state)
+            }
+            None => "not known: the first packet is held and asks for it".into(),
+        };
+        let _ = writeln!(text, "        neighbor {addr}: {words}");
+    }
+    let _ = writeln!(text, "        interface: {}", interface_words(router, a.interface));
+    let _ = writeln!(text, "        sent: {}, {} bytes", plural(i.packets as usize, "packet"), i.bytes);
+}
+
+fn mac_words(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+}
+
+/// What becomes of packets, in one sentence.
+fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAddr>) -> String {
+    let Some(g) = group else { return NO_ROUTE.into() };
+    if g.paths.len() > 1 {
+        return format!("one of {} by the flow's hash", plural(g.paths.len(), "path"));
+    }
+    let Some(p) = g.paths.first() else { return NO_ROUTE.into() };
+    let name = |i: u32| router.interface_name(i);
+    match p.entry.kind {
+        kind::REWRITE | kind::GLEAN => {
+            let Some(a) = router.adjacency(p.entry.adj) else { return "the adjacency is gone".into() };
+            let to = match (a.state, host) {
+                (AdjacencyState::Glean, Some(addr)) => format!("{addr} itself is resolved, then sent to"),
+                (AdjacencyState::Glean, None) => "each destination is resolved, then sent to".into(),
+                _ => format!("sent to {}", a.next_hop),
+            };
+            let wait = if a.state == AdjacencyState::Incomplete { ", held until it is resolved" } else { "" };
+            let down = if router.is_usable(a.interface) { "" } else { ", dropped there as it is down" };
+            format!("{to} on {}{wait}{down}", name(a.interface))
+        }
+        kind::LOCAL => format!("taken by the router, as an address of {}", name(p.entry.adj)),
+        kind::DROP => "dropped".into(),
+        kind::UNREACHABLE if matches!(g.target, Target::Paths(_)) => {
+            "no path can be used: dropped and answered with ICMP \"host unreachable\"".into()
+        }
+        kind::UNREACHABLE => "dropped and answered with ICMP \"host unreachable\"".into(),
+        kind::PROHIBIT => "dropped and answered with ICMP \"administratively prohibited\"".into(),
+        kind::BROADCAST => "dropped, as the broadcast of a connected prefix (RFC 2644)".into(),
+        _ => NO_ROUTE.into(),
+    }
+}

@@ -1,0 +1,7 @@
+//! Commands on routes and adjacencies of both families; the state is in [`crate::router`], the nodes in
+//! [`crate::ip4`] and [`crate::ip6`].
+
+pub mod commands;
+
+mod explain;
+mod show;

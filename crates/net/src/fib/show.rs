@@ -1,0 +1,212 @@
+//! Lists: routes, their number by prefix length, adjacencies.
+
+use crate::adjacency::{Adjacency, AdjacencyState};
+use crate::commands::plural;
+use crate::plane::kind;
+use crate::router::{AdjacencyInfo, NextHopInfo, RoutePath, RouteTable, Router, Target};
+use command::{Args, CommandError, Output, Table};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+/// Routes that are listed unless more are asked for.
+pub(super) const MOST: usize = 1000;
+/// Routes in JSON: each takes about a kilobyte while the answer is made.
+const MOST_JSON: usize = 100_000;
+
+/// What was asked for, in the words of `ip route`.
+pub(super) fn target_words(router: &Router, t: &Target) -> String {
+    match t {
+        Target::Paths(p) => p.iter().map(|p| path_words(router, p)).collect::<Vec<_>>().join(", "),
+        Target::Local(i) => format!("local: an address of {}", router.interface_name(*i)),
+        Target::Glean(i) => format!("connected on {}", router.interface_name(*i)),
+        Target::Neighbor(i, a) => format!("neighbor {a} on {}", router.interface_name(*i)),
+        Target::Broadcast => "broadcast: drop".into(),
+        Target::Drop => "drop".into(),
+        Target::Unreachable => "unreachable".into(),
+        Target::Prohibit => "prohibit".into(),
+    }
+}
+
+pub(super) fn path_words(router: &Router, p: &RoutePath) -> String {
+    let mut out = String::from("via");
+    if let Some(a) = p.address {
+        let _ = write!(out, " {a}");
+    }
+    if let Some(i) = p.interface {
+        let _ = write!(out, " {}", router.interface_name(i));
+    }
+    if p.weight != 1 {
+        let _ = write!(out, " weight {}", p.weight);
+    }
+    out
+}
+
+/// What a group holds now, as data.
+pub(super) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
+    let buckets = router.group_buckets(g.id);
+    let path = |p: &tables::groups::Path| {
+        let mut out = json!({
+            "kind": kind::name(p.entry.kind),
+            "weight": p.weight,
+            "buckets": buckets.iter().filter(|b| **b == p.entry).count(),
+        });
+        match p.entry.kind {
+            kind::REWRITE | kind::GLEAN => {
+                out["adjacency"] = p.entry.adj.into();
+                if let Some(a) = router.adjacency(p.entry.adj) {
+                    out["interface"] = router.interface_name(a.interface).into();
+                    out["state"] = state_word(a.state).into();
+                    if !a.next_hop.is_unspecified() {
+                        out["next-hop"] = a.next_hop.to_string().into();
+                    }
+                }
+            }
+            kind::LOCAL => out["interface"] = router.interface_name(p.entry.adj).into(),
+            _ => {}
+        }
+        out
+    };
+    json!({
+        "id": g.id,
+        "source": g.source.name(),
+        "wanted": target_words(router, &g.target),
+        "routes": g.routes,
+        "buckets": buckets.len(),
+        "paths": g.paths.iter().map(path).collect::<Vec<_>>(),
+    })
+}
+
+fn word(table: RouteTable) -> &'static str {
+    match table {
+        RouteTable::V4 => "ip4",
+        RouteTable::V6 => "ip6",
+    }
+}
+
+/// `show ip fib`: the first `most` routes.
+pub(super) fn list(router: &Router, table: RouteTable, most: usize, json: bool) -> Output {
+    let total = router.route_count(table);
+    let most = if json { most.min(MOST_JSON) } else { most };
+    let left_out = total.saturating_sub(most);
+    let title = format!("{}: {}", word(table), plural(total, "route"));
+    if json {
+        let (mut routes, mut groups) = (vec![], BTreeMap::new());
+        for r in router.routes(table).take(most) {
+            let id = r.group.to_string();
+            let source = router.group(r.group).map(|g| g.source.name());
+            groups.entry(id).or_insert(r.group);
+            let hidden: Vec<&str> = r.hidden.iter().map(|s| s.name()).collect();
+            routes.push(
+                json!({ "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group }),
+            );
+        }
+        let of = |(name, id): (String, u32)| Some((name, group_json(router, &router.group(id)?)));
+        let groups: serde_json::Map<String, Json> = groups.into_iter().filter_map(of).collect();
+        let all = json!({
+            "table": word(table), "total": total, "left-out": left_out, "routes": routes, "groups": groups,
+        });
+        return Output::new(title, all);
+    }
+    let mut text = title;
+    let _ = write!(text, "\n{:<20} {:<10} {:>8}  Paths\n", "Prefix", "Source", "Group");
+    // Many routes share few groups: their words are made once.
+    let mut known: HashMap<u32, (&'static str, String)> = HashMap::new();
+    for r in router.routes(table).take(most) {
+        let (source, words) = known.entry(r.group).or_insert_with(|| match router.group(r.group) {
+            Some(g) => (g.source.name(), target_words(router, &g.target)),
+            None => ("?", String::new()),
+        });
+        let _ = write!(text, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);
+        if !r.hidden.is_empty() {
+            let names: Vec<&str> = r.hidden.iter().map(|s| s.name()).collect();
+            let _ = write!(text, " (hides: {})", names.join(", "));
+        }
+        text.push('\n');
+    }
+    if left_out != 0 {
+        let _ = writeln!(text, "... and {left_out} more: 'all' lists them");
+    }
+    Output::new(text, Json::Null)
+}
+
+/// `show ip fib summary`.
+pub(super) fn summary(router: &Router, table: RouteTable) -> Output {
+    let mut lengths: BTreeMap<u8, u64> = BTreeMap::new();
+    for r in router.routes(table) {
+        *lengths.entry(r.prefix.prefix_len()).or_default() += 1;
+    }
+    let mut rows = Table::new().right("Prefix length").right("Count");
+    for (length, count) in &lengths {
+        rows.row([(*length).into(), (*count).into()]);
+    }
+    let (total, bytes) = (router.route_count(table), router.table_bytes(table));
+    let text = format!(
+        "{}: {}, {:.1} MiB of tables\n{}",
+        word(table),
+        plural(total, "route"),
+        bytes as f64 / f64::from(1 << 20),
+        rows.to_text()
+    );
+    let json = json!({ "table": word(table), "total": total, "bytes": bytes, "lengths": rows.to_json() });
+    Output::new(text, json)
+}
+
+pub(super) fn state_word(s: AdjacencyState) -> &'static str {
+    match s {
+        AdjacencyState::Incomplete => "incomplete",
+        AdjacencyState::Complete => "complete",
+        AdjacencyState::Glean => "glean",
+    }
+}
+
+/// The bytes that an adjacency puts in front.
+pub(super) fn rewrite(a: &Adjacency) -> String {
+    let bytes = a.rewrite.get(..usize::from(a.len)).unwrap_or_default();
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// An adjacency in one line.
+pub(super) fn adjacency_line(router: &Router, i: &AdjacencyInfo) -> String {
+    let a = &i.adjacency;
+    let family = if i.v6 { "ipv6" } else { "ipv4" };
+    let name = router.interface_name(a.interface);
+    let place = match a.state {
+        AdjacencyState::Glean => format!("glean: {name}"),
+        _ => format!("via {} {name}", a.next_hop),
+    };
+    let bytes = if a.len == 0 { String::new() } else { format!(" {}", rewrite(a)) };
+    format!("[@{}] {family} {place}: {}, mtu:{}{bytes}", i.id, state_word(a.state), a.mtu)
+}
+
+pub(super) fn adjacency_json(router: &Router, i: &AdjacencyInfo) -> Json {
+    let a = &i.adjacency;
+    json!({
+        "id": i.id,
+        "family": if i.v6 { "ip6" } else { "ip4" },
+        "state": state_word(a.state),
+        "interface": router.interface_name(a.interface),
+        "next-hop": (!a.next_hop.is_unspecified()).then(|| a.next_hop.to_string()),
+        "mtu": a.mtu,
+        "rewrite": rewrite(a),
+        "users": i.users,
+        "packets": i.packets,
+        "bytes": i.bytes,
+    })
+}
+
+/// `show adjacency`.
+pub(super) fn adjacencies(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let only: Option<u32> = args.opt("id")?;
+    let mut list = router.adjacency_list();
+    list.retain(|a| only.is_none_or(|id| id == a.id));
+    if let (Some(id), true) = (only, list.is_empty()) {
+        return Err(args.error("id", format!("there is no adjacency {id}")));
+    }
+    let mut text = String::new();
+    for a in &list {
+        let _ = writeln!(text, "{}", adjacency_line(router, a));
+        let _ = writeln!(text, "      users:{} packets:{} bytes:{}", a.users, a.packets, a.bytes);
+    }
+    Ok(Output::new(text, list.iter().map(|a| adjacency_json(router, a)).collect()))
+}

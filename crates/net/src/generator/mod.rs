@@ -1,0 +1,3 @@
+//! Commands on the packet generator, whose streams are an input driver.
+
+pub mod commands;

@@ -1,0 +1,123 @@
+//! Commands on interfaces: their settings here, how they are made in [`create`], what they show in [`show`].
+
+mod create;
+mod show;
+
+use crate::commands::commit;
+use crate::router::{Op, Router};
+use command::{Args, Command, CommandError, Output};
+use ipnet::IpNet;
+use packet::eth::MacAddr;
+
+/// The commands.
+pub fn all() -> Vec<Command<Router>> {
+    let mut all = vec![
+        Command::write(
+            "set interface state <interface:interface> (up|down)",
+            "Set an interface up or down",
+            set_state,
+        )
+        .arg("up", "take and send packets")
+        .arg("down", "drop what comes and what is to be sent")
+        .example("set interface state left up"),
+        Command::write(
+            "set interface mtu [packet] <mtu:u16 128..9216 bytes> <interface:interface>",
+            "Set the largest IP packet of an interface",
+            set_mtu,
+        )
+        .arg("packet", "the MTU of IP packets, which is the only one there is")
+        .details(
+            "The MTU counts from the IP header on. IPv6 needs 1280 bytes. A sub-interface has at most the MTU of its \
+             interface. A Linux device behind the interface is raised when it has less.",
+        )
+        .example("set interface mtu packet 9000 left")
+        .example("set interface mtu 1500 left.100"),
+        Command::write(
+            "set interface ip address <interface:interface> <address:cidr>",
+            "Add an address to an interface",
+            add_address,
+        )
+        .details(
+            "The prefix becomes connected and the address the router's own. The first IPv6 address brings a \
+             link-local one with it. Prefixes of two interfaces may not overlap.",
+        )
+        .example("set interface ip address left 10.0.1.1/24")
+        .example("set interface ip address left 2001:db8:1::1/64"),
+        Command::write(
+            "set interface ip address del <interface:interface> (<address:cidr>|all)",
+            "Remove an address, or all addresses, from an interface",
+            del_address,
+        )
+        .arg("all", "every address that was configured")
+        .example("set interface ip address del left 10.0.1.1/24")
+        .example("set interface ip address del left all"),
+        Command::write(
+            "set interface mac address <interface:interface> <mac:mac>",
+            "Set the MAC address of an interface",
+            set_mac,
+        )
+        .example("set interface mac address left 02:fe:00:00:00:01"),
+        Command::write(
+            "set interface promiscuous (on|off) <interface:interface>",
+            "Take frames for any station, or only for this one",
+            set_promiscuous,
+        )
+        .example("set interface promiscuous on left"),
+        Command::write(
+            "set interface description <interface:interface> [<text:string>]",
+            "Describe an interface, or remove its description",
+            set_description,
+        )
+        .arg("text", "at most 64 characters; in quotes when there are blanks")
+        .example("set interface description left \"to the hosts\""),
+        Command::write("clear interfaces", "Start the counters of all interfaces at 0", |r: &mut Router, _| {
+            r.clear_interfaces();
+            Ok(Output::none())
+        })
+        .example("clear interfaces"),
+    ];
+    all.extend(create::all());
+    all.extend(show::all());
+    all
+}
+
+fn set_state(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    commit(router, vec![Op::SetState { name: args.get("interface")?, up: args.has("up") }])
+}
+
+fn set_mtu(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    commit(router, vec![Op::SetMtu { name: args.get("interface")?, mtu: args.get("mtu")? }])
+}
+
+fn add_address(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    commit(router, vec![Op::AddAddress { name: args.get("interface")?, net: args.get("address")? }])
+}
+
+fn del_address(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let name: String = args.get("interface")?;
+    let nets: Vec<IpNet> = match args.opt("address")? {
+        Some(net) => vec![net],
+        None => crate::commands::interface(router, args, "interface")?.addresses.clone(),
+    };
+    commit(router, nets.into_iter().map(|net| Op::DelAddress { name: name.clone(), net }).collect())
+}
+
+fn set_mac(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    commit(router, vec![Op::SetMac { name: args.get("interface")?, mac: MacAddr(args.get("mac")?) }])
+}
+
+fn set_promiscuous(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    commit(router, vec![Op::SetPromiscuous { name: args.get("interface")?, on: args.has("on") }])
+}
+
+fn set_description(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let text: Option<String> = args.opt("text")?;
+    if text
+        .as_ref()
+        .is_some_and(|t| t.chars().count() > 64 || t.contains(['"', '\'']) || t.contains(char::is_control))
+    {
+        return Err(args.error("text", "a description has at most 64 characters and no quotes"));
+    }
+    let text = text.filter(|t| !t.is_empty());
+    commit(router, vec![Op::SetDescription { name: args.get("interface")?, text }])
+}

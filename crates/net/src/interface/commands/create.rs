@@ -1,0 +1,263 @@
+//! Commands that make interfaces and take them out.
+
+use crate::commands::{commit, interface};
+use crate::router::{Encap, HostConfig, IfState, Kind, Op, PcapConfig, Ring, Router, TapConfig};
+use command::{Args, Command, CommandError, Output};
+use packet::eth::MacAddr;
+
+pub(super) fn all() -> Vec<Command<Router>> {
+    let mut all = vec![
+        Command::write(
+            "create sub-interfaces <interface:interface> <id:u32 1..4294967295> \
+             [default|untagged|tags:((dot1q|dot1ad) outer:(<vlan:vlan>|any) inner:[inner-dot1q (<vlan:vlan>|any)] [exact-match])]",
+            "Make a sub-interface that takes some frames of an interface",
+            create_sub,
+        )
+        .arg("id", "number of the sub-interface, which is called INTERFACE.ID")
+        .arg("vlan", "VLAN of a tag")
+        .arg("default", "the frames that no other sub-interface takes")
+        .arg("untagged", "frames without a tag")
+        .arg("dot1q", "frames with an 802.1Q tag outside")
+        .arg("dot1ad", "frames with an 802.1ad tag outside")
+        .arg("inner-dot1q", "and an 802.1Q tag inside")
+        .arg("any", "whatever its VLAN")
+        .arg("exact-match", "exactly these tags and not more; a sub-interface with addresses needs it")
+        .details("Without tags, `ID` is the 802.1Q VLAN, with exact-match. The answer is the name.")
+        .example("create sub-interfaces left 100")
+        .example("create sub-interfaces left 200 dot1ad 200 inner-dot1q 10 exact-match")
+        .example("create sub-interfaces left 300 dot1q any inner-dot1q 7")
+        .example("create sub-interfaces left 1 untagged"),
+        Command::write(
+            "create loopback interface [mac <mac:mac>] [instance <instance:u32 0..4095>]",
+            "Make a loopback interface",
+            create_loopback,
+        )
+        .arg("instance", "N of its name loopN; the first free one by default")
+        .details("The answer is the name.")
+        .example("create loopback interface instance 0"),
+        tap(),
+        host(),
+        Command::write(
+            "create pcap-interface name <name:string> [read <read:path>] [write <write:path>] [rate <rate:count 1..1000000000>] [repeat]",
+            "Make an interface of capture files",
+            create_pcap,
+        )
+        .arg("name", "name of the interface")
+        .arg("read", "file whose packets come in, relative to the router's working directory")
+        .arg("write", "file for the packets that go out, relative to the router's working directory")
+        .arg("rate", "packets a second; as fast as it goes by default")
+        .arg("repeat", "begin again at the end of the file")
+        .details("The answer is the name. Packets come in once the interface is up.")
+        .example("create pcap-interface name replay read in.pcap write out.pcap rate 10k"),
+    ];
+    all.extend(delete());
+    all
+}
+
+fn tap() -> Command<Router> {
+    Command::write(
+        "create tap [id <id:u32 0..1024>] [host-if-name <host-if-name:string>] [hw-addr <mac:mac>] [host-ns <host-ns:string>] \
+         [host-ns-create] [host-mac-addr <host-mac:mac>] [host-mtu-size <host-mtu:u32 68..65521 bytes>] \
+         [host-bridge <host-bridge:string>] [host-bridge-create] [rx-ring-size <rx-ring:u32 8..32768>] \
+         [num-rx-queues <queues:u8 1..64>] [persist] [no-offload]",
+        "Make a TAP: a Linux device whose other end is an interface",
+        create_tap,
+    )
+    .arg("id", "N of the interface's name tapN; the first free one by default")
+    .arg("host-if-name", "name of the Linux device; that of the interface by default")
+    .arg("hw-addr", "MAC address of the interface")
+    .arg("host-ns", "network namespace of the Linux device")
+    .arg("host-ns-create", "make the namespace when there is none")
+    .arg("host-mac-addr", "MAC address of the Linux device")
+    .arg("host-mtu-size", "MTU of the Linux device")
+    .arg("host-bridge", "Linux bridge that the device joins")
+    .arg("host-bridge-create", "make the bridge when there is none")
+    .arg("rx-ring-size", "packets that may wait from Linux to the router")
+    .arg("num-rx-queues", "receive queues, spread over the workers")
+    .arg("persist", "the Linux device outlives the router")
+    .arg("no-offload", "complete checksums and small packets in both directions")
+    .details("The answer is the name.")
+    .example("create tap id 0 host-if-name lan0 host-ns blue host-mtu-size 1500")
+}
+
+fn host() -> Command<Router> {
+    Command::write(
+        "create host-interface name <device:string> [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
+         [ring (v2|v3)] [no-offload]",
+        "Take over a Linux device through AF_PACKET",
+        create_host,
+    )
+    .arg("device", "the Linux device; the interface is called host-DEVICE")
+    .arg("netns", "network namespace of the device")
+    .arg("num-rx-queues", "receive queues, spread over the workers")
+    .arg("v2", "TPACKET_V2: each frame is handed over at once")
+    .arg("v3", "TPACKET_V3: blocks of frames, up to a millisecond late")
+    .arg("no-offload", "do not let the kernel complete checksums or segment")
+    .details("The answer is the name. The interface is down at first.")
+    .example("create host-interface name eth1 num-rx-queues 2")
+}
+
+fn delete() -> Vec<Command<Router>> {
+    vec![
+        Command::write("delete sub-interface <interface:interface>", "Take a sub-interface out", |r, a| {
+            delete_kind(r, a, "sub-interface", |i| matches!(i.kind, Kind::Sub { .. }))
+        })
+        .example("delete sub-interface left.100"),
+        Command::write(
+            "delete loopback interface [intfc] <interface:interface>",
+            "Take a loopback interface out",
+            |r, a| delete_kind(r, a, "loopback", |i| i.kind == Kind::Loopback),
+        )
+        .arg("intfc", "may stand before the name")
+        .example("delete loopback interface loop0"),
+        Command::write("delete tap <interface:interface>", "Take a TAP out with its Linux device", |r, a| {
+            delete_kind(r, a, "TAP", |i| matches!(i.origin, Op::CreateTap { .. }))
+        })
+        .details("A persistent Linux device stays.")
+        .example("delete tap tap0"),
+        Command::write("delete host-interface name <device:string>", "Give a Linux device back", |r: &mut Router, a| {
+            let device: String = a.get("device")?;
+            let is = |o: &Op| matches!(o, Op::CreateHost { config, .. } if config.host == device);
+            let mut names = r.interfaces().filter(|i| is(&i.origin)).map(|i| i.name.clone());
+            let (Some(name), more) = (names.next(), names.next()) else {
+                return Err(a.error("device", format!("no interface stands on the Linux device {device}")));
+            };
+            if more.is_some() {
+                let why = format!("several interfaces stand on devices called {device}: name one in 'delete interface'");
+                return Err(a.error("device", why));
+            }
+            drop(names);
+            commit(r, vec![Op::Delete { name }])
+        })
+        .arg("device", "the Linux device")
+        .example("delete host-interface name eth1"),
+        Command::write("delete interface <interface:interface>", "Take an interface of any kind out", |r, a| {
+            commit(r, vec![Op::Delete { name: a.get("interface")? }])
+        })
+        .details(
+            "Its sub-interfaces, addresses and neighbors go with it. Static routes over it, streams into it and \
+             cross-connects to it must be gone before.",
+        )
+        .example("delete interface left"),
+    ]
+}
+
+fn delete_kind(
+    router: &mut Router,
+    args: &Args,
+    kind: &str,
+    is: impl Fn(&IfState) -> bool,
+) -> Result<Output, CommandError> {
+    let i = interface(router, args, "interface")?;
+    let name = i.name.clone();
+    if !is(i) {
+        return Err(args.error("interface", format!("{name} is not a {kind}")));
+    }
+    commit(router, vec![Op::Delete { name }])
+}
+
+/// Applies the operations that make the interface `name`, and answers its name.
+fn made(router: &mut Router, name: String, ops: Vec<Op>) -> Result<Output, CommandError> {
+    commit(router, ops)?;
+    let index = router.interface_index(&name);
+    let json = serde_json::json!({ "name": name, "index": index });
+    Ok(Output::new(name, json))
+}
+
+fn create_sub(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let id: u32 = args.get("id")?;
+    let encap = match args.group("tags") {
+        Some(tags) => tags_of(tags)?,
+        None if args.has("default") => Encap::Default,
+        None if args.has("untagged") => Encap::Untagged,
+        None => {
+            let vlan = u16::try_from(id).ok().filter(|v| (1..=4095).contains(v));
+            let vlan = vlan.ok_or_else(|| {
+                args.error(
+                    "id",
+                    format!("{id} is not a VLAN: say which frames, as in 'dot1q 100 exact-match'"),
+                )
+            })?;
+            Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true }
+        }
+    };
+    let parent: String = args.get("interface")?;
+    let name = format!("{parent}.{id}");
+    made(router, name, vec![Op::CreateSub { parent, id, encap }])
+}
+
+fn tags_of(args: &Args) -> Result<Encap, CommandError> {
+    let vlan = |label: &str| args.group(label).map(|g| g.opt::<u16>("vlan")).transpose();
+    let (outer, inner) = (vlan("outer")?, vlan("inner")?);
+    let exact = args.has("exact-match");
+    Ok(Encap::Tags { dot1ad: args.has("dot1ad"), outer: outer.flatten(), inner, exact })
+}
+
+fn free(router: &Router, name: &str, mut range: std::ops::RangeInclusive<u32>) -> Option<u32> {
+    range.find(|n| router.interface_index(&format!("{name}{n}")).is_none())
+}
+
+fn create_loopback(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let instance: Option<u32> = args.opt("instance")?;
+    let instance = instance.or_else(|| free(router, "loop", 0..=4095));
+    let instance = instance.ok_or("there are 4096 loopbacks already")?;
+    let mac = args.opt::<[u8; 6]>("mac")?.map(MacAddr);
+    made(router, format!("loop{instance}"), vec![Op::CreateLoopback { instance: Some(instance), mac }])
+}
+
+fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let id: Option<u32> = args.opt("id")?;
+    let id = id.or_else(|| free(router, "tap", 0..=1024)).ok_or("there are 1025 TAPs already")?;
+    let name = format!("tap{id}");
+    let host: Option<String> = args.opt("host-if-name")?;
+    let config = TapConfig {
+        netns: args.opt("host-ns")?,
+        netns_create: args.has("host-ns-create"),
+        host_mac: args.opt::<[u8; 6]>("host-mac")?.map(MacAddr),
+        host_mtu: args.opt("host-mtu")?,
+        bridge: args.opt("host-bridge")?,
+        bridge_create: args.has("host-bridge-create"),
+        persist: args.has("persist"),
+        rx_queues: args.opt("queues")?.unwrap_or(1),
+        rx_ring: args.opt("rx-ring")?,
+        offload: !args.has("no-offload"),
+        ..TapConfig::new(host.as_deref().unwrap_or(&name))
+    };
+    for (what, needs) in [("host-ns-create", "host-ns"), ("host-bridge-create", "host-bridge")] {
+        if args.has(what) && !args.has(needs) {
+            return Err(CommandError::new(format!("{what} needs {needs}")));
+        }
+    }
+    let mut ops = vec![Op::CreateTap { name: name.clone(), config }];
+    if let Some(mac) = args.opt("mac")? {
+        ops.push(Op::SetMac { name: name.clone(), mac: MacAddr(mac) });
+    }
+    made(router, name, ops)
+}
+
+fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let device: String = args.get("device")?;
+    let mut config = HostConfig::new(&device);
+    config.netns = args.opt("netns")?;
+    config.rx_queues = args.opt("queues")?.unwrap_or(1);
+    config.offload = !args.has("no-offload");
+    if let Some(ring) = args.one_of(&["v2", "v3"]) {
+        config.ring = if ring == "v2" { Ring::V2 } else { Ring::V3 };
+    }
+    let name = format!("host-{device}");
+    made(router, name.clone(), vec![Op::CreateHost { name, config }])
+}
+
+fn create_pcap(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let config = PcapConfig {
+        read: args.opt("read")?,
+        write: args.opt("write")?,
+        pps: args.opt("rate")?,
+        repeat: args.has("repeat"),
+    };
+    if config.read.is_none() && config.write.is_none() {
+        return Err("a pcap interface needs 'read FILE', 'write FILE' or both".into());
+    }
+    let name: String = args.get("name")?;
+    made(router, name.clone(), vec![Op::CreatePcap { name, config }])
+}

@@ -1,0 +1,47 @@
+//! Commands on layer 2: cross-connects.
+
+use crate::commands::{chosen, commit};
+use crate::router::{Op, Router};
+use command::{Args, Command, CommandError, Output};
+use serde_json::{Value as Json, json};
+use std::fmt::Write;
+
+/// The commands.
+pub fn all() -> Vec<Command<Router>> {
+    vec![
+        Command::write(
+            "set interface l2 xconnect <interface:interface> <peer:interface>",
+            "Send all frames of an interface to another one",
+            |r, a| commit(r, vec![Op::SetXconnect { name: a.get("interface")?, peer: Some(a.get("peer")?) }]),
+        )
+        .arg("peer", "where the frames go; for both directions cross-connect it to the first one, too")
+        .details(
+            "Tags that the sub-interface stands for are popped, those of the peer pushed. Both need the same MTU and \
+             may have no addresses.",
+        )
+        .example("set interface l2 xconnect left right"),
+        Command::write(
+            "set interface l3 <interface:interface>",
+            "Take an interface out of its cross-connect",
+            |r, a| commit(r, vec![Op::SetXconnect { name: a.get("interface")?, peer: None }]),
+        )
+        .example("set interface l3 left"),
+        Command::read("show mode [<interface:interface>]...", "Whether interfaces route or cross-connect", show_mode)
+            .example("show mode")
+            .example("show mode left"),
+    ]
+}
+
+fn show_mode(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let (mut text, mut all) = (String::new(), vec![]);
+    for i in chosen(router, args)? {
+        let peer = i.xconnect.map(|p| router.interface_name(p));
+        let _ = match &peer {
+            Some(peer) => writeln!(text, "l2 xconnect {} {peer}", i.name),
+            None => writeln!(text, "l3 {}", i.name),
+        };
+        let mode = if peer.is_some() { "l2-xconnect" } else { "l3" };
+        all.push(json!({ "name": i.name, "mode": mode, "peer": peer }));
+    }
+    Ok(Output::new(text, Json::Array(all)))
+}

@@ -1,0 +1,97 @@
+//! Commands on neighbours.
+
+use crate::commands::commit;
+use crate::neighbor::{NeighborInfo, State};
+use crate::router::{Op, Router};
+use command::{Args, Cell, Command, CommandError, Output, Table};
+use packet::eth::MacAddr;
+
+/// The commands.
+pub fn all() -> Vec<Command<Router>> {
+    let set = "Set a static neighbor";
+    let del = "Forget a neighbor";
+    vec![
+        Command::read("show ip neighbors [<interface:interface>]", "Neighbors of both families", |r, a| show(r, a, false))
+            .details(
+                "Age is the time in seconds since the neighbor was last heard of. Flags: S static, D dynamic, R router. \
+                 Packets are sent to all but incomplete and failed ones.",
+            )
+            .example("show ip neighbors")
+            .example("show ip neighbors left"),
+        Command::read("show ip6 neighbors [<interface:interface>]", "IPv6 neighbors", |r, a| show(r, a, true))
+            .example("show ip6 neighbors"),
+        Command::read("show neighbor-counters", "What happened to neighbors since the start", counters)
+            .example("show neighbor-counters"),
+        Command::write("ip neighbor [add] <interface:interface> <address:ip> <mac:mac> [static]", set, add)
+            .arg("static", "never expires; every neighbor set by a command is static")
+            .example("ip neighbor left 10.0.1.2 02:fe:00:00:00:02 static"),
+        Command::write("ip neighbor del <interface:interface> <address:ip> [<mac:mac>]", del, remove)
+            .arg("mac", "not looked at")
+            .details("A dynamic neighbor comes back when it is needed.")
+            .example("ip neighbor del left 10.0.1.2"),
+        Command::write("set ip neighbor <interface:interface> <address:ip> <mac:mac> [static]", set, add)
+            .arg("static", "never expires; every neighbor set by a command is static")
+            .example("set ip neighbor left 10.0.1.2 02:fe:00:00:00:02"),
+        Command::write("set ip neighbor del <interface:interface> <address:ip> [<mac:mac>]", del, remove)
+            .arg("mac", "not looked at")
+            .example("set ip neighbor del left 10.0.1.2"),
+    ]
+}
+
+fn add(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let (name, address) = (args.get("interface")?, args.get("address")?);
+    commit(router, vec![Op::SetNeighbor { name, address, mac: MacAddr(args.get("mac")?) }])
+}
+
+fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    commit(router, vec![Op::DelNeighbor { name: args.get("interface")?, address: args.get("address")? }])
+}
+
+fn flags(n: &NeighborInfo) -> String {
+    let mut out = String::from(if n.state == State::Static { "S" } else { "D" });
+    if n.router {
+        out.push('R');
+    }
+    out
+}
+
+fn show(router: &mut Router, args: &Args, only6: bool) -> Result<Output, CommandError> {
+    let only: Option<String> = args.opt("interface")?;
+    let only = only.and_then(|n| router.interface_index(&n));
+    let now = router.now();
+    let mut table =
+        Table::new().right("Age").left("IP").left("Flags").left("Ethernet").left("Interface").left("State");
+    for n in router.neighbors() {
+        if only.is_some_and(|i| i != n.interface) || only6 && n.addr.is_ipv4() {
+            continue;
+        }
+        table.row([
+            Cell::float(now.since(n.fresh) as f64 / 1000.0, 3),
+            n.addr.to_string().into(),
+            flags(&n).into(),
+            n.mac.map(|m| m.to_string()).into(),
+            router.interface_name(n.interface).into(),
+            n.state.name().into(),
+        ]);
+    }
+    Ok(Output::table(table))
+}
+
+fn counters(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
+    let c = router.neighbor_counters();
+    let mut table = Table::new().left("Counter").right("Count").left("Meaning");
+    for (name, count, meaning) in [
+        ("solicits", c.solicits, "requests to all stations"),
+        ("probes", c.probes, "requests to a known neighbor"),
+        ("failed", c.failed, "resolutions without an answer"),
+        ("lost", c.lost, "neighbors that stopped to answer"),
+        ("refused", c.refused, "neighbors turned away because there was no room"),
+        ("evicted", c.evicted, "neighbors that made room for others"),
+        ("moved", c.moved, "changes of a known MAC address"),
+        ("static-claimed", c.static_claimed, "claims of a static neighbor's address"),
+        ("ignored", c.ignored, "messages that changed nothing"),
+    ] {
+        table.row([name.into(), count.into(), meaning.into()]);
+    }
+    Ok(Output::table(table))
+}
