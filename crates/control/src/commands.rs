@@ -1,6 +1,8 @@
 //! The commands of the control socket: the router's own, and those that only the control side knows.
 
-use command::{Command, Completer, Registry, SyntaxError};
+mod ping;
+
+use command::{Command, CommandError, Completer, Registry, SyntaxError};
 use net::router::Router;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,12 +10,15 @@ use std::rc::Rc;
 /// What commands work on.
 pub struct App {
     router: Rc<RefCell<Router>>,
+    /// Identifier of the next ping.
+    next_ping: u16,
 }
 
 impl App {
     /// Commands on `router`.
     pub fn new(router: Rc<RefCell<Router>>) -> Self {
-        App { router }
+        // Two routers that ping through one another should not begin with the same identifier.
+        App { router, next_ping: std::process::id() as u16 }
     }
 
     /// The router.
@@ -22,13 +27,31 @@ impl App {
     }
 }
 
-impl Completer for App {}
+impl Completer for App {
+    fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
+        self.router.try_borrow().map_or(vec![], |r| r.values(kind, prefix))
+    }
+
+    fn known(&self, kind: &str, name: &str) -> Option<bool> {
+        self.router.try_borrow().ok().and_then(|r| r.known(kind, name))
+    }
+}
+
+fn on_router(command: Command<Router>) -> Command<App> {
+    command.lend(|app: &mut App, run, args| {
+        let mut router = app.router.try_borrow_mut().map_err(|_| CommandError::new("the router is busy"))?;
+        run(&mut router, args)
+    })
+}
 
 /// All commands.
 ///
 /// # Errors
 /// A syntax string is wrong (a bug; a test makes the registry).
 pub fn registry() -> Result<Registry<App>, SyntaxError> {
-    let commands: Vec<Command<App>> = vec![crate::ctl::exec_command()];
-    Registry::new(commands)
+    let mut commands: Vec<Command<App>> = net::commands::all().into_iter().map(on_router).collect();
+    commands.push(crate::ctl::exec_command());
+    commands.push(ping::command());
+    let registry = Registry::new(commands)?;
+    Ok(net::commands::TOPICS.iter().fold(registry, |r, (words, help)| r.topic(words, help)))
 }
