@@ -157,10 +157,17 @@ fn interfaces(d: &Document) -> Plan {
                     Op::SetXconnect { name: name.clone(), peer: Some(peer.name.clone()) },
                 );
             }
-            p.add(place, path, Op::SetState { name: name.clone(), up });
+            // A capture file begins when all stands that its packets need.
+            if name != &i.name || !reads_file(i) {
+                p.add(place, path, Op::SetState { name: name.clone(), up });
+            }
         }
     }
     p
+}
+
+fn reads_file(i: &Interface) -> bool {
+    matches!(&i.kind, InterfaceKind::Device(d) if matches!(&d.driver, Driver::Pcap { read: Some(_), .. }))
 }
 
 fn target(router: &Router, t: &RouteTarget, prefix: IpNet) -> Target {
@@ -199,6 +206,9 @@ fn upper(d: &Document, router: &Router) -> Plan {
     }
     for s in &d.streams {
         p.add(s.place, "packet-generator", Op::CreateStream { def: Box::new(s.def.clone()) });
+    }
+    for i in d.interfaces.iter().filter(|i| reads_file(i)) {
+        p.add(i.place, &i.path, Op::SetState { name: i.name.clone(), up: i.up });
     }
     p
 }

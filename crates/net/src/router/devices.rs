@@ -1,9 +1,11 @@
 //! Opens the drivers' devices in one shape.
 
 use drivers::{af_packet, pcap, tap};
-use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport};
+use graph::io::Ready;
+use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Layout of an AF_PACKET receive ring.
@@ -110,6 +112,9 @@ pub trait DeviceControl {
     fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error>;
     /// Takes frames for any station, or not.
     fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error>;
+    /// The interface has been set up or down for all to see: the device may begin to give packets, or must pause.
+    /// Wires have no say in that.
+    fn admitted(&mut self, _up: bool) {}
     /// Whether it has link.
     fn link(&self) -> bool;
     /// Packets dropped before they reached the graph, by reason.
@@ -292,9 +297,40 @@ pub fn open_tap(c: &TapConfig, index: u32, workers: usize) -> Result<Device, Str
     })
 }
 
-struct PcapControl(String);
+/// A capture file whose packets wait until the interface is up: unlike a wire, it can.
+struct Gated {
+    file: pcap::PcapRx,
+    open: Arc<AtomicBool>,
+}
+
+impl RxQueue for Gated {
+    fn interface(&self) -> u32 {
+        self.file.interface()
+    }
+
+    fn input_node(&self) -> &'static str {
+        self.file.input_node()
+    }
+
+    fn poll(&mut self, buffers: &mut Buffers, now_ns: u64, out: &mut Vector) -> usize {
+        if self.open.load(Ordering::Acquire) { self.file.poll(buffers, now_ns, out) } else { 0 }
+    }
+
+    fn ready(&self) -> Ready {
+        if self.open.load(Ordering::Acquire) { self.file.ready() } else { Ready::Never }
+    }
+}
+
+struct PcapControl {
+    words: String,
+    open: Arc<AtomicBool>,
+}
 
 impl DeviceControl for PcapControl {
+    fn admitted(&mut self, up: bool) {
+        self.open.store(up, Ordering::Release);
+    }
+
     fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
         Ok(())
     }
@@ -320,7 +356,7 @@ impl DeviceControl for PcapControl {
     }
 
     fn describe(&self) -> String {
-        self.0.clone()
+        self.words.clone()
     }
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
@@ -349,11 +385,13 @@ impl TxQueue for Shared {
 pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize) -> Result<Device, String> {
     let mut rx: Vec<Box<dyn RxQueue>> = vec![];
     let mut words = String::from("pcap");
+    let open = Arc::new(AtomicBool::new(false));
     if let Some(file) = &c.read {
         let rate = c.pps.map_or(pcap::PcapRate::Max, |pps| pcap::PcapRate::Pps(pps as f64));
         let passes = if c.repeat { 0 } else { 1 };
         let config = pcap::PcapConfig { rate, passes, ..pcap::PcapConfig::new(file, index) };
-        rx.push(Box::new(pcap::PcapRx::open(&config).map_err(|e| e.to_string())?));
+        let queue = pcap::PcapRx::open(&config).map_err(|e| e.to_string())?;
+        rx.push(Box::new(Gated { file: queue, open: Arc::clone(&open) }));
         words.push_str(&format!(" reading {file}"));
     }
     let mut tx: Vec<Box<dyn TxQueue>> = vec![];
@@ -364,6 +402,6 @@ pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize) -> Result<Device, S
         words.push_str(&format!(" writing {file}"));
     }
     let mac = MacAddr([0x02, 0xfe, 0x70, (index >> 16) as u8, (index >> 8) as u8, index as u8]);
-    let control = Box::new(PcapControl(words));
+    let control = Box::new(PcapControl { words, open });
     Ok(Device { rx, caps: caps(&tx), tx, mac, mtu: 9000, link: true, control })
 }

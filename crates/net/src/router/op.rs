@@ -728,6 +728,14 @@ impl Router {
             link = d.link();
         }
         self.set_link_state(index, up, link);
+        let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
+        if let Some(d) = i.device_mut() {
+            d.admitted(up);
+        }
+        // A worker may sleep: any mail makes it look at its inputs.
+        for &(w, _) in &i.inputs {
+            self.workers[w].send(|_| {});
+        }
         Ok(())
     }
 }
