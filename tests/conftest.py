@@ -21,7 +21,10 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(autouse=True)
 def every_buffer_comes_back():
-    """After each test the routers that run hold no buffer and have not panicked."""
+    """Before each test the wires are empty; after it the routers that run hold no buffer and have not panicked."""
+    for b in harness.Bench.open:
+        for wire in b.wires.values():
+            wire.drain()
     yield
     for router in list(harness.Router.running):
         router.check_quiet()

@@ -204,7 +204,10 @@ class Bench:
     router knows (unless `neighbors` is false). `extra` is laid over that configuration. Wires are attributes by name.
     """
 
+    open = []
+
     def __init__(self, extra=None, ports=("left", "right"), addresses=True, neighbors=True, mtu=None, start=True):
+        Bench.open.append(self)
         self.inside, self.outside = Netns("r"), Netns("w")
         self.ports = {name: Port(name, n) for n, name in enumerate(ports, 1)}
         self.router = None
@@ -256,6 +259,7 @@ class Bench:
     def close(self):
         """Ends everything."""
         failure = None
+        Bench.open.remove(self)
         if self.router is not None:
             try:
                 self.router.stop()

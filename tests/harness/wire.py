@@ -1,5 +1,6 @@
 """One end of a wire: sends and receives frames byte by byte, beside Linux's own stack."""
 
+import errno
 import select
 import socket
 import struct
@@ -44,16 +45,22 @@ class Wire:
                     self._socket.send(raw)
                     break
                 except (BlockingIOError, OSError) as e:
-                    if not isinstance(e, BlockingIOError) and e.errno != 105:  # ENOBUFS: try again
+                    if not isinstance(e, BlockingIOError) and e.errno != errno.ENOBUFS:
                         raise
                     select.select([], [self._socket], [], 0.1)
 
     def _take(self):
         """The next frame that is there, with its VLAN tag back in its place, else None."""
-        try:
-            data, control, _, _ = self._socket.recvmsg(65600, 256)
-        except BlockingIOError:
-            return None
+        while True:
+            try:
+                data, control, _, _ = self._socket.recvmsg(65600, 256)
+                break
+            except BlockingIOError:
+                return None
+            except OSError as e:
+                # The wire was cut; Linux says so once.
+                if e.errno != errno.ENETDOWN:
+                    raise
         for level, kind, value in control:
             if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
                 status, _, _, _, _, tci, tpid = struct.unpack("IIIHHHH", value[:20])

@@ -106,7 +106,6 @@ LINK = {
     "802.3 length": ("unknown-ethertype", lambda a, b: eth(a, 46, b"\xaa\xaa\x03" + bytes(43))),
     "VLAN": ("unknown-vlan", lambda a, b: eth(a, 0x8100, b"\x00\x05\x08\x00" + bytes(good4(a, b)))),
     "service VLAN": ("unknown-vlan", lambda a, b: eth(a, 0x88A8, b"\x00\x05\x08\x00" + bytes(good4(a, b)))),
-    "cut off VLAN tag": ("truncated-vlan-tag", lambda a, b: eth(a, 0x88A8, b"\x00")),
 }
 
 

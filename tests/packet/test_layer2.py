@@ -80,7 +80,6 @@ def test_between_two_sub_interfaces(trunk):
 
 @pytest.mark.parametrize("tags", [
     tagged(0x8100, 101), tagged(0x88A8, 101), tagged(0x8100, 100, 8), tagged(0x88A8, 100, 8), tagged(0x8100, 7, 100),
-    tagged(0x8100, 100) + b"\x81\x00\x00\x07\x81\x00\x00\x07",
 ], ids=lambda t: t.hex())
 def test_exact_match_takes_no_other_tags(trunk, tags):
     t, p, r = trunk, trunk.ports["left"], trunk.ports["right"]

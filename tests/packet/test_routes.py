@@ -13,7 +13,7 @@ from harness import CtlError, wait_for
 @pytest.fixture
 def three(bench):
     """One port in, two ways out."""
-    return bench(ports=("left", "up", "down"))
+    return bench(ports=("left", "north", "south"))
 
 
 def to(t, port, frame4, ttl=63):
@@ -25,20 +25,20 @@ def test_kinds_of_paths(three):
     t = three
     a = t.ports["left"]
     for line, dst, wire in [
-        ("ip route add 172.16.1.0/24 via 10.0.2.2", "172.16.1.9", "up"),
-        ("ip route add 172.16.2.0/24 via 10.0.3.2 down", "172.16.2.9", "down"),
+        ("ip route add 172.16.1.0/24 via 10.0.2.2", "172.16.1.9", "north"),
+        ("ip route add 172.16.2.0/24 via 10.0.3.2 south", "172.16.2.9", "south"),
     ]:
         t.ctl(line)
         t.left.send(into(a) / udp4(a.host, dst))
         t.wires[wire].expect(to(t, wire, udp4(a.host, dst, ttl=63)))
     # An interface alone: the destination is a neighbour there.
-    t.ctl("ip route add 172.16.3.0/24 via up")
+    t.ctl("ip route add 172.16.3.0/24 via north")
     t.left.send(into(a) / udp4(a.host, "172.16.3.9"))
-    asked = t.up.wait(lambda q: q.type == 0x0806 and q[ARP].pdst == "172.16.3.9")  # noqa: F405
+    asked = t.north.wait(lambda q: q.type == 0x0806 and q[ARP].pdst == "172.16.3.9")  # noqa: F405
     assert asked[ARP].psrc == "10.0.2.1"  # noqa: F405
     for line, dst, wire in [
-        ("ip route add 2001:db8:a1::/48 via 2001:db8:2::2", "2001:db8:a1::9", "up"),
-        ("ip route add 2001:db8:a2::/48 via 2001:db8:3::2 down", "2001:db8:a2::9", "down"),
+        ("ip route add 2001:db8:a1::/48 via 2001:db8:2::2", "2001:db8:a1::9", "north"),
+        ("ip route add 2001:db8:a2::/48 via 2001:db8:3::2 south", "2001:db8:a2::9", "south"),
     ]:
         t.ctl(line)
         t.left.send(into(a) / udp6(a.host6, dst))
@@ -52,13 +52,13 @@ def test_longest_prefix_wins(three):
         "ip route add 0.0.0.0/0 via 10.0.2.2", "ip route add 172.16.0.0/12 via 10.0.3.2",
         "ip route add 172.16.5.0/24 via 10.0.2.2", "ip route add 172.16.5.128/25 via 10.0.3.2",
         "ip route add 172.16.5.129/32 via 10.0.2.2")
-    for dst, wire in [("8.8.8.8", "up"), ("172.17.1.1", "down"), ("172.16.5.127", "up"), ("172.16.5.128", "down"),
-                      ("172.16.5.129", "up"), ("172.16.5.130", "down"), ("172.32.0.1", "up")]:
+    for dst, wire in [("8.8.8.8", "north"), ("172.17.1.1", "south"), ("172.16.5.127", "north"), ("172.16.5.128", "south"),
+                      ("172.16.5.129", "north"), ("172.16.5.130", "south"), ("172.32.0.1", "north")]:
         t.left.send(into(a) / udp4(a.host, dst))
         t.wires[wire].expect(to(t, wire, udp4(a.host, dst, ttl=63)))
     t.ctl("ip route del 172.16.5.129/32")
     t.left.send(into(a) / udp4(a.host, "172.16.5.129"))
-    t.down.expect(to(t, "down", udp4(a.host, "172.16.5.129", ttl=63)))
+    t.south.expect(to(t, "south", udp4(a.host, "172.16.5.129", ttl=63)))
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (3, 1)])
@@ -75,20 +75,20 @@ def test_flows_are_shared_by_weight(three, weights):
                  lambda i: udp6(a.host6, f"2001:db8:a::{i % 250 + 1:x}", sport=1024 + i, dport=53)):
         shares = []
         for _ in range(2):
-            got = {"up": [], "down": []}
+            got = {"north": [], "south": []}
             for start in range(0, flows, 256):
                 t.left.send(*[into(a) / make(i) for i in range(start, start + 256)])
                 deadline = time.monotonic() + 5
-                need = len(got["up"]) + len(got["down"]) + 256
-                while len(got["up"]) + len(got["down"]) < need and time.monotonic() < deadline:
+                need = len(got["north"]) + len(got["south"]) + 256
+                while len(got["north"]) + len(got["south"]) < need and time.monotonic() < deadline:
                     for wire in got:
                         frame = t.wires[wire].recv(timeout=0.001)
                         if frame:
                             got[wire].append(Ether(frame).sport)
-            assert len(got["up"]) + len(got["down"]) == flows
+            assert len(got["north"]) + len(got["south"]) == flows
             shares.append({wire: sorted(ports) for wire, ports in got.items()})
         assert shares[0] == shares[1], "a flow has changed its path"
-        share = len(shares[0]["up"]) / flows
+        share = len(shares[0]["north"]) / flows
         assert abs(share - w1 / (w1 + w2)) < 0.06, f"{share:.3f} of the flows on the first path"
 
 
@@ -102,7 +102,7 @@ def test_fragments_of_a_datagram_stay_together(three):
         t.left.send(into(a) / first, into(a) / rest)
     got = Counter()
     for _ in range(32):
-        for wire in ("up", "down"):
+        for wire in ("north", "south"):
             frame = t.wires[wire].recv(timeout=0.02)
             if frame:
                 got[(wire, Ether(frame)[IP].id)] += 1
@@ -127,25 +127,25 @@ def test_routes_that_refuse(three):
 def test_connected_and_local_routes_come_and_go_with_addresses(three):
     t = three
     a = t.ports["left"]
-    t.ctl("set interface ip address up 192.0.2.1/24")
+    t.ctl("set interface ip address north 192.0.2.1/24")
     t.left.send(into(a) / IP(src=a.host, dst="192.0.2.1", id=1) / ICMP())
     t.left.expect(out_of(a) / IP(src="192.0.2.1", dst=a.host, id=1, ttl=64) / ICMP(type=0))
     t.left.send(into(a) / udp4(a.host, "192.0.2.9"))
-    t.up.wait(lambda q: q.type == 0x0806 and q[ARP].pdst == "192.0.2.9")  # noqa: F405
-    t.ctl("set interface ip address del up 192.0.2.1/24")
+    t.north.wait(lambda q: q.type == 0x0806 and q[ARP].pdst == "192.0.2.9")  # noqa: F405
+    t.ctl("set interface ip address del north 192.0.2.1/24")
     packet = udp4(a.host, "192.0.2.9")
     t.left.drain()
     t.left.send(into(a) / packet)
     t.left.wait(lambda q: ICMP in q and q[ICMP].type == 3 and q[ICMP].code == 0)
     with pytest.raises(CtlError):
-        t.ctl("set interface ip address up 10.0.1.9/24")
+        t.ctl("set interface ip address north 10.0.1.9/24")
 
 
 def test_show_ip_fib_explains(three):
     t = three
     t.router.script("ip route add 172.16.0.0/16 via 10.0.2.2 weight 3", "ip route add 172.16.0.0/16 via 10.0.3.2")
     text = t.ctl("show ip fib 172.16.4.4")
-    for word in ("172.16.0.0/16", "10.0.2.2", "10.0.3.2", "up", "down", t.ports["up"].host_mac.replace(":", "")[:4]):
+    for word in ("172.16.0.0/16", "10.0.2.2", "10.0.3.2", "north", "south", t.ports["north"].host_mac.replace(":", "")[:4]):
         assert word in text.replace(":", "") or word in text, f"{word} is not in\n{text}"
     assert "10.0.1.1/32" in t.ctl("show ip fib") and "2001:db8:1::1/128" in t.ctl("show ip6 fib")
     t.router.json("show ip fib 172.16.4.4")
@@ -180,7 +180,7 @@ def test_route_changes_lose_no_packet(three):
             t.left.send(*[into(a) / udp4(a.host, "172.16.7.7", id=i) for i in range(start, start + 50)])
             deadline = time.monotonic() + 5
             while got < start + 50 and time.monotonic() < deadline:
-                for wire in (t.up, t.down):
+                for wire in (t.north, t.south):
                     while (frame := wire.recv(timeout=0)) is not None:
                         assert frame[30:34] == bytes([172, 16, 7, 7])
                         got += 1
@@ -206,7 +206,7 @@ def test_ten_thousand_routes_by_script(three, tmp_path):
     assert time.monotonic() - began < 20
     for i in (0, 1, 4999, 5000, 9999):
         dst = f"172.16.{i // 256 % 256}.{i % 256}"
-        wire = ("up", "down")[i % 2]
+        wire = ("north", "south")[i % 2]
         t.left.send(into(a) / udp4(a.host, dst))
         t.wires[wire].expect(to(t, wire, udp4(a.host, dst, ttl=63)))
 
@@ -226,15 +226,15 @@ def test_link_down_and_up(three):
     t = three
     a = t.ports["left"]
     t.ctl("ip route add 172.16.0.0/16 via 10.0.2.2")
-    t.outside.ip("link set up down")
-    wait_for("the link is seen down", lambda: not t.router.interface("up")["link"])
+    t.outside.ip("link set north down")
+    wait_for("the link is seen down", lambda: not t.router.interface("north")["link"])
     packet = udp4(a.host, "172.16.0.1")
     t.left.send(into(a) / packet)
     got = t.left.recv(timeout=1)
     errors = t.router.errors()
     assert got is not None or errors.get("output-link-down", 0) >= 1, errors
-    t.outside.ip("link set up up")
-    wait_for("the link is seen up", lambda: t.router.interface("up")["link"])
-    t.up.drain()
+    t.outside.ip("link set north up")
+    wait_for("the link is seen up", lambda: t.router.interface("north")["link"])
+    t.north.drain()
     t.left.send(into(a) / packet)
-    t.up.expect(to(t, "up", udp4(a.host, "172.16.0.1", ttl=63)))
+    t.north.expect(to(t, "north", udp4(a.host, "172.16.0.1", ttl=63)))
