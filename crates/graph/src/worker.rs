@@ -10,6 +10,7 @@ use crate::node::NodeId;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,6 +127,9 @@ impl Worker {
     ///
     /// `rx` counts received packets by interface; `rx_arc` names the arc that received packets take first where the
     /// interface has features on it.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a descriptor, or the process may not run on the CPU.
     pub fn spawn(
         dispatcher: Dispatcher,
         reader: Reader,
@@ -133,6 +137,12 @@ impl Worker {
         rx: &PerWorker<Pair>,
         rx_arc: &str,
     ) -> io::Result<WorkerHandle> {
+        if let Some(cpu) = config.cpu
+            && !(cpu < CpuSet::MAX_CPU && rustix::thread::sched_getaffinity(None)?.is_set(cpu))
+        {
+            let why = format!("CPU {cpu} does not exist, or this process may not run on it");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let shared = Arc::new(Shared {
             mail: ArrayQueue::new(MAILBOX),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -210,7 +220,7 @@ impl Worker {
 
     fn run(&mut self) {
         if let Some(cpu) = self.config.cpu {
-            let mut set = rustix::thread::CpuSet::new();
+            let mut set = CpuSet::new();
             set.set(cpu);
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }

@@ -296,3 +296,15 @@ fn a_worker_forwards_sleeps_and_wakes() {
     w.stop();
     assert_eq!(pool.in_use(), 0);
 }
+
+#[test]
+fn a_cpu_that_is_not_there_is_refused() {
+    for cpu in [1023, 4000] {
+        let r = rig(64);
+        let dom = Arc::new(Domain::new());
+        let rx = graph::counters::PerWorker::new(1);
+        let config = WorkerConfig { cpu: Some(cpu), spin: Duration::ZERO };
+        let refused = Worker::spawn(r.dispatcher, dom.reader(0), config, &rx, "none").err().unwrap();
+        assert!(refused.to_string().contains(&format!("CPU {cpu} ")), "{refused}");
+    }
+}
