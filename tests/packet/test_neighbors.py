@@ -147,7 +147,7 @@ def test_the_queue_of_a_neighbour_is_bounded(bench):
     t = bench({"quiver": {"neighbor": {"queue": 256, "retransmit-ms": 1000}}}, neighbors=False)
     a, b = t.ports["left"], t.ports["right"]
     frames = [through4(a, b, id=i) for i in range(300)]
-    with t.counted("ip4-hold-neighbor-queue-full", 44), t.counted("ip4-held-for-neighbor", 256):
+    with t.counted("hold-neighbor-queue-full", 44), t.counted("held-for-neighbor", 256):
         t.left.send(*[s for s, _ in frames])
     t.right.expect(arp_request(b))
     t.right.send(arp_reply(b))

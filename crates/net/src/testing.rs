@@ -115,7 +115,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -129,6 +129,7 @@ const NAMES: [&str; 13] = [
     "ip4-options",
     "ip6-hop-by-hop",
     "l2-xconnect",
+    "ip6-rewrite",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -167,6 +168,7 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(10) => b.batch(Sink::<10>(log)),
         Some(11) => b.batch(Sink::<11>(log)),
         Some(12) => b.batch(Sink::<12>(log)),
+        Some(13) => b.batch(Sink::<13>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -293,12 +295,17 @@ impl Rig {
         self.dispatcher.env.now_ns = now_ns;
     }
 
-    /// Adds an adjacency on interface 2.
+    /// Adds a complete adjacency on interface 2.
     pub fn adjacency(&mut self, mtu: u16) -> u32 {
+        self.adjacency_with(mtu, AdjacencyState::Complete)
+    }
+
+    /// Adds an adjacency on interface 2.
+    pub fn adjacency_with(&mut self, mtu: u16, state: AdjacencyState) -> u32 {
         let a = Adjacency {
             interface: 2,
             mtu,
-            state: AdjacencyState::Complete,
+            state,
             len: 14,
             rewrite: [0; MAX_REWRITE],
             next_hop: "198.51.100.2".parse().unwrap(),
@@ -308,6 +315,11 @@ impl Rig {
 
     /// Feeds packets as one vector; what arrived, in order of arrival at each node. No buffer may be lost.
     pub fn run(&mut self, inputs: &[Input]) -> Vec<Arrival> {
+        self.run_holding(inputs, 0)
+    }
+
+    /// As `run`, for a node that keeps `held` of the packets.
+    pub fn run_holding(&mut self, inputs: &[Input], held: usize) -> Vec<Arrival> {
         let mut v = Vector::boxed();
         let before = self.pool.in_use();
         for i in inputs {
@@ -336,7 +348,7 @@ impl Rig {
         }
         self.dispatcher.feed(&mut v, self.node);
         self.dispatcher.run(self.reader.guard());
-        assert_eq!(self.pool.in_use(), before, "every buffer came back");
+        assert_eq!(self.pool.in_use(), before + held, "every buffer came back");
         let mut all = std::mem::take(&mut *self.log.lock().unwrap());
         for a in &mut all {
             if a.node == NAMES[0] {
@@ -390,6 +402,15 @@ impl Rig {
         for buf in taken {
             self.dispatcher.env.buffers.free_one(buf);
         }
+    }
+
+    /// Neighbours that were asked for.
+    pub fn resolves(&self) -> Vec<(u32, std::net::IpAddr)> {
+        let next = || match self.plane.punt.pop()? {
+            Message::Resolve { interface, address } => Some((interface, address)),
+            Message::Packet { .. } => None,
+        };
+        std::iter::from_fn(next).collect()
     }
 
     /// What was handed to the control side: kind, interface, offset of layer 3, bytes, whole length.

@@ -4,6 +4,137 @@ mod ip4;
 mod ip6;
 mod waiting;
 
-pub use ip4::{Ip4Hold, Ip4HoldReason};
-pub use ip6::{Ip6Hold, Ip6HoldReason};
+pub use ip4::V4;
+pub use ip6::V6;
 pub use waiting::{Key, Refused, Waiting};
+
+use crate::adjacency::Adjacency;
+use crate::plane::Plane;
+use crate::punt::Message;
+use graph::node::Step;
+use graph::{Edge, Exit, Guard, Node, Packet};
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// `ip4-hold`.
+pub type Ip4Hold = Hold<V4>;
+/// `ip6-hold`.
+pub type Ip6Hold = Hold<V6>;
+
+graph::reasons! {
+    /// What the hold nodes count.
+    pub enum HoldReason {
+        /// As many packets wait for this neighbour as may.
+        NeighborFull => "hold-neighbor-queue-full",
+        /// As many packets wait for neighbours as may.
+        Full => "hold-full",
+        /// The adjacency does not exist any more.
+        Gone => "hold-adjacency-gone",
+        /// Held until the neighbour is known.
+        Held => "held-for-neighbor" (info),
+    }
+}
+
+/// What differs between IPv4 and IPv6.
+pub trait Family: Send + 'static {
+    /// Name of the node.
+    const NAME: &'static str;
+    /// Where released packets go (by the control side's mail).
+    type Next: Edge;
+    /// The neighbour that a packet needs: interface and address.
+    fn neighbor(p: &Packet<'_>, adjacency: Option<&Adjacency>) -> Option<(u32, IpAddr)>;
+}
+
+/// The node of a family.
+pub struct Hold<F> {
+    plane: Arc<Plane>,
+    waiting: Waiting,
+    family: PhantomData<F>,
+}
+
+impl<F: Family> Hold<F> {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Hold { plane: Arc::clone(plane), waiting: Waiting::default(), family: PhantomData }
+    }
+
+    /// The held packets, for the control side's mail.
+    pub fn waiting(&mut self) -> &mut Waiting {
+        &mut self.waiting
+    }
+}
+
+/// Snapshot of one vector.
+pub struct HoldView<'v> {
+    plane: &'v Plane,
+    guard: &'v Guard,
+    per_neighbor: u32,
+    waiting: &'v mut Waiting,
+}
+
+impl<F: Family> Node for Hold<F> {
+    const NAME: &'static str = F::NAME;
+    type Next = F::Next;
+    type Drop = HoldReason;
+    type View<'v> = HoldView<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> HoldView<'v> {
+        let per_neighbor = self.plane.config.load(guard).hold_per_neighbor;
+        HoldView { plane: &self.plane, guard, per_neighbor, waiting: &mut self.waiting }
+    }
+
+    fn step(view: &mut HoldView<'_>, p: &mut Packet<'_>) -> Step<F::Next, HoldReason> {
+        let adjacency = view.plane.adjacencies.get(p.d.aux, view.guard);
+        let Some((interface, address)) = F::neighbor(p, adjacency) else {
+            return Err(HoldReason::Gone.into());
+        };
+        let key = Key::new(interface, address);
+        match view.waiting.hold(key, *p.d, p.env.now_ns, view.per_neighbor) {
+            Ok(ask) => {
+                if ask {
+                    view.plane.punt.push(Message::Resolve { interface, address });
+                }
+                p.count(HoldReason::Held);
+                Err(Exit::Consumed)
+            }
+            Err(Refused::Neighbor) => Err(HoldReason::NeighborFull.into()),
+            Err(Refused::Total) => Err(HoldReason::Full.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adjacency::AdjacencyState;
+    use crate::testing::{Input, Rig};
+
+    fn packet(last: u8) -> Vec<u8> {
+        let mut p = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 2, 10, 0, 2, last];
+        p.resize(28, 0);
+        p
+    }
+
+    #[test]
+    fn the_first_packets_wait_and_the_neighbour_is_asked_for_once() {
+        let mut r = Rig::new(Ip4Hold::new);
+        r.configure(|c| c.hold_per_neighbor = 3);
+        let adj = r.adjacency_with(1500, AdjacencyState::Glean);
+        let inputs: Vec<Input> = [7, 7, 8, 7, 7].iter().map(|n| Input::new(&packet(*n)).aux(adj)).collect();
+        let out = r.run_holding(&inputs, 4);
+        assert!(out.iter().all(|a| a.node == "error-drop" && a.reason == "hold-neighbor-queue-full"));
+        assert_eq!(out.len(), 1);
+        assert_eq!(r.count("held-for-neighbor"), 4);
+        let asked: Vec<IpAddr> = r.resolves().into_iter().map(|(_, a)| a).collect();
+        assert_eq!(asked, ["10.0.2.7".parse::<IpAddr>().unwrap(), "10.0.2.8".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_packet_without_adjacency_is_dropped() {
+        let mut r = Rig::new(Ip4Hold::new);
+        assert_eq!(r.drops(Input::new(&packet(7)).aux(999)), "hold-adjacency-gone");
+        let mut r = Rig::new(Ip6Hold::new);
+        assert_eq!(r.drops(Input::new(&packet(7)).aux(999)), "hold-adjacency-gone");
+    }
+}

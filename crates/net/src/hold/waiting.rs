@@ -1,6 +1,7 @@
 //! The packets that wait, by neighbour. Bounded, and allocated before the first packet.
 
 use graph::Desc;
+use std::net::IpAddr;
 
 /// Neighbours waited for at once.
 pub const MAX_KEYS: usize = 512;
@@ -17,6 +18,17 @@ pub struct Key {
     pub interface: u32,
     /// Its address.
     pub address: u128,
+}
+
+impl Key {
+    /// The key of a neighbour.
+    pub fn new(interface: u32, address: IpAddr) -> Key {
+        let address = match address {
+            IpAddr::V4(a) => u128::from(u32::from(a)),
+            IpAddr::V6(a) => u128::from(a),
+        };
+        Key { interface, address }
+    }
 }
 
 /// Why a packet was not held.

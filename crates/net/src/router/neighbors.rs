@@ -42,14 +42,6 @@ impl Local for View<'_> {
     }
 }
 
-fn key_of(interface: u32, addr: IpAddr) -> Key {
-    let address = match addr {
-        IpAddr::V4(a) => u128::from(u32::from(a)),
-        IpAddr::V6(a) => u128::from(a),
-    };
-    Key { interface, address }
-}
-
 impl Router {
     /// Sends a frame out of an interface.
     fn send_frame(&mut self, interface: u32, frame: &Frame) {
@@ -140,7 +132,7 @@ impl Router {
 
     /// Sends the packets that wait for a neighbour.
     fn release_held(&mut self, interface: u32, addr: IpAddr, adj: u32) {
-        let key = key_of(interface, addr);
+        let key = Key::new(interface, addr);
         let v6 = addr.is_ipv6();
         for w in &self.workers {
             w.send(move |w| {
@@ -152,7 +144,7 @@ impl Router {
 
     /// Tells the senders of packets that wait for a neighbour that it is unreachable.
     fn fail_held(&mut self, interface: u32, addr: IpAddr) {
-        let key = key_of(interface, addr);
+        let key = Key::new(interface, addr);
         let v6 = addr.is_ipv6();
         let ask = if v6 { Ask::V6_ADDRESS_UNREACHABLE } else { Ask::V4_HOST_UNREACHABLE }.word();
         for w in &self.workers {
