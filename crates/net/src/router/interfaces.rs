@@ -1,7 +1,7 @@
 //! Interfaces: what the operator set, and what workers see of it.
 
 use super::devices::{Device, DeviceControl};
-use super::{Op, OpError, Router, Source, Target};
+use super::{Op, OpError, Router};
 use crate::interface::{Interface, Tags, ifflags};
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
@@ -85,7 +85,7 @@ pub struct IfState {
     /// Sub-interfaces by the operator's number.
     pub subs: BTreeMap<u32, u32>,
     /// IPv6 addresses that may be used.
-    usable6: Vec<Ipv6Addr>,
+    pub(super) usable6: Vec<Ipv6Addr>,
     caps: TxCaps,
     device: Option<Box<dyn DeviceControl>>,
     pub(super) inputs: Vec<(usize, u64)>,
@@ -563,112 +563,6 @@ impl Router {
         }
         self.publish_interface(index);
         Ok(())
-    }
-
-    /// The routes that come with an address.
-    fn routes_of(index: u32, net: IpNet) -> Vec<(IpNet, Target)> {
-        let mut out = vec![(IpNet::from(net.addr()), Target::Local(index))];
-        if net.prefix_len() < net.max_prefix_len() {
-            out.push((net.trunc(), Target::Glean(index)));
-        }
-        if let IpNet::V4(n) = net
-            && n.prefix_len() < 31
-        {
-            for a in [n.network(), n.broadcast()] {
-                if a != n.addr() {
-                    out.push((IpNet::from(IpAddr::V4(a)), Target::Broadcast));
-                }
-            }
-        }
-        out
-    }
-
-    /// Adds an address with its routes and its link-local companion.
-    pub(super) fn add_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
-        let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
-        let mut done: Vec<IpNet> = vec![];
-        for (prefix, target) in Self::routes_of(index, net) {
-            let shared = taken.iter().any(|t| Self::routes_of(index, *t).iter().any(|(p, _)| *p == prefix));
-            if shared {
-                continue;
-            }
-            if let Err(e) = self.set_route(prefix, Source::Interface, target) {
-                for p in done {
-                    self.clear_route(p, Source::Interface);
-                }
-                return Err(e);
-            }
-            done.push(prefix);
-        }
-        if let Some(i) = self.interfaces.get_mut(index) {
-            i.addresses.push(net);
-        }
-        if net.addr().is_ipv6() && self.interfaces.get(index).is_some_and(|i| i.link_local.is_none()) {
-            self.set_link_local(index, true)?;
-        }
-        let mut out = vec![];
-        let now = self.now();
-        self.addresses.added(now, index, net.addr(), &mut out);
-        self.publish_interface(index);
-        self.carry_out_addresses(out);
-        self.refresh_groups();
-        Ok(())
-    }
-
-    pub(super) fn del_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
-        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
-        let Some(at) = i.addresses.iter().position(|a| *a == net) else {
-            return Err(OpError::new(format!("{} does not have the address {net}", i.name)));
-        };
-        i.addresses.remove(at);
-        let left = i.addresses.clone();
-        for (prefix, _) in Self::routes_of(index, net) {
-            match left.iter().flat_map(|t| Self::routes_of(index, *t)).find(|(p, _)| *p == prefix) {
-                Some((_, target)) => {
-                    let _ = self.set_route(prefix, Source::Interface, target);
-                }
-                None => {
-                    self.clear_route(prefix, Source::Interface);
-                }
-            }
-        }
-        let mut out = vec![];
-        self.addresses.removed(index, net.addr(), &mut out);
-        self.carry_out_addresses(out);
-        if !left.iter().any(|a| a.addr().is_ipv6()) {
-            self.set_link_local(index, false)?;
-        }
-        self.flush_neighbors(index, net, &left);
-        self.publish_interface(index);
-        self.refresh_groups();
-        Ok(())
-    }
-
-    fn set_link_local(&mut self, index: u32, on: bool) -> Result<(), OpError> {
-        let mac = self.mac_of(index);
-        let now = self.now();
-        let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
-        let mut out = vec![];
-        if on {
-            let a = packet::ip6::addr::link_local(mac);
-            i.link_local = Some(a);
-            self.addresses.added(now, index, a.into(), &mut out);
-        } else if let Some(a) = i.link_local.take() {
-            self.addresses.removed(index, a.into(), &mut out);
-        }
-        self.carry_out_addresses(out);
-        self.publish_interface(index);
-        Ok(())
-    }
-
-    pub(super) fn set_usable6(&mut self, index: u32, addr: Ipv6Addr, usable: bool) {
-        if let Some(i) = self.interfaces.get_mut(index) {
-            i.usable6.retain(|a| *a != addr);
-            if usable {
-                i.usable6.push(addr);
-            }
-        }
-        self.publish_interface(index);
     }
 
     /// Switches the capture features of all interfaces on or off, as the capture's filter says.

@@ -4,7 +4,10 @@
 //! The router runs on one thread. Its caller (the binary, or a test) waits for [`Router::punt_fd`] and
 //! [`Router::next_deadline`], and calls [`Router::handle_punts`] and [`Router::tick`].
 
+mod addresses;
 mod adjacencies;
+mod check;
+mod create;
 mod devices;
 mod inspect;
 mod interfaces;
@@ -327,9 +330,12 @@ impl Router {
         let mut ops: Vec<Op> = self.streams.keys().map(|n| Op::DeleteStream { name: n.clone() }).collect();
         ops.extend(self.static_routes().into_iter().map(|prefix| Op::DelRoute { prefix }));
         let named = |i: &&IfState| i.kind != Kind::Local;
-        ops.extend(self.interfaces().filter(named).filter(|i| i.xconnect.is_some()).map(|i| {
-            Op::SetXconnect { name: i.name.clone(), peer: None }
-        }));
+        ops.extend(
+            self.interfaces()
+                .filter(named)
+                .filter(|i| i.xconnect.is_some())
+                .map(|i| Op::SetXconnect { name: i.name.clone(), peer: None }),
+        );
         let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
         if let Err(e) = self.commit(ops) {

@@ -2,7 +2,6 @@
 //! same transaction fails.
 
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::interfaces::NewInterface;
 use super::{Encap, IfState, Kind, RoutePath, Router, Source, Target};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -187,7 +186,7 @@ impl OpError {
     }
 }
 
-type Undo = Vec<Op>;
+pub(super) type Undo = Vec<Op>;
 
 impl Router {
     /// Applies a transaction: all operations in order, or none of them.
@@ -216,18 +215,18 @@ impl Router {
         Ok(())
     }
 
-    fn index_of(&self, name: &str) -> Result<u32, OpError> {
+    pub(super) fn index_of(&self, name: &str) -> Result<u32, OpError> {
         self.interface_index(name).ok_or_else(|| OpError::new(format!("there is no interface {name}")))
     }
 
-    fn named(&self, name: &str) -> Result<&IfState, OpError> {
+    pub(super) fn named(&self, name: &str) -> Result<&IfState, OpError> {
         let index = self.index_of(name)?;
         let found = self.interface(index).filter(|i| i.kind != Kind::Local);
         found
             .ok_or_else(|| OpError::new(format!("{name} stands for the router itself and cannot be changed")))
     }
 
-    fn free_name(&self, name: &str) -> Result<(), OpError> {
+    pub(super) fn free_name(&self, name: &str) -> Result<(), OpError> {
         if self.interface_index(name).is_some() {
             return Err(OpError::new(format!("there is an interface {name} already")));
         }
@@ -419,303 +418,6 @@ impl Router {
         })
     }
 
-    fn check_target(&self, prefix: IpNet, target: &Target) -> Result<(), OpError> {
-        let v6 = prefix.network().is_ipv6();
-        let paths = match target {
-            Target::Paths(p) => p,
-            Target::Drop | Target::Unreachable | Target::Prohibit => return Ok(()),
-            _ => return Err(OpError::new(format!("route {prefix}: not a target for a static route"))),
-        };
-        if paths.is_empty() || paths.len() > tables::groups::MAX_BUCKETS {
-            return Err(OpError::new(format!(
-                "route {prefix}: {} paths, there must be 1 to 256",
-                paths.len()
-            )));
-        }
-        for p in paths {
-            if p.weight == 0 {
-                return Err(OpError::new(format!("route {prefix}: a weight is 1 to 255")));
-            }
-            if let Some(i) = p.interface
-                && self.interface(i).is_none_or(|i| i.kind == Kind::Local)
-            {
-                return Err(OpError::new(format!("route {prefix}: there is no such interface")));
-            }
-            let Some(a) = p.address else {
-                if p.interface.is_none() {
-                    return Err(OpError::new(format!(
-                        "route {prefix}: a path needs an address or an interface"
-                    )));
-                }
-                continue;
-            };
-            if a.is_ipv6() != v6 {
-                let e = format!("route {prefix}: next hop {a} is of the other family: not supported yet");
-                return Err(OpError::new(e));
-            }
-            if a.is_unspecified() || a.is_multicast() {
-                return Err(OpError::new(format!("route {prefix}: {a} is not the address of a neighbor")));
-            }
-            if self.interfaces().any(|i| i.addresses.iter().any(|n| n.addr() == a)) {
-                return Err(OpError::new(format!(
-                    "route {prefix}: next hop {a} is the router's own address"
-                )));
-            }
-            if p.interface.is_none() && self.connected_interface(a).is_none() {
-                let e = format!(
-                    "route {prefix}: next hop {a} is in no connected prefix: name its interface, or give an interface \
-                     an address in its prefix first"
-                );
-                return Err(OpError::new(e));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_address(&self, name: &str, net: IpNet) -> Result<(), OpError> {
-        let i = self.named(name)?;
-        let a = net.addr();
-        let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
-        if i.addresses.contains(&net) {
-            return fail(format!("has the address {net} already"));
-        }
-        if a.is_unspecified() || a.is_multicast() || a.is_loopback() {
-            return fail(format!("{a} cannot be the address of an interface"));
-        }
-        if let IpNet::V4(n) = net
-            && n.prefix_len() < 31
-            && (n.addr() == n.network() || n.addr() == n.broadcast())
-        {
-            return fail(format!("{a} is the network or broadcast address of {}", n.trunc()));
-        }
-        if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
-            return fail("link-local addresses are made from the MAC address".to_string());
-        }
-        if i.xconnect.is_some() || self.interfaces().any(|o| o.xconnect == Some(i.index)) {
-            return fail("is cross-connected: make it an L3 interface first (set interface l3)".to_string());
-        }
-        if let Kind::Sub { encap, .. } = i.kind
-            && !matches!(
-                encap,
-                Encap::Untagged
-                    | Encap::Tags { exact: true, outer: Some(_), inner: None | Some(Some(_)), .. }
-            )
-        {
-            return fail("only a sub-interface with exact-match can have addresses".to_string());
-        }
-        if a.is_ipv6() && i.mtu < 1280 {
-            return fail(format!("MTU {} is too small for IPv6, which needs 1280 bytes", i.mtu));
-        }
-        for o in self.interfaces() {
-            for t in &o.addresses {
-                if t.addr() == a && o.index != i.index || t.addr() == a {
-                    return fail(format!("{a} is an address of {} already", o.name));
-                }
-                if o.index != i.index && (t.contains(&net.trunc()) || net.trunc().contains(&t.trunc())) {
-                    return fail(format!("{net} overlaps {t} on {}", o.name));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn check_xconnect(&self, name: &str, peer: Option<&str>) -> Result<(), OpError> {
-        let Some(peer) = peer else { return Ok(()) };
-        let (a, b) = (self.named(name)?, self.named(peer)?);
-        if a.index == b.index {
-            return Err(OpError::new(format!("{name} cannot be cross-connected to itself")));
-        }
-        for i in [a, b] {
-            if !i.addresses.is_empty() {
-                let has = i.addresses[0];
-                return Err(OpError::new(format!(
-                    "{} has the address {has}: remove it before a cross-connect",
-                    i.name
-                )));
-            }
-            if i.kind == Kind::Loopback {
-                return Err(OpError::new(format!("{} is a loopback: it cannot be cross-connected", i.name)));
-            }
-        }
-        if !a.subs.is_empty() {
-            return Err(OpError::new(format!("{name} has sub-interfaces: cross-connect those")));
-        }
-        if let Some(o) = self.interfaces().find(|o| o.xconnect == Some(b.index) && o.index != a.index) {
-            return Err(OpError::new(format!("{peer} is the target of {} already", o.name)));
-        }
-        if a.mtu != b.mtu {
-            let (m, n) = (a.mtu, b.mtu);
-            return Err(OpError::new(format!("{name} has MTU {m} and {peer} has {n}: they must be equal")));
-        }
-        Ok(())
-    }
-
-    fn create_device(
-        &mut self,
-        name: String,
-        origin: Op,
-        open: impl FnOnce(u32, usize) -> Result<devices::Device, String>,
-    ) -> Result<Undo, OpError> {
-        let index = self.reserve_index()?;
-        let workers = self.workers.len();
-        let device = match open(index, workers) {
-            Ok(d) => d,
-            Err(e) => {
-                self.release_index(index);
-                return Err(OpError::new(format!("{name}: {e}")));
-            }
-        };
-        let new = NewInterface {
-            name: name.clone(),
-            kind: Kind::Device,
-            origin,
-            mac: device.mac,
-            mtu: device.mtu.clamp(128, 9216) as u16,
-            link: device.link,
-        };
-        let note = device.control.describe();
-        self.insert_interface(index, new);
-        if let Err(e) = self.attach(index, device) {
-            self.remove_interface(index);
-            return Err(e);
-        }
-        self.note(false, format!("interface {name}: {note}"));
-        Ok(vec![Op::Delete { name }])
-    }
-
-    fn create_loopback(&mut self, instance: Option<u32>, mac: Option<MacAddr>) -> Result<Undo, OpError> {
-        let free = |n: &u32| self.interface_index(&format!("loop{n}")).is_none();
-        let n = match instance {
-            Some(n) if n > 4095 => {
-                return Err(OpError::new(format!("loop{n}: loopbacks are loop0 to loop4095")));
-            }
-            Some(n) if !free(&n) => {
-                return Err(OpError::new(format!("there is an interface loop{n} already")));
-            }
-            Some(n) => n,
-            None => (0..=4095).find(free).ok_or_else(|| OpError::new("there are 4096 loopbacks already"))?,
-        };
-        if let Some(m) = mac.filter(|m| !m.is_station()) {
-            return Err(OpError::new(format!("loop{n}: {m} is not the address of a single station")));
-        }
-        let index = self.reserve_index()?;
-        let name = format!("loop{n}");
-        let mac = mac.unwrap_or(MacAddr([0xde, 0xad, 0, 0, (n >> 8) as u8, n as u8]));
-        let origin = Op::CreateLoopback { instance: Some(n), mac: Some(mac) };
-        let new =
-            NewInterface { name: name.clone(), kind: Kind::Loopback, origin, mac, mtu: 1500, link: true };
-        self.insert_interface(index, new);
-        Ok(vec![Op::Delete { name }])
-    }
-
-    fn create_sub(&mut self, parent: &str, id: u32, encap: Encap, origin: Op) -> Result<Undo, OpError> {
-        let p = self.named(parent)?;
-        let name = format!("{parent}.{id}");
-        let fail = |why: &str| Err(OpError::new(format!("{name}: {why}")));
-        if matches!(p.kind, Kind::Sub { .. }) {
-            return fail("a sub-interface cannot have sub-interfaces");
-        }
-        if p.kind == Kind::Loopback {
-            return fail("a loopback cannot have sub-interfaces");
-        }
-        if id == 0 {
-            return fail("the number of a sub-interface starts at 1");
-        }
-        if p.xconnect.is_some() {
-            return fail("its parent is cross-connected: make it an L3 interface first");
-        }
-        if let Encap::Tags { outer, inner, exact, .. } = encap {
-            let vlans = [outer, inner.flatten()];
-            if vlans.iter().flatten().any(|v| !(1..=4095).contains(v)) {
-                return fail("a VLAN is 1 to 4095");
-            }
-            if exact && (outer.is_none() || inner == Some(None)) {
-                return fail("exact-match needs the VLANs by number");
-            }
-        }
-        let same =
-            |s: &IfState| matches!(s.kind, Kind::Sub { encap: e, .. } if encap_key(e) == encap_key(encap));
-        let taken = p.subs.values().filter_map(|s| self.interface(*s)).find(|s| same(s));
-        if let Some(t) = taken {
-            return fail(&format!("{} takes these frames already", t.name));
-        }
-        self.free_name(&name)?;
-        let (parent, mac, mtu) = (p.index, p.mac, p.mtu);
-        let index = self.reserve_index()?;
-        let kind = Kind::Sub { parent, id, encap };
-        self.insert_interface(index, NewInterface { name: name.clone(), kind, origin, mac, mtu, link: true });
-        Ok(vec![Op::Delete { name }])
-    }
-
-    fn delete(&mut self, name: &str) -> Result<Undo, OpError> {
-        let i = self.named(name)?;
-        let mut gone: Vec<u32> = i.subs.values().copied().collect();
-        gone.push(i.index);
-        if let Some(o) = self
-            .interfaces()
-            .find(|o| !gone.contains(&o.index) && o.xconnect.is_some_and(|x| gone.contains(&x)))
-        {
-            return Err(OpError::new(format!(
-                "{name} is the cross-connect target of {}: undo that first",
-                o.name
-            )));
-        }
-        let via = |g: &super::NextHopInfo| match &g.target {
-            Target::Paths(p) => p.iter().any(|p| p.interface.is_some_and(|i| gone.contains(&i))),
-            _ => false,
-        };
-        let routes: u32 = self.groups().iter().filter(|g| via(g)).map(|g| g.routes).sum();
-        if routes != 0 {
-            return Err(OpError::new(format!("{routes} static routes go over {name}: remove them first")));
-        }
-        if let Some(s) = self.streams.values().find(|s| gone.contains(&s.interface)) {
-            return Err(OpError::new(format!(
-                "the stream {} comes in on {name}: delete it first",
-                s.def.name
-            )));
-        }
-        // Undone last first: the device, its settings, its sub-interfaces.
-        let mut undo = vec![];
-        for index in gone {
-            if let Some(i) = self.interface(index) {
-                undo.splice(0..0, self.settings_of(i));
-            }
-        }
-        undo.reverse();
-        let index = self.index_of(name)?;
-        self.remove_interface(index);
-        Ok(undo)
-    }
-
-    /// The operations that make an interface as it is now, in order.
-    pub fn settings_of(&self, i: &IfState) -> Vec<Op> {
-        let name = || i.name.clone();
-        let mut ops = vec![i.origin.clone()];
-        if !matches!(i.kind, Kind::Sub { .. }) {
-            ops.push(Op::SetMac { name: name(), mac: i.mac });
-        }
-        ops.push(Op::SetMtu { name: name(), mtu: i.mtu });
-        if let Some(text) = &i.description {
-            ops.push(Op::SetDescription { name: name(), text: Some(text.clone()) });
-        }
-        ops.extend(i.addresses.iter().map(|n| Op::AddAddress { name: name(), net: *n }));
-        if let Some(peer) = i.xconnect {
-            ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
-        }
-        if i.promiscuous {
-            ops.push(Op::SetPromiscuous { name: name(), on: true });
-        }
-        ops.push(Op::SetState { name: name(), up: i.up });
-        for n in self
-            .neighbors
-            .iter()
-            .filter(|n| n.interface == i.index && n.state == crate::neighbor::State::Static)
-        {
-            ops.extend(n.mac.map(|mac| Op::SetNeighbor { name: name(), address: n.addr, mac }));
-        }
-        ops
-    }
-
     fn set_admin(&mut self, index: u32, up: bool, link: bool) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
         let mut link = link;
@@ -737,14 +439,6 @@ impl Router {
             self.workers[w].send(|_| {});
         }
         Ok(())
-    }
-}
-
-fn encap_key(e: Encap) -> (u8, bool, Option<u16>, Option<Option<u16>>) {
-    match e {
-        Encap::Untagged => (0, false, None, None),
-        Encap::Default => (1, false, None, None),
-        Encap::Tags { dot1ad, outer, inner, .. } => (2, dot1ad, outer, inner),
     }
 }
 

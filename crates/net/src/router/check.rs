@@ -1,0 +1,138 @@
+//! What an operation must meet before it is applied.
+
+use super::{Encap, Kind, OpError, Router, Target};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+impl Router {
+    pub(super) fn check_target(&self, prefix: IpNet, target: &Target) -> Result<(), OpError> {
+        let v6 = prefix.network().is_ipv6();
+        let paths = match target {
+            Target::Paths(p) => p,
+            Target::Drop | Target::Unreachable | Target::Prohibit => return Ok(()),
+            _ => return Err(OpError::new(format!("route {prefix}: not a target for a static route"))),
+        };
+        if paths.is_empty() || paths.len() > tables::groups::MAX_BUCKETS {
+            return Err(OpError::new(format!(
+                "route {prefix}: {} paths, there must be 1 to 256",
+                paths.len()
+            )));
+        }
+        for p in paths {
+            if p.weight == 0 {
+                return Err(OpError::new(format!("route {prefix}: a weight is 1 to 255")));
+            }
+            if let Some(i) = p.interface
+                && self.interface(i).is_none_or(|i| i.kind == Kind::Local)
+            {
+                return Err(OpError::new(format!("route {prefix}: there is no such interface")));
+            }
+            let Some(a) = p.address else {
+                if p.interface.is_none() {
+                    return Err(OpError::new(format!(
+                        "route {prefix}: a path needs an address or an interface"
+                    )));
+                }
+                continue;
+            };
+            if a.is_ipv6() != v6 {
+                let e = format!("route {prefix}: next hop {a} is of the other family: not supported yet");
+                return Err(OpError::new(e));
+            }
+            if a.is_unspecified() || a.is_multicast() {
+                return Err(OpError::new(format!("route {prefix}: {a} is not the address of a neighbor")));
+            }
+            if self.interfaces().any(|i| i.addresses.iter().any(|n| n.addr() == a)) {
+                return Err(OpError::new(format!(
+                    "route {prefix}: next hop {a} is the router's own address"
+                )));
+            }
+            if p.interface.is_none() && self.connected_interface(a).is_none() {
+                let e = format!(
+                    "route {prefix}: next hop {a} is in no connected prefix: name its interface, or give an interface \
+                     an address in its prefix first"
+                );
+                return Err(OpError::new(e));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_address(&self, name: &str, net: IpNet) -> Result<(), OpError> {
+        let i = self.named(name)?;
+        let a = net.addr();
+        let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
+        if i.addresses.contains(&net) {
+            return fail(format!("has the address {net} already"));
+        }
+        if a.is_unspecified() || a.is_multicast() || a.is_loopback() {
+            return fail(format!("{a} cannot be the address of an interface"));
+        }
+        if let IpNet::V4(n) = net
+            && n.prefix_len() < 31
+            && (n.addr() == n.network() || n.addr() == n.broadcast())
+        {
+            return fail(format!("{a} is the network or broadcast address of {}", n.trunc()));
+        }
+        if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
+            return fail("link-local addresses are made from the MAC address".to_string());
+        }
+        if i.xconnect.is_some() || self.interfaces().any(|o| o.xconnect == Some(i.index)) {
+            return fail("is cross-connected: make it an L3 interface first (set interface l3)".to_string());
+        }
+        if let Kind::Sub { encap, .. } = i.kind
+            && !matches!(
+                encap,
+                Encap::Untagged
+                    | Encap::Tags { exact: true, outer: Some(_), inner: None | Some(Some(_)), .. }
+            )
+        {
+            return fail("only a sub-interface with exact-match can have addresses".to_string());
+        }
+        if a.is_ipv6() && i.mtu < 1280 {
+            return fail(format!("MTU {} is too small for IPv6, which needs 1280 bytes", i.mtu));
+        }
+        for o in self.interfaces() {
+            for t in &o.addresses {
+                if t.addr() == a && o.index != i.index || t.addr() == a {
+                    return fail(format!("{a} is an address of {} already", o.name));
+                }
+                if o.index != i.index && (t.contains(&net.trunc()) || net.trunc().contains(&t.trunc())) {
+                    return fail(format!("{net} overlaps {t} on {}", o.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_xconnect(&self, name: &str, peer: Option<&str>) -> Result<(), OpError> {
+        let Some(peer) = peer else { return Ok(()) };
+        let (a, b) = (self.named(name)?, self.named(peer)?);
+        if a.index == b.index {
+            return Err(OpError::new(format!("{name} cannot be cross-connected to itself")));
+        }
+        for i in [a, b] {
+            if !i.addresses.is_empty() {
+                let has = i.addresses[0];
+                return Err(OpError::new(format!(
+                    "{} has the address {has}: remove it before a cross-connect",
+                    i.name
+                )));
+            }
+            if i.kind == Kind::Loopback {
+                return Err(OpError::new(format!("{} is a loopback: it cannot be cross-connected", i.name)));
+            }
+        }
+        if !a.subs.is_empty() {
+            return Err(OpError::new(format!("{name} has sub-interfaces: cross-connect those")));
+        }
+        if let Some(o) = self.interfaces().find(|o| o.xconnect == Some(b.index) && o.index != a.index) {
+            return Err(OpError::new(format!("{peer} is the target of {} already", o.name)));
+        }
+        if a.mtu != b.mtu {
+            let (m, n) = (a.mtu, b.mtu);
+            return Err(OpError::new(format!("{name} has MTU {m} and {peer} has {n}: they must be equal")));
+        }
+        Ok(())
+    }
+}

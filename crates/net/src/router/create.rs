@@ -1,0 +1,192 @@
+//! Operations that make and remove interfaces.
+
+use super::interfaces::NewInterface;
+use super::op::Undo;
+use super::{Encap, IfState, Kind, Op, OpError, Router, Target, devices};
+use packet::eth::MacAddr;
+
+impl Router {
+    pub(super) fn create_device(
+        &mut self,
+        name: String,
+        origin: Op,
+        open: impl FnOnce(u32, usize) -> Result<devices::Device, String>,
+    ) -> Result<Undo, OpError> {
+        let index = self.reserve_index()?;
+        let workers = self.workers.len();
+        let device = match open(index, workers) {
+            Ok(d) => d,
+            Err(e) => {
+                self.release_index(index);
+                return Err(OpError::new(format!("{name}: {e}")));
+            }
+        };
+        let new = NewInterface {
+            name: name.clone(),
+            kind: Kind::Device,
+            origin,
+            mac: device.mac,
+            mtu: device.mtu.clamp(128, 9216) as u16,
+            link: device.link,
+        };
+        let note = device.control.describe();
+        self.insert_interface(index, new);
+        if let Err(e) = self.attach(index, device) {
+            self.remove_interface(index);
+            return Err(e);
+        }
+        self.note(false, format!("interface {name}: {note}"));
+        Ok(vec![Op::Delete { name }])
+    }
+
+    pub(super) fn create_loopback(
+        &mut self,
+        instance: Option<u32>,
+        mac: Option<MacAddr>,
+    ) -> Result<Undo, OpError> {
+        let free = |n: &u32| self.interface_index(&format!("loop{n}")).is_none();
+        let n = match instance {
+            Some(n) if n > 4095 => {
+                return Err(OpError::new(format!("loop{n}: loopbacks are loop0 to loop4095")));
+            }
+            Some(n) if !free(&n) => {
+                return Err(OpError::new(format!("there is an interface loop{n} already")));
+            }
+            Some(n) => n,
+            None => (0..=4095).find(free).ok_or_else(|| OpError::new("there are 4096 loopbacks already"))?,
+        };
+        if let Some(m) = mac.filter(|m| !m.is_station()) {
+            return Err(OpError::new(format!("loop{n}: {m} is not the address of a single station")));
+        }
+        let index = self.reserve_index()?;
+        let name = format!("loop{n}");
+        let mac = mac.unwrap_or(MacAddr([0xde, 0xad, 0, 0, (n >> 8) as u8, n as u8]));
+        let origin = Op::CreateLoopback { instance: Some(n), mac: Some(mac) };
+        let new =
+            NewInterface { name: name.clone(), kind: Kind::Loopback, origin, mac, mtu: 1500, link: true };
+        self.insert_interface(index, new);
+        Ok(vec![Op::Delete { name }])
+    }
+
+    pub(super) fn create_sub(
+        &mut self,
+        parent: &str,
+        id: u32,
+        encap: Encap,
+        origin: Op,
+    ) -> Result<Undo, OpError> {
+        let p = self.named(parent)?;
+        let name = format!("{parent}.{id}");
+        let fail = |why: &str| Err(OpError::new(format!("{name}: {why}")));
+        if matches!(p.kind, Kind::Sub { .. }) {
+            return fail("a sub-interface cannot have sub-interfaces");
+        }
+        if p.kind == Kind::Loopback {
+            return fail("a loopback cannot have sub-interfaces");
+        }
+        if id == 0 {
+            return fail("the number of a sub-interface starts at 1");
+        }
+        if p.xconnect.is_some() {
+            return fail("its parent is cross-connected: make it an L3 interface first");
+        }
+        if let Encap::Tags { outer, inner, exact, .. } = encap {
+            let vlans = [outer, inner.flatten()];
+            if vlans.iter().flatten().any(|v| !(1..=4095).contains(v)) {
+                return fail("a VLAN is 1 to 4095");
+            }
+            if exact && (outer.is_none() || inner == Some(None)) {
+                return fail("exact-match needs the VLANs by number");
+            }
+        }
+        let same =
+            |s: &IfState| matches!(s.kind, Kind::Sub { encap: e, .. } if encap_key(e) == encap_key(encap));
+        let taken = p.subs.values().filter_map(|s| self.interface(*s)).find(|s| same(s));
+        if let Some(t) = taken {
+            return fail(&format!("{} takes these frames already", t.name));
+        }
+        self.free_name(&name)?;
+        let (parent, mac, mtu) = (p.index, p.mac, p.mtu);
+        let index = self.reserve_index()?;
+        let kind = Kind::Sub { parent, id, encap };
+        self.insert_interface(index, NewInterface { name: name.clone(), kind, origin, mac, mtu, link: true });
+        Ok(vec![Op::Delete { name }])
+    }
+
+    pub(super) fn delete(&mut self, name: &str) -> Result<Undo, OpError> {
+        let i = self.named(name)?;
+        let mut gone: Vec<u32> = i.subs.values().copied().collect();
+        gone.push(i.index);
+        if let Some(o) = self
+            .interfaces()
+            .find(|o| !gone.contains(&o.index) && o.xconnect.is_some_and(|x| gone.contains(&x)))
+        {
+            return Err(OpError::new(format!(
+                "{name} is the cross-connect target of {}: undo that first",
+                o.name
+            )));
+        }
+        let via = |g: &super::NextHopInfo| match &g.target {
+            Target::Paths(p) => p.iter().any(|p| p.interface.is_some_and(|i| gone.contains(&i))),
+            _ => false,
+        };
+        let routes: u32 = self.groups().iter().filter(|g| via(g)).map(|g| g.routes).sum();
+        if routes != 0 {
+            return Err(OpError::new(format!("{routes} static routes go over {name}: remove them first")));
+        }
+        if let Some(s) = self.streams.values().find(|s| gone.contains(&s.interface)) {
+            return Err(OpError::new(format!(
+                "the stream {} comes in on {name}: delete it first",
+                s.def.name
+            )));
+        }
+        // Undone last first: the device, its settings, its sub-interfaces.
+        let mut undo = vec![];
+        for index in gone {
+            if let Some(i) = self.interface(index) {
+                undo.splice(0..0, self.settings_of(i));
+            }
+        }
+        undo.reverse();
+        let index = self.index_of(name)?;
+        self.remove_interface(index);
+        Ok(undo)
+    }
+
+    /// The operations that make an interface as it is now, in order.
+    pub fn settings_of(&self, i: &IfState) -> Vec<Op> {
+        let name = || i.name.clone();
+        let mut ops = vec![i.origin.clone()];
+        if !matches!(i.kind, Kind::Sub { .. }) {
+            ops.push(Op::SetMac { name: name(), mac: i.mac });
+        }
+        ops.push(Op::SetMtu { name: name(), mtu: i.mtu });
+        if let Some(text) = &i.description {
+            ops.push(Op::SetDescription { name: name(), text: Some(text.clone()) });
+        }
+        ops.extend(i.addresses.iter().map(|n| Op::AddAddress { name: name(), net: *n }));
+        if let Some(peer) = i.xconnect {
+            ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
+        }
+        if i.promiscuous {
+            ops.push(Op::SetPromiscuous { name: name(), on: true });
+        }
+        ops.push(Op::SetState { name: name(), up: i.up });
+        for n in self
+            .neighbors
+            .iter()
+            .filter(|n| n.interface == i.index && n.state == crate::neighbor::State::Static)
+        {
+            ops.extend(n.mac.map(|mac| Op::SetNeighbor { name: name(), address: n.addr, mac }));
+        }
+        ops
+    }
+}
+
+fn encap_key(e: Encap) -> (u8, bool, Option<u16>, Option<Option<u16>>) {
+    match e {
+        Encap::Untagged => (0, false, None, None),
+        Encap::Default => (1, false, None, None),
+        Encap::Tags { dot1ad, outer, inner, .. } => (2, dot1ad, outer, inner),
+    }
+}
