@@ -25,10 +25,16 @@ pub fn open(config: &Log) -> Result<Logger, String> {
             BoxMakeWriter::new(file.map_err(|e| format!("cannot open the log {path}: {e}"))?)
         }
     };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(writer).with_ansi(false).with_target(false);
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_target(false);
     let done = if config.json { log.json().try_init() } else { log.try_init() };
     done.map_err(|e| format!("cannot open the log: {e}"))?;
-    Ok(Rc::new(|line| if line.warn { tracing::warn!("{}", line.text) } else { tracing::info!("{}", line.text) }))
+    Ok(Rc::new(
+        |line| if line.warn { tracing::warn!("{}", line.text) } else { tracing::info!("{}", line.text) },
+    ))
 }
 
 /// The line that says which memory the buffers are in.

@@ -101,17 +101,22 @@ fn start(args: &Run) -> Result<(), String> {
             server.path().display()
         );
         let router = Rc::new(RefCell::new(router));
-        let registry = control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
+        let registry =
+            control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
         let context = control::commands::App::new(Rc::clone(&router));
         let executor = Rc::new(RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context))));
-        let mut term = signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
-        let mut int = signal(SignalKind::interrupt()).map_err(|e| format!("cannot watch for signals: {e}"))?;
+        let mut term =
+            signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
+        let mut int =
+            signal(SignalKind::interrupt()).map_err(|e| format!("cannot watch for signals: {e}"))?;
         let stop = async move {
             tokio::select! {
                 _ = term.recv() => tracing::info!("stops: SIGTERM"),
                 _ = int.recv() => tracing::info!("stops: SIGINT"),
             }
         };
-        runtime::run(router, server, executor, log, stop).await.map_err(|e| format!("the control thread failed: {e}"))
+        runtime::run(router, server, executor, log, stop)
+            .await
+            .map_err(|e| format!("the control thread failed: {e}"))
     })
 }
