@@ -1,0 +1,219 @@
+#!/usr/bin/python3
+"""Writes the generated part of the kept corpora, with Scapy: fuzz/seeds.py [TARGET...]
+
+Inputs that the fuzzers found stand beside them under their hashes and are left alone.
+"""
+import pathlib
+import re
+import struct
+import sys
+
+from scapy.all import (ARP, Dot1AD, Dot1Q, Ether, GRE, HBHOptUnknown, ICMP, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6MLReport2,
+                       ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, ICMPv6NDOptDstLLAddr,
+                       ICMPv6NDOptMTU, ICMPv6NDOptPrefixInfo, ICMPv6NDOptSrcLLAddr, IP, IPOption_LSRR,
+                       IPOption_Router_Alert, IPOption_RR, IPOption_Timestamp, IPv6, IPv6ExtHdrDestOpt,
+                       IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Raw, RouterAlert, TCP, UDP)
+
+HERE = pathlib.Path(__file__).resolve().parent
+PORT = {"left": 0, "right": 1, "small": 2, "patch": 3}
+VNET, SPLIT, TRACED, VALID, FIX, GROUP = 1, 2, 4, 8, 16, 32
+ETHERNET, IP4, IP6, INNER = 0, 10, 13, 16
+
+
+def mac(port):
+    return f"02:00:00:00:00:{PORT[port] + 1:02x}"
+
+
+def fed(packet, entry=ETHERNET, rx=0, how=0, split=0, vnet=b""):
+    """One packet of the target `frames`, as fuzz/src/frames.rs reads it."""
+    data = bytes(packet)
+    if vnet:
+        how |= VNET
+    return struct.pack("<BBBBH", entry, rx, how, split, len(data)) + vnet + data
+
+
+def vnet(flags=0, gso=0, hdr=0, size=0, start=0, offset=0):
+    return struct.pack("<BBHHHH", flags, gso, hdr, size, start, offset)
+
+
+def on(port, payload, src="02:00:00:00:00:aa", dst=None, tags=None):
+    frame = Ether(src=src, dst=dst or mac(port))
+    for tag in tags or []:
+        frame = frame / tag
+    return frame / payload
+
+
+def ip_payloads():
+    """Named IP packets that a host behind `left` might send."""
+    four = dict(src="192.0.2.7")
+    for last in [10, 11, 12, 13, 14, 15, 16, 17, 99]:
+        yield f"ip4-to-{last}", IP(dst=f"10.{last}.1.2", **four) / UDP(sport=1024, dport=53) / Raw(b"x" * 30)
+    yield "ip4-tcp", IP(dst="10.10.0.9", **four) / TCP(sport=9, dport=80, flags="SA", options=[("MSS", 1460), ("WScale", 7), ("Timestamp", (1, 2)), ("SAckOK", b"")])
+    yield "ip4-echo", IP(dst="192.0.2.1", **four) / ICMP(id=7, seq=1) / Raw(b"abcdefgh")
+    yield "ip4-echo-loop", IP(dst="10.255.0.1", **four) / ICMP(id=7, seq=2) / Raw(b"odd")
+    yield "ip4-echo-other", IP(dst="198.51.100.1", **four) / ICMP(id=7, seq=2)
+    yield "ip4-echo-broadcast", IP(dst="192.0.2.255", **four) / ICMP(id=7, seq=2)
+    yield "ip4-ttl-1", IP(dst="10.10.0.9", ttl=1, **four) / UDP() / Raw(b"y" * 100)
+    yield "ip4-ttl-0", IP(dst="10.10.0.9", ttl=0, **four) / UDP()
+    yield "ip4-local-udp", IP(dst="192.0.2.1", **four) / UDP(dport=9) / Raw(b"nobody")
+    yield "ip4-local-tcp", IP(dst="192.0.2.1", **four) / TCP(dport=22)
+    yield "ip4-local-gre", IP(dst="192.0.2.1", **four) / GRE() / IP()
+    yield "ip4-big", IP(dst="10.15.0.9", **four) / UDP() / Raw(bytes(1300))
+    yield "ip4-big-df", IP(dst="10.15.0.9", flags="DF", **four) / UDP() / Raw(bytes(1300))
+    yield "ip4-big-options", IP(dst="10.15.0.9", options=[IPOption_RR(routers=["0.0.0.0"] * 3), IPOption_Router_Alert()], **four) / UDP() / Raw(bytes(900))
+    yield "ip4-middle-fragment", IP(dst="10.15.0.9", flags="MF", frag=100, **four) / Raw(bytes(700))
+    yield "ip4-last-fragment", IP(dst="192.0.2.1", frag=100, **four) / Raw(bytes(40))
+    yield "ip4-record-route", IP(dst="10.10.0.9", options=[IPOption_RR(routers=["0.0.0.0"] * 4)], **four) / UDP()
+    yield "ip4-timestamp", IP(dst="10.10.0.9", options=[IPOption_Timestamp(flg=1, length=12, pointer=5)], **four) / UDP()
+    yield "ip4-source-route", IP(dst="192.0.2.1", options=[IPOption_LSRR(routers=["10.10.0.1", "10.10.0.2"])], **four) / UDP()
+    yield "ip4-alert", IP(dst="10.10.0.9", options=[IPOption_Router_Alert()], **four) / UDP()
+    yield "ip4-bad-option", IP(dst="10.10.0.9", options=[Raw(b"\x07\x02\x00\x00")], **four) / UDP()
+    yield "ip4-unreachable-in", IP(dst="192.0.2.1", **four) / ICMP(type=3, code=4, nexthopmtu=1280) / IP(src="192.0.2.1", dst="10.10.0.9") / UDP()
+    yield "ip4-bad-checksum", IP(dst="10.10.0.9", chksum=1, **four) / UDP()
+    yield "ip4-too-long", IP(dst="10.10.0.9", len=2000, **four) / UDP()
+    yield "ip4-martian", IP(src="127.0.0.1", dst="10.10.0.9") / UDP()
+    yield "ip4-multicast", IP(dst="224.0.0.5", **four) / UDP()
+    yield "ip4-limited", IP(dst="255.255.255.255", src="0.0.0.0") / UDP(sport=68, dport=67)
+    six = dict(src="2001:db8:1::7")
+    for n in [10, 11, 12, 13, 14, 15, 16, 17, 99]:
+        yield f"ip6-to-{n}", IPv6(dst=f"2001:db8:{n}::2", **six) / UDP(sport=1024, dport=53) / Raw(b"x" * 30)
+    yield "ip6-tcp", IPv6(dst="2001:db8:10::9", fl=77, tc=46, **six) / TCP(flags="S")
+    yield "ip6-echo", IPv6(dst="2001:db8:1::1", **six) / ICMPv6EchoRequest(id=7, data=b"abcdefgh")
+    yield "ip6-echo-loop", IPv6(dst="2001:db8:ffff::1", **six) / ICMPv6EchoRequest(id=7, data=b"odd")
+    yield "ip6-echo-all", IPv6(dst="ff02::1", src="fe80::7") / ICMPv6EchoRequest()
+    yield "ip6-hop-limit-1", IPv6(dst="2001:db8:10::9", hlim=1, **six) / UDP() / Raw(bytes(200))
+    yield "ip6-local-udp", IPv6(dst="2001:db8:1::1", **six) / UDP(dport=9) / Raw(b"nobody")
+    yield "ip6-too-big", IPv6(dst="2001:db8:15::9", **six) / UDP() / Raw(bytes(1400))
+    yield "ip6-fragment", IPv6(dst="2001:db8:10::9", **six) / IPv6ExtHdrFragment(offset=10, m=1, id=7) / Raw(bytes(80))
+    yield "ip6-hop-by-hop", IPv6(dst="2001:db8:10::9", **six) / IPv6ExtHdrHopByHop(options=[RouterAlert(), PadN(optdata=b"\0\0")]) / UDP()
+    yield "ip6-hop-by-hop-bad", IPv6(dst="2001:db8:10::9", **six) / IPv6ExtHdrHopByHop(options=[HBHOptUnknown(otype=0xC7, optdata=b"\0\0")]) / UDP()
+    yield "ip6-dest-options", IPv6(dst="2001:db8:1::1", **six) / IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 4)]) / ICMPv6EchoRequest()
+    yield "ip6-routing", IPv6(dst="2001:db8:1::1", **six) / IPv6ExtHdrRouting(addresses=["2001:db8:10::1"]) / UDP()
+    yield "ip6-unknown-next", IPv6(dst="2001:db8:1::1", nh=200, **six) / Raw(bytes(20))
+    yield "ip6-no-next", IPv6(dst="2001:db8:1::1", nh=59, **six)
+    yield "ip6-unreachable-in", IPv6(dst="2001:db8:1::1", **six) / ICMPv6DestUnreach() / IPv6(src="2001:db8:1::1", dst="2001:db8:10::9") / UDP()
+    yield "ip6-link-local-out", IPv6(src="fe80::7", dst="2001:db8:10::9") / UDP()
+    yield "ip6-too-long", IPv6(dst="2001:db8:10::9", plen=2000, **six) / UDP()
+    lla = ICMPv6NDOptSrcLLAddr(lladdr="02:00:00:00:00:aa")
+    nd = dict(hlim=255)
+    yield "nd-ns", IPv6(dst="ff02::1:ff00:1", **nd, **six) / ICMPv6ND_NS(tgt="2001:db8:1::1") / lla
+    yield "nd-ns-unicast", IPv6(dst="2001:db8:1::1", **nd, **six) / ICMPv6ND_NS(tgt="2001:db8:1::1") / lla
+    yield "nd-ns-other", IPv6(dst="ff02::1:ff00:9", **nd, **six) / ICMPv6ND_NS(tgt="2001:db8:1::9") / lla
+    yield "nd-dad", IPv6(dst="ff02::1:ff00:1", src="::", **nd) / ICMPv6ND_NS(tgt="2001:db8:1::1")
+    yield "nd-na", IPv6(dst="2001:db8:1::1", **nd, **six) / ICMPv6ND_NA(tgt="2001:db8:1::7", S=1, O=1) / ICMPv6NDOptDstLLAddr(lladdr="02:00:00:00:00:aa")
+    yield "nd-na-all", IPv6(dst="ff02::1", **nd, **six) / ICMPv6ND_NA(tgt="2001:db8:1::1", S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr="02:00:00:00:00:bb")
+    yield "nd-rs", IPv6(dst="ff02::2", src="fe80::7", **nd) / ICMPv6ND_RS() / lla
+    yield "nd-ra", IPv6(dst="ff02::1", src="fe80::7", **nd) / ICMPv6ND_RA() / lla / ICMPv6NDOptMTU() / ICMPv6NDOptPrefixInfo(prefix="2001:db8:1::")
+    yield "mld", IPv6(dst="ff02::16", src="fe80::7", hlim=1) / IPv6ExtHdrHopByHop(options=[RouterAlert()]) / ICMPv6MLReport2()
+
+
+def arps():
+    base = dict(hwsrc="02:00:00:00:00:aa", psrc="192.0.2.7", pdst="192.0.2.1")
+    yield "arp-request", ARP(op=1, **base)
+    yield "arp-reply", ARP(op=2, hwdst="02:00:00:00:00:01", **base)
+    yield "arp-other", ARP(op=1, **{**base, "pdst": "192.0.2.9"})
+    yield "arp-gratuitous", ARP(op=1, **{**base, "pdst": "192.0.2.7"})
+    yield "arp-conflict", ARP(op=2, **{**base, "psrc": "192.0.2.1"})
+    yield "arp-probe", ARP(op=1, **{**base, "psrc": "0.0.0.0"})
+    yield "arp-short", Raw(bytes(ARP(op=1, **base))[:20])
+
+
+def frames():
+    names = {}
+    for name, packet in list(ip_payloads()) + list(arps()):
+        names[name] = fed(on("left", packet), how=TRACED if len(name) % 3 == 0 else 0)
+    samples = dict(list(ip_payloads()))
+    for name in ["ip4-to-10", "ip4-echo", "ip4-big", "ip4-ttl-1", "ip4-source-route"]:
+        names["in-" + name] = fed(samples[name], entry=IP4, rx=1)
+        names["split-" + name] = fed(on("left", samples[name]), how=SPLIT, split=90)
+        names["tagged-" + name] = fed(on("left", samples[name], tags=[Dot1Q(vlan=100)]))
+        names["qinq-" + name] = fed(on("left", samples[name], tags=[Dot1AD(vlan=200), Dot1Q(vlan=300)]))
+    for name in ["ip6-to-10", "ip6-echo", "ip6-too-big", "ip6-hop-limit-1", "nd-ns", "ip6-hop-by-hop"]:
+        names["in-" + name] = fed(samples[name], entry=IP6, rx=1)
+        names["split-" + name] = fed(on("left", samples[name]), how=SPLIT, split=110)
+        names["tagged-" + name] = fed(on("left", samples[name], tags=[Dot1Q(vlan=100)]))
+    echo = samples["ip4-echo"]
+    for name, rx, tags in [("untagged", 3, []), ("dot1ad", 3, [Dot1AD(vlan=7)]), ("default", 3, [Dot1Q(vlan=55)]),
+                           ("from-right", 1, [Dot1Q(vlan=8), Dot1Q(vlan=9)]), ("from-left", 0, [Dot1Q(vlan=300)]),
+                           ("any-inner", 0, [Dot1Q(vlan=400), Dot1Q(vlan=5)]), ("deep", 0, [Dot1Q(vlan=300)] * 4)]:
+        names["patch-" + name] = fed(on("patch", echo, tags=tags), rx=rx)
+    for name, big, start in [("tcp4", IP(src="192.0.2.7", dst="10.10.0.9") / TCP(sport=1, dport=2, flags="A"), 34),
+                             ("tcp6", IPv6(src="2001:db8:1::7", dst="2001:db8:10::9") / TCP(flags="PA"), 54),
+                             ("udp4", IP(src="192.0.2.7", dst="10.15.0.9") / UDP(), 34),
+                             ("udp6", IPv6(src="2001:db8:1::7", dst="2001:db8:10::9") / UDP(), 54)]:
+        udp = name.startswith("udp")
+        offset, kind, size = (6, 5, 500) if udp else (16, 1 if name == "tcp4" else 4, 1000)
+        frame = on("left", big / Raw(bytes(range(256)) * 12))
+        names["partial-" + name] = fed(on("left", big / Raw(b"z" * 99)), vnet=vnet(1, 0, 0, 0, start, offset))
+        names["gso-" + name] = fed(frame, vnet=vnet(1, kind, start + 20, size, start, offset))
+        names["gso-split-" + name] = fed(frame, how=SPLIT, split=200, vnet=vnet(1, kind, start + 20, size, start, offset))
+    names["gso-local"] = fed(on("left", IP(src="192.0.2.7", dst="192.0.2.1") / TCP() / Raw(bytes(3000))), vnet=vnet(1, 1, 54, 1000, 34, 16))
+    names["partial-xconnect"] = fed(on("patch", IP(dst="10.0.0.1") / UDP() / Raw(b"1234"), tags=[Dot1AD(vlan=7)]), rx=3, vnet=vnet(1, 0, 0, 0, 38, 6))
+    mixed = [samples[n] for n in ["ip4-to-10", "ip6-to-10", "ip4-echo", "ip6-echo", "ip4-to-16", "ip6-to-16", "ip4-ttl-1"]]
+    names["mixed"] = b"".join(fed(on("left", p)) for p in mixed) + fed(on("left", list(arps())[0][1]))
+    names["held"] = b"".join(fed(on("left", samples["ip4-to-16"])) for _ in range(20))
+    names["held-even"] = names["held"] + fed(on("left", samples["ip6-to-16"]), how=TRACED) + b"\0"
+    for n in range(0, 30):
+        packet = samples["ip6-to-10"] if n % 2 else samples["ip4-to-10"]
+        names[f"node-{n}"] = fed(packet, entry=INNER + n, rx=n % 3)
+    return names
+
+
+def packet():
+    names = {}
+    for name, p in list(ip_payloads()) + list(arps()):
+        if name.startswith("ip6-to") and not name.endswith("10"):
+            continue
+        names[name] = b"\x40\x02\x00\x00" + bytes(p)
+    for name, p in [("eth", on("left", UDP())), ("vlan", on("left", IP() / UDP(), tags=[Dot1AD(vlan=1), Dot1Q(vlan=2)])),
+                    ("udp", UDP(dport=5) / Raw(b"abc")), ("tcp", TCP(options=[("MSS", 9000), ("NOP", None)])),
+                    ("icmp", ICMP() / Raw(b"abc"))]:
+        names[name] = b"\x04\x00\x00\x00" + bytes(p)
+    for name, p, kind in [("tcp4", IP() / TCP(), 1), ("tcp6", IPv6() / TCP(), 4), ("udp4", IP() / UDP(), 5)]:
+        start = 54 if "6" in name else 34
+        data = bytes(Ether() / p / Raw(bytes(500)))
+        names["gso-" + name] = b"\x00\x02\x00\x05" + vnet(1, kind, 0, 100, start, 16 if kind != 5 else 6) + data
+    return names
+
+
+def yaml():
+    root = HERE.parent
+    texts = {p.stem: p.read_text() for p in (root / "examples").glob("*.yaml")}
+    for p in (root / "crates/control/tests/yaml/cases").glob("*.yaml"):
+        texts[p.stem] = "".join(l for l in p.read_text().splitlines(True) if not l.startswith("# expect"))
+    docs = re.findall(r"```yaml\n(.*?)```", (root / "docs/configuration.md").read_text(), re.S)
+    texts.update({f"docs-{i}": text for i, text in enumerate(docs)})
+    texts["anchors"] = "a: &x [1, 2]\nb: *x\n? [c]\n: d\n--- \n"
+    texts["block"] = "routes:\n  - |\n    10.0.0.0/8 via\n    10.1.1.1\n  - >-\n    folded\n"
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def command():
+    lines = """show version|show interface|show interface addr|show hardware-interfaces|show runtime|show errors --json
+show trace|show trace max 5|show buffers|show ip fib|show ip fib 10.10.0.0/16|show ip6 fib 2001:db8:10::/48 --json
+show ip fib 10.11.1.1|show ip neighbors|show adjacency|show mode|show threads|show features|show packet-generator
+clear runtime|clear errors|clear interfaces|clear trace|trace add ethernet-input 10|pcap trace rx tx drop max 10 file x.pcap
+pcap trace off|set interface state left up|set interface mtu 1500 left|set interface mtu packet 1400 left
+set interface ip address left 10.9.0.1/24|set interface ip address del left 10.9.0.1/24|set interface mac address left 02:00:00:00:00:09
+set interface promiscuous on left|set interface l2 xconnect left right|set interface l3 left
+create sub-interfaces left 5 dot1q 5 inner-dot1q any exact-match|create sub-interfaces left 6 default|create loopback interface instance 4
+create tap id 3 host-if-name x host-mac-addr 02:00:00:00:00:07|create host-interface name eth0|delete loopback interface intfc loop0
+ip route add 10.0.0.0/8 via 192.0.2.2 left weight 3|ip route del 10.0.0.0/8|ip route add ::/0 via fe80::1 left|ip route add 10.9.9.0/24 drop
+ip neighbor left 192.0.2.9 02:00:00:00:00:09 static|ip neighbor del left 192.0.2.9|packet-generator enable s1|packet-generator delete s1
+packet-generator new name s1 interface left rate 1k count 5 size 64-1500 random seed 7 data "ethernet / ipv4 src 10.0.0.1-10.0.0.9 random dst 10.1.1.1 df / udp sport 1-9 checksum bad / payload zero"
+packet-generator new s2 interface left node ip6-input size imix data "ipv6 flow-label 1-9 / tcp flags syn,ack window 5 / raw 00:11 22"
+packet-generator new s3 interface left size 64:7,594:4 data "ethernet src 02::1 / vlan id 1-9 tpid 0x88a8 / arp op 2 / payload random"
+ping 10.10.0.1|ping 2001:db8:1::2 repeat 3|exec x|sh int|show ?|set int ?|# comment|show "interface|show interface left right|help|
+show\tip  fib   10.0.0.0/8  # why|shwo interface|set interface stat left up|trace add nosuch 4|show ip fib 10.0.0.0/33|create""".replace("\n", "|").split("|")
+    return {f"line-{i:02}": bytes([len(line) % 256]) + line.encode() for i, line in enumerate(lines)}
+
+
+TARGETS = {"frames": frames, "packet": packet, "yaml": yaml, "command": command}
+
+for target in sys.argv[1:] or TARGETS:
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = TARGETS[target]()
+    for name, data in seeds.items():
+        (folder / name).write_bytes(data)
+    print(f"{target}: {len(seeds)} seeds")

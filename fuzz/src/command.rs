@@ -1,0 +1,48 @@
+//! Target `command`: any line as an operator might type it.
+
+use crate::bench;
+use ::command::{Access, Registry};
+use net::router::Router;
+use std::cell::RefCell;
+
+struct Bench {
+    router: Router,
+    registry: Registry<Router>,
+}
+
+thread_local! {
+    static BENCH: RefCell<Bench> = RefCell::new(Bench {
+        router: bench::router(),
+        registry: Registry::new(net::commands::all()).expect("the commands fit together"),
+    });
+}
+
+/// The first byte says what is done with the line and where the cursor stands.
+pub fn run(data: &[u8]) {
+    let Some((first, line)) = data.split_first() else { return };
+    let line = String::from_utf8_lossy(line);
+    BENCH.with_borrow_mut(|b| {
+        let Bench { router, registry } = b;
+        if let Err(e) = registry.check(&line) {
+            shown(&e.render(&line));
+        }
+        let completion = registry.complete(&line, usize::from(*first).min(line.len() + 3), router);
+        assert!(completion.start <= line.len(), "a completion starts within the line");
+        let _ = registry.help(&line, router);
+        if let Ok(layers) = drivers::generator::parse_words(&line) {
+            let _ = layers.check();
+        }
+        // Whoever may only look runs every command that looks; the others are refused.
+        match registry.run(router, Access::Read, &line) {
+            Ok(output) => {
+                let _ = output.to_text();
+                let _ = output.to_json();
+            }
+            Err(e) => shown(&e.render(&line)),
+        }
+    });
+}
+
+fn shown(text: &str) {
+    assert!(!text.trim().is_empty(), "an error says something");
+}

@@ -1,0 +1,393 @@
+//! Target `frames`: whole packets through the real graph, run inline on the fuzzer's thread.
+//!
+//! The bytes are packets one behind the other, each behind a head of six bytes (see [`Head`]) and, where the head says
+//! so, a virtio-net header. All of them enter the graph at once, so that vectors are mixed. Held against the outcome:
+//!
+//! - no node panics (libFuzzer's hook ends the process even where the dispatcher would contain it), and none leaves
+//!   packets behind;
+//! - every buffer comes back to the pool but those of packets held for neighbours, and those too after their release;
+//! - what leaves has no offload left to do, fits the MTU, and its IP header is right.
+
+use crate::bench::{self, PORTS};
+use crate::punts::Control;
+use ::packet::gso::VnetHdr;
+use ::packet::ip4::{self, Ip4View};
+use ::packet::ip6::Ip6View;
+use ::packet::proto::IpProtocol;
+use ::packet::vlan::VlanStack;
+use ::packet::{EtherType, checksum, icmp6};
+use graph::builder::Kind;
+use graph::io::{TxCaps, TxQueue, TxReport};
+use graph::{Buffers, Desc, Dispatcher, Domain, Graph, Guard, NodeId, Pool, Reclaimer, VECTOR_SIZE, flags};
+use net::hold::{Ip4Hold, Ip6Hold, Waiting};
+use net::icmp::Ask;
+use net::interface::InterfaceTx;
+use net::router::Router;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bits of [`Head::how`].
+mod how {
+    /// A virtio-net header of ten bytes follows the head.
+    pub const VNET: u8 = 1;
+    /// The packet lies in several buffers of `split` bytes.
+    pub const SPLIT: u8 = 2;
+    /// It is traced.
+    pub const TRACED: u8 = 4;
+    /// The device says that the transport checksum is right.
+    pub const VALID: u8 = 8;
+    /// Its IPv4 and ICMP checksums are made right first.
+    pub const FIX: u8 = 16;
+    /// It came to a group address.
+    pub const GROUP: u8 = 32;
+}
+
+/// What stands before a packet.
+struct Head {
+    /// 0 to 9: `ethernet-input`; 10 to 12 `ip4-input`, 13 to 15 `ip6-input`; else the node of this number.
+    entry: u8,
+    /// Number of its interface.
+    rx: u8,
+    how: u8,
+    split: u8,
+    /// Its bytes, at most.
+    len: u16,
+}
+
+/// A packet never comes in longer than this.
+const LONGEST: usize = 20_000;
+const MOST: usize = 64;
+
+/// A transmit queue that looks at what it is to send.
+struct Wire {
+    mtu: usize,
+    bridged: BTreeSet<u32>,
+    /// False while packets were put into the middle of the graph, past the checks before it.
+    strict: Arc<AtomicBool>,
+}
+
+impl TxQueue for Wire {
+    fn caps(&self) -> TxCaps {
+        TxCaps::default()
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        let mut report = TxReport::default();
+        for d in packets {
+            let bytes: Vec<u8> = buffers.parts(d).flatten().copied().collect();
+            assert_eq!(bytes.len(), buffers.total_len(d), "the chain is as long as it says");
+            if self.strict.load(Ordering::Relaxed) {
+                assert!(
+                    !d.has(flags::CSUM_PARTIAL | flags::GSO),
+                    "nothing is left to a device that can do nothing"
+                );
+                if !self.bridged.contains(&d.rx) {
+                    self.check(&bytes);
+                }
+            }
+            report.packets += 1;
+            report.bytes += bytes.len() as u64;
+            buffers.free(d);
+        }
+        report
+    }
+}
+
+impl Wire {
+    /// A routed packet, or one of the router's own.
+    fn check(&self, frame: &[u8]) {
+        let stack = VlanStack::parse(frame).expect("a whole Ethernet header");
+        let l3 = usize::from(stack.header_len);
+        let packet = &frame[l3..];
+        assert!(packet.len() <= self.mtu, "{} bytes for an MTU of {}", packet.len(), self.mtu);
+        match stack.ethertype {
+            EtherType::IPV4 => {
+                let v = Ip4View::parse(packet).expect("a right IPv4 header");
+                assert_eq!(usize::from(v.total_len()), packet.len(), "no padding is forwarded");
+            }
+            EtherType::IPV6 => {
+                let v = Ip6View::parse(packet).expect("a right IPv6 header");
+                assert_eq!(v.total_len(), packet.len(), "no padding is forwarded");
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Bench {
+    _router: Router,
+    pool: Arc<Pool>,
+    graph: Graph,
+    dispatcher: Dispatcher,
+    reclaimer: Reclaimer,
+    punt: net::punt::Punt,
+    guard: Guard,
+    interfaces: u32,
+    ports: Vec<u32>,
+    inner: Vec<NodeId>,
+    strict: Arc<AtomicBool>,
+    left: usize,
+}
+
+thread_local! {
+    static BENCH: RefCell<Bench> = RefCell::new(Bench::new());
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut router = bench::router();
+        let pool = Arc::clone(router.pool());
+        // The router's own worker still sends what the new interfaces have to say.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while pool.in_use() != 0 {
+            assert!(std::time::Instant::now() < deadline, "the router's worker is stuck");
+            std::thread::yield_now();
+        }
+        router.shutdown();
+        let plane = Arc::clone(router.plane());
+        let (mut dispatcher, graph) = net::nodes::build(&plane, router.tap(), &pool, 0).expect("a graph");
+        let strict = Arc::new(AtomicBool::new(true));
+        let bridged: BTreeSet<u32> =
+            router.interfaces().filter(|i| i.xconnect.is_some()).map(|i| i.index).collect();
+        let mut ports = vec![];
+        for name in PORTS {
+            let index = router.interface_index(name).expect("a port");
+            let mtu = router.interface(index).expect("a port").mtu.into();
+            let wire = Wire { mtu, bridged: bridged.clone(), strict: Arc::clone(&strict) };
+            let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").expect("the node");
+            tx.set(index, Some(Box::new(wire)));
+            ports.push(index);
+        }
+        let inner = graph.nodes.iter().enumerate().filter(|(_, n)| n.kind == Kind::Internal);
+        let inner = inner.map(|(i, _)| NodeId(i as u16)).collect();
+        let left = graph.reasons.iter().position(|r| r.name == "left-in-vector").expect("the reason");
+        Bench {
+            pool,
+            graph,
+            dispatcher,
+            reclaimer: Reclaimer::new(Arc::new(Domain::new())),
+            punt: plane.punt.clone(),
+            // SAFETY: nothing is reclaimed: the router below is kept and never touched again.
+            guard: unsafe { Guard::unprotected() },
+            interfaces: router.interfaces().map(|i| i.index + 1).max().unwrap_or(0),
+            ports,
+            inner,
+            strict,
+            left,
+            _router: router,
+        }
+    }
+
+    fn entry(&self, head: &Head) -> NodeId {
+        let name = match head.entry {
+            0..=9 => "ethernet-input",
+            10..=12 => "ip4-input",
+            13..=15 => "ip6-input",
+            n => return self.inner[usize::from(n) % self.inner.len()],
+        };
+        self.dispatcher.id(name).expect("the node")
+    }
+
+    /// Makes the packet and puts it into the graph. A refused virtio-net header drops it, as the drivers do.
+    fn feed(&mut self, head: &Head, vnet: Option<VnetHdr>, bytes: &mut [u8]) {
+        let node = self.entry(head);
+        let ethernet = head.entry < 10;
+        if head.how & how::FIX != 0 {
+            fix(bytes, ethernet || head.entry > 15);
+        }
+        let b = &mut self.dispatcher.env.buffers;
+        let piece = if head.how & how::SPLIT != 0 { usize::from(head.split).max(1) } else { usize::MAX };
+        let (first, rest) = bytes.split_at(piece.min(2048).min(bytes.len()));
+        let Some(mut d) = b.alloc_bytes(first) else { return };
+        for part in rest.chunks(piece.clamp(64, 2048)) {
+            if !b.append(&mut d, part) {
+                b.free(&d);
+                return;
+            }
+        }
+        let number = u32::from(head.rx);
+        d.rx =
+            if ethernet { self.ports[number as usize % self.ports.len()] } else { number % self.interfaces };
+        for (bit, flag) in [(how::VALID, flags::CSUM_VALID), (how::GROUP, flags::L2_GROUP)] {
+            if head.how & bit != 0 && !(ethernet && flag == flags::L2_GROUP) {
+                d.flags |= flag;
+            }
+        }
+        if let Some(h) = vnet.filter(|_| ethernet)
+            && drivers::vnet::to_packet(h, 0, b, &mut d).is_err()
+        {
+            b.free(&d);
+            return;
+        }
+        self.dispatcher.env.enqueue(d, node);
+    }
+
+    fn run(&mut self) {
+        while self.dispatcher.run(&self.guard) != 0 {}
+    }
+
+    fn held(&mut self, v6: bool) -> Vec<Desc> {
+        let d = &mut self.dispatcher;
+        let waiting: Option<&mut Waiting> = match v6 {
+            false => d.node_mut::<Ip4Hold>("ip4-hold").map(Ip4Hold::waiting),
+            true => d.node_mut::<Ip6Hold>("ip6-hold").map(Ip6Hold::waiting),
+        };
+        let (waiting, mut out) = (waiting.expect("the node"), vec![]);
+        let count = waiting.len();
+        waiting.take_old(u64::MAX, None, |d| out.push(d));
+        assert!(out.len() == count && waiting.is_empty());
+        out
+    }
+
+    /// Releases what is held: back to the graph as the control side does, or freed. Returns its number.
+    fn release(&mut self, answer: bool) -> usize {
+        let mut count = 0;
+        for (v6, node, ask) in [
+            (false, "ip4-icmp-error", Ask::V4_HOST_UNREACHABLE),
+            (true, "ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE),
+        ] {
+            let node = self.dispatcher.id(node).expect("the node");
+            for mut d in self.held(v6) {
+                count += 1;
+                if answer {
+                    d.aux = ask.word();
+                    self.dispatcher.env.enqueue(d, node);
+                } else {
+                    self.dispatcher.env.buffers.free(&d);
+                }
+            }
+        }
+        count
+    }
+
+    fn trace(&mut self) {
+        let nodes: Vec<NodeId> = self.inner.clone();
+        for n in nodes {
+            self.graph.tracing.add(n, 4, &self.guard, &mut self.reclaimer);
+        }
+    }
+
+    fn show_trace(&mut self) {
+        struct Told<'a>(&'a Graph, &'a graph::TraceRecord);
+        impl fmt::Display for Told<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (self.0.nodes[usize::from(self.1.node.0)].format_trace)(self.1, f)
+            }
+        }
+        for r in self.graph.tracing.records(&self.guard) {
+            let _ = Told(&self.graph, &r).to_string();
+        }
+        self.graph.tracing.clear(&mut self.reclaimer);
+        self.reclaimer.domain().advance();
+        self.reclaimer.collect();
+    }
+
+    fn input(&mut self, data: &[u8]) {
+        let packets = split(data);
+        let strict = packets.iter().all(|(head, ..)| head.entry < 16);
+        self.strict.store(strict, Ordering::Relaxed);
+        // Later than any limit on errors or requests remembers.
+        self.dispatcher.env.now_ns += 100_000_000_000;
+        let traced = packets.iter().any(|(head, ..)| head.how & how::TRACED != 0);
+        if traced {
+            self.trace();
+        }
+        for (head, vnet, mut bytes) in packets {
+            self.feed(&head, vnet, &mut bytes);
+        }
+        self.run();
+        let answer = data.len() % 2 == 0;
+        if self.release(answer) != 0 {
+            self.run();
+            self.release(false);
+        }
+        assert_eq!(self.pool.in_use(), 0, "every buffer came back");
+        assert_eq!(self.graph.stats.reasons[self.left].get(), 0, "a node left packets behind");
+        assert_eq!(self.dispatcher.env.frames.lost(), 0, "a vector was lost");
+        assert!(self.graph.stats.nodes.iter().all(|n| n.panics.get() == 0), "a node panicked");
+        if traced {
+            self.show_trace();
+        }
+        let mut control = None;
+        while let Some(m) = self.punt.pop() {
+            control.get_or_insert_with(|| Control::new(self.interfaces)).take(m);
+        }
+    }
+}
+
+type Fed = (Head, Option<VnetHdr>, Vec<u8>);
+
+fn split(data: &[u8]) -> Vec<Fed> {
+    let (mut rest, mut packets) = (data, vec![]);
+    while let Some(([entry, rx, how, split, l0, l1], tail)) = rest.split_first_chunk()
+        && packets.len() < MOST.min(VECTOR_SIZE)
+    {
+        let head =
+            Head { entry: *entry, rx: *rx, how: *how, split: *split, len: u16::from_le_bytes([*l0, *l1]) };
+        rest = tail;
+        let mut vnet = None;
+        if head.how & how::VNET != 0
+            && let Some((h, tail)) = rest.split_first_chunk()
+        {
+            vnet = Some(VnetHdr::parse(h));
+            rest = tail;
+        }
+        let (bytes, tail) = rest.split_at(usize::from(head.len).min(rest.len()).min(LONGEST));
+        rest = tail;
+        packets.push((head, vnet, bytes.to_vec()));
+    }
+    packets
+}
+
+/// Makes the checksums of IPv4, ICMP and ICMPv6 right, where their headers stand whole.
+fn fix(bytes: &mut [u8], ethernet: bool) {
+    let l3 = match VlanStack::parse(bytes) {
+        Some(stack) if ethernet => usize::from(stack.header_len),
+        None if ethernet => return,
+        _ => 0,
+    };
+    let Some(p) = bytes.get_mut(l3..) else { return };
+    match p.first().map_or(0, |b| b >> 4) {
+        4 => {
+            let len = usize::from(p[0] & 15) * 4;
+            if len < 20 || p.len() < len {
+                return;
+            }
+            ip4::fill_checksum(&mut p[..len]);
+            let end = usize::from(u16::from_be_bytes([p[2], p[3]])).min(p.len());
+            if p[9] == 1
+                && let Some(icmp) = p.get_mut(len..end)
+                && icmp.len() >= 4
+            {
+                icmp[2..4].fill(0);
+                let sum = checksum::checksum(icmp);
+                icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        6 => {
+            let Ok(view) = Ip6View::parse_quoted(p) else { return };
+            let (src, dst) = (view.src(), view.dst());
+            let Ok(upper) = view.upper_layer() else { return };
+            let end = view.total_len().min(p.len());
+            if upper.protocol == IpProtocol::ICMPV6
+                && let Some(icmp) = p.get_mut(upper.offset..end)
+                && icmp.len() >= 4
+            {
+                icmp[2..4].fill(0);
+                let mut sum = checksum::pseudo6(src, dst, IpProtocol::ICMPV6, icmp.len() as u32);
+                sum.add_bytes(icmp);
+                icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
+                debug_assert!(icmp6::verify(src, dst, icmp));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    BENCH.with_borrow_mut(|b| b.input(data));
+}
