@@ -1,0 +1,185 @@
+"""Other places for the router: jumbo links, a narrow link in the path, VLAN trunks, TAPs, two routers in a row."""
+
+import pytest
+from harness import run, veth, wait_for
+from tools import hops, iperf, iperf_server, no_storm
+
+
+def test_jumbo_frames(lab):
+    """MTU 9000 on both sides: pings and TCP with packets of 9000 bytes, which lie in several buffers."""
+    inside = lab.namespace("r")
+    a = lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24", "2001:db8:1::2/64"], ["10.0.1.1", "2001:db8:1::1"]), mtu=9000)
+    b = lab.cable(inside, "right", lab.host("b", ["10.0.2.2/24", "2001:db8:2::2/64"], ["10.0.2.1", "2001:db8:2::1"]), mtu=9000)
+    r = lab.router(inside, {"interfaces": {
+        "left": {"mtu": 9000, "addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+        "right": {"mtu": 9000, "addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}}})
+    a.ping("10.0.2.2", size=8972, extra="-M do")
+    a.ping("2001:db8:2::2", size=8952, extra="-M do")
+    a.ping("10.0.1.1", size=8972, extra="-M do")
+    with iperf_server(b):
+        for to in ("10.0.2.2", "2001:db8:2::2"):
+            no_storm(iperf(a, to), mtu=9000, at_least=25e6)
+    assert not [e for e in r.errors() if "too-big" in e or "fragment" in e], r.errors()
+
+
+def test_path_mtu_discovery(lab):
+    """The far link takes 1400 bytes: Linux learns it from the router's ICMP, and TCP goes on; packets that may be
+    fragmented are."""
+    inside = lab.namespace("r")
+    a = lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24", "2001:db8:1::2/64"], ["10.0.1.1", "2001:db8:1::1"]))
+    b = lab.cable(inside, "right", lab.host("b", ["10.0.2.2/24", "2001:db8:2::2/64"], ["10.0.2.1", "2001:db8:2::1"]))
+    lab.router(inside, {"interfaces": {
+        "left": {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+        "right": {"mtu": 1400, "addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}}})
+    done = a.run("ping -n -c 2 -i 0.1 -W 2 -M do -s 1472 10.0.2.2", check=False)
+    assert "mtu = 1400" in done.stdout or "mtu=1400" in done.stdout, done.stdout
+    assert "mtu 1400" in a.ip("route get 10.0.2.2").stdout
+    done = a.run("ping -n -c 2 -i 0.1 -W 2 -M do -s 1452 2001:db8:2::2", check=False)
+    assert "mtu" in done.stdout.lower() and "1400" in done.stdout, done.stdout
+    assert "mtu 1400" in a.ip("-6 route get 2001:db8:2::2").stdout
+    a.ip("route flush cache")
+    a.ping("10.0.2.2", size=3000, extra="-M dont")
+    with iperf_server(b):
+        for to in ("10.0.2.2", "2001:db8:2::2"):
+            no_storm(iperf(a, to), mtu=1400)
+
+
+@pytest.mark.parametrize("encapsulation", [
+    {"dot1q": 100, "exact-match": True}, {"dot1ad": 200, "inner-dot1q": 7, "exact-match": True},
+], ids=["dot1q", "QinAD"])
+def test_vlan_trunk(lab, encapsulation):
+    """Host A stands on an access port of a switch, which is a Quiver too; a trunk leads to the router. The super-frames
+    of the hosts get tags pushed and popped on their way and are cut right.
+
+        A --- access [switch] trunk === trunk [router] right --- B
+    """
+    switch, inside = lab.namespace("s"), lab.namespace("r")
+    a = lab.cable(switch, "access", lab.host("a", ["10.5.0.2/24", "2001:db8:5::2/64"], ["10.5.0.1", "2001:db8:5::1"]))
+    b = lab.cable(inside, "right", lab.host("b", ["10.0.2.2/24", "2001:db8:2::2/64"], ["10.0.2.1", "2001:db8:2::1"]))
+    # Room for two tags.
+    veth(switch, "trunk", inside, "trunk", mtu=1508)
+    lab.router(switch, {"interfaces": {
+        "access": {"l2xc": "trunk.5"},
+        "trunk": {"sub-interfaces": {5: {"encapsulation": encapsulation, "l2xc": "access"}}}}})
+    lab.router(inside, {"interfaces": {
+        "trunk": {"sub-interfaces": {5: {"encapsulation": encapsulation, "addresses": ["10.5.0.1/24", "2001:db8:5::1/64"]}}},
+        "right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}}})
+    a.ping("10.0.2.2", size=1472)
+    b.ping("10.5.0.2")
+    a.ping("2001:db8:2::2", size=1452)
+    with iperf_server(b):
+        for words in ([], ["-R"]):
+            for to in ("10.0.2.2", "2001:db8:2::2"):
+                no_storm(iperf(a, to, *words, seconds=1))
+
+
+def linux_has_vlans(ns):
+    """Whether this kernel has VLAN devices."""
+    made = ns.ip("link add link lo name probe type vlan id 1", check=False).returncode == 0
+    if made:
+        ns.ip("link del probe")
+    return made
+
+
+def test_vlan_devices_of_linux(lab):
+    """A trunk to a Linux host, whose VLAN device carries the tag beside the frame."""
+    inside = lab.namespace("r")
+    if not linux_has_vlans(inside):
+        pytest.skip("this kernel has no VLAN devices (module 8021q)")
+    a = lab.cable(inside, "left", lab.host("a", []))
+    a.ip("link add link eth0 name eth0.100 type vlan id 100")
+    a.ip("link set eth0.100 up")
+    a.ip("address add 10.5.0.2/24 dev eth0.100")
+    a.ip("route add default via 10.5.0.1")
+    b = lab.cable(inside, "right", lab.host("b", ["10.0.2.2/24"], ["10.0.2.1"]))
+    lab.router(inside, {"interfaces": {"left": {"sub-interfaces": {100: {"addresses": ["10.5.0.1/24"]}}},
+                                       "right": {"addresses": ["10.0.2.1/24"]}}})
+    a.ping("10.0.2.2")
+    with iperf_server(b):
+        for words in ([], ["-R"]):
+            no_storm(iperf(a, "10.0.2.2", *words, seconds=1))
+
+
+def test_tap_in_a_namespace(lab):
+    """A host that has no wire: its device is the Linux side of a TAP, made in its namespace with name, MAC and MTU, and
+    cross-connected to a port where another host is."""
+    inside = lab.namespace("r")
+    a = lab.host("a", ["10.8.0.1/24"])
+    b = lab.cable(inside, "port", lab.host("b", ["10.8.0.2/24"]))
+    lab.router(inside, {
+        "interfaces": {"port": {"l2xc": "tap0"}, "tap0": {"l2xc": "port"}},
+        "taps": {"tap0": {"host": {"name": "eth0", "mac": "02:00:00:00:10:00", "namespace": a.name}, "rx-ring-size": 512}}})
+    link = wait_for("the TAP is there", lambda: a.ip("-br link show eth0").stdout)
+    assert "02:00:00:00:10:00" in link
+    a.ip("link set eth0 up")
+    a.configure()
+    wait_for("carrier", lambda: "LOWER_UP" in a.ip("link show eth0").stdout)
+    a.ping("10.8.0.2")
+    b.ping("10.8.0.1", size=1472)
+    with iperf_server(b):
+        for words in ([], ["-R"]):
+            no_storm(iperf(a, "10.8.0.2", *words))
+
+
+def test_persistent_taps_stay_and_others_go(lab):
+    inside = lab.namespace("r")
+    r = lab.router(inside, {"taps": {"tap0": {"host": {"name": "stays"}}, "tap1": {"host": {"name": "goes"}}},
+                            "devices": {"tap0": {"persistent": True}}})
+    assert {"stays", "goes"} <= set(run(f"ip -n {inside.name} -br link").stdout.split())
+    r.kill(15)
+    after = run(f"ip -n {inside.name} -br link").stdout.split()
+    assert "stays" in after and "goes" not in after
+    r.start()
+    r.kill(9)
+    r.start()
+    assert "goes" in run(f"ip -n {inside.name} -br link").stdout.split()
+
+
+def test_two_routers_in_a_row(lab):
+    """A and B with two Quivers between them, static routes, and next hops of both kinds."""
+    one, two = lab.namespace("r1"), lab.namespace("r2")
+    a = lab.cable(one, "left", lab.host("a", ["10.0.1.2/24", "2001:db8:1::2/64"], ["10.0.1.1", "2001:db8:1::1"]))
+    b = lab.cable(two, "right", lab.host("b", ["10.0.2.2/24", "2001:db8:2::2/64"], ["10.0.2.1", "2001:db8:2::1"]))
+    veth(one, "middle", two, "middle", mac_a="02:00:00:00:12:01", mac_b="02:00:00:00:12:02")
+    lab.router(one, {
+        "interfaces": {"left": {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+                       "middle": {"addresses": ["192.0.2.1/30", "2001:db8:12::1/64"]}},
+        "routes": ["10.0.2.0/24 via 192.0.2.2", "2001:db8:2::/48 via fe80::ff:fe00:1202 middle"]})
+    lab.router(two, {
+        "interfaces": {"right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]},
+                       "middle": {"addresses": ["192.0.2.2/30", "2001:db8:12::2/64"]}},
+        "routes": ["0.0.0.0/0 via 192.0.2.1 middle", "::/0 via fe80::ff:fe00:1201 middle"]})
+    a.ping("10.0.2.2")
+    a.ping("2001:db8:2::2")
+    assert hops(a, "10.0.2.2") == ["10.0.1.1", "192.0.2.2", "10.0.2.2"]
+    assert hops(a, "2001:db8:2::2", "-6") == ["2001:db8:1::1", "2001:db8:12::2", "2001:db8:2::2"]
+    with iperf_server(b):
+        for to in ("10.0.2.2", "2001:db8:2::2"):
+            no_storm(iperf(a, to, seconds=1))
+
+
+def test_linux_router_on_the_other_side(lab):
+    """ECMP over two Linux routers to one host: flows use both, and each is answered."""
+    inside = lab.namespace("r")
+    a = lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24"], ["10.0.1.1"]))
+    b = lab.host("b", [])
+    routers = []
+    for i, port in ((3, "north"), (4, "south")):
+        l = lab.cable(inside, port, lab.host(f"l{i}", [f"10.0.{i}.2/24"], [f"10.0.{i}.1"]))
+        l.run("sysctl -qw net.ipv4.ip_forward=1")
+        veth(l, "out", b, f"in{i}")
+        l.ip(f"address add 10.1.{i}.1/24 dev out")
+        b.ip(f"address add 10.1.{i}.2/24 dev in{i}")
+        l.ip(f"route add 10.99.0.0/16 via 10.1.{i}.2")
+        routers.append(l)
+    for i in range(1, 9):
+        b.ip(f"address add 10.99.0.{i}/32 dev lo")
+    b.ip("route add default nexthop via 10.1.3.1 nexthop via 10.1.4.1")
+    lab.router(inside, {
+        "interfaces": {"left": {"addresses": ["10.0.1.1/24"]}, "north": {"addresses": ["10.0.3.1/24"]},
+                       "south": {"addresses": ["10.0.4.1/24"]}},
+        "routes": ["10.99.0.0/16 via 10.0.3.2, 10.0.4.2"]})
+    for i in range(1, 9):
+        a.ping(f"10.99.0.{i}", count=3)
+    used = [int(l.run("cat /sys/class/net/eth0/statistics/rx_packets").stdout) for l in routers]
+    assert all(n >= 3 for n in used), used

@@ -1,0 +1,196 @@
+"""Two Linux hosts and the router between them: what people try first."""
+
+import hashlib
+import subprocess
+import threading
+import time
+
+import pytest
+from harness import wait_for
+from tools import bad_checksums, capture, hops, iperf, iperf_server, no_storm
+
+
+def test_ping_all_sizes_both_ways(two_hosts):
+    """Every ping is answered from the first on, although nobody knows anybody's MAC address."""
+    a, b = two_hosts.a, two_hosts.b
+    for host, to in ((a, "10.0.2.2"), (b, "10.0.1.2"), (a, "2001:db8:2::2"), (b, "2001:db8:1::2"),
+                     (a, "10.0.1.1"), (a, "10.0.2.1"), (a, "2001:db8:1::1"), (a, "2001:db8:2::1")):
+        host.ping(to, count=10)
+    for size in (0, 1, 1472):
+        a.ping("10.0.2.2", size=size)
+    a.ping("2001:db8:2::2", size=1452)
+    # Fragments of the host pass as they are, in both families.
+    a.ping("10.0.2.2", size=8000)
+    a.ping("2001:db8:2::2", size=8000)
+
+
+def test_traceroute_shows_the_router(two_hosts):
+    a = two_hosts.a
+    assert hops(a, "10.0.2.2") == ["10.0.1.1", "10.0.2.2"]
+    assert hops(a, "10.0.2.2", "-I") == ["10.0.1.1", "10.0.2.2"]
+    assert hops(a, "2001:db8:2::2", "-6") == ["2001:db8:1::1", "2001:db8:2::2"]
+    assert hops(a, "10.0.2.2", "-T", "-p", "80") == ["10.0.1.1", "10.0.2.2"]
+
+
+def test_unreachables_are_understood_by_linux(two_hosts):
+    a = two_hosts.a
+    for to, word in (("10.77.0.1", "Net Unreachable"), ("2001:db8:77::1", "No route")):
+        done = a.run(f"ping -n -c 1 -W 2 {to}", check=False)
+        assert done.returncode == 1 and word in done.stdout, done.stdout
+    # Nobody there: after three seconds of ARP, host unreachable.
+    done = a.run("ping -n -c 1 -W 6 10.0.2.99", check=False)
+    assert "Host Unreachable" in done.stdout, done.stdout
+
+
+WAYS = pytest.mark.parametrize("to, back", [("10.0.2.2", False), ("10.0.2.2", True), ("2001:db8:2::2", False),
+                                            ("2001:db8:2::2", True)], ids=["ip4", "ip4 back", "ip6", "ip6 back"])
+
+
+@WAYS
+def test_tcp_with_default_offloads(two_hosts, to, back):
+    """Super-frames and partial checksums come in from the hosts. TCP runs without a storm of retransmissions, and the
+    receivers find no wrong checksum."""
+    a, b = two_hosts.a, two_hosts.b
+
+    def wrong():
+        lines = [h.run("nstat -asz TcpInCsumErrors TcpInErrs UdpInCsumErrors").stdout.splitlines()[1:] for h in (a, b)]
+        return [line.split()[:2] for host in lines for line in host]
+
+    before = wrong()
+    with iperf_server(b):
+        no_storm(iperf(a, to, *(["-R"] if back else [])), at_least=25e6)
+    assert wrong() == before
+    errors = two_hosts.r.errors()
+    assert not [e for e in errors if "checksum" in e or "malformed" in e or "offload" in e], errors
+
+
+@WAYS
+@pytest.mark.parametrize("who", ["linux", "quiver"])
+def test_no_bad_checksum_in_a_capture(two_hosts, who, to, back):
+    """Where the other side needs whole checksums and frames of the MTU's size, it gets them: made by the kernel when the
+    router's device has no offloads, made by Quiver with `offload: off`.
+
+    (With offloads all along the way the last veth hands partial checksums to the receiver, as between any two hosts on
+    a veth, and a capture there shows them before they are completed.)"""
+    a, b, r = two_hosts.a, two_hosts.b, two_hosts.r
+    if who == "linux":
+        for device in ("left", "right"):
+            two_hosts.inside.run(f"ethtool -K {device} tx off")
+    else:
+        r.stop()
+        two_hosts.routers.remove(r)
+        two_hosts.router(two_hosts.inside, {
+            "interfaces": {"left": {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+                           "right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}},
+            "devices": {"left": {"offload": False}, "right": {"offload": False}}})
+    sender, receiver = (b, a) if back else (a, b)
+    source = next(x for x in sender.addresses if (":" in x) == (":" in to)).split("/")[0]
+    with iperf_server(b), capture(receiver, "eth0", f"tcp and port 5201 and src host {source}") as file:
+        assert iperf(a, to, "-n", "20M", *(["-R"] if back else []))["sum_sent"]["bytes"] >= 20e6
+    bad, packets, longest = bad_checksums(file)
+    assert packets > 1000 and not bad, bad[:5]
+    assert longest <= 1514, f"a frame of {longest} bytes on a link with MTU 1500"
+
+
+def test_tcp_both_ways_at_once(two_hosts):
+    with iperf_server(two_hosts.b):
+        end = iperf(two_hosts.a, "10.0.2.2", "--bidir", "-P", "4")
+        assert end["sum_received"]["bytes"] > 10e6
+        both = end.get("sum_received_bidir_reverse", {}).get("bytes", 0)
+        assert both > 10e6, end.keys()
+
+
+@pytest.mark.parametrize("device", ["tx-checksumming", "gso", "tso", "gro", "all"])
+def test_tcp_without_one_offload(two_hosts, device):
+    """Whatever the hosts switch off on their side."""
+    a, b = two_hosts.a, two_hosts.b
+    features = {"tx-checksumming": "tx", "all": "tx"}.get(device, device)
+    for host in (a, b):
+        host.run(f"ethtool -K eth0 {features} off")
+        if device == "all":
+            host.run("ethtool -K eth0 gso off gro off tso off rx off", check=False)
+    with iperf_server(b):
+        no_storm(iperf(a, "10.0.2.2", seconds=1))
+
+
+def test_udp(two_hosts):
+    with iperf_server(two_hosts.b):
+        for to in ("10.0.2.2", "2001:db8:2::2"):
+            end = iperf(two_hosts.a, to, "-u", "-b", "50M", "-l", "1200", seconds=2)
+            assert end["sum"]["lost_percent"] < 1, end["sum"]
+        # Datagrams larger than the MTU: fragments of the host.
+        end = iperf(two_hosts.a, "10.0.2.2", "-u", "-b", "20M", "-l", "8000", seconds=1)
+        assert end["sum"]["lost_percent"] < 1, end["sum"]
+
+
+def test_udp_super_frames(two_hosts):
+    """UDP segmentation offload: a sender hands over 60 datagrams as one frame."""
+    a, b = two_hosts.a, two_hosts.b
+    receive = (
+        "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)\ns.bind(('10.0.2.2', 9999))\ns.settimeout(5)\n"
+        "print('ready', flush=True)\ngot = [s.recv(2000) for _ in range(400)]\n"
+        "assert all(len(g) == 1000 and g == bytes([g[0]]) * 1000 for g in got), [len(g) for g in got]\nprint('whole', flush=True)\n")
+    send = (
+        "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(17, 103, 1000)\n"
+        "[s.sendto(b''.join(bytes([i]) * 1000 for i in range(40)), ('10.0.2.2', 9999)) for _ in range(10)]\n")
+    p = b.start(["/usr/bin/python3", "-c", receive])
+    assert p.stdout.readline().strip() == "ready"
+    a.run(["/usr/bin/python3", "-c", send])
+    assert p.stdout.readline().strip() == "whole", p.stdout.read()
+    p.wait(timeout=5)
+
+
+def test_a_file_arrives_whole(two_hosts):
+    """Ten megabytes over TCP, compared by hash."""
+    a, b = two_hosts.a, two_hosts.b
+    data = bytes(range(256)) * 40960
+    receive = ("import socket,hashlib\ns=socket.create_server(('10.0.2.2',9998))\nprint('ready',flush=True)\nc,_=s.accept()\nh=hashlib.sha256()\n"
+               "while (x:=c.recv(65536)): h.update(x)\nprint(h.hexdigest(),flush=True)\n")
+    p = b.start(["/usr/bin/python3", "-c", receive])
+    assert p.stdout.readline().strip() == "ready"
+    done = subprocess.run(["ip", "netns", "exec", a.name, "/usr/bin/python3", "-c",
+                           "import socket,sys\nc=socket.create_connection(('10.0.2.2',9998))\nc.sendall(sys.stdin.buffer.read())"],
+                          input=data, timeout=60)
+    assert done.returncode == 0
+    assert p.stdout.readline().strip() == hashlib.sha256(data).hexdigest()
+    p.wait(timeout=5)
+
+
+def test_neighbours_forgotten_on_both_sides_while_traffic_runs(two_hosts):
+    """`ip neigh flush` on the hosts and `ip neighbor del` on the router, again and again: no ping is lost."""
+    a, b, r = two_hosts.a, two_hosts.b, two_hosts.r
+    a.ping("10.0.2.2", count=1)
+    a.ping("2001:db8:2::2", count=1)
+    stop = threading.Event()
+
+    def forget():
+        while not stop.is_set():
+            for host in (a, b):
+                host.ip("neigh flush dev eth0")
+            for interface, address in (("left", "10.0.1.2"), ("right", "10.0.2.2"), ("right", "2001:db8:2::2")):
+                r.ctl_raw(f"ip neighbor del {interface} {address}")
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=forget)
+    thread.start()
+    try:
+        a.ping("10.0.2.2", count=150, interval=0.01)
+        a.ping("2001:db8:2::2", count=150, interval=0.01)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_restart_in_the_middle_of_a_ping(two_hosts):
+    """The router is killed and started again: a ping that runs on loses less than a second."""
+    a, r = two_hosts.a, two_hosts.r
+    a.ping("10.0.2.2", count=2)
+    ping = a.start("ping -n -q -i 0.01 -c 400 10.0.2.2")
+    wait_for("the ping runs", lambda: r.interface("left")["rx"]["packets"] > 50)
+    r.kill()
+    r.start()
+    text = ping.communicate(timeout=30)[0]
+    sent, received = (int(x.split()[0]) for x in text.split("---\n")[1].split(", ")[:2])
+    assert sent == 400 and sent - received < 100, text

@@ -1,0 +1,68 @@
+"""iperf3, tcpdump and traceroute, with what they say as numbers."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import tempfile
+
+from harness import run, wait_for
+
+
+@contextlib.contextmanager
+def iperf_server(host, port=5201):
+    """An iperf3 server on `host`, ready for one client after another."""
+    p = host.start(["iperf3", "-s", "-p", str(port), "--forceflush"])
+    wait_for("iperf3 listens", lambda: f":{port} " in host.run("ss -Htln").stdout)
+    try:
+        yield
+    finally:
+        p.send_signal(signal.SIGTERM)
+        p.wait(timeout=10)
+
+
+def iperf(host, to, *words, seconds=2, port=5201):
+    """Runs a client; returns the end of its JSON report."""
+    length = [] if "-n" in words else ["-t", str(seconds)]
+    done = host.run(["iperf3", "-c", to, "-p", str(port), *length, "-J", *words], timeout=seconds + 30, check=False)
+    assert done.stdout, done.stderr
+    report = json.loads(done.stdout)
+    assert "error" not in report, report["error"]
+    return report["end"]
+
+
+def no_storm(end, mtu=1500, at_least=5e6):
+    """TCP moved at least so many bytes, and sent fewer than one segment in a hundred again."""
+    sent, received = end["sum_sent"], end["sum_received"]
+    segments = sent["bytes"] / (mtu - 60)
+    assert received["bytes"] > max(at_least, 0.9 * sent["bytes"]), end
+    assert sent["retransmits"] < 20 + segments / 100, f"{sent['retransmits']} retransmissions of {segments:.0f} segments"
+
+
+@contextlib.contextmanager
+def capture(host, device, what, snap=0):
+    """tcpdump on `host` meanwhile; yields the file's name."""
+    fd, path = tempfile.mkstemp(suffix=".pcap")
+    os.close(fd)
+    p = host.start(["tcpdump", "-i", device, "-w", path, "-U", "-s", str(snap), "-B", "65536", "--immediate-mode", *what.split()])
+    wait_for("tcpdump listens", lambda: "listening on" in (p.stdout.readline() or "x"), timeout=10)
+    try:
+        yield path
+    finally:
+        p.send_signal(signal.SIGINT)
+        p.wait(timeout=20)
+
+
+def bad_checksums(path):
+    """Lines of tcpdump about packets with wrong checksums, the number of packets, and the longest frame."""
+    text = run(["tcpdump", "-nn", "-e", "-vv", "-r", path], check=False, timeout=120).stdout
+    bad = re.findall(r"^.*(?:bad cksum|bad udp cksum|\(incorrect).*$", text, re.M)
+    lengths = [int(n) for n in re.findall(r"^\d\d:.*?ethertype [^,]*, length (\d+):", text, re.M)]
+    return bad, len(lengths), max(lengths, default=0)
+
+
+def hops(host, to, *words):
+    """The addresses that traceroute shows, hop by hop; None where nobody answered."""
+    text = host.run(["traceroute", "-n", "-q", "1", "-w", "2", "-m", "6", *words, to]).stdout
+    return [line.split()[1] if line.split()[1] != "*" else None for line in text.splitlines()[1:]]
