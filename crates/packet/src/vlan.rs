@@ -158,14 +158,15 @@ pub fn push_at(buf: &mut [u8], start: usize, tpid: EtherType, tci: u16) -> Optio
 }
 
 /// [`pop`] for a frame that starts at `start` of `buf`: the new start, or `None` when the frame has no complete
-/// tag followed by a type.
+/// first tag followed by a type.
 #[inline]
 pub fn pop_at(buf: &mut [u8], start: usize) -> Option<usize> {
     let frame = buf.get_mut(start..)?;
-    if VlanStack::parse(frame)?.count == 0 {
+    let head: &mut [u8; 18] = frame.first_chunk_mut()?;
+    if !EtherType(u16::from_be_bytes([head[12], head[13]])).is_vlan() {
         return None;
     }
-    pop(frame.first_chunk_mut()?);
+    pop(head.first_chunk_mut()?);
     Some(start + TAG_LEN)
 }
 
@@ -221,6 +222,14 @@ mod tests {
         assert_eq!(buf, QINQ);
         rewrite(buf.first_chunk_mut().unwrap(), EtherType::VLAN, 7);
         assert_eq!(VlanStack::parse(&buf).unwrap().outer_vid(), 7);
+    }
+
+    #[test]
+    fn the_first_tag_goes_although_the_second_is_cut_off() {
+        let mut buf = QINQ[..18].to_vec();
+        assert_eq!(pop_at(&mut buf, 0), Some(4));
+        assert_eq!(buf[4..], [&QINQ[..12], &QINQ[16..18]].concat());
+        assert_eq!(pop_at(&mut QINQ[..17].to_vec(), 0), None);
     }
 
     proptest! {
