@@ -95,7 +95,8 @@ impl Reader {
     /// Reports a quiescent state. Needs `&mut`, so that no guard is lent out.
     #[inline]
     pub fn quiescent(&mut self) {
-        let now = self.domain.global.load(Ordering::Relaxed);
+        // Whoever sees an epoch sees what was unlinked before it began.
+        let now = self.domain.global.load(Ordering::Acquire);
         let slot = &self.domain.slots[self.index].0;
         if slot.load(Ordering::Relaxed) != now {
             // Earlier reads must not move below the report, later ones not above it.
@@ -128,6 +129,21 @@ impl Drop for Reader {
     }
 }
 
+/// A value that was unlinked and that readers may still see. It becomes a `Box`, which claims to be the only access,
+/// no sooner than it is freed.
+struct Retired<T>(*mut T);
+
+// SAFETY: it is the unlinked value's owner, and values that may be sent may be freed elsewhere.
+unsafe impl<T: Send> Send for Retired<T> {}
+
+impl<T> Drop for Retired<T> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from Box::into_raw, nobody else owns it, and the reclaimer drops it after the grace
+        // period (or with the control side, after the workers).
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
 /// What the control side has taken out of use and not yet freed.
 pub struct Reclaimer {
     domain: Arc<Domain>,
@@ -146,8 +162,8 @@ impl Reclaimer {
     }
 
     /// Keeps `old` until no worker can see it.
-    pub fn retire<T: Send + 'static>(&mut self, old: Box<T>) {
-        self.waiting.push_back((self.domain.epoch(), old));
+    fn retire<T: Send + 'static>(&mut self, old: Retired<T>) {
+        self.waiting.push_back((self.domain.epoch(), Box::new(old)));
         self.domain.advance();
     }
 
@@ -190,8 +206,8 @@ impl<T: Send + 'static> Published<T> {
     /// Replaces the value; the old one goes to `reclaimer`. Control side only.
     pub fn publish(&self, value: T, reclaimer: &mut Reclaimer) {
         let old = self.ptr.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: `old` came from Box::into_raw and was unlinked by the swap; nobody else retires it.
-        reclaimer.retire(unsafe { Box::from_raw(old) });
+        // It came from Box::into_raw and was unlinked by the swap: nobody else retires it.
+        reclaimer.retire(Retired(old));
     }
 }
 
