@@ -101,11 +101,11 @@ impl Env {
     /// Appends a trace record for a packet that the running node worked on.
     #[cold]
     pub fn trace(&self, guard: &Guard, before: Desc, after: &Desc, next: Option<NodeId>, reason: u32) {
-        let (mut data, mut data_len, mut total_len) = ([0u8; TRACE_BYTES], 0, 0);
-        if next.is_some() {
-            data_len = self.buffers.copy_out(after, 0, &mut data) as u16;
-            total_len = self.buffers.total_len(after) as u32;
-        }
+        let mut data = [0u8; TRACE_BYTES];
+        // A packet that the node took over may have been freed, but its bytes are still where they were.
+        let shown = if next.is_some() { after } else { &before };
+        let data_len = self.buffers.copy_out(shown, 0, &mut data) as u16;
+        let total_len = self.buffers.total_len(shown) as u32;
         let id = self.buffers.meta(before.buf).trace_id;
         let (node, time_ns, after) = (self.node, self.now_ns, *after);
         self.tracing.record(

@@ -12,7 +12,8 @@ use crate::adjacency::Adjacency;
 use crate::plane::Plane;
 use crate::punt::Message;
 use graph::node::Step;
-use graph::{Edge, Exit, Guard, Node, Packet};
+use graph::{Edge, Exit, Guard, Node, Packet, TraceRecord};
+use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -101,6 +102,10 @@ impl<F: Family> Node for Hold<F> {
             Err(Refused::Neighbor) => Err(HoldReason::NeighborFull.into()),
             Err(Refused::Total) => Err(HoldReason::Full.into()),
         }
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::format::ip(r.bytes(), f)
     }
 }
 
