@@ -90,10 +90,16 @@ impl Env {
         self.count_n(event, 1);
     }
 
+    /// The number of a reason of the running node in the graph's list of reasons.
+    #[inline]
+    pub fn reason<R: Reason>(&self, reason: R) -> usize {
+        self.reason_base as usize + reason.index()
+    }
+
     /// Counts an event of the running node `n` times.
     #[inline]
     pub fn count_n<R: Reason>(&mut self, event: R, n: u64) {
-        if let Some(c) = self.stats.reasons.get(self.reason_base as usize + event.index()) {
+        if let Some(c) = self.stats.reasons.get(self.reason(event)) {
             c.add(n);
         }
     }

@@ -1,7 +1,7 @@
 //! `interface-tx`: hands packets to the device queues of this worker.
 
 use super::IfIndex;
-use crate::plane::Plane;
+use crate::plane::{DropTable, Plane};
 use graph::counters::{Pair, Table};
 use graph::node::Never;
 use graph::{BatchNode, Env, Guard, TraceRecord, TxQueue, TxReport, Vector};
@@ -25,12 +25,18 @@ pub struct InterfaceTx {
     queues: Vec<Option<Box<dyn TxQueue>>>,
     used: Vec<IfIndex>,
     tx: Arc<Table<Pair>>,
+    drops: Arc<DropTable>,
 }
 
 impl InterfaceTx {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        InterfaceTx { queues: Vec::new(), used: Vec::with_capacity(1024), tx: plane.counters.tx.of(worker) }
+        InterfaceTx {
+            queues: Vec::new(),
+            used: Vec::with_capacity(1024),
+            tx: plane.counters.tx.of(worker),
+            drops: plane.counters.drops.of(worker),
+        }
     }
 
     /// Sets or removes the queue of an interface; answers the old one.
@@ -47,11 +53,13 @@ impl InterfaceTx {
             c.packets.add(r.packets);
             c.bytes.add(r.bytes);
         }
-        if r.full != 0 {
-            env.count_n(TxDrop::Full, r.full);
-        }
-        if r.errors != 0 {
-            env.count_n(TxDrop::Error, r.errors);
+        for (why, n) in [(TxDrop::Full, r.full), (TxDrop::Error, r.errors)] {
+            if n != 0 {
+                env.count_n(why, n);
+                if let Some(c) = self.drops.get(index, env.reason(why)) {
+                    c.add(n);
+                }
+            }
         }
     }
 }
@@ -94,5 +102,68 @@ impl BatchNode for InterfaceTx {
                 self.count(env, index, report);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Op, Router, RouterConfig};
+    use graph::{Buffers, Desc, PoolConfig, PoolMemory, TxCaps};
+    use std::time::{Duration, Instant};
+
+    /// Takes every other packet, refuses one in four, and has no room for the rest.
+    struct Picky(u64);
+
+    impl TxQueue for Picky {
+        fn caps(&self) -> TxCaps {
+            TxCaps::default()
+        }
+
+        fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+            let mut r = TxReport::default();
+            for d in packets {
+                self.0 += 1;
+                match self.0 % 4 {
+                    0 => r.full += 1,
+                    1 => r.errors += 1,
+                    _ => r.add(TxReport {
+                        packets: 1,
+                        bytes: buffers.total_len(d) as u64,
+                        ..TxReport::default()
+                    }),
+                }
+                buffers.free(d);
+            }
+            r
+        }
+    }
+
+    #[test]
+    fn what_a_device_does_not_take_is_counted_on_its_interface() {
+        let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+        let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+        let up = Op::SetState { name: "loop0".into(), up: true };
+        r.commit(vec![Op::CreateLoopback { instance: None, mac: None }, up]).unwrap();
+        let index = r.interface_index("loop0").unwrap();
+        r.test_sink("loop0", Box::new(Picky(0)));
+        r.each_worker(move |w| {
+            for _ in 0..40 {
+                assert!(w.inject("interface-output", &[0; 60], |d| d.tx = index));
+            }
+        });
+        let reasons = r.graphs()[0].reasons.clone();
+        let by_name = |r: &Router, name: &str| {
+            let all = r.interface_counts(index);
+            all.drops.iter().find(|(i, _)| reasons[**i].name == name).map_or(0, |(_, n)| *n)
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while by_name(&r, "tx-error") < 10 {
+            assert!(Instant::now() < deadline, "10 packets are refused");
+            std::thread::yield_now();
+        }
+        assert_eq!((by_name(&r, "tx-queue-full"), by_name(&r, "tx-error")), (10, 10));
+        let c = r.interface_counts(index);
+        assert_eq!((c.tx_packets, c.tx_bytes), (20, 20 * 60));
     }
 }

@@ -298,6 +298,13 @@ impl Router {
         all.map(|v| v.into_iter().map(|(n, i)| (name(n), self.interface_name(i))).collect()).collect()
     }
 
+    /// Has every worker run `f` between two vectors.
+    pub fn each_worker(&self, f: impl Fn(&mut graph::Worker) + Clone + Send + 'static) {
+        for w in &self.workers {
+            w.send(f.clone());
+        }
+    }
+
     /// Packets that each worker holds for neighbours that are being resolved (IPv4, IPv6).
     pub fn held(&self) -> Vec<(usize, usize)> {
         let count = |w: &mut graph::Worker| {
