@@ -328,17 +328,22 @@ def test_log_as_json(bench):
 def test_the_picture_of_the_graph_is_right(pair):
     """README.md shows the graph as it runs."""
     with open(f"{REPO}/README.md") as f:
-        readme = f.read()
-    shown = {}
-    for line in readme.split("<!-- graph -->")[1].split("<!-- /graph -->")[0].splitlines():
-        if "->" in line:
-            name, nexts = line.split("->")
-            shown[name.strip()] = {n.strip() for n in nexts.split(",")}
-    running = {n["name"]: set(n["next"]) for n in pair.router.json("show graph") if n["next"]}
-    for node in running:
-        running[node] -= {"error-drop"}
-    running = {k: v for k, v in running.items() if v}
-    assert shown == running
+        picture = f.read().split("<!-- graph -->")[1].split("<!-- /graph -->")[0]
+    shown = [tuple(line.split(" --> ")) for line in map(str.strip, picture.splitlines()) if " --> " in line]
+    arcs = {a["arc"] for a in pair.router.json("show features left")[0]["arcs"]}
+    running = {(n["name"], x.replace("@", "arc-")) for n in pair.router.json("show graph") for x in n["next"]}
+    running = {e for e in running if e[1] != "error-drop"}
+    assert {e for e in shown if not e[0].startswith("arc-")} == running
+    ends = {f"arc-{a}([{a}])" for a in arcs}
+    assert {e[0] for e in shown if e[0].startswith("arc-")} == ends
+    for arc, end in (e for e in shown if e[0].startswith("arc-")):
+        name = arc.split("(")[0].removeprefix("arc-")
+        assert name in pair.router.json(f"show node {end}")["arcs"], f"{name} does not end at {end}"
+
+
+def test_the_first_configuration_of_the_readme_is_the_example():
+    with open(f"{REPO}/README.md") as f, open(f"{REPO}/examples/two-hosts.yaml") as example:
+        assert example.read().strip() in f.read()
 
 
 def test_hundred_changes_at_once_are_all_or_nothing(bench):
