@@ -11,6 +11,7 @@
 use crate::bench::{self, PORTS};
 use crate::punts::Control;
 use ::packet::gso::VnetHdr;
+use ::packet::icmp4::{self, IcmpView};
 use ::packet::ip4::{self, Ip4View};
 use ::packet::ip6::Ip6View;
 use ::packet::proto::IpProtocol;
@@ -85,7 +86,7 @@ impl TxQueue for Wire {
                     "nothing is left to a device that can do nothing"
                 );
                 if !self.bridged.contains(&d.rx) {
-                    self.check(&bytes);
+                    self.check(&bytes, d.has(flags::LOCAL));
                 }
             }
             report.packets += 1;
@@ -97,8 +98,8 @@ impl TxQueue for Wire {
 }
 
 impl Wire {
-    /// A routed packet, or one of the router's own.
-    fn check(&self, frame: &[u8]) {
+    /// A routed packet, or one of the router's own (`local`).
+    fn check(&self, frame: &[u8], local: bool) {
         let stack = VlanStack::parse(frame).expect("a whole Ethernet header");
         let l3 = usize::from(stack.header_len);
         let packet = &frame[l3..];
@@ -107,10 +108,24 @@ impl Wire {
             EtherType::IPV4 => {
                 let v = Ip4View::parse(packet).expect("a right IPv4 header");
                 assert_eq!(usize::from(v.total_len()), packet.len(), "no padding is forwarded");
+                if local
+                    && v.protocol() == IpProtocol::ICMP
+                    && v.payload().first().is_some_and(|k| icmp4::is_error(*k))
+                {
+                    assert!(packet.len() <= 576, "RFC 1812 section 4.3.2.3");
+                    IcmpView::parse4(v.payload()).expect("a right ICMP error");
+                }
             }
             EtherType::IPV6 => {
                 let v = Ip6View::parse(packet).expect("a right IPv6 header");
                 assert_eq!(v.total_len(), packet.len(), "no padding is forwarded");
+                if local
+                    && v.next_header() == IpProtocol::ICMPV6
+                    && v.payload().first().is_some_and(|k| icmp6::is_error(*k))
+                {
+                    assert!(packet.len() <= 1280, "RFC 4443 section 2.4 (c)");
+                    assert!(icmp6::verify(v.src(), v.dst(), v.payload()), "a right ICMPv6 error");
+                }
             }
             _ => {}
         }
@@ -264,9 +279,9 @@ impl Bench {
     }
 
     fn trace(&mut self) {
-        let nodes: Vec<NodeId> = self.inner.clone();
-        for n in nodes {
-            self.graph.tracing.add(n, 4, &self.guard, &mut self.reclaimer);
+        for name in ["ethernet-input", "ip4-input", "ip6-input"] {
+            let node = self.graph.node(name).expect("the node");
+            self.graph.tracing.add(node, 8, &self.guard, &mut self.reclaimer);
         }
     }
 
@@ -299,7 +314,7 @@ impl Bench {
             self.feed(&head, vnet, &mut bytes);
         }
         self.run();
-        let answer = data.len() % 2 == 0;
+        let answer = data.len().is_multiple_of(2);
         if self.release(answer) != 0 {
             self.run();
             self.release(false);
@@ -390,4 +405,12 @@ fn fix(bytes: &mut [u8], ethernet: bool) {
 /// One input.
 pub fn run(data: &[u8]) {
     BENCH.with_borrow_mut(|b| b.input(data));
+}
+
+/// Nodes that no packet has come to on this thread.
+pub fn unvisited() -> Vec<&'static str> {
+    BENCH.with_borrow(|b| {
+        let nodes = b.graph.nodes.iter().zip(b.graph.stats.nodes.iter());
+        nodes.filter(|(n, s)| n.kind == Kind::Internal && s.packets.get() == 0).map(|(n, _)| n.name).collect()
+    })
 }
