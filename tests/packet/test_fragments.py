@@ -83,6 +83,12 @@ def test_fragments_of_fragments(narrow):
         narrow.right.expect(*[frame(b, w) for w in fragments_of(packet, 1280)])
 
 
+def test_a_fragment_that_would_end_beyond_the_longest_packet(narrow):
+    a, b = narrow.ports["left"], narrow.ports["right"]
+    with narrow.counted("ip4-frag-beyond-65535"):
+        narrow.left.send(into(a) / IP(src=a.host, dst=b.host, frag=8100, proto=17) / Raw(bytes(2000)))
+
+
 def test_scapy_agrees(narrow):
     from scapy.layers.inet import fragment
 

@@ -2,6 +2,7 @@
 and the next good packet passes."""
 
 import pytest
+from scapy.layers.inet6 import ICMPv6MLQuery, ICMPv6ND_RA, ICMPv6ND_Redirect, ICMPv6ND_RS, ICMPv6Unknown
 from frames import *  # noqa: F403
 from frames import IP, UDP, Ether, IPv6, fix4, into, through4, through6, udp4, udp6
 
@@ -167,7 +168,28 @@ LOCAL6 = {
     "ICMP checksum": ("icmp6-bad-checksum",
                       lambda a: IPv6(src=a.host6, dst=a.ip6) / ICMPv6EchoRequest(cksum=1)),  # noqa: F405
     "ICMP too short": ("icmp6-too-short", lambda a: IPv6(src=a.host6, dst=a.ip6, nh=58) / b"\x80\0\0"),
+    "ICMP type": ("icmp6-unsupported-type", lambda a: IPv6(src=a.host6, dst=a.ip6) / ICMPv6Unknown(type=200) / b"1234"),
+    "redirect": ("nd-redirect-ignored",
+                 lambda a: IPv6(src="fe80::9", dst=a.ip6, hlim=255) / ICMPv6ND_Redirect(tgt="fe80::8", dst="2001:db8:9::9")),
+    "hop-by-hop of 264 bytes": ("ip6-hop-by-hop-too-long",
+                                lambda a: IPv6(src=a.host6, dst=a.ip6, nh=0) / (b"\x3b\x20" + b"\x01\x04\0\0\0\0" * 43 + b"\x01\x02\0\0")),
 }
+
+
+GROUP6 = {
+    "router solicitation": ("nd-router-message-ignored", lambda a: IPv6(src="fe80::9", dst="ff02::2", hlim=255) / ICMPv6ND_RS()),
+    "router advertisement": ("nd-router-message-ignored", lambda a: IPv6(src="fe80::9", dst="ff02::1", hlim=255) / ICMPv6ND_RA()),
+    "listener query": ("icmp6-mld-ignored", lambda a: IPv6(src="fe80::9", dst="ff02::1", hlim=1) / ICMPv6MLQuery()),
+    "echo from ::": ("icmp6-echo-bad-source", lambda a: IPv6(src="::", dst="ff02::1") / ICMPv6EchoRequest()),  # noqa: F405
+}
+
+
+@pytest.mark.parametrize("what", GROUP6)
+def test_packets_to_all_that_the_router_does_not_take(pair, what):
+    a = pair.ports["left"]
+    reason, packet = GROUP6[what]
+    with pair.counted(reason):
+        pair.left.send(Ether(dst="33:33:00:00:00:01", src=a.host_mac) / packet(a))
 
 
 @pytest.mark.parametrize("what", LOCAL6)

@@ -4,7 +4,7 @@ import pytest
 from harness import wait_for
 from frames import *  # noqa: F403
 from frames import (
-    ICMP, IP, UDP, ICMPv6DestUnreach, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6PacketTooBig, ICMPv6ParamProblem,
+    ICMP, IP, UDP, Ether, ICMPv6DestUnreach, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6PacketTooBig, ICMPv6ParamProblem,
     ICMPv6TimeExceeded, IPv6, IPv6ExtHdrHopByHop, expect_error4, fix4, icmp6_error, into, out_of, through4, through6,
     udp4, udp6,
 )
@@ -24,6 +24,13 @@ def test_echo_reply_ip6(pair, size):
     data = bytes(i % 256 for i in range(size))
     pair.left.send(into(a) / IPv6(src=a.host6, dst=a.ip6, hlim=1) / ICMPv6EchoRequest(id=7, seq=9, data=data))
     pair.left.expect(out_of(a) / IPv6(src=a.ip6, dst=a.host6, hlim=64) / ICMPv6EchoReply(id=7, seq=9, data=data))
+
+
+def test_echo_to_all_nodes_is_answered_from_an_own_address(pair):
+    a = pair.ports["left"]
+    with pair.counted("icmp6-echo-replies-sent"):
+        pair.left.send(Ether(dst="33:33:00:00:00:01", src=a.host_mac) / IPv6(src=a.host6, dst="ff02::1") / ICMPv6EchoRequest(id=1, seq=2))
+        pair.left.expect(out_of(a) / IPv6(src=a.ip6, dst=a.host6, hlim=64) / ICMPv6EchoReply(id=1, seq=2))
 
 
 def test_the_far_address_answers_too(pair):
@@ -119,6 +126,8 @@ def test_parameter_problem_ip6(pair):
     for packet, icmp, reason in [
         (IPv6(src=a.host6, dst=a.ip6, nh=200) / b"12345678", ICMPv6ParamProblem(code=1, ptr=6),
          "ip6-local-unknown-next-header"),
+        (IPv6(src=a.host6, dst=a.ip6, nh=43) / (b"\x11\0\x07\x01\0\0\0\0" + udp), ICMPv6ParamProblem(code=0, ptr=42),
+         "ip6-local-unknown-routing-header"),
         (hop_by_hop(b"\x1e\x09\0\0\0\0", b.host6), ICMPv6ParamProblem(code=0, ptr=43), "ip6-hop-by-hop-malformed"),
         (hop_by_hop(b"\x9e\x00\x01\x02\0\0", b.host6), ICMPv6ParamProblem(code=2, ptr=42),
          "ip6-hop-by-hop-option-unknown"),

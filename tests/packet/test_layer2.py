@@ -246,6 +246,27 @@ def test_admin_state(bench):
     t.right.expect(want)
 
 
+def test_sub_interfaces_start_down(bench):
+    t = bench()
+    a, b = t.ports["left"], t.ports["right"]
+    t.router.script("create sub-interfaces left 9 dot1q 9 exact-match", "set interface ip address left.9 10.9.0.1/24")
+    frame = put_tags(into(a) / udp4("10.9.0.2", b.host), tagged(0x8100, 9))
+    with t.counted("sub-interface-down"):
+        t.left.send(frame)
+    t.ctl("set interface state left.9 up")
+    t.left.send(frame)
+    t.right.expect(out_of(b) / udp4("10.9.0.2", b.host, ttl=63))
+
+
+def test_frames_that_are_too_big_for_a_cross_connect(bench):
+    t = bench({"interfaces": {"left": {"mtu": 1500, "l2xc": "right"}, "right": {"mtu": 1500, "l2xc": "left"}}},
+              addresses=False, mtu=9000)
+    good = Ether(dst="02:00:00:00:99:99", src="02:00:00:00:88:88", type=0x88B5) / bytes(1508)
+    with t.counted("output-frame-too-big"):
+        t.left.send(bytes(good) + b"!", good)
+        t.right.expect(good)
+
+
 def test_counters_and_clear(bench):
     t = bench()
     a, b = t.ports["left"], t.ports["right"]
