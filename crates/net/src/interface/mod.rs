@@ -50,6 +50,14 @@ impl Tags {
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.count.min(2)) * 4]
     }
+
+    /// Bytes of the tags that count towards the MTU of a Linux device: Linux lets a frame be longer by one 802.1Q tag,
+    /// the outermost one.
+    pub fn beyond_mtu(&self) -> u32 {
+        let all = self.as_slice();
+        let free = if all.starts_with(&[0x81, 0x00]) { 4 } else { 0 };
+        all.len() as u32 - free
+    }
 }
 
 /// Writes an Ethernet header with `tags` to the start of `out` and answers its length (14, 18 or 22).
@@ -146,5 +154,26 @@ impl<'v> IfCache<'v> {
             self.found = self.plane.interfaces.get(index, self.guard);
         }
         self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_gives_room_for_one_dot1q_tag() {
+        let tags = |tpids: &[u16]| {
+            let mut t = Tags { count: tpids.len() as u8, bytes: [0; 8] };
+            for (n, tpid) in tpids.iter().enumerate() {
+                t.bytes[n * 4..n * 4 + 2].copy_from_slice(&tpid.to_be_bytes());
+            }
+            t.beyond_mtu()
+        };
+        assert_eq!(tags(&[]), 0);
+        assert_eq!(tags(&[0x8100]), 0);
+        assert_eq!(tags(&[0x88a8]), 4);
+        assert_eq!(tags(&[0x8100, 0x8100]), 4);
+        assert_eq!(tags(&[0x88a8, 0x8100]), 8);
     }
 }

@@ -110,6 +110,7 @@ impl Router {
         let index = self.reserve_index()?;
         let kind = Kind::Sub { parent, id, encap };
         self.insert_interface(index, NewInterface { name: name.clone(), kind, origin, mac, mtu, link: true });
+        self.fit_tagged(index);
         Ok(vec![Op::Delete { name }])
     }
 

@@ -108,6 +108,10 @@ pub trait DeviceControl {
     fn set_up(&mut self, up: bool) -> Result<(), drivers::Error>;
     /// Makes it take IP packets of `mtu` bytes.
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error>;
+    /// Makes room for frames whose tags make them longer than Linux allows an IP packet of `bytes` to be.
+    fn fit_tagged(&mut self, _bytes: u32) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// Sets its MAC address.
     fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error>;
     /// Takes frames for any station, or not.
@@ -170,6 +174,13 @@ impl DeviceControl for Host {
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
         if self.handle.link.state()?.mtu < u32::from(mtu) {
             self.handle.link.set_mtu(u32::from(mtu))?;
+        }
+        Ok(())
+    }
+
+    fn fit_tagged(&mut self, bytes: u32) -> Result<(), drivers::Error> {
+        if self.handle.link.state()?.mtu < bytes {
+            self.handle.link.set_mtu(bytes)?;
         }
         Ok(())
     }

@@ -533,7 +533,26 @@ impl Router {
         i.mtu = mtu;
         self.publish_interface(index);
         self.refresh_adjacencies(index);
+        self.fit_tagged(index);
         Ok(())
+    }
+
+    /// Raises the Linux device behind a sub-interface whose tagged frames would be too long for it. A device that
+    /// cannot be raised still carries shorter packets.
+    pub(super) fn fit_tagged(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let more = i.tags().beyond_mtu();
+        if more == 0 {
+            return;
+        }
+        let (hw, bytes, name) = (i.hw(), u32::from(i.mtu) + more, i.name.clone());
+        let Some(d) = self.interfaces.get_mut(hw).and_then(|h| h.device.as_mut()) else { return };
+        if let Err(e) = d.fit_tagged(bytes) {
+            self.note(
+                true,
+                format!("{name}: packets of full size do not pass, the Linux device needs MTU {bytes}: {e}"),
+            );
+        }
     }
 
     pub(super) fn set_promiscuous(&mut self, index: u32, on: bool) -> Result<(), OpError> {
