@@ -110,6 +110,12 @@ fn loopbacks_and_addresses() {
     b.run("set interface state loop0 up");
     b.run("set interface ip address loop0 10.0.0.1/32");
     b.run("set interface ip address loop0 2001:db8::1/128");
+    for bad in
+        ["255.255.255.255/32", "240.0.0.1/24", "0.1.2.3/24", "127.0.0.1/8", "224.0.0.1/24", "ff02::1/64"]
+    {
+        let why = b.refused(&format!("set interface ip address loop0 {bad}"));
+        assert!(why.contains("cannot be the address of an interface"), "{bad}: {why}");
+    }
     b.run("set interface description loop7 \"spare one\"");
     assert_eq!(
         b.run("show interface addr loop0 loop7"),
@@ -210,7 +216,7 @@ fn routes_are_listed_and_explained() {
     assert!(b.run("show ip fib 10.0.2.2").contains("sent to 10.0.2.2 on p1"));
     assert!(b.run("show ip fib 10.0.1.1").contains("taken by the router, as an address of p0"));
     assert!(b.run("show ip fib 10.0.1.255").contains("broadcast of a connected prefix"));
-    assert!(b.run("show ip fib 10.0.1.50").contains("10.0.1.50 itself is resolved, then sent to on p0"));
+    assert!(b.run("show ip fib 10.0.1.50").contains("10.0.1.50 itself is resolved, then sent on p0"));
 
     b.run("set interface state p1 down");
     let why = b.run("show ip fib 10.9.0.1");

@@ -214,8 +214,8 @@ impl<'n> Decoder<'n> {
         let text = self.text(node, "an address with its prefix length")?;
         let net = self.cidr(node.place, text)?;
         let address = net.addr();
-        let broadcast = address == IpAddr::from([255, 255, 255, 255]);
-        if address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast {
+        let reserved = matches!(address, IpAddr::V4(a) if a.octets()[0] == 0 || a.octets()[0] >= 240);
+        if address.is_unspecified() || address.is_multicast() || address.is_loopback() || reserved {
             self.error(
                 node.place,
                 "address-unicast",

@@ -213,8 +213,8 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
         kind::REWRITE | kind::GLEAN => {
             let Some(a) = router.adjacency(p.entry.adj) else { return "the adjacency is gone".into() };
             let to = match (a.state, host) {
-                (AdjacencyState::Glean, Some(addr)) => format!("{addr} itself is resolved, then sent to"),
-                (AdjacencyState::Glean, None) => "each destination is resolved, then sent to".into(),
+                (AdjacencyState::Glean, Some(addr)) => format!("{addr} itself is resolved, then sent"),
+                (AdjacencyState::Glean, None) => "each destination is resolved, then sent".into(),
                 _ => format!("sent to {}", a.next_hop),
             };
             let wait = if a.state == AdjacencyState::Incomplete { ", held until it is resolved" } else { "" };

@@ -65,7 +65,9 @@ impl Router {
         if i.addresses.contains(&net) {
             return fail(format!("has the address {net} already"));
         }
-        if a.is_unspecified() || a.is_multicast() || a.is_loopback() {
+        // Class E and 0/8 as well: `ip4-input` drops packets from and to such addresses.
+        let reserved = matches!(a, IpAddr::V4(a) if a.octets()[0] == 0 || a.octets()[0] >= 240);
+        if reserved || a.is_unspecified() || a.is_multicast() || a.is_loopback() {
             return fail(format!("{a} cannot be the address of an interface"));
         }
         if let IpNet::V4(n) = net
