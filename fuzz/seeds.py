@@ -12,7 +12,7 @@ from scapy.all import (ARP, Dot1AD, Dot1Q, Ether, GRE, HBHOptUnknown, ICMP, ICMP
                        ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, ICMPv6NDOptDstLLAddr,
                        ICMPv6NDOptMTU, ICMPv6NDOptPrefixInfo, ICMPv6NDOptSrcLLAddr, IP, IPOption_LSRR,
                        IPOption_Router_Alert, IPOption_RR, IPOption_Timestamp, IPv6, IPv6ExtHdrDestOpt,
-                       IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Raw, RouterAlert, TCP, UDP)
+                       IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, RouterAlert, TCP, UDP)
 
 HERE = pathlib.Path(__file__).resolve().parent
 PORT = {"left": 0, "right": 1, "small": 2, "patch": 3}
@@ -61,6 +61,9 @@ def ip_payloads():
     yield "ip4-big", IP(dst="10.15.0.9", **four) / UDP() / Raw(bytes(1300))
     yield "ip4-big-df", IP(dst="10.15.0.9", flags="DF", **four) / UDP() / Raw(bytes(1300))
     yield "ip4-big-options", IP(dst="10.15.0.9", options=[IPOption_RR(routers=["0.0.0.0"] * 3), IPOption_Router_Alert()], **four) / UDP() / Raw(bytes(900))
+    for size in [576, 577]:
+        yield f"ip4-{size}", IP(dst="10.15.0.9", **four) / UDP() / Raw(bytes(size - 28))
+    yield "ip4-padded", IP(dst="10.10.0.9", **four) / UDP(len=8) / Padding(bytes(18))
     yield "ip4-middle-fragment", IP(dst="10.15.0.9", flags="MF", frag=100, **four) / Raw(bytes(700))
     yield "ip4-last-fragment", IP(dst="192.0.2.1", frag=100, **four) / Raw(bytes(40))
     yield "ip4-record-route", IP(dst="10.10.0.9", options=[IPOption_RR(routers=["0.0.0.0"] * 4)], **four) / UDP()
@@ -84,6 +87,9 @@ def ip_payloads():
     yield "ip6-hop-limit-1", IPv6(dst="2001:db8:10::9", hlim=1, **six) / UDP() / Raw(bytes(200))
     yield "ip6-local-udp", IPv6(dst="2001:db8:1::1", **six) / UDP(dport=9) / Raw(b"nobody")
     yield "ip6-too-big", IPv6(dst="2001:db8:15::9", **six) / UDP() / Raw(bytes(1400))
+    for size in [1280, 1281]:
+        yield f"ip6-{size}", IPv6(dst="2001:db8:15::9", **six) / UDP() / Raw(bytes(size - 48))
+    yield "ip6-padded", IPv6(dst="2001:db8:10::9", **six) / UDP(len=8) / Padding(bytes(18))
     yield "ip6-fragment", IPv6(dst="2001:db8:10::9", **six) / IPv6ExtHdrFragment(offset=10, m=1, id=7) / Raw(bytes(80))
     yield "ip6-hop-by-hop", IPv6(dst="2001:db8:10::9", **six) / IPv6ExtHdrHopByHop(options=[RouterAlert(), PadN(optdata=b"\0\0")]) / UDP()
     yield "ip6-hop-by-hop-bad", IPv6(dst="2001:db8:10::9", **six) / IPv6ExtHdrHopByHop(options=[HBHOptUnknown(otype=0xC7, optdata=b"\0\0")]) / UDP()
