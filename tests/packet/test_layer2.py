@@ -72,6 +72,19 @@ def test_tags_in_and_out(trunk, kind):
                                                                    hwdst=p.host_mac, pdst=there4), tags))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_packets_of_full_size_with_tags(trunk, kind):
+    """1500 bytes behind two tags do not fit a Linux device of MTU 1500; Quiver raises it."""
+    t, k = trunk, list(KINDS).index(kind) + 1
+    p, r = t.ports["left"], t.ports["right"]
+    t.outside.ip("link set left mtu 1508")
+    packet = udp4(r.host, f"10.1.{k}.2", size=1472)
+    t.right.send(into(r) / packet)
+    t.left.expect(put_tags(out_of(p) / udp4(r.host, f"10.1.{k}.2", size=1472, ttl=63), KINDS[kind][1]))
+    t.left.send(put_tags(into(p) / udp4(f"10.1.{k}.2", r.host, size=1472), KINDS[kind][1]))
+    t.right.expect(out_of(r) / udp4(f"10.1.{k}.2", r.host, size=1472, ttl=63))
+
+
 def test_between_two_sub_interfaces(trunk):
     t, p = trunk, trunk.ports["left"]
     t.left.send(put_tags(into(p) / udp4("10.1.1.2", "10.1.4.2"), tagged(0x8100, 100)))
