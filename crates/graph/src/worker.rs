@@ -166,7 +166,7 @@ impl Worker {
             vector: Vector::boxed(),
         };
         let thread =
-            std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || worker.run())?;
+            std::thread::Builder::new().name(format!("quiver_wk_{index}")).spawn(move || worker.run())?;
         Ok(WorkerHandle { shared, thread: Some(thread) })
     }
 
