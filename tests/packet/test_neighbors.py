@@ -306,6 +306,16 @@ def test_static_neighbours_by_command(fresh):
         fresh.ctl("ip neighbor right 10.0.2.9 01:00:00:00:00:01")
 
 
+def test_forgetting_a_neighbour_loses_no_waiting_packet(fresh):
+    a, b = fresh.ports["left"], fresh.ports["right"]
+    sent, want = through4(a, b)
+    fresh.left.send(sent)
+    fresh.right.expect(arp_request(b))
+    fresh.ctl(f"ip neighbor del right {b.host}")
+    fresh.right.send(arp_reply(b))
+    fresh.right.expect(want)
+
+
 def test_link_local_neighbours(fresh):
     """Echo from a link-local address: the router asks for it on that link and answers from its own."""
     p = fresh.ports["left"]

@@ -355,6 +355,10 @@ impl Router {
         address: IpAddr,
     ) -> Result<Vec<Op>, OpError> {
         let was = self.neighbors.get(index, address);
+        // One that is being resolved has nothing to forget yet, and packets wait for it.
+        if was.is_some_and(|n| n.state == State::Incomplete) {
+            return Ok(vec![]);
+        }
         let mut out = vec![];
         if !self.neighbors.delete(index, address, &mut out) {
             return Err(OpError::new(format!("{name} has no neighbor {address}")));
