@@ -1,18 +1,19 @@
 //! The packets that wait, by neighbour. Bounded, and allocated before the first packet.
 
 use graph::Desc;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Neighbours waited for at once.
-pub const MAX_KEYS: usize = 512;
 /// Packets held at once.
-pub const MAX_PACKETS: usize = 2048;
+pub const MAX_PACKETS: usize = 4096;
+/// Neighbours waited for at once.
+pub const MAX_KEYS: usize = MAX_PACKETS;
 /// A neighbour is asked for again when packets come after this time, nanoseconds.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 const END: u32 = u32::MAX;
 
 /// A neighbour: interface and address (an IPv4 address in the low 32 bits).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The interface behind which it is.
     pub interface: u32,
@@ -52,6 +53,8 @@ struct Pending {
 /// All held packets of one worker and one family.
 pub struct Waiting {
     keys: Vec<Pending>,
+    /// Where each key stands in `keys`. Room for twice as many: the map then never allocates again.
+    index: HashMap<Key, usize>,
     packets: Vec<(Desc, u32)>,
     free: u32,
 }
@@ -60,7 +63,12 @@ impl Default for Waiting {
     fn default() -> Self {
         let n = MAX_PACKETS as u32;
         let packets = (0..n).map(|i| (Desc::default(), if i + 1 < n { i + 1 } else { END })).collect();
-        Waiting { keys: Vec::with_capacity(MAX_KEYS), packets, free: 0 }
+        Waiting {
+            keys: Vec::with_capacity(MAX_KEYS),
+            index: HashMap::with_capacity(2 * MAX_KEYS),
+            packets,
+            free: 0,
+        }
     }
 }
 
@@ -68,7 +76,7 @@ impl Waiting {
     /// Holds a packet. `Ok(true)` asks the caller to have the neighbour resolved.
     pub fn hold(&mut self, key: Key, d: Desc, now_ns: u64, per_neighbor: u32) -> Result<bool, Refused> {
         let slot = self.free;
-        let found = self.keys.iter().position(|k| k.key == key);
+        let found = self.index.get(&key).copied();
         if let Some(k) = found
             && self.keys[k].count >= per_neighbor
         {
@@ -81,6 +89,7 @@ impl Waiting {
             Some(k) => k,
             None if self.keys.len() == MAX_KEYS => return Err(Refused::Total),
             None => {
+                self.index.insert(key, self.keys.len());
                 self.keys.push(Pending {
                     key,
                     first: END,
@@ -111,7 +120,7 @@ impl Waiting {
 
     /// Takes out all packets that wait for `key`, in the order in which they came.
     pub fn take(&mut self, key: Key, mut each: impl FnMut(Desc)) {
-        if let Some(i) = self.keys.iter().position(|k| k.key == key) {
+        if let Some(&i) = self.index.get(&key) {
             self.take_at(i, &mut each);
         }
     }
@@ -132,6 +141,10 @@ impl Waiting {
 
     fn take_at(&mut self, i: usize, each: &mut impl FnMut(Desc)) {
         let p = self.keys.swap_remove(i);
+        self.index.remove(&p.key);
+        if let Some(moved) = self.keys.get(i) {
+            self.index.insert(moved.key, i);
+        }
         let mut at = p.first;
         while at != END {
             let (d, next) = self.packets[at as usize];
@@ -199,13 +212,19 @@ mod tests {
     #[test]
     fn is_bounded_and_forgets_the_old() {
         let mut w = Waiting::default();
-        let mut held = 0;
-        for n in 0..10_000 {
-            held += usize::from(w.hold(key(n), Desc::default(), u64::from(n), 4).is_ok());
+        let room = w.index.capacity();
+        for round in 0..4 {
+            let mut held = 0;
+            for n in 0..10_000 {
+                held += usize::from(w.hold(key(n + round), Desc::default(), u64::from(n), 4).is_ok());
+            }
+            assert_eq!(held, MAX_KEYS);
+            w.take_old(u64::MAX, None, |_| held -= 1);
+            assert_eq!((held, w.len(), w.index.len()), (0, 0, 0));
         }
-        assert_eq!(held, MAX_KEYS);
-        for _ in 0..10 {
-            let _ = w.hold(key(0), Desc::default(), 0, u32::MAX);
+        assert_eq!(w.index.capacity(), room, "nothing was allocated");
+        for n in 0..1000 {
+            assert!(w.hold(key(n), Desc::default(), u64::from(n), 4).is_ok());
         }
         while w.hold(key(0), Desc::default(), 0, u32::MAX).is_ok() {}
         assert_eq!(w.len(), MAX_PACKETS);
