@@ -556,29 +556,29 @@ impl Router {
     }
 
     pub(super) fn set_promiscuous(&mut self, index: u32, on: bool) -> Result<(), OpError> {
-        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
-        if let Some(d) = &mut i.device {
-            d.set_promiscuous(on || i.xconnect.is_some() || !i.subs.is_empty())
-                .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", i.name)))?;
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.promiscuous = on;
         }
-        i.promiscuous = on;
-        self.publish_interface(index);
-        Ok(())
+        self.follow_promiscuity(index)
     }
 
     pub(super) fn set_xconnect(&mut self, index: u32, peer: Option<u32>) -> Result<(), OpError> {
         if let Some(i) = self.interfaces.get_mut(index) {
             i.xconnect = peer;
         }
-        // Frames for other stations' addresses must come in, too.
+        self.follow_promiscuity(index)
+    }
+
+    /// A device takes frames for other stations when it, or one of its sub-interfaces, is promiscuous or
+    /// cross-connected.
+    fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
         let hw = self.interfaces.get(index).map_or(index, IfState::hw);
-        let l2 = self.interfaces.iter().any(|i| i.hw() == hw && i.xconnect.is_some());
-        if let Some(h) = self.interfaces.get_mut(hw) {
-            let want = h.promiscuous || l2;
-            if let Some(d) = &mut h.device {
-                d.set_promiscuous(want)
-                    .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
-            }
+        let want = self.interfaces.iter().any(|i| i.hw() == hw && (i.promiscuous || i.xconnect.is_some()));
+        if let Some(h) = self.interfaces.get_mut(hw)
+            && let Some(d) = &mut h.device
+        {
+            d.set_promiscuous(want)
+                .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
         }
         self.publish_interface(index);
         Ok(())
