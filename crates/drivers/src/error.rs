@@ -94,6 +94,19 @@ pub enum Error {
         /// The most there can be.
         max: usize,
     },
+    /// The receive rings take more memory than there is.
+    #[error(
+        "the receive rings of {name} take {need} MiB, but only {have} MiB of memory are available: ask for fewer \
+         queues or slots"
+    )]
+    Memory {
+        /// The device.
+        name: String,
+        /// MiB that all its rings take.
+        need: usize,
+        /// MiB that are available.
+        have: usize,
+    },
     /// No namespace of that name.
     #[error(
         "there is no network namespace {name}: \"ip netns\" lists those there are, \"ip netns add {name}\" makes it"

@@ -142,7 +142,8 @@ unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-fn available_mib() -> Option<usize> {
+/// MiB of memory that new users can have without the system running short, as Linux estimates it.
+pub fn available_mib() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
     line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib / 1024)

@@ -202,6 +202,10 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let ifindex = state.ifindex as i32;
     let slot = slot_size(state.mtu);
     let slots = config.slots.unwrap_or((DEFAULT_RING / slot).min(DEFAULT_SLOTS));
+    let need = (config.rx_queues * slots * slot) >> 20;
+    if let Some(have) = graph::buffer::available_mib().filter(|have| need > *have) {
+        return Err(Error::Memory { name: name.clone(), need, have });
+    }
     let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
 
     let (rx, tx, control) = netns::within(netns, || {
