@@ -220,8 +220,23 @@ fn commit(d: &Document, router: &mut Router, plan: Plan) -> Result<(), Diagnosti
     })
 }
 
+/// Every device of the document that cannot be opened, at once: opening ends at the first.
+fn probe(d: &Document) -> Result<(), Diagnostics> {
+    let mut errors = vec![];
+    for i in &d.interfaces {
+        if let InterfaceKind::Device(device) = &i.kind
+            && let Driver::AfPacket { host, namespace, .. } = &device.driver
+            && let Err(e) = drivers::af_packet::probe(host, namespace.as_deref())
+        {
+            errors.push(Diagnostic::new(device.place, i.path.clone(), "device", format!("{}: {e}", i.name)));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(d.refuse(errors)) }
+}
+
 /// Brings a new router to the state of the document. On an error the router is as empty as before.
 pub fn start(d: &Document, router: &mut Router) -> Result<(), Diagnostics> {
+    probe(d)?;
     commit(d, router, interfaces(d))?;
     let plan = upper(d, router);
     if let Err(e) = commit(d, router, plan) {

@@ -99,7 +99,7 @@ pub(super) fn bind(config: &Config) -> Result<Socket, BindError> {
     let group = group(&config.group)?.or(admin_group);
 
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
-        let builder = |dir| fs::DirBuilder::new().recursive(true).mode(0o755).create(dir);
+        let builder = |dir| fs::DirBuilder::new().mode(0o755).create(dir);
         builder(parent).map_err(failed("create its directory"))?;
         fs::set_permissions(parent, fs::Permissions::from_mode(0o755))
             .map_err(failed("create its directory"))?;
@@ -176,6 +176,13 @@ mod tests {
     fn made_with_mode_and_directory_and_removed() {
         let directory = directory("made");
         let path = directory.join("a/ctl.sock");
+        // One directory is made, as for /run/quiver; a path that is wrong further up is a mistake.
+        assert!(matches!(
+            bind(&Config { path: path.clone(), ..Config::default() }),
+            Err(BindError::Io { .. })
+        ));
+        assert!(!directory.exists());
+        fs::create_dir(&directory).unwrap();
         let socket = bind(&Config { path: path.clone(), ..Config::default() }).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o660);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o7777, 0o755);
