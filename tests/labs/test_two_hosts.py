@@ -184,7 +184,7 @@ def test_neighbours_forgotten_while_traffic_runs(two_hosts, who):
     try:
         for to in ("10.0.2.2", "2001:db8:2::2"):
             sent, received = a.ping(to, count=150, interval=0.01, check=who == "router")
-            assert sent - received <= 5, f"{sent - received} of {sent} pings lost"
+            assert sent - received <= (0 if who == "router" else 15), f"{sent - received} of {sent} pings lost"
     finally:
         stop.set()
         thread.join()
