@@ -2,18 +2,19 @@
 
 use crate::bench;
 use ::command::{Access, Registry};
-use net::router::Router;
+use control::commands::App;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 struct Bench {
-    router: Router,
-    registry: Registry<Router>,
+    app: App,
+    registry: Registry<App>,
 }
 
 thread_local! {
     static BENCH: RefCell<Bench> = RefCell::new(Bench {
-        router: bench::router(),
-        registry: Registry::new(net::commands::all()).expect("the commands fit together"),
+        app: App::new(Rc::new(RefCell::new(bench::router()))),
+        registry: control::commands::registry().expect("the commands fit together"),
     });
 }
 
@@ -22,18 +23,18 @@ pub fn run(data: &[u8]) {
     let Some((first, line)) = data.split_first() else { return };
     let line = String::from_utf8_lossy(line);
     BENCH.with_borrow_mut(|b| {
-        let Bench { router, registry } = b;
+        let Bench { app, registry } = b;
         if let Err(e) = registry.check(&line) {
             shown(&e.render(&line));
         }
-        let completion = registry.complete(&line, usize::from(*first).min(line.len() + 3), router);
+        let completion = registry.complete(&line, usize::from(*first).min(line.len() + 3), app);
         assert!(completion.start <= line.len(), "a completion starts within the line");
-        let _ = registry.help(&line, router);
+        let _ = registry.help(&line, app);
         if let Ok(layers) = drivers::generator::parse_words(&line) {
             let _ = layers.check();
         }
         // Whoever may only look runs every command that looks; the others are refused.
-        match registry.run(router, Access::Read, &line) {
+        match registry.run(app, Access::Read, &line) {
             Ok(output) => {
                 let _ = output.to_text();
                 let _ = output.to_json();

@@ -302,8 +302,7 @@ impl Bench {
 
     fn input(&mut self, data: &[u8]) {
         let packets = split(data);
-        let strict = packets.iter().all(|(head, ..)| head.entry < 16);
-        self.strict.store(strict, Ordering::Relaxed);
+        self.strict.store(enters_at_the_edge(data), Ordering::Relaxed);
         // Later than any limit on errors or requests remembers.
         self.dispatcher.env.now_ns += 100_000_000_000;
         let traced = packets.iter().any(|(head, ..)| head.how & how::TRACED != 0);
@@ -405,6 +404,11 @@ fn fix(bytes: &mut [u8], ethernet: bool) {
 /// One input.
 pub fn run(data: &[u8]) {
     BENCH.with_borrow_mut(|b| b.input(data));
+}
+
+/// True when all packets enter where packets come from, none in the middle of the graph.
+pub fn enters_at_the_edge(data: &[u8]) -> bool {
+    split(data).iter().all(|(head, ..)| head.entry < 16)
 }
 
 /// Nodes that no packet has come to on this thread.

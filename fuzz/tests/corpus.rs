@@ -22,7 +22,7 @@ fn packet() {
 fn frames() {
     // Inputs that put packets into the middle of the graph come to every node by themselves.
     each("frames", |data| {
-        if data.first().is_some_and(|entry| *entry < 16) {
+        if targets::frames::enters_at_the_edge(data) {
             targets::frames::run(data);
         }
     });
