@@ -59,12 +59,16 @@ pub struct WorkerHandle {
 impl WorkerHandle {
     /// Sends work; waits (never long) while the mailbox is full.
     pub fn send(&self, mail: impl FnOnce(&mut Worker) + Send + 'static) {
+        // Nobody would take it; dropping it tells `call`.
+        if self.ended() {
+            return;
+        }
         let mut mail: Mail = Box::new(mail);
         while let Err(back) = self.shared.mail.push(mail) {
             mail = back;
             self.shared.wake();
             std::thread::yield_now();
-            if self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished) {
+            if self.ended() {
                 return;
             }
         }
@@ -77,7 +81,18 @@ impl WorkerHandle {
         self.send(move |w| {
             let _ = tx.send(f(w));
         });
-        rx.recv().ok()
+        loop {
+            match rx.recv_timeout(Duration::from_millis(100)) {
+                Ok(answer) => return Some(answer),
+                // It may have ended after the mail was sent.
+                Err(mpsc::RecvTimeoutError::Timeout) if !self.ended() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
     /// Ends the worker after its current loop.

@@ -295,6 +295,7 @@ fn a_worker_forwards_sleeps_and_wakes() {
     assert!(w.call(|w| w.remove_input(1).is_some()).unwrap());
     w.stop();
     assert_eq!(pool.in_use(), 0);
+    assert_eq!(w.call(|_| 1), None, "nobody is waited for who is not there");
 }
 
 #[test]
