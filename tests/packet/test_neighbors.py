@@ -155,18 +155,18 @@ def test_the_queue_of_a_neighbour_is_bounded(bench):
 
 
 def test_all_queues_together_are_bounded(bench):
-    """2048 packets wait at most; they all are sent when the neighbours answer."""
+    """4096 packets wait at most; they all are sent when the neighbours answer."""
     t = bench({"quiver": {"neighbor": {"queue": 256, "retransmit-ms": 5000}}}, neighbors=False)
     a, b = t.ports["left"], t.ports["right"]
-    hosts = [f"10.0.2.{i}" for i in range(100, 109)]
+    hosts = [f"10.0.2.{i}" for i in range(100, 117)]
     frames = [bytes(into(a) / udp4(a.host, h)) for h in hosts for _ in range(256)]
     with t.counted("hold-full", 256):
         t.left.send(*frames)
     t.right.drain()
     t.right.send(*[Ether(dst=b.mac, src=b.host_mac) / ARP(op=2, hwsrc=b.host_mac, psrc=h, hwdst=b.mac, pdst=b.ip)
                    for h in hosts])
-    got = [f for f in t.right.take(2048) if f[12:14] == b"\x08\x00"]
-    assert len(got) == 2048
+    got = [f for f in t.right.take(4096) if f[12:14] == b"\x08\x00"]
+    assert len(got) == 4096
     t.right.drain()
 
 
