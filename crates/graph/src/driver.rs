@@ -26,7 +26,7 @@ pub struct Wiring {
     pub arcs: Vec<ArcNodes>,
     /// Names of the nodes.
     pub names: Vec<&'static str>,
-    /// Targets of each node: a node's number, or [`ARC`] + an arc's number.
+    /// Targets of each node: a node's number, or 0x8000 + an arc's number.
     pub edges: Vec<Box<[u16]>>,
     /// First reason of each node in the list of reasons.
     pub reason_base: Vec<u32>,

@@ -1,7 +1,7 @@
 //! The rate limit of ICMP errors (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4(f)).
 
 /// A token bucket, kept as the time at which it will be full again (the generic cell rate algorithm): it holds a tenth
-/// of a second's tokens, at least [`MIN_BURST`].
+/// of a second's tokens, at least `MIN_BURST`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ErrorLimit {
     /// Nanoseconds of the worker's clock.

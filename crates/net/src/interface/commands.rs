@@ -1,4 +1,4 @@
-//! Commands on interfaces: their settings here, how they are made in [`create`], what they show in [`show`].
+//! Commands on interfaces: their settings here, how they are made in `create`, what they show in `show`.
 
 mod create;
 mod show;
