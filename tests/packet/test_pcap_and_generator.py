@@ -113,6 +113,7 @@ def test_a_missing_file_is_said(tmp_path):
         r = Router(ns, replay(tmp_path), wait=False)
         assert r.process.wait(timeout=10) != 0
         assert "in.pcap" in r.log() and "panic" not in r.log()
+        r.stop()
     finally:
         ns.delete()
 
