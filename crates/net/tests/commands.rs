@@ -103,6 +103,24 @@ fn every_example_parses() {
 }
 
 #[test]
+fn the_log_tells_what_was_changed_and_only_that() {
+    let mut b = Bench::new("log");
+    b.run("create loopback interface");
+    b.run("set interface state loop0 up");
+    b.refused("set interface ip address loop0 127.0.0.1/8");
+    b.run("set interface ip address loop0 10.0.0.1/32");
+    b.run("delete loopback interface loop0");
+    let lines: Vec<String> = b.router.take_log().into_iter().map(|l| l.text).collect();
+    let want = [
+        "interface loop0: made",
+        "interface loop0: set up",
+        "interface loop0: address 10.0.0.1/32 added",
+        "interface loop0: deleted",
+    ];
+    assert_eq!(lines, want);
+}
+
+#[test]
 fn loopbacks_and_addresses() {
     let mut b = Bench::new("loopbacks");
     assert_eq!(b.run("create loopback interface"), "loop0\n");

@@ -188,13 +188,58 @@ impl OpError {
 
 pub(super) type Undo = Vec<Op>;
 
+impl Op {
+    /// What the log says of it once it is applied. Nothing for routes, which come by the million, and for what
+    /// the driver itself reports.
+    fn log_line(&self) -> Option<String> {
+        Some(match self {
+            Op::CreateLoopback { instance: Some(n), .. } => format!("interface loop{n}: made"),
+            Op::CreateLoopback { instance: None, .. } => "a loopback was made".into(),
+            Op::CreateSub { parent, id, .. } => format!("interface {parent}.{id}: made"),
+            Op::Delete { name } => format!("interface {name}: deleted"),
+            Op::SetState { name, up } => format!("interface {name}: set {}", if *up { "up" } else { "down" }),
+            Op::SetMtu { name, mtu } => format!("interface {name}: MTU {mtu}"),
+            Op::SetMac { name, mac } => format!("interface {name}: MAC address {mac}"),
+            Op::SetPromiscuous { name, on } => {
+                format!("interface {name}: promiscuous mode {}", if *on { "on" } else { "off" })
+            }
+            Op::AddAddress { name, net } => format!("interface {name}: address {net} added"),
+            Op::DelAddress { name, net } => format!("interface {name}: address {net} removed"),
+            Op::SetXconnect { name, peer: Some(peer) } => {
+                format!("interface {name}: cross-connected to {peer}")
+            }
+            Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
+            Op::CreateStream { def } => format!("stream {}: made", def.name),
+            Op::DeleteStream { name } => format!("stream {name}: deleted"),
+            Op::EnableStream { name, on } => {
+                format!("stream {name}: {}", if *on { "started" } else { "stopped" })
+            }
+            Op::CreateHost { .. }
+            | Op::CreatePcap { .. }
+            | Op::CreateTap { .. }
+            | Op::SetDescription { .. }
+            | Op::SetRoute { .. }
+            | Op::AddPath { .. }
+            | Op::DelPath { .. }
+            | Op::DelRoute { .. }
+            | Op::SetNeighbor { .. }
+            | Op::DelNeighbor { .. } => return None,
+        })
+    }
+}
+
 impl Router {
     /// Applies a transaction: all operations in order, or none of them.
     pub fn commit(&mut self, ops: Vec<Op>) -> Result<(), OpError> {
         let mut undo: Vec<Op> = vec![];
+        let mut done: Vec<String> = vec![];
         for (index, op) in ops.into_iter().enumerate() {
+            let words = op.log_line();
             match self.apply(op) {
-                Ok(u) => undo.extend(u),
+                Ok(u) => {
+                    undo.extend(u);
+                    done.extend(words);
+                }
                 Err(mut e) => {
                     e.index = index;
                     while let Some(op) = undo.pop() {
@@ -210,6 +255,9 @@ impl Router {
                     return Err(e);
                 }
             }
+        }
+        for words in done {
+            self.note(false, words);
         }
         self.reclaim();
         Ok(())
