@@ -62,7 +62,12 @@ impl EthernetInput {
 fn tags_of(s: &VlanStack) -> Tags {
     let tpid = if s.outer_tpid == EtherType::VLAN { Tpid::Dot1q } else { Tpid::Dot1ad };
     let inner_counts = s.count < 2 || s.inner_tpid == EtherType::VLAN;
-    let count = if s.count > 0 && !inner_counts { 1 } else { s.count };
+    let count = match s.count {
+        // A third tag, of which nothing is read, still makes the frame one with more than two.
+        2 if inner_counts && s.ethertype.is_vlan() => 3,
+        2 if !inner_counts => 1,
+        n => n,
+    };
     Tags { count, tpid, outer: s.outer_vid(), inner: s.inner_vid() }
 }
 
@@ -144,5 +149,26 @@ impl Node for EthernetInput {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::interface_and_l2(r, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_tag_is_counted() {
+        let frame = |tpids: &[u16]| {
+            let mut f = vec![0; 12];
+            for t in tpids {
+                f.extend(t.to_be_bytes());
+                f.extend([0, 7]);
+            }
+            f.extend([8, 0, 0, 0]);
+            tags_of(&VlanStack::parse(&f).unwrap()).count
+        };
+        assert_eq!([frame(&[]), frame(&[0x8100]), frame(&[0x88a8, 0x8100])], [0, 1, 2]);
+        assert_eq!(frame(&[0x8100, 0x8100, 0x8100]), 3, "no exact match takes it");
+        assert_eq!(frame(&[0x8100, 0x88a8]), 1, "only an 802.1Q inner tag is one");
     }
 }
