@@ -128,7 +128,7 @@ def test_udp_super_frames(two_hosts):
     a, b = two_hosts.a, two_hosts.b
     receive = (
         "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-        "s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)\ns.bind(('10.0.2.2', 9999))\ns.settimeout(5)\n"
+        "s.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # SO_RCVBUFFORCE: room for all of them\ns.bind(('10.0.2.2', 9999))\ns.settimeout(5)\n"
         "print('ready', flush=True)\ngot = [s.recv(2000) for _ in range(400)]\n"
         "assert all(len(g) == 1000 and g == bytes([g[0]]) * 1000 for g in got), [len(g) for g in got]\nprint('whole', flush=True)\n")
     send = (

@@ -295,8 +295,9 @@ fn several_queues_share_the_packets() {
     let pool = pool();
     let mut b = pool.buffers();
     h.within(|| {
-        for _ in 0..64 {
-            let s = std::net::UdpSocket::bind("10.77.0.1:0").unwrap();
+        // All are open at once, or one of the ports might be given out twice.
+        let sockets: Vec<_> = (0..64).map(|_| std::net::UdpSocket::bind("10.77.0.1:0").unwrap()).collect();
+        for s in sockets {
             for i in 0..3u8 {
                 s.send_to(&[i], "10.77.0.2:9").unwrap();
             }
