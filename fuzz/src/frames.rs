@@ -223,6 +223,9 @@ impl Bench {
                 return;
             }
         }
+        if !ethernet {
+            d.flags |= flags::INJECTED;
+        }
         let number = u32::from(head.rx);
         d.rx =
             if ethernet { self.ports[number as usize % self.ports.len()] } else { number % self.interfaces };

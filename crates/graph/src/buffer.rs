@@ -10,6 +10,7 @@
 use crate::desc::{Desc, flags};
 use crossbeam_queue::ArrayQueue;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -275,6 +276,31 @@ impl Drop for Pool {
     }
 }
 
+/// Bytes that [`Rooms`] shows of a packet at once.
+pub const WINDOW: usize = 64;
+
+/// What a loop over a vector needs of the pool to reach packets: two words that stay in registers.
+pub struct Rooms<'b> {
+    /// The first buffer's room.
+    base: *mut u8,
+    count: u32,
+    owner: PhantomData<&'b mut Buffers>,
+}
+
+impl Rooms<'_> {
+    /// [`WINDOW`] bytes of the packet's first buffer from `BACK` bytes in front of its current header; `None` when the
+    /// room does not hold them all. Which of them belong to the packet, the descriptor says.
+    #[inline(always)]
+    pub fn window<const BACK: usize>(&mut self, d: &Desc) -> Option<&mut [u8; WINDOW]> {
+        let start = usize::from(d.off).wrapping_sub(BACK);
+        if d.buf >= self.count || start > ROOM - WINDOW {
+            return None;
+        }
+        // SAFETY: buffer and range were just checked; `&mut self` stands for the worker's buffers.
+        Some(unsafe { &mut *self.base.add(d.buf as usize * STRIDE + start).cast() })
+    }
+}
+
 /// One worker's view of the pool: its own free list, refilled from and flushed to the shared one in batches.
 pub struct Buffers {
     pool: Arc<Pool>,
@@ -446,6 +472,12 @@ impl Buffers {
         let p = self.pool.base.wrapping_add(d.buf as usize * STRIDE + 64 + d.off as usize);
         // SAFETY: a prefetch of any address is harmless.
         unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast()) }
+    }
+
+    /// The rooms of all buffers, for a loop over many packets.
+    #[inline]
+    pub fn rooms(&mut self) -> Rooms<'_> {
+        Rooms { base: self.pool.base.wrapping_add(64), count: self.pool.count, owner: PhantomData }
     }
 
     /// The bytes of `d` from its current header, in the first buffer.

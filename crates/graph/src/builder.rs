@@ -6,6 +6,7 @@ use crate::dispatch::{Dispatcher, own_reasons};
 use crate::driver::{ARC, BatchDriver, DynNode, Env, FormatTrace, LookupDriver, StepDriver, Wiring};
 use crate::frames::Frames;
 use crate::node::{BatchNode, Edge, LookupNode, Node, NodeId, Reason, Severity};
+use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
 use crate::stats::WorkerStats;
 use crate::trace::Tracing;
 use std::sync::Arc;
@@ -87,6 +88,7 @@ pub struct Builder {
     entries: Vec<Entry>,
     arcs: Vec<ArcDef>,
     drop: &'static str,
+    plain: bool,
 }
 
 /// What the control side keeps of one worker's graph: names, counters, trace.
@@ -155,7 +157,7 @@ impl DynNode for InputPlace {
 impl Builder {
     /// An empty graph whose dropped packets go to the node called `drop`.
     pub fn new(drop: &'static str) -> Self {
-        Builder { entries: Vec::new(), arcs: Vec::new(), drop }
+        Builder { entries: Vec::new(), arcs: Vec::new(), drop, plain: false }
     }
 
     fn add(
@@ -194,6 +196,44 @@ impl Builder {
             N::Drop::ALL,
             N::format_trace,
             Box::new(move |e| Box::new(StepDriver::new(node, e))),
+        );
+        self
+    }
+
+    /// Leaves out the short cuts of nodes that are added from now on: for tests, which compare both graphs.
+    pub fn without_short_cuts(mut self) -> Self {
+        self.plain = true;
+        self
+    }
+
+    /// Adds a node with a short cut.
+    pub fn quick<N: QuickNode>(mut self, node: N) -> Self {
+        if self.plain {
+            return self.node(node);
+        }
+        self.add(
+            N::NAME,
+            Kind::Internal,
+            N::Next::TARGETS,
+            N::Drop::ALL,
+            N::format_trace,
+            Box::new(move |e| Box::new(QuickDriver::new(node, e))),
+        );
+        self
+    }
+
+    /// Adds a lookup node with a short cut.
+    pub fn quick_lookup<N: QuickLookup>(mut self, node: N) -> Self {
+        if self.plain {
+            return self.lookup(node);
+        }
+        self.add(
+            N::NAME,
+            Kind::Internal,
+            N::Next::TARGETS,
+            N::Drop::ALL,
+            N::format_trace,
+            Box::new(move |e| Box::new(QuickLookupDriver::new(node, e))),
         );
         self
     }

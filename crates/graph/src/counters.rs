@@ -78,6 +78,48 @@ impl<T> Drop for Table<T> {
     }
 }
 
+/// Counts packets of one vector by object: successive ones of the same object are written at once, the last ones when
+/// it is dropped.
+pub struct Run<'t> {
+    table: &'t Table<Pair>,
+    index: u32,
+    /// Packets in the upper half, bytes in the lower one: a vector has less than 2^32.
+    sum: u64,
+}
+
+impl<'t> Run<'t> {
+    /// Nothing counted.
+    #[inline]
+    pub fn new(table: &'t Table<Pair>) -> Self {
+        Run { table, index: u32::MAX, sum: 0 }
+    }
+
+    /// Counts a packet of object `index`.
+    #[inline(always)]
+    pub fn add(&mut self, index: u32, bytes: u16) {
+        if index != self.index {
+            self.write();
+            (self.index, self.sum) = (index, 0);
+        }
+        self.sum += 1 << 32 | u64::from(bytes);
+    }
+
+    #[inline(always)]
+    fn write(&self) {
+        if let Some(c) = self.table.get(self.index) {
+            c.packets.add(self.sum >> 32);
+            c.bytes.add(self.sum & 0xffff_ffff);
+        }
+    }
+}
+
+impl Drop for Run<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.write();
+    }
+}
+
 /// The same counters for all workers.
 pub struct PerWorker<T>(Vec<Arc<Table<T>>>);
 

@@ -19,6 +19,10 @@ pub mod flags {
     pub const L2_GROUP: u16 = 1 << 5;
     /// The transport checksum was verified by the device or by a Linux peer.
     pub const CSUM_VALID: u16 = 1 << 6;
+    /// Put into the graph behind its usual beginning: earlier nodes left nothing in the scratch words.
+    pub const INJECTED: u16 = 1 << 7;
+    /// What a packet may not be for a node's short cut ([`crate::QuickNode`]).
+    pub const UNUSUAL: u16 = TRACED | CHAINED | GSO | LOCAL | L2_GROUP | INJECTED;
     /// First bit free for the protocols' own use; the graph never looks at bits from here on.
     pub const USER: u16 = 1 << 8;
 }

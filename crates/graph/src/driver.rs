@@ -122,7 +122,7 @@ impl Env {
 }
 
 #[inline]
-fn resolve(arcs: &[ArcNodes], target: u16, feat: &mut u32) -> u16 {
+pub(crate) fn resolve(arcs: &[ArcNodes], target: u16, feat: &mut u32) -> u16 {
     if target < ARC { target } else { arcs[usize::from(target - ARC)].next(feat).0 }
 }
 
@@ -142,26 +142,38 @@ pub trait DynNode: Send {
 pub type FormatTrace = fn(&TraceRecord, &mut fmt::Formatter<'_>) -> fmt::Result;
 
 /// Decisions of one vector so far.
-struct Decisions {
+pub(crate) struct Decisions {
     next: [u16; VECTOR_SIZE],
     done: usize,
     uniform: bool,
 }
 
 impl Decisions {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Decisions { next: [0; VECTOR_SIZE], done: 0, uniform: true }
     }
 
     #[inline]
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.done = 0;
         self.uniform = true;
     }
 
+    /// Notes that the next `n` packets go to `to`.
+    #[inline]
+    pub(crate) fn run(&mut self, n: usize, to: NodeId) {
+        if n == 0 {
+            return;
+        }
+        let end = (self.done + n).min(VECTOR_SIZE);
+        self.next[self.done..end].fill(to.0);
+        self.uniform &= to.0 == self.next[0];
+        self.done = end;
+    }
+
     /// Notes the decision for the next packet.
     #[inline]
-    fn note<N: Edge, D: Reason>(
+    pub(crate) fn note<N: Edge, D: Reason>(
         &mut self,
         env: &mut Env,
         guard: &Guard,
@@ -191,7 +203,7 @@ impl Decisions {
 
     /// Sends every packet where it was decided.
     #[inline]
-    fn settle(&mut self, env: &mut Env, v: &mut Box<Vector>) {
+    pub(crate) fn settle(&mut self, env: &mut Env, v: &mut Box<Vector>) {
         let first = self.next[0];
         if self.uniform && first != CONSUMED && env.frames.pass(NodeId(first), v) {
             return;
@@ -204,7 +216,7 @@ impl Decisions {
         v.clear();
     }
 
-    fn salvage(&self, v: &mut Vector) {
+    pub(crate) fn salvage(&self, v: &mut Vector) {
         let (n, mut kept) = (v.len(), 0);
         for i in 0..n {
             if i >= self.done || self.next[i] != CONSUMED {

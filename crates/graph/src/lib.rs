@@ -5,7 +5,7 @@
 //! [`Pool`]; a [`Node`] decides for one packet at a time in [`Node::step`]; the generic driver in [`driver`] turns that
 //! into a loop over the vector with prefetch, trace, counters and enqueueing.
 //!
-//! Reading order: [`desc`], [`buffer`], [`packet`], [`node`], [`driver`], [`frames`], [`builder`], [`dispatch`],
+//! Reading order: [`desc`], [`buffer`], [`packet`], [`node`], [`driver`], [`quick`], [`frames`], [`builder`], [`dispatch`],
 //! [`worker`].
 
 pub mod arcs;
@@ -21,11 +21,12 @@ pub mod frames;
 pub mod io;
 pub mod node;
 pub mod packet;
+pub mod quick;
 pub mod stats;
 pub mod trace;
 pub mod worker;
 
-pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory};
+pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW};
 pub use builder::{BuildError, Builder, Graph};
 pub use desc::{Desc, VECTOR_SIZE, Vector, flags};
 pub use dispatch::{DispatchReason, Dispatcher};
@@ -34,5 +35,6 @@ pub use epoch::{Domain, Guard, Published, Reclaimer};
 pub use io::{RxQueue, TxCaps, TxQueue, TxReport};
 pub use node::{BatchNode, Edge, Exit, LookupNode, Node, NodeId, Reason, Severity};
 pub use packet::Packet;
+pub use quick::{QuickLookup, QuickNode};
 pub use trace::{TraceLog, TraceRecord};
 pub use worker::{Mail, Worker, WorkerConfig, WorkerHandle};

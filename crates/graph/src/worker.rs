@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, tsc};
 use crate::counters::{Pair, PerWorker, Table};
-use crate::desc::Vector;
+use crate::desc::{Vector, flags};
 use crate::dispatch::Dispatcher;
 use crate::epoch::Reader;
 use crate::io::{Ready, RxQueue};
@@ -118,6 +118,8 @@ struct Input {
     node: NodeId,
     target: NodeId,
     fd: Option<RawFd>,
+    /// Flags that its packets get.
+    mark: u16,
     /// Features enabled on the interface's receive side (`device-input` arc), and the arc's number.
     features: Arc<AtomicU32>,
 }
@@ -195,11 +197,13 @@ impl Worker {
         let find = |name: &str| self.dispatcher.id(name).ok_or(format!("there is no node {name}"));
         let node = find(queue.input_node())?;
         let target = find(queue.target())?;
+        let usual = self.arc.is_some_and(|a| self.dispatcher.env.wiring.arcs[a].end == target);
+        let mark = if usual { 0 } else { flags::INJECTED };
         let fd = queue.fd();
         if let Some(fd) = fd {
             watch(&self.epoll, fd, true).map_err(|e| format!("cannot wait for packets: {e}"))?;
         }
-        self.inputs.push(Input { queue, id, node, target, fd, features });
+        self.inputs.push(Input { queue, id, node, target, fd, mark, features });
         Ok(())
     }
 
@@ -228,6 +232,7 @@ impl Worker {
     pub fn inject(&mut self, node: &str, bytes: &[u8], edit: impl FnOnce(&mut crate::Desc)) -> bool {
         let Some(id) = self.dispatcher.id(node) else { return false };
         let Some(mut d) = self.dispatcher.env.buffers.alloc_bytes(bytes) else { return false };
+        d.flags |= flags::INJECTED;
         edit(&mut d);
         self.dispatcher.env.enqueue(d, id);
         true
@@ -289,8 +294,9 @@ impl Worker {
             any = true;
             let env = &mut self.dispatcher.env;
             let mut bytes = 0;
-            for d in self.vector.as_slice() {
+            for d in self.vector.as_mut_slice() {
                 bytes += env.buffers.total_len(d) as u64;
+                d.flags |= input.mark;
             }
             if let Some(c) = self.rx.get(input.queue.interface()) {
                 c.packets.add(n);
@@ -307,7 +313,7 @@ impl Worker {
                 }
             }
             for d in self.vector.as_slice() {
-                if d.has(crate::flags::TRACED) {
+                if d.has(flags::TRACED) {
                     let guard = self.reader.guard();
                     env.node = input.node;
                     env.trace(guard, *d, d, Some(target), crate::trace::NO_REASON);

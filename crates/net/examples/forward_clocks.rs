@@ -68,7 +68,7 @@ fn main() {
             let sum: f64 =
                 rows.iter().filter(|r| r.0 != "pg-input" && r.0 != "interface-tx").map(|r| r.1).sum();
             // A window in which the worker did not run says nothing.
-            if sum < total && w.packets_in > 2560 && rows.len() > 5 {
+            if sum < total && w.packets_in > 2560 && rows.len() > 3 {
                 (total, best) = (sum, rows);
             }
         }

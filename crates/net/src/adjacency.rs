@@ -16,11 +16,15 @@ pub enum AdjacencyState {
     Glean,
 }
 
-/// One adjacency, never changed in place.
+/// One adjacency, never changed in place; one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Adjacency {
     /// The interface (or sub-interface) to send on.
     pub interface: u32,
+    /// What a short cut asks first: the rewrite is complete with an untagged header, and the interface is a device's
+    /// own, up, with link and without features, so that `interface-output` would have nothing to do.
+    pub direct: bool,
     /// Largest IP packet, bytes.
     pub mtu: u16,
     /// Whether `rewrite` can be used.

@@ -19,34 +19,48 @@ pub fn build(
     pool: &Arc<Pool>,
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
+    all(Builder::new("error-drop"), plane, tap, worker).build(pool, worker)
+}
+
+/// The same without the short cuts of nodes: what tests compare `build` with.
+pub fn build_without_short_cuts(
+    plane: &Arc<Plane>,
+    tap: &Tap,
+    pool: &Arc<Pool>,
+    worker: usize,
+) -> Result<(Dispatcher, Graph), BuildError> {
+    all(Builder::new("error-drop").without_short_cuts(), plane, tap, worker).build(pool, worker)
+}
+
+fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder {
     let feature = |node| FeatureDef { node, after: &[], before: &[] };
-    Builder::new("error-drop")
+    empty
         .input("af-packet-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
         .node(CaptureRx::new(tap))
-        .node(ethernet::EthernetInput::new(plane, worker))
-        .node(l2::L2Xconnect::new(plane))
+        .quick(ethernet::EthernetInput::new(plane, worker))
+        .quick(l2::L2Xconnect::new(plane))
         .node(arp::ArpInput::new(plane))
-        .node(ip4::Ip4Input::new(plane))
+        .quick(ip4::Ip4Input::new(plane))
         .node(ip4::Ip4Options::new(plane))
-        .node(ip6::Ip6Input::new(plane))
+        .quick(ip6::Ip6Input::new(plane))
         .node(ip6::Ip6HopByHop::new(plane))
-        .lookup(ip4::Ip4Lookup::new(plane))
-        .lookup(ip6::Ip6Lookup::new(plane))
+        .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
+        .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .node(ip4::Ip4Local)
         .node(ip6::Ip6Local)
         .node(icmp::Icmp4Input::new(plane))
         .node(icmp::Icmp6Input::new(plane))
         .node(icmp::Ip4IcmpError::new(plane))
         .node(icmp::Ip6IcmpError::new(plane))
-        .node(ip4::Ip4Rewrite::new(plane, worker))
-        .node(ip6::Ip6Rewrite::new(plane, worker))
+        .quick(ip4::Ip4Rewrite::new(plane, worker))
+        .quick(ip6::Ip6Rewrite::new(plane, worker))
         .node(hold::Ip4Hold::new(plane))
         .node(hold::Ip6Hold::new(plane))
         .node(ip4::Ip4Frag::new(plane))
-        .node(interface::InterfaceOutput::new(plane, worker))
+        .quick(interface::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
         .node(CaptureTx::new(tap))
         .batch(interface::InterfaceTx::new(plane, worker))
@@ -55,5 +69,4 @@ pub fn build(
         .arc(ArcDef { name: "ip4-unicast", end: "ip4-lookup", features: vec![] })
         .arc(ArcDef { name: "ip6-unicast", end: "ip6-lookup", features: vec![] })
         .arc(ArcDef { name: "interface-output", end: "interface-tx", features: vec![feature("pcap-tx")] })
-        .build(pool, worker)
 }

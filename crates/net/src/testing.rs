@@ -218,8 +218,8 @@ impl Rig {
 
     /// The same with this many buffers.
     pub fn with_buffers<N: Node>(make: impl FnOnce(&Arc<Plane>) -> N, buffers: usize) -> Rig {
-        let (mut interfaces, shared_interfaces) = Slots::new(16);
-        let (adjacencies, shared_adjacencies) = Slots::new(16);
+        let (mut interfaces, shared_interfaces) = Slots::new(16).unwrap();
+        let (adjacencies, shared_adjacencies) = Slots::new(16).unwrap();
         let ours4 = [0xc000_0201u32, 0xc633_6401];
         interfaces.insert(interface(0, &[], &[], &[])).unwrap();
         interfaces
@@ -309,6 +309,7 @@ impl Rig {
             len: 14,
             rewrite: [0; MAX_REWRITE],
             next_hop: "198.51.100.2".parse().unwrap(),
+            direct: false,
         };
         self.adjacencies.insert(a).unwrap()
     }

@@ -120,15 +120,12 @@ fn raw(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_ne_bytes(last))
 }
 
-/// Folded sum in memory order of an IPv4 header without options: five additions.
+/// Whether an IPv4 header without options carries its checksum: the sum of its words is a multiple of 0xffff, in any
+/// byte order (RFC 1071 section 2). Like any sum of words, it takes 20 zero bytes.
 #[inline(always)]
-pub(crate) fn raw20(h: &[u8; 20]) -> u16 {
-    let (words, _) = h.as_chunks::<4>();
-    let mut sum = 0u64;
-    for word in words {
-        sum += u64::from(u32::from_ne_bytes(*word));
-    }
-    fold64(sum)
+pub fn is_valid20(h: &[u8; 20]) -> bool {
+    let word = |at: usize| u64::from(u32::from_ne_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]));
+    (word(0) + word(4) + word(8) + word(12) + word(16)).is_multiple_of(0xffff)
 }
 
 /// The checksum of one slice (its checksum field zeroed by the caller).

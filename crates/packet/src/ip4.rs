@@ -56,8 +56,7 @@ pub fn check(first: &[u8], packet_len: usize) -> Result<&[u8; HEADER_LEN], Ip4Er
     let Some(h) = first.first_chunk::<HEADER_LEN>() else { return Err(Ip4Error::TooShort) };
     let total = usize::from(be16(h, 2));
     // One jump for the packets that are usual and right; the reason is looked for elsewhere.
-    let good =
-        (h[0] == 0x45) & (total >= HEADER_LEN) & (total <= packet_len) & (checksum::raw20(h) == 0xffff);
+    let good = (h[0] == 0x45) & (total >= HEADER_LEN) & (total <= packet_len) & checksum::is_valid20(h);
     if good { Ok(h) } else { check_slow(h, first, packet_len) }
 }
 
@@ -294,6 +293,19 @@ pub fn decrement_ttl(h: &mut [u8; HEADER_LEN]) -> u8 {
     let sum = u32::from(be16(h, 10)) + (u32::from(step) << 8);
     put16(h, 10, (sum + u32::from(sum >= 0xffff)) as u16);
     h[8]
+}
+
+/// [`decrement_ttl`] where it is a plain addition: answers false, and changes nothing, for a TTL under 2 and for the two
+/// checksums from which a carry comes.
+#[inline(always)]
+pub fn decrement_ttl_usual(h: &mut [u8; HEADER_LEN]) -> bool {
+    // TTL is the low byte, the checksum the high half, in memory order: a ones-complement sum does not mind the order.
+    let word = u32::from_le_bytes(array::<HEADER_LEN, 4>(h, 8));
+    if word & 0xff < 2 || word >= 0xfffe_0000 {
+        return false;
+    }
+    h[8..12].copy_from_slice(&(word + 0xffff).to_le_bytes());
+    true
 }
 
 /// Changes the type of service and corrects the checksum.

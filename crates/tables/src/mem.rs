@@ -7,7 +7,7 @@
 use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 /// Types that are valid when all their bytes are zero, need no drop and are shared by threads.
 ///
@@ -18,6 +18,8 @@ pub(crate) unsafe trait Zeroed: Sync + Send {}
 unsafe impl Zeroed for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Zeroed for AtomicU64 {}
+// SAFETY: zero is the null pointer.
+unsafe impl<T> Zeroed for AtomicPtr<T> {}
 
 #[cfg(not(miri))]
 const HUGE: usize = 2 << 20;

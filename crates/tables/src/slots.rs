@@ -5,17 +5,16 @@
 #![allow(unsafe_code)]
 
 use crate::error::TableFull;
+use crate::mem::Array;
 use crate::retire::Retired;
+use std::io;
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const CHUNK: usize = if cfg!(miri) { 16 } else { 1024 };
-const CHUNKS: usize = 4096;
-
 /// The most slots a table can have.
-pub const MAX_SLOTS: usize = CHUNK * CHUNKS;
+pub const MAX_SLOTS: usize = if cfg!(miri) { 1 << 12 } else { 1 << 22 };
 
 /// Shows that its thread is between two quiescent states.
 ///
@@ -29,12 +28,13 @@ unsafe impl Guard for graph::Guard {}
 
 /// What readers see: slots by number.
 pub struct Slots<T> {
-    chunks: Box<[AtomicPtr<Chunk<T>>]>,
+    /// Null where a slot is empty.
+    slots: Array<AtomicPtr<T>>,
+    /// Slots that were ever given out.
+    used: AtomicU32,
     /// What a writer that went away had retired; it lives as long as the table.
     left: Mutex<Vec<Object<T>>>,
 }
-
-type Chunk<T> = [AtomicPtr<T>; CHUNK];
 
 /// An object taken out of a slot.
 struct Object<T>(*mut T);
@@ -62,32 +62,58 @@ pub struct SlotsWriter<T> {
 
 impl<T: Send + Sync> Slots<T> {
     /// No slots, and at most `limit` of them later (at most [`MAX_SLOTS`]).
-    pub fn new(limit: usize) -> (SlotsWriter<T>, Arc<Slots<T>>) {
-        let chunks = (0..CHUNKS).map(|_| AtomicPtr::new(null_mut())).collect();
-        let shared = Arc::new(Slots { chunks, left: Mutex::new(Vec::new()) });
+    ///
+    /// # Errors
+    /// The system has not the address space.
+    pub fn new(limit: usize) -> io::Result<(SlotsWriter<T>, Arc<Slots<T>>)> {
+        let limit = limit.clamp(1, MAX_SLOTS);
+        let shared = Arc::new(Slots {
+            slots: Array::reserve(limit)?,
+            used: AtomicU32::new(0),
+            left: Mutex::new(Vec::new()),
+        });
         let writer = SlotsWriter {
             shared: shared.clone(),
             used: 0,
-            limit: limit.min(MAX_SLOTS) as u32,
+            limit: limit as u32,
             free: Vec::new(),
             retired: Retired::new(),
             count: 0,
         };
-        (writer, shared)
-    }
-
-    #[inline(always)]
-    fn slot(&self, index: u32) -> Option<&AtomicPtr<T>> {
-        let chunk = self.chunks.get(index as usize / CHUNK)?.load(Acquire);
-        // SAFETY: null, or a chunk that lives as long as the table.
-        let chunk = unsafe { chunk.as_ref() }?;
-        Some(&chunk[index as usize % CHUNK])
+        Ok((writer, shared))
     }
 
     /// The object in a slot, for as long as the guard holds.
     #[inline(always)]
-    pub fn get<'g, G: Guard>(&'g self, index: u32, _guard: &'g G) -> Option<&'g T> {
-        let object = self.slot(index)?.load(Acquire);
+    pub fn get<'g, G: Guard>(&'g self, index: u32, guard: &'g G) -> Option<&'g T> {
+        self.reader(guard).get(index)
+    }
+
+    /// The slots for as long as the guard holds, for many lookups.
+    #[inline(always)]
+    pub fn reader<'g, G: Guard>(&'g self, _guard: &'g G) -> SlotsReader<'g, T> {
+        SlotsReader { slots: &self.slots }
+    }
+}
+
+/// The slots while a guard holds.
+pub struct SlotsReader<'g, T> {
+    slots: &'g [AtomicPtr<T>],
+}
+
+impl<T> Clone for SlotsReader<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SlotsReader<'_, T> {}
+
+impl<'g, T> SlotsReader<'g, T> {
+    /// The object in a slot.
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> Option<&'g T> {
+        let object = self.slots.get(index as usize)?.load(Acquire);
         // SAFETY: null, or an object that `reclaim` leaves alone while the guard is borrowed.
         unsafe { object.as_ref() }
     }
@@ -95,16 +121,11 @@ impl<T: Send + Sync> Slots<T> {
 
 impl<T> Drop for Slots<T> {
     fn drop(&mut self) {
-        for chunk in &mut self.chunks {
-            let chunk = *chunk.get_mut();
-            if !chunk.is_null() {
-                // SAFETY: from `Box::into_raw`; no reader is left.
-                for slot in unsafe { *Box::from_raw(chunk) } {
-                    let object = slot.into_inner();
-                    if !object.is_null() {
-                        drop(Object(object));
-                    }
-                }
+        // Slots are given out from the first, so that the first that was never used ends them.
+        for slot in &self.slots[..self.used.load(Acquire) as usize] {
+            let object = slot.swap(null_mut(), Acquire);
+            if !object.is_null() {
+                drop(Object(object));
             }
         }
     }
@@ -122,8 +143,8 @@ impl<T: Send + Sync> SlotsWriter<T> {
         let index = match self.free.pop() {
             Some(i) => i,
             None if self.used < self.limit => {
-                self.add_chunk(self.used);
                 self.used += 1;
+                self.shared.used.store(self.used, Release);
                 self.used - 1
             }
             None => {
@@ -162,7 +183,7 @@ impl<T: Send + Sync> SlotsWriter<T> {
 
     /// The object in a slot.
     pub fn get(&self, index: u32) -> Option<&T> {
-        let object = self.shared.slot(index)?.load(Acquire);
+        let object = self.shared.slots.get(index as usize)?.load(Acquire);
         // SAFETY: only `self` changes slots and frees objects, by a mutable borrow.
         unsafe { object.as_ref() }
     }
@@ -204,16 +225,8 @@ impl<T: Send + Sync> SlotsWriter<T> {
         self.retired.len()
     }
 
-    fn add_chunk(&self, index: u32) {
-        let place = &self.shared.chunks[index as usize / CHUNK];
-        if place.load(Acquire).is_null() {
-            let chunk: Box<Chunk<T>> = Box::new([const { AtomicPtr::new(null_mut()) }; CHUNK]);
-            place.store(Box::into_raw(chunk), Release);
-        }
-    }
-
     fn swap(&self, index: u32, object: *mut T) -> Option<Object<T>> {
-        let old = self.shared.slot(index)?.swap(object, AcqRel);
+        let old = self.shared.slots.get(index as usize)?.swap(object, AcqRel);
         (!old.is_null()).then(|| Object(old))
     }
 }
@@ -239,7 +252,7 @@ mod tests {
 
     #[test]
     fn slots_are_given_out_again_after_their_epoch() {
-        let (mut w, t) = Slots::<String>::new(3);
+        let (mut w, t) = Slots::<String>::new(3).unwrap();
         let (a, b) = (w.insert("a".into()).unwrap(), w.insert("b".into()).unwrap());
         assert_eq!((a, b, w.len()), (0, 1, 2));
         assert_eq!(t.get(a, &Here).map(String::as_str), Some("a"));
@@ -271,8 +284,9 @@ mod tests {
             LIVE.fetch_add(1, SeqCst);
             Counted
         };
-        let (mut w, t) = Slots::new(MAX_SLOTS);
-        for _ in 0..CHUNK + 100 {
+        let (mut w, t) = Slots::new(MAX_SLOTS).unwrap();
+        const MANY: usize = 1000;
+        for _ in 0..MANY + 100 {
             w.insert(make()).unwrap();
         }
         for i in 0..50 {
@@ -281,10 +295,10 @@ mod tests {
         }
         // SAFETY: no reader.
         unsafe { w.reclaim(1) };
-        assert_eq!(LIVE.load(SeqCst), CHUNK + 50);
-        w.remove(CHUNK as u32 + 50);
+        assert_eq!(LIVE.load(SeqCst), MANY + 50);
+        w.remove(MANY as u32 + 50);
         drop(w);
-        assert_eq!(LIVE.load(SeqCst), CHUNK + 50, "what readers may hold stays");
+        assert_eq!(LIVE.load(SeqCst), MANY + 50, "what readers may hold stays");
         drop(t);
         assert_eq!(LIVE.load(SeqCst), 0);
     }
@@ -292,7 +306,7 @@ mod tests {
     #[test]
     fn readers_see_whole_objects() {
         let clock = Clock::new(2);
-        let (mut w, t) = Slots::<[u32; 16]>::new(10);
+        let (mut w, t) = Slots::<[u32; 16]>::new(10).unwrap();
         let mut at = 0;
         clock.step(|n| at = w.insert([n; 16]).unwrap());
         std::thread::scope(|s| {

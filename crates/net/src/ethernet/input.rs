@@ -1,15 +1,17 @@
 //! `ethernet-input`: finds the sub-interface of a frame, whether the frame is for the router, and its protocol.
 
-use crate::interface::{IfCache, ifflags};
+use crate::interface::{IfCache, Interface, ifflags};
 use crate::plane::Plane;
-use graph::counters::{Pair, Table};
+use crate::{ip4, ip6};
+use graph::counters::{Pair, Run, Table};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::eth::EtherType;
 use packet::vlan::VlanStack;
 use std::fmt;
 use std::sync::Arc;
-use tables::vlan::{Tags, Tpid};
+use tables::slots::SlotsReader;
+use tables::vlan::{Tags, Tpid, VlanTable};
 
 graph::edges! {
     /// Where `ethernet-input` sends packets.
@@ -18,6 +20,8 @@ graph::edges! {
         Ip6 => "ip6-input",
         Arp => "arp-input",
         Xconnect => "l2-xconnect",
+        Ip4Features => "@ip4-unicast",
+        Ip6Features => "@ip6-unicast",
     }
 }
 
@@ -150,6 +154,207 @@ impl Node for EthernetInput {
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::interface_and_l2(r, f)
     }
+}
+
+/// What the usual frames of a vector have in common: they come from one interface.
+pub enum Common<'v> {
+    /// Cross-connected, without sub-interfaces: any frame.
+    Xconnect(u32),
+    /// Without sub-interfaces: untagged frames of one EtherType for the router.
+    Plain(Plain),
+    /// The same, and `ip4-input` would find nothing unusual either.
+    Ip4(Plain),
+    /// The same for IPv6.
+    Ip6(Plain),
+    /// With sub-interfaces: frames for the router with one tag.
+    Tagged(Tagged<'v>),
+}
+
+/// What untagged frames need.
+#[derive(Clone, Copy)]
+pub struct Plain {
+    rx: u32,
+    /// The router's MAC address, and above it the EtherType, as they stand at byte 6 of a frame from the router.
+    source: u64,
+}
+
+/// What frames with one tag need.
+pub struct Tagged<'v> {
+    rx: u32,
+    ethertype: u16,
+    subs: &'v VlanTable,
+    ifs: SlotsReader<'v, Interface>,
+    rx_counts: &'v Table<Pair>,
+}
+
+/// A MAC address in the low six bytes of a word, in memory order.
+#[inline(always)]
+fn mac_word(m: &[u8; 6]) -> u64 {
+    u64::from_le_bytes([m[0], m[1], m[2], m[3], m[4], m[5], 0, 0])
+}
+
+/// Bytes 0 to 7 and 6 to 13 of a frame in memory order: each has a MAC address in six bytes.
+#[inline(always)]
+fn head_words(w: &[u8; WINDOW]) -> (u64, u64) {
+    let word = |at: usize| {
+        let b = |n: usize| w[at + n];
+        u64::from_le_bytes([b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7)])
+    };
+    (word(0), word(6))
+}
+
+impl Plain {
+    /// True for a frame of the EtherType from the interface, to the router and from another station.
+    #[inline(always)]
+    fn fits(self, d: &Desc, w: &[u8; WINDOW]) -> bool {
+        let (to, from) = head_words(w);
+        // Zero would be the router's own address with the right type, more than six bytes another type.
+        let rest = from ^ self.source;
+        d.rx == self.rx
+            && (to ^ self.source) << 16 == 0
+            && from & 1 == 0
+            && rest.wrapping_sub(1) < (1 << 48) - 1
+    }
+}
+
+fn next_of(ethertype: u16) -> Option<EthernetNext> {
+    match EtherType(ethertype) {
+        EtherType::IPV4 => Some(EthernetNext::Ip4),
+        EtherType::IPV6 => Some(EthernetNext::Ip6),
+        _ => None,
+    }
+}
+
+impl QuickNode for EthernetInput {
+    type Common<'v> = Common<'v>;
+
+    fn common<'v>(
+        view: &EthernetView<'v>,
+        first: &Desc,
+        mut rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(EthernetNext, Common<'v>)> {
+        let rx = first.rx;
+        let i = view.hw.peek(rx).filter(|i| i.is(ifflags::UP))?;
+        if let Some(subs) = &i.subs {
+            let w = rooms.window::<0>(first)?;
+            let ethertype = u16::from_be_bytes([w[16], w[17]]);
+            let tagged = Tagged { rx, ethertype, subs, ifs: view.sub.all(), rx_counts: view.rx };
+            return Some((next_of(ethertype)?, Common::Tagged(tagged)));
+        }
+        if i.is(ifflags::L2) {
+            return Some((EthernetNext::Xconnect, Common::Xconnect(rx)));
+        }
+        let w = rooms.window::<0>(first)?;
+        let source = mac_word(&i.mac) | u64::from(u16::from_le_bytes([w[12], w[13]])) << 48;
+        let plain = Plain { rx, source };
+        match next_of(u16::from_be_bytes([w[12], w[13]]))? {
+            EthernetNext::Ip4 if i.takes_ip4() => Some((EthernetNext::Ip4Features, Common::Ip4(plain))),
+            EthernetNext::Ip6 if i.takes_ip6() => Some((EthernetNext::Ip6Features, Common::Ip6(plain))),
+            next => Some((next, Common::Plain(plain))),
+        }
+    }
+
+    fn quick(common: &Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        match common {
+            Common::Xconnect(rx) => {
+                let rx = *rx;
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    // Long enough for two tags, which are not looked at.
+                    let good = d.rx == rx && d.len >= 22;
+                    if good {
+                        d.l2 = d.off;
+                    }
+                    good
+                })
+            }
+            Common::Plain(plain) => {
+                let plain = *plain;
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    let Some(w) = rooms.window::<0>(d) else { return false };
+                    let good = d.len >= 14 && plain.fits(d, w);
+                    if good {
+                        d.l2 = d.off;
+                        d.off += 14;
+                        d.len -= 14;
+                    }
+                    good
+                })
+            }
+            Common::Ip4(plain) => {
+                let plain = *plain;
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    let Some(w) = rooms.window::<0>(d) else { return false };
+                    let Some(h) = w[14..].first_chunk() else { return false };
+                    if !plain.fits(d, w) {
+                        return false;
+                    }
+                    let Some((total, dst)) = ip4::input::usual(h) else { return false };
+                    if u32::from(total) + 14 > u32::from(d.len) {
+                        return false;
+                    }
+                    d.l2 = d.off;
+                    d.off += 14;
+                    d.len = total;
+                    d.aux = dst;
+                    true
+                })
+            }
+            Common::Ip6(plain) => {
+                let plain = *plain;
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    let Some(w) = rooms.window::<0>(d) else { return false };
+                    let Some(h) = w[14..].first_chunk() else { return false };
+                    if !plain.fits(d, w) {
+                        return false;
+                    }
+                    let Some(total) = ip6::input::usual(h) else { return false };
+                    if total + 14 > u32::from(d.len) {
+                        return false;
+                    }
+                    d.l2 = d.off;
+                    d.off += 14;
+                    d.len = total as u16;
+                    true
+                })
+            }
+            Common::Tagged(t) => tagged(t, descs, rooms),
+        }
+    }
+}
+
+fn tagged(t: &Tagged<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+    let (rx, ethertype, subs, ifs) = (t.rx, t.ethertype, t.subs, t.ifs);
+    let mut counts = Run::new(t.rx_counts);
+    quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+        let Some(w) = rooms.window::<0>(d) else { return false };
+        let tpid = match u16::from_be_bytes([w[12], w[13]]) {
+            0x8100 => Tpid::Dot1q,
+            0x88a8 => Tpid::Dot1ad,
+            _ => return false,
+        };
+        if d.rx != rx || d.len < 18 || u16::from_be_bytes([w[16], w[17]]) != ethertype {
+            return false;
+        }
+        let tags = Tags { count: 1, tpid, outer: u16::from_be_bytes([w[14], w[15]]) & 0xfff, inner: 0 };
+        let Some(index) = subs.lookup(tags) else { return false };
+        let Some(sub) = ifs.get(index) else { return false };
+        let (to, from) = head_words(w);
+        let mac = mac_word(&sub.mac);
+        if sub.flags & (ifflags::UP | ifflags::L2) != ifflags::UP
+            || (to ^ mac) << 16 != 0
+            || (from ^ mac) << 16 == 0
+            || from & 1 != 0
+        {
+            return false;
+        }
+        counts.add(index, d.len);
+        d.rx = index;
+        d.l2 = d.off;
+        d.off += 18;
+        d.len -= 18;
+        true
+    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::plane::Plane;
 use graph::{Guard, TxCaps};
 use packet::eth::{EtherType, MacAddr};
 use std::sync::Arc;
+use tables::slots::SlotsReader;
 use tables::vlan::VlanTable;
 
 /// The number of an interface or sub-interface; 0 is `local0`, which never carries packets.
@@ -110,6 +111,18 @@ impl Interface {
         self.flags & bits == bits
     }
 
+    /// True when IPv4 packets for the router go straight to the lookup: no feature asks for them first.
+    #[inline]
+    pub fn takes_ip4(&self) -> bool {
+        self.is(ifflags::IP4) && self.ip4_unicast == 0
+    }
+
+    /// As [`Interface::takes_ip4`], for IPv6.
+    #[inline]
+    pub fn takes_ip6(&self) -> bool {
+        self.is(ifflags::IP6) && self.ip6_unicast == 0
+    }
+
     /// The IPv4 address to use as source towards `dst` on this interface: one of the prefix that holds it, else the
     /// first.
     pub fn source4(&self, dst: u32) -> Option<u32> {
@@ -144,6 +157,18 @@ impl<'v> IfCache<'v> {
     #[inline]
     pub fn new(plane: &'v Plane, guard: &'v Guard) -> Self {
         IfCache { plane, guard, index: u32::MAX, found: None }
+    }
+
+    /// All interfaces.
+    #[inline]
+    pub fn all(&self) -> SlotsReader<'v, Interface> {
+        self.plane.interfaces.reader(self.guard)
+    }
+
+    /// The interface `index`, looked up without remembering it.
+    #[inline]
+    pub fn peek(&self, index: IfIndex) -> Option<&'v Interface> {
+        self.all().get(index)
     }
 
     /// The interface `index`.

@@ -1,11 +1,12 @@
 //! `interface-output`: the last decisions about a packet before its device.
 
-use super::{IfCache, ifflags};
+use super::{IfCache, Interface, ifflags};
 use crate::plane::Plane;
-use graph::counters::{Pair, Table};
+use graph::counters::{Pair, Run, Table};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, flags, quick};
 use std::sync::Arc;
+use tables::slots::SlotsReader;
 
 graph::edges! {
     /// Where `interface-output` sends packets.
@@ -81,5 +82,47 @@ impl Node for InterfaceOutput {
             return Ok(OutputNext::Offload);
         }
         Ok(OutputNext::Features)
+    }
+}
+
+/// The usual packets: whole frames that need nothing of the device, for interfaces without features.
+pub struct Common<'v> {
+    ifs: SlotsReader<'v, Interface>,
+    tx: &'v Table<Pair>,
+}
+
+impl QuickNode for InterfaceOutput {
+    type Common<'v> = Common<'v>;
+
+    fn common<'v>(
+        view: &OutputView<'v>,
+        _first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(OutputNext, Common<'v>)> {
+        Some((OutputNext::Features, Common { ifs: view.ifs.all(), tx: view.tx }))
+    }
+
+    fn quick(common: &Common<'_>, descs: &mut [Desc], _rooms: Rooms<'_>) -> usize {
+        let (ifs, mut counts) = (common.ifs, Run::new(common.tx));
+        // What the last interface said; most packets go where the one before went.
+        let (mut last, mut hw, mut room) = (u32::MAX, 0, 0);
+        quick::run::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }>(descs, move |d| {
+            if d.tx != last {
+                let Some(i) = ifs.get(d.tx).filter(|i| i.is(ifflags::UP | ifflags::LINK) && i.output == 0)
+                else {
+                    return false;
+                };
+                (last, hw, room) = (d.tx, i.hw, u32::from(i.mtu) + 14 + 8);
+            }
+            if u32::from(d.len) > room {
+                return false;
+            }
+            if hw != last {
+                counts.add(last, d.len);
+                d.tx = hw;
+            }
+            true
+        })
     }
 }

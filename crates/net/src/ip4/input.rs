@@ -3,7 +3,7 @@
 use crate::interface::{IfCache, ifflags};
 use crate::plane::Plane;
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
 use packet::ip4::{self, Ip4Error};
 use std::fmt;
 use std::sync::Arc;
@@ -66,11 +66,19 @@ impl Ip4Input {
     }
 }
 
-/// First octets that need a closer look: 0, 127 and 224 upwards.
-#[inline]
+/// First octets of addresses that need a closer look: 0, 127 and 224 upwards.
+const ODD: [bool; 256] = {
+    let mut odd = [false; 256];
+    let mut first = 0;
+    while first < 256 {
+        odd[first] = first == 0 || first == 127 || first >= 224;
+        first += 1;
+    }
+    odd
+};
+
 fn suspicious(addr: u32) -> bool {
-    let first = addr >> 24;
-    first == 0 || first == 127 || first >= 224
+    ODD[(addr >> 24) as usize]
 }
 
 impl Node for Ip4Input {
@@ -117,5 +125,50 @@ impl Node for Ip4Input {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+/// Total length and destination of a usual packet whose header is `h`: no options, and nothing for which `step` does
+/// more. The caller compares the length (at least 20) with the bytes at hand.
+#[inline(always)]
+pub(crate) fn usual(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
+    let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+    let (first, src, dst) = (word(0), word(12), word(16));
+    let total = first.swap_bytes() as u16;
+    if first as u8 != 0x45 || total < ip4::HEADER_LEN as u16 {
+        return None;
+    }
+    if ODD[usize::from(src as u8)] | ODD[usize::from(dst as u8)] || !packet::checksum::is_valid20(h) {
+        return None;
+    }
+    Some((total, dst.swap_bytes()))
+}
+
+impl QuickNode for Ip4Input {
+    /// The interface of the usual packets: it has an IPv4 address and no feature.
+    type Common<'v> = u32;
+
+    fn common<'v>(
+        ifs: &IfCache<'v>,
+        first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(Ip4Next, u32)> {
+        let i = ifs.peek(first.rx)?;
+        i.takes_ip4().then_some((Ip4Next::Features, first.rx))
+    }
+
+    fn quick(rx: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let rx = *rx;
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
+            let Some((total, dst)) = usual(h) else { return false };
+            if d.rx != rx || total > d.len {
+                return false;
+            }
+            d.len = total;
+            d.aux = dst;
+            true
+        })
     }
 }

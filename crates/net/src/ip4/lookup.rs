@@ -1,16 +1,20 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
+use super::rewrite::Sender;
 use crate::plane::{Plane, kind};
+use graph::counters::{Pair, Table};
 use graph::node::Step;
-use graph::{Guard, LookupNode, Packet, TraceRecord};
-use packet::flow;
+use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
+use packet::{flow, ip4};
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::Singles;
 
 graph::edges! {
     /// Where `ip4-lookup` sends packets.
     pub enum Ip4LookupNext {
         Rewrite => "ip4-rewrite",
+        Direct => "interface-tx",
         Local => "ip4-local",
         Hold => "ip4-hold",
         Error => "ip4-icmp-error",
@@ -36,18 +40,20 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Lookup {
     plane: Arc<Plane>,
+    sent: Arc<Table<Pair>>,
 }
 
 impl Ip4Lookup {
-    /// A node over `plane`.
-    pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Lookup { plane: Arc::clone(plane) }
+    /// For worker `worker`.
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        Ip4Lookup { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
     }
 }
 
 /// Snapshot of one vector.
 pub struct Ip4LookupView<'v> {
     plane: &'v Plane,
+    sent: &'v Table<Pair>,
     seed: u32,
 }
 
@@ -59,12 +65,12 @@ impl LookupNode for Ip4Lookup {
     type View<'v> = Ip4LookupView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4LookupView<'v> {
-        Ip4LookupView { plane: &self.plane, seed: self.plane.config.load(guard).hash_seed }
+        Ip4LookupView { plane: &self.plane, sent: &self.sent, seed: self.plane.config.load(guard).hash_seed }
     }
 
     #[inline]
     fn key(_: &mut Ip4LookupView<'_>, p: &mut Packet<'_>) -> u32 {
-        // `aux` cannot be trusted for packets that were injected here, so the header is read.
+        // `aux` holds nothing yet for packets that were made or injected here, so the header is read.
         p.head::<20>().map_or(0, |h| u32::from_be_bytes([h[16], h[17], h[18], h[19]]))
     }
 
@@ -108,5 +114,85 @@ impl LookupNode for Ip4Lookup {
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  adjacency {}", r.after.aux)?;
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+/// Where the usual packets go: groups of one path, to neighbours.
+#[derive(Clone, Copy)]
+pub enum Common<'v> {
+    /// Straight to the device: what `ip4-rewrite` and `interface-output` would do is done here.
+    Direct(Singles<'v>, Sender<'v>),
+    /// To `ip4-rewrite`.
+    Rewrite(Singles<'v>),
+}
+
+impl QuickLookup for Ip4Lookup {
+    type Common<'v> = Common<'v>;
+
+    fn quick_keys(descs: &[Desc], keys: &mut [u32; VECTOR_SIZE], mut rooms: Rooms<'_>) -> usize {
+        // Nodes of the arc leave the destination in `aux`; a debug build holds them to it.
+        let mut seen = 0;
+        for (d, key) in descs.iter().zip(keys) {
+            *key = d.aux;
+            seen |= d.flags;
+            debug_assert!(
+                d.has(flags::UNUSUAL)
+                    || rooms.window::<0>(d).is_some_and(|w| w[16..20] == d.aux.to_be_bytes())
+            );
+        }
+        if seen & flags::UNUSUAL == 0 {
+            return descs.len();
+        }
+        descs.iter().position(|d| d.has(flags::UNUSUAL)).unwrap_or(descs.len())
+    }
+
+    fn common<'v>(
+        view: &Ip4LookupView<'v>,
+        result: u32,
+        guard: &'v Guard,
+    ) -> Option<(Ip4LookupNext, Common<'v>)> {
+        let groups = view.plane.groups.singles();
+        let adj = groups.get(result, kind::REWRITE)?;
+        let sender = Sender::new(view.plane, guard, view.sent);
+        Some(if sender.is_direct(adj) {
+            (Ip4LookupNext::Direct, Common::Direct(groups, sender))
+        } else {
+            (Ip4LookupNext::Rewrite, Common::Rewrite(groups))
+        })
+    }
+
+    fn quick(
+        common: &Common<'_>,
+        descs: &mut [Desc],
+        keys: &[u32],
+        results: &[u32],
+        mut rooms: Rooms<'_>,
+    ) -> usize {
+        match *common {
+            Common::Direct(groups, sender) => {
+                let mut last = sender.last(groups);
+                quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+                    descs,
+                    keys,
+                    results,
+                    move |d, _, group| {
+                        let Some(a) = last.adjacency(group).filter(|a| d.len <= a.mtu) else { return false };
+                        let Some(w) = rooms.window::<14>(d) else { return false };
+                        if !w[14..].first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {
+                            return false;
+                        }
+                        last.send(d, a, w);
+                        true
+                    },
+                )
+            }
+            Common::Rewrite(groups) => {
+                quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, _, group| {
+                    let Some(adj) = groups.get(group, kind::REWRITE) else { return false };
+                    d.aux = adj;
+                    true
+                })
+            }
+        }
     }
 }

@@ -1,14 +1,16 @@
 //! `ip4-rewrite`: TTL, MTU, and the neighbour's link-layer header.
 
-use crate::adjacency::{Adjacency, AdjacencyState};
+use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::icmp::Ask;
-use crate::plane::Plane;
-use graph::counters::{Pair, Table};
+use crate::plane::{Plane, kind};
+use graph::counters::{Pair, Run, Table};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::ip4;
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::Singles;
+use tables::slots::SlotsReader;
 
 graph::edges! {
     /// Where `ip4-rewrite` sends packets.
@@ -60,6 +62,11 @@ impl<'v> RewriteView<'v> {
     /// A view over `plane`, counting in `sent`.
     pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table<Pair>) -> Self {
         RewriteView { plane, guard, sent }
+    }
+
+    /// For the short cuts.
+    pub fn sender(&self) -> Sender<'v> {
+        Sender::new(self.plane, self.guard, self.sent)
     }
 
     /// The adjacency with this number.
@@ -141,5 +148,117 @@ impl Node for Ip4Rewrite {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::output(r, f)
+    }
+}
+
+/// What sends usual packets to neighbours: the adjacencies and where to count.
+#[derive(Clone, Copy)]
+pub struct Sender<'v> {
+    adjacencies: SlotsReader<'v, Adjacency>,
+    sent: &'v Table<Pair>,
+}
+
+impl<'v> Sender<'v> {
+    /// Over `plane`, counting in `sent`.
+    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table<Pair>) -> Self {
+        Sender { adjacencies: plane.adjacencies.reader(guard), sent }
+    }
+
+    /// For the packets of one vector.
+    pub fn last(self, groups: Singles<'v>) -> Last<'v> {
+        Last { sender: self, groups, group: 0, found: None, sent: Run::new(self.sent), adj: u32::MAX }
+    }
+
+    /// True when packets to adjacency `adj` go straight to the device.
+    pub fn is_direct(&self, adj: u32) -> bool {
+        self.adjacencies.get(adj).is_some_and(|a| a.direct)
+    }
+
+    /// What [`QuickNode::quick`] of both rewrite nodes does: `change` decrements the TTL or hop limit of a header of `N`
+    /// bytes, or refuses the packet.
+    #[inline(always)]
+    pub fn rewrite<const N: usize>(
+        self,
+        descs: &mut [Desc],
+        mut rooms: Rooms<'_>,
+        change: impl Fn(&mut [u8; N]) -> bool,
+    ) -> usize {
+        let mut counts = Run::new(self.sent);
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(a) = self.adjacencies.get(d.aux) else { return false };
+            let n = u16::from(a.len);
+            if a.state != AdjacencyState::Complete || d.len > a.mtu || usize::from(d.len) < N || d.off < n {
+                return false;
+            }
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            if !w.first_chunk_mut().is_some_and(&change) {
+                return false;
+            }
+            counts.add(d.aux, d.len);
+            d.off -= n;
+            d.len += n;
+            d.l2 = d.off;
+            d.tx = a.interface;
+            let Some(w) = rooms.window::<0>(d) else { return true };
+            if n == 14 {
+                w[..14].copy_from_slice(&a.rewrite[..14]);
+            } else {
+                let n = usize::from(n).min(MAX_REWRITE);
+                w[..n].copy_from_slice(&a.rewrite[..n]);
+            }
+            true
+        })
+    }
+}
+
+/// Sends packets from a lookup straight to the device. It remembers the adjacency of the last group, which many vectors
+/// share.
+pub struct Last<'v> {
+    sender: Sender<'v>,
+    groups: Singles<'v>,
+    group: u32,
+    adj: u32,
+    found: Option<&'v Adjacency>,
+    sent: Run<'v>,
+}
+
+impl<'v> Last<'v> {
+    /// The direct adjacency that is the one path of a group.
+    #[inline(always)]
+    pub fn adjacency(&mut self, group: u32) -> Option<&'v Adjacency> {
+        if group != self.group {
+            let adj = self.groups.get(group, kind::REWRITE)?;
+            self.found = self.sender.adjacencies.get(adj).filter(|a| a.direct);
+            (self.group, self.adj) = (group, adj);
+        }
+        self.found
+    }
+
+    /// Counts the packet and puts the adjacency's header in front of it; `w` begins 14 bytes before its current header.
+    #[inline(always)]
+    pub fn send(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
+        self.sent.add(self.adj, d.len);
+        w[..14].copy_from_slice(&a.rewrite[..14]);
+        d.off -= 14;
+        d.len += 14;
+        d.l2 = d.off;
+        d.tx = a.interface;
+    }
+}
+
+impl QuickNode for Ip4Rewrite {
+    type Common<'v> = Sender<'v>;
+
+    fn common<'v>(
+        view: &RewriteView<'v>,
+        _first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(Ip4RewriteNext, Sender<'v>)> {
+        Some((Ip4RewriteNext::Output, view.sender()))
+    }
+
+    fn quick(sender: &Sender<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        sender.rewrite(descs, rooms, ip4::decrement_ttl_usual)
     }
 }

@@ -3,7 +3,7 @@
 use crate::interface::{IfCache, ifflags};
 use crate::plane::Plane;
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
 use packet::ip6::{self, Ip6Error};
 use std::fmt;
 use std::sync::Arc;
@@ -135,5 +135,43 @@ impl Node for Ip6Input {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+/// Length of a usual packet whose header is `h`: unicast without hop-by-hop options, and nothing for which `step` does
+/// more. The caller compares the length (at least 40) with the bytes at hand.
+#[inline(always)]
+pub(crate) fn usual(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
+    // Unicast addresses whose first half is not zero need no closer look.
+    let plain = |at: usize| h[at] != 0xff && h[at..at + 8] != [0; 8];
+    (h[0] >> 4 == 6 && h[6] != 0 && plain(8) && plain(24))
+        .then(|| ip6::HEADER_LEN as u32 + u32::from(ip6::Ip6Header(h).payload_len()))
+}
+
+impl QuickNode for Ip6Input {
+    /// The interface of the usual packets: it has an IPv6 address and no feature.
+    type Common<'v> = u32;
+
+    fn common<'v>(
+        ifs: &IfCache<'v>,
+        first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(Ip6Next, u32)> {
+        let i = ifs.peek(first.rx)?;
+        i.takes_ip6().then_some((Ip6Next::Features, first.rx))
+    }
+
+    fn quick(rx: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let rx = *rx;
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
+            let Some(total) = usual(h) else { return false };
+            if d.rx != rx || total > u32::from(d.len) {
+                return false;
+            }
+            d.len = total as u16;
+            true
+        })
     }
 }

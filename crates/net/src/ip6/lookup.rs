@@ -2,17 +2,21 @@
 
 use crate::icmp::Ask;
 use crate::interface::IfCache;
+use crate::ip4::rewrite::Sender;
 use crate::plane::{Plane, kind};
+use graph::counters::{Pair, Table};
 use graph::node::Step;
-use graph::{Guard, LookupNode, Packet, TraceRecord, flags};
+use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
 use packet::flow;
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::Singles;
 
 graph::edges! {
     /// Where `ip6-lookup` sends packets.
     pub enum Ip6LookupNext {
         Rewrite => "ip6-rewrite",
+        Direct => "interface-tx",
         Local => "ip6-local",
         Hold => "ip6-hold",
         Error => "ip6-icmp-error",
@@ -38,18 +42,20 @@ graph::reasons! {
 /// The node.
 pub struct Ip6Lookup {
     plane: Arc<Plane>,
+    sent: Arc<Table<Pair>>,
 }
 
 impl Ip6Lookup {
-    /// A node over `plane`.
-    pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6Lookup { plane: Arc::clone(plane) }
+    /// For worker `worker`.
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        Ip6Lookup { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
     }
 }
 
 /// Snapshot of one vector.
 pub struct Ip6LookupView<'v> {
     plane: &'v Plane,
+    sent: &'v Table<Pair>,
     ifs: IfCache<'v>,
     seed: u32,
 }
@@ -69,7 +75,7 @@ impl LookupNode for Ip6Lookup {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LookupView<'v> {
         let seed = self.plane.config.load(guard).hash_seed;
-        Ip6LookupView { plane: &self.plane, ifs: IfCache::new(&self.plane, guard), seed }
+        Ip6LookupView { plane: &self.plane, sent: &self.sent, ifs: IfCache::new(&self.plane, guard), seed }
     }
 
     #[inline]
@@ -133,4 +139,81 @@ fn link_local(
     }
     let ours = view.ifs.get(p.d.rx).is_some_and(|i| i.addrs6.iter().any(|a| a.0 == dst));
     if ours { Ok(Ip6LookupNext::Local) } else { Err(Ip6LookupDrop::LinkLocal.into()) }
+}
+
+/// Where the usual packets go: groups of one path, to neighbours.
+#[derive(Clone, Copy)]
+pub enum Common<'v> {
+    /// Straight to the device: what `ip6-rewrite` and `interface-output` would do is done here.
+    Direct(Singles<'v>, Sender<'v>),
+    /// To `ip6-rewrite`.
+    Rewrite(Singles<'v>),
+}
+
+impl QuickLookup for Ip6Lookup {
+    type Common<'v> = Common<'v>;
+
+    fn quick_keys(descs: &[Desc], keys: &mut [u128; VECTOR_SIZE], mut rooms: Rooms<'_>) -> usize {
+        let unusual = |(d, key): (&Desc, &mut u128)| {
+            let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return true };
+            *key = packet::ip6::Ip6Header(h).dst_u128();
+            d.flags & flags::UNUSUAL != 0 || d.len < 40
+        };
+        descs.iter().zip(keys).position(unusual).unwrap_or(descs.len())
+    }
+
+    fn common<'v>(
+        view: &Ip6LookupView<'v>,
+        result: u32,
+        guard: &'v Guard,
+    ) -> Option<(Ip6LookupNext, Common<'v>)> {
+        let groups = view.plane.groups.singles();
+        let adj = groups.get(result, kind::REWRITE)?;
+        let sender = Sender::new(view.plane, guard, view.sent);
+        Some(if sender.is_direct(adj) {
+            (Ip6LookupNext::Direct, Common::Direct(groups, sender))
+        } else {
+            (Ip6LookupNext::Rewrite, Common::Rewrite(groups))
+        })
+    }
+
+    fn quick(
+        common: &Common<'_>,
+        descs: &mut [Desc],
+        keys: &[u128],
+        results: &[u32],
+        mut rooms: Rooms<'_>,
+    ) -> usize {
+        match *common {
+            Common::Direct(groups, sender) => {
+                let mut last = sender.last(groups);
+                quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+                    descs,
+                    keys,
+                    results,
+                    move |d, key, group| {
+                        if is_link_local(*key) {
+                            return false;
+                        }
+                        let Some(a) = last.adjacency(group).filter(|a| d.len <= a.mtu) else { return false };
+                        let Some(w) = rooms.window::<14>(d) else { return false };
+                        if !w[14..].first_chunk_mut().is_some_and(super::rewrite::usual) {
+                            return false;
+                        }
+                        last.send(d, a, w);
+                        true
+                    },
+                )
+            }
+            Common::Rewrite(groups) => {
+                quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, key, group| {
+                    let Some(adj) = groups.get(group, kind::REWRITE).filter(|_| !is_link_local(*key)) else {
+                        return false;
+                    };
+                    d.aux = adj;
+                    true
+                })
+            }
+        }
+    }
 }

@@ -3,11 +3,11 @@
 use super::lookup::is_link_local;
 use crate::adjacency::AdjacencyState;
 use crate::icmp::Ask;
-use crate::ip4::rewrite::{RewriteView, wire_len};
+use crate::ip4::rewrite::{RewriteView, Sender, wire_len};
 use crate::plane::Plane;
 use graph::counters::{Pair, Table};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags};
 use packet::ip6;
 use std::fmt;
 use std::sync::Arc;
@@ -101,5 +101,33 @@ impl Node for Ip6Rewrite {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::output(r, f)
+    }
+}
+
+/// Decrements the hop limit of a usual packet; false, and nothing changed, for others: the last hop, and link-local
+/// sources.
+#[inline(always)]
+pub(super) fn usual(h: &mut [u8; ip6::HEADER_LEN]) -> bool {
+    let good = h[7] > 1 && !(h[8] == 0xfe && h[9] & 0xc0 == 0x80);
+    if good {
+        h[7] -= 1;
+    }
+    good
+}
+
+impl QuickNode for Ip6Rewrite {
+    type Common<'v> = Sender<'v>;
+
+    fn common<'v>(
+        view: &RewriteView<'v>,
+        _first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(Ip6RewriteNext, Sender<'v>)> {
+        Some((Ip6RewriteNext::Output, view.sender()))
+    }
+
+    fn quick(sender: &Sender<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        sender.rewrite(descs, rooms, usual)
     }
 }

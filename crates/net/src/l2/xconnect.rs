@@ -4,7 +4,7 @@
 use crate::interface::IfCache;
 use crate::plane::Plane;
 use graph::node::Step;
-use graph::{Guard, Node, Packet, flags};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, flags, quick};
 use std::sync::Arc;
 
 graph::edges! {
@@ -74,5 +74,39 @@ impl Node for L2Xconnect {
         p.d.tx = peer;
         p.d.flags &= !flags::L2_GROUP;
         Ok(XconnectNext::Output)
+    }
+}
+
+/// The usual frames: from one interface, without tags to pop or push.
+pub struct Common {
+    rx: u32,
+    tx: u32,
+}
+
+impl QuickNode for L2Xconnect {
+    type Common<'v> = Common;
+
+    fn common<'v>(
+        view: &XconnectView<'v>,
+        first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(XconnectNext, Common)> {
+        let rx = view.rx.peek(first.rx)?;
+        let peer = rx.xconnect?;
+        let tx = view.tx.peek(peer)?;
+        (rx.tags.count == 0 && tx.tags.count == 0)
+            .then_some((XconnectNext::Output, Common { rx: first.rx, tx: peer }))
+    }
+
+    fn quick(common: &Common, descs: &mut [Desc], _rooms: Rooms<'_>) -> usize {
+        let (rx, tx) = (common.rx, common.tx);
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let good = d.rx == rx;
+            if good {
+                d.tx = tx;
+            }
+            good
+        })
     }
 }

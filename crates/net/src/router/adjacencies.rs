@@ -3,7 +3,7 @@
 use super::Router;
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use packet::eth::{EtherType, MacAddr};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tables::slots::SlotsWriter;
 
@@ -32,12 +32,12 @@ struct State {
 
 pub(crate) struct Adjacencies {
     pub slots: SlotsWriter<Adjacency>,
-    by_key: HashMap<AdjKey, State>,
+    by_key: BTreeMap<AdjKey, State>,
 }
 
 impl Adjacencies {
     pub fn new(slots: SlotsWriter<Adjacency>) -> Self {
-        Adjacencies { slots, by_key: HashMap::new() }
+        Adjacencies { slots, by_key: BTreeMap::new() }
     }
 
     pub fn find(&self, key: AdjKey) -> Option<u32> {
@@ -66,10 +66,10 @@ impl Router {
     /// The content of an adjacency as the interface is now.
     fn adjacency_of(&self, key: AdjKey, mac: Option<MacAddr>) -> Adjacency {
         let interface = key.interface();
-        let (mtu, own, tags) = self
-            .interfaces
-            .get(interface)
-            .map_or((1500, MacAddr::ZERO, Default::default()), |i| (i.mtu, self.mac_of(interface), i.tags()));
+        let (mtu, own, tags, plain) =
+            self.interfaces.get(interface).map_or((1500, MacAddr::ZERO, Default::default(), false), |i| {
+                (i.mtu, self.mac_of(interface), i.tags(), self.is_plain(interface))
+            });
         let (state, next_hop, v6) = match key {
             AdjKey::Neighbor(_, a) if mac.is_some() => (AdjacencyState::Complete, a, a.is_ipv6()),
             AdjKey::Neighbor(_, a) => (AdjacencyState::Incomplete, a, a.is_ipv6()),
@@ -82,7 +82,8 @@ impl Router {
             let ethertype = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
             len = crate::interface::l2_header(&mut rewrite, mac, own, &tags, ethertype);
         }
-        Adjacency { interface, mtu, state, len: len as u8, rewrite, next_hop }
+        let direct = plain && state == AdjacencyState::Complete && len == 14;
+        Adjacency { interface, mtu, state, len: len as u8, rewrite, next_hop, direct }
     }
 
     /// The adjacency for `key`, with one user more; made when there is none.
@@ -127,10 +128,15 @@ impl Router {
         self.adjacencies.slots.replace(id, content);
     }
 
-    /// The MTU or MAC of an interface changed: its adjacencies follow.
+    /// The MTU, MAC, state or features of an interface changed: its adjacencies follow.
     pub(super) fn refresh_adjacencies(&mut self, interface: u32) {
-        let of_if = self.adjacencies.by_key.iter().filter(|(k, _)| k.interface() == interface);
-        for (key, mac) in of_if.map(|(k, s)| (*k, s.mac)).collect::<Vec<_>>() {
+        let least: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+        let neighbors = AdjKey::Neighbor(interface, least)
+            ..=AdjKey::Neighbor(interface, Ipv6Addr::from(u128::MAX).into());
+        let gleans = AdjKey::Glean(interface, false)..=AdjKey::Glean(interface, true);
+        let by_key = &self.adjacencies.by_key;
+        let all = by_key.range(neighbors).chain(by_key.range(gleans));
+        for (key, mac) in all.map(|(k, s)| (*k, s.mac)).collect::<Vec<_>>() {
             self.set_adjacency_mac(key, mac);
         }
     }

@@ -436,10 +436,22 @@ impl Router {
             tentative6: tentative6.into(),
         };
         let subs: Vec<u32> = i.subs.values().copied().collect();
+        let plain = self.is_plain(index);
         self.interfaces.slots.replace(index, content);
+        if plain != self.is_plain(index) {
+            self.refresh_adjacencies(index);
+        }
         for s in subs {
             self.publish_interface(s);
         }
+    }
+
+    /// Whether workers would find nothing to do for a packet in `interface-output`.
+    pub(super) fn is_plain(&self, index: u32) -> bool {
+        self.interfaces
+            .slots
+            .get(index)
+            .is_some_and(|i| i.hw == index && i.is(ifflags::UP | ifflags::LINK) && i.output == 0)
     }
 
     fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {

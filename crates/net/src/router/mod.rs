@@ -171,8 +171,9 @@ impl Router {
         let (fib4, shared4) = Lpm4::new(lpm).map_err(system("the IPv4 table"))?;
         let (fib6, shared6) = Lpm6::new(lpm).map_err(system("the IPv6 table"))?;
         let (groups, shared_groups) = Groups::new(1 << 24).map_err(system("the table of next-hop groups"))?;
-        let (interfaces, shared_ifs) = Slots::new(crate::plane::MAX_INTERFACES);
-        let (adjacencies, shared_adjs) = Slots::new(1 << 22);
+        let (interfaces, shared_ifs) =
+            Slots::new(crate::plane::MAX_INTERFACES).map_err(system("the interfaces"))?;
+        let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,

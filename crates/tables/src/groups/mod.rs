@@ -113,6 +113,12 @@ impl Groups {
         if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash())) }
     }
 
+    /// The groups, for many lookups of those with one path.
+    #[inline(always)]
+    pub fn singles(&self) -> Singles<'_> {
+        Singles { words: &self.words }
+    }
+
     /// `resolve` for a batch: as many as the shortest slice has.
     pub fn resolve_batch(&self, ids: &[u32], hashes: &[u32], out: &mut [Entry]) {
         for &id in ids.iter().take(out.len()) {
@@ -128,6 +134,21 @@ impl Groups {
         let mask = (1u32 << ((word >> 32) & 31)) - 1;
         let at = word as u32 as usize + (hash & mask) as usize;
         self.buckets.get(at).map_or(0, |b| b.load(Acquire))
+    }
+}
+
+/// The groups of one path.
+#[derive(Clone, Copy)]
+pub struct Singles<'g> {
+    words: &'g [AtomicU64],
+}
+
+impl Singles<'_> {
+    /// The adjacency of a group that has one path of this kind.
+    #[inline(always)]
+    pub fn get(&self, id: u32, kind: u8) -> Option<u32> {
+        let word = self.words.get(id as usize)?.load(Acquire);
+        (word >> 32 == u64::from(kind)).then_some(word as u32)
     }
 }
 

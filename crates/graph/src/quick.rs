@@ -1,0 +1,217 @@
+//! Short cuts: what a node does for the packets that are usual, as one small loop.
+//!
+//! `step` says what becomes of any packet. Most packets of a vector are alike, though: nothing is wrong with them, and
+//! they go where the first one goes. A node with a short cut works out once a vector what the usual packet needs
+//! ([`QuickNode::common`]), and then handles runs of usual packets with few instructions ([`QuickNode::quick`]). A packet
+//! that is not usual in any way goes by `step`, in its place in the vector. So a short cut may know less than `step`, but
+//! never something else. It may do the work of the nodes that follow as well, and leave them out; tests compare graphs
+//! with and without short cuts.
+
+use crate::buffer::Rooms;
+use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
+use crate::driver::{Decisions, DynNode, Env, resolve};
+use crate::epoch::Guard;
+use crate::node::{Edge, LookupNode, Node, NodeId};
+use crate::packet::Packet;
+use std::any::Any;
+
+/// Hands packets from the front of `descs` to `usual` until one has a flag of `UNUSUAL` (at least those of
+/// [`flags::UNUSUAL`]) or is refused; how many were taken. A function of its own for each short cut, so that the loop has
+/// all registers.
+#[inline(never)]
+pub fn run<const UNUSUAL: u16>(descs: &mut [Desc], usual: impl FnMut(&mut Desc) -> bool) -> usize {
+    const { assert!(UNUSUAL & flags::UNUSUAL == flags::UNUSUAL) };
+    // A local copy can live in registers.
+    let mut usual = usual;
+    let n = descs.len();
+    let mut rest = descs;
+    while let Some((d, tail)) = rest.split_first_mut() {
+        if d.flags & UNUSUAL != 0 || !usual(d) {
+            return n - tail.len() - 1;
+        }
+        rest = tail;
+    }
+    n
+}
+
+/// A node with a short cut.
+pub trait QuickNode: Node {
+    /// What the usual packets of a vector have in common.
+    type Common<'v>;
+
+    /// The edge of the usual packets and what they need, judged by the vector's first packet (which has no flag of
+    /// [`flags::UNUSUAL`]); `None` when that one is not usual. An edge to an arc is taken past the arc's features: the
+    /// interface must have none.
+    fn common<'v>(
+        view: &Self::View<'v>,
+        first: &Desc,
+        rooms: Rooms<'_>,
+        guard: &'v Guard,
+    ) -> Option<(Self::Next, Self::Common<'v>)>;
+
+    /// Does, for packets from the front of `descs`, what `step` does, as long as `step` would send them over the common
+    /// edge; how many. The first packet that is not usual is left unchanged. See [`run`].
+    fn quick(common: &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize;
+}
+
+pub(crate) struct QuickDriver<N> {
+    node: N,
+    edges: Box<[u16]>,
+    decisions: Decisions,
+}
+
+impl<N: QuickNode> QuickDriver<N> {
+    pub fn new(node: N, edges: Box<[u16]>) -> Self {
+        QuickDriver { node, edges, decisions: Decisions::new() }
+    }
+}
+
+impl<N: QuickNode> DynNode for QuickDriver<N> {
+    fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
+        self.decisions.begin();
+        let mut view = self.node.view(guard);
+        let descs = v.as_mut_slice();
+        let usual = descs
+            .first()
+            .filter(|d| !d.has(flags::UNUSUAL))
+            .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
+            .map(|(e, common)| (NodeId(resolve(&env.wiring.arcs, self.edges[e.index()], &mut 0)), common));
+        let mut at = 0;
+        while at < descs.len() {
+            if let Some((to, common)) = &usual {
+                let n = N::quick(common, &mut descs[at..], env.buffers.rooms());
+                self.decisions.run(n, *to);
+                at += n;
+            }
+            if let Some(d) = descs.get_mut(at) {
+                let before = *d;
+                let decision = N::step(&mut view, &mut Packet { d, env });
+                self.decisions.note(env, guard, &self.edges, &before, d, decision);
+                at += 1;
+            }
+        }
+        drop(view);
+        self.decisions.settle(env, v);
+    }
+
+    fn salvage(&mut self, v: &mut Vector) {
+        self.decisions.salvage(v);
+    }
+
+    fn flush(&mut self, _env: &mut Env) {}
+
+    fn node(&mut self) -> &mut dyn Any {
+        &mut self.node
+    }
+}
+
+/// A lookup node with a short cut.
+pub trait QuickLookup: LookupNode {
+    /// What the usual packets of a vector have in common.
+    type Common<'v>;
+
+    /// Keys of packets from the front of `descs`, as [`LookupNode::key`] has them, up to the first that has a flag of
+    /// [`flags::UNUSUAL`] or for which `key` has to look; how many.
+    fn quick_keys(descs: &[Desc], keys: &mut [Self::Key; VECTOR_SIZE], rooms: Rooms<'_>) -> usize;
+
+    /// The edge of the usual packets and what they need, judged by the first result; `None` when it is not usual.
+    fn common<'v>(
+        view: &Self::View<'v>,
+        result: u32,
+        guard: &'v Guard,
+    ) -> Option<(Self::Next, Self::Common<'v>)>;
+
+    /// As [`QuickNode::quick`], with the packets' keys and results. See [`run_lookup`].
+    fn quick(
+        common: &Self::Common<'_>,
+        descs: &mut [Desc],
+        keys: &[Self::Key],
+        results: &[u32],
+        rooms: Rooms<'_>,
+    ) -> usize;
+}
+
+/// As [`run`], with what was looked up.
+#[inline(never)]
+pub fn run_lookup<const UNUSUAL: u16, K: Copy>(
+    descs: &mut [Desc],
+    keys: &[K],
+    results: &[u32],
+    usual: impl FnMut(&mut Desc, &K, u32) -> bool,
+) -> usize {
+    const { assert!(UNUSUAL & flags::UNUSUAL == flags::UNUSUAL) };
+    let mut usual = usual;
+    let n = descs.len();
+    let (keys, results) = (&keys[..n], &results[..n]);
+    for i in 0..n {
+        let d = &mut descs[i];
+        if d.flags & UNUSUAL != 0 || !usual(d, &keys[i], results[i]) {
+            return i;
+        }
+    }
+    n
+}
+
+pub(crate) struct QuickLookupDriver<N: LookupNode> {
+    node: N,
+    edges: Box<[u16]>,
+    keys: Box<[N::Key; VECTOR_SIZE]>,
+    results: Box<[u32; VECTOR_SIZE]>,
+    decisions: Decisions,
+}
+
+impl<N: QuickLookup> QuickLookupDriver<N> {
+    pub fn new(node: N, edges: Box<[u16]>) -> Self {
+        QuickLookupDriver {
+            node,
+            edges,
+            keys: Box::new([N::Key::default(); VECTOR_SIZE]),
+            results: Box::new([0; VECTOR_SIZE]),
+            decisions: Decisions::new(),
+        }
+    }
+}
+
+impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
+    fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
+        self.decisions.begin();
+        let mut view = self.node.view(guard);
+        let descs = v.as_mut_slice();
+        let n = descs.len();
+        let done = N::quick_keys(descs, &mut self.keys, env.buffers.rooms());
+        for (d, key) in descs.iter_mut().zip(self.keys.iter_mut()).skip(done) {
+            *key = N::key(&mut view, &mut Packet { d, env });
+        }
+        let (keys, results) = (&self.keys[..n], &mut self.results[..n]);
+        N::lookup(&mut view, keys, results);
+        let usual = N::common(&view, results[0], guard)
+            .map(|(e, common)| (NodeId(resolve(&env.wiring.arcs, self.edges[e.index()], &mut 0)), common));
+        let mut at = 0;
+        while at < n {
+            if let Some((to, common)) = &usual {
+                let rooms = env.buffers.rooms();
+                let taken = N::quick(common, &mut descs[at..], &keys[at..], &results[at..], rooms);
+                self.decisions.run(taken, *to);
+                at += taken;
+            }
+            if let Some(d) = descs.get_mut(at) {
+                let before = *d;
+                let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
+                self.decisions.note(env, guard, &self.edges, &before, d, decision);
+                at += 1;
+            }
+        }
+        drop(view);
+        self.decisions.settle(env, v);
+    }
+
+    fn salvage(&mut self, v: &mut Vector) {
+        self.decisions.salvage(v);
+    }
+
+    fn flush(&mut self, _env: &mut Env) {}
+
+    fn node(&mut self) -> &mut dyn Any {
+        &mut self.node
+    }
+}
