@@ -1,13 +1,16 @@
 //! Counters by object (interface, adjacency): per worker, growing without moving, so that a reader never sees a hole.
 #![allow(unsafe_code)]
-// Upholds: a chunk is published once with release order and freed only with the whole table.
+// Upholds: the mapping is zeroed, as long as `OBJECTS` says and lives as long as the table; pairs are valid when all
+// their bytes are zero, and are only changed through atomics.
 
 use crate::stats::Count;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::io;
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-const CHUNK: usize = 256;
-const CHUNKS: usize = 4096;
+/// Objects that a table has room for; few under Miri, which writes all of them.
+pub const OBJECTS: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
 
 /// Packets and bytes of one object in one worker.
 #[derive(Default)]
@@ -19,69 +22,64 @@ pub struct Pair {
     pub bytes: Count,
 }
 
-/// One worker's counters of type `T`, by object index (below 1,048,576).
-pub struct Table<T> {
-    chunks: Box<[AtomicPtr<[T; CHUNK]>]>,
+/// One worker's counters by object index (below [`OBJECTS`]): address space for all of them, of which pages are taken when
+/// they are first counted in.
+pub struct Table {
+    pairs: NonNull<[Pair; OBJECTS]>,
 }
 
-// SAFETY: chunks are shared by reference only; `T: Sync` makes that sound.
-unsafe impl<T: Send + Sync> Sync for Table<T> {}
+// SAFETY: pairs are atomics, shared by reference only.
+unsafe impl Sync for Table {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Send for Table<T> {}
+unsafe impl Send for Table {}
 
-impl<T: Default> Default for Table<T> {
-    fn default() -> Self {
-        Table { chunks: (0..CHUNKS).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect() }
-    }
-}
-
-impl<T: Default> Table<T> {
-    /// Makes room for `index`; control side, before the index is handed to workers.
-    pub fn reserve(&self, index: u32) {
-        let Some(slot) = self.chunks.get(index as usize / CHUNK) else { return };
-        if slot.load(Ordering::Acquire).is_null() {
-            let chunk: Box<[T; CHUNK]> = Box::new(core::array::from_fn(|_| T::default()));
-            let fresh = Box::into_raw(chunk);
-            if slot
-                .compare_exchange(core::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire)
-                .is_err()
-            {
-                // SAFETY: `fresh` came from Box::into_raw above and was not published.
-                drop(unsafe { Box::from_raw(fresh) });
-            }
+impl Table {
+    /// All counters zero.
+    ///
+    /// # Errors
+    /// The system has not the address space.
+    pub fn new() -> io::Result<Self> {
+        // Miri knows nothing of reserving and advice, which change nothing here.
+        let reserve = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
+        let map = unsafe {
+            rustix::mm::mmap_anonymous(
+                core::ptr::null_mut(),
+                size_of::<[Pair; OBJECTS]>(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | reserve,
+            )
+        }?;
+        let pairs = NonNull::new(map.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let table = Table { pairs };
+        if !cfg!(miri) {
+            // A few counters should not cost 2 MiB where the system's default is huge pages always.
+            // SAFETY: advice on our own mapping.
+            let _ =
+                unsafe { rustix::mm::madvise(map, size_of::<[Pair; OBJECTS]>(), Advice::LinuxNoHugepage) };
         }
+        Ok(table)
     }
-}
 
-impl<T> Table<T> {
     /// The counters of `index`, if there is room for it.
     #[inline]
-    pub fn get(&self, index: u32) -> Option<&T> {
-        let chunk = self.chunks.get(index as usize / CHUNK)?.load(Ordering::Acquire);
-        if chunk.is_null() {
-            return None;
-        }
-        // SAFETY: published chunks are valid until the table is dropped, which `&self` excludes.
-        Some(unsafe { &(&*chunk)[index as usize % CHUNK] })
+    pub fn get(&self, index: u32) -> Option<&Pair> {
+        // SAFETY: the mapping is zeroed, long enough, and valid until the table is dropped, which `&self` excludes.
+        unsafe { self.pairs.as_ref() }.get(index as usize)
     }
 }
 
-impl<T> Drop for Table<T> {
+impl Drop for Table {
     fn drop(&mut self) {
-        for c in &mut self.chunks {
-            let p = *c.get_mut();
-            if !p.is_null() {
-                // SAFETY: came from Box::into_raw in `reserve`, freed once here.
-                drop(unsafe { Box::from_raw(p) });
-            }
-        }
+        // SAFETY: mapped in `new` with this length, and no reference into it outlives the table.
+        let _ = unsafe { rustix::mm::munmap(self.pairs.as_ptr().cast(), size_of::<[Pair; OBJECTS]>()) };
     }
 }
 
 /// Counts packets of one vector by object: successive ones of the same object are written at once, the last ones when
 /// it is dropped.
 pub struct Run<'t> {
-    table: &'t Table<Pair>,
+    table: &'t Table,
     index: u32,
     /// Packets in the upper half, bytes in the lower one: a vector has less than 2^32.
     sum: u64,
@@ -90,7 +88,7 @@ pub struct Run<'t> {
 impl<'t> Run<'t> {
     /// Nothing counted.
     #[inline]
-    pub fn new(table: &'t Table<Pair>) -> Self {
+    pub fn new(table: &'t Table) -> Self {
         Run { table, index: u32::MAX, sum: 0 }
     }
 
@@ -121,41 +119,28 @@ impl Drop for Run<'_> {
 }
 
 /// The same counters for all workers.
-pub struct PerWorker<T>(Vec<Arc<Table<T>>>);
+#[derive(Clone)]
+pub struct PerWorker(Vec<Arc<Table>>);
 
-impl<T> Clone for PerWorker<T> {
-    fn clone(&self) -> Self {
-        PerWorker(self.0.clone())
-    }
-}
-
-impl<T: Default> PerWorker<T> {
-    /// Counters for `workers` workers.
-    pub fn new(workers: usize) -> Self {
-        PerWorker((0..workers).map(|_| Arc::new(Table::default())).collect())
+impl PerWorker {
+    /// Counters for `workers` workers (at least one).
+    ///
+    /// # Errors
+    /// The system has not the address space.
+    pub fn new(workers: usize) -> io::Result<Self> {
+        (0..workers.max(1)).map(|_| Table::new().map(Arc::new)).collect::<io::Result<_>>().map(PerWorker)
     }
 
-    /// Makes room for `index` in all workers.
-    pub fn reserve(&self, index: u32) {
-        for t in &self.0 {
-            t.reserve(index);
-        }
-    }
-}
-
-impl<T> PerWorker<T> {
     /// The table that worker `w` writes. Falls back to the first for a number that does not exist.
-    pub fn of(&self, w: usize) -> Arc<Table<T>> {
+    pub fn of(&self, w: usize) -> Arc<Table> {
         Arc::clone(self.0.get(w).unwrap_or(&self.0[0]))
     }
 
     /// The counters of `index` in each worker.
-    pub fn each(&self, index: u32) -> impl Iterator<Item = &T> {
+    pub fn each(&self, index: u32) -> impl Iterator<Item = &Pair> {
         self.0.iter().filter_map(move |t| t.get(index))
     }
-}
 
-impl PerWorker<Pair> {
     /// Packets and bytes of `index` over all workers.
     pub fn sum(&self, index: u32) -> (u64, u64) {
         self.each(index).fold((0, 0), |(p, b), c| (p + c.packets.get(), b + c.bytes.get()))
@@ -168,16 +153,26 @@ mod tests {
 
     #[test]
     fn counts_by_object_and_worker() {
-        let c: PerWorker<Pair> = PerWorker::new(2);
-        assert!(c.of(0).get(5).is_none());
-        c.reserve(5);
-        c.reserve(70_000);
+        let c = PerWorker::new(2).unwrap();
+        assert_eq!(c.sum(5), (0, 0));
         c.of(0).get(5).unwrap().packets.add(2);
         c.of(1).get(5).unwrap().bytes.add(100);
-        c.of(1).get(70_000).unwrap().packets.add(1);
+        c.of(1).get(700).unwrap().packets.add(1);
         assert_eq!(c.sum(5), (2, 100));
-        assert_eq!(c.sum(70_000), (1, 0));
-        c.reserve(u32::MAX);
-        assert!(c.of(0).get(u32::MAX).is_none());
+        assert_eq!(c.sum(700), (1, 0));
+        assert!(c.of(0).get(OBJECTS as u32 - 1).is_some() && c.of(0).get(OBJECTS as u32).is_none());
+    }
+
+    #[test]
+    fn a_run_is_written_when_its_object_changes_and_at_its_end() {
+        let t = Table::new().unwrap();
+        let mut run = Run::new(&t);
+        for (index, bytes) in [(3, 60), (3, 9000), (4, 60), (3, 1)] {
+            run.add(index, bytes);
+        }
+        let of = |i| t.get(i).map(|c| (c.packets.get(), c.bytes.get())).unwrap();
+        assert_eq!((of(3), of(4)), ((2, 9060), (1, 60)));
+        drop(run);
+        assert_eq!(of(3), (3, 9061));
     }
 }

@@ -1,7 +1,7 @@
 //! A worker: one thread that polls its inputs, runs its graph, and sleeps on its descriptors when nothing comes.
 
 use crate::clock::{Clock, tsc};
-use crate::counters::{Pair, PerWorker, Table};
+use crate::counters::{PerWorker, Table};
 use crate::desc::{Vector, flags};
 use crate::dispatch::Dispatcher;
 use crate::epoch::Reader;
@@ -134,7 +134,7 @@ pub struct Worker {
     config: WorkerConfig,
     clock: Clock,
     epoll: OwnedFd,
-    rx: Arc<Table<Pair>>,
+    rx: Arc<Table>,
     arc: Option<usize>,
     vector: Box<Vector>,
 }
@@ -151,7 +151,7 @@ impl Worker {
         dispatcher: Dispatcher,
         reader: Reader,
         config: WorkerConfig,
-        rx: &PerWorker<Pair>,
+        rx: &PerWorker,
         rx_arc: &str,
     ) -> io::Result<WorkerHandle> {
         if let Some(cpu) = config.cpu

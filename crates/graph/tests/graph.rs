@@ -268,8 +268,7 @@ fn a_worker_forwards_sleeps_and_wakes() {
     let r = rig(4096);
     let (graph, pool, seen) = (r.graph.clone(), Arc::clone(&r.pool), r.seen);
     let dom = Arc::new(Domain::new());
-    let rx = graph::counters::PerWorker::new(1);
-    rx.reserve(3);
+    let rx = graph::counters::PerWorker::new(1).unwrap();
     let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20) };
     let mut w = Worker::spawn(r.dispatcher, dom.reader(0), config, &rx, "none").unwrap();
     let efd = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
@@ -303,7 +302,7 @@ fn a_cpu_that_is_not_there_is_refused() {
     for cpu in [1023, 4000] {
         let r = rig(64);
         let dom = Arc::new(Domain::new());
-        let rx = graph::counters::PerWorker::new(1);
+        let rx = graph::counters::PerWorker::new(1).unwrap();
         let config = WorkerConfig { cpu: Some(cpu), spin: Duration::ZERO };
         let refused = Worker::spawn(r.dispatcher, dom.reader(0), config, &rx, "none").err().unwrap();
         assert!(refused.to_string().contains(&format!("CPU {cpu} ")), "{refused}");

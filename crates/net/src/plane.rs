@@ -3,7 +3,7 @@
 use crate::adjacency::Adjacency;
 use crate::interface::Interface;
 use crate::punt::Punt;
-use graph::counters::{Pair, PerWorker};
+use graph::counters::PerWorker;
 use graph::epoch::Published;
 use graph::stats::Count;
 use std::sync::Arc;
@@ -62,13 +62,13 @@ impl Default for DropRow {
 #[derive(Clone)]
 pub struct Counters {
     /// Received, by interface.
-    pub rx: PerWorker<Pair>,
+    pub rx: PerWorker,
     /// Sent, by interface.
-    pub tx: PerWorker<Pair>,
+    pub tx: PerWorker,
     /// Dropped on the receive side's account, by interface and reason.
     pub drops: Drops,
     /// Sent over each adjacency.
-    pub adjacency: PerWorker<Pair>,
+    pub adjacency: PerWorker,
 }
 
 /// Drop counters by interface: a row of reasons is made with the interface.

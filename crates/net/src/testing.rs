@@ -249,10 +249,10 @@ impl Rig {
             groups,
             config: Published::new(PlaneConfig::default()),
             counters: Counters {
-                rx: PerWorker::new(1),
-                tx: PerWorker::new(1),
+                rx: PerWorker::new(1).unwrap(),
+                tx: PerWorker::new(1).unwrap(),
                 drops: Drops::new(1),
-                adjacency: PerWorker::new(1),
+                adjacency: PerWorker::new(1).unwrap(),
             },
             punt: Punt::new().unwrap(),
         });

@@ -69,6 +69,24 @@ pub fn of_ip4(first: &[u8], seed: u32) -> u32 {
     hash4(h.src_u32(), h.dst_u32(), ports, h.protocol(), seed)
 }
 
+/// [`of_ip4`] of a whole packet without options from its first bytes; `None` where more has to be looked at.
+#[inline(always)]
+pub fn of_ip4_plain(h: &[u8; 24], seed: u32) -> Option<u32> {
+    let fixed = Ip4Header(h.first_chunk()?);
+    let plain =
+        h[0] == 0x45 && !fixed.is_fragment() && fixed.total_len() >= 24 && has_ports(fixed.protocol());
+    plain.then(|| hash4(fixed.src_u32(), fixed.dst_u32(), be32(h, 20), fixed.protocol(), seed))
+}
+
+/// [`of_ip6`], without flow label, of a packet without extension headers from its first bytes; `None` where more has to be
+/// looked at.
+#[inline(always)]
+pub fn of_ip6_plain(h: &[u8; 44], seed: u32) -> Option<u32> {
+    let fixed = Ip6Header(h.first_chunk()?);
+    let plain = fixed.payload_len() >= 4 && has_ports(fixed.next_header());
+    plain.then(|| hash6(fixed.src_u128(), fixed.dst_u128(), be32(h, 40), fixed.next_header(), 0, seed))
+}
+
 /// Hash of a packet whose header was checked: `first` starts with the IPv6 header. `use_label` includes the flow label.
 #[inline]
 pub fn of_ip6(first: &[u8], use_label: bool, seed: u32) -> u32 {
@@ -120,6 +138,27 @@ mod tests {
 
     fn by_high_bits(hash: u32, buckets: u32) -> u32 {
         ((u64::from(hash) * u64::from(buckets)) >> 32) as u32
+    }
+
+    proptest! {
+        #[test]
+        fn plain_hashes_are_those_of_the_whole_packet(
+            mut p in proptest::collection::vec(any::<u8>(), 64), plain: bool, protocol in 0..20u8, seed: u32,
+        ) {
+            if plain {
+                (p[0], p[6], p[7], p[9]) = (0x45, 0x40, 0, protocol);
+                (p[2], p[3]) = (0, 64);
+            }
+            let found = of_ip4_plain(p.first_chunk().unwrap(), seed);
+            prop_assert!(found.is_none_or(|h| h == of_ip4(&p, seed)));
+            prop_assert!(!plain || found.is_some() == has_ports(IpProtocol(protocol)));
+            if plain {
+                (p[0], p[4], p[5], p[6]) = (0x60, 0, 24, protocol);
+            }
+            let found = of_ip6_plain(p.first_chunk().unwrap(), seed);
+            prop_assert!(found.is_none_or(|h| h == of_ip6(&p, false, seed)));
+            prop_assert!(!plain || found.is_some() == has_ports(IpProtocol(protocol)));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::interface::{IfCache, Interface, ifflags};
 use crate::plane::Plane;
 use crate::{ip4, ip6};
-use graph::counters::{Pair, Run, Table};
+use graph::counters::{Run, Table};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::eth::EtherType;
@@ -52,7 +52,7 @@ graph::reasons! {
 /// The node.
 pub struct EthernetInput {
     plane: Arc<Plane>,
-    rx: Arc<Table<Pair>>,
+    rx: Arc<Table>,
 }
 
 impl EthernetInput {
@@ -79,7 +79,7 @@ fn tags_of(s: &VlanStack) -> Tags {
 pub struct EthernetView<'v> {
     hw: IfCache<'v>,
     sub: IfCache<'v>,
-    rx: &'v Table<Pair>,
+    rx: &'v Table,
 }
 
 impl Node for EthernetInput {
@@ -184,7 +184,7 @@ pub struct Tagged<'v> {
     ethertype: u16,
     subs: &'v VlanTable,
     ifs: SlotsReader<'v, Interface>,
-    rx_counts: &'v Table<Pair>,
+    rx_counts: &'v Table,
 }
 
 /// A MAC address in the low six bytes of a word, in memory order.

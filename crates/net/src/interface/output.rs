@@ -2,7 +2,7 @@
 
 use super::{IfCache, Interface, ifflags};
 use crate::plane::Plane;
-use graph::counters::{Pair, Run, Table};
+use graph::counters::{Run, Table};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, flags, quick};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ graph::reasons! {
 /// The node.
 pub struct InterfaceOutput {
     plane: Arc<Plane>,
-    tx: Arc<Table<Pair>>,
+    tx: Arc<Table>,
 }
 
 impl InterfaceOutput {
@@ -46,7 +46,7 @@ impl InterfaceOutput {
 /// Snapshot of one vector.
 pub struct OutputView<'v> {
     ifs: IfCache<'v>,
-    tx: &'v Table<Pair>,
+    tx: &'v Table,
 }
 
 impl Node for InterfaceOutput {
@@ -88,7 +88,7 @@ impl Node for InterfaceOutput {
 /// The usual packets: whole frames that need nothing of the device, for interfaces without features.
 pub struct Common<'v> {
     ifs: SlotsReader<'v, Interface>,
-    tx: &'v Table<Pair>,
+    tx: &'v Table,
 }
 
 impl QuickNode for InterfaceOutput {

@@ -2,7 +2,7 @@
 
 use super::IfIndex;
 use crate::plane::{DropTable, Plane};
-use graph::counters::{Pair, Table};
+use graph::counters::Table;
 use graph::node::Never;
 use graph::{BatchNode, Env, Guard, TraceRecord, TxQueue, TxReport, Vector};
 use std::fmt;
@@ -24,7 +24,7 @@ graph::reasons! {
 pub struct InterfaceTx {
     queues: Vec<Option<Box<dyn TxQueue>>>,
     used: Vec<IfIndex>,
-    tx: Arc<Table<Pair>>,
+    tx: Arc<Table>,
     drops: Arc<DropTable>,
 }
 

@@ -1,14 +1,14 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
-use super::rewrite::Sender;
+use super::rewrite::{Last, Sender};
 use crate::plane::{Plane, kind};
-use graph::counters::{Pair, Table};
+use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
 use packet::{flow, ip4};
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::Singles;
+use tables::groups::{GroupsReader, Paths};
 
 graph::edges! {
     /// Where `ip4-lookup` sends packets.
@@ -40,7 +40,7 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Lookup {
     plane: Arc<Plane>,
-    sent: Arc<Table<Pair>>,
+    sent: Arc<Table>,
 }
 
 impl Ip4Lookup {
@@ -53,7 +53,7 @@ impl Ip4Lookup {
 /// Snapshot of one vector.
 pub struct Ip4LookupView<'v> {
     plane: &'v Plane,
-    sent: &'v Table<Pair>,
+    sent: &'v Table,
     seed: u32,
 }
 
@@ -118,12 +118,11 @@ impl LookupNode for Ip4Lookup {
 }
 
 /// Where the usual packets go: groups of one path, to neighbours.
-#[derive(Clone, Copy)]
 pub enum Common<'v> {
     /// Straight to the device: what `ip4-rewrite` and `interface-output` would do is done here.
-    Direct(Singles<'v>, Sender<'v>),
+    Direct(Last<'v>),
     /// To `ip4-rewrite`.
-    Rewrite(Singles<'v>),
+    Rewrite(GroupsReader<'v>),
 }
 
 impl QuickLookup for Ip4Lookup {
@@ -151,11 +150,17 @@ impl QuickLookup for Ip4Lookup {
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Ip4LookupNext, Common<'v>)> {
-        let groups = view.plane.groups.singles();
-        let adj = groups.get(result, kind::REWRITE)?;
+        let groups = view.plane.groups.reader();
         let sender = Sender::new(view.plane, guard, view.sent);
-        Some(if sender.is_direct(adj) {
-            (Ip4LookupNext::Direct, Common::Direct(groups, sender))
+        let first = match groups.paths(result) {
+            Paths::One(e) => e,
+            Paths::Many(word) => groups.pick(word, 0),
+        };
+        if first.kind != kind::REWRITE {
+            return None;
+        }
+        Some(if sender.is_direct(first.adj) {
+            (Ip4LookupNext::Direct, Common::Direct(sender.last(groups, view.seed)))
         } else {
             (Ip4LookupNext::Rewrite, Common::Rewrite(groups))
         })
@@ -168,17 +173,21 @@ impl QuickLookup for Ip4Lookup {
         results: &[u32],
         mut rooms: Rooms<'_>,
     ) -> usize {
-        match *common {
-            Common::Direct(groups, sender) => {
-                let mut last = sender.last(groups);
+        match common {
+            Common::Direct(last) => {
+                let mut last = last.begin();
                 quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
                     descs,
                     keys,
                     results,
                     move |d, _, group| {
-                        let Some(a) = last.adjacency(group).filter(|a| d.len <= a.mtu) else { return false };
                         let Some(w) = rooms.window::<14>(d) else { return false };
-                        if !w[14..].first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {
+                        let Some(h) = w[14..].first_chunk_mut::<24>() else { return false };
+                        let hash = |seed| flow::of_ip4_plain(h, seed);
+                        let Some(a) = last.adjacency(group, hash).filter(|a| d.len <= a.mtu) else {
+                            return false;
+                        };
+                        if !h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {
                             return false;
                         }
                         last.send(d, a, w);
@@ -188,7 +197,7 @@ impl QuickLookup for Ip4Lookup {
             }
             Common::Rewrite(groups) => {
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, _, group| {
-                    let Some(adj) = groups.get(group, kind::REWRITE) else { return false };
+                    let Some(adj) = groups.single(group, kind::REWRITE) else { return false };
                     d.aux = adj;
                     true
                 })

@@ -3,13 +3,13 @@
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::icmp::Ask;
 use crate::plane::{Plane, kind};
-use graph::counters::{Pair, Run, Table};
+use graph::counters::{Run, Table};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::ip4;
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::Singles;
+use tables::groups::{GroupsReader, Paths};
 use tables::slots::SlotsReader;
 
 graph::edges! {
@@ -41,7 +41,7 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Rewrite {
     plane: Arc<Plane>,
-    sent: Arc<Table<Pair>>,
+    sent: Arc<Table>,
 }
 
 impl Ip4Rewrite {
@@ -55,12 +55,12 @@ impl Ip4Rewrite {
 pub struct RewriteView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
-    sent: &'v Table<Pair>,
+    sent: &'v Table,
 }
 
 impl<'v> RewriteView<'v> {
     /// A view over `plane`, counting in `sent`.
-    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table<Pair>) -> Self {
+    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table) -> Self {
         RewriteView { plane, guard, sent }
     }
 
@@ -155,18 +155,18 @@ impl Node for Ip4Rewrite {
 #[derive(Clone, Copy)]
 pub struct Sender<'v> {
     adjacencies: SlotsReader<'v, Adjacency>,
-    sent: &'v Table<Pair>,
+    sent: &'v Table,
 }
 
 impl<'v> Sender<'v> {
     /// Over `plane`, counting in `sent`.
-    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table<Pair>) -> Self {
+    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table) -> Self {
         Sender { adjacencies: plane.adjacencies.reader(guard), sent }
     }
 
-    /// For the packets of one vector.
-    pub fn last(self, groups: Singles<'v>) -> Last<'v> {
-        Last { sender: self, groups, group: 0, found: None, sent: Run::new(self.sent), adj: u32::MAX }
+    /// For packets straight from a lookup; `seed` is that of the flow hash.
+    pub fn last(self, groups: GroupsReader<'v>, seed: u32) -> Last<'v> {
+        Last { sender: self, groups, seed, group: 0, found: None, sent: Run::new(self.sent), adj: u32::MAX }
     }
 
     /// True when packets to adjacency `adj` go straight to the device.
@@ -215,7 +215,8 @@ impl<'v> Sender<'v> {
 /// share.
 pub struct Last<'v> {
     sender: Sender<'v>,
-    groups: Singles<'v>,
+    groups: GroupsReader<'v>,
+    seed: u32,
     group: u32,
     adj: u32,
     found: Option<&'v Adjacency>,
@@ -223,13 +224,31 @@ pub struct Last<'v> {
 }
 
 impl<'v> Last<'v> {
-    /// The direct adjacency that is the one path of a group.
+    /// The same with nothing remembered.
+    pub fn begin(&self) -> Last<'v> {
+        self.sender.last(self.groups, self.seed)
+    }
+
+    /// The direct adjacency to which a group sends the packet; `hash` is its flow hash for a seed, if it can be worked out.
     #[inline(always)]
-    pub fn adjacency(&mut self, group: u32) -> Option<&'v Adjacency> {
+    pub fn adjacency(&mut self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<&'v Adjacency> {
         if group != self.group {
-            let adj = self.groups.get(group, kind::REWRITE)?;
-            self.found = self.sender.adjacencies.get(adj).filter(|a| a.direct);
-            (self.group, self.adj) = (group, adj);
+            let e = match self.groups.paths(group) {
+                Paths::One(e) => {
+                    self.group = group;
+                    e
+                }
+                Paths::Many(word) => {
+                    // The next packet may go elsewhere.
+                    self.group = 0;
+                    self.groups.pick(word, hash(self.seed)?)
+                }
+            };
+            self.found = None;
+            if e.kind == kind::REWRITE {
+                self.found = self.sender.adjacencies.get(e.adj).filter(|a| a.direct);
+                self.adj = e.adj;
+            }
         }
         self.found
     }

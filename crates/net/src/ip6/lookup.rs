@@ -2,15 +2,15 @@
 
 use crate::icmp::Ask;
 use crate::interface::IfCache;
-use crate::ip4::rewrite::Sender;
+use crate::ip4::rewrite::{Last, Sender};
 use crate::plane::{Plane, kind};
-use graph::counters::{Pair, Table};
+use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
 use packet::flow;
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::Singles;
+use tables::groups::{GroupsReader, Paths};
 
 graph::edges! {
     /// Where `ip6-lookup` sends packets.
@@ -42,7 +42,7 @@ graph::reasons! {
 /// The node.
 pub struct Ip6Lookup {
     plane: Arc<Plane>,
-    sent: Arc<Table<Pair>>,
+    sent: Arc<Table>,
 }
 
 impl Ip6Lookup {
@@ -55,7 +55,7 @@ impl Ip6Lookup {
 /// Snapshot of one vector.
 pub struct Ip6LookupView<'v> {
     plane: &'v Plane,
-    sent: &'v Table<Pair>,
+    sent: &'v Table,
     ifs: IfCache<'v>,
     seed: u32,
 }
@@ -142,12 +142,11 @@ fn link_local(
 }
 
 /// Where the usual packets go: groups of one path, to neighbours.
-#[derive(Clone, Copy)]
 pub enum Common<'v> {
     /// Straight to the device: what `ip6-rewrite` and `interface-output` would do is done here.
-    Direct(Singles<'v>, Sender<'v>),
+    Direct(Last<'v>),
     /// To `ip6-rewrite`.
-    Rewrite(Singles<'v>),
+    Rewrite(GroupsReader<'v>),
 }
 
 impl QuickLookup for Ip6Lookup {
@@ -167,11 +166,17 @@ impl QuickLookup for Ip6Lookup {
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Ip6LookupNext, Common<'v>)> {
-        let groups = view.plane.groups.singles();
-        let adj = groups.get(result, kind::REWRITE)?;
+        let groups = view.plane.groups.reader();
         let sender = Sender::new(view.plane, guard, view.sent);
-        Some(if sender.is_direct(adj) {
-            (Ip6LookupNext::Direct, Common::Direct(groups, sender))
+        let first = match groups.paths(result) {
+            Paths::One(e) => e,
+            Paths::Many(word) => groups.pick(word, 0),
+        };
+        if first.kind != kind::REWRITE {
+            return None;
+        }
+        Some(if sender.is_direct(first.adj) {
+            (Ip6LookupNext::Direct, Common::Direct(sender.last(groups, view.seed)))
         } else {
             (Ip6LookupNext::Rewrite, Common::Rewrite(groups))
         })
@@ -184,9 +189,9 @@ impl QuickLookup for Ip6Lookup {
         results: &[u32],
         mut rooms: Rooms<'_>,
     ) -> usize {
-        match *common {
-            Common::Direct(groups, sender) => {
-                let mut last = sender.last(groups);
+        match common {
+            Common::Direct(last) => {
+                let mut last = last.begin();
                 quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
                     descs,
                     keys,
@@ -195,9 +200,13 @@ impl QuickLookup for Ip6Lookup {
                         if is_link_local(*key) {
                             return false;
                         }
-                        let Some(a) = last.adjacency(group).filter(|a| d.len <= a.mtu) else { return false };
                         let Some(w) = rooms.window::<14>(d) else { return false };
-                        if !w[14..].first_chunk_mut().is_some_and(super::rewrite::usual) {
+                        let Some(h) = w[14..].first_chunk_mut::<44>() else { return false };
+                        let hash = |seed| flow::of_ip6_plain(h, seed);
+                        let Some(a) = last.adjacency(group, hash).filter(|a| d.len <= a.mtu) else {
+                            return false;
+                        };
+                        if !h.first_chunk_mut().is_some_and(super::rewrite::usual) {
                             return false;
                         }
                         last.send(d, a, w);
@@ -207,7 +216,8 @@ impl QuickLookup for Ip6Lookup {
             }
             Common::Rewrite(groups) => {
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, key, group| {
-                    let Some(adj) = groups.get(group, kind::REWRITE).filter(|_| !is_link_local(*key)) else {
+                    let Some(adj) = groups.single(group, kind::REWRITE).filter(|_| !is_link_local(*key))
+                    else {
                         return false;
                     };
                     d.aux = adj;

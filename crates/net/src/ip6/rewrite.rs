@@ -5,7 +5,7 @@ use crate::adjacency::AdjacencyState;
 use crate::icmp::Ask;
 use crate::ip4::rewrite::{RewriteView, Sender, wire_len};
 use crate::plane::Plane;
-use graph::counters::{Pair, Table};
+use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags};
 use packet::ip6;
@@ -42,7 +42,7 @@ graph::reasons! {
 /// The node.
 pub struct Ip6Rewrite {
     plane: Arc<Plane>,
-    sent: Arc<Table<Pair>>,
+    sent: Arc<Table>,
 }
 
 impl Ip6Rewrite {

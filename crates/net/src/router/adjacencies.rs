@@ -100,7 +100,6 @@ impl Router {
         };
         let content = self.adjacency_of(key, mac);
         let id = self.adjacencies.slots.insert(content).ok()?;
-        self.plane.counters.adjacency.reserve(id);
         self.adjacencies.by_key.insert(key, State { id, users: 1, mac });
         Some(id)
     }

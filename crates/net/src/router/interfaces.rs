@@ -219,8 +219,6 @@ impl Router {
             .slots
             .insert(blank())
             .map_err(|_| OpError::new("no room for another interface"))?;
-        self.plane.counters.rx.reserve(index);
-        self.plane.counters.tx.reserve(index);
         self.plane.counters.drops.reserve(index);
         Ok(index)
     }

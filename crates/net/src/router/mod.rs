@@ -183,10 +183,10 @@ impl Router {
             groups: shared_groups,
             config: Published::new(config.plane.clone()),
             counters: Counters {
-                rx: PerWorker::new(n),
-                tx: PerWorker::new(n),
+                rx: PerWorker::new(n).map_err(system("counters"))?,
+                tx: PerWorker::new(n).map_err(system("counters"))?,
                 drops: Drops::new(n),
-                adjacency: PerWorker::new(n),
+                adjacency: PerWorker::new(n).map_err(system("counters"))?,
             },
             punt: Punt::new().map_err(system("the queue to the control side"))?,
         });

@@ -113,10 +113,10 @@ impl Groups {
         if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash())) }
     }
 
-    /// The groups, for many lookups of those with one path.
+    /// The groups, for many lookups.
     #[inline(always)]
-    pub fn singles(&self) -> Singles<'_> {
-        Singles { words: &self.words }
+    pub fn reader(&self) -> GroupsReader<'_> {
+        GroupsReader { words: &self.words, groups: self }
     }
 
     /// `resolve` for a batch: as many as the shortest slice has.
@@ -137,18 +137,40 @@ impl Groups {
     }
 }
 
-/// The groups of one path.
+/// The groups, for many lookups.
 #[derive(Clone, Copy)]
-pub struct Singles<'g> {
+pub struct GroupsReader<'g> {
     words: &'g [AtomicU64],
+    groups: &'g Groups,
 }
 
-impl Singles<'_> {
+/// What a group's word says.
+pub enum Paths {
+    /// One path.
+    One(Entry),
+    /// Several; which one, [`GroupsReader::pick`] says.
+    Many(u64),
+}
+
+impl GroupsReader<'_> {
     /// The adjacency of a group that has one path of this kind.
     #[inline(always)]
-    pub fn get(&self, id: u32, kind: u8) -> Option<u32> {
+    pub fn single(&self, id: u32, kind: u8) -> Option<u32> {
         let word = self.words.get(id as usize)?.load(Acquire);
         (word >> 32 == u64::from(kind)).then_some(word as u32)
+    }
+
+    /// The path of a group, or what to [`GroupsReader::pick`] from.
+    #[inline(always)]
+    pub fn paths(&self, id: u32) -> Paths {
+        let word = self.words.get(id as usize).map_or(0, |w| w.load(Acquire));
+        if word & MANY == 0 { Paths::One(Entry::unpack(word)) } else { Paths::Many(word) }
+    }
+
+    /// One of several paths, for a flow hash.
+    #[inline(always)]
+    pub fn pick(&self, many: u64, hash: u32) -> Entry {
+        Entry::unpack(self.groups.bucket(many, hash))
     }
 }
 
