@@ -1,5 +1,6 @@
 //! Quiver: a software router. One binary runs it and talks to it.
 
+mod bench;
 mod ctl;
 mod run;
 
@@ -20,6 +21,7 @@ enum Sub {
     Run(run::Run),
     Check(run::Check),
     Ctl(ctl::Ctl),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -27,5 +29,6 @@ fn main() -> ExitCode {
         Sub::Run(arguments) => run::run(&arguments),
         Sub::Check(arguments) => run::check(&arguments),
         Sub::Ctl(arguments) => ctl::run(&arguments),
+        Sub::Bench(arguments) => bench::run(&arguments),
     }
 }

@@ -6,6 +6,27 @@ use super::{Encap, IfState, Kind, Op, OpError, Router, Target, devices};
 use packet::eth::MacAddr;
 
 impl Router {
+    /// Adds an interface over a device of the caller's own making, as benchmarks and tests have. `open` gets the
+    /// interface's number and the number of workers, and answers one transmit queue for each.
+    ///
+    /// It stays outside transactions: one that deletes the interface and is undone brings it back without its device.
+    ///
+    /// # Errors
+    /// The name is taken or cannot be one, `open` fails, or a worker does not take a queue.
+    pub fn add_device(
+        &mut self,
+        name: &str,
+        open: impl FnOnce(u32, usize) -> Result<devices::Device, String>,
+    ) -> Result<u32, OpError> {
+        self.free_name(name)?;
+        // Capture files without a file are what comes nearest to nothing.
+        let config = devices::PcapConfig { read: None, write: None, pps: None, repeat: false };
+        let origin = Op::CreatePcap { name: name.into(), config };
+        self.create_device(name.into(), origin, open)?;
+        self.reclaim();
+        self.index_of(name)
+    }
+
     pub(super) fn create_device(
         &mut self,
         name: String,

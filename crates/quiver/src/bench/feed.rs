@@ -1,0 +1,317 @@
+//! The packet generator of the benchmark: a receive queue that writes packets whole, each into a buffer of its own,
+//! with destinations from a list.
+
+use graph::buffer::{DATA, HEADROOM};
+use graph::clock::tsc;
+use graph::io::{Ready, RxQueue};
+use graph::{Buffers, Desc, Vector};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Name of the input node under which its clocks are counted.
+pub const NODE: &str = drivers::generator::queue::INPUT_NODE;
+
+/// Where a template takes its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// Every packet is the same.
+    None,
+    /// The IPv4 header that starts here gets the next address of the list, and its checksum follows.
+    Ip4(usize),
+    /// The IPv6 header that starts here gets the next address, and the checksum of the UDP behind it follows.
+    Ip6(usize),
+}
+
+/// One kind of packet.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The frame, with destination 0.0.0.0 or :: where it is patched.
+    pub bytes: Vec<u8>,
+    /// What is written into it.
+    pub patch: Patch,
+}
+
+/// What all queues of a benchmark send.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    /// Kinds of packets.
+    pub templates: Vec<Template>,
+    /// In which order they come, again and again; numbers of templates.
+    pub order: Vec<u16>,
+    /// IPv4 destinations.
+    pub dst4: Arc<[u32]>,
+    /// IPv6 destinations.
+    pub dst6: Arc<[[u8; 16]]>,
+}
+
+/// How fast it sends; changed while it runs.
+#[derive(Debug)]
+pub struct Control {
+    /// The interface is up.
+    pub open: AtomicBool,
+    /// Packets a second of each queue; 0: as fast as the graph takes them.
+    pub pps: AtomicU64,
+    /// Most packets of one vector.
+    pub burst: AtomicU64,
+    /// Longest time between two polls since this was set to 0, TSC clocks.
+    pub gap: AtomicU64,
+    /// Packets get the time of their poll and the time at which they were due, see [`STAMP`].
+    pub stamp: AtomicBool,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Control {
+            open: AtomicBool::new(false),
+            pps: AtomicU64::new(0),
+            burst: AtomicU64::new(graph::VECTOR_SIZE as u64),
+            gap: AtomicU64::new(0),
+            stamp: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Where a stamped frame carries its two stamps, from the start of the Ethernet header: behind IPv4 and UDP headers.
+pub const STAMP: usize = 14 + 20 + 8;
+
+/// One queue.
+pub struct Feed {
+    interface: u32,
+    traffic: Arc<Traffic>,
+    control: Arc<Control>,
+    at: usize,
+    at4: usize,
+    at6: usize,
+    last: u64,
+    /// Time at which the next packet is due, TSC clocks, and the rest of a clock (32 bits behind the point).
+    due: u64,
+    rest: u64,
+    pps: u64,
+    step: u64,
+    hz: u64,
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Adds what changed from zero to a stored checksum (RFC 1624).
+fn update(old: [u8; 2], added: u64) -> u16 {
+    !fold(u64::from(!u16::from_be_bytes(old)) + added)
+}
+
+fn word_sum(addr: &[u8; 16]) -> u64 {
+    let n = u128::from_be_bytes(*addr);
+    let part = |shift: u32| u64::from((n >> shift) as u32);
+    part(96) + part(64) + part(32) + part(0)
+}
+
+/// Writes the destination into the frame at the start of `room`.
+#[inline]
+fn patch4(room: &mut [u8], l3: usize, dst: u32) {
+    let Some(h) = room.get_mut(l3..).and_then(|h| h.first_chunk_mut::<20>()) else { return };
+    let sum = update([h[10], h[11]], u64::from(dst));
+    h[10..12].copy_from_slice(&sum.to_be_bytes());
+    h[16..20].copy_from_slice(&dst.to_be_bytes());
+}
+
+#[inline]
+fn patch6(room: &mut [u8], l3: usize, dst: &[u8; 16]) {
+    let Some(h) = room.get_mut(l3..).and_then(|h| h.first_chunk_mut::<48>()) else { return };
+    h[24..40].copy_from_slice(dst);
+    let sum = update([h[46], h[47]], word_sum(dst));
+    let sum = if sum == 0 { 0xffff } else { sum };
+    h[46..48].copy_from_slice(&sum.to_be_bytes());
+}
+
+#[inline]
+fn next<T: Copy>(list: &[T], at: &mut usize) -> Option<T> {
+    let x = *list.get(*at)?;
+    *at += 1;
+    if *at == list.len() {
+        *at = 0;
+    }
+    Some(x)
+}
+
+impl Feed {
+    /// Queue `n` of `of`; each starts at another place of the lists.
+    pub fn new(interface: u32, n: usize, of: usize, traffic: &Traffic, control: Arc<Control>) -> Self {
+        let start = |len: usize| len * n / of.max(1);
+        Feed {
+            interface,
+            at: 0,
+            at4: start(traffic.dst4.len()),
+            at6: start(traffic.dst6.len()),
+            // Its own, so that nothing that two workers count in is shared.
+            traffic: Arc::new(traffic.clone()),
+            control,
+            last: 0,
+            due: 0,
+            rest: 0,
+            pps: 0,
+            step: 0,
+            hz: graph::clock::tsc_hz(),
+        }
+    }
+
+    fn desc(&self, buf: u32, len: usize) -> Desc {
+        let at = HEADROOM as u16;
+        let (rx, tx) = (self.interface, self.interface);
+        Desc { buf, off: at, l2: at, len: len as u16, rx, tx, ..Desc::default() }
+    }
+
+    /// How many packets are due by now.
+    fn allowed(&mut self, now: u64, want: usize) -> usize {
+        let pps = self.control.pps.load(Ordering::Relaxed);
+        if pps != self.pps {
+            self.pps = pps;
+            // Clocks between two packets, 32 bits behind the point.
+            self.step = (u128::from(self.hz) << 32).checked_div(u128::from(pps)).unwrap_or(0) as u64;
+            (self.due, self.rest) = (now, 0);
+        }
+        if pps == 0 {
+            self.due = now;
+            return want;
+        }
+        if now < self.due {
+            return 0;
+        }
+        let behind = u128::from(now - self.due) << 32 | u128::from(u32::MAX);
+        let due = (behind - u128::from(self.rest)) / u128::from(self.step.max(1)) + 1;
+        usize::try_from(due).unwrap_or(want).min(want)
+    }
+
+    fn pass(&mut self) {
+        let sum = self.rest + self.step;
+        self.due += sum >> 32;
+        self.rest = sum & u64::from(u32::MAX);
+    }
+
+    /// Packets of one kind, at most 64 bytes long.
+    #[inline]
+    fn fill_short(
+        &mut self,
+        buffers: &mut Buffers,
+        out: &mut Vector,
+        want: usize,
+        t: &Template,
+        write: impl Fn(&mut Self, &mut [u8]),
+    ) {
+        let mut whole = [0u8; 64];
+        whole[..t.bytes.len()].copy_from_slice(&t.bytes);
+        for _ in 0..want {
+            let Some(buf) = buffers.alloc() else { return };
+            let room = &mut buffers.room_mut(buf)[HEADROOM..];
+            room[..64].copy_from_slice(&whole);
+            write(self, room);
+            if !out.push(self.desc(buf, t.bytes.len())) {
+                buffers.free_one(buf);
+                return;
+            }
+        }
+    }
+
+    fn fill(&mut self, buffers: &mut Buffers, out: &mut Vector, want: usize, now: u64) {
+        let traffic = Arc::clone(&self.traffic);
+        let stamp = self.control.stamp.load(Ordering::Relaxed);
+        for _ in 0..want {
+            let Some(t) =
+                next(&traffic.order, &mut self.at).and_then(|n| traffic.templates.get(usize::from(n)))
+            else {
+                return;
+            };
+            let d = if t.bytes.len() <= DATA {
+                let Some(buf) = buffers.alloc() else { return };
+                buffers.room_mut(buf)[HEADROOM..HEADROOM + t.bytes.len()].copy_from_slice(&t.bytes);
+                self.desc(buf, t.bytes.len())
+            } else {
+                let Some(d) = buffers.alloc_bytes(&t.bytes) else { return };
+                Desc { flags: d.flags, ..self.desc(d.buf, usize::from(d.len)) }
+            };
+            let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
+            match t.patch {
+                Patch::None => {}
+                Patch::Ip4(l3) => {
+                    if let Some(dst) = next(&traffic.dst4, &mut self.at4) {
+                        patch4(room, l3, dst);
+                    }
+                }
+                Patch::Ip6(l3) => {
+                    if let Some(dst) = next(&traffic.dst6, &mut self.at6) {
+                        patch6(room, l3, &dst);
+                    }
+                }
+            }
+            if stamp {
+                room[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
+                room[STAMP + 8..STAMP + 16].copy_from_slice(&self.due.to_le_bytes());
+            }
+            self.pass();
+            if !out.push(d) {
+                buffers.free(&d);
+                return;
+            }
+        }
+    }
+}
+
+impl RxQueue for Feed {
+    fn interface(&self) -> u32 {
+        self.interface
+    }
+
+    fn input_node(&self) -> &'static str {
+        NODE
+    }
+
+    fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
+        if !self.control.open.load(Ordering::Acquire) {
+            (self.last, self.pps) = (0, 0);
+            return 0;
+        }
+        let now = tsc();
+        if self.last != 0 {
+            let gap = now.wrapping_sub(self.last);
+            if gap > self.control.gap.load(Ordering::Relaxed) {
+                self.control.gap.fetch_max(gap, Ordering::Relaxed);
+            }
+        }
+        self.last = now;
+        let burst = self.control.burst.load(Ordering::Relaxed) as usize;
+        let want = self.allowed(now, out.room().min(burst));
+        let before = out.len();
+        let traffic = Arc::clone(&self.traffic);
+        let plain = self.pps == 0 && !self.control.stamp.load(Ordering::Relaxed);
+        match traffic.templates.as_slice() {
+            [t] if plain && t.bytes.len() <= 64 => match t.patch {
+                Patch::None => self.fill_short(buffers, out, want, t, |_, _| {}),
+                Patch::Ip4(l3) => self.fill_short(buffers, out, want, t, |s, room| {
+                    if let Some(dst) = next(&traffic.dst4, &mut s.at4) {
+                        patch4(room, l3, dst);
+                    }
+                }),
+                Patch::Ip6(l3) => self.fill_short(buffers, out, want, t, |s, room| {
+                    if let Some(dst) = next(&traffic.dst6, &mut s.at6) {
+                        patch6(room, l3, &dst);
+                    }
+                }),
+            },
+            _ => self.fill(buffers, out, want, now),
+        }
+        out.len() - before
+    }
+
+    fn ready(&self) -> Ready {
+        if !self.control.open.load(Ordering::Acquire) {
+            Ready::Never
+        } else if self.pps == 0 {
+            Ready::Now
+        } else {
+            Ready::At(graph::clock::Clock::new().to_ns(self.due))
+        }
+    }
+}

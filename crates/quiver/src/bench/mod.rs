@@ -1,0 +1,186 @@
+//! `quiver bench`: how fast the router forwards on this machine.
+//!
+//! The packet generator ([`feed`]) feeds the router's own graph ([`rig`]), packets end in a [`sink`] that frees them,
+//! and [`measure`] reads the counters that every worker keeps always. Nothing in between is special to the benchmark.
+
+mod feed;
+// The scenarios of latency and convergence, which come next, use all of it.
+#[allow(dead_code)]
+mod histogram;
+mod measure;
+mod prefixes;
+mod random;
+mod report;
+#[allow(dead_code)]
+mod rig;
+mod scenarios;
+mod sink;
+mod traffic;
+
+use clap::Args;
+use measure::Meter;
+use report::Forwarding;
+use rig::{Machine, Rig};
+use scenarios::{ALL, Input, Scenario, What};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measure how fast this machine forwards
+///
+/// Without a scenario: all that forward packets. With --help: what they are.
+#[derive(Debug, Args)]
+#[command(after_help = after_help())]
+pub struct Bench {
+    /// What to measure
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Print one JSON object a scenario
+    #[arg(long)]
+    json: bool,
+    /// Workers, each on a CPU of its own
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
+    /// Time to measure each scenario, seconds, after the warm-up
+    #[arg(long, default_value_t = 5.0, value_name = "S", value_parser = seconds)]
+    seconds: f64,
+    /// Bytes of a frame, 64 to 9000
+    #[arg(long, default_value_t = 64, value_name = "BYTES", value_parser = size)]
+    size: usize,
+    /// Prefixes, one a line, packed by xz or not; give it twice for a file of each family
+    #[arg(long, value_name = "FILE")]
+    table: Vec<PathBuf>,
+}
+
+fn after_help() -> String {
+    let line = |s: &Scenario| format!("  {:<18} {}\n", s.name, s.about);
+    format!("Scenarios:\n{}", ALL.iter().map(line).collect::<String>())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let s: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    if (0.01..=86_400.0).contains(&s) { Ok(s) } else { Err("0.01 to 86400 seconds".into()) }
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let n: usize = text.parse().map_err(|_| "not a number".to_string())?;
+    let (least, most) = (traffic::SIZES.start(), traffic::SIZES.end());
+    if traffic::SIZES.contains(&n) { Ok(n) } else { Err(format!("{least} to {most} bytes")) }
+}
+
+/// Runs `quiver bench`.
+pub fn run(args: &Bench) -> ExitCode {
+    match bench(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            let _ = writeln!(std::io::stderr(), "quiver bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The scenarios that were asked for.
+fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
+    if names.is_empty() {
+        return Ok(ALL.iter().collect());
+    }
+    let find = |name: &String| {
+        ALL.iter().find(|s| s.name == name).ok_or_else(|| {
+            let all: Vec<&str> = ALL.iter().map(|s| s.name).collect();
+            format!("there is no scenario {name}; there are {}", all.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// The CPUs for the workers, the last ones that this process may run on; its own threads go to the others.
+fn machine(workers: usize) -> Result<Machine, String> {
+    let allowed = rustix::thread::sched_getaffinity(None).map_err(|e| format!("cannot ask for CPUs: {e}"))?;
+    let all: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| allowed.is_set(*c)).collect();
+    let Some(first) = all.len().checked_sub(workers) else {
+        return Err(format!("{workers} workers need as many CPUs, and there are {}", all.len()));
+    };
+    Ok(Machine { workers, cpus: all[first..].to_vec() })
+}
+
+/// Keeps this thread off the workers' CPUs, where there are others. Called once the workers run.
+fn step_aside(machine: &Machine) {
+    let Ok(mut set) = rustix::thread::sched_getaffinity(None) else { return };
+    machine.cpus.iter().for_each(|c| set.unset(*c));
+    if set.count() != 0 {
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}
+
+fn bench(args: &Bench) -> Result<(), String> {
+    let list = chosen(&args.scenarios)?;
+    let machine = machine(usize::from(args.workers))?;
+    let input = Input { size: args.size, files: args.table.clone(), loaded: std::cell::OnceCell::new() };
+    let named = !args.scenarios.is_empty();
+    let mut lines = vec![];
+    for s in list {
+        let What::Forward(make) = s.what;
+        let plan = match make(&input) {
+            Ok(plan) => plan,
+            Err(e) if named => return Err(format!("{}: {e}", s.name)),
+            Err(e) => {
+                let _ = writeln!(std::io::stderr(), "{}: left out: {e}", s.name);
+                continue;
+            }
+        };
+        let report = forward(s.name, &machine, &plan, args).map_err(|e| format!("{}: {e}", s.name))?;
+        let text = match args.json {
+            true => serde_json::to_string(&report).map_err(|e| e.to_string())? + "\n",
+            false => report.text() + "\n",
+        };
+        lines.push(report.line());
+        say(&text)?;
+    }
+    if !args.json && lines.len() > 1 {
+        say(&(lines.join("\n") + "\n"))?;
+    }
+    Ok(())
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| format!("cannot print: {e}"))
+}
+
+/// Measures one forwarding scenario.
+fn forward(name: &str, machine: &Machine, plan: &rig::Plan, args: &Bench) -> Result<Forwarding, String> {
+    let all = rustix::thread::sched_getaffinity(None).ok();
+    let mut rig = Rig::new(machine, plan, false)?;
+    step_aside(machine);
+    let meter = Meter::new(&rig);
+    rig.start();
+    std::thread::sleep(Duration::from_secs_f64((args.seconds / 4.0).min(1.0)));
+    let router = &mut rig.router;
+    let run = meter.measure(args.seconds, || {
+        router.handle_punts();
+    });
+    let sizes: usize = plan
+        .traffic
+        .order
+        .iter()
+        .filter_map(|n| plan.traffic.templates.get(usize::from(*n)))
+        .map(|t| t.bytes.len())
+        .sum();
+    let size = sizes / plan.traffic.order.len().max(1);
+    let mut report = Forwarding::new(name, size, &rig, &meter, &run);
+    settle(&mut rig, &meter, &mut report);
+    if let Some(all) = all {
+        let _ = rustix::thread::sched_setaffinity(None, &all);
+    }
+    Ok(report)
+}
+
+/// Stops the packets and counts what became of them and of their buffers.
+fn settle(rig: &mut Rig, meter: &Meter, report: &mut Forwarding) {
+    rig.stop();
+    let (made, dropped) = meter.totals();
+    report.dropped = dropped;
+    report.lost = made as i64 - rig.sent() as i64 - dropped as i64;
+    report.leaked = rig.router.pool().in_use() as i64 - rig.held() as i64;
+}

@@ -1,0 +1,411 @@
+//! The router under test: an unmodified [`Router`] between a feed and sinks.
+
+use super::feed::{Control, Feed, Traffic};
+use super::histogram::Histogram;
+use super::prefixes::Prefixes;
+use super::random::Random;
+use super::sink::{Seen, Sink};
+use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
+use graph::{PoolConfig, PoolMemory, RxQueue, TxCaps, TxQueue};
+use ipnet::{IpNet, Ipv4Net};
+use net::router::{Device, DeviceControl, Encap, Op, RoutePath, Router, RouterConfig, Target};
+use packet::eth::MacAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Buffers that rotate through the sinks of one worker, at least.
+pub const ROTATION: usize = 8192;
+/// Packets for whose buffers the pool has room, for each worker.
+const POOL: usize = 16_384;
+/// Routes of one transaction while a table is loaded.
+const BULK: usize = 1 << 16;
+/// The most bytes of an IP packet on every interface.
+const MTU: u32 = 9216;
+
+/// How the router is set up.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Routes, by family.
+    pub routes: Vec<Prefixes>,
+    /// Next hops over which they are spread, in both families.
+    pub hops: usize,
+    /// Paths of each route.
+    pub paths: usize,
+    /// Interfaces towards the next hops.
+    pub egress: usize,
+    /// Frames of the input go straight to the first of them.
+    pub xconnect: bool,
+    /// Sub-interfaces `in0.1`, `in0.2`, ... with 802.1Q tags of these numbers take the packets.
+    pub tagged_in: u32,
+    /// The first egress interface sends with this 802.1Q tag.
+    pub tagged_out: Option<u16>,
+    /// Packets.
+    pub traffic: Traffic,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            routes: vec![],
+            hops: 1,
+            paths: 1,
+            egress: 1,
+            xconnect: false,
+            tagged_in: 0,
+            tagged_out: None,
+            traffic: Traffic::default(),
+        }
+    }
+}
+
+/// What every scenario gets from the command line.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Number of workers.
+    pub workers: usize,
+    /// CPUs of the workers; the last ones of those allowed.
+    pub cpus: Vec<usize>,
+}
+
+/// The control side of a device that has no wires.
+struct NoWires {
+    link: Arc<AtomicBool>,
+    number: u32,
+}
+
+impl DeviceControl for NoWires {
+    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn link(&self) -> bool {
+        self.link.load(Ordering::Acquire)
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        vec![]
+    }
+
+    fn describe(&self) -> String {
+        "benchmark".into()
+    }
+
+    fn linux(&self) -> Option<(Option<String>, u32)> {
+        // No namespace has this name: only the benchmark's own events are about it.
+        Some((Some(String::new()), self.number))
+    }
+}
+
+/// An interface towards next hops.
+pub struct Egress {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// Its sinks, by worker.
+    pub sinks: Vec<Arc<Seen>>,
+    link: Arc<AtomicBool>,
+}
+
+/// A router that is ready to forward.
+pub struct Rig {
+    /// The router.
+    pub router: Router,
+    /// The feed's control.
+    pub feed: Arc<Control>,
+    /// Sinks of the input interface, by worker: what goes back to the host.
+    pub back: Vec<Arc<Seen>>,
+    /// Interfaces towards next hops.
+    pub egress: Vec<Egress>,
+    /// Packets of the router itself that have left before the first of the feed came.
+    own: u64,
+    /// Routes loaded.
+    pub routes: usize,
+    /// Time that loading them took, seconds.
+    pub load: f64,
+}
+
+fn host_net(a: IpAddr) -> Result<IpNet, String> {
+    let len = if a.is_ipv6() { 64 } else { 24 };
+    IpNet::new(a, len).map_err(|e| e.to_string())
+}
+
+/// The router's address on egress interface `i`.
+fn own(i: usize, v6: bool) -> IpAddr {
+    let n = i as u16 + 1;
+    match v6 {
+        true => Ipv6Addr::new(0xfd00, n, 0, 0, 0, 0, 0, 1).into(),
+        false => Ipv4Addr::new(10, (n >> 8) as u8, n as u8, 1).into(),
+    }
+}
+
+/// Next hop `k`: they take turns on the egress interfaces.
+fn hop(k: usize, egress: usize, v6: bool) -> (usize, IpAddr) {
+    let (i, host) = (k % egress, k / egress + 2);
+    let address = match own(i, v6) {
+        IpAddr::V4(a) => Ipv4Addr::from(u32::from(a) - 1 + host as u32).into(),
+        IpAddr::V6(a) => Ipv6Addr::from(u128::from(a) - 1 + host as u128).into(),
+    };
+    (i, address)
+}
+
+/// The network of sub-interface `in0.v`; the router is its first host.
+fn tagged_net(v: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(100, 64, 0, 0)) + 4 * v + 1)
+}
+
+impl Rig {
+    /// Makes the router, its interfaces and neighbours, and loads the routes. No packet comes before [`Rig::start`].
+    pub fn new(machine: &Machine, plan: &Plan, latency: bool) -> Result<Rig, String> {
+        let longest = plan.traffic.templates.iter().map(|t| t.bytes.len()).max().unwrap_or(0);
+        let each = 1 + longest.saturating_sub(graph::buffer::DATA).div_ceil(graph::buffer::ROOM);
+        let pool = PoolConfig { buffers: POOL * each * machine.workers, memory: PoolMemory::Auto };
+        let config = RouterConfig {
+            workers: machine.workers,
+            cpus: machine.cpus.clone(),
+            pool,
+            dad: net::neighbor::DadMode::Off,
+            ..RouterConfig::default()
+        };
+        let router = Router::new(config).map_err(|e| e.to_string())?;
+        let mut rig = Rig {
+            router,
+            feed: Arc::new(Control::default()),
+            back: vec![],
+            egress: vec![],
+            own: 0,
+            routes: 0,
+            load: 0.0,
+        };
+        rig.add_input(plan)?;
+        for i in 0..plan.egress {
+            rig.add_egress(plan, i, latency)?;
+        }
+        rig.address(plan)?;
+        let began = std::time::Instant::now();
+        for table in &plan.routes {
+            rig.load(plan, table)?;
+        }
+        rig.load = began.elapsed().as_secs_f64();
+        Ok(rig)
+    }
+
+    /// Applies operations.
+    pub fn commit(&mut self, ops: Vec<Op>) -> Result<(), String> {
+        self.router.commit(ops).map_err(|e| e.to_string())
+    }
+
+    fn add_input(&mut self, plan: &Plan) -> Result<(), String> {
+        let (feed, traffic) = (Arc::clone(&self.feed), plan.traffic.clone());
+        let mut back = vec![];
+        let open = |index: u32, workers: usize| {
+            let rx =
+                |w| Box::new(Feed::new(index, w, workers, &traffic, Arc::clone(&feed))) as Box<dyn RxQueue>;
+            let tx = |_| {
+                let seen = Arc::new(Seen::default());
+                back.push(Arc::clone(&seen));
+                Box::new(Sink::new(64, seen)) as Box<dyn TxQueue>
+            };
+            let link = Arc::new(AtomicBool::new(true));
+            let control = Box::new(NoWires { link, number: index });
+            Ok(Device {
+                rx: (0..workers).map(rx).collect(),
+                tx: (0..workers).map(tx).collect(),
+                caps: TxCaps::default(),
+                mac: ROUTER,
+                mtu: MTU,
+                link: true,
+                control,
+            })
+        };
+        self.router.add_device("in0", open).map_err(|e| e.to_string())?;
+        self.back = back;
+        Ok(())
+    }
+
+    fn add_egress(&mut self, plan: &Plan, i: usize, latency: bool) -> Result<(), String> {
+        let name = format!("out{i}");
+        let keep = ROTATION.div_ceil(plan.egress);
+        let link = Arc::new(AtomicBool::new(true));
+        let mut sinks = vec![];
+        let open = |index: u32, workers: usize| {
+            let tx = |_| {
+                let latency = latency.then(|| (Histogram::default(), Histogram::default()));
+                let seen = Arc::new(Seen { latency, ..Seen::default() });
+                sinks.push(Arc::clone(&seen));
+                Box::new(Sink::new(keep, seen)) as Box<dyn TxQueue>
+            };
+            Ok(Device {
+                rx: vec![],
+                tx: (0..workers).map(tx).collect(),
+                caps: TxCaps::default(),
+                mac: MacAddr([0x02, 0xfe, 1, 0, (i >> 8) as u8, i as u8]),
+                mtu: MTU,
+                link: true,
+                control: Box::new(NoWires { link: Arc::clone(&link), number: index }),
+            })
+        };
+        let index = self.router.add_device(&name, open).map_err(|e| e.to_string())?;
+        self.egress.push(Egress { name, index, sinks, link });
+        Ok(())
+    }
+
+    /// Addresses, sub-interfaces, neighbours; everything but the input goes up.
+    fn address(&mut self, plan: &Plan) -> Result<(), String> {
+        let up = |name: &str| Op::SetState { name: name.into(), up: true };
+        let addr = |name: &str, net| Op::AddAddress { name: name.into(), net };
+        if plan.xconnect {
+            let peer = Some(self.egress.first().map_or("out0", |e| &e.name).to_string());
+            return self.commit(vec![Op::SetXconnect { name: "in0".into(), peer }, up("out0"), up("in0")]);
+        }
+        let sub = |parent: &str, v: u32| Op::CreateSub {
+            parent: parent.into(),
+            id: v,
+            encap: Encap::Tags { dot1ad: false, outer: Some(v as u16), inner: None, exact: true },
+        };
+        let mut ops = vec![up("in0")];
+        ops.extend([addr("in0", host_net(ROUTER4.into())?), addr("in0", host_net(ROUTER6.into())?)]);
+        let known = |name: &str, address, mac| Op::SetNeighbor { name: name.into(), address, mac };
+        ops.extend([known("in0", HOST4.into(), HOST), known("in0", HOST6.into(), HOST)]);
+        for v in 1..=plan.tagged_in {
+            let name = format!("in0.{v}");
+            let net = Ipv4Net::new(tagged_net(v), 30).map_err(|e| e.to_string())?;
+            ops.extend([sub("in0", v), addr(&name, net.into()), up(&name)]);
+        }
+        let mut names: Vec<String> = self.egress.iter().map(|e| e.name.clone()).collect();
+        ops.extend(names.iter().map(|n| up(n)));
+        if let (Some(v), Some(first)) = (plan.tagged_out, names.first_mut()) {
+            let name = format!("{first}.{v}");
+            ops.extend([sub(first, u32::from(v)), up(&name)]);
+            *first = name;
+        }
+        for (i, n) in names.iter().enumerate() {
+            ops.extend([addr(n, host_net(own(i, false))?), addr(n, host_net(own(i, true))?)]);
+        }
+        for k in 0..plan.hops {
+            let mac = MacAddr([0x02, 1, 0, 0, (k >> 8) as u8, k as u8]);
+            for v6 in [false, true] {
+                let (i, address) = hop(k, plan.egress, v6);
+                ops.extend(names.get(i).map(|n| known(n, address, mac)));
+            }
+        }
+        self.commit(ops)?;
+        // Addresses get their networks from the interface's own number where it has a tag.
+        if let Some(first) = names.first()
+            && let (Some(index), Some(e)) = (self.router.interface_index(first), self.egress.first_mut())
+        {
+            e.index = index;
+        }
+        Ok(())
+    }
+
+    /// The target of a route whose first path is next hop `k`.
+    pub fn target(&self, plan: &Plan, k: usize, v6: bool) -> Target {
+        let path = |n| {
+            let (i, address) = hop((k + n) % plan.hops.max(1), plan.egress, v6);
+            let interface = self.egress.get(i).map(|e| e.index);
+            RoutePath { address: Some(address), interface, weight: 1 }
+        };
+        Target::Paths((0..plan.paths).map(path).collect())
+    }
+
+    fn load(&mut self, plan: &Plan, table: &Prefixes) -> Result<(), String> {
+        let targets: Vec<Target> = (0..plan.hops).map(|k| self.target(plan, k, table.v6)).collect();
+        let mut random = Random::new(0x6e65_7874);
+        for part in table.list.chunks(BULK) {
+            let ops = part.iter().filter_map(|p| {
+                let target = targets.get(random.below(targets.len()))?.clone();
+                Some(Op::SetRoute { prefix: p.net(table.v6)?, target })
+            });
+            let ops: Vec<Op> = ops.collect();
+            self.routes += ops.len();
+            self.commit(ops)?;
+        }
+        Ok(())
+    }
+
+    /// Every worker has passed a loop when this returns.
+    fn barrier(&self) {
+        drop(self.router.placement());
+    }
+
+    /// Lets packets in. What the router itself had to say, such as announcements of its addresses, is out before.
+    pub fn start(&mut self) {
+        // The mail may be taken in the loop in which the last of the router's own packets goes out, so twice.
+        self.barrier();
+        self.barrier();
+        self.own = self.sunk();
+        self.feed.open.store(true, Ordering::Release);
+        // Mail makes a sleeping worker look at its inputs.
+        self.barrier();
+    }
+
+    /// No more packets; what is on its way has gone out when it returns.
+    pub fn stop(&mut self) {
+        self.feed.open.store(false, Ordering::Release);
+        self.barrier();
+        self.barrier();
+    }
+
+    fn sinks(&self) -> impl Iterator<Item = &Arc<Seen>> {
+        self.back.iter().chain(self.egress.iter().flat_map(|e| &e.sinks))
+    }
+
+    fn sunk(&self) -> u64 {
+        self.sinks().map(|s| s.packets.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Packets of the feed that have left.
+    pub fn sent(&self) -> u64 {
+        self.sunk() - self.own
+    }
+
+    /// Buffers that the sinks keep.
+    pub fn held(&self) -> usize {
+        self.sinks().map(|s| s.held.load(Ordering::Relaxed) as usize).sum()
+    }
+
+    /// The link of egress interface `i` goes or comes back.
+    pub fn set_link(&mut self, i: usize, up: bool) {
+        let Some(e) = self.egress.get(i) else { return };
+        e.link.store(up, Ordering::Release);
+        let ev = drivers::LinkEvent {
+            ifindex: self.router.interface(e.index).map_or(e.index, |s| s.hw()),
+            name: e.name.clone(),
+            up,
+            running: up,
+            mtu: MTU,
+            mac: None,
+            deleted: false,
+        };
+        self.router.link_event(Some(""), &ev);
+    }
+}
+
+/// IPv4 destinations for the feed.
+pub fn list4(addrs: &[u128]) -> Arc<[u32]> {
+    addrs.iter().map(|a| (a >> 96) as u32).collect()
+}
+
+/// IPv6 destinations for the feed.
+pub fn list6(addrs: &[u128]) -> Arc<[[u8; 16]]> {
+    addrs.iter().map(|a| a.to_be_bytes()).collect()
+}
+
+/// One prefix from its text.
+pub fn prefix(text: &str) -> Result<Prefixes, String> {
+    Ok(Prefixes::one(text.parse::<IpNet>().map_err(|e| format!("{text}: {e}"))?))
+}

@@ -1,0 +1,147 @@
+//! The scenarios: what is in the tables, and which packets come.
+
+use super::feed::{Template, Traffic};
+use super::prefixes::Prefixes;
+use super::random::Random;
+use super::rig::{Plan, list4, list6, prefix};
+use super::traffic;
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+/// Destinations that the feed sends to in turn: more than any cache can learn.
+const DESTINATIONS: usize = 1 << 20;
+/// Next hops of the large tables.
+const HOPS: usize = 256;
+/// Interfaces towards them.
+const EGRESS: usize = 4;
+
+/// A scenario of the command line.
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What it measures.
+    pub about: &'static str,
+    /// How it runs.
+    pub what: What,
+}
+
+/// Makes the plan of a forwarding scenario.
+pub type Make = fn(&Input) -> Result<Plan, String>;
+
+/// How a scenario runs.
+#[derive(Clone, Copy)]
+pub enum What {
+    /// Packets through the graph.
+    Forward(Make),
+}
+
+/// What the scenarios make their plans from.
+pub struct Input {
+    /// Bytes of a frame.
+    pub size: usize,
+    /// Files with prefixes.
+    pub files: Vec<PathBuf>,
+    /// What stands in them, once a scenario asked for it.
+    pub loaded: OnceCell<(Prefixes, Prefixes)>,
+}
+
+impl Input {
+    /// The table of the files.
+    pub fn table(&self, v6: bool) -> Result<Prefixes, String> {
+        let family = if v6 { "IPv6" } else { "IPv4" };
+        let none = || format!("needs a table of {family} prefixes: give the file with --table");
+        if self.files.is_empty() {
+            return Err(none());
+        }
+        if self.loaded.get().is_none() {
+            let mut all = (Prefixes::default(), Prefixes::default());
+            for f in &self.files {
+                let (four, six) = super::prefixes::load(f)?;
+                all = (all.0.with(four), all.1.with(six));
+            }
+            let _ = self.loaded.set(all);
+        }
+        let found = self.loaded.get().map(|t| if v6 { &t.1 } else { &t.0 });
+        found.filter(|t| t.len() != 0).cloned().ok_or_else(none)
+    }
+}
+
+/// All scenarios that forward packets, in the order of a full run.
+pub const ALL: &[Scenario] = &[
+    forward("l2xc", "cross-connect of two interfaces", |i| {
+        let traffic = one(traffic::ethernet(i.size));
+        Ok(Plan { xconnect: true, traffic, ..Plan::default() })
+    }),
+    forward("ip4", "IPv4, one route", |i| plain(i, prefix("198.18.0.0/15")?, 1)),
+    forward("ip4-1k", "IPv4, 1000 routes, lengths as in the Internet", |i| mix(i, false, 1000)),
+    forward("ip4-100k", "IPv4, 100,000 routes", |i| mix(i, false, 100_000)),
+    forward("ip4-1m", "IPv4, a million routes", |i| mix(i, false, 1_000_000)),
+    forward("ip4-internet", "IPv4, the table of --table, 256 next hops", |i| plain(i, i.table(false)?, HOPS)),
+    forward("ip4-internet-skew", "the same, destinations by Zipf's law", |i| {
+        let table = i.table(false)?;
+        let dst4 = list4(&table.zipf(DESTINATIONS, &mut Random::new(2)));
+        let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, None)?) };
+        Ok(spread(table, HOPS, traffic))
+    }),
+    forward("ip6", "IPv6, one route", |i| plain(i, prefix("2001:db8::/32")?, 1)),
+    forward("ip6-100k", "IPv6, 100,000 routes, lengths as in the Internet", |i| mix(i, true, 100_000)),
+    forward("ip6-internet", "IPv6, the table of --table, 256 next hops", |i| plain(i, i.table(true)?, HOPS)),
+    forward("ip6-1m", "IPv6, a million routes", |i| mix(i, true, 1_000_000)),
+    forward("ip4-ecmp16", "IPv4, one route with 16 paths", |i| {
+        let plan = plain(i, prefix("198.18.0.0/15")?, 16)?;
+        Ok(Plan { paths: 16, ..plan })
+    }),
+    forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
+        let table = prefix("198.18.0.0/15")?;
+        let dst4 = list4(&table.uniform(DESTINATIONS, &mut Random::new(1)));
+        let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, Some(1))?) };
+        Ok(Plan { routes: vec![table], tagged_in: 1, tagged_out: Some(200), traffic, ..Plan::default() })
+    }),
+    forward("imix", "IPv4, one route, frames of 64, 594 and 1518 bytes 7:4:1", |i| {
+        let mut plan = plain(i, prefix("198.18.0.0/15")?, 1)?;
+        let kinds = traffic::IMIX.map(|(size, _)| traffic::ip4(size, None));
+        plan.traffic.templates = kinds.into_iter().collect::<Result<_, _>>()?;
+        plan.traffic.order = traffic::order(&traffic::IMIX.map(|k| k.1), &mut Random::new(4));
+        Ok(plan)
+    }),
+    forward("mixed", "IPv4, IPv6, ARP and bad packets in one vector", |i| {
+        let kinds = traffic::mixed(i.size)?;
+        let (four, six) = (prefix("198.18.0.0/15")?, prefix("2001:db8::/32")?);
+        let mut random = Random::new(1);
+        let traffic = Traffic {
+            dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
+            dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
+            order: traffic::order(&kinds.iter().map(|k| k.1).collect::<Vec<_>>(), &mut random),
+            templates: kinds.into_iter().map(|k| k.0).collect(),
+        };
+        Ok(Plan { routes: vec![four, six], traffic, ..Plan::default() })
+    }),
+];
+
+const fn forward(name: &'static str, about: &'static str, make: Make) -> Scenario {
+    Scenario { name, about, what: What::Forward(make) }
+}
+
+/// Traffic of one kind.
+fn one(template: Template) -> Traffic {
+    Traffic { templates: vec![template], order: vec![0], ..Traffic::default() }
+}
+
+fn spread(table: Prefixes, hops: usize, traffic: Traffic) -> Plan {
+    Plan { routes: vec![table], hops, egress: EGRESS.min(hops), traffic, ..Plan::default() }
+}
+
+/// Destinations at random over all of a table.
+pub fn plain(i: &Input, table: Prefixes, hops: usize) -> Result<Plan, String> {
+    let list = table.uniform(DESTINATIONS, &mut Random::new(1));
+    let traffic = match table.v6 {
+        false => Traffic { dst4: list4(&list), ..one(traffic::ip4(i.size, None)?) },
+        true => Traffic { dst6: list6(&list), ..one(traffic::ip6(i.size)?) },
+    };
+    Ok(spread(table, hops, traffic))
+}
+
+/// A made table.
+pub fn mix(i: &Input, v6: bool, routes: usize) -> Result<Plan, String> {
+    plain(i, Prefixes::mix(v6, routes, &mut Random::new(20_260_511)), HOPS)
+}

@@ -1,0 +1,120 @@
+//! Where packets end: a transmit queue that keeps the last ones for a while and frees the oldest, so that buffers go
+//! round in a long rotation instead of coming back while they are still in the nearest cache.
+
+use super::feed::STAMP;
+use super::histogram::Histogram;
+use graph::clock::tsc;
+use graph::{Buffers, Desc, TxCaps, TxQueue, TxReport, flags};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A chained packet in the list of kept buffers: their numbers stay below.
+const CHAINED: u32 = 1 << 31;
+
+/// What the control side sees of a sink; one for each interface and worker.
+#[derive(Default)]
+pub struct Seen {
+    /// Packets that ended here.
+    pub packets: AtomicU64,
+    /// Buffers that it keeps.
+    pub held: AtomicU64,
+    /// Time at which the last packet ended here, TSC clocks, if [`Seen::timed`].
+    pub last: AtomicU64,
+    /// Note the time of the packets.
+    pub timed: AtomicBool,
+    /// Clocks from poll to here and from due time to here, of stamped packets.
+    pub latency: Option<(Histogram, Histogram)>,
+}
+
+/// One queue.
+pub struct Sink {
+    seen: Arc<Seen>,
+    kept: Box<[u32]>,
+    at: usize,
+    full: bool,
+    /// Buffers behind the first one of the packets kept.
+    more: u64,
+}
+
+impl Sink {
+    /// A queue that keeps `keep` packets, at least 1.
+    pub fn new(keep: usize, seen: Arc<Seen>) -> Self {
+        Sink { seen, kept: vec![0; keep.max(1)].into(), at: 0, full: false, more: 0 }
+    }
+
+    /// Gives a chained packet's first buffer back, and the others.
+    #[cold]
+    fn release_chain(&mut self, buffers: &mut Buffers, buf: u32) {
+        let d = Desc { buf, flags: flags::CHAINED, ..Desc::default() };
+        self.more -= following(buffers, &d);
+        buffers.free(&d);
+    }
+
+    /// Keeps the buffer of one packet, frees that of the oldest.
+    #[inline]
+    fn keep(&mut self, buffers: &mut Buffers, d: &Desc) {
+        let Some(slot) = self.kept.get_mut(self.at) else { return };
+        let chained = d.has(flags::CHAINED);
+        let old = std::mem::replace(slot, d.buf | if chained { CHAINED } else { 0 });
+        if chained {
+            self.more += following(buffers, d);
+        }
+        if self.full {
+            match old & CHAINED {
+                0 => buffers.free_one(old),
+                _ => self.release_chain(buffers, old & !CHAINED),
+            }
+        }
+        self.at += 1;
+        if self.at == self.kept.len() {
+            (self.at, self.full) = (0, true);
+        }
+    }
+}
+
+/// Buffers of a chained packet behind its first.
+#[cold]
+fn following(buffers: &Buffers, d: &Desc) -> u64 {
+    let (mut n, mut at) = (0, buffers.meta(d.buf).next);
+    while at != graph::buffer::NONE {
+        (n, at) = (n + 1, buffers.meta(at).next);
+    }
+    n
+}
+
+fn stamp(buffers: &Buffers, d: &Desc, at: usize) -> u64 {
+    let at = usize::from(d.off) + at;
+    let bytes = buffers.room(d.buf).get(at..).and_then(|b| b.first_chunk::<8>());
+    bytes.map_or(0, |b| u64::from_le_bytes(*b))
+}
+
+impl TxQueue for Sink {
+    fn caps(&self) -> TxCaps {
+        TxCaps::default()
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        let mut report = TxReport { packets: packets.len() as u64, ..TxReport::default() };
+        for d in packets {
+            report.bytes += buffers.total_len(d) as u64;
+        }
+        if let Some((poll, due)) = &self.seen.latency {
+            let now = tsc();
+            for d in packets {
+                poll.record(now.saturating_sub(stamp(buffers, d, STAMP)));
+                due.record(now.saturating_sub(stamp(buffers, d, STAMP + 8)));
+            }
+        }
+        for d in packets {
+            self.keep(buffers, d);
+        }
+        let s = &self.seen;
+        s.packets.store(s.packets.load(Ordering::Relaxed) + report.packets, Ordering::Relaxed);
+        let held = if self.full { self.kept.len() } else { self.at };
+        s.held.store(held as u64 + self.more, Ordering::Relaxed);
+        if s.timed.load(Ordering::Relaxed) {
+            s.last.store(tsc(), Ordering::Release);
+        }
+        report
+    }
+}
