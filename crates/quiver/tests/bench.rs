@@ -48,7 +48,7 @@ fn scenarios_forward_everything_and_tell_all_fields() {
             assert!(clocks > 0.0 && (1.0..=256.0).contains(&vectors), "{name}: {n}");
         }
         // Every packet takes the whole path, and comes out.
-        assert_eq!((&o["dropped"], &o["lost"], &o["leaked"]), (&0.into(), &0.into(), &0.into()), "{o}");
+        clean(o);
     }
     let routes: Vec<u64> = all.iter().map(|o| o["routes"].as_u64().unwrap()).collect();
     assert_eq!(routes, [0, 1, 1000, 1, 1, 1, 1]);
@@ -81,20 +81,97 @@ fn bad_packets_are_dropped_among_good_ones() {
 
 #[test]
 fn sizes_and_tables_are_what_was_asked_for() {
-    let dir = std::env::temp_dir().join(format!("quiver-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("table.txt");
-    std::fs::write(&file, "8.0.0.0/8\n8.8.8.0/24\n1.1.1.0/24\n2001:db8::/32\n2400::/12\n").unwrap();
-    let file = file.to_str().unwrap();
+    let (dir, f) = files("table", &[("t", "8.0.0.0/8\n8.8.8.0/24\n1.1.1.0/24\n2001:db8::/32\n2400::/12\n")]);
     let words =
         ["ip4-internet", "ip4-internet-skew", "ip6-internet", "--json", "--seconds", "0.1", "--size", "4000"];
-    let all = objects(&[&words[..], &["--table", file]].concat());
+    let all = objects(&[&words[..], &["--table", &f[0]]].concat());
     let got = |f: &str| all.iter().map(|o| o[f].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!((got("routes"), got("size")), (vec![3, 3, 2], vec![4000, 4000, 4000]));
-    for o in &all {
-        assert_eq!((&o["dropped"], &o["lost"], &o["leaked"]), (&0.into(), &0.into(), &0.into()), "{o}");
+    all.iter().for_each(clean);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+fn clean(o: &Value) {
+    assert_eq!((&o["dropped"], &o["lost"], &o["leaked"]), (&0.into(), &0.into(), &0.into()), "{o}");
+}
+
+/// A folder of this test's own, with files in it.
+fn files(name: &str, list: &[(&str, &str)]) -> (std::path::PathBuf, Vec<String>) {
+    let dir = std::env::temp_dir().join(format!("quiver-bench-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let write = |(n, text): &(&str, &str)| {
+        let file = dir.join(n);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let all = list.iter().map(write).collect();
+    (dir, all)
+}
+
+#[test]
+fn updates_of_both_families_lose_no_packet() {
+    let table = "8.0.0.0/8\n8.8.8.0/24\n1.1.1.0/24\n2001:db8::/32\n2400::/12\n";
+    let updates = "W 8.8.8.0/24\nA 8.8.8.0/24\nA 9.9.9.0/24\nW 2400::/12\nW 9.0.0.0/9\nA 2001:db8:1::/48\nW 1.1.1.0/24\n";
+    let (dir, f) = files("churn", &[("table", table), ("updates", updates)]);
+    let all = objects(&["churn", "--json", "--seconds", "0.4", "--table", &f[0], "--updates", &f[1]]);
+    assert_eq!(all.iter().map(|o| o["family"].as_u64().unwrap()).collect::<Vec<_>>(), [4, 6]);
+    for (o, routes) in all.iter().zip([4, 3]) {
+        clean(o);
+        assert_eq!(o["routes"], routes, "with the default route");
+        assert!(o["updates"].as_u64().unwrap() > 256 && o["updates_per_second"].as_f64().unwrap() > 0.0);
+        assert!(o["throughput_ratio"].as_f64().unwrap() > 0.0 && o["gap_us"].as_f64().unwrap() > 0.0);
     }
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn packets_of_a_lost_next_hop_take_the_other() {
+    let (dir, f) = files("converge", &[("table", "8.0.0.0/8\n1.1.1.0/24\n")]);
+    let all = objects(&["converge", "--json", "--seconds", "1", "--table", &f[0]]);
+    assert_eq!(all.iter().map(|o| o["event"].as_str().unwrap()).collect::<Vec<_>>(), ["link", "admin-down"]);
+    for o in &all {
+        let (last, all) = (o["last_packet_us"].as_f64().unwrap(), o["converge_us"].as_f64().unwrap());
+        assert!(0.0 < all && last <= all && all <= o["converge_us_max"].as_f64().unwrap(), "{o}");
+        assert_eq!(o["routes"], 2);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn every_packet_has_its_time_in_the_graph() {
+    let (dir, f) = files("latency", &[("table", "8.0.0.0/8\n1.1.1.0/24\n")]);
+    let all = objects(&["latency", "--json", "--seconds", "0.5", "--table", &f[0]]);
+    let loads: Vec<f64> = all.iter().map(|o| o["load"].as_f64().unwrap()).collect();
+    assert_eq!(loads, [0.01, 0.1, 0.5, 0.9]);
+    for o in &all {
+        for time in ["graph_us", "due_us"] {
+            let t = ["p50", "p99", "p999", "max"].map(|q| o[time][q].as_f64().unwrap());
+            assert!(t[0] > 0.0 && t.is_sorted() && t[3] < 60e6, "{time}: {t:?}");
+        }
+        assert!(o["packets"].as_u64().unwrap() > 0 && o["mpps"].as_f64().unwrap() > 0.0);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_sleeping_worker_wakes_up_for_each_packet() {
+    let o = &objects(&["idle", "--json", "--seconds", "0.3"])[0];
+    let t = ["p50", "p99", "p999", "max"].map(|q| o["wake_us"][q].as_f64().unwrap());
+    assert!(t[0] > 0.0 && t.is_sorted(), "{o}");
+    assert!(o["cpu_percent"].as_f64().is_some() && o["wakeups_per_second"].as_f64().is_some());
+}
+
+#[test]
+fn growth_goes_over_all_points() {
+    let all = objects(&["growth-vector", "growth-subs", "--json", "--seconds", "0.02"]);
+    let points = |series: &str| -> Vec<u64> {
+        let of = all.iter().filter(|o| o["series"] == series);
+        of.map(|o| o["x"].as_u64().unwrap()).collect()
+    };
+    let vectors: Vec<u64> = (0..=8).map(|n| 1 << n).collect();
+    assert_eq!((points("vector"), points("vector-large")), (vectors.clone(), vectors));
+    assert_eq!(points("subs"), [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]);
+    assert!(all.iter().all(|o| o["clocks_per_packet"].as_f64().unwrap() > 0.0));
 }
 
 #[test]
@@ -106,6 +183,11 @@ fn wrong_words_are_explained() {
     };
     let e = fails(&["ip4", "ip5"]);
     assert!(e.starts_with("quiver bench: there is no scenario ip5; there are l2xc, ip4, "), "{e}");
+    let e = fails(&["churn"]);
+    assert!(
+        e.ends_with("needs a table and updates of it: give the files with --table and --updates\n"),
+        "{e}"
+    );
     let e = fails(&["ip4-internet"]);
     assert_eq!(e, "quiver bench: ip4-internet: needs a table of IPv4 prefixes: give the file with --table\n");
     let e = fails(&["ip4", "--workers", "64", "--seconds", "0.1"]);

@@ -44,6 +44,19 @@ pub struct Traffic {
     pub dst6: Arc<[[u8; 16]]>,
 }
 
+impl Traffic {
+    /// The bytes of a template with the first destination.
+    pub fn patched(&self, t: &Template) -> Vec<u8> {
+        let mut bytes = t.bytes.clone();
+        match t.patch {
+            Patch::None => {}
+            Patch::Ip4(l3) => self.dst4.first().into_iter().for_each(|d| patch4(&mut bytes, l3, *d)),
+            Patch::Ip6(l3) => self.dst6.first().into_iter().for_each(|d| patch6(&mut bytes, l3, d)),
+        }
+        bytes
+    }
+}
+
 /// How fast it sends; changed while it runs.
 #[derive(Debug)]
 pub struct Control {
@@ -55,6 +68,8 @@ pub struct Control {
     pub burst: AtomicU64,
     /// Longest time between two polls since this was set to 0, TSC clocks.
     pub gap: AtomicU64,
+    /// Packets that a device with a ring of [`RING`] packets would have lost, because they waited too long.
+    pub missed: AtomicU64,
     /// Packets get the time of their poll and the time at which they were due, see [`STAMP`].
     pub stamp: AtomicBool,
 }
@@ -66,10 +81,14 @@ impl Default for Control {
             pps: AtomicU64::new(0),
             burst: AtomicU64::new(graph::VECTOR_SIZE as u64),
             gap: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             stamp: AtomicBool::new(false),
         }
     }
 }
+
+/// Packets that wait at most, at a fixed rate: what the rings of common devices hold.
+pub const RING: u64 = 4096;
 
 /// Where a stamped frame carries its two stamps, from the start of the Ethernet header: behind IPv4 and UDP headers.
 pub const STAMP: usize = 14 + 20 + 8;
@@ -182,7 +201,15 @@ impl Feed {
         }
         let behind = u128::from(now - self.due) << 32 | u128::from(u32::MAX);
         let due = (behind - u128::from(self.rest)) / u128::from(self.step.max(1)) + 1;
-        usize::try_from(due).unwrap_or(want).min(want)
+        let due = u64::try_from(due).unwrap_or(u64::MAX);
+        if due > RING {
+            let over = due - RING;
+            self.control.missed.fetch_add(over, Ordering::Relaxed);
+            let skip = u128::from(over) * u128::from(self.step) + u128::from(self.rest);
+            self.due += (skip >> 32) as u64;
+            self.rest = skip as u64 & u64::from(u32::MAX);
+        }
+        want.min(due.min(RING) as usize)
     }
 
     fn pass(&mut self) {

@@ -29,7 +29,7 @@ pub struct NodeCount {
 
 /// Counters of all workers together.
 #[derive(Clone, Debug)]
-struct Snapshot {
+pub struct Snapshot {
     at: u64,
     nodes: Vec<NodeCount>,
 }
@@ -80,6 +80,16 @@ impl Meter {
             }
         }
         Snapshot { at: tsc(), nodes }
+    }
+
+    /// The counters now, for [`Meter::since`].
+    pub fn mark(&self) -> Snapshot {
+        self.read()
+    }
+
+    /// What happened since `first`.
+    pub fn since(&self, first: &Snapshot) -> Window {
+        Self::between(first, &self.read())
     }
 
     fn between(a: &Snapshot, b: &Snapshot) -> Window {
@@ -178,6 +188,11 @@ impl Run {
     /// The median of `f` over the windows in which packets came.
     pub fn median(&self, f: impl Fn(&Window) -> Option<f64>) -> f64 {
         median(self.windows.iter().filter_map(f).collect())
+    }
+
+    /// The short window that `share` (0 to 1) of all are better than, 0 of none.
+    pub fn short_at(&self, share: f64) -> f64 {
+        self.short.get((self.short.len() as f64 * share) as usize).copied().unwrap_or(0.0)
     }
 
     /// The smallest value of `f`.

@@ -4,23 +4,23 @@
 //! and [`measure`] reads the counters that every worker keeps always. Nothing in between is special to the benchmark.
 
 mod feed;
-// The scenarios of latency and convergence, which come next, use all of it.
-#[allow(dead_code)]
 mod histogram;
+mod machine;
 mod measure;
 mod prefixes;
 mod random;
 mod report;
-#[allow(dead_code)]
 mod rig;
 mod scenarios;
 mod sink;
+mod special;
 mod traffic;
 
 use clap::Args;
+use machine::Machine;
 use measure::Meter;
-use report::Forwarding;
-use rig::{Machine, Rig};
+use report::{Answer, Forwarding};
+use rig::{Plan, Rig};
 use scenarios::{ALL, Input, Scenario, What};
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,6 +51,28 @@ pub struct Bench {
     /// Prefixes, one a line, packed by xz or not; give it twice for a file of each family
     #[arg(long, value_name = "FILE")]
     table: Vec<PathBuf>,
+    /// Updates of the table, "A PREFIX" or "W PREFIX" a line, packed by xz or not
+    #[arg(long, value_name = "FILE")]
+    updates: Vec<PathBuf>,
+}
+
+/// What scenarios work with.
+pub struct Context {
+    machine: Machine,
+    input: Input,
+}
+
+/// Prints an answer.
+type Emit<'a> = &'a mut dyn FnMut(Answer) -> Result<(), String>;
+
+impl Context {
+    /// IPv4 with a large table: that of the command line, or else a made one.
+    fn large_plan(&self) -> Result<Plan, String> {
+        match self.input.table(false) {
+            Ok(table) => scenarios::plain(&self.input, table, scenarios::HOPS),
+            Err(_) => scenarios::mix(&self.input, false, 1_000_000),
+        }
+    }
 }
 
 fn after_help() -> String {
@@ -94,48 +116,31 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
     names.iter().map(find).collect()
 }
 
-/// The CPUs for the workers, the last ones that this process may run on; its own threads go to the others.
-fn machine(workers: usize) -> Result<Machine, String> {
-    let allowed = rustix::thread::sched_getaffinity(None).map_err(|e| format!("cannot ask for CPUs: {e}"))?;
-    let all: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| allowed.is_set(*c)).collect();
-    let Some(first) = all.len().checked_sub(workers) else {
-        return Err(format!("{workers} workers need as many CPUs, and there are {}", all.len()));
-    };
-    Ok(Machine { workers, cpus: all[first..].to_vec() })
-}
-
-/// Keeps this thread off the workers' CPUs, where there are others. Called once the workers run.
-fn step_aside(machine: &Machine) {
-    let Ok(mut set) = rustix::thread::sched_getaffinity(None) else { return };
-    machine.cpus.iter().for_each(|c| set.unset(*c));
-    if set.count() != 0 {
-        let _ = rustix::thread::sched_setaffinity(None, &set);
-    }
-}
-
 fn bench(args: &Bench) -> Result<(), String> {
     let list = chosen(&args.scenarios)?;
-    let machine = machine(usize::from(args.workers))?;
+    let machine = Machine::new(usize::from(args.workers))?;
     let input = Input { size: args.size, files: args.table.clone(), loaded: std::cell::OnceCell::new() };
+    let context = Context { machine, input };
     let named = !args.scenarios.is_empty();
     let mut lines = vec![];
+    let mut emit = |a: Answer| {
+        let text = if args.json { &a.json } else { &a.text };
+        lines.extend(Some(a.line).filter(|l| !l.is_empty()));
+        say(&format!("{text}\n"))
+    };
     for s in list {
-        let What::Forward(make) = s.what;
-        let plan = match make(&input) {
-            Ok(plan) => plan,
-            Err(e) if named => return Err(format!("{}: {e}", s.name)),
-            Err(e) => {
-                let _ = writeln!(std::io::stderr(), "{}: left out: {e}", s.name);
-                continue;
-            }
-        };
-        let report = forward(s.name, &machine, &plan, args).map_err(|e| format!("{}: {e}", s.name))?;
-        let text = match args.json {
-            true => serde_json::to_string(&report).map_err(|e| e.to_string())? + "\n",
-            false => report.text() + "\n",
-        };
-        lines.push(report.line());
-        say(&text)?;
+        let at = |e: String| format!("{}: {e}", s.name);
+        match s.what {
+            What::Special(_) if !named => {}
+            What::Special(run) => run(&context, args, &mut emit).map_err(at)?,
+            What::Forward(make) => match make(&context.input) {
+                Ok(plan) => emit(forward(s.name, &context.machine, &plan, args).map_err(at)?.answer()?)?,
+                Err(e) if named => return Err(at(e)),
+                Err(e) => {
+                    let _ = writeln!(std::io::stderr(), "{}: left out: {e}", s.name);
+                }
+            },
+        }
     }
     if !args.json && lines.len() > 1 {
         say(&(lines.join("\n") + "\n"))?;
@@ -149,10 +154,9 @@ fn say(text: &str) -> Result<(), String> {
 }
 
 /// Measures one forwarding scenario.
-fn forward(name: &str, machine: &Machine, plan: &rig::Plan, args: &Bench) -> Result<Forwarding, String> {
-    let all = rustix::thread::sched_getaffinity(None).ok();
+fn forward(name: &str, machine: &Machine, plan: &Plan, args: &Bench) -> Result<Forwarding, String> {
     let mut rig = Rig::new(machine, plan, false)?;
-    step_aside(machine);
+    let _aside = machine.step_aside();
     let meter = Meter::new(&rig);
     rig.start();
     std::thread::sleep(Duration::from_secs_f64((args.seconds / 4.0).min(1.0)));
@@ -160,19 +164,8 @@ fn forward(name: &str, machine: &Machine, plan: &rig::Plan, args: &Bench) -> Res
     let run = meter.measure(args.seconds, || {
         router.handle_punts();
     });
-    let sizes: usize = plan
-        .traffic
-        .order
-        .iter()
-        .filter_map(|n| plan.traffic.templates.get(usize::from(*n)))
-        .map(|t| t.bytes.len())
-        .sum();
-    let size = sizes / plan.traffic.order.len().max(1);
-    let mut report = Forwarding::new(name, size, &rig, &meter, &run);
+    let mut report = Forwarding::new(name, &rig, &meter, &run);
     settle(&mut rig, &meter, &mut report);
-    if let Some(all) = all {
-        let _ = rustix::thread::sched_setaffinity(None, &all);
-    }
     Ok(report)
 }
 

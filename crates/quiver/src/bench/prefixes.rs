@@ -116,7 +116,8 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    fn of(v6: bool, mut list: Vec<Prefix>) -> Self {
+    /// A table of these prefixes.
+    pub fn of(v6: bool, mut list: Vec<Prefix>) -> Self {
         list.sort_unstable();
         list.dedup();
         Prefixes { v6, list }

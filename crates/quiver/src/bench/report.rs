@@ -73,9 +73,37 @@ pub struct Forwarding {
     pub place: Place,
 }
 
-fn round(x: f64, digits: i32) -> f64 {
+/// `x` with so many digits behind the point.
+pub fn round(x: f64, digits: i32) -> f64 {
     let f = 10f64.powi(digits);
     (x * f).round() / f
+}
+
+/// The name under which `QUIVER_CPU` knows a level.
+pub fn level_name(level: tables::CpuLevel) -> &'static str {
+    match level {
+        tables::CpuLevel::V2 => "v2",
+        tables::CpuLevel::V3 => "v3",
+        tables::CpuLevel::V4 => "v4",
+    }
+}
+
+/// What a scenario prints.
+pub struct Answer {
+    /// One JSON object.
+    pub json: String,
+    /// The same for people.
+    pub text: String,
+    /// The part of the text that is repeated at the end.
+    pub line: String,
+}
+
+impl Answer {
+    /// An answer whose text says it all once.
+    pub fn line(found: &impl Serialize, text: String) -> Result<Answer, String> {
+        let json = serde_json::to_string(found).map_err(|e| e.to_string())?;
+        Ok(Answer { json, text, line: String::new() })
+    }
 }
 
 /// Resident memory of this process, MB.
@@ -97,18 +125,14 @@ impl Place {
             rss_mb: rss_mb(),
             tsc_hz: graph::clock::tsc_hz(),
             cpu: cpu.trim_start_matches([' ', '\t', ':']).to_string(),
-            level: match level {
-                tables::CpuLevel::V2 => "v2",
-                tables::CpuLevel::V3 => "v3",
-                tables::CpuLevel::V4 => "v4",
-            },
+            level: level_name(level),
         }
     }
 }
 
 impl Forwarding {
     /// The figures of a run.
-    pub fn new(scenario: &str, size: usize, rig: &Rig, meter: &Meter, run: &Run) -> Self {
+    pub fn new(scenario: &str, rig: &Rig, meter: &Meter, run: &Run) -> Self {
         let clocks = |w: &_| meter.clocks(w);
         let typical = run.typical(clocks);
         let nodes = typical.map_or_else(Vec::new, |w| {
@@ -124,19 +148,17 @@ impl Forwarding {
         let router = &rig.router;
         let tables = [net::router::RouteTable::V4, net::router::RouteTable::V6];
         let bytes: usize = tables.into_iter().map(|t| router.table_bytes(t)).sum();
-        let at =
-            |share: f64| run.short.get((run.short.len() as f64 * share) as usize).copied().unwrap_or(0.0);
         Forwarding {
             scenario: scenario.into(),
             routes: rig.routes,
             workers: router.config().workers,
-            size,
+            size: rig.size,
             mpps: round(median(run.windows.iter().map(|w| meter.mpps(w)).collect()), 3),
             clocks_per_packet: round(run.median(clocks), 2),
             clocks_per_packet_best: round(run.best(clocks), 2),
             clocks_per_packet_total: round(run.median(|w| meter.total_clocks(w)), 2),
-            clocks_per_packet_2ms: round(at(0.5), 2),
-            clocks_per_packet_2ms_p1: round(at(0.01), 2),
+            clocks_per_packet_2ms: round(run.short_at(0.5), 2),
+            clocks_per_packet_2ms_p1: round(run.short_at(0.01), 2),
             nodes,
             dropped: 0,
             lost: 0,
@@ -170,8 +192,13 @@ impl Forwarding {
         )
     }
 
+    /// The figures, with a table of nodes.
+    pub fn answer(&self) -> Result<Answer, String> {
+        Ok(Answer { text: self.text(), line: self.line(), ..Answer::line(self, String::new())? })
+    }
+
     /// The table of nodes and the line.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut out =
             format!("{:<20} {:>14} {:>13} {:>8}\n", self.scenario, "clocks/packet", "vectors/call", "share");
         for n in &self.nodes {

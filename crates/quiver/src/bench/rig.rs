@@ -1,7 +1,8 @@
 //! The router under test: an unmodified [`Router`] between a feed and sinks.
 
-use super::feed::{Control, Feed, Traffic};
+use super::feed::{Control, Feed, Template, Traffic};
 use super::histogram::Histogram;
+use super::machine::Machine;
 use super::prefixes::Prefixes;
 use super::random::Random;
 use super::sink::{Seen, Sink};
@@ -32,6 +33,8 @@ pub struct Plan {
     pub hops: usize,
     /// Paths of each route.
     pub paths: usize,
+    /// All routes go to the same paths.
+    pub same_group: bool,
     /// Interfaces towards the next hops.
     pub egress: usize,
     /// Frames of the input go straight to the first of them.
@@ -50,6 +53,7 @@ impl Default for Plan {
             routes: vec![],
             hops: 1,
             paths: 1,
+            same_group: false,
             egress: 1,
             xconnect: false,
             tagged_in: 0,
@@ -59,13 +63,20 @@ impl Default for Plan {
     }
 }
 
-/// What every scenario gets from the command line.
-#[derive(Clone, Debug)]
-pub struct Machine {
-    /// Number of workers.
-    pub workers: usize,
-    /// CPUs of the workers; the last ones of those allowed.
-    pub cpus: Vec<usize>,
+impl Plan {
+    fn frames(&self) -> impl Iterator<Item = &Template> {
+        self.traffic.order.iter().filter_map(|n| self.traffic.templates.get(usize::from(*n)))
+    }
+
+    fn mean_size(&self) -> usize {
+        self.frames().map(|t| t.bytes.len()).sum::<usize>() / self.traffic.order.len().max(1)
+    }
+
+    /// A frame as the feed would send it.
+    pub fn first_frame(&self) -> Result<Vec<u8>, String> {
+        let t = self.frames().next().ok_or("there is no packet to send")?;
+        Ok(self.traffic.patched(t))
+    }
 }
 
 /// The control side of a device that has no wires.
@@ -132,6 +143,8 @@ pub struct Rig {
     pub egress: Vec<Egress>,
     /// Packets of the router itself that have left before the first of the feed came.
     own: u64,
+    /// Bytes of a frame; the mean where sizes are mixed.
+    pub size: usize,
     /// Routes loaded.
     pub routes: usize,
     /// Time that loading them took, seconds.
@@ -187,6 +200,7 @@ impl Rig {
             back: vec![],
             egress: vec![],
             own: 0,
+            size: plan.mean_size(),
             routes: 0,
             load: 0.0,
         };
@@ -263,6 +277,26 @@ impl Rig {
         Ok(())
     }
 
+    /// Adds an interface `in1` with one receive queue, for packets that do not come from the feed.
+    pub fn add_queue(&mut self, queue: impl FnOnce(u32) -> Box<dyn RxQueue>) -> Result<(), String> {
+        let open = |index: u32, workers: usize| {
+            let tx = |_| Box::new(Sink::new(64, Arc::default())) as Box<dyn TxQueue>;
+            Ok(Device {
+                rx: vec![queue(index)],
+                tx: (0..workers).map(tx).collect(),
+                caps: TxCaps::default(),
+                mac: ROUTER,
+                mtu: MTU,
+                link: true,
+                control: Box::new(NoWires { link: Arc::new(AtomicBool::new(true)), number: index }),
+            })
+        };
+        self.router.add_device("in1", open).map_err(|e| e.to_string())?;
+        let net = host_net(Ipv4Addr::new(10, 254, 0, 1).into())?;
+        let address = Op::AddAddress { name: "in1".into(), net };
+        self.commit(vec![address, Op::SetState { name: "in1".into(), up: true }])
+    }
+
     /// Addresses, sub-interfaces, neighbours; everything but the input goes up.
     fn address(&mut self, plan: &Plan) -> Result<(), String> {
         let up = |name: &str| Op::SetState { name: name.into(), up: true };
@@ -323,7 +357,8 @@ impl Rig {
     }
 
     fn load(&mut self, plan: &Plan, table: &Prefixes) -> Result<(), String> {
-        let targets: Vec<Target> = (0..plan.hops).map(|k| self.target(plan, k, table.v6)).collect();
+        let groups = if plan.same_group { 1 } else { plan.hops };
+        let targets: Vec<Target> = (0..groups).map(|k| self.target(plan, k, table.v6)).collect();
         let mut random = Random::new(0x6e65_7874);
         for part in table.list.chunks(BULK) {
             let ops = part.iter().filter_map(|p| {
@@ -338,7 +373,7 @@ impl Rig {
     }
 
     /// Every worker has passed a loop when this returns.
-    fn barrier(&self) {
+    pub fn barrier(&self) {
         drop(self.router.placement());
     }
 

@@ -4,14 +4,16 @@ use super::feed::{Template, Traffic};
 use super::prefixes::Prefixes;
 use super::random::Random;
 use super::rig::{Plan, list4, list6, prefix};
+use super::special::{churn, converge, growth, idle, latency, tables};
 use super::traffic;
+use super::{Bench, Context, Emit};
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
 /// Destinations that the feed sends to in turn: more than any cache can learn.
-const DESTINATIONS: usize = 1 << 20;
+pub const DESTINATIONS: usize = 1 << 20;
 /// Next hops of the large tables.
-const HOPS: usize = 256;
+pub const HOPS: usize = 256;
 /// Interfaces towards them.
 const EGRESS: usize = 4;
 
@@ -28,11 +30,16 @@ pub struct Scenario {
 /// Makes the plan of a forwarding scenario.
 pub type Make = fn(&Input) -> Result<Plan, String>;
 
+/// Runs a scenario of another kind.
+pub type Special = fn(&Context, &Bench, Emit<'_>) -> Result<(), String>;
+
 /// How a scenario runs.
 #[derive(Clone, Copy)]
 pub enum What {
     /// Packets through the graph.
     Forward(Make),
+    /// Something else; only when it is asked for.
+    Special(Special),
 }
 
 /// What the scenarios make their plans from.
@@ -66,13 +73,13 @@ impl Input {
     }
 }
 
-/// All scenarios that forward packets, in the order of a full run.
+/// All scenarios; those that forward packets come first, in the order of a full run.
 pub const ALL: &[Scenario] = &[
     forward("l2xc", "cross-connect of two interfaces", |i| {
         let traffic = one(traffic::ethernet(i.size));
         Ok(Plan { xconnect: true, traffic, ..Plan::default() })
     }),
-    forward("ip4", "IPv4, one route", |i| plain(i, prefix("198.18.0.0/15")?, 1)),
+    forward("ip4", "IPv4, one route", |i| plain(i, small_table(false)?, 1)),
     forward("ip4-1k", "IPv4, 1000 routes, lengths as in the Internet", |i| mix(i, false, 1000)),
     forward("ip4-100k", "IPv4, 100,000 routes", |i| mix(i, false, 100_000)),
     forward("ip4-1m", "IPv4, a million routes", |i| mix(i, false, 1_000_000)),
@@ -83,22 +90,22 @@ pub const ALL: &[Scenario] = &[
         let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, None)?) };
         Ok(spread(table, HOPS, traffic))
     }),
-    forward("ip6", "IPv6, one route", |i| plain(i, prefix("2001:db8::/32")?, 1)),
+    forward("ip6", "IPv6, one route", |i| plain(i, small_table(true)?, 1)),
     forward("ip6-100k", "IPv6, 100,000 routes, lengths as in the Internet", |i| mix(i, true, 100_000)),
     forward("ip6-internet", "IPv6, the table of --table, 256 next hops", |i| plain(i, i.table(true)?, HOPS)),
     forward("ip6-1m", "IPv6, a million routes", |i| mix(i, true, 1_000_000)),
     forward("ip4-ecmp16", "IPv4, one route with 16 paths", |i| {
-        let plan = plain(i, prefix("198.18.0.0/15")?, 16)?;
+        let plan = plain(i, small_table(false)?, 16)?;
         Ok(Plan { paths: 16, ..plan })
     }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
-        let table = prefix("198.18.0.0/15")?;
+        let table = small_table(false)?;
         let dst4 = list4(&table.uniform(DESTINATIONS, &mut Random::new(1)));
         let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, Some(1))?) };
         Ok(Plan { routes: vec![table], tagged_in: 1, tagged_out: Some(200), traffic, ..Plan::default() })
     }),
     forward("imix", "IPv4, one route, frames of 64, 594 and 1518 bytes 7:4:1", |i| {
-        let mut plan = plain(i, prefix("198.18.0.0/15")?, 1)?;
+        let mut plan = plain(i, small_table(false)?, 1)?;
         let kinds = traffic::IMIX.map(|(size, _)| traffic::ip4(size, None));
         plan.traffic.templates = kinds.into_iter().collect::<Result<_, _>>()?;
         plan.traffic.order = traffic::order(&traffic::IMIX.map(|k| k.1), &mut Random::new(4));
@@ -106,7 +113,7 @@ pub const ALL: &[Scenario] = &[
     }),
     forward("mixed", "IPv4, IPv6, ARP and bad packets in one vector", |i| {
         let kinds = traffic::mixed(i.size)?;
-        let (four, six) = (prefix("198.18.0.0/15")?, prefix("2001:db8::/32")?);
+        let (four, six) = (small_table(false)?, small_table(true)?);
         let mut random = Random::new(1);
         let traffic = Traffic {
             dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
@@ -116,18 +123,45 @@ pub const ALL: &[Scenario] = &[
         };
         Ok(Plan { routes: vec![four, six], traffic, ..Plan::default() })
     }),
+    special("tables", "each table alone: lookups, changes, memory", tables::run),
+    special("churn", "full speed while the updates of --updates change the table of --table", churn::run),
+    special("converge", "a next hop of a million prefixes goes", converge::run),
+    special("latency", "time in the graph at 1, 10, 50 and 90 % load", latency::run),
+    special("idle", "CPU without traffic, and the time to wake up", idle::run),
+    special("growth", "clocks a packet against what grows: all of the following", growth::run),
+    special("growth-routes4", "IPv4 routes, 1 to 4 million", growth::routes4),
+    special("growth-routes6", "IPv6 routes, 1 to 2 million", growth::routes6),
+    special("growth-flows", "different destinations in a large table", growth::flows),
+    special("growth-size", "bytes of a frame, 64 to 9000", growth::sizes),
+    special("growth-vector", "packets of a vector, 1 to 256, with one route and with many", growth::vectors),
+    special("growth-subs", "sub-interfaces on which packets come, 1 to 1000", growth::subs),
 ];
+
+const fn special(name: &'static str, about: &'static str, run: Special) -> Scenario {
+    Scenario { name, about, what: What::Special(run) }
+}
 
 const fn forward(name: &'static str, about: &'static str, make: Make) -> Scenario {
     Scenario { name, about, what: What::Forward(make) }
 }
 
+/// One route, in the address space for benchmarks (RFC 2544) or documentation (RFC 3849).
+pub fn small_table(v6: bool) -> Result<Prefixes, String> {
+    prefix(if v6 { "2001:db8::/32" } else { "198.18.0.0/15" })
+}
+
+/// The route that holds every address.
+pub fn default_route(v6: bool) -> Result<Prefixes, String> {
+    prefix(if v6 { "::/0" } else { "0.0.0.0/0" })
+}
+
 /// Traffic of one kind.
-fn one(template: Template) -> Traffic {
+pub fn one(template: Template) -> Traffic {
     Traffic { templates: vec![template], order: vec![0], ..Traffic::default() }
 }
 
-fn spread(table: Prefixes, hops: usize, traffic: Traffic) -> Plan {
+/// Routes spread over next hops.
+pub fn spread(table: Prefixes, hops: usize, traffic: Traffic) -> Plan {
     Plan { routes: vec![table], hops, egress: EGRESS.min(hops), traffic, ..Plan::default() }
 }
 

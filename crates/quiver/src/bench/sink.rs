@@ -109,12 +109,13 @@ impl TxQueue for Sink {
             self.keep(buffers, d);
         }
         let s = &self.seen;
-        s.packets.store(s.packets.load(Ordering::Relaxed) + report.packets, Ordering::Relaxed);
         let held = if self.full { self.kept.len() } else { self.at };
         s.held.store(held as u64 + self.more, Ordering::Relaxed);
         if s.timed.load(Ordering::Relaxed) {
-            s.last.store(tsc(), Ordering::Release);
+            s.last.store(tsc(), Ordering::Relaxed);
         }
+        // Last: who sees the count sees the time.
+        s.packets.store(s.packets.load(Ordering::Relaxed) + report.packets, Ordering::Release);
         report
     }
 }

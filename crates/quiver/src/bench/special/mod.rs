@@ -1,0 +1,8 @@
+//! Scenarios that measure something else than clocks a packet.
+
+pub mod churn;
+pub mod converge;
+pub mod growth;
+pub mod idle;
+pub mod latency;
+pub mod tables;
