@@ -45,6 +45,7 @@ fn scenarios_forward_everything_and_tell_all_fields() {
         assert!(["v2", "v3", "v4"].contains(&o["level"].as_str().unwrap()));
         for n in o["nodes"].as_array().unwrap() {
             let (clocks, vectors) = (n["clocks"].as_f64().unwrap(), n["vectors_per_call"].as_f64().unwrap());
+            assert!(n["clocks_2ms"].as_f64().unwrap() > 0.0, "{name}: {n}");
             assert!(clocks > 0.0 && (1.0..=256.0).contains(&vectors), "{name}: {n}");
         }
         // Every packet takes the whole path, and comes out.
@@ -73,7 +74,8 @@ fn bad_packets_are_dropped_among_good_ones() {
         let of = |n: &&Value| n["name"] == name;
         o["nodes"].as_array().unwrap().iter().find(of).map_or(0.0, |n| n["share"].as_f64().unwrap())
     };
-    let near = |a: f64, b: f64| (a - b).abs() < 0.01;
+    // A window may end in the middle of a vector.
+    let near = |a: f64, b: f64| (a - b).abs() < 0.03;
     assert!(near(share("arp-input"), 0.05) && near(share("ip6-lookup"), 0.4), "{o}");
     assert!(near(share("error-drop"), 0.1), "{o}");
     assert_eq!((&o["lost"], &o["leaked"]), (&0.into(), &0.into()), "{o}");

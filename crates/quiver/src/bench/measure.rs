@@ -13,6 +13,10 @@ const WINDOW: f64 = 0.5;
 const WINDOWS: f64 = 10.0;
 /// Length of a short window, of which most see no interruption by the host, seconds.
 const SHORT: f64 = 0.002;
+/// Packets of a window that has anything to say about the most that can be forwarded.
+pub const ENOUGH: u64 = 32 * graph::VECTOR_SIZE as u64;
+/// The longest wait for them, seconds.
+const PATIENCE: f64 = 10.0;
 /// The node in which packets end.
 const SINK: &str = "interface-tx";
 
@@ -141,25 +145,32 @@ impl Meter {
         self.packets(w) as f64 / w.seconds / 1e6
     }
 
-    /// Measures for `seconds`, and calls `between` after every window.
-    pub fn measure(&self, seconds: f64, mut between: impl FnMut()) -> Run {
+    /// Measures for `seconds`, and calls `between` after every window. A window in which fewer than `least` packets came,
+    /// because the workers did not run, goes on for some seconds at most.
+    pub fn measure(&self, seconds: f64, least: u64, mut between: impl FnMut()) -> Run {
         let length = WINDOW.min(seconds / WINDOWS);
         let count = (seconds / length).round().max(1.0) as usize;
         let mut run = Run { windows: vec![], short: vec![] };
         let mut first = self.read();
         for _ in 0..count {
             let (began, mut last) = (Instant::now(), first.clone());
-            while began.elapsed().as_secs_f64() < length {
+            loop {
+                let passed = began.elapsed().as_secs_f64();
+                let few = self.packets(&Self::between(&first, &last)) < least && passed < PATIENCE;
+                if passed >= length && !few {
+                    break;
+                }
                 std::thread::sleep(Duration::from_secs_f64(SHORT.min(length)));
                 let now = self.read();
-                run.short.extend(self.clocks(&Self::between(&last, &now)));
+                let window = Self::between(&last, &now);
+                run.short.extend(self.clocks(&window).map(|c| (c, window)));
                 last = now;
             }
             run.windows.push(Self::between(&first, &last));
             between();
             first = self.read();
         }
-        run.short.sort_by(f64::total_cmp);
+        run.short.sort_by(|a, b| a.0.total_cmp(&b.0));
         run
     }
 }
@@ -169,8 +180,8 @@ impl Meter {
 pub struct Run {
     /// Its windows, in order.
     pub windows: Vec<Window>,
-    /// Clocks a packet in short windows of 2 ms, sorted.
-    pub short: Vec<f64>,
+    /// Short windows of 2 ms with their clocks a packet, by these.
+    pub short: Vec<(f64, Window)>,
 }
 
 /// The middle one of a list, 0 of none.
@@ -192,7 +203,23 @@ impl Run {
 
     /// The short window that `share` (0 to 1) of all are better than, 0 of none.
     pub fn short_at(&self, share: f64) -> f64 {
-        self.short.get((self.short.len() as f64 * share) as usize).copied().unwrap_or(0.0)
+        self.short.get((self.short.len() as f64 * share) as usize).map_or(0.0, |s| s.0)
+    }
+
+    /// The short windows about the median as one.
+    pub fn short_middle(&self) -> Option<Window> {
+        let n = self.short.len();
+        let mut middle = self.short.get(n * 2 / 5..(n * 3 / 5 + 1).min(n))?.iter().map(|s| &s.1);
+        let mut sum = middle.next()?.clone();
+        for w in middle {
+            sum.seconds += w.seconds;
+            for (a, b) in sum.nodes.iter_mut().zip(&w.nodes) {
+                a.calls += b.calls;
+                a.packets += b.packets;
+                a.clocks += b.clocks;
+            }
+        }
+        Some(sum)
     }
 
     /// The smallest value of `f`.

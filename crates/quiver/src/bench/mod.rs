@@ -7,6 +7,7 @@ mod feed;
 mod histogram;
 mod machine;
 mod measure;
+mod mood;
 mod prefixes;
 mod random;
 mod report;
@@ -18,14 +19,13 @@ mod traffic;
 
 use clap::Args;
 use machine::Machine;
-use measure::Meter;
+use measure::{ENOUGH, Meter};
 use report::{Answer, Forwarding};
 use rig::{Plan, Rig};
 use scenarios::{ALL, Input, Scenario, What};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Measure how fast this machine forwards
 ///
@@ -159,12 +159,14 @@ fn forward(name: &str, machine: &Machine, plan: &Plan, args: &Bench) -> Result<F
     let _aside = machine.step_aside();
     let meter = Meter::new(&rig);
     rig.start();
-    std::thread::sleep(Duration::from_secs_f64((args.seconds / 4.0).min(1.0)));
+    rig.warm_up((args.seconds / 4.0).min(1.0));
+    let before = mood::Mood::now(&machine.cpus);
     let router = &mut rig.router;
-    let run = meter.measure(args.seconds, || {
+    let run = meter.measure(args.seconds, ENOUGH, || {
         router.handle_punts();
     });
-    let mut report = Forwarding::new(name, &rig, &meter, &run);
+    let shares = mood::Mood::now(&machine.cpus).since(&before);
+    let mut report = Forwarding::new(name, &rig, &meter, &run, shares);
     settle(&mut rig, &meter, &mut report);
     Ok(report)
 }

@@ -1,6 +1,7 @@
 //! What a scenario found, as JSON and as text.
 
-use super::measure::{Meter, Run, median};
+use super::measure::{Meter, NodeCount, Run, median};
+use super::mood::Shares;
 use super::rig::Rig;
 use graph::buffer::Pages;
 use serde::Serialize;
@@ -25,6 +26,8 @@ pub struct NodeLine {
     pub name: &'static str,
     /// Clocks for each of its packets.
     pub clocks: f64,
+    /// The same in the short windows about the median.
+    pub clocks_2ms: f64,
     /// Packets a call.
     pub vectors_per_call: f64,
     /// Its packets for each packet that came in.
@@ -56,6 +59,10 @@ pub struct Forwarding {
     pub clocks_per_packet_2ms_p1: f64,
     /// The nodes, in the order of the graph, in the median window.
     pub nodes: Vec<NodeLine>,
+    /// Share of the time in which the workers ran, as Linux sees it: less than 1 where other processes wanted their CPUs.
+    pub cpu_share: f64,
+    /// Share of the time that the host took away from the workers' CPUs, as far as it tells.
+    pub stolen: f64,
     /// Packets dropped by the graph in the whole run.
     pub dropped: u64,
     /// Packets that neither left nor were dropped; 0 when everything is right.
@@ -132,18 +139,20 @@ impl Place {
 
 impl Forwarding {
     /// The figures of a run.
-    pub fn new(scenario: &str, rig: &Rig, meter: &Meter, run: &Run) -> Self {
+    pub fn new(scenario: &str, rig: &Rig, meter: &Meter, run: &Run, shares: Shares) -> Self {
         let clocks = |w: &_| meter.clocks(w);
-        let typical = run.typical(clocks);
+        let (typical, short) = (run.typical(clocks), run.short_middle());
         let nodes = typical.map_or_else(Vec::new, |w| {
             let came = meter.packets(w).max(1) as f64;
-            let line = |(name, n): (&&'static str, &super::measure::NodeCount)| NodeLine {
-                name,
-                clocks: round(n.clocks as f64 / n.packets.max(1) as f64, 2),
+            let each = |n: &NodeCount| round(n.clocks as f64 / n.packets.max(1) as f64, 2);
+            let line = |(i, n): (usize, &NodeCount)| NodeLine {
+                name: meter.names[i],
+                clocks: each(n),
+                clocks_2ms: short.as_ref().and_then(|w| w.nodes.get(i)).map_or(0.0, each),
                 vectors_per_call: round(n.packets as f64 / n.calls.max(1) as f64, 1),
                 share: round(n.packets as f64 / came, 4),
             };
-            meter.names.iter().zip(&w.nodes).filter(|(_, n)| n.packets != 0).map(line).collect()
+            w.nodes.iter().enumerate().filter(|(_, n)| n.packets != 0).map(line).collect()
         });
         let router = &rig.router;
         let tables = [net::router::RouteTable::V4, net::router::RouteTable::V6];
@@ -160,6 +169,8 @@ impl Forwarding {
             clocks_per_packet_2ms: round(run.short_at(0.5), 2),
             clocks_per_packet_2ms_p1: round(run.short_at(0.01), 2),
             nodes,
+            cpu_share: round(shares.ran, 3),
+            stolen: round(shares.stolen, 3),
             dropped: 0,
             lost: 0,
             leaked: 0,
@@ -178,7 +189,7 @@ impl Forwarding {
     pub fn line(&self) -> String {
         format!(
             "{:<20} {:>8} routes, {} worker{}, {} bytes: {:.2} Mpps, {:.1} clocks a packet (best {:.1}, 2 ms windows \
-             {:.1}, with generator and sink {:.1})",
+             {:.1}, with generator and sink {:.1}), {:.0} % of the CPU",
             self.scenario,
             self.routes,
             self.workers,
@@ -189,6 +200,7 @@ impl Forwarding {
             self.clocks_per_packet_best,
             self.clocks_per_packet_2ms,
             self.clocks_per_packet_total,
+            self.cpu_share * 100.0,
         )
     }
 
@@ -199,12 +211,14 @@ impl Forwarding {
 
     /// The table of nodes and the line.
     fn text(&self) -> String {
-        let mut out =
-            format!("{:<20} {:>14} {:>13} {:>8}\n", self.scenario, "clocks/packet", "vectors/call", "share");
+        let mut out = format!(
+            "{:<20} {:>14} {:>13} {:>13} {:>8}\n",
+            self.scenario, "clocks/packet", "2 ms windows", "vectors/call", "share"
+        );
         for n in &self.nodes {
             out += &format!(
-                "  {:<18} {:>14.2} {:>13.1} {:>8.3}\n",
-                n.name, n.clocks, n.vectors_per_call, n.share
+                "  {:<18} {:>14.2} {:>13.2} {:>13.1} {:>8.3}\n",
+                n.name, n.clocks, n.clocks_2ms, n.vectors_per_call, n.share
             );
         }
         out + &self.line() + "\n"

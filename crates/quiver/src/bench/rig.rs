@@ -388,6 +388,20 @@ impl Rig {
         self.barrier();
     }
 
+    /// Waits for `seconds`, and until every buffer of the rotation has been used, so that its memory is there.
+    pub fn warm_up(&self, seconds: f64) {
+        let began = std::time::Instant::now();
+        let want = (2 * ROTATION * self.router.config().workers) as u64;
+        let patience = seconds.max(30.0);
+        loop {
+            let passed = began.elapsed().as_secs_f64();
+            if passed >= patience || passed >= seconds && self.sent() >= want {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
     /// No more packets; what is on its way has gone out when it returns.
     pub fn stop(&mut self) {
         self.feed.open.store(false, Ordering::Release);

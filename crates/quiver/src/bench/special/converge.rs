@@ -1,6 +1,6 @@
 //! `converge`: a next hop of very many prefixes goes, and its packets take the other one.
 
-use crate::bench::measure::{Meter, median};
+use crate::bench::measure::{ENOUGH, Meter, median};
 use crate::bench::prefixes::Prefixes;
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
@@ -76,7 +76,7 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
         let meter = Meter::new(&rig);
         rig.egress.iter().flat_map(|e| &e.sinks).for_each(|s| s.timed.store(true, Ordering::Relaxed));
         rig.start();
-        let run = meter.measure(args.seconds / 10.0, || {});
+        let run = meter.measure(args.seconds / 10.0, ENOUGH, || {});
         let mpps = median(run.windows.iter().map(|w| meter.mpps(w)).collect());
         for event in ["link", "admin-down"] {
             let mut found = vec![];

@@ -1,7 +1,7 @@
 //! `growth`: clocks a packet as one thing grows, for plots in which a cliff would show.
 
 use crate::bench::feed::Traffic;
-use crate::bench::measure::Meter;
+use crate::bench::measure::{ENOUGH, Meter};
 use crate::bench::prefixes::Prefixes;
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
@@ -10,7 +10,6 @@ use crate::bench::{Bench, Context, Emit, scenarios, traffic};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 #[derive(Serialize)]
 struct Point {
@@ -40,8 +39,8 @@ struct Series<'a> {
 
 impl Series<'_> {
     fn point(&mut self, series: &'static str, x: usize, rig: &Rig, meter: &Meter) -> Result<(), String> {
-        std::thread::sleep(Duration::from_secs_f64((self.args.seconds / 4.0).min(0.3)));
-        let run = meter.measure(self.args.seconds, || {});
+        rig.warm_up((self.args.seconds / 4.0).min(0.3));
+        let run = meter.measure(self.args.seconds, ENOUGH, || {});
         let clocks = |w: &_| meter.clocks(w);
         let tables = [net::router::RouteTable::V4, net::router::RouteTable::V6];
         let bytes: usize = tables.into_iter().map(|t| rig.router.table_bytes(t)).sum();

@@ -1,7 +1,7 @@
 //! `latency`: how long packets are in the graph, at several loads.
 
 use crate::bench::histogram::{Counts, Histogram};
-use crate::bench::measure::{Meter, median};
+use crate::bench::measure::{ENOUGH, Meter, median};
 use crate::bench::report::{Answer, Place, round};
 use crate::bench::rig::Rig;
 use crate::bench::{Bench, Context, Emit};
@@ -80,8 +80,8 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
     rig.start();
     let share = args.seconds / (LOADS.len() + 1) as f64;
     let warm = Duration::from_secs_f64((share / 4.0).min(0.5));
-    std::thread::sleep(warm);
-    let run = meter.measure(share, || {});
+    rig.warm_up(warm.as_secs_f64());
+    let run = meter.measure(share, ENOUGH, || {});
     let most = median(run.windows.iter().map(|w| meter.mpps(w)).collect());
     for load in LOADS {
         let pps = most * 1e6 * load / c.machine.workers as f64;
@@ -90,7 +90,7 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
         let sinks = rig.egress.iter().flat_map(|e| &e.sinks);
         sinks.filter_map(|s| s.latency.as_ref()).for_each(|l| (l.0.clear(), l.1.clear()).1);
         rig.feed.missed.store(0, Ordering::Relaxed);
-        let run = meter.measure(share, || {});
+        let run = meter.measure(share, 1, || {});
         let (graph, due) = (sum(&rig, |l| &l.0), sum(&rig, |l| &l.1));
         let found = Latency {
             scenario: "latency",
