@@ -342,3 +342,6 @@ impl RxQueue for Feed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,3 +119,31 @@ impl TxQueue for Sink {
         report
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::{Pool, PoolConfig, PoolMemory};
+
+    #[test]
+    fn the_oldest_go_first_and_none_is_forgotten() {
+        let mut b = Pool::new(PoolConfig { buffers: 256, memory: PoolMemory::Normal }).unwrap().buffers();
+        let seen = Arc::new(Seen::default());
+        let mut sink = Sink::new(4, Arc::clone(&seen));
+        let mut sent = vec![];
+        for n in 0..20usize {
+            // Every third packet has more than one buffer.
+            let d = b.alloc_bytes(&vec![n as u8; if n % 3 == 0 { 7000 } else { 64 }]).unwrap();
+            sent.push(d);
+            let report = sink.send(&mut b, &[d]);
+            assert_eq!((report.packets, report.bytes), (1, if n % 3 == 0 { 7000 } else { 64 }));
+            assert_eq!(seen.held.load(Ordering::Relaxed) as usize, b.pool().in_use());
+            // The last four are untouched.
+            for (age, d) in sent.iter().rev().take(4).enumerate() {
+                assert_eq!(b.room(d.buf)[usize::from(d.off)], (n - age) as u8);
+            }
+        }
+        assert_eq!(seen.packets.load(Ordering::Relaxed), 20);
+        assert!(b.pool().in_use() <= 16);
+    }
+}
