@@ -12,6 +12,7 @@ mod prefixes;
 mod random;
 mod report;
 mod rig;
+mod routes;
 mod scenarios;
 mod sink;
 mod special;

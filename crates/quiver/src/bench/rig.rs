@@ -5,6 +5,7 @@ use super::histogram::Histogram;
 use super::machine::Machine;
 use super::prefixes::Prefixes;
 use super::random::Random;
+use super::routes::Changes;
 use super::sink::{Seen, Sink};
 use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxCaps, TxQueue};
@@ -20,7 +21,7 @@ pub const ROTATION: usize = 8192;
 /// Packets for whose buffers the pool has room, for each worker.
 const POOL: usize = 16_384;
 /// Routes of one transaction while a table is loaded.
-const BULK: usize = 1 << 16;
+pub const BULK: usize = 1 << 16;
 /// The most bytes of an IP packet on every interface.
 const MTU: u32 = 9216;
 
@@ -346,8 +347,14 @@ impl Rig {
         Ok(())
     }
 
+    /// The targets of the routes, one for each first next hop.
+    pub fn targets(&self, plan: &Plan, v6: bool) -> Vec<Target> {
+        let groups = if plan.same_group { 1 } else { plan.hops };
+        (0..groups).map(|k| self.target(plan, k, v6)).collect()
+    }
+
     /// The target of a route whose first path is next hop `k`.
-    pub fn target(&self, plan: &Plan, k: usize, v6: bool) -> Target {
+    fn target(&self, plan: &Plan, k: usize, v6: bool) -> Target {
         let path = |n| {
             let (i, address) = hop((k + n) % plan.hops.max(1), plan.egress, v6);
             let interface = self.egress.get(i).map(|e| e.index);
@@ -357,17 +364,13 @@ impl Rig {
     }
 
     fn load(&mut self, plan: &Plan, table: &Prefixes) -> Result<(), String> {
-        let groups = if plan.same_group { 1 } else { plan.hops };
-        let targets: Vec<Target> = (0..groups).map(|k| self.target(plan, k, table.v6)).collect();
+        let targets = self.targets(plan, table.v6);
         let mut random = Random::new(0x6e65_7874);
         for part in table.list.chunks(BULK) {
-            let ops = part.iter().filter_map(|p| {
-                let target = targets.get(random.below(targets.len()))?.clone();
-                Some(Op::SetRoute { prefix: p.net(table.v6)?, target })
-            });
-            let ops: Vec<Op> = ops.collect();
-            self.routes += ops.len();
-            self.commit(ops)?;
+            let mut changes = Changes::new(table.v6, &targets);
+            part.iter().for_each(|p| changes.set(*p, random.below(targets.len())));
+            self.routes += changes.len();
+            self.commit(changes.ops())?;
         }
         Ok(())
     }

@@ -4,10 +4,11 @@ use crate::bench::measure::{Meter, Window, median};
 use crate::bench::prefixes::{Prefix, Prefixes, text_of};
 use crate::bench::report::{Answer, Place, round};
 use crate::bench::rig::{Plan, Rig};
+use crate::bench::routes::Changes;
 use crate::bench::{Bench, Context, Emit, scenarios};
 use graph::clock::tsc_hz;
 use ipnet::IpNet;
-use net::router::{Op, Target};
+use net::router::Op;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -119,7 +120,7 @@ fn part(
     rig: &mut Rig,
     meter: &Meter,
     seconds: f64,
-    mut next: Option<&mut dyn FnMut() -> Vec<Op>>,
+    mut next: Option<&mut dyn FnMut() -> (usize, Vec<Op>)>,
 ) -> Result<Part, String> {
     let us = 1e6 / tsc_hz().max(1) as f64;
     let mut updates = 0;
@@ -128,8 +129,8 @@ fn part(
     while began.elapsed().as_secs_f64() < seconds {
         match &mut next {
             Some(next) => {
-                let ops = next();
-                updates += ops.len() as u64;
+                let (n, ops) = next();
+                updates += n as u64;
                 rig.commit(ops)?;
             }
             None => std::thread::sleep(std::time::Duration::from_millis(2)),
@@ -151,22 +152,21 @@ fn family(c: &Context, args: &Bench, v6: bool, updates: &[Update], emit: Emit<'_
     let mut rig = Rig::new(&c.machine, &plan, false)?;
     let _aside = c.machine.step_aside();
     let meter = Meter::new(&rig);
-    let targets: Vec<Target> = (0..plan.hops).map(|k| rig.target(&plan, k, v6)).collect();
+    let targets = rig.targets(&plan, v6);
     let (mut at, mut turn) = (0, 0);
     let mut next = || {
-        let mut ops = Vec::with_capacity(BATCH);
-        while ops.len() < BATCH {
+        let mut changes = Changes::new(v6, &targets);
+        while changes.len() < BATCH {
             let u = circle[at];
             at = (at + 1) % circle.len();
             // The next hop changes with every announcement.
-            turn = (turn + 1) % targets.len();
-            let Some(prefix) = u.prefix.net(v6) else { continue };
-            ops.push(match u.withdraw {
-                true => Op::DelRoute { prefix },
-                false => Op::SetRoute { prefix, target: targets[turn].clone() },
-            });
+            turn += 1;
+            match u.withdraw {
+                true => changes.del(u.prefix),
+                false => changes.set(u.prefix, turn),
+            }
         }
-        ops
+        (changes.len(), changes.ops())
     };
     rig.start();
     let length = args.seconds / (2 * ROUNDS) as f64;

@@ -4,10 +4,11 @@ use crate::bench::measure::median;
 use crate::bench::prefixes::{Prefix, Prefixes};
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
-use crate::bench::rig::{Plan, Rig};
+use crate::bench::rig::{BULK, Plan, Rig};
+use crate::bench::routes::Changes;
 use crate::bench::{Bench, Context, Emit, scenarios};
 use graph::clock::{tsc, tsc_hz};
-use net::router::{Op, RouteTable, Target};
+use net::router::RouteTable;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,9 +25,6 @@ const KEYS: usize = 1 << 20;
 const PARTS: usize = 64;
 /// Changes between two grace periods.
 const GRACE: usize = 256;
-/// Routes of one transaction.
-const BULK: usize = 1 << 16;
-
 /// Lookups of one kind.
 #[derive(Clone, Debug, Serialize)]
 struct Lookups {
@@ -327,29 +325,23 @@ fn through_router(c: &Context, content: &str, table: &Prefixes) -> Result<Table,
     let mut rig = Rig::new(&c.machine, &plan, false)?;
     let _aside = c.machine.step_aside();
     let v6 = table.v6;
-    let targets: Vec<Target> = (0..plan.hops).map(|k| rig.target(&plan, k, v6)).collect();
+    let targets = rig.targets(&plan, v6);
     let mut shuffled = table.list.clone();
     Random::new(3).shuffle(&mut shuffled);
-    let mut rate = |list: &[Prefix], op: &dyn Fn(usize, ipnet::IpNet) -> Op| {
+    let mut rate = |list: &[Prefix], change: &dyn Fn(&mut Changes<'_>, usize, Prefix)| {
         let began = Instant::now();
         for (n, part) in list.chunks(BULK).enumerate() {
-            let nets = part.iter().enumerate().filter_map(|(i, p)| Some((n * BULK + i, p.net(v6)?)));
-            rig.commit(nets.map(|(i, net)| op(i, net)).collect())?;
+            let mut changes = Changes::new(v6, &targets);
+            part.iter().enumerate().for_each(|(i, p)| change(&mut changes, n * BULK + i, *p));
+            rig.commit(changes.ops())?;
         }
         Ok::<f64, String>(round(list.len() as f64 / began.elapsed().as_secs_f64(), 0))
     };
-    let set = |turn: usize| {
-        let targets = &targets;
-        move |i: usize, prefix| Op::SetRoute { prefix, target: targets[(i + turn) % targets.len()].clone() }
-    };
-    let inserts_per_second = rate(&table.list, &set(0))?;
-    let replaces_per_second = rate(&shuffled, &set(1))?;
+    rate(&table.list, &|c, i, p| c.set(p, i))?;
+    let deletes_per_second = rate(&shuffled, &|c, _, p| c.del(p))?;
+    let inserts_per_second = rate(&shuffled, &|c, i, p| c.set(p, i))?;
+    let replaces_per_second = rate(&shuffled, &|c, i, p| c.set(p, i + 1))?;
     let kind = if v6 { RouteTable::V6 } else { RouteTable::V4 };
-    let deletes_per_second = rate(&shuffled, &|_, prefix| Op::DelRoute { prefix })?;
-    for (i, part) in table.list.chunks(BULK).enumerate() {
-        let nets = part.iter().enumerate().filter_map(|(n, p)| Some((i * BULK + n, p.net(v6)?)));
-        rig.commit(nets.map(|(i, net)| set(0)(i, net)).collect())?;
-    }
     let bytes = rig.router.table_bytes(kind);
     Ok(Table {
         scenario: "tables",
