@@ -3,6 +3,7 @@
   report.py [RESULTS]          the page, from the newest file of benchmarks/results or from RESULTS
   report.py --check [RESULTS]  says whether the page is what would be written
   report.py --header C DIRTY   the first line of a results file, for commit C
+  report.py --to FOLDER ...    the page and its plots go there in place of docs
   report.py --lines            shortens JSON lines on the standard input to a line each, for people
 
 Only Python's own library: the page can be written on the barest machine.
@@ -85,9 +86,7 @@ class Results:
 
 def newest():
     files = sorted((HERE / "results").glob("*.jsonl"), key=lambda f: (f.name[:10], f.stat().st_mtime))
-    if not files:
-        sys.exit("there are no results in benchmarks/results: run scripts/bench")
-    return files[-1]
+    return files[-1] if files else None
 
 
 # -------------------------------------------------------------------------------------------------------------- SVG
@@ -504,17 +503,17 @@ def page(r):
     return "\n".join(s for s in say if s), files
 
 
-def write(r, check):
+def write(r, check, docs):
     text, files = page(r)
-    wanted = {DOCS / "performance.md": text}
-    wanted.update({DOCS / "performance" / name: body for name, body in files.items()})
+    wanted = {docs / "performance.md": text}
+    wanted.update({docs / "performance" / name: body for name, body in files.items()})
     stale = [p for p, body in wanted.items() if not p.exists() or p.read_text() != body]
-    extra = [p for p in (DOCS / "performance").glob("*.svg") if p not in wanted]
+    extra = [p for p in (docs / "performance").glob("*.svg") if p not in wanted]
     if check:
         for p in stale + extra:
-            print(f"{p.relative_to(HERE.parent)} is not what benchmarks/report.py writes: run scripts/bench report")
+            print(f"{p} is not what benchmarks/report.py writes: run scripts/bench report")
         return 1 if stale or extra else 0
-    (DOCS / "performance").mkdir(exist_ok=True)
+    (docs / "performance").mkdir(parents=True, exist_ok=True)
     for p, body in wanted.items():
         p.write_text(body)
     for p in extra:
@@ -538,9 +537,16 @@ def main(words):
     elif words[:1] == ["--lines"]:
         shorten()
     else:
-        check = words[:1] == ["--check"]
-        files = words[1:] if check else words
-        return write(Results(files[0] if files else newest()), check)
+        docs, check = DOCS, False
+        while words[:1] in (["--to"], ["--check"]):
+            if words.pop(0) == "--check":
+                check = True
+            else:
+                docs = Path(words.pop(0))
+        path = words[0] if words else newest()
+        if path is None and not check:
+            sys.exit("there are no results in benchmarks/results: run scripts/bench")
+        return write(Results(path), check, docs) if path else 0
     return 0
 
 

@@ -176,6 +176,50 @@ fn growth_goes_over_all_points() {
     assert!(all.iter().all(|o| o["clocks_per_packet"].as_f64().unwrap() > 0.0));
 }
 
+/// Runs the script that writes docs/performance.md.
+fn report(args: &[&str]) -> Output {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benchmarks/report.py");
+    Command::new("/usr/bin/python3").arg(script).args(args).output().unwrap()
+}
+
+#[test]
+fn results_become_a_page_with_plots() {
+    let header = report(&["--header", "0123456789", "false"]);
+    let head: Value = serde_json::from_slice(&header.stdout).unwrap();
+    assert!(head["kernel"].as_str().is_some_and(|k| !k.is_empty()), "{head}");
+    let measured = bench(&["ip4", "mixed", "idle", "growth-vector", "--json", "--seconds", "0.05"]);
+    let text = String::from_utf8([header.stdout, measured.stdout].concat()).unwrap();
+    let (dir, f) = files("page", &[("2026-01-01-0123456789.jsonl", &text)]);
+    let docs = dir.join("docs");
+    let (to, results) = (docs.to_str().unwrap(), f[0].as_str());
+    let done = report(&["--to", to, results]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let page = std::fs::read_to_string(docs.join("performance.md")).unwrap();
+    for part in ["0123456789", "| `ip4` | 1 |", "## Without traffic", "performance/growth-vector.svg"] {
+        assert!(page.contains(part), "{part} is missing:\n{page}");
+    }
+    for plot in ["forwarding", "nodes", "growth-vector"] {
+        let svg = std::fs::read_to_string(docs.join(format!("performance/{plot}.svg"))).unwrap();
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && !svg.contains("nan"), "{svg}");
+    }
+    assert!(report(&["--to", to, "--check", results]).status.success());
+    std::fs::write(docs.join("performance.md"), page.replace("0123456789", "abc")).unwrap();
+    let stale = report(&["--to", to, "--check", results]);
+    assert!(!stale.status.success() && String::from_utf8_lossy(&stale.stdout).contains("performance.md"));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_page_is_what_the_newest_results_say() {
+    let done = report(&["--check"]);
+    assert!(
+        done.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
 #[test]
 fn wrong_words_are_explained() {
     let fails = |args: &[&str]| {

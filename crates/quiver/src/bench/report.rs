@@ -188,10 +188,11 @@ impl Forwarding {
     /// The line of this scenario.
     pub fn line(&self) -> String {
         format!(
-            "{:<20} {:>8} routes, {} worker{}, {} bytes: {:.2} Mpps, {:.1} clocks a packet (best {:.1}, 2 ms windows \
+            "{:<20} {:>8} route{}, {} worker{}, {} bytes: {:.2} Mpps, {:.1} clocks a packet (best {:.1}, 2 ms windows \
              {:.1}, with generator and sink {:.1}), {:.0} % of the CPU",
             self.scenario,
             self.routes,
+            if self.routes == 1 { "" } else { "s" },
             self.workers,
             if self.workers == 1 { "" } else { "s" },
             self.size,
