@@ -94,6 +94,18 @@ pub const ALL: &[Scenario] = &[
     forward("ip6-100k", "IPv6, 100,000 routes, lengths as in the Internet", |i| mix(i, true, 100_000)),
     forward("ip6-internet", "IPv6, the table of --table, 256 next hops", |i| plain(i, i.table(true)?, HOPS)),
     forward("ip6-1m", "IPv6, a million routes", |i| mix(i, true, 1_000_000)),
+    forward("internet", "both tables of --table, as many packets of each", |i| {
+        let (four, six) = (i.table(false)?, i.table(true)?);
+        let mut random = Random::new(1);
+        let traffic = Traffic {
+            templates: vec![traffic::ip4(i.size, None)?, traffic::ip6(i.size)?],
+            order: traffic::order(&[1, 1], &mut random),
+            dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
+            dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
+        };
+        let routes = vec![four, six];
+        Ok(Plan { routes, hops: HOPS, egress: EGRESS, traffic, ..Plan::default() })
+    }),
     forward("ip4-ecmp16", "IPv4, one route with 16 paths", |i| {
         let plan = plain(i, small_table(false)?, 16)?;
         Ok(Plan { paths: 16, ..plan })
