@@ -1,6 +1,12 @@
 //! The router under test: an unmodified [`Router`] between a feed and sinks.
 
-use super::feed::{Control, Feed, Template, Traffic};
+mod addresses;
+mod plan;
+mod wires;
+
+pub use plan::{Plan, list4, list6, prefix};
+
+use super::feed::{Control, Feed};
 use super::histogram::Histogram;
 use super::machine::Machine;
 use super::prefixes::Prefixes;
@@ -8,13 +14,15 @@ use super::random::Random;
 use super::routes::Changes;
 use super::sink::{Seen, Sink};
 use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
-use graph::{PoolConfig, PoolMemory, RxQueue, TxCaps, TxQueue};
-use ipnet::{IpNet, Ipv4Net};
-use net::router::{Device, DeviceControl, Encap, Op, RoutePath, Router, RouterConfig, Target};
+use addresses::{hop, host_net, own, tagged_net};
+use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
+use ipnet::Ipv4Net;
+use net::router::{Encap, Op, RoutePath, Router, RouterConfig, Target};
 use packet::eth::MacAddr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wires::MTU;
 
 /// Buffers that rotate through the sinks of one worker, at least.
 pub const ROTATION: usize = 8192;
@@ -22,104 +30,6 @@ pub const ROTATION: usize = 8192;
 const POOL: usize = 16_384;
 /// Routes of one transaction while a table is loaded.
 pub const BULK: usize = 1 << 16;
-/// The most bytes of an IP packet on every interface.
-const MTU: u32 = 9216;
-
-/// How the router is set up.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Routes, by family.
-    pub routes: Vec<Prefixes>,
-    /// Next hops over which they are spread, in both families.
-    pub hops: usize,
-    /// Paths of each route.
-    pub paths: usize,
-    /// All routes go to the same paths.
-    pub same_group: bool,
-    /// Interfaces towards the next hops.
-    pub egress: usize,
-    /// Frames of the input go straight to the first of them.
-    pub xconnect: bool,
-    /// Sub-interfaces `in0.1`, `in0.2`, ... with 802.1Q tags of these numbers take the packets.
-    pub tagged_in: u32,
-    /// The first egress interface sends with this 802.1Q tag.
-    pub tagged_out: Option<u16>,
-    /// Packets.
-    pub traffic: Traffic,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Plan {
-            routes: vec![],
-            hops: 1,
-            paths: 1,
-            same_group: false,
-            egress: 1,
-            xconnect: false,
-            tagged_in: 0,
-            tagged_out: None,
-            traffic: Traffic::default(),
-        }
-    }
-}
-
-impl Plan {
-    fn frames(&self) -> impl Iterator<Item = &Template> {
-        self.traffic.order.iter().filter_map(|n| self.traffic.templates.get(usize::from(*n)))
-    }
-
-    fn mean_size(&self) -> usize {
-        self.frames().map(|t| t.bytes.len()).sum::<usize>() / self.traffic.order.len().max(1)
-    }
-
-    /// A frame as the feed would send it.
-    pub fn first_frame(&self) -> Result<Vec<u8>, String> {
-        let t = self.frames().next().ok_or("there is no packet to send")?;
-        Ok(self.traffic.patched(t))
-    }
-}
-
-/// The control side of a device that has no wires.
-struct NoWires {
-    link: Arc<AtomicBool>,
-    number: u32,
-}
-
-impl DeviceControl for NoWires {
-    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn link(&self) -> bool {
-        self.link.load(Ordering::Acquire)
-    }
-
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        vec![]
-    }
-
-    fn describe(&self) -> String {
-        "benchmark".into()
-    }
-
-    fn linux(&self) -> Option<(Option<String>, u32)> {
-        // No namespace has this name: only the benchmark's own events are about it.
-        Some((Some(String::new()), self.number))
-    }
-}
 
 /// An interface towards next hops.
 pub struct Egress {
@@ -150,35 +60,6 @@ pub struct Rig {
     pub routes: usize,
     /// Time that loading them took, seconds.
     pub load: f64,
-}
-
-fn host_net(a: IpAddr) -> Result<IpNet, String> {
-    let len = if a.is_ipv6() { 64 } else { 24 };
-    IpNet::new(a, len).map_err(|e| e.to_string())
-}
-
-/// The router's address on egress interface `i`.
-fn own(i: usize, v6: bool) -> IpAddr {
-    let n = i as u16 + 1;
-    match v6 {
-        true => Ipv6Addr::new(0xfd00, n, 0, 0, 0, 0, 0, 1).into(),
-        false => Ipv4Addr::new(10, (n >> 8) as u8, n as u8, 1).into(),
-    }
-}
-
-/// Next hop `k`: they take turns on the egress interfaces.
-fn hop(k: usize, egress: usize, v6: bool) -> (usize, IpAddr) {
-    let (i, host) = (k % egress, k / egress + 2);
-    let address = match own(i, v6) {
-        IpAddr::V4(a) => Ipv4Addr::from(u32::from(a) - 1 + host as u32).into(),
-        IpAddr::V6(a) => Ipv6Addr::from(u128::from(a) - 1 + host as u128).into(),
-    };
-    (i, address)
-}
-
-/// The network of sub-interface `in0.v`; the router is its first host.
-fn tagged_net(v: u32) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(Ipv4Addr::new(100, 64, 0, 0)) + 4 * v + 1)
 }
 
 impl Rig {
@@ -234,17 +115,8 @@ impl Rig {
                 back.push(Arc::clone(&seen));
                 Box::new(Sink::new(64, seen)) as Box<dyn TxQueue>
             };
-            let link = Arc::new(AtomicBool::new(true));
-            let control = Box::new(NoWires { link, number: index });
-            Ok(Device {
-                rx: (0..workers).map(rx).collect(),
-                tx: (0..workers).map(tx).collect(),
-                caps: TxCaps::default(),
-                mac: ROUTER,
-                mtu: MTU,
-                link: true,
-                control,
-            })
+            let (rx, tx) = ((0..workers).map(rx).collect(), (0..workers).map(tx).collect());
+            Ok(wires::device(index, ROUTER, rx, tx, &wires::always()))
         };
         self.router.add_device("in0", open).map_err(|e| e.to_string())?;
         self.back = back;
@@ -263,15 +135,8 @@ impl Rig {
                 sinks.push(Arc::clone(&seen));
                 Box::new(Sink::new(keep, seen)) as Box<dyn TxQueue>
             };
-            Ok(Device {
-                rx: vec![],
-                tx: (0..workers).map(tx).collect(),
-                caps: TxCaps::default(),
-                mac: MacAddr([0x02, 0xfe, 1, 0, (i >> 8) as u8, i as u8]),
-                mtu: MTU,
-                link: true,
-                control: Box::new(NoWires { link: Arc::clone(&link), number: index }),
-            })
+            let mac = MacAddr([0x02, 0xfe, 1, 0, (i >> 8) as u8, i as u8]);
+            Ok(wires::device(index, mac, vec![], (0..workers).map(tx).collect(), &link))
         };
         let index = self.router.add_device(&name, open).map_err(|e| e.to_string())?;
         self.egress.push(Egress { name, index, sinks, link });
@@ -282,15 +147,8 @@ impl Rig {
     pub fn add_queue(&mut self, queue: impl FnOnce(u32) -> Box<dyn RxQueue>) -> Result<(), String> {
         let open = |index: u32, workers: usize| {
             let tx = |_| Box::new(Sink::new(64, Arc::default())) as Box<dyn TxQueue>;
-            Ok(Device {
-                rx: vec![queue(index)],
-                tx: (0..workers).map(tx).collect(),
-                caps: TxCaps::default(),
-                mac: ROUTER,
-                mtu: MTU,
-                link: true,
-                control: Box::new(NoWires { link: Arc::new(AtomicBool::new(true)), number: index }),
-            })
+            let tx = (0..workers).map(tx).collect();
+            Ok(wires::device(index, ROUTER, vec![queue(index)], tx, &wires::always()))
         };
         self.router.add_device("in1", open).map_err(|e| e.to_string())?;
         let net = host_net(Ipv4Addr::new(10, 254, 0, 1).into())?;
@@ -445,19 +303,4 @@ impl Rig {
         };
         self.router.link_event(Some(""), &ev);
     }
-}
-
-/// IPv4 destinations for the feed.
-pub fn list4(addrs: &[u128]) -> Arc<[u32]> {
-    addrs.iter().map(|a| (a >> 96) as u32).collect()
-}
-
-/// IPv6 destinations for the feed.
-pub fn list6(addrs: &[u128]) -> Arc<[[u8; 16]]> {
-    addrs.iter().map(|a| a.to_be_bytes()).collect()
-}
-
-/// One prefix from its text.
-pub fn prefix(text: &str) -> Result<Prefixes, String> {
-    Ok(Prefixes::one(text.parse::<IpNet>().map_err(|e| format!("{text}: {e}"))?))
 }

@@ -1,0 +1,77 @@
+//! What a scenario wants of the router: routes, next hops, interfaces and packets.
+
+use crate::bench::feed::{Template, Traffic};
+use crate::bench::prefixes::Prefixes;
+use ipnet::IpNet;
+use std::sync::Arc;
+
+/// How the router is set up.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Routes, by family.
+    pub routes: Vec<Prefixes>,
+    /// Next hops over which they are spread, in both families.
+    pub hops: usize,
+    /// Paths of each route.
+    pub paths: usize,
+    /// All routes go to the same paths.
+    pub same_group: bool,
+    /// Interfaces towards the next hops.
+    pub egress: usize,
+    /// Frames of the input go straight to the first of them.
+    pub xconnect: bool,
+    /// Sub-interfaces `in0.1`, `in0.2`, ... with 802.1Q tags of these numbers take the packets.
+    pub tagged_in: u32,
+    /// The first egress interface sends with this 802.1Q tag.
+    pub tagged_out: Option<u16>,
+    /// Packets.
+    pub traffic: Traffic,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            routes: vec![],
+            hops: 1,
+            paths: 1,
+            same_group: false,
+            egress: 1,
+            xconnect: false,
+            tagged_in: 0,
+            tagged_out: None,
+            traffic: Traffic::default(),
+        }
+    }
+}
+
+impl Plan {
+    fn frames(&self) -> impl Iterator<Item = &Template> {
+        self.traffic.order.iter().filter_map(|n| self.traffic.templates.get(usize::from(*n)))
+    }
+
+    /// Bytes of a frame; the mean where sizes are mixed.
+    pub fn mean_size(&self) -> usize {
+        self.frames().map(|t| t.bytes.len()).sum::<usize>() / self.traffic.order.len().max(1)
+    }
+
+    /// A frame as the feed would send it.
+    pub fn first_frame(&self) -> Result<Vec<u8>, String> {
+        let t = self.frames().next().ok_or("there is no packet to send")?;
+        Ok(self.traffic.patched(t))
+    }
+}
+
+/// IPv4 destinations for the feed.
+pub fn list4(addrs: &[u128]) -> Arc<[u32]> {
+    addrs.iter().map(|a| (a >> 96) as u32).collect()
+}
+
+/// IPv6 destinations for the feed.
+pub fn list6(addrs: &[u128]) -> Arc<[[u8; 16]]> {
+    addrs.iter().map(|a| a.to_be_bytes()).collect()
+}
+
+/// One prefix from its text.
+pub fn prefix(text: &str) -> Result<Prefixes, String> {
+    Ok(Prefixes::one(text.parse::<IpNet>().map_err(|e| format!("{text}: {e}"))?))
+}
