@@ -16,8 +16,10 @@ fn objects(args: &[&str]) -> Vec<Value> {
     String::from_utf8(out.stdout).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-fn names(o: &Value) -> Vec<&str> {
-    o["nodes"].as_array().unwrap().iter().map(|n| n["name"].as_str().unwrap()).collect()
+/// Packets of a node for each packet that came in.
+fn share(o: &Value, node: &str) -> f64 {
+    let of = |n: &&Value| n["name"] == node;
+    o["nodes"].as_array().unwrap().iter().find(of).map_or(0.0, |n| n["share"].as_f64().unwrap())
 }
 
 #[test]
@@ -45,7 +47,10 @@ fn scenarios_forward_everything_and_tell_all_fields() {
         assert!(["v2", "v3", "v4"].contains(&o["level"].as_str().unwrap()));
         for n in o["nodes"].as_array().unwrap() {
             let (clocks, vectors) = (n["clocks"].as_f64().unwrap(), n["vectors_per_call"].as_f64().unwrap());
-            assert!(n["clocks_2ms"].as_f64().unwrap() > 0.0, "{name}: {n}");
+            assert!(
+                n["clocks_2ms"].as_f64().unwrap() > 0.0 || n["share"].as_f64().unwrap() < 0.5,
+                "{name}: {n}"
+            );
             assert!(clocks > 0.0 && (1.0..=256.0).contains(&vectors), "{name}: {n}");
         }
         // Every packet takes the whole path, and comes out.
@@ -53,16 +58,19 @@ fn scenarios_forward_everything_and_tell_all_fields() {
     }
     let routes: Vec<u64> = all.iter().map(|o| o["routes"].as_u64().unwrap()).collect();
     assert_eq!(routes, [0, 1, 1000, 1, 1, 1, 1]);
-    let four = ["pg-input", "ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite", "interface-output"];
-    for i in [1, 2, 4, 5, 6] {
-        assert_eq!(names(&all[i])[..6], four, "{}", wanted[i]);
-        assert_eq!(names(&all[i])[6..], ["interface-tx"]);
+    for (o, node) in all.iter().zip([
+        "l2-xconnect",
+        "ip4-lookup",
+        "ip4-lookup",
+        "ip6-lookup",
+        "ip4-lookup",
+        "ip4-lookup",
+        "ip4-lookup",
+    ]) {
+        for name in ["pg-input", "ethernet-input", node, "interface-tx"] {
+            assert!((share(o, name) - 1.0).abs() < 0.1, "{name} in {o}");
+        }
     }
-    assert_eq!(
-        names(&all[0]),
-        ["pg-input", "ethernet-input", "l2-xconnect", "interface-output", "interface-tx"]
-    );
-    assert!(names(&all[3]).contains(&"ip6-lookup"));
     assert_eq!(all[6]["size"], 361, "the mean of 64, 594 and 1518 bytes, 7:4:1");
 }
 
@@ -70,14 +78,10 @@ fn scenarios_forward_everything_and_tell_all_fields() {
 fn bad_packets_are_dropped_among_good_ones() {
     let all = objects(&["mixed", "--json", "--seconds", "0.1", "--workers", "1"]);
     let o = &all[0];
-    let share = |name: &str| {
-        let of = |n: &&Value| n["name"] == name;
-        o["nodes"].as_array().unwrap().iter().find(of).map_or(0.0, |n| n["share"].as_f64().unwrap())
-    };
     // A window may end in the middle of a vector.
     let near = |a: f64, b: f64| (a - b).abs() < 0.03;
-    assert!(near(share("arp-input"), 0.05) && near(share("ip6-lookup"), 0.4), "{o}");
-    assert!(near(share("error-drop"), 0.1), "{o}");
+    assert!(near(share(o, "arp-input"), 0.05) && near(share(o, "ip6-lookup"), 0.4), "{o}");
+    assert!(near(share(o, "error-drop"), 0.1), "{o}");
     assert_eq!((&o["lost"], &o["leaked"]), (&0.into(), &0.into()), "{o}");
 }
 
