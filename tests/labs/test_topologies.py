@@ -2,7 +2,7 @@
 
 import pytest
 from harness import run, veth, wait_for
-from tools import hops, iperf, iperf_server, no_storm
+from tools import bad_checksums, capture, hops, iperf, iperf_server, no_storm
 
 
 def test_jumbo_frames(lab):
@@ -119,6 +119,27 @@ def test_tap_in_a_namespace(lab):
     with iperf_server(b):
         for words in ([], ["-R"]):
             no_storm(iperf(a, "10.8.0.2", *words))
+
+
+@pytest.mark.parametrize("offload", ["auto", "on", "off"])
+def test_tap_with_and_without_offloads(lab, offload):
+    """Two hosts behind TAPs. By default Linux gives and gets super-frames, and a capture on its side shows whole checksums;
+    UDP super-frames come as datagrams."""
+    a, b = lab.host("a", ["10.0.1.2/24"], ["10.0.1.1"]), lab.host("b", ["10.0.2.2/24"], ["10.0.2.1"])
+    r = lab.router(lab.namespace("r"), {
+        "taps": {f"tap{n}": {"host": {"name": "eth0", "namespace": host.name}} for n, host in enumerate((a, b))},
+        "devices": {f"tap{n}": {"offload": offload} for n in (0, 1)}})
+    for n, host in enumerate((a, b)):
+        host.configure("eth0")
+        r.ctl(f"set interface ip address tap{n} 10.0.{n + 1}.1/24")
+        r.ctl(f"set interface state tap{n} up")
+    a.ping("10.0.2.2")
+    with iperf_server(b), capture(b, "eth0", "tcp and port 5201 and src host 10.0.1.2") as file:
+        assert iperf(a, "10.0.2.2", "-n", "20M")["sum_sent"]["bytes"] >= 20e6
+    bad, packets, longest = bad_checksums(file)
+    assert packets > 100
+    assert (longest > 1514) == (offload != "off"), longest
+    assert bool(bad) == (offload == "on"), bad[:5]
 
 
 def test_persistent_taps_stay_and_others_go(lab):

@@ -64,32 +64,66 @@ def test_tcp_with_default_offloads(two_hosts, to, back):
     assert not [e for e in errors if "checksum" in e or "malformed" in e or "offload" in e], errors
 
 
-@WAYS
-@pytest.mark.parametrize("who", ["linux", "quiver"])
-def test_no_bad_checksum_in_a_capture(two_hosts, who, to, back):
-    """Where the other side needs whole checksums and frames of the MTU's size, it gets them: made by the kernel when the
-    router's device has no offloads, made by Quiver with `offload: off`.
+def restarted(two_hosts, offload):
+    """The router with `offload` on both devices."""
+    two_hosts.r.stop()
+    two_hosts.routers.remove(two_hosts.r)
+    two_hosts.r = two_hosts.router(two_hosts.inside, {
+        "interfaces": {"left": {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+                       "right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}},
+        "devices": {"left": {"offload": offload}, "right": {"offload": offload}}})
 
-    (With offloads all along the way the last veth hands partial checksums to the receiver, as between any two hosts on
-    a veth, and a capture there shows them before they are completed.)"""
-    a, b, r = two_hosts.a, two_hosts.b, two_hosts.r
-    if who == "linux":
-        for device in ("left", "right"):
-            two_hosts.inside.run(f"ethtool -K {device} tx off")
-    else:
-        r.stop()
-        two_hosts.routers.remove(r)
-        two_hosts.router(two_hosts.inside, {
-            "interfaces": {"left": {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
-                           "right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}},
-            "devices": {"left": {"offload": False}, "right": {"offload": False}}})
+
+def received(two_hosts, to, back):
+    """What tcpdump says of twenty megabytes of TCP on the host that receives them: packets with wrong checksums, the number
+    of packets, the longest frame."""
+    a, b = two_hosts.a, two_hosts.b
     sender, receiver = (b, a) if back else (a, b)
     source = next(x for x in sender.addresses if (":" in x) == (":" in to)).split("/")[0]
     with iperf_server(b), capture(receiver, "eth0", f"tcp and port 5201 and src host {source}") as file:
         assert iperf(a, to, "-n", "20M", *(["-R"] if back else []))["sum_sent"]["bytes"] >= 20e6
-    bad, packets, longest = bad_checksums(file)
+    return bad_checksums(file)
+
+
+@WAYS
+@pytest.mark.parametrize("who", ["quiver", "linux"])
+def test_no_bad_checksum_in_a_capture(two_hosts, who, to, back):
+    """The host that receives gets whole checksums and frames of the MTU's size, as the router is without any setting; and
+    likewise when it leaves the work to the kernel of a device without offloads."""
+    if who == "linux":
+        restarted(two_hosts, True)
+        for device in ("left", "right"):
+            two_hosts.inside.run(f"ethtool -K {device} tx off")
+    bad, packets, longest = received(two_hosts, to, back)
     assert packets > 1000 and not bad, bad[:5]
     assert longest <= 1514, f"a frame of {longest} bytes on a link with MTU 1500"
+    counts = {i: two_hosts.r.interface(i) for i in ("left", "right")}
+    assert not [c for c in counts.values() if c["device-drops"]["packets"]], counts
+
+
+@WAYS
+def test_offloads_pass_where_they_are_asked_for(two_hosts, to, back):
+    """`offload: on`: super-frames stay whole all along the way, and Linux completes or ignores checksums as it likes."""
+    restarted(two_hosts, True)
+    _, packets, longest = received(two_hosts, to, back)
+    assert packets > 100 and longest > 20000, longest
+    with iperf_server(two_hosts.b):
+        no_storm(iperf(two_hosts.a, to, *(["-R"] if back else [])), at_least=25e6)
+
+
+@WAYS
+def test_nothing_is_lost_and_a_flow_stays_in_order(two_hosts, to, back):
+    """Where Linux itself keeps flows in order (without receive packet steering a veth spreads a flow over the CPUs that
+    send it), TCP sends nothing twice: the router neither loses nor reorders."""
+    a, b, r = two_hosts.a, two_hosts.b, two_hosts.r
+    for host, devices in ((two_hosts.inside, ("left", "right")), (a, ("eth0",)), (b, ("eth0",))):
+        for device in devices:
+            host.run(["sh", "-c", f"echo 1 > /sys/class/net/{device}/queues/rx-0/rps_cpus"])
+    with iperf_server(b):
+        end = iperf(a, to, *(["-R"] if back else []))
+    assert end["sum_sent"]["retransmits"] <= 2, end["sum_sent"]
+    for i in ("left", "right"):
+        assert r.interface(i)["device-drops"]["packets"] == 0, r.interface(i)
 
 
 def test_tcp_both_ways_at_once(two_hosts):

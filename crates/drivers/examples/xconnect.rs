@@ -6,6 +6,7 @@
 //! one core can.
 #![allow(unsafe_code)]
 
+use drivers::Offload;
 use drivers::af_packet::{self, Config, RingVersion};
 use graph::io::Ready;
 use graph::{Pool, PoolConfig, PoolMemory, TxReport, Vector, flags};
@@ -25,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (i, name) in [a, b].into_iter().enumerate() {
         let mut config = Config::new(name, i as u32);
         config.ring = if option(0) == Some("v3") { RingVersion::V3 } else { RingVersion::V2 };
-        config.offload = option(1) != Some("off");
+        config.offload = if option(1) == Some("off") { Offload::Off } else { Offload::On };
         let device = af_packet::open(&config)?;
         for sentence in &device.conflicts {
             eprintln!("{sentence}");

@@ -3,8 +3,8 @@
 // Upholds: every pointer handed to the kernel comes from a reference that lives through the call, with the length of
 // what it points to; every descriptor returned by the kernel is owned by exactly one `OwnedFd`.
 
-use crate::vnet;
-use graph::{Buffers, Desc};
+use crate::stage::{BATCH, PIECES, Stage};
+use graph::Buffers;
 use packet::gso::VnetHdr;
 use std::ffi::CString;
 use std::io;
@@ -302,17 +302,14 @@ pub fn addresses(name: &str) -> io::Result<Vec<std::net::IpAddr>> {
     Ok(out)
 }
 
-/// Most parts of one packet given to the kernel in one call; a 64 KiB packet takes 31 buffers.
+/// Most parts of one packet taken from the kernel in one call; a 64 KiB packet takes 31 buffers.
 pub const MAX_PARTS: usize = 64;
-/// Most packets given to the kernel in one call.
-pub const BATCH: usize = 64;
-const IOVS: usize = BATCH * 2 + MAX_PARTS;
+const IOVS: usize = PIECES + BATCH;
 
 const NO_IOV: libc::iovec = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
 
 /// Arrays for [`TxArrays::send`], made once.
 pub struct TxArrays {
-    headers: Box<[[u8; VnetHdr::LEN]; BATCH]>,
     iovs: Box<[libc::iovec; IOVS]>,
     messages: Box<[libc::mmsghdr; BATCH]>,
 }
@@ -327,8 +324,6 @@ pub enum Sent {
     Some(usize),
     /// The kernel refused the first packet with this errno.
     Refused(i32),
-    /// The first packet cannot be put into one call.
-    Unfit,
 }
 
 impl Default for TxArrays {
@@ -342,52 +337,39 @@ impl TxArrays {
     pub fn new() -> TxArrays {
         // SAFETY: C structs of pointers and integers, for which zero is valid.
         let message: libc::mmsghdr = unsafe { core::mem::zeroed() };
-        TxArrays {
-            headers: Box::new([[0; VnetHdr::LEN]; BATCH]),
-            iovs: Box::new([NO_IOV; IOVS]),
-            messages: Box::new([message; BATCH]),
-        }
+        TxArrays { iovs: Box::new([NO_IOV; IOVS]), messages: Box::new([message; BATCH]) }
     }
 
-    /// The virtio-net header and the parts of `d` in `iovs[at..]`; returns how many entries they take.
-    fn fill(&mut self, n: usize, at: usize, buffers: &Buffers, d: &Desc) -> Option<usize> {
-        let header = vnet::of_packet(buffers, d)?;
-        self.headers[n] = header.to_bytes();
-        let mut i = at;
-        self.iovs[i] =
-            libc::iovec { iov_base: self.headers[n].as_ptr().cast_mut().cast(), iov_len: VnetHdr::LEN };
-        for part in buffers.parts(d) {
-            i += 1;
-            let iov = self.iovs.get_mut(i).filter(|_| i - at < MAX_PARTS)?;
-            *iov = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+    /// Names header and pieces of packet `n` in `iovs[at..]`; returns how many entries they take.
+    fn name(&mut self, at: usize, buffers: &Buffers, stage: &Stage, n: usize) -> usize {
+        let (header, pieces) = stage.packet(n);
+        let entry = |b: &[u8]| libc::iovec { iov_base: b.as_ptr().cast_mut().cast(), iov_len: b.len() };
+        let iovs = &mut self.iovs[at..=at + pieces.len()];
+        iovs[0] = entry(header);
+        for (iov, piece) in iovs[1..].iter_mut().zip(pieces) {
+            *iov = entry(piece.bytes(buffers));
         }
-        Some(i + 1 - at)
+        1 + pieces.len()
     }
 
-    /// Hands the first packets over in one sendmmsg.
-    pub fn send(&mut self, fd: &OwnedFd, buffers: &Buffers, packets: &[Desc]) -> Sent {
-        let (mut n, mut at) = (0, 0);
-        for d in packets.iter().take(BATCH) {
-            if at + MAX_PARTS > IOVS {
-                break;
-            }
-            let Some(used) = self.fill(n, at, buffers, d) else { break };
+    /// Hands the packets of a stage from number `from` on over in one sendmmsg.
+    pub fn send(&mut self, fd: &OwnedFd, buffers: &Buffers, stage: &Stage, from: usize) -> Sent {
+        let mut at = 0;
+        for n in from..stage.len() {
+            let used = self.name(at, buffers, stage, n);
             let m = &mut self.messages[n].msg_hdr;
             m.msg_iov = self.iovs[at..].as_mut_ptr();
             m.msg_iovlen = used as _;
             at += used;
-            n += 1;
         }
-        if n == 0 {
-            return if packets.is_empty() { Sent::Some(0) } else { Sent::Unfit };
-        }
-        // SAFETY: the first `n` messages name entries of `iovs`, which name headers of this struct and parts of packets;
-        // `buffers` is borrowed and the packets are the caller's, so all of it lives through the call. The kernel only reads.
+        let messages = &mut self.messages[from..stage.len()];
+        // SAFETY: the messages name entries of `iovs`, which name headers of the stage and pieces of buffers; stage and
+        // `buffers` are borrowed, so all of it lives through the call. The kernel only reads.
         let r = unsafe {
             libc::sendmmsg(
                 fd.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                n as u32,
+                messages.as_mut_ptr(),
+                messages.len() as u32,
                 (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
             )
         };
@@ -397,9 +379,9 @@ impl TxArrays {
         }
     }
 
-    /// Writes one packet with one writev (for a TAP).
-    pub fn write(&mut self, fd: &OwnedFd, buffers: &Buffers, d: &Desc) -> Sent {
-        let Some(used) = self.fill(0, 0, buffers, d) else { return Sent::Unfit };
+    /// Writes packet `n` of a stage with one writev (for a TAP).
+    pub fn write(&mut self, fd: &OwnedFd, buffers: &Buffers, stage: &Stage, n: usize) -> Sent {
+        let used = self.name(0, buffers, stage, n);
         // SAFETY: as in `send`.
         let r = unsafe { libc::writev(fd.as_raw_fd(), self.iovs.as_ptr(), used as i32) };
         match check_len(r) {

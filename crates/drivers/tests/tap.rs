@@ -4,8 +4,8 @@
 mod common;
 
 use common::*;
-use drivers::af_packet;
 use drivers::tap::{self, Config, Device};
+use drivers::{Offload, af_packet};
 use graph::io::Ready;
 use graph::{RxQueue, TxQueue, flags};
 use packet::MacAddr;
@@ -64,17 +64,19 @@ fn hosts_with_default_offloads_talk() {
         return;
     }
     // Both behind a TAP; then one behind a veth: what a TAP takes out of Linux, AF_PACKET puts in, and the other way.
-    for veth_side in [false, true] {
+    for (veth_side, offload) in
+        [(false, Offload::Auto), (true, Offload::Auto), (false, Offload::On), (true, Offload::On)]
+    {
         let (a, b, r) = (Ns::new(), Ns::new(), Ns::new());
-        let (qa, _ha) = first(tap::open(&config(&a, "peer")).unwrap());
+        let (qa, _ha) = first(tap::open(&Config { offload, ..config(&a, "peer") }).unwrap());
         let mut keep = None;
         let qb = if veth_side {
             veth(&r, "eth0", &b, "peer");
-            let c = af_packet::Config { netns: r.opt(), ..af_packet::Config::new("eth0", 1) };
+            let c = af_packet::Config { netns: r.opt(), offload, ..af_packet::Config::new("eth0", 1) };
             let mut d = af_packet::open(&c).unwrap();
             (d.rx.remove(0), d.tx.remove(0))
         } else {
-            let (q, h) = first(tap::open(&config(&b, "peer")).unwrap());
+            let (q, h) = first(tap::open(&Config { offload, ..config(&b, "peer") }).unwrap());
             keep = Some(h);
             q
         };
@@ -106,9 +108,8 @@ fn without_offloads_linux_gives_whole_packets() {
         return;
     }
     let (a, b) = (Ns::new(), Ns::new());
-    let open = |ns: &Ns| tap::open(&Config { offload: false, ..config(ns, "peer") }).unwrap();
+    let open = |ns: &Ns| tap::open(&Config { offload: Offload::Off, ..config(ns, "peer") }).unwrap();
     let ((qa, _ha), (qb, _hb)) = (first(open(&a)), first(open(&b)));
-    assert_eq!(qa.1.caps(), graph::TxCaps::default());
     a.ip("addr add 10.77.0.1/24 dev peer");
     b.ip("addr add 10.77.0.2/24 dev peer");
     let wire = Wire::new(qa, qb);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::decode::{Decoder, Fields, list};
 use super::diag::Place;
 use super::interface::{later_kind, numbered};
-use super::model::{Device, Driver, InterfaceKind, Rate, RingVersion, Tap};
+use super::model::{Device, Driver, InterfaceKind, Offload, Rate, RingVersion, Tap};
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
@@ -28,7 +28,7 @@ pub(super) struct DeviceEntry {
     driver: Driver,
     rx_queues: u16,
     tx_queues: u16,
-    offload: bool,
+    offload: Offload,
     persistent: bool,
 }
 
@@ -55,7 +55,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
         driver: af_packet(name),
         rx_queues: 1,
         tx_queues: 1,
-        offload: true,
+        offload: Offload::Auto,
         persistent: false,
     };
     let Some(fields) = d.fields(node, DEVICE) else { return entry };
@@ -74,7 +74,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     let queues = |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.int(node, 1u16, 64));
     entry.rx_queues = queues(d, "rx-queues").unwrap_or(1);
     entry.tx_queues = queues(d, "tx-queues").unwrap_or(1);
-    entry.offload = d.field(&fields, "offload", |d, node| d.boolean(node)).unwrap_or(true);
+    entry.offload = d.field(&fields, "offload", offload).unwrap_or_default();
     entry.persistent = d.field(&fields, "persistent", |d, node| d.boolean(node)).unwrap_or(false);
     let host = d.field(&fields, "host", linux_device);
     let namespace = d.field(&fields, "namespace", namespace);
@@ -122,7 +122,22 @@ fn af_packet(name: &str) -> Driver {
         namespace: None,
         rx_slots: None,
         ring: RingVersion::TpacketV2,
-        offload: true,
+        offload: Offload::Auto,
+    }
+}
+
+/// `auto`, or a switch.
+fn offload<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Offload> {
+    const HELP: &str = "`auto`, `on` or `off`";
+    let text = d.text(node, HELP)?;
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => Some(Offload::Auto),
+        "on" | "true" | "yes" => Some(Offload::On),
+        "off" | "false" | "no" => Some(Offload::Off),
+        _ => {
+            d.error(node.place, "type", format!("{} is not known here", short(text))).value(text).help(HELP);
+            None
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use drivers::Offload;
 use ipnet::IpNet;
 use packet::MacAddr;
 
@@ -172,8 +173,8 @@ pub enum Driver {
         rx_slots: Option<u32>,
         /// Layout of the receive ring.
         ring: RingVersion,
-        /// Use the virtio-net header: partial checksums and super-frames go through.
-        offload: bool,
+        /// Who completes checksums and cuts super-frames that are sent.
+        offload: Offload,
     },
     /// Capture files in place of a wire.
     Pcap {
@@ -237,8 +238,8 @@ pub struct Tap {
     pub rx_queues: u16,
     /// Transmit queues, 1..64.
     pub tx_queues: u16,
-    /// Use the virtio-net header's checksum and segmentation offloads.
-    pub offload: bool,
+    /// Who completes checksums and cuts super-frames.
+    pub offload: Offload,
 }
 
 /// A static route.

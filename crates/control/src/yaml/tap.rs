@@ -6,7 +6,7 @@ use super::decode::Decoder;
 use super::device::{self, DeviceEntry};
 use super::diag::Place;
 use super::interface::{blank, mtu, object_name};
-use super::model::{Interface, InterfaceKind, Tap};
+use super::model::{Interface, InterfaceKind, Offload, Tap};
 use super::scalar::Reference;
 use super::tree::Node;
 
@@ -99,7 +99,7 @@ fn blank_tap(place: Place) -> Tap {
         persistent: false,
         rx_queues: 1,
         tx_queues: 1,
-        offload: true,
+        offload: Offload::Auto,
     }
 }
 

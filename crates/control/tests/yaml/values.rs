@@ -100,7 +100,7 @@ fn devices_and_taps() {
             namespace: Some("wan".into()),
             rx_slots: Some(8192),
             ring: RingVersion::TpacketV2,
-            offload: false,
+            offload: Offload::Off,
         }
     );
     assert_eq!(
@@ -110,7 +110,7 @@ fn devices_and_taps() {
             namespace: None,
             rx_slots: None,
             ring: RingVersion::TpacketV2,
-            offload: true,
+            offload: Offload::Auto,
         }
     );
     assert_eq!(
@@ -141,7 +141,7 @@ fn devices_and_taps() {
         persistent: true,
         rx_queues: 2,
         tx_queues: 2,
-        offload: true,
+        offload: Offload::On,
     };
     assert_eq!(tap("tap0"), expected);
     let plain = tap("tap1");

@@ -13,6 +13,8 @@ use crate::error::{Error, Within, check_device_name, privileged, system};
 use crate::link::Link;
 use crate::linux::*;
 use crate::netns;
+use crate::offload::Offload;
+use crate::stage::Form;
 use crate::sys::{self, RxArrays, Statistics};
 use graph::{RxQueue, TxCaps, TxQueue};
 use packet::MacAddr;
@@ -67,12 +69,13 @@ pub struct Config {
     pub ring: RingVersion,
     /// Slots of each receive ring (a power of two); by default 2048, or fewer where the MTU makes them large.
     pub slots: Option<usize>,
-    /// Let the kernel complete checksums and segment super-frames on transmit. Received ones are understood always.
-    pub offload: bool,
+    /// Who completes checksums and cuts super-frames on transmit: Quiver, or the kernel and the device (`On`). Received
+    /// ones are understood always.
+    pub offload: Offload,
 }
 
 impl Config {
-    /// One queue each way, offloads on.
+    /// One queue each way, whole packets sent.
     pub fn new(ifname: &str, interface: u32) -> Config {
         Config {
             ifname: ifname.to_owned(),
@@ -82,7 +85,7 @@ impl Config {
             tx_queues: 1,
             ring: RingVersion::default(),
             slots: None,
-            offload: true,
+            offload: Offload::Auto,
         }
     }
 }
@@ -228,12 +231,10 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         Ok((rx, tx, control))
     })?;
 
-    let caps = TxCaps {
-        checksum: config.offload,
-        tso: config.offload,
-        // Before, the kernel does not know UDP super-frames in a virtio-net header.
-        uso: config.offload && sys::kernel_release() >= (6, 2),
-    };
+    let form = if config.offload == Offload::On { Form::AsIs } else { Form::Whole };
+    // Older kernels do not know UDP super-frames in a virtio-net header.
+    let uso = form == Form::Whole || sys::kernel_release() >= (6, 2);
+    let caps = TxCaps { checksum: true, tso: true, uso };
     let mut sockets = Vec::new();
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
     for (socket, ring) in rx {
@@ -252,7 +253,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let ifindex = state.ifindex;
     Ok(Device {
         rx: queues,
-        tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(s, caps)) as Box<dyn TxQueue>).collect(),
+        tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(s, form, caps)) as Box<dyn TxQueue>).collect(),
         mac: state.mac,
         mtu: state.mtu,
         handle: Handle { link, ifindex, sockets, control, promiscuous: false, drops, gone },

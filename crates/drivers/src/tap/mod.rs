@@ -7,7 +7,9 @@ use crate::error::{Error, Within, check_device_name, privileged, system};
 use crate::link::Link;
 use crate::linux::*;
 use crate::netns;
-use crate::sys::{self, IfReq, TxArrays};
+use crate::offload::Offload;
+use crate::stage::Form;
+use crate::sys::{self, IfReq};
 use graph::{RxQueue, TxCaps, TxQueue};
 use packet::MacAddr;
 use packet::gso::VnetHdr;
@@ -51,14 +53,15 @@ pub struct Config {
     pub tx_queues: usize,
     /// Packets that wait from Linux to Quiver at most, per queue.
     pub rx_ring: Option<u32>,
-    /// Exchange partial checksums and super-frames with Linux.
-    pub offload: bool,
+    /// Who completes checksums and cuts super-frames. But for `Off`, Linux hands over both as they are, and takes TCP
+    /// super-frames whole: with complete checksums, or (`On`) with partial ones.
+    pub offload: Offload,
     /// Whether the host side sees a carrier from the start.
     pub carrier: bool,
 }
 
 impl Config {
-    /// One queue each way, offloads and carrier on.
+    /// One queue each way, carrier on.
     pub fn new(host_name: &str, interface: u32) -> Config {
         Config {
             interface,
@@ -73,7 +76,7 @@ impl Config {
             rx_queues: 1,
             tx_queues: 1,
             rx_ring: None,
-            offload: true,
+            offload: Offload::Auto,
             carrier: true,
         }
     }
@@ -244,7 +247,12 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let (queues, link, uso, made_bridge) = made?;
     let null = sys::open("/dev/null", libc::O_RDWR).map_err(system("open /dev/null"))?;
     let shared = Arc::new(Shared { gone: AtomicBool::new(false), drops: Drops::default(), null });
-    let caps = TxCaps { checksum: config.offload, tso: config.offload, uso: config.offload && uso };
+    let form = match config.offload {
+        Offload::Auto => Form::Checksummed,
+        Offload::On => Form::AsIs,
+        Offload::Off => Form::Whole,
+    };
+    let caps = TxCaps { checksum: true, tso: true, uso: uso || form != Form::AsIs };
     let mtu = link.state()?.mtu;
     let mut rx: Vec<Box<dyn RxQueue>> = Vec::new();
     for q in &queues {
@@ -253,7 +261,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let mut tx: Vec<Box<dyn TxQueue>> = Vec::new();
     for i in 0..config.tx_queues {
         let (queue, shared) = (Arc::clone(&queues[i % queues.len()]), Arc::clone(&shared));
-        tx.push(Box::new(TapTx { queue, arrays: TxArrays::new(), shared, caps }));
+        tx.push(Box::new(TapTx::new(queue, form, caps, shared)));
     }
     let mac = stable_mac(config);
     Ok(Device { rx, tx, mac, mtu, handle: Handle { link, made_netns, made_bridge, queues, shared } })
@@ -271,7 +279,7 @@ fn make(config: &Config) -> Result<Made, Error> {
         let fd = open_queue(config)?;
         let mut len = VnetHdr::LEN as u32;
         sys::ioctl(&fd, TUNSETVNETHDRSZ, &mut len).map_err(what("the header size"))?;
-        uso = offloads(&fd, config.offload).map_err(what("the offloads"))?;
+        uso = offloads(&fd, config.offload != Offload::Off).map_err(what("the offloads"))?;
         queues.push(Arc::new(fd));
     }
     let link = Link::here(name, config.netns.as_deref())?;

@@ -1,6 +1,7 @@
 //! The queues of a TAP: readv into buffers, writev per packet, a virtio-net header in front.
 
 use crate::counts::{Drops, RxDrop};
+use crate::stage::{Form, Stage};
 use crate::sys::{self, RxArrays, Sent, TxArrays};
 use crate::vnet;
 use graph::buffer::{DATA, HEADROOM, ROOM};
@@ -150,10 +151,46 @@ impl RxQueue for TapRx {
 
 /// A transmit queue of a TAP.
 pub(super) struct TapTx {
-    pub queue: Arc<OwnedFd>,
-    pub arrays: TxArrays,
-    pub shared: Arc<Shared>,
-    pub caps: TxCaps,
+    stage: Stage,
+    out: Out,
+    caps: TxCaps,
+}
+
+struct Out {
+    queue: Arc<OwnedFd>,
+    arrays: TxArrays,
+    shared: Arc<Shared>,
+}
+
+impl TapTx {
+    pub fn new(queue: Arc<OwnedFd>, form: Form, caps: TxCaps, shared: Arc<Shared>) -> TapTx {
+        TapTx { stage: Stage::new(form), out: Out { queue, arrays: TxArrays::new(), shared }, caps }
+    }
+}
+
+impl Out {
+    /// Hands over what is staged, one packet a call: the driver takes no more.
+    fn push(&mut self, stage: &mut Stage, buffers: &Buffers, report: &mut TxReport) {
+        for n in 0..stage.len() {
+            if self.shared.gone.load(Ordering::Relaxed) {
+                report.errors += 1;
+                continue;
+            }
+            let mut sent = self.arrays.write(&self.queue, buffers, stage, n);
+            if sent == Sent::Refused(libc::EINTR) {
+                sent = self.arrays.write(&self.queue, buffers, stage, n);
+            }
+            match sent {
+                Sent::Some(_) => {
+                    report.packets += 1;
+                    report.bytes += stage.bytes(n) as u64;
+                }
+                Sent::Refused(libc::EAGAIN | libc::ENOBUFS) => report.full += 1,
+                Sent::Refused(_) => report.errors += 1,
+            }
+        }
+        stage.clear();
+    }
 }
 
 impl TxQueue for TapTx {
@@ -163,24 +200,13 @@ impl TxQueue for TapTx {
 
     fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
         let mut report = TxReport::default();
+        let TapTx { stage, out, .. } = self;
         for d in packets {
-            if self.shared.gone.load(Ordering::Relaxed) {
+            if !stage.put(buffers, d, |stage, buffers| out.push(stage, buffers, &mut report)) {
                 report.errors += 1;
-                continue;
-            }
-            let mut sent = self.arrays.write(&self.queue, buffers, d);
-            if sent == Sent::Refused(libc::EINTR) {
-                sent = self.arrays.write(&self.queue, buffers, d);
-            }
-            match sent {
-                Sent::Some(_) => {
-                    report.packets += 1;
-                    report.bytes += buffers.total_len(d) as u64;
-                }
-                Sent::Refused(libc::EAGAIN | libc::ENOBUFS) => report.full += 1,
-                Sent::Refused(_) | Sent::Unfit => report.errors += 1,
             }
         }
+        out.push(stage, buffers, &mut report);
         for d in packets {
             buffers.free(d);
         }

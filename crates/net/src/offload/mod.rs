@@ -1,4 +1,5 @@
-//! Offloads in software: what the device behind an interface does not do for partial checksums and super-frames.
+//! Offloads in software: what the driver behind an interface does not do for partial checksums and super-frames.
+//! AF_PACKET and TAP do all of it, at the last moment ([`drivers::offload`]); capture files do nothing.
 
 mod segment;
 

@@ -1,11 +1,12 @@
 //! `gso-segment`: cuts super-frames into segments and completes partial checksums for devices that do neither.
 
 use crate::plane::Plane;
+use drivers::offload::{self, MAX_HEADERS, Walk};
 use graph::buffer::HEADROOM;
 use graph::node::Step;
 use graph::{Buffers, Desc, Edge, Exit, Guard, Node, Packet, flags};
 use packet::checksum::Sum;
-use packet::gso::{Gso, GsoKind, PartialChecksum, Segmenter, VnetHdr, complete_checksum};
+use packet::gso::{Gso, Segmenter};
 use std::sync::Arc;
 
 graph::edges! {
@@ -37,27 +38,9 @@ impl GsoSegment {
     }
 }
 
-fn gso_of(gso_type: u8, size: u16) -> Option<Gso> {
-    let kind = match gso_type & !VnetHdr::GSO_ECN {
-        VnetHdr::GSO_TCPV4 => GsoKind::Tcp4,
-        VnetHdr::GSO_TCPV6 => GsoKind::Tcp6,
-        VnetHdr::GSO_UDP_L4 => GsoKind::Udp,
-        _ => return None,
-    };
-    (size != 0).then_some(Gso { kind, size })
-}
-
 /// Completes the partial checksum of a packet in place. False when its place is not within the first buffer.
 pub fn complete(buffers: &mut Buffers, d: &mut Desc) -> bool {
-    let m = *buffers.meta(d.buf);
-    let Some(start) = m.csum_start.checked_sub(d.off) else { return false };
-    let partial = PartialChecksum { start: usize::from(start), offset: usize::from(m.csum_offset) };
-    let mut rest = Sum::new();
-    for part in buffers.parts(d).skip(1) {
-        rest.add_bytes(part);
-    }
-    let tail = rest.fold().to_be_bytes();
-    let ok = complete_checksum(buffers.data_mut(d), [&tail[..]], partial).is_ok();
+    let ok = offload::complete(buffers, d);
     d.flags &= !flags::CSUM_PARTIAL;
     ok
 }
@@ -78,8 +61,7 @@ impl Node for GsoSegment {
             p.count(GsoReason::Checksums);
             return Ok(GsoNext::Output);
         }
-        let m = *p.meta();
-        let Some(gso) = gso_of(m.gso_type, m.gso_size) else { return Err(GsoReason::Malformed.into()) };
+        let Some(gso) = offload::gso(&p.env.buffers, p.d) else { return Err(GsoReason::Malformed.into()) };
         let made = segment(&mut p.env.buffers, p.d, gso)?;
         let mut next = made;
         let mut n = 0;
@@ -101,7 +83,7 @@ impl Node for GsoSegment {
 
 /// Makes all segments of a super-frame, each in one buffer, linked by `Meta::next` with their length in `Meta::len`.
 fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<u32, GsoReason> {
-    let mut headers = [0u8; 256];
+    let mut headers = [0u8; MAX_HEADERS];
     let total = buffers.total_len(d);
     let front_len = buffers.copy_out(d, 0, &mut headers);
     let front = &headers[..front_len];
@@ -111,6 +93,11 @@ fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<u32, GsoReason> 
         return Err(GsoReason::Malformed);
     }
     let (mut first, mut last) = (graph::buffer::NONE, graph::buffer::NONE);
+    let mut walk = Walk::new(buffers, d);
+    if !walk.skip(buffers, header_len) {
+        return Err(GsoReason::Malformed);
+    }
+    let mut payload = [0u8; graph::buffer::DATA];
     for seg in s.segments() {
         let Some(buf) = buffers.alloc() else {
             if first != graph::buffer::NONE {
@@ -120,8 +107,11 @@ fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<u32, GsoReason> 
         };
         let m = buffers.meta_mut(buf);
         (m.next, m.off) = (graph::buffer::NONE, HEADROOM as u16);
-        let mut payload = [0u8; graph::buffer::DATA];
-        let n = buffers.copy_out(d, header_len + seg.payload.start, &mut payload[..seg.payload.len()]);
+        let mut n = 0;
+        while let Some(piece) = walk.take(buffers, seg.payload.len() - n).filter(|p| p.len != 0) {
+            payload[n..n + usize::from(piece.len)].copy_from_slice(piece.bytes(buffers));
+            n += usize::from(piece.len);
+        }
         let room = &mut buffers.room_mut(buf)[HEADROOM..];
         let wrote = s.write_headers(&seg, Sum::of(&payload[..n]), room).unwrap_or(0);
         room[wrote..wrote + n].copy_from_slice(&payload[..n]);

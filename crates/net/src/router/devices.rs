@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use drivers::Offload;
 /// Layout of an AF_PACKET receive ring.
 pub use drivers::af_packet::RingVersion as Ring;
 
@@ -24,12 +25,12 @@ pub struct HostConfig {
     pub ring: Ring,
     /// Slots of a ring.
     pub slots: Option<usize>,
-    /// Let the kernel complete checksums and segment super-frames.
-    pub offload: bool,
+    /// Who completes checksums and cuts super-frames that are sent.
+    pub offload: Offload,
 }
 
 impl HostConfig {
-    /// One queue, offloads on.
+    /// One queue.
     pub fn new(host: &str) -> Self {
         let d = af_packet::Config::new(host, 0);
         HostConfig {
@@ -79,12 +80,12 @@ pub struct TapConfig {
     pub rx_queues: usize,
     /// Packets that wait from Linux to Quiver.
     pub rx_ring: Option<u32>,
-    /// Exchange partial checksums and super-frames with Linux.
-    pub offload: bool,
+    /// Who completes checksums and cuts super-frames.
+    pub offload: Offload,
 }
 
 impl TapConfig {
-    /// One queue, offloads on.
+    /// One queue.
     pub fn new(host_name: &str) -> Self {
         TapConfig {
             host_name: host_name.into(),
@@ -97,7 +98,7 @@ impl TapConfig {
             persist: false,
             rx_queues: 1,
             rx_ring: None,
-            offload: true,
+            offload: Offload::Auto,
         }
     }
 }

@@ -20,7 +20,7 @@ mod streams;
 mod workers;
 
 pub use adjacencies::AdjacencyInfo;
-pub use devices::{Device, DeviceControl, HostConfig, PcapConfig, Ring, TapConfig};
+pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use inspect::{ArcFeatures, CaptureStatus};
 pub use interfaces::{Encap, IfState, Kind};
 pub use nexthops::{NextHopInfo, RoutePath, Source, Target};

@@ -1,7 +1,7 @@
 //! Commands that make interfaces and take them out.
 
 use crate::commands::{commit, interface};
-use crate::router::{Encap, HostConfig, IfState, Kind, Op, PcapConfig, Ring, Router, TapConfig};
+use crate::router::{Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapConfig};
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;
 
@@ -59,7 +59,7 @@ fn tap() -> Command<Router> {
         "create tap [id <id:u32 0..1024>] [host-if-name <host-if-name:string>] [hw-addr <mac:mac>] [host-ns <host-ns:string>] \
          [host-ns-create] [host-mac-addr <host-mac:mac>] [host-mtu-size <host-mtu:u32 68..65521 bytes>] \
          [host-bridge <host-bridge:string>] [host-bridge-create] [rx-ring-size <rx-ring:u32 8..32768>] \
-         [num-rx-queues <queues:u8 1..64>] [persist] [no-offload]",
+         [num-rx-queues <queues:u8 1..64>] [persist] [offload (auto|on|off)]",
         "Make a TAP: a Linux device whose other end is an interface",
         create_tap,
     )
@@ -75,7 +75,9 @@ fn tap() -> Command<Router> {
     .arg("rx-ring-size", "packets that may wait from Linux to the router")
     .arg("num-rx-queues", "receive queues, spread over the workers")
     .arg("persist", "the Linux device outlives the router")
-    .arg("no-offload", "complete checksums and small packets in both directions")
+    .arg("auto", "super-frames both ways, with complete checksums towards Linux: the default")
+    .arg("on", "partial checksums and super-frames both ways")
+    .arg("off", "complete checksums and no super-frames, both ways")
     .details("The answer is the name.")
     .example("create tap id 0 host-if-name lan0 host-ns blue host-mtu-size 1500")
 }
@@ -83,7 +85,7 @@ fn tap() -> Command<Router> {
 fn host() -> Command<Router> {
     Command::write(
         "create host-interface name <device:string> [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
-         [ring (v2|v3)] [no-offload]",
+         [ring (v2|v3)] [offload (auto|on|off)]",
         "Take over a Linux device through AF_PACKET",
         create_host,
     )
@@ -92,7 +94,9 @@ fn host() -> Command<Router> {
     .arg("num-rx-queues", "receive queues, spread over the workers")
     .arg("v2", "TPACKET_V2: each frame is handed over at once")
     .arg("v3", "TPACKET_V3: blocks of frames, up to a millisecond late")
-    .arg("no-offload", "do not let the kernel complete checksums or segment")
+    .arg("auto", "Quiver completes checksums and cuts super-frames that it sends: the default")
+    .arg("on", "the kernel or the device does that")
+    .arg("off", "as auto")
     .details("The answer is the name. The interface is down at first.")
     .example("create host-interface name eth1 num-rx-queues 2")
 }
@@ -220,7 +224,7 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
         persist: args.has("persist"),
         rx_queues: args.opt("queues")?.unwrap_or(1),
         rx_ring: args.opt("rx-ring")?,
-        offload: !args.has("no-offload"),
+        offload: offload(args),
         ..TapConfig::new(host.as_deref().unwrap_or(&name))
     };
     for (what, needs) in [("host-ns-create", "host-ns"), ("host-bridge-create", "host-bridge")] {
@@ -235,12 +239,20 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
     made(router, name, ops)
 }
 
+fn offload(args: &Args) -> Offload {
+    match args.one_of(&["auto", "on", "off"]) {
+        Some("on") => Offload::On,
+        Some("off") => Offload::Off,
+        _ => Offload::Auto,
+    }
+}
+
 fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let device: String = args.get("device")?;
     let mut config = HostConfig::new(&device);
     config.netns = args.opt("netns")?;
     config.rx_queues = args.opt("queues")?.unwrap_or(1);
-    config.offload = !args.has("no-offload");
+    config.offload = offload(args);
     if let Some(ring) = args.one_of(&["v2", "v3"]) {
         config.ring = if ring == "v2" { Ring::V2 } else { Ring::V3 };
     }
