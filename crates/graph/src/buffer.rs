@@ -25,7 +25,8 @@ pub const STRIDE: usize = 64 + ROOM;
 /// "No buffer": the end of a chain.
 pub const NONE: u32 = u32::MAX;
 
-const CACHE: usize = 512;
+/// Most free buffers that one worker keeps to itself.
+pub const HOARD: usize = 512;
 const BATCH: usize = 256;
 
 /// What is known of a buffer beside its bytes; valid only where the descriptor's flags say so.
@@ -248,7 +249,7 @@ impl Pool {
     /// A free list of its own for one worker (or test).
     pub fn buffers(self: &Arc<Self>) -> Buffers {
         let slot = self.next_cache.fetch_add(1, Ordering::Relaxed).min(self.cached.len() - 1);
-        Buffers { pool: Arc::clone(self), slot, free: Vec::with_capacity(CACHE + BATCH), failures: 0 }
+        Buffers { pool: Arc::clone(self), slot, free: Vec::with_capacity(HOARD + BATCH), failures: 0 }
     }
 
     #[inline]
@@ -347,12 +348,12 @@ impl Buffers {
     pub fn free_one(&mut self, buf: u32) {
         assert!(buf < self.pool.count, "buffer index out of range");
         self.pool.mark(buf, 1, 0);
-        if self.free.len() >= CACHE {
+        if self.free.len() >= HOARD {
             for &b in &self.free[..BATCH] {
                 let _ = self.pool.free.push(b);
             }
             self.free.copy_within(BATCH.., 0);
-            self.free.truncate(CACHE - BATCH);
+            self.free.truncate(HOARD - BATCH);
         }
         self.free.push(buf);
         self.publish();

@@ -320,7 +320,7 @@ pub struct Settings {
 /// Packet buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buffers {
-    /// How many, at least 1024.
+    /// How many, at least 1024 a worker.
     pub count: u32,
     /// Whether they lie in huge pages.
     pub huge_pages: HugePages,

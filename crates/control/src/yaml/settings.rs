@@ -27,7 +27,9 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
     if let Some(spin) = d.field(&fields, "poll", poll) {
         s.spin = spin;
     }
-    d.field(&fields, "buffers", |d, node| buffers(d, node, &mut s.buffers));
+    let workers = u32::from(s.workers);
+    s.buffers.count = s.buffers.count.max(workers * BUFFERS_A_WORKER);
+    d.field(&fields, "buffers", |d, node| buffers(d, node, workers, &mut s.buffers));
     d.field(&fields, "sockets", |d, node| sockets(d, node, &mut s.sockets));
     d.field(&fields, "log", |d, node| log(d, node, &mut s.log));
     d.field(&fields, "icmp", |d, node| {
@@ -100,9 +102,28 @@ fn poll<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Duration> {
     Some(Duration::from_micros(spin))
 }
 
-fn buffers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Buffers) -> Option<()> {
+/// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a
+/// vector or two is under way.
+const BUFFERS_A_WORKER: u32 = 1024;
+const _: () = assert!(2 * graph::buffer::HOARD <= BUFFERS_A_WORKER as usize);
+
+fn buffers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, workers: u32, to: &mut Buffers) -> Option<()> {
     let fields = d.fields(node, BUFFERS)?;
-    let count = d.field(&fields, "count", |d, node| d.int(node, 1024u32, 16_777_216));
+    let count = d.field(&fields, "count", |d, node| {
+        let count = d.int(node, BUFFERS_A_WORKER, 16_777_216)?;
+        let least = workers * BUFFERS_A_WORKER;
+        if count < least {
+            d.error(
+                node.place,
+                "buffers-workers",
+                format!("{count} buffers are too few for {workers} workers"),
+            )
+            .value(count)
+            .help(format!("at least {least}, {BUFFERS_A_WORKER} for each worker, or fewer workers"));
+            return None;
+        }
+        Some(count)
+    });
     let pages = d.field(&fields, "huge-pages", |d, node| {
         d.choice(
             node,

@@ -37,6 +37,10 @@ fn settings() {
     assert_eq!(workers("quiver: {workers: 3}"), 3);
     assert_eq!(workers("quiver: {workers: {cpus: [4, 5, 6, 7]}}"), 4);
     assert_eq!(load("x", "").unwrap().settings, Settings::default());
+    let buffers = |text: &str| load("x", text).unwrap().settings.buffers.count;
+    assert_eq!(buffers("quiver: {workers: 16}"), 16384);
+    assert_eq!(buffers("quiver: {workers: 64}"), 65536);
+    assert_eq!(buffers("quiver: {workers: 2, buffers: {count: 2048}}"), 2048);
 }
 
 #[test]
