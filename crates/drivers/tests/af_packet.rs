@@ -201,6 +201,28 @@ fn large_frames_with_too_few_buffers_are_dropped_whole() {
     assert_eq!(pool.in_use(), 0);
 }
 
+#[test]
+fn one_poll_does_not_empty_the_pool() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    let mut d = open(&r, "eth0", RingVersion::V2);
+    r.ip("link set eth0 mtu 9000");
+    h.ip("link set peer mtu 9000");
+    let peer = Raw::new(&h, "peer");
+    // 1,000 buffers, which wait at once.
+    let frames: Vec<_> = (0..200).map(|i| frame(9000, i)).collect();
+    frames.iter().for_each(|f| peer.send(f));
+    let pool =
+        graph::Pool::new(graph::PoolConfig { buffers: 640, memory: graph::PoolMemory::Normal }).unwrap();
+    let mut b = pool.buffers();
+    assert!(receive(&mut *d.rx[0], &mut b, 200) == frames);
+    assert_eq!(d.handle.drops(), drivers::RxDrops::default());
+    assert_eq!(pool.in_use(), 0);
+}
+
 /// Two hosts with a wire of two devices between them.
 fn hosts(ring: RingVersion, offload: Offload) -> (Ns, Ns, Ns, Wire) {
     let (a, r, b) = (Ns::new(), Ns::new(), Ns::new());

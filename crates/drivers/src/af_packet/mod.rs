@@ -19,6 +19,7 @@ use crate::sys::{self, RxArrays, Statistics};
 use graph::{RxQueue, TxCaps, TxQueue};
 use packet::MacAddr;
 use ring::Ring;
+pub(crate) use rx::POLL_BYTES;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -17,6 +17,9 @@ const TAG: usize = 4;
 /// Where the tag stands: behind the two addresses.
 const TAG_AT: usize = 12;
 
+/// Bytes after which a poll ends: a vector of super-frames stays in the cache, and takes no more than some 500 buffers.
+pub(crate) const POLL_BYTES: usize = 1 << 20;
+
 /// A receive queue on an AF_PACKET socket.
 pub struct PacketRx {
     pub(super) ring: Ring,
@@ -40,8 +43,10 @@ impl RxQueue for PacketRx {
     fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
         let before = out.len();
         let PacketRx { ring, socket, interface, arrays, drops, .. } = self;
-        while out.room() > 0 {
+        let mut bytes = 0;
+        while out.room() > 0 && bytes < POLL_BYTES {
             let taken = ring.take(|frame| {
+                bytes += frame.len;
                 if frame.queued {
                     from_queue(&frame, socket, arrays, buffers)
                 } else if frame.len > frame.data.len() {

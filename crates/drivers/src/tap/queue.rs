@@ -1,5 +1,6 @@
 //! The queues of a TAP: readv into buffers, writev per packet, a virtio-net header in front.
 
+use crate::af_packet::POLL_BYTES;
 use crate::counts::{Drops, RxDrop};
 use crate::stage::{Form, Stage};
 use crate::sys::{self, RxArrays, Sent, TxArrays};
@@ -126,10 +127,15 @@ impl RxQueue for TapRx {
             return 0;
         }
         let before = out.len();
+        let mut bytes = 0;
         for _ in 0..POLL.min(out.room()) {
+            if bytes >= POLL_BYTES {
+                break;
+            }
             match self.read(buffers) {
                 Ok(None) => break,
                 Ok(Some(d)) => {
+                    bytes += buffers.total_len(&d);
                     if !out.push(d) {
                         buffers.free(&d);
                     }
