@@ -298,11 +298,28 @@ impl<'a> Matcher<'a> {
         names
     }
 
+    /// The same with the names that exist, a few of each kind.
+    fn named(&self) -> Vec<String> {
+        const MOST: usize = 8;
+        let mut names = self.expected();
+        for next in self.next() {
+            let Next::Arg { name, kind: ArgType::Ref(kind), .. } = next else { continue };
+            let mut there = self.completer.values(kind, "");
+            let more = if there.len() > MOST { ", ..." } else { "" };
+            there.truncate(MOST);
+            let plain = format!("<{name}>");
+            if let Some(at) = names.iter().position(|n| *n == plain).filter(|_| !there.is_empty()) {
+                names[at] = format!("{plain} ({}{more})", there.join(", "));
+            }
+        }
+        names
+    }
+
     fn unexpected(&self, token: &Token, mut mismatches: Vec<crate::types::Mismatch>) -> CommandError {
         let expected = self.expected();
         let word = &token.text;
         let close = mismatches.iter().position(|mismatch| mismatch.close);
-        let message = match (close, expected.as_slice()) {
+        let message = match (close, self.named().as_slice()) {
             (Some(at), _) => mismatches.swap_remove(at).message,
             (None, []) => format!("unexpected '{word}'; the command ends here"),
             (None, [_]) if mismatches.len() == 1 => mismatches.swap_remove(0).message,
