@@ -432,7 +432,13 @@ fn a_wrong_word_is_answered_with_its_place() {
         ("packet-generator enable s9", "s9", "no stream 's9'"),
         ("packet-generator new s1 interface p0 rate fast data \"udp\"", "fast", "`fast` is not a rate"),
         ("packet-generator new s1 interface p0 data \"ethernet / ipv9\"", "ipv9", ""),
+        (
+            "packet-generator new s1 interface p0 node ip4-input data \"ethernet / ipv4 src 10.0.1.2 dst 10.0.2.2\"",
+            "ethernet /",
+            "packets for ip4-input start with ipv4 (or raw), not with ethernet",
+        ),
         ("show nonsense", "nonsense", "unknown word"),
+        ("show interface lefft", "lefft", "expected one of: <interface> (local0, p0, p1), address"),
     ] {
         let error = b.try_run(line).err().unwrap_or_else(|| panic!("'{line}' was taken"));
         let at = error.span.as_ref().unwrap_or_else(|| panic!("'{line}': no place: {error}")).start;

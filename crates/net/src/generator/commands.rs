@@ -1,9 +1,10 @@
 //! `packet-generator`.
 
+use super::first_layer_fits;
 use crate::commands::commit;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
-use drivers::generator::{Rate, Size, parse_words};
+use drivers::generator::{Layer, Rate, Size, parse_words};
 
 /// The commands.
 pub fn all() -> Vec<Command<Router>> {
@@ -46,6 +47,13 @@ fn new(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let start = error.span.as_ref().map_or(0, |s| s.start) + e.at;
         error.at(start..start)
     })?;
+    if let Some(Err(e)) = def.layers.first().map(|first| first_layer_fits(&def.node, first)) {
+        let error = args.error("stream", &e);
+        let word = def.layers.first().map_or("", Layer::name);
+        let at = words.find("data").and_then(|data| words[data..].find(word).map(|at| data + at));
+        let start = error.span.as_ref().map_or(0, |s| s.start) + at.unwrap_or(0);
+        return Err(error.at(start..start));
+    }
     commit(router, vec![Op::CreateStream { def: Box::new(def) }])
 }
 
@@ -81,7 +89,7 @@ fn show(router: &Router) -> Output {
         .left("Layers");
     for s in router.streams() {
         let d = &s.def;
-        let layers: Vec<&str> = d.layers.iter().map(drivers::generator::Layer::name).collect();
+        let layers: Vec<&str> = d.layers.iter().map(Layer::name).collect();
         table.row([
             d.name.as_str().into(),
             command::Cell::new(if s.running { "Yes" } else { "No" }, s.running),

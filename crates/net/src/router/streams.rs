@@ -36,6 +36,10 @@ impl Router {
         let interface = self
             .interface_index(&def.interface)
             .ok_or_else(|| OpError::new(format!("stream {name}: there is no interface {}", def.interface)))?;
+        if let Some(first) = def.layers.first() {
+            crate::generator::first_layer_fits(&def.node, first)
+                .map_err(|e| OpError::new(format!("stream {name}: {e}")))?;
+        }
         let nodes = self.graphs.first().map(|g| g.wiring.names.clone()).unwrap_or_default();
         let compiled =
             def.compile(interface, &nodes).map_err(|e| OpError::new(format!("stream {name}: {e}")))?;

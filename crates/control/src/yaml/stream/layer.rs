@@ -1,6 +1,7 @@
 //! The headers of a stream, each `name: {fields}` in a list from the outside in.
 
 use drivers::generator::{Arp, Echo, Ethernet, Ipv4, Ipv6, Layer, Payload, Tcp, Udp, Vlan};
+use net::generator::{first_layer, first_layer_fits};
 
 use super::field::Layered;
 use crate::yaml::decode::{Decoder, Fields, list};
@@ -32,8 +33,8 @@ fn names() -> String {
     list(&LAYERS.iter().map(|l| l.0).collect::<Vec<_>>())
 }
 
-/// The list `layers`; `on_wire` when the first one must be Ethernet.
-pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, on_wire: bool) -> Option<Vec<Layer>> {
+/// The list `layers` of a stream for the graph node `to`.
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &str) -> Option<Vec<Layer>> {
     let items = d.items(node, "layers");
     if items.is_empty() || items.len() > MAX_LAYERS {
         d.error(node.place, "layers", format!("{} layers", items.len())).help(format!("1 to {MAX_LAYERS}"));
@@ -45,7 +46,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, on_wire: bool)
         match d.index(i, |d| layer(d, node)) {
             Some(layer) => {
                 if whole {
-                    d.index(i, |d| order(d, node.place, layers.last(), &layer, on_wire));
+                    d.index(i, |d| order(d, node.place, layers.last(), &layer, to));
                 }
                 layers.push(layer);
             }
@@ -56,14 +57,15 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, on_wire: bool)
 }
 
 /// A layer stands behind one that can carry it.
-fn order(d: &mut Decoder<'_>, place: Place, before: Option<&Layer>, layer: &Layer, on_wire: bool) {
+fn order(d: &mut Decoder<'_>, place: Place, before: Option<&Layer>, layer: &Layer, to: &str) {
     let name = layer.name();
-    let starts = !on_wire || matches!(layer, Layer::Ethernet(_) | Layer::Raw(_));
     match before {
-        None if layer.fits_behind(None) && starts => {}
-        None if on_wire => {
-            d.error(place, "layers", format!("the first layer is `{name}`"))
-                .help("a packet for ethernet-input starts with `ethernet` (or `raw`); for another start, name another `node`");
+        None if layer.fits_behind(None) && first_layer_fits(to, layer).is_ok() => {}
+        None if first_layer(to).is_some() => {
+            let right = first_layer(to).unwrap_or_default();
+            d.error(place, "layers", format!("the first layer is `{name}`")).help(format!(
+                "a packet for {to} starts with `{right}` (or `raw`); for another start, name another `node`"
+            ));
         }
         None => {
             d.error(place, "layers", format!("the first layer is `{name}`")).help(behind(layer));

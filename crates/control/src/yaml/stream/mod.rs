@@ -125,9 +125,8 @@ fn stream<'n>(
     if let Some((_, node)) = graph_node {
         def.node = node.to_string();
     }
-    let on_wire = def.node == "ethernet-input";
     let layers = d.required(&fields, "layers", "layers: the headers from the outside in", |d, node| {
-        layer::decode(d, node, on_wire)
+        layer::decode(d, node, &def.node)
     });
     def.size = d.field(&fields, "size", size);
     def.rate = match d.field(&fields, "rate", rate) {
