@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from frames import *  # noqa: F403
 from frames import ARP, ICMP, IP, Ether, into, out_of, through4, through6
 from harness import BINARY, Bench, CtlError, Netns, Router, run, wait_for
-from harness.router import REPO
+from harness.router import REPO, document
 
 SHOWS = [
     "show version", "show version verbose", "show interface", "show interface left", "show interface addr",
@@ -218,6 +219,60 @@ def test_a_second_router_on_the_same_socket_is_refused(bench):
         done = t.inside.run([BINARY, "run", "-c", t.router.file], check=False)
     assert done.returncode == 1 and "another router is listening" in done.stderr
     assert t.ctl("show version")
+
+
+def test_a_second_router_on_the_same_devices_is_refused(bench, tmp_path):
+    """With a socket of its own, so that it is the devices on which they meet. All are named at once."""
+    t = bench()
+    config = dict(t.config, quiver={"sockets": {"ctl": str(tmp_path / "ctl")}})
+    file = tmp_path / "second.yaml"
+    file.write_text(document(config))
+    done = t.inside.run([BINARY, "run", "-c", str(file)], check=False)
+    assert done.returncode == 1
+    for device in ("left", "right"):
+        assert f"{device} is in use by another router (process {t.router.process.pid})" in done.stderr, done.stderr
+    sent, want = through4(t.ports["left"], t.ports["right"])
+    t.left.send(sent)
+    t.right.expect(want)
+
+
+def test_a_start_waits_for_the_end_of_the_one_before(bench):
+    """A new router may start while the old one still ends: stopped here, so that it takes its time."""
+    t = bench()
+    old = t.router.process
+    Router.running.remove(t.router)
+    old.send_signal(signal.SIGSTOP)
+    t.router.start(wait=False)
+
+    def waiting():
+        """Connections that the old one has not answered."""
+        return sum(int(line.split()[2]) for line in t.inside.run("ss -Hxl").stdout.splitlines() if t.router.socket in line)
+
+    wait_for("the new one has found the socket taken", waiting)
+    old.send_signal(signal.SIGTERM)
+    old.send_signal(signal.SIGCONT)
+    assert old.wait(timeout=10) == 0
+    t.router.wait_ready()
+    sent, want = through4(t.ports["left"], t.ports["right"])
+    wait_for("it has link", lambda: t.router.interface("right")["link"])
+    t.left.send(sent)
+    t.right.expect(want)
+
+
+def test_what_a_full_ring_loses_is_shown(bench):
+    t = bench({"devices": {"left": {"rx-ring": {"slots": 64}}}})
+    sent, _ = through4(t.ports["left"], t.ports["right"])
+    t.router.process.send_signal(signal.SIGSTOP)
+    t.left.send(*[sent] * 100)
+    t.router.process.send_signal(signal.SIGCONT)
+    t.right.take(64)
+    lost = t.router.interface("left")["device-drops"]
+    assert lost == {"packets": 36, "reasons": lost["reasons"]}, lost
+    assert {"reason": "rx-ring-full", "packets": 36} in lost["reasons"], lost
+    assert re.search(r"device drops +36\n +rx-ring-full +36\n", t.ctl("show interface left")), t.ctl("show interface left")
+    assert "Device drops: rx-ring-full 36" in t.ctl("show hardware-interfaces left")
+    t.ctl("clear interfaces")
+    assert t.router.interface("left")["device-drops"]["packets"] == 0
 
 
 def test_kill_and_restart_forward_within_a_second(bench):

@@ -11,6 +11,7 @@ use net::plane::PlaneConfig;
 use net::router::{
     Encap, HostConfig, Op, PcapConfig, Ring, RoutePath, Router, RouterConfig, TapConfig, Target,
 };
+use std::time::{Duration, Instant};
 
 /// How the document wants the router made.
 pub fn router_config(d: &Document) -> RouterConfig {
@@ -220,13 +221,17 @@ fn commit(d: &Document, router: &mut Router, plan: Plan) -> Result<(), Diagnosti
     })
 }
 
+/// How long a start waits for a router that is just ending to let go of its devices.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Every device of the document that cannot be opened, at once: opening ends at the first.
 fn probe(d: &Document) -> Result<(), Diagnostics> {
     let mut errors = vec![];
+    let until = Instant::now() + PATIENCE;
     for i in &d.interfaces {
         if let InterfaceKind::Device(device) = &i.kind
             && let Driver::AfPacket { host, namespace, .. } = &device.driver
-            && let Err(e) = drivers::af_packet::probe(host, namespace.as_deref())
+            && let Err(e) = drivers::af_packet::probe(host, namespace.as_deref(), until)
         {
             errors.push(Diagnostic::new(device.place, i.path.clone(), "device", format!("{}: {e}", i.name)));
         }

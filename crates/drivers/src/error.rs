@@ -23,6 +23,10 @@ impl Within {
     }
 }
 
+fn process(pid: Option<i32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+}
+
 /// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -67,6 +71,24 @@ pub enum Error {
         within: Within,
         /// By what.
         why: &'static str,
+    },
+    /// Another router has the device.
+    #[error("{name}{within} is in use by another router{}: stop it, or take another device", process(*pid))]
+    InUse {
+        /// The device.
+        name: String,
+        /// Where.
+        within: Within,
+        /// The process that has it, where that can be seen.
+        pid: Option<i32>,
+    },
+    /// An interface of this router has the device.
+    #[error("{name}{within} is the device of another interface of this router")]
+    Ours {
+        /// The device.
+        name: String,
+        /// Where.
+        within: Within,
     },
     /// The number of queues is out of range.
     #[error("{count} {which} queues for {name}: there must be between 1 and {max}")]

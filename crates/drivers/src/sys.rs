@@ -31,6 +31,8 @@ unsafe impl Plain for libc::tpacket_req3 {}
 unsafe impl Plain for libc::sockaddr_ll {}
 // SAFETY: a C struct of integers.
 unsafe impl Plain for libc::sockaddr_nl {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::ucred {}
 // SAFETY: two integers, as the kernel's struct tpacket_stats.
 unsafe impl Plain for Statistics {}
 // SAFETY: plain bytes.
@@ -128,6 +130,18 @@ pub fn take_error(fd: &impl AsRawFd) -> i32 {
         Ok(()) => e,
         Err(_) => 0,
     }
+}
+
+/// Who made the connection at the other end of a Unix socket, or made the socket listen; `None` when nobody can tell.
+pub fn peer(fd: &impl AsRawFd) -> Option<libc::ucred> {
+    let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut who).ok().map(|()| who)
+}
+
+/// The effective user of this process.
+pub fn user() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// Attaches a filter that rejects every packet, or (`false`) removes it.

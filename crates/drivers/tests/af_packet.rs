@@ -9,6 +9,7 @@ use drivers::{LinkWatch, Offload, netns};
 use graph::io::Ready;
 use graph::{Buffers, flags};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 const RINGS: [RingVersion; 2] = [RingVersion::V2, RingVersion::V3];
 
@@ -221,6 +222,58 @@ fn one_poll_does_not_empty_the_pool() {
     assert!(receive(&mut *d.rx[0], &mut b, 200) == frames);
     assert_eq!(d.handle.drops(), drivers::RxDrops::default());
     assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_device_has_one_router() {
+    if !root() {
+        return;
+    }
+    let (r, h, other) = (Ns::new(), Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    let probe = |until| af_packet::probe("eth0", Some(&r.0), until);
+    let d = open(&r, "eth0", RingVersion::V2);
+    let e = af_packet::open(&config(&r, "eth0", RingVersion::V2)).err().unwrap().to_string();
+    assert_eq!(e, format!("eth0 in network namespace {r} is the device of another interface of this router"));
+    // A device of the same number in another namespace is another device.
+    other.ip(&format!("link add eth0 index {} type veth peer name eth1 index 77", d.handle.ifindex));
+    drop(open(&other, "eth0", RingVersion::V2));
+    drop(d);
+    // Another test that starts a process at this moment may pass the mark on for an instant.
+    probe(Instant::now() + PATIENCE).unwrap();
+
+    // Another process has it. It ends, and nothing is left of its claim.
+    let python = format!(
+        "import socket,time\ns=socket.socket(socket.AF_UNIX)\ns.bind('\\0quiver/af-packet/{}')\ns.listen()\n\
+         print('ready',flush=True)\ntime.sleep(100)",
+        r.run("cat /sys/class/net/eth0/ifindex").trim()
+    );
+    let mut holder = std::process::Command::new("ip")
+        .args(["netns", "exec", &r.0, "/usr/bin/python3", "-c", &python])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0; 5]).unwrap();
+    let e = probe(Instant::now() + Duration::from_millis(50)).err().unwrap().to_string();
+    let want = format!("eth0 in network namespace {r} is in use by another router (process {})", holder.id());
+    assert!(e.starts_with(&want), "{e}");
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| probe(Instant::now() + PATIENCE));
+        holder.kill().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    holder.wait().unwrap();
+    // Anybody may take the name; who is not root has no router.
+    let python = python.replace("s=socket", "import os;os.setuid(65534)\ns=socket");
+    let mut nobody = std::process::Command::new("ip")
+        .args(["netns", "exec", &r.0, "/usr/bin/python3", "-c", &python])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Read::read_exact(nobody.stdout.as_mut().unwrap(), &mut [0; 5]).unwrap();
+    probe(Instant::now()).unwrap();
+    nobody.kill().unwrap();
+    nobody.wait().unwrap();
 }
 
 /// Two hosts with a wire of two devices between them.
@@ -671,9 +724,9 @@ fn what_cannot_work_is_said() {
     if graph::buffer::available_mib().is_some_and(|have| have < 8192) {
         assert!(error(huge).contains("MiB of memory are available"));
     }
-    assert!(af_packet::probe("eth0", Some(&ns.0)).is_err());
+    assert!(af_packet::probe("eth0", Some(&ns.0), Instant::now()).is_err());
     ns.ip("link add eth0 type veth peer name eth1");
-    af_packet::probe("eth0", Some(&ns.0)).unwrap();
+    af_packet::probe("eth0", Some(&ns.0), Instant::now()).unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! Every packet carries a virtio-net header, so that partial checksums and super-frames of Linux peers are known as such.
 //! The Linux stack goes on seeing the device's packets: see [`crate::link::Link::conflicts`].
 
+mod claim;
 mod ring;
 mod rx;
 mod tx;
@@ -22,8 +23,10 @@ use ring::Ring;
 pub(crate) use rx::POLL_BYTES;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Most queues of a kind that one device can have.
 pub const MAX_QUEUES: usize = 64;
@@ -32,6 +35,8 @@ pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
 const DEFAULT_SLOTS: usize = 2048;
 /// Memory of a ring whose slots were not asked for.
 const DEFAULT_RING: usize = 16 << 20;
+/// How long opening waits for a device that was given back a moment ago.
+const PATIENCE: Duration = Duration::from_millis(100);
 const RAW: &str = "CAP_NET_RAW";
 /// Bytes of headers that AF_PACKET puts in a slot in front of a frame, VLAN tags included.
 const SLOT_HEADERS: usize = 128;
@@ -115,6 +120,8 @@ pub struct Handle {
     pub ifindex: u32,
     sockets: Vec<Arc<OwnedFd>>,
     control: OwnedFd,
+    /// Other routers see by it that the device is taken.
+    _mark: Option<UnixListener>,
     promiscuous: bool,
     drops: Arc<Drops>,
     gone: Arc<AtomicBool>,
@@ -165,11 +172,16 @@ impl Handle {
     }
 }
 
-/// Checks that the device could be opened: its name, its namespace, its kind, and the permission.
-pub fn probe(ifname: &str, netns: Option<&str>) -> Result<(), Error> {
+/// Checks that the device could be opened: its name, its namespace, its kind, the permission, and that no other router
+/// has it. While one does, waits until `until`.
+pub fn probe(ifname: &str, netns: Option<&str>, until: Instant) -> Result<(), Error> {
     let link = Link::open(ifname, netns)?;
     link.mac()?;
-    netns::within(netns, || packet_socket(ifname)).map(drop)
+    let ifindex = link.ifindex()?;
+    netns::within(netns, || {
+        packet_socket(ifname)?;
+        claim::claim(ifname, netns, ifindex, until).map(drop)
+    })
 }
 
 fn packet_socket(ifname: &str) -> Result<OwnedFd, Error> {
@@ -212,7 +224,8 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     }
     let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
 
-    let (rx, tx, control) = netns::within(netns, || {
+    let (mark, rx, tx, control) = netns::within(netns, || {
+        let mark = claim::claim(name, netns, state.ifindex, Instant::now() + PATIENCE)?;
         let mut rx = Vec::new();
         for _ in 0..config.rx_queues {
             rx.push(receive_socket(name, ifindex, config.ring, slot, slots)?);
@@ -229,7 +242,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         }
         let control = packet_socket(name)?;
         sys::bind(&control, &sys::link_address(ifindex, 0)).map_err(bind_error(name, netns))?;
-        Ok((rx, tx, control))
+        Ok((mark, rx, tx, control))
     })?;
 
     let form = if config.offload == Offload::On { Form::AsIs } else { Form::Whole };
@@ -257,7 +270,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(s, form, caps)) as Box<dyn TxQueue>).collect(),
         mac: state.mac,
         mtu: state.mtu,
-        handle: Handle { link, ifindex, sockets, control, promiscuous: false, drops, gone },
+        handle: Handle { link, ifindex, sockets, control, _mark: mark, promiscuous: false, drops, gone },
         conflicts,
     })
 }

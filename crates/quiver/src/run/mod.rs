@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Check a configuration: print every error with its place, and exit with 0 (right) or 1.
@@ -65,6 +65,20 @@ pub fn run(args: &Run) -> ExitCode {
     }
 }
 
+/// Makes the control socket. A router that listens on it may be about to end, as when it is started anew right after
+/// SIGTERM: it is given a second.
+fn bind(socket: &ctl::Config) -> Result<Server, ctl::BindError> {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        match Server::bind(socket) {
+            Err(ctl::BindError::InUse { .. }) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            other => return other,
+        }
+    }
+}
+
 fn start(args: &Run) -> Result<(), String> {
     let began = Instant::now();
     let document = yaml::load_file(&args.config).map_err(|e| format!("cannot start\n{e}"))?;
@@ -85,7 +99,7 @@ fn start(args: &Run) -> Result<(), String> {
             admin_group: settings.sockets.admin_group.clone(),
         };
         // First, because it finds a router that runs already.
-        let server = Server::bind(&socket).map_err(|e| e.to_string())?;
+        let server = bind(&socket).map_err(|e| e.to_string())?;
         let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
         tracing::info!("{}", log::buffers(&router));
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
