@@ -86,7 +86,11 @@ impl<C> Registry<C> {
             |syntax: &str| syntax == full || syntax.strip_prefix(&full).is_some_and(|s| s.starts_with(' '));
         let sharing: Vec<_> = self.commands.iter().filter(|c| starts(&c.syntax)).collect();
         match sharing.as_slice() {
-            [] => String::new(),
+            // What a keyword means that only introduces a value is said of the value.
+            [] => match self.program.argument_behind(command, word) {
+                Some((name, kind)) => self.arg_help(name, kind, command),
+                None => String::new(),
+            },
             [one] => one.help.clone(),
             many => {
                 let mut next: Vec<&str> = Vec::new();

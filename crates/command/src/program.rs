@@ -56,6 +56,23 @@ impl Program {
         self.starts.partition_point(|start| *start <= pc).saturating_sub(1)
     }
 
+    /// The argument to which the keyword `word` of a command leads.
+    pub fn argument_behind(&self, command: usize, word: &str) -> Option<(&str, &ArgType)> {
+        let start = *self.starts.get(command)?;
+        let code = self.code.get(start..)?.iter().enumerate();
+        let own = code.take_while(|(_, instr)| !matches!(instr, Instr::Accept(_)));
+        let (at, _) = own.into_iter().find(|(_, instr)| matches!(instr, Instr::Word(w) if w == word))?;
+        let mut pc = start + at + 1;
+        for _ in 0..8 {
+            match self.code.get(pc)? {
+                Instr::Jump(target) => pc = *target,
+                Instr::Arg { name, kind } => return Some((name, kind)),
+                _ => return None,
+            }
+        }
+        None
+    }
+
     fn push(&mut self, instr: Instr) -> Pc {
         self.code.push(instr);
         self.code.len() - 1

@@ -268,7 +268,7 @@ fn help_lists_what_may_follow() {
     );
     assert_eq!(
         registry.help("ping 1.1.1.1 ", &toy),
-        "  count     \n  interval  \n  <cr>      Change\n".replace("     \n", "\n").replace("  \n", "\n")
+        "  count     a number 1..1000\n  interval  a time such as 500ms, 2s or 1m\n  <cr>      Change\n"
     );
     assert_eq!(
         registry.help("set interface mtu ", &toy).lines().last().unwrap(),

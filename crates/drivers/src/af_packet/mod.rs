@@ -118,6 +118,10 @@ pub struct Handle {
     pub link: Link,
     /// Linux's index of the device when it was opened.
     pub ifindex: u32,
+    /// Kind of its receive rings, and slots of each.
+    pub ring: (RingVersion, usize),
+    /// Who completes checksums and cuts super-frames.
+    pub offload: Offload,
     sockets: Vec<Arc<OwnedFd>>,
     control: OwnedFd,
     /// Other routers see by it that the device is taken.
@@ -270,7 +274,18 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(s, form, caps)) as Box<dyn TxQueue>).collect(),
         mac: state.mac,
         mtu: state.mtu,
-        handle: Handle { link, ifindex, sockets, control, _mark: mark, promiscuous: false, drops, gone },
+        handle: Handle {
+            link,
+            ifindex,
+            ring: (config.ring, slots),
+            offload: config.offload,
+            sockets,
+            control,
+            _mark: mark,
+            promiscuous: false,
+            drops,
+            gone,
+        },
         conflicts,
     })
 }

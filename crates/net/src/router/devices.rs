@@ -203,7 +203,12 @@ impl DeviceControl for Host {
     }
 
     fn describe(&self) -> String {
-        let mut text = format!("af-packet on Linux device {}", self.handle.link.name());
+        let (version, slots) = self.handle.ring;
+        let mut text = format!(
+            "af-packet on Linux device {}, receive ring {version:?} of {slots} slots, {}",
+            self.handle.link.name(),
+            if self.handle.offload == Offload::On { "offloads passed on" } else { "whole packets sent" }
+        );
         for c in &self.conflicts {
             text.push_str("; ");
             text.push_str(c);

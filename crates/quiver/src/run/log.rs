@@ -40,10 +40,13 @@ pub fn open(config: &Log) -> Result<Logger, String> {
 /// The line that says which memory the buffers are in.
 pub fn buffers(router: &Router) -> String {
     let pool = router.pool();
+    let mib = pool.bytes() >> 20;
     let pages = match pool.pages() {
-        Pages::Huge => "2 MiB huge pages",
-        Pages::Transparent => "normal pages (no huge pages are reserved; transparent ones asked for)",
-        Pages::Normal => "normal pages",
+        Pages::Huge => "2 MiB huge pages".to_owned(),
+        Pages::Transparent => {
+            format!("normal pages (transparent huge pages asked for; {} reserved ones are not free)", mib / 2)
+        }
+        Pages::Normal => "normal pages".to_owned(),
     };
-    format!("{} buffers, {} MiB in {pages}", pool.count(), pool.bytes() >> 20)
+    format!("{} buffers, {mib} MiB in {pages}", pool.count())
 }
