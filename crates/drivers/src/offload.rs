@@ -3,7 +3,7 @@
 
 use graph::{Buffers, Desc, flags};
 use packet::checksum::Sum;
-use packet::gso::{Gso, GsoKind, PartialChecksum, VnetHdr, complete_checksum};
+use packet::gso::{Gso, GsoKind, VnetHdr};
 
 /// Who completes checksums and cuts super-frames that are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,21 +20,31 @@ pub enum Offload {
 /// Most bytes of headers of a super-frame: Ethernet, tags, IP with options or extension headers, TCP with options.
 pub const MAX_HEADERS: usize = 256;
 
+/// Where the partial checksum of a packet stands, from the packet's current header on, and what it is when completed;
+/// `None` when its place is not within the first buffer.
+pub fn checksum(buffers: &Buffers, d: &Desc) -> Option<(usize, u16)> {
+    let m = buffers.meta(d.buf);
+    let start = usize::from(m.csum_start.checked_sub(d.off)?);
+    let at = start + usize::from(m.csum_offset);
+    let mut parts = buffers.parts(d);
+    let first = parts.next()?;
+    if at + 2 > first.len() {
+        return None;
+    }
+    let mut sum = Sum::of(first.get(start..)?);
+    for part in parts {
+        sum.add_bytes(part);
+    }
+    // 0xffff for 0 is needed by UDP and does no harm to the others.
+    Some((at, sum.checksum_nonzero()))
+}
+
 /// Completes the partial checksum of a packet in place; false when its place is not within the first buffer. The
 /// descriptor's flag is the caller's to clear.
 pub fn complete(buffers: &mut Buffers, d: &Desc) -> bool {
-    let m = *buffers.meta(d.buf);
-    let Some(start) = m.csum_start.checked_sub(d.off) else { return false };
-    let partial = PartialChecksum { start: start.into(), offset: m.csum_offset.into() };
-    if !d.has(flags::CHAINED) {
-        return complete_checksum(buffers.data_mut(d), [], partial).is_ok();
-    }
-    let mut rest = Sum::new();
-    for part in buffers.parts(d).skip(1) {
-        rest.add_bytes(part);
-    }
-    let tail = rest.fold().to_be_bytes();
-    complete_checksum(buffers.data_mut(d), [&tail[..]], partial).is_ok()
+    let Some((at, sum)) = checksum(buffers, d) else { return false };
+    buffers.data_mut(d)[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    true
 }
 
 /// How a super-frame ([`flags::GSO`]) is cut; `None` when its meta makes no sense.

@@ -6,9 +6,10 @@
 //! beforehand.
 
 use super::write::{wall_offset_ns, write_all};
+use crate::offload;
 use graph::buffer::Buffers;
 use graph::clock::Clock;
-use graph::desc::Desc;
+use graph::desc::{Desc, flags};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -201,9 +202,17 @@ impl Capture {
         let front = d.off.saturating_sub(start);
         let whole = Desc { off: d.off - front, len: d.len.saturating_add(front), ..*d };
         let mut writer = WordWriter { words, at: 0, word: 0, left: self.config.snap };
-        for part in buffers.parts(&whole) {
-            writer.write(part);
+        let mut parts = buffers.parts(&whole);
+        // What has an unfinished checksum gets it before it leaves; without it every reader would call it wrong.
+        if d.has(flags::CSUM_PARTIAL)
+            && let Some((at, sum)) = offload::checksum(buffers, &whole)
+            && let Some(first) = parts.next()
+        {
+            writer.write(&first[..at]);
+            writer.write(&sum.to_be_bytes());
+            writer.write(&first[at + 2..]);
         }
+        parts.for_each(|part| writer.write(part));
         let kept = self.config.snap - writer.left;
         slot.time_ns.store(time_ns, Ordering::Relaxed);
         slot.interface.store(interface, Ordering::Relaxed);

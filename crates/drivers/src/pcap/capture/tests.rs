@@ -39,6 +39,36 @@ fn packets_are_kept_from_their_link_header_on() {
 }
 
 #[test]
+fn partial_checksums_are_complete_in_the_capture_and_stay_as_they_are_in_the_packet() {
+    let p = pool();
+    let mut b = p.buffers();
+    for len in [54, 55, 1514, 2047, 2048, 2049, 6001] {
+        let mut bytes: Vec<u8> = (0..len as u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let mut d = b.alloc_bytes(&bytes).unwrap();
+        let m = b.meta_mut(d.buf);
+        (m.csum_start, m.csum_offset) = (d.off + 34, 16);
+        d.flags |= flags::CSUM_PARTIAL;
+        (d.off, d.len) = (d.off + 14, d.len - 14);
+        let c = capture(1, 9000);
+        assert!(c.append(&b, &d, d.l2, Direction::Tx, 3, 5));
+        assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), bytes[14..]);
+        let sum = packet::checksum::checksum(&bytes[34..]);
+        bytes[50..52].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(c.records()[0].bytes, bytes, "{len}");
+        b.free(&d);
+    }
+    // A place outside of the packet is left alone.
+    let mut d = b.alloc_bytes(&[1; 60]).unwrap();
+    (b.meta_mut(d.buf).csum_start, b.meta_mut(d.buf).csum_offset) = (d.off + 50, 9);
+    d.flags |= flags::CSUM_PARTIAL;
+    let c = capture(1, 9000);
+    assert!(c.append(&b, &d, d.l2, Direction::Tx, 3, 5));
+    assert_eq!(c.records()[0].bytes, [1; 60]);
+    b.free(&d);
+    assert_eq!(p.in_use(), 0);
+}
+
+#[test]
 fn exactly_the_first_packets_are_kept() {
     let p = pool();
     let mut b = p.buffers();
