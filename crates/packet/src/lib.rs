@@ -1,4 +1,5 @@
-//! Packet headers as checked zero-copy views and builders, checksums, flow hash and segmentation maths.
+//! Packet headers as checked zero-copy views and builders, checksums, flow hash and segmentation maths, and the
+//! instructions that vector code may use.
 //!
 //! A parser looks at every field it needs once, in dependency order (a header length before a checksum over it), and
 //! returns a view over fixed-size arrays: its accessors neither check again nor panic. Every parser takes any bytes.
@@ -9,6 +10,7 @@
 pub mod arp;
 pub mod checksum;
 pub mod compose;
+pub mod cpu;
 pub mod eth;
 pub mod flow;
 pub mod frag;
@@ -25,6 +27,7 @@ pub mod vlan;
 
 mod bytes;
 
+pub use cpu::{CpuChoice, CpuLevel};
 pub use eth::{EtherType, MacAddr};
 pub use proto::IpProtocol;
 

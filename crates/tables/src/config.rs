@@ -1,6 +1,6 @@
 //! What the owner of a longest-prefix match table chooses.
 
-use crate::cpu::CpuLevel;
+use crate::CpuLevel;
 
 /// What a table may use.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,7 +7,7 @@
 //! are not reordered with loads, which makes them as good as acquire loads.
 #![allow(unsafe_code)]
 
-use crate::cpu::CpuLevel;
+use crate::CpuLevel;
 use crate::mem::prefetch;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;

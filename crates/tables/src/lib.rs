@@ -10,7 +10,6 @@
 //! all workers have since passed.
 
 mod config;
-pub mod cpu;
 pub mod error;
 pub mod exact;
 mod fallback;
@@ -27,8 +26,8 @@ mod testing;
 pub mod vlan;
 
 pub use config::{LpmConfig, Pages};
-pub use cpu::CpuLevel;
 pub use error::{RouteError, TableFull};
+pub use packet::CpuLevel;
 pub use slots::Guard;
 
 /// Value of a longest-prefix match that found no route. Group 0 is reserved for it.

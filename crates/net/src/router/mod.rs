@@ -127,6 +127,7 @@ pub struct Router {
     workers: Vec<WorkerHandle>,
     panics: mpsc::Receiver<PanicReport>,
     config: RouterConfig,
+    instructions: packet::CpuChoice,
     started: Instant,
     interfaces: Interfaces,
     adjacencies: Adjacencies,
@@ -161,13 +162,8 @@ impl Router {
         }
         let pool = Pool::new(config.pool)?;
         let domain = Arc::new(Domain::new());
-        let level = match std::env::var("QUIVER_CPU") {
-            Ok(name) => tables::CpuLevel::from_name(&name)
-                .ok_or_else(|| StartError::Config(format!("QUIVER_CPU={name}: there are v2, v3 and v4")))?
-                .supported(),
-            Err(_) => tables::CpuLevel::detect(),
-        };
-        let lpm = tables::LpmConfig { level, ..Default::default() };
+        let instructions = packet::CpuChoice::from_env().map_err(|e| StartError::Config(e.to_string()))?;
+        let lpm = tables::LpmConfig { level: instructions.level, ..Default::default() };
         let (fib4, shared4) = Lpm4::new(lpm).map_err(system("the IPv4 table"))?;
         let (fib6, shared6) = Lpm6::new(lpm).map_err(system("the IPv6 table"))?;
         let (groups, shared_groups) = Groups::new(1 << 24).map_err(system("the table of next-hop groups"))?;
@@ -233,6 +229,7 @@ impl Router {
             workers,
             panics,
             config,
+            instructions,
             fib4,
             fib6,
             cleared,
@@ -280,6 +277,11 @@ impl Router {
     /// Readable when workers have something for the control side.
     pub fn punt_fd(&self) -> BorrowedFd<'_> {
         self.plane.punt.fd()
+    }
+
+    /// Which instructions vector code uses, and why.
+    pub fn instructions(&self) -> packet::CpuChoice {
+        self.instructions
     }
 
     /// Lines for the log since the last call.

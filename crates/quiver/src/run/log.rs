@@ -50,3 +50,9 @@ pub fn buffers(router: &Router) -> String {
     };
     format!("{} buffers, {mib} MiB in {pages}", pool.count())
 }
+
+/// Says which instructions vector code uses; a warning when the processor has less than was asked for.
+pub fn instructions(router: &Router) {
+    let choice = router.instructions();
+    if choice.is_capped() { tracing::warn!("{choice}") } else { tracing::info!("{choice}") }
+}

@@ -102,6 +102,7 @@ fn start(args: &Run) -> Result<(), String> {
         let server = bind(&socket).map_err(|e| e.to_string())?;
         let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
         tracing::info!("{}", log::buffers(&router));
+        log::instructions(&router);
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
         for line in router.take_log() {
             log(&line);

@@ -9,8 +9,8 @@ mod writer;
 
 pub use writer::Lpm4Writer;
 
+use crate::CpuLevel;
 use crate::config::LpmConfig;
-use crate::cpu::CpuLevel;
 use crate::fallback::Fallback;
 use crate::flat::{self, BLOCK, ROOT};
 use crate::mem::Array;

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::{FULL, LINE, POINTER};
-use crate::cpu::CpuLevel;
+use crate::CpuLevel;
 use crate::flat;
 use crate::mem::prefetch;
 use std::sync::atomic::AtomicU32;

@@ -14,8 +14,8 @@ mod writer;
 pub use lookup::Address;
 pub use writer::Lpm6Writer;
 
+use crate::CpuLevel;
 use crate::config::LpmConfig;
-use crate::cpu::CpuLevel;
 use crate::fallback::Fallback;
 use crate::flat::{self, ROOT};
 use crate::mem::Array;
