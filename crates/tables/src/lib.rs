@@ -13,8 +13,8 @@ mod config;
 pub mod error;
 pub mod exact;
 mod fallback;
-mod flat;
 pub mod groups;
+mod lpm;
 pub mod lpm4;
 pub mod lpm6;
 mod mem;
@@ -27,6 +27,9 @@ pub mod vlan;
 
 pub use config::{LpmConfig, Pages};
 pub use error::{RouteError, TableFull};
+#[doc(hidden)]
+pub use lpm::Engine;
+pub use lpm::LpmWriter;
 pub use packet::CpuLevel;
 pub use slots::Guard;
 

@@ -4,7 +4,7 @@
 //! another, and which addresses of a prefix belong to no longer one.
 
 /// An address of `WIDTH` bits.
-pub(crate) trait Key: Copy + Eq + Ord + std::fmt::Debug {
+pub trait Key: Copy + Eq + Ord + std::fmt::Debug {
     const WIDTH: u8;
     const ZERO: Self;
     const MAX: Self;
@@ -18,6 +18,8 @@ pub(crate) trait Key: Copy + Eq + Ord + std::fmt::Debug {
     fn common(self, other: Self) -> u8;
     fn next(self) -> Self;
     fn before(self) -> Self;
+    /// The low 32 bits of its first `cut` bits as a number.
+    fn slot(self, cut: u8) -> u32;
 }
 
 macro_rules! key {
@@ -50,26 +52,60 @@ macro_rules! key {
             fn before(self) -> Self {
                 self.wrapping_sub(1)
             }
+            #[inline]
+            fn slot(self, cut: u8) -> u32 {
+                (self >> ($w - cut)) as u32
+            }
         }
     };
 }
 key!(u32, 32);
 key!(u128, 128);
 
-const NONE: u32 = u32::MAX;
+/// No node.
+pub(crate) const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
-struct Node<K> {
-    key: K,
-    child: [u32; 2],
+pub(crate) struct Node<K> {
+    pub(crate) key: K,
+    pub(crate) child: [u32; 2],
     /// 0 where the node only joins two others.
-    value: u32,
-    len: u8,
+    pub(crate) value: u32,
+    pub(crate) len: u8,
 }
 
-/// Where a prefix stands, and the value of the longest shorter one over it (0 when that is
-/// none but the default).
+impl<K> Node<K> {
+    pub(crate) fn is_leaf(&self) -> bool {
+        self.child == [NONE; 2]
+    }
+}
+
+/// What holds where no longer prefix does: a value and the length of its prefix. 0 when that is a short one, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cover {
+    pub(crate) value: u32,
+    pub(crate) len: u8,
+}
+
+/// A range of slots, as `Rib::slots` finds it. It ends where the next one starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Counted from the first slot asked for.
+    pub(crate) start: u32,
+    pub(crate) what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// One value in all of it.
+    Value(u32),
+    /// One slot with longer prefixes in it: the highest node of them, and what covers it.
+    Below(u32, Cover),
+}
+
+/// Where a prefix stands, and the value of the longest shorter one over it. Of a prefix longer than the short
+/// ones only others that are not short count. 0 when there is none but the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) node: u32,
@@ -83,12 +119,14 @@ pub(crate) struct Rib<K> {
     free: u32,
     freed: usize,
     count: usize,
+    /// Prefixes up to this length are short: the table keeps them apart, and longer ones do not see them.
+    short: u8,
 }
 
 impl<K: Key> Rib<K> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(short: u8) -> Self {
         let root = Node { key: K::ZERO, child: [NONE; 2], value: 0, len: 0 };
-        Rib { nodes: vec![root], free: NONE, freed: 0, count: 0 }
+        Rib { nodes: vec![root], free: NONE, freed: 0, count: 0, short }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,8 +143,14 @@ impl<K: Key> Rib<K> {
         2usize.saturating_sub(self.freed) * size_of::<Node<K>>()
     }
 
+    /// The length above which prefixes cover one of this length.
     #[inline]
-    fn at(&self, i: u32) -> &Node<K> {
+    fn floor(&self, len: u8) -> u8 {
+        if len > self.short { self.short } else { 0 }
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, i: u32) -> &Node<K> {
         &self.nodes[i as usize]
     }
 
@@ -137,7 +181,7 @@ impl<K: Key> Rib<K> {
 
     /// Sets the value of a prefix whose host bits are clear; `value` is not 0.
     pub(crate) fn insert(&mut self, key: K, len: u8, value: u32) -> Spot {
-        let (mut cur, mut cover) = (ROOT, 0);
+        let (mut cur, mut cover, floor) = (ROOT, 0, self.floor(len));
         loop {
             let n = *self.at(cur);
             if n.len == len {
@@ -145,7 +189,7 @@ impl<K: Key> Rib<K> {
                 self.count += usize::from(n.value == 0);
                 return Spot { node: cur, old: n.value, cover };
             }
-            if n.value != 0 && cur != ROOT {
+            if n.value != 0 && n.len > floor {
                 cover = n.value;
             }
             let side = key.bit(n.len);
@@ -176,7 +220,7 @@ impl<K: Key> Rib<K> {
 
     /// Finds a prefix that has a value.
     pub(crate) fn find(&self, key: K, len: u8) -> Option<Spot> {
-        let (mut cur, mut cover) = (ROOT, 0);
+        let (mut cur, mut cover, floor) = (ROOT, 0, self.floor(len));
         loop {
             let n = self.at(cur);
             if n.len > len || n.key != key.first(n.len) {
@@ -185,7 +229,7 @@ impl<K: Key> Rib<K> {
             if n.len == len {
                 return (n.value != 0).then_some(Spot { node: cur, old: n.value, cover });
             }
-            if n.value != 0 && cur != ROOT {
+            if n.value != 0 && n.len > floor {
                 cover = n.value;
             }
             cur = n.child[key.bit(n.len)];
@@ -240,40 +284,71 @@ impl<K: Key> Rib<K> {
         self.release(node);
     }
 
-    /// The most leading bits of the address that a longer prefix shares; `None` if there is none but the default.
-    pub(crate) fn shared_bits(&self, key: K) -> Option<u8> {
-        let (mut cur, mut most) = (ROOT, None);
-        loop {
+    /// The highest node inside a prefix, or `NONE`, and what covers the prefix from outside.
+    pub(crate) fn inside(&self, key: K, len: u8) -> (u32, Cover) {
+        self.inside_from(ROOT, Cover::default(), key, len)
+    }
+
+    /// Like `inside`, from a node above the prefix (or inside it), which `cover` covers.
+    pub(crate) fn inside_from(&self, node: u32, mut cover: Cover, key: K, len: u8) -> (u32, Cover) {
+        let mut cur = node;
+        while cur != NONE {
             let n = self.at(cur);
-            let other = n.child[1 - key.bit(n.len.min(K::WIDTH - 1))];
-            if n.len < K::WIDTH && other != NONE {
-                most = Some(n.len);
+            if n.len >= len {
+                return (if n.key.first(len) == key { cur } else { NONE }, cover);
             }
-            if n.value != 0 && n.len > 0 {
-                most = most.max(Some(n.len - 1));
+            if n.key != key.first(n.len) {
+                break;
             }
-            if n.len == K::WIDTH {
-                return most;
+            if n.value != 0 && n.len > self.short {
+                cover = Cover { value: n.value, len: n.len };
             }
-            let child = n.child[key.bit(n.len)];
-            if child == NONE {
-                return most;
-            }
-            let c = self.at(child);
-            let common = key.common(c.key).min(c.len);
-            if common < c.len {
-                return most.max(Some(common));
-            }
-            cur = child;
+            cur = n.child[key.bit(n.len)];
+        }
+        (NONE, cover)
+    }
+
+    /// The highest node of the prefixes longer than `len` at and below a node that `inside` has found for that length,
+    /// and what covers them.
+    pub(crate) fn longer(&self, node: u32, cover: Cover, len: u8) -> (u32, Cover) {
+        if node == NONE || self.at(node).len > len {
+            return (node, cover);
+        }
+        let n = self.at(node);
+        let cover = if n.value != 0 { Cover { value: n.value, len } } else { cover };
+        match n.child {
+            [only, NONE] | [NONE, only] => (only, cover),
+            _ => (node, cover),
         }
     }
 
+    /// Cuts a prefix into slots, the prefixes of `cut` bits, and adds them to `out` as runs. `node` and `cover` are
+    /// what `inside` has found for the prefix. Stops when there are more than `most` runs.
+    pub(crate) fn slots(
+        &self,
+        found: (u32, Cover),
+        key: K,
+        len: u8,
+        cut: u8,
+        most: usize,
+        out: &mut Vec<Run>,
+    ) {
+        let mut cutter = Cutter { rib: self, base: key.slot(cut), cut, most, at: 0, out };
+        let (node, cover) = found;
+        if node != NONE {
+            cutter.visit(node, cover);
+        }
+        cutter.fill(1 << (cut - len), cover.value);
+    }
+
     /// Calls `f` with each range of addresses of `node`'s prefix that no longer prefix holds.
+    /// Those of a short prefix may hold longer ones that are not short.
     pub(crate) fn gaps(&self, node: u32, mut f: impl FnMut(K, K)) {
         let top = self.at(node);
+        let most = if (1..=self.short).contains(&top.len) { self.short } else { K::WIDTH };
         let end = top.key.last(top.len);
         let mut from = Some(top.key);
-        self.maximal(node, |key, len| {
+        self.maximal(node, most, |key, len| {
             if let Some(lo) = from
                 && lo < key
             {
@@ -289,8 +364,8 @@ impl<K: Key> Rib<K> {
         }
     }
 
-    /// The prefixes directly below `node` that have values, in order.
-    fn maximal(&self, node: u32, mut f: impl FnMut(K, u8)) {
+    /// The prefixes directly below `node` that have values, in order, up to the length `most`.
+    fn maximal(&self, node: u32, most: u8, mut f: impl FnMut(K, u8)) {
         let mut stack = [0u32; 130];
         let mut depth = 0;
         for c in self.at(node).child.into_iter().rev().filter(|&c| c != NONE) {
@@ -300,6 +375,9 @@ impl<K: Key> Rib<K> {
         while depth > 0 {
             depth -= 1;
             let n = self.at(stack[depth]);
+            if n.len > most {
+                continue;
+            }
             if n.value != 0 {
                 f(n.key, n.len);
                 continue;
@@ -346,6 +424,52 @@ impl<K: Key> Rib<K> {
     }
 }
 
+struct Cutter<'a, K> {
+    rib: &'a Rib<K>,
+    base: u32,
+    cut: u8,
+    most: usize,
+    /// The first slot that no run holds yet.
+    at: u32,
+    out: &'a mut Vec<Run>,
+}
+
+impl<K: Key> Cutter<'_, K> {
+    /// Everything up to `end` that is not yet in a run has this value.
+    fn fill(&mut self, end: u32, value: u32) {
+        if self.at >= end {
+            return;
+        }
+        let what = What::Value(value);
+        if self.out.last().is_none_or(|r| r.what != what) {
+            self.out.push(Run { start: self.at, what });
+        }
+        self.at = end;
+    }
+
+    fn visit(&mut self, node: u32, cover: Cover) {
+        if self.out.len() > self.most {
+            return;
+        }
+        let n = self.rib.at(node);
+        let start = n.key.slot(self.cut).wrapping_sub(self.base);
+        self.fill(start, cover.value);
+        if n.len > self.cut || (n.len == self.cut && !n.is_leaf()) {
+            self.out.push(Run { start, what: What::Below(node, cover) });
+            self.at = start + 1;
+            return;
+        }
+        let inner =
+            if n.value != 0 && n.len > self.rib.short { Cover { value: n.value, len: n.len } } else { cover };
+        for c in n.child {
+            if c != NONE {
+                self.visit(c, inner);
+            }
+        }
+        self.fill(start + (1 << (self.cut - n.len)), inner.value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,7 +484,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
         #[test]
         fn agrees_with_a_map(ops in prop::collection::vec((0u8..4, any::<u32>(), 0u8..=32, 1u32..9), 1..200)) {
-            let mut rib = Rib::<u32>::new();
+            let mut rib = Rib::<u32>::new(0);
             let mut map: BTreeMap<(u32, u8), u32> = BTreeMap::new();
             for (op, addr, len, value) in ops {
                 // Few addresses, so that prefixes nest and meet again.
@@ -386,10 +510,6 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(rib.len(), map.len());
-            }
-            for key in [0, 3, 0x8000_0000, 0xc300_0002] {
-                let shares = |b: &u8| map.keys().any(|p| p.1 > *b && p.0.common(key) >= *b);
-                prop_assert_eq!(rib.shared_bits(key), (0..32).rfind(shares));
             }
             let all: Vec<_> = rib.iter().collect();
             let want: Vec<_> = map.iter().map(|(p, v)| (p.0, p.1, *v)).collect();

@@ -1,23 +1,30 @@
 //! IPv4 longest-prefix match: a root indexed by the first 24 bits, blocks of 256 below it.
 //!
-//! An entry is 0 (only the default route holds there), a value, or, with its top bit set, the
-//! number of a block indexed by the last 8 bits. The default route stands outside the arrays, so
-//! that changing it is one store. Entries are changed in place, one store each; a block is filled before
+//! An entry is 0 (nothing longer than a short prefix holds there), a value, or, with its top bit set, the
+//! number of a block indexed by the last 8 bits. Short prefixes and the default route stand outside these arrays, so
+//! that changing one takes few stores. Entries are changed in place, one store each; a block is filled before
 //! its number is stored, and left as it was when its number is taken out, until all readers have passed.
 
+mod lookup;
 mod writer;
 
-pub use writer::Lpm4Writer;
+#[doc(hidden)]
+pub use writer::Blocks;
 
 use crate::CpuLevel;
 use crate::config::LpmConfig;
 use crate::fallback::Fallback;
-use crate::flat::{self, BLOCK, ROOT};
+use crate::lpm::{Engine, LpmWriter, POINTER, ROOT};
 use crate::mem::Array;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+/// Changes an IPv4 table.
+pub type Lpm4Writer = LpmWriter<Blocks>;
+
+/// Entries of a block.
+const BLOCK: usize = 256;
 /// Blocks that address space is reserved for; gathers index them with 31 bits.
 const BLOCKS: usize = 1 << 23;
 const LEAST_BLOCKS: usize = if cfg!(miri) { 64 } else { 1 << 16 };
@@ -26,7 +33,7 @@ const LEAST_BLOCKS: usize = if cfg!(miri) { 64 } else { 1 << 16 };
 pub struct Lpm4 {
     root: Array<AtomicU32>,
     blocks: Array<AtomicU32>,
-    default: Fallback,
+    fallback: Fallback,
     level: CpuLevel,
 }
 
@@ -36,17 +43,17 @@ impl Lpm4 {
         let shared = Arc::new(Lpm4 {
             root: Array::reserve(ROOT)?,
             blocks: Array::reserve_up_to(BLOCKS * BLOCK, LEAST_BLOCKS * BLOCK)?,
-            default: Fallback::new(),
+            fallback: Fallback::new(Blocks::SHORT)?,
             level: config.level.supported(),
         });
-        Ok((Lpm4Writer::new(shared.clone(), config), shared))
+        Ok((LpmWriter::with(Blocks::new(shared.clone()), config), shared))
     }
 
     /// The value of the longest prefix that holds `key` (host order), or [`crate::MISS`].
     #[inline]
     pub fn lookup_one(&self, key: u32) -> u32 {
         let mut out = 0;
-        self.default.steady(|default| out = flat::one(&self.root, &self.blocks, key, default));
+        self.fallback.steady(|rest| out = lookup::one(&self.root, &self.blocks, key, rest));
         out
     }
 
@@ -62,7 +69,7 @@ impl Lpm4 {
     pub fn lookup_batch_at(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
         let n = keys.len().min(out.len());
         let (keys, out, level) = (&keys[..n], &mut out[..n], level.min(self.level));
-        self.default.steady(|default| flat::batch(level, &self.root, &self.blocks, keys, out, default));
+        self.fallback.steady(|rest| lookup::batch(level, &self.root, &self.blocks, keys, out, rest));
     }
 
     /// The instructions in use.

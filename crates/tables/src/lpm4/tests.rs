@@ -61,7 +61,7 @@ proptest! {
         }
         w.retire_epoch(u64::MAX - 1);
         w.reclaim(u64::MAX);
-        prop_assert_eq!(w.free.len(), w.inside.len());
+        prop_assert_eq!(w.engine.free.len(), w.engine.inside.len());
         prop_assert!(w.is_empty());
         let written = |page: &usize| w.touched[page / 64] >> (page % 64) & 1 == 1;
         for page in (0..w.touched.len() * 64).filter(written) {
@@ -103,7 +103,7 @@ fn refuses_what_makes_no_sense() {
 #[test]
 fn a_full_table_keeps_answering_and_takes_replacements() {
     let (mut w, t) = table(CpuLevel::V2);
-    w.insert(0x0a000000, 8, 1).unwrap();
+    w.insert(0x0a000000, 14, 1).unwrap();
     w.set_limit(Some(w.bytes() + 3000));
     let mut held = Vec::new();
     let refused = loop {
@@ -136,10 +136,10 @@ fn a_block_is_not_used_again_before_its_epoch() {
     assert_eq!((w.retired(), t.lookup_one(0)), (1, MISS));
     w.reclaim(5);
     w.insert(0x100, 32, 1).unwrap();
-    assert_eq!((w.retired(), w.inside.len()), (1, 2));
+    assert_eq!((w.retired(), w.engine.inside.len()), (1, 2));
     w.reclaim(6);
     w.insert(0x200, 32, 1).unwrap();
-    assert_eq!((w.retired(), w.inside.len()), (0, 2));
+    assert_eq!((w.retired(), w.engine.inside.len()), (0, 2));
 }
 
 #[test]

@@ -1,226 +1,112 @@
-//! The control side of the IPv4 table.
+//! How prefixes longer than the short ones get into the IPv4 table.
 
-use super::Lpm4;
-use crate::config::{LARGE, LpmConfig, Pages};
-use crate::error::{RouteError, TableFull};
-use crate::flat::{BLOCK, POINTER, ROOT};
+use super::{BLOCK, Lpm4, POINTER};
+use crate::fallback::Fallback;
+use crate::lpm::{Change, Engine};
+use crate::mem::Array;
 use crate::retire::Retired;
-use crate::rib::{Key, Rib};
-use crate::{MAX_VALUE, MISS};
+use crate::rib::{Key, Rib, Spot};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Entries of the root in a page, the unit in which its memory is counted.
-const PAGE: usize = 4096 / 4;
-
-/// Changes an IPv4 table. One thread owns it.
-pub struct Lpm4Writer {
+/// Fills the root and the blocks.
+#[doc(hidden)]
+pub struct Blocks {
     shared: Arc<Lpm4>,
-    rib: Rib<u32>,
     /// How many prefixes longer than 24 bits each block holds.
     pub(super) inside: Vec<u16>,
     pub(super) free: Vec<u32>,
     retired: Retired<u32>,
-    /// Pages of the root that were written.
-    pub(super) touched: Vec<u64>,
-    pages: usize,
-    limit: usize,
-    huge: Pages,
 }
 
-impl Lpm4Writer {
-    pub(super) fn new(shared: Arc<Lpm4>, config: LpmConfig) -> Self {
-        let mut writer = Lpm4Writer {
-            shared,
-            rib: Rib::new(),
-            inside: Vec::new(),
-            free: Vec::new(),
-            retired: Retired::new(),
-            touched: vec![0; ROOT / PAGE / 64],
-            pages: 0,
-            limit: config.limit.unwrap_or(usize::MAX),
-            huge: config.pages,
-        };
-        if writer.huge == Pages::Huge {
-            writer.advise();
-        }
-        writer
-    }
+#[allow(private_interfaces)]
+impl Engine for Blocks {
+    type Key = u32;
+    type Shared = Lpm4;
+    const NAME: &'static str = "IPv4 routes";
+    /// 151 of the Internet's prefixes are as short; they hold few of the keys, and the array fits in L1.
+    const SHORT: u8 = 12;
 
-    /// What workers read.
-    pub fn shared(&self) -> &Arc<Lpm4> {
+    fn shared(&self) -> &Arc<Lpm4> {
         &self.shared
     }
 
-    /// Sets a route and answers the value it had. Bits of `addr` (host order) past `len` are ignored.
-    pub fn insert(&mut self, addr: u32, len: u8, value: u32) -> Result<Option<u32>, RouteError> {
-        if len > 32 {
-            return Err(RouteError::Length(len));
-        }
-        if value == MISS || value > MAX_VALUE {
-            return Err(RouteError::Value(value));
-        }
-        let key = addr.first(len);
-        if self.limit != usize::MAX || len > 24 {
-            self.check_room(key, len)?;
-        }
-        if self.huge == Pages::Auto && self.rib.len() >= LARGE {
-            self.advise();
-        }
-        let spot = self.rib.insert(key, len, value);
-        if spot.old == value {
-            return Ok(Some(value));
-        }
-        if len == 0 {
-            self.shared.default.set(value);
-        } else if len <= 24 {
-            self.touch(key, len);
-            self.paint_gaps(spot.node, value);
-        } else {
-            match self.block_of(key) {
-                Some(_) => self.paint_gaps(spot.node, value),
-                None => self.new_block(key, len, value),
-            }
-            if spot.old == 0 {
-                let root = self.shared.root[(key >> 8) as usize].load(Relaxed);
-                self.inside[(root & !POINTER) as usize] += 1;
-            }
-        }
-        Ok((spot.old != 0).then_some(spot.old))
+    fn root(&self) -> &Array<AtomicU32> {
+        &self.shared.root
     }
 
-    /// Takes out a route and answers its value. Never needs memory.
-    pub fn remove(&mut self, addr: u32, len: u8) -> Option<u32> {
-        if len > 32 {
-            return None;
+    fn fallback(&self) -> &Fallback {
+        &self.shared.fallback
+    }
+
+    fn advise_huge(&self) {
+        self.shared.blocks.advise_huge();
+    }
+
+    fn bytes(&self) -> usize {
+        self.inside.len() * (BLOCK * 4 + 2)
+    }
+
+    fn growth(&self, key: u32, len: u8) -> (usize, Option<usize>) {
+        if len <= 24 || !self.free.is_empty() || self.block_of(key).is_some() {
+            return (0, None);
         }
-        let key = addr.first(len);
-        let spot = self.rib.find(key, len)?;
-        if len == 0 {
-            self.shared.default.set(MISS);
+        let most = self.shared.blocks.len() / BLOCK;
+        (BLOCK * 4 + 2, (self.inside.len() >= most).then_some(most * BLOCK * 4))
+    }
+
+    fn inserted(&mut self, rib: &Rib<u32>, spot: Spot, change: Change<u32>) {
+        let slot = (change.key >> 8) as usize;
+        if change.len > 24 && self.block_of(change.key).is_none() {
+            self.new_block(change);
         } else {
-            self.paint_gaps(spot.node, spot.cover);
+            rib.gaps(spot.node, |lo, hi| self.paint(lo, hi, change.value));
         }
-        self.rib.remove(key, len);
-        if len > 24
-            && let Some(b) = self.block_of(key)
+        if change.len > 24 && spot.old == 0 {
+            let root = self.shared.root[slot].load(Relaxed);
+            self.inside[(root & !POINTER) as usize] += 1;
+        }
+    }
+
+    fn removed(&mut self, rib: &mut Rib<u32>, spot: Spot, change: Change<u32>) {
+        rib.gaps(spot.node, |lo, hi| self.paint(lo, hi, change.value));
+        rib.remove(change.key, change.len);
+        if change.len > 24
+            && let Some(b) = self.block_of(change.key)
         {
             self.inside[b as usize] -= 1;
             if self.inside[b as usize] == 0 {
                 // Nothing longer than 24 bits is left, so that all 256 entries equal the cover.
-                self.shared.root[(key >> 8) as usize].store(spot.cover, Release);
+                self.shared.root[(change.key >> 8) as usize].store(change.value, Release);
                 self.retired.push(b);
             }
         }
-        Some(spot.old)
     }
 
-    /// The value of exactly this prefix.
-    pub fn get(&self, addr: u32, len: u8) -> Option<u32> {
-        if len > 32 {
-            return None;
-        }
-        self.rib.find(addr.first(len), len).map(|s| s.old)
-    }
-
-    /// All routes that hold the address as (prefix, length, value), the shortest first: the last is the one in use.
-    pub fn covering(&self, addr: u32) -> impl Iterator<Item = (u32, u8, u32)> + '_ {
-        self.rib.covering(addr)
-    }
-
-    /// All routes as (prefix, length, value), in order of address, then length.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u8, u32)> + '_ {
-        self.rib.iter()
-    }
-
-    /// How many routes there are.
-    pub fn len(&self) -> usize {
-        self.rib.len()
-    }
-
-    /// Whether there is no route.
-    pub fn is_empty(&self) -> bool {
-        self.rib.len() == 0
-    }
-
-    /// Bytes in use, control side included; pages of the root count once they were written.
-    pub fn bytes(&self) -> usize {
-        self.pages * PAGE * 4 + self.inside.len() * (BLOCK * 4 + 2) + self.rib.bytes()
-    }
-
-    /// Changes the most bytes the table may take; what is in it stays.
-    pub fn set_limit(&mut self, limit: Option<usize>) {
-        self.limit = limit.unwrap_or(usize::MAX);
-    }
-
-    /// Epoch stamped on what is taken out from now on.
-    pub fn retire_epoch(&mut self, epoch: u64) {
+    fn retire_epoch(&mut self, epoch: u64) {
         self.retired.set_epoch(epoch);
     }
 
-    /// Makes blocks taken out before epoch `safe` usable again; all workers must have passed it.
-    pub fn reclaim(&mut self, safe: u64) {
+    fn reclaim(&mut self, safe: u64) {
         while let Some(b) = self.retired.pop(safe) {
             self.free.push(b);
         }
     }
 
-    /// Blocks that wait for their epoch.
-    pub fn retired(&self) -> usize {
+    fn retired(&self) -> usize {
         self.retired.len()
     }
+}
 
-    fn advise(&mut self) {
-        self.shared.root.advise_huge();
-        self.shared.blocks.advise_huge();
-        self.huge = Pages::Small;
+impl Blocks {
+    pub(super) fn new(shared: Arc<Lpm4>) -> Self {
+        Blocks { shared, inside: Vec::new(), free: Vec::new(), retired: Retired::new() }
     }
 
     fn block_of(&self, key: u32) -> Option<u32> {
         let e = self.shared.root[(key >> 8) as usize].load(Relaxed);
         (e & POINTER != 0).then_some(e & !POINTER)
-    }
-
-    /// Refuses an insert that could need more than there is, before anything is changed.
-    fn check_room(&self, key: u32, len: u8) -> Result<(), TableFull> {
-        let block = len > 24 && self.free.is_empty() && self.block_of(key).is_none();
-        let blocks = self.shared.blocks.len() / BLOCK;
-        let mut need = self.rib.growth() + self.new_pages(key, len) * PAGE * 4;
-        need += usize::from(block) * (BLOCK * 4 + 2);
-        let used = self.bytes();
-        let lacks_block = block && self.inside.len() == blocks;
-        if !lacks_block && used.saturating_add(need) <= self.limit {
-            return Ok(());
-        }
-        // A replacement takes nothing.
-        if self.rib.find(key, len).is_some() {
-            return Ok(());
-        }
-        let limit = if lacks_block { used } else { self.limit };
-        Err(TableFull { table: "IPv4 routes", used, limit })
-    }
-
-    fn pages_of(key: u32, len: u8) -> std::ops::RangeInclusive<usize> {
-        (key >> 8) as usize / PAGE..=(key.last(len) >> 8) as usize / PAGE
-    }
-
-    fn new_pages(&self, key: u32, len: u8) -> usize {
-        if len == 0 {
-            return 0;
-        }
-        Self::pages_of(key, len).filter(|p| self.touched[p / 64] >> (p % 64) & 1 == 0).count()
-    }
-
-    fn touch(&mut self, key: u32, len: u8) {
-        for p in Self::pages_of(key, len) {
-            let bit = 1 << (p % 64);
-            self.pages += usize::from(self.touched[p / 64] & bit == 0);
-            self.touched[p / 64] |= bit;
-        }
-    }
-
-    fn paint_gaps(&self, node: u32, value: u32) {
-        self.rib.gaps(node, |lo, hi| self.paint(lo, hi, value));
     }
 
     /// Stores `value` for the addresses from `lo` to `hi`, which no block holds but at the ends.
@@ -253,12 +139,12 @@ impl Lpm4Writer {
     }
 
     /// Makes the block for a slot whose first prefix longer than 24 bits this is.
-    fn new_block(&mut self, key: u32, len: u8, value: u32) {
+    fn new_block(&mut self, change: Change<u32>) {
         let b = self.free.pop().unwrap_or_else(|| {
             self.inside.push(0);
             self.inside.len() as u32 - 1
         });
-        self.touch(key, len);
+        let Change { key, len, value } = change;
         let slot = &self.shared.root[(key >> 8) as usize];
         let cover = slot.load(Relaxed);
         let base = b as usize * BLOCK;

@@ -1,34 +1,36 @@
-//! Room for nodes: single lines and runs of 16, taken from one array, given back after their epoch.
+//! Room for nodes: single lines and arrays of 16, taken from one array, given back after their epoch.
 
-use super::{FULL, FULL_LINES, LINE, POINTER};
+use super::node::{self, Kind};
+use super::{ARRAY_LINES, LINE};
 use crate::retire::Retired;
 
 pub(super) struct Arena {
     lines: usize,
     /// Lines that were ever given out.
     used: usize,
-    small: Vec<u32>,
-    full: Vec<u32>,
+    /// First lines of what is free.
+    single: Vec<u32>,
+    arrays: Vec<u32>,
     retired: Retired<u32>,
 }
 
 impl Arena {
     pub(super) fn new(words: usize) -> Self {
-        Arena { lines: words / LINE, used: 0, small: Vec::new(), full: Vec::new(), retired: Retired::new() }
+        let lines = words / LINE;
+        Arena { lines, used: 0, single: Vec::new(), arrays: Vec::new(), retired: Retired::new() }
     }
 
-    /// Room for a node, as a pointer to it.
-    pub(super) fn alloc(&mut self, full: bool) -> u32 {
+    /// The first line of room for a node.
+    pub(super) fn alloc(&mut self, array: bool) -> u32 {
         loop {
-            let got = if full { self.full.pop() } else { self.small.pop() };
-            if let Some(line) = got {
-                return POINTER | line | if full { FULL } else { 0 };
+            if let Some(line) = if array { self.arrays.pop() } else { self.single.pop() } {
+                return line;
             }
-            let block = match self.full.pop() {
+            let block = match self.arrays.pop() {
                 Some(block) => block,
-                None if self.used + FULL_LINES <= self.lines => {
-                    self.used += FULL_LINES;
-                    (self.used - FULL_LINES) as u32
+                None if self.used + ARRAY_LINES <= self.lines => {
+                    self.used += ARRAY_LINES;
+                    (self.used - ARRAY_LINES) as u32
                 }
                 // The limit keeps what is live under a quarter of the room, so that nodes nobody
                 // reclaims fill it. Using the oldest again may mislead a reader, but harms no memory.
@@ -40,16 +42,15 @@ impl Arena {
                     None => 0,
                 },
             };
-            if full {
-                self.full.push(block);
-            } else {
-                self.small.extend((block..block + FULL_LINES as u32).rev());
+            if array {
+                return block;
             }
+            self.single.extend((block..block + ARRAY_LINES as u32).rev());
         }
     }
 
     /// Most bytes that may be live.
-    pub(super) fn max(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         self.lines / 4 * LINE * 4
     }
 
@@ -57,15 +58,15 @@ impl Arena {
         self.used * LINE * 4
     }
 
-    /// Bytes by which it must grow to give out so many nodes of each form.
-    pub(super) fn growth(&self, small: usize, full: usize) -> usize {
-        let split = small.saturating_sub(self.small.len()).div_ceil(FULL_LINES);
-        (full + split).saturating_sub(self.full.len()) * FULL_LINES * LINE * 4
+    /// Bytes by which it must grow to give out so many nodes of each size.
+    pub(super) fn growth(&self, single: usize, arrays: usize) -> usize {
+        let split = single.saturating_sub(self.single.len()).div_ceil(ARRAY_LINES);
+        (arrays + split).saturating_sub(self.arrays.len()) * ARRAY_LINES * LINE * 4
     }
 
     #[cfg(all(test, not(miri)))]
     pub(super) fn spare(&self) -> usize {
-        (self.small.len() + self.full.len() * FULL_LINES) * LINE * 4
+        (self.single.len() + self.arrays.len() * ARRAY_LINES) * LINE * 4
     }
 
     pub(super) fn retire(&mut self, pointer: u32) {
@@ -87,11 +88,11 @@ impl Arena {
     }
 
     fn give_back(&mut self, pointer: u32) {
-        let line = super::node::line_of(pointer) as u32;
-        if pointer & FULL != 0 {
-            self.full.push(line);
+        let line = (node::word(pointer) / LINE) as u32;
+        if node::kind(pointer) == Kind::Array {
+            self.arrays.push(line);
         } else {
-            self.small.push(line);
+            self.single.push(line);
         }
     }
 }

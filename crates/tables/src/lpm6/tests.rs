@@ -87,7 +87,7 @@ proptest! {
         }
         prop_assert!(w.is_empty() && roots.iter().all(|&r| t.root[r].load(Relaxed) == 0));
         w.reclaim(u64::MAX);
-        prop_assert_eq!(w.spare_nodes(), w.node_bytes());
+        prop_assert_eq!(w.engine.spare_bytes(), w.engine.bytes());
     }
 }
 

@@ -1,452 +1,525 @@
-//! The control side of the IPv6 table.
+//! How prefixes longer than the short ones get into the IPv6 table.
+//!
+//! Below the root, what a part of the table holds is a function of the prefixes there. After a change of the RIB the
+//! parts that it may touch are worked out again from the RIB, and stored where they differ from what is there: in place, or by
+//! a new node that keeps the unchanged nodes below it.
 
 use super::arena::Arena;
-use super::node::{self, Entries, RUNS, Runs, STARTS};
-use super::{FULL, FULL_LINES, LINE, Lpm6, POINTER};
-use crate::config::{LARGE, LpmConfig, Pages};
-use crate::error::{RouteError, TableFull};
-use crate::flat::ROOT;
-use crate::rib::{Key, Rib};
-use crate::{MAX_VALUE, MISS};
+use super::node::{self, ENTRIES, INSIDE, Kind, OUTSIDE, RUNS};
+use super::{ARRAY_LINES, LINE, Lpm6, POINTER};
+use crate::fallback::Fallback;
+use crate::lpm::{Change, Engine, ROOT_BITS};
+use crate::mem::Array;
+use crate::rib::{Cover, Key, NONE, Rib, Run, Spot, What};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// A full node becomes small again with as few runs: fewer than fit, so that it does not go back and forth.
-const SHRINK: usize = 9;
-/// Entries of the root in a page, the unit in which its memory is counted.
-const PAGE: usize = 4096 / 4;
+/// An array becomes runs again when there are as few: fewer than fit, so that it does not go back and forth.
+const SHRINK: usize = 8;
+/// Nodes that take more bytes are not expected to be near.
+const FAR: usize = 256 << 10;
 
-/// Changes an IPv6 table. One thread owns it.
-pub struct Lpm6Writer {
+/// Fills the root and the nodes.
+#[doc(hidden)]
+pub struct Nodes {
     shared: Arc<Lpm6>,
-    rib: Rib<u128>,
     arena: Arena,
-    /// Pages of the root that were written.
-    touched: Vec<u64>,
-    pages: usize,
-    limit: usize,
-    huge: Pages,
-    /// Ranges of the change at hand, kept for their memory.
-    gaps: Vec<(u128, u128)>,
+    /// Lists that were used before, kept for their memory.
+    spare: Vec<Vec<Run>>,
 }
 
-/// Where an entry stands.
-#[derive(Clone, Copy)]
-enum Place {
-    Root(usize),
-    Node(usize),
+/// A part of the table: the addresses that share the bits before a window, or those and the window's first 8 bits.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    prefix: u128,
+    /// Where the window starts, a multiple of 16.
+    at: u8,
+    half: bool,
 }
 
-impl Lpm6Writer {
-    pub(super) fn new(shared: Arc<Lpm6>, config: LpmConfig) -> Self {
-        let arena = Arena::new(shared.nodes.len());
-        let mut writer = Lpm6Writer {
-            shared,
-            rib: Rib::new(),
-            arena,
-            touched: vec![0; ROOT / PAGE / 64],
-            pages: 0,
-            limit: 0,
-            huge: config.pages,
-            gaps: Vec::new(),
-        };
-        writer.set_limit(config.limit);
-        if writer.huge == Pages::Huge {
-            writer.advise();
-        }
-        writer
+impl Part {
+    /// How many bits its addresses share.
+    fn bits(self) -> u8 {
+        if self.half { self.at + 8 } else { self.at }
     }
 
-    /// What workers read.
-    pub fn shared(&self) -> &Arc<Lpm6> {
+    /// Where the window ends.
+    fn end(self) -> u8 {
+        self.at + 16
+    }
+
+    /// The window's bits of an address.
+    fn slot(self, address: u128) -> u16 {
+        address.slot(self.end()) as u16
+    }
+
+    /// The part below a slot of the window.
+    fn below(self, slot: u16) -> Part {
+        let all = self.prefix.first(self.at) | u128::from(slot) << (112 - self.at);
+        Part { prefix: all, at: self.end(), half: false }
+    }
+}
+
+/// A change on its way down.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    rib: &'a Rib<u128>,
+    key: u128,
+    len: u8,
+    removed: bool,
+}
+
+impl Work<'_> {
+    /// Whether what a slot of `bits` bits holds below them may have changed; `cover` covers it.
+    fn touches(&self, prefix: u128, bits: u8, cover: Cover) -> bool {
+        if self.len > bits {
+            return self.key.first(bits) == prefix;
+        }
+        // A prefix in between hides the change.
+        prefix.first(self.len) == self.key && cover.len <= self.len
+    }
+}
+
+#[allow(private_interfaces)]
+impl Engine for Nodes {
+    type Key = u128;
+    type Shared = Lpm6;
+    const NAME: &'static str = "IPv6 routes";
+    const SHORT: u8 = 16;
+
+    fn shared(&self) -> &Arc<Lpm6> {
         &self.shared
     }
 
-    /// Sets a route and answers the value it had. Bits of `addr` past `len` are ignored.
-    pub fn insert(&mut self, addr: u128, len: u8, value: u32) -> Result<Option<u32>, RouteError> {
-        if len > 128 {
-            return Err(RouteError::Length(len));
-        }
-        if value == MISS || value > MAX_VALUE {
-            return Err(RouteError::Value(value));
-        }
-        let key = addr.first(len);
-        self.check_room(key, len)?;
-        if self.huge == Pages::Auto && self.rib.len() >= LARGE {
-            self.advise();
-        }
-        let spot = self.rib.insert(key, len, value);
-        if spot.old == value {
-            return Ok(Some(value));
-        }
-        if len == 0 {
-            self.shared.default.set(value);
-        } else if len <= 24 || !self.add_chain(key, len, value) {
-            self.touch(key, len);
-            self.collect_gaps(spot.node);
-            self.paint(key, len, value);
-        }
-        Ok((spot.old != 0).then_some(spot.old))
+    fn root(&self) -> &Array<AtomicU32> {
+        &self.shared.root
     }
 
-    /// Takes out a route and answers its value.
-    pub fn remove(&mut self, addr: u128, len: u8) -> Option<u32> {
-        if len > 128 {
-            return None;
-        }
-        let key = addr.first(len);
-        let spot = self.rib.find(key, len)?;
-        if len == 0 {
-            self.shared.default.set(MISS);
-            self.rib.remove(key, len);
-            return Some(spot.old);
-        }
-        self.collect_gaps(spot.node);
-        self.rib.remove(key, len);
-        if len <= 24 || !self.drop_chain(key, len, spot.cover) {
-            self.paint(key, len, spot.cover);
-        }
-        Some(spot.old)
+    fn fallback(&self) -> &Fallback {
+        &self.shared.fallback
     }
 
-    /// The value of exactly this prefix.
-    pub fn get(&self, addr: u128, len: u8) -> Option<u32> {
-        if len > 128 {
-            return None;
-        }
-        self.rib.find(addr.first(len), len).map(|s| s.old)
+    fn advise_huge(&self) {
+        self.shared.nodes.advise_huge();
     }
 
-    /// All routes that hold the address as (prefix, length, value), the shortest first: the last is the one in use.
-    pub fn covering(&self, addr: u128) -> impl Iterator<Item = (u128, u8, u32)> + '_ {
-        self.rib.covering(addr)
-    }
-
-    /// All routes as (prefix, length, value), in order of address, then length.
-    pub fn iter(&self) -> impl Iterator<Item = (u128, u8, u32)> + '_ {
-        self.rib.iter()
-    }
-
-    /// How many routes there are.
-    pub fn len(&self) -> usize {
-        self.rib.len()
-    }
-
-    /// Whether there is no route.
-    pub fn is_empty(&self) -> bool {
-        self.rib.len() == 0
-    }
-
-    /// Bytes in use, control side included; pages of the root count once they were written.
-    pub fn bytes(&self) -> usize {
-        self.pages * PAGE * 4 + self.arena.bytes() + self.rib.bytes()
-    }
-
-    /// Changes the most bytes the table may take; what is in it stays. Deletes may take a little more for
-    /// as long as what they replace waits for its epoch.
-    pub fn set_limit(&mut self, limit: Option<usize>) {
-        self.limit = limit.unwrap_or(usize::MAX);
-    }
-
-    /// Epoch stamped on what is taken out from now on.
-    pub fn retire_epoch(&mut self, epoch: u64) {
-        self.arena.retire_epoch(epoch);
-    }
-
-    /// Makes nodes taken out before epoch `safe` usable again; all workers must have passed it.
-    pub fn reclaim(&mut self, safe: u64) {
-        self.arena.reclaim(safe);
-    }
-
-    /// Nodes that wait for their epoch.
-    pub fn retired(&self) -> usize {
-        self.arena.retired()
-    }
-
-    #[cfg(all(test, not(miri)))]
-    pub(super) fn node_bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.arena.bytes()
     }
 
+    fn growth(&self, _: u128, len: u8) -> (usize, Option<usize>) {
+        if len <= ROOT_BITS {
+            return (0, None);
+        }
+        // Runs become an array, whose elements are runs again, and a skip is made.
+        let need = self.arena.growth(RUNS + 5, 2);
+        (need, (self.arena.bytes() + need > self.arena.most()).then_some(self.arena.most()))
+    }
+
+    fn inserted(&mut self, rib: &Rib<u128>, _: Spot, change: Change<u128>) {
+        self.publish(Work { rib, key: change.key, len: change.len, removed: false });
+    }
+
+    fn removed(&mut self, rib: &mut Rib<u128>, _: Spot, change: Change<u128>) {
+        rib.remove(change.key, change.len);
+        self.publish(Work { rib, key: change.key, len: change.len, removed: true });
+    }
+
+    fn retire_epoch(&mut self, epoch: u64) {
+        self.arena.retire_epoch(epoch);
+    }
+
+    fn reclaim(&mut self, safe: u64) {
+        self.arena.reclaim(safe);
+    }
+
+    fn retired(&self) -> usize {
+        self.arena.retired()
+    }
+}
+
+impl Nodes {
+    pub(super) fn new(shared: Arc<Lpm6>) -> Self {
+        let arena = Arena::new(shared.nodes.len());
+        Nodes { shared, arena, spare: Vec::new() }
+    }
+
     #[cfg(all(test, not(miri)))]
-    pub(super) fn spare_nodes(&self) -> usize {
+    pub(super) fn spare_bytes(&self) -> usize {
         self.arena.spare()
     }
 
-    fn advise(&mut self) {
-        self.shared.root.advise_huge();
-        self.shared.nodes.advise_huge();
-        self.huge = Pages::Small;
-    }
-
-    /// Refuses an insert that could need more than there is, before anything is changed.
-    fn check_room(&self, key: u128, len: u8) -> Result<(), TableFull> {
-        // The nodes down to the prefix; the one above them, or the last, may be made anew as a full one.
-        let chain = usize::from(len.saturating_sub(24)).div_ceil(8);
-        let nodes = if chain > 0 { self.arena.growth(chain + 1, 2) } else { 0 };
-        let need = self.rib.growth() + nodes + self.new_pages(key, len) * PAGE * 4;
-        let (used, max) = (self.bytes(), self.arena.max());
-        let crowded = self.arena.bytes() + nodes > max;
-        if (!crowded && used.saturating_add(need) <= self.limit) || self.rib.find(key, len).is_some() {
-            return Ok(());
-        }
-        Err(TableFull { table: "IPv6 routes", used, limit: if crowded { max } else { self.limit } })
-    }
-
-    fn pages_of(key: u128, len: u8) -> std::ops::RangeInclusive<usize> {
-        (key >> 104) as usize / PAGE..=(key.last(len) >> 104) as usize / PAGE
-    }
-
-    fn new_pages(&self, key: u128, len: u8) -> usize {
-        if len == 0 {
-            return 0;
-        }
-        Self::pages_of(key, len).filter(|p| self.touched[p / 64] >> (p % 64) & 1 == 0).count()
-    }
-
-    fn touch(&mut self, key: u128, len: u8) {
-        for p in Self::pages_of(key, len) {
-            let bit = 1 << (p % 64);
-            self.pages += usize::from(self.touched[p / 64] & bit == 0);
-            self.touched[p / 64] |= bit;
-        }
-    }
-
-    fn collect_gaps(&mut self, node: u32) {
-        let gaps = &mut self.gaps;
-        gaps.clear();
-        self.rib.gaps(node, |lo, hi| gaps.push((lo, hi)));
-    }
-
-    fn word(&self, place: Place) -> &AtomicU32 {
-        match place {
-            Place::Root(i) => &self.shared.root[i],
-            Place::Node(i) => &self.shared.nodes[i],
-        }
-    }
-
-    fn load(&self, place: Place) -> u32 {
-        let e = self.word(place).load(Relaxed);
-        match place {
-            Place::Root(_) if e & POINTER != 0 => POINTER | FULL | ((e & !POINTER) * FULL_LINES as u32),
-            _ => e,
-        }
-    }
-
-    fn store(&self, place: Place, entry: u32) {
-        let entry = match place {
-            Place::Root(_) if entry & POINTER != 0 => POINTER | (node::line_of(entry) / FULL_LINES) as u32,
-            _ => entry,
+    fn publish(&mut self, work: Work<'_>) {
+        let root = self.shared.clone();
+        let Work { rib, key, len, .. } = work;
+        let set = |nodes: &mut Nodes, slot: u32, found: (u32, Cover)| {
+            let place = &root.root[slot as usize];
+            let part = Part { prefix: u128::from(slot) << (128 - ROOT_BITS), at: ROOT_BITS - 8, half: true };
+            let old = place.load(Relaxed);
+            let new = nodes.part(&work, found, part, old, true);
+            if new != old {
+                place.store(new, Release);
+            }
         };
-        self.word(place).store(entry, Release);
+        if len > ROOT_BITS {
+            let first = key.first(ROOT_BITS);
+            set(self, key.slot(ROOT_BITS), rib.inside(first, ROOT_BITS));
+        } else {
+            let mut runs = self.spare.pop().unwrap_or_default();
+            rib.slots(rib.inside(key, len), key, len, ROOT_BITS, usize::MAX, &mut runs);
+            let (base, end) = (key.slot(ROOT_BITS), 1u32 << (ROOT_BITS - len));
+            for (i, run) in runs.iter().enumerate() {
+                match run.what {
+                    What::Value(value) => {
+                        let end = runs.get(i + 1).map_or(end, |r| r.start);
+                        for e in &root.root[(base + run.start) as usize..(base + end) as usize] {
+                            e.store(value, Release);
+                        }
+                    }
+                    What::Below(node, cover) => {
+                        let slot = base + run.start;
+                        if work.touches(
+                            u128::from(slot) << (128 - ROOT_BITS),
+                            ROOT_BITS,
+                            rib.longer(node, cover, ROOT_BITS).1,
+                        ) {
+                            set(self, slot, (node, cover));
+                        }
+                    }
+                }
+            }
+            self.put_back(runs);
+        }
+        let far = self.arena.bytes() > FAR;
+        if self.shared.far.load(Relaxed) != far {
+            self.shared.far.store(far, Relaxed);
+        }
+    }
+
+    fn put_back(&mut self, mut list: Vec<Run>) {
+        list.clear();
+        self.spare.push(list);
     }
 
     fn line(&self, pointer: u32) -> &[AtomicU32] {
-        let at = node::line_of(pointer) * LINE;
-        &self.shared.nodes[at..at + if pointer & FULL != 0 { FULL_LINES * LINE } else { LINE }]
+        let at = node::word(pointer);
+        let lines = if node::kind(pointer) == Kind::Array { ARRAY_LINES } else { 1 };
+        &self.shared.nodes[at..at + lines * LINE]
     }
 
-    /// The place of the entry for a byte in a node.
-    fn below(&self, pointer: u32, byte: u8) -> Place {
-        let at = node::line_of(pointer) * LINE;
-        Place::Node(if pointer & FULL != 0 {
-            at + byte as usize
-        } else {
-            at + STARTS + node::run_of(self.line(pointer), byte)
-        })
+    fn entry(&self, pointer: u32, word: usize) -> u32 {
+        self.line(pointer)[word].load(Relaxed)
     }
 
-    fn entries(&self, pointer: u32) -> Entries {
-        let line = self.line(pointer);
-        if pointer & FULL == 0 {
-            return node::expand(line);
-        }
-        std::array::from_fn(|i| line[i].load(Relaxed))
+    fn set(&self, pointer: u32, word: usize, entry: u32) {
+        node::store(&self.line(pointer)[word..=word], &[entry]);
     }
 
-    /// A new node below the first `bits` bits, which no reader sees yet.
-    fn make(&mut self, bits: u8, entries: &Entries) -> u32 {
-        let runs = Runs::of(entries);
-        let full = runs.count > RUNS || bits == 24;
-        let pointer = self.arena.alloc(full);
-        let words = runs.words(entries);
-        let new: &[u32] = if full { entries } else { &words };
-        for (w, &n) in self.line(pointer).iter().zip(new) {
+    /// Fills a new node, which no reader sees yet.
+    fn fill(&self, pointer: u32, words: &[u32]) -> u32 {
+        for (w, &n) in self.line(pointer).iter().zip(words) {
             w.store(n, Relaxed);
         }
         pointer
     }
 
-    /// Makes the node at `place` hold `entries`: in place, or by a new one.
-    fn put(&mut self, place: Place, entries: &Entries) {
-        let pointer = self.load(place);
-        let runs = Runs::of(entries);
-        let line = self.line(pointer);
-        if pointer & FULL != 0 {
-            if runs.count > SHRINK || matches!(place, Place::Root(_)) {
-                return node::store(line, entries);
-            }
-        } else if runs.count <= RUNS {
-            let words = runs.words(entries);
-            if line.iter().zip(&words).take(STARTS).all(|(w, &n)| w.load(Relaxed) == n) {
-                return node::store(line, &words);
-            }
-        }
-        // Not one right below the root: those are changed in place.
-        let new = self.make(32, entries);
-        self.store(place, new);
-        self.arena.retire(pointer);
+    fn new_skip(&mut self, prefix: u128, len: u8, outside: u32, inside: u32) -> u32 {
+        let pointer = node::skip(self.arena.alloc(false));
+        self.fill(pointer, &node::skip_words(prefix, u128::MAX << (128 - len), outside, inside))
     }
 
-    /// Stores `value` for the gaps of a prefix, whose nodes are all there.
-    fn paint(&mut self, key: u128, len: u8, value: u32) {
-        let gaps = std::mem::take(&mut self.gaps);
-        if len <= 24 {
-            let mut todo = gaps.as_slice();
-            for slot in (key >> 104) as usize..=(key.last(len) >> 104) as usize {
-                let first = (slot as u128) << 104;
-                let last = first.last(24);
-                while todo.first().is_some_and(|g| g.1 < first) {
-                    todo = &todo[1..];
-                }
-                match todo.first() {
-                    None => break,
-                    Some(g) if g.0 > last => {}
-                    Some(g) if g.0 <= first && g.1 >= last => {
-                        self.shared.root[slot].store(value, Release);
-                    }
-                    _ => self.paint_node(Place::Root(slot), first, 24, todo, value),
-                }
+    /// The entry for a part of the table. `found` is what the RIB has for it, `old` the entry to be replaced.
+    /// Nodes below the window are used again or retired; that of `old` itself, and what belongs to it in this window, only if
+    /// it is `own`, and not a part of something larger.
+    fn part(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32, own: bool) -> u32 {
+        let (top, cover) = work.rib.longer(found.0, found.1, part.bits());
+        if top == NONE {
+            if own {
+                let lost = self.lost(work, (top, cover), part, old);
+                self.retire_all(lost);
+                self.retire(old, part.end());
             }
+            return cover.value;
+        }
+        let n = *work.rib.at(top);
+        let alone = n.is_leaf() && n.len <= part.end();
+        if alone || n.len > part.end() {
+            return self.skip(work, (top, cover), part, old, own);
+        }
+        if own && self.changed_below(work, (top, cover), part, old) {
+            return old;
+        }
+        if own && node::kind(old) == Kind::Array {
+            let few = work.removed && {
+                let mut runs = self.spare.pop().unwrap_or_default();
+                work.rib.slots((top, cover), part.prefix, part.bits(), part.end(), SHRINK, &mut runs);
+                let few = runs.len() <= SHRINK;
+                self.put_back(runs);
+                few
+            };
+            if !few {
+                self.change_array(work, (top, cover), part, old);
+                return old;
+            }
+        }
+        let lost = if own { self.lost(work, (top, cover), part, old) } else { 0 };
+        let new = self.window(work, (top, cover), part, old, own);
+        self.retire_all(lost);
+        if own && new != old {
+            self.retire(old, part.end());
+        }
+        new
+    }
+
+    /// The entry for a part whose longer prefixes share bits beyond its window, or are a single one.
+    fn skip(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32, own: bool) -> u32 {
+        let (top, cover) = found;
+        let n = *work.rib.at(top);
+        let (len, leaf) = if n.is_leaf() { (n.len, true) } else { ((n.len - 1) / 16 * 16, false) };
+        let prefix = n.key.first(len);
+        if own && node::kind(old) == Kind::Skip {
+            let inside = self.entry(old, INSIDE);
+            let same = node::skip_prefix(self.line(old)) == (prefix, u128::MAX << (128 - len));
+            if same && leaf == (inside & POINTER == 0) {
+                let inside = if leaf {
+                    n.value
+                } else if work.touches(prefix, len, cover) {
+                    self.part(work, found, Part { prefix, at: len, half: false }, inside, true)
+                } else {
+                    inside
+                };
+                self.set(old, INSIDE, inside);
+                self.set(old, OUTSIDE, cover.value);
+                return old;
+            }
+        }
+        let new = if leaf && n.len <= part.end() {
+            self.new_skip(prefix, len, cover.value, n.value)
         } else {
-            let (mut place, mut bits) = (Place::Root((key >> 104) as usize), 24);
-            while bits + 8 < len {
-                place = self.below(self.load(place), byte_at(key, bits));
-                bits += 8;
+            let slot = part.slot(n.key);
+            let below = part.below(slot);
+            let entry = self.window_entry(work, What::Below(top, cover), part, slot, old);
+            if node::kind(entry) == Kind::Skip {
+                entry
+            } else {
+                self.new_skip(below.prefix, below.at, cover.value, entry)
             }
-            self.paint_node(place, key.first(bits), bits, &gaps, value);
+        };
+        if own && new != old {
+            let lost = self.lost(work, found, part, old);
+            self.retire_all(lost);
+            self.retire(old, part.end());
         }
-        self.gaps = gaps;
+        new
     }
 
-    /// `paint` within the node at `place`, whose addresses share the first `bits` bits of `base`.
-    /// `gaps` are in order; those outside are passed over.
-    fn paint_node(&mut self, place: Place, base: u128, bits: u8, gaps: &[(u128, u128)], value: u32) {
-        let pointer = self.load(place);
-        debug_assert!(pointer & POINTER != 0, "part of an entry without a node");
-        let end = base.last(bits);
-        // Entries wholly in a gap take the value; the others' nodes are painted first, as
-        // that may change where they are.
-        let mut whole = [(0u8, 0u8); 129];
-        let mut n = 0;
-        let mut last_child = None;
-        for (i, &(lo, hi)) in gaps.iter().enumerate() {
-            if lo > end {
-                break;
-            }
-            if hi < base {
-                continue;
-            }
-            let (lo, hi) = (lo.max(base), hi.min(end));
-            let (mut a, mut b) = (u16::from(byte_at(lo, bits)), u16::from(byte_at(hi, bits)));
-            let ends = [(a, lo != lo.first(bits + 8)), (b, hi != hi.last(bits + 8))];
-            for (byte, part) in ends {
-                if part && last_child != Some(byte) {
-                    last_child = Some(byte);
-                    let child = self.below(self.load(place), byte as u8);
-                    let base = base | u128::from(byte) << (120 - bits);
-                    self.paint_node(child, base, bits + 8, &gaps[i..], value);
+    /// Follows a change that is wholly below an entry that stays a pointer. False if there is none such.
+    fn changed_below(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32) -> bool {
+        if work.len <= part.end() || node::kind(old) != Kind::Runs {
+            return false;
+        }
+        let slot = part.slot(work.key);
+        let word = node::run_of(self.line(old), slot);
+        let child = self.entry(old, word);
+        let below = part.below(slot);
+        let found = work.rib.inside_from(found.0, found.1, below.prefix, below.at);
+        if child & POINTER == 0 || work.rib.longer(found.0, found.1, below.at).0 == NONE {
+            return false;
+        }
+        let new = self.part(work, found, below, child, true);
+        if new != child {
+            // The last run's entry also stands in the places that no run uses.
+            let line = self.line(old);
+            for w in &line[ENTRIES..] {
+                if w.load(Relaxed) == child {
+                    w.store(new, Release);
                 }
             }
-            a += u16::from(ends[0].1);
-            b = (b + 1) - u16::from(ends[1].1);
-            if a < b {
-                whole[n] = (a as u8, (b - 1) as u8);
-                n += 1;
-            }
         }
-        if n > 0 {
-            let mut entries = self.entries(pointer);
-            for &(a, b) in &whole[..n] {
-                entries[a as usize..=b as usize].fill(value);
-            }
-            self.put(place, &entries);
-        }
-    }
-
-    /// Adds the nodes from the first that is missing down to a prefix longer than 24 bits. False if all are there.
-    fn add_chain(&mut self, key: u128, len: u8, value: u32) -> bool {
-        let (mut above, mut place, mut bits) = (None, Place::Root((key >> 104) as usize), 24);
-        let cover = loop {
-            let e = self.load(place);
-            if e & POINTER == 0 {
-                break e;
-            }
-            if bits + 8 >= len {
-                return false;
-            }
-            above = Some(place);
-            place = self.below(e, byte_at(key, bits));
-            bits += 8;
-        };
-        // The lowest node first, so that nothing is seen before it is whole.
-        let mut low = (len - 1) / 8 * 8;
-        let mut entries = [cover; 256];
-        entries[byte_at(key, low) as usize..=byte_at(key.last(len), low) as usize].fill(value);
-        let mut node = self.make(low, &entries);
-        while low > bits {
-            low -= 8;
-            entries = [cover; 256];
-            entries[byte_at(key, low) as usize] = node;
-            node = self.make(low, &entries);
-        }
-        self.link(above, key, bits, node);
         true
     }
 
-    /// Takes out the nodes that only a prefix longer than 24 bits, no longer in the RIB, had needed. False if there
-    /// are none.
-    fn drop_chain(&mut self, key: u128, len: u8, cover: u32) -> bool {
-        let needed = self.rib.shared_bits(key);
-        let (mut above, mut place, mut bits) = (None, Place::Root((key >> 104) as usize), 24);
-        while needed.is_some_and(|n| bits <= n) {
-            if bits + 8 >= len {
-                return false;
+    /// Changes those elements of an array that a change touches.
+    fn change_array(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, array: u32) {
+        let bits = part.bits();
+        let cut = bits + 8;
+        let below = |key: u128| {
+            if part.half {
+                Part { prefix: key.first(cut), at: cut, half: false }
+            } else {
+                Part { prefix: key.first(cut), at: part.at, half: true }
             }
-            above = Some(place);
-            place = self.below(self.load(place), byte_at(key, bits));
-            bits += 8;
+        };
+        if work.len > cut {
+            let element = below(work.key);
+            let word = element.prefix.slot(cut) as u8 as usize;
+            let found = work.rib.inside_from(found.0, found.1, element.prefix, cut);
+            let new = self.part(work, found, element, self.entry(array, word), true);
+            return self.set(array, word, new);
         }
-        let mut pointer = self.load(place);
-        self.link(above, key, bits, cover);
-        loop {
-            self.arena.retire(pointer);
-            if bits + 8 >= len {
-                return true;
+        let (key, len) = if work.len > bits { (work.key, work.len) } else { (part.prefix, bits) };
+        let found = work.rib.inside_from(found.0, found.1, key, len);
+        let mut runs = self.spare.pop().unwrap_or_default();
+        work.rib.slots(found, key, len, cut, usize::MAX, &mut runs);
+        let base = key.slot(cut) as u8 as usize;
+        for (i, run) in runs.iter().enumerate() {
+            let word = base + run.start as usize;
+            match run.what {
+                What::Value(value) => {
+                    let end = runs.get(i + 1).map_or(1 << (cut - len), |r| r.start as usize);
+                    let line = self.line(array);
+                    line[word..base + end].iter().for_each(|e| e.store(value, Release));
+                }
+                What::Below(node, cover) => {
+                    let element = below(part.prefix.first(bits) | (word as u128) << (128 - cut));
+                    if work.touches(element.prefix, cut, work.rib.longer(node, cover, cut).1) {
+                        let new = self.part(work, (node, cover), element, self.entry(array, word), true);
+                        self.set(array, word, new);
+                    }
+                }
             }
-            pointer = self.load(self.below(pointer, byte_at(key, bits)));
-            bits += 8;
+        }
+        self.put_back(runs);
+    }
+
+    /// A window whose prefixes neither are one alone nor share its bits: runs, or an array.
+    fn window(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32, own: bool) -> u32 {
+        let mut runs = self.spare.pop().unwrap_or_default();
+        work.rib.slots(found, part.prefix, part.bits(), part.end(), RUNS, &mut runs);
+        let new = if runs.len() <= RUNS {
+            self.window_runs(work, &runs, part, old, own)
+        } else {
+            runs.clear();
+            work.rib.slots(found, part.prefix, part.bits(), part.bits() + 8, usize::MAX, &mut runs);
+            self.window_array(work, &runs, part, old)
+        };
+        self.put_back(runs);
+        new
+    }
+
+    fn window_runs(&mut self, work: &Work<'_>, runs: &[Run], part: Part, old: u32, own: bool) -> u32 {
+        let base = part.slot(part.prefix);
+        let mut all = [(0u16, 0u32); RUNS];
+        for (to, run) in all.iter_mut().zip(runs) {
+            let slot = base + run.start as u16;
+            *to = (slot, self.window_entry(work, run.what, part, slot, old));
+        }
+        let words = node::runs_words(&all[..runs.len().min(RUNS)]);
+        if own && node::kind(old) == Kind::Runs {
+            let line = self.line(old);
+            if line.iter().zip(&words).take(ENTRIES).all(|(w, &n)| w.load(Relaxed) == n) {
+                node::store(line, &words);
+                return old;
+            }
+        }
+        let pointer = node::runs(part.at, self.arena.alloc(false));
+        self.fill(pointer, &words)
+    }
+
+    fn window_array(&mut self, work: &Work<'_>, runs: &[Run], part: Part, old: u32) -> u32 {
+        let pointer = node::array(part.bits(), self.arena.alloc(true));
+        let mut words = [0; 256];
+        for (i, run) in runs.iter().enumerate() {
+            let end = runs.get(i + 1).map_or(256, |r| r.start);
+            let slot = run.start as u16;
+            let entry = match run.what {
+                What::Below(node, cover) if !part.half => {
+                    let prefix = part.prefix | u128::from(slot) << (120 - part.at);
+                    self.part(work, (node, cover), Part { prefix, at: part.at, half: true }, old, false)
+                }
+                what => self.window_entry(work, what, part, part.slot(part.prefix) + slot, old),
+            };
+            words[run.start as usize..end as usize].fill(entry);
+        }
+        self.fill(pointer, &words)
+    }
+
+    /// The entry for a slot of a window: a value, or what follows.
+    fn window_entry(&mut self, work: &Work<'_>, what: What, part: Part, slot: u16, old: u32) -> u32 {
+        match what {
+            What::Value(value) => value,
+            What::Below(node, cover) => {
+                let (below, child) = (part.below(slot), self.child(old, part, slot));
+                let inner = work.rib.longer(node, cover, below.at).1;
+                if child & POINTER != 0 && !work.touches(below.prefix, below.at, inner) {
+                    return child;
+                }
+                self.part(work, (node, cover), below, child, true)
+            }
         }
     }
 
-    /// Sets the entry for the first `bits` bits of `key`, in the node at `above` or in the root.
-    fn link(&mut self, above: Option<Place>, key: u128, bits: u8, entry: u32) {
-        match above {
-            None => {
-                self.touch(key, 24);
-                self.store(Place::Root((key >> 104) as usize), entry);
+    /// What an entry for a part leads to after its window, for a slot of it.
+    fn child(&self, old: u32, part: Part, slot: u16) -> u32 {
+        match node::kind(old) {
+            Kind::Value => old,
+            Kind::Runs => self.entry(old, node::run_of(self.line(old), slot)),
+            Kind::Array if node::array_bits(old) == part.at => {
+                self.child(self.entry(old, usize::from(slot >> 8)), part, slot)
             }
-            Some(place) => {
-                let mut entries = self.entries(self.load(place));
-                entries[byte_at(key, bits - 8) as usize] = entry;
-                self.put(place, &entries);
+            Kind::Array => self.entry(old, usize::from(slot as u8)),
+            Kind::Skip => {
+                let (prefix, mask) = node::skip_prefix(self.line(old));
+                let (len, inside) = (mask.count_ones() as u8, self.entry(old, INSIDE));
+                if len < part.end() || part.slot(prefix) != slot {
+                    return self.entry(old, OUTSIDE);
+                }
+                if len > part.end() { old } else { inside }
             }
         }
     }
-}
 
-/// The byte of an address that follows its first `bits` bits.
-fn byte_at(addr: u128, bits: u8) -> u8 {
-    (addr >> (120 - bits)) as u8
+    /// What was below the slot of a removed prefix, if nothing is left there; 0 otherwise.
+    fn lost(&self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32) -> u32 {
+        if !work.removed || work.len <= part.end() || old & POINTER == 0 {
+            return 0;
+        }
+        let slot = part.slot(work.key);
+        let below = part.below(slot);
+        let found = work.rib.inside_from(found.0, found.1, below.prefix, below.at);
+        if work.rib.longer(found.0, found.1, below.at).0 == NONE { self.child(old, part, slot) } else { 0 }
+    }
+
+    /// Retires the nodes of a window that ends after `end` bits.
+    fn retire(&mut self, pointer: u32, end: u8) {
+        match node::kind(pointer) {
+            Kind::Value => return,
+            Kind::Runs => {}
+            Kind::Array => {
+                if node::array_bits(pointer) + 16 == end {
+                    for i in 0..256 {
+                        self.retire(self.entry(pointer, i), end);
+                    }
+                }
+            }
+            Kind::Skip => {
+                // One that goes further stands below the window.
+                if node::skip_prefix(self.line(pointer)).1.count_ones() > u32::from(end) {
+                    return;
+                }
+            }
+        }
+        self.arena.retire(pointer);
+    }
+
+    /// Retires a node and all below it.
+    fn retire_all(&mut self, pointer: u32) {
+        let words = match node::kind(pointer) {
+            Kind::Value => return,
+            Kind::Skip => INSIDE..INSIDE + 1,
+            Kind::Runs => ENTRIES..LINE,
+            Kind::Array => 0..256,
+        };
+        let mut last = 0;
+        for w in words {
+            let entry = self.entry(pointer, w);
+            // Equal entries are one.
+            if entry & POINTER != 0 && entry != last {
+                self.retire_all(entry);
+            }
+            last = entry;
+        }
+        self.arena.retire(pointer);
+    }
 }

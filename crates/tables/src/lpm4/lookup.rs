@@ -1,23 +1,18 @@
-//! Lookups of 32 bits in a root of 24 and blocks of 8: one, a batch in scalar code, and a batch with AVX2 or
-//! AVX-512 gathers. IPv4 ends here; IPv6 goes on from what is found for its first 32 bits.
+//! Lookups in a root of 24 bits and blocks of 8: one, a batch in scalar code, and a batch with AVX2 or AVX-512 gathers.
 //!
 //! Upholds: root indices are below 2^24 and the root is as long; a block's number in an entry was put
-//! there by the writer, so that its 256 entries lie in the array of blocks. Gathers read
+//! there by the writer, so that its 256 entries lie in the array of blocks; the array of short prefixes is empty, or
+//! has an entry for each value of the key's first bits. Gathers read
 //! words that another thread may store to; on x86-64 an aligned 32-bit lane is read whole, and loads
 //! are not reordered with loads, which makes them as good as acquire loads.
 #![allow(unsafe_code)]
 
+use super::{BLOCK, POINTER};
 use crate::CpuLevel;
+use crate::fallback::Rest;
 use crate::mem::prefetch;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
-
-/// Entries of the root.
-pub(crate) const ROOT: usize = 1 << 24;
-/// Entries of a block.
-pub(crate) const BLOCK: usize = 256;
-/// Marks an entry of the root that holds the number of a block.
-pub(crate) const POINTER: u32 = 1 << 31;
 
 #[inline(always)]
 fn load(array: &[AtomicU32], index: usize) -> u32 {
@@ -32,17 +27,12 @@ fn below(entry: u32, key: u32) -> usize {
 }
 
 #[inline(always)]
-fn or_default(entry: u32, default: u32) -> u32 {
-    if entry == 0 { default } else { entry }
-}
-
-#[inline(always)]
-pub(crate) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, default: u32) -> u32 {
+pub(crate) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, rest: Rest<'_>) -> u32 {
     let mut e = load(root, (key >> 8) as usize);
     if e & POINTER != 0 {
         e = load(blocks, below(e, key));
     }
-    or_default(e, default)
+    rest.or(e, key)
 }
 
 #[inline(always)]
@@ -52,23 +42,23 @@ pub(crate) fn batch(
     blocks: &[AtomicU32],
     keys: &[u32],
     out: &mut [u32],
-    default: u32,
+    rest: Rest<'_>,
 ) {
     match level {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: the level is one that the processor has.
-        CpuLevel::V4 => unsafe { wide::avx512(root, blocks, keys, out, default) },
+        CpuLevel::V4 => unsafe { wide::avx512(root, blocks, keys, out, rest) },
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: as above.
-        CpuLevel::V3 => unsafe { wide::avx2(root, blocks, keys, out, default) },
-        _ => scalar(root, blocks, keys, out, default),
+        CpuLevel::V3 => unsafe { wide::avx2(root, blocks, keys, out, rest) },
+        _ => scalar(root, blocks, keys, out, rest),
     }
 }
 
 /// Keys whose second loads are kept in flight together.
 const CHUNK: usize = 256;
 
-fn scalar(root: &[AtomicU32], blocks: &[AtomicU32], keys: &[u32], out: &mut [u32], default: u32) {
+fn scalar(root: &[AtomicU32], blocks: &[AtomicU32], keys: &[u32], out: &mut [u32], rest: Rest<'_>) {
     let mut deep = [0u8; CHUNK];
     for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
         for &k in keys {
@@ -77,7 +67,7 @@ fn scalar(root: &[AtomicU32], blocks: &[AtomicU32], keys: &[u32], out: &mut [u32
         let mut n = 0;
         for (i, (&k, o)) in keys.iter().zip(out.iter_mut()).enumerate() {
             let e = load(root, (k >> 8) as usize);
-            *o = or_default(e, default);
+            *o = rest.or(e, k);
             deep[n] = i as u8;
             // Without a branch: few keys go on, but which ones cannot be foretold.
             n += (e >> 31) as usize;
@@ -85,7 +75,7 @@ fn scalar(root: &[AtomicU32], blocks: &[AtomicU32], keys: &[u32], out: &mut [u32
         }
         for &i in &deep[..n.min(CHUNK)] {
             let (k, o) = (keys[i as usize], &mut out[i as usize]);
-            *o = or_default(load(blocks, below(*o, k)), default);
+            *o = rest.or(load(blocks, below(*o, k)), k);
         }
     }
 }
@@ -103,10 +93,11 @@ mod wide {
         blocks: &[AtomicU32],
         keys: &[u32],
         out: &mut [u32],
-        default: u32,
+        rest: Rest<'_>,
     ) {
         let (rp, bp) = (root.as_ptr().cast::<i32>(), blocks.as_ptr().cast::<i32>());
-        let (low, fall) = (_mm512_set1_epi32(0xff), _mm512_set1_epi32(default as i32));
+        let (low, fall) = (_mm512_set1_epi32(0xff), _mm512_set1_epi32(rest.default as i32));
+        let (short, shift) = (rest.short.as_ptr().cast::<i32>(), _mm512_set1_epi32(rest.shift as i32));
         for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
             let lanes = (0xffff_u32 >> (16 - keys.len())) as u16;
             // SAFETY: only lanes inside the chunk are read or written; indices as the module says.
@@ -120,7 +111,12 @@ mod wide {
                     let at = _mm512_or_si512(_mm512_slli_epi32::<8>(e), _mm512_and_si512(k, low));
                     e = _mm512_mask_i32gather_epi32::<4>(e, deep, at, bp);
                 }
-                let none = _mm512_testn_epi32_mask(e, e);
+                let mut none = _mm512_testn_epi32_mask(e, e);
+                // Few keys have no better route than a short one.
+                if none != 0 && !rest.short.is_empty() {
+                    e = _mm512_mask_i32gather_epi32::<4>(e, none, _mm512_srlv_epi32(k, shift), short);
+                    none = _mm512_testn_epi32_mask(e, e);
+                }
                 let e = _mm512_mask_mov_epi32(e, none, fall);
                 _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, e);
             }
@@ -135,13 +131,14 @@ mod wide {
         blocks: &[AtomicU32],
         keys: &[u32],
         out: &mut [u32],
-        default: u32,
+        rest: Rest<'_>,
     ) {
         let (rp, bp) = (root.as_ptr().cast::<i32>(), blocks.as_ptr().cast::<i32>());
-        let (low, fall) = (_mm256_set1_epi32(0xff), _mm256_set1_epi32(default as i32));
+        let (low, fall) = (_mm256_set1_epi32(0xff), _mm256_set1_epi32(rest.default as i32));
+        let (short, shift) = (rest.short.as_ptr().cast::<i32>(), _mm256_set1_epi32(rest.shift as i32));
         let whole = keys.len() & !7;
         let (head, tail) = keys.split_at(whole);
-        let (out, rest) = out.split_at_mut(whole);
+        let (out, tail_out) = out.split_at_mut(whole);
         for (keys, out) in head.chunks_exact(8).zip(out.chunks_exact_mut(8)) {
             // SAFETY: the chunk holds eight keys; indices as the module says.
             unsafe {
@@ -151,13 +148,17 @@ mod wide {
                     let at = _mm256_or_si256(_mm256_slli_epi32::<8>(e), _mm256_and_si256(k, low));
                     e = _mm256_mask_i32gather_epi32::<4>(e, bp, at, e);
                 }
-                let none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+                let mut none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+                if _mm256_movemask_epi8(none) != 0 && !rest.short.is_empty() {
+                    e = _mm256_mask_i32gather_epi32::<4>(e, short, _mm256_srlv_epi32(k, shift), none);
+                    none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+                }
                 let e = _mm256_blendv_epi8(e, fall, none);
                 _mm256_storeu_si256(out.as_mut_ptr().cast(), e);
             }
         }
-        for (&k, o) in tail.iter().zip(rest) {
-            *o = one(root, blocks, k, default);
+        for (&k, o) in tail.iter().zip(tail_out) {
+            *o = one(root, blocks, k, rest);
         }
     }
 }
