@@ -223,70 +223,91 @@ pub(super) fn batch(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u3
     }
 }
 
-/// Keys on their way that meet the same kind of node next: their place in the batch and their entry. Adding writes first and counts
-/// then, without a branch.
-struct List {
-    items: [(u32, u32); CHUNK],
-    len: usize,
-}
+/// A place in the batch and its entry.
+type Item = (u32, u32);
 
-impl List {
-    #[inline(always)]
-    fn new() -> Self {
-        List { items: [(0, 0); CHUNK], len: 0 }
-    }
+/// Keys on their way. One is written first and counted then, without a branch.
+type List = [Item; CHUNK];
 
-    #[inline(always)]
-    fn add(&mut self, at: u32, entry: u32, really: bool) {
-        self.items[self.len & (CHUNK - 1)] = (at, entry);
-        self.len += usize::from(really);
-    }
-
-    #[inline(always)]
-    fn items(&self) -> &[(u32, u32)] {
-        &self.items[..self.len.min(CHUNK)]
-    }
-}
-
+/// The root, and the arrays that follow it for bits 24 to 48, all keys at each before the next; then what follows.
 #[inline(always)]
 fn scalar<const POPCNT: bool>(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
-    for k in keys {
-        prefetch(view.root, (head(k) >> 8) as usize);
-    }
-    let lists = || [List::new(), List::new(), List::new()];
-    let (mut now, mut next) = (&mut lists(), &mut lists());
-    let mut go_on = |next: &mut [List; 3], i: u32, k: &Key, e: u32| {
-        out[i as usize] = e;
-        next[0].add(i, e, is_array(e));
-        next[1].add(i, e, e >> 29 == 0b101);
-        next[2].add(i, e, e >> 29 == 0b100);
-        let array = usize::from(is_array(e));
-        let word = array.wrapping_neg() & View::element(e, k) | array.wrapping_sub(1) & view.line(e);
-        prefetch(view.nodes, word);
+    let n = keys.len().min(out.len()).min(CHUNK);
+    let (keys, out) = (&keys[..n], &mut out[..n]);
+    // Where an array is looked at next; some place that is there, if the entry is no array.
+    let element = |e: u32, byte: u8| {
+        let word = ((e & PLACE) << 8 | u32::from(byte)) as usize;
+        usize::from(is_array(e)).wrapping_neg() & word
     };
-    for (i, k) in keys.iter().enumerate() {
-        go_on(next, i as u32, k, view.top(k));
+    if view.far {
+        for k in keys {
+            prefetch(view.root, (head(k) >> 8) as usize);
+        }
     }
-    for _ in 0..STEPS {
-        if next.iter().all(|l| l.len == 0) {
-            break;
+    let mut any = 0;
+    for (k, o) in keys.iter().zip(out.iter_mut()) {
+        *o = view.top(k);
+        any |= *o;
+        prefetch(view.nodes, element(*o, k[3]));
+    }
+    if any & POINTER != 0 {
+        let mut step = |byte: usize| {
+            let mut arrays = 0;
+            for (k, o) in keys.iter().zip(out.iter_mut()) {
+                let below = view.load(element(*o, k[byte]));
+                *o = if is_array(*o) { below } else { *o };
+                arrays += usize::from(is_array(*o));
+                prefetch(view.nodes, element(*o, k[byte + 1]));
+            }
+            arrays > 0
+        };
+        let _ = step(3) && step(4) && step(5);
+        let mut list = [(0, 0); CHUNK];
+        let mut n = 0;
+        for (i, &e) in out.iter().enumerate() {
+            list[n % CHUNK] = (i as u32, e);
+            n += (e >> 31) as usize;
         }
-        std::mem::swap(&mut now, &mut next);
-        next.iter_mut().for_each(|l| l.len = 0);
-        for &(i, e) in now[0].items() {
-            let k = &keys[i as usize];
-            go_on(next, i, k, view.array(e, k));
-        }
-        for &(i, e) in now[1].items() {
-            let k = &keys[i as usize];
-            go_on(next, i, k, view.runs::<POPCNT>(e, k));
-        }
-        for &(i, e) in now[2].items() {
-            let k = &keys[i as usize];
-            go_on(next, i, k, view.skip(e, k));
-        }
+        descend::<POPCNT>(view, keys, out, &mut list, n);
     }
     finish(keys, out, rest);
+}
+
+/// Goes on with the keys in the first `n` items of `list`.
+#[inline(always)]
+fn descend<const POPCNT: bool>(view: View<'_>, keys: &[Key], out: &mut [u32], list: &mut List, mut n: usize) {
+    let (mut arrays, mut runs, mut skips) = ([(0, 0); CHUNK], [(0, 0); CHUNK], [(0, 0); CHUNK]);
+    for _ in 0..STEPS {
+        if n == 0 {
+            return;
+        }
+        let (mut a, mut r, mut s) = (0, 0, 0);
+        for &(i, e) in &list[..n.min(CHUNK)] {
+            arrays[a % CHUNK] = (i, e);
+            a += usize::from(is_array(e));
+            runs[r % CHUNK] = (i, e);
+            r += usize::from(e >> 29 == 0b101);
+            skips[s % CHUNK] = (i, e);
+            s += usize::from(e >> 29 == 0b100);
+            if view.far {
+                view.prefetch(e);
+            }
+        }
+        n = 0;
+        macro_rules! all {
+            ($items:expr, $step:expr) => {
+                for &(i, e) in $items {
+                    let e: u32 = $step(&view, e, &keys[i as usize]);
+                    out[i as usize] = e;
+                    list[n % CHUNK] = (i, e);
+                    n += (e >> 31) as usize;
+                }
+            };
+        }
+        all!(&arrays[..a.min(CHUNK)], View::array);
+        all!(&runs[..r.min(CHUNK)], View::runs::<POPCNT>);
+        all!(&skips[..s.min(CHUNK)], View::skip);
+    }
 }
 
 /// Puts what holds there into the places of keys that no entry is for.
@@ -304,26 +325,88 @@ fn finish(keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
 mod wide {
     use super::*;
     use std::arch::x86_64::*;
+    use std::mem::MaybeUninit;
 
+    /// As `avx512` does it, eight keys at a time.
+    ///
     /// # Safety
-    /// The processor has AVX2 and what comes with it.
+    /// The processor has AVX2 and what comes with it; see also the head of the module.
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
     pub(crate) unsafe fn avx2(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
-        scalar::<true>(view, keys, out, rest);
+        let n = keys.len().min(out.len()).min(CHUNK);
+        let (root, nodes) = (view.root.as_ptr().cast::<i32>(), view.nodes.as_ptr().cast::<i32>());
+        let (keys, out) = (&keys[..n], &mut out[..n]);
+        let byte = _mm256_set1_epi32(0xff);
+        let mask = _mm256_set1_epi32(view.mask as i32);
+        // One step through the arrays among the entries, if any, by a byte of the key. Their top bits are 11.
+        let step = |e: __m256i, bytes: __m256i| {
+            let which = _mm256_and_si256(e, _mm256_slli_epi32::<1>(e));
+            if _mm256_movemask_ps(_mm256_castsi256_ps(which)) == 0 {
+                return e;
+            }
+            let at = _mm256_or_si256(_mm256_slli_epi32::<8>(e), bytes);
+            // SAFETY: the mask cuts it to the array of nodes.
+            unsafe { _mm256_mask_i32gather_epi32::<4>(e, nodes, _mm256_and_si256(at, mask), which) }
+        };
+        let (mut first, mut second, mut entries) = ([0u32; CHUNK], [0u32; CHUNK], [0u32; CHUNK]);
+        for ((k, first), second) in keys.iter().zip(&mut first).zip(&mut second) {
+            *first = head(k);
+            *second = u32::from_be_bytes([k[4], k[5], k[6], k[7]]);
+        }
+        let load = |words: &[u32; CHUNK], i: usize| {
+            // SAFETY: the callers' places are below `CHUNK`, multiples of 8.
+            unsafe { _mm256_loadu_si256(words.as_ptr().add(i).cast()) }
+        };
+        let store = |words: &mut [u32; CHUNK], i: usize, e: __m256i| {
+            // SAFETY: as above.
+            unsafe { _mm256_storeu_si256(words.as_mut_ptr().add(i).cast(), e) }
+        };
+        let mut any = _mm256_setzero_si256();
+        for i in (0..n).step_by(8) {
+            let w0 = load(&first, i);
+            // SAFETY: the root counts 24 bits.
+            let e = unsafe { _mm256_i32gather_epi32::<4>(root, _mm256_srli_epi32::<8>(w0)) };
+            let e = step(e, _mm256_and_si256(w0, byte));
+            any = _mm256_or_si256(any, e);
+            store(&mut entries, i, e);
+        }
+        if _mm256_movemask_ps(_mm256_castsi256_ps(any)) != 0 {
+            for i in (0..n).step_by(8) {
+                let e = step(load(&entries, i), _mm256_srli_epi32::<24>(load(&second, i)));
+                store(&mut entries, i, e);
+            }
+            for i in (0..n).step_by(8) {
+                let bytes = _mm256_and_si256(_mm256_srli_epi32::<16>(load(&second, i)), byte);
+                let e = step(load(&entries, i), bytes);
+                store(&mut entries, i, e);
+            }
+            let mut list = [(0, 0); CHUNK];
+            let mut left = 0;
+            for (i, &e) in entries[..n].iter().enumerate() {
+                list[left % CHUNK] = (i as u32, e);
+                left += (e >> 31) as usize;
+            }
+            descend::<true>(view, keys, &mut entries, &mut list, left);
+        }
+        out.copy_from_slice(&entries[..n]);
+        finish(keys, out, rest);
     }
 
-    /// Lists of places and entries that 16 lanes at a time are added to: a whole register is written, so
-    /// there is room for one more than counts.
+    /// Memory for one word for each key, and for a whole register after any of them.
+    type Words = MaybeUninit<[u32; CHUNK + 16]>;
+
+    /// A list of places and entries that 16 lanes at a time are added to: a whole register is written, of which
+    /// those count that `len` says.
     struct Lanes {
-        at: [u32; CHUNK + 16],
-        entry: [u32; CHUNK + 16],
+        at: Words,
+        entry: Words,
         len: usize,
     }
 
     impl Lanes {
         #[inline(always)]
         fn new() -> Self {
-            Lanes { at: [0; CHUNK + 16], entry: [0; CHUNK + 16], len: 0 }
+            Lanes { at: Words::uninit(), entry: Words::uninit(), len: 0 }
         }
 
         /// # Safety
@@ -334,31 +417,44 @@ mod wide {
             debug_assert!(self.len <= CHUNK);
             // SAFETY: there is room for 16 more after any length up to `CHUNK`.
             unsafe {
-                let to = self.at.as_mut_ptr().add(self.len).cast();
-                _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(which, at));
-                let to = self.entry.as_mut_ptr().add(self.len).cast();
-                _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(which, entry));
+                store(&mut self.at, self.len, _mm512_maskz_compress_epi32(which, at));
+                store(&mut self.entry, self.len, _mm512_maskz_compress_epi32(which, entry));
             }
             self.len += which.count_ones() as usize;
         }
     }
 
-    /// The first two 32-bit words of 16 keys, as numbers; 0 for those that are not there.
+    /// # Safety
+    /// As for `avx512`; `at` is at most `CHUNK`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
+    #[inline]
+    unsafe fn store(words: &mut Words, at: usize, lanes: __m512i) {
+        // SAFETY: there is room for 16 more after any place up to `CHUNK`.
+        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast::<u32>().add(at).cast(), lanes) };
+    }
+
+    /// # Safety
+    /// As for `avx512`; `at` is at most `CHUNK`, and what is there was stored.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
+    #[inline]
+    unsafe fn load(words: &Words, at: usize) -> __m512i {
+        // SAFETY: as in `store`.
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast::<u32>().add(at).cast()) }
+    }
+
+    /// The first two 32-bit words of 16 keys, as numbers.
     ///
     /// # Safety
     /// As for `avx512`.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
     #[inline]
-    unsafe fn heads(keys: &[Key]) -> (__m512i, __m512i) {
+    unsafe fn heads(keys: &[Key; 16]) -> (__m512i, __m512i) {
         let swap = _mm512_broadcast_i32x4(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3));
         // From two registers of four keys, their first words, then their second words.
         let pick = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
-        let lanes = u64::MAX >> (64 - 4 * keys.len().min(16));
-        // SAFETY: a masked load takes only the words of keys that are there, four a key.
-        let four = |i: usize| unsafe {
-            let at = keys.as_ptr().cast::<i32>().wrapping_add(16 * i);
-            _mm512_maskz_loadu_epi32((lanes >> (16 * i)) as u16, at)
-        };
+        let at = keys.as_ptr().cast::<__m512i>();
+        // SAFETY: four registers are 16 keys.
+        let four = |i: usize| unsafe { _mm512_loadu_si512(at.add(i)) };
         let a = _mm512_permutex2var_epi32(four(0), pick, four(1));
         let b = _mm512_permutex2var_epi32(four(2), pick, four(3));
         let first = _mm512_inserti64x4::<1>(a, _mm512_castsi512_si256(b));
@@ -366,14 +462,15 @@ mod wide {
         (_mm512_shuffle_epi8(first, swap), _mm512_shuffle_epi8(second, swap))
     }
 
-    /// The root and the arrays that follow it for bits 24 to 48 are gathered for 16 keys at a time, each step for the whole batch, so
-    /// that misses overlap; other nodes one key at a time.
+    /// The root and the arrays that follow it for bits 24 to 48 are gathered for 16 keys at a time, each step for the whole
+    /// batch, so that misses overlap; other nodes one key at a time.
     ///
     /// # Safety
     /// The processor has AVX-512 F, BW, DQ and VL and what comes with it; see also the head of the module.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
     pub(crate) unsafe fn avx512(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
-        let keys = &keys[..keys.len().min(CHUNK)];
+        let n = keys.len().min(out.len()).min(CHUNK);
+        let (keys, out) = (&keys[..n], &mut out[..n]);
         let (root, nodes) = (view.root.as_ptr().cast::<i32>(), view.nodes.as_ptr().cast::<i32>());
         let (byte, array) = (_mm512_set1_epi32(0xff), _mm512_set1_epi32(ARRAY as i32));
         let mask = _mm512_set1_epi32(view.mask as i32);
@@ -389,64 +486,68 @@ mod wide {
             // SAFETY: the mask cuts it to the array of nodes.
             unsafe { _mm512_mask_i32gather_epi32::<4>(e, which, _mm512_and_si512(at, mask), nodes) }
         };
-        let mut first = [0u32; CHUNK];
-        let mut second = [0u32; CHUNK];
-        let mut entries = [0u32; CHUNK];
-        let mut any = 0;
-        for i in (0..keys.len()).step_by(16) {
-            // SAFETY: the processor has it; indices are below `CHUNK`, a multiple of 16, and the root counts 24 bits.
+        let (mut first, mut second, mut entries) = (Words::uninit(), Words::uninit(), Words::uninit());
+        let mut any = _mm512_setzero_si512();
+        // Keys beyond the last are looked up too, and forgotten.
+        let mut last = [[0; 16]; 16];
+        let (full, rest_of_keys) = keys.as_chunks::<16>();
+        last[..rest_of_keys.len()].copy_from_slice(rest_of_keys);
+        let groups = full.iter().chain((!rest_of_keys.is_empty()).then_some(&last));
+        for (g, keys) in groups.enumerate() {
+            // SAFETY: the processor has it; there are at most `CHUNK` / 16 groups; the root counts 24 bits.
             unsafe {
-                let (w0, w1) = heads(&keys[i..]);
+                let (w0, w1) = heads(keys);
                 let e = _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<8>(w0), root);
                 let e = step(e, _mm512_and_si512(w0, byte));
-                any |= _mm512_movepi32_mask(e);
-                _mm512_storeu_si512(entries.as_mut_ptr().add(i).cast(), e);
-                _mm512_storeu_si512(first.as_mut_ptr().add(i).cast(), w0);
-                _mm512_storeu_si512(second.as_mut_ptr().add(i).cast(), w1);
+                any = _mm512_or_si512(any, e);
+                store(&mut entries, 16 * g, e);
+                store(&mut first, 16 * g, w0);
+                store(&mut second, 16 * g, w1);
             }
         }
-        if any != 0 {
+        if _mm512_movepi32_mask(any) != 0 {
             let mut next = Lanes::new();
-            for i in (0..keys.len()).step_by(16) {
-                // SAFETY: as above.
+            for i in (0..n).step_by(16) {
+                // SAFETY: as above; what is loaded was stored above.
                 unsafe {
-                    let e = _mm512_loadu_si512(entries.as_ptr().add(i).cast());
-                    let w1 = _mm512_loadu_si512(second.as_ptr().add(i).cast());
-                    let e = step(e, _mm512_srli_epi32::<24>(w1));
-                    _mm512_storeu_si512(entries.as_mut_ptr().add(i).cast(), e);
+                    let e = step(load(&entries, i), _mm512_srli_epi32::<24>(load(&second, i)));
+                    store(&mut entries, i, e);
                 }
             }
-            for i in (0..keys.len()).step_by(16) {
+            for i in (0..n).step_by(16) {
                 // SAFETY: as above; each lane is added once, and only those of keys.
                 unsafe {
-                    let e = _mm512_loadu_si512(entries.as_ptr().add(i).cast());
-                    let w1 = _mm512_loadu_si512(second.as_ptr().add(i).cast());
-                    let e = step(e, _mm512_and_si512(_mm512_srli_epi32::<16>(w1), byte));
-                    _mm512_storeu_si512(entries.as_mut_ptr().add(i).cast(), e);
-                    let there = (0xffff_u32 >> (16 - (keys.len() - i).min(16))) as u16;
+                    let bytes = _mm512_and_si512(_mm512_srli_epi32::<16>(load(&second, i)), byte);
+                    let e = step(load(&entries, i), bytes);
+                    store(&mut entries, i, e);
+                    let there = (0xffff_u32 >> (16 - (n - i).min(16))) as u16;
                     let at = _mm512_add_epi32(lane, _mm512_set1_epi32(i as i32));
                     next.add(_mm512_movepi32_mask(e) & there, at, e);
                 }
             }
             // SAFETY: as above.
-            unsafe { descend(view, keys, &mut entries, &mut next) };
+            unsafe { descend_wide(view, keys, &mut entries, &mut next) };
         }
         let (short, shift) = (rest.short.as_ptr().cast::<i32>(), _mm512_set1_epi32(rest.shift as i32));
-        for (i, out) in out.chunks_mut(16).enumerate() {
-            let there = (0xffff_u32 >> (16 - out.len())) as u16;
-            // SAFETY: as above; `out` is as long as `keys`; the array of short prefixes has an entry for all first bits.
+        let default = _mm512_set1_epi32(rest.default as i32);
+        for (g, out) in out.chunks_mut(16).enumerate() {
+            // SAFETY: as above; the array of short prefixes, if not empty, has an entry for all first bits.
             unsafe {
-                let mut e = _mm512_loadu_si512(entries.as_ptr().add(16 * i).cast());
+                let mut e = load(&entries, 16 * g);
                 // A pointer here would be what `STEPS` speaks of.
-                e = _mm512_maskz_mov_epi32(!_mm512_movepi32_mask(e), e);
-                let mut none = _mm512_testn_epi32_mask(e, e);
+                let mut none = _mm512_testn_epi32_mask(e, e) | _mm512_movepi32_mask(e);
                 if none != 0 && !rest.short.is_empty() {
-                    let w0 = _mm512_loadu_si512(first.as_ptr().add(16 * i).cast());
-                    e = _mm512_mask_i32gather_epi32::<4>(e, none, _mm512_srlv_epi32(w0, shift), short);
+                    let at = _mm512_srlv_epi32(load(&first, 16 * g), shift);
+                    e = _mm512_mask_i32gather_epi32::<4>(e, none, at, short);
                     none = _mm512_testn_epi32_mask(e, e);
                 }
-                e = _mm512_mask_mov_epi32(e, none, _mm512_set1_epi32(rest.default as i32));
-                _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), there, e);
+                e = _mm512_mask_mov_epi32(e, none, default);
+                if let Some(out) = out.as_mut_array::<16>() {
+                    _mm512_storeu_si512(out.as_mut_ptr().cast(), e);
+                } else {
+                    let there = (0xffff_u32 >> (16 - out.len())) as u16;
+                    _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), there, e);
+                }
             }
         }
     }
@@ -455,20 +556,20 @@ mod wide {
     /// As for `avx512`; places in `next` are below the number of keys.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
     #[inline]
-    unsafe fn descend(view: View<'_>, keys: &[Key], entries: &mut [u32; CHUNK], next: &mut Lanes) {
+    unsafe fn descend_wide(view: View<'_>, keys: &[Key], entries: &mut Words, next: &mut Lanes) {
         let (array, runs_bit) = (_mm512_set1_epi32(ARRAY as i32), _mm512_set1_epi32(RUNS_BIT as i32));
         let (mut arrays, mut runs, mut skips) = (Lanes::new(), Lanes::new(), Lanes::new());
+        let entries = entries.as_mut_ptr().cast::<u32>();
         for _ in 0..STEPS {
             if next.len == 0 {
                 return;
             }
             (arrays.len, runs.len, skips.len) = (0, 0, 0);
             for i in (0..next.len).step_by(16) {
-                // SAFETY: `next.len` is at most `CHUNK`; each of its lanes is added to one list.
+                // SAFETY: `next.len` is at most `CHUNK`, and as many were stored; each of its lanes is added to one list.
                 unsafe {
                     let there = (0xffff_u32 >> (16 - (next.len - i).min(16))) as u16;
-                    let e = _mm512_loadu_si512(next.entry.as_ptr().add(i).cast());
-                    let at = _mm512_loadu_si512(next.at.as_ptr().add(i).cast());
+                    let (e, at) = (load(&next.entry, i), load(&next.at, i));
                     let a = _mm512_mask_cmpge_epu32_mask(there, e, array);
                     let r = _mm512_mask_test_epi32_mask(there & !a, e, runs_bit);
                     let s = there & !a & !r;
@@ -481,30 +582,39 @@ mod wide {
                     }
                 }
             }
-            next.len = 0;
-            if view.far {
-                for list in [&runs, &skips] {
-                    list.entry[..list.len].iter().for_each(|&e| view.prefetch(e));
-                }
-            }
+            let (places, found) = (next.at.as_mut_ptr().cast::<u32>(), next.entry.as_mut_ptr().cast::<u32>());
+            let mut left = 0;
             macro_rules! all {
-                ($list:ident, $step:expr) => {
-                    for (&i, &e) in $list.at[..$list.len].iter().zip(&$list.entry[..$list.len]) {
-                        // SAFETY: `i` is the place of a key, and below `CHUNK`; no more are added to `next` than there
-                        // were in it.
+                ($list:ident, $step:expr) => {{
+                    let at = $list.at.as_ptr().cast::<u32>();
+                    let from = $list.entry.as_ptr().cast::<u32>();
+                    for j in 0..$list.len {
+                        // SAFETY: as many were stored; `i` is the place of a key, and below `CHUNK`; no more are written
+                        // to `next` than there were in it.
                         unsafe {
-                            let e = $step(&view, e, keys.get_unchecked(i as usize));
-                            *entries.get_unchecked_mut(i as usize) = e;
-                            *next.at.get_unchecked_mut(next.len) = i;
-                            *next.entry.get_unchecked_mut(next.len) = e;
-                            next.len += (e >> 31) as usize;
+                            let i = *at.add(j);
+                            let e: u32 = $step(&view, *from.add(j), keys.get_unchecked(i as usize));
+                            *entries.add(i as usize) = e;
+                            *places.add(left) = i;
+                            *found.add(left) = e;
+                            left += (e >> 31) as usize;
                         }
                     }
-                };
+                }};
+            }
+            if view.far {
+                for list in [&runs, &skips] {
+                    let from = list.entry.as_ptr().cast::<u32>();
+                    for j in 0..list.len {
+                        // SAFETY: as many were stored.
+                        view.prefetch(unsafe { *from.add(j) });
+                    }
+                }
             }
             all!(runs, View::runs::<true>);
             all!(skips, View::skip);
             all!(arrays, View::array);
+            next.len = left;
         }
     }
 }

@@ -31,10 +31,10 @@ fn prefix() -> impl Strategy<Value = (u128, u8)> {
         2 => 48u8..=128,
         1 => Just(128u8),
         1 => Just(0u8),
-        2 => prop::sample::select(vec![32u8, 40, 48, 56, 64])
+        3 => prop::sample::select(vec![32u8, 40, 48, 56, 64, 80, 112])
     ];
     let base = prop_oneof![4 => Just(SITE), 1 => Just(0u128), 1 => Just(!0u128), 1 => any::<u128>()];
-    let place = prop::sample::select(vec![0u32, 64, 72, 80, 88, 89, 96]);
+    let place = prop::sample::select(vec![0u32, 8, 16, 48, 56, 64, 72, 80, 80, 88, 89, 96]);
     (base, any::<u8>(), place, 0u128..4, len)
         .prop_map(|(base, byte, at, low, len)| ((base ^ u128::from(byte) << at ^ low) & mask(len), len))
 }

@@ -243,8 +243,7 @@ impl Nodes {
             return cover.value;
         }
         let n = *work.rib.at(top);
-        let alone = n.is_leaf() && n.len <= part.end();
-        if alone || n.len > part.end() {
+        if n.is_leaf() || n.len >= part.end() {
             return self.skip(work, (top, cover), part, old, own);
         }
         if own && self.changed_below(work, (top, cover), part, old) {
@@ -276,7 +275,7 @@ impl Nodes {
     fn skip(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32, own: bool) -> u32 {
         let (top, cover) = found;
         let n = *work.rib.at(top);
-        let (len, leaf) = if n.is_leaf() { (n.len, true) } else { ((n.len - 1) / 16 * 16, false) };
+        let (len, leaf) = if n.is_leaf() { (n.len, true) } else { (n.len / 16 * 16, false) };
         let prefix = n.key.first(len);
         if own && node::kind(old) == Kind::Skip {
             let inside = self.entry(old, INSIDE);
@@ -284,7 +283,7 @@ impl Nodes {
             if same && leaf == (inside & POINTER == 0) {
                 let inside = if leaf {
                     n.value
-                } else if work.touches(prefix, len, cover) {
+                } else if work.touches(prefix, len, work.rib.longer(top, cover, len).1) {
                     self.part(work, found, Part { prefix, at: len, half: false }, inside, true)
                 } else {
                     inside
@@ -300,7 +299,8 @@ impl Nodes {
             let slot = part.slot(n.key);
             let below = part.below(slot);
             let entry = self.window_entry(work, What::Below(top, cover), part, slot, old);
-            if node::kind(entry) == Kind::Skip {
+            if node::kind(entry) == Kind::Skip && n.len > below.at {
+                // Nothing holds between here and there.
                 entry
             } else {
                 self.new_skip(below.prefix, below.at, cover.value, entry)
