@@ -1,4 +1,4 @@
-//! Lookups in a root of 24 bits and blocks of 8: one, a batch in scalar code, and a batch with AVX2 or AVX-512 gathers.
+//! Lookups in a root of 24 bits and blocks of 8: one, a batch in scalar code, and a batch with AVX2 gathers.
 //!
 //! Upholds: root indices are below 2^24 and the root is as long; a block's number in an entry was put
 //! there by the writer, so that its 256 entries lie in the array of blocks; the array of short prefixes is empty, or
@@ -45,12 +45,10 @@ pub(crate) fn batch(
     rest: Rest<'_>,
 ) {
     match level {
+        // Gathers of AVX-512 are no faster (decision 0002).
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: the level is one that the processor has.
-        CpuLevel::V4 => unsafe { wide::avx512(root, blocks, keys, out, rest) },
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: as above.
-        CpuLevel::V3 => unsafe { wide::avx2(root, blocks, keys, out, rest) },
+        CpuLevel::V3 | CpuLevel::V4 => unsafe { wide::avx2(root, blocks, keys, out, rest) },
         _ => scalar(root, blocks, keys, out, rest),
     }
 }
@@ -84,44 +82,6 @@ fn scalar(root: &[AtomicU32], blocks: &[AtomicU32], keys: &[u32], out: &mut [u32
 mod wide {
     use super::*;
     use std::arch::x86_64::*;
-
-    /// # Safety
-    /// The processor has AVX-512 F, BW, DQ and VL; see also the head of the module.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(crate) unsafe fn avx512(
-        root: &[AtomicU32],
-        blocks: &[AtomicU32],
-        keys: &[u32],
-        out: &mut [u32],
-        rest: Rest<'_>,
-    ) {
-        let (rp, bp) = (root.as_ptr().cast::<i32>(), blocks.as_ptr().cast::<i32>());
-        let (low, fall) = (_mm512_set1_epi32(0xff), _mm512_set1_epi32(rest.default as i32));
-        let (short, shift) = (rest.short.as_ptr().cast::<i32>(), _mm512_set1_epi32(rest.shift as i32));
-        for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
-            let lanes = (0xffff_u32 >> (16 - keys.len())) as u16;
-            // SAFETY: only lanes inside the chunk are read or written; indices as the module says.
-            unsafe {
-                let k = _mm512_maskz_loadu_epi32(lanes, keys.as_ptr().cast());
-                let mut e = _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<8>(k), rp);
-                let deep = _mm512_movepi32_mask(e);
-                // Few keys go deeper: foretelling that none does lets the next gather start.
-                if deep != 0 {
-                    // Shifting by 8 also drops the mark.
-                    let at = _mm512_or_si512(_mm512_slli_epi32::<8>(e), _mm512_and_si512(k, low));
-                    e = _mm512_mask_i32gather_epi32::<4>(e, deep, at, bp);
-                }
-                let mut none = _mm512_testn_epi32_mask(e, e);
-                // Few keys have no better route than a short one.
-                if none != 0 && !rest.short.is_empty() {
-                    e = _mm512_mask_i32gather_epi32::<4>(e, none, _mm512_srlv_epi32(k, shift), short);
-                    none = _mm512_testn_epi32_mask(e, e);
-                }
-                let e = _mm512_mask_mov_epi32(e, none, fall);
-                _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, e);
-            }
-        }
-    }
 
     /// # Safety
     /// The processor has AVX2; see also the head of the module.
