@@ -268,26 +268,37 @@ fn changes<F: Family>(prefixes: &Prefixes<F>, wide: &[(&str, u8)]) {
         }
     });
     rate("insert, random order", n, || fill::<F>(&mut w, &prefixes));
+    // Of each prefix the best of some rounds, because the machine takes the core away for milliseconds.
     let worst = |w: &mut LpmWriter<F::Engine>, name: &str, all: &[(F::Key, u8)]| {
         let mut worst = [0, 0];
-        for &(a, len) in all.iter().chain(all) {
+        for &(a, len) in all {
             let old = w.get(a, len);
-            let start = Instant::now();
-            w.insert(a, len, 7).unwrap();
-            worst[0] = worst[0].max(start.elapsed().as_micros());
-            let start = Instant::now();
-            w.remove(a, len).unwrap();
-            worst[1] = worst[1].max(start.elapsed().as_micros());
+            let mut best = [u128::MAX; 2];
+            for _ in 0..4 {
+                let start = Instant::now();
+                w.insert(a, len, 7).unwrap();
+                best[0] = best[0].min(start.elapsed().as_nanos());
+                let start = Instant::now();
+                w.remove(a, len).unwrap();
+                best[1] = best[1].min(start.elapsed().as_nanos());
+                w.retire_epoch(0);
+                w.reclaim(u64::MAX);
+            }
+            worst = [worst[0].max(best[0]), worst[1].max(best[1])];
             if let Some(v) = old {
                 w.insert(a, len, v).unwrap();
             }
         }
-        println!("  {name:<28} insert {} us, delete {} us", worst[0], worst[1]);
+        println!(
+            "  {name:<28} insert {:.1} us, delete {:.1} us",
+            worst[0] as f64 / 1e3,
+            worst[1] as f64 / 1e3
+        );
     };
     for &(a, len) in wide {
         worst(&mut w, &format!("{a}/{len}"), &[(F::parse(a), len)]);
     }
-    for len in [8, 12, 13, 16, 17, 20, 24] {
+    for len in [8, 13, 17, 24] {
         let mut all: Vec<_> = prefixes.iter().map(|p| (F::first(p.0, len), len)).collect();
         all.sort_unstable();
         all.dedup();

@@ -20,6 +20,7 @@ pub mod lpm6;
 mod mem;
 mod retire;
 mod rib;
+mod rib4;
 pub mod slots;
 #[cfg(test)]
 mod testing;

@@ -4,7 +4,7 @@ use crate::config::{LARGE, LpmConfig, Pages};
 use crate::error::{RouteError, TableFull};
 use crate::fallback::Fallback;
 use crate::mem::Array;
-use crate::rib::{Key, Rib, Spot};
+use crate::rib::{Key, PrefixSet, Spot};
 use crate::{MAX_VALUE, MISS};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub struct Change<K> {
 pub trait Engine: Sized {
     /// An address.
     type Key: Key;
+    /// What knows the prefixes.
+    type Rib: PrefixSet<Self::Key>;
     /// What workers read.
     type Shared;
     /// The table's name in errors.
@@ -51,9 +53,9 @@ pub trait Engine: Sized {
     /// Bytes by which it may grow for an insert, and, if that is more than there can be, the most there can be.
     fn growth(&self, key: Self::Key, len: u8) -> (usize, Option<usize>);
     /// Publishes a prefix that is in the RIB.
-    fn inserted(&mut self, rib: &Rib<Self::Key>, spot: Spot, change: Change<Self::Key>);
+    fn inserted(&mut self, rib: &Self::Rib, spot: Spot, change: Change<Self::Key>);
     /// Takes a prefix out of the RIB and publishes that.
-    fn removed(&mut self, rib: &mut Rib<Self::Key>, spot: Spot, change: Change<Self::Key>);
+    fn removed(&mut self, rib: &mut Self::Rib, spot: Spot, change: Change<Self::Key>);
     fn retire_epoch(&mut self, epoch: u64);
     fn reclaim(&mut self, safe: u64);
     fn retired(&self) -> usize;
@@ -62,7 +64,7 @@ pub trait Engine: Sized {
 /// Changes a longest-prefix match table. One thread owns it.
 pub struct LpmWriter<E: Engine> {
     pub(crate) engine: E,
-    rib: Rib<E::Key>,
+    rib: E::Rib,
     /// Short prefixes other than the default route.
     short: usize,
     /// Pages of the root that were written.
@@ -77,7 +79,7 @@ impl<E: Engine> LpmWriter<E> {
     pub(crate) fn with(engine: E, config: LpmConfig) -> Self {
         let mut writer = LpmWriter {
             engine,
-            rib: Rib::new(E::SHORT),
+            rib: E::Rib::new(E::SHORT),
             short: 0,
             touched: vec![0; ROOT / PAGE / 64],
             pages: 0,
@@ -116,7 +118,7 @@ impl<E: Engine> LpmWriter<E> {
             self.engine.fallback().set_default(value);
         } else if len <= E::SHORT {
             self.short += usize::from(spot.old == MISS);
-            self.paint_short(spot.node, value);
+            self.paint_short(spot, key, len, value);
         } else {
             self.touch(key, len);
             self.engine.inserted(&self.rib, spot, Change { key, len, value });
@@ -136,7 +138,7 @@ impl<E: Engine> LpmWriter<E> {
             self.rib.remove(key, len);
         } else if len <= E::SHORT {
             self.short -= 1;
-            self.paint_short(spot.node, spot.cover);
+            self.paint_short(spot, key, len, spot.cover);
             self.rib.remove(key, len);
         } else {
             self.engine.removed(&mut self.rib, spot, Change { key, len, value: spot.cover });
@@ -149,7 +151,7 @@ impl<E: Engine> LpmWriter<E> {
         if len > E::Key::WIDTH {
             return None;
         }
-        self.rib.find(addr.first(len), len).map(|s| s.old)
+        self.rib.value_of(addr.first(len), len)
     }
 
     /// All routes that hold the address as (prefix, length, value), the shortest first: the last is the one in use.
@@ -210,10 +212,12 @@ impl<E: Engine> LpmWriter<E> {
         if self.limit == usize::MAX && most.is_none() {
             return Ok(());
         }
-        let need = self.rib.growth() + below + self.new_pages(key, len) * PAGE * 4;
+        let need = self.rib.growth(key, len) + below + self.new_pages(key, len) * PAGE * 4;
         let used = self.bytes();
         // A replacement takes nothing.
-        if (most.is_none() && used.saturating_add(need) <= self.limit) || self.rib.find(key, len).is_some() {
+        if (most.is_none() && used.saturating_add(need) <= self.limit)
+            || self.rib.value_of(key, len).is_some()
+        {
             return Ok(());
         }
         Err(TableFull { table: E::NAME, used, limit: most.unwrap_or(self.limit) })
@@ -239,9 +243,9 @@ impl<E: Engine> LpmWriter<E> {
     }
 
     /// A short prefix has this value now where no longer short one holds.
-    fn paint_short(&self, node: u32, value: u32) {
+    fn paint_short(&self, spot: Spot, key: E::Key, len: u8, value: u32) {
         self.engine.fallback().change_short(self.short > 0, |entries| {
-            self.rib.gaps(node, |lo, hi| {
+            self.rib.gaps(spot, key, len, |lo, hi| {
                 let (lo, hi) = (lo.slot(E::SHORT) as usize, hi.slot(E::SHORT) as usize);
                 for e in entries.get(lo..=hi).unwrap_or_default() {
                     e.store(value, Release);

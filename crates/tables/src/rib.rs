@@ -66,6 +66,57 @@ key!(u128, 128);
 pub(crate) const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
 
+/// A set of prefixes with values, as the control side of a table needs it. Values are not 0.
+pub trait PrefixSet<K> {
+    /// No prefixes. Those up to the length `short` are short: the table keeps them apart, and longer ones do not see them.
+    fn new(short: u8) -> Self;
+    fn len(&self) -> usize;
+    fn bytes(&self) -> usize;
+    /// Bytes that an insert may add at most.
+    fn growth(&self, key: K, len: u8) -> usize;
+    /// Sets the value of a prefix whose host bits are clear.
+    fn insert(&mut self, key: K, len: u8, value: u32) -> Spot;
+    fn find(&self, key: K, len: u8) -> Option<Spot>;
+    fn value_of(&self, key: K, len: u8) -> Option<u32> {
+        self.find(key, len).map(|s| s.old)
+    }
+    /// Takes out a prefix that `find` has found.
+    fn remove(&mut self, key: K, len: u8);
+    /// Calls `f` with each range of addresses of a prefix, found at `spot`, that no longer prefix holds.
+    /// Those of a short prefix may hold longer ones that are not short.
+    fn gaps(&self, spot: Spot, key: K, len: u8, f: impl FnMut(K, K));
+    /// All prefixes, in order of address and then length.
+    fn iter(&self) -> impl Iterator<Item = (K, u8, u32)> + '_;
+    /// All prefixes that hold the address, the shortest first.
+    fn covering(&self, key: K) -> impl Iterator<Item = (K, u8, u32)> + '_;
+}
+
+/// Calls `f` with each range of addresses of a prefix that is not in one of those that `longer` calls its argument
+/// with, in order and apart.
+pub(crate) fn gaps_between<K: Key>(
+    key: K,
+    len: u8,
+    longer: impl FnOnce(&mut dyn FnMut(K, u8)),
+    mut f: impl FnMut(K, K),
+) {
+    let end = key.last(len);
+    let mut from = Some(key);
+    longer(&mut |key, len| {
+        if let Some(lo) = from
+            && lo < key
+        {
+            f(lo, key.before());
+        }
+        let last = key.last(len);
+        from = (last != K::MAX).then(|| last.next());
+    });
+    if let Some(lo) = from
+        && lo <= end
+    {
+        f(lo, end);
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node<K> {
     pub(crate) key: K,
@@ -107,14 +158,14 @@ pub(crate) enum What {
 /// Where a prefix stands, and the value of the longest shorter one over it. Of a prefix longer than the short
 /// ones only others that are not short count. 0 when there is none but the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub struct Spot {
     pub(crate) node: u32,
     pub(crate) old: u32,
     pub(crate) cover: u32,
 }
 
 #[derive(Debug)]
-pub(crate) struct Rib<K> {
+pub struct Rib<K> {
     nodes: Vec<Node<K>>,
     free: u32,
     freed: usize,
@@ -124,25 +175,6 @@ pub(crate) struct Rib<K> {
 }
 
 impl<K: Key> Rib<K> {
-    pub(crate) fn new(short: u8) -> Self {
-        let root = Node { key: K::ZERO, child: [NONE; 2], value: 0, len: 0 };
-        Rib { nodes: vec![root], free: NONE, freed: 0, count: 0, short }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Bytes its nodes take; it grows by at most two nodes an insert.
-    pub(crate) fn bytes(&self) -> usize {
-        self.nodes.len() * size_of::<Node<K>>()
-    }
-
-    /// Bytes that an insert may add at most.
-    pub(crate) fn growth(&self) -> usize {
-        2usize.saturating_sub(self.freed) * size_of::<Node<K>>()
-    }
-
     /// The length above which prefixes cover one of this length.
     #[inline]
     fn floor(&self, len: u8) -> u8 {
@@ -177,104 +209,6 @@ impl<K: Key> Rib<K> {
         self.at_mut(i).child = [next, NONE];
         self.free = i;
         self.freed += 1;
-    }
-
-    /// Sets the value of a prefix whose host bits are clear; `value` is not 0.
-    pub(crate) fn insert(&mut self, key: K, len: u8, value: u32) -> Spot {
-        let (mut cur, mut cover, floor) = (ROOT, 0, self.floor(len));
-        loop {
-            let n = *self.at(cur);
-            if n.len == len {
-                self.at_mut(cur).value = value;
-                self.count += usize::from(n.value == 0);
-                return Spot { node: cur, old: n.value, cover };
-            }
-            if n.value != 0 && n.len > floor {
-                cover = n.value;
-            }
-            let side = key.bit(n.len);
-            let child = n.child[side];
-            if child == NONE {
-                let leaf = self.alloc(key, len, value);
-                self.at_mut(cur).child[side] = leaf;
-                self.count += 1;
-                return Spot { node: leaf, old: 0, cover };
-            }
-            let c = *self.at(child);
-            let common = key.common(c.key).min(c.len).min(len);
-            if common == c.len {
-                cur = child;
-                continue;
-            }
-            let node = self.alloc(key, len, value);
-            let top = if common == len { node } else { self.alloc(key.first(common), common, 0) };
-            if top != node {
-                self.at_mut(top).child[key.bit(common)] = node;
-            }
-            self.at_mut(top).child[c.key.bit(common)] = child;
-            self.at_mut(cur).child[side] = top;
-            self.count += 1;
-            return Spot { node, old: 0, cover };
-        }
-    }
-
-    /// Finds a prefix that has a value.
-    pub(crate) fn find(&self, key: K, len: u8) -> Option<Spot> {
-        let (mut cur, mut cover, floor) = (ROOT, 0, self.floor(len));
-        loop {
-            let n = self.at(cur);
-            if n.len > len || n.key != key.first(n.len) {
-                return None;
-            }
-            if n.len == len {
-                return (n.value != 0).then_some(Spot { node: cur, old: n.value, cover });
-            }
-            if n.value != 0 && n.len > floor {
-                cover = n.value;
-            }
-            cur = n.child[key.bit(n.len)];
-            if cur == NONE {
-                return None;
-            }
-        }
-    }
-
-    /// Takes out a prefix that `find` has found.
-    pub(crate) fn remove(&mut self, key: K, len: u8) {
-        let (mut grand, mut parent, mut cur) = (NONE, NONE, ROOT);
-        loop {
-            let n = self.at(cur);
-            if n.len >= len {
-                break;
-            }
-            (grand, parent, cur) = (parent, cur, n.child[key.bit(n.len)]);
-            if cur == NONE {
-                return;
-            }
-        }
-        let n = *self.at(cur);
-        if n.len != len || n.key != key || n.value == 0 {
-            return;
-        }
-        self.at_mut(cur).value = 0;
-        self.count -= 1;
-        if cur == ROOT {
-            return;
-        }
-        match n.child {
-            [NONE, NONE] => {
-                let side = key.bit(self.at(parent).len);
-                self.at_mut(parent).child[side] = NONE;
-                self.release(cur);
-                let p = *self.at(parent);
-                let rest = p.child[1 - side];
-                if parent != ROOT && p.value == 0 && rest != NONE {
-                    self.splice(grand, p.key, parent, rest);
-                }
-            }
-            [only, NONE] | [NONE, only] => self.splice(parent, key, cur, only),
-            _ => {}
-        }
     }
 
     /// Puts `child` in the place of `node` under `parent`.
@@ -341,29 +275,6 @@ impl<K: Key> Rib<K> {
         cutter.fill(1 << (cut - len), cover.value);
     }
 
-    /// Calls `f` with each range of addresses of `node`'s prefix that no longer prefix holds.
-    /// Those of a short prefix may hold longer ones that are not short.
-    pub(crate) fn gaps(&self, node: u32, mut f: impl FnMut(K, K)) {
-        let top = self.at(node);
-        let most = if (1..=self.short).contains(&top.len) { self.short } else { K::WIDTH };
-        let end = top.key.last(top.len);
-        let mut from = Some(top.key);
-        self.maximal(node, most, |key, len| {
-            if let Some(lo) = from
-                && lo < key
-            {
-                f(lo, key.before());
-            }
-            let last = key.last(len);
-            from = (last != K::MAX).then(|| last.next());
-        });
-        if let Some(lo) = from
-            && lo <= end
-        {
-            f(lo, end);
-        }
-    }
-
     /// The prefixes directly below `node` that have values, in order, up to the length `most`.
     fn maximal(&self, node: u32, most: u8, mut f: impl FnMut(K, u8)) {
         let mut stack = [0u32; 130];
@@ -388,9 +299,127 @@ impl<K: Key> Rib<K> {
             }
         }
     }
+}
 
-    /// All prefixes with values, in order of address and then length.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u8, u32)> + '_ {
+impl<K: Key> PrefixSet<K> for Rib<K> {
+    fn new(short: u8) -> Self {
+        let root = Node { key: K::ZERO, child: [NONE; 2], value: 0, len: 0 };
+        Rib { nodes: vec![root], free: NONE, freed: 0, count: 0, short }
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn bytes(&self) -> usize {
+        self.nodes.len() * size_of::<Node<K>>()
+    }
+
+    fn growth(&self, _: K, _: u8) -> usize {
+        2usize.saturating_sub(self.freed) * size_of::<Node<K>>()
+    }
+
+    fn insert(&mut self, key: K, len: u8, value: u32) -> Spot {
+        let (mut cur, mut cover, floor) = (ROOT, 0, self.floor(len));
+        loop {
+            let n = *self.at(cur);
+            if n.len == len {
+                self.at_mut(cur).value = value;
+                self.count += usize::from(n.value == 0);
+                return Spot { node: cur, old: n.value, cover };
+            }
+            if n.value != 0 && n.len > floor {
+                cover = n.value;
+            }
+            let side = key.bit(n.len);
+            let child = n.child[side];
+            if child == NONE {
+                let leaf = self.alloc(key, len, value);
+                self.at_mut(cur).child[side] = leaf;
+                self.count += 1;
+                return Spot { node: leaf, old: 0, cover };
+            }
+            let c = *self.at(child);
+            let common = key.common(c.key).min(c.len).min(len);
+            if common == c.len {
+                cur = child;
+                continue;
+            }
+            let node = self.alloc(key, len, value);
+            let top = if common == len { node } else { self.alloc(key.first(common), common, 0) };
+            if top != node {
+                self.at_mut(top).child[key.bit(common)] = node;
+            }
+            self.at_mut(top).child[c.key.bit(common)] = child;
+            self.at_mut(cur).child[side] = top;
+            self.count += 1;
+            return Spot { node, old: 0, cover };
+        }
+    }
+
+    fn find(&self, key: K, len: u8) -> Option<Spot> {
+        let (mut cur, mut cover, floor) = (ROOT, 0, self.floor(len));
+        loop {
+            let n = self.at(cur);
+            if n.len > len || n.key != key.first(n.len) {
+                return None;
+            }
+            if n.len == len {
+                return (n.value != 0).then_some(Spot { node: cur, old: n.value, cover });
+            }
+            if n.value != 0 && n.len > floor {
+                cover = n.value;
+            }
+            cur = n.child[key.bit(n.len)];
+            if cur == NONE {
+                return None;
+            }
+        }
+    }
+
+    fn remove(&mut self, key: K, len: u8) {
+        let (mut grand, mut parent, mut cur) = (NONE, NONE, ROOT);
+        loop {
+            let n = self.at(cur);
+            if n.len >= len {
+                break;
+            }
+            (grand, parent, cur) = (parent, cur, n.child[key.bit(n.len)]);
+            if cur == NONE {
+                return;
+            }
+        }
+        let n = *self.at(cur);
+        if n.len != len || n.key != key || n.value == 0 {
+            return;
+        }
+        self.at_mut(cur).value = 0;
+        self.count -= 1;
+        if cur == ROOT {
+            return;
+        }
+        match n.child {
+            [NONE, NONE] => {
+                let side = key.bit(self.at(parent).len);
+                self.at_mut(parent).child[side] = NONE;
+                self.release(cur);
+                let p = *self.at(parent);
+                let rest = p.child[1 - side];
+                if parent != ROOT && p.value == 0 && rest != NONE {
+                    self.splice(grand, p.key, parent, rest);
+                }
+            }
+            [only, NONE] | [NONE, only] => self.splice(parent, key, cur, only),
+            _ => {}
+        }
+    }
+
+    fn gaps(&self, spot: Spot, key: K, len: u8, f: impl FnMut(K, K)) {
+        let most = if (1..=self.short).contains(&len) { self.short } else { K::WIDTH };
+        gaps_between(key, len, |longer| self.maximal(spot.node, most, longer), f);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (K, u8, u32)> + '_ {
         let mut stack = vec![ROOT];
         std::iter::from_fn(move || {
             while let Some(i) = stack.pop() {
@@ -404,8 +433,7 @@ impl<K: Key> Rib<K> {
         })
     }
 
-    /// All prefixes with values that hold the address, the shortest first.
-    pub(crate) fn covering(&self, key: K) -> impl Iterator<Item = (K, u8, u32)> + '_ {
+    fn covering(&self, key: K) -> impl Iterator<Item = (K, u8, u32)> + '_ {
         let mut cur = ROOT;
         std::iter::from_fn(move || {
             while cur != NONE {
@@ -473,6 +501,7 @@ impl<K: Key> Cutter<'_, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rib4::Rib4;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -480,48 +509,89 @@ mod tests {
         p.1 <= q.1 && q.0.first(p.1) == p.0
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
-        #[test]
-        fn agrees_with_a_map(ops in prop::collection::vec((0u8..4, any::<u32>(), 0u8..=32, 1u32..9), 1..200)) {
-            let mut rib = Rib::<u32>::new(0);
-            let mut map: BTreeMap<(u32, u8), u32> = BTreeMap::new();
-            for (op, addr, len, value) in ops {
-                // Few addresses, so that prefixes nest and meet again.
-                let key = (addr & 0xc300_0003).first(len);
-                let at = rib.find(key, len);
-                prop_assert_eq!(at.map(|s| s.old), map.get(&(key, len)).copied());
-                let cover = map.iter().rev().filter(|(p, _)| p.1 > 0 && p.1 < len && holds(**p, (key, len)))
-                    .max_by_key(|(p, _)| p.1).map_or(0, |(_, v)| *v);
-                if op == 0 {
-                    if let Some(s) = at { prop_assert_eq!(s.cover, cover); }
-                    rib.remove(key, len);
-                    map.remove(&(key, len));
-                } else {
-                    let s = rib.insert(key, len, value);
+    type Ops = Vec<(u8, u32, u8, u32)>;
+
+    fn agrees<S: PrefixSet<u32>>(short: u8, ops: Ops) -> Result<S, TestCaseError> {
+        let mut rib = S::new(short);
+        let mut map: BTreeMap<(u32, u8), u32> = BTreeMap::new();
+        for (op, addr, len, value) in ops {
+            // Few addresses, so that prefixes nest and meet again.
+            let key = (addr & 0xc301_0183).first(len);
+            let at = rib.find(key, len);
+            prop_assert_eq!(at.map(|s| s.old), map.get(&(key, len)).copied());
+            prop_assert_eq!(rib.value_of(key, len), map.get(&(key, len)).copied());
+            let floor = if len > short { short } else { 0 };
+            let over = |p: (u32, u8)| p.1 > floor && p.1 < len && holds(p, (key, len));
+            let cover = map.iter().filter(|(p, _)| over(**p)).max_by_key(|(p, _)| p.1).map_or(0, |(_, v)| *v);
+            if op == 0 {
+                if let Some(s) = at {
                     prop_assert_eq!(s.cover, cover);
-                    prop_assert_eq!(s.old, map.insert((key, len), value).unwrap_or(0));
-                    let mut free = Vec::new();
-                    rib.gaps(s.node, |lo, hi| free.push((lo, hi)));
-                    for probe in [key, key.last(len), key | 1, key | 3, key | 0x0100_0000, key | 0x0200_0002] {
-                        if probe.first(len) != key { continue; }
-                        let own = !map.keys().any(|p| p.1 > len && probe.first(p.1) == p.0);
-                        prop_assert_eq!(free.iter().any(|&(lo, hi)| (lo..=hi).contains(&probe)), own);
-                    }
                 }
-                prop_assert_eq!(rib.len(), map.len());
+                rib.remove(key, len);
+                map.remove(&(key, len));
+            } else {
+                let growth = rib.growth(key, len);
+                let before = rib.bytes();
+                let s = rib.insert(key, len, value);
+                prop_assert!(
+                    rib.bytes() <= before + growth || short == 0,
+                    "{} {} {}",
+                    before,
+                    growth,
+                    rib.bytes()
+                );
+                prop_assert_eq!(s.cover, cover);
+                prop_assert_eq!(s.old, map.insert((key, len), value).unwrap_or(0));
+                let mut free = Vec::new();
+                rib.gaps(s, key, len, |lo, hi| free.push((lo, hi)));
+                let most = if (1..=short).contains(&len) { short } else { 32 };
+                for probe in
+                    [0, 1, 3, 0x80, 0x100, 0x0001_0000, 0x0100_0000, 0x0200_0002].map(|bits| key | bits)
+                {
+                    if probe.first(len) != key {
+                        continue;
+                    }
+                    let own = !map.keys().any(|p| p.1 > len && p.1 <= most && probe.first(p.1) == p.0);
+                    prop_assert_eq!(free.iter().any(|&(lo, hi)| (lo..=hi).contains(&probe)), own);
+                }
             }
-            let all: Vec<_> = rib.iter().collect();
-            let want: Vec<_> = map.iter().map(|(p, v)| (p.0, p.1, *v)).collect();
-            prop_assert_eq!(all, want);
-            for (key, _) in map.keys() {
-                let got: Vec<_> = rib.covering(*key).map(|p| p.1).collect();
-                let mut want: Vec<_> = map.keys().filter(|p| key.first(p.1) == p.0).map(|p| p.1).collect();
-                want.sort();
-                prop_assert_eq!(got, want);
-            }
+            prop_assert_eq!(rib.len(), map.len());
+        }
+        let all: Vec<_> = rib.iter().collect();
+        let want: Vec<_> = map.iter().map(|(p, v)| (p.0, p.1, *v)).collect();
+        prop_assert_eq!(all, want);
+        for (key, _) in map.keys() {
+            let got: Vec<_> = rib.covering(*key).map(|p| p.1).collect();
+            let mut want: Vec<_> = map.keys().filter(|p| key.first(p.1) == p.0).map(|p| p.1).collect();
+            want.sort();
+            prop_assert_eq!(got, want);
+        }
+        Ok(rib)
+    }
+
+    fn ops() -> impl Strategy<Value = Ops> {
+        prop::collection::vec((0u8..4, any::<u32>(), 0u8..=32, 1u32..9), 1..200)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+        #[test]
+        fn a_trie_agrees_with_a_map(ops in ops(), short in prop::sample::select(vec![0, 12])) {
+            let rib = agrees::<Rib<u32>>(short, ops)?;
             let joints = rib.nodes.len() - rib.freed;
             prop_assert!(joints <= 2 * rib.len() + 1, "{} nodes for {} prefixes", joints, rib.len());
+        }
+
+        #[test]
+        #[cfg(not(miri))]
+        fn trees_agree_with_a_map(ops in ops(), short in prop::sample::select(vec![0, 12])) {
+            let mut rib = agrees::<Rib4>(short, ops)?;
+            let all: Vec<_> = rib.iter().collect();
+            for (key, len, _) in all {
+                rib.remove(key, len);
+            }
+            let empty = rib.bytes();
+            prop_assert!(rib.is_empty(), "{} bytes", empty);
         }
     }
 }

