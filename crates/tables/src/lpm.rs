@@ -176,7 +176,12 @@ impl<E: Engine> LpmWriter<E> {
 
     /// Bytes in use, control side included; pages of the root count once they were written.
     pub fn bytes(&self) -> usize {
-        self.pages * PAGE * 4 + self.engine.bytes() + self.rib.bytes()
+        self.lookup_bytes() + self.rib.bytes()
+    }
+
+    /// Of them, bytes that lookups read.
+    pub fn lookup_bytes(&self) -> usize {
+        self.pages * PAGE * 4 + self.engine.bytes()
     }
 
     /// Changes the most bytes the table may take; what is in it stays. Deletes, and changes of prefixes that cover

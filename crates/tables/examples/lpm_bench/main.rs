@@ -1,13 +1,16 @@
 //! Measures the longest-prefix match tables: `lpm_bench V4_FILE V6_FILE [PART...]`, one prefix a line in the files.
 //!
 //! Parts: `tiny` (a few routes), `real` (the files), `mix` (random prefixes with the lengths of the files), `change` (changes
-//! a second on the files' prefixes), `grow` (4 million IPv4 and 2 million IPv6 prefixes). All of them without a name.
+//! a second on the files' prefixes), `compare` (Poptrie and DXR on the files), `grow` (4 million IPv4 and 2 million IPv6 prefixes). All of them without a name.
 //!
 //! Prints TSC clocks a lookup (median and best of many short windows of batches of 256 random keys, drawn over all
 //! prefixes), changes a second and bytes a route.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
+mod compare;
+
+use compare::{Dxr, Poptrie, Trie};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 use tables::lpm4::Lpm4;
@@ -98,6 +101,8 @@ trait Family {
     fn wire(key: Self::Key) -> Self::Wire;
     fn batch(table: &Self::Table, level: CpuLevel, keys: &[Self::Wire], out: &mut [u32]);
     fn one(table: &Self::Table, key: &Self::Wire) -> u32;
+    /// The key from the top bit on.
+    fn wide(key: Self::Wire) -> u128;
 }
 
 struct V4;
@@ -135,6 +140,9 @@ impl Family for V4 {
     fn one(table: &Lpm4, key: &u32) -> u32 {
         table.lookup_one(*key)
     }
+    fn wide(key: u32) -> u128 {
+        u128::from(key) << 96
+    }
 }
 
 impl Family for V6 {
@@ -169,6 +177,9 @@ impl Family for V6 {
     }
     fn one(table: &Lpm6, key: &[u8; 16]) -> u32 {
         table.lookup_one(key)
+    }
+    fn wide(key: [u8; 16]) -> u128 {
+        u128::from_be_bytes(key)
     }
 }
 
@@ -306,6 +317,38 @@ fn changes<F: Family>(prefixes: &Prefixes<F>, wide: &[(&str, u8)]) {
     }
 }
 
+fn report(name: &str, bytes: usize, (median, best, sum): (f64, f64, u64), want: u64) {
+    println!("  {name:<28} {median:>6.2} clocks (best {best:.2}), {:.1} MB", bytes as f64 / 1e6);
+    assert_eq!(sum, want, "{name} gives other answers");
+}
+
+fn compare<F: Family>(prefixes: &Prefixes<F>, roots: &[u32]) -> (Trie, Vec<F::Wire>, u64) {
+    println!("{} compared, {} prefixes, lookup parts alone", F::NAME, prefixes.len());
+    let (mut w, t) = F::table(LpmConfig { pages: Pages::Auto, level: CpuLevel::V4, limit: None });
+    fill::<F>(&mut w, prefixes);
+    let keys = keys::<F>(prefixes);
+    let trie = Trie::new(
+        prefixes.iter().enumerate().map(|(i, &(a, len))| (F::wide(F::wire(a)), len, 1 + i as u32 % 256)),
+    );
+    let mut want = None;
+    for level in CpuLevel::ALL.map(CpuLevel::supported) {
+        let found = clocks(&keys, |k, out| F::batch(&t, level, k, out));
+        want = want.or(Some(found.2));
+        report(&format!("ours, {level:?}"), w.lookup_bytes(), found, want.unwrap_or(0));
+    }
+    let want = want.unwrap_or(0);
+    for &bits in roots {
+        let p = Poptrie::new(&trie, bits);
+        // SAFETY: `main` has looked.
+        let found = clocks(&keys, |k, out| unsafe { p.one_by_one(k, out, F::wide) });
+        report(&format!("Poptrie/{bits}, one by one"), p.bytes(), found, want);
+        // SAFETY: as above.
+        let found = clocks(&keys, |k, out| unsafe { p.in_step(k, out, F::wide) });
+        report(&format!("Poptrie/{bits}, in step"), p.bytes(), found, want);
+    }
+    (trie, keys, want)
+}
+
 fn tiny<F: Family>(routes: &[&str]) {
     for routes in routes {
         let prefixes: Prefixes<F> = routes
@@ -355,6 +398,26 @@ fn main() {
     if wanted("change") {
         changes::<V4>(&four, &[("0.0.0.0", 0), ("0.0.0.0", 1)]);
         changes::<V6>(&six, &[("::", 0), ("2000::", 3), ("2a00::", 12)]);
+    }
+    if wanted("compare") {
+        assert!(CpuLevel::detect() >= CpuLevel::V3, "the others need POPCNT");
+        let (trie, keys, want) = compare::<V4>(&four, &[16, 18, 20]);
+        for bits in [16, 18, 20] {
+            let d = Dxr::new(&trie, bits);
+            report(
+                &format!("DXR/{bits}, one by one"),
+                d.bytes(),
+                clocks(&keys, |k, out| d.one_by_one(k, out)),
+                want,
+            );
+            report(
+                &format!("DXR/{bits}, in step"),
+                d.bytes(),
+                clocks(&keys, |k, out| d.in_step(k, out)),
+                want,
+            );
+        }
+        compare::<V6>(&six, &[16, 20, 24]);
     }
     if wanted("grow") {
         lookups::<V4>("mix", &mix::<V4>(&four, 4_000_000), Pages::Auto);
