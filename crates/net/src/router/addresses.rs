@@ -51,7 +51,7 @@ impl Router {
         self.addresses.added(now, index, net.addr(), &mut out);
         self.publish_interface(index);
         self.carry_out_addresses(out);
-        self.refresh_groups();
+        self.refresh_groups(&[index]);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Router {
         }
         self.flush_neighbors(index, net, &left);
         self.publish_interface(index);
-        self.refresh_groups();
+        self.refresh_groups(&[index]);
         Ok(())
     }
 

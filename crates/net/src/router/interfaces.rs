@@ -354,7 +354,7 @@ impl Router {
             self.publish_interface(parent);
         }
         self.release_index(index);
-        self.refresh_groups();
+        self.refresh_groups(&[index]);
     }
 
     /// The interface of this number.
@@ -481,10 +481,10 @@ impl Router {
         let mut all: Vec<u32> = vec![index];
         all.extend(i.subs.values());
         self.publish_interface(index);
-        for index in all {
+        for &index in &all {
             self.follow_state(index);
         }
-        self.refresh_groups();
+        self.refresh_groups(&all);
     }
 
     /// The neighbour and address machines follow the state of an interface.

@@ -6,6 +6,8 @@
 
 mod addresses;
 mod adjacencies;
+mod batch;
+mod bulk;
 mod check;
 mod create;
 mod devices;
@@ -20,6 +22,7 @@ mod streams;
 mod workers;
 
 pub use adjacencies::AdjacencyInfo;
+pub use batch::{RouteBatch, TargetId};
 pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use inspect::{ArcFeatures, CaptureStatus};
 pub use interfaces::{Encap, IfState, Kind};
@@ -42,7 +45,7 @@ use graph::{Domain, Graph, Guard, Pool, PoolConfig, Reclaimer, WorkerHandle};
 use interfaces::Interfaces;
 use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -134,8 +137,9 @@ pub struct Router {
     nexthops: NextHops,
     fib4: Lpm4Writer,
     fib6: Lpm6Writer,
-    /// Routes that a better source hides, by prefix.
-    hidden: BTreeMap<ipnet::IpNet, Vec<(Source, u32)>>,
+    /// Prefixes that another source than the operator has a route for: the groups of all their sources, the one in use
+    /// first. A route of any other prefix is static, and stands in the table alone.
+    shared: HashMap<ipnet::IpNet, Vec<(Source, u32)>>,
     neighbors: NeighborTable,
     addresses: AddressTable,
     pings: ping::Pings,
@@ -214,7 +218,7 @@ impl Router {
             addresses: AddressTable::new(AddressConfig::default(), seed),
             pings: ping::Pings::default(),
             streams: BTreeMap::new(),
-            hidden: BTreeMap::new(),
+            shared: HashMap::new(),
             started: Instant::now(),
             next_input: 1,
             log: vec![],
@@ -331,7 +335,9 @@ impl Router {
     /// Takes everything out again: streams, static routes, interfaces.
     pub fn clear(&mut self) {
         let mut ops: Vec<Op> = self.streams.keys().map(|n| Op::DeleteStream { name: n.clone() }).collect();
-        ops.extend(self.static_routes().into_iter().map(|prefix| Op::DelRoute { prefix }));
+        let mut routes = RouteBatch::new();
+        self.static_routes().into_iter().for_each(|prefix| routes.del(prefix));
+        ops.push(Op::Routes(routes));
         let named = |i: &&IfState| i.kind != Kind::Local;
         ops.extend(
             self.interfaces()

@@ -4,7 +4,7 @@
 use super::adjacencies::AdjKey;
 use super::{OpError, Router};
 use crate::plane::kind;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use tables::groups::{GroupsWriter, Path};
 
@@ -71,7 +71,10 @@ struct Wish {
 
 struct Hop {
     wish: Wish,
-    users: u32,
+    /// Routes that point to it.
+    routes: u32,
+    /// Transactions that may still come back to it.
+    held: u32,
     adjacencies: Vec<AdjKey>,
     paths: Vec<Path>,
 }
@@ -79,8 +82,13 @@ struct Hop {
 pub(crate) struct NextHops {
     pub groups: GroupsWriter,
     by_wish: HashMap<Wish, u32>,
-    by_id: BTreeMap<u32, Hop>,
+    by_id: Vec<Option<Hop>>,
+    /// Groups of paths by the interface of a path; [`ANY`] for a path whose interface follows from its address.
+    by_interface: BTreeSet<(u32, u32)>,
 }
+
+/// In place of an interface: the path's address says which one it is.
+const ANY: u32 = u32::MAX;
 
 /// A next-hop group as `show ip fib` explains it.
 #[derive(Clone, Debug)]
@@ -101,11 +109,95 @@ pub struct NextHopInfo {
 
 impl NextHops {
     pub fn new(groups: GroupsWriter) -> Self {
-        NextHops { groups, by_wish: HashMap::new(), by_id: BTreeMap::new() }
+        NextHops { groups, by_wish: HashMap::new(), by_id: vec![], by_interface: BTreeSet::new() }
     }
 
+    #[inline]
+    fn get(&self, id: u32) -> Option<&Hop> {
+        self.by_id.get(id as usize)?.as_ref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: u32) -> Option<&mut Hop> {
+        self.by_id.get_mut(id as usize)?.as_mut()
+    }
+
+    #[inline]
     pub fn source(&self, id: u32) -> Option<Source> {
-        self.by_id.get(&id).map(|h| h.wish.source)
+        self.get(id).map(|h| h.wish.source)
+    }
+
+    pub fn target(&self, id: u32) -> Option<&Target> {
+        self.get(id).map(|h| &h.wish.target)
+    }
+
+    /// One route more on a group.
+    #[inline]
+    pub fn add_route(&mut self, id: u32) {
+        if let Some(h) = self.get_mut(id) {
+            h.routes += 1;
+        }
+    }
+
+    /// Holds a group once more: [`Router::let_go`] must follow. False where there is none.
+    pub fn hold(&mut self, id: u32) -> bool {
+        self.get_mut(id).map(|h| h.held += 1).is_some()
+    }
+
+    /// A route leaves a group for another, and may come back: one route less, and held once more.
+    #[inline]
+    pub fn leave(&mut self, id: u32) {
+        if let Some(h) = self.get_mut(id) {
+            h.routes -= 1;
+            h.held += 1;
+        }
+    }
+
+    /// The reverse of `leave`.
+    #[inline]
+    pub fn come_back(&mut self, id: u32) {
+        if let Some(h) = self.get_mut(id) {
+            h.routes += 1;
+            h.held -= 1;
+        }
+    }
+
+    fn insert(&mut self, id: u32, hop: Hop) {
+        for i in hop.wish.interfaces() {
+            self.by_interface.insert((i, id));
+        }
+        self.by_wish.insert(hop.wish.clone(), id);
+        if self.by_id.len() <= id as usize {
+            self.by_id.resize_with(id as usize + 1, || None);
+        }
+        self.by_id[id as usize] = Some(hop);
+    }
+
+    fn remove(&mut self, id: u32) -> Option<Hop> {
+        let hop = self.by_id.get_mut(id as usize)?.take()?;
+        for i in hop.wish.interfaces() {
+            self.by_interface.remove(&(i, id));
+        }
+        self.by_wish.remove(&hop.wish);
+        self.groups.release(id);
+        Some(hop)
+    }
+
+    /// Groups that may change when one of these interfaces does.
+    fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
+        let of = |i: u32| self.by_interface.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
+        interfaces.iter().copied().chain([ANY]).flat_map(of).collect()
+    }
+}
+
+impl Wish {
+    /// Interfaces whose state decides what the group holds.
+    fn interfaces(&self) -> impl Iterator<Item = u32> + '_ {
+        let paths = match &self.target {
+            Target::Paths(p) => p.as_slice(),
+            _ => &[],
+        };
+        paths.iter().map(|p| p.interface.unwrap_or(ANY))
     }
 }
 
@@ -167,12 +259,12 @@ impl Router {
         Ok((paths, keys))
     }
 
-    /// The group for what a route wants, with one user more.
+    /// The group for what a route wants, held once more: [`Router::let_go`] must follow.
     pub(super) fn hold_group(&mut self, source: Source, v6: bool, target: Target) -> Result<u32, OpError> {
         let wish = Wish { source, v6, target };
         if let Some(&id) = self.nexthops.by_wish.get(&wish) {
-            if let Some(h) = self.nexthops.by_id.get_mut(&id) {
-                h.users += 1;
+            if let Some(h) = self.nexthops.get_mut(id) {
+                h.held += 1;
             }
             return Ok(id);
         }
@@ -185,52 +277,53 @@ impl Router {
                 return Err(e);
             }
         };
-        self.nexthops.by_wish.insert(wish.clone(), id);
-        self.nexthops.by_id.insert(id, Hop { wish, users: 1, adjacencies, paths });
+        self.nexthops.insert(id, Hop { wish, routes: 0, held: 1, adjacencies, paths });
         Ok(id)
     }
 
-    /// One route less on a group.
-    pub(super) fn release_group(&mut self, id: u32) {
-        let Some(h) = self.nexthops.by_id.get_mut(&id) else { return };
-        h.users -= 1;
-        if h.users == 0
-            && let Some(h) = self.nexthops.by_id.remove(&id)
+    /// One hold less on a group; the last one takes it out, if no route points to it.
+    pub(super) fn let_go(&mut self, id: u32) {
+        let Some(h) = self.nexthops.get_mut(id) else { return };
+        h.held -= 1;
+        if h.held == 0
+            && h.routes == 0
+            && let Some(h) = self.nexthops.remove(id)
         {
-            self.nexthops.by_wish.remove(&h.wish);
-            self.nexthops.groups.release(id);
             h.adjacencies.into_iter().for_each(|k| self.release_adjacency_key(k));
         }
     }
 
-    /// Interfaces or addresses changed: every group of paths is worked out again, and with it its routes move.
-    pub(super) fn refresh_groups(&mut self) {
-        let of_paths = |h: &Hop| matches!(h.wish.target, Target::Paths(_));
-        let ids: Vec<u32> =
-            self.nexthops.by_id.iter().filter(|(_, h)| of_paths(h)).map(|(id, _)| *id).collect();
-        for id in ids {
-            let Some(wish) = self.nexthops.by_id.get(&id).map(|h| h.wish.clone()) else { continue };
+    /// These interfaces changed their state or addresses: every group with a path over them is worked out again, and
+    /// with it its routes move. No route is looked at.
+    pub(super) fn refresh_groups(&mut self, interfaces: &[u32]) {
+        for id in self.nexthops.touched_by(interfaces) {
+            let Some(wish) = self.nexthops.get(id).map(|h| h.wish.clone()) else { continue };
             let Ok((paths, keys)) = self.resolve_wish(&wish) else { continue };
-            let Some(h) = self.nexthops.by_id.get_mut(&id) else { continue };
-            let old = std::mem::replace(&mut h.adjacencies, keys);
-            if h.paths != paths {
-                h.paths.clone_from(&paths);
-                if let Err(e) = self.nexthops.groups.set(id, &paths) {
-                    self.note(true, format!("next-hop group {id} keeps its old paths: {e}"));
+            let known = self.nexthops.get(id).is_some_and(|h| h.paths == paths);
+            let set = if known { Ok(()) } else { self.nexthops.groups.set(id, &paths) };
+            let gone = match (set, self.nexthops.get_mut(id)) {
+                (Ok(()), Some(h)) => {
+                    h.paths = paths;
+                    std::mem::replace(&mut h.adjacencies, keys)
                 }
-            }
-            old.into_iter().for_each(|k| self.release_adjacency_key(k));
+                (Err(e), _) => {
+                    self.note(true, format!("next-hop group {id} keeps its old paths: {e}"));
+                    keys
+                }
+                (Ok(()), None) => keys,
+            };
+            gone.into_iter().for_each(|k| self.release_adjacency_key(k));
         }
     }
 
     /// A next-hop group.
     pub fn group(&self, id: u32) -> Option<NextHopInfo> {
-        let h = self.nexthops.by_id.get(&id)?;
+        let h = self.nexthops.get(id)?;
         Some(NextHopInfo {
             id,
             source: h.wish.source,
             target: h.wish.target.clone(),
-            routes: h.users,
+            routes: h.routes,
             paths: h.paths.clone(),
             buckets: self.nexthops.groups.buckets(id).len(),
         })
@@ -238,6 +331,6 @@ impl Router {
 
     /// All next-hop groups, by number.
     pub fn groups(&self) -> Vec<NextHopInfo> {
-        self.nexthops.by_id.keys().filter_map(|id| self.group(*id)).collect()
+        (0..self.nexthops.by_id.len() as u32).filter_map(|id| self.group(id)).collect()
     }
 }

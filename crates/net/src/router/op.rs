@@ -1,8 +1,10 @@
 //! Operations: every change of the router's state, checked against what is there, and undone when a later one of the
 //! same transaction fails.
 
+use super::batch::RouteBatch;
+use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::{Encap, IfState, Kind, RoutePath, Router, Source, Target};
+use super::{Encap, IfState, Kind, RoutePath, Router, Target};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::net::IpAddr;
@@ -134,6 +136,8 @@ pub enum Op {
         /// Its prefix.
         prefix: IpNet,
     },
+    /// Changes many static routes.
+    Routes(RouteBatch),
     /// Sets a static neighbour.
     SetNeighbor {
         /// Interface.
@@ -177,16 +181,32 @@ pub struct OpError {
     pub message: String,
     /// Position of the operation in its transaction.
     pub index: usize,
+    /// Position of the change in its batch, where the operation is [`Op::Routes`].
+    pub route: usize,
 }
 
 impl OpError {
     /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        OpError { message: message.into(), index: 0 }
+        OpError { message: message.into(), index: 0, route: 0 }
     }
 }
 
 pub(super) type Undo = Vec<Op>;
+
+/// What there is to do for an operation.
+enum Work {
+    Op(Op),
+    Routes(RouteBatch),
+}
+
+/// A part of a transaction that was applied.
+enum Step {
+    /// Undone by this.
+    Op(Op),
+    /// Changes of routes.
+    Routes(RouteUndo),
+}
 
 impl Op {
     /// What the log says of it once it is applied. Nothing for routes, which come by the million, and for what
@@ -222,38 +242,62 @@ impl Op {
             | Op::AddPath { .. }
             | Op::DelPath { .. }
             | Op::DelRoute { .. }
+            | Op::Routes(_)
             | Op::SetNeighbor { .. }
             | Op::DelNeighbor { .. } => return None,
         })
     }
 }
 
+impl Op {
+    /// Changes of static routes become a batch, whether one or many.
+    fn sort_out(self) -> Work {
+        let mut batch = RouteBatch::new();
+        match self {
+            Op::SetRoute { prefix, target } => {
+                let target = batch.target(target);
+                batch.set(prefix, target);
+            }
+            Op::AddPath { prefix, path } => {
+                let target = batch.target(Target::Paths(vec![path]));
+                batch.add(prefix, target);
+            }
+            Op::DelPath { prefix, path } => {
+                let target = batch.target(Target::Paths(vec![path]));
+                batch.del_paths(prefix, target);
+            }
+            Op::DelRoute { prefix } => batch.del(prefix),
+            Op::Routes(batch) => return Work::Routes(batch),
+            other => return Work::Op(other),
+        }
+        Work::Routes(batch)
+    }
+}
+
 impl Router {
     /// Applies a transaction: all operations in order, or none of them.
     pub fn commit(&mut self, ops: Vec<Op>) -> Result<(), OpError> {
-        let mut undo: Vec<Op> = vec![];
+        let mut steps: Vec<Step> = vec![];
         let mut done: Vec<String> = vec![];
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
-            match self.apply(op) {
-                Ok(u) => {
-                    undo.extend(u);
-                    done.extend(words);
-                }
+            let result = match op.sort_out() {
+                Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::Routes(u))),
+                Work::Op(op) => self.apply(op).map(|u| steps.extend(u.into_iter().map(Step::Op))),
+            };
+            match result {
+                Ok(()) => done.extend(words),
                 Err(mut e) => {
                     e.index = index;
-                    while let Some(op) = undo.pop() {
-                        let what = format!("{op:?}");
-                        if let Err(e) = self.apply(op) {
-                            self.note(
-                                true,
-                                format!("cannot undo a part of a failed transaction: {e} ({what})"),
-                            );
-                        }
-                    }
+                    self.undo(steps);
                     self.reclaim();
                     return Err(e);
                 }
+            }
+        }
+        for step in steps {
+            if let Step::Routes(undo) = step {
+                self.keep_routes(undo);
             }
         }
         for words in done {
@@ -261,6 +305,21 @@ impl Router {
         }
         self.reclaim();
         Ok(())
+    }
+
+    fn undo(&mut self, mut steps: Vec<Step>) {
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Routes(undo) => self.undo_routes(undo),
+                Step::Op(op) => {
+                    let what = format!("{op:?}");
+                    if let Err(e) = self.apply(op) {
+                        let text = format!("cannot undo a part of a failed transaction: {e} ({what})");
+                        self.note(true, text);
+                    }
+                }
+            }
+        }
     }
 
     pub(super) fn index_of(&self, name: &str) -> Result<u32, OpError> {
@@ -389,37 +448,12 @@ impl Router {
                 self.set_xconnect(index, to)?;
                 Ok(vec![Op::SetXconnect { name, peer: was }])
             }
-            Op::SetRoute { prefix, target } => self.put_route(prefix, Some(target)),
-            Op::DelRoute { prefix } => {
-                if self.route_of(prefix, Source::Static).is_none() {
-                    return Err(OpError::new(format!("there is no static route {prefix}")));
-                }
-                self.put_route(prefix, None)
-            }
-            Op::AddPath { prefix, path } => {
-                let mut paths = match self.route_of(prefix, Source::Static) {
-                    Some(Target::Paths(p)) => p,
-                    None => vec![],
-                    Some(_) => {
-                        let e = format!("route {prefix} drops its packets: remove it before adding a path");
-                        return Err(OpError::new(e));
-                    }
-                };
-                paths.retain(|p| !same_path(p, &path));
-                paths.push(path);
-                self.put_route(prefix, Some(Target::Paths(paths)))
-            }
-            Op::DelPath { prefix, path } => {
-                let Some(Target::Paths(mut paths)) = self.route_of(prefix, Source::Static) else {
-                    return Err(OpError::new(format!("there is no static route {prefix} with paths")));
-                };
-                let before = paths.len();
-                paths.retain(|p| !same_path(p, &path));
-                if paths.len() == before {
-                    return Err(OpError::new(format!("the static route {prefix} has no such path")));
-                }
-                self.put_route(prefix, (!paths.is_empty()).then_some(Target::Paths(paths)))
-            }
+            // `commit` has taken them out.
+            Op::SetRoute { .. }
+            | Op::AddPath { .. }
+            | Op::DelPath { .. }
+            | Op::DelRoute { .. }
+            | Op::Routes(_) => Err(OpError::new("a route cannot undo another change")),
             Op::SetNeighbor { name, address, mac } => {
                 let i = self.named(&name)?;
                 let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
@@ -441,29 +475,6 @@ impl Router {
             Op::DeleteStream { name } => self.delete_stream(&name),
             Op::EnableStream { name, on } => self.enable_stream(name, on),
         }
-    }
-
-    fn put_route(&mut self, prefix: IpNet, target: Option<Target>) -> Result<Undo, OpError> {
-        if prefix != prefix.trunc() {
-            let right = prefix.trunc();
-            return Err(OpError::new(format!(
-                "{prefix} has bits set behind its length: the prefix is {right}"
-            )));
-        }
-        let was = self.route_of(prefix, Source::Static);
-        match target {
-            Some(target) => {
-                self.check_target(prefix, &target)?;
-                self.set_route(prefix, Source::Static, target)?;
-            }
-            None => {
-                self.clear_route(prefix, Source::Static);
-            }
-        }
-        Ok(match was {
-            Some(target) => vec![Op::SetRoute { prefix, target }],
-            None => vec![Op::DelRoute { prefix }],
-        })
     }
 
     fn set_admin(&mut self, index: u32, up: bool, link: bool) -> Result<(), OpError> {
@@ -488,11 +499,4 @@ impl Router {
         }
         Ok(())
     }
-}
-
-/// Paths are the same when they lead to the same place; the weight does not matter.
-fn same_path(a: &RoutePath, b: &RoutePath) -> bool {
-    a.address == b.address
-        && (a.interface == b.interface
-            || a.address.is_some() && (a.interface.is_none() || b.interface.is_none()))
 }

@@ -32,117 +32,115 @@ impl Router {
         }
     }
 
-    fn fib_set(&mut self, p: IpNet, group: u32) -> Result<(), OpError> {
+    fn fib_set(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
         let done = match p {
             IpNet::V4(p) => self.fib4.insert(p.addr().into(), p.prefix_len(), group),
             IpNet::V6(p) => self.fib6.insert(p.addr().into(), p.prefix_len(), group),
         };
-        done.map(|_| ()).map_err(|e| OpError::new(format!("route {p}: {e}")))
+        done.map_err(|e| OpError::new(format!("route {p}: {e}")))
     }
 
-    fn fib_remove(&mut self, p: IpNet) {
+    fn fib_remove(&mut self, p: IpNet) -> Option<u32> {
         match p {
             IpNet::V4(p) => self.fib4.remove(p.addr().into(), p.prefix_len()),
             IpNet::V6(p) => self.fib6.remove(p.addr().into(), p.prefix_len()),
-        };
+        }
     }
 
-    /// Adds or replaces `source`'s route for a prefix; answers what it was.
-    pub(super) fn set_route(
+    /// The group of the static route of a prefix, used or not.
+    pub(super) fn static_group(&self, prefix: IpNet) -> Option<u32> {
+        match self.shared.get(&prefix) {
+            None => self.fib_get(prefix),
+            Some(list) => list.iter().find(|(s, _)| *s == Source::Static).map(|(_, g)| *g),
+        }
+    }
+
+    /// Gives `source`'s route for a prefix another group, makes it or removes it, and answers the group that it had.
+    /// Who counts the users of groups is the caller.
+    pub(super) fn put(
         &mut self,
         prefix: IpNet,
         source: Source,
-        target: Target,
-    ) -> Result<Option<Target>, OpError> {
-        let prefix = prefix.trunc();
-        let group = self.hold_group(source, prefix.network().is_ipv6(), target)?;
-        let current = self.fib_get(prefix);
-        let used_by = current.and_then(|g| self.nexthops.source(g));
-        let place = match used_by {
-            Some(s) if s < source => None,
-            Some(s) => Some(Some(s)),
-            None => Some(None),
+        group: Option<u32>,
+    ) -> Result<Option<u32>, OpError> {
+        if source == Source::Static && !self.shared.contains_key(&prefix) {
+            return match group {
+                Some(g) => self.fib_set(prefix, g),
+                None => Ok(self.fib_remove(prefix)),
+            };
+        }
+        let mut list = match self.shared.get(&prefix) {
+            Some(list) => list.clone(),
+            None => self.fib_get(prefix).map(|g| (Source::Static, g)).into_iter().collect(),
         };
-        let Some(replaced) = place else {
-            // A better source has the prefix: wait behind it.
-            let list = self.hidden.entry(prefix).or_default();
-            let old = list.iter().position(|(s, _)| *s == source).map(|i| list.remove(i).1);
-            list.push((source, group));
-            list.sort();
-            let was = old.and_then(|g| self.group(g)).map(|g| g.target);
-            old.into_iter().for_each(|g| self.release_group(g));
-            return Ok(was);
-        };
-        if let Err(e) = self.fib_set(prefix, group) {
-            self.release_group(group);
-            return Err(e);
+        let used = list.first().map(|(_, g)| *g);
+        let old = list.iter().position(|(s, _)| *s == source).map(|i| list.remove(i).1);
+        list.extend(group.map(|g| (source, g)));
+        list.sort_unstable();
+        match list.first() {
+            Some((_, g)) if used == Some(*g) => {}
+            Some((_, g)) => {
+                self.fib_set(prefix, *g)?;
+            }
+            None => {
+                self.fib_remove(prefix);
+            }
         }
-        let Some(old) = current else { return Ok(None) };
-        if replaced == Some(source) {
-            let was = self.group(old).map(|g| g.target);
-            self.release_group(old);
-            return Ok(was);
+        if list.iter().all(|(s, _)| *s == Source::Static) {
+            self.shared.remove(&prefix);
+        } else {
+            self.shared.insert(prefix, list);
         }
-        if let Some(s) = replaced {
-            let list = self.hidden.entry(prefix).or_default();
-            list.push((s, old));
-            list.sort();
-        }
-        Ok(None)
+        Ok(old)
     }
 
-    /// Removes `source`'s route for a prefix; answers what it was.
-    pub(super) fn clear_route(&mut self, prefix: IpNet, source: Source) -> Option<Target> {
+    /// Puts a static route back as it was.
+    pub(super) fn put_back(&mut self, prefix: IpNet, group: Option<u32>) -> Result<Option<u32>, OpError> {
+        self.put(prefix, Source::Static, group)
+    }
+
+    /// Adds or replaces the route for a prefix of a source that is not the operator.
+    pub(super) fn set_route(&mut self, prefix: IpNet, source: Source, target: Target) -> Result<(), OpError> {
         let prefix = prefix.trunc();
-        let current = self.fib_get(prefix)?;
-        if self.nexthops.source(current) != Some(source) {
-            let list = self.hidden.get_mut(&prefix)?;
-            let i = list.iter().position(|(s, _)| *s == source)?;
-            let group = list.remove(i).1;
-            if list.is_empty() {
-                self.hidden.remove(&prefix);
-            }
-            let was = self.group(group).map(|g| g.target);
-            self.release_group(group);
-            return was;
+        let group = self.hold_group(source, prefix.network().is_ipv6(), target)?;
+        let result = self.put(prefix, source, Some(group));
+        if let Ok(old) = result {
+            self.nexthops.add_route(group);
+            self.leave_for_good(old);
         }
-        let next = match self.hidden.get_mut(&prefix) {
-            Some(list) if !list.is_empty() => {
-                let next = list.remove(0).1;
-                if list.is_empty() {
-                    self.hidden.remove(&prefix);
-                }
-                Some(next)
-            }
-            _ => None,
-        };
-        match next {
-            Some(g) => {
-                // Replacing in place needs no memory, so it cannot fail.
-                let _ = self.fib_set(prefix, g);
-            }
-            None => self.fib_remove(prefix),
+        self.let_go(group);
+        result.map(|_| ())
+    }
+
+    /// Removes the route for a prefix of a source that is not the operator.
+    pub(super) fn clear_route(&mut self, prefix: IpNet, source: Source) {
+        // Removing needs no memory, and what takes its place replaces it: it cannot fail.
+        if let Ok(old) = self.put(prefix.trunc(), source, None) {
+            self.leave_for_good(old);
         }
-        let was = self.group(current).map(|g| g.target);
-        self.release_group(current);
-        was
+    }
+
+    fn leave_for_good(&mut self, group: Option<u32>) {
+        if let Some(g) = group {
+            self.nexthops.leave(g);
+            self.let_go(g);
+        }
     }
 
     /// What `source` wants for a prefix.
     pub fn route_of(&self, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
-        let current = self.fib_get(prefix)?;
-        if self.nexthops.source(current) == Some(source) {
-            return self.group(current).map(|g| g.target);
-        }
-        let list = self.hidden.get(&prefix)?;
-        let (_, g) = list.iter().find(|(s, _)| *s == source)?;
-        self.group(*g).map(|g| g.target)
+        let group = match self.shared.get(&prefix) {
+            Some(list) => list.iter().find(|(s, _)| *s == source).map(|(_, g)| *g),
+            None if source == Source::Static => self.fib_get(prefix),
+            None => None,
+        };
+        group.and_then(|g| self.nexthops.target(g)).cloned()
     }
 
     fn route_info(&self, prefix: IpNet, group: u32) -> RouteInfo {
-        let hidden =
-            self.hidden.get(&prefix).map(|l| l.iter().map(|(s, _)| *s).collect()).unwrap_or_default();
+        let list = self.shared.get(&prefix);
+        let hidden = list.map(|l| l.iter().skip(1).map(|(s, _)| *s).collect()).unwrap_or_default();
         RouteInfo { prefix, group, hidden }
     }
 

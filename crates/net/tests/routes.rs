@@ -1,0 +1,385 @@
+//! Transactions of routes against a naive model: all or nothing, and the workers' table answers as the model does.
+#![allow(clippy::unwrap_used)]
+
+use graph::{PoolConfig, PoolMemory};
+use ipnet::IpNet;
+use net::router::{Op, RouteBatch, RoutePath, RouteTable, Router, RouterConfig, Source, Target};
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+fn router() -> Router {
+    let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+    let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+    r.commit(vec![
+        Op::CreateLoopback { instance: Some(0), mac: None },
+        Op::CreateLoopback { instance: Some(1), mac: None },
+        Op::SetState { name: "loop0".into(), up: true },
+        Op::SetState { name: "loop1".into(), up: true },
+        Op::AddAddress { name: "loop0".into(), net: net("10.0.0.1/24") },
+        Op::AddAddress { name: "loop0".into(), net: net("2001:db8::1/64") },
+    ])
+    .unwrap();
+    r
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn path(address: &str, interface: Option<u32>, weight: u8) -> RoutePath {
+    RoutePath { address: Some(address.parse().unwrap()), interface, weight }
+}
+
+/// A change of the route of a prefix.
+#[derive(Clone, Debug)]
+enum Change {
+    Set(usize),
+    Add(usize),
+    DelPaths(usize),
+    Del,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Batch(Vec<(usize, Change)>),
+    /// One change as an operation of its own.
+    Single(usize, Change),
+    /// The address of loop1, and a static neighbour on loop0.
+    Address(bool),
+    Neighbor(bool),
+}
+
+const LOOP1: &str = "10.0.1.1/24";
+const NEIGHBOR: &str = "10.0.0.2";
+
+/// Prefixes that nest, that interfaces and a neighbour have routes for as well, and two that are wrong.
+const PREFIXES: [&str; 20] = [
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "10.0.0.0/16",
+    "10.0.0.0/24",
+    "10.0.0.0/25",
+    "10.0.0.0/32",
+    "10.0.0.1/32",
+    "10.0.0.2/32",
+    "10.0.0.255/32",
+    "10.0.1.0/24",
+    "10.0.1.1/32",
+    "10.0.1.128/26",
+    "255.255.255.255/32",
+    "::/0",
+    "2001:db8::/32",
+    "2001:db8::/64",
+    "2001:db8::1/128",
+    "2001:db8::/48",
+    "10.0.0.1/31",
+    "2001:db8::1/32",
+];
+
+/// Targets; the last ones are refused for one family or both.
+fn targets() -> Vec<Target> {
+    let paths = |p: &[RoutePath]| Target::Paths(p.to_vec());
+    vec![
+        Target::Drop,
+        Target::Unreachable,
+        paths(&[RoutePath { address: None, interface: Some(1), weight: 1 }]),
+        paths(&[RoutePath { address: None, interface: Some(2), weight: 3 }]),
+        paths(&[path("10.0.0.9", None, 1)]),
+        paths(&[path("10.0.0.9", Some(1), 2)]),
+        paths(&[path("10.0.0.8", None, 1), path("10.0.0.7", None, 5)]),
+        paths(&[path("2001:db8::9", None, 1)]),
+        // Only while loop1 has its address.
+        paths(&[path("10.0.1.9", None, 1)]),
+        paths(&[path("0.0.0.0", Some(1), 1)]),
+        paths(&[path("10.0.0.9", Some(1), 0)]),
+    ]
+}
+
+/// What the operator and the others want, by the simplest means.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Model {
+    routes: BTreeMap<IpNet, Target>,
+    loop1: bool,
+    neighbor: bool,
+}
+
+fn same(a: &RoutePath, b: &RoutePath) -> bool {
+    a.address == b.address
+        && (a.interface == b.interface
+            || a.address.is_some() && (a.interface.is_none() || b.interface.is_none()))
+}
+
+impl Model {
+    fn right(&self, prefix: IpNet, target: &Target) -> bool {
+        let Target::Paths(paths) = target else { return true };
+        paths.iter().all(|p| {
+            let own = ["10.0.0.1", "2001:db8::1"].iter().any(|a| p.address == Some(a.parse().unwrap()));
+            let link = net("10.0.1.0/24");
+            p.weight != 0
+                && !own
+                && p.address.is_none_or(|a| {
+                    let away = link.contains(&a) && p.interface.is_none() && !self.loop1;
+                    a.is_ipv6() == prefix.addr().is_ipv6() && !a.is_unspecified() && !away
+                })
+        })
+    }
+
+    /// Whether a change is wrong whatever routes there are.
+    fn wrong(&self, prefix: IpNet, change: &Change, all: &[Target]) -> bool {
+        prefix != prefix.trunc()
+            || match change {
+                Change::Set(t) => !self.right(prefix, &all[*t]),
+                Change::Add(t) => !self.right(prefix, &all[*t]) || !matches!(all[*t], Target::Paths(_)),
+                Change::DelPaths(t) => !matches!(all[*t], Target::Paths(_)),
+                Change::Del => false,
+            }
+    }
+
+    fn change(&mut self, prefix: IpNet, change: &Change, all: &[Target]) -> bool {
+        match change {
+            Change::Set(t) => {
+                self.routes.insert(prefix, all[*t].clone());
+                true
+            }
+            Change::Del => self.routes.remove(&prefix).is_some(),
+            Change::Add(t) | Change::DelPaths(t) => {
+                let add = matches!(change, Change::Add(_));
+                let Target::Paths(change) = &all[*t] else { return false };
+                let mut paths = match self.routes.get(&prefix) {
+                    None if add => {
+                        self.routes.insert(prefix, all[*t].clone());
+                        return true;
+                    }
+                    Some(Target::Paths(p)) => p.clone(),
+                    _ => return false,
+                };
+                for c in change {
+                    let before = paths.len();
+                    paths.retain(|p| !same(p, c));
+                    if add {
+                        paths.push(*c);
+                    } else if paths.len() == before {
+                        return false;
+                    }
+                }
+                let target = Target::Paths(paths.clone());
+                if add && !self.right(prefix, &target) {
+                    return false;
+                }
+                if paths.is_empty() {
+                    self.routes.remove(&prefix);
+                } else {
+                    self.routes.insert(prefix, target);
+                }
+                true
+            }
+        }
+    }
+
+    /// Applies a transaction; answers the operation, and the change in it, that is refused.
+    fn apply(&mut self, steps: &[Step]) -> Result<(), (usize, usize)> {
+        let (all, mut next) = (targets(), self.clone());
+        for (index, step) in steps.iter().enumerate() {
+            let single;
+            let changes = match step {
+                Step::Address(on) if next.loop1 == *on => return Err((index, 0)),
+                Step::Address(on) => {
+                    next.loop1 = *on;
+                    continue;
+                }
+                Step::Neighbor(on) if !on && !next.neighbor => return Err((index, 0)),
+                Step::Neighbor(on) => {
+                    next.neighbor = *on;
+                    continue;
+                }
+                Step::Batch(changes) => changes,
+                Step::Single(p, c) => {
+                    single = vec![(*p, c.clone())];
+                    &single
+                }
+            };
+            let prefix = |p: usize| net(PREFIXES[p]);
+            if let Some(at) = changes.iter().position(|(p, c)| next.wrong(prefix(*p), c, &all)) {
+                return Err((index, at));
+            }
+            for (at, (p, c)) in changes.iter().enumerate() {
+                if !next.change(prefix(*p), c, &all) {
+                    return Err((index, at));
+                }
+            }
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Routes by prefix and source, the best source first.
+    fn all(&self) -> BTreeMap<IpNet, BTreeMap<Source, Target>> {
+        let mut all: BTreeMap<IpNet, BTreeMap<Source, Target>> = BTreeMap::new();
+        let mut add = |p: &str, s, t| all.entry(net(p)).or_default().insert(s, t);
+        add("10.0.0.1/32", Source::Interface, Target::Local(1));
+        add("10.0.0.0/24", Source::Interface, Target::Glean(1));
+        add("10.0.0.0/32", Source::Interface, Target::Broadcast);
+        add("10.0.0.255/32", Source::Interface, Target::Broadcast);
+        add("2001:db8::1/128", Source::Interface, Target::Local(1));
+        add("2001:db8::/64", Source::Interface, Target::Glean(1));
+        if self.loop1 {
+            add("10.0.1.1/32", Source::Interface, Target::Local(2));
+            add("10.0.1.0/24", Source::Interface, Target::Glean(2));
+            add("10.0.1.0/32", Source::Interface, Target::Broadcast);
+            add("10.0.1.255/32", Source::Interface, Target::Broadcast);
+        }
+        if self.neighbor {
+            add("10.0.0.2/32", Source::Neighbor, Target::Neighbor(1, NEIGHBOR.parse().unwrap()));
+        }
+        for (p, t) in &self.routes {
+            all.entry(*p).or_default().insert(Source::Static, t.clone());
+        }
+        all
+    }
+}
+
+fn ops(steps: &[Step]) -> Vec<Op> {
+    let all = targets();
+    let single = |p: usize, c: &Change| {
+        let prefix = net(PREFIXES[p]);
+        match (c, c.target().map(|t| all[t].clone())) {
+            (Change::Set(_), Some(target)) => Op::SetRoute { prefix, target },
+            (Change::Add(_), Some(Target::Paths(p))) if p.len() == 1 => Op::AddPath { prefix, path: p[0] },
+            (Change::DelPaths(_), Some(Target::Paths(p))) if p.len() == 1 => {
+                Op::DelPath { prefix, path: p[0] }
+            }
+            (Change::Del, _) => Op::DelRoute { prefix },
+            _ => Op::Routes(batch(&[(p, c.clone())], &all)),
+        }
+    };
+    let name = || "loop0".to_string();
+    let address: IpAddr = NEIGHBOR.parse().unwrap();
+    let of = |s: &Step| match s {
+        Step::Batch(changes) => Op::Routes(batch(changes, &all)),
+        Step::Single(p, c) => single(*p, c),
+        Step::Address(true) => Op::AddAddress { name: "loop1".into(), net: net(LOOP1) },
+        Step::Address(false) => Op::DelAddress { name: "loop1".into(), net: net(LOOP1) },
+        Step::Neighbor(true) => {
+            Op::SetNeighbor { name: name(), address, mac: "02:00:00:00:00:22".parse().unwrap() }
+        }
+        Step::Neighbor(false) => Op::DelNeighbor { name: name(), address },
+    };
+    steps.iter().map(of).collect()
+}
+
+impl Change {
+    fn target(&self) -> Option<usize> {
+        match self {
+            Change::Set(t) | Change::Add(t) | Change::DelPaths(t) => Some(*t),
+            Change::Del => None,
+        }
+    }
+}
+
+fn batch(changes: &[(usize, Change)], all: &[Target]) -> RouteBatch {
+    let mut b = RouteBatch::new();
+    for (p, c) in changes {
+        let prefix = net(PREFIXES[*p]);
+        let id = b.target(all[c.target().unwrap_or(0)].clone());
+        match c {
+            Change::Set(_) => b.set(prefix, id),
+            Change::Add(_) => b.add(prefix, id),
+            Change::DelPaths(_) => b.del_paths(prefix, id),
+            Change::Del => b.del(prefix),
+        }
+    }
+    b
+}
+
+/// Everything that can be seen of the routes is as the model has it.
+fn check(r: &Router, model: &Model) {
+    let all = model.all();
+    let mut users: BTreeMap<(Source, bool, Target), u32> = BTreeMap::new();
+    for (p, sources) in &all {
+        for s in [Source::Interface, Source::Static, Source::Neighbor] {
+            assert_eq!(r.route_of(*p, s).as_ref(), sources.get(&s), "{p} {s:?}");
+        }
+        for (s, t) in sources {
+            *users.entry((*s, p.addr().is_ipv6(), t.clone())).or_default() += 1;
+        }
+    }
+    for (table, v6) in [(RouteTable::V4, false), (RouteTable::V6, true)] {
+        let listed: Vec<IpNet> = r.routes(table).map(|i| i.prefix).collect();
+        let want: BTreeSet<IpNet> = all.keys().filter(|p| p.addr().is_ipv6() == v6).copied().collect();
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), want);
+        assert_eq!(r.route_count(table), want.len());
+        for i in r.routes(table) {
+            let hidden: Vec<Source> = all[&i.prefix].keys().skip(1).copied().collect();
+            assert_eq!(i.hidden, hidden, "{}", i.prefix);
+        }
+    }
+    // No group is left over, none is shared by what is not equal, and each knows its routes.
+    let groups = r.groups();
+    assert_eq!(groups.iter().map(|g| g.routes).sum::<u32>(), users.values().sum::<u32>());
+    assert_eq!(groups.len(), users.len());
+    for p in all.keys() {
+        for a in [p.network(), p.broadcast()] {
+            let of = |q: &IpNet| q.contains(&a) && q.addr().is_ipv6() == a.is_ipv6();
+            let want = all.iter().filter(|(q, _)| of(q)).max_by_key(|(q, _)| q.prefix_len());
+            let want = want.and_then(|(_, s)| s.values().next());
+            assert_eq!(r.lookup(a).map(|g| g.target).as_ref(), want, "{a}");
+        }
+    }
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let n = targets().len();
+    // Wrong ones are rare, so that long batches get somewhere.
+    let target = prop_oneof![12 => 0..n - 3, 1 => n - 3..n];
+    prop_oneof![
+        4 => target.clone().prop_map(Change::Set),
+        4 => target.clone().prop_map(Change::Add),
+        1 => target.prop_map(Change::DelPaths),
+        1 => Just(Change::Del),
+    ]
+}
+
+fn place() -> impl Strategy<Value = usize> {
+    prop_oneof![40 => 0..PREFIXES.len() - 2, 1 => PREFIXES.len() - 2..PREFIXES.len()]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => prop::collection::vec((place(), change()), 0..12).prop_map(Step::Batch),
+        2 => (place(), change()).prop_map(|(p, c)| Step::Single(p, c)),
+        1 => any::<bool>().prop_map(Step::Address),
+        1 => any::<bool>().prop_map(Step::Neighbor),
+    ]
+}
+
+#[test]
+fn a_transaction_is_applied_as_a_whole_or_not_at_all() {
+    let (taken, refused) = (Cell::new(0), Cell::new(0));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(200));
+    let transactions = prop::collection::vec(prop::collection::vec(step(), 1..4), 1..8);
+    let result = runner.run(&transactions, |transactions| {
+        let (mut r, mut model) = (router(), Model::default());
+        for steps in transactions {
+            let want = model.apply(&steps);
+            let got = r.commit(ops(&steps)).map_err(|e| (e.index, e.route, e.message));
+            prop_assert_eq!(got.clone().map_err(|(i, c, _)| (i, c)), want, "{:?}", got);
+            let count = if want.is_ok() { &taken } else { &refused };
+            count.set(count.get() + 1);
+            check(&r, &model);
+        }
+        r.clear();
+        prop_assert_eq!(
+            (r.groups().len(), r.route_count(RouteTable::V4), r.route_count(RouteTable::V6)),
+            (0, 0, 0)
+        );
+        let warnings: Vec<String> = r.take_log().into_iter().filter(|l| l.warn).map(|l| l.text).collect();
+        prop_assert_eq!(warnings, [""; 0]);
+        r.shutdown();
+        Ok(())
+    });
+    result.unwrap();
+    // Both happen often, or the test says little.
+    assert!(taken.get() > 100 && refused.get() > 100, "{taken:?} taken, {refused:?} refused");
+}
