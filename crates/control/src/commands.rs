@@ -2,6 +2,7 @@
 
 mod ping;
 
+use crate::ctl::Plain;
 use command::{Command, CommandError, Completer, Registry, SyntaxError};
 use net::router::Router;
 use std::cell::RefCell;
@@ -34,6 +35,16 @@ impl Completer for App {
 
     fn known(&self, kind: &str, name: &str) -> Option<bool> {
         self.router.try_borrow().ok().and_then(|r| r.known(kind, name))
+    }
+}
+
+/// Commands that come by the thousand: those of routes.
+pub fn plain() -> Plain<App> {
+    Plain {
+        is: net::fib::lines::is_plain,
+        run: |app, lines| {
+            app.router.try_borrow_mut().map_or(0, |mut router| net::fib::lines::run(&mut router, lines))
+        },
     }
 }
 

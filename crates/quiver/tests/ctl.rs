@@ -51,6 +51,10 @@ fn registry() -> Registry<Toy> {
         Definition::read("poke <name:interface>", "Poke it", |_, args| {
             Ok(Answer::text(format!("poked {}", args.get::<String>("name")?)))
         }),
+        Definition::write("ip route add <n:u32 0..100>", "Add to it", |toy: &mut Toy, args| {
+            toy.value += args.get::<u32>("n")?;
+            Ok(Answer::none())
+        }),
         Definition::read("hang", "Never end", |_, _| {
             Ok(Answer::stream(async |emit| {
                 emit.line("hanging");
@@ -173,6 +177,14 @@ fn a_pipe_stops_at_the_first_error() {
     assert_eq!((status, out.as_str()), (1, "value 4\n"));
     assert_eq!(error, "line 3:\nset value x\n          ^ 'x' is not a number 0..100\n");
     assert_eq!(lab.pipe(b"show value\nquit\nnonsense\n"), said("value 4\n"));
+    // Routes are sent together, and each is told by its own line.
+    let many = "ip route add 1\n".repeat(60_000);
+    assert_eq!(lab.pipe(format!("{many}show value").as_bytes()), said("value 60004\n"));
+    let wrong = "set value 0\n\nip route add 1\nip route add 2\nip route add 1000\nip route add 4\n";
+    let (status, out, error) = lab.pipe(wrong.as_bytes());
+    assert_eq!((status, out.as_str()), (1, ""));
+    assert!(error.starts_with("line 5:\nip route add 1000\n             ^ 1000 is out of range"), "{error}");
+    assert_eq!(lab.pipe(b"ip route add 1\nshow value\nip route add 1\nset value 4\n"), said("value 4\n"));
     assert_eq!(lab.pipe(b"\xff\n"), failed("line 1:\nnot UTF-8"));
 }
 

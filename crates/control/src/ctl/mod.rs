@@ -7,6 +7,7 @@
 //! | field | meaning |
 //! |---|---|
 //! | `"line": "show version"` | run a command; `"json": true` asks for JSON instead of text |
+//! | `"lines": "set x 1\nset x 2"` | run the commands of these lines up to the first that fails |
 //! | `"complete": {"line": "sh", "cursor": 2}` | what could stand at this byte of the line |
 //! | `"help": "show "` | what may follow |
 //!
@@ -19,7 +20,8 @@
 //!   at which the word to be replaced begins, and `path` says that file names could stand there;
 //! - `{"id", "ok": false, "error": {"kind", "message", "text", "column", "length", "expected", ...}}`, where `kind` is
 //!   `syntax`, `denied`, `failed` or `protocol`; `text` is the message with the line and a caret; `column` and `length`
-//!   are in bytes. An error in a script also has `file`, `line` (from 1) and `applied`: how many commands before it ran.
+//!   are in bytes. An error in a script also has `file`, `line` (from 1) and `applied`: how many commands before it ran;
+//!   so has one in `lines`, without `file`.
 //!
 //! Requests of one connection are answered in order; connections do not wait for each other. A request is at most
 //! [`MAX_REQUEST`] bytes long. A connection that does not read its replies is closed.
@@ -64,6 +66,14 @@ pub trait Executor {
     /// A wrong word.
     fn check(&self, line: &str) -> Result<(), CommandError>;
 
+    /// Runs as many of `lines`, from the first on, as can be run at once, and answers how many those were. It may stop
+    /// at any line, and stops before one that would be refused: the caller runs that one by itself and gets the error.
+    /// What it ran had nothing to say.
+    fn run_at_once(&self, access: Access, lines: &[&str]) -> usize {
+        let _ = (access, lines);
+        0
+    }
+
     /// What could stand at byte `cursor` of `line`.
     fn complete(&self, line: &str, cursor: usize) -> Completion;
 
@@ -75,12 +85,28 @@ pub trait Executor {
 pub struct RegistryExecutor<C> {
     registry: Rc<Registry<C>>,
     context: Rc<RefCell<C>>,
+    plain: Option<Plain<C>>,
+}
+
+/// Commands that come by the thousand, in a form that needs no general parser.
+pub struct Plain<C> {
+    /// Whether a line is such a command. The general parser must take it for the same one.
+    pub is: fn(&str) -> bool,
+    /// As [`Executor::run_at_once`]. All of these commands change things.
+    pub run: fn(&mut C, &[&str]) -> usize,
 }
 
 impl<C> RegistryExecutor<C> {
     /// Commands of `registry` on `context`. A command that streams must not keep the context borrowed.
     pub fn new(registry: Rc<Registry<C>>, context: Rc<RefCell<C>>) -> Self {
-        Self { registry, context }
+        Self { registry, context, plain: None }
+    }
+
+    /// With a way to run many lines at once.
+    #[must_use]
+    pub fn with_plain(mut self, plain: Plain<C>) -> Self {
+        self.plain = Some(plain);
+        self
     }
 }
 
@@ -92,7 +118,17 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
     }
 
     fn check(&self, line: &str) -> Result<(), CommandError> {
-        self.registry.check(line).map(|_| ())
+        match &self.plain {
+            Some(plain) if (plain.is)(line) => Ok(()),
+            _ => self.registry.check(line).map(|_| ()),
+        }
+    }
+
+    fn run_at_once(&self, access: Access, lines: &[&str]) -> usize {
+        match (&self.plain, self.context.try_borrow_mut()) {
+            (Some(plain), Ok(mut context)) if access == Access::Write => (plain.run)(&mut context, lines),
+            _ => 0,
+        }
     }
 
     fn complete(&self, line: &str, cursor: usize) -> Completion {
@@ -117,7 +153,9 @@ pub fn exec_command<C: 'static>() -> Command<C> {
         .arg("file", "file with one command a line, read by the router")
         .details(
             "All lines are checked before the first one runs. The first command that fails ends the run; the answer \
-             names its line and says how many commands before it were applied.",
+             names its line and says how many commands before it were applied. A run of 'ip route' commands is applied \
+             as one transaction, which takes about a second a million routes; when one of them is refused, those \
+             before it stay.",
         )
         .example("exec /etc/quiver/extra.cli")
 }

@@ -16,6 +16,7 @@ pub(super) struct Request {
     #[serde(default)]
     pub id: Json,
     line: Option<String>,
+    lines: Option<String>,
     complete: Option<CompleteAt>,
     help: Option<String>,
     #[serde(default)]
@@ -34,6 +35,7 @@ struct CompleteAt {
 #[derive(Debug)]
 pub(super) enum Ask {
     Line(String),
+    Lines(String),
     Complete(String, usize),
     Help(String),
 }
@@ -47,13 +49,17 @@ impl Request {
                 .and_then(|mut json| json.get_mut("id").map(Json::take));
             (id.unwrap_or_default(), format!("not a request: {error}"))
         })?;
-        let ask = match (request.line.take(), request.complete.take(), request.help.take()) {
-            (Some(line), None, None) => Ask::Line(line),
-            (None, Some(at), None) => Ask::Complete(at.line, at.cursor),
-            (None, None, Some(line)) => Ask::Help(line),
-            _ => return Err((request.id, "a request has one of line, complete and help".to_owned())),
-        };
-        Ok((request, ask))
+        let asks = [
+            request.line.take().map(Ask::Line),
+            request.lines.take().map(Ask::Lines),
+            request.complete.take().map(|at| Ask::Complete(at.line, at.cursor)),
+            request.help.take().map(Ask::Help),
+        ];
+        let mut asks = asks.into_iter().flatten();
+        match (asks.next(), asks.next()) {
+            (Some(ask), None) => Ok((request, ask)),
+            _ => Err((request.id, "a request has one of line, lines, complete and help".to_owned())),
+        }
     }
 }
 
@@ -63,8 +69,19 @@ pub(super) struct Failure {
     pub error: CommandError,
     /// The error as the operator reads it.
     pub text: String,
-    /// File, line from 1, commands applied before it.
-    pub script: Option<(String, usize, usize)>,
+    /// Where it stands, when it is not the only line.
+    pub script: Option<InScript>,
+}
+
+/// The place of a command among others.
+#[derive(Debug)]
+pub(super) struct InScript {
+    /// The script's file; `None` for lines out of the request.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: usize,
+    /// Commands applied before it.
+    pub applied: usize,
 }
 
 impl Failure {
@@ -83,10 +100,12 @@ impl Failure {
             json["length"] = span.len().into();
             json["expected"] = self.error.expected.clone().into();
         }
-        if let Some((file, line, applied)) = &self.script {
-            json["file"] = file.as_str().into();
-            json["line"] = (*line).into();
-            json["applied"] = (*applied).into();
+        if let Some(at) = &self.script {
+            if let Some(file) = &at.file {
+                json["file"] = file.as_str().into();
+            }
+            json["line"] = at.line.into();
+            json["applied"] = at.applied.into();
         }
         json
     }

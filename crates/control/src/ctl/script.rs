@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use command::CommandError;
 use serde_json::Value as Json;
 
-use super::protocol::Failure;
+use super::protocol::{Failure, InScript};
 use super::session::{Answer, Session, Stop};
 
 /// Scripts may call scripts so deep.
 const MAX_DEPTH: usize = 8;
-/// The longest script, in bytes.
-const MAX_SCRIPT: u64 = 64 << 20;
+/// The longest script, in bytes. A full Internet table takes about 70 MB.
+const MAX_SCRIPT: u64 = 256 << 20;
+/// Lines checked before others get their turn.
+const CHECKED_A_TURN: usize = 1 << 16;
 
 /// Checks all lines of a file, then runs them until one fails.
 pub(super) async fn run(
@@ -33,43 +35,85 @@ pub(super) async fn run(
         return Err(refused(format!("{name}: scripts call each other more than {MAX_DEPTH} deep")));
     }
     let text = read(&path).map_err(|error| refused(format!("cannot read {name}: {error}")))?;
-    for (index, line) in text.lines().enumerate() {
+    let lines: Vec<&str> = text.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
         session.executor.check(line).map_err(|error| {
             let mut failure = Failure::new(error, line);
             failure.text = format!("{name}:{}:\n{}\nnothing was applied", index + 1, failure.text);
-            failure.script = Some((name.clone(), index + 1, 0));
+            failure.script = Some(InScript { file: Some(name.clone()), line: index + 1, applied: 0 });
             Stop::Failed(Box::new(failure))
         })?;
-    }
-    let mut applied = 0;
-    let mut answers = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let answer = session.line(line, path.parent(), depth + 1).await.map_err(|stop| match stop {
-            Stop::Failed(mut failure) => {
-                let before = match applied {
-                    0 => "nothing before it was applied".to_owned(),
-                    1 => "1 command before it was applied".to_owned(),
-                    many => format!("{many} commands before it were applied"),
-                };
-                failure.text = format!("{name}:{}:\n{}\n{before}", index + 1, failure.text);
-                // The innermost script's place is the one to look at.
-                failure.script.get_or_insert((name.clone(), index + 1, applied));
-                Stop::Failed(failure)
-            }
-            gone => gone,
-        })?;
-        session.part(&answer.text).await?;
-        if answer.json != Json::Null {
-            answers.push(answer.json);
+        if (index + 1).is_multiple_of(CHECKED_A_TURN) {
+            tokio::task::yield_now().await;
         }
-        let words = line.trim_start();
-        if !words.is_empty() && !words.starts_with('#') {
-            applied += 1;
+    }
+    let answers = run_lines(session, &lines, path.parent(), depth + 1).await.map_err(|at| {
+        at.stop(|failure, line, applied| {
+            let before = match applied {
+                0 => "nothing before it was applied".to_owned(),
+                1 => "1 command before it was applied".to_owned(),
+                many => format!("{many} commands before it were applied"),
+            };
+            failure.text = format!("{name}:{line}:\n{}\n{before}", failure.text);
+            // The innermost script's place is the one to look at.
+            failure.script.get_or_insert(InScript { file: Some(name.clone()), line, applied });
+        })
+    })?;
+    Ok(Answer { text: String::new(), json: Json::Array(answers) })
+}
+
+/// Runs the lines of a text until one fails.
+pub(super) async fn run_text(session: &mut Session, text: &str, cwd: Option<&Path>) -> Result<Answer, Stop> {
+    let lines: Vec<&str> = text.lines().collect();
+    let answers = run_lines(session, &lines, cwd, 0).await.map_err(|at| {
+        at.stop(|failure, line, applied| {
+            failure.script.get_or_insert(InScript { file: None, line, applied });
+        })
+    })?;
+    Ok(Answer { text: String::new(), json: Json::Array(answers) })
+}
+
+/// The line that ended a run: its number from 1, how many commands were applied before it, and why.
+struct Ended(usize, usize, Stop);
+
+impl Ended {
+    fn stop(self, tell: impl FnOnce(&mut Failure, usize, usize)) -> Stop {
+        let Ended(line, applied, mut stop) = self;
+        if let Stop::Failed(failure) = &mut stop {
+            tell(failure, line, applied);
+        }
+        stop
+    }
+}
+
+/// Runs lines until one fails, and answers their JSON.
+async fn run_lines(
+    session: &mut Session,
+    lines: &[&str],
+    cwd: Option<&Path>,
+    depth: usize,
+) -> Result<Vec<Json>, Ended> {
+    let (mut applied, mut answers, mut next) = (0, Vec::new(), 0);
+    while let Some(rest) = lines.get(next..).filter(|rest| !rest.is_empty()) {
+        let taken = session.executor.run_at_once(session.access, rest).min(rest.len());
+        (next, applied) = (next + taken, applied + taken);
+        if let Some(line) = lines.get(next).filter(|_| taken == 0) {
+            next += 1;
+            let ended = |stop| Ended(next, applied, stop);
+            let answer = session.line(line, cwd, depth).await.map_err(ended)?;
+            session.part(&answer.text).await.map_err(|error| ended(error.into()))?;
+            if answer.json != Json::Null {
+                answers.push(answer.json);
+            }
+            let words = line.trim_start();
+            if !words.is_empty() && !words.starts_with('#') {
+                applied += 1;
+            }
         }
         // Other connections and the rest of the control side get their turn.
         tokio::task::yield_now().await;
     }
-    Ok(Answer { text: String::new(), json: Json::Array(answers) })
+    Ok(answers)
 }
 
 fn resolve(path: &Path, cwd: Option<&Path>) -> Result<PathBuf, String> {

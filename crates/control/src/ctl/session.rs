@@ -102,7 +102,7 @@ async fn read_request(reader: &mut (impl AsyncBufRead + Unpin), request: &mut Ve
 pub(super) struct Session {
     writer: OwnedWriteHalf,
     pub executor: Rc<dyn Executor>,
-    access: Access,
+    pub access: Access,
     id: Json,
     pub json: bool,
 }
@@ -125,14 +125,24 @@ impl Session {
             }
             Ask::Line(line) => {
                 self.json = request.json || command::asks_json(&line);
-                match self.line(&line, request.cwd.as_deref(), 0).await {
-                    Ok(answer) => self.finish(answer).await,
-                    Err(Stop::Gone(error)) => Err(error),
-                    Err(Stop::Failed(failure)) => {
-                        let reply = json!({ "id": self.id, "ok": false, "error": failure.to_json() });
-                        self.send(&reply).await
-                    }
-                }
+                let result = self.line(&line, request.cwd.as_deref(), 0).await;
+                self.reply(result).await
+            }
+            Ask::Lines(text) => {
+                self.json = request.json;
+                let result = script::run_text(self, &text, request.cwd.as_deref()).await;
+                self.reply(result).await
+            }
+        }
+    }
+
+    async fn reply(&mut self, result: Result<Answer, Stop>) -> io::Result<()> {
+        match result {
+            Ok(answer) => self.finish(answer).await,
+            Err(Stop::Gone(error)) => Err(error),
+            Err(Stop::Failed(failure)) => {
+                let reply = json!({ "id": self.id, "ok": false, "error": failure.to_json() });
+                self.send(&reply).await
             }
         }
     }

@@ -14,17 +14,41 @@ use command::{Command, Completer, Output, Registry};
 use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 
-use super::{Config, MAX_CLIENTS, MAX_REQUEST, RegistryExecutor, Server, exec_command};
+use super::{Config, MAX_CLIENTS, MAX_REQUEST, Plain, RegistryExecutor, Server, exec_command};
 
 /// No test waits longer than this.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 struct Toy {
+    at_once: usize,
     value: u32,
     /// Streams that were started and have not ended.
     running: Rc<RefCell<u32>>,
     released: Rc<tokio::sync::Notify>,
+}
+
+impl Toy {
+    fn add(&mut self, n: u32) -> bool {
+        let fits = self.value + n <= 50;
+        self.value += if fits { n } else { 0 };
+        fits
+    }
+}
+
+/// Lines `add N` at once.
+fn plain() -> Plain<Toy> {
+    fn number(line: &str) -> Option<u32> {
+        line.strip_prefix("add ")?.parse().ok().filter(|n| *n < 10)
+    }
+    Plain {
+        is: |line| number(line).is_some(),
+        run: |toy, lines| {
+            let taken = lines.iter().take_while(|line| number(line).is_some_and(|n| toy.add(n))).count();
+            toy.at_once += usize::from(taken > 0);
+            taken
+        },
+    }
 }
 
 impl Completer for Toy {
@@ -55,6 +79,9 @@ fn registry() -> Registry<Toy> {
         Command::read("show value", "The value", |toy: &mut Toy, _| {
             Ok(Output::new(format!("value {}", toy.value), json!({ "value": toy.value })))
         }),
+        Command::read("show at-once", "How often several were added", |toy: &mut Toy, _| {
+            Ok(Output::text(toy.at_once.to_string()))
+        }),
         Command::read("show running", "Streams", |toy: &mut Toy, _| {
             Ok(Output::text(toy.running.borrow().to_string()))
         }),
@@ -65,6 +92,13 @@ fn registry() -> Registry<Toy> {
             toy.value = args.get("n")?;
             Ok(Output::none())
         }),
+        Command::write(
+            "add <n:u32 0..9>",
+            "Add to it, unless that makes more than 50",
+            |toy: &mut Toy, args| {
+                toy.add(args.get("n")?).then(Output::none).ok_or_else(|| "more than 50".into())
+            },
+        ),
         Command::write("check <n:ref number>", "Needs this value", |_: &mut Toy, _| Ok(Output::none())),
         Command::read("wait", "Wait for release", |toy: &mut Toy, _| {
             let (running, released) = (Running::new(&toy.running), toy.released.clone());
@@ -115,7 +149,8 @@ impl Lab {
         let (stop, stopped) = oneshot::channel::<()>();
         let server = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let executor = RegistryExecutor::new(Rc::new(registry()), Rc::new(RefCell::new(Toy::default())));
+            let executor = RegistryExecutor::new(Rc::new(registry()), Rc::new(RefCell::new(Toy::default())))
+                .with_plain(plain());
             let mut serve = Box::pin(server.serve(Rc::new(executor)));
             let mut stopped = Box::pin(stopped);
             runtime.block_on(std::future::poll_fn(|context| {
@@ -404,6 +439,40 @@ fn scripts_run_up_to_the_first_error() {
     for path in ["/dev/zero", "/nonexistent", "/"] {
         assert_eq!(client.line(&format!("exec {path}"))["ok"], false);
     }
+}
+
+#[test]
+fn plain_lines_run_at_once_and_fail_one_by_one() {
+    let lab = Lab::start("plain", None, None);
+    let mut client = lab.connect();
+    let many = "add 1\n".repeat(20);
+    let good = lab.file("good.cli", format!("{many}# between\nshow value\n{many}"));
+    assert_eq!(client.line(&format!("exec {good}")), json!({ "id": 1, "part": "value 20\n" }));
+    assert_eq!(client.receive()["ok"], true);
+    assert_eq!((client.text("show value"), client.text("show at-once")), ("value 40\n".into(), "2\n".into()));
+    let bad = lab.file("bad.cli", format!("{}add 1\n", "add 4\n".repeat(4)));
+    let error = client.line(&format!("exec {bad}"))["error"].take();
+    assert_eq!(
+        (&error["line"], &error["applied"], &error["message"]),
+        (&json!(3), &json!(2), &json!("more than 50"))
+    );
+    assert_eq!(error["text"], format!("{bad}:3:\nmore than 50\n2 commands before it were applied"));
+    // A line that only looks plain is for the general parser, before anything runs.
+    let wrong = lab.file("wrong.cli", "add 1\nadd 10\n");
+    let error = client.line(&format!("exec {wrong}"))["error"].take();
+    assert_eq!((&error["line"], &error["applied"], &error["kind"]), (&json!(2), &json!(0), &json!("syntax")));
+
+    assert_eq!(client.ask(json!({ "lines": "set value 0\nadd 2\nadd 3\n" }))["ok"], true);
+    let error = client.ask(json!({ "lines": "add 9\n\nadd 9\nadd 1 1\nadd 1" }))["error"].take();
+    assert_eq!(
+        (&error["line"], &error["applied"], &error["column"]),
+        (&json!(4), &json!(2), &json!(6)),
+        "{error}"
+    );
+    assert!(error["file"].is_null());
+    assert_eq!((client.text("show value"), client.text("show at-once")), ("value 23\n".into(), "6\n".into()));
+    let both = client.ask(json!({ "lines": "add 1", "line": "add 1" }));
+    assert_eq!(both["error"]["message"], "a request has one of line, lines, complete and help");
 }
 
 /// Connects in a thread that has taken these rights; its answer to a read and a write, or why it got neither.

@@ -2,6 +2,7 @@
 //! [`crate::ip4`] and [`crate::ip6`].
 
 pub mod commands;
+pub mod lines;
 
 mod explain;
 mod show;

@@ -101,13 +101,14 @@ impl RouteBatch {
     }
 
     /// Adds the target's paths to the static route of a prefix, or makes the route. A path that it has already gets
-    /// the new weight.
+    /// the new weight. A target without paths is refused where the route does something else.
     pub fn add(&mut self, prefix: IpNet, target: TargetId) {
         self.push(prefix, Verb::Add, target.0);
     }
 
     /// Removes the target's paths, whatever their weights, from the static route of a prefix; the route goes with its
-    /// last path. Refused where the route does not have one of them.
+    /// last path. Refused where the route does not have one of them. With a target without paths, removes a route that
+    /// has this target.
     pub fn del_paths(&mut self, prefix: IpNet, target: TargetId) {
         self.push(prefix, Verb::DelPaths, target.0);
     }

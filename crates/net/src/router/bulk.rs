@@ -142,10 +142,6 @@ impl Router {
                 _ => Ok(()),
             };
             checked[c.target()] |= matches!(c.verb(), Verb::Set | Verb::Add);
-            let result = result.and(match (c.verb(), target) {
-                (Verb::Add | Verb::DelPaths, Target::Paths(_)) | (Verb::Set | Verb::Del, _) => Ok(()),
-                _ => Err(OpError::new(format!("route {prefix}: only paths can be added or removed"))),
-            });
             if let Err(e) = result {
                 return Some((c.at, e));
             }
@@ -214,35 +210,38 @@ impl Router {
         if let Some(&id) = goals.mixes.get(&key) {
             return Ok((id != 0).then_some(id));
         }
-        let Target::Paths(change) = &goals.targets[c.target()] else {
-            return Err(OpError::new(format!("route {prefix}: only paths can be added or removed")));
-        };
-        let mut paths = match self.nexthops.target(group) {
-            Some(Target::Paths(p)) => p.clone(),
-            _ if add => {
+        let known = self.nexthops.target(group);
+        let target = match (&goals.targets[c.target()], known) {
+            (Target::Paths(change), Some(Target::Paths(paths))) => {
+                let paths = mixed(prefix, paths, change, add)?;
+                let target = (!paths.is_empty()).then_some(Target::Paths(paths));
+                if let Some(t) = target.as_ref().filter(|_| add) {
+                    self.check_target(prefix, t)?;
+                }
+                target
+            }
+            (Target::Paths(_), _) if add => {
                 let e = format!("route {prefix} drops its packets: remove it before adding a path");
                 return Err(OpError::new(e));
             }
-            _ => return Err(OpError::new(format!("there is no static route {prefix} with paths"))),
+            (Target::Paths(_), _) => {
+                return Err(OpError::new(format!("there is no static route {prefix} with paths")));
+            }
+            (same, Some(known)) if same == known => add.then(|| same.clone()),
+            _ if add => {
+                let e = format!("route {prefix} is there already: remove it first, or use 'ip route set'");
+                return Err(OpError::new(e));
+            }
+            _ => return Err(OpError::new(format!("the static route {prefix} does something else"))),
         };
-        for path in change {
-            let before = paths.len();
-            paths.retain(|p| !same_path(p, path));
-            if add {
-                paths.push(*path);
-            } else if paths.len() == before {
-                return Err(OpError::new(format!("the static route {prefix} has no such path")));
+        let id = match target {
+            Some(target) => {
+                let id = self.hold_group(Source::Static, K::V6, target)?;
+                goals.held.push(id);
+                id
             }
-        }
-        let mut id = 0;
-        if !paths.is_empty() {
-            let target = Target::Paths(paths);
-            if add {
-                self.check_target(prefix, &target)?;
-            }
-            id = self.hold_group(Source::Static, K::V6, target)?;
-            goals.held.push(id);
-        }
+            None => 0,
+        };
         // The key's group must not be given to others while the answer is kept.
         let known = self.nexthops.hold(group);
         goals.held.extend(known.then_some(group));
@@ -286,9 +285,22 @@ impl Router {
     }
 }
 
-/// Paths are the same when they lead to the same place; the weight does not matter.
-fn same_path(a: &RoutePath, b: &RoutePath) -> bool {
-    a.address == b.address
-        && (a.interface == b.interface
-            || a.address.is_some() && (a.interface.is_none() || b.interface.is_none()))
+/// `paths` with those of `change`, or without them.
+fn mixed(
+    prefix: IpNet,
+    paths: &[RoutePath],
+    change: &[RoutePath],
+    add: bool,
+) -> Result<Vec<RoutePath>, OpError> {
+    let mut paths = paths.to_vec();
+    for path in change {
+        let before = paths.len();
+        paths.retain(|p| !p.is_same(path));
+        if add {
+            paths.push(*path);
+        } else if paths.len() == before {
+            return Err(OpError::new(format!("the static route {prefix} has no such path")));
+        }
+    }
+    Ok(paths)
 }

@@ -41,6 +41,15 @@ pub struct RoutePath {
     pub weight: u8,
 }
 
+impl RoutePath {
+    /// Whether both lead to the same place; the weight does not matter.
+    pub fn is_same(&self, other: &RoutePath) -> bool {
+        let one_interface = self.interface == other.interface
+            || self.address.is_some() && (self.interface.is_none() || other.interface.is_none());
+        self.address == other.address && one_interface
+    }
+}
+
 /// What a route does with its packets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
@@ -60,6 +69,18 @@ pub enum Target {
     Unreachable,
     /// Drops them and tells the sender "prohibited".
     Prohibit,
+}
+
+impl Target {
+    /// The target that throws packets away, by its word: `drop`, `unreachable` or `prohibit`.
+    pub fn discard(word: &str) -> Option<Target> {
+        Some(match word {
+            "drop" => Target::Drop,
+            "unreachable" => Target::Unreachable,
+            "prohibit" => Target::Prohibit,
+            _ => return None,
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

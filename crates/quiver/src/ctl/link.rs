@@ -19,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub enum Failure {
     /// What to tell the operator.
     Said(String),
+    /// What to tell the operator of one of the lines sent, which has this number from 1.
+    At(usize, String),
     /// The operator interrupted it.
     Interrupted,
     /// Nobody reads the output any more.
@@ -29,7 +31,7 @@ impl Failure {
     /// The message, if there is one.
     pub fn text(&self) -> Option<&str> {
         match self {
-            Failure::Said(text) => Some(text),
+            Failure::Said(text) | Failure::At(_, text) => Some(text),
             Failure::Interrupted | Failure::Closed => None,
         }
     }
@@ -48,6 +50,11 @@ impl Link {
     /// A link that is not connected yet; `json` asks for JSON in the place of text.
     pub fn new(path: &Path, json: bool) -> Self {
         Self { path: path.to_owned(), json, stream: None, interrupted: Arc::default() }
+    }
+
+    /// Whether JSON is asked for.
+    pub fn json(&self) -> bool {
+        self.json
     }
 
     /// Connects, if there is no connection.
@@ -88,7 +95,26 @@ impl Link {
     /// # Errors
     /// What the router answers, or why it does not answer.
     pub fn run(&mut self, line: &str, show: &mut dyn FnMut(&str) -> io::Result<()>) -> Result<(), Failure> {
-        let mut request = json!({ "id": 1, "line": line, "json": self.json });
+        self.run_request(json!({ "id": 1, "line": line, "json": self.json }), show)
+    }
+
+    /// Runs several lines up to the first that fails; `show` as for [`Link::run`].
+    ///
+    /// # Errors
+    /// As for [`Link::run`]; [`Failure::At`] when a line fails.
+    pub fn run_lines(
+        &mut self,
+        lines: &str,
+        show: &mut dyn FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        self.run_request(json!({ "id": 1, "lines": lines, "json": self.json }), show)
+    }
+
+    fn run_request(
+        &mut self,
+        mut request: Json,
+        show: &mut dyn FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), Failure> {
         if let Some(cwd) = std::env::current_dir().ok().as_deref().and_then(Path::to_str) {
             request["cwd"] = cwd.into();
         }
@@ -126,7 +152,11 @@ impl Link {
         }
         let error = &reply["error"];
         let text = error["text"].as_str().or_else(|| error["message"].as_str());
-        Err(Failure::Said(text.unwrap_or("the router answered without a reason").to_owned()))
+        let text = text.unwrap_or("the router answered without a reason").to_owned();
+        Err(match error["line"].as_u64().filter(|_| error["file"].is_null()) {
+            Some(line) => Failure::At(line as usize, text),
+            None => Failure::Said(text),
+        })
     }
 
     fn exchange(

@@ -4,7 +4,7 @@ mod complete;
 mod link;
 mod shell;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -71,31 +71,67 @@ fn say(link: &mut Link, line: &str) -> Result<(), Failure> {
     })
 }
 
+/// The most bytes of lines that are sent as one request.
+const AT_ONCE: usize = 512 << 10;
+
 /// Runs the lines of a pipe or file up to the first that fails.
-fn pipe(mut link: Link, mut input: impl BufRead) -> Result<(), Failure> {
-    let mut bytes = Vec::new();
-    for number in 1.. {
+fn pipe(mut link: Link, input: impl Read) -> Result<(), Failure> {
+    let mut input = BufReader::with_capacity(1 << 20, input);
+    // Routes come by the thousand: those that have arrived already are sent together. They have nothing to say, so
+    // that nobody waits for the answer to one before the next is sent.
+    let mut together = String::new();
+    let (mut bytes, mut first, mut number) = (Vec::new(), 1, 0);
+    loop {
         bytes.clear();
-        if input
-            .read_until(b'\n', &mut bytes)
-            .map_err(|error| Failure::Said(format!("cannot read: {error}")))?
-            == 0
-        {
-            break;
+        let got = input.read_until(b'\n', &mut bytes);
+        let end = got.map_err(|error| Failure::Said(format!("cannot read: {error}")))? == 0;
+        number += 1;
+        let line = std::str::from_utf8(&bytes).map(str::trim);
+        // What JSON would have to escape is rare, and could make the request too long.
+        let simple = |l: &str| l.len() < 4096 && l.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\');
+        let many = !link.json() && line.is_ok_and(|l| l.starts_with("ip route ") && simple(l));
+        if !many || end {
+            send(&mut link, &mut together, first)?;
         }
-        let at = |failure: Failure| match failure {
-            Failure::Said(text) => Failure::Said(format!("line {number}:\n{text}")),
-            other => other,
-        };
-        let Ok(line) = std::str::from_utf8(&bytes) else {
-            return Err(at(Failure::Said("not UTF-8".to_owned())));
-        };
-        let line = line.trim();
         match line {
-            "" => {}
-            "quit" | "exit" => break,
-            line => say(&mut link, line).map_err(at)?,
+            _ if end => return Ok(()),
+            Ok("") => {}
+            Ok("quit" | "exit") => return Ok(()),
+            Ok(line) if many => {
+                if together.is_empty() {
+                    first = number;
+                }
+                together += line;
+                together.push('\n');
+                if together.len() > AT_ONCE || !input.buffer().contains(&b'\n') {
+                    send(&mut link, &mut together, first)?;
+                }
+            }
+            Ok(line) => say(&mut link, line).map_err(|e| at(e, number))?,
+            Err(_) => return Err(at(Failure::Said("not UTF-8".to_owned()), number)),
         }
     }
-    Ok(())
+}
+
+/// Runs the lines in `together`, of which the first has the number `first`.
+fn send(link: &mut Link, together: &mut String, first: usize) -> Result<(), Failure> {
+    if together.is_empty() {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    let result = link.run_lines(together, &mut |text| out.write_all(text.as_bytes()));
+    together.clear();
+    result.map_err(|failure| match failure {
+        Failure::At(line, text) => at(Failure::Said(text), first + line - 1),
+        other => at(other, first),
+    })?;
+    out.flush().map_err(|_| Failure::Closed)
+}
+
+/// A failure with the number of its line.
+fn at(failure: Failure, number: usize) -> Failure {
+    match failure {
+        Failure::Said(text) => Failure::Said(format!("line {number}:\n{text}")),
+        other => other,
+    }
 }

@@ -47,7 +47,7 @@ pub fn run(mut link: Link) -> Result<(), Failure> {
                         Ok(()) => {}
                         Err(Failure::Closed) => return Err(Failure::Closed),
                         Err(Failure::Interrupted) => show("\n")?,
-                        Err(Failure::Said(text)) => show(&format!("{text}\n"))?,
+                        Err(Failure::Said(text) | Failure::At(_, text)) => show(&format!("{text}\n"))?,
                     }
                 }
             },

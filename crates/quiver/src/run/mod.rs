@@ -119,7 +119,8 @@ fn start(args: &Run) -> Result<(), String> {
         let registry =
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
         let context = control::commands::App::new(Rc::clone(&router));
-        let executor = Rc::new(RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context))));
+        let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
+        let executor = Rc::new(executor.with_plain(control::commands::plain()));
         let mut term =
             signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
         let mut int =
