@@ -5,11 +5,10 @@ use crate::yaml::{
     RingVersion, RouteTarget, TagKind,
 };
 use graph::{PoolConfig, PoolMemory};
-use ipnet::IpNet;
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
-    Encap, HostConfig, Op, PcapConfig, Ring, RoutePath, Router, RouterConfig, TapConfig, Target,
+    Encap, HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
 };
 use std::time::{Duration, Instant};
 
@@ -171,8 +170,7 @@ fn reads_file(i: &Interface) -> bool {
     matches!(&i.kind, InterfaceKind::Device(d) if matches!(&d.driver, Driver::Pcap { read: Some(_), .. }))
 }
 
-fn target(router: &Router, t: &RouteTarget, prefix: IpNet) -> Target {
-    let _ = prefix;
+fn target(router: &Router, t: &RouteTarget) -> Target {
     match t {
         RouteTarget::Drop => Target::Drop,
         RouteTarget::Unreachable => Target::Unreachable,
@@ -191,15 +189,25 @@ fn target(router: &Router, t: &RouteTarget, prefix: IpNet) -> Target {
     }
 }
 
+/// All routes as one change.
+fn routes(d: &Document, router: &Router) -> RouteBatch {
+    let mut batch = RouteBatch::new();
+    let v6 = d.routes.list.iter().filter(|r| r.0.addr().is_ipv6()).count();
+    batch.reserve(d.routes.len() - v6, v6);
+    let ids: Vec<_> = d.routes.targets.iter().map(|t| batch.target(target(router, t))).collect();
+    for &(prefix, target, _) in &d.routes.list {
+        if let Some(&id) = ids.get(target as usize) {
+            batch.set(prefix, id);
+        }
+    }
+    batch
+}
+
 /// The operations for what stands on interfaces: routes, neighbours, streams.
 fn upper(d: &Document, router: &Router) -> Plan {
     let mut p = Plan { ops: vec![], places: vec![] };
-    for r in &d.routes {
-        p.add(
-            r.place,
-            "routes",
-            Op::SetRoute { prefix: r.prefix, target: target(router, &r.target, r.prefix) },
-        );
+    if !d.routes.is_empty() {
+        p.add(Place::default(), "routes", Op::Routes(routes(d, router)));
     }
     for n in &d.neighbors {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };
@@ -215,8 +223,13 @@ fn upper(d: &Document, router: &Router) -> Plan {
 }
 
 fn commit(d: &Document, router: &mut Router, plan: Plan) -> Result<(), Diagnostics> {
+    let of_routes: Vec<bool> = plan.ops.iter().map(|op| matches!(op, Op::Routes(_))).collect();
     router.commit(plan.ops).map_err(|e| {
-        let (place, path) = plan.places.get(e.index).cloned().unwrap_or_default();
+        let (mut place, path) = plan.places.get(e.index).cloned().unwrap_or_default();
+        if let Some((_, _, at)) = d.routes.list.get(e.route).filter(|_| of_routes.get(e.index) == Some(&true))
+        {
+            place = *at;
+        }
         d.refuse(vec![Diagnostic::new(place, path, "apply", e.message)])
     })
 }

@@ -4,5 +4,6 @@ pub mod apply;
 pub mod commands;
 pub mod ctl;
 mod fd;
+pub mod memory;
 pub mod runtime;
 pub mod yaml;

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::protocol::{Failure, InScript};
 use super::session::{Answer, Session, Stop};
+use crate::memory;
 
 /// Scripts may call scripts so deep.
 const MAX_DEPTH: usize = 8;
@@ -47,7 +48,13 @@ pub(super) async fn run(
             tokio::task::yield_now().await;
         }
     }
-    let answers = run_lines(session, &lines, path.parent(), depth + 1).await.map_err(|at| {
+    let result = run_lines(session, &lines, path.parent(), depth + 1).await;
+    if lines.len() > CHECKED_A_TURN {
+        drop(lines);
+        drop(text);
+        memory::give_back();
+    }
+    let answers = result.map_err(|at| {
         at.stop(|failure, line, applied| {
             let before = match applied {
                 0 => "nothing before it was applied".to_owned(),

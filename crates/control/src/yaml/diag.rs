@@ -246,6 +246,11 @@ impl Sink {
         self.errors.len() >= MAX_ERRORS
     }
 
+    /// How many errors are kept.
+    pub fn len(&self) -> usize {
+        self.errors.len()
+    }
+
     /// True when there is no error.
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty()

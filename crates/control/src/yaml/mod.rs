@@ -14,6 +14,7 @@ mod model;
 mod neighbor;
 mod route;
 mod rules;
+mod runs;
 mod scalar;
 mod settings;
 mod stream;
@@ -56,8 +57,14 @@ const LATER: &[&str] =
 
 /// Reads and checks a document. `file` is the name shown in errors.
 pub fn load(file: &str, text: &str) -> Result<Document, Diagnostics> {
-    let source = Arc::new(Source { name: file.to_string(), text: text.to_string() });
-    let root = match tree::parse(&source.text) {
+    load_text(Source { name: file.to_string(), text: text.to_string() })
+}
+
+fn load_text(source: Source) -> Result<Document, Diagnostics> {
+    let source = Arc::new(source);
+    let mut document = Document::default();
+    let short = runs::shorten(&source.text);
+    let root = match runs::parse(&source.text, short.as_ref()) {
         Ok(root) => root,
         Err(e) => {
             let mut error = Diagnostic::new(e.place, "", e.rule, e.message);
@@ -65,7 +72,6 @@ pub fn load(file: &str, text: &str) -> Result<Document, Diagnostics> {
             return Err(Diagnostics::new(&source, vec![error]));
         }
     };
-    let mut document = Document::default();
     if let Some(root) = &root {
         let mut d = Decoder::default();
         sections(&mut d, root, &mut document);
@@ -73,16 +79,21 @@ pub fn load(file: &str, text: &str) -> Result<Document, Diagnostics> {
             return Err(d.errors.finish(&source));
         }
     }
-    document.source = source;
+    document.source = Arc::clone(&source);
     Ok(document)
 }
 
 /// Like [`load`], for bytes that may not be UTF-8.
 pub fn load_bytes(file: &str, bytes: &[u8]) -> Result<Document, Diagnostics> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => load(file, text),
+    load_owned(file, bytes.to_vec())
+}
+
+fn load_owned(file: &str, bytes: Vec<u8>) -> Result<Document, Diagnostics> {
+    match String::from_utf8(bytes) {
+        Ok(text) => load_text(Source { name: file.to_string(), text }),
         Err(e) => {
-            let line = 1 + bytes.iter().take(e.valid_up_to()).filter(|b| **b == b'\n').count();
+            let valid = e.utf8_error().valid_up_to();
+            let line = 1 + e.as_bytes().iter().take(valid).filter(|b| **b == b'\n').count();
             Err(Diagnostics::whole_file(
                 file,
                 "utf-8",
@@ -106,7 +117,7 @@ pub fn load_file(path: &Path) -> Result<Document, Diagnostics> {
         Ok(_) => {}
     }
     match std::fs::read(path) {
-        Ok(bytes) => load_bytes(&file, &bytes),
+        Ok(bytes) => load_owned(&file, bytes),
         Err(e) => refuse(format!("cannot read the file: {e}"), "name a YAML file that can be read"),
     }
 }

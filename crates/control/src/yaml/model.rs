@@ -20,7 +20,7 @@ pub struct Document {
     /// Devices and TAPs in the order of `interfaces`, then TAPs that stand only in `taps`, then loopbacks.
     pub interfaces: Vec<Interface>,
     /// Static routes.
-    pub routes: Vec<Route>,
+    pub routes: Routes,
     /// Static neighbours.
     pub neighbors: Vec<Neighbor>,
     /// Streams of the packet generator.
@@ -251,6 +251,35 @@ pub struct Route {
     pub target: RouteTarget,
     /// Where the prefix stands.
     pub place: Place,
+}
+
+/// The static routes of a document, with targets that many of them share.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Routes {
+    /// What their packets may meet.
+    pub targets: Vec<RouteTarget>,
+    /// Prefix, number of the target, and where the prefix stands; in the order of the document.
+    pub list: Vec<(IpNet, u32, Place)>,
+}
+
+impl Routes {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The routes one by one.
+    pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
+        self.list.iter().filter_map(|&(prefix, target, place)| {
+            let target = self.targets.get(target as usize)?.clone();
+            Some(Route { prefix, target, place })
+        })
+    }
 }
 
 /// What happens to a route's packets.

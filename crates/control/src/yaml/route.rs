@@ -5,13 +5,14 @@
 //! five, which is what large tables are made of.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::decode::Decoder;
 use super::diag::Place;
-use super::model::{Route, RoutePath, RouteTarget};
+use super::model::{RoutePath, RouteTarget, Routes};
 use super::rules::Names;
 use super::scalar::short;
 use super::tree::{Node, Value};
@@ -46,28 +47,98 @@ impl Discard {
 type Word<'n> = (Place, &'n str);
 
 /// The section.
-pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Vec<Route>> {
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Routes> {
     let items = d.items(node, "routes");
-    let mut table =
-        Table { names, routes: Vec::with_capacity(items.len()), seen: HashMap::with_capacity(items.len()) };
-    for (i, node) in items.iter().enumerate() {
-        d.index(i, |d| match &node.value {
-            Value::Scalar { text, plain } if !node.is_null() => table.line(d, node.place, text, *plain),
-            _ => table.mapping(d, node),
-        });
+    let count = |node: &Node<'_>| if let Value::Lines(l) = &node.value { l.len() } else { 1 };
+    let n = items.iter().map(count).sum();
+    let list = Vec::with_capacity(n);
+    let routes = Routes { targets: vec![], list };
+    let mut table = Table { names, routes, items: Vec::with_capacity(n), known: HashMap::new() };
+    let mut i = 0;
+    for node in items {
+        match &node.value {
+            Value::Lines(lines) => {
+                for (place, text) in lines.iter() {
+                    table.plain_line(d, i, place, text);
+                    i += 1;
+                }
+                continue;
+            }
+            Value::Scalar { text, plain } if !node.is_null() => {
+                d.index(i, |d| table.line(d, i, node.place, text, *plain));
+            }
+            _ => d.index(i, |d| table.mapping(d, i, node)),
+        }
+        i += 1;
     }
+    table.check_unique(d);
     Some(table.routes)
 }
 
-struct Table<'t> {
+struct Table<'t, 'n> {
     names: &'t Names<'t>,
-    routes: Vec<Route>,
-    seen: HashMap<IpNet, Place>,
+    routes: Routes,
+    /// For each route the number of its list item.
+    items: Vec<u32>,
+    /// Targets of the lines read so far by the words behind the prefix, IPv6 or not.
+    known: HashMap<(bool, &'n str), u32>,
 }
 
-impl Table<'_> {
+impl<'n> Table<'_, 'n> {
+    /// A line out of many, which share their targets.
+    fn plain_line(&mut self, d: &mut Decoder<'n>, item: usize, place: Place, text: &'n str) {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let width = u32::try_from(word.len()).unwrap_or(1);
+        let at = Place::new(place.line, place.column, width);
+        let prefix = match ip4_prefix(word) {
+            Some(prefix) => Some(prefix),
+            None if word.contains(':') => ip6_prefix(word),
+            None => None,
+        };
+        let known = prefix.and_then(|p| self.known.get(&(p.addr().is_ipv6(), rest)).copied());
+        if let (Some(prefix), Some(target)) = (prefix, known) {
+            return self.push(item, prefix, at, target);
+        }
+        let (errors, before) = (d.errors.len(), self.routes.len());
+        d.index(item, |d| self.line(d, item, place, text, true));
+        // What had an error is read again each time, to be reported each time.
+        if let Some(&(prefix, target, _)) = self.routes.list.get(before).filter(|_| d.errors.len() == errors)
+        {
+            self.known.insert((prefix.addr().is_ipv6(), rest), target);
+        }
+    }
+
+    fn push(&mut self, item: usize, prefix: IpNet, place: Place, target: u32) {
+        self.routes.list.push((prefix, target, place));
+        self.items.push(u32::try_from(item).unwrap_or(u32::MAX));
+    }
+
+    /// Reports prefixes that have a route already. A table in order has none, and is not sorted.
+    fn check_unique(&self, d: &mut Decoder<'_>) {
+        let list = &self.routes.list;
+        if list.is_sorted_by(|a, b| a.0 < b.0) {
+            return;
+        }
+        let mut order: Vec<u32> = (0..u32::try_from(list.len()).unwrap_or(u32::MAX)).collect();
+        let prefix = |i: &u32| list.get(*i as usize).map(|r| r.0);
+        order.sort_unstable_by_key(|i| (prefix(i), *i));
+        for same in order.chunk_by(|a, b| prefix(a) == prefix(b)).filter(|same| same.len() > 1) {
+            let mut routes =
+                same.iter().filter_map(|i| Some((list.get(*i as usize)?, *self.items.get(*i as usize)?)));
+            let Some(((_, _, first), _)) = routes.next() else { continue };
+            for ((prefix, _, place), item) in routes {
+                d.index(item as usize, |d| {
+                    let message = format!("{prefix} has a route already, on line {}", first.line);
+                    d.error(*place, "route-unique", message)
+                        .value(prefix)
+                        .help("one route a prefix: give it several paths in `via`");
+                });
+            }
+        }
+    }
+
     /// The one-line form.
-    fn line<'n>(&mut self, d: &mut Decoder<'n>, place: Place, text: &'n str, plain: bool) {
+    fn line(&mut self, d: &mut Decoder<'n>, item: usize, place: Place, text: &'n str, plain: bool) {
         let mut words = words(place, text, plain);
         let (Some(prefix), Some(verb)) = (words.next(), words.next()) else {
             d.error(place, "route", "this is not a route").value(text).help(FORM);
@@ -107,11 +178,17 @@ impl Table<'_> {
         };
         let prefix = d.prefix(prefix.0, prefix.1).map(|p| (p, prefix.0));
         if let (Some(target), Some((net, at))) = (target, prefix) {
-            self.add(d, net, at, target);
+            let number = self.target(target);
+            self.add(d, item, net, at, number);
         }
     }
 
-    fn mapping<'n>(&mut self, d: &mut Decoder<'n>, node: &'n Node<'n>) {
+    fn target(&mut self, target: RouteTarget) -> u32 {
+        self.routes.targets.push(target);
+        u32::try_from(self.routes.targets.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn mapping(&mut self, d: &mut Decoder<'n>, item: usize, node: &'n Node<'n>) {
         let Some(fields) = d.fields(node, ROUTE) else { return };
         let discard = d.field(&fields, "type", |d, node| d.choice(node, TYPES));
         let paths = d.field(&fields, "via", |d, node| self.via(d, node));
@@ -141,22 +218,16 @@ impl Table<'_> {
                 .help("prefix: PREFIX, or prefixes: [PREFIX, ...]");
         }
         let Some(target) = target else { return };
+        let number = self.target(target);
         for (net, place) in prefixes {
-            self.add(d, net, place, target.clone());
+            self.add(d, item, net, place, number);
         }
     }
 
-    /// Adds a route when its prefix is new and its next hops are of its family.
-    fn add(&mut self, d: &mut Decoder<'_>, prefix: IpNet, place: Place, target: RouteTarget) {
-        if let Some(first) = self.seen.get(&prefix) {
-            let message = format!("{prefix} has a route already, on line {}", first.line);
-            d.error(place, "route-unique", message)
-                .value(prefix)
-                .help("one route a prefix: give it several paths in `via`");
-            return;
-        }
-        self.seen.insert(prefix, place);
-        if let RouteTarget::Paths(paths) = &target {
+    /// Adds a route when its next hops are of its family.
+    fn add(&mut self, d: &mut Decoder<'_>, item: usize, prefix: IpNet, place: Place, target: u32) {
+        self.push(item, prefix, place, target);
+        if let Some(RouteTarget::Paths(paths)) = self.routes.targets.get(target as usize) {
             for path in paths {
                 match (prefix, path.address) {
                     (IpNet::V4(_), Some(via @ IpAddr::V6(_))) => {
@@ -181,11 +252,10 @@ impl Table<'_> {
                 }
             }
         }
-        self.routes.push(Route { prefix, target, place });
     }
 
     /// `via`: one path, or a list of them.
-    fn via<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<RoutePath>> {
+    fn via(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<RoutePath>> {
         let Value::List(items) = &node.value else {
             return self.path(d, node).map(|path| vec![path]);
         };
@@ -197,7 +267,7 @@ impl Table<'_> {
         check_paths(d, node.place, paths)
     }
 
-    fn path<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<RoutePath> {
+    fn path(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<RoutePath> {
         if let Value::Scalar { text, plain } = &node.value {
             let words: Vec<_> = words(node.place, text, *plain).collect();
             return self.path_words(d, node.place, &words);
@@ -221,7 +291,7 @@ impl Table<'_> {
     }
 
     /// `ADDRESS [INTERFACE] [weight N]` or `INTERFACE [weight N]`.
-    fn path_words<'n>(&self, d: &mut Decoder<'n>, place: Place, words: &[Word<'n>]) -> Option<RoutePath> {
+    fn path_words(&self, d: &mut Decoder<'n>, place: Place, words: &[Word<'n>]) -> Option<RoutePath> {
         let (words, weight) = match words {
             [path @ .., (_, "weight"), (at, number)] => {
                 (path, u8::try_from(d.int_text(*at, number, 1, 255)?).ok()?)
@@ -313,6 +383,41 @@ fn check_paths(d: &mut Decoder<'_>, place: Place, paths: Vec<RoutePath>) -> Opti
 fn prefix<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(IpNet, Place)> {
     let text = d.text(node, "a prefix")?;
     d.prefix(node.place, text).map(|net| (net, node.place))
+}
+
+/// An IPv4 prefix in its canonical spelling and without host bits; everything else is for the general parser.
+fn ip4_prefix(text: &str) -> Option<IpNet> {
+    fn number(bytes: &[u8], at: &mut usize, most: u32) -> Option<u32> {
+        let first = *at;
+        let mut n = 0;
+        while let Some(digit) = bytes.get(*at).filter(|b| b.is_ascii_digit() && *at < first + 3) {
+            n = n * 10 + u32::from(digit - b'0');
+            *at += 1;
+        }
+        let zeros = *at > first + 1 && bytes.get(first) == Some(&b'0');
+        (*at > first && !zeros && n <= most).then_some(n)
+    }
+    let (bytes, mut at, mut addr) = (text.as_bytes(), 0, 0);
+    for end in [b'.', b'.', b'.', b'/'] {
+        addr = addr << 8 | number(bytes, &mut at, 255)?;
+        bytes.get(at).filter(|b| **b == end)?;
+        at += 1;
+    }
+    let len = number(bytes, &mut at, 32)?;
+    let net = Ipv4Net::new(addr.into(), u8::try_from(len).ok()?).ok()?;
+    (at == bytes.len() && net == net.trunc()).then_some(net.into())
+}
+
+/// The same for IPv6.
+fn ip6_prefix(text: &str) -> Option<IpNet> {
+    let net: IpNet = text.parse().ok()?;
+    // The longest spelling has 49 characters.
+    let mut spelling = [0; 64];
+    let mut rest = spelling.as_mut_slice();
+    write!(rest, "{net}").ok()?;
+    let left = rest.len();
+    let same = spelling.get(..spelling.len() - left)? == text.as_bytes();
+    (same && net == net.trunc()).then_some(net)
 }
 
 /// Addresses have a colon, or nothing but digits and dots (and a prefix length, which is wrong here).

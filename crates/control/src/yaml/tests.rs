@@ -74,3 +74,73 @@ fn layers_have_the_fields_of_the_command() {
     let (last, others) = names.split_last().unwrap();
     assert!(known.ends_with(&format!("{} or {last}", others.join(", "))), "{known}");
 }
+
+mod lines {
+    use proptest::prelude::*;
+
+    fn item() -> impl Strategy<Value = String> {
+        let prefix = prop::sample::select(vec![
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "10.2.0.0/16",
+            "0.0.0.0/0",
+            "255.255.255.255/32",
+            "10.0.0.1/8",
+            "010.0.0.0/8",
+            "10.0.0.0/08",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "256.0.0.0/8",
+            "10.0.0.0",
+            "::/0",
+            "2001:db8::/32",
+            "2001:DB8::/32",
+            "2001:db8:0::/48",
+            "2001:db8::1/64",
+            "::ffff:1.2.3.0/120",
+            "x",
+            "10.0.0.0/8x",
+            "1.1.1.1/32",
+        ]);
+        let paths = prop::sample::select(vec![
+            "via 192.0.2.2",
+            "via 192.0.2.2",
+            "via 192.0.2.2 left",
+            "via left",
+            "via 192.0.2.3 left weight 2, 192.0.2.4",
+            "drop",
+            "unreachable",
+            "via fe80::1 left",
+            "via fe80::1",
+            "via 192.0.2.1",
+            "via nowhere",
+            "via 192.0.2.2 left weight 0",
+            "via",
+            "over 192.0.2.2",
+            "via 192.0.2.2, 192.0.2.2",
+            "drop it",
+        ]);
+        (prefix, paths).prop_map(|(prefix, paths)| format!("{prefix} {paths}"))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+        /// A space at the end of each line keeps it out of the fast reader and means nothing.
+        #[test]
+        fn routes_read_fast_are_those_read_slowly(items in prop::collection::vec(item(), 2..30)) {
+            let head = "interfaces:\n  left: {addresses: [192.0.2.1/24]}\nroutes:\n";
+            let text = |end| head.to_string() + &items.iter().map(|i| format!("  - {i}{end}\n")).collect::<String>();
+            let read = |text: &str| crate::yaml::load("x", text).map(|d| format!("{:?}", d.routes.iter().collect::<Vec<_>>()));
+            let (fast, slow) = (text(""), text(" "));
+            prop_assert!(crate::yaml::runs::shorten(&fast).is_some() && crate::yaml::runs::shorten(&slow).is_none());
+            let errors = |r: Result<String, crate::yaml::Diagnostics>| {
+                r.map_err(|e| e.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
+            };
+            // The places of next hops are those of the first route that has them, and nobody sees them again.
+            let blank = |r: Result<String, String>| r.map(|t| {
+                t.split("Place {").map(|p| p.split_once('}').map_or(p, |x| x.1)).collect::<String>()
+            });
+            prop_assert_eq!(blank(errors(read(&fast))), blank(errors(read(&slow))));
+        }
+    }
+}

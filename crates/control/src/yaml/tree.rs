@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::diag::Place;
+use super::runs::Lines;
 
 /// Longest document, in bytes. A full Internet table in the one-line form takes about 50 MB.
 pub const MAX_BYTES: usize = 256 << 20;
@@ -36,6 +37,8 @@ pub(super) enum Value<'t> {
     },
     List(Vec<Node<'t>>),
     Map(Vec<(Node<'t>, Node<'t>)>),
+    /// Several items of the list `routes`, see [`super::runs`].
+    Lines(Lines<'t>),
 }
 
 impl Node<'_> {
@@ -54,7 +57,7 @@ impl Node<'_> {
         match &self.value {
             _ if self.is_null() => "nothing",
             Value::Scalar { .. } => "a single value",
-            Value::List(_) => "a list",
+            Value::List(_) | Value::Lines(_) => "a list",
             Value::Map(_) => "a mapping",
         }
     }
@@ -69,8 +72,8 @@ pub(super) struct TreeError {
     pub help: String,
 }
 
-/// Reads the one document of `text`; `None` when it is empty.
-pub(super) fn parse(text: &str) -> Result<Option<Node<'_>>, TreeError> {
+/// Reads the one document of `text`, and how many nodes it has; `None` when it is empty.
+pub(super) fn parse(text: &str) -> Result<(Option<Node<'_>>, usize), TreeError> {
     if text.len() > MAX_BYTES {
         return Err(limit(Place::new(1, 1, 1), format!("the document has {} bytes", text.len()), MAX_BYTES));
     }
@@ -89,7 +92,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Node<'_>>, TreeError> {
         })?;
         builder.event(event, &span)?;
     }
-    Ok(builder.root)
+    Ok((builder.root, builder.nodes))
 }
 
 fn limit(place: Place, message: String, most: usize) -> TreeError {
@@ -260,7 +263,7 @@ fn measure(node: &Node<'_>) -> (usize, usize) {
     };
     match &node.value {
         Value::Scalar { text: Cow::Owned(text), .. } => (1 + text.len() / 32, 0),
-        Value::Scalar { .. } => (1, 0),
+        Value::Scalar { .. } | Value::Lines(_) => (1, 0),
         Value::List(items) => children(&mut items.iter()),
         Value::Map(pairs) => children(&mut pairs.iter().flat_map(|(k, v)| [k, v])),
     }

@@ -187,7 +187,7 @@ fn routes_and_neighbors() {
         .into_iter()
         .map(|(prefix, target)| Route { prefix: prefix.parse().unwrap(), target, place: Place::default() })
         .collect();
-    assert_eq!(document.routes, expected);
+    assert_eq!(document.routes.iter().collect::<Vec<_>>(), expected);
 
     let neighbors: Vec<String> =
         document.neighbors.iter().map(|n| format!("{} {} {}", n.interface, n.address, n.mac)).collect();

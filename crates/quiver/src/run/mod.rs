@@ -92,7 +92,8 @@ fn start(args: &Run) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|e| format!("cannot start the control thread: {e}"))?;
-    tokio.block_on(async {
+    tokio.block_on(async move {
+        let settings = &document.settings;
         let socket = ctl::Config {
             path: settings.sockets.ctl.clone().into(),
             group: settings.sockets.group.clone(),
@@ -104,6 +105,9 @@ fn start(args: &Run) -> Result<(), String> {
         tracing::info!("{}", log::buffers(&router));
         log::instructions(&router);
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
+        // A document with a full table is as large as the table.
+        drop(document);
+        control::memory::give_back();
         for line in router.take_log() {
             log(&line);
         }
