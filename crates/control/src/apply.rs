@@ -44,6 +44,7 @@ pub fn router_config(d: &Document) -> RouterConfig {
             Dad::Strict => DadMode::Strict,
             Dad::Off => DadMode::Off,
         },
+        route_memory: s.route_memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
     }
 }
 

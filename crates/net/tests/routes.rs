@@ -11,8 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 fn router() -> Router {
+    limited(None)
+}
+
+fn limited(route_memory: Option<usize>) -> Router {
     let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
-    let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+    let mut r = Router::new(RouterConfig { pool, route_memory, ..RouterConfig::default() }).unwrap();
     r.commit(vec![
         Op::CreateLoopback { instance: Some(0), mac: None },
         Op::CreateLoopback { instance: Some(1), mac: None },
@@ -474,4 +478,121 @@ proptest! {
         a.shutdown();
         b.shutdown();
     }
+}
+
+/// Routes of both families over loop0, the n-th of them different from all others, with `hops` next hops.
+fn listed(from: u32, n: u32, hops: u32) -> Vec<(IpNet, Target)> {
+    let route = |i: u32| {
+        let (mixed, hop) = (i.wrapping_mul(0x9e37_79b1), i % hops);
+        let (prefix, address): (IpNet, IpAddr) = if i.is_multiple_of(3) {
+            let a = 0x2400_u128 << 112 | u128::from(mixed) << 80;
+            (ipnet::Ipv6Net::new(a.into(), 48).unwrap().into(), "2001:db8::9".parse().unwrap())
+        } else {
+            let a = [10, 3, (hop >> 8) as u8, hop as u8];
+            (ipnet::Ipv4Net::new((0x0b00_0000 | mixed & 0x7f_ffff).into(), 32).unwrap().into(), a.into())
+        };
+        let weight = 1 + (hop % 255) as u8;
+        (prefix, Target::Paths(vec![RoutePath { address: Some(address), interface: Some(1), weight }]))
+    };
+    (from..from + n).map(route).collect()
+}
+
+fn many(from: u32, n: u32, hops: u32) -> RouteBatch {
+    let mut b = RouteBatch::new();
+    for (prefix, target) in listed(from, n, hops) {
+        let id = b.target(target);
+        b.set(prefix, id);
+    }
+    b
+}
+
+/// Prefixes and targets of all routes, in order.
+fn all(r: &Router) -> Vec<(IpNet, Source, Target)> {
+    let routes = r.routes(RouteTable::V4).chain(r.routes(RouteTable::V6));
+    routes.filter_map(|i| r.group(i.group).map(|g| (i.prefix, g.source, g.target))).collect()
+}
+
+#[test]
+fn what_does_not_fit_is_refused_as_a_whole() {
+    let limit = 1 << 20;
+    let mut r = limited(Some(limit));
+    r.commit(vec![Op::Routes(many(0, 300, 7))]).unwrap();
+    let before = all(&r);
+    // In one batch, and after other changes of the same transaction.
+    let e = r.commit(vec![Op::Routes(many(1000, 20_000, 7))]).unwrap_err();
+    assert!(
+        e.message.contains("no memory is left")
+            && e.message.contains("'memory-mb' in 'quiver: routes:' allows 1.0"),
+        "{e}"
+    );
+    assert!(e.fits > Some(100), "{e:?}");
+    assert_eq!(all(&r), before);
+    let mut gone = RouteBatch::new();
+    before.iter().filter(|b| b.1 == Source::Static).for_each(|b| gone.del(b.0));
+    let address = Op::AddAddress { name: "loop1".into(), net: net(LOOP1) };
+    let e = r.commit(vec![Op::Routes(gone.clone()), address, Op::Routes(many(1000, 20_000, 7))]).unwrap_err();
+    assert_eq!((e.index, all(&r)), (2, before.clone()));
+    // With a next hop for each route the groups count as well: fewer fit.
+    let fits = |hops| {
+        let mut r = limited(Some(limit));
+        let e = r.commit(vec![Op::Routes(many(0, 60_000, hops))]).unwrap_err();
+        r.shutdown();
+        e.fits.unwrap()
+    };
+    assert!(fits(60_000) * 5 < fits(1) * 4, "{} {}", fits(60_000), fits(1));
+    // What is full takes replacements, addresses and neighbours, and gives room when something goes.
+    r.commit(vec![Op::Routes(many(0, 300, 7))]).unwrap();
+    r.commit(vec![Op::AddAddress { name: "loop1".into(), net: net(LOOP1) }]).unwrap();
+    let (address, mac) = (NEIGHBOR.parse().unwrap(), "02:00:00:00:00:22".parse().unwrap());
+    r.commit(vec![Op::SetNeighbor { name: "loop0".into(), address, mac }]).unwrap();
+    assert_eq!(r.lookup(address).map(|g| g.source), Some(Source::Neighbor));
+    let full = all(&r).len();
+    r.commit(vec![Op::Routes(gone)]).unwrap();
+    r.tick();
+    r.commit(vec![Op::Routes(many(0, 100, 7))]).unwrap();
+    assert_eq!(all(&r).len(), full - 200);
+    assert_eq!(r.take_log().into_iter().filter(|l| l.warn).map(|l| l.text).collect::<Vec<_>>(), [""; 0]);
+    r.shutdown();
+}
+
+/// Random batches against a limit: each is there as a whole or not at all, for control and for workers.
+#[test]
+fn a_limit_leaves_whole_transactions() {
+    let (taken, refused) = (Cell::new(0), Cell::new(0));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(40));
+    let step = (0u32..4000, 1u32..1500, 1u32..400, any::<bool>());
+    let result =
+        runner.run(&(300_000usize..4_000_000, prop::collection::vec(step, 1..12)), |(limit, steps)| {
+            let mut r = limited(Some(limit));
+            let first = all(&r);
+            let mut model: BTreeMap<IpNet, Target> = BTreeMap::new();
+            for (from, n, hops, remove) in steps {
+                let mut batch = many(from, n, hops);
+                let mut next = model.clone();
+                next.extend(listed(from, n, hops));
+                if remove {
+                    model.keys().for_each(|p| batch.del(*p));
+                    model.keys().for_each(|p| drop(next.remove(p)));
+                }
+                let result = r.commit(vec![Op::Routes(batch)]);
+                let count = if result.is_ok() { &taken } else { &refused };
+                count.set(count.get() + 1);
+                match result {
+                    Ok(()) => model = next,
+                    Err(e) => prop_assert!(e.message.contains("no memory is left"), "{}", e),
+                }
+                let shown = all(&r);
+                let statics = shown.iter().filter(|l| l.1 == Source::Static).map(|l| (l.0, l.2.clone()));
+                prop_assert_eq!(&statics.collect::<BTreeMap<_, _>>(), &model);
+                prop_assert_eq!(shown.len(), model.len() + first.len());
+                for (p, t) in &model {
+                    prop_assert_eq!(r.lookup(p.addr()).map(|g| g.target), Some(t.clone()));
+                }
+                r.tick();
+            }
+            r.shutdown();
+            Ok(())
+        });
+    result.unwrap();
+    assert!(taken.get() > 20 && refused.get() > 20, "{taken:?} taken, {refused:?} refused");
 }

@@ -342,6 +342,8 @@ pub struct Settings {
     pub neighbor: NeighborSettings,
     /// Duplicate address detection.
     pub dad: Dad,
+    /// The most bytes that routes may take.
+    pub route_memory: Option<u64>,
     /// Where the section stands.
     pub place: Place,
 }
@@ -444,6 +446,7 @@ impl Default for Settings {
                 queue: 16,
             },
             dad: Dad::Optimistic,
+            route_memory: None,
             place: Place::default(),
         }
     }

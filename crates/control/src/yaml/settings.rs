@@ -8,7 +8,7 @@ use super::scalar::short;
 use super::tree::{Node, Value};
 
 pub(super) const QUIVER: &[&str] =
-    &["workers", "poll", "buffers", "sockets", "log", "icmp", "neighbor", "dad"];
+    &["workers", "poll", "buffers", "sockets", "log", "icmp", "neighbor", "routes", "dad"];
 pub(super) const WORKERS: &[&str] = &["count", "cpus"];
 pub(super) const POLL: &[&str] = &["mode", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
@@ -16,6 +16,7 @@ pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group"];
 pub(super) const LOG: &[&str] = &["level", "file", "format"];
 pub(super) const ICMP: &[&str] = &["errors-per-second"];
 pub(super) const NEIGHBOR: &[&str] = &["reachable-time", "retransmit-ms", "max-entries", "queue"];
+pub(super) const ROUTES: &[&str] = &["memory-mb"];
 
 /// The section.
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Settings> {
@@ -43,6 +44,12 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
         d.choice(node, &[("optimistic", Dad::Optimistic), ("strict", Dad::Strict), ("off", Dad::Off)])
     });
     s.dad = dad.unwrap_or(s.dad);
+    d.field(&fields, "routes", |d, node| {
+        let fields = d.fields(node, ROUTES)?;
+        let mb = d.field(&fields, "memory-mb", |d, node| d.int(node, 1u32, 1 << 20))?;
+        s.route_memory = Some(u64::from(mb) << 20);
+        Some(())
+    });
     Some(s)
 }
 

@@ -42,6 +42,7 @@ fn the_manual_has_every_field() {
         ("### `quiver.log`", settings::LOG),
         ("### `quiver.icmp`", settings::ICMP),
         ("### `quiver.neighbor`", settings::NEIGHBOR),
+        ("### `quiver.routes`", settings::ROUTES),
     ];
     for (heading, fields) in tables {
         assert_eq!(documented(&manual, heading), *fields, "{heading}");

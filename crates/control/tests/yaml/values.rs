@@ -33,6 +33,7 @@ fn settings() {
         }
     );
     assert_eq!(s.dad, Dad::Strict);
+    assert_eq!(s.route_memory, Some(1 << 30));
     let workers = |text: &str| load("x", text).unwrap().settings.workers;
     assert_eq!(workers("quiver: {workers: 3}"), 3);
     assert_eq!(workers("quiver: {workers: {cpus: [4, 5, 6, 7]}}"), 4);
@@ -62,8 +63,8 @@ fn interfaces() {
     );
     let ge0 = document.interface("ge0").unwrap();
     assert_eq!(ge0.path, "interfaces.ge0");
-    assert_eq!((ge0.place.line, ge0.place.column), (18, 3));
-    assert_eq!(ge0.mtu_place.line, 21);
+    assert_eq!((ge0.place.line, ge0.place.column), (19, 3));
+    assert_eq!(ge0.mtu_place.line, 22);
     assert_eq!(ge0.description.as_deref(), Some("To the Internet"));
     assert_eq!(ge0.mac, Some(MacAddr([0x52, 0x54, 0, 0x12, 0x34, 0x56])));
     let nets: Vec<String> = ge0.addresses.iter().map(|a| a.net.to_string()).collect();
@@ -96,7 +97,7 @@ fn devices_and_taps() {
         other => panic!("{other:?}"),
     };
     let ge0 = device("ge0");
-    assert_eq!((ge0.rx_queues, ge0.tx_queues, ge0.place.line), (4, 2, 12));
+    assert_eq!((ge0.rx_queues, ge0.tx_queues, ge0.place.line), (4, 2, 13));
     assert_eq!(
         ge0.driver,
         Driver::AfPacket {

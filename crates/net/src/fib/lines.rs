@@ -195,7 +195,8 @@ pub fn run(router: &mut Router, lines: &[&str]) -> usize {
         }
         match router.commit(vec![Op::Routes(batch)]) {
             Ok(()) => return n,
-            Err(e) => n = e.route.min(n - 1),
+            // What fits of a batch is about as much as fits of its first lines.
+            Err(e) => n = e.fits.unwrap_or(e.route).min(n - 1),
         }
     }
 }

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 pub(super) trait Key: Copy + Ord {
     const V6: bool;
     fn net(self, len: u8) -> IpNet;
+    /// Sets the most bytes of the table of this family.
+    fn limit(router: &mut Router, bytes: Option<usize>);
 }
 
 impl Key for u32 {
@@ -16,12 +18,18 @@ impl Key for u32 {
     fn net(self, len: u8) -> IpNet {
         Ipv4Net::new(self.into(), len).unwrap_or_default().into()
     }
+    fn limit(router: &mut Router, bytes: Option<usize>) {
+        router.fib4.set_limit(bytes);
+    }
 }
 
 impl Key for u128 {
     const V6: bool = true;
     fn net(self, len: u8) -> IpNet {
         Ipv6Net::new(self.into(), len).unwrap_or_default().into()
+    }
+    fn limit(router: &mut Router, bytes: Option<usize>) {
+        router.fib6.set_limit(bytes);
     }
 }
 
@@ -39,6 +47,11 @@ struct Goals {
     /// What a group becomes when paths are added to it or taken away. 0: nothing is left.
     mixes: HashMap<(u32, u32, bool), u32>,
     held: Vec<u32>,
+    /// The most bytes that all routes may take: the configured limit, or what they took at some time. That may be
+    /// more, when an undone transaction needed memory while other still waited for workers; tables keep what they have.
+    limit: Option<usize>,
+    /// Whether the limit holds now.
+    limited: bool,
 }
 
 /// Changes that were applied, with the group that each prefix's static route had before; 0: none.
@@ -62,12 +75,6 @@ struct Refused<K> {
     error: OpError,
 }
 
-impl<K: Key> Refused<K> {
-    fn into_error(self) -> OpError {
-        OpError { route: self.at as usize, ..self.error }
-    }
-}
-
 fn sort<K: Key>(changes: &mut [Change<K>]) {
     let order = |c: &Change<K>| (c.key, c.len, c.at);
     if !changes.is_sorted_by_key(order) {
@@ -81,7 +88,9 @@ impl Router {
     pub(super) fn apply_routes(&mut self, batch: RouteBatch) -> Result<RouteUndo, OpError> {
         let RouteBatch { targets, v4, v6, .. } = batch;
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
-        let mut goals = Goals { targets, groups, mixes: HashMap::new(), held: vec![] };
+        self.most_route_bytes = self.most_route_bytes.max(self.route_bytes());
+        let limit = self.config.route_memory.map(|limit| limit.max(self.most_route_bytes));
+        let mut goals = Goals { targets, groups, mixes: HashMap::new(), held: vec![], limit, limited: true };
         let result = self.apply_checked(&mut goals, v4, v6);
         goals.held.into_iter().for_each(|id| self.let_go(id));
         result
@@ -100,29 +109,44 @@ impl Router {
         // Neighbouring prefixes share memory, so that this order is several times faster than a random one.
         sort(&mut v4);
         sort(&mut v6);
-        let refused = match self.run(goals, v4) {
-            Ok(v4) => match self.run(goals, v6) {
+        let (refused, v4, v6) = match self.run(goals, v4, true) {
+            Ok(v4) => match self.run(goals, v6, true) {
                 Ok(v6) => return Ok(RouteUndo { v4, v6 }),
-                Err(r6) => (self.revert(v4), r6.changes),
+                Err(r6) => {
+                    let fits = r6.error.fits.map(|n| n + v4.changes.len());
+                    let e = OpError { route: r6.at as usize, fits, ..r6.error };
+                    (e, self.revert(v4), r6.changes)
+                }
             },
-            Err(r4) => (r4.changes, v6),
+            Err(r4) => (OpError { route: r4.at as usize, ..r4.error }, r4.changes, v6),
         };
-        // Which one fails first depends on the order: now the one in which they were given.
-        (v4, v6) = refused;
+        if refused.fits.is_some() {
+            return Err(refused);
+        }
+        Err(self.first_refused(goals, v4, v6).unwrap_or(refused))
+    }
+
+    /// What is refused first when the changes are made in the order given. The limit of memory is not looked at: what
+    /// was undone may still wait for workers.
+    fn first_refused(
+        &mut self,
+        goals: &mut Goals,
+        mut v4: Vec<Change<u32>>,
+        mut v6: Vec<Change<u128>>,
+    ) -> Option<OpError> {
         v4.sort_unstable_by_key(|c| c.at);
         v6.sort_unstable_by_key(|c| c.at);
-        match (self.run(goals, v4), self.run(goals, v6)) {
-            (Ok(v4), Ok(v6)) => Ok(RouteUndo { v4, v6 }),
-            (Err(r4), Err(r6)) if r4.at < r6.at => Err(r4.into_error()),
-            (Err(_), Err(r6)) => Err(r6.into_error()),
-            (Err(r4), Ok(v6)) => {
-                self.revert(v6);
-                Err(r4.into_error())
+        let (v4, v6) = (self.refusal(goals, v4), self.refusal(goals, v6));
+        v4.into_iter().chain(v6).min_by_key(|e| e.route)
+    }
+
+    fn refusal<K: Key>(&mut self, goals: &mut Goals, changes: Vec<Change<K>>) -> Option<OpError> {
+        match self.run(goals, changes, false) {
+            Ok(done) => {
+                self.revert(done);
+                None
             }
-            (Ok(v4), Err(r6)) => {
-                self.revert(v4);
-                Err(r6.into_error())
-            }
+            Err(r) => Some(OpError { route: r.at as usize, ..r.error }),
         }
     }
 
@@ -150,28 +174,40 @@ impl Router {
     }
 
     /// Applies changes of one family in the order given. Nothing is applied when one of them is refused.
-    fn run<K: Key>(&mut self, goals: &mut Goals, changes: Vec<Change<K>>) -> Result<Done<K>, Refused<K>> {
+    fn run<K: Key>(
+        &mut self,
+        goals: &mut Goals,
+        changes: Vec<Change<K>>,
+        limited: bool,
+    ) -> Result<Done<K>, Refused<K>> {
         let mut old = Vec::with_capacity(changes.len());
-        for c in &changes {
-            match self.change(goals, c) {
-                Ok(group) => old.push(group),
-                Err(error) => {
-                    let at = c.at;
-                    let changes = self.revert(Done { changes, old });
-                    return Err(Refused { changes, at, error });
-                }
+        // What is undone fits, as it was there before; so the limit holds only here.
+        goals.limited = limited;
+        self.set_limit::<K>(goals);
+        let refused = changes.iter().find_map(|c| match self.change(goals, c) {
+            Ok(group) => {
+                old.push(group);
+                None
             }
+            Err(e) => Some((c.at, e)),
+        });
+        K::limit(self, None);
+        match refused {
+            Some((at, mut error)) => {
+                error.fits = error.fits.map(|_| old.len());
+                Err(Refused { changes: self.revert(Done { changes, old }), at, error })
+            }
+            None => Ok(Done { changes, old }),
         }
-        Ok(Done { changes, old })
     }
 
     fn change<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
         let prefix = c.prefix();
         let new = match c.verb() {
-            Verb::Set => Some(self.goal::<K>(goals, c.target())?),
+            Verb::Set => Some(self.goal(goals, c)?),
             Verb::Del => None,
             Verb::Add => match self.static_group(prefix) {
-                None => Some(self.goal::<K>(goals, c.target())?),
+                None => Some(self.goal(goals, c)?),
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
             Verb::DelPaths => match self.static_group(prefix) {
@@ -193,14 +229,38 @@ impl Router {
         Ok(old.unwrap_or(0))
     }
 
-    /// The group of a target.
-    fn goal<K: Key>(&mut self, goals: &mut Goals, target: usize) -> Result<u32, OpError> {
-        let place = &mut goals.groups[usize::from(K::V6)][target];
-        if *place == 0 {
-            *place = self.hold_group(Source::Static, K::V6, goals.targets[target].clone())?;
-            goals.held.push(*place);
+    /// The table may take what the other one and the groups leave.
+    fn set_limit<K: Key>(&mut self, goals: &Goals) {
+        let (v4, v6) = (self.fib4.bytes(), self.fib6.bytes());
+        let (own, other) = if K::V6 { (v6, v4) } else { (v4, v6) };
+        let limit = goals.limit.filter(|_| goals.limited);
+        // What a table has it may use.
+        K::limit(self, limit.map(|limit| limit.saturating_sub(other + self.nexthops.bytes()).max(own)));
+    }
+
+    /// A group was made: refuses it when there is no memory for it.
+    fn check_groups<K: Key>(&mut self, goals: &Goals, prefix: IpNet) -> Result<(), OpError> {
+        self.set_limit::<K>(goals);
+        match goals.limit {
+            Some(limit) if goals.limited && self.route_bytes() > limit => {
+                Err(self.out_of_memory(prefix, limit))
+            }
+            _ => Ok(()),
         }
-        Ok(*place)
+    }
+
+    /// The group of a target.
+    fn goal<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
+        let (family, target) = (usize::from(K::V6), c.target());
+        let known = goals.groups[family][target];
+        if known != 0 {
+            return Ok(known);
+        }
+        let id = self.hold_group(Source::Static, K::V6, goals.targets[target].clone())?;
+        goals.held.push(id);
+        self.check_groups::<K>(goals, c.prefix())?;
+        goals.groups[family][target] = id;
+        Ok(id)
     }
 
     /// The group for the paths of `group` with, or without, those of the change.
@@ -238,6 +298,7 @@ impl Router {
             Some(target) => {
                 let id = self.hold_group(Source::Static, K::V6, target)?;
                 goals.held.push(id);
+                self.check_groups::<K>(goals, prefix)?;
                 id
             }
             None => 0,

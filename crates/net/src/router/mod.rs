@@ -71,6 +71,9 @@ pub struct RouterConfig {
     pub neighbor: NeighborConfig,
     /// Duplicate address detection of IPv6 addresses.
     pub dad: DadMode,
+    /// The most bytes that routes may take: both tables and the next-hop groups, workers' and control side. A change
+    /// of static routes that would need more is refused as a whole. Routes of interfaces and neighbours always fit.
+    pub route_memory: Option<usize>,
 }
 
 impl Default for RouterConfig {
@@ -83,6 +86,7 @@ impl Default for RouterConfig {
             plane: PlaneConfig::default(),
             neighbor: NeighborConfig::default(),
             dad: DadMode::Optimistic,
+            route_memory: None,
         }
     }
 }
@@ -140,6 +144,8 @@ pub struct Router {
     /// Prefixes that another source than the operator has a route for: the groups of all their sources, the one in use
     /// first. A route of any other prefix is static, and stands in the table alone.
     shared: HashMap<ipnet::IpNet, Vec<(Source, u32)>>,
+    /// The most bytes that routes took between transactions.
+    most_route_bytes: usize,
     neighbors: NeighborTable,
     addresses: AddressTable,
     pings: ping::Pings,
@@ -219,6 +225,7 @@ impl Router {
             pings: ping::Pings::default(),
             streams: BTreeMap::new(),
             shared: HashMap::new(),
+            most_route_bytes: 0,
             started: Instant::now(),
             next_input: 1,
             log: vec![],

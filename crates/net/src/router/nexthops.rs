@@ -106,6 +106,8 @@ pub(crate) struct NextHops {
     by_id: Vec<Option<Hop>>,
     /// Groups of paths by the interface of a path; [`ANY`] for a path whose interface follows from its address.
     by_interface: BTreeSet<(u32, u32)>,
+    /// Bytes that groups take, about.
+    bytes: usize,
 }
 
 /// In place of an interface: the path's address says which one it is.
@@ -130,7 +132,7 @@ pub struct NextHopInfo {
 
 impl NextHops {
     pub fn new(groups: GroupsWriter) -> Self {
-        NextHops { groups, by_wish: HashMap::new(), by_id: vec![], by_interface: BTreeSet::new() }
+        NextHops { groups, by_wish: HashMap::new(), by_id: vec![], by_interface: BTreeSet::new(), bytes: 0 }
     }
 
     #[inline]
@@ -187,6 +189,7 @@ impl NextHops {
         for i in hop.wish.interfaces() {
             self.by_interface.insert((i, id));
         }
+        self.bytes += hop.bytes();
         self.by_wish.insert(hop.wish.clone(), id);
         if self.by_id.len() <= id as usize {
             self.by_id.resize_with(id as usize + 1, || None);
@@ -200,14 +203,35 @@ impl NextHops {
             self.by_interface.remove(&(i, id));
         }
         self.by_wish.remove(&hop.wish);
+        self.bytes -= hop.bytes();
         self.groups.release(id);
         Some(hop)
+    }
+
+    /// Bytes of the groups, workers' and control side, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Groups that may change when one of these interfaces does.
     fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
         let of = |i: u32| self.by_interface.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
         interfaces.iter().copied().chain([ANY]).flat_map(of).collect()
+    }
+}
+
+impl Hop {
+    /// What a group takes here and in the tables of groups, without counting its buckets exactly: the same at its
+    /// making and its end.
+    fn bytes(&self) -> usize {
+        let paths = match &self.wish.target {
+            Target::Paths(p) => p.len(),
+            _ => 1,
+        };
+        // Its word, twice its wish, its paths here and there, its adjacencies' keys, up to 16 buckets a path.
+        let path =
+            2 * size_of::<RoutePath>() + 3 * size_of::<Path>() + size_of::<AdjKey>() + 16 * size_of::<u64>();
+        8 + 2 * size_of::<Hop>() + paths * path
     }
 }
 

@@ -183,12 +183,14 @@ pub struct OpError {
     pub index: usize,
     /// Position of the change in its batch, where the operation is [`Op::Routes`].
     pub route: usize,
+    /// Where a batch was refused because memory ran out: how many of its changes fitted.
+    pub fits: Option<usize>,
 }
 
 impl OpError {
     /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        OpError { message: message.into(), index: 0, route: 0 }
+        OpError { message: message.into(), index: 0, route: 0, fits: None }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{NextHopInfo, OpError, Router, Source, Target};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::IpAddr;
+use tables::RouteError;
 
 /// Which table to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,27 @@ impl Router {
             IpNet::V4(p) => self.fib4.insert(p.addr().into(), p.prefix_len(), group),
             IpNet::V6(p) => self.fib6.insert(p.addr().into(), p.prefix_len(), group),
         };
-        done.map_err(|e| OpError::new(format!("route {p}: {e}")))
+        done.map_err(|e| match (e, self.config.route_memory) {
+            (RouteError::Full(_), Some(limit)) => self.out_of_memory(p, limit),
+            (e, _) => OpError::new(format!("route {p}: {e}")),
+        })
+    }
+
+    pub(super) fn out_of_memory(&self, p: IpNet, limit: usize) -> OpError {
+        let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+        let (v4, v6) = (self.fib4.len(), self.fib6.len());
+        let text = format!(
+            "route {p}: no memory is left for it. {v4} IPv4 and {v6} IPv6 routes take {:.1} MiB, and 'memory-mb' in \
+             'quiver: routes:' allows {:.1}: allow more, or remove routes",
+            mib(self.route_bytes()),
+            mib(limit)
+        );
+        OpError { fits: Some(0), ..OpError::new(text) }
+    }
+
+    /// Bytes that all routes take, next-hop groups included.
+    pub fn route_bytes(&self) -> usize {
+        self.fib4.bytes() + self.fib6.bytes() + self.nexthops.bytes()
     }
 
     fn fib_remove(&mut self, p: IpNet) -> Option<u32> {
