@@ -19,7 +19,8 @@ pub fn all() -> Vec<Command<Router>> {
         ))
         .details(
             "A route of several paths spreads flows over them by their weights. A path over an interface that is down \
-             is left out until it is up. Adding a path that is there already changes its weight.",
+             is left out until it is up, and a path to a neighbor that does not answer for as long as another one \
+             works; all routes with the same paths change at once. Adding a path that is there already changes its weight.",
         )
         .example("ip route add 10.0.0.0/8 via 10.1.1.1 weight 2 via 10.1.2.1 left")
         .example("ip route add 2001:db8::/32 via fe80::1 left")

@@ -480,11 +480,19 @@ impl Router {
         }
         let mut all: Vec<u32> = vec![index];
         all.extend(i.subs.values());
+        // Routes leave an interface before anything else is done about it, and come to one that is ready.
+        let usable = self.is_usable(index);
+        if !usable {
+            all.iter().for_each(|i| self.forget_dead(*i));
+            self.refresh_groups(&all);
+        }
         self.publish_interface(index);
         for &index in &all {
             self.follow_state(index);
         }
-        self.refresh_groups(&all);
+        if usable {
+            self.refresh_groups(&all);
+        }
     }
 
     /// The neighbour and address machines follow the state of an interface.

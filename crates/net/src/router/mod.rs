@@ -9,6 +9,8 @@ mod adjacencies;
 mod batch;
 mod bulk;
 mod check;
+#[cfg(test)]
+mod converge_tests;
 mod create;
 mod devices;
 mod inspect;
@@ -29,7 +31,7 @@ pub use interfaces::{Encap, IfState, Kind};
 pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
-pub use routes::{RouteInfo, RouteTable};
+pub use routes::{PublishCounts, RouteInfo, RouteTable};
 pub use streams::StreamInfo;
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
@@ -146,6 +148,7 @@ pub struct Router {
     shared: HashMap<ipnet::IpNet, Vec<(Source, u32)>>,
     /// The most bytes that routes took between transactions.
     most_route_bytes: usize,
+    fib_changes: u64,
     neighbors: NeighborTable,
     addresses: AddressTable,
     pings: ping::Pings,
@@ -226,6 +229,7 @@ impl Router {
             streams: BTreeMap::new(),
             shared: HashMap::new(),
             most_route_bytes: 0,
+            fib_changes: 0,
             started: Instant::now(),
             next_input: 1,
             log: vec![],

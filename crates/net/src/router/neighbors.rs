@@ -84,11 +84,15 @@ impl Router {
                 }
                 Action::Publish { interface, addr, mac } => self.publish_neighbor(interface, addr, mac),
                 Action::Withdraw { interface, addr } => {
+                    self.follow_failure(interface, addr);
                     let key = AdjKey::Neighbor(interface, addr);
                     self.set_adjacency_mac(key, None);
                     self.unroute_neighbor(interface, addr);
                 }
-                Action::Failed { interface, addr } => self.fail_held(interface, addr),
+                Action::Failed { interface, addr } => {
+                    self.follow_failure(interface, addr);
+                    self.fail_held(interface, addr);
+                }
                 Action::Log(line) => {
                     let name = self.interface_name(line.interface());
                     self.note(true, format!("{name}: {line}"));
@@ -114,8 +118,16 @@ impl Router {
             self.link_locals.insert(key);
         }
         self.set_adjacency_mac(key, Some(mac));
+        self.next_hop_found(interface, addr);
         if let Some(adj) = self.adjacencies.find(key) {
             self.release_held(interface, addr, adj);
+        }
+    }
+
+    /// Moves routes away from a neighbour that did not answer.
+    fn follow_failure(&mut self, interface: u32, addr: IpAddr) {
+        if self.neighbors.get(interface, addr).is_some_and(|n| n.state == State::Failed) {
+            self.next_hop_lost(interface, addr);
         }
     }
 
@@ -265,6 +277,12 @@ impl Router {
         if now >= self.next_use_check {
             self.next_use_check = now.after(USE_CHECK);
             self.check_use(now);
+            // No packet asks for a next hop that is left out. The table says how soon it may be asked again.
+            let mut out = vec![];
+            for (interface, addr) in self.dead_next_hops() {
+                self.neighbors.resolve_wanted(now, interface, addr, &mut out);
+            }
+            self.carry_out(out);
             if self.pool.in_use() != 0 {
                 let before = graph::clock::Clock::new().now_ns().saturating_sub(HOLD_LIMIT_NS);
                 self.drop_old(before, None);

@@ -106,6 +106,10 @@ pub(crate) struct NextHops {
     by_id: Vec<Option<Hop>>,
     /// Groups of paths by the interface of a path; [`ANY`] for a path whose interface follows from its address.
     by_interface: BTreeSet<(u32, u32)>,
+    /// Groups of paths by the next hop of a path.
+    by_address: BTreeSet<(IpAddr, u32)>,
+    /// Next hops of groups that did not answer, by interface: left out while another path works.
+    dead: BTreeSet<(u32, IpAddr)>,
     /// Bytes that groups take, about.
     bytes: usize,
 }
@@ -132,7 +136,15 @@ pub struct NextHopInfo {
 
 impl NextHops {
     pub fn new(groups: GroupsWriter) -> Self {
-        NextHops { groups, by_wish: HashMap::new(), by_id: vec![], by_interface: BTreeSet::new(), bytes: 0 }
+        NextHops {
+            groups,
+            by_wish: HashMap::new(),
+            by_id: vec![],
+            by_interface: BTreeSet::new(),
+            by_address: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            bytes: 0,
+        }
     }
 
     #[inline]
@@ -189,6 +201,9 @@ impl NextHops {
         for i in hop.wish.interfaces() {
             self.by_interface.insert((i, id));
         }
+        for a in hop.wish.addresses() {
+            self.by_address.insert((a, id));
+        }
         self.bytes += hop.bytes();
         self.by_wish.insert(hop.wish.clone(), id);
         if self.by_id.len() <= id as usize {
@@ -202,6 +217,9 @@ impl NextHops {
         for i in hop.wish.interfaces() {
             self.by_interface.remove(&(i, id));
         }
+        for a in hop.wish.addresses() {
+            self.by_address.remove(&(a, id));
+        }
         self.by_wish.remove(&hop.wish);
         self.bytes -= hop.bytes();
         self.groups.release(id);
@@ -211,6 +229,11 @@ impl NextHops {
     /// Bytes of the groups, workers' and control side, about.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Groups with a path to this next hop.
+    fn towards(&self, address: IpAddr) -> BTreeSet<u32> {
+        self.by_address.range((address, 0)..=(address, u32::MAX)).map(|(_, id)| *id).collect()
     }
 
     /// Groups that may change when one of these interfaces does.
@@ -236,6 +259,15 @@ impl Hop {
 }
 
 impl Wish {
+    /// Next hops of the paths.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let paths = match &self.target {
+            Target::Paths(p) => p.as_slice(),
+            _ => &[],
+        };
+        paths.iter().filter_map(|p| p.address)
+    }
+
     /// Interfaces whose state decides what the group holds.
     fn interfaces(&self) -> impl Iterator<Item = u32> + '_ {
         let paths = match &self.target {
@@ -268,7 +300,7 @@ impl Router {
             Target::Unreachable => vec![(kind::UNREACHABLE, None, 0, 1)],
             Target::Prohibit => vec![(kind::PROHIBIT, None, 0, 1)],
             Target::Paths(paths) => {
-                let mut out = vec![];
+                let (mut out, mut dead) = (vec![], vec![]);
                 for p in paths {
                     let interface =
                         p.interface.or_else(|| p.address.and_then(|a| self.connected_interface(a)));
@@ -277,7 +309,13 @@ impl Router {
                         Some(a) => (kind::REWRITE, AdjKey::Neighbor(i, a)),
                         None => (kind::GLEAN, AdjKey::Glean(i, wish.v6)),
                     };
-                    out.push((kind, Some(key), 0, u32::from(p.weight.max(1))));
+                    let gone = p.address.is_some_and(|a| self.nexthops.dead.contains(&(i, a)));
+                    let list = if gone { &mut dead } else { &mut out };
+                    list.push((kind, Some(key), 0, u32::from(p.weight.max(1))));
+                }
+                // When none answers, packets ask for all of them again.
+                if out.is_empty() {
+                    out = dead;
                 }
                 if out.is_empty() { vec![(kind::UNREACHABLE, None, 0, 1)] } else { out }
             }
@@ -341,7 +379,40 @@ impl Router {
     /// These interfaces changed their state or addresses: every group with a path over them is worked out again, and
     /// with it its routes move. No route is looked at.
     pub(super) fn refresh_groups(&mut self, interfaces: &[u32]) {
-        for id in self.nexthops.touched_by(interfaces) {
+        self.refresh(self.nexthops.touched_by(interfaces));
+    }
+
+    /// A next hop does not answer: packets take the other paths of the groups that have one.
+    pub(super) fn next_hop_lost(&mut self, interface: u32, address: IpAddr) {
+        let groups = self.nexthops.towards(address);
+        if !groups.is_empty() && self.nexthops.dead.insert((interface, address)) {
+            self.refresh(groups);
+        }
+    }
+
+    /// A next hop answers.
+    pub(super) fn next_hop_found(&mut self, interface: u32, address: IpAddr) {
+        if self.nexthops.dead.remove(&(interface, address)) {
+            self.refresh(self.nexthops.towards(address));
+        }
+    }
+
+    /// Forgets what is known of the next hops on an interface.
+    pub(super) fn forget_dead(&mut self, interface: u32) {
+        self.nexthops.dead.retain(|(i, _)| *i != interface);
+    }
+
+    /// Next hops that are left out, for as long as groups have them.
+    pub(super) fn dead_next_hops(&mut self) -> Vec<(u32, IpAddr)> {
+        let mut dead = std::mem::take(&mut self.nexthops.dead);
+        dead.retain(|(_, a)| !self.nexthops.towards(*a).is_empty());
+        let list = dead.iter().copied().collect();
+        self.nexthops.dead = dead;
+        list
+    }
+
+    fn refresh(&mut self, groups: BTreeSet<u32>) {
+        for id in groups {
             let Some(wish) = self.nexthops.get(id).map(|h| h.wish.clone()) else { continue };
             let Ok((paths, keys)) = self.resolve_wish(&wish) else { continue };
             let known = self.nexthops.get(id).is_some_and(|h| h.paths == paths);

@@ -25,6 +25,15 @@ pub struct RouteInfo {
     pub hidden: Vec<Source>,
 }
 
+/// Counts of what was published for workers. A change of an interface or neighbour is to show in groups alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishCounts {
+    /// Routes set and removed in the tables.
+    pub routes: u64,
+    /// Words of next-hop groups stored, each of which moves all routes of its group.
+    pub groups: u64,
+}
+
 impl Router {
     fn fib_get(&self, p: IpNet) -> Option<u32> {
         match p {
@@ -34,6 +43,7 @@ impl Router {
     }
 
     fn fib_set(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
+        self.fib_changes += 1;
         let done = match p {
             IpNet::V4(p) => self.fib4.insert(p.addr().into(), p.prefix_len(), group),
             IpNet::V6(p) => self.fib6.insert(p.addr().into(), p.prefix_len(), group),
@@ -56,12 +66,18 @@ impl Router {
         OpError { fits: Some(0), ..OpError::new(text) }
     }
 
+    /// What was published for workers so far: changes of routes in the tables, and words of next-hop groups.
+    pub fn published(&self) -> PublishCounts {
+        PublishCounts { routes: self.fib_changes, groups: self.nexthops.groups.stores() }
+    }
+
     /// Bytes that all routes take, next-hop groups included.
     pub fn route_bytes(&self) -> usize {
         self.fib4.bytes() + self.fib6.bytes() + self.nexthops.bytes()
     }
 
     fn fib_remove(&mut self, p: IpNet) -> Option<u32> {
+        self.fib_changes += 1;
         match p {
             IpNet::V4(p) => self.fib4.remove(p.addr().into(), p.prefix_len()),
             IpNet::V6(p) => self.fib6.remove(p.addr().into(), p.prefix_len()),

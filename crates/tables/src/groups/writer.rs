@@ -29,6 +29,7 @@ pub struct GroupsWriter {
     /// Buckets that were ever given out, and the free arrays by log2 of their size.
     pub(super) used: u32,
     free_buckets: [Vec<u32>; 9],
+    stores: u64,
 }
 
 impl GroupsWriter {
@@ -41,6 +42,7 @@ impl GroupsWriter {
             retired: Retired::new(),
             used: 0,
             free_buckets: Default::default(),
+            stores: 0,
         }
     }
 
@@ -80,6 +82,7 @@ impl GroupsWriter {
             self.groups.push(None);
         }
         self.shared.words[id as usize].store(word, Release);
+        self.stores += 1;
         self.groups[id as usize] = Some(Group { paths, users: 1 });
         Ok(id)
     }
@@ -118,6 +121,7 @@ impl GroupsWriter {
         }
         let word = self.build(&paths)?;
         let old = self.shared.words[id as usize].swap(word, Release);
+        self.stores += 1;
         self.retire_buckets(old);
         if let Some(Some(group)) = self.groups.get_mut(id as usize) {
             let before = std::mem::replace(&mut group.paths, paths.clone());
@@ -162,6 +166,11 @@ impl GroupsWriter {
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
+    }
+
+    /// How many words of groups were published so far: what it takes to move routes.
+    pub fn stores(&self) -> u64 {
+        self.stores
     }
 
     /// Epoch stamped on what is taken out from now on.
