@@ -107,6 +107,15 @@ impl Vector {
         }
     }
 
+    /// Appends as many of the packets as fit, and answers how many.
+    #[inline]
+    pub fn append(&mut self, packets: &[Desc]) -> usize {
+        let n = packets.len().min(self.room());
+        self.descs[self.len..self.len + n].copy_from_slice(&packets[..n]);
+        self.len += n;
+        n
+    }
+
     /// Forgets its packets. The caller has taken their buffers over.
     #[inline]
     pub fn clear(&mut self) {

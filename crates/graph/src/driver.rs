@@ -63,6 +63,15 @@ impl Env {
         }
     }
 
+    /// Sends packets to `node`.
+    #[inline]
+    pub fn enqueue_all(&mut self, packets: &[Desc], node: NodeId) {
+        let sent = self.frames.push_all(node, packets);
+        for d in &packets[sent..] {
+            self.buffers.free(d);
+        }
+    }
+
     /// The node behind an edge of the running node; for an arc the packet's next feature (its bit is cleared).
     #[inline]
     pub fn edge<E: Edge>(&self, edge: E, d: &mut Desc) -> NodeId {
@@ -208,9 +217,12 @@ impl Decisions {
         if self.uniform && first != CONSUMED && env.frames.pass(NodeId(first), v) {
             return;
         }
-        for (d, &to) in v.as_slice().iter().zip(&self.next) {
-            if to != CONSUMED {
-                env.enqueue(*d, NodeId(to));
+        let mut left = v.as_slice();
+        for run in self.next[..left.len()].chunk_by(|a, b| a == b) {
+            let (packets, rest) = left.split_at(run.len());
+            left = rest;
+            if run[0] != CONSUMED {
+                env.enqueue_all(packets, NodeId(run[0]));
             }
         }
         v.clear();

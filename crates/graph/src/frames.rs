@@ -45,6 +45,24 @@ impl Frames {
         self.push_slow(node, d)
     }
 
+    /// Appends packets to what waits for `node`; answers how many found a vector.
+    #[inline]
+    pub fn push_all(&mut self, node: NodeId, packets: &[Desc]) -> usize {
+        let mut rest = packets;
+        loop {
+            if let Some(v) = self.pending[node.0 as usize].last_mut() {
+                rest = &rest[v.append(rest)..];
+            }
+            // What is left needs another vector.
+            let Some((&d, tail)) = rest.split_first() else { break };
+            if self.push(node, d).is_err() {
+                break;
+            }
+            rest = tail;
+        }
+        packets.len() - rest.len()
+    }
+
     #[cold]
     fn push_slow(&mut self, node: NodeId, d: Desc) -> Result<(), Desc> {
         let Some(mut v) = self.free.pop() else {
@@ -140,6 +158,24 @@ mod tests {
         }
         assert_eq!(seen, (0..600).collect::<Vec<_>>());
         assert_eq!(f.next_ready(4), Some(NodeId(3)));
+    }
+
+    #[test]
+    fn many_at_once_are_as_many_one_by_one() {
+        let packets: Vec<Desc> = (0..700).map(|buf| Desc { buf, ..Desc::default() }).collect();
+        let mut f = Frames::new(1, 1024);
+        for range in [0..1, 1..3, 3..3, 3..300, 300..600, 600..700] {
+            assert_eq!(f.push_all(NodeId(0), &packets[range.clone()]), range.len());
+        }
+        let mut seen = vec![];
+        while let Some(v) = f.take(NodeId(0)) {
+            seen.extend_from_slice(v.as_slice());
+            f.give(v);
+        }
+        assert_eq!(seen, packets);
+        let mut f = Frames::new(1, 0);
+        let fits = f.push_all(NodeId(0), &vec![Desc::default(); 1 << 16]);
+        assert!(fits > 0 && fits.is_multiple_of(VECTOR_SIZE), "until no vector is left");
     }
 
     #[test]

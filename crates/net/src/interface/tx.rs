@@ -4,7 +4,7 @@ use super::IfIndex;
 use crate::plane::{DropTable, Plane};
 use graph::counters::Table;
 use graph::node::Never;
-use graph::{BatchNode, Env, Guard, TraceRecord, TxQueue, TxReport, Vector};
+use graph::{BatchNode, Desc, Env, Guard, TraceRecord, TxQueue, TxReport, VECTOR_SIZE, Vector};
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ graph::reasons! {
 pub struct InterfaceTx {
     queues: Vec<Option<Box<dyn TxQueue>>>,
     used: Vec<IfIndex>,
+    others: Box<[Desc; VECTOR_SIZE]>,
     tx: Arc<Table>,
     drops: Arc<DropTable>,
 }
@@ -34,6 +35,7 @@ impl InterfaceTx {
         InterfaceTx {
             queues: Vec::new(),
             used: Vec::with_capacity(1024),
+            others: Box::new([Desc::default(); VECTOR_SIZE]),
             tx: plane.counters.tx.of(worker),
             drops: plane.counters.drops.of(worker),
         }
@@ -46,6 +48,23 @@ impl InterfaceTx {
             self.queues.resize_with(i + 1, || None);
         }
         std::mem::replace(&mut self.queues[i], queue)
+    }
+
+    /// Moves the packets to interface `index` to the front of `packets`, where `same` of them already stand; how many.
+    fn gather(&mut self, packets: &mut [Desc], index: IfIndex, same: usize) -> usize {
+        let (mut at, mut others) = (same, 0);
+        for i in same..packets.len() {
+            let d = packets[i];
+            if d.tx == index {
+                packets[at] = d;
+                at += 1;
+            } else {
+                self.others[others % VECTOR_SIZE] = d;
+                others += 1;
+            }
+        }
+        packets[at..].copy_from_slice(&self.others[..others]);
+        at
     }
 
     fn count(&self, env: &mut Env, index: IfIndex, r: TxReport) {
@@ -74,11 +93,13 @@ impl BatchNode for InterfaceTx {
     }
 
     fn process(&mut self, env: &mut Env, _guard: &Guard, v: &mut Vector) {
-        let mut rest = v.as_slice();
+        // The packets of each interface together, in their order, so that its queue is asked once.
+        let mut rest = v.as_mut_slice();
         while let Some(first) = rest.first() {
             let index = first.tx;
-            let n = rest.iter().position(|d| d.tx != index).unwrap_or(rest.len());
-            let (run, tail) = rest.split_at(n);
+            let same = rest.iter().position(|d| d.tx != index).unwrap_or(rest.len());
+            let n = if same == rest.len() { same } else { self.gather(rest, index, same) };
+            let (run, tail) = rest.split_at_mut(n);
             rest = tail;
             if let Some(Some(q)) = self.queues.get_mut(index as usize) {
                 let report = q.send(&mut env.buffers, run);
@@ -109,7 +130,7 @@ impl BatchNode for InterfaceTx {
 mod tests {
     use super::*;
     use crate::router::{Op, Router, RouterConfig};
-    use graph::{Buffers, Desc, PoolConfig, PoolMemory, TxCaps};
+    use graph::{Buffers, PoolConfig, PoolMemory, TxCaps};
     use std::time::{Duration, Instant};
 
     /// Takes every other packet, refuses one in four, and has no room for the rest.
@@ -136,6 +157,24 @@ mod tests {
                 buffers.free(d);
             }
             r
+        }
+    }
+
+    #[test]
+    fn packets_are_gathered_by_interface_in_their_order() {
+        let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+        let r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+        let mut node = InterfaceTx::new(r.plane(), 0);
+        for interfaces in 1..20u32 {
+            let mut packets: Vec<Desc> = (0..256)
+                .map(|buf| Desc { buf, tx: buf * 7919 % 251 % interfaces, ..Desc::default() })
+                .collect();
+            let mut wanted = packets.clone();
+            let index = packets[0].tx;
+            wanted.sort_by_key(|d| d.tx != index);
+            let n = node.gather(&mut packets, index, 1);
+            assert_eq!(n, wanted.iter().filter(|d| d.tx == index).count());
+            assert_eq!(packets, wanted);
         }
     }
 

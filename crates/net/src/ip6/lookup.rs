@@ -66,11 +66,17 @@ pub fn is_link_local(a: u128) -> bool {
     a >> 118 == 0xfe80 >> 6
 }
 
+/// True for the bytes of an address in fe80::/10.
+#[inline(always)]
+fn begins_link_local(a: &[u8; 16]) -> bool {
+    u16::from_be_bytes([a[0], a[1]]) & 0xffc0 == 0xfe80
+}
+
 impl LookupNode for Ip6Lookup {
     const NAME: &'static str = "ip6-lookup";
     type Next = Ip6LookupNext;
     type Drop = Ip6LookupDrop;
-    type Key = u128;
+    type Key = [u8; 16];
     type View<'v> = Ip6LookupView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LookupView<'v> {
@@ -79,12 +85,12 @@ impl LookupNode for Ip6Lookup {
     }
 
     #[inline]
-    fn key(_: &mut Ip6LookupView<'_>, p: &mut Packet<'_>) -> u128 {
-        p.head::<40>().map_or(0, |h| packet::ip6::Ip6Header(h).dst_u128())
+    fn key(_: &mut Ip6LookupView<'_>, p: &mut Packet<'_>) -> [u8; 16] {
+        p.head::<40>().and_then(|h| h.last_chunk()).copied().unwrap_or_default()
     }
 
     #[inline]
-    fn lookup(view: &mut Ip6LookupView<'_>, keys: &[u128], results: &mut [u32]) {
+    fn lookup(view: &mut Ip6LookupView<'_>, keys: &[[u8; 16]], results: &mut [u32]) {
         view.plane.fib6.lookup_batch(keys, results);
     }
 
@@ -152,10 +158,10 @@ pub enum Common<'v> {
 impl QuickLookup for Ip6Lookup {
     type Common<'v> = Common<'v>;
 
-    fn quick_keys(descs: &[Desc], keys: &mut [u128; VECTOR_SIZE], mut rooms: Rooms<'_>) -> usize {
-        let unusual = |(d, key): (&Desc, &mut u128)| {
-            let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return true };
-            *key = packet::ip6::Ip6Header(h).dst_u128();
+    fn quick_keys(descs: &[Desc], keys: &mut [[u8; 16]; VECTOR_SIZE], mut rooms: Rooms<'_>) -> usize {
+        let unusual = |(d, key): (&Desc, &mut [u8; 16])| {
+            let Some(dst) = rooms.window::<0>(d).and_then(|w| w[24..].first_chunk()) else { return true };
+            *key = *dst;
             d.flags & flags::UNUSUAL != 0 || d.len < 40
         };
         descs.iter().zip(keys).position(unusual).unwrap_or(descs.len())
@@ -185,7 +191,7 @@ impl QuickLookup for Ip6Lookup {
     fn quick(
         common: &Common<'_>,
         descs: &mut [Desc],
-        keys: &[u128],
+        keys: &[[u8; 16]],
         results: &[u32],
         mut rooms: Rooms<'_>,
     ) -> usize {
@@ -197,7 +203,7 @@ impl QuickLookup for Ip6Lookup {
                     keys,
                     results,
                     move |d, key, group| {
-                        if is_link_local(*key) {
+                        if begins_link_local(key) {
                             return false;
                         }
                         let Some(w) = rooms.window::<14>(d) else { return false };
@@ -216,7 +222,7 @@ impl QuickLookup for Ip6Lookup {
             }
             Common::Rewrite(groups) => {
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, key, group| {
-                    let Some(adj) = groups.single(group, kind::REWRITE).filter(|_| !is_link_local(*key))
+                    let Some(adj) = groups.single(group, kind::REWRITE).filter(|_| !begins_link_local(key))
                     else {
                         return false;
                     };

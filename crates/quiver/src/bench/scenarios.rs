@@ -189,5 +189,5 @@ pub fn plain(i: &Input, table: Prefixes, hops: usize) -> Result<Plan, String> {
 
 /// A made table.
 pub fn mix(i: &Input, v6: bool, routes: usize) -> Result<Plan, String> {
-    plain(i, Prefixes::mix(v6, routes, &mut Random::new(20_260_511)), HOPS)
+    plain(i, Prefixes::mix(v6, routes, &mut Random::new(20_260_511)), 1)
 }
