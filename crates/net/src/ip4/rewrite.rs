@@ -232,25 +232,21 @@ impl<'v> Last<'v> {
     /// The direct adjacency to which a group sends the packet; `hash` is its flow hash for a seed, if it can be worked out.
     #[inline(always)]
     pub fn adjacency(&mut self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<&'v Adjacency> {
-        if group != self.group {
-            let e = match self.groups.paths(group) {
-                Paths::One(e) => {
-                    self.group = group;
-                    e
-                }
-                Paths::Many(word) => {
-                    // The next packet may go elsewhere.
-                    self.group = 0;
-                    self.groups.pick(word, hash(self.seed)?)
-                }
-            };
-            self.found = None;
-            if e.kind == kind::REWRITE {
-                self.found = self.sender.adjacencies.get(e.adj).filter(|a| a.direct);
-                self.adj = e.adj;
-            }
+        if group == self.group {
+            return self.found;
         }
-        self.found
+        let (e, group) = match self.groups.paths(group) {
+            Paths::One(e) => (e, group),
+            // The next packet may go elsewhere. Group 0 stands for no route: nothing is remembered for it.
+            Paths::Many(word) => (self.groups.pick(word, hash(self.seed)?), 0),
+        };
+        let found = match e.kind {
+            kind::REWRITE => self.sender.adjacencies.get(e.adj).filter(|a| a.direct),
+            _ => None,
+        };
+        (self.adj, self.group) = (e.adj, group);
+        self.found = if group == 0 { None } else { found };
+        found
     }
 
     /// Counts the packet and puts the adjacency's header in front of it; `w` begins 14 bytes before its current header.
