@@ -34,6 +34,12 @@ pub fn run<const UNUSUAL: u16>(descs: &mut [Desc], usual: impl FnMut(&mut Desc) 
     n
 }
 
+/// The node behind an edge; of an arc the end.
+#[inline]
+fn past_features<E: Edge>(env: &Env, edges: &[u16], edge: E) -> NodeId {
+    NodeId(resolve(&env.wiring.arcs, edges[edge.index()], &mut 0))
+}
+
 /// A node with a short cut.
 pub trait QuickNode: Node {
     /// What the usual packets of a vector have in common.
@@ -48,6 +54,13 @@ pub trait QuickNode: Node {
         rooms: Rooms<'_>,
         guard: &'v Guard,
     ) -> Option<(Self::Next, Self::Common<'v>)>;
+
+    /// `step` sent a packet over `edge`: where that leads through nodes which the short cut leaves out, the usual packets
+    /// behind it must not overtake it, for they may be of its flow. `common` is changed then, and their edge answered.
+    fn behind(common: &mut Self::Common<'_>, edge: Self::Next) -> Option<Self::Next> {
+        let _ = (common, edge);
+        None
+    }
 
     /// Does, for packets from the front of `descs`, what `step` does, as long as `step` would send them over the common
     /// edge; how many. The first packet that is not usual is left unchanged. See [`run`].
@@ -71,11 +84,11 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
         self.decisions.begin();
         let mut view = self.node.view(guard);
         let descs = v.as_mut_slice();
-        let usual = descs
+        let mut usual = descs
             .first()
             .filter(|d| !d.has(flags::UNUSUAL))
             .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
-            .map(|(e, common)| (NodeId(resolve(&env.wiring.arcs, self.edges[e.index()], &mut 0)), common));
+            .map(|(e, common)| (past_features(env, &self.edges, e), common));
         let mut at = 0;
         while at < descs.len() {
             if let Some((to, common)) = &usual {
@@ -86,6 +99,11 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
             if let Some(d) = descs.get_mut(at) {
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env });
+                if let (Ok(edge), Some((to, common))) = (&decision, &mut usual)
+                    && let Some(other) = N::behind(common, *edge)
+                {
+                    *to = past_features(env, &self.edges, other);
+                }
                 self.decisions.note(env, guard, &self.edges, &before, d, decision);
                 at += 1;
             }
@@ -120,6 +138,9 @@ pub trait QuickLookup: LookupNode {
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Self::Next, Self::Common<'v>)>;
+
+    /// As [`QuickNode::behind`], with what `step` left in the packet's descriptor.
+    fn behind(common: &mut Self::Common<'_>, edge: Self::Next, d: &Desc) -> Option<Self::Next>;
 
     /// As [`QuickNode::quick`], with the packets' keys and results. See [`run_lookup`].
     fn quick(
@@ -184,8 +205,8 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         }
         let (keys, results) = (&self.keys[..n], &mut self.results[..n]);
         N::lookup(&mut view, keys, results);
-        let usual = N::common(&view, results[0], guard)
-            .map(|(e, common)| (NodeId(resolve(&env.wiring.arcs, self.edges[e.index()], &mut 0)), common));
+        let mut usual = N::common(&view, results[0], guard)
+            .map(|(e, common)| (past_features(env, &self.edges, e), common));
         let mut at = 0;
         while at < n {
             if let Some((to, common)) = &usual {
@@ -197,6 +218,11 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
             if let Some(d) = descs.get_mut(at) {
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
+                if let (Ok(edge), Some((to, common))) = (&decision, &mut usual)
+                    && let Some(other) = N::behind(common, *edge, d)
+                {
+                    *to = past_features(env, &self.edges, other);
+                }
                 self.decisions.note(env, guard, &self.edges, &before, d, decision);
                 at += 1;
             }

@@ -25,4 +25,6 @@ pub mod punt;
 pub mod router;
 pub mod runtime;
 #[cfg(test)]
+mod short_cuts;
+#[cfg(test)]
 mod testing;

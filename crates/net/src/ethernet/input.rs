@@ -255,6 +255,15 @@ impl QuickNode for EthernetInput {
         }
     }
 
+    fn behind(common: &mut Common<'_>, edge: EthernetNext) -> Option<EthernetNext> {
+        let plain = match (&common, edge) {
+            (Common::Ip4(plain), EthernetNext::Ip4) | (Common::Ip6(plain), EthernetNext::Ip6) => *plain,
+            _ => return None,
+        };
+        *common = Common::Plain(plain);
+        Some(edge)
+    }
+
     fn quick(common: &Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
         match common {
             Common::Xconnect(rx) => {

@@ -1,6 +1,6 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
-use super::rewrite::{Last, Sender};
+use super::rewrite::{Choice, Last, Sender};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
@@ -8,7 +8,7 @@ use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VE
 use packet::{flow, ip4};
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::{GroupsReader, Paths};
+use tables::groups::Paths;
 
 graph::edges! {
     /// Where `ip4-lookup` sends packets.
@@ -122,7 +122,7 @@ pub enum Common<'v> {
     /// Straight to the device: what `ip4-rewrite` and `interface-output` would do is done here.
     Direct(Last<'v>),
     /// To `ip4-rewrite`.
-    Rewrite(GroupsReader<'v>),
+    Rewrite(Choice<'v>),
 }
 
 impl QuickLookup for Ip4Lookup {
@@ -162,8 +162,17 @@ impl QuickLookup for Ip4Lookup {
         Some(if sender.is_direct(first.adj) {
             (Ip4LookupNext::Direct, Common::Direct(sender.last(groups, view.seed)))
         } else {
-            (Ip4LookupNext::Rewrite, Common::Rewrite(groups))
+            (Ip4LookupNext::Rewrite, Common::Rewrite(Choice { groups, seed: view.seed }))
         })
+    }
+
+    fn behind(common: &mut Common<'_>, edge: Ip4LookupNext, d: &Desc) -> Option<Ip4LookupNext> {
+        let Common::Direct(last) = common else { return None };
+        if edge != Ip4LookupNext::Rewrite || !last.is_direct(d.aux) {
+            return None;
+        }
+        *common = Common::Rewrite(last.choice());
+        Some(edge)
     }
 
     fn quick(
@@ -195,10 +204,14 @@ impl QuickLookup for Ip4Lookup {
                     },
                 )
             }
-            Common::Rewrite(groups) => {
+            Common::Rewrite(choice) => {
+                let choice = *choice;
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, _, group| {
-                    let Some(adj) = groups.single(group, kind::REWRITE) else { return false };
-                    d.aux = adj;
+                    let hash = |seed| flow::of_ip4_plain(rooms.window::<0>(d)?.first_chunk()?, seed);
+                    let Some(e) = choice.path(group, hash).filter(|e| e.kind == kind::REWRITE) else {
+                        return false;
+                    };
+                    d.aux = e.adj;
                     true
                 })
             }

@@ -9,7 +9,7 @@ use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, fl
 use packet::ip4;
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::{GroupsReader, Paths};
+use tables::groups::{Entry, GroupsReader, Paths};
 use tables::slots::SlotsReader;
 
 graph::edges! {
@@ -211,6 +211,26 @@ impl<'v> Sender<'v> {
     }
 }
 
+/// What chooses the path of usual packets: the groups, and the seed of the flow hash.
+#[derive(Clone, Copy)]
+pub struct Choice<'v> {
+    /// The groups.
+    pub groups: GroupsReader<'v>,
+    /// The seed.
+    pub seed: u32,
+}
+
+impl Choice<'_> {
+    /// The path of a packet to a group; `hash` is its flow hash for a seed, if it can be worked out.
+    #[inline(always)]
+    pub fn path(&self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<Entry> {
+        match self.groups.paths(group) {
+            Paths::One(e) => Some(e),
+            Paths::Many(word) => Some(self.groups.pick(word, hash(self.seed)?)),
+        }
+    }
+}
+
 /// Sends packets from a lookup straight to the device. It remembers the adjacency of the last group, which many vectors
 /// share.
 pub struct Last<'v> {
@@ -224,6 +244,16 @@ pub struct Last<'v> {
 }
 
 impl<'v> Last<'v> {
+    /// What chooses without remembering.
+    pub fn choice(&self) -> Choice<'v> {
+        Choice { groups: self.groups, seed: self.seed }
+    }
+
+    /// True when packets to adjacency `adj` go straight to the device.
+    pub fn is_direct(&self, adj: u32) -> bool {
+        self.sender.is_direct(adj)
+    }
+
     /// The same with nothing remembered.
     pub fn begin(&self) -> Last<'v> {
         self.sender.last(self.groups, self.seed)

@@ -2,7 +2,7 @@
 
 use crate::icmp::Ask;
 use crate::interface::IfCache;
-use crate::ip4::rewrite::{Last, Sender};
+use crate::ip4::rewrite::{Choice, Last, Sender};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
@@ -10,7 +10,7 @@ use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VE
 use packet::flow;
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::{GroupsReader, Paths};
+use tables::groups::Paths;
 
 graph::edges! {
     /// Where `ip6-lookup` sends packets.
@@ -152,7 +152,7 @@ pub enum Common<'v> {
     /// Straight to the device: what `ip6-rewrite` and `interface-output` would do is done here.
     Direct(Last<'v>),
     /// To `ip6-rewrite`.
-    Rewrite(GroupsReader<'v>),
+    Rewrite(Choice<'v>),
 }
 
 impl QuickLookup for Ip6Lookup {
@@ -184,8 +184,17 @@ impl QuickLookup for Ip6Lookup {
         Some(if sender.is_direct(first.adj) {
             (Ip6LookupNext::Direct, Common::Direct(sender.last(groups, view.seed)))
         } else {
-            (Ip6LookupNext::Rewrite, Common::Rewrite(groups))
+            (Ip6LookupNext::Rewrite, Common::Rewrite(Choice { groups, seed: view.seed }))
         })
+    }
+
+    fn behind(common: &mut Common<'_>, edge: Ip6LookupNext, d: &Desc) -> Option<Ip6LookupNext> {
+        let Common::Direct(last) = common else { return None };
+        if edge != Ip6LookupNext::Rewrite || !last.is_direct(d.aux) {
+            return None;
+        }
+        *common = Common::Rewrite(last.choice());
+        Some(edge)
     }
 
     fn quick(
@@ -220,13 +229,17 @@ impl QuickLookup for Ip6Lookup {
                     },
                 )
             }
-            Common::Rewrite(groups) => {
+            Common::Rewrite(choice) => {
+                let choice = *choice;
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, key, group| {
-                    let Some(adj) = groups.single(group, kind::REWRITE).filter(|_| !begins_link_local(key))
-                    else {
+                    if begins_link_local(key) {
+                        return false;
+                    }
+                    let hash = |seed| flow::of_ip6_plain(rooms.window::<0>(d)?.first_chunk()?, seed);
+                    let Some(e) = choice.path(group, hash).filter(|e| e.kind == kind::REWRITE) else {
                         return false;
                     };
-                    d.aux = adj;
+                    d.aux = e.adj;
                     true
                 })
             }

@@ -472,7 +472,7 @@ impl Router {
     }
 
     /// Changes administrative and link state, and tells whoever depends on them.
-    pub(super) fn set_link_state(&mut self, index: u32, up: bool, link: bool) {
+    pub(crate) fn set_link_state(&mut self, index: u32, up: bool, link: bool) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         (i.up, i.link) = (up, link);
         if matches!(i.kind, Kind::Sub { .. }) {

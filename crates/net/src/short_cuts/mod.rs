@@ -1,0 +1,99 @@
+//! A short cut is never something else than `step`: two routers that are built alike, one with the short cuts of its
+//! nodes and one without, are given the same vectors. What they send, hold, tell the control side, trace and count must
+//! be the same.
+
+mod packets;
+mod world;
+
+use packets::{Spec, vector};
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use world::{Outcome, Sent, World};
+
+struct Both {
+    quick: World,
+    plain: World,
+}
+
+thread_local! {
+    static BOTH: RefCell<Both> =
+        RefCell::new(Both { quick: World::new(true), plain: World::new(false) });
+}
+
+/// What tells flows apart, of a frame that was sent: everything but what differs from packet to packet.
+fn flow(s: &Sent) -> (u32, Vec<u8>) {
+    let Some(stack) = packet::vlan::VlanStack::parse(&s.bytes) else { return (s.port, s.bytes.clone()) };
+    let l3 = &s.bytes[usize::from(stack.header_len)..];
+    let part = match stack.ethertype.0 {
+        0x0800 if l3.len() >= 24 => [&l3[9..10], &l3[12..24]].concat(),
+        0x86dd if l3.len() >= 44 => [&l3[6..7], &l3[8..44]].concat(),
+        _ => s.bytes.clone(),
+    };
+    (s.port, part)
+}
+
+fn by_flow(sent: Vec<Sent>) -> BTreeMap<(u32, Vec<u8>), Vec<Sent>> {
+    let mut flows: BTreeMap<_, Vec<Sent>> = BTreeMap::new();
+    for s in sent {
+        flows.entry(flow(&s)).or_default().push(s);
+    }
+    flows
+}
+
+fn same<T: PartialEq + Debug>(what: &str, got: &T, want: &T) -> Result<(), String> {
+    if got == want { Ok(()) } else { Err(format!("{what}: with short cuts {got:?}\n    without {want:?}")) }
+}
+
+impl Both {
+    /// Runs a vector for each node at which packets enter through both; `Err` says what differs.
+    fn compare(&mut self, specs: &[Spec]) -> Result<(), String> {
+        let mut entries: BTreeMap<&str, Vec<&Spec>> = BTreeMap::new();
+        for s in specs {
+            entries.entry(s.node()).or_default().push(s);
+        }
+        entries.values().try_for_each(|specs| self.compare_vector(specs))
+    }
+
+    fn compare_vector(&mut self, specs: &[&Spec]) -> Result<(), String> {
+        let traced = specs.iter().filter(|s| s.traced()).count();
+        let run = |w: &mut World| {
+            for (n, s) in specs.iter().enumerate() {
+                s.feed(w, n as u32);
+            }
+            w.run(traced)
+        };
+        let Outcome { sent, held, messages, traces } = run(&mut self.quick);
+        let want = run(&mut self.plain);
+        let (counts, want_counts) = (self.quick.counts(), self.plain.counts());
+        let differ: Vec<_> = counts.iter().zip(&want_counts).filter(|(a, b)| a != b).collect();
+        let counted = differ.is_empty().then_some(()).ok_or(format!("counts: {differ:?}"));
+        if counted.is_err() {
+            // The next vector begins anew.
+            (self.quick, self.plain) = (World::new(true), World::new(false));
+        }
+        counted?;
+        let (sent, want_sent) = (by_flow(sent), by_flow(want.sent));
+        for (flow, want) in &want_sent {
+            same("sent", &sent.get(flow), &Some(want))?;
+        }
+        same("number of flows", &sent.len(), &want_sent.len())?;
+        same("held", &held, &want.held)?;
+        same("messages", &messages, &want.messages)?;
+        same("traces", &traces, &want.traces)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn what_comes_out_is_the_same(
+        theme in any::<u64>(),
+        packets in prop::collection::vec((any::<u64>(), prop_oneof![3 => Just(1usize), 1 => 1usize..80]), 1..24),
+    ) {
+        let specs = vector(theme, &packets);
+        let verdict = BOTH.with_borrow_mut(|b| b.compare(&specs));
+        prop_assert!(verdict.is_ok(), "{}\n{specs:#?}", verdict.unwrap_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! A router with interfaces, routes and neighbours of every kind, and a graph of its own that is run inline.
+
+use crate::hold::{Ip4Hold, Ip6Hold, Waiting};
+use crate::interface::InterfaceTx;
+use crate::neighbor::DadMode;
+use crate::nodes;
+use crate::plane::PlaneConfig;
+use crate::router::{Encap, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use drivers::pcap::CaptureConfig;
+use graph::epoch::Guard;
+use graph::{
+    Buffers, Desc, Dispatcher, Domain, Graph, Pool, PoolConfig, PoolMemory, Reclaimer, TraceRecord, TxCaps,
+    TxQueue, TxReport, flags,
+};
+use packet::eth::MacAddr;
+use std::sync::{Arc, Mutex};
+
+/// Ports with a device; the first has 02:00:00:00:00:01 and so on.
+pub const PORTS: [&str; 11] =
+    ["left", "right", "small", "six", "bare", "down", "nolink", "trunk", "patch", "cord", "loom"];
+/// The port on whose transmit side a capture runs.
+pub const TAPED: &str = "six";
+
+/// A frame that a port was to send.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sent {
+    pub port: u32,
+    pub rx: u32,
+    pub flags: u16,
+    /// Start and offset of a partial checksum.
+    pub partial: Option<(u16, u16)>,
+    /// Segment size and kind of a super-frame.
+    pub gso: Option<(u16, u8)>,
+    pub bytes: Vec<u8>,
+}
+
+struct Wire(u32, Arc<Mutex<Vec<Sent>>>);
+
+impl TxQueue for Wire {
+    fn caps(&self) -> TxCaps {
+        TxCaps::default()
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        let mut r = TxReport::default();
+        for d in packets {
+            let bytes: Vec<u8> = buffers.parts(d).flatten().copied().collect();
+            let m = buffers.meta(d.buf);
+            let partial =
+                d.has(flags::CSUM_PARTIAL).then(|| (m.csum_start.wrapping_sub(d.off), m.csum_offset));
+            let gso = d.has(flags::GSO).then_some((m.gso_size, m.gso_type));
+            r.packets += 1;
+            r.bytes += bytes.len() as u64;
+            let sent = Sent { port: self.0, rx: d.rx, flags: d.flags, partial, gso, bytes };
+            self.1.lock().unwrap().push(sent);
+            buffers.free(d);
+        }
+        r
+    }
+}
+
+/// What became of one vector.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub sent: Vec<Sent>,
+    pub held: Vec<(bool, u32, Vec<u8>)>,
+    pub messages: Vec<String>,
+    pub traces: Vec<String>,
+}
+
+pub struct World {
+    pub router: Router,
+    pub dispatcher: Dispatcher,
+    pub graph: Graph,
+    pub ports: Vec<u32>,
+    pub interfaces: u32,
+    pool: Arc<Pool>,
+    log: Arc<Mutex<Vec<Sent>>>,
+    reclaimer: Reclaimer,
+    guard: Guard,
+    /// What the router's own worker had counted.
+    before: Vec<u64>,
+}
+
+fn tags(dot1ad: bool, outer: u16, inner: Option<Option<u16>>, exact: bool) -> Encap {
+    Encap::Tags { dot1ad, outer: Some(outer), inner, exact }
+}
+
+fn paths(list: &[(&str, u8)]) -> Target {
+    let path = |a: &str, weight| RoutePath { address: Some(a.parse().unwrap()), interface: None, weight };
+    Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect())
+}
+
+fn interfaces() -> Vec<Op> {
+    let mut ops = vec![];
+    for (n, name) in PORTS.iter().enumerate() {
+        let name = name.to_string();
+        let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
+        ops.push(Op::CreatePcap { name: name.clone(), config });
+        ops.push(Op::SetMac { name: name.clone(), mac: MacAddr([2, 0, 0, 0, 0, n as u8 + 1]) });
+        let mtu = match name.as_str() {
+            "small" => 576,
+            "six" => 1280,
+            _ => 1500,
+        };
+        ops.push(Op::SetMtu { name: name.clone(), mtu });
+        ops.push(Op::SetState { name, up: true });
+    }
+    let subs = [
+        ("trunk", 100, tags(false, 100, None, true)),
+        ("trunk", 200, tags(true, 200, None, true)),
+        ("trunk", 300, tags(false, 300, Some(Some(30)), true)),
+        ("trunk", 400, tags(false, 400, None, false)),
+        ("trunk", 500, tags(false, 500, Some(None), false)),
+        ("trunk", 600, tags(false, 600, None, true)),
+        ("trunk", 700, tags(true, 700, None, true)),
+        ("bare", 1, Encap::Default),
+        ("bare", 9, tags(false, 9, None, true)),
+    ];
+    for (parent, id, encap) in subs {
+        ops.push(Op::CreateSub { parent: parent.into(), id, encap });
+        ops.push(Op::SetState { name: format!("{parent}.{id}"), up: id != 600 });
+    }
+    // Untagged to and fro; tagged to differently tagged; the default sub-interface to an untagged port.
+    for (name, peer) in [
+        ("patch", "cord"),
+        ("cord", "patch"),
+        ("trunk.700", "bare.9"),
+        ("bare.9", "trunk.700"),
+        ("bare.1", "loom"),
+    ] {
+        ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
+    }
+    let addresses = [
+        ("left", "192.0.2.1/24"),
+        ("left", "2001:db8:1::1/64"),
+        ("right", "198.51.100.1/24"),
+        ("right", "2001:db8:2::1/64"),
+        ("small", "203.0.113.1/24"),
+        ("six", "10.6.0.1/24"),
+        ("six", "2001:db8:3::1/64"),
+        ("down", "10.7.0.1/24"),
+        ("down", "2001:db8:7::1/64"),
+        ("nolink", "10.8.0.1/24"),
+        ("nolink", "2001:db8:8::1/64"),
+        ("trunk", "10.0.0.1/24"),
+        ("trunk", "2001:db8:a::1/64"),
+        ("trunk.100", "10.1.0.1/24"),
+        ("trunk.100", "2001:db8:100::1/64"),
+        ("trunk.200", "10.2.0.1/31"),
+        ("trunk.300", "2001:db8:300::1/64"),
+        ("trunk.300", "10.3.0.1/24"),
+        ("trunk.600", "10.60.0.1/24"),
+    ];
+    let address = |(name, net): (&str, &str)| Op::AddAddress { name: name.into(), net: net.parse().unwrap() };
+    ops.extend(addresses.map(address));
+    let neighbors = [
+        ("left", "192.0.2.2"),
+        ("left", "2001:db8:1::2"),
+        ("right", "198.51.100.2"),
+        ("right", "198.51.100.3"),
+        ("right", "2001:db8:2::2"),
+        ("small", "203.0.113.2"),
+        ("six", "10.6.0.2"),
+        ("six", "2001:db8:3::2"),
+        ("down", "10.7.0.2"),
+        ("nolink", "10.8.0.2"),
+        ("nolink", "2001:db8:8::2"),
+        ("trunk", "10.0.0.2"),
+        ("trunk.100", "10.1.0.2"),
+        ("trunk.100", "2001:db8:100::2"),
+        ("trunk.200", "10.2.0.0"),
+        ("trunk.300", "10.3.0.2"),
+        ("trunk.300", "2001:db8:300::2"),
+        ("trunk.600", "10.60.0.2"),
+    ];
+    let neighbor = |(i, (name, address)): (usize, &(&str, &str))| Op::SetNeighbor {
+        name: name.to_string(),
+        address: address.parse().unwrap(),
+        mac: MacAddr([2, 0, 0, 0, 1, i as u8]),
+    };
+    ops.extend(neighbors.iter().enumerate().map(neighbor));
+    ops
+}
+
+fn routes(right: Option<u32>) -> Vec<Op> {
+    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, weight: 1 }]);
+    let routes = [
+        ("10.10.0.0/16", paths(&[("198.51.100.2", 1)])),
+        ("10.11.0.0/16", paths(&[("198.51.100.2", 1), ("203.0.113.2", 3), ("10.2.0.0", 1)])),
+        ("10.12.0.0/16", Target::Drop),
+        ("10.13.0.0/16", Target::Unreachable),
+        ("10.14.0.0/16", Target::Prohibit),
+        ("10.15.0.0/16", paths(&[("203.0.113.2", 1)])),
+        ("10.16.0.0/16", paths(&[("198.51.100.99", 1)])),
+        ("10.17.0.0/16", attached.clone()),
+        ("10.18.0.0/16", paths(&[("10.1.0.2", 1)])),
+        ("10.19.0.0/16", paths(&[("10.6.0.2", 1)])),
+        ("10.20.0.0/16", paths(&[("10.7.0.2", 1)])),
+        ("10.21.0.0/16", paths(&[("10.8.0.2", 1)])),
+        ("10.22.0.0/16", paths(&[("10.3.0.2", 1)])),
+        ("10.23.0.0/16", paths(&[("198.51.100.3", 1)])),
+        ("10.24.0.0/16", paths(&[("10.60.0.2", 1)])),
+        ("223.0.0.0/8", paths(&[("198.51.100.2", 1)])),
+        ("2001:db8:10::/48", paths(&[("2001:db8:2::2", 1)])),
+        ("2001:db8:11::/48", paths(&[("2001:db8:2::2", 1), ("2001:db8:3::2", 2), ("2001:db8:300::2", 1)])),
+        ("2001:db8:12::/48", Target::Drop),
+        ("2001:db8:13::/48", Target::Unreachable),
+        ("2001:db8:14::/48", Target::Prohibit),
+        ("2001:db8:15::/48", paths(&[("2001:db8:3::2", 1)])),
+        ("2001:db8:16::/48", paths(&[("2001:db8:2::99", 1)])),
+        ("2001:db8:17::/48", attached),
+        ("2001:db8:18::/48", paths(&[("2001:db8:100::2", 1)])),
+        ("2001:db8:21::/48", paths(&[("2001:db8:8::2", 1)])),
+        // Where packets go for which a short cut must not take its word: mapped and unspecified-like addresses.
+        ("::/32", paths(&[("2001:db8:2::2", 1)])),
+        ("fe80::/16", paths(&[("2001:db8:2::2", 1)])),
+    ];
+    let set = |(prefix, target): (&str, Target)| Op::SetRoute { prefix: prefix.parse().unwrap(), target };
+    routes.into_iter().map(set).collect()
+}
+
+impl World {
+    /// With the nodes' short cuts, or without.
+    #[allow(unsafe_code)]
+    pub fn new(short_cuts: bool) -> World {
+        let config = RouterConfig {
+            pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
+            plane: PlaneConfig { icmp_errors_per_second: 1_000_000, ..PlaneConfig::default() },
+            dad: DadMode::Off,
+            ..RouterConfig::default()
+        };
+        let mut router = Router::new(config).unwrap();
+        router.commit(interfaces()).unwrap();
+        let right = router.interface_index("right");
+        router.commit(routes(right)).unwrap();
+        router.commit(vec![Op::SetState { name: "down".into(), up: false }]).unwrap();
+        router.set_link_state(router.interface_index("nolink").unwrap(), true, false);
+        let interface = router.interface_index(TAPED);
+        let capture = CaptureConfig { max: 1, rx: false, drop: false, interface, ..CaptureConfig::default() };
+        router.start_capture(capture, "/dev/null".as_ref()).unwrap();
+        let pool = Arc::clone(router.pool());
+        // The router's own worker still sends what the new interfaces have to say.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while pool.in_use() != 0 {
+            assert!(std::time::Instant::now() < deadline, "the router's worker is stuck");
+            std::thread::yield_now();
+        }
+        router.shutdown();
+        let build = if short_cuts { nodes::build } else { nodes::build_without_short_cuts };
+        let (mut dispatcher, graph) = build(router.plane(), router.tap(), &pool, 0).unwrap();
+        let log = Arc::new(Mutex::new(vec![]));
+        let mut ports = vec![];
+        for name in PORTS {
+            let index = router.interface_index(name).unwrap();
+            let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").unwrap();
+            tx.set(index, Some(Box::new(Wire(index, Arc::clone(&log)))));
+            ports.push(index);
+        }
+        let mut world = World {
+            interfaces: router.interfaces().map(|i| i.index + 1).max().unwrap(),
+            router,
+            dispatcher,
+            graph,
+            ports,
+            pool,
+            log,
+            reclaimer: Reclaimer::new(Arc::new(Domain::new())),
+            // SAFETY: nothing is reclaimed while a vector runs: this thread does both.
+            guard: unsafe { Guard::unprotected() },
+            before: vec![],
+        };
+        world.before = world.counts().into_iter().map(|c| c.1).collect();
+        world
+    }
+
+    /// Runs what was put into the graph and lets go of what it holds.
+    pub fn run(&mut self, traced: usize) -> Outcome {
+        self.dispatcher.env.now_ns += 100_000_000_000;
+        if traced != 0 {
+            // Room in the log; the packets are marked already.
+            let node = self.graph.node("pg-input").unwrap();
+            self.graph.tracing.add(node, traced as u32, &self.guard, &mut self.reclaimer);
+        }
+        while self.dispatcher.run(&self.guard) != 0 {}
+        let mut out = Outcome { sent: std::mem::take(&mut *self.log.lock().unwrap()), ..Outcome::default() };
+        for v6 in [false, true] {
+            let d = &mut self.dispatcher;
+            let waiting: &mut Waiting = match v6 {
+                false => d.node_mut::<Ip4Hold>("ip4-hold").unwrap().waiting(),
+                true => d.node_mut::<Ip6Hold>("ip6-hold").unwrap().waiting(),
+            };
+            let mut held = vec![];
+            waiting.take_old(u64::MAX, None, |d| held.push(d));
+            for h in held {
+                let bytes = d.env.buffers.parts(&h).flatten().copied().collect();
+                out.held.push((v6, h.aux, bytes));
+                d.env.buffers.free(&h);
+            }
+        }
+        let punt = &self.router.plane().punt;
+        out.messages = std::iter::from_fn(|| punt.pop()).map(|m| format!("{m:?}")).collect();
+        if traced != 0 {
+            let names = |r: &TraceRecord| {
+                let node = |n: graph::NodeId| self.graph.nodes[usize::from(n.0)].name;
+                (r.id, node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
+            };
+            let records = self.graph.tracing.records(&self.guard);
+            out.traces = records.iter().map(|r| format!("{:?} {:?}", names(r), r.bytes())).collect();
+            self.graph.tracing.clear(&mut self.reclaimer);
+            self.reclaimer.domain().advance();
+            self.reclaimer.collect();
+        }
+        assert_eq!(self.pool.in_use(), 0, "every buffer came back");
+        assert!(self.graph.stats.nodes.iter().all(|n| n.panics.get() == 0), "no node panics");
+        out
+    }
+
+    /// Every number that is counted: reasons, interfaces, adjacencies.
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        let mut all: Vec<(String, u64)> = vec![];
+        let reasons = self.graph.reasons.iter().zip(self.graph.stats.reasons.iter());
+        all.extend(reasons.map(|(r, c)| (format!("{} {}", r.node, r.name), c.get())));
+        let c = &self.router.plane().counters;
+        for i in 0..self.interfaces {
+            for (what, (packets, bytes)) in [("rx", c.rx.sum(i)), ("tx", c.tx.sum(i))] {
+                all.push((format!("{what} {i} packets"), packets));
+                all.push((format!("{what} {i} bytes"), bytes));
+            }
+            for (n, r) in self.graph.reasons.iter().enumerate() {
+                all.push((format!("drops of {i} {}", r.name), c.drops.sum(i, n)));
+            }
+        }
+        for a in self.router.adjacency_list() {
+            all.push((format!("adjacency {} packets", a.id), a.packets));
+            all.push((format!("adjacency {} bytes", a.id), a.bytes));
+        }
+        for (count, before) in all.iter_mut().zip(&self.before) {
+            count.1 -= before;
+        }
+        all
+    }
+}
