@@ -166,8 +166,8 @@ pub enum Common<'v> {
     Ip4(Plain),
     /// The same for IPv6.
     Ip6(Plain),
-    /// With sub-interfaces: frames for the router with one tag.
-    Tagged(Tagged<'v>),
+    /// With sub-interfaces: frames for the router with one tag, whose packets the second word says.
+    Tagged(Tagged<'v>, Inside),
 }
 
 /// What untagged frames need.
@@ -178,7 +178,19 @@ pub struct Plain {
     source: u64,
 }
 
+/// What the node does with the packet inside a tagged frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Inside {
+    /// Leaves it to the next node.
+    Any,
+    /// Checks it as `ip4-input` would.
+    Ip4,
+    /// Checks it as `ip6-input` would.
+    Ip6,
+}
+
 /// What frames with one tag need.
+#[derive(Clone, Copy)]
 pub struct Tagged<'v> {
     rx: u32,
     ethertype: u16,
@@ -240,7 +252,13 @@ impl QuickNode for EthernetInput {
             let w = rooms.window::<0>(first)?;
             let ethertype = u16::from_be_bytes([w[16], w[17]]);
             let tagged = Tagged { rx, ethertype, subs, ifs: view.sub.all(), rx_counts: view.rx };
-            return Some((next_of(ethertype)?, Common::Tagged(tagged)));
+            let sub = tagged.sub(u32::from_be_bytes([w[12], w[13], w[14], w[15]]))?.1;
+            let (next, inside) = match next_of(ethertype)? {
+                EthernetNext::Ip4 if sub.takes_ip4() => (EthernetNext::Ip4Features, Inside::Ip4),
+                EthernetNext::Ip6 if sub.takes_ip6() => (EthernetNext::Ip6Features, Inside::Ip6),
+                next => (next, Inside::Any),
+            };
+            return Some((next, Common::Tagged(tagged, inside)));
         }
         if i.is(ifflags::L2) {
             return Some((EthernetNext::Xconnect, Common::Xconnect(rx)));
@@ -256,11 +274,14 @@ impl QuickNode for EthernetInput {
     }
 
     fn behind(common: &mut Common<'_>, edge: EthernetNext) -> Option<EthernetNext> {
-        let plain = match (&common, edge) {
-            (Common::Ip4(plain), EthernetNext::Ip4) | (Common::Ip6(plain), EthernetNext::Ip6) => *plain,
+        *common = match (&common, edge) {
+            (Common::Ip4(plain), EthernetNext::Ip4) | (Common::Ip6(plain), EthernetNext::Ip6) => {
+                Common::Plain(*plain)
+            }
+            (Common::Tagged(t, Inside::Ip4), EthernetNext::Ip4)
+            | (Common::Tagged(t, Inside::Ip6), EthernetNext::Ip6) => Common::Tagged(*t, Inside::Any),
             _ => return None,
         };
-        *common = Common::Plain(plain);
         Some(edge)
     }
 
@@ -327,43 +348,74 @@ impl QuickNode for EthernetInput {
                     true
                 })
             }
-            Common::Tagged(t) => tagged(t, descs, rooms),
+            Common::Tagged(t, Inside::Any) => t.run(descs, rooms, 18, |_| true, |_, d| Some(d.len - 18)),
+            Common::Tagged(t, Inside::Ip4) => t.run(descs, rooms, 18 + 20, Interface::takes_ip4, |w, d| {
+                let (total, dst) = ip4::input::usual(w[18..].first_chunk()?)?;
+                if u32::from(total) + 18 > u32::from(d.len) {
+                    return None;
+                }
+                d.aux = dst;
+                Some(total)
+            }),
+            Common::Tagged(t, Inside::Ip6) => t.run(descs, rooms, 18 + 40, Interface::takes_ip6, |w, d| {
+                let total = ip6::input::usual(w[18..].first_chunk()?)?;
+                (total + 18 <= u32::from(d.len)).then_some(total as u16)
+            }),
         }
     }
 }
 
-fn tagged(t: &Tagged<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-    let (rx, ethertype, subs, ifs) = (t.rx, t.ethertype, t.subs, t.ifs);
-    let mut counts = Run::new(t.rx_counts);
-    quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-        let Some(w) = rooms.window::<0>(d) else { return false };
-        let tpid = match u16::from_be_bytes([w[12], w[13]]) {
+impl<'v> Tagged<'v> {
+    /// The sub-interface for one tag (TPID and TCI), and its number.
+    #[inline]
+    fn sub(&self, tag: u32) -> Option<(u32, &'v Interface)> {
+        let tpid = match tag >> 16 {
             0x8100 => Tpid::Dot1q,
             0x88a8 => Tpid::Dot1ad,
-            _ => return false,
+            _ => return None,
         };
-        if d.rx != rx || d.len < 18 || u16::from_be_bytes([w[16], w[17]]) != ethertype {
-            return false;
-        }
-        let tags = Tags { count: 1, tpid, outer: u16::from_be_bytes([w[14], w[15]]) & 0xfff, inner: 0 };
-        let Some(index) = subs.lookup(tags) else { return false };
-        let Some(sub) = ifs.get(index) else { return false };
-        let (to, from) = head_words(w);
-        let mac = mac_word(&sub.mac);
-        if sub.flags & (ifflags::UP | ifflags::L2) != ifflags::UP
-            || (to ^ mac) << 16 != 0
-            || (from ^ mac) << 16 == 0
-            || from & 1 != 0
-        {
-            return false;
-        }
-        counts.add(index, d.len);
-        d.rx = index;
-        d.l2 = d.off;
-        d.off += 18;
-        d.len -= 18;
-        true
-    })
+        let index = self.subs.lookup(Tags { count: 1, tpid, outer: tag as u16 & 0xfff, inner: 0 })?;
+        let sub = self.ifs.get(index)?;
+        (sub.flags & (ifflags::UP | ifflags::L2) == ifflags::UP).then_some((index, sub))
+    }
+
+    /// Takes frames of at least `least` bytes to sub-interfaces that are `fit`; `inside` says how long the packet is.
+    #[inline(always)]
+    fn run(
+        self,
+        descs: &mut [Desc],
+        mut rooms: Rooms<'_>,
+        least: u16,
+        fit: impl Fn(&Interface) -> bool,
+        inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<u16>,
+    ) -> usize {
+        let mut counts = Run::new(self.rx_counts);
+        // The last tag without its priority, and what it stands for. No tag is 0.
+        let (mut last, mut index, mut mac) = (0, 0, 0);
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            if d.rx != self.rx || d.len < least || u16::from_be_bytes([w[16], w[17]]) != self.ethertype {
+                return false;
+            }
+            let tag = u32::from_be_bytes([w[12], w[13], w[14], w[15]]) & 0xffff_0fff;
+            if tag != last {
+                let Some((i, sub)) = self.sub(tag).filter(|(_, sub)| fit(sub)) else { return false };
+                (last, index, mac) = (tag, i, mac_word(&sub.mac));
+            }
+            let (to, from) = head_words(w);
+            if (to ^ mac) << 16 != 0 || (from ^ mac) << 16 == 0 || from & 1 != 0 {
+                return false;
+            }
+            let whole = d.len;
+            let Some(len) = inside(w, d) else { return false };
+            counts.add(index, whole);
+            d.rx = index;
+            d.l2 = d.off;
+            d.off += 18;
+            d.len = len;
+            true
+        })
+    }
 }
 
 #[cfg(test)]

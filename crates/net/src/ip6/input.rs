@@ -142,10 +142,15 @@ impl Node for Ip6Input {
 /// more. The caller compares the length (at least 40) with the bytes at hand.
 #[inline(always)]
 pub(crate) fn usual(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
+    let word = |at: usize| {
+        let b = |n: usize| h[at + n];
+        u64::from_le_bytes([b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7)])
+    };
     // Unicast addresses whose first half is not zero need no closer look.
-    let plain = |at: usize| h[at] != 0xff && h[at..at + 8] != [0; 8];
-    (h[0] >> 4 == 6 && h[6] != 0 && plain(8) && plain(24))
-        .then(|| ip6::HEADER_LEN as u32 + u32::from(ip6::Ip6Header(h).payload_len()))
+    let plain = |half: u64| half as u8 != 0xff && half != 0;
+    let first = word(0);
+    (first as u8 >> 4 == 6 && (first >> 48) as u8 != 0 && plain(word(8)) && plain(word(24)))
+        .then(|| ip6::HEADER_LEN as u32 + u32::from(((first >> 32) as u16).swap_bytes()))
 }
 
 impl QuickNode for Ip6Input {
