@@ -1,6 +1,6 @@
 //! Speed of the control path for routes: transaction, RIB, FIB, published to a running worker.
-//! `cargo run --release -p net --example route_load -- [PREFIX_FILE...]`: files with one prefix a line. Without files:
-//! a million random IPv4 and IPv6 prefixes.
+//! `cargo run --release -p net --example route_load -- [PREFIX_FILE|NUMBERv4|NUMBERv6...]`: files with one prefix a line,
+//! or so many random prefixes, such as `4000000v4`. Without any: a million of each family.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -81,17 +81,21 @@ fn batch(prefixes: &[IpNet], shift: usize, what: &str) -> RouteBatch {
 }
 
 fn main() {
-    let files: Vec<String> = std::env::args().skip(1).collect();
+    let mut files: Vec<String> = std::env::args().skip(1).collect();
+    if files.is_empty() {
+        files = vec!["1000000v4".into(), "1000000v6".into()];
+    }
     let mut rng = Random(0x9e37_79b9_7f4a_7c15);
     let mut tables: Vec<(String, Vec<IpNet>)> = vec![];
     for f in &files {
+        let number = f.strip_suffix("v4").or(f.strip_suffix("v6")).and_then(|n| n.parse().ok());
+        if let Some(n) = number {
+            tables.push((f.clone(), random(f.ends_with("v6"), n, &mut rng)));
+            continue;
+        }
         let text = std::fs::read_to_string(f).unwrap();
         tables
             .push((f.rsplit('/').next().unwrap().into(), text.lines().map(|l| l.parse().unwrap()).collect()));
-    }
-    if files.is_empty() {
-        tables.push(("1M IPv4".into(), random(false, 1_000_000, &mut rng)));
-        tables.push(("1M IPv6".into(), random(true, 1_000_000, &mut rng)));
     }
     let mut r = Router::new(RouterConfig::default()).unwrap();
     r.commit(vec![

@@ -102,6 +102,17 @@ fn ask(r: &mut Router, interface: u32, addr: IpAddr) {
 }
 
 #[test]
+fn the_only_next_hop_is_not_asked_for_without_packets() {
+    let mut r = router(&[path("10.0.0.2", Some(1))]);
+    let before = r.published();
+    ask(&mut r, 1, [10, 0, 0, 2].into());
+    until(&mut r, 1, [10, 0, 0, 2].into(), State::Failed);
+    assert_eq!((since(&r, before), taken(&r)), ((0, 0), vec![ONE]));
+    assert_eq!(r.dead_next_hops(), []);
+    r.shutdown();
+}
+
+#[test]
 fn a_neighbor_that_does_not_answer_takes_its_routes_away_by_one_word() {
     let mut r = router(&[path("10.0.0.2", Some(1)), path("10.0.1.2", None)]);
     let (one, two): (IpAddr, IpAddr) = ([10, 0, 0, 2].into(), [10, 0, 1, 2].into());

@@ -236,6 +236,12 @@ impl NextHops {
         self.by_address.range((address, 0)..=(address, u32::MAX)).map(|(_, id)| *id).collect()
     }
 
+    /// Whether a group with a path to this next hop has another path.
+    fn has_choice(&self, address: IpAddr) -> bool {
+        let several = |id: u32| matches!(self.target(id), Some(Target::Paths(p)) if p.len() > 1);
+        self.towards(address).into_iter().any(several)
+    }
+
     /// Groups that may change when one of these interfaces does.
     fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
         let of = |i: u32| self.by_interface.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
@@ -384,9 +390,8 @@ impl Router {
 
     /// A next hop does not answer: packets take the other paths of the groups that have one.
     pub(super) fn next_hop_lost(&mut self, interface: u32, address: IpAddr) {
-        let groups = self.nexthops.towards(address);
-        if !groups.is_empty() && self.nexthops.dead.insert((interface, address)) {
-            self.refresh(groups);
+        if self.nexthops.has_choice(address) && self.nexthops.dead.insert((interface, address)) {
+            self.refresh(self.nexthops.towards(address));
         }
     }
 
@@ -405,7 +410,7 @@ impl Router {
     /// Next hops that are left out, for as long as groups have them.
     pub(super) fn dead_next_hops(&mut self) -> Vec<(u32, IpAddr)> {
         let mut dead = std::mem::take(&mut self.nexthops.dead);
-        dead.retain(|(_, a)| !self.nexthops.towards(*a).is_empty());
+        dead.retain(|(_, a)| self.nexthops.has_choice(*a));
         let list = dead.iter().copied().collect();
         self.nexthops.dead = dead;
         list
