@@ -298,14 +298,17 @@ impl<'a> Matcher<'a> {
         names
     }
 
-    /// The same with the names that exist, a few of each kind.
-    fn named(&self) -> Vec<String> {
+    /// The same with the names that exist: of each kind a few, those most like `word` when they are many.
+    fn named(&self, word: &str) -> Vec<String> {
         const MOST: usize = 8;
         let mut names = self.expected();
         for next in self.next() {
             let Next::Arg { name, kind: ArgType::Ref(kind), .. } = next else { continue };
             let mut there = self.completer.values(kind, "");
             let more = if there.len() > MOST { ", ..." } else { "" };
+            if there.len() > MOST {
+                there.sort_by_cached_key(|name| distance(name, word));
+            }
             there.truncate(MOST);
             let plain = format!("<{name}>");
             if let Some(at) = names.iter().position(|n| *n == plain).filter(|_| !there.is_empty()) {
@@ -319,7 +322,7 @@ impl<'a> Matcher<'a> {
         let expected = self.expected();
         let word = &token.text;
         let close = mismatches.iter().position(|mismatch| mismatch.close);
-        let message = match (close, self.named().as_slice()) {
+        let message = match (close, self.named(&token.text).as_slice()) {
             (Some(at), _) => mismatches.swap_remove(at).message,
             (None, []) => format!("unexpected '{word}'; the command ends here"),
             (None, [_]) if mismatches.len() == 1 => mismatches.swap_remove(0).message,
@@ -328,6 +331,22 @@ impl<'a> Matcher<'a> {
         };
         CommandError::syntax(token.span.clone(), message).expecting(expected)
     }
+}
+
+/// Letters to be added, taken away or changed to make `b` of `a` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().take(64).enumerate() {
+        let mut before = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let here = (before + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            before = row[j + 1];
+            row[j + 1] = here;
+        }
+    }
+    row[b.len()]
 }
 
 /// The different keywords that a word abbreviates, if it is more than one and no keyword itself.
@@ -346,4 +365,23 @@ fn ambiguous(fits: &[(usize, Class, Event)]) -> Option<Vec<String>> {
 fn list(names: &[String]) -> String {
     let shown = names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > MAX_LISTED { format!("{shown}, ...") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn distances() {
+        for (a, b, n) in [
+            ("", "", 0),
+            ("left", "lefft", 1),
+            ("kitten", "sitting", 3),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("ab", "ba", 2),
+        ] {
+            assert_eq!(distance(a, b), n, "{a} {b}");
+        }
+    }
 }
