@@ -228,17 +228,22 @@ impl Feed {
         t: &Template,
         write: impl Fn(&mut Self, &mut [u8]),
     ) {
-        let mut whole = [0u8; 64];
-        whole[..t.bytes.len()].copy_from_slice(&t.bytes);
+        let (mut whole, first, len) = ([0u8; 64], out.len(), t.bytes.len());
+        whole[..len].copy_from_slice(&t.bytes);
+        // All buffers first: what they held is long gone from the near caches.
         for _ in 0..want {
-            let Some(buf) = buffers.alloc() else { return };
-            let room = &mut buffers.room_mut(buf)[HEADROOM..];
+            let Some(buf) = buffers.alloc() else { break };
+            let d = self.desc(buf, len);
+            buffers.prefetch(&d);
+            if !out.push(d) {
+                buffers.free_one(buf);
+                break;
+            }
+        }
+        for d in out.as_slice().get(first..).unwrap_or_default() {
+            let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
             room[..64].copy_from_slice(&whole);
             write(self, room);
-            if !out.push(self.desc(buf, t.bytes.len())) {
-                buffers.free_one(buf);
-                return;
-            }
         }
     }
 
