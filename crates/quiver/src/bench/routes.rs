@@ -1,41 +1,45 @@
 //! Many changes of routes for one transaction.
 
 use super::prefixes::Prefix;
-use net::router::{Op, Target};
+use net::router::{Op, RouteBatch, Target, TargetId};
 
 /// Changes of one family.
-pub struct Changes<'a> {
+pub struct Changes {
     v6: bool,
-    targets: &'a [Target],
-    ops: Vec<Op>,
+    targets: Vec<TargetId>,
+    batch: RouteBatch,
 }
 
-impl<'a> Changes<'a> {
+impl Changes {
     /// No changes yet, of routes to some of `targets`.
-    pub fn new(v6: bool, targets: &'a [Target]) -> Self {
-        Changes { v6, targets, ops: vec![] }
+    pub fn new(v6: bool, targets: &[Target]) -> Self {
+        let mut batch = RouteBatch::new();
+        let targets = targets.iter().map(|t| batch.target(t.clone())).collect();
+        Changes { v6, targets, batch }
     }
 
     /// The route of `prefix` goes to target `k`, counted round.
     pub fn set(&mut self, prefix: Prefix, k: usize) {
         let target = self.targets.get(k % self.targets.len().max(1));
         if let (Some(prefix), Some(target)) = (prefix.net(self.v6), target) {
-            self.ops.push(Op::SetRoute { prefix, target: target.clone() });
+            self.batch.set(prefix, *target);
         }
     }
 
     /// The route of `prefix` goes.
     pub fn del(&mut self, prefix: Prefix) {
-        self.ops.extend(prefix.net(self.v6).map(|prefix| Op::DelRoute { prefix }));
+        if let Some(prefix) = prefix.net(self.v6) {
+            self.batch.del(prefix);
+        }
     }
 
     /// Number of changes.
     pub fn len(&self) -> usize {
-        self.ops.len()
+        self.batch.len()
     }
 
     /// As operations of a transaction.
     pub fn ops(self) -> Vec<Op> {
-        self.ops
+        vec![Op::Routes(self.batch)]
     }
 }

@@ -28,8 +28,8 @@ use wires::MTU;
 pub const ROTATION: usize = 8192;
 /// Packets for whose buffers the pool has room, for each worker.
 const POOL: usize = 16_384;
-/// Routes of one transaction while a table is loaded.
-pub const BULK: usize = 1 << 16;
+/// Routes of one transaction while a table is loaded, at most: all of a full table.
+pub const BULK: usize = 1 << 21;
 
 /// An interface towards next hops.
 pub struct Egress {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Updates of one transaction.
-const BATCH: usize = 256;
+const BATCH: usize = 1024;
 /// Turns of undisturbed and disturbed windows.
 const ROUNDS: usize = 10;
 

@@ -328,7 +328,7 @@ fn through_router(c: &Context, content: &str, table: &Prefixes) -> Result<Table,
     let targets = rig.targets(&plan, v6);
     let mut shuffled = table.list.clone();
     Random::new(3).shuffle(&mut shuffled);
-    let mut rate = |list: &[Prefix], change: &dyn Fn(&mut Changes<'_>, usize, Prefix)| {
+    let mut rate = |list: &[Prefix], change: &dyn Fn(&mut Changes, usize, Prefix)| {
         let began = Instant::now();
         for (n, part) in list.chunks(BULK).enumerate() {
             let mut changes = Changes::new(v6, &targets);
