@@ -80,6 +80,25 @@ pub(super) fn runs_words(runs: &[(u16, u32)]) -> [u32; LINE] {
     words
 }
 
+/// The runs in a line, and how many there are: of a window, or of the 256 slots from `first` on.
+pub(super) fn runs_of(line: &[AtomicU32], first: u16, half: bool) -> ([(u16, u32); RUNS], usize) {
+    let mut runs = [(first, line[ENTRIES].load(Relaxed)); RUNS];
+    let last = if half { first | 0xff } else { u16::MAX };
+    let mut n = 1;
+    for i in 1..RUNS {
+        let start = (line[(i - 1) / 2].load(Relaxed) >> ((i - 1) % 2 * 16)) as u16;
+        let entry = line[ENTRIES + i].load(Relaxed);
+        let (before, same) = runs[n - 1];
+        // Places that no run uses.
+        if start <= before || start > last || entry == same {
+            continue;
+        }
+        runs[n] = (start, entry);
+        n += 1;
+    }
+    (runs, n)
+}
+
 /// The words of a skip.
 pub(super) fn skip_words(prefix: u128, mask: u128, outside: u32, inside: u32) -> [u32; LINE] {
     let mut words = [0; LINE];
@@ -139,6 +158,10 @@ mod tests {
             let mut runs = vec![(0, 9)];
             runs.extend(cuts.iter().map(|(&at, &value)| (at, value)));
             let line = runs_words(&runs).map(AtomicU32::new);
+            let (again, n) = runs_of(&line, 0, false);
+            let mut merged = runs.clone();
+            merged.dedup_by_key(|r| r.1);
+            prop_assert_eq!(&again[..n], &merged[..]);
             for probe in cuts.keys().flat_map(|&c| [c - 1, c, c.saturating_add(1)]).chain([0, u16::MAX]) {
                 let want = runs.iter().rfind(|r| r.0 <= probe).unwrap().1;
                 prop_assert_eq!(line[run_of(&line, probe)].load(Relaxed), want, "{}", probe);

@@ -251,7 +251,7 @@ impl Nodes {
             return old;
         }
         if own && node::kind(old) == Kind::Array {
-            let few = work.removed && {
+            let few = work.removed && !self.has_many_runs(old) && {
                 let mut runs = self.spare.pop().unwrap_or_default();
                 work.rib.slots((top, cover), part.prefix, part.bits(), part.end(), SHRINK, &mut runs);
                 let few = runs.len() <= SHRINK;
@@ -386,6 +386,9 @@ impl Nodes {
 
     /// A window whose prefixes neither are one alone nor share its bits: runs, or an array.
     fn window(&mut self, work: &Work<'_>, found: (u32, Cover), part: Part, old: u32, own: bool) -> u32 {
+        if own && let Some((runs, n)) = self.overlay(work, found, part, old) {
+            return self.store_runs(&runs[..n], part, old, own);
+        }
         let mut runs = self.spare.pop().unwrap_or_default();
         work.rib.slots(found, part.prefix, part.bits(), part.end(), RUNS, &mut runs);
         let new = if runs.len() <= RUNS {
@@ -399,6 +402,79 @@ impl Nodes {
         new
     }
 
+    /// Whether an array surely stands for more than `SHRINK` runs: as its lines are near, the RIB is asked for few.
+    fn has_many_runs(&self, array: u32) -> bool {
+        let line = self.line(array);
+        let cuts = line.windows(2).filter(|e| e[0].load(Relaxed) != e[1].load(Relaxed));
+        cuts.take(SHRINK).count() == SHRINK
+    }
+
+    /// What runs become by a change within their window, worked out from what they are: the prefixes beside it stay as they
+    /// were, and are not looked at. `None` if the change is not of that kind, or there are more runs than fit.
+    fn overlay(
+        &mut self,
+        work: &Work<'_>,
+        found: (u32, Cover),
+        part: Part,
+        old: u32,
+    ) -> Option<([(u16, u32); RUNS], usize)> {
+        if node::kind(old) != Kind::Runs || work.len <= part.bits() || work.len > part.end() {
+            return None;
+        }
+        let found = work.rib.inside_from(found.0, found.1, work.key, work.len);
+        let mut inner = self.spare.pop().unwrap_or_default();
+        work.rib.slots(found, work.key, work.len, part.end(), RUNS, &mut inner);
+        let from = u32::from(part.slot(work.key));
+        let end = from + (1 << (part.end() - work.len));
+        let (before, count) = node::runs_of(self.line(old), part.slot(part.prefix), part.half);
+        let before = &before[..count];
+        let (mut all, mut n) = ([(0, 0); RUNS], 0);
+        let mut fits = inner.len() <= RUNS;
+        let mut add = |start: u32, entry: u32| {
+            if n > 0 && entry & POINTER == 0 && all[n - 1].1 == entry {
+                return true;
+            }
+            if let Some(to) = all.get_mut(n) {
+                *to = (start as u16, entry);
+                n += 1;
+                return true;
+            }
+            false
+        };
+        for &(start, entry) in before.iter().take_while(|r| u32::from(r.0) < from) {
+            fits = fits && add(u32::from(start), entry);
+        }
+        if fits {
+            for run in &inner {
+                let slot = from + run.start;
+                let entry = match run.what {
+                    What::Value(value) => value,
+                    // Not yet followed: that may change it, and must not be done in vain.
+                    What::Below(..) => self.child(old, part, slot as u16),
+                };
+                fits = fits && add(slot, entry);
+            }
+        }
+        // The run that goes on behind it, and those after.
+        let last = u32::from(part.slot(part.prefix)) + if part.half { 0xff } else { 0xffff };
+        if end <= last
+            && let Some(at) = before.iter().rposition(|r| u32::from(r.0) <= end)
+        {
+            fits = fits && add(end, before[at].1);
+            for &(start, entry) in &before[at + 1..] {
+                fits = fits && add(u32::from(start), entry);
+            }
+        }
+        for run in inner.iter().filter(|_| fits) {
+            let slot = (from + run.start) as u16;
+            if let (What::Below(..), Some(to)) = (run.what, all[..n].iter().position(|r| r.0 == slot)) {
+                all[to].1 = self.window_entry(work, run.what, part, slot, old);
+            }
+        }
+        self.put_back(inner);
+        fits.then_some((all, n))
+    }
+
     fn window_runs(&mut self, work: &Work<'_>, runs: &[Run], part: Part, old: u32, own: bool) -> u32 {
         let base = part.slot(part.prefix);
         let mut all = [(0u16, 0u32); RUNS];
@@ -406,7 +482,12 @@ impl Nodes {
             let slot = base + run.start as u16;
             *to = (slot, self.window_entry(work, run.what, part, slot, old));
         }
-        let words = node::runs_words(&all[..runs.len().min(RUNS)]);
+        self.store_runs(&all[..runs.len().min(RUNS)], part, old, own)
+    }
+
+    /// Puts runs in the place of `old`, in place where they start at the same slots.
+    fn store_runs(&mut self, runs: &[(u16, u32)], part: Part, old: u32, own: bool) -> u32 {
+        let words = node::runs_words(runs);
         if own && node::kind(old) == Kind::Runs {
             let line = self.line(old);
             if line.iter().zip(&words).take(ENTRIES).all(|(w, &n)| w.load(Relaxed) == n) {
