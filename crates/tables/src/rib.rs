@@ -501,6 +501,7 @@ impl<K: Key> Cutter<'_, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(not(miri))]
     use crate::rib4::Rib4;
     use proptest::prelude::*;
     use std::collections::BTreeMap;

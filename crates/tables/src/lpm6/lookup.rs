@@ -486,6 +486,17 @@ mod wide {
             // SAFETY: the mask cuts it to the array of nodes.
             unsafe { _mm512_mask_i32gather_epi32::<4>(e, which, _mm512_and_si512(at, mask), nodes) }
         };
+        // What the next step reads, for entries that are pointers.
+        let fetch = |e: __m512i, bytes: __m512i| {
+            let arrays = _mm512_cmpge_epu32_mask(e, array);
+            let element = _mm512_or_si512(_mm512_slli_epi32::<8>(e), bytes);
+            let line = _mm512_maskz_slli_epi32::<4>(_mm512_movepi32_mask(e), e);
+            let at = _mm512_and_si512(_mm512_mask_mov_epi32(line, arrays, element), mask);
+            let mut words = [0u32; 16];
+            // SAFETY: there are 16 lanes.
+            unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), at) };
+            words.iter().for_each(|&w| prefetch(view.nodes, w as usize));
+        };
         let (mut first, mut second, mut entries) = (Words::uninit(), Words::uninit(), Words::uninit());
         let mut any = _mm512_setzero_si512();
         // Keys beyond the last are looked up too, and forgotten.
@@ -499,6 +510,9 @@ mod wide {
                 let (w0, w1) = heads(keys);
                 let e = _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<8>(w0), root);
                 let e = step(e, _mm512_and_si512(w0, byte));
+                if view.far {
+                    fetch(e, _mm512_srli_epi32::<24>(w1));
+                }
                 any = _mm512_or_si512(any, e);
                 store(&mut entries, 16 * g, e);
                 store(&mut first, 16 * g, w0);
@@ -510,7 +524,11 @@ mod wide {
             for i in (0..n).step_by(16) {
                 // SAFETY: as above; what is loaded was stored above.
                 unsafe {
-                    let e = step(load(&entries, i), _mm512_srli_epi32::<24>(load(&second, i)));
+                    let w1 = load(&second, i);
+                    let e = step(load(&entries, i), _mm512_srli_epi32::<24>(w1));
+                    if view.far {
+                        fetch(e, _mm512_and_si512(_mm512_srli_epi32::<16>(w1), byte));
+                    }
                     store(&mut entries, i, e);
                 }
             }
