@@ -70,9 +70,9 @@ impl Fallback {
     }
 
     /// Runs `f`, a lookup. Entries and the fallback are read apart: when the fallback changed
-    /// between, a key could get an answer that was never right, so `f` runs again.
+    /// between, a key could get an answer that was never right, so `f` runs again. False if it changed each time.
     #[inline(always)]
-    pub(crate) fn steady(&self, mut f: impl FnMut(Rest<'_>)) {
+    pub(crate) fn steady(&self, mut f: impl FnMut(Rest<'_>)) -> bool {
         // A fallback that changes faster than a batch is looked up must not hold a worker.
         for _ in 0..8 {
             let before = self.state.load(Acquire);
@@ -80,8 +80,9 @@ impl Fallback {
             f(Rest { default: before as u32, short, shift: 32 - u32::from(self.bits) });
             fence(Acquire);
             if self.state.load(Relaxed) == before {
-                return;
+                return true;
             }
         }
+        false
     }
 }

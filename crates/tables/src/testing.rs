@@ -78,6 +78,41 @@ impl Clock {
     }
 }
 
+/// A short prefix has other values only while a longer one hides it: readers must never see these. `set` changes the prefix of a length
+/// (0: takes it out), `read` looks the address up.
+#[cfg(not(miri))]
+pub(crate) fn never_seen(
+    mut set: impl FnMut(u8, u32),
+    short: [u8; 3],
+    long: u8,
+    read: impl Fn(&mut [u32]) + Sync,
+) {
+    const HIDDEN: u32 = 7;
+    let clock = Clock::new(2);
+    for len in short {
+        set(len, 2);
+    }
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while clock.stop.load(SeqCst) == 0 {
+                    let mut out = [0; 256];
+                    read(&mut out);
+                    assert!(out.iter().all(|v| [1, 2].contains(v)), "{out:?}");
+                }
+            });
+        }
+        let _stop = Stop(&clock);
+        for round in 0..60_000 {
+            let len = short[round % 3];
+            set(long, 1);
+            set(len, HIDDEN);
+            set(len, 2);
+            set(long, 0);
+        }
+    });
+}
+
 /// Stops the readers when the writer's part of a test ends, by a panic too.
 pub(crate) struct Stop<'a>(pub(crate) &'a Clock);
 

@@ -147,7 +147,19 @@ fn readers_see_the_old_answer_or_the_new_one() {
     const KEY: u32 = 0x0a01_02fe;
     let rounds = 3000;
     // Covers and covered: in the root, in a block, a block made and unmade, the default.
-    for (cover, len) in [(0, 32), (0, 20), (8, 16), (16, 30), (24, 25), (26, 32), (0, 8), (23, 24)] {
+    for (cover, len) in [
+        (0, 32),
+        (0, 20),
+        (8, 16),
+        (16, 30),
+        (24, 25),
+        (26, 32),
+        (0, 8),
+        (23, 24),
+        (3, 12),
+        (12, 13),
+        (1, 32),
+    ] {
         let (mut w, t) = table(CpuLevel::V4);
         let clock = Clock::new(2);
         clock.step(|n| assert!(w.insert(KEY, cover, n).is_ok()));
@@ -184,4 +196,22 @@ fn readers_see_the_old_answer_or_the_new_one() {
             }
         });
     }
+}
+
+#[test]
+fn a_hidden_short_prefix_is_never_seen() {
+    const KEY: u32 = 0x0a01_02fe;
+    let (mut w, t) = table(CpuLevel::V4);
+    crate::testing::never_seen(
+        |len, value| match value {
+            0 => drop(w.remove(KEY, len)),
+            _ => drop(w.insert(KEY, len, value)),
+        },
+        [0, 3, 12],
+        20,
+        |out| {
+            t.lookup_batch(&[KEY; 256][..out.len()], out);
+            out[0] = t.lookup_one(KEY);
+        },
+    );
 }

@@ -172,8 +172,21 @@ fn readers_see_the_old_answer_or_the_new_one() {
     const KEY: u128 = SITE | 0xfe << 80 | 0x77 << 88;
     let rounds = 2000;
     // Covers and covered: in the root, in nodes, a chain made and unmade, the default, a node growing full and back.
-    let cases =
-        [(0, 128), (0, 48), (20, 32), (20, 33), (32, 48), (40, 41), (44, 48), (47, 64), (64, 128), (0, 20)];
+    let cases = [
+        (0, 128),
+        (0, 48),
+        (20, 32),
+        (20, 33),
+        (32, 48),
+        (40, 41),
+        (44, 48),
+        (47, 64),
+        (64, 128),
+        (0, 20),
+        (3, 16),
+        (12, 48),
+        (16, 17),
+    ];
     for (cover, len) in cases {
         let (mut w, t) = table(CpuLevel::V4);
         let clock = Clock::new(2);
@@ -212,4 +225,22 @@ fn readers_see_the_old_answer_or_the_new_one() {
             }
         });
     }
+}
+
+#[test]
+fn a_hidden_short_prefix_is_never_seen() {
+    const KEY: u128 = SITE | 0xfe << 80;
+    let (mut w, t) = table(CpuLevel::V4);
+    crate::testing::never_seen(
+        |len, value| match value {
+            0 => drop(w.remove(KEY, len)),
+            _ => drop(w.insert(KEY, len, value)),
+        },
+        [0, 3, 16],
+        20,
+        |out| {
+            t.lookup_batch(&[KEY; 256][..out.len()], out);
+            out[0] = t.lookup_one(&KEY);
+        },
+    );
 }
