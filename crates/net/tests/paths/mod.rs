@@ -1,0 +1,256 @@
+//! The main paths of packets through the real graph, run inline on one thread: nothing depends on time or on other
+//! threads, so that what a vector costs can be counted.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unsafe_code)]
+
+use graph::{
+    Buffers, Dispatcher, Guard, NodeId, Pool, PoolConfig, PoolMemory, TxCaps, TxQueue, TxReport, VECTOR_SIZE,
+    Vector,
+};
+use net::interface::InterfaceTx;
+use net::neighbor::DadMode;
+use net::plane::PlaneConfig;
+use net::router::{Encap, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
+pub const PATHS: [&str; 9] =
+    ["ip4", "ip6", "l2xc", "vlan", "ip4-ecmp", "mixed", "icmp-error", "drop", "unknown-neighbor"];
+
+const PORTS: [&str; 4] = ["left", "right", "patch", "cord"];
+
+struct Sink(Arc<AtomicU64>);
+
+impl TxQueue for Sink {
+    fn caps(&self) -> TxCaps {
+        TxCaps::default()
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[graph::Desc]) -> TxReport {
+        for d in packets {
+            buffers.free(d);
+        }
+        let n = packets.len() as u64;
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        TxReport { packets: n, bytes: 64 * n, ..TxReport::default() }
+    }
+}
+
+/// A router, a graph, and the frames of one path.
+pub struct Rig {
+    _router: Router,
+    pool: Arc<Pool>,
+    dispatcher: Dispatcher,
+    vector: Box<Vector>,
+    guard: Guard,
+    frames: Vec<(u32, Vec<u8>)>,
+    input: NodeId,
+    sent: Arc<AtomicU64>,
+}
+
+fn ops() -> Vec<Op> {
+    let mut ops = vec![];
+    for (n, name) in PORTS.iter().enumerate() {
+        let name = name.to_string();
+        let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
+        ops.push(Op::CreatePcap { name: name.clone(), config });
+        let mac = packet::MacAddr([2, 0, 0, 0, 0, n as u8 + 1]);
+        ops.push(Op::SetMac { name: name.clone(), mac });
+        ops.push(Op::SetState { name, up: true });
+    }
+    for (parent, vlan) in [("left", 100), ("right", 200)] {
+        let encap = Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true };
+        ops.push(Op::CreateSub { parent: parent.into(), id: vlan.into(), encap });
+        ops.push(Op::SetState { name: format!("{parent}.{vlan}"), up: true });
+    }
+    for (name, peer) in [("patch", "cord"), ("cord", "patch")] {
+        ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
+    }
+    for (name, net) in [
+        ("left", "10.0.1.1/24"),
+        ("left", "2001:db8:1::1/64"),
+        ("right", "10.0.2.1/24"),
+        ("right", "2001:db8:2::1/64"),
+        ("left.100", "10.0.3.1/24"),
+        ("right.200", "10.0.4.1/24"),
+    ] {
+        ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
+    }
+    for (name, address) in [
+        ("left", "10.0.1.2"),
+        ("right", "10.0.2.2"),
+        ("right", "10.0.2.3"),
+        ("right", "10.0.2.4"),
+        ("right", "10.0.2.5"),
+        ("right", "2001:db8:2::2"),
+        ("right.200", "10.0.4.2"),
+    ] {
+        let mac = packet::MacAddr([2, 0, 0, 0, 1, 1]);
+        ops.push(Op::SetNeighbor { name: name.into(), address: address.parse().unwrap(), mac });
+    }
+    let several = ["10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5"];
+    for (prefix, paths) in [
+        ("20.0.0.0/8", &several[..1]),
+        ("21.0.0.0/8", &several[..]),
+        ("22.0.0.0/8", &["10.0.4.2"]),
+        ("24.0.0.0/8", &["10.0.2.99"]),
+        ("2001:db8:20::/48", &["2001:db8:2::2"]),
+    ] {
+        let path = |a: &&str| RoutePath { address: Some(a.parse().unwrap()), interface: None, weight: 1 };
+        let target = Target::Paths(paths.iter().map(path).collect());
+        ops.push(Op::SetRoute { prefix: prefix.parse().unwrap(), target });
+    }
+    ops.push(Op::SetRoute { prefix: "23.0.0.0/8".parse().unwrap(), target: Target::Drop });
+    ops
+}
+
+fn ethernet(port: u8, vlan: Option<u16>, ethertype: u16) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, port + 1, 2, 0, 0, 0, 1, 0xaa];
+    if let Some(vlan) = vlan {
+        f.extend([0x81, 0]);
+        f.extend(vlan.to_be_bytes());
+    }
+    f.extend(ethertype.to_be_bytes());
+    f
+}
+
+fn udp(n: u8) -> [u8; 8] {
+    [4, n, 0, 80, 0, 26, 0, 0]
+}
+
+fn ip4(first: u8, n: u8, ttl: u8) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 46, 0, n, 0, 0, ttl, 17, 0, 0, 10, 0, 1, 2];
+    p.extend([first, n.wrapping_mul(7), n.wrapping_mul(13), n]);
+    packet::ip4::fill_checksum(&mut p);
+    p.extend(udp(n));
+    p.resize(46, 0);
+    p
+}
+
+fn ip6(n: u8) -> Vec<u8> {
+    let mut p = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+    for a in ["2001:db8:1::2".to_string(), format!("2001:db8:20:{n}::{n}")] {
+        p.extend(a.parse::<std::net::Ipv6Addr>().unwrap().octets());
+    }
+    p.extend(udp(n));
+    p
+}
+
+/// Port and bytes of packet `n` of a path's vectors.
+fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
+    let (port, vlan, ethertype, packet) = match path {
+        "ip4" => (0, None, 0x0800, ip4(20, n, 64)),
+        "ip6" => (0, None, 0x86dd, ip6(n)),
+        "l2xc" => (2, None, 0x0800, ip4(20, n, 64)),
+        "vlan" => (0, Some(100), 0x0800, ip4(22, n, 64)),
+        "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),
+        "icmp-error" => (0, None, 0x0800, ip4(20, n, 1)),
+        "unknown-neighbor" => (0, None, 0x0800, ip4(24, n, 64)),
+        "drop" => match n % 4 {
+            0 => (0, None, 0x0800, ip4(23, n, 64)),
+            1 => (0, None, 0x0800, ip4(127, n, 64)),
+            2 => (0, None, 0x1234, vec![0; 46]),
+            _ => {
+                let mut bad = ip4(20, n, 64);
+                bad[10] ^= 1;
+                (0, None, 0x0800, bad)
+            }
+        },
+        "mixed" => match n % 8 {
+            0..=3 => return frame("ip4", n),
+            4 | 5 => return frame("ip6", n),
+            6 if n & 8 == 0 => return frame("icmp-error", n),
+            6 => return frame("drop", n),
+            _ => {
+                let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 1, 0xaa, 10, 0, 1, 2];
+                arp.extend([0, 0, 0, 0, 0, 0, 10, 0, 1, 1]);
+                (0, None, 0x0806, arp)
+            }
+        },
+        other => panic!("there is no path {other}, but {PATHS:?}"),
+    };
+    let mut f = ethernet(port, vlan, ethertype);
+    f.extend(packet);
+    f.resize(f.len().max(60), 0);
+    (port, f)
+}
+
+impl Rig {
+    /// The graph, and the frames of `path`.
+    pub fn new(path: &str) -> Rig {
+        let config = RouterConfig {
+            pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
+            plane: PlaneConfig { icmp_errors_per_second: 1_000_000, ..PlaneConfig::default() },
+            dad: DadMode::Off,
+            ..RouterConfig::default()
+        };
+        let mut router = Router::new(config).unwrap();
+        router.commit(ops()).unwrap();
+        let pool = Arc::clone(router.pool());
+        // The router's own worker still sends what the new interfaces have to say.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while pool.in_use() != 0 {
+            assert!(std::time::Instant::now() < deadline, "the router's worker is stuck");
+            std::thread::yield_now();
+        }
+        router.shutdown();
+        let (mut dispatcher, _) = net::nodes::build(router.plane(), router.tap(), &pool, 0).unwrap();
+        let sent = Arc::new(AtomicU64::new(0));
+        let ports: Vec<u32> = PORTS.iter().map(|name| router.interface_index(name).unwrap()).collect();
+        for port in &ports {
+            let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").unwrap();
+            tx.set(*port, Some(Box::new(Sink(Arc::clone(&sent)))));
+        }
+        let frames = (0..VECTOR_SIZE).map(|n| {
+            let (port, bytes) = frame(path, n as u8);
+            (ports[usize::from(port)], bytes)
+        });
+        Rig {
+            frames: frames.collect(),
+            input: dispatcher.id("ethernet-input").unwrap(),
+            _router: router,
+            pool,
+            dispatcher,
+            vector: Vector::boxed(),
+            // SAFETY: nothing is reclaimed: the router is never touched again.
+            guard: unsafe { Guard::unprotected() },
+            sent,
+        }
+    }
+
+    /// Makes the packets of one vector.
+    pub fn make(&mut self) {
+        self.dispatcher.env.now_ns += 1_000_000;
+        for (rx, bytes) in &self.frames {
+            let mut d = self.dispatcher.env.buffers.alloc_bytes(bytes).expect("a buffer");
+            d.rx = *rx;
+            assert!(self.vector.push(d));
+        }
+    }
+
+    /// Takes them apart again, without the graph.
+    #[allow(dead_code)]
+    pub fn discard(&mut self) {
+        for d in self.vector.as_slice() {
+            self.dispatcher.env.buffers.free(d);
+        }
+        self.vector.clear();
+    }
+
+    /// Runs them through the graph.
+    pub fn run(&mut self) {
+        self.dispatcher.feed(&mut self.vector, self.input);
+        self.dispatcher.run(&self.guard);
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Buffers in use.
+    #[allow(dead_code)]
+    pub fn in_use(&self) -> usize {
+        self.pool.in_use()
+    }
+}
