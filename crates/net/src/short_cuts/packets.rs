@@ -143,6 +143,9 @@ const SRC6: [&str; 12] = [
     "fe7f::1",
 ];
 
+/// From here on `to` is the address of another port.
+const OTHER_PORT: u8 = 16;
+
 /// What an IPv4 header checksum is to be.
 #[derive(Clone, Copy, Debug)]
 enum Check {
@@ -241,7 +244,13 @@ impl Spec {
 
     fn change(&mut self, r: &mut Rng) {
         match r.below(24) {
-            0 => self.port = r.below(11),
+            0 => {
+                // Often to the router's address on the port of the others.
+                if r.below(2) == 0 {
+                    self.to = OTHER_PORT + self.port as u8;
+                }
+                self.port = r.below(11);
+            }
             1 => self.tags = r.below(TAGS.len()),
             2 => self.to = r.below(5) as u8,
             3 => self.from = r.below(4) as u8,
@@ -371,6 +380,7 @@ impl Spec {
             2 => vec![0xff; 6],
             3 => vec![0x01, 0, 0x5e, 0, 0, 5],
             4 => vec![2, 0, 0, 0, 0, self.port as u8 ^ 0x80],
+            n if n >= OTHER_PORT => vec![2, 0, 0, 0, 0, n - OTHER_PORT + 1],
             _ => own.to_vec(),
         };
         f.extend(match self.from {
