@@ -69,7 +69,7 @@ pub fn is_link_local(a: u128) -> bool {
 /// True for the bytes of an address in fe80::/10.
 #[inline(always)]
 fn begins_link_local(a: &[u8; 16]) -> bool {
-    u16::from_be_bytes([a[0], a[1]]) & 0xffc0 == 0xfe80
+    u16::from_le_bytes([a[0], a[1]]) & 0xc0ff == 0x80fe
 }
 
 impl LookupNode for Ip6Lookup {

@@ -212,6 +212,9 @@ pub(super) fn one(view: View<'_>, key: &Key, rest: Rest<'_>) -> u32 {
 /// Looks up at most `CHUNK` keys, for which `out` has room.
 #[inline(always)]
 pub(super) fn batch(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
+    if one_skip(view, keys, out, rest) {
+        return;
+    }
     match level {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: the level is one that the processor has.
@@ -221,6 +224,32 @@ pub(super) fn batch(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u3
         CpuLevel::V3 => unsafe { wide::avx2(view, keys, out, rest) },
         _ => scalar::<false>(view, keys, out, rest),
     }
+}
+
+/// Looks keys up that all come to one skip, as in a table of few prefixes, without sorting them. False, and nothing of use
+/// in `out`, when they do not.
+#[inline(always)]
+fn one_skip(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) -> bool {
+    let Some(first) = keys.first() else { return false };
+    let e = view.top(first);
+    let skip = e >> 29 == 0b100;
+    if !skip || keys.iter().take(8).any(|k| view.top(k) != e) {
+        return false;
+    }
+    let line = view.line(e);
+    let (inside, outside) = (view.load(line + INSIDE), view.load(line + OUTSIDE));
+    if (inside | outside) & POINTER != 0 {
+        return false;
+    }
+    let mut others = 0;
+    for (k, o) in keys.iter().zip(out.iter_mut()) {
+        others |= view.top(k) ^ e;
+        *o = if holds(view.nodes, line, k) { inside } else { outside };
+    }
+    if others == 0 && (inside == 0 || outside == 0) {
+        finish(keys, out, rest);
+    }
+    others == 0
 }
 
 /// A place in the batch and its entry.
