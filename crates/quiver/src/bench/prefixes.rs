@@ -86,6 +86,12 @@ impl Prefix {
         }
     }
 
+    /// The prefix of length `len`, at most its own, that holds it.
+    pub fn shortened(self, len: u8) -> Self {
+        let len = len.min(self.len);
+        Prefix { addr: self.addr & Self::mask(len), len }
+    }
+
     /// True when it holds `addr`.
     pub fn holds(self, addr: u128) -> bool {
         (addr ^ self.addr) & Self::mask(self.len) == 0

@@ -56,7 +56,7 @@ struct Table {
     /// Memory of table and control side.
     bytes_per_route: f64,
     mb: f64,
-    /// The worst change of one route over the full table: a prefix of length 8, 3 or 0. Milliseconds.
+    /// The longest change of one wide prefix in the full table, milliseconds.
     worst_change_ms: Option<f64>,
     #[serde(flatten)]
     place: Place,
@@ -205,7 +205,7 @@ fn changes(w: &mut impl Writer, list: &[Prefix]) -> Result<[f64; 3], String> {
     Ok([inserts, replaces, deletes])
 }
 
-/// The longest change, milliseconds, of prefixes that cover much.
+/// The longest change, milliseconds, of one prefix that covers much.
 fn worst(w: &mut impl Writer, v6: bool, list: &[Prefix]) -> Result<f64, String> {
     let mut longest = 0f64;
     let mut time = |f: &mut dyn FnMut() -> Result<(), String>| {
@@ -214,11 +214,13 @@ fn worst(w: &mut impl Writer, v6: bool, list: &[Prefix]) -> Result<f64, String> 
         longest = longest.max(began.elapsed().as_secs_f64() * 1e3);
         Ok::<(), String>(())
     };
-    let whole = Prefix { addr: 0, len: 0 };
-    let wide: Vec<Prefix> = match v6 {
-        false => (1..=223u128).map(|a| Prefix { addr: a << 120, len: 8 }).chain([whole]).collect(),
-        true => vec![Prefix { addr: 0x2 << 124, len: 3 }, Prefix { addr: 0x2a0 << 116, len: 12 }, whole],
-    };
+    // Every length on which a table might do most of its work, at places all over the list.
+    let lengths = if v6 { 3..=36 } else { 8..=20 };
+    let places = list.iter().step_by(list.len().div_ceil(16).max(1));
+    let mut wide: Vec<Prefix> = places.flat_map(|p| lengths.clone().map(|len| p.shortened(len))).collect();
+    wide.push(Prefix { addr: 0, len: 0 });
+    wide.sort_unstable();
+    wide.dedup();
     for p in wide.into_iter().filter(|p| list.binary_search(p).is_err()) {
         time(&mut || w.put(p, 7))?;
         time(&mut || {
