@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unsafe_code)]
 
 use graph::{
-    Buffers, Dispatcher, Guard, NodeId, Pool, PoolConfig, PoolMemory, TxCaps, TxQueue, TxReport, VECTOR_SIZE,
+    Buffers, Dispatcher, Guard, NodeId, PoolConfig, PoolMemory, TxCaps, TxQueue, TxReport, VECTOR_SIZE,
     Vector,
 };
 use net::interface::InterfaceTx;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const PATHS: [&str; 9] =
     ["ip4", "ip6", "l2xc", "vlan", "ip4-ecmp", "mixed", "icmp-error", "drop", "unknown-neighbor"];
 
-const PORTS: [&str; 4] = ["left", "right", "patch", "cord"];
+const PORTS: [&str; 5] = ["left", "right", "patch", "cord", "trunk"];
 
 struct Sink(Arc<AtomicU64>);
 
@@ -39,7 +39,6 @@ impl TxQueue for Sink {
 /// A router, a graph, and the frames of one path.
 pub struct Rig {
     _router: Router,
-    pool: Arc<Pool>,
     dispatcher: Dispatcher,
     vector: Box<Vector>,
     guard: Guard,
@@ -58,7 +57,7 @@ fn ops() -> Vec<Op> {
         ops.push(Op::SetMac { name: name.clone(), mac });
         ops.push(Op::SetState { name, up: true });
     }
-    for (parent, vlan) in [("left", 100), ("right", 200)] {
+    for (parent, vlan) in [("trunk", 100), ("trunk", 200)] {
         let encap = Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true };
         ops.push(Op::CreateSub { parent: parent.into(), id: vlan.into(), encap });
         ops.push(Op::SetState { name: format!("{parent}.{vlan}"), up: true });
@@ -71,8 +70,8 @@ fn ops() -> Vec<Op> {
         ("left", "2001:db8:1::1/64"),
         ("right", "10.0.2.1/24"),
         ("right", "2001:db8:2::1/64"),
-        ("left.100", "10.0.3.1/24"),
-        ("right.200", "10.0.4.1/24"),
+        ("trunk.100", "10.0.3.1/24"),
+        ("trunk.200", "10.0.4.1/24"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
     }
@@ -83,7 +82,7 @@ fn ops() -> Vec<Op> {
         ("right", "10.0.2.4"),
         ("right", "10.0.2.5"),
         ("right", "2001:db8:2::2"),
-        ("right.200", "10.0.4.2"),
+        ("trunk.200", "10.0.4.2"),
     ] {
         let mac = packet::MacAddr([2, 0, 0, 0, 1, 1]);
         ops.push(Op::SetNeighbor { name: name.into(), address: address.parse().unwrap(), mac });
@@ -142,7 +141,7 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "ip4" => (0, None, 0x0800, ip4(20, n, 64)),
         "ip6" => (0, None, 0x86dd, ip6(n)),
         "l2xc" => (2, None, 0x0800, ip4(20, n, 64)),
-        "vlan" => (0, Some(100), 0x0800, ip4(22, n, 64)),
+        "vlan" => (4, Some(100), 0x0800, ip4(22, n, 64)),
         "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),
         "icmp-error" => (0, None, 0x0800, ip4(20, n, 1)),
         "unknown-neighbor" => (0, None, 0x0800, ip4(24, n, 64)),
@@ -209,7 +208,6 @@ impl Rig {
             frames: frames.collect(),
             input: dispatcher.id("ethernet-input").unwrap(),
             _router: router,
-            pool,
             dispatcher,
             vector: Vector::boxed(),
             // SAFETY: nothing is reclaimed: the router is never touched again.
@@ -228,15 +226,6 @@ impl Rig {
         }
     }
 
-    /// Takes them apart again, without the graph.
-    #[allow(dead_code)]
-    pub fn discard(&mut self) {
-        for d in self.vector.as_slice() {
-            self.dispatcher.env.buffers.free(d);
-        }
-        self.vector.clear();
-    }
-
     /// Runs them through the graph.
     pub fn run(&mut self) {
         self.dispatcher.feed(&mut self.vector, self.input);
@@ -246,11 +235,5 @@ impl Rig {
     /// Packets sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
-    }
-
-    /// Buffers in use.
-    #[allow(dead_code)]
-    pub fn in_use(&self) -> usize {
-        self.pool.in_use()
     }
 }
