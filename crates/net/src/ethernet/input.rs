@@ -390,8 +390,8 @@ impl<'v> Tagged<'v> {
         inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<u16>,
     ) -> usize {
         let mut counts = Run::new(self.rx_counts);
-        // The last tag without its priority, and what it stands for. No tag is 0.
-        let (mut last, mut index, mut mac) = (0, 0, 0);
+        // The last tag without its priority, and what it stands for. None has all bits.
+        let (mut last, mut index, mut mac) = (u32::MAX, 0, 0);
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(w) = rooms.window::<0>(d) else { return false };
             if d.rx != self.rx || d.len < least || u16::from_be_bytes([w[16], w[17]]) != self.ethertype {

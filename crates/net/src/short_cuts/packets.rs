@@ -25,7 +25,7 @@ impl Rng {
 }
 
 /// Tags as (TPID, TCI), outermost first.
-const TAGS: [&[(u16, u16)]; 20] = [
+const TAGS: [&[(u16, u16)]; 21] = [
     &[],
     &[(0x8100, 100)],
     &[(0x8100, 0xe064)],
@@ -46,6 +46,8 @@ const TAGS: [&[(u16, u16)]; 20] = [
     &[(0x8100, 100), (0x8100, 100)],
     &[(0x8100, 100), (0x8100, 1), (0x8100, 2)],
     &[(0x8100, 300), (0x88a8, 30)],
+    // No tag, but what a short cut may take for one.
+    &[(0, 0)],
 ];
 
 const DST4: [[u8; 4]; 32] = [
@@ -243,7 +245,7 @@ impl Spec {
     }
 
     fn change(&mut self, r: &mut Rng) {
-        match r.below(24) {
+        match r.below(25) {
             0 => {
                 // Often to the router's address on the port of the others.
                 if r.below(2) == 0 {
@@ -252,7 +254,7 @@ impl Spec {
                 self.port = r.below(11);
             }
             1 => self.tags = r.below(TAGS.len()),
-            2 => self.to = r.below(5) as u8,
+            2 => self.to = r.below(6) as u8,
             3 => self.from = r.below(4) as u8,
             4 => self.ethertype = r.pick(&[0x0800, 0x86dd, 0x0806, 0x1234, 46]),
             5 => {
@@ -304,6 +306,8 @@ impl Spec {
                     self.entry = Entry::Inner(node, r.below(40) as u32);
                 }
             }
+            // As much zero as a frame can have where tags and addresses stand.
+            23 => (self.tags, self.to) = (TAGS.len() - 1, 5),
             _ => self.split = Some(1 + r.below(80)),
         }
     }
@@ -380,6 +384,7 @@ impl Spec {
             2 => vec![0xff; 6],
             3 => vec![0x01, 0, 0x5e, 0, 0, 5],
             4 => vec![2, 0, 0, 0, 0, self.port as u8 ^ 0x80],
+            5 => vec![0; 6],
             n if n >= OTHER_PORT => vec![2, 0, 0, 0, 0, n - OTHER_PORT + 1],
             _ => own.to_vec(),
         };
