@@ -81,7 +81,7 @@ impl Drop for Table {
 pub struct Run<'t> {
     table: &'t Table,
     index: u32,
-    /// Packets in the upper half, bytes in the lower one: a vector has less than 2^32.
+    /// Packets in the low 16 bits, bytes above them.
     sum: u64,
 }
 
@@ -95,18 +95,30 @@ impl<'t> Run<'t> {
     /// Counts a packet of object `index`.
     #[inline(always)]
     pub fn add(&mut self, index: u32, bytes: u16) {
+        self.turn(index);
+        self.count(bytes);
+    }
+
+    /// The next packets are of object `index`.
+    #[inline(always)]
+    pub fn turn(&mut self, index: u32) {
         if index != self.index {
             self.write();
             (self.index, self.sum) = (index, 0);
         }
-        self.sum += 1 << 32 | u64::from(bytes);
+    }
+
+    /// Counts a packet of the object that was last turned to; at most 65,535 of them.
+    #[inline(always)]
+    pub fn count(&mut self, bytes: u16) {
+        self.sum += (u64::from(bytes) << 16) + 1;
     }
 
     #[inline(always)]
     fn write(&self) {
         if let Some(c) = self.table.get(self.index) {
-            c.packets.add(self.sum >> 32);
-            c.bytes.add(self.sum & 0xffff_ffff);
+            c.packets.add(self.sum & 0xffff);
+            c.bytes.add(self.sum >> 16);
         }
     }
 }

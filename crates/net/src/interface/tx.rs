@@ -54,14 +54,12 @@ impl InterfaceTx {
     fn gather(&mut self, packets: &mut [Desc], index: IfIndex, same: usize) -> usize {
         let (mut at, mut others) = (same, 0);
         for i in same..packets.len() {
+            // Written to both places and counted in one: which, could not be foretold.
             let d = packets[i];
-            if d.tx == index {
-                packets[at] = d;
-                at += 1;
-            } else {
-                self.others[others % VECTOR_SIZE] = d;
-                others += 1;
-            }
+            packets[at] = d;
+            self.others[others % VECTOR_SIZE] = d;
+            at += usize::from(d.tx == index);
+            others += usize::from(d.tx != index);
         }
         packets[at..].copy_from_slice(&self.others[..others]);
         at

@@ -193,7 +193,7 @@ impl QuickLookup for Ip4Lookup {
                         let Some(w) = rooms.window::<14>(d) else { return false };
                         let Some(h) = w[14..].first_chunk_mut::<24>() else { return false };
                         let hash = |seed| flow::of_ip4_plain(h, seed);
-                        let Some(a) = last.adjacency(group, hash).filter(|a| d.len <= a.mtu) else {
+                        let Some(a) = last.adjacency(group, d.len, hash) else {
                             return false;
                         };
                         if !h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {

@@ -8,6 +8,7 @@ use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::ip4;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tables::groups::{Entry, GroupsReader, Paths};
 use tables::slots::SlotsReader;
@@ -166,7 +167,7 @@ impl<'v> Sender<'v> {
 
     /// For packets straight from a lookup; `seed` is that of the flow hash.
     pub fn last(self, groups: GroupsReader<'v>, seed: u32) -> Last<'v> {
-        Last { sender: self, groups, seed, group: 0, found: None, sent: Run::new(self.sent), adj: u32::MAX }
+        Last { sender: self, groups, seed, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
     }
 
     /// True when packets to adjacency `adj` go straight to the device.
@@ -238,10 +239,20 @@ pub struct Last<'v> {
     groups: GroupsReader<'v>,
     seed: u32,
     group: u32,
-    adj: u32,
-    found: Option<&'v Adjacency>,
+    found: &'v Adjacency,
     sent: Run<'v>,
 }
+
+/// Takes no packet.
+static NOWHERE: Adjacency = Adjacency {
+    interface: 0,
+    direct: false,
+    mtu: 0,
+    state: AdjacencyState::Incomplete,
+    len: 0,
+    rewrite: [0; MAX_REWRITE],
+    next_hop: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+};
 
 impl<'v> Last<'v> {
     /// What chooses without remembering.
@@ -259,30 +270,39 @@ impl<'v> Last<'v> {
         self.sender.last(self.groups, self.seed)
     }
 
-    /// The direct adjacency to which a group sends the packet; `hash` is its flow hash for a seed, if it can be worked out.
+    /// The direct adjacency to which a group sends a packet of `len` bytes; `hash` is its flow hash for a seed, if it can be
+    /// worked out.
     #[inline(always)]
-    pub fn adjacency(&mut self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<&'v Adjacency> {
-        if group == self.group {
-            return self.found;
-        }
+    pub fn adjacency(
+        &mut self,
+        group: u32,
+        len: u16,
+        hash: impl FnOnce(u32) -> Option<u32>,
+    ) -> Option<&'v Adjacency> {
+        let a = if group == self.group { self.found } else { self.find(group, hash)? };
+        (len <= a.mtu).then_some(a)
+    }
+
+    #[inline(always)]
+    fn find(&mut self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<&'v Adjacency> {
         let (e, group) = match self.groups.paths(group) {
             Paths::One(e) => (e, group),
             // The next packet may go elsewhere. Group 0 stands for no route: nothing is remembered for it.
             Paths::Many(word) => (self.groups.pick(word, hash(self.seed)?), 0),
         };
-        let found = match e.kind {
-            kind::REWRITE => self.sender.adjacencies.get(e.adj).filter(|a| a.direct),
-            _ => None,
-        };
-        (self.adj, self.group) = (e.adj, group);
-        self.found = if group == 0 { None } else { found };
-        found
+        if e.kind != kind::REWRITE {
+            return None;
+        }
+        let a = self.sender.adjacencies.get(e.adj).filter(|a| a.direct)?;
+        self.sent.turn(e.adj);
+        (self.group, self.found) = (group, if group == 0 { &NOWHERE } else { a });
+        Some(a)
     }
 
     /// Counts the packet and puts the adjacency's header in front of it; `w` begins 14 bytes before its current header.
     #[inline(always)]
     pub fn send(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
-        self.sent.add(self.adj, d.len);
+        self.sent.count(d.len);
         w[..14].copy_from_slice(&a.rewrite[..14]);
         d.off -= 14;
         d.len += 14;

@@ -159,12 +159,18 @@ impl QuickLookup for Ip6Lookup {
     type Common<'v> = Common<'v>;
 
     fn quick_keys(descs: &[Desc], keys: &mut [[u8; 16]; VECTOR_SIZE], mut rooms: Rooms<'_>) -> usize {
-        let unusual = |(d, key): (&Desc, &mut [u8; 16])| {
-            let Some(dst) = rooms.window::<0>(d).and_then(|w| w[24..].first_chunk()) else { return true };
+        // What came here by way of the checks has a whole header.
+        let mut seen = 0;
+        for (i, (d, key)) in descs.iter().zip(keys).enumerate() {
+            let Some(dst) = rooms.window::<0>(d).and_then(|w| w[24..].first_chunk()) else { return i };
             *key = *dst;
-            d.flags & flags::UNUSUAL != 0 || d.len < 40
-        };
-        descs.iter().zip(keys).position(unusual).unwrap_or(descs.len())
+            seen |= d.flags;
+            debug_assert!(d.has(flags::UNUSUAL) || d.len >= 40);
+        }
+        if seen & flags::UNUSUAL == 0 {
+            return descs.len();
+        }
+        descs.iter().position(|d| d.has(flags::UNUSUAL)).unwrap_or(descs.len())
     }
 
     fn common<'v>(
@@ -218,7 +224,7 @@ impl QuickLookup for Ip6Lookup {
                         let Some(w) = rooms.window::<14>(d) else { return false };
                         let Some(h) = w[14..].first_chunk_mut::<44>() else { return false };
                         let hash = |seed| flow::of_ip6_plain(h, seed);
-                        let Some(a) = last.adjacency(group, hash).filter(|a| d.len <= a.mtu) else {
+                        let Some(a) = last.adjacency(group, d.len, hash) else {
                             return false;
                         };
                         if !h.first_chunk_mut().is_some_and(super::rewrite::usual) {

@@ -232,8 +232,10 @@ pub(super) fn batch(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u3
 fn one_skip(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) -> bool {
     let Some(first) = keys.first() else { return false };
     let e = view.top(first);
+    // The same 24 bits: a skip stands below one place of the root.
+    let start = |k: &Key| u32::from_le_bytes([k[0], k[1], k[2], k[3]]) & 0xff_ffff;
     let skip = e >> 29 == 0b100;
-    if !skip || keys.iter().take(8).any(|k| view.top(k) != e) {
+    if !skip || keys.iter().take(8).any(|k| start(k) != start(first)) {
         return false;
     }
     let line = view.line(e);
@@ -241,12 +243,14 @@ fn one_skip(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) -> bo
     if (inside | outside) & POINTER != 0 {
         return false;
     }
-    let mut others = 0;
+    let (mut others, mut all) = (0, true);
     for (k, o) in keys.iter().zip(out.iter_mut()) {
-        others |= view.top(k) ^ e;
-        *o = if holds(view.nodes, line, k) { inside } else { outside };
+        others |= start(k) ^ start(first);
+        let held = holds(view.nodes, line, k);
+        all &= held;
+        *o = if held { inside } else { outside };
     }
-    if others == 0 && (inside == 0 || outside == 0) {
+    if others == 0 && (inside == 0 || !all) {
         finish(keys, out, rest);
     }
     others == 0
