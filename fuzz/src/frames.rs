@@ -5,6 +5,7 @@
 //!
 //! - no node panics (libFuzzer's hook ends the process even where the dispatcher would contain it), and none leaves
 //!   packets behind;
+//! - the graph without the short cuts of its nodes does the same with them: it sends, holds, hands over and counts alike;
 //! - every buffer comes back to the pool but those of packets held for neighbours, and those too after their release;
 //! - what leaves has no offload left to do, fits the MTU, and its IP header is right.
 
@@ -27,8 +28,8 @@ use net::router::Router;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Bits of [`Head::how`].
 mod how {
@@ -68,6 +69,20 @@ struct Wire {
     bridged: BTreeSet<u32>,
     /// False while packets were put into the middle of the graph, past the checks before it.
     strict: Arc<AtomicBool>,
+    port: u32,
+    sent: Arc<Mutex<Vec<Sent>>>,
+}
+
+/// Port, receive interface, flags and bytes of a frame that was sent.
+type Sent = (u32, u32, u16, Vec<u8>);
+
+/// What became of an input, in an order of its own: packets that enter the graph at different places overtake each other.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    sent: Vec<Sent>,
+    held: Vec<(bool, Vec<u8>)>,
+    messages: Vec<String>,
+    reasons: Vec<(&'static str, u64)>,
 }
 
 impl TxQueue for Wire {
@@ -89,6 +104,7 @@ impl TxQueue for Wire {
                     self.check(&bytes, d.has(flags::LOCAL));
                 }
             }
+            self.sent.lock().expect("one thread").push((self.port, d.rx, d.flags, bytes.clone()));
             report.packets += 1;
             report.bytes += bytes.len() as u64;
             buffers.free(d);
@@ -145,14 +161,16 @@ struct Bench {
     inner: Vec<NodeId>,
     strict: Arc<AtomicBool>,
     left: usize,
+    sent: Arc<Mutex<Vec<Sent>>>,
 }
 
 thread_local! {
-    static BENCH: RefCell<Bench> = RefCell::new(Bench::new());
+    static BENCH: RefCell<Bench> = RefCell::new(Bench::new(true));
+    static PLAIN: RefCell<Bench> = RefCell::new(Bench::new(false));
 }
 
 impl Bench {
-    fn new() -> Self {
+    fn new(short_cuts: bool) -> Self {
         let mut router = bench::router();
         let pool = Arc::clone(router.pool());
         // The router's own worker still sends what the new interfaces have to say.
@@ -163,15 +181,18 @@ impl Bench {
         }
         router.shutdown();
         let plane = Arc::clone(router.plane());
-        let (mut dispatcher, graph) = net::nodes::build(&plane, router.tap(), &pool, 0).expect("a graph");
+        let build = if short_cuts { net::nodes::build } else { net::nodes::build_without_short_cuts };
+        let (mut dispatcher, graph) = build(&plane, router.tap(), &pool, 0).expect("a graph");
         let strict = Arc::new(AtomicBool::new(true));
         let bridged: BTreeSet<u32> =
             router.interfaces().filter(|i| i.xconnect.is_some()).map(|i| i.index).collect();
         let mut ports = vec![];
+        let sent = Arc::new(Mutex::new(vec![]));
         for name in PORTS {
             let index = router.interface_index(name).expect("a port");
             let mtu = router.interface(index).expect("a port").mtu.into();
-            let wire = Wire { mtu, bridged: bridged.clone(), strict: Arc::clone(&strict) };
+            let (bridged, strict) = (bridged.clone(), Arc::clone(&strict));
+            let wire = Wire { mtu, bridged, strict, port: index, sent: Arc::clone(&sent) };
             let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").expect("the node");
             tx.set(index, Some(Box::new(wire)));
             ports.push(index);
@@ -192,6 +213,7 @@ impl Bench {
             inner,
             strict,
             left,
+            sent,
             _router: router,
         }
     }
@@ -260,16 +282,16 @@ impl Bench {
         out
     }
 
-    /// Releases what is held: back to the graph as the control side does, or freed. Returns its number.
-    fn release(&mut self, answer: bool) -> usize {
-        let mut count = 0;
+    /// Releases what is held: back to the graph as the control side does, or freed. Returns it.
+    fn release(&mut self, answer: bool) -> Vec<(bool, Vec<u8>)> {
+        let mut all = vec![];
         for (v6, node, ask) in [
             (false, "ip4-icmp-error", Ask::V4_HOST_UNREACHABLE),
             (true, "ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE),
         ] {
             let node = self.dispatcher.id(node).expect("the node");
             for mut d in self.held(v6) {
-                count += 1;
+                all.push((v6, self.dispatcher.env.buffers.parts(&d).flatten().copied().collect()));
                 if answer {
                     d.aux = ask.word();
                     self.dispatcher.env.enqueue(d, node);
@@ -278,7 +300,7 @@ impl Bench {
                 }
             }
         }
-        count
+        all
     }
 
     fn trace(&mut self) {
@@ -303,7 +325,7 @@ impl Bench {
         self.reclaimer.collect();
     }
 
-    fn input(&mut self, data: &[u8]) {
+    fn input(&mut self, data: &[u8]) -> Outcome {
         let packets = split(data);
         self.strict.store(enters_at_the_edge(data), Ordering::Relaxed);
         // Later than any limit on errors or requests remembers.
@@ -317,9 +339,10 @@ impl Bench {
         }
         self.run();
         let answer = data.len().is_multiple_of(2);
-        if self.release(answer) != 0 {
+        let mut held = self.release(answer);
+        if !held.is_empty() {
             self.run();
-            self.release(false);
+            held.extend(self.release(false));
         }
         assert_eq!(self.pool.in_use(), 0, "every buffer came back");
         assert_eq!(self.graph.stats.reasons[self.left].get(), 0, "a node left packets behind");
@@ -328,10 +351,18 @@ impl Bench {
         if traced {
             self.show_trace();
         }
-        let mut control = None;
+        let (mut control, mut messages) = (None, vec![]);
         while let Some(m) = self.punt.pop() {
+            messages.push(format!("{m:?}"));
             control.get_or_insert_with(|| Control::new(self.interfaces)).take(m);
         }
+        let mut sent = std::mem::take(&mut *self.sent.lock().expect("one thread"));
+        sent.sort();
+        held.sort();
+        messages.sort();
+        let reasons = self.graph.reasons.iter().zip(self.graph.stats.reasons.iter());
+        let reasons = reasons.map(|(r, c)| (r.name, c.get())).filter(|r| r.1 != 0).collect();
+        Outcome { sent, held, messages, reasons }
     }
 }
 
@@ -406,7 +437,9 @@ fn fix(bytes: &mut [u8], ethernet: bool) {
 
 /// One input.
 pub fn run(data: &[u8]) {
-    BENCH.with_borrow_mut(|b| b.input(data));
+    let outcome = BENCH.with_borrow_mut(|b| b.input(data));
+    let plain = PLAIN.with_borrow_mut(|b| b.input(data));
+    assert_eq!(outcome, plain, "a short cut is something else than its step");
 }
 
 /// True when all packets enter where packets come from, none in the middle of the graph.
