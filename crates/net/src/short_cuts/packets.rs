@@ -25,7 +25,7 @@ impl Rng {
 }
 
 /// Tags as (TPID, TCI), outermost first.
-const TAGS: [&[(u16, u16)]; 21] = [
+const TAGS: [&[(u16, u16)]; 22] = [
     &[],
     &[(0x8100, 100)],
     &[(0x8100, 0xe064)],
@@ -35,6 +35,7 @@ const TAGS: [&[(u16, u16)]; 21] = [
     &[(0x8100, 400), (0x8100, 7)],
     &[(0x8100, 500), (0x8100, 7)],
     &[(0x8100, 600)],
+    &[(0x8100, 800)],
     &[(0x88a8, 700)],
     &[(0x8100, 9)],
     &[(0x88a8, 100)],
@@ -253,7 +254,8 @@ impl Spec {
                 }
                 self.port = r.below(11);
             }
-            1 => self.tags = r.below(TAGS.len()),
+            // Often one of those that a router takes with one tag.
+            1 => self.tags = if r.below(2) == 0 { r.below(TAGS.len()) } else { r.pick(&[1, 2, 3, 8, 9, 10]) },
             2 => self.to = r.below(6) as u8,
             3 => self.from = r.below(4) as u8,
             4 => self.ethertype = r.pick(&[0x0800, 0x86dd, 0x0806, 0x1234, 46]),

@@ -114,6 +114,7 @@ fn interfaces() -> Vec<Op> {
         ("trunk", 500, tags(false, 500, Some(None), false)),
         ("trunk", 600, tags(false, 600, None, true)),
         ("trunk", 700, tags(true, 700, None, true)),
+        ("trunk", 800, tags(false, 800, None, true)),
         ("bare", 1, Encap::Default),
         ("bare", 9, tags(false, 9, None, true)),
     ];
@@ -151,6 +152,7 @@ fn interfaces() -> Vec<Op> {
         ("trunk.300", "2001:db8:300::1/64"),
         ("trunk.300", "10.3.0.1/24"),
         ("trunk.600", "10.60.0.1/24"),
+        ("trunk.800", "2001:db8:800::1/64"),
     ];
     let address = |(name, net): (&str, &str)| Op::AddAddress { name: name.into(), net: net.parse().unwrap() };
     ops.extend(addresses.map(address));
