@@ -201,7 +201,7 @@ impl Spec {
     pub fn theme(seed: u64) -> Spec {
         let mut r = Rng(seed);
         let v6 = r.below(2) == 1;
-        let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4]);
+        let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10]);
         let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9]) } else { 0 };
         Spec {
             entry: Entry::Ethernet,

@@ -115,6 +115,7 @@ fn interfaces() -> Vec<Op> {
         ("trunk", 600, tags(false, 600, None, true)),
         ("trunk", 700, tags(true, 700, None, true)),
         ("trunk", 800, tags(false, 800, None, true)),
+        ("trunk", 900, tags(false, 900, None, true)),
         ("bare", 1, Encap::Default),
         ("bare", 9, tags(false, 9, None, true)),
     ];
@@ -129,6 +130,7 @@ fn interfaces() -> Vec<Op> {
         ("trunk.700", "bare.9"),
         ("bare.9", "trunk.700"),
         ("bare.1", "loom"),
+        ("loom", "trunk.900"),
     ] {
         ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
     }
