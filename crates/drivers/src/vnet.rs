@@ -2,8 +2,10 @@
 //! (virtio 1.2, section 5.1.6).
 
 use graph::{Buffers, Desc, flags};
-use packet::eth;
+use packet::eth::{self, EtherType};
 use packet::gso::{VnetError, VnetHdr};
+use packet::ip6;
+use packet::vlan::VlanStack;
 
 /// Puts what the header says into `d`, whose bytes are complete and start at the Ethernet header; `tag` bytes of VLAN
 /// tag were inserted into the packet after the header was made.
@@ -19,7 +21,7 @@ pub fn to_packet(h: VnetHdr, tag: u16, buffers: &mut Buffers, d: &mut Desc) -> R
     let offload = h.validate(d.len.into())?;
     if let Some(sum) = offload.checksum {
         let at = usize::from(d.off) + sum.start;
-        if sum.start < eth::HEADER_LEN + usize::from(tag) {
+        if sum.start < transport(buffers.data(d)).unwrap_or(eth::HEADER_LEN + usize::from(tag)) {
             return Err(VnetError::ChecksumBeyondFrame);
         }
         let m = buffers.meta_mut(d.buf);
@@ -34,6 +36,18 @@ pub fn to_packet(h: VnetHdr, tag: u16, buffers: &mut Buffers, d: &mut Desc) -> R
         d.flags |= flags::GSO;
     }
     Ok(())
+}
+
+/// Where the checksum of a transport header can begin at the earliest: behind the IP header, whose fields it must not
+/// change.
+fn transport(frame: &[u8]) -> Option<usize> {
+    let stack = VlanStack::parse(frame)?;
+    let l3 = usize::from(stack.header_len);
+    Some(match stack.ethertype {
+        EtherType::IPV4 => l3 + usize::from(frame.get(l3)? & 15).max(5) * 4,
+        EtherType::IPV6 => l3 + ip6::HEADER_LEN,
+        _ => l3,
+    })
 }
 
 /// The header for a packet that starts at its Ethernet header; `None` when its flags and meta contradict its bytes.
@@ -88,6 +102,37 @@ mod tests {
         assert_eq!(b.meta(d.buf).csum_start, d.off + 38);
         assert_eq!(of_packet(&b, &d).unwrap(), VnetHdr { csum_start: 38, hdr_len: 46, ..h });
         b.free(&d);
+    }
+
+    #[test]
+    fn a_checksum_stands_behind_the_ip_header() {
+        let p = pool();
+        let mut b = p.buffers();
+        let head = |tags: &[u8], ethertype: u16, first: u8| {
+            let mut f = [&[0; 12], tags, &ethertype.to_be_bytes(), &[first]].concat();
+            f.resize(120, 0);
+            f
+        };
+        for (frame, least) in [
+            (head(&[], 0x0800, 0x45), 34),
+            (head(&[], 0x0800, 0x47), 42),
+            (head(&[], 0x0800, 0x40), 34),
+            (head(&[], 0x86dd, 0x60), 54),
+            (head(&[0x81, 0, 0, 7], 0x0800, 0x45), 38),
+            (head(&[], 0x88f7, 0), 14),
+        ] {
+            for start in [least - 1, least] {
+                let mut d = b.alloc_bytes(&frame).unwrap();
+                let h = VnetHdr {
+                    flags: VnetHdr::NEEDS_CSUM,
+                    csum_start: start,
+                    csum_offset: 6,
+                    ..VnetHdr::default()
+                };
+                assert_eq!(to_packet(h, 0, &mut b, &mut d).is_ok(), start == least, "{frame:x?}: {start}");
+                b.free(&d);
+            }
+        }
     }
 
     #[test]
