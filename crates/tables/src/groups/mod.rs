@@ -153,13 +153,6 @@ pub enum Paths {
 }
 
 impl GroupsReader<'_> {
-    /// The adjacency of a group that has one path of this kind.
-    #[inline(always)]
-    pub fn single(&self, id: u32, kind: u8) -> Option<u32> {
-        let word = self.words.get(id as usize)?.load(Acquire);
-        (word >> 32 == u64::from(kind)).then_some(word as u32)
-    }
-
     /// The path of a group, or what to [`GroupsReader::pick`] from.
     #[inline(always)]
     pub fn paths(&self, id: u32) -> Paths {
