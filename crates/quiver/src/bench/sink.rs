@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// A chained packet in the list of kept buffers: their numbers stay below.
 const CHAINED: u32 = 1 << 31;
 
-/// What the control side sees of a sink; one for each interface and worker.
+/// What the control side sees of a sink; one for each interface and worker, on cache lines of its own.
 #[derive(Default)]
+#[repr(align(128))]
 pub struct Seen {
     /// Packets that ended here.
     pub packets: AtomicU64,
