@@ -185,6 +185,15 @@ def start_that_fails(config, prefix=(), devices=("left",)):
         ns.delete()
 
 
+def more_than_fit_in_huge_pages():
+    """A number of buffers (over 2 KiB each) that needs more 2 MiB pages than the machine has or may make."""
+    def pages(name):
+        with open(f"/sys/kernel/mm/hugepages/hugepages-2048kB/{name}") as f:
+            return int(f.read())
+
+    return (pages("nr_hugepages") + pages("nr_overcommit_hugepages") + 2) * 1024
+
+
 BAD_STARTS = {
     "a wrong document": ({"interfaces": {"left": {"mtu": 1}}}, (), "out of range"),
     "a missing device": ({"interfaces": {"left": {}, "missing0": {}}}, (), "missing0"),
@@ -193,7 +202,8 @@ BAD_STARTS = {
     "no permission": ({"interfaces": {"left": {}}}, ("setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-net_raw,-net_admin"),
                       "CAP_NET_RAW"),
     "no memory": ({"interfaces": {"left": {}}, "quiver": {"buffers": {"count": 16777216}}}, ("prlimit", "--as=3000000000"), "buffers"),
-    "no huge pages": ({"interfaces": {"left": {}}, "quiver": {"buffers": {"count": 1024, "huge-pages": "require"}}}, (), "huge"),
+    "no huge pages": ({"interfaces": {"left": {}}, "quiver": {"buffers": {"count": more_than_fit_in_huge_pages(), "huge-pages": "require"}}},
+                      (), "huge"),
     "too many queues": ({"interfaces": {"left": {}}, "devices": {"left": {"rx-queues": 65}}}, (), "64"),
     "a TAP, and then a missing device": (
         {"interfaces": {"zz9": {}}, "taps": {"tap0": {"host": {"name": "leftover", "namespace": f"qt{os.getpid()}-made",
