@@ -255,6 +255,7 @@ fn probe(d: &Document) -> Result<(), Diagnostics> {
 
 /// Brings a new router to the state of the document. On an error the router is as empty as before.
 pub fn start(d: &Document, router: &mut Router) -> Result<(), Diagnostics> {
+    d.supported()?;
     probe(d)?;
     commit(d, router, interfaces(d))?;
     let plan = upper(d, router);

@@ -1,6 +1,6 @@
 //! Walks the tree: keeps the path, checks field names against tables, collects errors and goes on.
 
-use super::diag::{Diagnostic, Place, Sink};
+use super::diag::{Diagnostic, NOT_SUPPORTED, Place, Sink};
 use super::tree::{Node, Value};
 
 /// One step of the path to a value.
@@ -92,10 +92,16 @@ impl<'n> Decoder<'n> {
         self.errors.add(Diagnostic::new(place, path, rule, message))
     }
 
-    /// Refuses something that belongs to the format but not yet to Quiver.
+    /// Adds a note at `place` on the current path.
+    pub fn note(&mut self, place: Place, rule: &'static str, message: impl Into<String>) -> &mut Diagnostic {
+        let path = self.path();
+        self.errors.add(Diagnostic::note(place, path, rule, message))
+    }
+
+    /// Notes something that belongs to the format but not yet to Quiver: a router does not start with it.
     pub fn unsupported(&mut self, place: Place, what: &str) {
-        self.error(place, "not-supported-yet", format!("{what} is not supported yet"))
-            .help("remove it: Quiver refuses what it cannot do rather than ignore it");
+        self.note(place, NOT_SUPPORTED, format!("{what} is not supported yet"))
+            .help("`quiver run` refuses it: Quiver does not ignore what it cannot do");
     }
 
     fn wrong_type(&mut self, node: &Node<'_>, wanted: &str) {

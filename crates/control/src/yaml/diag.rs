@@ -42,9 +42,33 @@ pub struct Source {
     pub text: String,
 }
 
-/// One error of a document.
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The document is wrong.
+    Error,
+    /// The document is right, but the operator should know.
+    Note,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Note => "note",
+        })
+    }
+}
+
+/// Rule of what belongs to the format and not yet to Quiver: a note of a check, an error when the document is loaded.
+pub(super) const NOT_SUPPORTED: &str = "not-supported-yet";
+
+/// One error of a document, or one note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
+    /// Whether it is an error.
+    pub severity: Severity,
     /// File name as the operator gave it.
     pub file: String,
     /// Line, from 1.
@@ -78,6 +102,7 @@ impl Diagnostic {
         message: impl Into<String>,
     ) -> Diagnostic {
         Diagnostic {
+            severity: Severity::Error,
             file: String::new(),
             line: place.line,
             column: place.column,
@@ -89,6 +114,16 @@ impl Diagnostic {
             width: place.width,
             excerpt: String::new(),
         }
+    }
+
+    /// A note at `place`, without value and help yet.
+    pub fn note(
+        place: Place,
+        path: impl Into<String>,
+        rule: &'static str,
+        message: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic { severity: Severity::Note, ..Diagnostic::new(place, path, rule, message) }
     }
 
     /// Adds the value that was found.
@@ -107,7 +142,7 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     /// The error as a block of text: what, where, the line with a caret, what would be right.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error[{}]: ", self.rule)?;
+        write!(f, "{}[{}]: ", self.severity, self.rule)?;
         if !self.path.is_empty() {
             write!(f, "{}: ", clean(&self.path))?;
         }
@@ -158,7 +193,7 @@ fn clip(text: &str, column: usize, most: usize) -> (String, usize) {
 /// All errors of one document, in the order of their places; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostics {
-    /// The errors.
+    /// The errors, and the notes between them.
     pub errors: Vec<Diagnostic>,
 }
 
@@ -194,6 +229,20 @@ impl Diagnostics {
         Diagnostics { errors: vec![error] }
     }
 
+    /// Whether it is more than notes.
+    pub fn has_errors(&self) -> bool {
+        self.errors.iter().any(|e| e.severity == Severity::Error)
+    }
+
+    /// What is left when what is not supported yet counts as an error, as it does to a router that starts; `None` when
+    /// nothing is wrong then.
+    pub fn refused(mut self) -> Option<Diagnostics> {
+        for e in self.errors.iter_mut().filter(|e| e.rule == NOT_SUPPORTED) {
+            e.severity = Severity::Error;
+        }
+        self.has_errors().then_some(self)
+    }
+
     /// The errors as a JSON array.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(&self.errors).unwrap_or_default()
@@ -211,10 +260,13 @@ impl fmt::Display for Diagnostics {
         for error in &self.errors {
             writeln!(text, "{error}")?;
         }
-        let count = self.errors.len();
-        let noun = if count == 1 { "error" } else { "errors" };
+        let some = |severity: Severity| {
+            let count = self.errors.iter().filter(|e| e.severity == severity).count();
+            (count > 0).then(|| format!("{count} {severity}{}", if count == 1 { "" } else { "s" }))
+        };
+        let counts: Vec<String> = [Severity::Error, Severity::Note].into_iter().filter_map(some).collect();
         let file = self.errors.first().map_or("", |e| e.file.as_str());
-        writeln!(f, "{text}{file}: {count} {noun}")
+        writeln!(f, "{text}{file}: {}", counts.join(", "))
     }
 }
 
@@ -224,6 +276,7 @@ impl std::error::Error for Diagnostics {}
 #[derive(Debug, Default)]
 pub(super) struct Sink {
     errors: Vec<Diagnostic>,
+    failed: bool,
     spare: Option<Diagnostic>,
 }
 
@@ -233,6 +286,7 @@ const MAX_ERRORS: usize = 10_000;
 impl Sink {
     /// Adds an error and returns it, so that value and help can be added.
     pub fn add(&mut self, error: Diagnostic) -> &mut Diagnostic {
+        self.failed |= error.severity == Severity::Error;
         if self.is_full() {
             return self.spare.insert(error);
         }
@@ -251,16 +305,18 @@ impl Sink {
         self.errors.len()
     }
 
-    /// True when there is no error.
-    pub fn is_empty(&self) -> bool {
-        self.errors.is_empty()
+    /// True when there is an error among what was found.
+    pub fn failed(&self) -> bool {
+        self.failed
     }
 
     /// The errors found.
     pub fn finish(mut self, source: &Arc<Source>) -> Diagnostics {
         if self.spare.is_some() {
             let message = format!("more than {MAX_ERRORS} errors: only that many are shown");
-            self.errors.push(Diagnostic::new(Place::default(), "", "too-many-errors", message));
+            let mut more = Diagnostic::new(Place::default(), "", "too-many-errors", message);
+            more.severity = if self.failed { Severity::Error } else { Severity::Note };
+            self.errors.push(more);
         }
         Diagnostics::new(source, self.errors)
     }

@@ -371,10 +371,23 @@ fn loopback_state<'n>(
 
 /// Checks a name such as `loop0` with its number from 0 to `most`.
 pub(super) fn object_name(d: &mut Decoder<'_>, name: &str, place: Place, stem: &str, most: u64) -> bool {
-    let right = numbered(name, stem).is_some_and(|n| n <= most);
-    if !right {
+    object_number(d, name, place, stem, 0, most).is_some()
+}
+
+/// The number of a name such as `bd1`, from `least` to `most`.
+pub(super) fn object_number(
+    d: &mut Decoder<'_>,
+    name: &str,
+    place: Place,
+    stem: &str,
+    least: u64,
+    most: u64,
+) -> Option<u64> {
+    let right = numbered(name, stem).filter(|n| (least..=most).contains(n));
+    if right.is_none() {
         d.error(place, "object-name", format!("{} is not a name for this section", short(name)))
-            .help(format!("{stem}N with N from 0 to {most}"));
+            .value(name)
+            .help(format!("{stem}N with N from {least} to {most}"));
     }
     right
 }

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+mod bridge;
 mod decode;
 mod device;
 mod diag;
@@ -23,7 +24,7 @@ mod tap;
 mod tests;
 mod tree;
 
-pub use diag::{Diagnostic, Diagnostics, Place, Source};
+pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
 pub use model::*;
 pub use scalar::Reference;
 pub use stream::Stream;
@@ -52,15 +53,25 @@ const SECTIONS: &[&str] = &[
 ];
 
 /// Those of them that belong to the format but are not supported yet.
-const LATER: &[&str] =
-    &["bondethernets", "bridgedomains", "vxlan_tunnels", "acls", "prefixlists", "sflow", "tables", "mpls"];
+const LATER: &[&str] = &["bondethernets", "vxlan_tunnels", "acls", "prefixlists", "sflow", "tables", "mpls"];
 
-/// Reads and checks a document. `file` is the name shown in errors.
+/// Reads and checks a document that a router is to run. `file` is the name shown in errors.
+///
+/// # Errors
+/// All errors, and what is not supported yet.
 pub fn load(file: &str, text: &str) -> Result<Document, Diagnostics> {
-    load_text(Source { name: file.to_string(), text: text.to_string() })
+    check(file, text)?.runnable()
 }
 
-fn load_text(source: Source) -> Result<Document, Diagnostics> {
+/// Reads and checks a document. What is not supported yet is among its [`Document::notes`].
+///
+/// # Errors
+/// All errors, with the notes between them.
+pub fn check(file: &str, text: &str) -> Result<Document, Diagnostics> {
+    check_text(Source { name: file.to_string(), text: text.to_string() })
+}
+
+fn check_text(source: Source) -> Result<Document, Diagnostics> {
     let source = Arc::new(source);
     let mut document = Document::default();
     let short = runs::shorten(&source.text);
@@ -75,22 +86,32 @@ fn load_text(source: Source) -> Result<Document, Diagnostics> {
     if let Some(root) = &root {
         let mut d = Decoder::default();
         sections(&mut d, root, &mut document);
-        if !d.errors.is_empty() {
-            return Err(d.errors.finish(&source));
+        let failed = d.errors.failed();
+        let found = d.errors.finish(&source);
+        if failed {
+            return Err(found);
         }
+        document.notes = found.errors;
     }
     document.source = Arc::clone(&source);
     Ok(document)
 }
 
 /// Like [`load`], for bytes that may not be UTF-8.
+///
+/// # Errors
+/// As [`load`].
 pub fn load_bytes(file: &str, bytes: &[u8]) -> Result<Document, Diagnostics> {
-    load_owned(file, bytes.to_vec())
+    check_bytes(file, bytes.to_vec())?.runnable()
 }
 
-fn load_owned(file: &str, bytes: Vec<u8>) -> Result<Document, Diagnostics> {
+/// Like [`check`], for bytes that may not be UTF-8.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_bytes(file: &str, bytes: Vec<u8>) -> Result<Document, Diagnostics> {
     match String::from_utf8(bytes) {
-        Ok(text) => load_text(Source { name: file.to_string(), text }),
+        Ok(text) => check_text(Source { name: file.to_string(), text }),
         Err(e) => {
             let valid = e.utf8_error().valid_up_to();
             let line = 1 + e.as_bytes().iter().take(valid).filter(|b| **b == b'\n').count();
@@ -104,8 +125,19 @@ fn load_owned(file: &str, bytes: Vec<u8>) -> Result<Document, Diagnostics> {
     }
 }
 
-/// Reads and checks the document in a file.
+/// Like [`load`], for the document in a file.
+///
+/// # Errors
+/// As [`load`].
 pub fn load_file(path: &Path) -> Result<Document, Diagnostics> {
+    check_file(path)?.runnable()
+}
+
+/// Like [`check`], for the document in a file.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_file(path: &Path) -> Result<Document, Diagnostics> {
     let file = path.display().to_string();
     let refuse = |message: String, help: &str| Err(Diagnostics::whole_file(&file, "file", message, help));
     match std::fs::metadata(path) {
@@ -117,7 +149,7 @@ pub fn load_file(path: &Path) -> Result<Document, Diagnostics> {
         Ok(_) => {}
     }
     match std::fs::read(path) {
-        Ok(bytes) => load_owned(&file, bytes),
+        Ok(bytes) => check_bytes(&file, bytes),
         Err(e) => refuse(format!("cannot read the file: {e}"), "name a YAML file that can be read"),
     }
 }
@@ -139,9 +171,10 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.append(&mut loopbacks);
     d.key("devices", |d| device::unused(d, devices));
+    document.bridges = d.field(&fields, "bridgedomains", bridge::decode).unwrap_or_default();
 
-    let names = rules::Names::new(&document.interfaces);
-    rules::check(&document.interfaces, &names, &mut d.errors);
+    let names = rules::Names::new(&document.interfaces, &document.bridges);
+    rules::check(&document.interfaces, &document.bridges, &names, &mut d.errors);
     let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
     let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));
     let streams = d.field(&fields, "packet-generator", |d, node| stream::decode(d, node, &names));

@@ -19,12 +19,16 @@ pub struct Document {
     pub settings: Settings,
     /// Devices and TAPs in the order of `interfaces`, then TAPs that stand only in `taps`, then loopbacks.
     pub interfaces: Vec<Interface>,
+    /// Bridge domains.
+    pub bridges: Vec<BridgeDomain>,
     /// Static routes.
     pub routes: Routes,
     /// Static neighbours.
     pub neighbors: Vec<Neighbor>,
     /// Streams of the packet generator.
     pub streams: Vec<Stream>,
+    /// What the operator should know of a document that is right, such as fields that are not supported yet.
+    pub notes: Vec<Diagnostic>,
     /// The text, for errors that only show when the document is applied.
     pub source: Arc<Source>,
 }
@@ -33,6 +37,22 @@ impl Document {
     /// The interface of this name (not a sub-interface).
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|i| i.name == name)
+    }
+
+    /// The document, when a router can run it as it stands.
+    ///
+    /// # Errors
+    /// What is not supported yet.
+    pub fn runnable(self) -> Result<Document, Diagnostics> {
+        self.supported().map(|()| self)
+    }
+
+    /// Whether a router can run it as it stands.
+    ///
+    /// # Errors
+    /// What is not supported yet.
+    pub fn supported(&self) -> Result<(), Diagnostics> {
+        (Diagnostics { errors: self.notes.clone() }).refused().map_or(Ok(()), Err)
     }
 
     /// Errors found after loading, such as a device that does not exist, with file name and excerpt.
@@ -64,7 +84,7 @@ pub struct Interface {
     pub addresses: Vec<Address>,
     /// Name of the Linux device that mirrors it. Always absent until that is supported.
     pub lcp: Option<Reference>,
-    /// The interface whose addresses it borrows. Always absent until that is supported.
+    /// The interface whose addresses it borrows.
     pub unnumbered: Option<Reference>,
     /// The interface every received packet is sent to.
     pub l2xc: Option<Reference>,
@@ -240,6 +260,62 @@ pub struct Tap {
     pub tx_queues: u16,
     /// Who completes checksums and cuts super-frames.
     pub offload: Offload,
+}
+
+/// A bridge domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BridgeDomain {
+    /// Its number, 1..16777215.
+    pub id: u32,
+    /// Its name, `bdN`.
+    pub name: String,
+    /// Where the document speaks of it.
+    pub place: Place,
+    /// Its path in the document, such as `bridgedomains.bd10`.
+    pub path: String,
+    /// Free text.
+    pub description: Option<String>,
+    /// MTU that all its members and its BVI have, in bytes.
+    pub mtu: u16,
+    /// The loopback through which the bridge is routed.
+    pub bvi: Option<Reference>,
+    /// Interfaces and sub-interfaces that it bridges, without the BVI.
+    pub members: Vec<Reference>,
+    /// How it forwards.
+    pub settings: BridgeSettings,
+}
+
+/// How a bridge domain forwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeSettings {
+    /// Learn source addresses.
+    pub learn: bool,
+    /// Flood broadcast and multicast frames.
+    pub unicast_flood: bool,
+    /// Flood frames to unknown unicast addresses.
+    pub unknown_unicast_flood: bool,
+    /// Forward frames to known unicast addresses.
+    pub unicast_forward: bool,
+    /// Answer ARP and neighbour solicitations for known addresses.
+    pub arp_termination: bool,
+    /// Forward ARP requests as unicast where the address is known.
+    pub arp_unicast_forward: bool,
+    /// Minutes after which a learned address is forgotten; 0: never.
+    pub mac_age_minutes: u8,
+}
+
+impl Default for BridgeSettings {
+    fn default() -> BridgeSettings {
+        BridgeSettings {
+            learn: true,
+            unicast_flood: true,
+            unknown_unicast_flood: true,
+            unicast_forward: true,
+            arp_termination: false,
+            arp_unicast_forward: false,
+            mac_age_minutes: 0,
+        }
+    }
 }
 
 /// A static route.

@@ -178,6 +178,15 @@ impl<'n> Decoder<'n> {
         Some(Reference { name: text.to_string(), place: node.place })
     }
 
+    /// A list of interfaces, or one.
+    pub fn references(&mut self, node: &'n Node<'n>) -> Vec<Reference> {
+        if matches!(node.value, Value::Scalar { .. }) {
+            return self.reference(node).into_iter().collect();
+        }
+        let items = self.items(node, "interface names");
+        items.iter().enumerate().filter_map(|(i, n)| self.index(i, |d| d.reference(n))).collect()
+    }
+
     /// Any text of 1 to `most` characters without control characters, such as a path.
     pub fn string(&mut self, node: &'n Node<'n>, what: &str, most: usize) -> Option<String> {
         let text = self.text(node, what)?;

@@ -1,6 +1,6 @@
 //! The manual names every field, and no other.
 
-use super::{device, interface, neighbor, route, settings, stream, tap};
+use super::{bridge, device, interface, neighbor, route, settings, stream, tap};
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
 fn documented(manual: &str, heading: &str) -> Vec<String> {
@@ -25,6 +25,8 @@ fn the_manual_has_every_field() {
         ("## `loopbacks`", interface::LOOPBACK),
         ("## `taps`", tap::TAP),
         ("### `taps.NAME.host`", tap::TAP_HOST),
+        ("## `bridgedomains`", bridge::BRIDGE),
+        ("### `bridgedomains.NAME.settings`", bridge::SETTINGS),
         ("## `devices`", device::DEVICE),
         ("### `devices.NAME.rx-ring`", device::RX_RING),
         ("### `devices.NAME.pcap`", device::PCAP),

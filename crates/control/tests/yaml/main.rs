@@ -1,14 +1,15 @@
 //! YAML documents with the errors they must produce.
 //!
 //! A document in `cases/` says what it expects in comments: `# expect: LINE:COLUMN RULE TEXT`, where TEXT is part of
-//! the error's path, message or help. A document without them must load. No error may go without its comment.
+//! the error's path, message or help, and `# note: ...` the same of a note. A document without errors must pass the
+//! check. Nothing may go without its comment.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use control::yaml::{self, Diagnostic};
+use control::yaml::{self, Diagnostic, Severity};
 
 fn folder(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(of)
@@ -27,12 +28,16 @@ fn documents(folder: &Path) -> Vec<PathBuf> {
 /// The errors as lines of the form of the comments.
 fn lines(errors: &[Diagnostic]) -> String {
     let line = |e: &Diagnostic| {
-        format!("# expect: {}:{} {} {}: {} ({})\n", e.line, e.column, e.rule, e.path, e.message, e.help)
+        let word = if e.severity == Severity::Note { "note" } else { "expect" };
+        format!("# {word}: {}:{} {} {}: {} ({})\n", e.line, e.column, e.rule, e.path, e.message, e.help)
     };
     errors.iter().map(line).collect()
 }
 
-fn matches(error: &Diagnostic, expected: &str) -> bool {
+fn matches(error: &Diagnostic, (severity, expected): (Severity, &str)) -> bool {
+    if error.severity != severity {
+        return false;
+    }
     let mut words = expected.splitn(3, ' ');
     let place = words.next().unwrap_or("");
     let rule = words.next().unwrap_or("");
@@ -50,14 +55,24 @@ fn cases() {
     for file in &files {
         let text = std::fs::read_to_string(file).unwrap();
         let name = file.file_name().unwrap().to_string_lossy();
-        let mut expected: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("# expect: ")).collect();
-        let errors = match yaml::load(&name, &text) {
-            Ok(_) => Vec::new(),
+        let comment = |l| {
+            let error = str::strip_prefix(l, "# expect: ").map(|e| (Severity::Error, e));
+            error.or_else(|| Some((Severity::Note, l.strip_prefix("# note: ")?)))
+        };
+        let mut expected: Vec<(Severity, &str)> = text.lines().filter_map(comment).collect();
+        let fails = expected.iter().any(|e| e.0 == Severity::Error);
+        let errors = match yaml::check(&name, &text) {
+            Ok(document) => {
+                assert!(!fails, "{name} passes the check");
+                document.notes
+            }
             Err(e) => e.errors,
         };
+        let refused = errors.iter().any(|e| e.severity == Severity::Error || e.rule == "not-supported-yet");
+        assert_eq!(yaml::load(&name, &text).is_err(), refused, "{name}");
         let mut unexpected = Vec::new();
         for error in &errors {
-            match expected.iter().position(|e| matches(error, e)) {
+            match expected.iter().position(|e| matches(error, *e)) {
                 Some(i) => drop(expected.remove(i)),
                 None => unexpected.push(error.clone()),
             }
@@ -126,10 +141,33 @@ router.yaml: 2 errors
     assert_eq!(
         json[0],
         serde_json::json!({
-            "file": "router.yaml", "line": 3, "column": 10, "path": "interfaces.ge0.mtu", "rule": "range",
+            "severity": "error", "file": "router.yaml", "line": 3, "column": 10, "path": "interfaces.ge0.mtu", "rule": "range",
             "value": "99", "message": "`99` is out of range", "help": "a whole number from 128 to 9216",
         })
     );
+}
+
+#[test]
+fn notes_are_errors_to_a_router_that_starts() {
+    let text = "interfaces:\n  ge0: {lcp: e0}\n";
+    let document = yaml::check("x.yaml", text).unwrap();
+    assert_eq!(document.notes[0].severity, Severity::Note);
+    let refused = yaml::load("x.yaml", text).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "\
+error[not-supported-yet]: interfaces.ge0.lcp: `lcp` is not supported yet
+ --> x.yaml:2:9
+  |
+2 |   ge0: {lcp: e0}
+  |         ^^^
+  = help: `quiver run` refuses it: Quiver does not ignore what it cannot do
+
+x.yaml: 1 error
+"
+    );
+    let mixed = yaml::check("x.yaml", "interfaces: {ge0: {lcp: e0, mtu: 1}}").unwrap_err();
+    assert!(mixed.to_string().ends_with("x.yaml: 1 error, 1 note\n"), "{mixed}");
 }
 
 #[test]
@@ -263,10 +301,16 @@ mod random {
 
     /// Loads, and renders the errors if there are any.
     fn show(bytes: &[u8]) {
-        if let Err(errors) = yaml::load_bytes("x.yaml", bytes) {
-            assert!(!errors.errors.is_empty());
+        let errors = match yaml::check_bytes("x.yaml", bytes.to_vec()) {
+            Ok(document) => yaml::Diagnostics { errors: document.notes },
+            Err(errors) => {
+                assert!(errors.has_errors());
+                errors
+            }
+        };
+        if !errors.errors.is_empty() {
             assert!(!errors.to_string().is_empty());
-            assert!(errors.to_json().starts_with('['));
         }
+        assert!(errors.to_json().starts_with('['));
     }
 }

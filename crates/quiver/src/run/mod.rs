@@ -13,12 +13,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Check a configuration: print every error with its place, and exit with 0 (right) or 1.
+/// Check a configuration: print every error and note with its place, and exit with 0 (no errors) or 1.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The configuration.
     file: PathBuf,
-    /// Print the errors as JSON.
+    /// Print errors and notes as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -33,25 +33,20 @@ pub struct Run {
 
 /// Runs `quiver check`.
 pub fn check(args: &Check) -> ExitCode {
-    let result = yaml::load_file(&args.file);
+    let found = match yaml::check_file(&args.file) {
+        Ok(document) => yaml::Diagnostics { errors: document.notes },
+        Err(found) => found,
+    };
     if args.json {
-        let errors = result.as_ref().err().map_or_else(|| "[]".to_string(), yaml::Diagnostics::to_json);
-        println!("{errors}");
+        println!("{}", found.to_json());
+    } else if found.errors.is_empty() {
+        println!("{}: no errors", args.file.display());
+    } else if found.has_errors() {
+        eprint!("{found}");
+    } else {
+        print!("{found}");
     }
-    match result {
-        Ok(_) => {
-            if !args.json {
-                println!("{}: no errors", args.file.display());
-            }
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            if !args.json {
-                eprint!("{e}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    if found.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Runs `quiver run`.

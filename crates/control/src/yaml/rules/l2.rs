@@ -10,9 +10,9 @@ pub(super) fn cross_connects(names: &Names<'_>, errors: &mut Sink) {
     let mut taken: HashMap<&str, (&str, Place)> = HashMap::new();
     for port in &names.list {
         let Some(target) = port.l2xc() else { continue };
-        source(*port, target, errors);
+        source(names, *port, target, errors);
         if let Some(other) = target_port(names, *port, target, errors) {
-            self::target(*port, target, other, errors);
+            self::target(names, *port, target, other, errors);
         }
         match taken.get(target.name.as_str()) {
             Some((first, place)) => {
@@ -28,7 +28,7 @@ pub(super) fn cross_connects(names: &Names<'_>, errors: &mut Sink) {
 }
 
 /// What the interface with `l2xc` itself may not have.
-fn source(port: Port<'_>, target: &Reference, errors: &mut Sink) {
+fn source(names: &Names<'_>, port: Port<'_>, target: &Reference, errors: &mut Sink) {
     let mut refuse = |what| {
         let message = format!("an interface with l2xc has no {what}");
         say(errors, target.place, format!("{}.l2xc", port.path()), "l2xc-plain", message)
@@ -42,6 +42,11 @@ fn source(port: Port<'_>, target: &Reference, errors: &mut Sink) {
     }
     if port.sub.is_none() && !port.interface.sub_interfaces.is_empty() {
         refuse("sub-interfaces");
+    }
+    if let Some((bridge, place)) = names.bridged.get(port.name()) {
+        let message = format!("it is a member of the bridge `{}` (line {})", bridge.name, place.line);
+        say(errors, target.place, format!("{}.l2xc", port.path()), "l2xc-plain", message)
+            .help(format!("remove it from {}.interfaces, or the l2xc", bridge.path));
     }
 }
 
@@ -61,7 +66,7 @@ fn target_port<'a>(
     }
 }
 
-fn target(port: Port<'_>, target: &Reference, other: Port<'_>, errors: &mut Sink) {
+fn target(names: &Names<'_>, port: Port<'_>, target: &Reference, other: Port<'_>, errors: &mut Sink) {
     let path = format!("{}.l2xc", port.path());
     let mut refuse = |message: String, help: String| {
         say(errors, target.place, path.clone(), "l2xc-target", message).value(&target.name).help(help);
@@ -87,6 +92,10 @@ fn target(port: Port<'_>, target: &Reference, other: Port<'_>, errors: &mut Sink
     if other.lcp().is_some() {
         refuse(format!("`{name}` has an LCP"), format!("remove {}.lcp", other.path()));
     }
+    if let Some((bridge, place)) = names.bridged.get(name) {
+        let message = format!("`{name}` is a member of the bridge `{}` (line {})", bridge.name, place.line);
+        refuse(message, format!("remove it from {}.interfaces", bridge.path));
+    }
 }
 
 /// An interface that borrows another's addresses.
@@ -102,7 +111,11 @@ pub(super) fn unnumbered(names: &Names<'_>, errors: &mut Sink) {
             refuse("unnumbered", "it has addresses of its own".into(), "remove `addresses`".into());
         }
         if names.is_l2(*port) {
-            refuse("unnumbered", "it is in L2 mode".into(), "remove the cross-connect".into());
+            refuse(
+                "unnumbered",
+                "it is in L2 mode".into(),
+                "remove the cross-connect, or take it out of the bridge".into(),
+            );
         }
         match names.get(&from.name) {
             Err(e) => refuse(e.rule, e.message, e.help),

@@ -7,10 +7,11 @@ use std::net::IpAddr;
 use super::decode::nearest;
 use super::diag::{Diagnostic, Place, Sink};
 use super::interface::{later_kind, numbered};
-use super::model::{Address, Driver, Interface, InterfaceKind, SubInterface};
+use super::model::{Address, BridgeDomain, Driver, Interface, InterfaceKind, SubInterface};
 use super::scalar::{Reference, short};
 
 mod address;
+mod bridge;
 mod l2;
 mod sub_interface;
 
@@ -68,6 +69,8 @@ pub(super) struct Names<'a> {
     pub list: Vec<Port<'a>>,
     /// Targets of cross-connects, with the place of the first use.
     pub l2_targets: HashMap<&'a str, Place>,
+    /// Members of bridges, each with its bridge and the place of the first use.
+    pub bridged: HashMap<&'a str, (&'a BridgeDomain, Place)>,
     /// Own addresses, each with the name of its interface.
     pub own: HashMap<IpAddr, &'a str>,
     /// Suggestions that may still be looked for: a hostile document could ask for millions.
@@ -83,7 +86,7 @@ pub(super) struct Unknown {
 }
 
 impl<'a> Names<'a> {
-    pub fn new(interfaces: &'a [Interface]) -> Names<'a> {
+    pub fn new(interfaces: &'a [Interface], bridges: &'a [BridgeDomain]) -> Names<'a> {
         let mut list = Vec::new();
         for interface in interfaces {
             list.push(Port { interface, sub: None });
@@ -93,9 +96,16 @@ impl<'a> Names<'a> {
         for target in list.iter().filter_map(|p| p.l2xc()) {
             l2_targets.entry(target.name.as_str()).or_insert(target.place);
         }
+        let mut bridged = HashMap::new();
+        for bridge in bridges {
+            for member in &bridge.members {
+                bridged.entry(member.name.as_str()).or_insert((bridge, member.place));
+            }
+        }
         let own = list.iter().flat_map(|p| p.addresses().iter().map(|a| (a.net.addr(), p.name()))).collect();
         let suggestions = Cell::new(1_000_000);
-        Names { suggestions, own, ports: list.iter().map(|p| (p.name(), *p)).collect(), list, l2_targets }
+        let ports = list.iter().map(|p| (p.name(), *p)).collect();
+        Names { suggestions, own, ports, list, l2_targets, bridged }
     }
 
     /// The interface or sub-interface of this name.
@@ -127,9 +137,11 @@ impl<'a> Names<'a> {
         unknown("unknown-interface", message, help)
     }
 
-    /// True for a port in a cross-connect, on either side.
+    /// True for a port in a cross-connect, on either side, or in a bridge.
     pub fn is_l2(&self, port: Port<'_>) -> bool {
-        port.l2xc().is_some() || self.l2_targets.contains_key(port.name())
+        port.l2xc().is_some()
+            || self.l2_targets.contains_key(port.name())
+            || self.bridged.contains_key(port.name())
     }
 }
 
@@ -145,7 +157,12 @@ fn say<'s>(
 }
 
 /// Checks all rules between interfaces.
-pub(super) fn check(interfaces: &[Interface], names: &Names<'_>, errors: &mut Sink) {
+pub(super) fn check(
+    interfaces: &[Interface],
+    bridges: &[BridgeDomain],
+    names: &Names<'_>,
+    errors: &mut Sink,
+) {
     address::overlap(names, errors);
     lcp_unique(names, errors);
     hosts_unique(interfaces, errors);
@@ -155,6 +172,7 @@ pub(super) fn check(interfaces: &[Interface], names: &Names<'_>, errors: &mut Si
     }
     l2::cross_connects(names, errors);
     l2::unnumbered(names, errors);
+    bridge::check(bridges, names, errors);
 }
 
 fn lcp_unique(names: &Names<'_>, errors: &mut Sink) {
