@@ -214,6 +214,9 @@ fn upper(d: &Document, router: &Router) -> Plan {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };
         p.add(n.place, "neighbors", op);
     }
+    for s in &d.l3 {
+        p.add(s.place, &s.path, s.op.clone());
+    }
     for s in &d.streams {
         p.add(s.place, "packet-generator", Op::CreateStream { def: Box::new(s.def.clone()) });
     }

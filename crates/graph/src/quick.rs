@@ -34,10 +34,31 @@ pub fn run<const UNUSUAL: u16>(descs: &mut [Desc], usual: impl FnMut(&mut Desc) 
     n
 }
 
-/// The node behind an edge; of an arc the end.
-#[inline]
-fn past_features<E: Edge>(env: &Env, edges: &[u16], edge: E) -> NodeId {
-    NodeId(resolve(&env.wiring.arcs, edges[edge.index()], &mut 0))
+/// Where the usual packets of a vector go.
+#[derive(Clone, Copy)]
+struct Way {
+    to: NodeId,
+    /// Features of the arc that are left behind `to`.
+    feat: u32,
+    /// Packets have features to visit: their descriptors are to say so.
+    marked: bool,
+}
+
+impl Way {
+    /// The node behind an edge; of an arc the first of `feat`, or the end.
+    #[inline]
+    fn new<E: Edge>(env: &Env, edges: &[u16], edge: E, mut feat: u32) -> Way {
+        let marked = feat != 0;
+        let to = NodeId(resolve(&env.wiring.arcs, edges[edge.index()], &mut feat));
+        Way { to, feat, marked }
+    }
+
+    #[inline]
+    fn mark(self, taken: &mut [Desc]) {
+        if self.marked {
+            taken.iter_mut().for_each(|d| d.feat = self.feat);
+        }
+    }
 }
 
 /// A node with a short cut.
@@ -46,14 +67,20 @@ pub trait QuickNode: Node {
     type Common<'v>;
 
     /// The edge of the usual packets and what they need, judged by the vector's first packet (which has no flag of
-    /// [`flags::UNUSUAL`]); `None` when that one is not usual. An edge to an arc is taken past the arc's features: the
-    /// interface must have none.
+    /// [`flags::UNUSUAL`]); `None` when that one is not usual.
     fn common<'v>(
         view: &Self::View<'v>,
         first: &Desc,
         rooms: Rooms<'_>,
         guard: &'v Guard,
     ) -> Option<(Self::Next, Self::Common<'v>)>;
+
+    /// Features that the usual packets have yet to visit where their edge leads to an arc; `quick` takes no packet that
+    /// has others.
+    fn features(common: &Self::Common<'_>) -> u32 {
+        let _ = common;
+        0
+    }
 
     /// `step` sent a packet over `edge`: where that leads through nodes which the short cut leaves out, the usual packets
     /// behind it must not overtake it, for they may be of its flow. `common` is changed then, and their edge answered.
@@ -88,21 +115,22 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
             .first()
             .filter(|d| !d.has(flags::UNUSUAL))
             .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
-            .map(|(e, common)| (past_features(env, &self.edges, e), common));
+            .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
         let mut at = 0;
         while at < descs.len() {
-            if let Some((to, common)) = &usual {
+            if let Some((way, common)) = &usual {
                 let n = N::quick(common, &mut descs[at..], env.buffers.rooms());
-                self.decisions.run(n, *to);
+                way.mark(&mut descs[at..at + n]);
+                self.decisions.run(n, way.to);
                 at += n;
             }
             if let Some(d) = descs.get_mut(at) {
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env });
-                if let (Ok(edge), Some((to, common))) = (&decision, &mut usual)
+                if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
                     && let Some(other) = N::behind(common, *edge)
                 {
-                    *to = past_features(env, &self.edges, other);
+                    *way = Way::new(env, &self.edges, other, N::features(common));
                 }
                 self.decisions.note(env, guard, &self.edges, &before, d, decision);
                 at += 1;
@@ -132,15 +160,26 @@ pub trait QuickLookup: LookupNode {
     /// [`flags::UNUSUAL`] or for which `key` has to look; how many.
     fn quick_keys(descs: &[Desc], keys: &mut [Self::Key; VECTOR_SIZE], rooms: Rooms<'_>) -> usize;
 
-    /// The edge of the usual packets and what they need, judged by the first result; `None` when it is not usual.
+    /// The edge of the usual packets and what they need, judged by the first packet and its result; `None` when it is not
+    /// usual.
     fn common<'v>(
         view: &Self::View<'v>,
+        first: &Desc,
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Self::Next, Self::Common<'v>)>;
 
+    /// As [`QuickNode::features`].
+    fn features(common: &Self::Common<'_>) -> u32 {
+        let _ = common;
+        0
+    }
+
     /// As [`QuickNode::behind`], with what `step` left in the packet's descriptor.
-    fn behind(common: &mut Self::Common<'_>, edge: Self::Next, d: &Desc) -> Option<Self::Next>;
+    fn behind(common: &mut Self::Common<'_>, edge: Self::Next, d: &Desc) -> Option<Self::Next> {
+        let _ = (common, edge, d);
+        None
+    }
 
     /// As [`QuickNode::quick`], with the packets' keys and results. See [`run_lookup`].
     fn quick(
@@ -205,23 +244,24 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         }
         let (keys, results) = (&self.keys[..n], &mut self.results[..n]);
         N::lookup(&mut view, keys, results);
-        let mut usual = N::common(&view, results[0], guard)
-            .map(|(e, common)| (past_features(env, &self.edges, e), common));
+        let mut usual = N::common(&view, &descs[0], results[0], guard)
+            .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
         let mut at = 0;
         while at < n {
-            if let Some((to, common)) = &usual {
+            if let Some((way, common)) = &usual {
                 let rooms = env.buffers.rooms();
                 let taken = N::quick(common, &mut descs[at..], &keys[at..], &results[at..], rooms);
-                self.decisions.run(taken, *to);
+                way.mark(&mut descs[at..at + taken]);
+                self.decisions.run(taken, way.to);
                 at += taken;
             }
             if let Some(d) = descs.get_mut(at) {
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
-                if let (Ok(edge), Some((to, common))) = (&decision, &mut usual)
+                if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
                     && let Some(other) = N::behind(common, *edge, d)
                 {
-                    *to = past_features(env, &self.edges, other);
+                    *way = Way::new(env, &self.edges, other, N::features(common));
                 }
                 self.decisions.note(env, guard, &self.edges, &before, d, decision);
                 at += 1;

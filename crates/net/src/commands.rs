@@ -1,7 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::{IfState, Op, Router};
-use crate::{capture, fib, generator, interface, l2, neighbor, runtime};
+use crate::{capture, fib, generator, interface, l2, neighbor, runtime, urpf};
 use command::{Args, Command, CommandError, Completer, Output};
 
 /// Every command over a router.
@@ -11,6 +11,7 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(l2::commands::all());
     all.extend(fib::commands::all());
     all.extend(neighbor::commands::all());
+    all.extend(urpf::commands::all());
     all.extend(generator::commands::all());
     all.extend(capture::commands::all());
     all.extend(runtime::commands::all());

@@ -28,3 +28,4 @@ pub mod runtime;
 mod short_cuts;
 #[cfg(test)]
 mod testing;
+pub mod urpf;

@@ -4,7 +4,7 @@
 
 use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
-use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload};
+use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload, urpf};
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -47,6 +47,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .node(ip4::Ip4Options::new(plane))
         .quick(ip6::Ip6Input::new(plane))
         .node(ip6::Ip6HopByHop::new(plane))
+        .quick_lookup(urpf::Ip4Urpf::new(plane))
+        .quick_lookup(urpf::Ip6Urpf::new(plane))
         .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .node(ip4::Ip4Local)
@@ -66,7 +68,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .batch(interface::InterfaceTx::new(plane, worker))
         .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
         .arc(ArcDef { name: DEVICE_INPUT, end: "ethernet-input", features: vec![feature("pcap-rx")] })
-        .arc(ArcDef { name: "ip4-unicast", end: "ip4-lookup", features: vec![] })
-        .arc(ArcDef { name: "ip6-unicast", end: "ip6-lookup", features: vec![] })
+        .arc(ArcDef { name: "ip4-unicast", end: "ip4-lookup", features: vec![feature("ip4-urpf")] })
+        .arc(ArcDef { name: "ip6-unicast", end: "ip6-lookup", features: vec![feature("ip6-urpf")] })
         .arc(ArcDef { name: "interface-output", end: "interface-tx", features: vec![feature("pcap-tx")] })
 }

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
-use crate::interface::{Interface, Tags, ifflags};
+use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::plane::{Counters, Drops, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Punt};
 use graph::arcs::ArcDef;
@@ -184,6 +184,7 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         ip4_unicast: 0,
         ip6_unicast: 0,
         output: 0,
+        features: Features::default(),
         tags: Tags::default(),
         xconnect: None,
         subs: None,

@@ -11,6 +11,7 @@ mod decode;
 mod device;
 mod diag;
 mod interface;
+mod l3;
 mod model;
 mod neighbor;
 mod route;
@@ -25,6 +26,7 @@ mod tests;
 mod tree;
 
 pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
+pub use l3::Setting;
 pub use model::*;
 pub use scalar::Reference;
 pub use stream::Stream;
@@ -42,6 +44,7 @@ const SECTIONS: &[&str] = &[
     "routes",
     "neighbors",
     "packet-generator",
+    "l3",
     "bondethernets",
     "bridgedomains",
     "vxlan_tunnels",
@@ -178,6 +181,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
     let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));
     let streams = d.field(&fields, "packet-generator", |d, node| stream::decode(d, node, &names));
+    document.l3 = d.field(&fields, "l3", |d, node| l3::decode(d, node, &names)).unwrap_or_default();
     document.routes = routes.unwrap_or_default();
     document.neighbors = neighbors.unwrap_or_default();
     document.streams = streams.unwrap_or_default();

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use packet::MacAddr;
 
 use super::diag::{Diagnostic, Diagnostics, Place, Source};
+use super::l3::Setting;
 use super::scalar::Reference;
 use super::stream::Stream;
 
@@ -25,6 +26,8 @@ pub struct Document {
     pub routes: Routes,
     /// Static neighbours.
     pub neighbors: Vec<Neighbor>,
+    /// What the section `l3` asks for, in the order in which it is to be applied.
+    pub l3: Vec<Setting>,
     /// Streams of the packet generator.
     pub streams: Vec<Stream>,
     /// What the operator should know of a document that is right, such as fields that are not supported yet.

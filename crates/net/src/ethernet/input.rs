@@ -176,6 +176,8 @@ pub struct Plain {
     rx: u32,
     /// The router's MAC address, and above it the EtherType, as they stand at byte 6 of a frame from the router.
     source: u64,
+    /// Features of the interface, where the packets go to their arc.
+    feat: u32,
 }
 
 /// What the node does with the packet inside a tagged frame.
@@ -194,6 +196,8 @@ pub enum Inside {
 pub struct Tagged<'v> {
     rx: u32,
     ethertype: u16,
+    /// Features of the sub-interface of the first, where the packets go to their arc.
+    feat: u32,
     subs: &'v VlanTable,
     ifs: SlotsReader<'v, Interface>,
     rx_counts: &'v Table,
@@ -251,13 +255,18 @@ impl QuickNode for EthernetInput {
         if let Some(subs) = &i.subs {
             let w = rooms.window::<0>(first)?;
             let ethertype = u16::from_be_bytes([w[16], w[17]]);
-            let tagged = Tagged { rx, ethertype, subs, ifs: view.sub.all(), rx_counts: view.rx };
+            let mut tagged = Tagged { rx, ethertype, feat: 0, subs, ifs: view.sub.all(), rx_counts: view.rx };
             let sub = tagged.sub(u32::from_be_bytes([w[12], w[13], w[14], w[15]]))?.1;
-            let (next, inside) = match next_of(ethertype)? {
-                EthernetNext::Ip4 if sub.takes_ip4() => (EthernetNext::Ip4Features, Inside::Ip4),
-                EthernetNext::Ip6 if sub.takes_ip6() => (EthernetNext::Ip6Features, Inside::Ip6),
-                next => (next, Inside::Any),
+            let (next, inside, feat) = match next_of(ethertype)? {
+                EthernetNext::Ip4 if sub.takes_ip4() => {
+                    (EthernetNext::Ip4Features, Inside::Ip4, sub.ip4_unicast)
+                }
+                EthernetNext::Ip6 if sub.takes_ip6() => {
+                    (EthernetNext::Ip6Features, Inside::Ip6, sub.ip6_unicast)
+                }
+                next => (next, Inside::Any, 0),
             };
+            tagged.feat = feat;
             return Some((next, Common::Tagged(tagged, inside)));
         }
         if i.is(ifflags::L2) {
@@ -265,11 +274,23 @@ impl QuickNode for EthernetInput {
         }
         let w = rooms.window::<0>(first)?;
         let source = mac_word(&i.mac) | u64::from(u16::from_le_bytes([w[12], w[13]])) << 48;
-        let plain = Plain { rx, source };
+        let plain = Plain { rx, source, feat: 0 };
         match next_of(u16::from_be_bytes([w[12], w[13]]))? {
-            EthernetNext::Ip4 if i.takes_ip4() => Some((EthernetNext::Ip4Features, Common::Ip4(plain))),
-            EthernetNext::Ip6 if i.takes_ip6() => Some((EthernetNext::Ip6Features, Common::Ip6(plain))),
+            EthernetNext::Ip4 if i.takes_ip4() => {
+                Some((EthernetNext::Ip4Features, Common::Ip4(Plain { feat: i.ip4_unicast, ..plain })))
+            }
+            EthernetNext::Ip6 if i.takes_ip6() => {
+                Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain })))
+            }
             next => Some((next, Common::Plain(plain))),
+        }
+    }
+
+    fn features(common: &Common<'_>) -> u32 {
+        match common {
+            Common::Ip4(plain) | Common::Ip6(plain) => plain.feat,
+            Common::Tagged(tagged, Inside::Ip4 | Inside::Ip6) => tagged.feat,
+            Common::Xconnect(_) | Common::Plain(_) | Common::Tagged(_, Inside::Any) => 0,
         }
     }
 
@@ -349,18 +370,30 @@ impl QuickNode for EthernetInput {
                 })
             }
             Common::Tagged(t, Inside::Any) => t.run(descs, rooms, 18, |_| true, |_, d| Some(d.len - 18)),
-            Common::Tagged(t, Inside::Ip4) => t.run(descs, rooms, 18 + 20, Interface::takes_ip4, |w, d| {
-                let (total, dst) = ip4::input::usual(w[18..].first_chunk()?)?;
-                if u32::from(total) + 18 > u32::from(d.len) {
-                    return None;
-                }
-                d.aux = dst;
-                Some(total)
-            }),
-            Common::Tagged(t, Inside::Ip6) => t.run(descs, rooms, 18 + 40, Interface::takes_ip6, |w, d| {
-                let total = ip6::input::usual(w[18..].first_chunk()?)?;
-                (total + 18 <= u32::from(d.len)).then_some(total as u16)
-            }),
+            Common::Tagged(t, Inside::Ip4) => t.run(
+                descs,
+                rooms,
+                18 + 20,
+                |i| t.fits4(i),
+                |w, d| {
+                    let (total, dst) = ip4::input::usual(w[18..].first_chunk()?)?;
+                    if u32::from(total) + 18 > u32::from(d.len) {
+                        return None;
+                    }
+                    d.aux = dst;
+                    Some(total)
+                },
+            ),
+            Common::Tagged(t, Inside::Ip6) => t.run(
+                descs,
+                rooms,
+                18 + 40,
+                |i| t.fits6(i),
+                |w, d| {
+                    let total = ip6::input::usual(w[18..].first_chunk()?)?;
+                    (total + 18 <= u32::from(d.len)).then_some(total as u16)
+                },
+            ),
         }
     }
 }
@@ -377,6 +410,16 @@ impl<'v> Tagged<'v> {
         let index = self.subs.lookup(Tags { count: 1, tpid, outer: tag as u16 & 0xfff, inner: 0 })?;
         let sub = self.ifs.get(index)?;
         (sub.flags & (ifflags::UP | ifflags::L2) == ifflags::UP).then_some((index, sub))
+    }
+
+    /// Whether IPv4 packets on a sub-interface have to visit the same features.
+    fn fits4(&self, i: &Interface) -> bool {
+        i.takes_ip4() && i.ip4_unicast == self.feat
+    }
+
+    /// The same for IPv6.
+    fn fits6(&self, i: &Interface) -> bool {
+        i.takes_ip6() && i.ip6_unicast == self.feat
     }
 
     /// Takes frames of at least `least` bytes to sub-interfaces that are `fit`; `inside` says how long the packet is.

@@ -3,10 +3,12 @@
 pub mod commands;
 
 mod drop;
+mod features;
 mod output;
 mod tx;
 
 pub use drop::ErrorDrop;
+pub use features::{Bits, Features};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use tx::{InterfaceTx, TxDrop};
 
@@ -90,6 +92,8 @@ pub struct Interface {
     pub ip6_unicast: u32,
     /// Enabled features on the `interface-output` arc.
     pub output: u32,
+    /// Their settings.
+    pub features: Features,
     /// Tags to put in front on output.
     pub tags: Tags,
     /// Where a cross-connect sends its packets.
@@ -111,16 +115,16 @@ impl Interface {
         self.flags & bits == bits
     }
 
-    /// True when IPv4 packets for the router go straight to the lookup: no feature asks for them first.
+    /// True when it takes IPv4 packets.
     #[inline]
     pub fn takes_ip4(&self) -> bool {
-        self.is(ifflags::IP4) && self.ip4_unicast == 0
+        self.is(ifflags::IP4)
     }
 
-    /// As [`Interface::takes_ip4`], for IPv6.
+    /// True when it takes IPv6 packets.
     #[inline]
     pub fn takes_ip6(&self) -> bool {
-        self.is(ifflags::IP6) && self.ip6_unicast == 0
+        self.is(ifflags::IP6)
     }
 
     /// The IPv4 address to use as source towards `dst` on this interface: one of the prefix that holds it, else the

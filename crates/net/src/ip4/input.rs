@@ -145,21 +145,24 @@ pub(crate) fn usual(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
 }
 
 impl QuickNode for Ip4Input {
-    /// The interface of the usual packets: it has an IPv4 address and no feature.
-    type Common<'v> = u32;
+    /// The interface of the usual packets, which has an IPv4 address, and its features.
+    type Common<'v> = (u32, u32);
 
     fn common<'v>(
         ifs: &IfCache<'v>,
         first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
-    ) -> Option<(Ip4Next, u32)> {
+    ) -> Option<(Ip4Next, (u32, u32))> {
         let i = ifs.peek(first.rx)?;
-        i.takes_ip4().then_some((Ip4Next::Features, first.rx))
+        i.takes_ip4().then_some((Ip4Next::Features, (first.rx, i.ip4_unicast)))
     }
 
-    fn quick(rx: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let rx = *rx;
+    fn features(common: &(u32, u32)) -> u32 {
+        common.1
+    }
+
+    fn quick(&(rx, _): &(u32, u32), descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
             let Some((total, dst)) = usual(h) else { return false };

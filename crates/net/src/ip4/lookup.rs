@@ -153,6 +153,7 @@ impl QuickLookup for Ip4Lookup {
 
     fn common<'v>(
         view: &Ip4LookupView<'v>,
+        _first: &Desc,
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Ip4LookupNext, Common<'v>)> {

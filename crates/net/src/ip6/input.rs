@@ -154,21 +154,24 @@ pub(crate) fn usual(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
 }
 
 impl QuickNode for Ip6Input {
-    /// The interface of the usual packets: it has an IPv6 address and no feature.
-    type Common<'v> = u32;
+    /// The interface of the usual packets, which has an IPv6 address, and its features.
+    type Common<'v> = (u32, u32);
 
     fn common<'v>(
         ifs: &IfCache<'v>,
         first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
-    ) -> Option<(Ip6Next, u32)> {
+    ) -> Option<(Ip6Next, (u32, u32))> {
         let i = ifs.peek(first.rx)?;
-        i.takes_ip6().then_some((Ip6Next::Features, first.rx))
+        i.takes_ip6().then_some((Ip6Next::Features, (first.rx, i.ip6_unicast)))
     }
 
-    fn quick(rx: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let rx = *rx;
+    fn features(common: &(u32, u32)) -> u32 {
+        common.1
+    }
+
+    fn quick(&(rx, _): &(u32, u32), descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
             let Some(total) = usual(h) else { return false };

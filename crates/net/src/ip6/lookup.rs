@@ -175,6 +175,7 @@ impl QuickLookup for Ip6Lookup {
 
     fn common<'v>(
         view: &Ip6LookupView<'v>,
+        _first: &Desc,
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Ip6LookupNext, Common<'v>)> {

@@ -2,7 +2,7 @@
 
 use super::devices::{Device, DeviceControl};
 use super::{Op, OpError, Router};
-use crate::interface::{Interface, Tags, ifflags};
+use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
 use ipnet::IpNet;
@@ -82,6 +82,8 @@ pub struct IfState {
     pub link_local: Option<Ipv6Addr>,
     /// The interface to which all its frames go.
     pub xconnect: Option<u32>,
+    /// Features that the operator switched on.
+    pub features: Features,
     /// Sub-interfaces by the operator's number.
     pub subs: BTreeMap<u32, u32>,
     /// IPv6 addresses that may be used.
@@ -178,6 +180,7 @@ fn blank() -> Interface {
         ip4_unicast: 0,
         ip6_unicast: 0,
         output: 0,
+        features: Features::default(),
         tags: Tags::default(),
         xconnect: None,
         subs: None,
@@ -243,6 +246,7 @@ impl Router {
             addresses: vec![],
             link_local: None,
             xconnect: None,
+            features: Features::default(),
             subs: BTreeMap::new(),
             usable6: vec![],
             caps: TxCaps::default(),
@@ -417,15 +421,17 @@ impl Router {
         set(!addrs4.is_empty(), ifflags::IP4);
         set(i.all6().next().is_some(), ifflags::IP6);
         let subs = if i.subs.is_empty() { None } else { self.vlan_table(i).map(Arc::new) };
+        let bits = i.features.bits(|arc, node| self.feature_bit(arc, node));
         let content = Interface {
             flags,
             mtu: i.mtu,
             mac: hw.mac.0,
             hw: hw.index,
             caps: hw.caps,
-            ip4_unicast: 0,
-            ip6_unicast: 0,
+            ip4_unicast: bits.ip4,
+            ip6_unicast: bits.ip6,
             output: hw.tx_features,
+            features: i.features,
             tags: i.tags(),
             xconnect: i.xconnect,
             subs,
@@ -605,10 +611,8 @@ impl Router {
     /// Switches the capture features of all interfaces on or off, as the capture's filter says.
     pub(super) fn apply_capture(&mut self) {
         let wants = self.tap.wants(&self.guard);
-        let bit =
-            |arc: &str, node: &str| self.graphs.first().and_then(|g| g.arc(arc)?.bit(node)).unwrap_or(0);
-        let (rx_bit, tx_bit) =
-            (bit(crate::nodes::DEVICE_INPUT, "pcap-rx"), bit("interface-output", "pcap-tx"));
+        let rx_bit = self.feature_bit(crate::nodes::DEVICE_INPUT, "pcap-rx");
+        let tx_bit = self.feature_bit("interface-output", "pcap-tx");
         let all: Vec<u32> = self.interfaces.iter().filter(|i| i.hw() == i.index).map(|i| i.index).collect();
         for index in all {
             let (rx, tx) = wants.as_ref().map_or((false, false), |w| (w.rx(index), w.tx(index)));

@@ -4,7 +4,7 @@
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::{Encap, IfState, Kind, RoutePath, Router, Target};
+use super::{Encap, Feature, IfState, Kind, RoutePath, Router, Target};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::net::IpAddr;
@@ -109,6 +109,13 @@ pub enum Op {
         name: String,
         /// The other one.
         peer: Option<String>,
+    },
+    /// Sets a feature of an interface.
+    SetFeature {
+        /// Interface.
+        name: String,
+        /// The feature, with all its settings.
+        feature: Feature,
     },
     /// Sets the static route of a prefix, in place of an earlier one.
     SetRoute {
@@ -240,6 +247,7 @@ impl Op {
             | Op::CreatePcap { .. }
             | Op::CreateTap { .. }
             | Op::SetDescription { .. }
+            | Op::SetFeature { .. }
             | Op::SetRoute { .. }
             | Op::AddPath { .. }
             | Op::DelPath { .. }
@@ -442,6 +450,7 @@ impl Router {
                 self.del_address(index, net)?;
                 Ok(vec![Op::AddAddress { name, net }])
             }
+            Op::SetFeature { name, feature } => self.set_feature(name, feature),
             Op::SetXconnect { name, peer } => {
                 let was = self.named(&name)?.xconnect.map(|p| self.interface_name(p));
                 self.check_xconnect(&name, peer.as_deref())?;

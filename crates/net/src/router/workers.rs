@@ -215,6 +215,12 @@ impl Router {
         (0..n).map(|r| self.graphs.iter().map(|g| g.stats.reasons[r].get()).sum()).collect()
     }
 
+    /// Packets received on an interface that were dropped for the reason of this name, since the last clear.
+    pub fn dropped(&self, index: u32, reason: &str) -> u64 {
+        let number = self.graphs.first().and_then(|g| g.reasons.iter().position(|r| r.name == reason));
+        number.and_then(|n| self.interface_counts(index).drops.get(&n).copied()).unwrap_or(0)
+    }
+
     /// Drops and events that happened since the last clear.
     pub fn errors(&self) -> Vec<ErrorRow> {
         let Some(g) = self.graphs.first() else { return vec![] };

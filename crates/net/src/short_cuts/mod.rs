@@ -15,11 +15,22 @@ use world::{Outcome, Sent, World};
 struct Both {
     quick: World,
     plain: World,
+    with_features: bool,
+}
+
+impl Both {
+    fn new(with_features: bool) -> Both {
+        Both {
+            quick: World::new(true, with_features),
+            plain: World::new(false, with_features),
+            with_features,
+        }
+    }
 }
 
 thread_local! {
-    static BOTH: RefCell<Both> =
-        RefCell::new(Both { quick: World::new(true), plain: World::new(false) });
+    static BOTH: RefCell<Both> = RefCell::new(Both::new(false));
+    static FEATURED: RefCell<Both> = RefCell::new(Both::new(true));
 }
 
 /// What tells flows apart, of a frame that was sent: everything but what differs from packet to packet.
@@ -71,7 +82,7 @@ impl Both {
         let counted = differ.is_empty().then_some(()).ok_or(format!("counts: {differ:?}"));
         if counted.is_err() {
             // The next vector begins anew.
-            (self.quick, self.plain) = (World::new(true), World::new(false));
+            *self = Both::new(self.with_features);
         }
         counted?;
         let (sent, want_sent) = (by_flow(sent), by_flow(want.sent));
@@ -94,6 +105,16 @@ proptest! {
     ) {
         let specs = vector(theme, &packets);
         let verdict = BOTH.with_borrow_mut(|b| b.compare(&specs));
+        prop_assert!(verdict.is_ok(), "{}\n{specs:#?}", verdict.unwrap_err());
+    }
+
+    #[test]
+    fn what_comes_out_of_interfaces_with_features_is_the_same(
+        theme in any::<u64>(),
+        packets in prop::collection::vec((any::<u64>(), prop_oneof![3 => Just(1usize), 1 => 1usize..80]), 1..24),
+    ) {
+        let specs = vector(theme, &packets);
+        let verdict = FEATURED.with_borrow_mut(|b| b.compare(&specs));
         prop_assert!(verdict.is_ok(), "{}\n{specs:#?}", verdict.unwrap_err());
     }
 }

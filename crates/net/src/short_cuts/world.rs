@@ -5,7 +5,8 @@ use crate::interface::InterfaceTx;
 use crate::neighbor::DadMode;
 use crate::nodes;
 use crate::plane::PlaneConfig;
-use crate::router::{Encap, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use crate::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use crate::urpf::Mode;
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
@@ -224,10 +225,23 @@ fn routes(right: Option<u32>) -> Vec<Op> {
     routes.into_iter().map(set).collect()
 }
 
+/// Each interface has other features than the one before.
+fn features(names: &[String]) -> Vec<Op> {
+    let mut ops = vec![];
+    for (n, name) in names.iter().enumerate() {
+        let modes = [Mode::Strict, Mode::Loose, Mode::Off];
+        let urpf = |v6, n: usize| Feature::Urpf { v6, mode: modes[n % 3] };
+        for feature in [urpf(false, n), urpf(true, n / 2 + 1)] {
+            ops.push(Op::SetFeature { name: name.clone(), feature });
+        }
+    }
+    ops
+}
+
 impl World {
-    /// With the nodes' short cuts, or without.
+    /// With the nodes' short cuts, or without; with features on its interfaces, or on none.
     #[allow(unsafe_code)]
-    pub fn new(short_cuts: bool) -> World {
+    pub fn new(short_cuts: bool, with_features: bool) -> World {
         let config = RouterConfig {
             pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
             plane: PlaneConfig { icmp_errors_per_second: 1_000_000, ..PlaneConfig::default() },
@@ -238,6 +252,10 @@ impl World {
         router.commit(interfaces()).unwrap();
         let right = router.interface_index("right");
         router.commit(routes(right)).unwrap();
+        if with_features {
+            let names: Vec<String> = router.interfaces().skip(1).map(|i| i.name.clone()).collect();
+            router.commit(features(&names)).unwrap();
+        }
         router.commit(vec![Op::SetState { name: "down".into(), up: false }]).unwrap();
         router.set_link_state(router.interface_index("nolink").unwrap(), true, false);
         let interface = router.interface_index(TAPED);

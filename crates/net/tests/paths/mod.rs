@@ -9,15 +9,26 @@ use graph::{
 use net::interface::InterfaceTx;
 use net::neighbor::DadMode;
 use net::plane::PlaneConfig;
-use net::router::{Encap, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 9] =
-    ["ip4", "ip6", "l2xc", "vlan", "ip4-ecmp", "mixed", "icmp-error", "drop", "unknown-neighbor"];
+pub const PATHS: [&str; 11] = [
+    "ip4",
+    "ip6",
+    "l2xc",
+    "vlan",
+    "ip4-ecmp",
+    "mixed",
+    "icmp-error",
+    "drop",
+    "unknown-neighbor",
+    "urpf-strict",
+    "urpf-strict6",
+];
 
-const PORTS: [&str; 5] = ["left", "right", "patch", "cord", "trunk"];
+const PORTS: [&str; 6] = ["left", "right", "patch", "cord", "trunk", "guarded"];
 
 struct Sink(Arc<AtomicU64>);
 
@@ -72,6 +83,8 @@ fn ops() -> Vec<Op> {
         ("right", "2001:db8:2::1/64"),
         ("trunk.100", "10.0.3.1/24"),
         ("trunk.200", "10.0.4.1/24"),
+        ("guarded", "10.0.5.1/24"),
+        ("guarded", "2001:db8:5::1/64"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
     }
@@ -86,6 +99,10 @@ fn ops() -> Vec<Op> {
     ] {
         let mac = packet::MacAddr([2, 0, 0, 0, 1, 1]);
         ops.push(Op::SetNeighbor { name: name.into(), address: address.parse().unwrap(), mac });
+    }
+    for v6 in [false, true] {
+        let feature = Feature::Urpf { v6, mode: net::urpf::Mode::Strict };
+        ops.push(Op::SetFeature { name: "guarded".into(), feature });
     }
     let several = ["10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5"];
     for (prefix, paths) in [
@@ -118,7 +135,12 @@ fn udp(n: u8) -> [u8; 8] {
 }
 
 fn ip4(first: u8, n: u8, ttl: u8) -> Vec<u8> {
-    let mut p = vec![0x45, 0, 0, 46, 0, n, 0, 0, ttl, 17, 0, 0, 10, 0, 1, 2];
+    ip4_from(1, first, n, ttl)
+}
+
+/// From a host on the network of a port.
+fn ip4_from(port: u8, first: u8, n: u8, ttl: u8) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 46, 0, n, 0, 0, ttl, 17, 0, 0, 10, 0, port, 2];
     p.extend([first, n.wrapping_mul(7), n.wrapping_mul(13), n]);
     packet::ip4::fill_checksum(&mut p);
     p.extend(udp(n));
@@ -126,9 +148,9 @@ fn ip4(first: u8, n: u8, ttl: u8) -> Vec<u8> {
     p
 }
 
-fn ip6(n: u8) -> Vec<u8> {
+fn ip6(port: u8, n: u8) -> Vec<u8> {
     let mut p = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
-    for a in ["2001:db8:1::2".to_string(), format!("2001:db8:20:{n}::{n}")] {
+    for a in [format!("2001:db8:{port}::2"), format!("2001:db8:20:{n}::{n}")] {
         p.extend(a.parse::<std::net::Ipv6Addr>().unwrap().octets());
     }
     p.extend(udp(n));
@@ -139,7 +161,9 @@ fn ip6(n: u8) -> Vec<u8> {
 fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
     let (port, vlan, ethertype, packet) = match path {
         "ip4" => (0, None, 0x0800, ip4(20, n, 64)),
-        "ip6" => (0, None, 0x86dd, ip6(n)),
+        "ip6" => (0, None, 0x86dd, ip6(1, n)),
+        "urpf-strict" => (5, None, 0x0800, ip4_from(5, 20, n, 64)),
+        "urpf-strict6" => (5, None, 0x86dd, ip6(5, n)),
         "l2xc" => (2, None, 0x0800, ip4(20, n, 64)),
         "vlan" => (4, Some(100), 0x0800, ip4(22, n, 64)),
         "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),

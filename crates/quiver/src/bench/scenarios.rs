@@ -110,6 +110,14 @@ pub const ALL: &[Scenario] = &[
         let plan = plain(i, small_table(false)?, 16)?;
         Ok(Plan { paths: 16, ..plan })
     }),
+    forward("urpf-strict", "IPv4, one route, sources checked strictly", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { urpf_strict: true, ..plan })
+    }),
+    forward("urpf-strict6", "the same over IPv6", |i| {
+        let plan = plain(i, small_table(true)?, 1)?;
+        Ok(Plan { urpf_strict: true, ..plan })
+    }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
         let table = small_table(false)?;
         let dst4 = list4(&table.uniform(DESTINATIONS, &mut Random::new(1)));

@@ -165,6 +165,14 @@ impl GroupsReader<'_> {
     pub fn pick(&self, many: u64, hash: u32) -> Entry {
         Entry::unpack(self.groups.bucket(many, hash))
     }
+
+    /// All of several paths, each as often as its weight asks.
+    #[inline]
+    pub fn all(&self, many: u64) -> impl Iterator<Item = Entry> {
+        let first = many as u32 as usize;
+        let buckets = self.groups.buckets.get(first..first + (1 << ((many >> 32) & 31))).unwrap_or_default();
+        buckets.iter().map(|b| Entry::unpack(b.load(Acquire)))
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
 use addresses::{hop, host_net, own, tagged_net};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
 use ipnet::Ipv4Net;
-use net::router::{Encap, Op, RoutePath, Router, RouterConfig, Target};
+use net::router::{Encap, Feature, Op, RoutePath, Router, RouterConfig, Target};
+use net::urpf::Mode;
 use packet::eth::MacAddr;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -173,6 +174,11 @@ impl Rig {
         ops.extend([addr("in0", host_net(ROUTER4.into())?), addr("in0", host_net(ROUTER6.into())?)]);
         let known = |name: &str, address, mac| Op::SetNeighbor { name: name.into(), address, mac };
         ops.extend([known("in0", HOST4.into(), HOST), known("in0", HOST6.into(), HOST)]);
+        if plan.urpf_strict {
+            let feature = |v6| Feature::Urpf { v6, mode: Mode::Strict };
+            let set = |v6| Op::SetFeature { name: "in0".into(), feature: feature(v6) };
+            ops.extend([set(false), set(true)]);
+        }
         for v in 1..=plan.tagged_in {
             let name = format!("in0.{v}");
             let net = Ipv4Net::new(tagged_net(v), 30).map_err(|e| e.to_string())?;

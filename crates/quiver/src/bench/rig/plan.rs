@@ -24,6 +24,8 @@ pub struct Plan {
     pub tagged_in: u32,
     /// The first egress interface sends with this 802.1Q tag.
     pub tagged_out: Option<u16>,
+    /// The sources of packets are checked: there must be a way back over the interface on which they come.
+    pub urpf_strict: bool,
     /// Packets.
     pub traffic: Traffic,
 }
@@ -39,6 +41,7 @@ impl Default for Plan {
             xconnect: false,
             tagged_in: 0,
             tagged_out: None,
+            urpf_strict: false,
             traffic: Traffic::default(),
         }
     }

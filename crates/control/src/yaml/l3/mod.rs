@@ -1,0 +1,112 @@
+//! The section `l3`: what interfaces do at layer 3 besides having addresses.
+
+use net::router::{Feature, Op};
+use net::urpf::Mode;
+
+use super::decode::{Decoder, Fields};
+use super::diag::Place;
+use super::rules::{Names, Port};
+use super::tree::{Node, Value};
+
+pub(super) const L3: &[&str] = &["interfaces"];
+pub(super) const INTERFACE: &[&str] = &["urpf"];
+const FAMILIES: &[&str] = &["ip4", "ip6"];
+
+/// An operation that the section asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Where it stands.
+    pub place: Place,
+    /// Its path in the document.
+    pub path: String,
+    /// The operation.
+    pub op: Op,
+}
+
+/// What a mapping of the section says of one interface.
+struct Scope<'s, 'n> {
+    d: &'s mut Decoder<'n>,
+    name: &'s str,
+    out: &'s mut Vec<Setting>,
+}
+
+impl Scope<'_, '_> {
+    fn set(&mut self, place: Place, feature: Feature) {
+        let op = Op::SetFeature { name: self.name.to_string(), feature };
+        self.out.push(Setting { place, path: self.d.path(), op });
+    }
+}
+
+/// The section.
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Vec<Setting>> {
+    let fields = d.fields(node, L3)?;
+    let mut out = vec![];
+    d.field(&fields, "interfaces", |d, node| {
+        for (name, place, node) in d.entries(node, "interface names") {
+            d.key(name, |d| interface(d, name, place, node, names, &mut out));
+        }
+        Some(())
+    });
+    Some(out)
+}
+
+fn interface<'n>(
+    d: &mut Decoder<'n>,
+    name: &'n str,
+    place: Place,
+    node: &'n Node<'n>,
+    names: &Names<'_>,
+    out: &mut Vec<Setting>,
+) -> Option<()> {
+    let port = match names.get(name) {
+        Ok(port) => port,
+        Err(e) => {
+            d.error(place, e.rule, e.message).value(name).help(e.help);
+            return None;
+        }
+    };
+    let fields = d.fields(node, INTERFACE)?;
+    routed(d, place, port);
+    let mut scope = Scope { d, name, out };
+    urpf(&mut scope, &fields);
+    Some(())
+}
+
+/// An interface in L2 mode takes no part in layer 3.
+fn routed(d: &mut Decoder<'_>, place: Place, port: Port<'_>) {
+    if port.l2xc().is_some() {
+        d.error(place, "l3-mode", format!("`{}` is cross-connected", port.name()))
+            .help("remove its entry here, or its l2xc");
+    }
+}
+
+/// Both families of a field: one value for both, or a mapping of `ip4` and `ip6`. Each with whether it is of IPv6.
+fn families<'n, T>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    mut one: impl FnMut(&mut Decoder<'n>, &'n Node<'n>) -> Option<T>,
+) -> Option<Vec<(bool, Place, T)>>
+where
+    T: Clone,
+{
+    if let Value::Scalar { .. } = &node.value {
+        let value = one(d, node)?;
+        return Some(vec![(false, node.place, value.clone()), (true, node.place, value)]);
+    }
+    let fields = d.fields(node, FAMILIES)?;
+    let mut all = vec![];
+    for (v6, name) in [(false, "ip4"), (true, "ip6")] {
+        if let Some(value) = d.field(&fields, name, &mut one) {
+            all.push((v6, fields.get(name).map_or(fields.place, |n| n.place), value));
+        }
+    }
+    Some(all)
+}
+
+fn urpf<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
+    const MODES: &[(&str, Mode)] = &[("strict", Mode::Strict), ("loose", Mode::Loose), ("off", Mode::Off)];
+    let all = s.d.field(fields, "urpf", |d, node| families(d, node, |d, node| d.choice(node, MODES)));
+    for (v6, place, mode) in all.unwrap_or_default() {
+        s.set(place, Feature::Urpf { v6, mode });
+    }
+}

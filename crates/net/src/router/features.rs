@@ -1,0 +1,37 @@
+//! Features of interfaces: what the operator switches on and off, checked and published.
+
+use super::{Op, OpError, Router};
+use crate::urpf;
+
+/// One feature of an interface with all its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Feature {
+    /// Which sources packets received may come from.
+    Urpf {
+        /// For IPv6 instead of IPv4.
+        v6: bool,
+        /// What is checked.
+        mode: urpf::Mode,
+    },
+}
+
+impl Router {
+    /// The bit of a feature on an arc.
+    pub(super) fn feature_bit(&self, arc: &str, node: &str) -> u32 {
+        self.graphs.first().and_then(|g| g.arc(arc)?.bit(node)).unwrap_or(0)
+    }
+
+    /// Sets a feature and answers what undoes it.
+    pub(super) fn set_feature(&mut self, name: String, feature: Feature) -> Result<Vec<Op>, OpError> {
+        let index = self.named(&name)?.index;
+        let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
+        let was = match feature {
+            Feature::Urpf { v6, mode } => {
+                let to = if v6 { &mut i.features.urpf6 } else { &mut i.features.urpf4 };
+                Feature::Urpf { v6, mode: std::mem::replace(to, mode) }
+            }
+        };
+        self.publish_interface(index);
+        Ok(vec![Op::SetFeature { name, feature: was }])
+    }
+}

@@ -1,0 +1,122 @@
+//! Unicast reverse path forwarding (RFC 3704, RFC 8704): a packet passes when there is a way back to its source, over any
+//! interface (loose) or over the one on which it came (strict).
+//!
+//! A way back is a path of the route for the source that sends packets to neighbours. Sources that are the router's own, that
+//! no route holds, or that a route drops have none: a route to `drop` takes a source out of service everywhere. With several
+//! paths any of them is good. The default route is a route. IPv6 link-local sources are on their link, whichever it is; what
+//! comes from the unspecified address is no unicast packet, or was refused before.
+
+pub mod commands;
+
+mod ip4;
+mod ip6;
+
+pub use ip4::Ip4Urpf;
+pub use ip6::Ip6Urpf;
+
+use crate::adjacency::Adjacency;
+use crate::interface::{Features, Interface};
+use crate::plane::{Plane, kind};
+use graph::{Desc, Guard, flags, quick};
+use tables::groups::{Entry, GroupsReader, Paths};
+use tables::slots::SlotsReader;
+
+/// Where the way back may lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing is checked.
+    #[default]
+    Off,
+    /// Over any interface.
+    Loose,
+    /// Over the interface on which the packet came.
+    Strict,
+}
+
+impl Mode {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Loose => "loose",
+            Mode::Strict => "strict",
+        }
+    }
+}
+
+graph::edges! {
+    /// Where `ip4-urpf` sends packets.
+    pub enum Ip4UrpfNext { Features => "@ip4-unicast" }
+}
+
+graph::edges! {
+    /// Where `ip6-urpf` sends packets.
+    pub enum Ip6UrpfNext { Features => "@ip6-unicast" }
+}
+
+/// No group has this number.
+const NONE: u32 = u32::MAX;
+
+/// What both nodes judge sources by: a snapshot of one vector.
+#[derive(Clone, Copy)]
+pub struct Check<'v> {
+    groups: GroupsReader<'v>,
+    adjacencies: SlotsReader<'v, Adjacency>,
+    interfaces: SlotsReader<'v, Interface>,
+    mode: fn(&Features) -> Mode,
+}
+
+impl<'v> Check<'v> {
+    fn new(plane: &'v Plane, guard: &'v Guard, mode: fn(&Features) -> Mode) -> Self {
+        Check {
+            groups: plane.groups.reader(),
+            adjacencies: plane.adjacencies.reader(guard),
+            interfaces: plane.interfaces.reader(guard),
+            mode,
+        }
+    }
+
+    /// What is checked on interface `rx`.
+    fn mode(&self, rx: u32) -> Mode {
+        self.interfaces.get(rx).map_or(Mode::Off, |i| (self.mode)(&i.features))
+    }
+
+    /// Whether packets that came on `rx` may be from a source whose route points to `group`.
+    fn accepts(&self, mode: Mode, rx: u32, group: u32) -> bool {
+        let back = |e: Entry| {
+            matches!(e.kind, kind::REWRITE | kind::GLEAN)
+                && (mode == Mode::Loose || self.adjacencies.get(e.adj).is_some_and(|a| a.interface == rx))
+        };
+        mode == Mode::Off
+            || match self.groups.paths(group) {
+                Paths::One(e) => back(e),
+                Paths::Many(word) => self.groups.all(word).any(back),
+            }
+    }
+
+    /// The short cut of both nodes: takes packets with good sources and the features `feat` yet to visit.
+    #[inline(always)]
+    fn quick<K: Copy>(
+        self,
+        feat: u32,
+        descs: &mut [Desc],
+        keys: &[K],
+        results: &[u32],
+        passes: impl Fn(&K) -> bool,
+    ) -> usize {
+        // What was found good last: most packets are like the one before.
+        let (mut rx, mut mode, mut group) = (u32::MAX, Mode::Strict, NONE);
+        quick::run_lookup::<{ flags::UNUSUAL }, K>(descs, keys, results, move |d, key, found| {
+            if d.rx != rx {
+                (rx, mode, group) = (d.rx, self.mode(d.rx), NONE);
+            }
+            if found != group {
+                if !self.accepts(mode, rx, found) {
+                    return passes(key) && d.feat == feat;
+                }
+                group = found;
+            }
+            d.feat == feat
+        })
+    }
+}
