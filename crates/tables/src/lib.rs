@@ -17,6 +17,7 @@ pub mod groups;
 mod lpm;
 pub mod lpm4;
 pub mod lpm6;
+pub mod macs;
 mod mem;
 mod retire;
 mod rib;

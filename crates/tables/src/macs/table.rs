@@ -1,0 +1,226 @@
+//! One size of the MAC table.
+
+use super::Entry;
+use crate::mem::{Array, prefetch};
+use std::io;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Entries of a bucket.
+pub(super) const ENTRIES: usize = 5;
+/// Buckets that a key may stand in, from its own on.
+const PROBES: usize = 64;
+/// Buckets of a new table: 64 KiB.
+pub(super) const LEAST_BUCKETS: usize = if cfg!(miri) { 4 } else { 1 << 10 };
+/// Buckets of the largest: 256 MiB, 16 million addresses.
+pub(super) const MOST_BUCKETS: usize = if cfg!(miri) { 64 } else { 1 << 22 };
+/// From this size on huge pages are worth asking for.
+const LARGE: usize = 1 << 15;
+
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    keys: [AtomicU64; ENTRIES],
+    values: [AtomicU32; ENTRIES],
+    /// Entries that went past it because it was full.
+    passed: AtomicU32,
+}
+
+pub(super) struct Table {
+    buckets: Array<Bucket>,
+    mask: usize,
+    seed: [u64; 4],
+    /// Entries with a key.
+    used: AtomicU32,
+    /// A key found no room.
+    failed: AtomicBool,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    bucket: usize,
+    entry: usize,
+}
+
+/// What became of a new key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    Done,
+    /// Another worker was faster.
+    There,
+    Full,
+}
+
+#[inline(always)]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl Table {
+    /// An empty table with a new seed; `buckets` is a power of two.
+    pub fn new(buckets: usize) -> io::Result<Self> {
+        use std::hash::{BuildHasher, RandomState};
+        // The standard library's hasher is keyed from the system's random numbers.
+        let random = RandomState::new();
+        let seed = std::array::from_fn(|i| random.hash_one((buckets, i)) | 1);
+        let array = Array::reserve(buckets)?;
+        if buckets >= LARGE {
+            array.advise_huge();
+        }
+        Ok(Table {
+            buckets: array,
+            mask: buckets - 1,
+            seed,
+            used: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    pub fn buckets(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// Entries with a key, live or dead.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed) as usize
+    }
+
+    /// True when a bigger one should take its place. Three fifths full is where searches start to get long.
+    pub fn is_filled(&self) -> bool {
+        self.used() > self.buckets() * ENTRIES / 5 * 3 || self.failed.load(Relaxed)
+    }
+
+    /// True while it has room for one more beside all that may still come from `old`.
+    pub fn has_room_beside(&self, old: &Table) -> bool {
+        self.used() + old.used() < self.buckets() * ENTRIES / 20 * 13
+    }
+
+    /// The bucket where a key belongs.
+    #[inline(always)]
+    pub fn home(&self, key: u64) -> usize {
+        let [a, b, c, d] = self.seed;
+        (mix(mix(key ^ a, b) ^ c, d) >> 32) as usize & self.mask
+    }
+
+    #[inline(always)]
+    pub fn prefetch(&self, home: usize) {
+        prefetch(&self.buckets, home);
+    }
+
+    #[inline(always)]
+    fn bucket(&self, at: usize) -> &Bucket {
+        &self.buckets[at & self.mask]
+    }
+
+    fn value(&self, p: Place) -> &AtomicU32 {
+        &self.bucket(p.bucket).values[p.entry % ENTRIES]
+    }
+
+    /// The live entry of a key.
+    #[inline(always)]
+    pub fn find(&self, home: usize, key: u64) -> Entry {
+        for probe in 0..PROBES {
+            let b = self.bucket(home + probe);
+            for (value, k) in b.values.iter().zip(&b.keys) {
+                // The value before the key: while it is live, the key cannot become another one.
+                let value = Entry(value.load(Acquire));
+                if k.load(Acquire) == key && value.is_live() {
+                    return value;
+                }
+            }
+            if b.passed.load(Acquire) == 0 {
+                break;
+            }
+        }
+        Entry::NONE
+    }
+
+    /// The place of a key and what stands there, dead or live; a live one first.
+    pub fn place(&self, key: u64) -> Option<(Place, Entry)> {
+        let home = self.home(key);
+        let mut dead = None;
+        for probe in 0..PROBES {
+            let b = self.bucket(home + probe);
+            for entry in 0..ENTRIES {
+                let value = Entry(b.values[entry].load(Acquire));
+                if b.keys[entry].load(Acquire) == key {
+                    let found = (Place { bucket: home + probe, entry }, value);
+                    if value.is_live() {
+                        return Some(found);
+                    }
+                    dead.get_or_insert(found);
+                }
+            }
+            if b.passed.load(Acquire) == 0 {
+                break;
+            }
+        }
+        dead
+    }
+
+    /// Changes what stands in a place, if it is still `was`; otherwise answers what stands there.
+    pub fn change(&self, p: Place, was: Entry, to: Entry) -> Result<(), Entry> {
+        self.value(p).compare_exchange(was.0, to.0, AcqRel, Acquire).map(|_| ()).map_err(Entry)
+    }
+
+    /// Puts a key that is not there into the first free entry near enough.
+    pub fn put(&self, key: u64, value: Entry) -> Put {
+        let home = self.home(key);
+        for probe in 0..PROBES.min(self.buckets()) {
+            let b = self.bucket(home + probe);
+            for (k, v) in b.keys.iter().zip(&b.values) {
+                let mut there = k.load(Acquire);
+                if there == 0 {
+                    match k.compare_exchange(0, key, AcqRel, Acquire) {
+                        Ok(_) => {
+                            self.used.fetch_add(1, Relaxed);
+                            v.store(value.0, Release);
+                            return Put::Done;
+                        }
+                        Err(other) => there = other,
+                    }
+                }
+                if there == key {
+                    self.unpass(home, probe);
+                    return Put::There;
+                }
+            }
+            // Before the key is there, so that no search ends in front of it.
+            b.passed.fetch_add(1, AcqRel);
+        }
+        self.unpass(home, PROBES.min(self.buckets()));
+        self.failed.store(true, Relaxed);
+        Put::Full
+    }
+
+    /// An entry no longer went past this many buckets.
+    fn unpass(&self, home: usize, probes: usize) {
+        for before in 0..probes {
+            self.bucket(home + before).passed.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// Keys and entries from bucket `from` up to bucket `to`, live or not.
+    pub fn iter(&self, from: usize, to: usize) -> impl Iterator<Item = (Place, u64, Entry)> + '_ {
+        (from..to.min(self.buckets())).flat_map(move |bucket| {
+            let b = self.bucket(bucket);
+            (0..ENTRIES).filter_map(move |entry| {
+                let value = Entry(b.values[entry].load(Acquire));
+                let key = b.keys[entry].load(Acquire);
+                (key != 0).then_some((Place { bucket, entry }, key, value))
+            })
+        })
+    }
+
+    /// Gives the place of a dead entry to whoever wants it, unless a worker has brought it back to life. All workers have
+    /// passed since it died.
+    pub fn free(&self, p: Place, key: u64, dead: Entry) {
+        if self.change(p, dead, Entry::FREED).is_err() {
+            return;
+        }
+        self.unpass(self.home(key), p.bucket.wrapping_sub(self.home(key)) & self.mask);
+        self.used.fetch_sub(1, Relaxed);
+        self.bucket(p.bucket).keys[p.entry % ENTRIES].store(0, Release);
+    }
+}

@@ -1,0 +1,331 @@
+use super::*;
+use crate::testing::Stop;
+use graph::{Domain, Reclaimer};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+const OPEN: Limits = Limits { bridge: u32::MAX, port: u32::MAX };
+
+fn reclaimer() -> Reclaimer {
+    Reclaimer::new(Arc::new(Domain::new()))
+}
+
+/// A guard for the test's thread: it maintains nothing while it reads.
+#[allow(unsafe_code)]
+fn guard() -> Guard {
+    // SAFETY: no reader lives while something is reclaimed.
+    unsafe { Guard::unprotected() }
+}
+
+fn settle(w: &mut MacWriter, r: &mut Reclaimer) {
+    for _ in 0..20 {
+        w.maintain(r);
+        r.domain().advance();
+        r.collect();
+    }
+}
+
+fn mac(n: u32) -> [u8; 6] {
+    let [a, b, c, d] = n.to_be_bytes();
+    [2, 0, a, b, c, d]
+}
+
+/// What an address stands for in the naive model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Known {
+    Learned { port: u32, stamp: u16 },
+    Static(Entry),
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Learn { bridge: u16, n: u32, port: u32 },
+    Set { bridge: u16, n: u32, port: Option<u32> },
+    Remove { bridge: u16, n: u32 },
+    Flush { port: u32 },
+    Age { bridge: u16 },
+    Later(u16),
+    Maintain,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let (bridge, n, port) = (1u16..4, 0u32..150, 1u32..5);
+    prop_oneof![
+        12 => (bridge.clone(), n.clone(), port.clone()).prop_map(|(bridge, n, port)| Change::Learn { bridge, n, port }),
+        2 => (bridge.clone(), n.clone(), prop::option::of(port.clone()))
+            .prop_map(|(bridge, n, port)| Change::Set { bridge, n, port }),
+        2 => (bridge.clone(), n).prop_map(|(bridge, n)| Change::Remove { bridge, n }),
+        1 => port.prop_map(|port| Change::Flush { port }),
+        1 => bridge.prop_map(|bridge| Change::Age { bridge }),
+        2 => (0u16..6).prop_map(Change::Later),
+        3 => Just(Change::Maintain),
+    ]
+}
+
+const LIMITS: (u32, Limits) = (220, Limits { bridge: 100, port: 80 });
+
+#[derive(Default)]
+struct Model {
+    all: HashMap<u64, Known>,
+    now: u16,
+}
+
+impl Model {
+    fn count(&self, wanted: impl Fn(u64, u32) -> bool) -> u32 {
+        let counts = |(k, v): (&u64, &Known)| matches!(v, Known::Learned { port, .. } if wanted(*k, *port));
+        self.all.iter().filter(|e| counts((e.0, e.1))).count() as u32
+    }
+
+    fn learn(&mut self, key: u64, port: u32) -> Learnt {
+        let on = self.count(|_, p| p == port);
+        let entry = Known::Learned { port, stamp: self.now };
+        match self.all.get(&key) {
+            Some(Known::Static(e)) if e.is_filter() || e.port() != port || e.is_bvi() => Learnt::Fixed(*e),
+            Some(Known::Static(_)) => Learnt::Known,
+            Some(Known::Learned { port: p, .. }) if *p == port => {
+                self.all.insert(key, entry);
+                Learnt::Known
+            }
+            _ if on >= LIMITS.1.port => Learnt::PortLimit,
+            Some(_) => {
+                self.all.insert(key, entry);
+                Learnt::Moved
+            }
+            None if self.count(|k, _| key_bridge(k) == key_bridge(key)) >= LIMITS.1.bridge => {
+                Learnt::BridgeLimit
+            }
+            None if self.count(|_, _| true) >= LIMITS.0 => Learnt::TableLimit,
+            None => {
+                self.all.insert(key, entry);
+                Learnt::New
+            }
+        }
+    }
+}
+
+fn known(e: Entry) -> Known {
+    if e.is_static() { Known::Static(e) } else { Known::Learned { port: e.port(), stamp: e.stamp() } }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
+    #[test]
+    fn agrees_with_a_map(changes in prop::collection::vec(change(), 1..if cfg!(miri) { 80 } else { 1500 })) {
+        let (mut w, t) = MacTable::new(LIMITS.0).unwrap();
+        let (mut model, mut r, guard) = (Model::default(), reclaimer(), guard());
+        for c in changes {
+            match c {
+                Change::Learn { bridge, n, port } => {
+                    let key = key(bridge, mac(n));
+                    let got = t.reader(&guard).learn(key, Entry::learned(port, model.now), LIMITS.1);
+                    // A small table may have to grow before it takes another one.
+                    if got == Learnt::NoRoom {
+                        prop_assert!(t.reader(&guard).wants_room() || w.is_busy());
+                        continue;
+                    }
+                    prop_assert_eq!(got, model.learn(key, port));
+                }
+                Change::Set { bridge, n, port } => {
+                    let entry = port.map_or(Entry::filter(), Entry::fixed);
+                    let mut got = w.set(key(bridge, mac(n)), entry, &mut r);
+                    if got == Err(NoRoom) {
+                        settle(&mut w, &mut r);
+                        got = w.set(key(bridge, mac(n)), entry, &mut r);
+                    }
+                    let was = model.all.insert(key(bridge, mac(n)), Known::Static(entry));
+                    prop_assert_eq!(got.unwrap().map(known), was);
+                }
+                Change::Remove { bridge, n } => {
+                    let key = key(bridge, mac(n));
+                    prop_assert_eq!(w.remove(key).map(known), model.all.remove(&key));
+                }
+                Change::Flush { port } => {
+                    let before = model.all.len();
+                    model.all.retain(|_, v| !matches!(v, Known::Learned { port: p, .. } if *p == port));
+                    let gone = w.remove_if(|_, e| !e.is_static() && e.port() == port);
+                    prop_assert_eq!(gone, before - model.all.len());
+                }
+                Change::Age { bridge } => {
+                    settle(&mut w, &mut r);
+                    let (now, before) = (model.now, model.all.len());
+                    model.all.retain(|k, v| match v {
+                        Known::Learned { stamp, .. } => key_bridge(*k) != bridge || now.wrapping_sub(*stamp) & STAMP_MASK < 10,
+                        Known::Static(_) => true,
+                    });
+                    prop_assert_eq!(w.age(now, |b| if b == bridge { 10 } else { 0 }), (before - model.all.len(), true));
+                }
+                Change::Later(by) => model.now = (model.now + by) & STAMP_MASK,
+                Change::Maintain => {
+                    w.maintain(&mut r);
+                    r.domain().advance();
+                    r.collect();
+                }
+            }
+            prop_assert_eq!(w.len(), model.all.len());
+        }
+        for bridge in 1..4 {
+            for n in 0..150 {
+                let key = key(bridge, mac(n));
+                let want = model.all.get(&key).copied();
+                prop_assert_eq!(w.get(key).map(known), want);
+                let seen = t.reader(&guard).find(key);
+                prop_assert_eq!(seen.is_live().then(|| known(seen)), want);
+            }
+            prop_assert_eq!(t.learned_in(bridge), model.count(|k, _| key_bridge(k) == bridge));
+        }
+        for port in 1..5 {
+            prop_assert_eq!(t.learned_on(port), model.count(|_, p| p == port));
+        }
+        let all: HashMap<u64, Known> = w.iter().map(|(k, e)| (k, known(e))).collect();
+        prop_assert_eq!(all, model.all);
+    }
+}
+
+#[test]
+fn keys_tell_bridge_and_address() {
+    let k = key(7, [1, 2, 3, 4, 5, 6]);
+    assert_eq!((key_bridge(k), key_mac(k)), (7, [1, 2, 3, 4, 5, 6]));
+    assert_ne!(key(1, [0; 6]), 0);
+}
+
+#[test]
+fn grows_to_many_and_shrinks_again() {
+    let n = if cfg!(miri) { 200 } else { 150_000 };
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let (small, mut refused) = (w.room(), 0);
+    for i in 0..n {
+        loop {
+            let reader = t.reader(&guard);
+            let got = reader.learn(key(1, mac(i)), Entry::learned(1, 0), OPEN);
+            if got == Learnt::New {
+                break;
+            }
+            assert_eq!(got, Learnt::NoRoom);
+            refused += 1;
+            settle(&mut w, &mut r);
+        }
+        if t.reader(&guard).wants_room() {
+            settle(&mut w, &mut r);
+        }
+    }
+    assert_eq!((t.learned(), refused), (n, 0), "it grew in time");
+    assert!(w.room() >= n as usize && w.room() <= n as usize * 4, "{} for {n}", w.room());
+    assert!((0..n).all(|i| t.reader(&guard).find(key(1, mac(i))).port() == 1));
+    assert_eq!(w.remove_if(|_, _| true), n as usize);
+    for _ in 0..20 {
+        settle(&mut w, &mut r);
+    }
+    assert_eq!((w.room(), t.learned(), t.learned_on(1)), (small, 0, 0));
+}
+
+#[test]
+fn static_ones_in_one_go_make_it_grow() {
+    let n = if cfg!(miri) { 100 } else { 50_000 };
+    let (mut w, _t) = MacTable::new(0).unwrap();
+    let mut r = reclaimer();
+    for i in 0..n {
+        if w.set(key(1, mac(i)), Entry::fixed(3), &mut r).is_err() {
+            settle(&mut w, &mut r);
+            w.set(key(1, mac(i)), Entry::fixed(3), &mut r).unwrap();
+        }
+    }
+    assert_eq!((w.fixed(), w.iter().count()), (n as usize, n as usize));
+}
+
+#[test]
+fn churn_of_addresses_does_not_fill_it() {
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let most = if cfg!(miri) { 300 } else { 200_000 };
+    for i in 0..most {
+        assert_eq!(t.reader(&guard).learn(key(1, mac(i)), Entry::learned(1, 0), OPEN), Learnt::New);
+        if i >= 10 {
+            assert!(w.remove(key(1, mac(i - 10))).is_some());
+        }
+        if i % 8 == 0 {
+            w.maintain(&mut r);
+            r.domain().advance();
+            r.collect();
+        }
+    }
+    assert!(w.room() <= 4 * table::LEAST_BUCKETS * table::ENTRIES);
+}
+
+/// Workers learn, look up and meet the control side, which takes out, sets, ages and grows. The port of an address is always one that
+/// belongs to it, and in the end every count is right.
+#[test]
+fn workers_learn_at_once() {
+    const WORKERS: usize = 3;
+    let (rounds, addresses) = if cfg!(miri) { (8, 40) } else { (1500, 60_000u32) };
+    let domain = Arc::new(Domain::new());
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let mut r = Reclaimer::new(domain.clone());
+    let stop = crate::testing::Clock::new(0);
+    let done = AtomicU64::new(0);
+    let learned = AtomicU64::new(0);
+    std::thread::scope(|s| {
+        for me in 0..WORKERS {
+            let (t, domain, done, learned) = (&t, &domain, &done, &learned);
+            s.spawn(move || {
+                let mut reader = domain.reader(me);
+                reader.online();
+                let mut x = me as u32 + 1;
+                while done.load(Relaxed) == 0 {
+                    {
+                        let macs = t.reader(reader.guard());
+                        for _ in 0..64 {
+                            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                            let n = (x >> 8) % addresses;
+                            let k = key(1 + (n % 3) as u16, mac(n));
+                            let port = 1 + n % 100;
+                            let got = macs.learn(k, Entry::learned(port, (x >> 4) as u16), OPEN);
+                            learned.fetch_add(u64::from(got == Learnt::New), Relaxed);
+                            assert!(!matches!(got, Learnt::Moved), "{n} was elsewhere");
+                            let k = key(1 + ((n / 2) % 3) as u16, mac(n / 2));
+                            let e = macs.find(k);
+                            assert!(
+                                !e.is_live() || e.is_filter() || e.port() == 1 + n / 2 % 100,
+                                "{e:?} for {}",
+                                n / 2
+                            );
+                        }
+                        macs.wants_room();
+                    }
+                    reader.quiescent();
+                    if cfg!(miri) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let _stop = Stop(&stop);
+        for round in 0..rounds {
+            let n = round * 7 % addresses;
+            let k = key(1 + (n % 3) as u16, mac(n));
+            match round % 5 {
+                0 => drop(w.set(k, Entry::fixed(1 + n % 100), &mut r)),
+                1 => drop(w.remove_if(|k, e| e.is_static() || key_mac(k)[5] == round as u8)),
+                2 => drop(w.age(round as u16, |_| 1)),
+                3 => drop(w.set(k, Entry::filter(), &mut r)),
+                _ => drop(w.remove(k)),
+            }
+            w.maintain(&mut r);
+            domain.advance();
+            r.collect();
+            std::thread::yield_now();
+        }
+        done.store(1, Relaxed);
+    });
+    settle(&mut w, &mut r);
+    let live: Vec<(u64, Entry)> = w.iter().filter(|(_, e)| !e.is_static()).collect();
+    assert!(learned.load(Relaxed) > 0 && !live.is_empty());
+    assert_eq!(t.learned() as usize, live.len());
+    for b in 1..4 {
+        assert_eq!(t.learned_in(b) as usize, live.iter().filter(|(k, _)| key_bridge(*k) == b).count());
+    }
+    for p in 1..101 {
+        assert_eq!(t.learned_on(p) as usize, live.iter().filter(|(_, e)| e.port() == p).count());
+    }
+}
