@@ -2,7 +2,7 @@
 
 use graph::{PoolConfig, PoolMemory};
 use net::neighbor::DadMode;
-use net::plane::PlaneConfig;
+use net::punt::Class;
 use net::router::{Encap, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
 use packet::MacAddr;
 
@@ -17,7 +17,6 @@ fn tags(dot1ad: bool, outer: Option<u16>, inner: Option<Option<u16>>, exact: boo
 pub fn router() -> Router {
     let config = RouterConfig {
         pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
-        plane: PlaneConfig { icmp_errors_per_second: 1_000_000, ..PlaneConfig::default() },
         dad: DadMode::Off,
         ..RouterConfig::default()
     };
@@ -90,6 +89,7 @@ pub fn router() -> Router {
         let (name, address) = (name.to_string(), address.parse().expect("an address"));
         ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 1, i as u8]) });
     }
+    ops.extend(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }));
     router.commit(ops).expect("interfaces");
     let right = router.interface_index("right");
     let path = |address: &str, weight| RoutePath {

@@ -214,7 +214,8 @@ class Bench:
         self.wires = {}
         config = {
             "interfaces": {}, "neighbors": [], "routes": [],
-            "quiver": {"dad": "off", "icmp": {"errors-per-second": 100000}, "neighbor": {"retransmit-ms": 100}},
+            "quiver": {"dad": "off", "neighbor": {"retransmit-ms": 100}},
+            "punt": {c: {"rate": 100000} for c in ("ttl-exceeded", "icmp-error")},
         }
         for p in self.ports.values():
             veth(self.inside, p.name, self.outside, p.name, mtu=mtu or 1500, mac_a=p.mac, mac_b=p.host_mac)

@@ -184,12 +184,15 @@ def test_too_big(bench):
 
 def test_rate_limit(bench):
     """No more errors than a burst and the rate allow, in both families; the rest is counted."""
-    t = bench({"quiver": {"icmp": {"errors-per-second": 10}}})
+    t = bench()
     a = t.ports["left"]
-    for packet, limited, sent in (
-        (udp4(a.host, "172.16.0.1"), "icmp4-error-rate-limited", "icmp4-errors-sent"),
-        (udp6(a.host6, "2001:db8:99::1"), "icmp6-error-rate-limited", "icmp6-errors-sent"),
+    limited = "policed-icmp-error"
+    for packet, sent in (
+        (udp4(a.host, "172.16.0.1"), "icmp4-errors-sent"),
+        (udp6(a.host6, "2001:db8:99::1"), "icmp6-errors-sent"),
     ):
+        t.ctl("set punt policer icmp-error rate 10")
+        t.ctl("clear errors")
         t.left.send(*[into(a) / packet] * 200)
         wait_for("all are counted", lambda: sum(t.router.errors().get(r, 0) for r in (limited, sent)) == 200)
         answers = t.router.errors()[sent]
@@ -201,9 +204,9 @@ def test_rate_limit(bench):
 
 
 def test_errors_can_be_switched_off(bench):
-    t = bench({"quiver": {"icmp": {"errors-per-second": 0}}})
+    t = bench({"punt": {"icmp-error": {"rate": 0}}})
     a = t.ports["left"]
-    with t.counted("icmp4-error-rate-limited"):
+    with t.counted("policed-icmp-error"):
         t.left.send(into(a) / udp4(a.host, "172.16.0.1"), into(a) / IP(src=a.host, dst=a.ip, id=2) / ICMP())
         t.left.expect(out_of(a) / IP(src=a.ip, dst=a.host, id=2, ttl=64) / ICMP(type=0))
 

@@ -45,7 +45,7 @@ def replay(tmp_path, **options):
                     "out0": {"driver": "pcap", "pcap": {"write": str(tmp_path / "out.pcap")}}},
         "neighbors": [{"interface": "in0", "address": a, "mac": HOST_IN} for a in ("10.0.1.2", "2001:db8:1::2")]
         + [{"interface": "out0", "address": a, "mac": HOST_OUT} for a in ("10.0.2.2", "2001:db8:2::2")],
-        "quiver": {"dad": "off", "icmp": {"errors-per-second": 100000}},
+        "quiver": {"dad": "off"}, "punt": {c: {"rate": 100000} for c in ("ttl-exceeded", "icmp-error")},
     }
 
 

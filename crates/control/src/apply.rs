@@ -27,11 +27,7 @@ pub fn router_config(d: &Document) -> RouterConfig {
                 HugePages::Require => PoolMemory::Huge,
             },
         },
-        plane: PlaneConfig {
-            icmp_errors_per_second: s.icmp_errors_per_second,
-            hold_per_neighbor: u32::from(s.neighbor.queue),
-            ..PlaneConfig::default()
-        },
+        plane: PlaneConfig { hold_per_neighbor: u32::from(s.neighbor.queue), ..PlaneConfig::default() },
         neighbor: NeighborConfig {
             retrans_timer: s.neighbor.retransmit.as_millis() as u64,
             base_reachable: s.neighbor.reachable_time.as_millis() as u64,
@@ -114,6 +110,9 @@ fn create(i: &Interface) -> (Place, Op) {
 /// The operations that make the interfaces of the document on a router that has none.
 fn interfaces(d: &Document) -> Plan {
     let mut p = Plan { ops: vec![], places: vec![] };
+    for l in &d.punt {
+        p.add(l.place, "punt", Op::SetPunt { class: l.class, limit: l.limit });
+    }
     for i in &d.interfaces {
         let (place, op) = create(i);
         p.add(place, &i.path, op);

@@ -1,7 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::{IfState, Op, Router};
-use crate::{capture, fib, generator, interface, l2, neighbor, runtime, urpf};
+use crate::{capture, fib, generator, interface, l2, neighbor, punt, runtime, urpf};
 use command::{Args, Command, CommandError, Completer, Output};
 
 /// Every command over a router.
@@ -14,6 +14,7 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(urpf::commands::all());
     all.extend(generator::commands::all());
     all.extend(capture::commands::all());
+    all.extend(punt::commands::all());
     all.extend(runtime::commands::all());
     all
 }
@@ -33,6 +34,7 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("set interface ip", "Addresses of an interface"),
     ("set interface l2", "Layer 2: cross-connect"),
     ("ip route", "Static routes"),
+    ("set punt", "Limits of packets for the router itself"),
     ("ip neighbor", "Static neighbors, and forgetting neighbors"),
     ("show interface", "Counters or addresses of interfaces"),
     ("show ip", "IPv4 routes, and neighbors of both families"),

@@ -4,7 +4,7 @@
 
 use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
-use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload, urpf};
+use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload, punt, urpf};
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -51,8 +51,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .quick_lookup(urpf::Ip6Urpf::new(plane))
         .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
-        .node(ip4::Ip4Local)
-        .node(ip6::Ip6Local)
+        .node(ip4::Ip4Local::new(plane))
+        .node(ip6::Ip6Local::new(plane))
         .node(icmp::Icmp4Input::new(plane))
         .node(icmp::Icmp6Input::new(plane))
         .node(icmp::Ip4IcmpError::new(plane))
@@ -62,6 +62,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .node(hold::Ip4Hold::new(plane))
         .node(hold::Ip6Hold::new(plane))
         .node(ip4::Ip4Frag::new(plane))
+        .node(punt::PuntPolicer)
         .quick(interface::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
         .node(CaptureTx::new(tap))

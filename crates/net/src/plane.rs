@@ -2,7 +2,7 @@
 
 use crate::adjacency::Adjacency;
 use crate::interface::Interface;
-use crate::punt::Punt;
+use crate::punt::{Police, Punt};
 use graph::counters::PerWorker;
 use graph::epoch::Published;
 use graph::stats::Count;
@@ -121,8 +121,6 @@ impl DropTable {
 /// Settings that nodes read.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
-    /// ICMP errors a second that each worker may send, for each family (RFC 1812 section 4.3.2.8, RFC 4443 2.4f).
-    pub icmp_errors_per_second: u32,
     /// Packets held for one unresolved neighbour, per worker.
     pub hold_per_neighbor: u32,
     /// Seed of the flow hash.
@@ -133,7 +131,7 @@ pub struct PlaneConfig {
 
 impl Default for PlaneConfig {
     fn default() -> Self {
-        PlaneConfig { icmp_errors_per_second: 1000, hold_per_neighbor: 64, hash_seed: 0x5155_4956, ttl: 64 }
+        PlaneConfig { hold_per_neighbor: 64, hash_seed: 0x5155_4956, ttl: 64 }
     }
 }
 
@@ -155,4 +153,6 @@ pub struct Plane {
     pub counters: Counters,
     /// What workers tell the control side.
     pub punt: Punt,
+    /// Limits of what goes to the router itself.
+    pub police: Police,
 }

@@ -8,7 +8,7 @@
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::plane::{Counters, Drops, Plane, PlaneConfig, kind};
-use crate::punt::{Message, Punt};
+use crate::punt::{Message, Police, Punt};
 use graph::arcs::ArcDef;
 use graph::buffer::HEADROOM;
 use graph::counters::PerWorker;
@@ -115,7 +115,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -130,6 +130,7 @@ const NAMES: [&str; 14] = [
     "ip6-hop-by-hop",
     "l2-xconnect",
     "ip6-rewrite",
+    "punt-policer",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -169,6 +170,7 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(11) => b.batch(Sink::<11>(log)),
         Some(12) => b.batch(Sink::<12>(log)),
         Some(13) => b.batch(Sink::<13>(log)),
+        Some(14) => b.batch(Sink::<14>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -256,6 +258,7 @@ impl Rig {
                 adjacency: PerWorker::new(1).unwrap(),
             },
             punt: Punt::new().unwrap(),
+            police: Police::new(1),
         });
         let log = Log::default();
         let pool = Pool::new(PoolConfig { buffers, memory: PoolMemory::Normal }).unwrap();

@@ -14,6 +14,7 @@ mod interface;
 mod l3;
 mod model;
 mod neighbor;
+mod punt;
 mod route;
 mod rules;
 mod runs;
@@ -43,6 +44,7 @@ const SECTIONS: &[&str] = &[
     "taps",
     "routes",
     "neighbors",
+    "punt",
     "packet-generator",
     "l3",
     "bondethernets",
@@ -164,6 +166,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
             d.key(name, |d| d.unsupported(fields.key_place(name), &format!("the section `{name}`")));
         }
     }
+    document.punt = d.field(&fields, "punt", punt::decode).unwrap_or_default();
     document.settings = d.field(&fields, "quiver", settings::decode).unwrap_or_default();
     let mut devices = d.field(&fields, "devices", device::decode).unwrap_or_default();
     let mut taps = d.field(&fields, "taps", tap::decode).unwrap_or_default();

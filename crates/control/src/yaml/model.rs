@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use drivers::Offload;
 use ipnet::IpNet;
+use net::punt::{Class, Limit};
 use packet::MacAddr;
 
 use super::diag::{Diagnostic, Diagnostics, Place, Source};
@@ -28,6 +29,8 @@ pub struct Document {
     pub neighbors: Vec<Neighbor>,
     /// What the section `l3` asks for, in the order in which it is to be applied.
     pub l3: Vec<Setting>,
+    /// Limits of packets for the router itself; classes that it does not name keep theirs.
+    pub punt: Vec<PuntLimit>,
     /// Streams of the packet generator.
     pub streams: Vec<Stream>,
     /// What the operator should know of a document that is right, such as fields that are not supported yet.
@@ -400,6 +403,17 @@ pub struct Neighbor {
     pub place: Place,
 }
 
+/// The limit of one class of packets for the router itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PuntLimit {
+    /// The class.
+    pub class: Class,
+    /// Its limit; absent: not limited.
+    pub limit: Option<Limit>,
+    /// Where it stands.
+    pub place: Place,
+}
+
 /// The `quiver` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -415,8 +429,6 @@ pub struct Settings {
     pub sockets: Sockets,
     /// Log.
     pub log: Log,
-    /// ICMP errors a second, over all interfaces, that Quiver sends; 0: none.
-    pub icmp_errors_per_second: u32,
     /// Timers and limits of ARP and neighbour discovery.
     pub neighbor: NeighborSettings,
     /// Duplicate address detection.
@@ -517,7 +529,6 @@ impl Default for Settings {
             buffers: Buffers { count: 16384, huge_pages: HugePages::Auto },
             sockets: Sockets { ctl: "/run/quiver/ctl.sock".into(), group: None, admin_group: None },
             log: Log { level: LogLevel::Info, file: None, json: false },
-            icmp_errors_per_second: 1000,
             neighbor: NeighborSettings {
                 reachable_time: Duration::from_secs(30),
                 retransmit: Duration::from_millis(1000),

@@ -8,13 +8,12 @@ use super::scalar::short;
 use super::tree::{Node, Value};
 
 pub(super) const QUIVER: &[&str] =
-    &["workers", "poll", "buffers", "sockets", "log", "icmp", "neighbor", "routes", "dad"];
+    &["workers", "poll", "buffers", "sockets", "log", "neighbor", "routes", "dad"];
 pub(super) const WORKERS: &[&str] = &["count", "cpus"];
 pub(super) const POLL: &[&str] = &["mode", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
 pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group"];
 pub(super) const LOG: &[&str] = &["level", "file", "format"];
-pub(super) const ICMP: &[&str] = &["errors-per-second"];
 pub(super) const NEIGHBOR: &[&str] = &["reachable-time", "retransmit-ms", "max-entries", "queue"];
 pub(super) const ROUTES: &[&str] = &["memory-mb"];
 
@@ -33,12 +32,6 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
     d.field(&fields, "buffers", |d, node| buffers(d, node, workers, &mut s.buffers));
     d.field(&fields, "sockets", |d, node| sockets(d, node, &mut s.sockets));
     d.field(&fields, "log", |d, node| log(d, node, &mut s.log));
-    d.field(&fields, "icmp", |d, node| {
-        let fields = d.fields(node, ICMP)?;
-        s.icmp_errors_per_second =
-            d.field(&fields, "errors-per-second", |d, node| d.int(node, 0u32, 1_000_000))?;
-        Some(())
-    });
     d.field(&fields, "neighbor", |d, node| neighbor(d, node, &mut s.neighbor));
     let dad = d.field(&fields, "dad", |d, node| {
         d.choice(node, &[("optimistic", Dad::Optimistic), ("strict", Dad::Strict), ("off", Dad::Off)])

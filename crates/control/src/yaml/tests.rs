@@ -1,6 +1,6 @@
 //! The manual names every field, and no other.
 
-use super::{bridge, device, interface, neighbor, route, settings, stream, tap};
+use super::{bridge, device, interface, neighbor, punt, route, settings, stream, tap};
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
 fn documented(manual: &str, heading: &str) -> Vec<String> {
@@ -33,6 +33,8 @@ fn the_manual_has_every_field() {
         ("## `routes`", route::ROUTE),
         ("### `routes[N].via`", route::PATH),
         ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
+        ("## `punt`", net::punt::class::NAMES),
+        ("### `punt.CLASS`", punt::LIMIT),
         ("## `packet-generator`", stream::STREAM),
         ("### `packet-generator[N].size`", stream::SIZE),
         ("### `packet-generator[N].size.mix`", stream::MIX),
@@ -42,7 +44,6 @@ fn the_manual_has_every_field() {
         ("### `quiver.buffers`", settings::BUFFERS),
         ("### `quiver.sockets`", settings::SOCKETS),
         ("### `quiver.log`", settings::LOG),
-        ("### `quiver.icmp`", settings::ICMP),
         ("### `quiver.neighbor`", settings::NEIGHBOR),
         ("### `quiver.routes`", settings::ROUTES),
     ];

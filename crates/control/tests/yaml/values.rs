@@ -13,6 +13,23 @@ fn document() -> Document {
 }
 
 #[test]
+fn punt() {
+    use net::punt::{Class, Limit};
+    let of =
+        |text: &str| load("x", text).unwrap().punt.iter().map(|l| (l.class, l.limit)).collect::<Vec<_>>();
+    assert_eq!(
+        document().punt.iter().map(|l| (l.class, l.limit)).collect::<Vec<_>>(),
+        [
+            (Class::Icmp, Some(Limit { rate: 500, burst: 50 })),
+            (Class::Bgp, None),
+            (Class::IcmpError, Some(Limit { rate: 20, burst: 7 })),
+        ]
+    );
+    assert_eq!(of("punt: {lldp: {rate: 0}}"), [(Class::Lldp, Some(Limit { rate: 0, burst: 10 }))]);
+    assert_eq!(of("punt:"), []);
+}
+
+#[test]
 fn settings() {
     let s = document().settings;
     assert_eq!((s.workers, s.cpus), (2, vec![1, 2]));
@@ -22,7 +39,6 @@ fn settings() {
     assert_eq!(s.sockets.group.as_deref(), Some("netdev"));
     assert_eq!(s.sockets.admin_group.as_deref(), Some("adm"));
     assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
-    assert_eq!(s.icmp_errors_per_second, 500);
     assert_eq!(
         s.neighbor,
         NeighborSettings {

@@ -2,7 +2,7 @@
 
 use crate::interface::IfCache;
 use crate::plane::Plane;
-use crate::punt::PuntKind;
+use crate::punt::{self, Class, PuntKind};
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
 use packet::arp::{ArpMessage, ArpOp, ArpView};
@@ -12,7 +12,10 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `arp-input` sends packets.
-    pub enum ArpNext { Output => "interface-output" }
+    pub enum ArpNext {
+        Output => "interface-output",
+        Policed => "punt-policer",
+    }
 }
 
 graph::reasons! {
@@ -93,6 +96,10 @@ impl Node for ArpInput {
         let (request, own_sender) = (arp.op() == ArpOp::Request, ours(sender));
         let reply = ArpMessage::reply_to(&arp, MacAddr(i.mac)).to_bytes();
         if for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender {
+            let class = if request { Class::ArpRequest } else { Class::ArpReply };
+            if !punt::admits(view.plane, p, class) {
+                return Ok(ArpNext::Policed);
+            }
             let l3 = p.d.off - p.d.l2;
             let frame = &p.env.buffers.room(p.d.buf)[usize::from(p.d.l2)..];
             let end = usize::from(l3) + usize::from(p.d.len);

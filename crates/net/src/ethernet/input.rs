@@ -2,6 +2,7 @@
 
 use crate::interface::{IfCache, Interface, ifflags};
 use crate::plane::Plane;
+use crate::punt::{self, Class};
 use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
 use graph::node::Step;
@@ -20,6 +21,7 @@ graph::edges! {
         Ip6 => "ip6-input",
         Arp => "arp-input",
         Xconnect => "l2-xconnect",
+        Policed => "punt-policer",
         Ip4Features => "@ip4-unicast",
         Ip6Features => "@ip6-unicast",
     }
@@ -75,8 +77,23 @@ fn tags_of(s: &VlanStack) -> Tags {
     Tags { count, tpid, outer: s.outer_vid(), inner: s.inner_vid() }
 }
 
+/// LACP and its like (IEEE 802.3 annex 57A).
+const SLOW_PROTOCOLS: EtherType = EtherType(0x8809);
+/// IEEE 802.1AB.
+const LLDP: EtherType = EtherType(0x88cc);
+
+/// Frames of link-layer protocols: no node takes them yet, but their class is counted.
+#[cold]
+fn for_control(plane: &Plane, p: &mut Packet<'_>, class: Class) -> Step<EthernetNext, EthernetDrop> {
+    if !punt::admits(plane, p, class) {
+        return Ok(EthernetNext::Policed);
+    }
+    Err(EthernetDrop::UnknownType.into())
+}
+
 /// Snapshot of one vector.
 pub struct EthernetView<'v> {
+    plane: &'v Plane,
     hw: IfCache<'v>,
     sub: IfCache<'v>,
     rx: &'v Table,
@@ -90,6 +107,7 @@ impl Node for EthernetInput {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> EthernetView<'v> {
         EthernetView {
+            plane: &self.plane,
             hw: IfCache::new(&self.plane, guard),
             sub: IfCache::new(&self.plane, guard),
             rx: &self.rx,
@@ -147,6 +165,8 @@ impl Node for EthernetInput {
             EtherType::IPV4 => Ok(EthernetNext::Ip4),
             EtherType::IPV6 => Ok(EthernetNext::Ip6),
             EtherType::ARP => Ok(EthernetNext::Arp),
+            SLOW_PROTOCOLS => for_control(view.plane, p, Class::SlowProtocols),
+            LLDP => for_control(view.plane, p, Class::Lldp),
             _ => Err(EthernetDrop::UnknownType.into()),
         }
     }

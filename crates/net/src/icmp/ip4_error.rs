@@ -1,7 +1,8 @@
 //! `ip4-icmp-error`: turns a packet into the ICMP error that another node asks for, when one may be sent about it.
 
-use super::{Ask, ErrorLimit};
+use super::Ask;
 use crate::plane::{Plane, PlaneConfig, kind};
+use crate::punt;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord, flags};
 use packet::IpProtocol;
@@ -13,7 +14,10 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `ip4-icmp-error` sends packets.
-    pub enum Ip4ErrorNext { Lookup => "ip4-lookup" }
+    pub enum Ip4ErrorNext {
+        Lookup => "ip4-lookup",
+        Policed => "punt-policer",
+    }
 }
 
 graph::reasons! {
@@ -27,8 +31,6 @@ graph::reasons! {
         Own => "icmp4-error-about-own-packet",
         /// An ICMP error, a later fragment, sent to many or from no single host (RFC 1812 section 4.3.2.7).
         NotAllowed => "icmp4-error-not-allowed",
-        /// More errors than the rate limit allows.
-        RateLimited => "icmp4-error-rate-limited",
         /// The router has no IPv4 address to send from.
         NoSource => "icmp4-error-no-source",
         /// An error was sent.
@@ -39,14 +41,13 @@ graph::reasons! {
 /// The node.
 pub struct Ip4IcmpError {
     plane: Arc<Plane>,
-    limit: ErrorLimit,
     id: u16,
 }
 
 impl Ip4IcmpError {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4IcmpError { plane: Arc::clone(plane), limit: ErrorLimit::default(), id: 0 }
+        Ip4IcmpError { plane: Arc::clone(plane), id: 0 }
     }
 }
 
@@ -55,7 +56,6 @@ pub struct Ip4ErrorView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     config: &'v PlaneConfig,
-    limit: &'v mut ErrorLimit,
     id: &'v mut u16,
 }
 
@@ -83,15 +83,16 @@ impl Node for Ip4IcmpError {
     type View<'v> = Ip4ErrorView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4ErrorView<'v> {
-        let Ip4IcmpError { plane, limit, id } = self;
-        Ip4ErrorView { plane, guard, config: plane.config.load(guard), limit, id }
+        let Ip4IcmpError { plane, id } = self;
+        Ip4ErrorView { plane, guard, config: plane.config.load(guard), id }
     }
 
     fn step(view: &mut Ip4ErrorView<'_>, p: &mut Packet<'_>) -> Step<Ip4ErrorNext, Ip4ErrorReason> {
         let Ok(original) = Ip4View::parse_quoted(p.data()) else {
             return Err(Ip4ErrorReason::TooShort.into());
         };
-        let Some(message) = Ask::from_word(p.d.aux).error4() else {
+        let ask = Ask::from_word(p.d.aux);
+        let Some(message) = ask.error4() else {
             return Err(Ip4ErrorReason::Unknown.into());
         };
         if p.has(flags::LOCAL) {
@@ -104,8 +105,8 @@ impl Node for Ip4IcmpError {
         if !icmp4::may_send_error(&original, p.has(flags::L2_GROUP), broadcast(dst) || broadcast(src)) {
             return Err(Ip4ErrorReason::NotAllowed.into());
         }
-        if !view.limit.allow(p.env.now_ns, view.config.icmp_errors_per_second) {
-            return Err(Ip4ErrorReason::RateLimited.into());
+        if !punt::admits(view.plane, p, ask.class4()) {
+            return Ok(Ip4ErrorNext::Policed);
         }
         // The interface on which the packet came, not the one over which the error leaves: traceroute then shows the
         // path that was taken.
@@ -141,6 +142,7 @@ impl Node for Ip4IcmpError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::punt::{Class, ClassCounts, Limit};
     use crate::testing::{Input, Rig, fix_ip4, hex};
 
     // Scapy: IP(src="203.0.113.7", dst="198.51.100.77", id=0x4242, ttl=1, flags="DF") /
@@ -269,18 +271,21 @@ mod tests {
     #[test]
     fn the_rate_is_limited_and_only_errors_count() {
         let mut r = rig();
-        r.configure(|c| c.icmp_errors_per_second = 100);
+        r.plane.police.set(Class::TtlExceeded, Some(Limit::of_rate(100)));
         r.at_ns(7_000_000_000);
         let refused = vec![input(&hex(ORIGINAL)).flags(flags::L2_GROUP); 50];
         assert_eq!(r.run(&refused).len(), 50);
         let sent = |r: &mut Rig| {
             let out = r.run(&vec![input(&hex(ORIGINAL)); 30]);
-            assert!(out.iter().all(|a| a.node == "ip4-lookup" || a.reason == "icmp4-error-rate-limited"));
+            assert!(out.iter().all(|a| ["ip4-lookup", "punt-policer"].contains(&a.node)));
             out.iter().filter(|a| a.node == "ip4-lookup").count()
         };
         assert_eq!([sent(&mut r), sent(&mut r)], [10, 0]);
         r.at_ns(7_050_000_000);
         assert_eq!(sent(&mut r), 5);
-        assert_eq!((r.count("icmp4-errors-sent"), r.count("icmp4-error-rate-limited")), (15, 75));
+        assert_eq!(r.count("icmp4-errors-sent"), 15);
+        assert_eq!(r.plane.police.counts(Class::TtlExceeded, 0), ClassCounts { passed: 15, dropped: 75 });
+        let other = Input::new(&hex(ORIGINAL)).aux(Ask::V4_HOST_UNREACHABLE.word());
+        assert_eq!(r.one(other).node, "ip4-lookup", "another class");
     }
 }

@@ -1,8 +1,9 @@
 //! `ip6-icmp-error`: turns a packet into the ICMPv6 error that another node asks for, when one may be sent about it
 //! (RFC 4443 section 2.4).
 
-use super::{Ask, ErrorLimit};
+use super::Ask;
 use crate::plane::{Plane, PlaneConfig, kind};
+use crate::punt;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord, flags};
 use packet::IpProtocol;
@@ -14,7 +15,10 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `ip6-icmp-error` sends packets.
-    pub enum Ip6ErrorNext { Lookup => "ip6-lookup" }
+    pub enum Ip6ErrorNext {
+        Lookup => "ip6-lookup",
+        Policed => "punt-policer",
+    }
 }
 
 graph::reasons! {
@@ -28,8 +32,6 @@ graph::reasons! {
         Own => "icmp6-error-about-own-packet",
         /// An ICMPv6 error or redirect, sent to many, or from no single node (RFC 4443 section 2.4(e)).
         NotAllowed => "icmp6-error-not-allowed",
-        /// More errors than the rate limit allows (RFC 4443 section 2.4(f)).
-        RateLimited => "icmp6-error-rate-limited",
         /// The router has no IPv6 address to send from.
         NoSource => "icmp6-error-no-source",
         /// An error was sent.
@@ -40,13 +42,12 @@ graph::reasons! {
 /// The node.
 pub struct Ip6IcmpError {
     plane: Arc<Plane>,
-    limit: ErrorLimit,
 }
 
 impl Ip6IcmpError {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6IcmpError { plane: Arc::clone(plane), limit: ErrorLimit::default() }
+        Ip6IcmpError { plane: Arc::clone(plane) }
     }
 }
 
@@ -55,7 +56,6 @@ pub struct Ip6ErrorView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     config: &'v PlaneConfig,
-    limit: &'v mut ErrorLimit,
 }
 
 impl Ask {
@@ -100,15 +100,16 @@ impl Node for Ip6IcmpError {
     type View<'v> = Ip6ErrorView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6ErrorView<'v> {
-        let Ip6IcmpError { plane, limit } = self;
-        Ip6ErrorView { plane, guard, config: plane.config.load(guard), limit }
+        let Ip6IcmpError { plane } = self;
+        Ip6ErrorView { plane, guard, config: plane.config.load(guard) }
     }
 
     fn step(view: &mut Ip6ErrorView<'_>, p: &mut Packet<'_>) -> Step<Ip6ErrorNext, Ip6ErrorReason> {
         let Ok(original) = Ip6View::parse_quoted(p.data()) else {
             return Err(Ip6ErrorReason::TooShort.into());
         };
-        let Some(message) = Ask::from_word(p.d.aux).error6() else {
+        let ask = Ask::from_word(p.d.aux);
+        let Some(message) = ask.error6() else {
             return Err(Ip6ErrorReason::Unknown.into());
         };
         if p.has(flags::LOCAL) {
@@ -118,8 +119,8 @@ impl Node for Ip6IcmpError {
             return Err(Ip6ErrorReason::NotAllowed.into());
         }
         let (src, dst) = (original.src_u128(), original.dst_u128());
-        if !view.limit.allow(p.env.now_ns, view.config.icmp_errors_per_second) {
-            return Err(Ip6ErrorReason::RateLimited.into());
+        if !punt::admits(view.plane, p, ask.class6()) {
+            return Ok(Ip6ErrorNext::Policed);
         }
         let Some(source) = view.source(p.d.rx, src, dst) else { return Err(Ip6ErrorReason::NoSource.into()) };
         // The quote is the packet as it was on the wire, its checksum complete.
@@ -152,6 +153,7 @@ impl Node for Ip6IcmpError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::punt::{Class, ClassCounts, Limit};
     use crate::testing::{Input, Rig, hex};
 
     // Scapy: IPv6(src="2001:db8:9::9", dst="2001:db8:5::5", hlim=1) / UDP(sport=1000, dport=33434) / b"probe"
@@ -311,12 +313,14 @@ mod tests {
     #[test]
     fn the_rate_is_limited_and_only_errors_count() {
         let mut r = rig();
-        r.configure(|c| (c.icmp_errors_per_second, c.ttl) = (100, 99));
+        r.configure(|c| c.ttl = 99);
+        r.plane.police.set(Class::TtlExceeded, Some(Limit::of_rate(100)));
         r.at_ns(7_000_000_000);
         r.run(&vec![input(&hex(ORIGINAL)).flags(flags::L2_GROUP); 50]);
         let out = r.run(&vec![input(&hex(ORIGINAL)); 30]);
-        assert!(out.iter().all(|a| a.bytes[7] == 99 || a.reason == "icmp6-error-rate-limited"));
-        assert_eq!((r.count("icmp6-errors-sent"), r.count("icmp6-error-rate-limited")), (10, 20));
+        assert!(out.iter().all(|a| a.bytes[7] == 99 || a.node == "punt-policer"));
+        assert_eq!(r.count("icmp6-errors-sent"), 10);
+        assert_eq!(r.plane.police.counts(Class::TtlExceeded, 0), ClassCounts { passed: 10, dropped: 20 });
         r.at_ns(7_020_000_000);
         assert_eq!(
             r.run(&vec![input(&hex(ORIGINAL)); 3]).iter().filter(|a| a.node == "ip6-lookup").count(),

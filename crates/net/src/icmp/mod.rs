@@ -4,15 +4,14 @@ mod icmp4_input;
 mod icmp6_input;
 mod ip4_error;
 mod ip6_error;
-mod limit;
 
 pub use icmp4_input::{Icmp4Input, Icmp4Reason};
 pub use icmp6_input::{Icmp6Input, Icmp6Reason};
 pub use ip4_error::{Ip4ErrorReason, Ip4IcmpError};
 pub use ip6_error::{Ip6ErrorReason, Ip6IcmpError};
-pub use limit::ErrorLimit;
 
 use crate::plane::Plane;
+use crate::punt::Class;
 use graph::{Desc, Guard, Packet, flags};
 
 /// The ICMP error that a node asks `ip4-icmp-error` or `ip6-icmp-error` to send, carried in [`graph::Desc::aux`]:
@@ -78,6 +77,18 @@ impl Ask {
     /// Parameter problem of this code at byte `pointer` of the packet (RFC 4443 section 3.4).
     pub const fn v6_parameter_problem(code: u8, pointer: u16) -> Ask {
         Ask::new(4, code, pointer)
+    }
+
+    /// The class whose limit holds for it as an ICMP error (RFC 1812 section 4.3.2.8).
+    pub fn class4(self) -> Class {
+        let hops = Ask::V4_TTL_EXCEEDED;
+        if (self.kind, self.code) == (hops.kind, hops.code) { Class::TtlExceeded } else { Class::IcmpError }
+    }
+
+    /// The class whose limit holds for it as an ICMPv6 error (RFC 4443 section 2.4(f)).
+    pub fn class6(self) -> Class {
+        let hops = Ask::V6_HOP_LIMIT_EXCEEDED;
+        if (self.kind, self.code) == (hops.kind, hops.code) { Class::TtlExceeded } else { Class::IcmpError }
     }
 
     /// As a descriptor's scratch word.

@@ -6,6 +6,7 @@
 
 use crate::icmp::Ask;
 use crate::plane::Plane;
+use crate::punt::{self, Class};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip4::{Ip4View, OptionKind};
@@ -17,6 +18,7 @@ graph::edges! {
     pub enum Ip4OptionsNext {
         Features => "@ip4-unicast",
         Error => "ip4-icmp-error",
+        Policed => "punt-policer",
     }
 }
 
@@ -33,12 +35,14 @@ graph::reasons! {
 }
 
 /// The node.
-pub struct Ip4Options;
+pub struct Ip4Options {
+    plane: Arc<Plane>,
+}
 
 impl Ip4Options {
-    /// The node has no state; `plane` is taken for uniformity of the list of nodes.
-    pub fn new(_plane: &Arc<Plane>) -> Self {
-        Ip4Options
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Ip4Options { plane: Arc::clone(plane) }
     }
 }
 
@@ -46,11 +50,16 @@ impl Node for Ip4Options {
     const NAME: &'static str = "ip4-options";
     type Next = Ip4OptionsNext;
     type Drop = Ip4OptionsReason;
-    type View<'v> = ();
+    type View<'v> = &'v Plane;
 
-    fn view<'v>(&'v mut self, _guard: &'v Guard) {}
+    fn view<'v>(&'v mut self, _guard: &'v Guard) -> &'v Plane {
+        &self.plane
+    }
 
-    fn step(_: &mut (), p: &mut Packet<'_>) -> Step<Ip4OptionsNext, Ip4OptionsReason> {
+    fn step(plane: &mut &Plane, p: &mut Packet<'_>) -> Step<Ip4OptionsNext, Ip4OptionsReason> {
+        if !punt::admits(plane, p, Class::Options) {
+            return Ok(Ip4OptionsNext::Policed);
+        }
         let Ok(packet) = Ip4View::parse_quoted(p.data()) else {
             return Err(Ip4OptionsReason::TooShort.into());
         };

@@ -5,6 +5,7 @@
 
 use crate::icmp::Ask;
 use crate::plane::Plane;
+use crate::punt::{self, Class};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::icmp6::parameter;
@@ -19,6 +20,7 @@ graph::edges! {
         Features => "@ip6-unicast",
         Local => "ip6-local",
         Error => "ip6-icmp-error",
+        Policed => "punt-policer",
     }
 }
 
@@ -44,12 +46,14 @@ const MAX_BYTES: usize = 256;
 const MAX_OPTIONS: usize = 8;
 
 /// The node.
-pub struct Ip6HopByHop;
+pub struct Ip6HopByHop {
+    plane: Arc<Plane>,
+}
 
 impl Ip6HopByHop {
-    /// The node has no state; `plane` is taken for uniformity of the list of nodes.
-    pub fn new(_plane: &Arc<Plane>) -> Self {
-        Ip6HopByHop
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Ip6HopByHop { plane: Arc::clone(plane) }
     }
 }
 
@@ -112,11 +116,16 @@ impl Node for Ip6HopByHop {
     const NAME: &'static str = "ip6-hop-by-hop";
     type Next = Ip6HopByHopNext;
     type Drop = Ip6HopByHopReason;
-    type View<'v> = ();
+    type View<'v> = &'v Plane;
 
-    fn view<'v>(&'v mut self, _guard: &'v Guard) {}
+    fn view<'v>(&'v mut self, _guard: &'v Guard) -> &'v Plane {
+        &self.plane
+    }
 
-    fn step(_: &mut (), p: &mut Packet<'_>) -> Step<Ip6HopByHopNext, Ip6HopByHopReason> {
+    fn step(plane: &mut &Plane, p: &mut Packet<'_>) -> Step<Ip6HopByHopNext, Ip6HopByHopReason> {
+        if !punt::admits(plane, p, Class::Options) {
+            return Ok(Ip6HopByHopNext::Policed);
+        }
         match check(p.data(), p.total_len()) {
             // `ip6-input` lets only groups pass that the router listens to.
             Ok(()) if is_group(p) => Ok(Ip6HopByHopNext::Local),

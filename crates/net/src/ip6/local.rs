@@ -1,16 +1,20 @@
 //! `ip6-local`: packets for the router itself.
 
 use crate::icmp::Ask;
+use crate::plane::Plane;
+use crate::punt::{self, Class};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip6::ext;
 use std::fmt;
+use std::sync::Arc;
 
 graph::edges! {
     /// Where `ip6-local` sends packets.
     pub enum Ip6LocalNext {
         Icmp => "icmp6-input",
         Error => "ip6-icmp-error",
+        Policed => "punt-policer",
     }
 }
 
@@ -37,22 +41,41 @@ graph::reasons! {
 }
 
 /// The node.
-pub struct Ip6Local;
+pub struct Ip6Local {
+    plane: Arc<Plane>,
+}
+
+impl Ip6Local {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Ip6Local { plane: Arc::clone(plane) }
+    }
+}
 
 impl Node for Ip6Local {
     const NAME: &'static str = "ip6-local";
     type Next = Ip6LocalNext;
     type Drop = Ip6LocalReason;
-    type View<'v> = ();
+    type View<'v> = &'v Plane;
 
-    fn view<'v>(&'v mut self, _guard: &'v Guard) {}
+    fn view<'v>(&'v mut self, _guard: &'v Guard) -> &'v Plane {
+        &self.plane
+    }
 
-    fn step(_: &mut (), p: &mut Packet<'_>) -> Step<Ip6LocalNext, Ip6LocalReason> {
+    fn step(plane: &mut &Plane, p: &mut Packet<'_>) -> Step<Ip6LocalNext, Ip6LocalReason> {
         if p.data().len() < 40 {
             return Err(Ip6LocalReason::TooShort.into());
         }
         let Ok(upper) = ext::walk(p.data()) else { return Err(Ip6LocalReason::BadExtension.into()) };
-        if upper.fragment.is_some_and(|f| !f.is_atomic()) {
+        let fragment = upper.fragment.is_some_and(|f| !f.is_atomic());
+        let class = match fragment {
+            true => Class::Fragment,
+            false => Class::of_upper(upper.protocol, p.data().get(upper.offset..).unwrap_or_default()),
+        };
+        if !punt::admits(plane, p, class) {
+            return Ok(Ip6LocalNext::Policed);
+        }
+        if fragment {
             return Err(Ip6LocalReason::Fragment.into());
         }
         // Whatever the type, the router is not a waypoint: with segments left it must report (RFC 8200 section 4.4).
@@ -107,7 +130,7 @@ mod tests {
 
     #[test]
     fn protocols_are_told_apart() {
-        let mut r = Rig::new(|_| Ip6Local);
+        let mut r = Rig::new(Ip6Local::new);
         let a = r.one(Input::new(&packet(58, &[128; 8])));
         assert_eq!((a.node, a.d.hash), ("icmp6-input", 40));
         assert_eq!(asked(&mut r, &packet(17, &[0; 8])), Ask::V6_PORT_UNREACHABLE);
@@ -121,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_routing_header_with_segments_left_is_reported() {
-        let mut r = Rig::new(|_| Ip6Local);
+        let mut r = Rig::new(Ip6Local::new);
         let mut p = packet(43, &[58, 0, 4, 1, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(asked(&mut r, &p), Ask::v6_parameter_problem(0, 42));
         assert_eq!(r.count("ip6-local-unknown-routing-header"), 1);

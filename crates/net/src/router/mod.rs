@@ -20,6 +20,7 @@ mod neighbors;
 mod nexthops;
 mod op;
 mod ping;
+mod punt;
 mod routes;
 mod streams;
 mod workers;
@@ -33,6 +34,7 @@ pub use interfaces::{Encap, IfState, Kind};
 pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
+pub use punt::PuntRow;
 pub use routes::{PublishCounts, RouteInfo, RouteTable};
 pub use streams::StreamInfo;
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
@@ -40,7 +42,7 @@ pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 use crate::capture::Tap;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::{Counters, Drops, Plane, PlaneConfig};
-use crate::punt::Punt;
+use crate::punt::{Police, Punt};
 use adjacencies::Adjacencies;
 use graph::counters::PerWorker;
 use graph::dispatch::PanicReport;
@@ -200,6 +202,7 @@ impl Router {
                 adjacency: PerWorker::new(n).map_err(system("counters"))?,
             },
             punt: Punt::new().map_err(system("the queue to the control side"))?,
+            police: Police::new(n),
         });
         let tap = Tap::new();
         let (report, panics) = mpsc::channel();

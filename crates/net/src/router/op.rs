@@ -5,6 +5,7 @@ use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::{Encap, Feature, IfState, Kind, RoutePath, Router, Target};
+use crate::punt::{Class, Limit};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::net::IpAddr;
@@ -161,6 +162,13 @@ pub enum Op {
         /// Its address.
         address: IpAddr,
     },
+    /// Limits a class of packets for the router itself.
+    SetPunt {
+        /// The class.
+        class: Class,
+        /// Its limit; `None`: not limited.
+        limit: Option<Limit>,
+    },
     /// Makes a packet generator stream.
     CreateStream {
         /// The stream and the name of the interface on which its packets seem to come.
@@ -238,6 +246,10 @@ impl Op {
                 format!("interface {name}: cross-connected to {peer}")
             }
             Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
+            Op::SetPunt { class, limit: Some(l) } => {
+                format!("punt policer {}: {} packets/s, burst {}", class.name(), l.rate, l.burst)
+            }
+            Op::SetPunt { class, limit: None } => format!("punt policer {}: off", class.name()),
             Op::CreateStream { def } => format!("stream {}: made", def.name),
             Op::DeleteStream { name } => format!("stream {name}: deleted"),
             Op::EnableStream { name, on } => {
@@ -482,6 +494,7 @@ impl Router {
                 let index = self.named(&name)?.index;
                 self.del_neighbor(index, name, address)
             }
+            Op::SetPunt { class, limit } => self.set_punt(class, limit),
             Op::CreateStream { def } => self.create_stream(*def),
             Op::DeleteStream { name } => self.delete_stream(&name),
             Op::EnableStream { name, on } => self.enable_stream(name, on),

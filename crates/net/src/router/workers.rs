@@ -113,6 +113,7 @@ pub(crate) struct Cleared {
     runtime: Vec<WorkerBase>,
     runtime_at: Instant,
     reasons: Vec<u64>,
+    pub(super) punt: super::punt::Cleared,
     interfaces: BTreeMap<u32, InterfaceCounts>,
 }
 
@@ -122,6 +123,7 @@ impl Cleared {
             runtime: graphs.iter().map(|_| WorkerBase::default()).collect(),
             runtime_at: Instant::now(),
             reasons: vec![],
+            punt: super::punt::Cleared::default(),
             interfaces: BTreeMap::new(),
         }
     }

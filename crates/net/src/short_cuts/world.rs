@@ -4,7 +4,7 @@ use crate::hold::{Ip4Hold, Ip6Hold, Waiting};
 use crate::interface::InterfaceTx;
 use crate::neighbor::DadMode;
 use crate::nodes;
-use crate::plane::PlaneConfig;
+use crate::punt::Class;
 use crate::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
 use crate::urpf::Mode;
 use drivers::pcap::CaptureConfig;
@@ -244,12 +244,12 @@ impl World {
     pub fn new(short_cuts: bool, with_features: bool) -> World {
         let config = RouterConfig {
             pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
-            plane: PlaneConfig { icmp_errors_per_second: 1_000_000, ..PlaneConfig::default() },
             dad: DadMode::Off,
             ..RouterConfig::default()
         };
         let mut router = Router::new(config).unwrap();
         router.commit(interfaces()).unwrap();
+        router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect()).unwrap();
         let right = router.interface_index("right");
         router.commit(routes(right)).unwrap();
         if with_features {

@@ -8,7 +8,7 @@ use graph::{
 };
 use net::interface::InterfaceTx;
 use net::neighbor::DadMode;
-use net::plane::PlaneConfig;
+use net::punt::{Class, Limit};
 use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -203,12 +203,13 @@ impl Rig {
     pub fn new(path: &str) -> Rig {
         let config = RouterConfig {
             pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
-            plane: PlaneConfig { icmp_errors_per_second: 1_000_000, ..PlaneConfig::default() },
             dad: DadMode::Off,
             ..RouterConfig::default()
         };
         let mut router = Router::new(config).unwrap();
         router.commit(ops()).unwrap();
+        let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
+        router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit }).collect()).unwrap();
         let pool = Arc::clone(router.pool());
         // The router's own worker still sends what the new interfaces have to say.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -1,0 +1,33 @@
+//! The section `punt`: limits of packets for the router itself, by class.
+
+use net::punt::class::NAMES;
+use net::punt::{Class, Limit};
+
+use super::decode::Decoder;
+use super::model::PuntLimit;
+use super::tree::{Node, Value};
+
+pub(super) const LIMIT: &[&str] = &["rate", "burst"];
+
+/// The section.
+pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<PuntLimit>> {
+    let fields = d.fields(node, NAMES)?;
+    let mut limits = Vec::new();
+    for &class in Class::ALL {
+        let limit = d.field(&fields, class.name(), limit);
+        limits.extend(limit.map(|limit| PuntLimit { class, limit, place: fields.key_place(class.name()) }));
+    }
+    Some(limits)
+}
+
+/// The word `off`, or a rate with its burst.
+fn limit<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Option<Limit>> {
+    if let Value::Scalar { .. } = &node.value {
+        return d.choice(node, &[("off", None)]);
+    }
+    let fields = d.fields(node, LIMIT)?;
+    let rate = d.required(&fields, "rate", "packets a second", |d, node| d.int(node, 0, Limit::MOST));
+    let burst = d.field(&fields, "burst", |d, node| d.int(node, 1, Limit::MOST));
+    let plain = Limit::of_rate(rate?);
+    Some(Some(Limit { burst: burst.unwrap_or(plain.burst), ..plain }))
+}
