@@ -51,7 +51,8 @@ pub struct Meta {
     pub gso_size: u16,
     /// virtio-net `gso_type` of a super-frame.
     pub gso_type: u8,
-    _pad: u8,
+    /// For the protocols' own use; the graph never looks at it.
+    pub user: [u32; 4],
 }
 
 /// Where a pool's memory comes from.
@@ -406,12 +407,7 @@ impl Buffers {
     /// Appends bytes to a packet in new buffers of its chain; false when buffers ran out (what was appended so far
     /// stays part of the packet).
     pub fn append(&mut self, d: &mut Desc, mut bytes: &[u8]) -> bool {
-        let mut last = d.buf;
-        if d.has(flags::CHAINED) {
-            while self.meta(last).next != NONE {
-                last = self.meta(last).next;
-            }
-        }
+        let mut last = self.last(d);
         while !bytes.is_empty() {
             let Some(buf) = self.alloc() else { return false };
             let n = bytes.len().min(ROOM);
@@ -436,6 +432,43 @@ impl Buffers {
             let m = self.meta_mut(d.buf);
             (m.next, m.rest) = (buf, u32::from(len));
         }
+    }
+
+    /// Puts all bytes of `more`, from its current header, behind those of `d`; `last` is the last buffer of `d`. Answers
+    /// the last buffer of the longer packet.
+    pub fn join(&mut self, d: &mut Desc, last: u32, more: &Desc) -> u32 {
+        let rest = self.total_len(more) as u32 - u32::from(more.len);
+        let mut follows = if more.has(flags::CHAINED) { self.meta(more.buf).next } else { NONE };
+        self.link(d, last, more.buf, more.off, more.len);
+        if follows == NONE {
+            return more.buf;
+        }
+        self.meta_mut(more.buf).next = follows;
+        self.meta_mut(d.buf).rest += rest;
+        // Bounded: a chain cannot be longer than the pool.
+        for _ in 0..self.pool.count {
+            let next = self.meta(follows).next;
+            if next == NONE {
+                break;
+            }
+            follows = next;
+        }
+        follows
+    }
+
+    /// The last buffer of a packet.
+    pub fn last(&self, d: &Desc) -> u32 {
+        let mut last = d.buf;
+        if d.has(flags::CHAINED) {
+            for _ in 0..self.pool.count {
+                let next = self.meta(last).next;
+                if next == NONE {
+                    break;
+                }
+                last = next;
+            }
+        }
+        last
     }
 
     /// The buffer's room, to be read.
@@ -664,6 +697,34 @@ mod tests {
             prop_assert_eq!(&out[..n], &bytes[at.min(len)..(at + 100).min(len).max(at.min(len))]);
             b.trim(&mut d, cut);
             prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), bytes[..cut.min(len)].to_vec());
+            b.free(&d);
+            prop_assert_eq!(p.in_use(), 0);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn packets_joined_are_one(parts in prop::collection::vec((0usize..5000, 0usize..60), 1..6)) {
+            let p = pool(64);
+            let mut b = p.buffers();
+            let mut whole: Vec<u8> = vec![];
+            let (mut d, mut last) = (Desc::default(), NONE);
+            for (n, (len, skip)) in parts.into_iter().enumerate() {
+                let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
+                let mut more = b.alloc_bytes(&bytes).unwrap();
+                let skip = skip.min(usize::from(more.len));
+                (more.off, more.len) = (more.off + skip as u16, more.len - skip as u16);
+                whole.extend(&bytes[skip..]);
+                if n == 0 {
+                    (d, last) = (more, b.last(&more));
+                } else {
+                    last = b.join(&mut d, last, &more);
+                }
+                prop_assert_eq!(b.last(&d), last);
+                prop_assert_eq!(b.total_len(&d), whole.len());
+                prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), whole.clone());
+            }
             b.free(&d);
             prop_assert_eq!(p.in_use(), 0);
         }

@@ -56,6 +56,16 @@ impl Dispatcher {
         self.nodes.get_mut(i)?.node().downcast_mut()
     }
 
+    /// Has `work` done by the node of type `N` called `name` between two vectors, as if it ran: what it counts, drops and
+    /// forwards is its own.
+    pub fn visit<N: Any, R>(&mut self, name: &str, work: impl FnOnce(&mut N, &mut Env) -> R) -> Option<R> {
+        let id = self.id(name)?;
+        self.env.node = id;
+        self.env.reason_base = *self.env.wiring.reason_base.get(usize::from(id.0))?;
+        let node = self.nodes.get_mut(usize::from(id.0))?.node().downcast_mut()?;
+        Some(work(node, &mut self.env))
+    }
+
     /// The number of the node called `name`.
     pub fn id(&self, name: &str) -> Option<NodeId> {
         self.env.wiring.names.iter().position(|n| *n == name).map(|i| NodeId(i as u16))

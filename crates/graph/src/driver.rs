@@ -72,6 +72,12 @@ impl Env {
         }
     }
 
+    /// The running node.
+    #[inline]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// The node behind an edge of the running node; for an arc the packet's next feature (its bit is cleared).
     #[inline]
     pub fn edge<E: Edge>(&self, edge: E, d: &mut Desc) -> NodeId {

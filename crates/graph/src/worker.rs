@@ -2,9 +2,10 @@
 
 use crate::clock::{Clock, tsc};
 use crate::counters::{PerWorker, Table};
-use crate::desc::{Vector, flags};
+use crate::desc::{VECTOR_SIZE, Vector, flags};
 use crate::dispatch::Dispatcher;
 use crate::epoch::Reader;
+use crate::handoff::Handoff;
 use crate::io::{Ready, RxQueue};
 use crate::node::NodeId;
 use crossbeam_queue::ArrayQueue;
@@ -135,6 +136,7 @@ pub struct Worker {
     clock: Clock,
     epoll: OwnedFd,
     rx: Arc<Table>,
+    handoff: Arc<Handoff>,
     arc: Option<usize>,
     vector: Box<Vector>,
 }
@@ -142,7 +144,7 @@ pub struct Worker {
 impl Worker {
     /// Starts a worker's thread.
     ///
-    /// `rx` counts received packets by interface; `rx_arc` names the arc that received packets take first where the
+    /// `handoff` brings packets from other workers. `rx` counts received packets by interface; `rx_arc` names the arc that received packets take first where the
     /// interface has features on it.
     ///
     /// # Errors
@@ -151,6 +153,7 @@ impl Worker {
         dispatcher: Dispatcher,
         reader: Reader,
         config: WorkerConfig,
+        handoff: &Arc<Handoff>,
         rx: &PerWorker,
         rx_arc: &str,
     ) -> io::Result<WorkerHandle> {
@@ -169,6 +172,9 @@ impl Worker {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
         let index = dispatcher.env.worker;
+        if let Some(fd) = handoff.fd(index) {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
         let arc = dispatcher.env.wiring.arcs.iter().position(|a| a.name == rx_arc);
         let mut worker = Worker {
             dispatcher,
@@ -179,6 +185,7 @@ impl Worker {
             clock: Clock::new(),
             epoll,
             rx: rx.of(index),
+            handoff: Arc::clone(handoff),
             arc,
             vector: Vector::boxed(),
         };
@@ -252,6 +259,7 @@ impl Worker {
             self.dispatcher.env.now_ns = self.clock.to_ns(now);
             let mut work = self.deliver_mail();
             work |= self.poll_inputs();
+            work |= self.take_handoffs();
             work |= self.dispatcher.run(self.reader.guard()) != 0;
             self.reader.quiescent();
             if work {
@@ -274,6 +282,18 @@ impl Worker {
             if let Err(cause) = catch_unwind(AssertUnwindSafe(|| mail(self))) {
                 drop(cause);
             }
+        }
+        any
+    }
+
+    /// Takes what other workers sent, a vector at most: inputs have their turn again then.
+    fn take_handoffs(&mut self) -> bool {
+        let env = &mut self.dispatcher.env;
+        let mut any = false;
+        for _ in 0..VECTOR_SIZE {
+            let Some((node, d)) = self.handoff.take(env.worker) else { break };
+            env.enqueue(d, node);
+            any = true;
         }
         any
     }
@@ -359,7 +379,9 @@ impl Worker {
         self.reader.offline();
         self.shared.asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if self.shared.mail.is_empty() && !self.shared.stop.load(Ordering::SeqCst) {
+        let worker = self.dispatcher.env.worker;
+        let nothing = self.handoff.may_sleep(worker) && self.shared.mail.is_empty();
+        if nothing && !self.shared.stop.load(Ordering::SeqCst) {
             let limit = timeout.map(|ns| rustix::time::Timespec {
                 tv_sec: (ns / 1_000_000_000) as i64,
                 tv_nsec: (ns % 1_000_000_000) as i64,
@@ -373,6 +395,7 @@ impl Worker {
             }
         }
         self.shared.asleep.store(false, Ordering::SeqCst);
+        self.handoff.awake(worker);
         self.reader.online();
         self.dispatcher.env.stats.asleep.add(tsc().wrapping_sub(t0));
     }

@@ -270,7 +270,15 @@ fn a_worker_forwards_sleeps_and_wakes() {
     let dom = Arc::new(Domain::new());
     let rx = graph::counters::PerWorker::new(1).unwrap();
     let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20) };
-    let mut w = Worker::spawn(r.dispatcher, dom.reader(0), config, &rx, "none").unwrap();
+    let mut w = Worker::spawn(
+        r.dispatcher,
+        dom.reader(0),
+        config,
+        &Arc::new(graph::Handoff::new(1).unwrap()),
+        &rx,
+        "none",
+    )
+    .unwrap();
     let efd = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
     let kick = efd.try_clone().unwrap();
     let added = w.call(move |w| {
@@ -304,7 +312,16 @@ fn a_cpu_that_is_not_there_is_refused() {
         let dom = Arc::new(Domain::new());
         let rx = graph::counters::PerWorker::new(1).unwrap();
         let config = WorkerConfig { cpu: Some(cpu), spin: Duration::ZERO };
-        let refused = Worker::spawn(r.dispatcher, dom.reader(0), config, &rx, "none").err().unwrap();
+        let refused = Worker::spawn(
+            r.dispatcher,
+            dom.reader(0),
+            config,
+            &Arc::new(graph::Handoff::new(1).unwrap()),
+            &rx,
+            "none",
+        )
+        .err()
+        .unwrap();
         assert!(refused.to_string().contains(&format!("CPU {cpu} ")), "{refused}");
     }
 }

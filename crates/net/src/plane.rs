@@ -3,6 +3,7 @@
 use crate::adjacency::Adjacency;
 use crate::interface::Interface;
 use crate::punt::{Police, Punt};
+use graph::Handoff;
 use graph::counters::PerWorker;
 use graph::epoch::Published;
 use graph::stats::Count;
@@ -155,4 +156,6 @@ pub struct Plane {
     pub punt: Punt,
     /// Limits of what goes to the router itself.
     pub police: Police,
+    /// Packets from one worker to another.
+    pub handoff: Arc<Handoff>,
 }

@@ -259,6 +259,7 @@ impl Rig {
             },
             punt: Punt::new().unwrap(),
             police: Police::new(1),
+            handoff: Arc::new(graph::Handoff::new(1).unwrap()),
         });
         let log = Log::default();
         let pool = Pool::new(PoolConfig { buffers, memory: PoolMemory::Normal }).unwrap();

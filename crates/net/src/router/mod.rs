@@ -47,7 +47,7 @@ use adjacencies::Adjacencies;
 use graph::counters::PerWorker;
 use graph::dispatch::PanicReport;
 use graph::epoch::Published;
-use graph::{Domain, Graph, Guard, Pool, PoolConfig, Reclaimer, WorkerHandle};
+use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, WorkerHandle};
 use interfaces::Interfaces;
 use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
@@ -203,6 +203,7 @@ impl Router {
             },
             punt: Punt::new().map_err(system("the queue to the control side"))?,
             police: Police::new(n),
+            handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
         });
         let tap = Tap::new();
         let (report, panics) = mpsc::channel();
@@ -213,9 +214,15 @@ impl Router {
             let cpu = config.cpus.get(w).copied();
             let wc = graph::WorkerConfig { cpu, spin: config.spin };
             let reader = domain.reader(w);
-            let handle =
-                graph::Worker::spawn(dispatcher, reader, wc, &plane.counters.rx, crate::nodes::DEVICE_INPUT)
-                    .map_err(system("a worker"))?;
+            let handle = graph::Worker::spawn(
+                dispatcher,
+                reader,
+                wc,
+                &plane.handoff,
+                &plane.counters.rx,
+                crate::nodes::DEVICE_INPUT,
+            )
+            .map_err(system("a worker"))?;
             graphs.push(graph);
             workers.push(handle);
         }
