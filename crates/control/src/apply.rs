@@ -2,13 +2,13 @@
 
 use crate::yaml::{
     Dad, Diagnostic, Diagnostics, Document, Driver, HugePages, Interface, InterfaceKind, Place, Rate,
-    RingVersion, RouteTarget, TagKind,
+    RingVersion, RouteTarget,
 };
 use graph::{PoolConfig, PoolMemory};
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
-    Encap, HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
+    HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
 };
 use std::time::{Duration, Instant};
 
@@ -118,20 +118,14 @@ fn interfaces(d: &Document) -> Plan {
         p.add(place, &i.path, op);
         let name = || i.name.clone();
         if let (Some(mac), false) = (i.mac, matches!(i.kind, InterfaceKind::Loopback)) {
-            p.add(i.place, &i.path, Op::SetMac { name: name(), mac });
+            p.add(i.place, &i.path, Op::SetMac { name: name(), mac: Some(mac) });
         }
         p.add(i.mtu_place, &i.path, Op::SetMtu { name: name(), mtu: i.mtu });
         if let Some(text) = &i.description {
             p.add(i.place, &i.path, Op::SetDescription { name: name(), text: Some(text.clone()) });
         }
         for s in &i.sub_interfaces {
-            let e = &s.encapsulation;
-            let encap = Encap::Tags {
-                dot1ad: e.outer_kind == TagKind::Dot1ad,
-                outer: Some(e.outer),
-                inner: e.inner.map(Some),
-                exact: e.exact_match,
-            };
+            let Some(encap) = s.encapsulation else { continue };
             p.add(s.place, &s.path, Op::CreateSub { parent: name(), id: s.id, encap });
             p.add(s.mtu_place, &s.path, Op::SetMtu { name: s.name.clone(), mtu: s.mtu });
             if let Some(text) = &s.description {
@@ -144,9 +138,15 @@ fn interfaces(d: &Document) -> Plan {
         }
     }
     for i in &d.interfaces {
-        let subs = i.sub_interfaces.iter().map(|s| (&s.name, &s.path, &s.addresses, &s.l2xc, s.up, s.place));
-        let all = std::iter::once((&i.name, &i.path, &i.addresses, &i.l2xc, i.up, i.place)).chain(subs);
-        for (name, path, addresses, l2xc, up, place) in all {
+        let subs = i
+            .sub_interfaces
+            .iter()
+            .map(|s| (&s.name, &s.path, &s.addresses, &s.l2xc, s.promiscuous, s.up, s.place));
+        let own = (&i.name, &i.path, &i.addresses, &i.l2xc, i.promiscuous, i.up, i.place);
+        for (name, path, addresses, l2xc, promiscuous, up, place) in std::iter::once(own).chain(subs) {
+            if promiscuous {
+                p.add(place, path, Op::SetPromiscuous { name: name.clone(), on: true });
+            }
             for a in addresses {
                 p.add(a.place, path, Op::AddAddress { name: name.clone(), net: a.net });
             }

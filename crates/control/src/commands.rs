@@ -1,8 +1,10 @@
 //! The commands of the control socket: the router's own, and those that only the control side knows.
 
+mod configuration;
 mod ping;
 
 use crate::ctl::Plain;
+use crate::yaml::Settings;
 use command::{Command, CommandError, Completer, Registry, SyntaxError};
 use net::router::Router;
 use std::cell::RefCell;
@@ -11,15 +13,16 @@ use std::rc::Rc;
 /// What commands work on.
 pub struct App {
     router: Rc<RefCell<Router>>,
+    settings: Rc<Settings>,
     /// Identifier of the next ping.
     next_ping: u16,
 }
 
 impl App {
-    /// Commands on `router`.
-    pub fn new(router: Rc<RefCell<Router>>) -> Self {
+    /// Commands on `router`, which runs in a process with these settings.
+    pub fn new(router: Rc<RefCell<Router>>, settings: Settings) -> Self {
         // Two routers that ping through one another should not begin with the same identifier.
-        App { router, next_ping: std::process::id() as u16 }
+        App { router, settings: Rc::new(settings), next_ping: std::process::id() as u16 }
     }
 
     /// The router.
@@ -62,6 +65,7 @@ fn on_router(command: Command<Router>) -> Command<App> {
 pub fn registry() -> Result<Registry<App>, SyntaxError> {
     let mut commands: Vec<Command<App>> = net::commands::all().into_iter().map(on_router).collect();
     commands.push(crate::ctl::exec_command());
+    commands.push(configuration::command());
     commands.push(ping::command());
     let registry = Registry::new(commands)?;
     Ok(net::commands::TOPICS.iter().fold(registry, |r, (words, help)| r.topic(words, help)))

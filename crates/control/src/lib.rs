@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod commands;
 pub mod ctl;
+pub mod dump;
 mod fd;
 pub mod memory;
 pub mod runtime;

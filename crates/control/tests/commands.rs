@@ -44,7 +44,7 @@ mod ping {
             let router = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
             let mut bench = Bench {
                 registry: control::commands::registry().unwrap(),
-                app: App::new(Rc::new(RefCell::new(router))),
+                app: App::new(Rc::new(RefCell::new(router)), control::yaml::Settings::default()),
             };
             for line in [
                 "create loopback interface",

@@ -21,6 +21,7 @@ enum Sub {
     Run(run::Run),
     Check(run::Check),
     Ctl(ctl::Ctl),
+    Dump(ctl::Dump),
     Bench(bench::Bench),
 }
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Sub::Run(arguments) => run::run(&arguments),
         Sub::Check(arguments) => run::check(&arguments),
         Sub::Ctl(arguments) => ctl::run(&arguments),
+        Sub::Dump(arguments) => ctl::dump(&arguments),
         Sub::Bench(arguments) => bench::run(&arguments),
     }
 }

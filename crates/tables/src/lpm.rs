@@ -164,6 +164,11 @@ impl<E: Engine> LpmWriter<E> {
         self.rib.iter()
     }
 
+    /// Those of [`Self::iter`] whose first address is not below `from`.
+    pub fn iter_from(&self, from: E::Key) -> impl Iterator<Item = (E::Key, u8, u32)> + '_ {
+        self.rib.iter_from(from)
+    }
+
     /// How many routes there are.
     pub fn len(&self) -> usize {
         self.rib.len()

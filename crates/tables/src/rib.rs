@@ -67,7 +67,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
 
 /// A set of prefixes with values, as the control side of a table needs it. Values are not 0.
-pub trait PrefixSet<K> {
+pub trait PrefixSet<K: Key> {
     /// No prefixes. Those up to the length `short` are short: the table keeps them apart, and longer ones do not see them.
     fn new(short: u8) -> Self;
     fn len(&self) -> usize;
@@ -86,7 +86,11 @@ pub trait PrefixSet<K> {
     /// Those of a short prefix may hold longer ones that are not short.
     fn gaps(&self, spot: Spot, key: K, len: u8, f: impl FnMut(K, K));
     /// All prefixes, in order of address and then length.
-    fn iter(&self) -> impl Iterator<Item = (K, u8, u32)> + '_;
+    fn iter(&self) -> impl Iterator<Item = (K, u8, u32)> + '_ {
+        self.iter_from(K::ZERO)
+    }
+    /// Those of them whose first address is not below `from`.
+    fn iter_from(&self, from: K) -> impl Iterator<Item = (K, u8, u32)> + '_;
     /// All prefixes that hold the address, the shortest first.
     fn covering(&self, key: K) -> impl Iterator<Item = (K, u8, u32)> + '_;
 }
@@ -419,13 +423,16 @@ impl<K: Key> PrefixSet<K> for Rib<K> {
         gaps_between(key, len, |longer| self.maximal(spot.node, most, longer), f);
     }
 
-    fn iter(&self) -> impl Iterator<Item = (K, u8, u32)> + '_ {
+    fn iter_from(&self, from: K) -> impl Iterator<Item = (K, u8, u32)> + '_ {
         let mut stack = vec![ROOT];
         std::iter::from_fn(move || {
             while let Some(i) = stack.pop() {
                 let n = self.at(i);
+                if n.key.last(n.len) < from {
+                    continue;
+                }
                 stack.extend(n.child.into_iter().rev().filter(|&c| c != NONE));
-                if n.value != 0 {
+                if n.value != 0 && n.key >= from {
                     return Some((n.key, n.len, n.value));
                 }
             }
@@ -560,12 +567,17 @@ mod tests {
         }
         let all: Vec<_> = rib.iter().collect();
         let want: Vec<_> = map.iter().map(|(p, v)| (p.0, p.1, *v)).collect();
-        prop_assert_eq!(all, want);
+        prop_assert_eq!(&all, &want);
         for (key, _) in map.keys() {
             let got: Vec<_> = rib.covering(*key).map(|p| p.1).collect();
             let mut want: Vec<_> = map.keys().filter(|p| key.first(p.1) == p.0).map(|p| p.1).collect();
             want.sort();
             prop_assert_eq!(got, want);
+            for from in [*key, key.saturating_sub(1), key.saturating_add(1)] {
+                let rest: Vec<_> = rib.iter_from(from).collect();
+                let want: Vec<_> = all.iter().copied().filter(|p| p.0 >= from).collect();
+                prop_assert_eq!(rest, want);
+            }
         }
         Ok(rib)
     }

@@ -331,9 +331,9 @@ impl PrefixSet<u32> for Rib4 {
         gaps_between(key, len, |longer| self.highest_below(key, len, most, &mut |k, l| longer(k, l)), f);
     }
 
-    fn iter(&self) -> impl Iterator<Item = (u32, u8, u32)> + '_ {
+    fn iter_from(&self, from: u32) -> impl Iterator<Item = (u32, u8, u32)> + '_ {
         let mut list = Vec::new();
-        (0..1u32 << MIDDLE).flat_map(move |i| {
+        (from >> 16..1u32 << MIDDLE).flat_map(move |i| {
             list.clear();
             let key = i << 16;
             // Shorter ones that start here.
@@ -346,6 +346,7 @@ impl PrefixSet<u32> for Rib4 {
             if let Some(Some(tree)) = self.middle.get(i as usize) {
                 self.collect(tree, key, MIDDLE, 1, &mut list);
             }
+            list.retain(|p| p.0 >= from);
             std::mem::take(&mut list)
         })
     }

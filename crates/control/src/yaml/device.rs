@@ -5,21 +5,31 @@ use std::collections::BTreeMap;
 use super::decode::{Decoder, Fields, list};
 use super::diag::Place;
 use super::interface::{later_kind, numbered};
-use super::model::{Device, Driver, InterfaceKind, Offload, Rate, RingVersion, Tap};
+use super::model::{Device, Driver, Interface, InterfaceKind, Offload, Rate, RingVersion, Tap};
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
 
-pub(super) const DEVICE: &[&str] =
-    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-ring", "offload", "pcap", "persistent"];
+pub(super) const DEVICE: &[&str] = &[
+    "driver",
+    "host",
+    "namespace",
+    "rx-queues",
+    "tx-queues",
+    "rx-ring",
+    "offload",
+    "pcap",
+    "persistent",
+    "promiscuous",
+];
 pub(super) const RX_RING: &[&str] = &["slots", "version"];
 pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
 
 /// Fields that make sense with a driver.
 const AF_PACKET_FIELDS: &[&str] =
-    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-ring", "offload"];
-const PCAP_FIELDS: &[&str] = &["driver", "pcap"];
-const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "offload", "persistent"];
+    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-ring", "offload", "promiscuous"];
+const PCAP_FIELDS: &[&str] = &["driver", "pcap", "promiscuous"];
+const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "offload", "persistent", "promiscuous"];
 
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
@@ -30,6 +40,9 @@ pub(super) struct DeviceEntry {
     tx_queues: u16,
     offload: Offload,
     persistent: bool,
+    pub promiscuous: bool,
+    /// It says nothing but `promiscuous`, as it may of an interface without a device.
+    only_promiscuous: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -57,6 +70,8 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
         tx_queues: 1,
         offload: Offload::Auto,
         persistent: false,
+        promiscuous: false,
+        only_promiscuous: false,
     };
     let Some(fields) = d.fields(node, DEVICE) else { return entry };
     let tap = numbered(name, "tap").is_some();
@@ -76,6 +91,8 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     entry.tx_queues = queues(d, "tx-queues").unwrap_or(1);
     entry.offload = d.field(&fields, "offload", offload).unwrap_or_default();
     entry.persistent = d.field(&fields, "persistent", |d, node| d.boolean(node)).unwrap_or(false);
+    entry.promiscuous = d.field(&fields, "promiscuous", |d, node| d.boolean(node)).unwrap_or(false);
+    entry.only_promiscuous = DEVICE.iter().all(|name| fields.has(name) == (*name == "promiscuous"));
     let host = d.field(&fields, "host", linux_device);
     let namespace = d.field(&fields, "namespace", namespace);
     let ring = d.field(&fields, "rx-ring", rx_ring);
@@ -202,12 +219,30 @@ fn is_linux_device(name: &str) -> bool {
 }
 
 /// The device of an interface: its entry, or the Linux device of the same name. Whether that exists shows at the start.
-pub(super) fn take(name: &str, place: Place, devices: &mut BTreeMap<&str, DeviceEntry>) -> Device {
-    match devices.remove(name) {
+pub(super) fn take(name: &str, place: Place, entry: Option<DeviceEntry>) -> Device {
+    match entry {
         Some(e) => {
             Device { place: e.place, driver: e.driver, rx_queues: e.rx_queues, tx_queues: e.tx_queues }
         }
         None => Device { place, driver: af_packet(name), rx_queues: 1, tx_queues: 1 },
+    }
+}
+
+/// Gives loopbacks and sub-interfaces what an entry may say of them.
+pub(super) fn promiscuity(interfaces: &mut [Interface], devices: &mut BTreeMap<&str, DeviceEntry>) {
+    if devices.is_empty() {
+        return;
+    }
+    let mut take = |name: &str, to: &mut bool| {
+        if devices.get(name).is_some_and(|e| e.only_promiscuous) {
+            *to = devices.remove(name).is_some_and(|e| e.promiscuous);
+        }
+    };
+    for i in interfaces {
+        if i.kind == InterfaceKind::Loopback {
+            take(&i.name, &mut i.promiscuous);
+        }
+        i.sub_interfaces.iter_mut().for_each(|s| take(&s.name, &mut s.promiscuous));
     }
 }
 
@@ -217,9 +252,8 @@ pub(super) fn tap_kind<'n>(
     name: &'n str,
     place: Place,
     taps: &mut BTreeMap<&'n str, Tap>,
-    devices: &mut BTreeMap<&'n str, DeviceEntry>,
+    entry: Option<DeviceEntry>,
 ) -> Option<InterfaceKind> {
-    let entry = devices.remove(name);
     match taps.remove(name) {
         Some(mut tap) => {
             apply_to_tap(&mut tap, entry);
@@ -251,7 +285,7 @@ pub(super) fn unused<'n>(d: &mut Decoder<'n>, devices: BTreeMap<&'n str, DeviceE
                 return d.unsupported(entry.place, &format!("the interface `{name}`"));
             }
             let help = if numbered(name, "loop").is_some() {
-                "a loopback has no device: remove the entry".to_string()
+                "a loopback has no device, and may only be `promiscuous`: remove the entry".to_string()
             } else {
                 format!("add `{name}: {{}}` to the section `interfaces`, or remove the entry")
             };

@@ -7,7 +7,7 @@ use packet::MacAddr;
 use super::decode::{Decoder, Fields};
 use super::device::{self, DeviceEntry};
 use super::diag::Place;
-use super::model::{Address, Encapsulation, Interface, InterfaceKind, SubInterface, TagKind, Tap};
+use super::model::{Address, Encap, Interface, InterfaceKind, SubInterface, Tap};
 use super::scalar::{Reference, number, short};
 use super::tree::{Node, Value};
 
@@ -43,7 +43,8 @@ pub(super) const SUB_INTERFACE: &[&str] = &[
 pub(super) const LOOPBACK: &[&str] = &["description", "mac", "lcp", "mtu", "addresses", "unnumbered", "mpls"];
 /// What `interfaces` may add to a loopback that `loopbacks` declares.
 const LOOPBACK_IN_INTERFACES: &[&str] = &["state"];
-pub(super) const ENCAPSULATION: &[&str] = &["dot1q", "dot1ad", "inner-dot1q", "exact-match"];
+pub(super) const ENCAPSULATION: &[&str] =
+    &["dot1q", "dot1ad", "inner-dot1q", "exact-match", "untagged", "default"];
 const ACLS: &[&str] = &["input", "output"];
 
 /// MTU of an interface that the document gives none. 0 stands for one that was given wrong.
@@ -87,18 +88,24 @@ fn interface<'n>(
     check_name(d, name, place);
     let fields = d.fields(node, INTERFACE);
     let tap = numbered(name, "tap").is_some();
+    let entry = others.devices.remove(name);
+    let promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
     let kind = if tap {
-        device::tap_kind(d, name, place, others.taps, others.devices)
+        device::tap_kind(d, name, place, others.taps, entry)
     } else {
-        Some(InterfaceKind::Device(device::take(name, place, others.devices)))
+        Some(InterfaceKind::Device(device::take(name, place, entry)))
     };
     let kind = kind?;
     let mut result = blank(d.path(), name, place, kind);
+    result.promiscuous = promiscuous;
     let Some(fields) = fields else {
         result.mtu = 0;
         return Some(result);
     };
     common(d, &fields, &mut result);
+    if let (InterfaceKind::Tap(tap), None) = (&result.kind, &result.description) {
+        result.description.clone_from(&tap.description);
+    }
     tap_mtu(d, &mut result);
     d.field(&fields, "device-type", |d, node| {
         d.choice(node, &[("dpdk", ())])?;
@@ -127,6 +134,7 @@ pub(super) fn blank(path: String, name: &str, place: Place, kind: InterfaceKind)
         kind,
         description: None,
         mac: None,
+        promiscuous: false,
         mtu: DEFAULT_MTU,
         mtu_place: place,
         addresses: Vec::new(),
@@ -270,9 +278,7 @@ fn sub_interface<'n>(
         Some(node) => d.key("encapsulation", |d| encapsulation(d, node)),
         None => default_encapsulation(d, id, place),
     };
-    // A wrong one is 0: the sub-interface stays, so that its name is known, and the rules keep quiet about it.
-    let wrong = Encapsulation { outer_kind: TagKind::Dot1q, outer: 0, inner: None, exact_match: true };
-    let encapsulation = encapsulation.unwrap_or(wrong);
+    // With a wrong one the sub-interface stays, so that its name is known, and the rules keep quiet about it.
     Some(SubInterface {
         id,
         name: format!("{}.{id}", parent.name),
@@ -283,6 +289,7 @@ fn sub_interface<'n>(
         mtu: c.mtu,
         mtu_place: fields.get("mtu").map_or(place, |node| node.place),
         addresses: c.addresses,
+        promiscuous: false,
         lcp: c.lcp,
         unnumbered: c.unnumbered,
         l2xc: c.l2xc,
@@ -290,10 +297,10 @@ fn sub_interface<'n>(
     })
 }
 
-fn default_encapsulation(d: &mut Decoder<'_>, id: u32, place: Place) -> Option<Encapsulation> {
+fn default_encapsulation(d: &mut Decoder<'_>, id: u32, place: Place) -> Option<Encap> {
     match u16::try_from(id) {
         Ok(vlan @ 1..=4095) => {
-            Some(Encapsulation { outer_kind: TagKind::Dot1q, outer: vlan, inner: None, exact_match: true })
+            Some(Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true })
         }
         _ => {
             d.error(place, "encapsulation", format!("sub-interface {id} has no encapsulation"))
@@ -303,17 +310,30 @@ fn default_encapsulation(d: &mut Decoder<'_>, id: u32, place: Place) -> Option<E
     }
 }
 
-fn encapsulation<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Encapsulation> {
+fn encapsulation<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Encap> {
     let fields = d.fields(node, ENCAPSULATION)?;
-    let vlan = |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.int(node, 1u16, 4095));
+    let vlan = |d: &mut Decoder<'n>, name| d.field(&fields, name, vlan);
     let (dot1q, dot1ad) = (vlan(d, "dot1q"), vlan(d, "dot1ad"));
     let inner = vlan(d, "inner-dot1q");
-    let exact_match = d.field(&fields, "exact-match", |d, node| d.boolean(node)).unwrap_or(false);
+    let switch =
+        |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.boolean(node)).unwrap_or(false);
+    let exact = switch(d, "exact-match");
+    let (untagged, default) = (switch(d, "untagged"), switch(d, "default"));
+    if untagged || default {
+        let alone = if untagged { "untagged" } else { "default" };
+        let other = ENCAPSULATION.iter().find(|name| **name != alone && fields.has(name));
+        if let Some(other) = other {
+            d.error(fields.key_place(other), "encapsulation", format!("both {alone} and {other} are given"))
+                .help(format!("`{alone}: true` stands alone"));
+            return None;
+        }
+        return Some(if untagged { Encap::Untagged } else { Encap::Default });
+    }
     match (fields.has("dot1q"), fields.has("dot1ad")) {
         (true, true) => {
             d.error(fields.key_place("dot1ad"), "encapsulation", "both dot1q and dot1ad are given")
                 .help("one outer tag: dot1q or dot1ad, and inner-dot1q for a second tag");
-            None
+            return None;
         }
         (false, false) => {
             let (place, message) = if fields.has("inner-dot1q") {
@@ -322,13 +342,25 @@ fn encapsulation<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Encapsul
                 (fields.place, "no tag is given")
             };
             d.error(place, "encapsulation", message).help("add dot1q or dot1ad, 1 to 4095");
-            None
+            return None;
         }
-        _ if fields.has("inner-dot1q") && inner.is_none() => None,
-        _ => {
-            let outer_kind = if dot1q.is_some() { TagKind::Dot1q } else { TagKind::Dot1ad };
-            Some(Encapsulation { outer_kind, outer: dot1q.or(dot1ad)?, inner, exact_match })
-        }
+        _ if fields.has("inner-dot1q") && inner.is_none() => return None,
+        _ => {}
+    }
+    let outer = dot1q.or(dot1ad)?;
+    if exact && (outer.is_none() || inner == Some(None)) {
+        d.error(fields.key_place("exact-match"), "encapsulation", "exact-match needs tags by number")
+            .help("1 to 4095 in place of `any`, or no exact-match");
+        return None;
+    }
+    Some(Encap::Tags { dot1ad: dot1ad.is_some(), outer, inner, exact })
+}
+
+/// A VLAN, or `any`: `Some(None)`.
+fn vlan<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Option<u16>> {
+    match &node.value {
+        Value::Scalar { text, .. } if text == "any" => Some(None),
+        _ => d.int(node, 1u16, 4095).map(Some),
     }
 }
 

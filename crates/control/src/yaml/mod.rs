@@ -30,10 +30,33 @@ pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
 pub use l3::Setting;
 pub use model::*;
 pub use scalar::Reference;
+pub(crate) use settings::BUFFERS_A_WORKER;
 pub use stream::Stream;
 pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
 use decode::Decoder;
+
+/// All scalars of a text, keys too, in order.
+#[cfg(test)]
+pub(crate) fn texts(text: &str) -> Vec<String> {
+    fn walk(node: &tree::Node<'_>, out: &mut Vec<String>) {
+        match &node.value {
+            tree::Value::Scalar { text, .. } if node.is_null() => out.push(format!("null {text}")),
+            tree::Value::Scalar { text, .. } => out.push(text.to_string()),
+            tree::Value::List(items) => items.iter().for_each(|n| walk(n, out)),
+            tree::Value::Map(pairs) => pairs.iter().for_each(|(k, v)| {
+                walk(k, out);
+                walk(v, out);
+            }),
+            tree::Value::Lines(_) => {}
+        }
+    }
+    let mut out = vec![];
+    if let Ok((Some(root), _)) = tree::parse(text) {
+        walk(&root, &mut out);
+    }
+    out
+}
 
 /// The sections of a document.
 const SECTIONS: &[&str] = &[
@@ -176,6 +199,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.interfaces = interfaces.unwrap_or_default();
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.append(&mut loopbacks);
+    device::promiscuity(&mut document.interfaces, &mut devices);
     d.key("devices", |d| device::unused(d, devices));
     document.bridges = d.field(&fields, "bridgedomains", bridge::decode).unwrap_or_default();
 

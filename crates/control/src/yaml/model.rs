@@ -7,6 +7,7 @@ use std::time::Duration;
 pub use drivers::Offload;
 use ipnet::IpNet;
 use net::punt::{Class, Limit};
+pub use net::router::Encap;
 use packet::MacAddr;
 
 use super::diag::{Diagnostic, Diagnostics, Place, Source};
@@ -82,6 +83,8 @@ pub struct Interface {
     pub description: Option<String>,
     /// MAC address to set; the device's own when absent.
     pub mac: Option<MacAddr>,
+    /// Takes frames for any station.
+    pub promiscuous: bool,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
     /// Where the MTU stands, or the name when the document gives none.
@@ -124,14 +127,16 @@ pub struct SubInterface {
     pub path: String,
     /// Free text.
     pub description: Option<String>,
-    /// The tags it takes.
-    pub encapsulation: Encapsulation,
+    /// The frames it takes; `None` when that was given wrong, which is never the case in a document that was read.
+    pub encapsulation: Option<Encap>,
     /// Largest IP packet, in bytes; the parent's when the document gives none.
     pub mtu: u16,
     /// Where the MTU stands, or the name when the document gives none.
     pub mtu_place: Place,
     /// Own addresses, at most six.
     pub addresses: Vec<Address>,
+    /// Takes frames for any station.
+    pub promiscuous: bool,
     /// As on an interface.
     pub lcp: Option<Reference>,
     /// As on an interface.
@@ -140,28 +145,6 @@ pub struct SubInterface {
     pub l2xc: Option<Reference>,
     /// Administrative state.
     pub up: bool,
-}
-
-/// Which tagged frames a sub-interface takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Encapsulation {
-    /// Kind of the outer tag.
-    pub outer_kind: TagKind,
-    /// VLAN of the outer tag, 1..4095.
-    pub outer: u16,
-    /// VLAN of the inner 802.1Q tag, 1..4095.
-    pub inner: Option<u16>,
-    /// Take only frames with exactly these tags, not with more behind them.
-    pub exact_match: bool,
-}
-
-/// EtherType family of an outer tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TagKind {
-    /// 802.1Q, 0x8100.
-    Dot1q,
-    /// 802.1ad, 0x88a8.
-    Dot1ad,
 }
 
 /// An interface's own address.

@@ -104,7 +104,7 @@ fn poll<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Duration> {
 
 /// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a
 /// vector or two is under way.
-const BUFFERS_A_WORKER: u32 = 1024;
+pub(crate) const BUFFERS_A_WORKER: u32 = 1024;
 const _: () = assert!(2 * graph::buffer::HOARD <= BUFFERS_A_WORKER as usize);
 
 fn buffers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, workers: u32, to: &mut Buffers) -> Option<()> {

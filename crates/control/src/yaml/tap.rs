@@ -154,8 +154,11 @@ pub(super) fn remaining<'n>(
 ) -> Vec<Interface> {
     let mut interfaces = Vec::new();
     for (name, mut tap) in taps {
-        device::apply_to_tap(&mut tap, devices.remove(name));
+        let entry = devices.remove(name);
         let mut interface = blank(format!("taps.{name}"), name, tap.place, InterfaceKind::Loopback);
+        interface.promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
+        device::apply_to_tap(&mut tap, entry);
+        interface.description.clone_from(&tap.description);
         if tap.host_mtu != 0 {
             interface.mtu = tap.host_mtu;
         }

@@ -88,15 +88,16 @@ fn interfaces() {
 
     let subs: Vec<_> =
         ge0.sub_interfaces.iter().map(|s| (s.name.as_str(), s.id, s.mtu, s.up, s.encapsulation)).collect();
-    let tags =
-        |outer_kind, outer, inner, exact_match| Encapsulation { outer_kind, outer, inner, exact_match };
+    let tags = |dot1ad, outer, inner: Option<u16>, exact| {
+        Some(Encap::Tags { dot1ad, outer: Some(outer), inner: inner.map(Some), exact })
+    };
     assert_eq!(
         subs,
         [
-            ("ge0.100", 100, 1500, true, tags(TagKind::Dot1q, 100, None, true)),
-            ("ge0.101", 101, 1500, true, tags(TagKind::Dot1ad, 100, None, false)),
-            ("ge0.70000", 70000, 9000, true, tags(TagKind::Dot1q, 200, Some(300), true)),
-            ("ge0.70001", 70001, 9000, false, tags(TagKind::Dot1ad, 200, Some(300), false)),
+            ("ge0.100", 100, 1500, true, tags(false, 100, None, true)),
+            ("ge0.101", 101, 1500, true, tags(true, 100, None, false)),
+            ("ge0.70000", 70000, 9000, true, tags(false, 200, Some(300), true)),
+            ("ge0.70001", 70001, 9000, false, tags(true, 200, Some(300), false)),
         ]
     );
     assert_eq!(ge0.sub_interfaces[1].l2xc.as_ref().unwrap().name, "ge1");

@@ -103,7 +103,7 @@ fn del_address(router: &mut Router, args: &Args) -> Result<Output, CommandError>
 }
 
 fn set_mac(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    commit(router, vec![Op::SetMac { name: args.get("interface")?, mac: MacAddr(args.get("mac")?) }])
+    commit(router, vec![Op::SetMac { name: args.get("interface")?, mac: Some(MacAddr(args.get("mac")?)) }])
 }
 
 fn set_promiscuous(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

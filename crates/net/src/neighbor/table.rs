@@ -23,6 +23,7 @@ use packet::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Bound;
 use store::{Link, Newcomer};
 
 /// What the caller must do.
@@ -484,6 +485,12 @@ impl NeighborTable {
     /// All neighbours, by interface and address.
     pub fn iter(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
         self.entries.iter().map(|(key, e)| e.info(*key))
+    }
+
+    /// The neighbours behind the key `after` in the order of [`NeighborTable::iter`].
+    pub fn iter_after(&self, after: Option<Key>) -> impl Iterator<Item = NeighborInfo> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries.range((from, Bound::Unbounded)).map(|(key, e)| e.info(*key))
     }
 
     /// The neighbours of an interface, by address.

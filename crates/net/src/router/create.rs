@@ -47,6 +47,7 @@ impl Router {
             kind: Kind::Device,
             origin,
             mac: device.mac,
+            own_mac: None,
             mtu: device.mtu.clamp(128, 9216) as u16,
             link: device.link,
         };
@@ -81,10 +82,17 @@ impl Router {
         }
         let index = self.reserve_index()?;
         let name = format!("loop{n}");
-        let mac = mac.unwrap_or(MacAddr([0xde, 0xad, 0, 0, (n >> 8) as u8, n as u8]));
-        let origin = Op::CreateLoopback { instance: Some(n), mac: Some(mac) };
-        let new =
-            NewInterface { name: name.clone(), kind: Kind::Loopback, origin, mac, mtu: 1500, link: true };
+        let own = MacAddr([0xde, 0xad, 0, 0, (n >> 8) as u8, n as u8]);
+        let origin = Op::CreateLoopback { instance: Some(n), mac };
+        let new = NewInterface {
+            name: name.clone(),
+            kind: Kind::Loopback,
+            origin,
+            mac: mac.unwrap_or(own),
+            own_mac: mac.map(|_| own),
+            mtu: 1500,
+            link: true,
+        };
         self.insert_interface(index, new);
         Ok(vec![Op::Delete { name }])
     }
@@ -130,7 +138,8 @@ impl Router {
         let (parent, mac, mtu) = (p.index, p.mac, p.mtu);
         let index = self.reserve_index()?;
         let kind = Kind::Sub { parent, id, encap };
-        self.insert_interface(index, NewInterface { name: name.clone(), kind, origin, mac, mtu, link: true });
+        let new = NewInterface { name: name.clone(), kind, origin, mac, own_mac: None, mtu, link: true };
+        self.insert_interface(index, new);
         self.fit_tagged(index);
         Ok(vec![Op::Delete { name }])
     }
@@ -180,7 +189,7 @@ impl Router {
         let name = || i.name.clone();
         let mut ops = vec![i.origin.clone()];
         if !matches!(i.kind, Kind::Sub { .. }) {
-            ops.push(Op::SetMac { name: name(), mac: i.mac });
+            ops.push(Op::SetMac { name: name(), mac: i.mac_set.then_some(i.mac) });
         }
         ops.push(Op::SetMtu { name: name(), mtu: i.mtu });
         if let Some(text) = &i.description {
@@ -194,11 +203,8 @@ impl Router {
             ops.push(Op::SetPromiscuous { name: name(), on: true });
         }
         ops.push(Op::SetState { name: name(), up: i.up });
-        for n in self
-            .neighbors
-            .iter()
-            .filter(|n| n.interface == i.index && n.state == crate::neighbor::State::Static)
-        {
+        let neighbors = self.neighbors.iter_interface(i.index);
+        for n in neighbors.filter(|n| n.state == crate::neighbor::State::Static) {
             ops.extend(n.mac.map(|mac| Op::SetNeighbor { name: name(), address: n.addr, mac }));
         }
         ops

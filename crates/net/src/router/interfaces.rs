@@ -74,6 +74,10 @@ pub struct IfState {
     pub mtu: u16,
     /// Its MAC address (a sub-interface has its parent's).
     pub mac: MacAddr,
+    /// The MAC address that it had when it was made.
+    pub own_mac: MacAddr,
+    /// The operator chose its MAC address.
+    pub mac_set: bool,
     /// Takes frames for any station.
     pub promiscuous: bool,
     /// Its addresses as configured.
@@ -196,6 +200,8 @@ pub(super) struct NewInterface {
     pub kind: Kind,
     pub origin: Op,
     pub mac: MacAddr,
+    /// The one that it would have, where the operator chose another.
+    pub own_mac: Option<MacAddr>,
     pub mtu: u16,
     pub link: bool,
 }
@@ -208,6 +214,7 @@ impl Router {
             kind: Kind::Local,
             origin,
             mac: MacAddr::ZERO,
+            own_mac: None,
             mtu: 1500,
             link: false,
         };
@@ -242,6 +249,8 @@ impl Router {
             link: new.link,
             mtu: new.mtu,
             mac: new.mac,
+            own_mac: new.own_mac.unwrap_or(new.mac),
+            mac_set: new.own_mac.is_some(),
             promiscuous: false,
             addresses: vec![],
             link_local: None,

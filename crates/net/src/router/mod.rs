@@ -158,6 +158,7 @@ pub struct Router {
     pings: ping::Pings,
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
+    changes: u64,
     log: Vec<LogLine>,
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
@@ -244,6 +245,7 @@ impl Router {
             fib_changes: 0,
             started: Instant::now(),
             next_input: 1,
+            changes: 0,
             log: vec![],
             seen_use: BTreeMap::new(),
             next_use_check: Millis(0),
@@ -264,6 +266,11 @@ impl Router {
         };
         router.make_local0();
         Ok(router)
+    }
+
+    /// Transactions so far that changed more than routes.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// What workers read.

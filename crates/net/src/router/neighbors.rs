@@ -391,6 +391,11 @@ impl Router {
         self.neighbors.iter()
     }
 
+    /// The neighbours behind that of an interface and address, in the order of [`Router::neighbors`].
+    pub fn neighbors_after(&self, after: Option<(u32, IpAddr)>) -> impl Iterator<Item = NeighborInfo> + '_ {
+        self.neighbors.iter_after(after)
+    }
+
     /// What the neighbour table counts.
     pub fn neighbor_counters(&self) -> NeighborCounters {
         self.neighbors.counters()

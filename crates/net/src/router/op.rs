@@ -73,8 +73,8 @@ pub enum Op {
     SetMac {
         /// Interface.
         name: String,
-        /// A unicast address.
-        mac: MacAddr,
+        /// A unicast address; `None`: the one that it had when it was made.
+        mac: Option<MacAddr>,
     },
     /// Sets promiscuous mode.
     SetPromiscuous {
@@ -236,7 +236,8 @@ impl Op {
             Op::Delete { name } => format!("interface {name}: deleted"),
             Op::SetState { name, up } => format!("interface {name}: set {}", if *up { "up" } else { "down" }),
             Op::SetMtu { name, mtu } => format!("interface {name}: MTU {mtu}"),
-            Op::SetMac { name, mac } => format!("interface {name}: MAC address {mac}"),
+            Op::SetMac { name, mac: Some(mac) } => format!("interface {name}: MAC address {mac}"),
+            Op::SetMac { name, mac: None } => format!("interface {name}: its own MAC address"),
             Op::SetPromiscuous { name, on } => {
                 format!("interface {name}: promiscuous mode {}", if *on { "on" } else { "off" })
             }
@@ -301,11 +302,15 @@ impl Router {
     pub fn commit(&mut self, ops: Vec<Op>) -> Result<(), OpError> {
         let mut steps: Vec<Step> = vec![];
         let mut done: Vec<String> = vec![];
+        let mut more_than_routes = false;
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
             let result = match op.sort_out() {
                 Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::Routes(u))),
-                Work::Op(op) => self.apply(op).map(|u| steps.extend(u.into_iter().map(Step::Op))),
+                Work::Op(op) => {
+                    more_than_routes = true;
+                    self.apply(op).map(|u| steps.extend(u.into_iter().map(Step::Op)))
+                }
             };
             match result {
                 Ok(()) => done.extend(words),
@@ -317,6 +322,7 @@ impl Router {
                 }
             }
         }
+        self.changes += u64::from(more_than_routes);
         for step in steps {
             if let Step::Routes(undo) = step {
                 self.keep_routes(undo);
@@ -427,6 +433,8 @@ impl Router {
             }
             Op::SetMac { name, mac } => {
                 let i = self.named(&name)?;
+                let (set, was) = (mac.is_some(), i.mac_set.then_some(i.mac));
+                let mac = mac.unwrap_or(i.own_mac);
                 if !mac.is_station() {
                     return Err(OpError::new(format!(
                         "{name}: {mac} is not the address of a single station"
@@ -435,8 +443,11 @@ impl Router {
                 if matches!(i.kind, Kind::Sub { .. }) {
                     return Err(OpError::new(format!("{name} has the MAC address of its parent")));
                 }
-                let (index, was) = (i.index, i.mac);
+                let index = i.index;
                 self.set_mac(index, mac)?;
+                if let Some(i) = self.interfaces.get_mut(index) {
+                    i.mac_set = set;
+                }
                 Ok(vec![Op::SetMac { name, mac: was }])
             }
             Op::SetPromiscuous { name, on } => {

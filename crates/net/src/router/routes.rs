@@ -183,17 +183,37 @@ impl Router {
 
     /// All routes of a table, by prefix.
     pub fn routes(&self, table: RouteTable) -> Box<dyn Iterator<Item = RouteInfo> + '_> {
+        self.routes_after(table, None)
+    }
+
+    /// The routes of a table behind the prefix `after`, whether that is still there or not.
+    pub fn routes_after(
+        &self,
+        table: RouteTable,
+        after: Option<IpNet>,
+    ) -> Box<dyn Iterator<Item = RouteInfo> + '_> {
+        let behind = move |r: &RouteInfo| after.is_none_or(|after| r.prefix > after);
         match table {
-            RouteTable::V4 => Box::new(
-                self.fib4
-                    .iter()
-                    .filter_map(|(a, l, g)| Some(self.route_info(Ipv4Net::new(a.into(), l).ok()?.into(), g))),
-            ),
-            RouteTable::V6 => Box::new(
-                self.fib6
-                    .iter()
-                    .filter_map(|(a, l, g)| Some(self.route_info(Ipv6Net::new(a.into(), l).ok()?.into(), g))),
-            ),
+            RouteTable::V4 => {
+                let from = match after {
+                    Some(IpNet::V4(p)) => p.addr().into(),
+                    _ => 0,
+                };
+                let info = |(a, l, g): (u32, u8, u32)| {
+                    Some(self.route_info(Ipv4Net::new(a.into(), l).ok()?.into(), g))
+                };
+                Box::new(self.fib4.iter_from(from).filter_map(info).filter(behind))
+            }
+            RouteTable::V6 => {
+                let from = match after {
+                    Some(IpNet::V6(p)) => p.addr().into(),
+                    _ => 0,
+                };
+                let info = |(a, l, g): (u128, u8, u32)| {
+                    Some(self.route_info(Ipv6Net::new(a.into(), l).ok()?.into(), g))
+                };
+                Box::new(self.fib6.iter_from(from).filter_map(info).filter(behind))
+            }
         }
     }
 
@@ -243,6 +263,11 @@ impl Router {
     pub fn static_routes(&self) -> Vec<IpNet> {
         let of = |t| self.routes(t).filter(|r| self.has_static(r)).map(|r| r.prefix);
         of(RouteTable::V4).chain(of(RouteTable::V6)).collect()
+    }
+
+    /// The static route of a prefix of [`Router::routes`]: its group.
+    pub fn static_route(&self, r: &RouteInfo) -> Option<u32> {
+        self.has_static(r).then(|| self.static_group(r.prefix)).flatten()
     }
 
     fn has_static(&self, r: &RouteInfo) -> bool {

@@ -98,7 +98,7 @@ fn interfaces() -> Vec<Op> {
         let name = name.to_string();
         let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
         ops.push(Op::CreatePcap { name: name.clone(), config });
-        ops.push(Op::SetMac { name: name.clone(), mac: MacAddr([2, 0, 0, 0, 0, n as u8 + 1]) });
+        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr([2, 0, 0, 0, 0, n as u8 + 1])) });
         let mtu = match name.as_str() {
             "small" => 576,
             "six" => 1280,

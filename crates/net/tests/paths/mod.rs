@@ -65,7 +65,7 @@ fn ops() -> Vec<Op> {
         let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
         ops.push(Op::CreatePcap { name: name.clone(), config });
         let mac = packet::MacAddr([2, 0, 0, 0, 0, n as u8 + 1]);
-        ops.push(Op::SetMac { name: name.clone(), mac });
+        ops.push(Op::SetMac { name: name.clone(), mac: Some(mac) });
         ops.push(Op::SetState { name, up: true });
     }
     for (parent, vlan) in [("trunk", 100), ("trunk", 200)] {

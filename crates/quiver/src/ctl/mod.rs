@@ -29,6 +29,22 @@ pub struct Ctl {
     words: Vec<String>,
 }
 
+/// Print the state of the running router as a YAML document that loads to the same state
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// The router's control socket
+    #[arg(short, long, env = "QUIVER_CTL", default_value = control::ctl::DEFAULT_SOCKET, value_name = "PATH")]
+    socket: PathBuf,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `quiver dump`.
+pub fn dump(arguments: &Dump) -> ExitCode {
+    finish(say(&mut Link::new(&arguments.socket, arguments.json), "show configuration"))
+}
+
 /// Runs `quiver ctl`: the status is 0 when every command succeeded.
 pub fn run(arguments: &Ctl) -> ExitCode {
     let mut link = Link::new(&arguments.socket, arguments.json);
@@ -39,6 +55,11 @@ pub fn run(arguments: &Ctl) -> ExitCode {
         [line] => say(&mut link, line),
         words => say(&mut link, &words.iter().map(|word| requote(word)).collect::<Vec<_>>().join(" ")),
     };
+    finish(result)
+}
+
+/// The status of the process, after the words about a failure.
+fn finish(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

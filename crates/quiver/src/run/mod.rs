@@ -101,6 +101,7 @@ fn start(args: &Run) -> Result<(), String> {
         log::instructions(&router);
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
         // A document with a full table is as large as the table.
+        let settings = settings.clone();
         drop(document);
         control::memory::give_back();
         for line in router.take_log() {
@@ -117,7 +118,7 @@ fn start(args: &Run) -> Result<(), String> {
         let router = Rc::new(RefCell::new(router));
         let registry =
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
-        let context = control::commands::App::new(Rc::clone(&router));
+        let context = control::commands::App::new(Rc::clone(&router), settings);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let executor = Rc::new(executor.with_plain(control::commands::plain()));
         let mut term =

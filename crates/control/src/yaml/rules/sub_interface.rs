@@ -4,15 +4,16 @@ use std::collections::HashMap;
 
 use super::say;
 use crate::yaml::diag::Sink;
-use crate::yaml::model::{Encapsulation, Interface, SubInterface, TagKind};
+use crate::yaml::model::{Encap, Interface, SubInterface};
 
 pub(super) fn check(parent: &Interface, errors: &mut Sink) {
-    let mut seen: HashMap<(TagKind, u16, Option<u16>), &SubInterface> = HashMap::new();
-    let outer_with_lcp: HashMap<(TagKind, u16), &SubInterface> = parent
+    let mut seen: HashMap<Tags, &SubInterface> = HashMap::new();
+    let outer_with_lcp: HashMap<Tags, &SubInterface> = parent
         .sub_interfaces
         .iter()
-        .filter(|s| s.encapsulation.inner.is_none() && s.lcp.is_some())
-        .map(|s| ((s.encapsulation.outer_kind, s.encapsulation.outer), s))
+        .filter(|s| s.lcp.is_some())
+        .filter_map(|s| Some((tags(s.encapsulation?), s)))
+        .filter(|(tags, _)| tags.inner.is_none())
         .collect();
     for sub in &parent.sub_interfaces {
         if sub.mtu > parent.mtu && parent.mtu != 0 {
@@ -26,15 +27,12 @@ pub(super) fn check(parent: &Interface, errors: &mut Sink) {
             say(errors, sub.place, format!("{}.state", sub.path), "sub-interface-state", message)
                 .help("state: down here, or state: up in the parent");
         }
-        let encapsulation = &sub.encapsulation;
-        if encapsulation.outer == 0 {
-            continue;
-        }
-        let tags = (encapsulation.outer_kind, encapsulation.outer, encapsulation.inner);
+        let Some(encapsulation) = sub.encapsulation else { continue };
+        let tags = tags(encapsulation);
         if let Some(first) = seen.get(&tags) {
             let message = format!(
                 "{} is taken by `{}` on line {}",
-                tags_text(encapsulation),
+                tags_text(encapsulation, tags),
                 first.name,
                 first.place.line
             );
@@ -43,39 +41,56 @@ pub(super) fn check(parent: &Interface, errors: &mut Sink) {
         } else {
             seen.insert(tags, sub);
         }
-        exact_match(sub, errors);
-        let sibling = outer_with_lcp.get(&(encapsulation.outer_kind, encapsulation.outer));
-        lcp(parent, sub, sibling.copied(), errors);
+        exact_match(sub, encapsulation, errors);
+        let sibling = outer_with_lcp.get(&Tags { inner: None, ..tags });
+        lcp(parent, sub, tags.inner.map(|_| sibling.copied()), errors);
     }
 }
 
-fn tags_text(e: &Encapsulation) -> String {
-    let kind = match e.outer_kind {
-        TagKind::Dot1q => "dot1q",
-        TagKind::Dot1ad => "dot1ad",
-    };
-    match e.inner {
-        Some(inner) => format!("{kind} {} inner-dot1q {inner}", e.outer),
-        None => format!("{kind} {}", e.outer),
+/// What may stand once under a parent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Tags {
+    kind: &'static str,
+    outer: Option<u16>,
+    inner: Option<Option<u16>>,
+}
+
+fn tags(encap: Encap) -> Tags {
+    match encap {
+        Encap::Tags { dot1ad, outer, inner, .. } => {
+            Tags { kind: if dot1ad { "dot1ad" } else { "dot1q" }, outer, inner }
+        }
+        Encap::Untagged => Tags { kind: "untagged", outer: None, inner: None },
+        Encap::Default => Tags { kind: "default", outer: None, inner: None },
+    }
+}
+
+fn tags_text(encap: Encap, tags: Tags) -> String {
+    let number = |v: Option<u16>| v.map_or("any".to_string(), |v| v.to_string());
+    match (encap, tags.inner) {
+        (Encap::Untagged | Encap::Default, _) => tags.kind.to_string(),
+        (_, Some(inner)) => format!("{} {} inner-dot1q {}", tags.kind, number(tags.outer), number(inner)),
+        (_, None) => format!("{} {}", tags.kind, number(tags.outer)),
     }
 }
 
 /// What answers ARP must know the frame's tags exactly.
-fn exact_match(sub: &SubInterface, errors: &mut Sink) {
+fn exact_match(sub: &SubInterface, encap: Encap, errors: &mut Sink) {
     let what = match (sub.addresses.is_empty(), &sub.lcp) {
         (false, _) => "an address",
         (true, Some(_)) => "an LCP",
         (true, None) => return,
     };
-    if !sub.encapsulation.exact_match {
+    if !matches!(encap, Encap::Tags { exact: true, .. } | Encap::Untagged) {
         let message = format!("a sub-interface with {what} must match its tags exactly");
         say(errors, sub.place, format!("{}.encapsulation", sub.path), "exact-match", message)
             .help("add `exact-match: true` to its encapsulation");
     }
 }
 
-/// A mirrored sub-interface is a Linux VLAN device, which needs the device below it.
-fn lcp(parent: &Interface, sub: &SubInterface, sibling: Option<&SubInterface>, errors: &mut Sink) {
+/// A mirrored sub-interface is a Linux VLAN device, which needs the device below it. One with two tags has a place for
+/// its sibling with the outer one alone.
+fn lcp(parent: &Interface, sub: &SubInterface, sibling: Option<Option<&SubInterface>>, errors: &mut Sink) {
     let Some(lcp) = &sub.lcp else { return };
     let path = format!("{}.lcp", sub.path);
     if parent.lcp.is_none() {
@@ -83,9 +98,7 @@ fn lcp(parent: &Interface, sub: &SubInterface, sibling: Option<&SubInterface>, e
         say(errors, lcp.place, path, "lcp-parent", message).help(format!("add `lcp` to {}", parent.path));
         return;
     }
-    if sub.encapsulation.inner.is_none() {
-        return;
-    }
+    let Some(sibling) = sibling else { return };
     match sibling {
         None => {
             let message = "no sibling with the outer tag alone has an LCP".to_string();

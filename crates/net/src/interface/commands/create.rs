@@ -234,7 +234,7 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
     }
     let mut ops = vec![Op::CreateTap { name: name.clone(), config }];
     if let Some(mac) = args.opt("mac")? {
-        ops.push(Op::SetMac { name: name.clone(), mac: MacAddr(mac) });
+        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
     }
     made(router, name, ops)
 }

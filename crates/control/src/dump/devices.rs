@@ -1,0 +1,75 @@
+//! The sections `devices` and `taps`: what stands behind interfaces.
+
+use super::{DEVICE, Map, Node, Source};
+use net::router::{HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, TapConfig};
+
+/// `devices`: what is not as it is without an entry.
+pub(super) fn write(from: Source<'_>, to: &mut Map) {
+    for i in from.router.interfaces().filter(|i| i.kind != Kind::Local) {
+        let mut fields = Map::new();
+        match &i.origin {
+            Op::CreateHost { config, .. } => host(i, config, &mut fields),
+            Op::CreatePcap { config, .. } => pcap(config, &mut fields),
+            Op::CreateTap { config, .. } => tap_device(config, &mut fields),
+            _ => {}
+        }
+        fields.put_unless("promiscuous", i.promiscuous, false);
+        DEVICE.iter().for_each(|write| write(from, i, &mut fields));
+        to.put_some(i.name.clone(), Some(fields));
+    }
+}
+
+fn offload(o: Offload) -> Option<Node> {
+    match o {
+        Offload::Auto => None,
+        Offload::On => Some(true.into()),
+        Offload::Off => Some(false.into()),
+    }
+}
+
+fn host(i: &IfState, c: &HostConfig, to: &mut Map) {
+    to.put_unless("host", c.host.as_str(), i.name.as_str());
+    to.put_some("namespace", c.netns.as_deref());
+    to.put_unless("rx-queues", c.rx_queues, 1);
+    let mut ring = Map::new();
+    ring.put_some("slots", c.slots);
+    ring.put_some("version", (c.ring == Ring::V3).then_some("tpacket-v3"));
+    to.put_some("rx-ring", Some(Node::Flow(ring)));
+    to.put_some("offload", offload(c.offload));
+}
+
+fn pcap(c: &PcapConfig, to: &mut Map) {
+    let mut file = Map::new();
+    file.put_some("read", c.read.as_deref()).put_some("write", c.write.as_deref());
+    file.put_some("rate", c.pps).put_unless("loop", c.repeat, false);
+    to.put("driver", "pcap").put("pcap", file);
+}
+
+fn tap_device(c: &TapConfig, to: &mut Map) {
+    to.put_unless("rx-queues", c.rx_queues, 1);
+    to.put_some("offload", offload(c.offload));
+    to.put_unless("persistent", c.persist, false);
+}
+
+/// `taps`.
+pub(super) fn taps(from: Source<'_>, to: &mut Map) {
+    for i in from.router.interfaces() {
+        let Op::CreateTap { config: c, .. } = &i.origin else { continue };
+        let mut host = Map::new();
+        host.put("name", c.host_name.as_str());
+        host.put_some("mac", c.host_mac.map(Node::text));
+        if c.host_mtu.is_some_and(|mtu| mtu != u32::from(i.mtu)) {
+            host.remark(format!(
+                "its MTU is {}; a document gives both sides the same",
+                c.host_mtu.unwrap_or(0)
+            ));
+        }
+        host.put_some("bridge", c.bridge.as_deref()).put_unless("bridge-create", c.bridge_create, false);
+        host.put_some("namespace", c.netns.as_deref());
+        host.put_unless("namespace-create", c.netns_create, false);
+        let mut fields = Map::new();
+        fields.put("host", host);
+        fields.put_unless("rx-ring-size", c.rx_ring.unwrap_or(256), 256);
+        to.put(i.name.clone(), fields);
+    }
+}

@@ -1,0 +1,70 @@
+//! The section `routes`: static routes, one a line in the form that is read fastest.
+
+use super::{Node, PAGE, Pages, Source};
+use ipnet::IpNet;
+use net::router::{RoutePath, RouteTable, Router, Target};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// All of them, by family and prefix.
+pub(super) struct Routes {
+    table: RouteTable,
+    after: Option<IpNet>,
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Routes { table: RouteTable::V4, after: None }
+    }
+}
+
+impl Pages for Routes {
+    fn page(&mut self, from: Source<'_>, items: &mut Vec<Node>) -> bool {
+        // Many routes share few groups: their words are made once a page.
+        let mut words: HashMap<u32, Option<String>> = HashMap::new();
+        // Routes of other sources are passed over, but not endlessly within one page.
+        for (seen, r) in from.router.routes_after(self.table, self.after).enumerate() {
+            if items.len() >= PAGE || seen >= 16 * PAGE {
+                return true;
+            }
+            self.after = Some(r.prefix);
+            let Some(group) = from.router.static_route(&r) else { continue };
+            let words = words.entry(group).or_insert_with(|| {
+                let target = from.router.group(group)?.target;
+                target_words(from.router, &target)
+            });
+            items.extend(words.as_ref().map(|words| Node::Text(format!("{} {words}", r.prefix))));
+        }
+        let more = self.table == RouteTable::V4;
+        *self = Routes { table: RouteTable::V6, after: None };
+        more
+    }
+}
+
+/// What stands behind the prefix; `None` for a target that no static route has.
+fn target_words(router: &Router, target: &Target) -> Option<String> {
+    Some(match target {
+        Target::Drop => "drop".into(),
+        Target::Unreachable => "unreachable".into(),
+        Target::Prohibit => "prohibit".into(),
+        Target::Paths(paths) => {
+            let paths: Vec<String> = paths.iter().map(|p| path_words(router, p)).collect();
+            format!("via {}", paths.join(", "))
+        }
+        _ => return None,
+    })
+}
+
+fn path_words(router: &Router, p: &RoutePath) -> String {
+    let mut out = String::new();
+    if let Some(a) = p.address {
+        let _ = write!(out, "{a}");
+    }
+    if let Some(i) = p.interface {
+        let _ = write!(out, "{}{}", if out.is_empty() { "" } else { " " }, router.interface_name(i));
+    }
+    if p.weight != 1 {
+        let _ = write!(out, " weight {}", p.weight);
+    }
+    out
+}

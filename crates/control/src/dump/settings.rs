@@ -1,0 +1,76 @@
+//! The section `quiver`.
+
+use super::{Map, Node, QUIVER, Source};
+use crate::yaml::{Dad, HugePages, LogLevel, Settings};
+
+pub(super) fn write(from: Source<'_>, to: &mut Map) {
+    let (s, normal) = (from.settings, Settings::default());
+    let mut workers = Map::new();
+    workers.put_unless("count", s.workers, normal.workers);
+    workers.put_some("cpus", Some(Node::Row(s.cpus.iter().map(|c| Node::from(*c)).collect())));
+    to.put_some("workers", Some(workers));
+    let mut poll = Map::new();
+    poll.put_unless("spin-us", s.spin.as_micros() as u64, normal.spin.as_micros() as u64);
+    to.put_some("poll", Some(poll));
+    to.put_some("buffers", Some(buffers(s, &normal)));
+    let mut sockets = Map::new();
+    sockets.put_unless("ctl", s.sockets.ctl.as_str(), normal.sockets.ctl.as_str());
+    sockets.put_some("group", s.sockets.group.as_deref());
+    sockets.put_some("admin-group", s.sockets.admin_group.as_deref());
+    to.put_some("sockets", Some(sockets));
+    to.put_some("log", Some(log(s, &normal)));
+    let (n, normal) = (&s.neighbor, &normal.neighbor);
+    let mut neighbor = Map::new();
+    neighbor.put_unless("reachable-time", n.reachable_time.as_secs(), normal.reachable_time.as_secs());
+    neighbor.put_unless("retransmit-ms", millis(n.retransmit), millis(normal.retransmit));
+    neighbor.put_unless("max-entries", n.max_entries, normal.max_entries);
+    neighbor.put_unless("queue", n.queue, normal.queue);
+    to.put_some("neighbor", Some(neighbor));
+    let mut routes = Map::new();
+    routes.put_some("memory-mb", s.route_memory.map(|bytes| bytes >> 20));
+    to.put_some("routes", Some(routes));
+    to.put_some(
+        "dad",
+        match s.dad {
+            Dad::Optimistic => None,
+            Dad::Strict => Some("strict"),
+            Dad::Off => Some("off"),
+        },
+    );
+    QUIVER.iter().for_each(|write| write(from, to));
+}
+
+fn millis(d: std::time::Duration) -> u64 {
+    d.as_millis() as u64
+}
+
+fn buffers(s: &Settings, normal: &Settings) -> Map {
+    let mut to = Map::new();
+    // More workers have more buffers by themselves.
+    let many = normal.buffers.count.max(u32::from(s.workers) * crate::yaml::BUFFERS_A_WORKER);
+    to.put_unless("count", s.buffers.count, many);
+    to.put_some(
+        "huge-pages",
+        match s.buffers.huge_pages {
+            HugePages::Auto => None,
+            HugePages::Never => Some("never"),
+            HugePages::Require => Some("require"),
+        },
+    );
+    to
+}
+
+fn log(s: &Settings, normal: &Settings) -> Map {
+    let mut to = Map::new();
+    let level = match s.log.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    to.put_some("level", (s.log.level != normal.log.level).then_some(level));
+    to.put_some("file", s.log.file.as_deref());
+    to.put_some("format", s.log.json.then_some("json"));
+    to
+}

@@ -1,0 +1,363 @@
+//! A router that is started from the dump of another has the same state, and the same dump.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use control::dump::{Dump, Source};
+use control::{apply, yaml};
+use net::neighbor::State;
+use net::router::{RouteTable, Router, RouterConfig};
+use proptest::prelude::*;
+use std::fmt::Write as _;
+
+/// Where capture files go.
+const OUT: &str = env!("CARGO_TARGET_TMPDIR");
+
+fn start(text: &str) -> (Router, yaml::Settings) {
+    let document =
+        yaml::load("test.yaml", text).unwrap_or_else(|e| panic!("{e}\n{}", &text[..text.len().min(3000)]));
+    let config = apply::router_config(&document);
+    let pool = graph::PoolConfig { buffers: 2048, memory: graph::PoolMemory::Normal };
+    let mut router = Router::new(RouterConfig { pool, workers: 1, cpus: vec![], ..config }).unwrap();
+    apply::start(&document, &mut router).unwrap_or_else(|e| panic!("{e}\n{}", &text[..text.len().min(3000)]));
+    (router, document.settings)
+}
+
+fn dump((router, settings): &(Router, yaml::Settings)) -> String {
+    Dump::text(Source { router, settings })
+}
+
+/// All that the operator configured, read from the router itself.
+fn state((router, settings): &(Router, yaml::Settings)) -> String {
+    let mut out = format!("{:?}\n", yaml::Settings { place: yaml::Place::default(), ..settings.clone() });
+    let mut interfaces: Vec<_> = router.interfaces().collect();
+    interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+    for i in interfaces {
+        let peer = i.xconnect.map(|p| router.interface_name(p));
+        // A sub-interface of an interface that is down is down, whatever it was set to.
+        let up = i.up && router.interface(i.hw()).is_some_and(|p| p.up);
+        let _ = writeln!(
+            out,
+            "{} {:?} {:?} {:?} up {up} mtu {} mac {} promiscuous {} {:?} {peer:?} {:?}",
+            i.name,
+            i.features,
+            i.tags(),
+            i.description,
+            i.mtu,
+            i.mac,
+            i.promiscuous,
+            i.addresses,
+            i.link_local
+        );
+    }
+    for table in [RouteTable::V4, RouteTable::V6] {
+        for r in router.routes(table) {
+            let group = router.group(r.group).unwrap();
+            let _ = writeln!(out, "{} {:?} {:?}", r.prefix, group.source, r.hidden);
+        }
+    }
+    for n in router.neighbors().filter(|n| n.state == State::Static) {
+        let _ = writeln!(out, "{} {} {:?}", router.interface_name(n.interface), n.addr, n.mac);
+    }
+    for row in router.punt_rows() {
+        let _ = writeln!(out, "{:?} {:?}", row.class, row.limit);
+    }
+    for s in router.streams() {
+        let _ = writeln!(out, "{:?}", s.def);
+    }
+    out
+}
+
+/// Starts a router from a document, another from its dump, and compares.
+fn round_trip(text: &str) -> String {
+    let first = start(text);
+    let written = dump(&first);
+    let second = start(&written);
+    assert_eq!(state(&first), state(&second), "{text}\n---\n{written}");
+    assert_eq!(written, dump(&second), "{text}");
+    let (router, settings) = &second;
+    let json = serde_json::to_string(&Dump::json(Source { router, settings })).unwrap();
+    let third = start(&json);
+    assert_eq!(state(&first), state(&third), "{json}");
+    written
+}
+
+#[test]
+fn a_dump_reads_as_it_was_written() {
+    let text = "\
+quiver:
+  workers:
+    count: 2
+  log:
+    level: error
+devices:
+  left:
+    driver: pcap
+    pcap:
+      write: OUT/left.pcap
+  left.10:
+    promiscuous: true
+loopbacks:
+  loop0:
+    description: Router id
+    mac: \"02:00:00:00:00:01\"
+    addresses: [10.255.0.1/32, \"2001:db8:ffff::1/128\"]
+interfaces:
+  left:
+    description: \"key: value, # no comment\"
+    mac: \"02:00:00:00:01:01\"
+    mtu: 9000
+    addresses: [10.0.1.1/24]
+    sub-interfaces:
+      10:
+        mtu: 1500
+        addresses: [\"2001:db8:1::1/64\"]
+      20:
+        state: down
+        encapsulation: {dot1ad: 20, inner-dot1q: 7, exact-match: true}
+      30:
+        encapsulation: {dot1q: any, inner-dot1q: any}
+      40:
+        encapsulation: {untagged: true}
+      50:
+        encapsulation: {default: true}
+  loop0:
+    state: down
+l3:
+  interfaces:
+    left:
+      urpf: {ip4: strict, ip6: loose}
+punt:
+  icmp: {rate: 100, burst: 7}
+  bgp: off
+neighbors:
+  - {interface: left, address: 10.0.1.2, mac: \"02:00:00:00:00:02\"}
+routes:
+  - 0.0.0.0/0 via 10.0.1.2 weight 3, 10.0.1.3
+  - 10.9.0.0/16 prohibit
+  - ::/0 via 2001:db8:1::2
+  - \"2001:db8:9::/48 via fe80::1 left.10, 2001:db8:1::\"
+packet-generator:
+  flood:
+    interface: left
+    layers:
+      - ethernet: {dst: \"02:00:00:00:01:01\"}
+      - ipv4: {src: 10.0.1.2, dst: 10.0.2.1-10.0.2.254 random, ttl: 7}
+      - udp: {sport: 1024-65535, dport: 53, checksum: bad}
+      - raw: 00 01 02
+      - payload: zero
+    size: {mix: [{size: 64, weight: 3}, {size: 512}]}
+    rate: 1000
+    count: 7
+";
+    let text = text.replace("OUT", OUT);
+    let written = round_trip(&text);
+    assert_eq!(written, text);
+    assert_eq!(dump(&start("")), "");
+}
+
+/// Routes and neighbours that take more than a page.
+#[test]
+fn long_lists_come_page_by_page() {
+    let mut text = format!("devices: {{left: {{driver: pcap, pcap: {{write: {OUT}/pages.pcap}}}}}}\n");
+    text.push_str("interfaces: {left: {addresses: [10.0.0.1/16, \"2001:db8::1/64\"]}}\nneighbors:\n");
+    for i in 0..5000u32 {
+        let (a, b) = (i >> 8, i & 255);
+        let _ = writeln!(
+            text,
+            "  - {{interface: left, address: 10.0.{}.{b}, mac: \"02:00:00:00:{a:02x}:{b:02x}\"}}",
+            a + 1
+        );
+    }
+    text.push_str("routes:\n");
+    for i in 0..5000u32 {
+        let _ = writeln!(text, "  - 20.{}.{}.0/24 via 10.0.1.{}", i >> 8, i & 255, i % 200);
+        let _ = writeln!(text, "  - 2001:db8:1:{:x}::/64 via 2001:db8::{:x}", i + 1, 2 + i % 200);
+    }
+    let first = start(&text);
+    let mut d = Dump::default();
+    let mut most = 0;
+    let mut whole = String::new();
+    while let Some(piece) = d.next_text(Source { router: &first.0, settings: &first.1 }) {
+        most = most.max(piece.len());
+        whole.push_str(&piece);
+    }
+    assert!(most < 300_000, "{most}");
+    assert_eq!(whole.matches("routes:").count(), 1);
+    assert_eq!(whole.matches("neighbors:").count(), 1);
+    assert_eq!(whole.matches(" via ").count(), 10_000);
+    let second = start(&whole);
+    assert_eq!(state(&first), state(&second));
+}
+
+/// Description, MTU, state, end of the MAC address; kind, smaller MTU and state of sub-interfaces.
+type Port = (Option<String>, u16, bool, Option<u8>, Vec<(u8, u8, bool)>);
+
+/// A document with these parts, all of which fit together.
+#[derive(Debug, Clone)]
+struct Parts {
+    interfaces: Vec<Port>,
+    loopbacks: Vec<(u16, Option<u8>, bool)>,
+    connect: bool,
+    routes: Vec<(u8, u8, u8)>,
+    neighbors: Vec<(u8, u8)>,
+    streams: Vec<(u8, u16, u8)>,
+    settings: (u8, u32, bool),
+}
+
+fn parts() -> impl Strategy<Value = Parts> {
+    let text = proptest::option::of("[a-zA-Z0-9 :,#{}\\[\\]&*!|>%@`é~-]{1,64}");
+    let subs = prop::collection::vec((any::<u8>(), any::<u8>(), any::<bool>()), 0..5);
+    let interface = (text, 1300u16..9000, any::<bool>(), any::<Option<u8>>(), subs);
+    (
+        prop::collection::vec(interface, 1..5),
+        prop::collection::vec((0u16..4096, any::<Option<u8>>(), any::<bool>()), 0..4),
+        any::<bool>(),
+        prop::collection::vec(any::<(u8, u8, u8)>(), 0..30),
+        prop::collection::vec(any::<(u8, u8)>(), 0..6),
+        prop::collection::vec(any::<(u8, u16, u8)>(), 0..3),
+        (any::<u8>(), 16u32..100_000, any::<bool>()),
+    )
+        .prop_map(|(interfaces, loopbacks, connect, routes, neighbors, streams, settings)| Parts {
+            interfaces,
+            loopbacks,
+            connect,
+            routes,
+            neighbors,
+            streams,
+            settings,
+        })
+}
+
+fn document(p: &Parts) -> String {
+    let mut devices = String::from("devices:\n");
+    let mut out = String::from("interfaces:\n");
+    let mut names = vec![];
+    for (n, (description, mtu, up, mac, subs)) in p.interfaces.iter().enumerate() {
+        let _ = writeln!(
+            devices,
+            "  if{n}: {{driver: pcap, pcap: {{write: {OUT}/if{n}.pcap}}, promiscuous: {}}}",
+            mtu % 2 == 0
+        );
+        let _ = writeln!(
+            out,
+            "  if{n}:\n    mtu: {mtu}\n    addresses: [10.{n}.0.1/16, \"2001:db8:{}::1/64\"]",
+            n + 1
+        );
+        let _ = writeln!(out, "    state: {}", if *up { "up" } else { "down" });
+        if let Some(text) = description {
+            let _ = writeln!(out, "    description: {}", serde_json::to_string(text).unwrap());
+        }
+        if let Some(mac) = mac {
+            let _ = writeln!(out, "    mac: \"02:00:00:00:{n:02x}:{mac:02x}\"");
+        }
+        names.push((format!("if{n}"), n));
+        if !subs.is_empty() {
+            out.push_str("    sub-interfaces:\n");
+        }
+        for (s, (kind, smaller, up_too)) in subs.iter().enumerate() {
+            let id = s + 1;
+            let tags = match kind % 7 {
+                0 => String::new(),
+                1 => format!("encapsulation: {{dot1q: {}}}", 100 + s),
+                2 => format!("encapsulation: {{dot1ad: {}, exact-match: true}}", 100 + s),
+                3 => format!("encapsulation: {{dot1q: {}, inner-dot1q: {kind}, exact-match: true}}", 200 + s)
+                    .replace(": 0,", ": 9,"),
+                4 => format!("encapsulation: {{dot1ad: {}, inner-dot1q: any}}", 300 + s),
+                5 if s == 0 => "encapsulation: {untagged: true}".into(),
+                6 if s == 0 => "encapsulation: {default: true}".into(),
+                _ => String::new(),
+            };
+            let state = if *up && *up_too { "up" } else { "down" };
+            let _ = writeln!(
+                out,
+                "      {id}: {{mtu: {}, state: {state}, {tags}}}",
+                mtu - u16::from(*smaller).min(mtu - 1280)
+            );
+        }
+    }
+    if p.connect {
+        out.push_str("  x0: {l2xc: x1, mtu: 1400}\n  x1: {l2xc: x0, mtu: 1400}\n");
+        for x in ["x0", "x1"] {
+            let _ = writeln!(devices, "  {x}: {{driver: pcap, pcap: {{write: {OUT}/{x}.pcap}}}}");
+        }
+    }
+    let mut loops = std::collections::BTreeMap::new();
+    for (n, mac, up) in &p.loopbacks {
+        loops.insert(*n, (*mac, *up));
+    }
+    let mut more = String::from("loopbacks:\n");
+    for (n, (mac, up)) in &loops {
+        let mac = mac.map_or(String::new(), |m| format!(", mac: \"02:00:00:01:00:{m:02x}\""));
+        let _ = writeln!(more, "  loop{n}: {{addresses: [172.16.{}.{}/32]{mac}}}", n >> 8, n & 255);
+        if !up {
+            let _ = writeln!(out, "  loop{n}: {{state: down}}");
+        }
+    }
+    let mut routes = std::collections::BTreeMap::new();
+    for (a, b, c) in &p.routes {
+        let via = usize::from(*b) % names.len();
+        let target = match c % 6 {
+            0 => "drop".into(),
+            1 => "unreachable".into(),
+            2 => format!("via 10.{via}.0.{}", c / 2 + 2),
+            3 => format!("via 10.{via}.0.{} if{via} weight {}, if{via}", c / 2 + 2, c / 3 + 1),
+            4 => format!("via if{via}"),
+            _ => "prohibit".into(),
+        };
+        routes.insert(format!("20.{a}.0.0/16"), target);
+        if c % 6 == 2 {
+            routes.insert(format!("2001:db8:f{a:02x}::/48"), format!("via fe80::{c:x} if{via} weight 2"));
+        }
+    }
+    let mut tail = String::from("routes:\n");
+    for (prefix, target) in &routes {
+        let _ = writeln!(tail, "  - {prefix} {target}");
+    }
+    let mut neighbors = std::collections::BTreeSet::new();
+    tail.push_str("neighbors:\n");
+    for (i, last) in &p.neighbors {
+        let via = usize::from(*i) % names.len();
+        if neighbors.insert((via, last)) {
+            let _ = writeln!(
+                tail,
+                "  - {{interface: if{via}, address: 10.{via}.1.{last}, mac: \"02:01:00:00:00:{last:02x}\"}}"
+            );
+        }
+    }
+    tail.push_str("packet-generator:\n");
+    for (n, (ttl, port, kind)) in p.streams.iter().enumerate() {
+        let layers = match kind % 4 {
+            0 => format!(
+                "[{{ipv4: {{src: 10.0.0.2, dst: 10.0.0.3-10.0.0.9 random, ttl: {ttl}}}}}, {{udp: {{sport: {port}, dport: 9}}}}]"
+            ),
+            1 => format!("[ethernet, {{vlan: {{id: {}, pcp: 0-7}}}}, {{arp: {{op: 2}}}}]", port % 4096),
+            2 => format!("[{{raw: \"{ttl:02x} {kind:02x} 03 04 05 06 07 08 09 0a 0b 0c 0d 0e\"}}]"),
+            _ => format!(
+                "[ethernet, {{ipv6: {{src: \"2001:db8::2\", dst: \"2001:db8::3\", flow-label: {port}}}}}, {{tcp: {{sport: 1, dport: {port}, flags: \"syn,ack\"}}}}, {{payload: random}}]"
+            ),
+        };
+        let node = if kind % 4 == 0 { "ip4-input" } else { "ethernet-input" };
+        let size = if kind % 12 == 1 { "imix".into() } else { format!("100-{}", 100 + u32::from(*port) / 2) };
+        let _ = writeln!(
+            tail,
+            "  s{n}: {{interface: if0, node: {node}, layers: {layers}, size: {size}, rate: {}, count: 3, seed: {ttl}}}",
+            1 + u32::from(*port)
+        );
+    }
+    let (queue, entries, strict) = p.settings;
+    let settings = format!(
+        "quiver: {{neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}}}\n",
+        u16::from(queue) + 1,
+        if strict { "strict" } else { "off" }
+    );
+    let loopbacks = if loops.is_empty() { String::new() } else { more };
+    format!("{settings}{devices}{out}{loopbacks}{tail}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_document_comes_back(parts in parts()) {
+        round_trip(&document(&parts));
+    }
+}
