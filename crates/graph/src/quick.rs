@@ -7,7 +7,7 @@
 //! never something else. It may do the work of the nodes that follow as well, and leave them out; tests compare graphs
 //! with and without short cuts.
 
-use crate::buffer::Rooms;
+use crate::buffer::{Buffers, Rooms, WINDOW};
 use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
 use crate::driver::{Decisions, DynNode, Env, resolve};
 use crate::epoch::Guard;
@@ -32,6 +32,60 @@ pub fn run<const UNUSUAL: u16>(descs: &mut [Desc], usual: impl FnMut(&mut Desc) 
         rest = tail;
     }
     n
+}
+
+/// Packets of several buffers while a short cut sees them: each as if all of it were in its first buffer, where the headers
+/// are. Few at once, for a short cut may refuse each and is then shown the rest again.
+struct Whole {
+    len: usize,
+    /// Where they ended, as [`Desc::off`].
+    ends: [u32; 32],
+}
+
+/// The most bytes of a packet that is shown as a whole: lengths have 16 bits, and a link-layer header may come in front.
+const MOST: u32 = 65_000;
+
+/// Shows the packets at the front of `descs` that have several buffers as a whole.
+#[cold]
+#[inline(never)]
+fn show_whole(descs: &mut [Desc], buffers: &Buffers) -> Whole {
+    let mut whole = Whole { len: 0, ends: [0; 32] };
+    for (d, end) in descs.iter_mut().zip(&mut whole.ends) {
+        if d.flags & flags::UNUSUAL != flags::CHAINED || usize::from(d.len) < WINDOW {
+            break;
+        }
+        let len = buffers.total_len(d) as u32;
+        if len > MOST {
+            break;
+        }
+        *end = u32::from(d.off) + len;
+        d.len = len as u16;
+        d.flags &= !flags::CHAINED;
+        whole.len += 1;
+    }
+    whole
+}
+
+/// Makes packets of several buffers of them again, with what the short cut changed; of those that it cut off, the buffers
+/// behind go back.
+#[cold]
+#[inline(never)]
+fn show_parts(whole: &Whole, descs: &mut [Desc], buffers: &mut Buffers) {
+    for (d, end) in descs.iter_mut().zip(&whole.ends[..whole.len]) {
+        let len = usize::from(d.len);
+        let first_ends = end - buffers.meta(d.buf).rest;
+        d.len = (first_ends - u32::from(d.off)) as u16;
+        d.flags |= flags::CHAINED;
+        if u32::from(d.off) + len as u32 != *end {
+            buffers.trim(d, len);
+        }
+    }
+}
+
+/// True when the first packet has several buffers and is usual otherwise.
+#[inline]
+fn begins_chained(descs: &[Desc]) -> bool {
+    descs.first().is_some_and(|d| d.flags & flags::UNUSUAL == flags::CHAINED)
 }
 
 /// Where the usual packets of a vector go.
@@ -66,8 +120,8 @@ pub trait QuickNode: Node {
     /// What the usual packets of a vector have in common.
     type Common<'v>;
 
-    /// The edge of the usual packets and what they need, judged by the vector's first packet (which has no flag of
-    /// [`flags::UNUSUAL`]); `None` when that one is not usual.
+    /// The edge of the usual packets and what they need, judged by the vector's first packet (which may have several
+    /// buffers, but no other flag of [`flags::UNUSUAL`]); `None` when that one is not usual.
     fn common<'v>(
         view: &Self::View<'v>,
         first: &Desc,
@@ -90,7 +144,8 @@ pub trait QuickNode: Node {
     }
 
     /// Does, for packets from the front of `descs`, what `step` does, as long as `step` would send them over the common
-    /// edge; how many. The first packet that is not usual is left unchanged. See [`run`].
+    /// edge; how many. The first packet that is not usual is left unchanged. A packet of several buffers is shown as if all
+    /// of it were in the first one. See [`run`].
     fn quick(common: &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize;
 }
 
@@ -113,16 +168,24 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
         let descs = v.as_mut_slice();
         let mut usual = descs
             .first()
-            .filter(|d| !d.has(flags::UNUSUAL))
+            .filter(|d| !d.has(flags::UNUSUAL & !flags::CHAINED))
             .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
             .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
         let mut at = 0;
         while at < descs.len() {
             if let Some((way, common)) = &usual {
-                let n = N::quick(common, &mut descs[at..], env.buffers.rooms());
-                way.mark(&mut descs[at..at + n]);
+                let rest = &mut descs[at..];
+                let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
+                let n = N::quick(common, rest, env.buffers.rooms());
+                if let Some(whole) = whole {
+                    show_parts(&whole, rest, &mut env.buffers);
+                }
+                way.mark(&mut rest[..n]);
                 self.decisions.run(n, way.to);
                 at += n;
+                if n != 0 && begins_chained(&descs[at..]) {
+                    continue;
+                }
             }
             if let Some(d) = descs.get_mut(at) {
                 let before = *d;
@@ -249,11 +312,18 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         let mut at = 0;
         while at < n {
             if let Some((way, common)) = &usual {
-                let rooms = env.buffers.rooms();
-                let taken = N::quick(common, &mut descs[at..], &keys[at..], &results[at..], rooms);
-                way.mark(&mut descs[at..at + taken]);
+                let rest = &mut descs[at..];
+                let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
+                let taken = N::quick(common, rest, &keys[at..], &results[at..], env.buffers.rooms());
+                if let Some(whole) = whole {
+                    show_parts(&whole, rest, &mut env.buffers);
+                }
+                way.mark(&mut rest[..taken]);
                 self.decisions.run(taken, way.to);
                 at += taken;
+                if taken != 0 && begins_chained(&descs[at..]) {
+                    continue;
+                }
             }
             if let Some(d) = descs.get_mut(at) {
                 let before = *d;

@@ -226,7 +226,8 @@ impl Spec {
             cut: None,
             flip: None,
             flags: 0,
-            split: None,
+            // Of several buffers, the first one long enough for a short cut.
+            split: r.pick(&[None, None, None, None, None, Some(82), Some(96), Some(200)]),
             gso: None,
             sport: 1000,
         }
@@ -310,7 +311,7 @@ impl Spec {
             }
             // As much zero as a frame can have where tags and addresses stand.
             23 => (self.tags, self.to) = (TAGS.len() - 1, 5),
-            _ => self.split = Some(1 + r.below(80)),
+            _ => self.split = Some(1 + r.below(160)),
         }
     }
 
