@@ -13,6 +13,8 @@ mod config;
 pub mod error;
 pub mod exact;
 mod fallback;
+pub mod few;
+pub mod fib;
 pub mod groups;
 mod lpm;
 pub mod lpm4;

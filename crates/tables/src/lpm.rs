@@ -44,6 +44,8 @@ pub trait Engine: Sized {
     /// Prefixes up to this length are short.
     const SHORT: u8;
 
+    /// An empty table.
+    fn create(config: LpmConfig) -> std::io::Result<LpmWriter<Self>>;
     fn shared(&self) -> &Arc<Self::Shared>;
     fn root(&self) -> &Array<AtomicU32>;
     fn fallback(&self) -> &Fallback;

@@ -110,6 +110,13 @@ impl<T> Clone for SlotsReader<'_, T> {
 impl<T> Copy for SlotsReader<'_, T> {}
 
 impl<'g, T> SlotsReader<'g, T> {
+    /// Brings the object in a slot near.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        let object = self.slots.get(index as usize).map_or(null_mut(), |s| s.load(Acquire));
+        crate::mem::prefetch_at(object);
+    }
+
     /// The object in a slot.
     #[inline(always)]
     pub fn get(&self, index: u32) -> Option<&'g T> {

@@ -1,8 +1,9 @@
 //! How prefixes longer than the short ones get into the IPv4 table.
 
 use super::{BLOCK, Lpm4, POINTER};
+use crate::config::LpmConfig;
 use crate::fallback::Fallback;
-use crate::lpm::{Change, Engine};
+use crate::lpm::{Change, Engine, LpmWriter};
 use crate::mem::Array;
 use crate::retire::Retired;
 use crate::rib::{Key, PrefixSet, Spot};
@@ -29,6 +30,10 @@ impl Engine for Blocks {
     const NAME: &'static str = "IPv4 routes";
     /// 151 of the Internet's prefixes are as short; they hold few of the keys, and the array fits in L1.
     const SHORT: u8 = 12;
+
+    fn create(config: LpmConfig) -> std::io::Result<LpmWriter<Self>> {
+        Lpm4::new(config).map(|(writer, _)| writer)
+    }
 
     fn shared(&self) -> &Arc<Lpm4> {
         &self.shared

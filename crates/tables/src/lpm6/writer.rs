@@ -7,8 +7,9 @@
 use super::arena::Arena;
 use super::node::{self, ENTRIES, INSIDE, Kind, OUTSIDE, RUNS};
 use super::{ARRAY_LINES, LINE, Lpm6, POINTER};
+use crate::config::LpmConfig;
 use crate::fallback::Fallback;
-use crate::lpm::{Change, Engine, ROOT_BITS};
+use crate::lpm::{Change, Engine, LpmWriter, ROOT_BITS};
 use crate::mem::Array;
 use crate::rib::{Cover, Key, NONE, PrefixSet, Rib, Run, Spot, What};
 use std::sync::Arc;
@@ -88,6 +89,10 @@ impl Engine for Nodes {
     type Shared = Lpm6;
     const NAME: &'static str = "IPv6 routes";
     const SHORT: u8 = 16;
+
+    fn create(config: LpmConfig) -> std::io::Result<LpmWriter<Self>> {
+        Lpm6::new(config).map(|(writer, _)| writer)
+    }
 
     fn shared(&self) -> &Arc<Lpm6> {
         &self.shared
