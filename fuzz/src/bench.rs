@@ -98,7 +98,7 @@ pub fn router() -> Router {
         weight,
     };
     let paths = |list: &[(&str, u8)]| Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect());
-    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, weight: 1 }]);
+    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, table: None, weight: 1 }]);
     let routes = [
         ("10.10.0.0/16", paths(&[("198.51.100.2", 1)])),
         ("10.11.0.0/16", paths(&[("198.51.100.2", 1), ("203.0.113.2", 3), ("10.2.0.0", 1)])),
@@ -118,7 +118,7 @@ pub fn router() -> Router {
         ("2001:db8:17::/48", attached),
     ];
     let set =
-        |(prefix, target): (&str, Target)| Op::SetRoute { prefix: prefix.parse().expect("a prefix"), target };
+        |(prefix, target): (&str, Target)| Op::SetRoute { table: 0, prefix: prefix.parse().expect("a prefix"), target };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
     router
 }

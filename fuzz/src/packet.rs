@@ -25,7 +25,13 @@ pub fn run(data: &[u8]) {
     upper(data);
     offload(data, number, c, e);
     let _ = std::str::from_utf8(data).map(str::parse::<MacAddr>);
-    let _ = (flow::of_ip4(data, 7), flow::of_ip6(data, c & 1 == 1, 7));
+    let mut chosen = flow::Flow::five_tuple(7);
+    for (i, (_, field)) in flow::Fields::ALL.into_iter().enumerate() {
+        if c >> i & 1 == 1 {
+            chosen.fields = chosen.fields.with(field);
+        }
+    }
+    let _ = (flow::of_ip4(data, chosen), flow::of_ip6(data, chosen));
 }
 
 fn link(data: &[u8], number: u16) {

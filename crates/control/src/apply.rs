@@ -182,6 +182,7 @@ fn target(router: &Router, t: &RouteTarget) -> Target {
                     address: p.address,
                     // A name that the rules let through and the router does not know cannot be: it was just made.
                     interface: p.interface.as_deref().map(|n| router.interface_index(n).unwrap_or(u32::MAX)),
+                    table: None,
                     weight: p.weight,
                 })
                 .collect(),

@@ -324,7 +324,7 @@ impl<N: LookupNode> DynNode for LookupDriver<N> {
             *key = N::key(&mut view, &mut Packet { d, env });
         }
         let n = descs.len();
-        N::lookup(&mut view, &self.keys[..n], &mut self.results[..n]);
+        N::lookup(&mut view, descs, &self.keys[..n], &mut self.results[..n]);
         for (i, d) in descs.iter_mut().enumerate() {
             let before = *d;
             let decision = N::step(&mut view, &mut Packet { d, env }, self.results[i]);

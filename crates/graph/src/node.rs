@@ -5,11 +5,11 @@
 //! whose work is a table lookup implements [`LookupNode`] instead, so that the table sees all keys of a vector at once;
 //! one that needs the whole vector (transmission) implements [`BatchNode`].
 
-use crate::Vector;
 use crate::driver::Env;
 use crate::epoch::Guard;
 use crate::packet::Packet;
 use crate::trace::TraceRecord;
+use crate::{Desc, Vector};
 use std::fmt;
 
 /// Number of a node in the graph; the same in every worker.
@@ -109,8 +109,8 @@ pub trait LookupNode: Send + 'static {
     /// The key of one packet.
     fn key(view: &mut Self::View<'_>, p: &mut Packet<'_>) -> Self::Key;
 
-    /// Looks all keys up: `results` is as long as `keys`.
-    fn lookup(view: &mut Self::View<'_>, keys: &[Self::Key], results: &mut [u32]);
+    /// Looks all keys up: `results` and the packets' descriptors are as many as `keys`.
+    fn lookup(view: &mut Self::View<'_>, descs: &[Desc], keys: &[Self::Key], results: &mut [u32]);
 
     /// Decides for one packet with its result.
     fn step(view: &mut Self::View<'_>, p: &mut Packet<'_>, result: u32) -> Step<Self::Next, Self::Drop>;

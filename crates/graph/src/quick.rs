@@ -306,7 +306,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
             *key = N::key(&mut view, &mut Packet { d, env });
         }
         let (keys, results) = (&self.keys[..n], &mut self.results[..n]);
-        N::lookup(&mut view, keys, results);
+        N::lookup(&mut view, descs, keys, results);
         let mut usual = N::common(&view, &descs[0], results[0], guard)
             .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
         let mut at = 0;

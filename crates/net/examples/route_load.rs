@@ -68,7 +68,7 @@ fn batch(prefixes: &[IpNet], shift: usize, what: &str) -> RouteBatch {
             Some(IpNet::V6(_)) => IpAddr::from(Ipv6Addr::from(0xfd00_ffff_u128 << 96 | 0x100 | n as u128)),
             _ => IpAddr::from([10, 255, 1, n as u8]),
         };
-        let path = RoutePath { address: Some(address), interface: Some(1), weight: 1 };
+        let path = RoutePath { address: Some(address), interface: Some(1), table: None, weight: 1 };
         known[n].get_or_insert_with(|| b.target(Target::Paths(vec![path]))).to_owned()
     };
     for (i, p) in prefixes.iter().enumerate() {
@@ -172,8 +172,12 @@ fn converge(r: &mut Router, tables: &[(String, Vec<IpNet>)]) {
     for (name, prefixes) in tables {
         let v6 = prefixes.iter().any(|p| p.addr().is_ipv6());
         let hops = if v6 { ["fd00:ffff::100", "fd00:fffe::100"] } else { ["10.255.1.1", "10.254.1.1"] };
-        let path =
-            |i: usize| RoutePath { address: Some(hops[i].parse().unwrap()), interface: None, weight: 1 };
+        let path = |i: usize| RoutePath {
+            address: Some(hops[i].parse().unwrap()),
+            interface: None,
+            table: None,
+            weight: 1,
+        };
         let mut b = RouteBatch::new();
         let id = b.target(Target::Paths(vec![path(0), path(1)]));
         prefixes.iter().for_each(|p| b.set(*p, id));

@@ -31,7 +31,7 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("pcap", "Packet capture"),
     ("trace", "Packet trace"),
     ("set interface", "Change an interface"),
-    ("set interface ip", "Addresses of an interface"),
+    ("set interface ip", "Addresses and table of an interface"),
     ("set interface l2", "Layer 2: cross-connect"),
     ("ip route", "Static routes"),
     ("set punt", "Limits of packets for the router itself"),

@@ -1,6 +1,7 @@
 //! What workers read of the control side's decisions, in one place: every node holds an `Arc<Plane>`.
 
 use crate::adjacency::Adjacency;
+use crate::fib::table::Tables;
 use crate::interface::Interface;
 use crate::punt::{Police, Punt};
 use graph::Handoff;
@@ -8,6 +9,7 @@ use graph::counters::PerWorker;
 use graph::epoch::Published;
 use graph::stats::Count;
 use std::sync::Arc;
+use tables::fib::{Routes4, Routes6};
 use tables::groups::Groups;
 use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
@@ -31,6 +33,8 @@ pub mod kind {
     pub const PROHIBIT: u8 = 6;
     /// The broadcast or network address of a connected prefix: dropped (RFC 2644).
     pub const BROADCAST: u8 = 7;
+    /// Into the table at a place: the destination is looked up there.
+    pub const LOOKUP: u8 = 8;
 
     /// The word for it in `show ip fib`.
     pub fn name(kind: u8) -> &'static str {
@@ -42,6 +46,7 @@ pub mod kind {
             UNREACHABLE => "unreachable",
             PROHIBIT => "prohibit",
             BROADCAST => "broadcast-drop",
+            LOOKUP => "lookup",
             _ => "no-route",
         }
     }
@@ -142,10 +147,14 @@ pub struct Plane {
     pub interfaces: Arc<Slots<Interface>>,
     /// Adjacencies, by number.
     pub adjacencies: Arc<Slots<Adjacency>>,
-    /// IPv4 routes: group numbers.
+    /// IPv4 routes of table 0: group numbers.
     pub fib4: Arc<Lpm4>,
-    /// IPv6 routes: group numbers.
+    /// IPv6 routes of table 0: group numbers.
     pub fib6: Arc<Lpm6>,
+    /// All IPv4 tables.
+    pub tables4: Tables<Routes4>,
+    /// All IPv6 tables.
+    pub tables6: Tables<Routes6>,
     /// Next-hop groups.
     pub groups: Arc<Groups>,
     /// Settings.

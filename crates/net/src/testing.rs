@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use crate::fib::table::Tables;
 use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::plane::{Counters, Drops, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt};
@@ -187,6 +188,8 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         ip6_unicast: 0,
         output: 0,
         features: Features::default(),
+        table4: 0,
+        table6: 0,
         tags: Tags::default(),
         xconnect: None,
         subs: None,
@@ -244,11 +247,18 @@ impl Rig {
         for a in ["2001:db8:1::1", "2001:db8:2::1"] {
             fib6.insert(a.parse::<Ipv6Addr>().unwrap().to_bits(), 128, local).unwrap();
         }
+        let (main4, main6) = crate::fib::table::main(&shared_fib4, &shared_fib6);
+        let flow = packet::flow::Flow::five_tuple(PlaneConfig::default().hash_seed);
+        let level = shared_fib4.level();
+        let (_, tables4) = Tables::new(main4, flow, level).unwrap();
+        let (_, tables6) = Tables::new(main6, flow, level).unwrap();
         let plane = Arc::new(Plane {
             interfaces: shared_interfaces,
             adjacencies: shared_adjacencies,
             fib4: shared_fib4,
             fib6: shared_fib6,
+            tables4,
+            tables6,
             groups,
             config: Published::new(PlaneConfig::default()),
             counters: Counters {

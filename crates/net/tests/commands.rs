@@ -255,8 +255,8 @@ fn route_commands_add_replace_and_remove_paths() {
     b.run("ip route add 10.8.0.0/16 via 10.0.2.3 weight 2");
     assert_eq!(paths(&mut b).unwrap(), "via 10.0.2.2, via 10.0.2.3 weight 2");
     // The second path is wrong, so the first is not added.
-    let refused = b.refused("ip route add 10.8.0.0/16 via 10.0.2.4 via 172.16.0.1");
-    assert!(refused.contains("172.16.0.1 is in no connected prefix"), "{refused}");
+    let refused = b.refused("ip route add 10.8.0.0/16 via 10.0.2.4 via 10.0.1.1");
+    assert!(refused.contains("10.0.1.1 is the router's own address"), "{refused}");
     assert_eq!(paths(&mut b).unwrap(), "via 10.0.2.2, via 10.0.2.3 weight 2");
     assert!(b.refused("ip route add 10.8.0.0/16 via drop").contains("ip route set"));
     assert!(b.refused("ip route add 10.7.0.0/16 via drop via 10.0.2.2").contains("stand alone"));
@@ -427,7 +427,7 @@ fn a_wrong_word_is_answered_with_its_place() {
         ("ip route add 10.0.0.0/8 via nowhere", "nowhere", "expected one of: drop, unreachable, prohibit"),
         ("ip route add 10.0.0.0/8 via 10.0.2.2 weight 0", "0", "<weight> is 1..255"),
         ("trace add no-such-node 5", "no-such-node", "no node 'no-such-node'"),
-        ("show ip6 fib 10.0.0.1", "10.0.0.1", "expected one of: all, max, <prefix>"),
+        ("show ip6 fib 10.0.0.1", "10.0.0.1", "expected one of: table, all, max, <prefix>"),
         ("create sub-interfaces p0 1 dot1q 4096", "4096", "4096 is out of range"),
         ("packet-generator enable s9", "s9", "no stream 's9'"),
         ("packet-generator new s1 interface p0 rate fast data \"udp\"", "fast", "`fast` is not a rate"),

@@ -34,7 +34,7 @@ fn net(text: &str) -> IpNet {
 }
 
 fn path(address: &str, interface: Option<u32>, weight: u8) -> RoutePath {
-    RoutePath { address: Some(address.parse().unwrap()), interface, weight }
+    RoutePath { address: Some(address.parse().unwrap()), interface, table: None, weight }
 }
 
 /// A change of the route of a prefix.
@@ -89,13 +89,13 @@ fn targets() -> Vec<Target> {
     vec![
         Target::Drop,
         Target::Unreachable,
-        paths(&[RoutePath { address: None, interface: Some(1), weight: 1 }]),
-        paths(&[RoutePath { address: None, interface: Some(2), weight: 3 }]),
+        paths(&[RoutePath { address: None, interface: Some(1), table: None, weight: 1 }]),
+        paths(&[RoutePath { address: None, interface: Some(2), table: None, weight: 3 }]),
         paths(&[path("10.0.0.9", None, 1)]),
         paths(&[path("10.0.0.9", Some(1), 2)]),
         paths(&[path("10.0.0.8", None, 1), path("10.0.0.7", None, 5)]),
         paths(&[path("2001:db8::9", None, 1)]),
-        // Only while loop1 has its address.
+        // Leads somewhere only while loop1 has its address.
         paths(&[path("10.0.1.9", None, 1)]),
         paths(&[path("0.0.0.0", Some(1), 1)]),
         paths(&[path("10.0.0.9", Some(1), 0)]),
@@ -112,6 +112,7 @@ struct Model {
 
 fn same(a: &RoutePath, b: &RoutePath) -> bool {
     a.address == b.address
+        && a.table == b.table
         && (a.interface == b.interface
             || a.address.is_some() && (a.interface.is_none() || b.interface.is_none()))
 }
@@ -121,12 +122,11 @@ impl Model {
         let Target::Paths(paths) = target else { return true };
         paths.iter().all(|p| {
             let own = ["10.0.0.1", "2001:db8::1"].iter().any(|a| p.address == Some(a.parse().unwrap()));
-            let link = net("10.0.1.0/24");
             p.weight != 0
                 && !own
                 && p.address.is_none_or(|a| {
-                    let away = link.contains(&a) && p.interface.is_none() && !self.loop1;
-                    a.is_ipv6() == prefix.addr().is_ipv6() && !a.is_unspecified() && !away
+                    // IPv4 goes over IPv6 neighbours as well (RFC 8950).
+                    (a.is_ipv6() || prefix.addr().is_ipv4()) && !a.is_unspecified()
                 })
         })
     }
@@ -260,12 +260,14 @@ fn ops(steps: &[Step]) -> Vec<Op> {
     let single = |p: usize, c: &Change| {
         let prefix = net(PREFIXES[p]);
         match (c, c.target().map(|t| all[t].clone())) {
-            (Change::Set(_), Some(target)) => Op::SetRoute { prefix, target },
-            (Change::Add(_), Some(Target::Paths(p))) if p.len() == 1 => Op::AddPath { prefix, path: p[0] },
-            (Change::DelPaths(_), Some(Target::Paths(p))) if p.len() == 1 => {
-                Op::DelPath { prefix, path: p[0] }
+            (Change::Set(_), Some(target)) => Op::SetRoute { table: 0, prefix, target },
+            (Change::Add(_), Some(Target::Paths(p))) if p.len() == 1 => {
+                Op::AddPath { table: 0, prefix, path: p[0] }
             }
-            (Change::Del, _) => Op::DelRoute { prefix },
+            (Change::DelPaths(_), Some(Target::Paths(p))) if p.len() == 1 => {
+                Op::DelPath { table: 0, prefix, path: p[0] }
+            }
+            (Change::Del, _) => Op::DelRoute { table: 0, prefix },
             _ => Op::Routes(batch(&[(p, c.clone())], &all)),
         }
     };
@@ -492,7 +494,15 @@ fn listed(from: u32, n: u32, hops: u32) -> Vec<(IpNet, Target)> {
             (ipnet::Ipv4Net::new((0x0b00_0000 | mixed & 0x7f_ffff).into(), 32).unwrap().into(), a.into())
         };
         let weight = 1 + (hop % 255) as u8;
-        (prefix, Target::Paths(vec![RoutePath { address: Some(address), interface: Some(1), weight }]))
+        (
+            prefix,
+            Target::Paths(vec![RoutePath {
+                address: Some(address),
+                interface: Some(1),
+                table: None,
+                weight,
+            }]),
+        )
     };
     (from..from + n).map(route).collect()
 }

@@ -8,6 +8,126 @@ use crate::ip4::Ip4Header;
 use crate::ip6::{self, Ip6Header};
 use crate::proto::IpProtocol;
 
+/// What of a packet chooses its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fields(u8);
+
+impl Fields {
+    /// Source address.
+    pub const SRC: Fields = Fields(1);
+    /// Destination address.
+    pub const DST: Fields = Fields(2);
+    /// Source port.
+    pub const SPORT: Fields = Fields(4);
+    /// Destination port.
+    pub const DPORT: Fields = Fields(8);
+    /// Protocol.
+    pub const PROTO: Fields = Fields(16);
+    /// Source and destination, addresses and ports, change places.
+    pub const REVERSE: Fields = Fields(32);
+    /// Both directions of a flow have one hash.
+    pub const SYMMETRIC: Fields = Fields(64);
+    /// The flow label of IPv6 (RFC 6438).
+    pub const LABEL: Fields = Fields(128);
+    /// Addresses, ports and protocol.
+    pub const FIVE_TUPLE: Fields = Fields(31);
+    /// Nothing: every packet has the same hash.
+    pub const NONE: Fields = Fields(0);
+    /// Each with its word.
+    pub const ALL: [(&'static str, Fields); 8] = [
+        ("src", Self::SRC),
+        ("dst", Self::DST),
+        ("sport", Self::SPORT),
+        ("dport", Self::DPORT),
+        ("proto", Self::PROTO),
+        ("reverse", Self::REVERSE),
+        ("symmetric", Self::SYMMETRIC),
+        ("flowlabel", Self::LABEL),
+    ];
+
+    /// Whether all of `other` are among these.
+    #[inline(always)]
+    pub fn has(self, other: Fields) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn with(self, other: Fields) -> Fields {
+        Fields(self.0 | other.0)
+    }
+
+    /// Their words.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        Self::ALL.into_iter().filter(move |(_, f)| self.has(*f)).map(|(word, _)| word)
+    }
+
+    /// Source, destination and ports as they are to be hashed.
+    fn arrange(self, src: u128, dst: u128, ports: u32) -> (u128, u128, u32) {
+        let keep = |field: Fields, value: u128| if self.has(field) { value } else { 0 };
+        let mut from = (keep(Self::SRC, src), keep(Self::SPORT, u128::from(ports >> 16)));
+        let mut to = (keep(Self::DST, dst), keep(Self::DPORT, u128::from(ports & 0xffff)));
+        let swap = if self.has(Self::SYMMETRIC) { from > to } else { self.has(Self::REVERSE) };
+        if swap {
+            (from, to) = (to, from);
+        }
+        (from.0, to.0, (from.1 as u32) << 16 | to.1 as u32)
+    }
+}
+
+/// How packets are told apart for the choice of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Routers with different seeds choose independently.
+    pub seed: u32,
+    /// What is looked at.
+    pub fields: Fields,
+}
+
+impl Flow {
+    /// Addresses, ports and protocol.
+    pub const fn five_tuple(seed: u32) -> Flow {
+        Flow { seed, fields: Fields::FIVE_TUPLE }
+    }
+
+    /// [`hash4`] of the chosen fields.
+    #[inline(always)]
+    pub fn hash4(self, src: u32, dst: u32, ports: u32, protocol: IpProtocol) -> u32 {
+        if self.fields == Fields::FIVE_TUPLE {
+            return hash4(src, dst, ports, protocol, self.seed);
+        }
+        self.chosen4(src, dst, ports, protocol)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn chosen4(self, src: u32, dst: u32, ports: u32, protocol: IpProtocol) -> u32 {
+        let (src, dst, ports) = self.fields.arrange(src.into(), dst.into(), ports);
+        hash4(src as u32, dst as u32, ports, self.protocol(protocol), self.seed)
+    }
+
+    /// [`hash6`] of the chosen fields.
+    #[inline(always)]
+    pub fn hash6(self, src: u128, dst: u128, ports: u32, protocol: IpProtocol, label: u32) -> u32 {
+        if self.fields == Fields::FIVE_TUPLE {
+            return hash6(src, dst, ports, protocol, 0, self.seed);
+        }
+        self.chosen6(src, dst, ports, protocol, label)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn chosen6(self, src: u128, dst: u128, ports: u32, protocol: IpProtocol, label: u32) -> u32 {
+        let (src, dst, ports) = self.fields.arrange(src, dst, ports);
+        let label = if self.fields.has(Fields::LABEL) { label } else { 0 };
+        hash6(src, dst, ports, self.protocol(protocol), label, self.seed)
+    }
+
+    fn protocol(self, protocol: IpProtocol) -> IpProtocol {
+        if self.fields.has(Fields::PROTO) { protocol } else { IpProtocol(0) }
+    }
+}
+
 const K0: u64 = 0x9e37_79b9_7f4a_7c15;
 const K1: u64 = 0xd6e8_feb8_6659_fd93;
 const K2: u64 = 0xa076_1d64_78bd_642f;
@@ -59,47 +179,47 @@ pub fn hash6(src: u128, dst: u128, ports: u32, protocol: IpProtocol, label: u32,
 /// Hash of a packet whose header was checked: `first` starts with the IPv4 header. Fragments, all of them, are hashed
 /// without ports so that they take one path.
 #[inline]
-pub fn of_ip4(first: &[u8], seed: u32) -> u32 {
-    let Some(h) = first.first_chunk() else { return seed };
+pub fn of_ip4(first: &[u8], flow: Flow) -> u32 {
+    let Some(h) = first.first_chunk() else { return flow.seed };
     let h = Ip4Header(h);
     let mut ports = 0;
     if has_ports(h.protocol()) & !h.is_fragment() {
         ports = first.get(h.header_len()..).and_then(|l4| l4.first_chunk()).map_or(0, |p| be32::<4>(p, 0));
     }
-    hash4(h.src_u32(), h.dst_u32(), ports, h.protocol(), seed)
+    flow.hash4(h.src_u32(), h.dst_u32(), ports, h.protocol())
 }
 
 /// [`of_ip4`] of a whole packet without options from its first bytes; `None` where more has to be looked at.
 #[inline(always)]
-pub fn of_ip4_plain(h: &[u8; 24], seed: u32) -> Option<u32> {
+pub fn of_ip4_plain(h: &[u8; 24], flow: Flow) -> Option<u32> {
     let fixed = Ip4Header(h.first_chunk()?);
     let plain =
         h[0] == 0x45 && !fixed.is_fragment() && fixed.total_len() >= 24 && has_ports(fixed.protocol());
-    plain.then(|| hash4(fixed.src_u32(), fixed.dst_u32(), be32(h, 20), fixed.protocol(), seed))
+    plain.then(|| flow.hash4(fixed.src_u32(), fixed.dst_u32(), be32(h, 20), fixed.protocol()))
 }
 
-/// [`of_ip6`], without flow label, of a packet without extension headers from its first bytes; `None` where more has to be
+/// [`of_ip6`] of a packet without extension headers from its first bytes; `None` where more has to be
 /// looked at.
 #[inline(always)]
-pub fn of_ip6_plain(h: &[u8; 44], seed: u32) -> Option<u32> {
+pub fn of_ip6_plain(h: &[u8; 44], flow: Flow) -> Option<u32> {
     let fixed = Ip6Header(h.first_chunk()?);
     let plain = fixed.payload_len() >= 4 && has_ports(fixed.next_header());
-    plain.then(|| hash6(fixed.src_u128(), fixed.dst_u128(), be32(h, 40), fixed.next_header(), 0, seed))
+    let (src, dst, ports) = (fixed.src_u128(), fixed.dst_u128(), be32(h, 40));
+    plain.then(|| flow.hash6(src, dst, ports, fixed.next_header(), fixed.flow_label()))
 }
 
-/// Hash of a packet whose header was checked: `first` starts with the IPv6 header. `use_label` includes the flow label.
+/// Hash of a packet whose header was checked: `first` starts with the IPv6 header.
 #[inline]
-pub fn of_ip6(first: &[u8], use_label: bool, seed: u32) -> u32 {
-    let Some(fixed) = first.first_chunk() else { return seed };
+pub fn of_ip6(first: &[u8], flow: Flow) -> u32 {
+    let Some(fixed) = first.first_chunk() else { return flow.seed };
     let h = Ip6Header(fixed);
-    let label = if use_label { h.flow_label() } else { 0 };
     let (ports, protocol) = if has_ports(h.next_header()) {
         let l4: Option<&[u8; 44]> = first.first_chunk();
         (l4.map_or(0, |p| u32::from_be_bytes(array(p, 40))), h.next_header())
     } else {
         behind_extensions(first, h.next_header())
     };
-    hash6(h.src_u128(), h.dst_u128(), ports, protocol, label, seed)
+    flow.hash6(h.src_u128(), h.dst_u128(), ports, protocol, h.flow_label())
 }
 
 /// Ports and protocol of a packet whose next header has no ports of its own.
@@ -143,20 +263,21 @@ mod tests {
     proptest! {
         #[test]
         fn plain_hashes_are_those_of_the_whole_packet(
-            mut p in proptest::collection::vec(any::<u8>(), 64), plain: bool, protocol in 0..20u8, seed: u32,
+            mut p in proptest::collection::vec(any::<u8>(), 64), plain: bool, protocol in 0..20u8, seed: u32, fields: u8,
         ) {
+            let flow = Flow { seed, fields: Fields(fields) };
             if plain {
                 (p[0], p[6], p[7], p[9]) = (0x45, 0x40, 0, protocol);
                 (p[2], p[3]) = (0, 64);
             }
-            let found = of_ip4_plain(p.first_chunk().unwrap(), seed);
-            prop_assert!(found.is_none_or(|h| h == of_ip4(&p, seed)));
+            let found = of_ip4_plain(p.first_chunk().unwrap(), flow);
+            prop_assert!(found.is_none_or(|h| h == of_ip4(&p, flow)));
             prop_assert!(!plain || found.is_some() == has_ports(IpProtocol(protocol)));
             if plain {
                 (p[0], p[4], p[5], p[6]) = (0x60, 0, 24, protocol);
             }
-            let found = of_ip6_plain(p.first_chunk().unwrap(), seed);
-            prop_assert!(found.is_none_or(|h| h == of_ip6(&p, false, seed)));
+            let found = of_ip6_plain(p.first_chunk().unwrap(), flow);
+            prop_assert!(found.is_none_or(|h| h == of_ip6(&p, flow)));
             prop_assert!(!plain || found.is_some() == has_ports(IpProtocol(protocol)));
         }
     }
@@ -237,8 +358,37 @@ mod tests {
     }
 
     #[test]
+    fn only_chosen_fields_count() {
+        let flow = |fields| Flow { seed: 5, fields };
+        let base = (10, 20, 30 << 16 | 40, IpProtocol::UDP);
+        let h = |f: Fields, (s, d, p, q): (u32, u32, u32, IpProtocol)| flow(f).hash4(s, d, p, q);
+        let others = [
+            (Fields::SRC, (11, 20, 30 << 16 | 40, IpProtocol::UDP)),
+            (Fields::DST, (10, 21, 30 << 16 | 40, IpProtocol::UDP)),
+            (Fields::SPORT, (10, 20, 31 << 16 | 40, IpProtocol::UDP)),
+            (Fields::DPORT, (10, 20, 30 << 16 | 41, IpProtocol::UDP)),
+            (Fields::PROTO, (10, 20, 30 << 16 | 40, IpProtocol::TCP)),
+        ];
+        for (field, other) in others {
+            for fields in (0..32).map(Fields) {
+                assert_eq!(h(fields, base) != h(fields, other), fields.has(field), "{fields:?} {field:?}");
+            }
+        }
+        let back = (20, 10, 40 << 16 | 30, IpProtocol::UDP);
+        let same = Fields::FIVE_TUPLE.with(Fields::SYMMETRIC);
+        assert_eq!(h(same, base), h(same, back));
+        assert_eq!(h(Fields::FIVE_TUPLE.with(Fields::REVERSE), base), h(Fields::FIVE_TUPLE, back));
+        assert_ne!(h(Fields::FIVE_TUPLE, base), h(Fields::FIVE_TUPLE, back));
+        let to_itself = (10, 10, 30 << 16 | 40, IpProtocol::UDP);
+        assert_eq!(h(same, to_itself), h(same, (10, 10, 40 << 16 | 30, IpProtocol::UDP)));
+        let six = |s, d, p| flow(same).hash6(s, d, p, IpProtocol::TCP, 0);
+        assert_eq!(six(1 << 100, 7, 30 << 16 | 40), six(7, 1 << 100, 40 << 16 | 30));
+        assert_eq!(same.words().collect::<Vec<_>>(), ["src", "dst", "sport", "dport", "proto", "symmetric"]);
+    }
+
+    #[test]
     fn ports_count_only_in_whole_packets() {
-        let h = |p: &[u8]| of_ip4(p, 5);
+        let h = |p: &[u8]| of_ip4(p, Flow::five_tuple(5));
         assert_ne!(h(&ip4(17, 0, 1)), h(&ip4(17, 0, 2)));
         assert_ne!(h(&ip4(17, 0x4000, 1)), h(&ip4(17, 0x4000, 2)));
         assert_eq!(h(&ip4(17, 0, 1)), h(&ip4(17, 0x4000, 1)), "don't fragment does not matter");
@@ -260,7 +410,7 @@ mod tests {
             p.extend_from_slice(rest);
             p
         };
-        let h = |p: &[u8]| of_ip6(p, false, 5);
+        let h = |p: &[u8]| of_ip6(p, Flow::five_tuple(5));
         let plain = packet(17, &[0, 1, 0, 2]);
         let hop_by_hop = packet(0, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 1, 0, 2]);
         assert_eq!(h(&plain), h(&hop_by_hop));
@@ -273,14 +423,16 @@ mod tests {
         let mut labelled = plain.clone();
         labelled[3] = 9;
         assert_eq!(h(&plain), h(&labelled));
-        assert_ne!(of_ip6(&plain, true, 5), of_ip6(&labelled, true, 5));
+        let flow = Flow { seed: 5, fields: Fields::FIVE_TUPLE.with(Fields::LABEL) };
+        assert_ne!(of_ip6(&plain, flow), of_ip6(&labelled, flow));
     }
 
     proptest! {
         #[test]
         fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..100), seed: u32) {
-            of_ip4(&data, seed);
-            of_ip6(&data, true, seed);
+            let flow = Flow { seed, fields: Fields(seed as u8) };
+            of_ip4(&data, flow);
+            of_ip6(&data, flow);
         }
 
         #[test]

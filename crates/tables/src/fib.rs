@@ -204,11 +204,11 @@ impl<E: Engine> FibWriter<E> {
         }
     }
 
-    /// All routes as (prefix, length, value), in order of address, then length.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = (E::Key, u8, u32)> + '_> {
+    /// All routes as (prefix, length, value) that start at `from` or behind it, in order of address, then length.
+    pub fn iter_from(&self, from: E::Key) -> Box<dyn Iterator<Item = (E::Key, u8, u32)> + '_> {
         match &self.many {
-            Some(many) => Box::new(many.iter()),
-            None => Box::new(self.few.iter().map(|(&(k, l), &v)| (k, l, v))),
+            Some(many) => Box::new(many.iter_from(from)),
+            None => Box::new(self.few.range((from, 0)..).map(|(&(k, l), &v)| (k, l, v))),
         }
     }
 

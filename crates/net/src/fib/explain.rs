@@ -4,7 +4,7 @@ use super::show;
 use crate::adjacency::AdjacencyState;
 use crate::commands::plural;
 use crate::plane::kind;
-use crate::router::{AdjacencyInfo, NextHopInfo, RouteInfo, Router, Target};
+use crate::router::{AdjacencyInfo, NextHopInfo, NextHopStep, RouteInfo, RouteTable, Router, Target};
 use command::Output;
 use ipnet::IpNet;
 use serde_json::{Value as Json, json};
@@ -14,19 +14,24 @@ use std::net::IpAddr;
 const NO_ROUTE: &str = "no route: packets are dropped and answered with ICMP \"network unreachable\"";
 
 /// Everything that decides on packets to a prefix.
-pub(super) fn explain(router: &Router, prefix: IpNet) -> Output {
+pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Output {
     let addr = prefix.addr();
     let host = prefix.prefix_len() == prefix.max_prefix_len();
-    let all = router.covering(addr);
+    let all = router.covering_in(table.id, addr);
     let (covering, longer): (Vec<_>, Vec<_>) =
         all.iter().partition(|r| r.prefix.prefix_len() <= prefix.prefix_len());
     let used = covering.last().copied();
     let group = used.and_then(|r| router.group(r.group));
-    let mut text = format!("{}\n", if host { addr.to_string() } else { prefix.to_string() });
-    table_part(router, &mut text, prefix, &covering, &longer);
+    let mut text = if host { addr.to_string() } else { prefix.to_string() };
+    if table.id != 0 {
+        let _ = write!(text, " in table {}", table.id);
+    }
+    text.push('\n');
+    table_part(router, &mut text, (table, prefix), &covering, &longer);
     let adjacencies = router.adjacency_list();
     let mut json = json!({
         "prefix": prefix.to_string(),
+        "table": table.id,
         "covering": covering.iter().map(|r| route_json(router, r)).collect::<Vec<_>>(),
         "used": used.map(|r| r.prefix.to_string()),
         "longer": longer.iter().map(|r| route_json(router, r)).collect::<Vec<_>>(),
@@ -40,7 +45,7 @@ pub(super) fn explain(router: &Router, prefix: IpNet) -> Output {
         None => _ = writeln!(text, "  {NO_ROUTE}"),
     }
     let result = result_words(router, group.as_ref(), host.then_some(addr));
-    let (control, worker) = (all.last().map(|r| r.group), router.lookup(addr).map(|g| g.id));
+    let (control, worker) = (all.last().map(|r| r.group), router.lookup_in(table.id, addr).map(|g| g.id));
     let same = control == worker;
     let say = |g: Option<u32>| g.map_or("no route".to_owned(), |g| format!("group {g}"));
     let verdict = if same { "the same as the control side's" } else { "NOT the same as the control side's" };
@@ -67,7 +72,7 @@ fn route_json(router: &Router, r: &RouteInfo) -> Json {
 fn table_part(
     router: &Router,
     text: &mut String,
-    prefix: IpNet,
+    (table, prefix): (RouteTable, IpNet),
     covering: &[&RouteInfo],
     longer: &[&RouteInfo],
 ) {
@@ -76,8 +81,8 @@ fn table_part(
     }
     let hidden = |r: &RouteInfo| {
         let of = |s: &crate::router::Source| {
-            let wants =
-                router.route_of(r.prefix, *s).map_or(String::new(), |t| show::target_words(router, &t));
+            let wants = router.route_in(table.id, r.prefix, *s);
+            let wants = wants.map_or(String::new(), |t| show::target_words(router, &t, table.v6));
             format!("\n      hides {}: {wants}", s.name())
         };
         r.hidden.iter().map(of).collect::<String>()
@@ -85,7 +90,7 @@ fn table_part(
     let line = |r: &RouteInfo| {
         let (source, wants) = router
             .group(r.group)
-            .map_or(("?", String::new()), |g| (g.source.name(), show::target_words(router, &g.target)));
+            .map_or(("?", String::new()), |g| (g.source.name(), show::target_words(router, &g.target, g.v6)));
         format!("{} {source}, group {}: {wants}{}", r.prefix, r.group, hidden(r))
     };
     for (n, r) in covering.iter().enumerate() {
@@ -120,7 +125,7 @@ fn group_part(
         plural(g.routes as usize, "route"),
         plural(buckets.len(), "bucket")
     );
-    wish_part(router, text, &g.target);
+    wish_part(router, text, g);
     let mut seen = vec![];
     for (n, p) in g.paths.iter().enumerate() {
         let share = buckets.iter().filter(|b| **b == p.entry).count();
@@ -138,25 +143,40 @@ fn group_part(
                 None => _ = writeln!(text, ", adjacency {} is gone", p.entry.adj),
             },
             kind::LOCAL => _ = writeln!(text, " on {}", router.interface_name(p.entry.adj)),
+            kind::LOOKUP => _ = writeln!(text, " in table {}", router.table_at(g.v6, p.entry.adj)),
             _ => text.push('\n'),
         }
     }
     seen.into()
 }
 
-/// Paths that were asked for and cannot be used now.
-fn wish_part(router: &Router, text: &mut String, target: &Target) {
-    let Target::Paths(paths) = target else { return };
+/// The paths that were asked for, and where each leads now.
+fn wish_part(router: &Router, text: &mut String, g: &NextHopInfo) {
+    let Target::Paths(paths) = &g.target else { return };
     for p in paths {
-        let words = show::path_words(router, p);
-        match p.interface.or_else(|| p.address.and_then(|a| router.connected_interface(a))) {
-            None => {
-                _ = writeln!(text, "    wanted: {words}: left out, the next hop is in no connected prefix")
+        let steps = router.next_hop_steps(g.id, p);
+        let down = |i: Option<u32>| {
+            i.filter(|i| !router.is_usable(*i)).map(|i| format!(": left out, {}", interface_words(router, i)))
+        };
+        let fault = match steps.last() {
+            None => down(p.interface),
+            Some(NextHopStep { via: None, addr, .. }) => Some(format!(": left out, no route holds {addr}")),
+            Some(NextHopStep { looped: true, addr, .. }) => {
+                Some(format!(": left out, the way to {addr} leads back to this group"))
             }
-            Some(i) if !router.is_usable(i) => {
-                let _ = writeln!(text, "    wanted: {words}: left out, {}", interface_words(router, i));
-            }
-            Some(_) => _ = writeln!(text, "    wanted: {words}"),
+            Some(step) => down(step.interface),
+        };
+        let fault = fault.unwrap_or_default();
+        let _ = writeln!(text, "    wanted: {}{fault}", show::path_words(router, p, g.v6));
+        if steps.len() < 2 {
+            continue;
+        }
+        for NextHopStep { table, addr, via, .. } in &steps {
+            let table = if table.id == 0 { String::new() } else { format!(" in table {}", table.id) };
+            let Some(r) = via else { continue };
+            let found = router.group(r.group);
+            let wants = found.map_or(String::new(), |f| show::target_words(router, &f.target, f.v6));
+            let _ = writeln!(text, "      {addr}{table}: {}, group {}: {wants}", r.prefix, r.group);
         }
     }
 }
@@ -222,6 +242,10 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
             format!("{to} on {}{wait}{down}", name(a.interface))
         }
         kind::LOCAL => format!("taken by the router, as an address of {}", name(p.entry.adj)),
+        kind::LOOKUP => match host {
+            Some(addr) => lookup_words(router, router.table_at(g.v6, p.entry.adj), addr),
+            None => format!("looked up in table {}", router.table_at(g.v6, p.entry.adj)),
+        },
         kind::DROP => "dropped".into(),
         kind::UNREACHABLE if matches!(g.target, Target::Paths(_)) => {
             "no path can be used: dropped and answered with ICMP \"host unreachable\"".into()
@@ -231,4 +255,19 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
         kind::BROADCAST => "dropped, as the broadcast of a connected prefix (RFC 2644)".into(),
         _ => NO_ROUTE.into(),
     }
+}
+
+/// What becomes of a packet that is looked up in further tables.
+fn lookup_words(router: &Router, table: u32, addr: IpAddr) -> String {
+    let (mut table, mut text) = (table, String::new());
+    for _ in 0..crate::fib::table::MAX_LOOKUPS {
+        let _ = write!(text, "looked up in table {table}: ");
+        let group = router.lookup_in(table, addr);
+        let only = group.as_ref().and_then(|g| (g.paths.len() == 1).then(|| g.paths.first())?);
+        match only.filter(|p| p.entry.kind == kind::LOOKUP) {
+            Some(p) => table = router.table_at(addr.is_ipv6(), p.entry.adj),
+            None => return text + &result_words(router, group.as_ref(), Some(addr)),
+        }
+    }
+    "dropped, as routes lead from table to table without end".into()
 }

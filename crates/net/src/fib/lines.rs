@@ -27,6 +27,7 @@ enum Verb {
 struct Plain<'l> {
     verb: Verb,
     prefix: IpNet,
+    table: u32,
     paths: &'l str,
 }
 
@@ -60,7 +61,15 @@ fn plain(line: &str) -> Option<Plain<'_>> {
         Ok(p) => p,
         Err(_) => prefix.parse::<IpAddr>().ok()?.into(),
     };
-    (prefix == prefix.trunc()).then_some(Plain { verb, prefix, paths: rest.trim_ascii() })
+    let (table, rest) = match word(rest) {
+        ("table", rest) => {
+            let (number, rest) = word(rest);
+            let digits = number.bytes().all(|b| b.is_ascii_digit());
+            (Some(number).filter(|_| digits)?.parse().ok()?, rest)
+        }
+        _ => (0, rest),
+    };
+    (prefix == prefix.trunc()).then_some(Plain { verb, prefix, table, paths: rest.trim_ascii() })
 }
 
 /// A path as it is written.
@@ -78,6 +87,7 @@ fn is_keyword(word: &str, keywords: &[&str]) -> bool {
 /// The paths of a line, `None` when they are not plain.
 fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
     const DISCARD: [&str; 3] = ["drop", "unreachable", "prohibit"];
+    const LOOKUP: [&str; 2] = ["ip4-lookup-in-table", "ip6-lookup-in-table"];
     let mut all = vec![];
     let mut words = text.split_ascii_whitespace().peekable();
     while let Some(via) = words.next() {
@@ -87,10 +97,10 @@ fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
             continue;
         }
         let address: Option<IpAddr> = first.parse().ok();
-        let is_name = |w: &str| w != "--json" && !is_keyword(w, &["via", "weight"]);
+        let is_name = |w: &str| w != "--json" && !is_keyword(w, &["via", "weight", "next-hop-table"]);
         let interface = match address {
             Some(_) => words.next_if(|w| is_name(w)),
-            None => Some(first).filter(|w| is_name(w) && !is_keyword(w, &DISCARD)),
+            None => Some(first).filter(|w| is_name(w) && !is_keyword(w, &DISCARD) && !is_keyword(w, &LOOKUP)),
         };
         if address.is_none() && interface.is_none() {
             return None;
@@ -119,6 +129,7 @@ pub fn is_plain(line: &str) -> bool {
 /// A batch of the plain lines with which `lines` begin.
 struct Reader<'l, 'r> {
     router: &'r Router,
+    /// Of one table.
     batch: RouteBatch,
     /// Targets by the words that name them.
     known: HashMap<(Verb, &'l str), Option<TargetId>>,
@@ -127,7 +138,14 @@ struct Reader<'l, 'r> {
 impl<'l> Reader<'l, '_> {
     /// Adds a line; false when it is not plain, or names an interface that does not exist.
     fn line(&mut self, line: &'l str) -> bool {
-        let Some(Plain { verb, prefix, paths }) = plain(line) else { return false };
+        let Some(Plain { verb, prefix, table, paths }) = plain(line) else { return false };
+        if table != self.batch.table() {
+            if !self.batch.is_empty() {
+                return false;
+            }
+            self.batch = RouteBatch::in_table(table);
+            self.known.clear();
+        }
         if paths.is_empty() {
             if verb == Verb::Del {
                 self.batch.del(prefix);
@@ -160,7 +178,7 @@ impl<'l> Reader<'l, '_> {
                 Some(name) => Some(self.router.interface_index(name)?),
                 None => None,
             };
-            let path = RoutePath { address, interface, weight };
+            let path = RoutePath { address, interface, table: None, weight };
             // As if added one after the other.
             if verb == Verb::Add {
                 all.retain(|p| !p.is_same(&path));
@@ -236,6 +254,10 @@ mod tests {
             "d",
             "un",
             "wei",
+            "next",
+            "next-hop-table",
+            "ip4-lookup-in-table",
+            "ip",
             "--json",
             "#",
             "?",
@@ -281,7 +303,10 @@ mod tests {
             "ip rou",
             "ip neighbor",
         ]);
-        (head, verb, prefix, paths).prop_map(|(h, v, p, paths)| format!("{h} {v} {p} {}", paths.join(" ")))
+        let table =
+            prop::sample::select(vec!["", "", "table 7", "table 0", "table x", "tab 7", "table 07", "table"]);
+        (head, verb, prefix, table, paths)
+            .prop_map(|(h, v, p, t, paths)| format!("{h} {v} {p} {t} {}", paths.join(" ")))
     }
 
     fn text(target: &PathWords<'_>) -> (Option<String>, Option<IpAddr>, Option<String>, u8) {
@@ -324,6 +349,7 @@ mod tests {
             let verb = format!("{:?}", plain.verb).to_lowercase();
             prop_assert!(args.words().any(|w| w == verb), "{}", line);
             prop_assert_eq!(args.get::<IpNet>("prefix").unwrap(), plain.prefix);
+            prop_assert_eq!(args.opt::<u32>("table").unwrap().unwrap_or(0), plain.table);
             let want: Vec<_> = args.groups("path").map(|g| (
                 g.one_of(&["drop", "unreachable", "prohibit"]).map(String::from),
                 g.opt::<IpAddr>("address").unwrap(),
@@ -341,6 +367,7 @@ mod tests {
             "  ip\troute set 2001:db8::/32 via fe80::1 loop0 weight 7 via loop1",
             "ip route del 10.0.0.0/8",
             "ip route add 10.0.0.1 via drop",
+            "ip route add 10.0.0.0/8 table 4294967295 via drop",
             "ip route del 10.0.0.0/8 via prohibit",
         ] {
             assert!(is_plain(line), "{line}");
@@ -361,6 +388,8 @@ mod tests {
             "ip route add 10.0.0.0/8 via drop via 10.1.1.1",
             "ip route add 10.0.0.0/8 via drop weight 1",
             "ip r add 10.0.0.0/8 via 10.1.1.1",
+            "ip route add 10.0.0.0/8 table 4294967296 via 10.1.1.1",
+            "ip route add 10.0.0.0/8 via 10.1.1.1 next-hop-table 3",
             "ip route add 10.0.0.0/8 via 10.1.1.1 löp0",
             "show ip fib",
         ] {

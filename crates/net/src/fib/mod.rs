@@ -3,6 +3,8 @@
 
 pub mod commands;
 pub mod lines;
+pub mod table;
 
 mod explain;
 mod show;
+mod table_commands;

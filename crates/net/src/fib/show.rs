@@ -15,9 +15,9 @@ pub(super) const MOST: usize = 1000;
 const MOST_JSON: usize = 100_000;
 
 /// What was asked for, in the words of `ip route`.
-pub(super) fn target_words(router: &Router, t: &Target) -> String {
+pub(super) fn target_words(router: &Router, t: &Target, v6: bool) -> String {
     match t {
-        Target::Paths(p) => p.iter().map(|p| path_words(router, p)).collect::<Vec<_>>().join(", "),
+        Target::Paths(p) => p.iter().map(|p| path_words(router, p, v6)).collect::<Vec<_>>().join(", "),
         Target::Local(i) => format!("local: an address of {}", router.interface_name(*i)),
         Target::Glean(i) => format!("connected on {}", router.interface_name(*i)),
         Target::Neighbor(i, a) => format!("neighbor {a} on {}", router.interface_name(*i)),
@@ -28,13 +28,18 @@ pub(super) fn target_words(router: &Router, t: &Target) -> String {
     }
 }
 
-pub(super) fn path_words(router: &Router, p: &RoutePath) -> String {
+pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
     let mut out = String::from("via");
     if let Some(a) = p.address {
         let _ = write!(out, " {a}");
     }
     if let Some(i) = p.interface {
         let _ = write!(out, " {}", router.interface_name(i));
+    }
+    match (p.table, p.address) {
+        (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
+        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", if v6 { "ip6" } else { "ip4" }),
+        (None, _) => {}
     }
     if p.weight != 1 {
         let _ = write!(out, " weight {}", p.weight);
@@ -63,6 +68,7 @@ pub(super) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
                 }
             }
             kind::LOCAL => out["interface"] = router.interface_name(p.entry.adj).into(),
+            kind::LOOKUP => out["table"] = router.table_at(g.v6, p.entry.adj).into(),
             _ => {}
         }
         out
@@ -70,7 +76,7 @@ pub(super) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
     json!({
         "id": g.id,
         "source": g.source.name(),
-        "wanted": target_words(router, &g.target),
+        "wanted": target_words(router, &g.target, g.v6),
         "routes": g.routes,
         "buckets": buckets.len(),
         "paths": g.paths.iter().map(path).collect::<Vec<_>>(),
@@ -78,9 +84,14 @@ pub(super) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
 }
 
 fn word(table: RouteTable) -> &'static str {
-    match table {
-        RouteTable::V4 => "ip4",
-        RouteTable::V6 => "ip6",
+    if table.v6 { "ip6" } else { "ip4" }
+}
+
+/// `ip4`, or `ip4 table 10`.
+fn title(table: RouteTable) -> String {
+    match table.id {
+        0 => word(table).into(),
+        id => format!("{} table {id}", word(table)),
     }
 }
 
@@ -89,7 +100,7 @@ pub(super) fn list(router: &Router, table: RouteTable, most: usize, json: bool) 
     let total = router.route_count(table);
     let most = if json { most.min(MOST_JSON) } else { most };
     let left_out = total.saturating_sub(most);
-    let title = format!("{}: {}", word(table), plural(total, "route"));
+    let title = format!("{}: {}", title(table), plural(total, "route"));
     if json {
         let (mut routes, mut groups) = (vec![], BTreeMap::new());
         for r in router.routes(table).take(most) {
@@ -104,7 +115,7 @@ pub(super) fn list(router: &Router, table: RouteTable, most: usize, json: bool) 
         let of = |(name, id): (String, u32)| Some((name, group_json(router, &router.group(id)?)));
         let groups: serde_json::Map<String, Json> = groups.into_iter().filter_map(of).collect();
         let all = json!({
-            "table": word(table), "total": total, "left-out": left_out, "routes": routes, "groups": groups,
+            "table": word(table), "id": table.id, "total": total, "left-out": left_out, "routes": routes, "groups": groups,
         });
         return Output::new(title, all);
     }
@@ -114,7 +125,7 @@ pub(super) fn list(router: &Router, table: RouteTable, most: usize, json: bool) 
     let mut known: HashMap<u32, (&'static str, String)> = HashMap::new();
     for r in router.routes(table).take(most) {
         let (source, words) = known.entry(r.group).or_insert_with(|| match router.group(r.group) {
-            Some(g) => (g.source.name(), target_words(router, &g.target)),
+            Some(g) => (g.source.name(), target_words(router, &g.target, g.v6)),
             None => ("?", String::new()),
         });
         let _ = write!(text, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);
@@ -143,12 +154,12 @@ pub(super) fn summary(router: &Router, table: RouteTable) -> Output {
     let (total, bytes) = (router.route_count(table), router.table_bytes(table));
     let text = format!(
         "{}: {}, {:.1} MiB of tables\n{}",
-        word(table),
+        title(table),
         plural(total, "route"),
         bytes as f64 / f64::from(1 << 20),
         rows.to_text()
     );
-    let json = json!({ "table": word(table), "total": total, "bytes": bytes, "lengths": rows.to_json() });
+    let json = json!({ "table": word(table), "id": table.id, "total": total, "bytes": bytes, "lengths": rows.to_json() });
     Output::new(text, json)
 }
 

@@ -25,7 +25,8 @@ impl Family for V4 {
         let a = adjacency?;
         match a.state {
             AdjacencyState::Glean => Some((a.interface, Ip4Header(p.head()?).dst().into())),
-            _ => a.next_hop.is_ipv4().then_some((a.interface, a.next_hop)),
+            // IPv4 packets may go to an IPv6 neighbour (RFC 8950).
+            _ => Some((a.interface, a.next_hop)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `ip4-icmp-error`: turns a packet into the ICMP error that another node asks for, when one may be sent about it.
 
 use super::Ask;
+use crate::fib::table::{V4, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
 use graph::node::Step;
@@ -100,8 +101,9 @@ impl Node for Ip4IcmpError {
         }
         let (src, dst) = (original.src_u32(), original.dst_u32());
         // Directed broadcasts are known to the routing table only.
+        let tables = View::<V4>::new(view.plane, view.guard);
         let broadcast =
-            |a| view.plane.groups.resolve(view.plane.fib4.lookup_one(a), 0).kind == kind::BROADCAST;
+            |a| view.plane.groups.resolve(tables.lookup_one(p.d.rx, &a), 0).kind == kind::BROADCAST;
         if !icmp4::may_send_error(&original, p.has(flags::L2_GROUP), broadcast(dst) || broadcast(src)) {
             return Err(Ip4ErrorReason::NotAllowed.into());
         }
@@ -110,7 +112,7 @@ impl Node for Ip4IcmpError {
         }
         // The interface on which the packet came, not the one over which the error leaves: traceroute then shows the
         // path that was taken.
-        let source = super::any_source(view.plane, view.guard, p.d.rx, |i| i.source4(src));
+        let source = super::any_source(view.plane, view.guard, p.d.rx, |i| i.table4, |i| i.source4(src));
         let Some(source) = source else { return Err(Ip4ErrorReason::NoSource.into()) };
         // The quote is the packet as it was on the wire, its checksum complete.
         if p.has(flags::CSUM_PARTIAL) {

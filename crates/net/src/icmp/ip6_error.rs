@@ -2,6 +2,7 @@
 //! (RFC 4443 section 2.4).
 
 use super::Ask;
+use crate::fib::table::{V6, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
 use graph::node::Step;
@@ -80,7 +81,9 @@ impl Ip6ErrorView<'_> {
         let local = if addr::is_link_local(dst) {
             interface.is_some_and(|i| i.addrs6.iter().any(|a| a.0 == dst))
         } else {
-            self.plane.groups.resolve(self.plane.fib6.lookup_one(&dst), 0).kind == kind::LOCAL
+            let tables = View::<V6>::new(self.plane, self.guard);
+            let group = tables.lookup_one(rx, &dst.to_be_bytes());
+            self.plane.groups.resolve(group, 0).kind == kind::LOCAL
         };
         let reaches = |a: &u128| !addr::is_link_local(*a) || addr::is_link_local(src);
         if local && reaches(&dst) {
@@ -89,7 +92,7 @@ impl Ip6ErrorView<'_> {
         if addr::is_link_local(src) {
             return interface.and_then(|i| i.source6(src));
         }
-        super::any_source(self.plane, self.guard, rx, |i| i.source6(src).filter(reaches))
+        super::any_source(self.plane, self.guard, rx, |i| i.table6, |i| i.source6(src).filter(reaches))
     }
 }
 

@@ -111,10 +111,15 @@ fn any_source<T>(
     plane: &Plane,
     guard: &Guard,
     rx: u32,
+    table: impl Fn(&crate::interface::Interface) -> u32,
     of: impl Fn(&crate::interface::Interface) -> Option<T>,
 ) -> Option<T> {
-    let on = |index| plane.interfaces.get(index, guard).and_then(&of);
-    on(rx).or_else(|| (0..SEARCHED).find_map(on))
+    let interface = |index| plane.interfaces.get(index, guard);
+    // An address of another table means nothing to the sender, but is better than silence.
+    let own = interface(rx).map_or(0, &table);
+    let near = |index| interface(index).filter(|i| table(i) == own).and_then(&of);
+    let far = |index| interface(index).and_then(&of);
+    far(rx).or_else(|| (0..SEARCHED).find_map(near)).or_else(|| (0..SEARCHED).find_map(far))
 }
 
 /// Puts `bytes`, a packet that the router made, in the place of `p`. They fit one buffer.

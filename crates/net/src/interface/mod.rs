@@ -94,6 +94,10 @@ pub struct Interface {
     pub output: u32,
     /// Their settings.
     pub features: Features,
+    /// Place of its IPv4 table.
+    pub table4: u32,
+    /// Place of its IPv6 table.
+    pub table6: u32,
     /// Tags to put in front on output.
     pub tags: Tags,
     /// Where a cross-connect sends its packets.

@@ -1,6 +1,7 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
 use super::rewrite::{Choice, Last, Sender};
+use crate::fib::table::{V4, View};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
@@ -34,6 +35,8 @@ graph::reasons! {
         Unreachable => "ip4-route-unreachable" (info),
         /// A route says prohibit; the sender is told "communication administratively prohibited".
         Prohibit => "ip4-route-prohibit" (info),
+        /// Routes lead from table to table without end.
+        Loop => "ip4-lookup-loop",
     }
 }
 
@@ -54,7 +57,7 @@ impl Ip4Lookup {
 pub struct Ip4LookupView<'v> {
     plane: &'v Plane,
     sent: &'v Table,
-    seed: u32,
+    tables: View<'v, V4>,
 }
 
 impl LookupNode for Ip4Lookup {
@@ -65,7 +68,7 @@ impl LookupNode for Ip4Lookup {
     type View<'v> = Ip4LookupView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4LookupView<'v> {
-        Ip4LookupView { plane: &self.plane, sent: &self.sent, seed: self.plane.config.load(guard).hash_seed }
+        Ip4LookupView { plane: &self.plane, sent: &self.sent, tables: View::new(&self.plane, guard) }
     }
 
     #[inline]
@@ -75,8 +78,8 @@ impl LookupNode for Ip4Lookup {
     }
 
     #[inline]
-    fn lookup(view: &mut Ip4LookupView<'_>, keys: &[u32], results: &mut [u32]) {
-        view.plane.fib4.lookup_batch(keys, results);
+    fn lookup(view: &mut Ip4LookupView<'_>, descs: &[Desc], keys: &[u32], results: &mut [u32]) {
+        view.tables.lookup(descs, keys, results);
     }
 
     #[inline]
@@ -85,7 +88,14 @@ impl LookupNode for Ip4Lookup {
         p: &mut Packet<'_>,
         group: u32,
     ) -> Step<Ip4LookupNext, Ip4LookupDrop> {
-        let e = view.plane.groups.resolve_with(group, || flow::of_ip4(p.data(), view.seed));
+        let flow = |p: &Packet<'_>| flow::of_ip4(p.data(), view.tables.flow(p.d.rx));
+        let mut e = view.plane.groups.resolve_with(group, || flow(p));
+        if e.kind == kind::LOOKUP {
+            let key = p.head::<20>().map_or(0, |h| u32::from_be_bytes([h[16], h[17], h[18], h[19]]));
+            let onward = view.tables.onward(e.adj, &key, || flow(p));
+            let Some(found) = onward else { return Err(Ip4LookupDrop::Loop.into()) };
+            e = found;
+        }
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip4LookupNext::Rewrite),
@@ -167,9 +177,9 @@ impl QuickLookup for Ip4Lookup {
             return None;
         }
         Some(if sender.is_direct(first.adj) {
-            (Ip4LookupNext::Direct, Common::Direct(sender.last(groups, view.seed)))
+            (Ip4LookupNext::Direct, Common::Direct(sender.last(groups, view.tables.flow)))
         } else {
-            (Ip4LookupNext::Rewrite, Common::Rewrite(Choice { groups, seed: view.seed }))
+            (Ip4LookupNext::Rewrite, Common::Rewrite(Choice { groups, flow: view.tables.flow }))
         })
     }
 
@@ -199,7 +209,7 @@ impl QuickLookup for Ip4Lookup {
                     move |d, _, group| {
                         let Some(w) = rooms.window::<14>(d) else { return false };
                         let Some(h) = w[14..].first_chunk_mut::<24>() else { return false };
-                        let hash = |seed| flow::of_ip4_plain(h, seed);
+                        let hash = |flow| flow::of_ip4_plain(h, flow);
                         let Some(a) = last.adjacency(group, d.len, hash) else {
                             return false;
                         };
@@ -214,7 +224,7 @@ impl QuickLookup for Ip4Lookup {
             Common::Rewrite(choice) => {
                 let choice = *choice;
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, _, group| {
-                    let hash = |seed| flow::of_ip4_plain(rooms.window::<0>(d)?.first_chunk()?, seed);
+                    let hash = |flow| flow::of_ip4_plain(rooms.window::<0>(d)?.first_chunk()?, flow);
                     let Some(e) = choice.path(group, hash).filter(|e| e.kind == kind::REWRITE) else {
                         return false;
                     };

@@ -6,6 +6,7 @@ use crate::plane::{Plane, kind};
 use graph::counters::{Run, Table};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
+use packet::flow::Flow;
 use packet::ip4;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -165,9 +166,9 @@ impl<'v> Sender<'v> {
         Sender { adjacencies: plane.adjacencies.reader(guard), sent }
     }
 
-    /// For packets straight from a lookup; `seed` is that of the flow hash.
-    pub fn last(self, groups: GroupsReader<'v>, seed: u32) -> Last<'v> {
-        Last { sender: self, groups, seed, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
+    /// For packets straight from a lookup; `flow` tells flows apart.
+    pub fn last(self, groups: GroupsReader<'v>, flow: Option<Flow>) -> Last<'v> {
+        Last { sender: self, groups, flow, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
     }
 
     /// True when packets to adjacency `adj` go straight to the device.
@@ -212,22 +213,22 @@ impl<'v> Sender<'v> {
     }
 }
 
-/// What chooses the path of usual packets: the groups, and the seed of the flow hash.
+/// What chooses the path of usual packets: the groups, and what tells flows apart.
 #[derive(Clone, Copy)]
 pub struct Choice<'v> {
     /// The groups.
     pub groups: GroupsReader<'v>,
-    /// The seed.
-    pub seed: u32,
+    /// What tells flows apart; `None`: that is not the same for all packets of the vector.
+    pub flow: Option<Flow>,
 }
 
 impl Choice<'_> {
-    /// The path of a packet to a group; `hash` is its flow hash for a seed, if it can be worked out.
+    /// The path of a packet to a group; `hash` is its flow hash, if it can be worked out.
     #[inline(always)]
-    pub fn path(&self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<Entry> {
+    pub fn path(&self, group: u32, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<Entry> {
         match self.groups.paths(group) {
             Paths::One(e) => Some(e),
-            Paths::Many(word) => Some(self.groups.pick(word, hash(self.seed)?)),
+            Paths::Many(word) => Some(self.groups.pick(word, hash(self.flow?)?)),
         }
     }
 }
@@ -237,7 +238,7 @@ impl Choice<'_> {
 pub struct Last<'v> {
     sender: Sender<'v>,
     groups: GroupsReader<'v>,
-    seed: u32,
+    flow: Option<Flow>,
     group: u32,
     found: &'v Adjacency,
     sent: Run<'v>,
@@ -257,7 +258,7 @@ static NOWHERE: Adjacency = Adjacency {
 impl<'v> Last<'v> {
     /// What chooses without remembering.
     pub fn choice(&self) -> Choice<'v> {
-        Choice { groups: self.groups, seed: self.seed }
+        Choice { groups: self.groups, flow: self.flow }
     }
 
     /// True when packets to adjacency `adj` go straight to the device.
@@ -267,28 +268,27 @@ impl<'v> Last<'v> {
 
     /// The same with nothing remembered.
     pub fn begin(&self) -> Last<'v> {
-        self.sender.last(self.groups, self.seed)
+        self.sender.last(self.groups, self.flow)
     }
 
-    /// The direct adjacency to which a group sends a packet of `len` bytes; `hash` is its flow hash for a seed, if it can be
-    /// worked out.
+    /// The direct adjacency to which a group sends a packet of `len` bytes; `hash` is its flow hash, if it can be worked out.
     #[inline(always)]
     pub fn adjacency(
         &mut self,
         group: u32,
         len: u16,
-        hash: impl FnOnce(u32) -> Option<u32>,
+        hash: impl FnOnce(Flow) -> Option<u32>,
     ) -> Option<&'v Adjacency> {
         let a = if group == self.group { self.found } else { self.find(group, hash)? };
         (len <= a.mtu).then_some(a)
     }
 
     #[inline(always)]
-    fn find(&mut self, group: u32, hash: impl FnOnce(u32) -> Option<u32>) -> Option<&'v Adjacency> {
+    fn find(&mut self, group: u32, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<&'v Adjacency> {
         let (e, group) = match self.groups.paths(group) {
             Paths::One(e) => (e, group),
             // The next packet may go elsewhere. Group 0 stands for no route: nothing is remembered for it.
-            Paths::Many(word) => (self.groups.pick(word, hash(self.seed)?), 0),
+            Paths::Many(word) => (self.groups.pick(word, hash(self.flow?)?), 0),
         };
         if e.kind != kind::REWRITE {
             return None;

@@ -1,5 +1,6 @@
 //! `ip6-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
+use crate::fib::table::{V6, View};
 use crate::icmp::Ask;
 use crate::interface::IfCache;
 use crate::ip4::rewrite::{Choice, Last, Sender};
@@ -36,6 +37,8 @@ graph::reasons! {
         Prohibit => "ip6-route-prohibit" (info),
         /// A link-local destination is not the router's: such packets do not leave their link (RFC 4291 section 2.5.6).
         LinkLocal => "ip6-link-local-destination",
+        /// Routes lead from table to table without end.
+        Loop => "ip6-lookup-loop",
     }
 }
 
@@ -57,7 +60,7 @@ pub struct Ip6LookupView<'v> {
     plane: &'v Plane,
     sent: &'v Table,
     ifs: IfCache<'v>,
-    seed: u32,
+    tables: View<'v, V6>,
 }
 
 /// True for fe80::/10.
@@ -80,8 +83,8 @@ impl LookupNode for Ip6Lookup {
     type View<'v> = Ip6LookupView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LookupView<'v> {
-        let seed = self.plane.config.load(guard).hash_seed;
-        Ip6LookupView { plane: &self.plane, sent: &self.sent, ifs: IfCache::new(&self.plane, guard), seed }
+        let (ifs, tables) = (IfCache::new(&self.plane, guard), View::new(&self.plane, guard));
+        Ip6LookupView { plane: &self.plane, sent: &self.sent, ifs, tables }
     }
 
     #[inline]
@@ -90,8 +93,8 @@ impl LookupNode for Ip6Lookup {
     }
 
     #[inline]
-    fn lookup(view: &mut Ip6LookupView<'_>, keys: &[[u8; 16]], results: &mut [u32]) {
-        view.plane.fib6.lookup_batch(keys, results);
+    fn lookup(view: &mut Ip6LookupView<'_>, descs: &[Desc], keys: &[[u8; 16]], results: &mut [u32]) {
+        view.tables.lookup(descs, keys, results);
     }
 
     #[inline]
@@ -104,7 +107,13 @@ impl LookupNode for Ip6Lookup {
         if is_link_local(dst) {
             return link_local(view, p, dst);
         }
-        let e = view.plane.groups.resolve_with(group, || flow::of_ip6(p.data(), false, view.seed));
+        let flow = |p: &Packet<'_>| flow::of_ip6(p.data(), view.tables.flow(p.d.rx));
+        let mut e = view.plane.groups.resolve_with(group, || flow(p));
+        if e.kind == kind::LOOKUP {
+            let onward = view.tables.onward(e.adj, &dst.to_be_bytes(), || flow(p));
+            let Some(found) = onward else { return Err(Ip6LookupDrop::Loop.into()) };
+            e = found;
+        }
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip6LookupNext::Rewrite),
@@ -189,9 +198,9 @@ impl QuickLookup for Ip6Lookup {
             return None;
         }
         Some(if sender.is_direct(first.adj) {
-            (Ip6LookupNext::Direct, Common::Direct(sender.last(groups, view.seed)))
+            (Ip6LookupNext::Direct, Common::Direct(sender.last(groups, view.tables.flow)))
         } else {
-            (Ip6LookupNext::Rewrite, Common::Rewrite(Choice { groups, seed: view.seed }))
+            (Ip6LookupNext::Rewrite, Common::Rewrite(Choice { groups, flow: view.tables.flow }))
         })
     }
 
@@ -224,7 +233,7 @@ impl QuickLookup for Ip6Lookup {
                         }
                         let Some(w) = rooms.window::<14>(d) else { return false };
                         let Some(h) = w[14..].first_chunk_mut::<44>() else { return false };
-                        let hash = |seed| flow::of_ip6_plain(h, seed);
+                        let hash = |flow| flow::of_ip6_plain(h, flow);
                         let Some(a) = last.adjacency(group, d.len, hash) else {
                             return false;
                         };
@@ -242,7 +251,7 @@ impl QuickLookup for Ip6Lookup {
                     if begins_link_local(key) {
                         return false;
                     }
-                    let hash = |seed| flow::of_ip6_plain(rooms.window::<0>(d)?.first_chunk()?, seed);
+                    let hash = |flow| flow::of_ip6_plain(rooms.window::<0>(d)?.first_chunk()?, flow);
                     let Some(e) = choice.path(group, hash).filter(|e| e.kind == kind::REWRITE) else {
                         return false;
                     };

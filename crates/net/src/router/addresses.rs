@@ -23,18 +23,24 @@ impl Router {
         out
     }
 
+    /// The place of the table of an interface.
+    pub(super) fn table_of(&self, index: u32, v6: bool) -> u32 {
+        self.interfaces.get(index).map_or(0, |i| i.table(v6))
+    }
+
     /// Adds an address with its routes and its link-local companion.
     pub(super) fn add_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
         let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
         let mut done: Vec<IpNet> = vec![];
+        let place = self.table_of(index, net.addr().is_ipv6());
         for (prefix, target) in Self::routes_of(index, net) {
             let shared = taken.iter().any(|t| Self::routes_of(index, *t).iter().any(|(p, _)| *p == prefix));
             if shared {
                 continue;
             }
-            if let Err(e) = self.set_route(prefix, Source::Interface, target) {
+            if let Err(e) = self.set_route(place, prefix, Source::Interface, target) {
                 for p in done {
-                    self.clear_route(p, Source::Interface);
+                    self.clear_route(place, p, Source::Interface);
                 }
                 return Err(e);
             }
@@ -61,14 +67,14 @@ impl Router {
             return Err(OpError::new(format!("{} does not have the address {net}", i.name)));
         };
         i.addresses.remove(at);
-        let left = i.addresses.clone();
+        let (left, place) = (i.addresses.clone(), i.table(net.addr().is_ipv6()));
         for (prefix, _) in Self::routes_of(index, net) {
             match left.iter().flat_map(|t| Self::routes_of(index, *t)).find(|(p, _)| *p == prefix) {
                 Some((_, target)) => {
-                    let _ = self.set_route(prefix, Source::Interface, target);
+                    let _ = self.set_route(place, prefix, Source::Interface, target);
                 }
                 None => {
-                    self.clear_route(prefix, Source::Interface);
+                    self.clear_route(place, prefix, Source::Interface);
                 }
             }
         }

@@ -14,13 +14,43 @@ pub(crate) enum AdjKey {
     Neighbor(u32, IpAddr),
     /// The link itself, for IPv4 (false) or IPv6 (true).
     Glean(u32, bool),
+    /// A neighbour that is known by its IPv6 address, for IPv4 packets (RFC 8950).
+    Via6(u32, Ipv6Addr),
 }
 
 impl AdjKey {
     pub fn interface(self) -> u32 {
         match self {
-            AdjKey::Neighbor(i, _) | AdjKey::Glean(i, _) => i,
+            AdjKey::Neighbor(i, _) | AdjKey::Glean(i, _) | AdjKey::Via6(i, _) => i,
         }
+    }
+
+    /// The neighbour: interface and address.
+    pub fn neighbor(self) -> Option<(u32, IpAddr)> {
+        match self {
+            AdjKey::Neighbor(i, a) => Some((i, a)),
+            AdjKey::Via6(i, a) => Some((i, a.into())),
+            AdjKey::Glean(..) => None,
+        }
+    }
+
+    /// All keys by which packets reach a neighbour.
+    pub fn all(interface: u32, addr: IpAddr) -> impl Iterator<Item = AdjKey> {
+        let via6 = match addr {
+            IpAddr::V6(a) => Some(AdjKey::Via6(interface, a)),
+            IpAddr::V4(_) => None,
+        };
+        std::iter::once(AdjKey::Neighbor(interface, addr)).chain(via6)
+    }
+
+    /// Whether IPv6 packets take it.
+    pub fn is_v6(self) -> bool {
+        matches!(self, AdjKey::Neighbor(_, IpAddr::V6(_)) | AdjKey::Glean(_, true))
+    }
+
+    /// Those of IPv4 packets to IPv6 neighbours on an interface.
+    fn via6(interface: u32) -> std::ops::RangeInclusive<AdjKey> {
+        AdjKey::Via6(interface, Ipv6Addr::UNSPECIFIED)..=AdjKey::Via6(interface, Ipv6Addr::from(u128::MAX))
     }
 }
 
@@ -38,6 +68,11 @@ pub(crate) struct Adjacencies {
 impl Adjacencies {
     pub fn new(slots: SlotsWriter<Adjacency>) -> Self {
         Adjacencies { slots, by_key: BTreeMap::new() }
+    }
+
+    /// Whether IPv4 packets go to IPv6 neighbours on an interface.
+    pub fn carries_ip4(&self, interface: u32) -> bool {
+        self.by_key.range(AdjKey::via6(interface)).next().is_some()
     }
 
     pub fn find(&self, key: AdjKey) -> Option<u32> {
@@ -70,11 +105,12 @@ impl Router {
             self.interfaces.get(interface).map_or((1500, MacAddr::ZERO, Default::default(), false), |i| {
                 (i.mtu, self.mac_of(interface), i.tags(), self.is_plain(interface))
             });
-        let (state, next_hop, v6) = match key {
-            AdjKey::Neighbor(_, a) if mac.is_some() => (AdjacencyState::Complete, a, a.is_ipv6()),
-            AdjKey::Neighbor(_, a) => (AdjacencyState::Incomplete, a, a.is_ipv6()),
-            AdjKey::Glean(_, true) => (AdjacencyState::Glean, Ipv6Addr::UNSPECIFIED.into(), true),
-            AdjKey::Glean(_, false) => (AdjacencyState::Glean, Ipv4Addr::UNSPECIFIED.into(), false),
+        let v6 = key.is_v6();
+        let (state, next_hop) = match key.neighbor() {
+            Some((_, a)) if mac.is_some() => (AdjacencyState::Complete, a),
+            Some((_, a)) => (AdjacencyState::Incomplete, a),
+            None if v6 => (AdjacencyState::Glean, Ipv6Addr::UNSPECIFIED.into()),
+            None => (AdjacencyState::Glean, Ipv4Addr::UNSPECIFIED.into()),
         };
         let mut rewrite = [0; MAX_REWRITE];
         let mut len = 0;
@@ -92,15 +128,12 @@ impl Router {
             s.users += 1;
             return Some(s.id);
         }
-        let mac = match key {
-            AdjKey::Neighbor(i, a) => {
-                self.neighbors.get(i, a).filter(|n| n.state.has_mac()).and_then(|n| n.mac)
-            }
-            AdjKey::Glean(..) => None,
-        };
+        let known = key.neighbor().and_then(|(i, a)| self.neighbors.get(i, a));
+        let mac = known.filter(|n| n.state.has_mac()).and_then(|n| n.mac);
         let content = self.adjacency_of(key, mac);
         let id = self.adjacencies.slots.insert(content).ok()?;
         self.adjacencies.by_key.insert(key, State { id, users: 1, mac });
+        self.follow_via6(key);
         Some(id)
     }
 
@@ -112,6 +145,16 @@ impl Router {
             let id = s.id;
             self.adjacencies.by_key.remove(&key);
             self.adjacencies.slots.remove(id);
+            self.follow_via6(key);
+        }
+    }
+
+    /// An interface takes IPv4 packets for as long as some go out to its IPv6 neighbours.
+    fn follow_via6(&mut self, key: AdjKey) {
+        if let AdjKey::Via6(i, _) = key
+            && self.adjacencies.by_key.range(AdjKey::via6(i)).count() <= 1
+        {
+            self.publish_interface(i);
         }
     }
 
@@ -134,7 +177,8 @@ impl Router {
             ..=AdjKey::Neighbor(interface, Ipv6Addr::from(u128::MAX).into());
         let gleans = AdjKey::Glean(interface, false)..=AdjKey::Glean(interface, true);
         let by_key = &self.adjacencies.by_key;
-        let all = by_key.range(neighbors).chain(by_key.range(gleans));
+        let all =
+            by_key.range(neighbors).chain(by_key.range(gleans)).chain(by_key.range(AdjKey::via6(interface)));
         for (key, mac) in all.map(|(k, s)| (*k, s.mac)).collect::<Vec<_>>() {
             self.set_adjacency_mac(key, mac);
         }
@@ -153,7 +197,7 @@ impl Router {
             .iter()
             .filter_map(|(k, s)| {
                 let (packets, bytes) = self.plane.counters.adjacency.sum(s.id);
-                let v6 = matches!(k, AdjKey::Neighbor(_, IpAddr::V6(_)) | AdjKey::Glean(_, true));
+                let v6 = k.is_v6();
                 let adjacency = self.adjacencies.slots.get(s.id)?.clone();
                 Some(AdjacencyInfo { id: s.id, adjacency, users: s.users, packets, bytes, v6 })
             })

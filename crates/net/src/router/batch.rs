@@ -56,7 +56,7 @@ impl<K> Change<K> {
 /// use net::router::{Op, RouteBatch, RoutePath, Target};
 ///
 /// let mut batch = RouteBatch::new();
-/// let path = RoutePath { address: Some("192.0.2.1".parse().unwrap()), interface: None, weight: 1 };
+/// let path = RoutePath { address: Some("192.0.2.1".parse().unwrap()), interface: None, table: None, weight: 1 };
 /// let via = batch.target(Target::Paths(vec![path]));
 /// for n in 0..=255u8 {
 ///     batch.set(ipnet::Ipv4Net::new([10, n, 0, 0].into(), 16).unwrap().into(), via);
@@ -67,6 +67,8 @@ impl<K> Change<K> {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteBatch {
+    /// Number of the table.
+    pub(super) table: u32,
     pub(super) targets: Vec<Target>,
     numbers: HashMap<Target, u32>,
     pub(super) v4: Vec<Change<u32>>,
@@ -74,9 +76,19 @@ pub struct RouteBatch {
 }
 
 impl RouteBatch {
-    /// No changes.
+    /// No changes, of table 0.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No changes, of the tables of this number.
+    pub fn in_table(table: u32) -> Self {
+        RouteBatch { table, ..Self::default() }
+    }
+
+    /// The number of its tables.
+    pub fn table(&self) -> u32 {
+        self.table
     }
 
     /// Makes room for so many changes of IPv4 and IPv6 routes.

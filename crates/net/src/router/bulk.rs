@@ -1,7 +1,7 @@
 //! Changing static routes: one or a million, checked as a whole, applied as a whole, undone as a whole.
 
 use super::batch::{Change, RouteBatch, Verb};
-use super::{OpError, RoutePath, Router, Source, Target};
+use super::{OpError, RoutePath, RouteTable, Router, Source, Target};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::HashMap;
 
@@ -9,8 +9,6 @@ use std::collections::HashMap;
 pub(super) trait Key: Copy + Ord {
     const V6: bool;
     fn net(self, len: u8) -> IpNet;
-    /// Sets the most bytes of the table of this family.
-    fn limit(router: &mut Router, bytes: Option<usize>);
 }
 
 impl Key for u32 {
@@ -18,18 +16,12 @@ impl Key for u32 {
     fn net(self, len: u8) -> IpNet {
         Ipv4Net::new(self.into(), len).unwrap_or_default().into()
     }
-    fn limit(router: &mut Router, bytes: Option<usize>) {
-        router.fib4.set_limit(bytes);
-    }
 }
 
 impl Key for u128 {
     const V6: bool = true;
     fn net(self, len: u8) -> IpNet {
         Ipv6Net::new(self.into(), len).unwrap_or_default().into()
-    }
-    fn limit(router: &mut Router, bytes: Option<usize>) {
-        router.fib6.set_limit(bytes);
     }
 }
 
@@ -41,6 +33,10 @@ impl<K: Key> Change<K> {
 
 /// The groups that a transaction works with; each is held until the transaction ends.
 struct Goals {
+    /// Number of the table.
+    table: u32,
+    /// Its places, by family; 0 where the batch has no change of the family.
+    places: [u32; 2],
     targets: Vec<Target>,
     /// Group of each target, by family; 0: not asked for yet.
     groups: [Vec<u32>; 2],
@@ -54,9 +50,17 @@ struct Goals {
     limited: bool,
 }
 
+impl Goals {
+    fn of<K: Key>(&self) -> RouteTable {
+        RouteTable { v6: K::V6, id: self.table }
+    }
+}
+
 /// Changes that were applied, with the group that each prefix's static route had before; 0: none.
 #[derive(Default)]
 struct Done<K> {
+    /// Place of the table.
+    place: u32,
     changes: Vec<Change<K>>,
     old: Vec<u32>,
 }
@@ -86,11 +90,23 @@ impl Router {
     /// Applies a batch. When one of its changes is refused, those before it are undone, and the error tells the first
     /// one in the order of the batch.
     pub(super) fn apply_routes(&mut self, batch: RouteBatch) -> Result<RouteUndo, OpError> {
-        let RouteBatch { targets, v4, v6, .. } = batch;
+        let RouteBatch { table, targets, v4, v6, .. } = batch;
+        let place =
+            |v6: bool, any: bool| if any { self.place_of(RouteTable { v6, id: table }) } else { Ok(0) };
+        let places = [place(false, !v4.is_empty())?, place(true, !v6.is_empty())?];
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
         self.most_route_bytes = self.most_route_bytes.max(self.route_bytes());
         let limit = self.config.route_memory.map(|limit| limit.max(self.most_route_bytes));
-        let mut goals = Goals { targets, groups, mixes: HashMap::new(), held: vec![], limit, limited: true };
+        let mut goals = Goals {
+            table,
+            places,
+            targets,
+            groups,
+            mixes: HashMap::new(),
+            held: vec![],
+            limit,
+            limited: true,
+        };
         let result = self.apply_checked(&mut goals, v4, v6);
         goals.held.into_iter().for_each(|id| self.let_go(id));
         result
@@ -162,7 +178,9 @@ impl Router {
             }
             let Some(target) = goals.targets.get(c.target()) else { continue };
             let result = match c.verb() {
-                Verb::Set | Verb::Add if !checked[c.target()] => self.check_target(prefix, target),
+                Verb::Set | Verb::Add if !checked[c.target()] => {
+                    self.check_target(goals.table, prefix, target)
+                }
                 _ => Ok(()),
             };
             checked[c.target()] |= matches!(c.verb(), Verb::Set | Verb::Add);
@@ -183,6 +201,7 @@ impl Router {
         let mut old = Vec::with_capacity(changes.len());
         // What is undone fits, as it was there before; so the limit holds only here.
         goals.limited = limited;
+        let place = goals.places[usize::from(K::V6)];
         self.set_limit::<K>(goals);
         let refused = changes.iter().find_map(|c| match self.change(goals, c) {
             Ok(group) => {
@@ -191,33 +210,34 @@ impl Router {
             }
             Err(e) => Some((c.at, e)),
         });
-        K::limit(self, None);
+        self.limit::<K>(goals, None);
+        self.settle(K::V6, place);
         match refused {
             Some((at, mut error)) => {
                 error.fits = error.fits.map(|_| old.len());
-                Err(Refused { changes: self.revert(Done { changes, old }), at, error })
+                Err(Refused { changes: self.revert(Done { place, changes, old }), at, error })
             }
-            None => Ok(Done { changes, old }),
+            None => Ok(Done { place, changes, old }),
         }
     }
 
     fn change<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
-        let prefix = c.prefix();
+        let (prefix, place) = (c.prefix(), goals.places[usize::from(K::V6)]);
         let new = match c.verb() {
             Verb::Set => Some(self.goal(goals, c)?),
             Verb::Del => None,
-            Verb::Add => match self.static_group(prefix) {
+            Verb::Add => match self.static_group(place, prefix) {
                 None => Some(self.goal(goals, c)?),
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
-            Verb::DelPaths => match self.static_group(prefix) {
+            Verb::DelPaths => match self.static_group(place, prefix) {
                 None => {
                     return Err(OpError::new(format!("there is no static route {prefix} with paths")));
                 }
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
         };
-        let old = self.put(prefix, Source::Static, new)?;
+        let old = self.put(place, prefix, Source::Static, new)?;
         if let Some(group) = new {
             self.nexthops.add_route(group);
         }
@@ -229,13 +249,23 @@ impl Router {
         Ok(old.unwrap_or(0))
     }
 
-    /// The table may take what the other one and the groups leave.
+    /// Sets the most bytes of the batch's table of this family.
+    fn limit<K: Key>(&mut self, goals: &Goals, bytes: Option<usize>) {
+        if let Some(vrf) = self.fibs.get_mut(K::V6, goals.places[usize::from(K::V6)]) {
+            vrf.rib.set_limit(bytes);
+        }
+    }
+
+    /// The table may take what the others and the groups leave.
     fn set_limit<K: Key>(&mut self, goals: &Goals) {
-        let (v4, v6) = (self.fib4.bytes(), self.fib6.bytes());
-        let (own, other) = if K::V6 { (v6, v4) } else { (v4, v6) };
+        let place = goals.places[usize::from(K::V6)];
+        self.fibs.count(K::V6, place);
+        let own = self.fibs.get(K::V6, place).map_or(0, |v| v.rib.bytes());
+        let other = self.fibs.bytes() - own;
         let limit = goals.limit.filter(|_| goals.limited);
         // What a table has it may use.
-        K::limit(self, limit.map(|limit| limit.saturating_sub(other + self.nexthops.bytes()).max(own)));
+        let limit = limit.map(|limit| limit.saturating_sub(other + self.nexthops.bytes()).max(own));
+        self.limit::<K>(goals, limit);
     }
 
     /// A group was made: refuses it when there is no memory for it.
@@ -256,7 +286,7 @@ impl Router {
         if known != 0 {
             return Ok(known);
         }
-        let id = self.hold_group(Source::Static, K::V6, goals.targets[target].clone())?;
+        let id = self.hold_group(Source::Static, goals.of::<K>(), goals.targets[target].clone())?;
         goals.held.push(id);
         self.check_groups::<K>(goals, c.prefix())?;
         goals.groups[family][target] = id;
@@ -276,7 +306,7 @@ impl Router {
                 let paths = mixed(prefix, paths, change, add)?;
                 let target = (!paths.is_empty()).then_some(Target::Paths(paths));
                 if let Some(t) = target.as_ref().filter(|_| add) {
-                    self.check_target(prefix, t)?;
+                    self.check_target(goals.table, prefix, t)?;
                 }
                 target
             }
@@ -296,7 +326,7 @@ impl Router {
         };
         let id = match target {
             Some(target) => {
-                let id = self.hold_group(Source::Static, K::V6, target)?;
+                let id = self.hold_group(Source::Static, goals.of::<K>(), target)?;
                 goals.held.push(id);
                 self.check_groups::<K>(goals, prefix)?;
                 id
@@ -312,10 +342,10 @@ impl Router {
 
     /// Puts the routes back that were there before; answers the changes.
     fn revert<K: Key>(&mut self, done: Done<K>) -> Vec<Change<K>> {
-        let Done { changes, old } = done;
+        let Done { place, changes, old } = done;
         for (c, &group) in changes.iter().zip(&old).rev() {
             let before = (group != 0).then_some(group);
-            match self.put_back(c.prefix(), before) {
+            match self.put_back(place, c.prefix(), before) {
                 Ok(new) => {
                     if let Some(id) = new {
                         // It may be the last one: the transaction no longer holds groups when a later operation fails.
@@ -329,6 +359,7 @@ impl Router {
                 Err(e) => self.note(true, format!("cannot undo a part of a failed transaction: {e}")),
             }
         }
+        self.settle(K::V6, place);
         changes
     }
 

@@ -1,12 +1,11 @@
 //! What an operation must meet before it is applied.
 
-use super::{Encap, Kind, OpError, Router, Target};
+use super::{Encap, Kind, OpError, RoutePath, RouteTable, Router, Target};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
 impl Router {
-    pub(super) fn check_target(&self, prefix: IpNet, target: &Target) -> Result<(), OpError> {
-        let v6 = prefix.network().is_ipv6();
+    pub(super) fn check_target(&self, table: u32, prefix: IpNet, target: &Target) -> Result<(), OpError> {
         let paths = match target {
             Target::Paths(p) => p,
             Target::Drop | Target::Unreachable | Target::Prohibit => return Ok(()),
@@ -19,43 +18,53 @@ impl Router {
             )));
         }
         for p in paths {
-            if p.weight == 0 {
-                return Err(OpError::new(format!("route {prefix}: a weight is 1 to 255")));
-            }
-            if let Some(i) = p.interface
-                && self.interface(i).is_none_or(|i| i.kind == Kind::Local)
-            {
-                return Err(OpError::new(format!("route {prefix}: there is no such interface")));
-            }
-            let Some(a) = p.address else {
-                if p.interface.is_none() {
-                    return Err(OpError::new(format!(
-                        "route {prefix}: a path needs an address or an interface"
-                    )));
-                }
-                continue;
-            };
-            if a.is_ipv6() != v6 {
-                let e = format!("route {prefix}: next hop {a} is of the other family: not supported yet");
-                return Err(OpError::new(e));
-            }
-            if a.is_unspecified() || a.is_multicast() {
-                return Err(OpError::new(format!("route {prefix}: {a} is not the address of a neighbor")));
-            }
-            if self.interfaces().any(|i| i.addresses.iter().any(|n| n.addr() == a)) {
-                return Err(OpError::new(format!(
-                    "route {prefix}: next hop {a} is the router's own address"
-                )));
-            }
-            if p.interface.is_none() && self.connected_interface(a).is_none() {
-                let e = format!(
-                    "route {prefix}: next hop {a} is in no connected prefix: name its interface, or give an interface \
-                     an address in its prefix first"
-                );
-                return Err(OpError::new(e));
-            }
+            self.check_path(table, prefix, p).map_err(|e| OpError::new(format!("route {prefix}: {e}")))?;
         }
         Ok(())
+    }
+
+    fn check_path(&self, table: u32, prefix: IpNet, p: &RoutePath) -> Result<(), String> {
+        let v6 = prefix.network().is_ipv6();
+        if p.weight == 0 {
+            return Err("a weight is 1 to 255".into());
+        }
+        if let Some(i) = p.interface {
+            if self.interface(i).is_none_or(|i| i.kind == Kind::Local) {
+                return Err("there is no such interface".into());
+            }
+            if p.table.is_some() {
+                return Err("a path leads over an interface or into a table, not both".into());
+            }
+        }
+        let Some(a) = p.address else {
+            return match (p.interface, p.table) {
+                (Some(_), _) => Ok(()),
+                (None, None) => Err("a path needs an address, an interface or a table".into()),
+                (None, Some(id)) if id == table => {
+                    Err(format!("{} leads into itself", RouteTable { v6, id }))
+                }
+                (None, Some(id)) => self.place_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message),
+            };
+        };
+        if a.is_ipv4() && v6 {
+            return Err(format!("{a} cannot be the next hop of an IPv6 route"));
+        }
+        if a.is_unspecified() || a.is_multicast() {
+            return Err(format!("{a} is not the address of a neighbor"));
+        }
+        let own = match p.interface {
+            Some(i) => self.interface(i).is_some_and(|i| i.addresses.iter().any(|n| n.addr() == a)),
+            None => {
+                if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
+                    return Err(format!("next hop {a} is link-local: name its interface"));
+                }
+                let place =
+                    self.place_of(RouteTable::of(a, p.table.unwrap_or(table))).map_err(|e| e.message)?;
+                let found = self.fibs.get(a.is_ipv6(), place).and_then(|v| v.rib.longest(a));
+                matches!(found.and_then(|(_, g)| self.nexthops.target(g)), Some(Target::Local(_)))
+            }
+        };
+        if own { Err(format!("next hop {a} is the router's own address")) } else { Ok(()) }
     }
 
     pub(super) fn check_address(&self, name: &str, net: IpNet) -> Result<(), OpError> {
@@ -94,7 +103,8 @@ impl Router {
         if a.is_ipv6() && i.mtu < 1280 {
             return fail(format!("MTU {} is too small for IPv6, which needs 1280 bytes", i.mtu));
         }
-        for o in self.interfaces() {
+        let v6 = a.is_ipv6();
+        for o in self.interfaces().filter(|o| o.table(v6) == i.table(v6)) {
             for t in &o.addresses {
                 if t.addr() == a && o.index != i.index || t.addr() == a {
                     return fail(format!("{a} is an address of {} already", o.name));

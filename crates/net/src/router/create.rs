@@ -195,6 +195,11 @@ impl Router {
         if let Some(text) = &i.description {
             ops.push(Op::SetDescription { name: name(), text: Some(text.clone()) });
         }
+        for v6 in [false, true] {
+            if let Some(v) = self.fibs.get(v6, i.table(v6)).filter(|v| v.table.id != 0) {
+                ops.push(Op::SetTable { name: name(), table: v.table });
+            }
+        }
         ops.extend(i.addresses.iter().map(|n| Op::AddAddress { name: name(), net: *n }));
         if let Some(peer) = i.xconnect {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });

@@ -90,6 +90,8 @@ pub struct IfState {
     pub features: Features,
     /// Sub-interfaces by the operator's number.
     pub subs: BTreeMap<u32, u32>,
+    /// Places of its IPv4 and IPv6 table.
+    pub(super) tables: [u32; 2],
     /// IPv6 addresses that may be used.
     pub(super) usable6: Vec<Ipv6Addr>,
     caps: TxCaps,
@@ -114,6 +116,11 @@ impl IfState {
             t.bytes[6..8].copy_from_slice(&inner.to_be_bytes());
         }
         t
+    }
+
+    /// Place of its table of a family.
+    pub(super) fn table(&self, v6: bool) -> u32 {
+        self.tables[usize::from(v6)]
     }
 
     /// The number of the interface whose queues carry its frames.
@@ -185,6 +192,8 @@ fn blank() -> Interface {
         ip6_unicast: 0,
         output: 0,
         features: Features::default(),
+        table4: 0,
+        table6: 0,
         tags: Tags::default(),
         xconnect: None,
         subs: None,
@@ -257,6 +266,7 @@ impl Router {
             xconnect: None,
             features: Features::default(),
             subs: BTreeMap::new(),
+            tables: [0; 2],
             usable6: vec![],
             caps: TxCaps::default(),
             device: None,
@@ -352,6 +362,8 @@ impl Router {
         for a in addresses {
             let _ = self.del_address(index, a);
         }
+        self.bind(index, false, 0);
+        self.bind(index, true, 0);
         self.set_link_state(index, false, false);
         let mut out = vec![];
         self.neighbors.interface_removed(index, &mut out);
@@ -427,7 +439,8 @@ impl Router {
         let addrs6: Vec<(u128, u8)> =
             i.all6().filter(|a| i.usable6.contains(a)).map(|a| (u128::from(a), len6(a))).collect();
         let tentative6: Vec<u128> = i.unusable6().map(u128::from).collect();
-        set(!addrs4.is_empty(), ifflags::IP4);
+        // Packets may come back from where IPv4 goes over IPv6 neighbours (RFC 8950).
+        set(!addrs4.is_empty() || self.adjacencies.carries_ip4(index), ifflags::IP4);
         set(i.all6().next().is_some(), ifflags::IP6);
         let subs = if i.subs.is_empty() { None } else { self.vlan_table(i).map(Arc::new) };
         let bits = i.features.bits(|arc, node| self.feature_bit(arc, node));
@@ -441,6 +454,8 @@ impl Router {
             ip6_unicast: bits.ip6,
             output: hw.tx_features,
             features: i.features,
+            table4: i.table(false),
+            table6: i.table(true),
             tags: i.tags(),
             xconnect: i.xconnect,
             subs,

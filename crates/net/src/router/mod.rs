@@ -21,8 +21,10 @@ mod nexthops;
 mod op;
 mod ping;
 mod punt;
+mod resolve;
 mod routes;
 mod streams;
+mod tables;
 mod workers;
 
 pub use adjacencies::AdjacencyInfo;
@@ -35,14 +37,21 @@ pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
 pub use punt::PuntRow;
-pub use routes::{PublishCounts, RouteInfo, RouteTable};
+pub use resolve::NextHopStep;
+pub use routes::{PublishCounts, RouteInfo};
 pub use streams::StreamInfo;
+pub use tables::{RouteTable, TableInfo};
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
+use self::tables::Fibs;
 use crate::capture::Tap;
+use crate::fib::table::Tables;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::{Counters, Drops, Plane, PlaneConfig};
 use crate::punt::{Police, Punt};
+use ::tables::fib::{Fib4Writer, Fib6Writer, Routes};
+use ::tables::groups::Groups;
+use ::tables::slots::Slots;
 use adjacencies::Adjacencies;
 use graph::counters::PerWorker;
 use graph::dispatch::PanicReport;
@@ -51,14 +60,10 @@ use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, WorkerHa
 use interfaces::Interfaces;
 use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use tables::groups::Groups;
-use tables::lpm4::{Lpm4, Lpm4Writer};
-use tables::lpm6::{Lpm6, Lpm6Writer};
-use tables::slots::Slots;
 
 /// How a router is made.
 #[derive(Clone, Debug)]
@@ -145,11 +150,7 @@ pub struct Router {
     interfaces: Interfaces,
     adjacencies: Adjacencies,
     nexthops: NextHops,
-    fib4: Lpm4Writer,
-    fib6: Lpm6Writer,
-    /// Prefixes that another source than the operator has a route for: the groups of all their sources, the one in use
-    /// first. A route of any other prefix is static, and stands in the table alone.
-    shared: HashMap<ipnet::IpNet, Vec<(Source, u32)>>,
+    fibs: Fibs,
     /// The most bytes that routes took between transactions.
     most_route_bytes: usize,
     fib_changes: u64,
@@ -181,9 +182,19 @@ impl Router {
         let pool = Pool::new(config.pool)?;
         let domain = Arc::new(Domain::new());
         let instructions = packet::CpuChoice::from_env().map_err(|e| StartError::Config(e.to_string()))?;
-        let lpm = tables::LpmConfig { level: instructions.level, ..Default::default() };
-        let (fib4, shared4) = Lpm4::new(lpm).map_err(system("the IPv4 table"))?;
-        let (fib6, shared6) = Lpm6::new(lpm).map_err(system("the IPv6 table"))?;
+        let lpm = ::tables::LpmConfig { level: instructions.level, ..Default::default() };
+        let mut fib4 = Fib4Writer::many(lpm).map_err(system("the IPv4 table"))?;
+        let mut fib6 = Fib6Writer::many(lpm).map_err(system("the IPv6 table"))?;
+        let (Routes::Many(shared4), Routes::Many(shared6)) = (fib4.again(), fib6.again()) else {
+            return Err(StartError::Config("table 0 is too small".into()));
+        };
+        let seed = config.plane.hash_seed;
+        let flow = packet::flow::Flow::five_tuple(seed);
+        let level = shared4.level();
+        let (main4, main6) = crate::fib::table::main(&shared4, &shared6);
+        let (slots4, tables4) = Tables::new(main4, flow, level).map_err(system("the IPv4 tables"))?;
+        let (slots6, tables6) = Tables::new(main6, flow, level).map_err(system("the IPv6 tables"))?;
+        let fibs = Fibs::new(fib4, fib6, slots4, slots6, seed, lpm);
         let (groups, shared_groups) = Groups::new(1 << 24).map_err(system("the table of next-hop groups"))?;
         let (interfaces, shared_ifs) =
             Slots::new(crate::plane::MAX_INTERFACES).map_err(system("the interfaces"))?;
@@ -194,6 +205,8 @@ impl Router {
             adjacencies: shared_adjs,
             fib4: shared4,
             fib6: shared6,
+            tables4,
+            tables6,
             groups: shared_groups,
             config: Published::new(config.plane.clone()),
             counters: Counters {
@@ -240,7 +253,6 @@ impl Router {
             addresses: AddressTable::new(AddressConfig::default(), seed),
             pings: ping::Pings::default(),
             streams: BTreeMap::new(),
-            shared: HashMap::new(),
             most_route_bytes: 0,
             fib_changes: 0,
             started: Instant::now(),
@@ -259,8 +271,7 @@ impl Router {
             panics,
             config,
             instructions,
-            fib4,
-            fib6,
+            fibs,
             cleared,
             capture_file: std::path::PathBuf::new(),
         };
@@ -345,8 +356,6 @@ impl Router {
         let epoch = self.domain.advance();
         let safe = self.domain.safe();
         self.reclaimer.collect();
-        self.fib4.reclaim(safe);
-        self.fib6.reclaim(safe);
         self.nexthops.groups.reclaim(safe);
         // SAFETY: `safe` is below the epoch of every worker that is awake, and this thread holds no reference into
         // the slots here.
@@ -354,9 +363,8 @@ impl Router {
         unsafe {
             self.interfaces.slots.reclaim(safe);
             self.adjacencies.slots.reclaim(safe);
+            self.fibs.reclaim(epoch, safe);
         }
-        self.fib4.retire_epoch(epoch);
-        self.fib6.retire_epoch(epoch);
         self.nexthops.groups.retire_epoch(epoch);
         self.interfaces.slots.retire_epoch(epoch);
         self.adjacencies.slots.retire_epoch(epoch);
@@ -365,9 +373,13 @@ impl Router {
     /// Takes everything out again: streams, static routes, interfaces.
     pub fn clear(&mut self) {
         let mut ops: Vec<Op> = self.streams.keys().map(|n| Op::DeleteStream { name: n.clone() }).collect();
-        let mut routes = RouteBatch::new();
-        self.static_routes().into_iter().for_each(|prefix| routes.del(prefix));
-        ops.push(Op::Routes(routes));
+        let tables: Vec<RouteTable> =
+            [false, true].into_iter().flat_map(|v6| self.route_tables(v6)).map(|t| t.table).collect();
+        for &table in &tables {
+            let mut routes = RouteBatch::in_table(table.id);
+            self.static_routes_of(table).into_iter().for_each(|prefix| routes.del(prefix));
+            ops.push(Op::Routes(routes));
+        }
         let named = |i: &&IfState| i.kind != Kind::Local;
         ops.extend(
             self.interfaces()
@@ -377,6 +389,7 @@ impl Router {
         );
         let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
+        ops.extend(tables.into_iter().filter(|t| t.id != 0).map(|table| Op::DeleteTable { table }));
         if let Err(e) = self.commit(ops) {
             self.note(true, format!("cannot take everything out: {e}"));
         }

@@ -85,8 +85,7 @@ impl Router {
                 Action::Publish { interface, addr, mac } => self.publish_neighbor(interface, addr, mac),
                 Action::Withdraw { interface, addr } => {
                     self.follow_failure(interface, addr);
-                    let key = AdjKey::Neighbor(interface, addr);
-                    self.set_adjacency_mac(key, None);
+                    AdjKey::all(interface, addr).for_each(|k| self.set_adjacency_mac(k, None));
                     self.unroute_neighbor(interface, addr);
                 }
                 Action::Failed { interface, addr } => {
@@ -103,14 +102,15 @@ impl Router {
 
     fn publish_neighbor(&mut self, interface: u32, addr: IpAddr, mac: MacAddr) {
         let key = AdjKey::Neighbor(interface, addr);
-        self.set_adjacency_mac(key, Some(mac));
+        AdjKey::all(interface, addr).for_each(|k| self.set_adjacency_mac(k, Some(mac)));
         let on_link =
             self.interfaces.get(interface).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)));
         if on_link {
             let target = Target::Neighbor(interface, addr);
-            let known = self.route_of(addr.into(), Source::Neighbor);
+            let place = self.table_of(interface, addr.is_ipv6());
+            let known = self.route_at(place, addr.into(), Source::Neighbor);
             if known.as_ref() != Some(&target)
-                && let Err(e) = self.set_route(addr.into(), Source::Neighbor, target)
+                && let Err(e) = self.set_route(place, addr.into(), Source::Neighbor, target)
             {
                 self.note(true, format!("neighbor {addr}: {e}"));
             }
@@ -119,8 +119,10 @@ impl Router {
         }
         self.set_adjacency_mac(key, Some(mac));
         self.next_hop_found(interface, addr);
-        if let Some(adj) = self.adjacencies.find(key) {
-            self.release_held(interface, addr, adj);
+        for key in AdjKey::all(interface, addr) {
+            if let Some(adj) = self.adjacencies.find(key) {
+                self.release_held(key, adj);
+            }
         }
     }
 
@@ -136,16 +138,17 @@ impl Router {
         if self.link_locals.remove(&key) {
             self.release_adjacency_key(key);
         }
-        if self.route_of(addr.into(), Source::Neighbor) == Some(Target::Neighbor(interface, addr)) {
-            self.clear_route(addr.into(), Source::Neighbor);
+        let place = self.table_of(interface, addr.is_ipv6());
+        if self.route_at(place, addr.into(), Source::Neighbor) == Some(Target::Neighbor(interface, addr)) {
+            self.clear_route(place, addr.into(), Source::Neighbor);
         }
         self.seen_use.remove(&(interface, addr));
     }
 
-    /// Sends the packets that wait for a neighbour.
-    fn release_held(&mut self, interface: u32, addr: IpAddr, adj: u32) {
-        let key = Key::new(interface, addr);
-        let v6 = addr.is_ipv6();
+    /// Sends the packets that wait for a neighbour and take this adjacency.
+    fn release_held(&mut self, to: AdjKey, adj: u32) {
+        let Some((interface, addr)) = to.neighbor() else { return };
+        let (key, v6) = (Key::new(interface, addr), to.is_v6());
         for w in &self.workers {
             w.send(move |w| {
                 let target = if v6 { "ip6-rewrite" } else { "ip4-rewrite" };
@@ -157,12 +160,13 @@ impl Router {
     /// Tells the senders of packets that wait for a neighbour that it is unreachable.
     fn fail_held(&mut self, interface: u32, addr: IpAddr) {
         let key = Key::new(interface, addr);
-        let v6 = addr.is_ipv6();
-        let ask = if v6 { Ask::V6_ADDRESS_UNREACHABLE } else { Ask::V4_HOST_UNREACHABLE }.word();
         for w in &self.workers {
             w.send(move |w| {
-                let target = if v6 { "ip6-icmp-error" } else { "ip4-icmp-error" };
-                take_held(w, v6, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = ask);
+                for v6 in [false, true] {
+                    let ask = if v6 { Ask::V6_ADDRESS_UNREACHABLE } else { Ask::V4_HOST_UNREACHABLE }.word();
+                    let target = if v6 { "ip6-icmp-error" } else { "ip4-icmp-error" };
+                    take_held(w, v6, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = ask);
+                }
             });
         }
     }
@@ -324,8 +328,12 @@ impl Router {
         let stale: Vec<(u32, IpAddr)> = self.neighbors.stale().collect();
         let mut out = vec![];
         for (interface, addr) in stale {
-            let Some(id) = self.adjacencies.find(AdjKey::Neighbor(interface, addr)) else { continue };
-            let (sent, _) = self.plane.counters.adjacency.sum(id);
+            let all = AdjKey::all(interface, addr).filter_map(|k| self.adjacencies.find(k));
+            let ids: Vec<u32> = all.collect();
+            if ids.is_empty() {
+                continue;
+            }
+            let sent: u64 = ids.iter().map(|id| self.plane.counters.adjacency.sum(*id).0).sum();
             let before = self.seen_use.insert((interface, addr), sent);
             if before.is_some_and(|b| b != sent) {
                 self.neighbors.used(now, interface, addr, &mut out);

@@ -2,10 +2,11 @@
 //! the moment follows the state of interfaces, for all its routes at once.
 
 use super::adjacencies::AdjKey;
-use super::{OpError, Router};
-use crate::plane::kind;
+use super::resolve::{Lead, Resolution};
+use super::{OpError, RouteTable, Router};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use tables::groups::{GroupsWriter, Path};
 
 /// Who made a route; of several for one prefix the first in this order is used.
@@ -35,8 +36,11 @@ impl Source {
 pub struct RoutePath {
     /// Next hop; without one, destinations are neighbours on the interface.
     pub address: Option<IpAddr>,
-    /// Interface; without one, that of the connected prefix which holds the address.
+    /// Interface; without one, the address is looked up, and packets go where the route leads that holds it.
     pub interface: Option<u32>,
+    /// Number of the table in which the address is looked up, if that is not the route's own. Without an address: the
+    /// table in which the packets' destinations are looked up.
+    pub table: Option<u32>,
     /// Share of the flows, 1 to 255.
     pub weight: u8,
 }
@@ -46,7 +50,7 @@ impl RoutePath {
     pub fn is_same(&self, other: &RoutePath) -> bool {
         let one_interface = self.interface == other.interface
             || self.address.is_some() && (self.interface.is_none() || other.interface.is_none());
-        self.address == other.address && one_interface
+        self.address == other.address && self.table == other.table && one_interface
     }
 }
 
@@ -84,38 +88,42 @@ impl Target {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Wish {
-    source: Source,
-    v6: bool,
-    target: Target,
+pub(super) struct Wish {
+    pub source: Source,
+    pub v6: bool,
+    /// Number of the table in which next hops are looked up; 0 where none is.
+    pub table: u32,
+    pub target: Target,
 }
 
-struct Hop {
-    wish: Wish,
+pub(super) struct Hop {
+    pub wish: Wish,
     /// Routes that point to it.
     routes: u32,
     /// Transactions that may still come back to it.
     held: u32,
     adjacencies: Vec<AdjKey>,
     paths: Vec<Path>,
+    pub resolution: Resolution,
 }
 
 pub(crate) struct NextHops {
     pub groups: GroupsWriter,
     by_wish: HashMap<Wish, u32>,
     by_id: Vec<Option<Hop>>,
-    /// Groups of paths by the interface of a path; [`ANY`] for a path whose interface follows from its address.
+    /// Groups of paths by the interface of a path.
     by_interface: BTreeSet<(u32, u32)>,
-    /// Groups of paths by the next hop of a path.
+    /// Groups of paths by the neighbour of a path.
     by_address: BTreeSet<(IpAddr, u32)>,
+    /// Groups by a group through which they go.
+    by_through: BTreeSet<(u32, u32)>,
+    /// Groups by the table into which they lead.
+    by_table: BTreeSet<(bool, u32, u32)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
     dead: BTreeSet<(u32, IpAddr)>,
     /// Bytes that groups take, about.
     bytes: usize,
 }
-
-/// In place of an interface: the path's address says which one it is.
-const ANY: u32 = u32::MAX;
 
 /// A next-hop group as `show ip fib` explains it.
 #[derive(Clone, Debug)]
@@ -124,6 +132,8 @@ pub struct NextHopInfo {
     pub id: u32,
     /// Who asked for it.
     pub source: Source,
+    /// Whether its routes are IPv6.
+    pub v6: bool,
     /// What was asked for.
     pub target: Target,
     /// Routes that point to it.
@@ -142,6 +152,8 @@ impl NextHops {
             by_id: vec![],
             by_interface: BTreeSet::new(),
             by_address: BTreeSet::new(),
+            by_through: BTreeSet::new(),
+            by_table: BTreeSet::new(),
             dead: BTreeSet::new(),
             bytes: 0,
         }
@@ -197,13 +209,39 @@ impl NextHops {
         }
     }
 
+    /// A group with all that is known of it.
+    pub(super) fn hop(&self, id: u32) -> Option<&Hop> {
+        self.get(id)
+    }
+
+    /// Whether a neighbour did not answer.
+    pub(super) fn is_dead(&self, interface: u32, addr: IpAddr) -> bool {
+        !self.dead.is_empty() && self.dead.contains(&(interface, addr))
+    }
+
+    /// Groups that go through a group.
+    pub(super) fn dependents(&self, id: u32) -> impl Iterator<Item = u32> + '_ {
+        self.by_through.range((id, 0)..=(id, u32::MAX)).map(|(_, d)| *d)
+    }
+
+    /// Groups that lead into the table of a family at a place.
+    pub(super) fn leading_to(&self, v6: bool, place: u32) -> impl Iterator<Item = u32> + '_ {
+        self.by_table.range((v6, place, 0)..=(v6, place, u32::MAX)).map(|(_, _, id)| *id)
+    }
+
+    /// Notes through which groups a group goes.
+    pub(super) fn set_through(&mut self, id: u32, through: Vec<u32>) {
+        let Some(h) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        if h.resolution.through != through {
+            for t in &h.resolution.through {
+                self.by_through.remove(&(*t, id));
+            }
+            self.by_through.extend(through.iter().map(|t| (*t, id)));
+            h.resolution.through = through;
+        }
+    }
+
     fn insert(&mut self, id: u32, hop: Hop) {
-        for i in hop.wish.interfaces() {
-            self.by_interface.insert((i, id));
-        }
-        for a in hop.wish.addresses() {
-            self.by_address.insert((a, id));
-        }
         self.bytes += hop.bytes();
         self.by_wish.insert(hop.wish.clone(), id);
         if self.by_id.len() <= id as usize {
@@ -212,14 +250,23 @@ impl NextHops {
         self.by_id[id as usize] = Some(hop);
     }
 
+    /// Lists a group by what it hangs on, or no more.
+    fn list(&mut self, id: u32, v6: bool, r: &Resolution, on: bool) {
+        fn put<T: Ord>(set: &mut BTreeSet<T>, items: impl Iterator<Item = T>, on: bool) {
+            if on {
+                set.extend(items);
+            } else {
+                items.for_each(|i| _ = set.remove(&i));
+            }
+        }
+        put(&mut self.by_interface, r.interfaces.iter().map(|i| (*i, id)), on);
+        put(&mut self.by_address, r.neighbors.iter().map(|a| (*a, id)), on);
+        put(&mut self.by_through, r.through.iter().map(|t| (*t, id)), on);
+        put(&mut self.by_table, r.tables.iter().map(|t| (v6, *t, id)), on);
+    }
+
     fn remove(&mut self, id: u32) -> Option<Hop> {
         let hop = self.by_id.get_mut(id as usize)?.take()?;
-        for i in hop.wish.interfaces() {
-            self.by_interface.remove(&(i, id));
-        }
-        for a in hop.wish.addresses() {
-            self.by_address.remove(&(a, id));
-        }
         self.by_wish.remove(&hop.wish);
         self.bytes -= hop.bytes();
         self.groups.release(id);
@@ -238,14 +285,15 @@ impl NextHops {
 
     /// Whether a group with a path to this next hop has another path.
     fn has_choice(&self, address: IpAddr) -> bool {
-        let several = |id: u32| matches!(self.target(id), Some(Target::Paths(p)) if p.len() > 1);
+        let several =
+            |id: u32| self.get(id).is_some_and(|h| h.resolution.neighbors.len() > 1 || h.has_paths());
         self.towards(address).into_iter().any(several)
     }
 
     /// Groups that may change when one of these interfaces does.
     fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
-        let of = |i: u32| self.by_interface.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
-        interfaces.iter().copied().chain([ANY]).flat_map(of).collect()
+        let of = |i: &u32| self.by_interface.range((*i, 0)..=(*i, u32::MAX)).map(|(_, id)| *id);
+        interfaces.iter().flat_map(of).collect()
     }
 }
 
@@ -264,75 +312,18 @@ impl Hop {
     }
 }
 
-impl Wish {
-    /// Next hops of the paths.
-    fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        let paths = match &self.target {
-            Target::Paths(p) => p.as_slice(),
-            _ => &[],
-        };
-        paths.iter().filter_map(|p| p.address)
-    }
-
-    /// Interfaces whose state decides what the group holds.
-    fn interfaces(&self) -> impl Iterator<Item = u32> + '_ {
-        let paths = match &self.target {
-            Target::Paths(p) => p.as_slice(),
-            _ => &[],
-        };
-        paths.iter().map(|p| p.interface.unwrap_or(ANY))
+impl Hop {
+    fn has_paths(&self) -> bool {
+        matches!(&self.wish.target, Target::Paths(p) if p.len() > 1)
     }
 }
 
 impl Router {
-    /// The interface whose connected prefix holds `addr`, the longest prefix first.
-    pub fn connected_interface(&self, addr: IpAddr) -> Option<u32> {
-        self.interfaces
-            .iter()
-            .flat_map(|i| i.addresses.iter().map(move |a| (i.index, a)))
-            .filter(|(_, a)| a.contains(&addr))
-            .max_by_key(|(_, a)| a.prefix_len())
-            .map(|(i, _)| i)
-    }
-
-    fn paths_of(&self, wish: &Wish) -> Vec<(u8, Option<AdjKey>, u32, u32)> {
-        let glean = |i| (kind::GLEAN, Some(AdjKey::Glean(i, wish.v6)), 0, 1);
-        match &wish.target {
-            Target::Local(i) => vec![(kind::LOCAL, None, *i, 1)],
-            Target::Glean(i) => vec![glean(*i)],
-            Target::Neighbor(i, a) => vec![(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a)), 0, 1)],
-            Target::Broadcast => vec![(kind::BROADCAST, None, 0, 1)],
-            Target::Drop => vec![(kind::DROP, None, 0, 1)],
-            Target::Unreachable => vec![(kind::UNREACHABLE, None, 0, 1)],
-            Target::Prohibit => vec![(kind::PROHIBIT, None, 0, 1)],
-            Target::Paths(paths) => {
-                let (mut out, mut dead) = (vec![], vec![]);
-                for p in paths {
-                    let interface =
-                        p.interface.or_else(|| p.address.and_then(|a| self.connected_interface(a)));
-                    let Some(i) = interface.filter(|i| self.is_usable(*i)) else { continue };
-                    let (kind, key) = match p.address {
-                        Some(a) => (kind::REWRITE, AdjKey::Neighbor(i, a)),
-                        None => (kind::GLEAN, AdjKey::Glean(i, wish.v6)),
-                    };
-                    let gone = p.address.is_some_and(|a| self.nexthops.dead.contains(&(i, a)));
-                    let list = if gone { &mut dead } else { &mut out };
-                    list.push((kind, Some(key), 0, u32::from(p.weight.max(1))));
-                }
-                // When none answers, packets ask for all of them again.
-                if out.is_empty() {
-                    out = dead;
-                }
-                if out.is_empty() { vec![(kind::UNREACHABLE, None, 0, 1)] } else { out }
-            }
-        }
-    }
-
-    /// Takes the adjacencies that `wish` needs now and answers the group's paths.
-    fn resolve_wish(&mut self, wish: &Wish) -> Result<(Vec<Path>, Vec<AdjKey>), OpError> {
+    /// Takes the adjacencies that ways need, and answers the group's paths.
+    fn take_leads(&mut self, leads: &[Lead]) -> Result<(Vec<Path>, Vec<AdjKey>), OpError> {
         let (mut paths, mut keys) = (vec![], vec![]);
-        for (kind, key, value, weight) in self.paths_of(wish) {
-            let adj = match key {
+        for l in leads {
+            let adj = match l.key {
                 Some(k) => {
                     let Some(id) = self.hold_adjacency(k) else {
                         keys.into_iter().for_each(|k| self.release_adjacency_key(k));
@@ -341,23 +332,64 @@ impl Router {
                     keys.push(k);
                     id
                 }
-                None => value,
+                None => l.value,
             };
-            paths.push(Path { entry: tables::groups::Entry { kind, adj }, weight });
+            let weight = u32::try_from(l.weight).unwrap_or(u32::MAX);
+            paths.push(Path { entry: tables::groups::Entry { kind: l.kind, adj }, weight });
         }
         Ok((paths, keys))
     }
 
-    /// The group for what a route wants, held once more: [`Router::let_go`] must follow.
-    pub(super) fn hold_group(&mut self, source: Source, v6: bool, target: Target) -> Result<u32, OpError> {
-        let wish = Wish { source, v6, target };
+    /// Lists a group by what it hangs on, or no more.
+    fn list_group(&mut self, id: u32, v6: bool, r: &Resolution, on: bool) {
+        self.nexthops.list(id, v6, r, on);
+        let tables = r.tables.len() as u32;
+        if tables != 0 {
+            let (t4, t6) = (&self.plane.tables4.chained, &self.plane.tables6.chained);
+            let chained = if v6 { t6 } else { t4 };
+            if on {
+                chained.fetch_add(tables, Relaxed);
+            } else {
+                chained.fetch_sub(tables, Relaxed);
+            }
+        }
+        for &(v6, place, addr) in &r.watches {
+            let Some(vrf) = self.fibs.get_mut(v6, place) else { continue };
+            if on {
+                let via = vrf.rib.longest(addr).map_or(0, |l| l.1);
+                let watch = vrf.watched.entry(addr).or_default();
+                watch.via = via;
+                watch.groups.insert(id);
+            } else if let Some(watch) = vrf.watched.get_mut(&addr) {
+                watch.groups.remove(&id);
+                if watch.groups.is_empty() {
+                    vrf.watched.remove(&addr);
+                }
+            }
+        }
+    }
+
+    /// The group for what a route of a table wants, held once more: [`Router::let_go`] must follow.
+    pub(super) fn hold_group(
+        &mut self,
+        source: Source,
+        table: RouteTable,
+        target: Target,
+    ) -> Result<u32, OpError> {
+        let looks_up = |p: &RoutePath| p.interface.is_none() && p.table.is_none();
+        let id = match &target {
+            Target::Paths(p) if p.iter().any(looks_up) => table.id,
+            _ => 0,
+        };
+        let wish = Wish { source, v6: table.v6, table: id, target };
         if let Some(&id) = self.nexthops.by_wish.get(&wish) {
             if let Some(h) = self.nexthops.get_mut(id) {
                 h.held += 1;
             }
             return Ok(id);
         }
-        let (paths, adjacencies) = self.resolve_wish(&wish)?;
+        let resolution = self.resolve(&wish, &|_| false);
+        let (paths, adjacencies) = self.take_leads(&resolution.leads)?;
         let id = self.nexthops.groups.create(&paths).map_err(|e| OpError::new(e.to_string()));
         let id = match id {
             Ok(id) => id,
@@ -366,7 +398,8 @@ impl Router {
                 return Err(e);
             }
         };
-        self.nexthops.insert(id, Hop { wish, routes: 0, held: 1, adjacencies, paths });
+        self.list_group(id, wish.v6, &resolution, true);
+        self.nexthops.insert(id, Hop { wish, routes: 0, held: 1, adjacencies, paths, resolution });
         Ok(id)
     }
 
@@ -378,6 +411,7 @@ impl Router {
             && h.routes == 0
             && let Some(h) = self.nexthops.remove(id)
         {
+            self.list_group(id, h.wish.v6, &h.resolution, false);
             h.adjacencies.into_iter().for_each(|k| self.release_adjacency_key(k));
         }
     }
@@ -416,25 +450,35 @@ impl Router {
         list
     }
 
-    fn refresh(&mut self, groups: BTreeSet<u32>) {
-        for id in groups {
-            let Some(wish) = self.nexthops.get(id).map(|h| h.wish.clone()) else { continue };
-            let Ok((paths, keys)) = self.resolve_wish(&wish) else { continue };
-            let known = self.nexthops.get(id).is_some_and(|h| h.paths == paths);
-            let set = if known { Ok(()) } else { self.nexthops.groups.set(id, &paths) };
-            let gone = match (set, self.nexthops.get_mut(id)) {
+    /// Gives a group what it holds from now on.
+    pub(super) fn apply_resolution(&mut self, id: u32, resolution: Resolution) {
+        let Some(h) = self.nexthops.get(id) else { return };
+        if h.resolution == resolution {
+            return;
+        }
+        let (v6, same) = (h.wish.v6, h.resolution.leads == resolution.leads);
+        let gone = if same {
+            vec![]
+        } else {
+            let Ok((paths, keys)) = self.take_leads(&resolution.leads) else { return };
+            match (self.nexthops.groups.set(id, &paths), self.nexthops.get_mut(id)) {
                 (Ok(()), Some(h)) => {
                     h.paths = paths;
                     std::mem::replace(&mut h.adjacencies, keys)
                 }
                 (Err(e), _) => {
                     self.note(true, format!("next-hop group {id} keeps its old paths: {e}"));
-                    keys
+                    return keys.into_iter().for_each(|k| self.release_adjacency_key(k));
                 }
                 (Ok(()), None) => keys,
-            };
-            gone.into_iter().for_each(|k| self.release_adjacency_key(k));
+            }
+        };
+        let old = self.nexthops.get_mut(id).map(|h| std::mem::replace(&mut h.resolution, resolution.clone()));
+        if let Some(old) = old {
+            self.list_group(id, v6, &old, false);
+            self.list_group(id, v6, &resolution, true);
         }
+        gone.into_iter().for_each(|k| self.release_adjacency_key(k));
     }
 
     /// A next-hop group.
@@ -443,6 +487,7 @@ impl Router {
         Some(NextHopInfo {
             id,
             source: h.wish.source,
+            v6: h.wish.v6,
             target: h.wish.target.clone(),
             routes: h.routes,
             paths: h.paths.clone(),

@@ -4,10 +4,11 @@
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::{Encap, Feature, IfState, Kind, RoutePath, Router, Target};
+use super::{Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::punt::{Class, Limit};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
+use packet::flow::Fields;
 use std::net::IpAddr;
 
 /// One change.
@@ -118,8 +119,36 @@ pub enum Op {
         /// The feature, with all its settings.
         feature: Feature,
     },
+    /// Makes a routing table.
+    CreateTable {
+        /// Which; not number 0, which is there always.
+        table: RouteTable,
+        /// The operator's name for it.
+        name: Option<String>,
+    },
+    /// Takes a routing table out, with its static routes.
+    DeleteTable {
+        /// Which.
+        table: RouteTable,
+    },
+    /// Puts an interface into a routing table.
+    SetTable {
+        /// Interface; it has no address of the family.
+        name: String,
+        /// Which.
+        table: RouteTable,
+    },
+    /// Chooses what tells the flows of a table apart, where routes have several paths.
+    SetFlowHash {
+        /// Which table.
+        table: RouteTable,
+        /// Fields of packets.
+        fields: Fields,
+    },
     /// Sets the static route of a prefix, in place of an earlier one.
     SetRoute {
+        /// Number of its table.
+        table: u32,
         /// Its prefix.
         prefix: IpNet,
         /// Where to.
@@ -127,6 +156,8 @@ pub enum Op {
     },
     /// Adds a path to the static route of a prefix, or makes the route.
     AddPath {
+        /// Number of its table.
+        table: u32,
         /// Its prefix.
         prefix: IpNet,
         /// The path.
@@ -134,6 +165,8 @@ pub enum Op {
     },
     /// Removes a path from the static route of a prefix; the route goes with its last path.
     DelPath {
+        /// Number of its table.
+        table: u32,
         /// Its prefix.
         prefix: IpNet,
         /// The path; its weight is not looked at.
@@ -141,6 +174,8 @@ pub enum Op {
     },
     /// Removes the static route of a prefix.
     DelRoute {
+        /// Number of its table.
+        table: u32,
         /// Its prefix.
         prefix: IpNet,
     },
@@ -251,6 +286,12 @@ impl Op {
                 format!("punt policer {}: {} packets/s, burst {}", class.name(), l.rate, l.burst)
             }
             Op::SetPunt { class, limit: None } => format!("punt policer {}: off", class.name()),
+            Op::CreateTable { table, .. } => format!("{table}: made"),
+            Op::DeleteTable { table } => format!("{table}: deleted"),
+            Op::SetTable { name, table } => format!("interface {name}: in {table}"),
+            Op::SetFlowHash { table, fields } => {
+                format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
+            }
             Op::CreateStream { def } => format!("stream {}: made", def.name),
             Op::DeleteStream { name } => format!("stream {name}: deleted"),
             Op::EnableStream { name, on } => {
@@ -275,21 +316,28 @@ impl Op {
 impl Op {
     /// Changes of static routes become a batch, whether one or many.
     fn sort_out(self) -> Work {
-        let mut batch = RouteBatch::new();
+        let table = match &self {
+            Op::SetRoute { table, .. }
+            | Op::AddPath { table, .. }
+            | Op::DelPath { table, .. }
+            | Op::DelRoute { table, .. } => *table,
+            _ => 0,
+        };
+        let mut batch = RouteBatch::in_table(table);
         match self {
-            Op::SetRoute { prefix, target } => {
+            Op::SetRoute { prefix, target, .. } => {
                 let target = batch.target(target);
                 batch.set(prefix, target);
             }
-            Op::AddPath { prefix, path } => {
+            Op::AddPath { prefix, path, .. } => {
                 let target = batch.target(Target::Paths(vec![path]));
                 batch.add(prefix, target);
             }
-            Op::DelPath { prefix, path } => {
+            Op::DelPath { prefix, path, .. } => {
                 let target = batch.target(Target::Paths(vec![path]));
                 batch.del_paths(prefix, target);
             }
-            Op::DelRoute { prefix } => batch.del(prefix),
+            Op::DelRoute { prefix, .. } => batch.del(prefix),
             Op::Routes(batch) => return Work::Routes(batch),
             other => return Work::Op(other),
         }
@@ -305,6 +353,15 @@ impl Router {
         let mut more_than_routes = false;
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
+            let first = match &op {
+                Op::DeleteTable { table } => self.empty_table(*table),
+                _ => None,
+            };
+            if let Some(batch) = first
+                && let Ok(undo) = self.apply_routes(batch)
+            {
+                steps.push(Step::Routes(undo));
+            }
             let result = match op.sort_out() {
                 Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::Routes(u))),
                 Work::Op(op) => {
@@ -317,6 +374,7 @@ impl Router {
                 Err(mut e) => {
                     e.index = index;
                     self.undo(steps);
+                    self.drop_doomed_tables();
                     self.reclaim();
                     return Err(e);
                 }
@@ -328,6 +386,7 @@ impl Router {
                 self.keep_routes(undo);
             }
         }
+        self.drop_doomed_tables();
         for words in done {
             self.note(false, words);
         }
@@ -482,6 +541,10 @@ impl Router {
                 self.set_xconnect(index, to)?;
                 Ok(vec![Op::SetXconnect { name, peer: was }])
             }
+            Op::CreateTable { table, name } => self.create_table(table, name),
+            Op::DeleteTable { table } => self.delete_table(table),
+            Op::SetTable { name, table } => self.set_table(name, table),
+            Op::SetFlowHash { table, fields } => self.set_flow_hash(table, fields),
             // `commit` has taken them out.
             Op::SetRoute { .. }
             | Op::AddPath { .. }

@@ -1,18 +1,10 @@
 //! Routes: who wants which prefix, and what the forwarding table holds.
 
-use super::{NextHopInfo, OpError, Router, Source, Target};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use super::tables::Vrf;
+use super::{NextHopInfo, OpError, RouteTable, Router, Source, Target};
+use ipnet::IpNet;
 use std::net::IpAddr;
 use tables::RouteError;
-
-/// Which table to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteTable {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
 
 /// A route as `show ip fib` lists it.
 #[derive(Clone, Debug)]
@@ -35,19 +27,19 @@ pub struct PublishCounts {
 }
 
 impl Router {
-    fn fib_get(&self, p: IpNet) -> Option<u32> {
-        match p {
-            IpNet::V4(p) => self.fib4.get(p.addr().into(), p.prefix_len()),
-            IpNet::V6(p) => self.fib6.get(p.addr().into(), p.prefix_len()),
-        }
+    fn fib_get(&self, place: u32, p: IpNet) -> Option<u32> {
+        self.fibs.get(p.addr().is_ipv6(), place)?.rib.get(p)
     }
 
-    fn fib_set(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
+    fn fib_set(&mut self, place: u32, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
         self.fib_changes += 1;
-        let done = match p {
-            IpNet::V4(p) => self.fib4.insert(p.addr().into(), p.prefix_len(), group),
-            IpNet::V6(p) => self.fib6.insert(p.addr().into(), p.prefix_len(), group),
+        let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), place) else {
+            return Err(OpError::new(format!("route {p}: its table is gone")));
         };
+        let done = vrf.rib.insert(p, group);
+        if done != Ok(Some(group)) {
+            vrf.note_change(p);
+        }
         done.map_err(|e| match (e, self.config.route_memory) {
             (RouteError::Full(_), Some(limit)) => self.out_of_memory(p, limit),
             (e, _) => OpError::new(format!("route {p}: {e}")),
@@ -56,7 +48,8 @@ impl Router {
 
     pub(super) fn out_of_memory(&self, p: IpNet, limit: usize) -> OpError {
         let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-        let (v4, v6) = (self.fib4.len(), self.fib6.len());
+        let count = |v6| self.fibs.iter(v6).map(|v| v.rib.len()).sum::<usize>();
+        let (v4, v6) = (count(false), count(true));
         let text = format!(
             "route {p}: no memory is left for it. {v4} IPv4 and {v6} IPv6 routes take {:.1} MiB, and 'memory-mb' in \
              'quiver: routes:' allows {:.1}: allow more, or remove routes",
@@ -73,42 +66,47 @@ impl Router {
 
     /// Bytes that all routes take, next-hop groups included.
     pub fn route_bytes(&self) -> usize {
-        self.fib4.bytes() + self.fib6.bytes() + self.nexthops.bytes()
+        self.fibs.bytes() + self.nexthops.bytes()
     }
 
-    fn fib_remove(&mut self, p: IpNet) -> Option<u32> {
+    fn fib_remove(&mut self, place: u32, p: IpNet) -> Option<u32> {
         self.fib_changes += 1;
-        match p {
-            IpNet::V4(p) => self.fib4.remove(p.addr().into(), p.prefix_len()),
-            IpNet::V6(p) => self.fib6.remove(p.addr().into(), p.prefix_len()),
-        }
+        let vrf = self.fibs.get_mut(p.addr().is_ipv6(), place)?;
+        vrf.note_change(p);
+        vrf.rib.remove(p)
+    }
+
+    fn shared(&self, place: u32, p: IpNet) -> Option<&Vec<(Source, u32)>> {
+        self.fibs.get(p.addr().is_ipv6(), place)?.shared.get(&p)
     }
 
     /// The group of the static route of a prefix, used or not.
-    pub(super) fn static_group(&self, prefix: IpNet) -> Option<u32> {
-        match self.shared.get(&prefix) {
-            None => self.fib_get(prefix),
+    pub(super) fn static_group(&self, place: u32, prefix: IpNet) -> Option<u32> {
+        match self.shared(place, prefix) {
+            None => self.fib_get(place, prefix),
             Some(list) => list.iter().find(|(s, _)| *s == Source::Static).map(|(_, g)| *g),
         }
     }
 
     /// Gives `source`'s route for a prefix another group, makes it or removes it, and answers the group that it had.
-    /// Who counts the users of groups is the caller.
+    /// Who counts the users of groups is the caller, who also calls [`Router::settle`] in the end.
     pub(super) fn put(
         &mut self,
+        place: u32,
         prefix: IpNet,
         source: Source,
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
-        if source == Source::Static && !self.shared.contains_key(&prefix) {
+        let known = self.shared(place, prefix);
+        if source == Source::Static && known.is_none() {
             return match group {
-                Some(g) => self.fib_set(prefix, g),
-                None => Ok(self.fib_remove(prefix)),
+                Some(g) => self.fib_set(place, prefix, g),
+                None => Ok(self.fib_remove(place, prefix)),
             };
         }
-        let mut list = match self.shared.get(&prefix) {
+        let mut list = match known {
             Some(list) => list.clone(),
-            None => self.fib_get(prefix).map(|g| (Source::Static, g)).into_iter().collect(),
+            None => self.fib_get(place, prefix).map(|g| (Source::Static, g)).into_iter().collect(),
         };
         let used = list.first().map(|(_, g)| *g);
         let old = list.iter().position(|(s, _)| *s == source).map(|i| list.remove(i).1);
@@ -117,30 +115,44 @@ impl Router {
         match list.first() {
             Some((_, g)) if used == Some(*g) => {}
             Some((_, g)) => {
-                self.fib_set(prefix, *g)?;
+                self.fib_set(place, prefix, *g)?;
             }
             None => {
-                self.fib_remove(prefix);
+                self.fib_remove(place, prefix);
             }
         }
+        let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), place) else { return Ok(old) };
         if list.iter().all(|(s, _)| *s == Source::Static) {
-            self.shared.remove(&prefix);
+            vrf.shared.remove(&prefix);
         } else {
-            self.shared.insert(prefix, list);
+            vrf.shared.insert(prefix, list);
         }
         Ok(old)
     }
 
     /// Puts a static route back as it was.
-    pub(super) fn put_back(&mut self, prefix: IpNet, group: Option<u32>) -> Result<Option<u32>, OpError> {
-        self.put(prefix, Source::Static, group)
+    pub(super) fn put_back(
+        &mut self,
+        place: u32,
+        prefix: IpNet,
+        group: Option<u32>,
+    ) -> Result<Option<u32>, OpError> {
+        self.put(place, prefix, Source::Static, group)
     }
 
     /// Adds or replaces the route for a prefix of a source that is not the operator.
-    pub(super) fn set_route(&mut self, prefix: IpNet, source: Source, target: Target) -> Result<(), OpError> {
+    pub(super) fn set_route(
+        &mut self,
+        place: u32,
+        prefix: IpNet,
+        source: Source,
+        target: Target,
+    ) -> Result<(), OpError> {
         let prefix = prefix.trunc();
-        let group = self.hold_group(source, prefix.network().is_ipv6(), target)?;
-        let result = self.put(prefix, source, Some(group));
+        let v6 = prefix.network().is_ipv6();
+        let group = self.hold_group(source, RouteTable { v6, id: 0 }, target)?;
+        let result = self.put(place, prefix, source, Some(group));
+        self.settle(v6, place);
         if let Ok(old) = result {
             self.nexthops.add_route(group);
             self.leave_for_good(old);
@@ -150,9 +162,10 @@ impl Router {
     }
 
     /// Removes the route for a prefix of a source that is not the operator.
-    pub(super) fn clear_route(&mut self, prefix: IpNet, source: Source) {
+    pub(super) fn clear_route(&mut self, place: u32, prefix: IpNet, source: Source) {
         // Removing needs no memory, and what takes its place replaces it: it cannot fail.
-        if let Ok(old) = self.put(prefix.trunc(), source, None) {
+        if let Ok(old) = self.put(place, prefix.trunc(), source, None) {
+            self.settle(prefix.addr().is_ipv6(), place);
             self.leave_for_good(old);
         }
     }
@@ -164,19 +177,29 @@ impl Router {
         }
     }
 
-    /// What `source` wants for a prefix.
+    /// What `source` wants for a prefix of table 0.
     pub fn route_of(&self, prefix: IpNet, source: Source) -> Option<Target> {
+        self.route_at(0, prefix, source)
+    }
+
+    /// What `source` wants for a prefix of a table.
+    pub fn route_in(&self, table: u32, prefix: IpNet, source: Source) -> Option<Target> {
+        let place = self.fibs.place(RouteTable::of(prefix.addr(), table))?;
+        self.route_at(place, prefix, source)
+    }
+
+    pub(super) fn route_at(&self, place: u32, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
-        let group = match self.shared.get(&prefix) {
+        let group = match self.shared(place, prefix) {
             Some(list) => list.iter().find(|(s, _)| *s == source).map(|(_, g)| *g),
-            None if source == Source::Static => self.fib_get(prefix),
+            None if source == Source::Static => self.fib_get(place, prefix),
             None => None,
         };
         group.and_then(|g| self.nexthops.target(g)).cloned()
     }
 
-    fn route_info(&self, prefix: IpNet, group: u32) -> RouteInfo {
-        let list = self.shared.get(&prefix);
+    fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, u32)) -> RouteInfo {
+        let list = vrf.shared.get(&prefix);
         let hidden = list.map(|l| l.iter().skip(1).map(|(s, _)| *s).collect()).unwrap_or_default();
         RouteInfo { prefix, group, hidden }
     }
@@ -193,84 +216,75 @@ impl Router {
         after: Option<IpNet>,
     ) -> Box<dyn Iterator<Item = RouteInfo> + '_> {
         let behind = move |r: &RouteInfo| after.is_none_or(|after| r.prefix > after);
-        match table {
-            RouteTable::V4 => {
-                let from = match after {
-                    Some(IpNet::V4(p)) => p.addr().into(),
-                    _ => 0,
-                };
-                let info = |(a, l, g): (u32, u8, u32)| {
-                    Some(self.route_info(Ipv4Net::new(a.into(), l).ok()?.into(), g))
-                };
-                Box::new(self.fib4.iter_from(from).filter_map(info).filter(behind))
+        match self.fibs.of(table) {
+            Some(vrf) => {
+                let from = after.map(|p| p.addr());
+                Box::new(vrf.rib.iter_from(from).map(move |r| self.route_info(vrf, r)).filter(behind))
             }
-            RouteTable::V6 => {
-                let from = match after {
-                    Some(IpNet::V6(p)) => p.addr().into(),
-                    _ => 0,
-                };
-                let info = |(a, l, g): (u128, u8, u32)| {
-                    Some(self.route_info(Ipv6Net::new(a.into(), l).ok()?.into(), g))
-                };
-                Box::new(self.fib6.iter_from(from).filter_map(info).filter(behind))
-            }
+            None => Box::new(std::iter::empty()),
         }
     }
 
     /// Number of routes of a table.
     pub fn route_count(&self, table: RouteTable) -> usize {
-        match table {
-            RouteTable::V4 => self.fib4.len(),
-            RouteTable::V6 => self.fib6.len(),
-        }
+        self.fibs.of(table).map_or(0, |v| v.rib.len())
     }
 
     /// Bytes that a table takes.
     pub fn table_bytes(&self, table: RouteTable) -> usize {
-        match table {
-            RouteTable::V4 => self.fib4.bytes(),
-            RouteTable::V6 => self.fib6.bytes(),
-        }
+        self.fibs.of(table).map_or(0, |v| v.rib.bytes())
     }
 
-    /// Every route that holds an address, the shortest prefix first: the last one is used. Read from the control
-    /// side's tree.
+    /// Every route of table 0 that holds an address, the shortest prefix first: the last one is used. Read from the
+    /// control side's tree.
     pub fn covering(&self, addr: IpAddr) -> Vec<RouteInfo> {
-        match addr {
-            IpAddr::V4(a) => self
-                .fib4
-                .covering(a.into())
-                .filter_map(|(a, l, g)| Some(self.route_info(Ipv4Net::new(a.into(), l).ok()?.into(), g)))
-                .collect(),
-            IpAddr::V6(a) => self
-                .fib6
-                .covering(a.into())
-                .filter_map(|(a, l, g)| Some(self.route_info(Ipv6Net::new(a.into(), l).ok()?.into(), g)))
-                .collect(),
-        }
+        self.covering_in(0, addr)
     }
 
-    /// The group that workers find for an address: read from the table that they read.
+    /// [`Router::covering`] in a table.
+    pub fn covering_in(&self, table: u32, addr: IpAddr) -> Vec<RouteInfo> {
+        let Some(vrf) = self.fibs.of(RouteTable::of(addr, table)) else { return vec![] };
+        vrf.rib.covering(addr).into_iter().map(|r| self.route_info(vrf, r)).collect()
+    }
+
+    /// The group that workers find for an address in table 0: read from the table that they read.
     pub fn lookup(&self, addr: IpAddr) -> Option<NextHopInfo> {
+        self.lookup_in(0, addr)
+    }
+
+    /// [`Router::lookup`] in a table.
+    pub fn lookup_in(&self, table: u32, addr: IpAddr) -> Option<NextHopInfo> {
+        let place = self.fibs.place(RouteTable::of(addr, table))?;
         let id = match addr {
-            IpAddr::V4(a) => self.plane.fib4.lookup_one(a.into()),
-            IpAddr::V6(a) => self.plane.fib6.lookup_one(&u128::from(a)),
+            IpAddr::V4(a) => self.plane.tables4.slots.get(place, &self.guard)?.routes.lookup_one(a.into()),
+            IpAddr::V6(a) => self.plane.tables6.slots.get(place, &self.guard)?.routes.lookup_one(&a.octets()),
         };
         self.group(id)
     }
 
-    /// Prefixes of all static routes, in order.
+    /// Prefixes of all static routes of table 0, in order.
     pub fn static_routes(&self) -> Vec<IpNet> {
-        let of = |t| self.routes(t).filter(|r| self.has_static(r)).map(|r| r.prefix);
-        of(RouteTable::V4).chain(of(RouteTable::V6)).collect()
+        let of = |t| self.static_routes_of(t);
+        of(RouteTable::V4).into_iter().chain(of(RouteTable::V6)).collect()
+    }
+
+    /// Prefixes of the static routes of a table, in order.
+    pub fn static_routes_of(&self, table: RouteTable) -> Vec<IpNet> {
+        self.routes(table).filter(|r| self.has_static(r)).map(|r| r.prefix).collect()
     }
 
     /// The static route of a prefix of [`Router::routes`]: its group.
-    pub fn static_route(&self, r: &RouteInfo) -> Option<u32> {
-        self.has_static(r).then(|| self.static_group(r.prefix)).flatten()
+    pub fn static_route(&self, table: RouteTable, r: &RouteInfo) -> Option<u32> {
+        let place = self.fibs.place(table)?;
+        self.has_static(r).then(|| self.static_group(place, r.prefix)).flatten()
     }
 
     fn has_static(&self, r: &RouteInfo) -> bool {
         self.nexthops.source(r.group) == Some(Source::Static) || r.hidden.contains(&Source::Static)
     }
+}
+
+/// `1 route`, `2 routes`.
+pub(super) fn plural_routes(n: u32) -> String {
+    format!("{n} route{}", if n == 1 { "" } else { "s" })
 }

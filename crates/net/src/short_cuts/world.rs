@@ -88,7 +88,12 @@ fn tags(dot1ad: bool, outer: u16, inner: Option<Option<u16>>, exact: bool) -> En
 }
 
 fn paths(list: &[(&str, u8)]) -> Target {
-    let path = |a: &str, weight| RoutePath { address: Some(a.parse().unwrap()), interface: None, weight };
+    let path = |a: &str, weight| RoutePath {
+        address: Some(a.parse().unwrap()),
+        interface: None,
+        table: None,
+        weight,
+    };
     Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect())
 }
 
@@ -189,7 +194,7 @@ fn interfaces() -> Vec<Op> {
 }
 
 fn routes(right: Option<u32>) -> Vec<Op> {
-    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, weight: 1 }]);
+    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, table: None, weight: 1 }]);
     let routes = [
         ("10.10.0.0/16", paths(&[("198.51.100.2", 1)])),
         ("10.11.0.0/16", paths(&[("198.51.100.2", 1), ("203.0.113.2", 3), ("10.2.0.0", 1)])),
@@ -221,7 +226,8 @@ fn routes(right: Option<u32>) -> Vec<Op> {
         ("::/32", paths(&[("2001:db8:2::2", 1)])),
         ("fe80::/16", paths(&[("2001:db8:2::2", 1)])),
     ];
-    let set = |(prefix, target): (&str, Target)| Op::SetRoute { prefix: prefix.parse().unwrap(), target };
+    let set =
+        |(prefix, target): (&str, Target)| Op::SetRoute { table: 0, prefix: prefix.parse().unwrap(), target };
     routes.into_iter().map(set).collect()
 }
 

@@ -1,6 +1,7 @@
 //! `ip4-urpf`: whether there is a way back to a packet's source.
 
 use super::{Check, Ip4UrpfNext, Mode};
+use crate::fib::table::{V4, View};
 use crate::plane::Plane;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
@@ -31,7 +32,7 @@ impl Ip4Urpf {
 
 /// Snapshot of one vector.
 pub struct Ip4UrpfView<'v> {
-    plane: &'v Plane,
+    tables: View<'v, V4>,
     check: Check<'v>,
 }
 
@@ -43,7 +44,10 @@ impl LookupNode for Ip4Urpf {
     type View<'v> = Ip4UrpfView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4UrpfView<'v> {
-        Ip4UrpfView { plane: &self.plane, check: Check::new(&self.plane, guard, |f| f.urpf4) }
+        Ip4UrpfView {
+            tables: View::new(&self.plane, guard),
+            check: Check::new(&self.plane, guard, |f| f.urpf4),
+        }
     }
 
     #[inline]
@@ -52,8 +56,8 @@ impl LookupNode for Ip4Urpf {
     }
 
     #[inline]
-    fn lookup(view: &mut Ip4UrpfView<'_>, keys: &[u32], results: &mut [u32]) {
-        view.plane.fib4.lookup_batch(keys, results);
+    fn lookup(view: &mut Ip4UrpfView<'_>, descs: &[Desc], keys: &[u32], results: &mut [u32]) {
+        view.tables.lookup(descs, keys, results);
     }
 
     #[inline]

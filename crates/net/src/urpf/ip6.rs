@@ -1,6 +1,7 @@
 //! `ip6-urpf`: whether there is a way back to a packet's source.
 
 use super::{Check, Ip6UrpfNext, Mode};
+use crate::fib::table::{V6, View};
 use crate::ip6::lookup::is_link_local;
 use crate::plane::Plane;
 use graph::node::Step;
@@ -32,7 +33,7 @@ impl Ip6Urpf {
 
 /// Snapshot of one vector.
 pub struct Ip6UrpfView<'v> {
-    plane: &'v Plane,
+    tables: View<'v, V6>,
     check: Check<'v>,
 }
 
@@ -44,7 +45,10 @@ impl LookupNode for Ip6Urpf {
     type View<'v> = Ip6UrpfView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6UrpfView<'v> {
-        Ip6UrpfView { plane: &self.plane, check: Check::new(&self.plane, guard, |f| f.urpf6) }
+        Ip6UrpfView {
+            tables: View::new(&self.plane, guard),
+            check: Check::new(&self.plane, guard, |f| f.urpf6),
+        }
     }
 
     #[inline]
@@ -53,8 +57,8 @@ impl LookupNode for Ip6Urpf {
     }
 
     #[inline]
-    fn lookup(view: &mut Ip6UrpfView<'_>, keys: &[[u8; 16]], results: &mut [u32]) {
-        view.plane.fib6.lookup_batch(keys, results);
+    fn lookup(view: &mut Ip6UrpfView<'_>, descs: &[Desc], keys: &[[u8; 16]], results: &mut [u32]) {
+        view.tables.lookup(descs, keys, results);
     }
 
     #[inline]

@@ -112,11 +112,16 @@ fn ops() -> Vec<Op> {
         ("24.0.0.0/8", &["10.0.2.99"]),
         ("2001:db8:20::/48", &["2001:db8:2::2"]),
     ] {
-        let path = |a: &&str| RoutePath { address: Some(a.parse().unwrap()), interface: None, weight: 1 };
+        let path = |a: &&str| RoutePath {
+            address: Some(a.parse().unwrap()),
+            interface: None,
+            table: None,
+            weight: 1,
+        };
         let target = Target::Paths(paths.iter().map(path).collect());
-        ops.push(Op::SetRoute { prefix: prefix.parse().unwrap(), target });
+        ops.push(Op::SetRoute { table: 0, prefix: prefix.parse().unwrap(), target });
     }
-    ops.push(Op::SetRoute { prefix: "23.0.0.0/8".parse().unwrap(), target: Target::Drop });
+    ops.push(Op::SetRoute { table: 0, prefix: "23.0.0.0/8".parse().unwrap(), target: Target::Drop });
     ops
 }
 

@@ -222,7 +222,7 @@ impl Rig {
         let path = |n| {
             let (i, address) = hop((k + n) % plan.hops.max(1), plan.egress, v6);
             let interface = self.egress.get(i).map(|e| e.index);
-            RoutePath { address: Some(address), interface, weight: 1 }
+            RoutePath { address: Some(address), interface, table: None, weight: 1 }
         };
         Target::Paths((0..plan.paths).map(path).collect())
     }

@@ -1,0 +1,284 @@
+//! Routing tables as workers see them, and which of them a packet is looked up in: that of the interface on which it
+//! came.
+//!
+//! Most routers have one table, and most vectors come from one interface: both are asked once a vector. Table 0 is
+//! there always, and large from the start.
+
+use crate::interface::Interface;
+use crate::plane::{Plane, kind};
+use graph::{Desc, Guard, VECTOR_SIZE};
+use packet::CpuLevel;
+use packet::flow::Flow;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use tables::fib::{Routes, Routes4, Routes6};
+use tables::groups::{Entry, GroupsReader, Paths};
+use tables::lpm4::Lpm4;
+use tables::lpm6::Lpm6;
+use tables::slots::{Slots, SlotsReader, SlotsWriter};
+
+/// The most tables of one family, table 0 included.
+pub const MAX_TABLES: usize = 65_536;
+/// The most tables in which one packet is looked up.
+pub const MAX_LOOKUPS: u32 = 16;
+
+/// A table as workers see it.
+pub struct Table<R> {
+    /// Its routes: numbers of next-hop groups.
+    pub routes: R,
+    /// How its packets are told apart for the choice of a path.
+    pub flow: Flow,
+}
+
+/// The tables of one family, by their place; the place of table 0 is 0.
+pub struct Tables<R> {
+    /// By place.
+    pub slots: Arc<Slots<Table<R>>>,
+    /// Interfaces in another table than table 0.
+    pub bound: AtomicU32,
+    /// Groups with paths that lead into a table.
+    pub chained: AtomicU32,
+    level: CpuLevel,
+}
+
+/// Writes the slots of tables.
+pub type TableSlots<R> = SlotsWriter<Table<R>>;
+
+impl<R: Send + Sync> Tables<R> {
+    /// Only table 0.
+    pub fn new(main: R, flow: Flow, level: CpuLevel) -> io::Result<(TableSlots<R>, Tables<R>)> {
+        let (mut writer, slots) = Slots::new(MAX_TABLES)?;
+        // The first slot is free.
+        let _ = writer.insert(Table { routes: main, flow });
+        let tables = Tables { slots, bound: AtomicU32::new(0), chained: AtomicU32::new(0), level };
+        Ok((writer, tables))
+    }
+}
+
+/// What differs between IPv4 and IPv6.
+pub trait Family: 'static {
+    /// An address as lookups take it.
+    type Key: Copy;
+    /// Routes as workers see them.
+    type Routes: Send + Sync;
+    /// The tables.
+    fn tables(plane: &Plane) -> &Tables<Self::Routes>;
+    /// The place of an interface's table.
+    fn place(interface: &Interface) -> u32;
+    /// Looks one address up.
+    fn lookup_one(routes: &Self::Routes, key: &Self::Key) -> u32;
+    /// Looks addresses up.
+    fn lookup_batch(routes: &Self::Routes, level: CpuLevel, keys: &[Self::Key], results: &mut [u32]);
+    /// Looks addresses up in table 0.
+    fn lookup_main(plane: &Plane, keys: &[Self::Key], results: &mut [u32]);
+}
+
+/// IPv4.
+pub enum V4 {}
+/// IPv6.
+pub enum V6 {}
+
+impl Family for V4 {
+    type Key = u32;
+    type Routes = Routes4;
+
+    #[inline(always)]
+    fn tables(plane: &Plane) -> &Tables<Routes4> {
+        &plane.tables4
+    }
+
+    #[inline(always)]
+    fn place(interface: &Interface) -> u32 {
+        interface.table4
+    }
+
+    #[inline(always)]
+    fn lookup_one(routes: &Routes4, key: &u32) -> u32 {
+        routes.lookup_one(*key)
+    }
+
+    #[inline(always)]
+    fn lookup_batch(routes: &Routes4, level: CpuLevel, keys: &[u32], results: &mut [u32]) {
+        routes.lookup_batch(level, keys, results);
+    }
+
+    #[inline(always)]
+    fn lookup_main(plane: &Plane, keys: &[u32], results: &mut [u32]) {
+        plane.fib4.lookup_batch(keys, results);
+    }
+}
+
+impl Family for V6 {
+    type Key = [u8; 16];
+    type Routes = Routes6;
+
+    #[inline(always)]
+    fn tables(plane: &Plane) -> &Tables<Routes6> {
+        &plane.tables6
+    }
+
+    #[inline(always)]
+    fn place(interface: &Interface) -> u32 {
+        interface.table6
+    }
+
+    #[inline(always)]
+    fn lookup_one(routes: &Routes6, key: &[u8; 16]) -> u32 {
+        routes.lookup_one(key)
+    }
+
+    #[inline(always)]
+    fn lookup_batch(routes: &Routes6, _: CpuLevel, keys: &[[u8; 16]], results: &mut [u32]) {
+        routes.lookup_batch(keys, results);
+    }
+
+    #[inline(always)]
+    fn lookup_main(plane: &Plane, keys: &[[u8; 16]], results: &mut [u32]) {
+        plane.fib6.lookup_batch(keys, results);
+    }
+}
+
+/// The tables of a family for one vector.
+pub struct View<'v, F: Family> {
+    plane: &'v Plane,
+    tables: &'v Tables<F::Routes>,
+    slots: SlotsReader<'v, Table<F::Routes>>,
+    interfaces: SlotsReader<'v, Interface>,
+    /// How the packets of the vector are told apart; `None` where their tables differ in that.
+    pub flow: Option<Flow>,
+}
+
+impl<'v, F: Family> View<'v, F> {
+    /// The tables as they are now.
+    #[inline]
+    pub fn new(plane: &'v Plane, guard: &'v Guard) -> Self {
+        let tables = F::tables(plane);
+        let slots = tables.slots.reader(guard);
+        let flow = slots.get(0).map(|t| t.flow);
+        View { plane, tables, slots, interfaces: plane.interfaces.reader(guard), flow }
+    }
+
+    /// The table at a place.
+    #[inline]
+    pub fn at(&self, place: u32) -> Option<&'v Table<F::Routes>> {
+        self.slots.get(place)
+    }
+
+    /// The table of packets that came on an interface.
+    #[inline]
+    pub fn of(&self, rx: u32) -> Option<&'v Table<F::Routes>> {
+        self.slots.get(self.interfaces.get(rx).map_or(0, F::place))
+    }
+
+    /// The group of an address for packets that came on an interface.
+    pub fn lookup_one(&self, rx: u32, key: &F::Key) -> u32 {
+        let found = self.of(rx).map_or(0, |t| F::lookup_one(&t.routes, key));
+        self.chase(found, key, &self.plane.groups.reader())
+    }
+
+    /// How a packet that came on an interface is told apart from others.
+    #[inline]
+    pub fn flow(&self, rx: u32) -> Flow {
+        self.flow.or_else(|| self.of(rx).map(|t| t.flow)).unwrap_or(Flow::five_tuple(0))
+    }
+
+    /// Looks up the addresses of a vector.
+    #[inline(always)]
+    pub fn lookup(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
+        if self.tables.bound.load(Relaxed) | self.tables.chained.load(Relaxed) == 0 {
+            return F::lookup_main(self.plane, keys, results);
+        }
+        self.lookup_each(descs, keys, results);
+    }
+
+    #[inline(never)]
+    fn lookup_each(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
+        let Some(rx) = descs.first().map(|d| d.rx) else { return };
+        let level = self.tables.level;
+        if descs.iter().all(|d| d.rx == rx) {
+            match self.of(rx) {
+                Some(table) => {
+                    self.flow = Some(table.flow);
+                    F::lookup_batch(&table.routes, level, keys, results);
+                }
+                None => results.fill(0),
+            }
+        } else {
+            self.lookup_mixed(descs, keys, results);
+        }
+        if self.tables.chained.load(Relaxed) != 0 {
+            let groups = self.plane.groups.reader();
+            for (result, key) in results.iter_mut().zip(keys) {
+                *result = self.chase(*result, key, &groups);
+            }
+        }
+    }
+
+    /// A vector from several interfaces, by runs of packets for one table.
+    fn lookup_mixed(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
+        let mut places = [0u32; VECTOR_SIZE];
+        for (place, d) in places.iter_mut().zip(descs) {
+            *place = self.interfaces.get(d.rx).map_or(0, F::place);
+            self.slots.prefetch(*place);
+        }
+        let places = &places[..descs.len().min(VECTOR_SIZE)];
+        let (mut at, mut flow) = (0, None);
+        for run in places.chunk_by(|a, b| a == b) {
+            let end = at + run.len();
+            let (keys, results) = (&keys[at..end], &mut results[at..end]);
+            at = end;
+            let Some(table) = self.slots.get(run[0]) else {
+                results.fill(0);
+                continue;
+            };
+            match keys {
+                [key] => results[0] = F::lookup_one(&table.routes, key),
+                _ => F::lookup_batch(&table.routes, self.tables.level, keys, results),
+            }
+            match flow {
+                None => flow = Some(Some(table.flow)),
+                Some(f) if f == Some(table.flow) => {}
+                Some(_) => flow = Some(None),
+            }
+        }
+        self.flow = flow.flatten();
+    }
+
+    /// Follows a group whose only path leads into a table. One that is left leads too far: into a loop.
+    #[inline]
+    fn chase(&self, group: u32, key: &F::Key, groups: &GroupsReader<'_>) -> u32 {
+        let mut group = group;
+        for _ in 0..MAX_LOOKUPS {
+            match groups.paths(group) {
+                Paths::One(Entry { kind: kind::LOOKUP, adj }) => {
+                    group = self.at(adj).map_or(0, |t| F::lookup_one(&t.routes, key));
+                }
+                _ => break,
+            }
+        }
+        group
+    }
+
+    /// Where a packet goes whose path leads into the table at a place; `hash` is that of its flow. `None` when tables lead
+    /// on to others without end.
+    #[cold]
+    pub fn onward(&self, place: u32, key: &F::Key, hash: impl Fn() -> u32) -> Option<Entry> {
+        let mut place = place;
+        for _ in 0..MAX_LOOKUPS {
+            let group = self.at(place).map_or(0, |t| F::lookup_one(&t.routes, key));
+            let entry = self.plane.groups.resolve_with(group, &hash);
+            if entry.kind != kind::LOOKUP {
+                return Some(entry);
+            }
+            place = entry.adj;
+        }
+        None
+    }
+}
+
+/// The main tables.
+pub fn main(fib4: &Arc<Lpm4>, fib6: &Arc<Lpm6>) -> (Routes4, Routes6) {
+    (Routes::Many(Arc::clone(fib4)), Routes::Many(Arc::clone(fib6)))
+}

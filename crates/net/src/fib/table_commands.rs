@@ -1,0 +1,119 @@
+//! `ip table`, `show ip table`, `set interface ip table`, `set ip flow-hash`.
+
+use crate::commands::commit;
+use crate::router::{Op, RouteTable, Router, TableInfo};
+use command::{Args, Command, CommandError, Output, Table};
+use packet::flow::Fields;
+use serde_json::json;
+
+/// The commands of one family; `word` is `ip` or `ip6`.
+pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
+    let family = if v6 { "IPv6" } else { "IPv4" };
+    let label = if v6 { " [flowlabel]" } else { "" };
+    let mut hash = Command::write(
+        &format!(
+            "set {word} flow-hash [table <table:u32>] [src] [dst] [sport] [dport] [proto] [reverse] [symmetric]{label}"
+        ),
+        &format!("What tells {family} flows apart where a route has several paths"),
+        move |r, a| set_hash(r, a, v6),
+    )
+    .arg("table", "number of the table; 0 without it")
+    .arg("src", "source address")
+    .arg("dst", "destination address")
+    .arg("sport", "source port")
+    .arg("dport", "destination port")
+    .arg("proto", "protocol")
+    .arg("reverse", "source and destination change places")
+    .arg("symmetric", "both directions of a flow take the same path")
+    .details("Without any field it is src dst sport dport proto again.")
+    .example(&format!("set {word} flow-hash table 0 src dst sport dport proto symmetric"));
+    if v6 {
+        hash = hash.arg("flowlabel", "flow label (RFC 6438)");
+    }
+    vec![
+        Command::write(
+            &format!("{word} table add <table:u32> [<name:string>]"),
+            &format!("Add an {family} routing table (a VRF)"),
+            move |r, a| {
+                let table = RouteTable { v6, id: a.get("table")? };
+                let name: Option<String> = a.opt("name")?;
+                commit(r, vec![Op::CreateTable { table, name }])
+            },
+        )
+        .arg("table", "its number; 0 is there always")
+        .arg("name", "a name for it")
+        .details(
+            "Packets are looked up in the table of the interface on which they came. Interfaces are put into a table by \
+             'set interface ip table'; different tables may hold the same prefixes.",
+        )
+        .example(&format!("{word} table add 10 customers")),
+        Command::write(
+            &format!("{word} table del <table:u32>"),
+            &format!("Remove an {family} routing table and its static routes"),
+            move |r, a| commit(r, vec![Op::DeleteTable { table: RouteTable { v6, id: a.get("table")? } }]),
+        )
+        .arg("table", "its number")
+        .details("No interface may be in it, and no route of another table lead into it.")
+        .example(&format!("{word} table del 10")),
+        Command::write(
+            &format!("set interface {word} table <interface:interface> <table:u32>"),
+            &format!("Put an interface into an {family} routing table"),
+            move |r, a| {
+                let table = RouteTable { v6, id: a.get("table")? };
+                commit(r, vec![Op::SetTable { name: a.get("interface")?, table }])
+            },
+        )
+        .arg("interface", "an interface without addresses of the family")
+        .arg("table", "number of the table")
+        .details("Its addresses, their connected routes and its neighbors are then in that table.")
+        .example(&format!("set interface {word} table left 10")),
+        hash,
+        Command::read(
+            &format!("show {word} table"),
+            &format!("{family} routing tables"),
+            move |r, _| Ok(show(r, v6)),
+        )
+        .example(&format!("show {word} table")),
+    ]
+}
+
+fn set_hash(router: &mut Router, args: &Args, v6: bool) -> Result<Output, CommandError> {
+    let table = RouteTable { v6, id: args.opt("table")?.unwrap_or(0) };
+    let chosen = Fields::ALL.into_iter().filter(|(word, _)| args.has(word));
+    let mut fields = chosen.fold(Fields::NONE, |all, (_, f)| all.with(f));
+    let of_what = [Fields::SRC, Fields::DST, Fields::SPORT, Fields::DPORT, Fields::PROTO, Fields::LABEL];
+    if !of_what.into_iter().any(|f| fields.has(f)) {
+        fields = fields.with(Fields::FIVE_TUPLE);
+    }
+    commit(router, vec![Op::SetFlowHash { table, fields }])
+}
+
+fn show(router: &Router, v6: bool) -> Output {
+    let mut rows = Table::new()
+        .right("Place")
+        .right("Table")
+        .left("Name")
+        .right("Routes")
+        .right("KiB")
+        .right("Interfaces")
+        .left("Flow hash");
+    let mut all = vec![];
+    for t in router.route_tables(v6) {
+        let TableInfo { table, place, name, routes, bytes, compact, interfaces, fields } = t;
+        let hash: Vec<&str> = fields.words().collect();
+        rows.row([
+            place.into(),
+            table.id.into(),
+            name.clone().unwrap_or_default().into(),
+            routes.into(),
+            (bytes / 1024).into(),
+            interfaces.into(),
+            hash.join(" ").into(),
+        ]);
+        all.push(json!({
+            "place": place, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
+            "compact": compact, "interfaces": interfaces, "flow-hash": hash,
+        }));
+    }
+    Output::new(rows.to_text(), json!(all))
+}

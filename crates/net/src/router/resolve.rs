@@ -1,0 +1,422 @@
+//! What a next-hop group holds at the moment: its paths, resolved through interfaces, tables and the groups of other
+//! routes, down to neighbours. Packets never walk this: it is worked out again when something on the way changes.
+
+use super::adjacencies::AdjKey;
+use super::nexthops::{NextHops, RoutePath, Target, Wish};
+use super::{RouteInfo, RouteTable, Router};
+use crate::plane::kind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use tables::groups::MAX_BUCKETS;
+
+/// The most tables through which one next hop is followed.
+const MOST_TABLES: usize = crate::fib::table::MAX_LOOKUPS as usize;
+
+/// One way of a group, with its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lead {
+    pub kind: u8,
+    pub key: Option<AdjKey>,
+    /// In place of an adjacency: an interface, or the place of a table.
+    pub value: u32,
+    pub weight: u64,
+}
+
+/// What a group holds, and what that hangs on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resolution {
+    pub leads: Vec<Lead>,
+    /// Interfaces whose state matters.
+    pub interfaces: Vec<u32>,
+    /// Neighbours that were found, answering or not.
+    pub neighbors: Vec<IpAddr>,
+    /// Next hops that were looked up: family and place of the table, address.
+    pub watches: Vec<(bool, u32, IpAddr)>,
+    /// Groups of other routes that it goes through.
+    pub through: Vec<u32>,
+    /// Tables that packets are looked up in.
+    pub tables: Vec<u32>,
+    /// Paths that were asked for and lead nowhere.
+    pub lost: bool,
+}
+
+impl Resolution {
+    fn tidy(&mut self) {
+        fn unique<T: Ord>(list: &mut Vec<T>) {
+            list.sort_unstable();
+            list.dedup();
+        }
+        unique(&mut self.interfaces);
+        unique(&mut self.neighbors);
+        unique(&mut self.watches);
+        unique(&mut self.through);
+        unique(&mut self.tables);
+    }
+}
+
+fn single(kind: u8, key: Option<AdjKey>, value: u32) -> Lead {
+    Lead { kind, key, value, weight: 1 }
+}
+
+/// A neighbour as a group of a family reaches it.
+fn neighbor_key(v6: bool, interface: u32, addr: IpAddr) -> AdjKey {
+    match addr {
+        IpAddr::V6(a) if !v6 => AdjKey::Via6(interface, a),
+        _ => AdjKey::Neighbor(interface, addr),
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Joins the ways of several paths: each path has its share of the whole, and each way of it its share of that.
+fn join(parts: Vec<(u64, Vec<Lead>)>) -> Vec<Lead> {
+    let total = |leads: &[Lead]| leads.iter().map(|l| l.weight).sum::<u64>().max(1);
+    // Exact where the common multiple is of a sensible size.
+    let common = parts.iter().try_fold(1u64, |all, (_, leads)| {
+        let t = total(leads);
+        (all / gcd(all, t)).checked_mul(t).filter(|m| *m < 1 << 32)
+    });
+    let mut out: BTreeMap<(u8, Option<AdjKey>, u32), u64> = BTreeMap::new();
+    for (weight, leads) in parts {
+        let sum = total(&leads);
+        for l in leads {
+            let share = match common {
+                Some(all) => weight * l.weight * (all / sum),
+                None => {
+                    (u128::from(weight) * u128::from(l.weight) * (1 << 24) / u128::from(sum)).max(1) as u64
+                }
+            };
+            *out.entry((l.kind, l.key, l.value)).or_default() += share;
+        }
+    }
+    let mut out: Vec<Lead> =
+        out.into_iter().map(|((kind, key, value), weight)| Lead { kind, key, value, weight }).collect();
+    if out.len() > MAX_BUCKETS {
+        out.sort_by_key(|l| std::cmp::Reverse(l.weight));
+        out.truncate(MAX_BUCKETS);
+        out.sort_unstable();
+    }
+    let divisor = out.iter().fold(0, |d, l| gcd(d, l.weight)).max(1);
+    let most = out.iter().map(|l| l.weight / divisor).max().unwrap_or(1);
+    // Weights of a group have 32 bits.
+    let shift = (64 - most.leading_zeros()).saturating_sub(31);
+    out.iter_mut().for_each(|l| l.weight = ((l.weight / divisor) >> shift).max(1));
+    out
+}
+
+/// Works out one group.
+struct Work<'r> {
+    router: &'r Router,
+    v6: bool,
+    /// Groups through which no path may go, as that leads back to this one.
+    looped: &'r dyn Fn(u32) -> bool,
+    out: Resolution,
+    /// What becomes of packets when no path is left, where a route on the way says so.
+    discard: Option<u8>,
+}
+
+impl Work<'_> {
+    /// A neighbour on an interface, if packets can be sent there.
+    fn neighbor(&mut self, interface: u32, addr: IpAddr) -> Option<Lead> {
+        self.out.interfaces.push(interface);
+        self.out.neighbors.push(addr);
+        let key = neighbor_key(self.v6, interface, addr);
+        self.router.is_usable(interface).then(|| single(kind::REWRITE, Some(key), 0))
+    }
+
+    fn path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
+        match (p.interface, p.address) {
+            (Some(i), Some(a)) => self.neighbor(i, a).into_iter().collect(),
+            (Some(i), None) => {
+                self.out.interfaces.push(i);
+                let lead = single(kind::GLEAN, Some(AdjKey::Glean(i, self.v6)), 0);
+                self.router.is_usable(i).then_some(lead).into_iter().collect()
+            }
+            (None, Some(a)) => {
+                let table = RouteTable::of(a, p.table.unwrap_or(table));
+                match self.router.fibs.place(table) {
+                    Some(place) => self.follow(a, place, MOST_TABLES),
+                    None => vec![],
+                }
+            }
+            (None, None) => {
+                let table = RouteTable { v6: self.v6, id: p.table.unwrap_or(0) };
+                let Some(place) = self.router.fibs.place(table) else { return vec![] };
+                self.out.tables.push(place);
+                vec![single(kind::LOOKUP, None, place)]
+            }
+        }
+    }
+
+    /// Where packets for a next hop go.
+    fn follow(&mut self, addr: IpAddr, place: u32, tables: usize) -> Vec<Lead> {
+        let v6 = addr.is_ipv6();
+        self.out.watches.push((v6, place, addr));
+        let found = self.router.fibs.get(v6, place).and_then(|v| v.rib.longest(addr));
+        let Some((_, group)) = found else { return vec![] };
+        let Some(hop) = self.router.nexthops.hop(group) else { return vec![] };
+        let discard = match hop.wish.target {
+            Target::Glean(i) => return self.neighbor(i, addr).into_iter().collect(),
+            Target::Neighbor(i, a) => return self.neighbor(i, a).into_iter().collect(),
+            Target::Local(_) | Target::Broadcast => return vec![],
+            Target::Drop => kind::DROP,
+            Target::Unreachable => kind::UNREACHABLE,
+            Target::Prohibit => kind::PROHIBIT,
+            Target::Paths(_) => {
+                self.out.through.push(group);
+                if (self.looped)(group) {
+                    return vec![];
+                }
+                let mut parts = vec![];
+                for l in &hop.resolution.leads {
+                    let leads = match (l.kind, l.key) {
+                        (kind::REWRITE, Some(AdjKey::Neighbor(i, a))) => {
+                            vec![single(kind::REWRITE, Some(neighbor_key(self.v6, i, a)), 0)]
+                        }
+                        (kind::REWRITE, key) => vec![single(kind::REWRITE, key, 0)],
+                        // The next hop is a neighbour on the link.
+                        (kind::GLEAN, Some(AdjKey::Glean(i, _))) => {
+                            self.neighbor(i, addr).into_iter().collect()
+                        }
+                        (kind::LOOKUP, _) if tables > 0 => self.follow(addr, l.value, tables - 1),
+                        (kind::DROP | kind::PROHIBIT, _) => {
+                            self.discard.get_or_insert(l.kind);
+                            vec![]
+                        }
+                        (kind::UNREACHABLE, _) if !hop.resolution.lost => {
+                            self.discard.get_or_insert(l.kind);
+                            vec![]
+                        }
+                        _ => vec![],
+                    };
+                    if !leads.is_empty() {
+                        parts.push((l.weight, leads));
+                    }
+                }
+                return join(parts);
+            }
+        };
+        self.discard.get_or_insert(discard);
+        vec![]
+    }
+}
+
+impl Router {
+    /// What a group holds now. Groups for which `looped` holds lead back to it.
+    pub(super) fn resolve(&self, wish: &Wish, looped: &dyn Fn(u32) -> bool) -> Resolution {
+        let fixed = match &wish.target {
+            Target::Local(i) => single(kind::LOCAL, None, *i),
+            Target::Glean(i) => single(kind::GLEAN, Some(AdjKey::Glean(*i, wish.v6)), 0),
+            Target::Neighbor(i, a) => single(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a)), 0),
+            Target::Broadcast => single(kind::BROADCAST, None, 0),
+            Target::Drop => single(kind::DROP, None, 0),
+            Target::Unreachable => single(kind::UNREACHABLE, None, 0),
+            Target::Prohibit => single(kind::PROHIBIT, None, 0),
+            Target::Paths(paths) => return self.resolve_paths(wish, paths, looped),
+        };
+        Resolution { leads: vec![fixed], ..Resolution::default() }
+    }
+
+    fn resolve_paths(&self, wish: &Wish, paths: &[RoutePath], looped: &dyn Fn(u32) -> bool) -> Resolution {
+        let mut work = Work { router: self, v6: wish.v6, looped, out: Resolution::default(), discard: None };
+        let (mut alive, mut dead) = (vec![], vec![]);
+        for p in paths {
+            let leads = work.path(p, wish.table);
+            let (gone, here): (Vec<_>, Vec<_>) = leads.into_iter().partition(|l| self.is_dead(l.key));
+            let weight = u64::from(p.weight.max(1));
+            // When none answers, packets ask for all of them again.
+            for (list, leads) in [(&mut alive, here), (&mut dead, gone)] {
+                if !leads.is_empty() {
+                    list.push((weight, leads));
+                }
+            }
+        }
+        let parts = if alive.is_empty() { dead } else { alive };
+        let mut out = work.out;
+        out.leads = join(parts);
+        if out.leads.is_empty() {
+            out.lost = work.discard.is_none();
+            out.leads.push(single(work.discard.unwrap_or(kind::UNREACHABLE), None, 0));
+        }
+        out.tidy();
+        out
+    }
+
+    fn is_dead(&self, key: Option<AdjKey>) -> bool {
+        match key {
+            Some(AdjKey::Neighbor(i, a)) => self.nexthops.is_dead(i, a),
+            Some(AdjKey::Via6(i, a)) => self.nexthops.is_dead(i, a.into()),
+            _ => false,
+        }
+    }
+
+    /// Works these groups out again, and all that go through them: those first through which others go, so that each is
+    /// worked out once. A path that leads back to its own group leads nowhere.
+    pub(super) fn refresh(&mut self, groups: BTreeSet<u32>) {
+        // What leads where may have changed with the groups themselves.
+        for &id in &groups {
+            let Some(wish) = self.nexthops.hop(id).map(|h| h.wish.clone()) else { continue };
+            if matches!(wish.target, Target::Paths(_)) {
+                let through = self.resolve(&wish, &|_| false).through;
+                self.nexthops.set_through(id, through);
+            }
+        }
+        for ring in self.nexthops.rings(groups) {
+            let ring = &ring;
+            let looped = |id: u32| ring.contains(&id);
+            for &id in ring {
+                let Some(hop) = self.nexthops.hop(id) else { continue };
+                let alone = ring.len() == 1 && !hop.resolution.through.contains(&id);
+                let wish = hop.wish.clone();
+                let resolution =
+                    if alone { self.resolve(&wish, &|_| false) } else { self.resolve(&wish, &looped) };
+                self.apply_resolution(id, resolution);
+            }
+        }
+    }
+}
+
+/// A step on the way from a path's next hop to neighbours.
+#[derive(Clone, Debug)]
+pub struct NextHopStep {
+    /// The table of the lookup.
+    pub table: RouteTable,
+    /// What was looked up.
+    pub addr: IpAddr,
+    /// The route that holds it.
+    pub via: Option<RouteInfo>,
+    /// The route leads back to the group that the path belongs to, and the path is left out.
+    pub looped: bool,
+    /// The interface that the route leads to, where that is a connected one.
+    pub interface: Option<u32>,
+}
+
+impl Router {
+    /// How the next hop of a group's path is resolved, step by step; nothing for a path with an interface. Of routes
+    /// with several paths the first one is followed.
+    pub fn next_hop_steps(&self, group: u32, path: &RoutePath) -> Vec<NextHopStep> {
+        let (mut out, mut groups) = (vec![], vec![group]);
+        let mut at = self.nexthops.hop(group).map_or(0, |h| h.wish.table);
+        let mut path = *path;
+        let mut wanted: Option<IpAddr> = None;
+        while path.interface.is_none() && out.len() < 64 {
+            // A path without address looks the next hop itself up in another table.
+            let Some(addr) = path.address.or(wanted) else { break };
+            wanted = Some(addr);
+            let table = RouteTable::of(addr, path.table.unwrap_or(at));
+            let found = self.fibs.of(table).and_then(|v| v.rib.longest(addr));
+            let Some((prefix, id)) = found else {
+                out.push(NextHopStep { table, addr, via: None, looped: false, interface: None });
+                break;
+            };
+            let looped = groups.contains(&id);
+            let hop = self.nexthops.hop(id);
+            let interface = match hop.map(|h| &h.wish.target) {
+                Some(Target::Glean(i) | Target::Neighbor(i, _)) => Some(*i),
+                _ => None,
+            };
+            let via = Some(RouteInfo { prefix, group: id, hidden: vec![] });
+            out.push(NextHopStep { table, addr, via, looped, interface });
+            let next = match hop.map(|h| &h.wish.target) {
+                Some(Target::Paths(p)) if !looped => p.first().copied(),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            at = hop.map_or(0, |h| h.wish.table);
+            groups.push(id);
+            path = next;
+        }
+        out
+    }
+}
+
+impl NextHops {
+    /// The groups that go through some of these, themselves included, in an order in which those come first through which others
+    /// go. Groups that go through each other come together.
+    fn rings(&self, start: BTreeSet<u32>) -> Vec<Vec<u32>> {
+        let mut all = start.clone();
+        let mut list: Vec<u32> = start.into_iter().collect();
+        while let Some(id) = list.pop() {
+            list.extend(self.dependents(id).filter(|d| all.insert(*d)));
+        }
+        // Tarjan's algorithm, without recursion: chains of routes may be long.
+        #[derive(Clone, Copy)]
+        struct Seen {
+            number: usize,
+            low: usize,
+            open: bool,
+        }
+        let (mut seen, mut open, mut out): (BTreeMap<u32, Seen>, Vec<u32>, Vec<Vec<u32>>) =
+            Default::default();
+        for &root in &all {
+            if seen.contains_key(&root) {
+                continue;
+            }
+            let mut path: Vec<(u32, usize)> = vec![];
+            let mut next = Some(root);
+            loop {
+                if let Some(id) = next.take() {
+                    let number = seen.len();
+                    seen.insert(id, Seen { number, low: number, open: true });
+                    open.push(id);
+                    path.push((id, 0));
+                }
+                let Some((id, at)) = path.last_mut() else { break };
+                let id = *id;
+                let through = self.hop(id).map_or(&[][..], |h| &h.resolution.through);
+                if let Some(&to) = through.get(*at) {
+                    *at += 1;
+                    match seen.get(&to).copied() {
+                        _ if !all.contains(&to) => {}
+                        None => next = Some(to),
+                        Some(s) if s.open => lower(&mut seen, id, s.number),
+                        Some(_) => {}
+                    }
+                    continue;
+                }
+                path.pop();
+                let Some(own) = seen.get(&id).copied() else { continue };
+                if own.low == own.number {
+                    let from = open.iter().rposition(|o| *o == id).unwrap_or(0);
+                    let ring: Vec<u32> = open.drain(from..).collect();
+                    for r in &ring {
+                        if let Some(s) = seen.get_mut(r) {
+                            s.open = false;
+                        }
+                    }
+                    out.push(ring);
+                }
+                if let Some((parent, _)) = path.last() {
+                    lower(&mut seen, *parent, own.low);
+                }
+            }
+        }
+        fn lower(seen: &mut BTreeMap<u32, Seen>, id: u32, to: usize) {
+            if let Some(s) = seen.get_mut(&id) {
+                s.low = s.low.min(to);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_multiply() {
+        let to = |n: u8| AdjKey::Neighbor(1, [10, 0, 0, n].into());
+        let lead = |n: u8, weight| Lead { weight, ..single(kind::REWRITE, Some(to(n)), 0) };
+        let joined = |parts| join(parts).into_iter().map(|l| l.weight).collect::<Vec<_>>();
+        // A third over 1, two thirds over 2 and 3 in the ratio of 1 to 3.
+        assert_eq!(joined(vec![(1, vec![lead(1, 1)]), (2, vec![lead(2, 1), lead(3, 3)])]), [2, 1, 3]);
+        // The same neighbour over two ways has both shares.
+        assert_eq!(joined(vec![(1, vec![lead(1, 5)]), (1, vec![lead(1, 1), lead(2, 1)])]), [3, 1]);
+        let many =
+            (0..=255).map(|n| (1 + u64::from(n), vec![lead(n, 1), lead(n.wrapping_add(1), 7)])).collect();
+        assert_eq!(joined(many).len(), 256);
+    }
+}

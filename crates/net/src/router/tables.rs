@@ -1,0 +1,595 @@
+//! Routing tables: table 0 of each family, and those that the operator adds.
+
+use super::nexthops::Source;
+use super::{Op, OpError, RouteBatch, Router};
+use crate::fib::table::{Table, TableSlots};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use packet::flow::{Fields, Flow};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use tables::fib::{Fib4Writer, Fib6Writer, Routes4, Routes6};
+use tables::{LpmConfig, RouteError};
+
+/// A routing table by its family and the operator's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteTable {
+    /// True for IPv6.
+    pub v6: bool,
+    /// The operator's number; 0 is there always.
+    pub id: u32,
+}
+
+impl RouteTable {
+    /// IPv4, table 0.
+    pub const V4: RouteTable = RouteTable { v6: false, id: 0 };
+    /// IPv6, table 0.
+    pub const V6: RouteTable = RouteTable { v6: true, id: 0 };
+
+    /// The table of this number for the family of an address.
+    pub fn of(addr: IpAddr, id: u32) -> RouteTable {
+        RouteTable { v6: addr.is_ipv6(), id }
+    }
+
+    /// `IPv4` or `IPv6`.
+    pub fn family(self) -> &'static str {
+        if self.v6 { "IPv6" } else { "IPv4" }
+    }
+}
+
+impl std::fmt::Display for RouteTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} table {}", self.family(), self.id)
+    }
+}
+
+/// A table as `show ip table` lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Which.
+    pub table: RouteTable,
+    /// Its place in the workers' list.
+    pub place: u32,
+    /// The operator's name for it.
+    pub name: Option<String>,
+    /// Its routes.
+    pub routes: usize,
+    /// Bytes that they take.
+    pub bytes: usize,
+    /// Whether workers read it in its compact form.
+    pub compact: bool,
+    /// Interfaces in it.
+    pub interfaces: u32,
+    /// What tells its flows apart.
+    pub fields: Fields,
+}
+
+/// What knows the prefixes of a table, and writes what workers read.
+pub(super) enum Rib {
+    V4(Fib4Writer),
+    V6(Fib6Writer),
+}
+
+macro_rules! each {
+    ($rib:expr, $r:ident => $e:expr) => {
+        match $rib {
+            Rib::V4($r) => $e,
+            Rib::V6($r) => $e,
+        }
+    };
+}
+
+fn net4((a, l, g): (u32, u8, u32)) -> Option<(IpNet, u32)> {
+    Some((Ipv4Net::new(a.into(), l).ok()?.into(), g))
+}
+
+fn net6((a, l, g): (u128, u8, u32)) -> Option<(IpNet, u32)> {
+    Some((Ipv6Net::new(a.into(), l).ok()?.into(), g))
+}
+
+impl Rib {
+    #[inline]
+    pub fn get(&self, p: IpNet) -> Option<u32> {
+        match (self, p) {
+            (Rib::V4(r), IpNet::V4(p)) => r.get(p.addr().into(), p.prefix_len()),
+            (Rib::V6(r), IpNet::V6(p)) => r.get(p.addr().into(), p.prefix_len()),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub fn insert(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, RouteError> {
+        match (self, p) {
+            (Rib::V4(r), IpNet::V4(p)) => r.insert(p.addr().into(), p.prefix_len(), group),
+            (Rib::V6(r), IpNet::V6(p)) => r.insert(p.addr().into(), p.prefix_len(), group),
+            _ => Err(RouteError::Length(p.prefix_len())),
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, p: IpNet) -> Option<u32> {
+        match (self, p) {
+            (Rib::V4(r), IpNet::V4(p)) => r.remove(p.addr().into(), p.prefix_len()),
+            (Rib::V6(r), IpNet::V6(p)) => r.remove(p.addr().into(), p.prefix_len()),
+            _ => None,
+        }
+    }
+
+    /// The prefix that decides on an address, with its group.
+    pub fn longest(&self, addr: IpAddr) -> Option<(IpNet, u32)> {
+        match (self, addr) {
+            (Rib::V4(r), IpAddr::V4(a)) => r.longest(a.into()).and_then(net4),
+            (Rib::V6(r), IpAddr::V6(a)) => r.longest(a.into()).and_then(net6),
+            _ => None,
+        }
+    }
+
+    /// All prefixes that hold an address, the shortest first.
+    pub fn covering(&self, addr: IpAddr) -> Vec<(IpNet, u32)> {
+        match (self, addr) {
+            (Rib::V4(r), IpAddr::V4(a)) => r.covering(a.into()).into_iter().filter_map(net4).collect(),
+            (Rib::V6(r), IpAddr::V6(a)) => r.covering(a.into()).into_iter().filter_map(net6).collect(),
+            _ => vec![],
+        }
+    }
+
+    /// All prefixes from an address on, in order.
+    pub fn iter_from(&self, from: Option<IpAddr>) -> Box<dyn Iterator<Item = (IpNet, u32)> + '_> {
+        match (self, from) {
+            (Rib::V4(r), Some(IpAddr::V4(a))) => Box::new(r.iter_from(a.into()).filter_map(net4)),
+            (Rib::V4(r), _) => Box::new(r.iter_from(0).filter_map(net4)),
+            (Rib::V6(r), Some(IpAddr::V6(a))) => Box::new(r.iter_from(a.into()).filter_map(net6)),
+            (Rib::V6(r), _) => Box::new(r.iter_from(0).filter_map(net6)),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        each!(self, r => r.len())
+    }
+
+    pub fn bytes(&self) -> usize {
+        each!(self, r => r.bytes())
+    }
+
+    pub fn set_limit(&mut self, bytes: Option<usize>) {
+        each!(self, r => r.set_limit(bytes));
+    }
+
+    fn is_many(&self) -> bool {
+        each!(self, r => r.is_many())
+    }
+
+    fn pass(&mut self, epoch: u64, safe: u64) {
+        each!(self, r => {
+            r.reclaim(safe);
+            r.retire_epoch(epoch);
+        });
+    }
+}
+
+/// A next hop that groups have in a table.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// The group of the prefix that decides on it; 0: none does.
+    pub via: u32,
+    /// The groups that have it.
+    pub groups: BTreeSet<u32>,
+}
+
+/// One table.
+pub(super) struct Vrf {
+    pub table: RouteTable,
+    pub name: Option<String>,
+    pub rib: Rib,
+    /// Prefixes that another source than the operator has a route for: the groups of all their sources, the one in use
+    /// first. A route of any other prefix is static, and stands in the table alone.
+    pub shared: HashMap<IpNet, Vec<(Source, u32)>>,
+    /// Next hops that are looked up here.
+    pub watched: BTreeMap<IpAddr, Watch>,
+    /// Prefixes that changed since next hops were looked up last; all of them where the list would be long.
+    changed: Vec<IpNet>,
+    all_changed: bool,
+    interfaces: u32,
+    fields: Fields,
+    /// Its bytes as they are counted in [`Fibs::bytes`].
+    counted: usize,
+    /// Taken out by a transaction that has not ended.
+    doomed: bool,
+}
+
+impl Vrf {
+    fn new(table: RouteTable, name: Option<String>, rib: Rib) -> Self {
+        Vrf {
+            table,
+            name,
+            rib,
+            shared: HashMap::new(),
+            watched: BTreeMap::new(),
+            changed: vec![],
+            all_changed: false,
+            interfaces: 0,
+            fields: Fields::FIVE_TUPLE,
+            counted: 0,
+            doomed: false,
+        }
+    }
+
+    /// A prefix got another group: next hops in it may lead elsewhere.
+    #[inline]
+    pub fn note_change(&mut self, p: IpNet) {
+        if self.watched.is_empty() || self.all_changed {
+            return;
+        }
+        if self.changed.len() < 16.max(self.watched.len() / 4) {
+            self.changed.push(p);
+        } else {
+            self.changed.clear();
+            self.all_changed = true;
+        }
+    }
+
+    /// Looks the next hops up that may lead elsewhere, and answers the groups of those that do.
+    fn moved(&mut self) -> BTreeSet<u32> {
+        let mut groups = BTreeSet::new();
+        let rib = &self.rib;
+        let mut look = |addr: &IpAddr, watch: &mut Watch| {
+            let via = rib.longest(*addr).map_or(0, |r| r.1);
+            if via != watch.via {
+                watch.via = via;
+                groups.extend(&watch.groups);
+            }
+        };
+        if std::mem::take(&mut self.all_changed) {
+            self.watched.iter_mut().for_each(|(a, w)| look(a, w));
+        }
+        for p in self.changed.drain(..) {
+            let last = match p {
+                IpNet::V4(p) => IpAddr::V4(p.broadcast()),
+                IpNet::V6(p) => IpAddr::V6(p.broadcast()),
+            };
+            self.watched.range_mut(p.network()..=last).for_each(|(a, w)| look(a, w));
+        }
+        groups
+    }
+}
+
+/// All tables.
+pub(crate) struct Fibs {
+    /// By family and place.
+    list: [Vec<Option<Vrf>>; 2],
+    places: [BTreeMap<u32, u32>; 2],
+    slots4: TableSlots<Routes4>,
+    slots6: TableSlots<Routes6>,
+    /// Tables that change in place.
+    many: Vec<(bool, u32)>,
+    doomed: Vec<(bool, u32)>,
+    bytes: usize,
+    seed: u32,
+    config: LpmConfig,
+}
+
+impl Fibs {
+    pub fn new(
+        fib4: Fib4Writer,
+        fib6: Fib6Writer,
+        slots4: TableSlots<Routes4>,
+        slots6: TableSlots<Routes6>,
+        seed: u32,
+        config: LpmConfig,
+    ) -> Self {
+        let (v4, v6) =
+            (Vrf::new(RouteTable::V4, None, Rib::V4(fib4)), Vrf::new(RouteTable::V6, None, Rib::V6(fib6)));
+        Fibs {
+            list: [vec![Some(v4)], vec![Some(v6)]],
+            places: [BTreeMap::from([(0, 0)]), BTreeMap::from([(0, 0)])],
+            slots4,
+            slots6,
+            many: vec![(false, 0), (true, 0)],
+            doomed: vec![],
+            bytes: 0,
+            seed,
+            config,
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, v6: bool, place: u32) -> Option<&Vrf> {
+        self.list[usize::from(v6)].get(place as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, v6: bool, place: u32) -> Option<&mut Vrf> {
+        self.list[usize::from(v6)].get_mut(place as usize)?.as_mut()
+    }
+
+    /// The place of a table.
+    #[inline]
+    pub fn place(&self, t: RouteTable) -> Option<u32> {
+        if t.id == 0 {
+            return Some(0);
+        }
+        self.places[usize::from(t.v6)].get(&t.id).copied()
+    }
+
+    pub fn of(&self, t: RouteTable) -> Option<&Vrf> {
+        self.get(t.v6, self.place(t)?)
+    }
+
+    /// All tables of a family, by number.
+    pub fn iter(&self, v6: bool) -> impl Iterator<Item = &Vrf> {
+        self.places[usize::from(v6)].values().filter_map(move |p| self.get(v6, *p))
+    }
+
+    /// Counts the bytes of a table that changed.
+    pub fn count(&mut self, v6: bool, place: u32) {
+        if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(place as usize) {
+            let bytes = vrf.rib.bytes();
+            self.bytes = self.bytes - vrf.counted + bytes;
+            vrf.counted = bytes;
+        }
+    }
+
+    /// Bytes of all tables.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes workers see a table as it is, and counts its bytes.
+    fn publish(&mut self, v6: bool, place: u32) {
+        let seed = self.seed;
+        let Some(vrf) = self.list[usize::from(v6)].get_mut(place as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let flow = Flow { seed, fields: vrf.fields };
+        match &mut vrf.rib {
+            Rib::V4(r) => _ = r.fresh().map(|routes| self.slots4.replace(place, Table { routes, flow })),
+            Rib::V6(r) => _ = r.fresh().map(|routes| self.slots6.replace(place, Table { routes, flow })),
+        }
+        let many = vrf.rib.is_many();
+        self.count(v6, place);
+        if many && place != 0 && !self.many.contains(&(v6, place)) {
+            self.many.push((v6, place));
+        }
+    }
+
+    /// Frees what no worker sees any more.
+    ///
+    /// # Safety
+    /// As [`tables::slots::SlotsWriter::reclaim`].
+    #[allow(unsafe_code)]
+    pub unsafe fn reclaim(&mut self, epoch: u64, safe: u64) {
+        for &(v6, place) in &self.many {
+            if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(place as usize) {
+                vrf.rib.pass(epoch, safe);
+            }
+        }
+        // SAFETY: by the caller.
+        unsafe {
+            self.slots4.reclaim(safe);
+            self.slots6.reclaim(safe);
+        }
+        self.slots4.retire_epoch(epoch);
+        self.slots6.retire_epoch(epoch);
+    }
+}
+
+impl Router {
+    pub(super) fn place_of(&self, t: RouteTable) -> Result<u32, OpError> {
+        self.fibs.place(t).filter(|p| self.fibs.get(t.v6, *p).is_some_and(|v| !v.doomed)).ok_or_else(|| {
+            let command = if t.v6 { "ip6" } else { "ip" };
+            OpError::new(format!("there is no {t}: add it first ({command} table add {})", t.id))
+        })
+    }
+
+    /// Whether there is such a table.
+    pub fn has_table(&self, t: RouteTable) -> bool {
+        self.place_of(t).is_ok()
+    }
+
+    /// All tables of a family, by number.
+    pub fn route_tables(&self, v6: bool) -> Vec<TableInfo> {
+        self.fibs.iter(v6).filter_map(|v| self.table_info(v.table)).collect()
+    }
+
+    /// One table.
+    pub fn table_info(&self, table: RouteTable) -> Option<TableInfo> {
+        let place = self.fibs.place(table)?;
+        let v = self.fibs.get(table.v6, place)?;
+        Some(TableInfo {
+            table,
+            place,
+            name: v.name.clone(),
+            routes: v.rib.len(),
+            bytes: v.rib.bytes(),
+            compact: !v.rib.is_many(),
+            interfaces: match place {
+                0 => (self.interfaces().count() as u32).saturating_sub(1 + self.bound(table.v6)),
+                _ => v.interfaces,
+            },
+            fields: v.fields,
+        })
+    }
+
+    /// The number of the table at a place.
+    pub fn table_at(&self, v6: bool, place: u32) -> u32 {
+        self.fibs.get(v6, place).map_or(0, |v| v.table.id)
+    }
+
+    /// Interfaces outside table 0.
+    fn bound(&self, v6: bool) -> u32 {
+        let (t4, t6) = (&self.plane.tables4, &self.plane.tables6);
+        if v6 { t6.bound.load(Relaxed) } else { t4.bound.load(Relaxed) }
+    }
+
+    /// Workers see what changed in a table, and groups whose next hops now lead elsewhere follow.
+    pub(super) fn settle(&mut self, v6: bool, place: u32) {
+        self.fibs.publish(v6, place);
+        let moved = self.fibs.get_mut(v6, place).map(Vrf::moved).unwrap_or_default();
+        if !moved.is_empty() {
+            self.refresh(moved);
+        }
+    }
+
+    pub(super) fn create_table(
+        &mut self,
+        table: RouteTable,
+        name: Option<String>,
+    ) -> Result<Vec<Op>, OpError> {
+        if let Some(place) = self.fibs.place(table) {
+            let found = self.fibs.get_mut(table.v6, place);
+            let Some(vrf) = found.filter(|v| v.doomed) else {
+                return Err(OpError::new(format!("there is an {table} already")));
+            };
+            vrf.doomed = false;
+            vrf.name = name;
+            self.fibs.doomed.retain(|d| *d != (table.v6, place));
+            self.set_flow_hash(table, Fields::FIVE_TUPLE)?;
+            return Ok(vec![Op::DeleteTable { table }]);
+        }
+        if let Some(n) = &name
+            && (n.is_empty() || n.len() > 63 || !n.chars().all(|c| c.is_ascii_graphic()))
+        {
+            return Err(OpError::new(format!(
+                "{table} cannot be called {n:?}: 1 to 63 letters without spaces"
+            )));
+        }
+        let full = |_| OpError::new(format!("no room for another table: there are {} already", MAX));
+        let flow = Flow::five_tuple(self.fibs.seed);
+        let config = self.fibs.config;
+        let (place, rib) = if table.v6 {
+            let mut rib = Fib6Writer::few(config);
+            let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
+            (self.fibs.slots6.insert(Table { routes, flow }).map_err(full)?, Rib::V6(rib))
+        } else {
+            let mut rib = Fib4Writer::few(config);
+            let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
+            (self.fibs.slots4.insert(Table { routes, flow }).map_err(full)?, Rib::V4(rib))
+        };
+        let list = &mut self.fibs.list[usize::from(table.v6)];
+        if list.len() <= place as usize {
+            list.resize_with(place as usize + 1, || None);
+        }
+        list[place as usize] = Some(Vrf::new(table, name, rib));
+        self.fibs.places[usize::from(table.v6)].insert(table.id, place);
+        Ok(vec![Op::DeleteTable { table }])
+    }
+
+    /// What takes the static routes out of a table that is to go.
+    pub(super) fn empty_table(&self, table: RouteTable) -> Option<RouteBatch> {
+        let mut batch = RouteBatch::in_table(table.id);
+        if table.id != 0 {
+            self.static_routes_of(table).into_iter().for_each(|p| batch.del(p));
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
+        if table.id == 0 {
+            return Err(OpError::new(format!("{table} is there always")));
+        }
+        let place = self.place_of(table)?;
+        let fail = |why: String| Err(OpError::new(format!("{table} cannot be removed: {why}")));
+        if let Some(i) = self.interfaces().find(|i| i.table(table.v6) == place) {
+            let command = if table.v6 { "ip6" } else { "ip" };
+            return fail(format!("{} is in it (set interface {command} table {} 0)", i.name, i.name));
+        }
+        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
+        let (name, fields) = (vrf.name.clone(), vrf.fields);
+        let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
+        let users = users.chain(self.nexthops.leading_to(table.v6, place));
+        if let Some(g) = users.filter_map(|g| self.group(g)).find(|g| g.routes > 0) {
+            return fail(format!(
+                "{} of next-hop group {} lead into it",
+                super::routes::plural_routes(g.routes),
+                g.id
+            ));
+        }
+        if let Some(vrf) = self.fibs.get_mut(table.v6, place) {
+            vrf.doomed = true;
+            self.fibs.doomed.push((table.v6, place));
+        }
+        let mut undo = vec![Op::CreateTable { table, name }];
+        if fields != Fields::FIVE_TUPLE {
+            undo.insert(0, Op::SetFlowHash { table, fields });
+        }
+        Ok(undo)
+    }
+
+    /// A transaction ended: tables that it took out go.
+    pub(super) fn drop_doomed_tables(&mut self) {
+        for (v6, place) in std::mem::take(&mut self.fibs.doomed) {
+            let gone = self.fibs.list[usize::from(v6)].get_mut(place as usize).and_then(Option::take);
+            let Some(vrf) = gone else { continue };
+            self.fibs.places[usize::from(v6)].remove(&vrf.table.id);
+            self.fibs.bytes -= vrf.counted;
+            self.fibs.many.retain(|m| *m != (v6, place));
+            if v6 {
+                self.fibs.slots6.remove(place);
+            } else {
+                self.fibs.slots4.remove(place);
+            }
+        }
+    }
+
+    pub(super) fn set_table(&mut self, name: String, table: RouteTable) -> Result<Vec<Op>, OpError> {
+        let v6 = table.v6;
+        let i = self.named(&name)?;
+        let (index, was) = (i.index, i.table(v6));
+        let place = self.place_of(table)?;
+        if let Some(a) = i.addresses.iter().find(|a| a.addr().is_ipv6() == v6).filter(|_| was != place) {
+            return Err(OpError::new(format!(
+                "{name} has the address {a} in {}: remove it before the interface moves to {table}",
+                self.fibs.get(v6, was).map_or(table, |v| v.table)
+            )));
+        }
+        let before = self.fibs.get(v6, was).map_or(0, |v| v.table.id);
+        self.bind(index, v6, place);
+        Ok(vec![Op::SetTable { name, table: RouteTable { v6, id: before } }])
+    }
+
+    /// Puts an interface into the table at a place.
+    pub(super) fn bind(&mut self, index: u32, v6: bool, place: u32) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let was = std::mem::replace(&mut i.tables[usize::from(v6)], place);
+        if was == place {
+            return;
+        }
+        for (p, more) in [(was, false), (place, true)] {
+            if let Some(vrf) = self.fibs.get_mut(v6, p) {
+                vrf.interfaces = if more { vrf.interfaces + 1 } else { vrf.interfaces.saturating_sub(1) };
+            }
+        }
+        let bound = if v6 { &self.plane.tables6.bound } else { &self.plane.tables4.bound };
+        // Workers look at interfaces' tables from before the first one is in another, until after the last one is not.
+        if was == 0 {
+            bound.fetch_add(1, Relaxed);
+        }
+        let leaves = place == 0;
+        self.publish_interface(index);
+        if leaves {
+            let bound = if v6 { &self.plane.tables6.bound } else { &self.plane.tables4.bound };
+            bound.fetch_sub(1, Relaxed);
+        }
+    }
+
+    pub(super) fn set_flow_hash(&mut self, table: RouteTable, fields: Fields) -> Result<Vec<Op>, OpError> {
+        let place = self.place_of(table)?;
+        if fields.has(Fields::LABEL) && !table.v6 {
+            return Err(OpError::new("IPv4 has no flow label"));
+        }
+        let seed = self.fibs.seed;
+        let Fibs { list, slots4, slots6, .. } = &mut self.fibs;
+        let found = list[usize::from(table.v6)].get_mut(place as usize).and_then(Option::as_mut);
+        let Some(vrf) = found else { return Ok(vec![]) };
+        let was = std::mem::replace(&mut vrf.fields, fields);
+        let flow = Flow { seed, fields };
+        match &mut vrf.rib {
+            Rib::V4(r) => _ = slots4.replace(place, Table { routes: r.again(), flow }),
+            Rib::V6(r) => _ = slots6.replace(place, Table { routes: r.again(), flow }),
+        }
+        Ok(vec![Op::SetFlowHash { table, fields: was }])
+    }
+}
+
+/// The most tables of a family.
+const MAX: usize = crate::fib::table::MAX_TABLES;
