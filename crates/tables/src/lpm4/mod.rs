@@ -18,7 +18,8 @@ use crate::lpm::{Engine, LpmWriter, POINTER, ROOT};
 use crate::mem::Array;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Changes an IPv4 table.
 pub type Lpm4Writer = LpmWriter<Blocks>;
@@ -29,8 +30,13 @@ const BLOCK: usize = 256;
 const BLOCKS: usize = 1 << 23;
 const LEAST_BLOCKS: usize = if cfg!(miri) { 64 } else { 1 << 16 };
 
+/// Prefixes from which on most lookups miss the first-level cache.
+const FAR: usize = 2000;
+
 /// The IPv4 table as workers see it.
 pub struct Lpm4 {
+    /// Has more than [`FAR`] prefixes: the root is worth prefetching.
+    far: AtomicBool,
     root: Array<AtomicU32>,
     blocks: Array<AtomicU32>,
     fallback: Fallback,
@@ -41,6 +47,7 @@ impl Lpm4 {
     /// An empty table: the side that changes it, and the side that reads it.
     pub fn new(config: LpmConfig) -> io::Result<(Lpm4Writer, Arc<Lpm4>)> {
         let shared = Arc::new(Lpm4 {
+            far: AtomicBool::new(false),
             root: Array::reserve(ROOT)?,
             blocks: Array::reserve_up_to(BLOCKS * BLOCK, LEAST_BLOCKS * BLOCK)?,
             fallback: Fallback::new(Blocks::SHORT)?,
@@ -69,7 +76,9 @@ impl Lpm4 {
     pub fn lookup_batch_at(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
         let n = keys.len().min(out.len());
         let (keys, out, level) = (&keys[..n], &mut out[..n], level.min(self.level));
-        if !self.fallback.steady(|rest| lookup::batch(level, &self.root, &self.blocks, keys, out, rest)) {
+        let far = self.far.load(Relaxed);
+        if !self.fallback.steady(|rest| lookup::batch(level, far, &self.root, &self.blocks, keys, out, rest))
+        {
             // One key takes less time than the fallback stays the same.
             keys.iter().zip(out).for_each(|(&k, o)| *o = self.lookup_one(k));
         }

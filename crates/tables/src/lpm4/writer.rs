@@ -1,6 +1,6 @@
 //! How prefixes longer than the short ones get into the IPv4 table.
 
-use super::{BLOCK, Lpm4, POINTER};
+use super::{BLOCK, FAR, Lpm4, POINTER};
 use crate::config::LpmConfig;
 use crate::fallback::Fallback;
 use crate::lpm::{Change, Engine, LpmWriter};
@@ -20,6 +20,7 @@ pub struct Blocks {
     pub(super) inside: Vec<u16>,
     pub(super) free: Vec<u32>,
     retired: Retired<u32>,
+    pub(super) prefixes: usize,
 }
 
 #[allow(private_interfaces)]
@@ -64,6 +65,7 @@ impl Engine for Blocks {
     }
 
     fn inserted(&mut self, rib: &Rib4, spot: Spot, change: Change<u32>) {
+        self.count(self.prefixes + usize::from(spot.old == 0));
         let slot = (change.key >> 8) as usize;
         if change.len > 24 && self.block_of(change.key).is_none() {
             self.new_block(change);
@@ -77,6 +79,7 @@ impl Engine for Blocks {
     }
 
     fn removed(&mut self, rib: &mut Rib4, spot: Spot, change: Change<u32>) {
+        self.count(self.prefixes - 1);
         rib.gaps(spot, change.key, change.len, |lo, hi| self.paint(lo, hi, change.value));
         rib.remove(change.key, change.len);
         if change.len > 24
@@ -108,7 +111,15 @@ impl Engine for Blocks {
 
 impl Blocks {
     pub(super) fn new(shared: Arc<Lpm4>) -> Self {
-        Blocks { shared, inside: Vec::new(), free: Vec::new(), retired: Retired::new() }
+        Blocks { shared, inside: Vec::new(), free: Vec::new(), retired: Retired::new(), prefixes: 0 }
+    }
+
+    fn count(&mut self, prefixes: usize) {
+        self.prefixes = prefixes;
+        let far = prefixes > FAR;
+        if self.shared.far.load(Relaxed) != far {
+            self.shared.far.store(far, Relaxed);
+        }
     }
 
     fn block_of(&self, key: u32) -> Option<u32> {
