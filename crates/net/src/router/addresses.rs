@@ -48,6 +48,8 @@ impl Router {
         }
         if let Some(i) = self.interfaces.get_mut(index) {
             i.addresses.push(net);
+            let place = i.table(net.addr().is_ipv6());
+            self.interfaces.connect(place, index, net);
         }
         if net.addr().is_ipv6() && self.interfaces.get(index).is_some_and(|i| i.link_local.is_none()) {
             self.set_link_local(index, true)?;
@@ -68,6 +70,7 @@ impl Router {
         };
         i.addresses.remove(at);
         let (left, place) = (i.addresses.clone(), i.table(net.addr().is_ipv6()));
+        self.interfaces.disconnect(place, index, net);
         for (prefix, _) in Self::routes_of(index, net) {
             match left.iter().flat_map(|t| Self::routes_of(index, *t)).find(|(p, _)| *p == prefix) {
                 Some((_, target)) => {

@@ -88,7 +88,7 @@ impl Router {
         if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
             return fail("link-local addresses are made from the MAC address".to_string());
         }
-        if i.xconnect.is_some() || self.interfaces().any(|o| o.xconnect == Some(i.index)) {
+        if i.xconnect.is_some() || self.interfaces.xconnected.contains_key(&i.index) {
             return fail("is cross-connected: make it an L3 interface first (set interface l3)".to_string());
         }
         if let Kind::Sub { encap, .. } = i.kind
@@ -103,15 +103,16 @@ impl Router {
         if a.is_ipv6() && i.mtu < 1280 {
             return fail(format!("MTU {} is too small for IPv6, which needs 1280 bytes", i.mtu));
         }
-        let v6 = a.is_ipv6();
-        for o in self.interfaces().filter(|o| o.table(v6) == i.table(v6)) {
-            for t in &o.addresses {
-                if t.addr() == a && o.index != i.index || t.addr() == a {
-                    return fail(format!("{a} is an address of {} already", o.name));
-                }
-                if o.index != i.index && (t.contains(&net.trunc()) || net.trunc().contains(&t.trunc())) {
-                    return fail(format!("{net} overlaps {t} on {}", o.name));
-                }
+        let place = i.table(a.is_ipv6());
+        if let Some(connected) = self.interfaces.connected(place, a.is_ipv6()) {
+            if let Some(o) = connected.owner(a) {
+                return fail(format!("{a} is an address of {} already", self.interface_name(o)));
+            }
+            if let Some((prefix, o)) = connected.overlapping(i.index, net)
+                && let Some(o) = self.interface(o)
+            {
+                let with = o.addresses.iter().find(|t| t.trunc() == prefix).unwrap_or(&prefix);
+                return fail(format!("{net} overlaps {with} on {}", o.name));
             }
         }
         Ok(())
@@ -138,8 +139,9 @@ impl Router {
         if !a.subs.is_empty() {
             return Err(OpError::new(format!("{name} has sub-interfaces: cross-connect those")));
         }
-        if let Some(o) = self.interfaces().find(|o| o.xconnect == Some(b.index) && o.index != a.index) {
-            return Err(OpError::new(format!("{peer} is the target of {} already", o.name)));
+        if let Some(o) = self.interfaces.xconnected.get(&b.index).filter(|o| **o != a.index) {
+            let name = self.interface_name(*o);
+            return Err(OpError::new(format!("{peer} is the target of {name} already")));
         }
         if a.mtu != b.mtu {
             let (m, n) = (a.mtu, b.mtu);

@@ -2,8 +2,9 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{Encap, IfState, Kind, Op, OpError, Router, Target, devices};
+use super::{Encap, IfState, Kind, Op, OpError, Router, devices};
 use packet::eth::MacAddr;
+use std::collections::HashSet;
 
 impl Router {
     /// Adds an interface over a device of the caller's own making, as benchmarks and tests have. `open` gets the
@@ -128,11 +129,8 @@ impl Router {
                 return fail("exact-match needs the VLANs by number");
             }
         }
-        let same =
-            |s: &IfState| matches!(s.kind, Kind::Sub { encap: e, .. } if encap_key(e) == encap_key(encap));
-        let taken = p.subs.values().filter_map(|s| self.interface(*s)).find(|s| same(s));
-        if let Some(t) = taken {
-            return fail(&format!("{} takes these frames already", t.name));
+        if let Some(taken) = p.by_encap.get(&encap.frames()) {
+            return fail(&format!("{} takes these frames already", self.interface_name(*taken)));
         }
         self.free_name(&name)?;
         let (parent, mac, mtu) = (p.index, p.mac, p.mtu);
@@ -148,36 +146,28 @@ impl Router {
         let i = self.named(name)?;
         let mut gone: Vec<u32> = i.subs.values().copied().collect();
         gone.push(i.index);
-        if let Some(o) = self
-            .interfaces()
-            .find(|o| !gone.contains(&o.index) && o.xconnect.is_some_and(|x| gone.contains(&x)))
-        {
-            return Err(OpError::new(format!(
-                "{name} is the cross-connect target of {}: undo that first",
-                o.name
-            )));
+        let all: HashSet<u32> = gone.iter().copied().collect();
+        let source = |g: &u32| self.interfaces.xconnected.get(g).filter(|o| !all.contains(o));
+        if let Some(o) = gone.iter().find_map(source) {
+            let o = self.interface_name(*o);
+            return Err(OpError::new(format!("{name} is the cross-connect target of {o}: undo that first")));
         }
-        let via = |g: &super::NextHopInfo| match &g.target {
-            Target::Paths(p) => p.iter().any(|p| p.interface.is_some_and(|i| gone.contains(&i))),
-            _ => false,
-        };
-        let routes: u32 = self.groups().iter().filter(|g| via(g)).map(|g| g.routes).sum();
+        let over = self.nexthops.over(&gone);
+        let routes: u32 = over.iter().filter_map(|id| self.group(*id)).map(|g| g.routes).sum();
         if routes != 0 {
             return Err(OpError::new(format!("{routes} static routes go over {name}: remove them first")));
         }
-        if let Some(s) = self.streams.values().find(|s| gone.contains(&s.interface)) {
+        if let Some(s) = self.streams.values().find(|s| all.contains(&s.interface)) {
             return Err(OpError::new(format!(
                 "the stream {} comes in on {name}: delete it first",
                 s.def.name
             )));
         }
-        // Undone last first: the device, its settings, its sub-interfaces.
-        let mut undo = vec![];
-        for index in gone {
-            if let Some(i) = self.interface(index) {
-                undo.splice(0..0, self.settings_of(i));
-            }
-        }
+        // Undone last first: the device, its settings, its sub-interfaces, and at the end what names other interfaces.
+        let states = gone.iter().rev().filter_map(|index| self.interface(*index));
+        let all = states.flat_map(|i| self.settings_of(i));
+        let (mut undo, connects): (Undo, Undo) = all.partition(|op| !matches!(op, Op::SetXconnect { .. }));
+        undo.extend(connects);
         undo.reverse();
         let index = self.index_of(name)?;
         self.remove_interface(index);
@@ -213,13 +203,5 @@ impl Router {
             ops.extend(n.mac.map(|mac| Op::SetNeighbor { name: name(), address: n.addr, mac }));
         }
         ops
-    }
-}
-
-fn encap_key(e: Encap) -> (u8, bool, Option<u16>, Option<Option<u16>>) {
-    match e {
-        Encap::Untagged => (0, false, None, None),
-        Encap::Default => (1, false, None, None),
-        Encap::Tags { dot1ad, outer, inner, .. } => (2, dot1ad, outer, inner),
     }
 }

@@ -1,5 +1,6 @@
 //! Interfaces: what the operator set, and what workers see of it.
 
+use super::connected::Connected;
 use super::devices::{Device, DeviceControl};
 use super::{Op, OpError, Router};
 use crate::interface::{Features, Interface, Tags, ifflags};
@@ -15,7 +16,7 @@ use tables::slots::SlotsWriter;
 use tables::vlan::{Match, Tpid, Vid, VlanTable};
 
 /// Which tagged frames a sub-interface takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encap {
     /// One tag, or two.
     Tags {
@@ -32,6 +33,16 @@ pub enum Encap {
     Untagged,
     /// Whatever no other sub-interface takes.
     Default,
+}
+
+impl Encap {
+    /// The same for two that take the same frames, which cannot stand under one interface.
+    pub(super) fn frames(self) -> Encap {
+        match self {
+            Encap::Tags { dot1ad, outer, inner, .. } => Encap::Tags { dot1ad, outer, inner, exact: false },
+            other => other,
+        }
+    }
 }
 
 /// What stands behind an interface.
@@ -92,6 +103,10 @@ pub struct IfState {
     pub subs: BTreeMap<u32, u32>,
     /// Places of its IPv4 and IPv6 table.
     pub(super) tables: [u32; 2],
+    /// Which of them takes which frames.
+    pub(super) by_encap: HashMap<Encap, u32>,
+    /// The same as workers see it.
+    vlans: Option<Arc<VlanTable>>,
     /// IPv6 addresses that may be used.
     pub(super) usable6: Vec<Ipv6Addr>,
     caps: TxCaps,
@@ -155,11 +170,24 @@ pub(crate) struct Interfaces {
     pub slots: SlotsWriter<Interface>,
     by_index: BTreeMap<u32, IfState>,
     by_name: HashMap<String, u32>,
+    /// Who has which address: by place of the table, and whether it is one of IPv6.
+    connected: HashMap<(u32, bool), Connected>,
+    /// Targets of cross-connects, each with the interface whose target it is.
+    pub xconnected: HashMap<u32, u32>,
+    /// Times that an interface was written for workers.
+    stores: u64,
 }
 
 impl Interfaces {
     pub fn new(slots: SlotsWriter<Interface>) -> Self {
-        Interfaces { slots, by_index: BTreeMap::new(), by_name: HashMap::new() }
+        Interfaces {
+            slots,
+            by_index: BTreeMap::new(),
+            by_name: HashMap::new(),
+            connected: HashMap::new(),
+            xconnected: HashMap::new(),
+            stores: 0,
+        }
     }
 
     pub fn get(&self, index: u32) -> Option<&IfState> {
@@ -172,6 +200,25 @@ impl Interfaces {
 
     pub fn iter(&self) -> impl Iterator<Item = &IfState> {
         self.by_index.values()
+    }
+
+    /// Who has which address of a table.
+    pub fn connected(&self, place: u32, v6: bool) -> Option<&Connected> {
+        self.connected.get(&(place, v6))
+    }
+
+    pub fn connect(&mut self, place: u32, index: u32, net: IpNet) {
+        self.connected.entry((place, net.addr().is_ipv6())).or_default().add(index, net);
+    }
+
+    pub fn disconnect(&mut self, place: u32, index: u32, net: IpNet) {
+        let key = (place, net.addr().is_ipv6());
+        if let Some(connected) = self.connected.get_mut(&key) {
+            connected.remove(index, net);
+            if connected.is_empty() {
+                self.connected.remove(&key);
+            }
+        }
     }
 
     pub fn close(&mut self) {
@@ -267,6 +314,8 @@ impl Router {
             features: Features::default(),
             subs: BTreeMap::new(),
             tables: [0; 2],
+            by_encap: HashMap::new(),
+            vlans: None,
             usable6: vec![],
             caps: TxCaps::default(),
             device: None,
@@ -276,14 +325,29 @@ impl Router {
         };
         self.interfaces.by_index.insert(index, state);
         self.start_counts(index);
-        if let Kind::Sub { parent, id, .. } = new.kind {
+        if let Kind::Sub { parent, id, encap } = new.kind {
             if let Some(p) = self.interfaces.get_mut(parent) {
                 p.subs.insert(id, index);
+                p.by_encap.insert(encap.frames(), index);
+            }
+            self.subs_changed.insert(parent);
+        }
+        self.publish_interface(index);
+        self.apply_capture_to(vec![index]);
+    }
+
+    /// Shows workers the sub-interfaces that this transaction made and took out: once, however many there are.
+    pub(super) fn publish_subs(&mut self) {
+        for parent in std::mem::take(&mut self.subs_changed) {
+            let table = self.interfaces.get(parent).and_then(|p| self.vlan_table(p)).map(Arc::new);
+            if let Some(p) = self.interfaces.get_mut(parent) {
+                p.vlans = table;
             }
             self.publish_interface(parent);
         }
-        self.publish_interface(index);
-        self.apply_capture();
+        for index in std::mem::take(&mut self.subs_gone) {
+            self.release_index(index);
+        }
     }
 
     /// Gives a device's queues to the workers.
@@ -358,6 +422,7 @@ impl Router {
         for s in subs {
             self.remove_interface(s);
         }
+        self.subs_changed.remove(&index);
         let addresses = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
         for a in addresses {
             let _ = self.del_address(index, a);
@@ -369,16 +434,26 @@ impl Router {
         self.neighbors.interface_removed(index, &mut out);
         self.carry_out(out);
         self.drop_held(index);
-        self.detach(index);
+        let sub = self.interfaces.get(index).is_some_and(|i| matches!(i.kind, Kind::Sub { .. }));
+        if !sub {
+            self.detach(index);
+        }
         let Some(i) = self.interfaces.by_index.remove(&index) else { return };
         self.interfaces.by_name.remove(&i.name);
-        if let Kind::Sub { parent, id, .. } = i.kind {
-            if let Some(p) = self.interfaces.get_mut(parent) {
-                p.subs.remove(&id);
-            }
-            self.publish_interface(parent);
+        if let Some(peer) = i.xconnect {
+            self.interfaces.xconnected.remove(&peer);
         }
-        self.release_index(index);
+        match i.kind {
+            Kind::Sub { parent, id, encap } => {
+                if let Some(p) = self.interfaces.get_mut(parent) {
+                    p.subs.remove(&id);
+                    p.by_encap.remove(&encap.frames());
+                }
+                self.subs_changed.insert(parent);
+                self.subs_gone.push(index);
+            }
+            _ => self.release_index(index),
+        }
         self.refresh_groups(&[index]);
     }
 
@@ -405,6 +480,11 @@ impl Router {
     /// Its MAC address; a sub-interface has its parent's.
     pub fn mac_of(&self, index: u32) -> MacAddr {
         self.interfaces.get(index).and_then(|i| self.interfaces.get(i.hw())).map_or(MacAddr::ZERO, |i| i.mac)
+    }
+
+    /// Times so far that what workers see of an interface was written.
+    pub fn interfaces_published(&self) -> u64 {
+        self.interfaces.stores
     }
 
     /// Whether packets can be sent: it and its parent are up and have link.
@@ -442,7 +522,6 @@ impl Router {
         // Packets may come back from where IPv4 goes over IPv6 neighbours (RFC 8950).
         set(!addrs4.is_empty() || self.adjacencies.carries_ip4(index), ifflags::IP4);
         set(i.all6().next().is_some(), ifflags::IP6);
-        let subs = if i.subs.is_empty() { None } else { self.vlan_table(i).map(Arc::new) };
         let bits = i.features.bits(|arc, node| self.feature_bit(arc, node));
         let content = Interface {
             flags,
@@ -458,13 +537,17 @@ impl Router {
             table6: i.table(true),
             tags: i.tags(),
             xconnect: i.xconnect,
-            subs,
+            subs: i.vlans.clone(),
             addrs4: addrs4.into(),
             addrs6: addrs6.into(),
             tentative6: tentative6.into(),
         };
-        let subs: Vec<u32> = i.subs.values().copied().collect();
+        // What sub-interfaces have from their interface.
+        let handed_on = |i: &Interface| (i.mac, i.caps, i.output, i.flags & (ifflags::UP | ifflags::LINK));
+        let same = self.interfaces.slots.get(index).is_some_and(|was| handed_on(was) == handed_on(&content));
+        let subs: Vec<u32> = if same { vec![] } else { i.subs.values().copied().collect() };
         let plain = self.is_plain(index);
+        self.interfaces.stores += 1;
         self.interfaces.slots.replace(index, content);
         if plain != self.is_plain(index) {
             self.refresh_adjacencies(index);
@@ -483,6 +566,9 @@ impl Router {
     }
 
     fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
+        if parent.subs.is_empty() {
+            return None;
+        }
         let vid = |v: Option<u16>| v.map_or(Vid::Any, Vid::Id);
         let rule = |index: u32| {
             let Kind::Sub { encap, .. } = self.interfaces.get(index)?.kind else { return None };
@@ -611,8 +697,13 @@ impl Router {
     }
 
     pub(super) fn set_xconnect(&mut self, index: u32, peer: Option<u32>) -> Result<(), OpError> {
-        if let Some(i) = self.interfaces.get_mut(index) {
-            i.xconnect = peer;
+        if let Some(i) = self.interfaces.get_mut(index)
+            && let Some(was) = std::mem::replace(&mut i.xconnect, peer)
+        {
+            self.interfaces.xconnected.remove(&was);
+        }
+        if let Some(peer) = peer {
+            self.interfaces.xconnected.insert(peer, index);
         }
         self.follow_promiscuity(index)
     }
@@ -634,11 +725,17 @@ impl Router {
 
     /// Switches the capture features of all interfaces on or off, as the capture's filter says.
     pub(super) fn apply_capture(&mut self) {
+        self.apply_capture_to(self.interfaces.iter().map(|i| i.index).collect());
+    }
+
+    fn apply_capture_to(&mut self, interfaces: Vec<u32>) {
         let wants = self.tap.wants(&self.guard);
         let rx_bit = self.feature_bit(crate::nodes::DEVICE_INPUT, "pcap-rx");
         let tx_bit = self.feature_bit("interface-output", "pcap-tx");
-        let all: Vec<u32> = self.interfaces.iter().filter(|i| i.hw() == i.index).map(|i| i.index).collect();
-        for index in all {
+        for index in interfaces {
+            if self.interfaces.get(index).is_none_or(|i| i.hw() != index) {
+                continue;
+            }
             let (rx, tx) = wants.as_ref().map_or((false, false), |w| (w.rx(index), w.tx(index)));
             let Some(i) = self.interfaces.get_mut(index) else { continue };
             i.rx_features.store(if rx { rx_bit } else { 0 }, Ordering::Relaxed);

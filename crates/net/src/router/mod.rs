@@ -9,6 +9,7 @@ mod adjacencies;
 mod batch;
 mod bulk;
 mod check;
+mod connected;
 #[cfg(test)]
 mod converge_tests;
 mod create;
@@ -159,6 +160,9 @@ pub struct Router {
     pings: ping::Pings,
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
+    /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
+    subs_changed: std::collections::BTreeSet<u32>,
+    subs_gone: Vec<u32>,
     changes: u64,
     log: Vec<LogLine>,
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
@@ -257,6 +261,8 @@ impl Router {
             fib_changes: 0,
             started: Instant::now(),
             next_input: 1,
+            subs_changed: std::collections::BTreeSet::new(),
+            subs_gone: vec![],
             changes: 0,
             log: vec![],
             seen_use: BTreeMap::new(),

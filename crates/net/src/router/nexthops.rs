@@ -290,10 +290,15 @@ impl NextHops {
         self.towards(address).into_iter().any(several)
     }
 
+    /// Groups with a path that names one of these interfaces.
+    pub fn over(&self, interfaces: &[u32]) -> BTreeSet<u32> {
+        let of = |i: u32| self.by_interface.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
+        interfaces.iter().copied().flat_map(of).collect()
+    }
+
     /// Groups that may change when one of these interfaces does.
     fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
-        let of = |i: &u32| self.by_interface.range((*i, 0)..=(*i, u32::MAX)).map(|(_, id)| *id);
-        interfaces.iter().flat_map(of).collect()
+        self.over(interfaces)
     }
 }
 

@@ -375,6 +375,7 @@ impl Router {
                     e.index = index;
                     self.undo(steps);
                     self.drop_doomed_tables();
+                    self.publish_subs();
                     self.reclaim();
                     return Err(e);
                 }
@@ -390,6 +391,7 @@ impl Router {
         for words in done {
             self.note(false, words);
         }
+        self.publish_subs();
         self.reclaim();
         Ok(())
     }
@@ -474,9 +476,7 @@ impl Router {
                         "{name}: MTU {mtu} is more than its parent {parent} has, {most}"
                     )));
                 }
-                if let Some(s) =
-                    self.interfaces().find(|s| s.hw() == index && s.index != index && s.mtu > mtu)
-                {
+                if let Some(s) = i.subs.values().filter_map(|s| self.interface(*s)).find(|s| s.mtu > mtu) {
                     let (sub, has) = (&s.name, s.mtu);
                     return Err(OpError::new(format!(
                         "{name}: MTU {mtu} is less than its sub-interface {sub} has, {has}"
