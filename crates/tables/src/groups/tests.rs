@@ -101,6 +101,54 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+    #[test]
+    fn only_flows_that_must_move_do(
+        steps in prop::collection::vec(prop::collection::btree_map(0u32..24, 1u32..9, 1..20), 2..6),
+    ) {
+        let (mut w, _) = Groups::new(4).unwrap();
+        let of = |m: &std::collections::BTreeMap<u32, u32>| -> Vec<Path> {
+            m.iter().map(|(&adj, &weight)| Path { entry: Entry { kind: 1, adj }, weight }).collect()
+        };
+        let id = w.create(&of(&steps[0])).unwrap();
+        for pair in steps.windows(2) {
+            // A path goes first, then the others come and go.
+            let mut less = pair[0].clone();
+            if less.len() > 2 {
+                let gone = *less.keys().next_back().unwrap();
+                less.remove(&gone);
+                let before = w.buckets(id);
+                w.set(id, &of(&less)).unwrap();
+                let after = w.buckets(id);
+                for hash in 0..256usize {
+                    let (b, a) = (before[hash % before.len()], after[hash % after.len()]);
+                    prop_assert!(b == a || b.adj == gone, "flow {} moved from {} to {}, {} went", hash, b.adj, a.adj, gone);
+                }
+            }
+            let before = w.buckets(id);
+            w.set(id, &of(&pair[1])).unwrap();
+            let after = w.buckets(id);
+            let (n, total) = (after.len() as f64, f64::from(pair[1].values().sum::<u32>()));
+            for (&adj, &weight) in &pair[1] {
+                let got = after.iter().filter(|e| e.adj == adj).count() as f64;
+                let ideal = f64::from(weight) / total * n;
+                // A path too light for a bucket has one at the cost of others.
+                let light = pair[1].values().filter(|&&w| f64::from(w) / total * n < 1.0).count() as f64;
+                prop_assert!(pair[1].len() == 1 || (got - ideal).abs() < 1.0 + light, "{} for {} of {}", got, ideal, n);
+                // Nobody gains a flow from a path that is left and has not more than its share.
+                if less.contains_key(&adj) && n as usize >= before.len() {
+                    let had = before.iter().filter(|e| e.adj == adj).count() as f64 * n / before.len() as f64;
+                    let stayed = (0..n as usize)
+                        .filter(|h| before[h % before.len()].adj == adj && after[*h].adj == adj)
+                        .count() as f64;
+                    prop_assert!(stayed >= had.min(ideal) - 2.0, "{} stayed of {}, {} is fair", stayed, had, ideal);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn readers_see_the_old_paths_or_the_new_ones() {
     let clock = Clock::new(2);

@@ -76,7 +76,7 @@ impl GroupsWriter {
         if fresh && self.groups.len() == self.shared.words.len() {
             return Err(self.full().into());
         }
-        let word = self.build(&paths)?;
+        let word = self.build(&paths, 0)?;
         let id = self.free.pop().unwrap_or(self.groups.len() as u32);
         if fresh {
             self.groups.push(None);
@@ -110,7 +110,8 @@ impl GroupsWriter {
         true
     }
 
-    /// Gives a group other paths: all routes that point to it follow at once. Two groups may end up with the
+    /// Gives a group other paths: all routes that point to it follow at once. Flows stay on their path where that is left
+    /// in the group: those of a lost path are shared out, and a new one takes its share from all. Two groups may end up with the
     /// same paths; `acquire` then answers one of them.
     pub fn set(&mut self, id: u32, paths: &[Path]) -> Result<(), GroupError> {
         let paths = normal(paths)?;
@@ -119,7 +120,8 @@ impl GroupsWriter {
             Some(Some(_)) => {}
             _ => return Err(GroupError::Unknown(id)),
         }
-        let word = self.build(&paths)?;
+        let before = self.shared.words[id as usize].load(Relaxed);
+        let word = self.build(&paths, before)?;
         let old = self.shared.words[id as usize].swap(word, Release);
         self.stores += 1;
         self.retire_buckets(old);
@@ -146,11 +148,7 @@ impl GroupsWriter {
         if self.paths(id).is_none() {
             return Vec::new();
         }
-        let word = self.shared.words[id as usize].load(Relaxed);
-        if word & MANY == 0 {
-            return vec![Entry::unpack(word)];
-        }
-        (0..1u32 << ((word >> 32) & 31)).map(|h| Entry::unpack(self.shared.bucket(word, h))).collect()
+        self.entries(self.shared.words[id as usize].load(Relaxed))
     }
 
     /// All groups with their paths, by number.
@@ -218,13 +216,15 @@ impl GroupsWriter {
         }
     }
 
-    /// The word for a list of paths; its buckets are filled before anyone can see it.
-    fn build(&mut self, paths: &[Path]) -> Result<u64, TableFull> {
+    /// The word for a list of paths; its buckets are filled before anyone can see it. Flows of a path that the group of the
+    /// word `before` has too stay on it, as far as the shares allow.
+    fn build(&mut self, paths: &[Path], before: u64) -> Result<u64, TableFull> {
         if let [only] = paths {
             return Ok(only.entry.pack());
         }
-        let shares = shares(paths);
-        let log2 = shares.iter().sum::<u32>().trailing_zeros() as usize;
+        let old = self.entries(before);
+        let buckets = spread(paths, &old);
+        let log2 = buckets.len().trailing_zeros() as usize;
         let first = match self.free_buckets[log2].pop() {
             Some(first) => first,
             None if self.used as usize + (1 << log2) <= self.shared.buckets.len() => {
@@ -233,13 +233,18 @@ impl GroupsWriter {
             }
             None => return Err(self.full()),
         };
-        let mut words = self.shared.buckets[first as usize..].iter();
-        for (path, share) in paths.iter().zip(shares) {
-            for word in words.by_ref().take(share as usize) {
-                word.store(path.entry.pack(), Relaxed);
-            }
+        for (word, entry) in self.shared.buckets[first as usize..].iter().zip(buckets) {
+            word.store(entry.pack(), Relaxed);
         }
         Ok(MANY | (log2 as u64) << 32 | u64::from(first))
+    }
+
+    /// What each bucket of a word holds; one for a single path.
+    fn entries(&self, word: u64) -> Vec<Entry> {
+        if word & MANY == 0 {
+            return vec![Entry::unpack(word)];
+        }
+        (0..1u32 << ((word >> 32) & 31)).map(|h| Entry::unpack(self.shared.bucket(word, h))).collect()
     }
 }
 
@@ -276,37 +281,62 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// How many buckets each path gets: a power of two in all, at most 256, and at least one each. Weights that add
-/// up to a power of two are met exactly. Otherwise there are at least 16 buckets a path as far as 256 reach, and the
-/// share of a path is off by less than one bucket, except that a path too light for a bucket gets one
-/// at the cost of the heaviest.
-fn shares(paths: &[Path]) -> Vec<u32> {
+/// How many buckets a group of its own gets: a power of two. Weights that add up to one are met exactly. Otherwise there
+/// are at least 16 buckets a path as far as 256 reach.
+fn bucket_count(paths: &[Path]) -> u64 {
     let total: u64 = paths.iter().map(|p| u64::from(p.weight)).sum();
     let lightest = paths.iter().map(|p| u64::from(p.weight)).min().unwrap_or(1);
     let max = MAX_BUCKETS as u64;
-    let buckets = if total.is_power_of_two() && total <= max {
+    if total.is_power_of_two() && total <= max {
         total
     } else {
         (16 * paths.len() as u64).max(4 * total.div_ceil(lightest)).min(max).next_power_of_two()
-    };
-    let mut list: Vec<u32> =
-        paths.iter().map(|p| (u64::from(p.weight) * buckets / total).max(1) as u32).collect();
-    let mut given: u64 = list.iter().map(|&n| u64::from(n)).sum();
-    // What rounding down left over goes to those that lost most by it.
-    let lost = |i: usize, n: u32| {
-        (u128::from(paths[i].weight) * u128::from(buckets)) as i128 - i128::from(n) * i128::from(total)
-    };
-    while given != buckets {
-        let all = 0..list.len();
-        if given < buckets {
-            let i = all.max_by_key(|&i| (lost(i, list[i]), std::cmp::Reverse(i))).unwrap_or(0);
-            list[i] += 1;
-            given += 1;
-        } else {
-            let i = all.filter(|&i| list[i] > 1).min_by_key(|&i| (lost(i, list[i]), i)).unwrap_or(0);
-            list[i] -= 1;
-            given -= 1;
-        }
     }
-    list
+}
+
+/// What each bucket holds: paths by their weights. The share of a path is off by less than one bucket, except that a path too
+/// light for a bucket gets one at the cost of others. A bucket keeps what it had in `old` if its path is still there and
+/// has not more than its share; so when a path goes, only its own buckets change.
+fn spread(paths: &[Path], old: &[Entry]) -> Vec<Entry> {
+    let total: u64 = paths.iter().map(|p| u64::from(p.weight)).sum();
+    let kept = old.iter().any(|e| paths.iter().any(|p| p.entry == *e));
+    // A group never shrinks while paths are left: the buckets of those would have to be joined.
+    let count = bucket_count(paths).max(if kept { old.len() as u64 } else { 1 });
+    // What a path has, times the sum of weights, less what it should have.
+    let over = |i: usize, n: u64| {
+        i128::from(n * total) - i128::from(u64::from(paths[i].weight)) * i128::from(count)
+    };
+    let index = |e: Entry| paths.binary_search_by_key(&e, |p| p.entry).ok();
+    let mut buckets: Vec<Option<usize>> = match kept {
+        true => (0..count as usize).map(|b| index(old[b % old.len()])).collect(),
+        false => vec![None; count as usize],
+    };
+    let mut has = vec![0u64; paths.len()];
+    buckets.iter().flatten().for_each(|&i| has[i] += 1);
+    let poorest = |has: &[u64]| (0..has.len()).min_by_key(|&i| (has[i] > 0, over(i, has[i]), i)).unwrap_or(0);
+    let mut fill = 0;
+    while let Some(at) = buckets[fill..].iter().position(Option::is_none).map(|n| fill + n) {
+        let i = poorest(&has);
+        buckets[at] = Some(i);
+        has[i] += 1;
+        fill = at + 1;
+    }
+    // Whoever is a whole bucket away from its share gives or takes. That is nobody where a path just went.
+    let one = i128::from(total);
+    loop {
+        let poor = poorest(&has);
+        let may_give = (0..has.len()).filter(|&i| has[i] > 1);
+        let Some(rich) = may_give.max_by_key(|&i| (over(i, has[i]), std::cmp::Reverse(i))) else { break };
+        let (least, most) = (over(poor, has[poor]), over(rich, has[rich]));
+        // Each move brings the two nearer, or gives a path its first bucket: it ends.
+        let fair = has[poor] > 0 && (most - least <= one || least > -one && most < one);
+        if rich == poor || fair {
+            break;
+        }
+        let Some(at) = buckets.iter().rposition(|b| *b == Some(rich)) else { break };
+        buckets[at] = Some(poor);
+        has[rich] -= 1;
+        has[poor] += 1;
+    }
+    buckets.into_iter().map(|b| b.map_or(Entry::default(), |i| paths[i].entry)).collect()
 }
