@@ -10,6 +10,7 @@ use net::plane::PlaneConfig;
 use net::router::{
     HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
 };
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// How the document wants the router made.
@@ -48,6 +49,8 @@ pub fn router_config(d: &Document) -> RouterConfig {
 struct Plan {
     ops: Vec<Op>,
     places: Vec<(Place, String)>,
+    /// For operations on routes, by their number: which routes of the document they are.
+    routes: HashMap<usize, Vec<u32>>,
 }
 
 impl Plan {
@@ -109,7 +112,10 @@ fn create(i: &Interface) -> (Place, Op) {
 
 /// The operations that make the interfaces of the document on a router that has none.
 fn interfaces(d: &Document) -> Plan {
-    let mut p = Plan { ops: vec![], places: vec![] };
+    let mut p = Plan { ops: vec![], places: vec![], routes: HashMap::new() };
+    for s in d.tables.settings.iter() {
+        p.add(s.place, &s.path, s.op.clone());
+    }
     for l in &d.punt {
         p.add(l.place, "punt", Op::SetPunt { class: l.class, limit: l.limit });
     }
@@ -136,6 +142,10 @@ fn interfaces(d: &Document) -> Plan {
                 );
             }
         }
+    }
+    // Addresses come into the table of their interface.
+    for s in d.l3.iter().filter(|s| matches!(s.op, Op::SetTable { .. })) {
+        p.add(s.place, &s.path, s.op.clone());
     }
     for i in &d.interfaces {
         let subs = i
@@ -182,7 +192,7 @@ fn target(router: &Router, t: &RouteTarget) -> Target {
                     address: p.address,
                     // A name that the rules let through and the router does not know cannot be: it was just made.
                     interface: p.interface.as_deref().map(|n| router.interface_index(n).unwrap_or(u32::MAX)),
-                    table: None,
+                    table: p.table,
                     weight: p.weight,
                 })
                 .collect(),
@@ -190,31 +200,44 @@ fn target(router: &Router, t: &RouteTarget) -> Target {
     }
 }
 
-/// All routes as one change.
-fn routes(d: &Document, router: &Router) -> RouteBatch {
-    let mut batch = RouteBatch::new();
-    let v6 = d.routes.list.iter().filter(|r| r.0.addr().is_ipv6()).count();
-    batch.reserve(d.routes.len() - v6, v6);
-    let ids: Vec<_> = d.routes.targets.iter().map(|t| batch.target(target(router, t))).collect();
-    for &(prefix, target, _) in &d.routes.list {
-        if let Some(&id) = ids.get(target as usize) {
+/// All routes as one change a table, each with the numbers of its routes in the document.
+fn routes(d: &Document, router: &Router) -> Vec<(RouteBatch, Vec<u32>)> {
+    let all = &d.routes;
+    let mut batches: BTreeMap<u32, (RouteBatch, Vec<u32>)> = BTreeMap::new();
+    let batch = |table: u32| (RouteBatch::in_table(table), vec![]);
+    if all.tables.iter().all(|t| *t == 0) {
+        let v6 = all.list.iter().filter(|r| r.0.addr().is_ipv6()).count();
+        let (batch, _) = batches.entry(0).or_insert_with(|| batch(0));
+        batch.reserve(all.len() - v6, v6);
+    }
+    let ids: Vec<_> = all
+        .targets
+        .iter()
+        .zip(&all.tables)
+        .map(|(t, table)| batches.entry(*table).or_insert_with(|| batch(*table)).0.target(target(router, t)))
+        .collect();
+    for (n, &(prefix, target, _)) in all.list.iter().enumerate() {
+        let table = all.tables.get(target as usize).copied().unwrap_or(0);
+        if let (Some(&id), Some((batch, numbers))) = (ids.get(target as usize), batches.get_mut(&table)) {
             batch.set(prefix, id);
+            numbers.push(u32::try_from(n).unwrap_or(u32::MAX));
         }
     }
-    batch
+    batches.into_values().filter(|(batch, _)| !batch.is_empty()).collect()
 }
 
 /// The operations for what stands on interfaces: routes, neighbours, streams.
 fn upper(d: &Document, router: &Router) -> Plan {
-    let mut p = Plan { ops: vec![], places: vec![] };
-    if !d.routes.is_empty() {
-        p.add(Place::default(), "routes", Op::Routes(routes(d, router)));
+    let mut p = Plan { ops: vec![], places: vec![], routes: HashMap::new() };
+    for (batch, numbers) in routes(d, router) {
+        p.routes.insert(p.ops.len(), numbers);
+        p.add(Place::default(), "routes", Op::Routes(batch));
     }
     for n in &d.neighbors {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };
         p.add(n.place, "neighbors", op);
     }
-    for s in &d.l3 {
+    for s in d.l3.iter().filter(|s| !matches!(s.op, Op::SetTable { .. })) {
         p.add(s.place, &s.path, s.op.clone());
     }
     for s in &d.streams {
@@ -227,11 +250,10 @@ fn upper(d: &Document, router: &Router) -> Plan {
 }
 
 fn commit(d: &Document, router: &mut Router, plan: Plan) -> Result<(), Diagnostics> {
-    let of_routes: Vec<bool> = plan.ops.iter().map(|op| matches!(op, Op::Routes(_))).collect();
     router.commit(plan.ops).map_err(|e| {
         let (mut place, path) = plan.places.get(e.index).cloned().unwrap_or_default();
-        if let Some((_, _, at)) = d.routes.list.get(e.route).filter(|_| of_routes.get(e.index) == Some(&true))
-        {
+        let route = plan.routes.get(&e.index).and_then(|numbers| numbers.get(e.route));
+        if let Some((_, _, at)) = route.and_then(|n| d.routes.list.get(*n as usize)) {
             place = *at;
         }
         d.refuse(vec![Diagnostic::new(place, path, "apply", e.message)])

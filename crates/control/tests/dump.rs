@@ -5,7 +5,7 @@
 use control::dump::{Dump, Source};
 use control::{apply, yaml};
 use net::neighbor::State;
-use net::router::{RouteTable, Router, RouterConfig};
+use net::router::{Router, RouterConfig};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
@@ -49,10 +49,16 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             i.link_local
         );
     }
-    for table in [RouteTable::V4, RouteTable::V6] {
-        for r in router.routes(table) {
+    for t in [false, true].into_iter().flat_map(|v6| router.route_tables(v6)) {
+        let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
+        for r in router.routes(t.table) {
             let group = router.group(r.group).unwrap();
-            let _ = writeln!(out, "{} {:?} {:?}", r.prefix, group.source, r.hidden);
+            let paths = |p: &net::router::RoutePath| (p.address, p.interface.is_some(), p.table, p.weight);
+            let target = match &group.target {
+                net::router::Target::Paths(p) => format!("{:?}", p.iter().map(paths).collect::<Vec<_>>()),
+                _ => String::new(),
+            };
+            let _ = writeln!(out, "{} {:?} {:?} {target}", r.prefix, group.source, r.hidden);
         }
     }
     for n in router.neighbors().filter(|n| n.state == State::Static) {
@@ -79,6 +85,49 @@ fn round_trip(text: &str) -> String {
     let third = start(&json);
     assert_eq!(state(&first), state(&third), "{json}");
     written
+}
+
+#[test]
+fn tables_are_written() {
+    let text = "\
+loopbacks:
+  loop0: {addresses: [10.0.0.1/24, \"2001:db8::1/64\"]}
+  loop1: {addresses: [10.0.0.1/24, \"2001:db8::1/64\"]}
+  loop2: {addresses: [10.0.0.1/24]}
+  loop3: {addresses: [\"2001:db8::1/64\"]}
+tables:
+  0: {flow-hash: [src, dst, proto, symmetric]}
+  10: {name: customers}
+  20: {family: ip4, flow-hash: [src]}
+  30: {family: ip6, flow-hash: [src, dst, flowlabel]}
+  40: {flow-hash: [src, dst, flowlabel]}
+l3:
+  interfaces:
+    loop1: {table: 10}
+    loop2: {table: 20}
+    loop3: {table: {ip4: 40, ip6: 30}}
+routes:
+  - 10.1.0.0/16 table 10 via 10.0.0.9, 10.0.0.8 next-hop-table 20 weight 3
+  - 10.2.0.0/16 table 10 via ip4-lookup-in-table 0
+  - 10.3.0.0/16 via 2001:db8::9
+  - 10.3.0.0/16 table 20 via 10.77.0.1
+  - {prefix: \"2001:db8:7::/48\", table: 30, via: {table: 10}}
+  - {prefixes: [10.5.0.0/16, 10.6.0.0/16], table: 40, type: drop}
+";
+    let written = round_trip(text);
+    for line in [
+        "0: {flow-hash: [src, dst, proto, symmetric]}",
+        "10: {name: customers}",
+        "20: {family: ip4, flow-hash: [src]}",
+        "loop1:",
+        "table: 10",
+        "table: {ip4: 40, ip6: 30}",
+        "- 10.1.0.0/16 table 10 via 10.0.0.9, 10.0.0.8 next-hop-table 20 weight 3",
+        "- 10.2.0.0/16 table 10 via ip4-lookup-in-table 0",
+        "- 2001:db8:7::/48 table 30 via ip6-lookup-in-table 10",
+    ] {
+        assert!(written.contains(line), "{line}\n{written}");
+    }
 }
 
 #[test]

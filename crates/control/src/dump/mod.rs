@@ -15,6 +15,7 @@ mod punt;
 mod routes;
 mod settings;
 mod streams;
+mod tables;
 
 pub use node::{Map, Node};
 
@@ -55,6 +56,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("taps", Section::Map(devices::taps)),
     ("loopbacks", Section::Map(interfaces::loopbacks)),
     ("interfaces", Section::Map(interfaces::write)),
+    ("tables", Section::Map(tables::write)),
     ("l3", Section::Map(l3::write)),
     ("punt", Section::Map(punt::write)),
     ("neighbors", Section::Pages(|| Box::<neighbors::Neighbors>::default())),
@@ -66,7 +68,7 @@ const SECTIONS: &[(&str, Section)] = &[
 const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];
 
 /// Fields of an entry of `l3.interfaces`.
-const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::urpf];
+const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[tables::binding, l3::urpf];
 
 /// Fields of an entry of `devices` that a feature adds to those of `devices.rs`.
 const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];

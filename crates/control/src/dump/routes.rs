@@ -22,6 +22,7 @@ impl Pages for Routes {
     fn page(&mut self, from: Source<'_>, items: &mut Vec<Node>) -> bool {
         // Many routes share few groups: their words are made once a page.
         let mut words: HashMap<u32, Option<String>> = HashMap::new();
+        let place = if self.table.id == 0 { String::new() } else { format!(" table {}", self.table.id) };
         // Routes of other sources are passed over, but not endlessly within one page.
         for (seen, r) in from.router.routes_after(self.table, self.after).enumerate() {
             if items.len() >= PAGE || seen >= 16 * PAGE {
@@ -31,37 +32,45 @@ impl Pages for Routes {
             let Some(group) = from.router.static_route(self.table, &r) else { continue };
             let words = words.entry(group).or_insert_with(|| {
                 let target = from.router.group(group)?.target;
-                target_words(from.router, &target)
+                target_words(from.router, self.table, &target)
             });
-            items.extend(words.as_ref().map(|words| Node::Text(format!("{} {words}", r.prefix))));
+            items.extend(words.as_ref().map(|words| Node::Text(format!("{}{place} {words}", r.prefix))));
         }
-        let more = self.table == RouteTable::V4;
-        *self = Routes { table: RouteTable::V6, after: None };
-        more
+        // The next table: of IPv4 in the order of their numbers, then of IPv6.
+        let RouteTable { v6, id } = self.table;
+        let next = from.router.table_after(self.table).or((!v6).then_some(RouteTable::V6));
+        debug_assert!(next.is_none_or(|n| n.v6 != v6 || n.id > id));
+        *self = Routes { table: next.unwrap_or(self.table), after: None };
+        next.is_some()
     }
 }
 
 /// What stands behind the prefix; `None` for a target that no static route has.
-fn target_words(router: &Router, target: &Target) -> Option<String> {
+fn target_words(router: &Router, table: RouteTable, target: &Target) -> Option<String> {
     Some(match target {
         Target::Drop => "drop".into(),
         Target::Unreachable => "unreachable".into(),
         Target::Prohibit => "prohibit".into(),
         Target::Paths(paths) => {
-            let paths: Vec<String> = paths.iter().map(|p| path_words(router, p)).collect();
+            let paths: Vec<String> = paths.iter().map(|p| path_words(router, table, p)).collect();
             format!("via {}", paths.join(", "))
         }
         _ => return None,
     })
 }
 
-fn path_words(router: &Router, p: &RoutePath) -> String {
+fn path_words(router: &Router, table: RouteTable, p: &RoutePath) -> String {
     let mut out = String::new();
     if let Some(a) = p.address {
         let _ = write!(out, "{a}");
     }
     if let Some(i) = p.interface {
         let _ = write!(out, "{}{}", if out.is_empty() { "" } else { " " }, router.interface_name(i));
+    }
+    match (p.table, p.address) {
+        (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
+        (Some(t), None) => _ = write!(out, "{}-lookup-in-table {t}", if table.v6 { "ip6" } else { "ip4" }),
+        (None, _) => {}
     }
     if p.weight != 1 {
         let _ = write!(out, " weight {}", p.weight);

@@ -21,6 +21,7 @@ mod runs;
 mod scalar;
 mod settings;
 mod stream;
+mod table;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use model::*;
 pub use scalar::Reference;
 pub(crate) use settings::BUFFERS_A_WORKER;
 pub use stream::Stream;
+pub use table::Tables;
 pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
 use decode::Decoder;
@@ -81,7 +83,7 @@ const SECTIONS: &[&str] = &[
 ];
 
 /// Those of them that belong to the format but are not supported yet.
-const LATER: &[&str] = &["bondethernets", "vxlan_tunnels", "acls", "prefixlists", "sflow", "tables", "mpls"];
+const LATER: &[&str] = &["bondethernets", "vxlan_tunnels", "acls", "prefixlists", "sflow", "mpls"];
 
 /// Reads and checks a document that a router is to run. `file` is the name shown in errors.
 ///
@@ -203,7 +205,9 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     d.key("devices", |d| device::unused(d, devices));
     document.bridges = d.field(&fields, "bridgedomains", bridge::decode).unwrap_or_default();
 
-    let names = rules::Names::new(&document.interfaces, &document.bridges);
+    document.tables = d.field(&fields, "tables", table::decode).unwrap_or_default();
+    let bound = table::bindings(root, &document.tables);
+    let names = rules::Names::new(&document.interfaces, &document.bridges, &document.tables, bound);
     rules::check(&document.interfaces, &document.bridges, &names, &mut d.errors);
     let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
     let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));

@@ -14,6 +14,7 @@ use super::diag::{Diagnostic, Diagnostics, Place, Source};
 use super::l3::Setting;
 use super::scalar::Reference;
 use super::stream::Stream;
+use super::table::Tables;
 
 /// A whole configuration, checked.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,8 @@ pub struct Document {
     pub interfaces: Vec<Interface>,
     /// Bridge domains.
     pub bridges: Vec<BridgeDomain>,
+    /// Routing tables.
+    pub tables: Tables,
     /// Static routes.
     pub routes: Routes,
     /// Static neighbours.
@@ -310,6 +313,8 @@ impl Default for BridgeSettings {
 /// A static route.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
+    /// Number of its table.
+    pub table: u32,
     /// Destination, without host bits.
     pub prefix: IpNet,
     /// What happens to its packets.
@@ -323,6 +328,8 @@ pub struct Route {
 pub struct Routes {
     /// What their packets may meet.
     pub targets: Vec<RouteTarget>,
+    /// For each target the number of the table of its routes.
+    pub tables: Vec<u32>,
     /// Prefix, number of the target, and where the prefix stands; in the order of the document.
     pub list: Vec<(IpNet, u32, Place)>,
 }
@@ -341,8 +348,9 @@ impl Routes {
     /// The routes one by one.
     pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
         self.list.iter().filter_map(|&(prefix, target, place)| {
+            let table = self.tables.get(target as usize).copied().unwrap_or(0);
             let target = self.targets.get(target as usize)?.clone();
-            Some(Route { prefix, target, place })
+            Some(Route { table, prefix, target, place })
         })
     }
 }
@@ -363,10 +371,13 @@ pub enum RouteTarget {
 /// One way of a route: at least one of address and interface is there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoutePath {
-    /// Next hop, of the prefix's family.
+    /// Next hop, of the prefix's family, or an IPv6 one for an IPv4 prefix.
     pub address: Option<IpAddr>,
     /// Interface or sub-interface; alone, destinations are taken as neighbours on it.
     pub interface: Option<String>,
+    /// Number of the table in which the address is looked up, in place of the route's own; alone, that in which packets
+    /// are looked up again.
+    pub table: Option<u32>,
     /// Share, 1..255.
     pub weight: u8,
     /// Where it stands.

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::IpAddr;
 
+use net::router::RouteTable;
+
 use ipnet::{IpNet, Ipv4Net};
 
 use super::decode::Decoder;
@@ -17,12 +19,12 @@ use super::rules::Names;
 use super::scalar::short;
 use super::tree::{Node, Value};
 
-pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "via", "type"];
-pub(super) const PATH: &[&str] = &["address", "interface", "weight"];
+pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "via", "type"];
+pub(super) const PATH: &[&str] = &["address", "interface", "table", "weight"];
 
 const TYPES: &[(&str, Discard)] =
     &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
-const FORM: &str = "`PREFIX via ADDRESS [INTERFACE] [weight N], ...` or `PREFIX drop|unreachable|prohibit`";
+const FORM: &str = "`PREFIX [table N] via ADDRESS [INTERFACE] [weight N], ...` or `PREFIX [table N] drop|unreachable|prohibit`";
 /// Most paths of one route.
 const MAX_PATHS: usize = 64;
 
@@ -52,7 +54,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
     let count = |node: &Node<'_>| if let Value::Lines(l) = &node.value { l.len() } else { 1 };
     let n = items.iter().map(count).sum();
     let list = Vec::with_capacity(n);
-    let routes = Routes { targets: vec![], list };
+    let routes = Routes { targets: vec![], tables: vec![], list };
     let mut table = Table { names, routes, items: Vec::with_capacity(n), known: HashMap::new() };
     let mut i = 0;
     for node in items {
@@ -116,11 +118,13 @@ impl<'n> Table<'_, 'n> {
     /// Reports prefixes that have a route already. A table in order has none, and is not sorted.
     fn check_unique(&self, d: &mut Decoder<'_>) {
         let list = &self.routes.list;
-        if list.is_sorted_by(|a, b| a.0 < b.0) {
+        let one_table = self.routes.tables.iter().all(|t| *t == 0);
+        if one_table && list.is_sorted_by(|a, b| a.0 < b.0) {
             return;
         }
         let mut order: Vec<u32> = (0..u32::try_from(list.len()).unwrap_or(u32::MAX)).collect();
-        let prefix = |i: &u32| list.get(*i as usize).map(|r| r.0);
+        let table = |target: u32| self.routes.tables.get(target as usize).copied().unwrap_or(0);
+        let prefix = |i: &u32| list.get(*i as usize).map(|r| (table(r.1), r.0));
         order.sort_unstable_by_key(|i| (prefix(i), *i));
         for same in order.chunk_by(|a, b| prefix(a) == prefix(b)).filter(|same| same.len() > 1) {
             let mut routes =
@@ -140,10 +144,19 @@ impl<'n> Table<'_, 'n> {
     /// The one-line form.
     fn line(&mut self, d: &mut Decoder<'n>, item: usize, place: Place, text: &'n str, plain: bool) {
         let mut words = words(place, text, plain);
-        let (Some(prefix), Some(verb)) = (words.next(), words.next()) else {
+        let (Some(prefix), Some(mut verb)) = (words.next(), words.next()) else {
             d.error(place, "route", "this is not a route").value(text).help(FORM);
             return;
         };
+        let mut table = 0;
+        if verb.1 == "table" {
+            let (Some((at, number)), Some(next)) = (words.next(), words.next()) else {
+                d.error(place, "route", "this is not a route").value(text).help(FORM);
+                return;
+            };
+            let Some(number) = d.int_text(at, number, 0, u64::from(u32::MAX)) else { return };
+            (table, verb) = (u32::try_from(number).unwrap_or(u32::MAX), next);
+        }
         let target = if verb.1 == "via" {
             let mut rest = words.next();
             let mut paths = Vec::new();
@@ -178,12 +191,13 @@ impl<'n> Table<'_, 'n> {
         };
         let prefix = d.prefix(prefix.0, prefix.1).map(|p| (p, prefix.0));
         if let (Some(target), Some((net, at))) = (target, prefix) {
-            let number = self.target(target);
+            let number = self.target(table, target);
             self.add(d, item, net, at, number);
         }
     }
 
-    fn target(&mut self, target: RouteTarget) -> u32 {
+    fn target(&mut self, table: u32, target: RouteTarget) -> u32 {
+        self.routes.tables.push(table);
         self.routes.targets.push(target);
         u32::try_from(self.routes.targets.len() - 1).unwrap_or(u32::MAX)
     }
@@ -218,38 +232,44 @@ impl<'n> Table<'_, 'n> {
                 .help("prefix: PREFIX, or prefixes: [PREFIX, ...]");
         }
         let Some(target) = target else { return };
-        let number = self.target(target);
+        let table = d.field(&fields, "table", |d, node| d.int(node, 0u32, u32::MAX)).unwrap_or(0);
+        let number = self.target(table, target);
         for (net, place) in prefixes {
             self.add(d, item, net, place, number);
         }
     }
 
-    /// Adds a route when its next hops are of its family.
+    /// Adds a route when its table and those of its paths are there, and its next hops fit it.
     fn add(&mut self, d: &mut Decoder<'_>, item: usize, prefix: IpNet, place: Place, target: u32) {
         self.push(item, prefix, place, target);
-        if let Some(RouteTarget::Paths(paths)) = self.routes.targets.get(target as usize) {
-            for path in paths {
-                match (prefix, path.address) {
-                    (IpNet::V4(_), Some(via @ IpAddr::V6(_))) => {
-                        d.error(
-                            path.place,
-                            "not-supported-yet",
-                            format!("an IPv6 next hop for {prefix} is not supported yet"),
-                        )
-                        .value(via)
-                        .help("an IPv4 next hop");
-                    }
-                    (IpNet::V6(_), Some(via @ IpAddr::V4(_))) => {
-                        d.error(
-                            path.place,
-                            "route-family",
-                            format!("{via} cannot be the next hop of {prefix}"),
-                        )
-                        .value(via)
-                        .help("an IPv6 next hop");
-                    }
-                    _ => {}
+        let id = self.routes.tables.get(target as usize).copied().unwrap_or(0);
+        let (names, v6) = (self.names, prefix.addr().is_ipv6());
+        if !names.tables.check(d, place, RouteTable { v6, id }) {
+            return;
+        }
+        let Some(RouteTarget::Paths(paths)) = self.routes.targets.get(target as usize) else { return };
+        for path in paths {
+            let looked_up = match path.address {
+                Some(via) if v6 && via.is_ipv4() => {
+                    let message = format!("{via} cannot be the next hop of {prefix}");
+                    d.error(path.place, "route-family", message).value(via).help("an IPv6 next hop");
+                    continue;
                 }
+                Some(via) => RouteTable::of(via, path.table.unwrap_or(id)),
+                None if path.table == Some(id) => {
+                    let message = format!("table {id} leads into itself");
+                    d.error(path.place, "route-table", message).help("another table");
+                    continue;
+                }
+                None => RouteTable { v6, id: path.table.unwrap_or(0) },
+            };
+            if path.interface.is_some() || !names.tables.check(d, path.place, looked_up) {
+                continue;
+            }
+            let own = path.address.and_then(|a| Some((a, names.own.get(&(looked_up.id, a))?)));
+            if let Some((via, owner)) = own {
+                let message = format!("{via} is the router's own address, on `{owner}`");
+                d.error(path.place, "next-hop", message).value(via).help("the neighbour's address");
             }
         }
     }
@@ -279,15 +299,23 @@ impl<'n> Table<'_, 'n> {
         let address = text(d, "address");
         let interface = text(d, "interface");
         let weight = d.field(&fields, "weight", |d, node| d.int(node, 1u8, 255));
-        if !fields.has("address") && !fields.has("interface") {
-            d.error(fields.place, "required", "a path needs `address` or `interface`")
+        let table = d.field(&fields, "table", |d, node| d.int(node, 0u32, u32::MAX));
+        if !fields.has("address") && !fields.has("interface") && !fields.has("table") {
+            d.error(fields.place, "required", "a path needs `address`, `interface` or `table`")
                 .help("address: ADDRESS, interface: NAME, or both");
+            return None;
+        }
+        if fields.has("table") && (table.is_none() || fields.has("interface")) {
+            if table.is_some() {
+                let message = "a path leads over an interface or into a table, not both";
+                d.error(fields.key_place("table"), "route-table", message).help("remove one of the two");
+            }
             return None;
         }
         if fields.has("weight") && weight.is_none() {
             return None;
         }
-        self.checked(d, fields.place, address, interface, weight.unwrap_or(1))
+        self.checked(d, fields.place, address, interface, (table, weight.unwrap_or(1)))
     }
 
     /// `ADDRESS [INTERFACE] [weight N]` or `INTERFACE [weight N]`.
@@ -298,6 +326,21 @@ impl<'n> Table<'_, 'n> {
             }
             _ => (words, 1),
         };
+        // Into a table: of the next hop, or of the packets themselves.
+        let number = |d: &mut Decoder<'n>, (at, text): Word<'n>| {
+            u32::try_from(d.int_text(at, text, 0, u64::from(u32::MAX))?).ok()
+        };
+        match words {
+            [address, (_, "next-hop-table"), n] if looks_like_address(address.1) => {
+                let table = number(d, *n)?;
+                return self.checked(d, place, Some(*address), None, (Some(table), weight));
+            }
+            [(at, "ip4-lookup-in-table" | "ip6-lookup-in-table"), n] => {
+                let table = number(d, *n)?;
+                return self.checked(d, *at, None, None, (Some(table), weight));
+            }
+            _ => {}
+        }
         let (address, interface, rest) = match words {
             [first, rest @ ..] if !looks_like_address(first.1) => (None, Some(*first), rest),
             [first, second, rest @ ..] => (Some(*first), Some(*second), rest),
@@ -311,7 +354,7 @@ impl<'n> Table<'_, 'n> {
             d.error(*place, "route", format!("{} is not expected here", short(word))).help(FORM);
             return None;
         }
-        self.checked(d, words.first().map_or(place, |w| w.0), address, interface, weight)
+        self.checked(d, words.first().map_or(place, |w| w.0), address, interface, (None, weight))
     }
 
     fn checked(
@@ -320,10 +363,10 @@ impl<'n> Table<'_, 'n> {
         place: Place,
         address: Option<Word<'_>>,
         interface: Option<Word<'_>>,
-        weight: u8,
+        (table, weight): (Option<u32>, u8),
     ) -> Option<RoutePath> {
         let next_hop = match address {
-            Some((at, text)) => Some(self.next_hop(d, at, text, interface.is_some())?),
+            Some((at, text)) => Some(self.next_hop(d, at, text, interface.map(|i| i.1))?),
             None => None,
         };
         if let Some((at, name)) = interface {
@@ -342,18 +385,29 @@ impl<'n> Table<'_, 'n> {
             }
         }
         let interface = interface.map(|(_, name)| name.to_string());
-        Some(RoutePath { address: next_hop, interface, weight, place: address.map_or(place, |a| a.0) })
+        Some(RoutePath { address: next_hop, interface, table, weight, place: address.map_or(place, |a| a.0) })
     }
 
-    fn next_hop(&self, d: &mut Decoder<'_>, at: Place, text: &str, has_interface: bool) -> Option<IpAddr> {
+    fn next_hop(
+        &self,
+        d: &mut Decoder<'_>,
+        at: Place,
+        text: &str,
+        interface: Option<&str>,
+    ) -> Option<IpAddr> {
         let address = d.address(at, text)?;
         let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
         let broadcast = address == IpAddr::from([255, 255, 255, 255]);
-        let (message, help) = if let Some(owner) = self.names.own.get(&address).filter(|_| !link_local) {
+        // Of a next hop without interface it is known with its table whether it is the router's own.
+        let own = interface.filter(|_| !link_local).and_then(|i| {
+            let table = self.names.table(i, address.is_ipv6());
+            self.names.own.get(&(table, address)).filter(|owner| **owner == i)
+        });
+        let (message, help) = if let Some(owner) = own {
             (format!("{address} is the router's own address, on `{owner}`"), "the neighbour's address")
         } else if address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast {
             (format!("{address} cannot be a next hop"), "the unicast address of a neighbour")
-        } else if link_local && !has_interface {
+        } else if link_local && interface.is_none() {
             (format!("{address} is link-local"), "name its interface as well")
         } else {
             return Some(address);
@@ -370,7 +424,9 @@ fn check_paths(d: &mut Decoder<'_>, place: Place, paths: Vec<RoutePath>) -> Opti
         return None;
     }
     for (i, path) in paths.iter().enumerate() {
-        let same = |p: &&RoutePath| p.address == path.address && p.interface == path.interface;
+        let same = |p: &&RoutePath| {
+            (p.address, &p.interface, p.table) == (path.address, &path.interface, path.table)
+        };
         if let Some(first) = paths.iter().take(i).find(same) {
             let line = first.place.line;
             d.error(path.place, "path-unique", format!("the same path stands on line {line}"))

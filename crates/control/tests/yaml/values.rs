@@ -176,6 +176,7 @@ fn routes_and_neighbors() {
     let path = |address: &str, interface: &str, weight| RoutePath {
         address: (!address.is_empty()).then(|| address.parse().unwrap()),
         interface: (!interface.is_empty()).then(|| interface.to_string()),
+        table: None,
         weight,
         place: Place::default(),
     };
@@ -203,7 +204,12 @@ fn routes_and_neighbors() {
     ];
     let expected: Vec<Route> = expected
         .into_iter()
-        .map(|(prefix, target)| Route { prefix: prefix.parse().unwrap(), target, place: Place::default() })
+        .map(|(prefix, target)| Route {
+            table: 0,
+            prefix: prefix.parse().unwrap(),
+            target,
+            place: Place::default(),
+        })
         .collect();
     assert_eq!(document.routes.iter().collect::<Vec<_>>(), expected);
 

@@ -1,7 +1,7 @@
 //! Routing tables: table 0 of each family, and those that the operator adds.
 
 use super::nexthops::Source;
-use super::{Op, OpError, RouteBatch, Router};
+use super::{IfState, Op, OpError, RouteBatch, Router};
 use crate::fib::table::{Table, TableSlots};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::flow::{Fields, Flow};
@@ -389,6 +389,18 @@ impl Router {
     /// All tables of a family, by number.
     pub fn route_tables(&self, v6: bool) -> Vec<TableInfo> {
         self.fibs.iter(v6).filter_map(|v| self.table_info(v.table)).collect()
+    }
+
+    /// The table of a family with the next number.
+    pub fn table_after(&self, table: RouteTable) -> Option<RouteTable> {
+        let places = &self.fibs.places[usize::from(table.v6)];
+        let (id, _) = places.range(table.id.checked_add(1)?..).next()?;
+        Some(RouteTable { id: *id, ..table })
+    }
+
+    /// The number of an interface's table of a family.
+    pub fn table_of_interface(&self, i: &IfState, v6: bool) -> u32 {
+        self.table_at(v6, i.table(v6))
     }
 
     /// One table.

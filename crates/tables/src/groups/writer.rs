@@ -303,9 +303,8 @@ fn spread(paths: &[Path], old: &[Entry]) -> Vec<Entry> {
     // A group never shrinks while paths are left: the buckets of those would have to be joined.
     let count = bucket_count(paths).max(if kept { old.len() as u64 } else { 1 });
     // What a path has, times the sum of weights, less what it should have.
-    let over = |i: usize, n: u64| {
-        i128::from(n * total) - i128::from(u64::from(paths[i].weight)) * i128::from(count)
-    };
+    let over =
+        |i: usize, n: u64| i128::from(n * total) - i128::from(u64::from(paths[i].weight)) * i128::from(count);
     let index = |e: Entry| paths.binary_search_by_key(&e, |p| p.entry).ok();
     let mut buckets: Vec<Option<usize>> = match kept {
         true => (0..count as usize).map(|b| index(old[b % old.len()])).collect(),

@@ -6,10 +6,11 @@ use net::urpf::Mode;
 use super::decode::{Decoder, Fields};
 use super::diag::Place;
 use super::rules::{Names, Port};
+use super::table;
 use super::tree::{Node, Value};
 
 pub(super) const L3: &[&str] = &["interfaces"];
-pub(super) const INTERFACE: &[&str] = &["urpf"];
+pub(super) const INTERFACE: &[&str] = &["table", "urpf"];
 const FAMILIES: &[&str] = &["ip4", "ip6"];
 
 /// An operation that the section asks for.
@@ -67,6 +68,10 @@ fn interface<'n>(
     };
     let fields = d.fields(node, INTERFACE)?;
     routed(d, place, port);
+    let bound = d.field(&fields, "table", |d, node| table::binding(d, node, names.tables));
+    for (place, table) in bound.unwrap_or_default() {
+        out.push(Setting { place, path: d.path(), op: Op::SetTable { name: name.to_string(), table } });
+    }
     let mut scope = Scope { d, name, out };
     urpf(&mut scope, &fields);
     Some(())

@@ -1,5 +1,6 @@
-//! No two interfaces hold overlapping prefixes; one interface may hold several addresses of one prefix.
+//! No two interfaces of one table hold overlapping prefixes; one interface may hold several addresses of one prefix.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -11,11 +12,19 @@ use crate::yaml::model::Address;
 /// Sorts all prefixes so that those that contain a prefix come before it, and walks them with the stack of those that
 /// are still open: whatever is on top when a prefix starts contains it.
 pub(super) fn overlap(names: &Names<'_>, errors: &mut Sink) {
-    let mut all: Vec<(Address, Port<'_>, usize)> = Vec::new();
+    let mut tables: BTreeMap<u32, Vec<(Address, Port<'_>, usize)>> = BTreeMap::new();
     for port in &names.list {
         let own = port.addresses().iter().enumerate().map(|(i, a)| (*a, *port, i));
-        all.extend(own.filter(|(a, ..)| !is_link_local(a.net)));
+        for (a, port, i) in own.filter(|(a, ..)| !is_link_local(a.net)) {
+            let table = names.table(port.name(), a.net.addr().is_ipv6());
+            tables.entry(table).or_default().push((a, port, i));
+        }
     }
+    tables.into_values().for_each(|all| overlap_in(all, errors));
+}
+
+/// The addresses of one table.
+fn overlap_in(mut all: Vec<(Address, Port<'_>, usize)>, errors: &mut Sink) {
     let order = |a: &Address| (a.net.network(), a.net.prefix_len(), a.place.line, a.place.column);
     all.sort_by_key(|(a, ..)| order(a));
     let mut open: Vec<(Address, Port<'_>, usize)> = Vec::new();

@@ -9,6 +9,7 @@ use super::diag::{Diagnostic, Place, Sink};
 use super::interface::{later_kind, numbered};
 use super::model::{Address, BridgeDomain, Driver, Interface, InterfaceKind, SubInterface};
 use super::scalar::{Reference, short};
+use super::table::Tables;
 
 mod address;
 mod bridge;
@@ -71,8 +72,12 @@ pub(super) struct Names<'a> {
     pub l2_targets: HashMap<&'a str, Place>,
     /// Members of bridges, each with its bridge and the place of the first use.
     pub bridged: HashMap<&'a str, (&'a BridgeDomain, Place)>,
-    /// Own addresses, each with the name of its interface.
-    pub own: HashMap<IpAddr, &'a str>,
+    /// Own addresses by table, each with the name of its interface.
+    pub own: HashMap<(u32, IpAddr), &'a str>,
+    /// The routing tables.
+    pub tables: &'a Tables,
+    /// Numbers of the tables, IPv4 and IPv6, of interfaces that are not in table 0.
+    bound: BTreeMap<&'a str, [u32; 2]>,
     /// Suggestions that may still be looked for: a hostile document could ask for millions.
     suggestions: Cell<usize>,
 }
@@ -86,7 +91,12 @@ pub(super) struct Unknown {
 }
 
 impl<'a> Names<'a> {
-    pub fn new(interfaces: &'a [Interface], bridges: &'a [BridgeDomain]) -> Names<'a> {
+    pub fn new(
+        interfaces: &'a [Interface],
+        bridges: &'a [BridgeDomain],
+        tables: &'a Tables,
+        bound: BTreeMap<&'a str, [u32; 2]>,
+    ) -> Names<'a> {
         let mut list = Vec::new();
         for interface in interfaces {
             list.push(Port { interface, sub: None });
@@ -102,10 +112,17 @@ impl<'a> Names<'a> {
                 bridged.entry(member.name.as_str()).or_insert((bridge, member.place));
             }
         }
-        let own = list.iter().flat_map(|p| p.addresses().iter().map(|a| (a.net.addr(), p.name()))).collect();
+        let table = |p: &Port<'_>, a: IpAddr| bound.get(p.name()).map_or(0, |b| b[usize::from(a.is_ipv6())]);
+        let of = |p: &Port<'a>, a: IpAddr| ((table(p, a), a), p.name());
+        let own = list.iter().flat_map(|p| p.addresses().iter().map(|a| of(p, a.net.addr()))).collect();
         let suggestions = Cell::new(1_000_000);
         let ports = list.iter().map(|p| (p.name(), *p)).collect();
-        Names { suggestions, own, ports, list, l2_targets, bridged }
+        Names { suggestions, own, tables, bound, ports, list, l2_targets, bridged }
+    }
+
+    /// The number of the table of an interface for a family.
+    pub fn table(&self, name: &str, v6: bool) -> u32 {
+        self.bound.get(name).map_or(0, |b| b[usize::from(v6)])
     }
 
     /// The interface or sub-interface of this name.
