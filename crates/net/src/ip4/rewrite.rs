@@ -304,8 +304,7 @@ impl<'v> Last<'v> {
     pub fn send(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
         self.sent.count(d.len);
         w[..14].copy_from_slice(&a.rewrite[..14]);
-        d.off -= 14;
-        d.len += 14;
+        d.grow_front::<14>();
         d.l2 = d.off;
         d.tx = a.interface;
     }

@@ -38,7 +38,6 @@ pub(crate) fn one(root: &[AtomicU32], blocks: &[AtomicU32], key: u32, rest: Rest
 #[inline(always)]
 pub(crate) fn batch(
     level: CpuLevel,
-    far: bool,
     root: &[AtomicU32],
     blocks: &[AtomicU32],
     keys: &[u32],
@@ -48,16 +47,16 @@ pub(crate) fn batch(
     match level {
         // Gathers of AVX-512 are no faster (decision 0002).
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        CpuLevel::V3 | CpuLevel::V4 => {
-            if far {
-                // A gather waits for all its words before the next begins to miss.
-                keys.iter().for_each(|k| prefetch(root, (k >> 8) as usize));
-            }
-            // SAFETY: the level is one that the processor has.
-            unsafe { wide::avx2(root, blocks, keys, out, rest) }
-        }
+        // SAFETY: the level is one that the processor has.
+        CpuLevel::V3 | CpuLevel::V4 => unsafe { wide::avx2(root, blocks, keys, out, rest) },
         _ => scalar(root, blocks, keys, out, rest),
     }
+}
+
+/// Prefetches the root's entries. A gather waits for all its words before the next begins to miss.
+#[inline(never)]
+pub(crate) fn fetch(root: &[AtomicU32], keys: &[u32]) {
+    keys.iter().for_each(|k| prefetch(root, (k >> 8) as usize));
 }
 
 /// Keys whose second loads are kept in flight together.

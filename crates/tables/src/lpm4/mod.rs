@@ -76,9 +76,11 @@ impl Lpm4 {
     pub fn lookup_batch_at(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
         let n = keys.len().min(out.len());
         let (keys, out, level) = (&keys[..n], &mut out[..n], level.min(self.level));
-        let far = self.far.load(Relaxed);
-        if !self.fallback.steady(|rest| lookup::batch(level, far, &self.root, &self.blocks, keys, out, rest))
-        {
+        // The scalar code prefetches anyway.
+        if level > CpuLevel::V2 && self.far.load(Relaxed) {
+            lookup::fetch(&self.root, keys);
+        }
+        if !self.fallback.steady(|rest| lookup::batch(level, &self.root, &self.blocks, keys, out, rest)) {
             // One key takes less time than the fallback stays the same.
             keys.iter().zip(out).for_each(|(&k, o)| *o = self.lookup_one(k));
         }
