@@ -23,6 +23,8 @@ DOCS = HERE.parent / "docs"
 # Clocks a packet: VPP 26.10-rc0 on this kind of machine (median), what Quiver must reach, and what is sought.
 GOALS = {
     "l2xc": ("12.9", 6, 4),
+    "l2bd": ("27.3", 13, 9),
+    "l2bd-1m": ("146", 45, 30),
     "ip4": ("33.4", 14, 10),
     "ip4-1k": ("35-38", 15, 11),
     "ip4-100k": ("85.6", 28, 20),
@@ -33,6 +35,10 @@ GOALS = {
     "ip6-internet": (None, 55, 35),
     "ip6-1m": ("1278", 90, 55),
 }
+
+# Scenarios that may take a few clocks more than a plain one.
+OVER = {"urpf-strict": "ip4", "urpf-strict6": "ip6", "vrf": "ip4", "ip4-recursive": "ip4", "bvi": "ip4"}
+OVER_BY = 6
 
 INK, FAINT, GRID = "#1f2430", "#6b7280", "#e5e7eb"
 COLOURS = ["#2563eb", "#ea580c", "#16a34a", "#9333ea", "#0891b2", "#ca8a04", "#dc2626", "#64748b"]
@@ -314,8 +320,11 @@ def page(r):
     if one:
         say.append("## Forwarding\n")
         rows = []
+        plain = {o["scenario"]: o["clocks_per_packet"] for o in one}
         for o in one:
             vpp, must, sought = GOALS.get(o["scenario"], (None, None, None))
+            if OVER.get(o["scenario"]) in plain:
+                must = f"{plain[OVER[o['scenario']]] + OVER_BY:.1f} ({OVER[o['scenario']]} + {OVER_BY})"
             rows.append(
                 [
                     f"`{o['scenario']}`",
