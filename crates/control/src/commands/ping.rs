@@ -3,7 +3,7 @@
 use super::App;
 use command::{Args, Command, CommandError, Emit, Output};
 use net::plane::kind;
-use net::router::{PingReply, PingRequest, Router};
+use net::router::{PingReply, PingRequest, RouteTable, Router};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,12 +22,13 @@ const KEPT: usize = 10_000;
 
 pub(super) fn command() -> Command<App> {
     Command::read(
-        "ping <address:ip> [source (<interface:interface>|<from:ip>)] [repeat <repeat:u32 1..1000000>] \
+        "ping <address:ip> [table <table:u32>] [source (<interface:interface>|<from:ip>)] [repeat <repeat:u32 1..1000000>] \
          [size <size:u16 0..8900 bytes>] [interval <interval:duration>] [timeout <timeout:duration>]",
         "Send echo requests",
         start,
     )
     .arg("address", "destination; a link-local one needs a source interface")
+    .arg("table", "table in which the destination is looked up; without it that of the interface, or table 0")
     .arg("interface", "send on this interface, from its address")
     .arg("from", "send from this address, which is one of the router's")
     .arg("repeat", "requests; 5 by default")
@@ -35,6 +36,7 @@ pub(super) fn command() -> Command<App> {
     .arg("interval", "time between requests, at least 10ms; 1s by default")
     .arg("timeout", "how long to wait after the last request; 1s by default")
     .example("ping 10.0.1.2")
+    .example("ping 10.0.1.2 table 10")
     .example("ping fe80::1 source left repeat 3 interval 200ms")
 }
 
@@ -68,18 +70,22 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     if interface.is_none() && matches!(to, IpAddr::V6(a) if a.is_unicast_link_local() || a.is_multicast()) {
         return Err(args.error("address", format!("{to} needs an interface, as in 'source left'")));
     }
+    let table = RouteTable::of(to, args.opt("table")?.unwrap_or(0));
+    if !router.has_table(table) {
+        return Err(args.error("table", format!("there is no {table}")));
+    }
     if interface.is_none() {
-        refuse_dead_end(&router, to).map_err(|why| args.error("address", why))?;
+        refuse_dead_end(&router, table.id, to).map_err(|why| args.error("address", why))?;
     }
     let interval = args.opt("interval")?.unwrap_or(Duration::from_secs(1));
     if !(LEAST_INTERVAL..=LONGEST).contains(&interval) {
         return Err(args.error("interval", "the interval is 10ms to 1h"));
     }
     let timeout = args.opt("timeout")?.unwrap_or(Duration::from_secs(1)).min(LONGEST);
-    let source = source.or_else(|| router.source_for(to, interface));
+    let source = source.or_else(|| router.source_for(table.id, to, interface));
     app.next_ping = app.next_ping.wrapping_add(1);
     let size = usize::from(args.opt::<u16>("size")?.unwrap_or(56));
-    let request = PingRequest { to, source, interface, id: app.next_ping, seq: 0, size };
+    let request = PingRequest { to, source, table: table.id, interface, id: app.next_ping, seq: 0, size };
     let plan = Plan { request, repeat: args.opt("repeat")?.unwrap_or(5), interval, timeout };
     router.ping_open(plan.request.id);
     let open = Open { router: Rc::clone(&app.router), id: plan.request.id };
@@ -87,9 +93,9 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
 }
 
 /// The router does not answer its own packets with errors, so it tells beforehand.
-fn refuse_dead_end(router: &Router, to: IpAddr) -> Result<(), String> {
-    let Some(group) = router.lookup(to) else { return Err(format!("there is no route to {to}")) };
-    let live = |k: u8| matches!(k, kind::REWRITE | kind::LOCAL | kind::GLEAN);
+fn refuse_dead_end(router: &Router, table: u32, to: IpAddr) -> Result<(), String> {
+    let Some(group) = router.lookup_in(table, to) else { return Err(format!("there is no route to {to}")) };
+    let live = |k: u8| matches!(k, kind::REWRITE | kind::LOCAL | kind::GLEAN | kind::LOOKUP);
     match group.paths.first() {
         Some(p) if !group.paths.iter().any(|p| live(p.entry.kind)) => {
             Err(format!("the route to {to} drops packets: {}", kind::name(p.entry.kind)))

@@ -1,6 +1,6 @@
 //! `ping`: echo requests of the router's own.
 
-use super::Router;
+use super::{RouteTable, Router};
 use graph::flags;
 use packet::checksum;
 use packet::ip4::{Ip4Builder, Ip4View};
@@ -19,6 +19,8 @@ pub struct PingRequest {
     pub to: IpAddr,
     /// Source address; by default that of the interface it leaves by.
     pub source: Option<IpAddr>,
+    /// Number of the table in which the destination is looked up; that of the interface where one is given.
+    pub table: u32,
     /// Interface, for link-local destinations.
     pub interface: Option<u32>,
     /// Identifier: answers are told apart by it.
@@ -152,10 +154,16 @@ impl Router {
         taken.into_iter().collect::<Vec<PingReply>>()
     }
 
+    /// The interfaces in a table.
+    fn in_table(&self, table: RouteTable) -> impl Iterator<Item = u32> + '_ {
+        let place = self.fibs.place(table);
+        self.interfaces().filter(move |i| Some(i.table(table.v6)) == place).map(|i| i.index)
+    }
+
     /// The address from which the router speaks to `to`.
-    pub fn source_for(&self, to: IpAddr, interface: Option<u32>) -> Option<IpAddr> {
+    pub fn source_for(&self, table: u32, to: IpAddr, interface: Option<u32>) -> Option<IpAddr> {
         let interface = interface.or_else(|| {
-            let g = self.lookup(to)?;
+            let g = self.lookup_in(table, to)?;
             let p = g.paths.first()?;
             match p.entry.kind {
                 crate::plane::kind::REWRITE | crate::plane::kind::GLEAN => {
@@ -171,12 +179,14 @@ impl Router {
             IpAddr::V6(t) => i.source6(t.into()).map(|a| IpAddr::V6(Ipv6Addr::from(a))),
         };
         let first = interface.and_then(of).and_then(pick);
-        first.or_else(|| self.interfaces().filter_map(|i| of(i.index)).find_map(pick))
+        // Another address of the same table: the answer finds back.
+        let mut own = self.in_table(RouteTable::of(to, table));
+        first.or_else(|| own.find_map(|i| of(i).and_then(pick)))
     }
 
     /// Sends an echo request. The error says why it cannot be sent.
     pub fn ping_send(&mut self, r: &PingRequest) -> Result<(), String> {
-        let source = r.source.or_else(|| self.source_for(r.to, r.interface));
+        let source = r.source.or_else(|| self.source_for(r.table, r.to, r.interface));
         let Some(source) = source else {
             return Err(format!("no interface has an address to reach {} from", r.to));
         };
@@ -213,12 +223,15 @@ impl Router {
             }
             _ => return Err(format!("source {source} and destination {} are of different families", r.to)),
         };
+        // Packets are looked up in the table of the interface on which they seem to come.
         let tx = r.interface.unwrap_or(0);
+        let rx = r.interface.or_else(|| self.in_table(RouteTable::of(r.to, r.table)).next());
+        let Some(rx) = rx else { return Err(format!("no interface is in table {}", r.table)) };
         let Some(w) = self.workers.first() else { return Err("there is no worker".into()) };
         w.send(move |w| {
             w.inject(node, &bytes, |d| {
                 d.flags |= flags::LOCAL;
-                (d.tx, d.rx) = (tx, tx);
+                (d.tx, d.rx) = (tx, rx);
             });
         });
         Ok(())
