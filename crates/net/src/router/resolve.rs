@@ -137,7 +137,7 @@ impl Work<'_> {
             (None, Some(a)) => {
                 let table = RouteTable::of(a, p.table.unwrap_or(table));
                 match self.router.fibs.place(table) {
-                    Some(place) => self.follow(a, place, MOST_TABLES),
+                    Some(place) => self.follow(a, place, &mut vec![]),
                     None => vec![],
                 }
             }
@@ -150,8 +150,11 @@ impl Work<'_> {
         }
     }
 
-    /// Where packets for a next hop go.
-    fn follow(&mut self, addr: IpAddr, place: u32, tables: usize) -> Vec<Lead> {
+    /// Where packets for a next hop go; `before` are the tables that lead to this one.
+    fn follow(&mut self, addr: IpAddr, place: u32, before: &mut Vec<u32>) -> Vec<Lead> {
+        if before.contains(&place) || before.len() >= MOST_TABLES {
+            return vec![];
+        }
         let v6 = addr.is_ipv6();
         self.out.watches.push((v6, place, addr));
         let found = self.router.fibs.get(v6, place).and_then(|v| v.rib.longest(addr));
@@ -180,7 +183,12 @@ impl Work<'_> {
                         (kind::GLEAN, Some(AdjKey::Glean(i, _))) => {
                             self.neighbor(i, addr).into_iter().collect()
                         }
-                        (kind::LOOKUP, _) if tables > 0 => self.follow(addr, l.value, tables - 1),
+                        (kind::LOOKUP, _) => {
+                            before.push(place);
+                            let leads = self.follow(addr, l.value, before);
+                            before.pop();
+                            leads
+                        }
                         (kind::DROP | kind::PROHIBIT, _) => {
                             self.discard.get_or_insert(l.kind);
                             vec![]
