@@ -60,9 +60,11 @@ impl Plan {
     }
 }
 
-fn create(i: &Interface) -> (Place, Op) {
+fn create(i: &Interface) -> Option<(Place, Op)> {
     let name = i.name.clone();
-    match &i.kind {
+    Some(match &i.kind {
+        // `Document::supported` has refused them.
+        InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_) => return None,
         InterfaceKind::Loopback => {
             let instance = name.strip_prefix("loop").and_then(|n| n.parse().ok());
             (i.place, Op::CreateLoopback { instance, mac: i.mac })
@@ -107,7 +109,7 @@ fn create(i: &Interface) -> (Place, Op) {
                 (d.place, Op::CreatePcap { name, config })
             }
         },
-    }
+    })
 }
 
 /// The operations that make the interfaces of the document on a router that has none.
@@ -120,7 +122,7 @@ fn interfaces(d: &Document) -> Plan {
         p.add(l.place, "punt", Op::SetPunt { class: l.class, limit: l.limit });
     }
     for i in &d.interfaces {
-        let (place, op) = create(i);
+        let Some((place, op)) = create(i) else { continue };
         p.add(place, &i.path, op);
         let name = || i.name.clone();
         if let (Some(mac), false) = (i.mac, matches!(i.kind, InterfaceKind::Loopback)) {

@@ -41,11 +41,6 @@ impl<'n> Fields<'n> {
         self.get(name).is_some()
     }
 
-    /// True when the field is named, even without a value.
-    pub fn names(&self, name: &str) -> bool {
-        self.entries.iter().any(|(n, ..)| *n == name)
-    }
-
     /// The place of the field's name, or of the mapping when it is absent.
     pub fn key_place(&self, name: &str) -> Place {
         self.entries.iter().find(|(n, ..)| *n == name).map_or(self.place, |(_, place, _)| *place)

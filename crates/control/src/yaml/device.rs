@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::decode::{Decoder, Fields, list};
 use super::diag::Place;
-use super::interface::{later_kind, numbered};
+use super::interface::numbered;
 use super::model::{Device, Driver, Interface, InterfaceKind, Offload, Rate, RingVersion, Tap};
 use super::scalar::short;
 use super::tap::namespace;
@@ -34,7 +34,7 @@ const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "offload", "pe
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
 pub(super) struct DeviceEntry {
-    place: Place,
+    pub place: Place,
     driver: Driver,
     rx_queues: u16,
     tx_queues: u16,
@@ -281,11 +281,11 @@ pub(super) fn apply_to_tap(tap: &mut Tap, entry: Option<DeviceEntry>) {
 pub(super) fn unused<'n>(d: &mut Decoder<'n>, devices: BTreeMap<&'n str, DeviceEntry>) {
     for (name, entry) in devices {
         d.key(name, |d| {
-            if later_kind(name) {
-                return d.unsupported(entry.place, &format!("the interface `{name}`"));
-            }
+            let bonded = numbered(name, "BondEthernet").or_else(|| numbered(name, "vxlan_tunnel"));
             let help = if numbered(name, "loop").is_some() {
                 "a loopback has no device, and may only be `promiscuous`: remove the entry".to_string()
+            } else if bonded.is_some() {
+                "it has no device of its own: remove the entry".to_string()
             } else {
                 format!("add `{name}: {{}}` to the section `interfaces`, or remove the entry")
             };

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use packet::MacAddr;
 
+use super::acl::{self, AclUse};
+use super::bond::Bond;
 use super::decode::{Decoder, Fields};
 use super::device::{self, DeviceEntry};
-use super::diag::Place;
+use super::diag::{Diagnostic, Place};
 use super::model::{Address, Encap, Interface, InterfaceKind, SubInterface, Tap};
 use super::scalar::{Reference, number, short};
 use super::tree::{Node, Value};
+use super::vxlan::VxlanTunnel;
 
 pub(super) const INTERFACE: &[&str] = &[
     "description",
@@ -45,7 +48,6 @@ pub(super) const LOOPBACK: &[&str] = &["description", "mac", "lcp", "mtu", "addr
 const LOOPBACK_IN_INTERFACES: &[&str] = &["state"];
 pub(super) const ENCAPSULATION: &[&str] =
     &["dot1q", "dot1ad", "inner-dot1q", "exact-match", "untagged", "default"];
-const ACLS: &[&str] = &["input", "output"];
 
 /// MTU of an interface that the document gives none. 0 stands for one that was given wrong.
 pub(super) const DEFAULT_MTU: u16 = 1500;
@@ -55,6 +57,8 @@ pub(super) struct Others<'a, 'n> {
     pub devices: &'a mut BTreeMap<&'n str, DeviceEntry>,
     pub taps: &'a mut BTreeMap<&'n str, Tap>,
     pub loopbacks: &'a mut [Interface],
+    pub bonds: &'a mut BTreeMap<&'n str, Bond>,
+    pub tunnels: &'a mut BTreeMap<&'n str, VxlanTunnel>,
 }
 
 /// The section `interfaces`.
@@ -77,10 +81,6 @@ fn interface<'n>(
     node: &'n Node<'n>,
     others: &mut Others<'_, 'n>,
 ) -> Option<Interface> {
-    if later_kind(name) {
-        d.unsupported(place, &format!("the interface `{name}`"));
-        return None;
-    }
     if numbered(name, "loop").is_some() {
         loopback_state(d, name, place, node, others);
         return None;
@@ -90,12 +90,21 @@ fn interface<'n>(
     let tap = numbered(name, "tap").is_some();
     let entry = others.devices.remove(name);
     let promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
+    let device = entry.as_ref().map(|e| e.place);
     let kind = if tap {
         device::tap_kind(d, name, place, others.taps, entry)
+    } else if numbered(name, "BondEthernet").is_some() {
+        later(d, name, place, others.bonds.remove(name).map(InterfaceKind::Bond), "bondethernets")
+    } else if numbered(name, "vxlan_tunnel").is_some() {
+        later(d, name, place, others.tunnels.remove(name).map(InterfaceKind::Vxlan), "vxlan_tunnels")
     } else {
         Some(InterfaceKind::Device(device::take(name, place, entry)))
     };
     let kind = kind?;
+    if let (InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_), Some(place)) = (&kind, device) {
+        d.error(place, "device-unused", format!("`{name}` has no device of its own"))
+            .help(format!("remove devices.{name}"));
+    }
     let mut result = blank(d.path(), name, place, kind);
     result.promiscuous = promiscuous;
     let Some(fields) = fields else {
@@ -109,7 +118,9 @@ fn interface<'n>(
     tap_mtu(d, &mut result);
     d.field(&fields, "device-type", |d, node| {
         d.choice(node, &[("dpdk", ())])?;
-        d.unsupported(fields.key_place("device-type"), "`device-type: dpdk`");
+        // It says how VPP opens the device. Here `devices` says that, so a file that has it runs as it is.
+        d.note(fields.key_place("device-type"), "no-effect", "`device-type` means nothing to Quiver")
+            .help("`devices` says which driver opens the device; without an entry it is af-packet");
         Some(())
     });
     not_yet_true(d, &fields, "sflow");
@@ -123,6 +134,39 @@ fn interface<'n>(
     });
     result.sub_interfaces = subs.unwrap_or_default();
     Some(result)
+}
+
+/// The kind of an interface that belongs to the format and comes later, and which `section` must declare.
+fn later(
+    d: &mut Decoder<'_>,
+    name: &str,
+    place: Place,
+    kind: Option<InterfaceKind>,
+    section: &str,
+) -> Option<InterfaceKind> {
+    if kind.is_none() {
+        d.error(place, "undeclared", format!("the interface `{name}` is not declared"))
+            .help(format!("add `{name}` to the section `{section}`"));
+    } else {
+        d.unsupported(place, &format!("the interface `{name}`"));
+    }
+    kind
+}
+
+/// Bonds and tunnels that `interfaces` does not have.
+pub(super) fn only_declared<'a>(
+    d: &mut Decoder<'_>,
+    left: impl Iterator<Item = (&'a String, Place, &'a String)>,
+) {
+    // One that is named wrong was reported.
+    let named = |name: &str| ["BondEthernet", "vxlan_tunnel"].iter().any(|s| numbered(name, s).is_some());
+    for (name, place, path) in left.filter(|(name, ..)| named(name)) {
+        let message = format!("`{name}` does not stand in `interfaces`");
+        let error = Diagnostic::new(place, path.as_str(), "not-in-interfaces", message);
+        d.errors
+            .add(error)
+            .help(format!("add `{name}: {{}}` there: its addresses and sub-interfaces go there too"));
+    }
 }
 
 /// An interface with every default.
@@ -141,6 +185,7 @@ pub(super) fn blank(path: String, name: &str, place: Place, kind: InterfaceKind)
         lcp: None,
         unnumbered: None,
         l2xc: None,
+        acls: AclUse::default(),
         up: true,
         sub_interfaces: Vec::new(),
     }
@@ -170,6 +215,7 @@ fn common<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, to: &mut Interface) {
     to.lcp = c.lcp;
     to.unnumbered = c.unnumbered;
     to.l2xc = c.l2xc;
+    to.acls = c.acls;
     to.up = c.up;
 }
 
@@ -182,14 +228,15 @@ struct Common {
     lcp: Option<Reference>,
     unnumbered: Option<Reference>,
     l2xc: Option<Reference>,
+    acls: AclUse,
     up: bool,
 }
 
 impl Common {
     fn decode<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default_mtu: u16) -> Common {
         not_yet_true(d, fields, "mpls");
+        let acls = d.field(fields, "acls", acl::uses);
         if fields.has("acls") {
-            d.field(fields, "acls", acls);
             d.key("acls", |d| d.unsupported(fields.key_place("acls"), "`acls`"));
         }
         let lcp = d.field(fields, "lcp", |d, node| d.lcp_name(node));
@@ -207,6 +254,7 @@ impl Common {
             lcp,
             unnumbered,
             l2xc: d.field(fields, "l2xc", |d, node| d.reference(node)),
+            acls: acls.unwrap_or_default(),
             up: d.field(fields, "state", state).unwrap_or(true),
         }
     }
@@ -244,23 +292,6 @@ fn not_yet_true<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, name: &'static str
     }
 }
 
-fn acls<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<()> {
-    let fields = d.fields(node, ACLS)?;
-    for side in ACLS {
-        d.field(&fields, side, |d, node| {
-            if let Value::List(items) = &node.value {
-                for (i, node) in items.iter().enumerate() {
-                    d.index(i, |d| d.text(node, "the name of an ACL"));
-                }
-            } else {
-                d.text(node, "the name of an ACL, or a list of them");
-            }
-            Some(())
-        });
-    }
-    Some(())
-}
-
 fn sub_interface<'n>(
     d: &mut Decoder<'n>,
     id_text: &'n str,
@@ -293,6 +324,7 @@ fn sub_interface<'n>(
         lcp: c.lcp,
         unnumbered: c.unnumbered,
         l2xc: c.l2xc,
+        acls: c.acls,
         up: c.up,
     })
 }
@@ -428,11 +460,6 @@ pub(super) fn object_number(
 pub(super) fn numbered(name: &str, stem: &str) -> Option<u64> {
     let digits = name.strip_prefix(stem)?;
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| number(digits)).flatten()
-}
-
-/// Kinds of interface that belong to the format but come later.
-pub(super) fn later_kind(name: &str) -> bool {
-    numbered(name, "BondEthernet").is_some() || numbered(name, "vxlan_tunnel").is_some()
 }
 
 fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) {

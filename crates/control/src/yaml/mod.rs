@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+mod acl;
+mod bond;
 mod bridge;
 mod decode;
 mod device;
@@ -20,21 +22,27 @@ mod rules;
 mod runs;
 mod scalar;
 mod settings;
+mod sflow;
 mod stream;
 mod table;
 mod tap;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod vxlan;
 
+pub use acl::{Acl, AclUse, Action, Endpoint, Families, PrefixList, Range, Term};
+pub use bond::{Bond, BondMode, LoadBalance};
 pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
 pub use l3::Setting;
 pub use model::*;
 pub use scalar::Reference;
 pub(crate) use settings::BUFFERS_A_WORKER;
+pub use sflow::Sflow;
 pub use stream::Stream;
 pub use table::Tables;
 pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
+pub use vxlan::VxlanTunnel;
 
 use decode::Decoder;
 
@@ -187,7 +195,7 @@ pub fn check_file(path: &Path) -> Result<Document, Diagnostics> {
 fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Document) {
     let Some(fields) = d.fields(root, SECTIONS) else { return };
     for name in LATER {
-        if fields.names(name) {
+        if fields.get(name).is_some_and(|node| !node.is_empty()) {
             d.key(name, |d| d.unsupported(fields.key_place(name), &format!("the section `{name}`")));
         }
     }
@@ -196,19 +204,33 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let mut devices = d.field(&fields, "devices", device::decode).unwrap_or_default();
     let mut taps = d.field(&fields, "taps", tap::decode).unwrap_or_default();
     let mut loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
-    let mut others = interface::Others { devices: &mut devices, taps: &mut taps, loopbacks: &mut loopbacks };
+    let mut bonds = d.field(&fields, "bondethernets", bond::decode).unwrap_or_default();
+    let mut tunnels = d.field(&fields, "vxlan_tunnels", vxlan::decode).unwrap_or_default();
+    let mut others = interface::Others {
+        devices: &mut devices,
+        taps: &mut taps,
+        loopbacks: &mut loopbacks,
+        bonds: &mut bonds,
+        tunnels: &mut tunnels,
+    };
     let interfaces = d.field(&fields, "interfaces", |d, node| interface::decode(d, node, &mut others));
     document.interfaces = interfaces.unwrap_or_default();
+    let left = bonds.values().map(|b| (&b.name, b.place, &b.path));
+    interface::only_declared(d, left.chain(tunnels.values().map(|t| (&t.name, t.place, &t.path))));
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.append(&mut loopbacks);
     device::promiscuity(&mut document.interfaces, &mut devices);
     d.key("devices", |d| device::unused(d, devices));
     document.bridges = d.field(&fields, "bridgedomains", bridge::decode).unwrap_or_default();
 
+    let lists = d.field(&fields, "prefixlists", acl::prefixlist::decode).unwrap_or_default();
+    document.acls = d.field(&fields, "acls", |d, node| acl::decode(d, node, &lists)).unwrap_or_default();
+    document.sflow = d.field(&fields, "sflow", sflow::decode);
     document.tables = d.field(&fields, "tables", table::decode).unwrap_or_default();
+
     let bound = table::bindings(root, &document.tables);
     let names = rules::Names::new(&document.interfaces, &document.bridges, &document.tables, bound);
-    rules::check(&document.interfaces, &document.bridges, &names, &mut d.errors);
+    rules::check(&document.interfaces, &document.bridges, &document.acls, &names, &mut d.errors);
     let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
     let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));
     let streams = d.field(&fields, "packet-generator", |d, node| stream::decode(d, node, &names));

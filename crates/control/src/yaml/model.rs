@@ -10,11 +10,15 @@ use net::punt::{Class, Limit};
 pub use net::router::Encap;
 use packet::MacAddr;
 
+use super::acl::{Acl, AclUse};
+use super::bond::Bond;
 use super::diag::{Diagnostic, Diagnostics, Place, Source};
 use super::l3::Setting;
 use super::scalar::Reference;
+use super::sflow::Sflow;
 use super::stream::Stream;
 use super::table::Tables;
+use super::vxlan::VxlanTunnel;
 
 /// A whole configuration, checked.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +27,10 @@ pub struct Document {
     pub settings: Settings,
     /// Devices and TAPs in the order of `interfaces`, then TAPs that stand only in `taps`, then loopbacks.
     pub interfaces: Vec<Interface>,
+    /// Access control lists: not supported yet.
+    pub acls: Vec<Acl>,
+    /// How packets are sampled: not supported yet.
+    pub sflow: Option<Sflow>,
     /// Bridge domains.
     pub bridges: Vec<BridgeDomain>,
     /// Routing tables.
@@ -100,6 +108,8 @@ pub struct Interface {
     pub unnumbered: Option<Reference>,
     /// The interface every received packet is sent to.
     pub l2xc: Option<Reference>,
+    /// Access control lists: not supported yet.
+    pub acls: AclUse,
     /// Administrative state.
     pub up: bool,
     /// Sub-interfaces in the order of the document.
@@ -115,6 +125,10 @@ pub enum InterfaceKind {
     Tap(Tap),
     /// A loopback.
     Loopback,
+    /// A bond: not supported yet.
+    Bond(Bond),
+    /// A VXLAN tunnel: not supported yet.
+    Vxlan(VxlanTunnel),
 }
 
 /// A sub-interface; its full name is `parent.id`.
@@ -146,6 +160,8 @@ pub struct SubInterface {
     pub unnumbered: Option<Reference>,
     /// As on an interface.
     pub l2xc: Option<Reference>,
+    /// As on an interface.
+    pub acls: AclUse,
     /// Administrative state.
     pub up: bool,
 }

@@ -1,6 +1,8 @@
 //! The manual names every field, and no other.
 
-use super::{bridge, device, interface, neighbor, punt, route, settings, stream, tap};
+use super::{
+    acl, bond, bridge, device, interface, neighbor, punt, route, settings, sflow, stream, tap, vxlan,
+};
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
 fn documented(manual: &str, heading: &str) -> Vec<String> {
@@ -27,6 +29,12 @@ fn the_manual_has_every_field() {
         ("### `taps.NAME.host`", tap::TAP_HOST),
         ("## `bridgedomains`", bridge::BRIDGE),
         ("### `bridgedomains.NAME.settings`", bridge::SETTINGS),
+        ("## `bondethernets`", bond::BOND),
+        ("## `vxlan_tunnels`", vxlan::VXLAN),
+        ("## `prefixlists`", acl::prefixlist::PREFIX_LIST),
+        ("## `acls`", acl::ACL),
+        ("### `acls.NAME.terms[N]`", acl::TERM),
+        ("## `sflow`", sflow::SFLOW),
         ("## `devices`", device::DEVICE),
         ("### `devices.NAME.rx-ring`", device::RX_RING),
         ("### `devices.NAME.pcap`", device::PCAP),

@@ -4,14 +4,17 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use super::acl::{Acl, AclUse};
 use super::decode::nearest;
 use super::diag::{Diagnostic, Place, Sink};
-use super::interface::{later_kind, numbered};
+use super::interface::numbered;
 use super::model::{Address, BridgeDomain, Driver, Interface, InterfaceKind, SubInterface};
 use super::scalar::{Reference, short};
 use super::table::Tables;
 
+mod acl;
 mod address;
+mod bond;
 mod bridge;
 mod l2;
 mod sub_interface;
@@ -55,6 +58,10 @@ impl<'a> Port<'a> {
 
     pub fn unnumbered(self) -> Option<&'a Reference> {
         self.sub.map_or(&self.interface.unnumbered, |s| &s.unnumbered).as_ref()
+    }
+
+    pub fn acls(self) -> &'a AclUse {
+        self.sub.map_or(&self.interface.acls, |s| &s.acls)
     }
 
     pub fn is_loopback(self) -> bool {
@@ -131,14 +138,17 @@ impl<'a> Names<'a> {
             return Ok(*port);
         }
         let unknown = |rule, message: String, help: String| Err(Unknown { rule, message, help });
-        if later_kind(name) {
-            let message = format!("the interface `{name}` is not supported yet");
-            return unknown("not-supported-yet", message, "name an interface of another kind".into());
-        }
         for (stem, section) in [("loop", "loopbacks"), ("tap", "taps")] {
             if numbered(name, stem).is_some() {
                 let message = format!("the interface {} is not declared", short(name));
                 return unknown("undeclared", message, format!("add it to the section `{section}`"));
+            }
+        }
+        for (stem, section) in [("BondEthernet", "bondethernets"), ("vxlan_tunnel", "vxlan_tunnels")] {
+            if numbered(name, stem).is_some() {
+                let message = format!("the interface {} is not declared", short(name));
+                let help = format!("add it to the sections `{section}` and `interfaces`");
+                return unknown("undeclared", message, help);
             }
         }
         let message = format!("there is no interface {}", short(name));
@@ -177,6 +187,7 @@ fn say<'s>(
 pub(super) fn check(
     interfaces: &[Interface],
     bridges: &[BridgeDomain],
+    acls: &[Acl],
     names: &Names<'_>,
     errors: &mut Sink,
 ) {
@@ -190,6 +201,8 @@ pub(super) fn check(
     l2::cross_connects(names, errors);
     l2::unnumbered(names, errors);
     bridge::check(bridges, names, errors);
+    bond::check(interfaces, names, errors);
+    acl::check(acls, names, errors);
 }
 
 fn lcp_unique(names: &Names<'_>, errors: &mut Sink) {
