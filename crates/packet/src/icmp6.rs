@@ -57,6 +57,8 @@ pub mod parameter {
     pub const HEADER_FIELD: u8 = 0;
     pub const NEXT_HEADER: u8 = 1;
     pub const OPTION: u8 = 2;
+    /// RFC 7112.
+    pub const INCOMPLETE_CHAIN: u8 = 3;
 }
 
 /// Whether a message of this type reports an error (RFC 4443, 2.1): the high bit is clear.

@@ -2,6 +2,7 @@
 
 pub mod addr;
 pub mod ext;
+pub mod frag;
 
 use crate::BuildError;
 use crate::bytes::{array, be16, be32, head, put16};

@@ -95,6 +95,12 @@ pub struct UpperLayer {
 }
 
 impl UpperLayer {
+    /// Right behind the fixed header, which named `protocol`.
+    #[inline]
+    fn begin(protocol: IpProtocol) -> Self {
+        Self { protocol, offset: HEADER_LEN, named_at: 6, fragment: None, hop_by_hop: None, routing: None }
+    }
+
     /// A fragment that does not hold the upper-layer header.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
@@ -116,15 +122,24 @@ pub fn walk(packet: &[u8]) -> Result<UpperLayer, ExtError> {
         return Err(ExtError::Truncated { pointer: 0 });
     };
     let protocol = IpProtocol(fixed[6]);
-    let at = UpperLayer {
-        protocol,
-        offset: HEADER_LEN,
-        named_at: 6,
-        fragment: None,
-        hop_by_hop: None,
-        routing: None,
+    let at = UpperLayer::begin(protocol);
+    if is_extension(protocol) { walk_on(packet, at, false) } else { Ok(at) }
+}
+
+/// The first fragment header of a packet, and the offset of the octet that named it: in front of it stands what is the
+/// same in all fragments of the packet (RFC 8200, 4.5). Headers behind it are not looked at.
+#[inline]
+pub fn fragment(packet: &[u8]) -> Result<Option<(FragmentInfo, usize)>, ExtError> {
+    let Some(fixed) = packet.first_chunk::<HEADER_LEN>() else {
+        return Err(ExtError::Truncated { pointer: 0 });
     };
-    if is_extension(protocol) { walk_on(packet, at) } else { Ok(at) }
+    let protocol = IpProtocol(fixed[6]);
+    if !is_extension(protocol) {
+        return Ok(None);
+    }
+    let at = UpperLayer::begin(protocol);
+    let at = walk_on(packet, at, true)?;
+    Ok(at.fragment.map(|f| (f, at.named_at)))
 }
 
 /// Headers with a next-header and a length octet, and the fragment header (RFC 7045, section 1.1).
@@ -138,7 +153,7 @@ const fn is_extension(protocol: IpProtocol) -> bool {
 }
 
 #[cold]
-fn walk_on(packet: &[u8], mut at: UpperLayer) -> Result<UpperLayer, ExtError> {
+fn walk_on(packet: &[u8], mut at: UpperLayer, to_fragment: bool) -> Result<UpperLayer, ExtError> {
     let mut count = 0;
     while is_extension(at.protocol) {
         count += 1;
@@ -174,6 +189,9 @@ fn walk_on(packet: &[u8], mut at: UpperLayer) -> Result<UpperLayer, ExtError> {
                     more: field & 1 != 0,
                     id: u32::from_be_bytes([h[4], h[5], h[6], h[7]]),
                 });
+                if to_fragment {
+                    return Ok(at);
+                }
             }
             _ => {}
         }
@@ -324,6 +342,16 @@ mod tests {
         assert_eq!((up.protocol, up.offset), (IpProtocol::DEST_OPTIONS, 48));
         let up = walk(&packet(44, &[17, 0, 0, 0, 0, 0, 0, 1])).unwrap();
         assert!(up.fragment.unwrap().is_atomic());
+    }
+
+    #[test]
+    fn the_fragment_header_is_found_whatever_follows() {
+        let p = packet(0, &[44, 0, 1, 4, 0, 0, 0, 0, 60, 0, 0, 0x11, 0, 0, 0, 7, 17, 99]);
+        assert_eq!(fragment(&p), Ok(Some((FragmentInfo { header: 48, offset: 16, more: true, id: 7 }, 40))));
+        assert_eq!(fragment(&packet(6, &[])), Ok(None));
+        assert_eq!(fragment(&packet(60, &[6, 0, 1, 4, 0, 0, 0, 0])), Ok(None));
+        assert_eq!(fragment(&packet(44, &[6, 0, 0])), Err(ExtError::Truncated { pointer: 40 }));
+        assert_eq!(fragment(&[0; 39]), Err(ExtError::Truncated { pointer: 0 }));
     }
 
     #[test]
