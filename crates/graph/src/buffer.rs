@@ -456,6 +456,15 @@ impl Buffers {
         follows
     }
 
+    /// How many buffers a packet has.
+    pub fn count(&self, d: &Desc) -> u32 {
+        let (mut n, mut at) = (1, if d.has(flags::CHAINED) { self.meta(d.buf).next } else { NONE });
+        while at != NONE && n < self.pool.count {
+            (n, at) = (n + 1, self.meta(at).next);
+        }
+        n
+    }
+
     /// The last buffer of a packet.
     pub fn last(&self, d: &Desc) -> u32 {
         let mut last = d.buf;
@@ -722,6 +731,7 @@ mod tests {
                     last = b.join(&mut d, last, &more);
                 }
                 prop_assert_eq!(b.last(&d), last);
+                prop_assert_eq!(b.count(&d) as usize, p.in_use());
                 prop_assert_eq!(b.total_len(&d), whole.len());
                 prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), whole.clone());
             }

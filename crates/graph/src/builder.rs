@@ -352,6 +352,8 @@ impl Builder {
             wiring: Arc::clone(&wiring),
             now_ns: 0,
             worker,
+            handoff: None,
+            outbox: Vec::with_capacity(crate::VECTOR_SIZE),
             node: NodeId(0),
             reason_base: 0,
         };

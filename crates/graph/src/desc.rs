@@ -21,10 +21,12 @@ pub mod flags {
     pub const CSUM_VALID: u16 = 1 << 6;
     /// Put into the graph behind its usual beginning: earlier nodes left nothing in the scratch words.
     pub const INJECTED: u16 = 1 << 7;
+    /// The protocols know something of the packet that short cuts do not look at.
+    pub const SPECIAL: u16 = 1 << 8;
     /// What a packet may not be for a node's short cut ([`crate::QuickNode`]).
-    pub const UNUSUAL: u16 = TRACED | CHAINED | GSO | LOCAL | L2_GROUP | INJECTED;
+    pub const UNUSUAL: u16 = TRACED | CHAINED | GSO | LOCAL | L2_GROUP | INJECTED | SPECIAL;
     /// First bit free for the protocols' own use; the graph never looks at bits from here on.
-    pub const USER: u16 = 1 << 8;
+    pub const USER: u16 = 1 << 9;
 }
 
 /// One packet in a vector: where its bytes are and what the nodes found out so far.

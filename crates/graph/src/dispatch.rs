@@ -16,6 +16,8 @@ crate::reasons! {
         Panic => "node-panic",
         /// A node left packets in its vector.
         Left => "left-in-vector",
+        /// The other worker to which a packet was to go has too many waiting.
+        HandoffFull => "handoff-queue-full",
     }
 }
 
@@ -108,6 +110,9 @@ impl Dispatcher {
                     self.env.drop(v.as_slice()[i], DispatchReason::Left);
                 }
             }
+            if !self.env.outbox.is_empty() {
+                self.hand_off(id);
+            }
             self.env.frames.give(v);
             let t1 = tsc();
             let s = &self.env.stats.nodes[usize::from(id.0)];
@@ -140,6 +145,20 @@ impl Dispatcher {
             }
         }
         handled
+    }
+
+    /// Sends what the node `id` has for other workers.
+    #[cold]
+    fn hand_off(&mut self, id: NodeId) {
+        let env = &mut self.env;
+        env.reason_base = self.reason_base;
+        for n in 0..env.outbox.len() {
+            let (to, d) = env.outbox[n];
+            if !env.handoff.as_ref().is_some_and(|h| h.send(to, id, d)) {
+                env.drop(d, DispatchReason::HandoffFull);
+            }
+        }
+        env.outbox.clear();
     }
 
     #[cold]

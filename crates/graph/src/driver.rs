@@ -5,6 +5,7 @@ use crate::buffer::Buffers;
 use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
 use crate::epoch::Guard;
 use crate::frames::Frames;
+use crate::handoff::Handoff;
 use crate::node::{BatchNode, Edge, Exit, LookupNode, Node, NodeId, Reason, Step};
 use crate::packet::Packet;
 use crate::stats::WorkerStats;
@@ -50,6 +51,10 @@ pub struct Env {
     pub now_ns: u64,
     /// The worker's number, from 0.
     pub worker: usize,
+    /// The queues between workers; none where there is one worker, or a test.
+    pub handoff: Option<Arc<Handoff>>,
+    /// Packets for other workers: sent when the vector is done, since until then this one may look at them.
+    pub(crate) outbox: Vec<(usize, Desc)>,
     pub(crate) node: NodeId,
     pub(crate) reason_base: u32,
 }
@@ -97,6 +102,13 @@ impl Env {
         self.count(reason);
         d.aux = self.reason_base + reason.index() as u32;
         self.enqueue(d, self.wiring.drop);
+    }
+
+    /// Sends a packet to the running node of worker `to`, once the vector is done. The node answers [`Exit::Consumed`].
+    /// When that worker is too far behind, the packet is dropped and counted by the dispatcher.
+    #[inline]
+    pub fn hand_off(&mut self, to: usize, d: Desc) {
+        self.outbox.push((to, d));
     }
 
     /// Counts an event of the running node.
