@@ -19,6 +19,10 @@ def test_ping_all_sizes_both_ways(two_hosts):
     for size in (0, 1, 1472):
         a.ping("10.0.2.2", size=size)
     a.ping("2001:db8:2::2", size=1452)
+    # The router puts fragments together, and answers in fragments.
+    for to in ("10.0.1.1", "10.0.2.1", "2001:db8:1::1", "2001:db8:2::1"):
+        for size in (1473, 20000, 65000):
+            a.ping(to, size=size)
     # Fragments of the host pass as they are, in both families.
     a.ping("10.0.2.2", size=8000)
     a.ping("2001:db8:2::2", size=8000)

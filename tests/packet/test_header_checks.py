@@ -139,8 +139,6 @@ def test_interfaces_without_addresses_take_no_packets(bench):
 
 
 LOCAL4 = {
-    "fragment": ("ip4-local-fragment", lambda a: udp4(a.host, a.ip, flags="MF")),
-    "later fragment": ("ip4-local-fragment", lambda a: udp4(a.host, a.ip, frag=4)),
     "TCP": ("ip4-local-no-tcp-listener", lambda a: IP(src=a.host, dst=a.ip) / TCP(dport=22)),  # noqa: F405
     "ICMP checksum": ("icmp4-bad-checksum", lambda a: IP(src=a.host, dst=a.ip) / ICMP(chksum=1)),  # noqa: F405
     "ICMP too short": ("icmp4-too-short", lambda a: IP(src=a.host, dst=a.ip, proto=1) / b"\x08\0\0\0"),
@@ -159,8 +157,6 @@ def test_packets_to_the_router_that_it_does_not_take_ip4(pair, what):
 
 
 LOCAL6 = {
-    "fragment": ("ip6-local-fragment",
-                 lambda a: IPv6(src=a.host6, dst=a.ip6) / IPv6ExtHdrFragment(m=1) / UDP() / b"12345678"),  # noqa: F405
     "TCP": ("ip6-local-no-tcp-listener", lambda a: IPv6(src=a.host6, dst=a.ip6) / TCP(dport=22)),  # noqa: F405
     "no next header": ("ip6-local-no-next-header", lambda a: IPv6(src=a.host6, dst=a.ip6, nh=59)),
     "cut off extension": ("ip6-local-bad-extension-header",

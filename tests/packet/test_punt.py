@@ -58,7 +58,9 @@ def rows(t, verbose=""):
 def policed():
     from harness import Bench
 
-    t = Bench({"punt": {c: {"rate": RATE, "burst": BURST} for c in FLOODS}})
+    # Fragments that passed are soon forgotten.
+    t = Bench({"punt": {c: {"rate": RATE, "burst": BURST} for c in FLOODS},
+               "l3": {"reassembly": {"ip4": {"timeout-ms": 300, "expire-walk-interval-ms": 50}}}})
     yield t
     t.close()
 

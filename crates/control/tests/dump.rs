@@ -67,6 +67,9 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     for row in router.punt_rows() {
         let _ = writeln!(out, "{:?} {:?}", row.class, row.limit);
     }
+    for kind in net::reassembly::Kind::ALL {
+        let _ = writeln!(out, "{kind:?} {:?}", router.reassembly_settings(kind));
+    }
     for s in router.streams() {
         let _ = writeln!(out, "{:?}", s.def);
     }
@@ -172,9 +175,14 @@ interfaces:
   loop0:
     state: down
 l3:
+  reassembly:
+    ip6: {max-reassemblies: 10, max-reassembly-length: 20, timeout-ms: 30, expire-walk-interval-ms: 40}
+    ip4-virtual: {timeout-ms: 500}
   interfaces:
     left:
       urpf: {ip4: strict, ip6: loose}
+      reassembly: {ip4: true, ip6: true}
+      virtual-reassembly: {ip6: true}
 punt:
   icmp: {rate: 100, burst: 7}
   bgp: off

@@ -1,7 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::{IfState, Op, Router};
-use crate::{capture, fib, generator, interface, l2, neighbor, punt, runtime, urpf};
+use crate::{capture, fib, generator, interface, l2, neighbor, punt, reassembly, runtime, urpf};
 use command::{Args, Command, CommandError, Completer, Output};
 
 /// Every command over a router.
@@ -15,6 +15,7 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(generator::commands::all());
     all.extend(capture::commands::all());
     all.extend(punt::commands::all());
+    all.extend(reassembly::commands::all());
     all.extend(runtime::commands::all());
     all
 }

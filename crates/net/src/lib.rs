@@ -22,6 +22,7 @@ pub mod nodes;
 pub mod offload;
 pub mod plane;
 pub mod punt;
+pub mod reassembly;
 pub mod router;
 pub mod runtime;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
-use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload, punt, urpf};
+use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload, punt, reassembly, urpf};
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn build(
     pool: &Arc<Pool>,
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
-    all(Builder::new("error-drop"), plane, tap, worker).build(pool, worker)
+    build_from(Builder::new("error-drop"), plane, tap, pool, worker)
 }
 
 /// The same without the short cuts of nodes: what tests compare `build` with.
@@ -29,11 +29,25 @@ pub fn build_without_short_cuts(
     pool: &Arc<Pool>,
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
-    all(Builder::new("error-drop").without_short_cuts(), plane, tap, worker).build(pool, worker)
+    build_from(Builder::new("error-drop").without_short_cuts(), plane, tap, pool, worker)
 }
 
-fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder {
+fn build_from(
+    empty: Builder,
+    plane: &Arc<Plane>,
+    tap: &Tap,
+    pool: &Arc<Pool>,
+    worker: usize,
+) -> Result<(Dispatcher, Graph), BuildError> {
+    let (mut dispatcher, graph) = all(empty, plane, tap, worker, pool.count()).build(pool, worker)?;
+    dispatcher.env.handoff = Some(Arc::clone(&plane.handoff));
+    Ok((dispatcher, graph))
+}
+
+fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: usize) -> Builder {
     let feature = |node| FeatureDef { node, after: &[], before: &[] };
+    // In this order.
+    let unicast = |nodes: [&'static str; 3]| nodes.map(feature).to_vec();
     empty
         .input("af-packet-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
@@ -49,6 +63,10 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .node(ip6::Ip6HopByHop::new(plane))
         .quick_lookup(urpf::Ip4Urpf::new(plane))
         .quick_lookup(urpf::Ip6Urpf::new(plane))
+        .node(reassembly::Ip4FullReassembly::new(plane, buffers))
+        .node(reassembly::Ip6FullReassembly::new(plane, buffers))
+        .node(reassembly::Ip4VirtualReassembly::new(plane, buffers))
+        .node(reassembly::Ip6VirtualReassembly::new(plane, buffers))
         .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .node(ip4::Ip4Local::new(plane))
@@ -62,6 +80,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .node(hold::Ip4Hold::new(plane))
         .node(hold::Ip6Hold::new(plane))
         .node(ip4::Ip4Frag::new(plane))
+        .node(ip6::Ip6Frag::new(plane, worker))
         .node(punt::PuntPolicer)
         .quick(interface::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
@@ -69,7 +88,15 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize) -> Builder 
         .batch(interface::InterfaceTx::new(plane, worker))
         .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
         .arc(ArcDef { name: DEVICE_INPUT, end: "ethernet-input", features: vec![feature("pcap-rx")] })
-        .arc(ArcDef { name: "ip4-unicast", end: "ip4-lookup", features: vec![feature("ip4-urpf")] })
-        .arc(ArcDef { name: "ip6-unicast", end: "ip6-lookup", features: vec![feature("ip6-urpf")] })
+        .arc(ArcDef {
+            name: "ip4-unicast",
+            end: "ip4-lookup",
+            features: unicast(["ip4-urpf", "ip4-full-reassembly", "ip4-sv-reassembly"]),
+        })
+        .arc(ArcDef {
+            name: "ip6-unicast",
+            end: "ip6-lookup",
+            features: unicast(["ip6-urpf", "ip6-full-reassembly", "ip6-sv-reassembly"]),
+        })
         .arc(ArcDef { name: "interface-output", end: "interface-tx", features: vec![feature("pcap-tx")] })
 }

@@ -4,10 +4,12 @@ use crate::adjacency::Adjacency;
 use crate::fib::table::Tables;
 use crate::interface::Interface;
 use crate::punt::{Police, Punt};
+use crate::reassembly;
 use graph::Handoff;
 use graph::counters::PerWorker;
 use graph::epoch::Published;
 use graph::stats::Count;
+use std::hash::RandomState;
 use std::sync::Arc;
 use tables::fib::{Routes4, Routes6};
 use tables::groups::Groups;
@@ -133,11 +135,18 @@ pub struct PlaneConfig {
     pub hash_seed: u32,
     /// Hop limit and TTL of packets that the router makes.
     pub ttl: u8,
+    /// Limits of the reassembly of fragments.
+    pub reassembly: reassembly::Config,
 }
 
 impl Default for PlaneConfig {
     fn default() -> Self {
-        PlaneConfig { hold_per_neighbor: 64, hash_seed: 0x5155_4956, ttl: 64 }
+        PlaneConfig {
+            hold_per_neighbor: 64,
+            hash_seed: 0x5155_4956,
+            ttl: 64,
+            reassembly: reassembly::Config::default(),
+        }
     }
 }
 
@@ -165,6 +174,8 @@ pub struct Plane {
     pub punt: Punt,
     /// Limits of what goes to the router itself.
     pub police: Police,
+    /// Chooses the worker of a datagram whose fragments come; nobody outside knows how.
+    pub fragment_hash: RandomState,
     /// Packets from one worker to another.
     pub handoff: Arc<Handoff>,
 }

@@ -63,6 +63,8 @@ pub struct Input {
     pub partial: Option<(usize, usize)>,
     /// Segment size and virtio-net type of a super-frame.
     pub gso: Option<(u16, u8)>,
+    /// Size of the largest fragment of a packet that was put together.
+    pub largest: Option<u32>,
 }
 
 impl Input {
@@ -70,7 +72,7 @@ impl Input {
     pub fn new(bytes: &[u8]) -> Self {
         let l2 = hex("020000000001 0200000000aa 0800");
         let d = Desc { rx: 1, ..Desc::default() };
-        Input { l2, bytes: bytes.to_vec(), split: None, d, partial: None, gso: None }
+        Input { l2, bytes: bytes.to_vec(), split: None, d, partial: None, gso: None, largest: None }
     }
 
     /// With this scratch word.
@@ -116,7 +118,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 18] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -132,6 +134,9 @@ const NAMES: [&str; 15] = [
     "l2-xconnect",
     "ip6-rewrite",
     "punt-policer",
+    "ip4-full-reassembly",
+    "ip6-full-reassembly",
+    "ip4-local",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -172,6 +177,9 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(12) => b.batch(Sink::<12>(log)),
         Some(13) => b.batch(Sink::<13>(log)),
         Some(14) => b.batch(Sink::<14>(log)),
+        Some(15) => b.batch(Sink::<15>(log)),
+        Some(16) => b.batch(Sink::<16>(log)),
+        Some(17) => b.batch(Sink::<17>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -269,6 +277,7 @@ impl Rig {
             },
             punt: Punt::new().unwrap(),
             police: Police::new(1),
+            fragment_hash: std::hash::RandomState::new(),
             handoff: Arc::new(graph::Handoff::new(1).unwrap()),
         });
         let log = Log::default();
@@ -336,8 +345,15 @@ impl Rig {
 
     /// As `run`, for a node that keeps `held` of the packets.
     pub fn run_holding(&mut self, inputs: &[Input], held: usize) -> Vec<Arrival> {
-        let mut v = Vector::boxed();
         let before = self.pool.in_use();
+        let all = self.feed(inputs);
+        assert_eq!(self.pool.in_use(), before + held, "every buffer came back");
+        all
+    }
+
+    /// As `run`, for a node that keeps some of the packets.
+    pub fn feed(&mut self, inputs: &[Input]) -> Vec<Arrival> {
+        let mut v = Vector::boxed();
         for i in inputs {
             let b = &mut self.dispatcher.env.buffers;
             let first = i.split.unwrap_or(usize::MAX).min(i.bytes.len()).min(2048 - i.l2.len());
@@ -356,6 +372,9 @@ impl Rig {
                 (m.csum_start, m.csum_offset) = (d.off + start as u16, offset as u16);
                 d.flags |= flags::CSUM_PARTIAL;
             }
+            if let Some(largest) = i.largest {
+                m.user[0] = largest;
+            }
             if let Some((size, kind)) = i.gso {
                 (m.gso_size, m.gso_type) = (size, kind);
                 d.flags |= flags::GSO;
@@ -364,7 +383,22 @@ impl Rig {
         }
         self.dispatcher.feed(&mut v, self.node);
         self.dispatcher.run(self.reader.guard());
-        assert_eq!(self.pool.in_use(), before + held, "every buffer came back");
+        self.arrived()
+    }
+
+    /// Has the node of type `N` do something between two vectors, and answers what arrived.
+    pub fn visit<N: Node>(&mut self, work: impl FnOnce(&mut N, &mut Env)) -> Vec<Arrival> {
+        self.dispatcher.visit(N::NAME, work).unwrap();
+        self.dispatcher.run(self.reader.guard());
+        self.arrived()
+    }
+
+    /// Buffers of packets that are somewhere.
+    pub fn in_use(&self) -> usize {
+        self.pool.in_use()
+    }
+
+    fn arrived(&mut self) -> Vec<Arrival> {
         let mut all = std::mem::take(&mut *self.log.lock().unwrap());
         for a in &mut all {
             if a.node == NAMES[0] {
@@ -378,6 +412,13 @@ impl Rig {
     /// Feeds one packet of which exactly one comes out.
     pub fn one(&mut self, input: Input) -> Arrival {
         let mut all = self.run(&[input]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// Feeds packets of which exactly one comes out.
+    pub fn one_of(&mut self, inputs: &[Input]) -> Arrival {
+        let mut all = self.feed(inputs);
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
     }

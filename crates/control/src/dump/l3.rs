@@ -1,6 +1,7 @@
 //! The section `l3`.
 
 use super::{L3, Map, Node, Source};
+use net::reassembly::Kind;
 use net::router::IfState;
 use net::urpf::Mode;
 
@@ -11,7 +12,38 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         L3.iter().for_each(|write| write(from, i, &mut fields));
         interfaces.put_some(i.name.clone(), Some(fields));
     }
+    to.put_some("reassembly", Some(reassembly_limits(from)));
     to.put_some("interfaces", Some(interfaces));
+}
+
+/// Limits that are not the default ones.
+fn reassembly_limits(from: Source<'_>) -> Map {
+    let mut kinds = Map::new();
+    for kind in Kind::ALL {
+        let (now, default) = (from.router.reassembly_settings(kind), kind.defaults());
+        let ms = |t: std::time::Duration| t.as_millis() as u64;
+        let mut limits = Map::new();
+        limits
+            .put_unless("max-reassemblies", now.max_reassemblies, default.max_reassemblies)
+            .put_unless("max-reassembly-length", now.max_length, default.max_length)
+            .put_unless("timeout-ms", ms(now.timeout), ms(default.timeout))
+            .put_unless("expire-walk-interval-ms", ms(now.walk), ms(default.walk));
+        kinds.put_some(kind.name(), Some(Node::Flow(limits)));
+    }
+    kinds
+}
+
+/// What becomes of fragments.
+pub(super) fn reassembly(_: Source<'_>, i: &IfState, to: &mut Map) {
+    let f = &i.features;
+    for (name, four, six) in
+        [("reassembly", f.reassembly4, f.reassembly6), ("virtual-reassembly", f.virtual4, f.virtual6)]
+    {
+        let mut families = Map::new();
+        let on = |on: bool| on.then_some(true);
+        families.put_some("ip4", on(four)).put_some("ip6", on(six));
+        to.put_some(name, Some(Node::Flow(families)));
+    }
 }
 
 pub(super) fn urpf(_: Source<'_>, i: &IfState, to: &mut Map) {

@@ -68,7 +68,7 @@ const SECTIONS: &[(&str, Section)] = &[
 const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];
 
 /// Fields of an entry of `l3.interfaces`.
-const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[tables::binding, l3::urpf];
+const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[tables::binding, l3::urpf, l3::reassembly];
 
 /// Fields of an entry of `devices` that a feature adds to those of `devices.rs`.
 const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];

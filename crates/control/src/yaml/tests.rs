@@ -1,7 +1,7 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bond, bridge, device, interface, neighbor, punt, route, settings, sflow, stream, tap, vxlan,
+    acl, bond, bridge, device, interface, l3, neighbor, punt, route, settings, sflow, stream, tap, vxlan,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -41,6 +41,10 @@ fn the_manual_has_every_field() {
         ("## `routes`", route::ROUTE),
         ("### `routes[N].via`", route::PATH),
         ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
+        ("## `l3`", l3::L3),
+        ("### `l3.reassembly`", l3::REASSEMBLY),
+        ("### `l3.reassembly.KIND`", l3::REASSEMBLY_LIMITS),
+        ("### `l3.interfaces.NAME`", l3::INTERFACE),
         ("## `punt`", net::punt::class::NAMES),
         ("### `punt.CLASS`", punt::LIMIT),
         ("## `packet-generator`", stream::STREAM),

@@ -41,6 +41,8 @@ impl Ask {
     pub const V4_PROHIBITED: Ask = Ask::new(3, 13, 0);
     /// Time exceeded in transit.
     pub const V4_TTL_EXCEEDED: Ask = Ask::new(11, 0, 0);
+    /// Fragment reassembly time exceeded (RFC 792).
+    pub const V4_REASSEMBLY_TIME_EXCEEDED: Ask = Ask::new(11, 1, 0);
     /// No route to destination (RFC 4443 section 3.1).
     pub const V6_NO_ROUTE: Ask = Ask::new(1, 0, 0);
     /// Communication with destination administratively prohibited.
@@ -53,6 +55,9 @@ impl Ask {
     pub const V6_PORT_UNREACHABLE: Ask = Ask::new(1, 4, 0);
     /// Hop limit exceeded in transit.
     pub const V6_HOP_LIMIT_EXCEEDED: Ask = Ask::new(3, 0, 0);
+
+    /// Fragment reassembly time exceeded (RFC 8200 section 4.5).
+    pub const V6_REASSEMBLY_TIME_EXCEEDED: Ask = Ask::new(3, 1, 0);
 
     /// An error of this type and code.
     pub const fn new(kind: u8, code: u8, value: u16) -> Ask {

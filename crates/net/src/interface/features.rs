@@ -9,6 +9,14 @@ pub struct Features {
     pub urpf4: urpf::Mode,
     /// The same for IPv6.
     pub urpf6: urpf::Mode,
+    /// IPv4 fragments are put together.
+    pub reassembly4: bool,
+    /// IPv6 fragments are put together.
+    pub reassembly6: bool,
+    /// IPv4 fragments are told their ports.
+    pub virtual4: bool,
+    /// IPv6 fragments are told their ports.
+    pub virtual6: bool,
 }
 
 /// A feature's bits on the arcs `ip4-unicast` and `ip6-unicast`.
@@ -25,8 +33,12 @@ impl Features {
     pub fn bits(&self, bit: impl Fn(&str, &str) -> u32) -> Bits {
         let when = |on: bool, arc: &str, node: &str| if on { bit(arc, node) } else { 0 };
         Bits {
-            ip4: when(self.urpf4 != urpf::Mode::Off, "ip4-unicast", "ip4-urpf"),
-            ip6: when(self.urpf6 != urpf::Mode::Off, "ip6-unicast", "ip6-urpf"),
+            ip4: when(self.urpf4 != urpf::Mode::Off, "ip4-unicast", "ip4-urpf")
+                | when(self.reassembly4, "ip4-unicast", "ip4-full-reassembly")
+                | when(self.virtual4, "ip4-unicast", "ip4-sv-reassembly"),
+            ip6: when(self.urpf6 != urpf::Mode::Off, "ip6-unicast", "ip6-urpf")
+                | when(self.reassembly6, "ip6-unicast", "ip6-full-reassembly")
+                | when(self.virtual6, "ip6-unicast", "ip6-sv-reassembly"),
         }
     }
 }

@@ -14,6 +14,7 @@ graph::edges! {
     pub enum Ip4LocalNext {
         Icmp => "icmp4-input",
         Error => "ip4-icmp-error",
+        Reassembly => "ip4-full-reassembly",
         Policed => "punt-policer",
     }
 }
@@ -23,8 +24,6 @@ graph::reasons! {
     pub enum Ip4LocalReason {
         /// The packet has no IPv4 header.
         TooShort => "ip4-local-too-short",
-        /// A fragment for the router: it does not reassemble.
-        Fragment => "ip4-local-fragment",
         /// A TCP segment for a port on which nothing listens.
         NoTcp => "ip4-local-no-tcp-listener",
         /// A UDP datagram for a port on which nothing listens; the sender is told "port unreachable".
@@ -75,7 +74,7 @@ impl Node for Ip4Local {
             return Ok(Ip4LocalNext::Policed);
         }
         if fragment {
-            return Err(Ip4LocalReason::Fragment.into());
+            return Ok(Ip4LocalNext::Reassembly);
         }
         match protocol.0 {
             1 => return Ok(Ip4LocalNext::Icmp),
@@ -94,5 +93,56 @@ impl Node for Ip4Local {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::punt::Limit;
+    use crate::testing::{Input, Rig, fix_ip4};
+
+    fn packet(protocol: u8, dst: [u8; 4], upper: &[u8]) -> Vec<u8> {
+        let mut p = vec![0x45, 0, 0, 20 + upper.len() as u8, 0, 1, 0, 0, 64, protocol, 0, 0, 203, 0, 113, 7];
+        p.extend(dst);
+        fix_ip4(&mut p);
+        p.extend_from_slice(upper);
+        p
+    }
+
+    #[test]
+    fn every_packet_has_a_class_with_a_limit() {
+        let mut r = Rig::new(Ip4Local::new);
+        let ours = [192, 0, 2, 1];
+        let mut fragment = packet(17, ours, &[0; 8]);
+        fragment[6] = 0x20;
+        for (p, class) in [
+            (packet(1, ours, &[8, 0]), Class::Icmp),
+            (packet(2, ours, &[0; 8]), Class::Igmp),
+            (packet(6, ours, &[0, 1, 0, 179]), Class::Bgp),
+            (packet(17, ours, &[0, 1, 0x0e, 0xc8]), Class::Bfd),
+            (packet(17, ours, &[0, 1, 0, 7]), Class::Local),
+            (packet(89, ours, &[]), Class::Ospf),
+            (packet(17, [255; 4], &[0, 68, 0, 67]), Class::Broadcast),
+            (fragment, Class::Fragment),
+        ] {
+            let limit = Limit { rate: 1, burst: 2 };
+            r.plane.police.set(class, Some(limit));
+            let nodes: Vec<_> = (0..3).map(|_| r.one(Input::new(&p)).node).collect();
+            assert!(nodes[..2].iter().all(|n| *n != "punt-policer"), "{class:?}: {nodes:?}");
+            let a = r.one(Input::new(&p));
+            assert_eq!((nodes[2], a.node, a.d.aux), ("punt-policer", "punt-policer", class as u32));
+        }
+    }
+
+    #[test]
+    fn fragments_are_put_together_first() {
+        let mut r = Rig::new(Ip4Local::new);
+        for place in [[0x20, 0], [0, 1], [0x20, 9]] {
+            let mut p = packet(1, [192, 0, 2, 1], &[8; 8]);
+            p[6..8].copy_from_slice(&place);
+            assert_eq!(r.one(Input::new(&p)).node, "ip4-full-reassembly");
+        }
+        assert_eq!(r.drops(Input::new(&[0x45; 19])), "ip4-local-too-short");
     }
 }

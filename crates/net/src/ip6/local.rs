@@ -14,6 +14,7 @@ graph::edges! {
     pub enum Ip6LocalNext {
         Icmp => "icmp6-input",
         Error => "ip6-icmp-error",
+        Reassembly => "ip6-full-reassembly",
         Policed => "punt-policer",
     }
 }
@@ -23,8 +24,6 @@ graph::reasons! {
     pub enum Ip6LocalReason {
         /// The packet has no IPv6 header.
         TooShort => "ip6-local-too-short",
-        /// A fragment for the router: it does not reassemble.
-        Fragment => "ip6-local-fragment",
         /// A TCP segment for a port on which nothing listens.
         NoTcp => "ip6-local-no-tcp-listener",
         /// "No next header": nothing to do (RFC 8200 section 4.7).
@@ -66,17 +65,17 @@ impl Node for Ip6Local {
         if p.data().len() < 40 {
             return Err(Ip6LocalReason::TooShort.into());
         }
+        // Before the rest of the headers is looked at: only all fragments together must hold it.
+        if matches!(ext::fragment(p.data()), Ok(Some((f, _))) if !f.is_atomic()) {
+            if !punt::admits(plane, p, Class::Fragment) {
+                return Ok(Ip6LocalNext::Policed);
+            }
+            return Ok(Ip6LocalNext::Reassembly);
+        }
         let Ok(upper) = ext::walk(p.data()) else { return Err(Ip6LocalReason::BadExtension.into()) };
-        let fragment = upper.fragment.is_some_and(|f| !f.is_atomic());
-        let class = match fragment {
-            true => Class::Fragment,
-            false => Class::of_upper(upper.protocol, p.data().get(upper.offset..).unwrap_or_default()),
-        };
+        let class = Class::of_upper(upper.protocol, p.data().get(upper.offset..).unwrap_or_default());
         if !punt::admits(plane, p, class) {
             return Ok(Ip6LocalNext::Policed);
-        }
-        if fragment {
-            return Err(Ip6LocalReason::Fragment.into());
         }
         // Whatever the type, the router is not a waypoint: with segments left it must report (RFC 8200 section 4.4).
         if let Some(at) = upper.routing
@@ -137,7 +136,9 @@ mod tests {
         assert_eq!(asked(&mut r, &packet(200, &[0; 8])), Ask::v6_parameter_problem(1, 6));
         assert_eq!(r.drops(Input::new(&packet(6, &[0; 20]))), "ip6-local-no-tcp-listener");
         assert_eq!(r.drops(Input::new(&packet(59, &[]))), "ip6-local-no-next-header");
-        assert_eq!(r.drops(Input::new(&packet(44, &[17, 0, 0, 8, 0, 0, 0, 1, 0, 0]))), "ip6-local-fragment");
+        for fragment in [[17, 0, 0, 8, 0, 0, 0, 1, 0, 0], [60, 0, 0, 1, 0, 0, 0, 1, 17, 9]] {
+            assert_eq!(r.one(Input::new(&packet(44, &fragment))).node, "ip6-full-reassembly");
+        }
         assert_eq!(r.drops(Input::new(&packet(60, &[17, 9, 0, 0]))), "ip6-local-bad-extension-header");
         assert_eq!(r.drops(Input::new(&packet(17, &[])[..39])), "ip6-local-too-short");
     }

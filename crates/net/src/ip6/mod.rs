@@ -1,12 +1,14 @@
 //! IPv6: the life of a packet is [`input`] (checks), [`lookup`], then [`rewrite`] (to a neighbour), [`local`] (for the
 //! router), `ip6-hold` (neighbour not yet known) or an ICMPv6 error.
 
+pub mod frag;
 pub mod hop_by_hop;
 pub mod input;
 pub mod local;
 pub mod lookup;
 pub mod rewrite;
 
+pub use frag::{Ip6Frag, Ip6FragReason};
 pub use hop_by_hop::{Ip6HopByHop, Ip6HopByHopReason};
 pub use input::{Ip6Drop, Ip6Input};
 pub use local::{Ip6Local, Ip6LocalReason};

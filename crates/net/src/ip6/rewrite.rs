@@ -5,6 +5,7 @@ use crate::adjacency::AdjacencyState;
 use crate::icmp::Ask;
 use crate::ip4::rewrite::{RewriteView, Sender, wire_len};
 use crate::plane::Plane;
+use crate::reassembly;
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags};
@@ -17,6 +18,7 @@ graph::edges! {
     pub enum Ip6RewriteNext {
         Output => "interface-output",
         Hold => "ip6-hold",
+        Fragment => "ip6-frag",
         Error => "ip6-icmp-error",
     }
 }
@@ -73,7 +75,7 @@ impl Node for Ip6Rewrite {
     fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip6RewriteNext, Ip6RewriteDrop> {
         let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip6RewriteDrop::Gone.into()) };
         let local = p.has(flags::LOCAL);
-        let len = wire_len(p);
+        let (len, most) = (wire_len(p), reassembly::largest6(p, a.mtu));
         let rx = p.d.rx;
         let Some(h) = p.head_mut::<40>() else { return Err(Ip6RewriteDrop::TooShort.into()) };
         if !local {
@@ -84,7 +86,11 @@ impl Node for Ip6Rewrite {
                 return error(p, Ip6RewriteDrop::BeyondScope, Ask::V6_BEYOND_SCOPE);
             }
         }
-        if len > usize::from(a.mtu) {
+        if len > most {
+            // Only who made a packet, or put it together, may cut it (RFC 8200 section 4.5).
+            if local || p.has(reassembly::REASSEMBLED) {
+                return Ok(Ip6RewriteNext::Fragment);
+            }
             return error(p, Ip6RewriteDrop::TooBig, Ask::v6_too_big(a.mtu));
         }
         if a.state != AdjacencyState::Complete {

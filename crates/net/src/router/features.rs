@@ -1,7 +1,7 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
 use super::{Op, OpError, Router};
-use crate::urpf;
+use crate::{reassembly, urpf};
 
 /// One feature of an interface with all its settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +12,13 @@ pub enum Feature {
         v6: bool,
         /// What is checked.
         mode: urpf::Mode,
+    },
+    /// What becomes of fragments that are received.
+    Reassembly {
+        /// Which kind.
+        kind: reassembly::Kind,
+        /// On or off.
+        on: bool,
     },
 }
 
@@ -29,6 +36,16 @@ impl Router {
             Feature::Urpf { v6, mode } => {
                 let to = if v6 { &mut i.features.urpf6 } else { &mut i.features.urpf4 };
                 Feature::Urpf { v6, mode: std::mem::replace(to, mode) }
+            }
+            Feature::Reassembly { kind, on } => {
+                let f = &mut i.features;
+                let to = match (kind.v6, kind.shallow) {
+                    (false, false) => &mut f.reassembly4,
+                    (true, false) => &mut f.reassembly6,
+                    (false, true) => &mut f.virtual4,
+                    (true, true) => &mut f.virtual6,
+                };
+                Feature::Reassembly { kind, on: std::mem::replace(to, on) }
             }
         };
         self.publish_interface(index);

@@ -22,6 +22,7 @@ mod nexthops;
 mod op;
 mod ping;
 mod punt;
+mod reassembly;
 mod resolve;
 mod routes;
 mod streams;
@@ -38,6 +39,7 @@ pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
 pub use punt::PuntRow;
+pub use reassembly::ReassemblyStatus;
 pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
 pub use streams::StreamInfo;
@@ -168,6 +170,8 @@ pub struct Router {
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
     next_use_check: Millis,
+    /// When fragments whose time ran out are looked for again, by kind.
+    next_walk: [Millis; 4],
     /// Link-local neighbours: they have no route that would keep their adjacency.
     link_locals: std::collections::BTreeSet<adjacencies::AdjKey>,
     cleared: workers::Cleared,
@@ -221,6 +225,7 @@ impl Router {
             },
             punt: Punt::new().map_err(system("the queue to the control side"))?,
             police: Police::new(n),
+            fragment_hash: std::hash::RandomState::new(),
             handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
         });
         let tap = Tap::new();
@@ -267,6 +272,7 @@ impl Router {
             log: vec![],
             seen_use: BTreeMap::new(),
             next_use_check: Millis(0),
+            next_walk: [Millis(0); 4],
             link_locals: std::collections::BTreeSet::new(),
             plane,
             pool,

@@ -266,7 +266,7 @@ impl Router {
     /// When to call [`Router::tick`] next.
     pub fn next_deadline(&self) -> Millis {
         let machines = [self.neighbors.next_deadline(), self.addresses.next_deadline()];
-        machines.into_iter().flatten().fold(self.next_use_check, Millis::min)
+        machines.into_iter().flatten().fold(self.next_use_check.min(self.next_walk()), Millis::min)
     }
 
     /// Does what is due: timers of neighbours and addresses, and reclamation.
@@ -292,6 +292,7 @@ impl Router {
                 self.drop_old(before, None);
             }
         }
+        self.walk_reassembly(now);
         self.reclaim();
     }
 

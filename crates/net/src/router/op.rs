@@ -6,6 +6,7 @@ use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::{Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::punt::{Class, Limit};
+use crate::reassembly;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -197,6 +198,13 @@ pub enum Op {
         /// Its address.
         address: IpAddr,
     },
+    /// Sets the limits of one kind of reassembly.
+    SetReassembly {
+        /// The kind.
+        kind: reassembly::Kind,
+        /// Its limits.
+        settings: reassembly::Settings,
+    },
     /// Limits a class of packets for the router itself.
     SetPunt {
         /// The class.
@@ -282,6 +290,7 @@ impl Op {
                 format!("interface {name}: cross-connected to {peer}")
             }
             Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
+            Op::SetReassembly { kind, .. } => format!("reassembly {}: other limits", kind.name()),
             Op::SetPunt { class, limit: Some(l) } => {
                 format!("punt policer {}: {} packets/s, burst {}", class.name(), l.rate, l.burst)
             }
@@ -568,6 +577,7 @@ impl Router {
                 let index = self.named(&name)?.index;
                 self.del_neighbor(index, name, address)
             }
+            Op::SetReassembly { kind, settings } => self.set_reassembly(kind, settings),
             Op::SetPunt { class, limit } => self.set_punt(class, limit),
             Op::CreateStream { def } => self.create_stream(*def),
             Op::DeleteStream { name } => self.delete_stream(&name),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 11] = [
+pub const PATHS: [&str; 12] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -24,6 +24,7 @@ pub const PATHS: [&str; 11] = [
     "icmp-error",
     "drop",
     "unknown-neighbor",
+    "reassembly",
     "urpf-strict",
     "urpf-strict6",
 ];
@@ -153,6 +154,39 @@ fn ip4_from(port: u8, first: u8, n: u8, ttl: u8) -> Vec<u8> {
     p
 }
 
+/// One of the two fragments of an echo request to the router.
+fn echo_part(n: u8) -> Vec<u8> {
+    let mut echo = [8, 0, 0, 0, 0, 1, 0, n / 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let sum = packet::checksum::Sum::of(&echo).checksum();
+    echo[2..4].copy_from_slice(&sum.to_be_bytes());
+    let (place, part) = if n.is_multiple_of(2) { ([0x20, 0], &echo[..16]) } else { ([0, 2], &echo[16..]) };
+    let mut p = vec![
+        0x45,
+        0,
+        0,
+        20 + part.len() as u8,
+        0,
+        n / 2,
+        place[0],
+        place[1],
+        64,
+        1,
+        0,
+        0,
+        10,
+        0,
+        1,
+        2,
+        10,
+        0,
+        1,
+        1,
+    ];
+    packet::ip4::fill_checksum(&mut p);
+    p.extend_from_slice(part);
+    p
+}
+
 fn ip6(port: u8, n: u8) -> Vec<u8> {
     let mut p = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
     for a in [format!("2001:db8:{port}::2"), format!("2001:db8:20:{n}::{n}")] {
@@ -173,6 +207,7 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "vlan" => (4, Some(100), 0x0800, ip4(22, n, 64)),
         "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),
         "icmp-error" => (0, None, 0x0800, ip4(20, n, 1)),
+        "reassembly" => (0, None, 0x0800, echo_part(n)),
         "unknown-neighbor" => (0, None, 0x0800, ip4(24, n, 64)),
         "drop" => match n % 4 {
             0 => (0, None, 0x0800, ip4(23, n, 64)),

@@ -1,5 +1,7 @@
 //! The section `l3`: what interfaces do at layer 3 besides having addresses.
 
+mod reassembly;
+
 use net::router::{Feature, Op};
 use net::urpf::Mode;
 
@@ -9,8 +11,11 @@ use super::rules::{Names, Port};
 use super::table;
 use super::tree::{Node, Value};
 
-pub(super) const L3: &[&str] = &["interfaces"];
-pub(super) const INTERFACE: &[&str] = &["table", "urpf"];
+#[cfg(test)]
+pub(super) use reassembly::{KINDS as REASSEMBLY, LIMITS as REASSEMBLY_LIMITS};
+
+pub(super) const L3: &[&str] = &["reassembly", "interfaces"];
+pub(super) const INTERFACE: &[&str] = &["table", "urpf", "reassembly", "virtual-reassembly"];
 const FAMILIES: &[&str] = &["ip4", "ip6"];
 
 /// An operation that the section asks for.
@@ -42,6 +47,7 @@ impl Scope<'_, '_> {
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Vec<Setting>> {
     let fields = d.fields(node, L3)?;
     let mut out = vec![];
+    d.field(&fields, "reassembly", |d, node| reassembly::settings(d, node, &mut out));
     d.field(&fields, "interfaces", |d, node| {
         for (name, place, node) in d.entries(node, "interface names") {
             d.key(name, |d| interface(d, name, place, node, names, &mut out));
@@ -74,6 +80,7 @@ fn interface<'n>(
     }
     let mut scope = Scope { d, name, out };
     urpf(&mut scope, &fields);
+    reassembly::features(&mut scope, &fields);
     Some(())
 }
 
