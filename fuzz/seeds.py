@@ -12,7 +12,7 @@ from scapy.all import (ARP, Dot1AD, Dot1Q, Ether, GRE, HBHOptUnknown, ICMP, ICMP
                        ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS, ICMPv6NDOptDstLLAddr,
                        ICMPv6NDOptMTU, ICMPv6NDOptPrefixInfo, ICMPv6NDOptSrcLLAddr, IP, IPOption_LSRR,
                        IPOption_Router_Alert, IPOption_RR, IPOption_Timestamp, IPv6, IPv6ExtHdrDestOpt,
-                       IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, RouterAlert, TCP, UDP)
+                       IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, RouterAlert, TCP, UDP, fragment)
 
 HERE = pathlib.Path(__file__).resolve().parent
 PORT = {"left": 0, "right": 1, "small": 2, "patch": 3}
@@ -124,6 +124,21 @@ def arps():
     yield "arp-short", Raw(bytes(ARP(op=1, **base))[:20])
 
 
+def cut4(packet, size):
+    """Fragments of an IPv4 packet, of `size` bytes of payload each."""
+    return fragment(packet, fragsize=size)
+
+
+def cut6(packet, size, ident=0x99):
+    """The same of an IPv6 packet without extension headers."""
+    raw = bytes(packet)
+    out = []
+    for at in range(0, len(raw) - 40, size):
+        part, more = raw[40 + at:40 + at + size], at + size < len(raw) - 40
+        out.append(IPv6(src=packet.src, dst=packet.dst) / IPv6ExtHdrFragment(nh=raw[6], offset=at // 8, m=int(more), id=ident) / Raw(part))
+    return out
+
+
 def frames():
     names = {}
     for name, packet in list(ip_payloads()) + list(arps()):
@@ -159,6 +174,30 @@ def frames():
     names["mixed"] = b"".join(fed(on("left", p)) for p in mixed) + fed(on("left", list(arps())[0][1]))
     names["held"] = b"".join(fed(on("left", samples["ip4-to-16"])) for _ in range(20))
     names["held-even"] = names["held"] + fed(on("left", samples["ip6-to-16"]), how=TRACED) + b"\0"
+    names["lldp"] = fed(Ether(src="02:00:00:00:00:aa", dst="01:80:c2:00:00:0e", type=0x88CC) / Raw(bytes(50)))
+    # Datagrams in fragments: to the router, through it to be put together (left.100), and to be told their ports (left.200).
+    to4, to6 = dict(src="192.0.2.7", dst="192.0.2.1"), dict(src="2001:db8:1::7", dst="2001:db8:1::1")
+    on4, on6 = dict(src="10.1.0.7", dst="10.10.0.9"), dict(src="2001:db8:100::7", dst="2001:db8:10::9")
+    vlan, qinq = [Dot1Q(vlan=100)], [Dot1AD(vlan=200), Dot1Q(vlan=300)]
+    for name, four, six, tags in [("local", to4, to6, []), ("through", on4, on6, vlan), ("virtual", on4, on6, qinq)]:
+        parts4 = cut4(IP(id=9, **four) / ICMP(id=1) / Raw(bytes(range(200))), 64)
+        parts6 = cut6(IPv6(**six) / ICMPv6EchoRequest(id=1, data=bytes(range(200))), 64)
+        large = cut6(IPv6(**six) / ICMPv6EchoRequest(id=2, data=bytes(3000)), 1232)
+        for kind, parts in [("ip4", parts4), ("ip6", parts6), ("ip6-large", large)]:
+            together = [fed(on("left", p, tags=tags)) for p in parts]
+            names[f"fragments-{name}-{kind}"] = b"".join(together)
+            names[f"fragments-{name}-{kind}-backwards"] = b"".join(reversed(together))
+            names[f"fragments-{name}-{kind}-twice"] = b"".join(together[:2] * 2 + together[1:])
+            names[f"fragments-{name}-{kind}-split"] = b"".join(fed(on("left", p, tags=tags), how=SPLIT, split=70) for p in parts)
+        overlap = cut4(IP(id=9, **four) / UDP() / Raw(bytes(100)), 64) + cut4(IP(id=9, **four) / UDP() / Raw(bytes(200)), 48)
+        names[f"fragments-{name}-overlap"] = b"".join(fed(on("left", p, tags=tags)) for p in overlap)
+    bomb = Raw(b"\x3c\0\x01\x04\0\0\0\0" * 20)
+    names["fragments-headers"] = fed(on("left", IPv6(**to6) / IPv6ExtHdrFragment(nh=60, m=1, id=3) / bomb))
+    names["fragments-odd"] = b"".join(fed(on("left", p)) for p in [
+        IP(id=4, flags="MF", **to4) / UDP() / Raw(b"x"), IP(id=4, frag=8189, **to4) / Raw(bytes(60)),
+        IPv6(**to6) / IPv6ExtHdrFragment(nh=17, m=1, id=4) / UDP() / Raw(b"x"),
+        IPv6(**to6) / IPv6ExtHdrFragment(nh=17, offset=8191, id=4) / Raw(bytes(60)),
+        IPv6(**to6) / IPv6ExtHdrFragment(nh=58, id=4) / ICMPv6EchoRequest()])
     for n in range(0, 30):
         packet = samples["ip6-to-10"] if n % 2 else samples["ip4-to-10"]
         names[f"node-{n}"] = fed(packet, entry=INNER + n, rx=n % 3)

@@ -2,8 +2,9 @@
 
 use graph::{PoolConfig, PoolMemory};
 use net::neighbor::DadMode;
-use net::punt::Class;
-use net::router::{Encap, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use net::punt::{Class, Limit};
+use net::reassembly::Kind;
+use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
 use packet::MacAddr;
 
 /// Ports with a device; `left` has 02:00:00:00:00:01 and so on.
@@ -89,7 +90,15 @@ pub fn router() -> Router {
         let (name, address) = (name.to_string(), address.parse().expect("an address"));
         ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 1, i as u8]) });
     }
-    ops.extend(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }));
+    // Of one class nothing passes, so that its packets come to `punt-policer`.
+    let limit = |c: Class| (c == Class::Lldp).then_some(Limit { rate: 0, burst: 1 });
+    ops.extend(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: limit(*c) }));
+    for (name, kind) in
+        [("left.100", 0), ("left.100", 1), ("left.200", 2), ("left.200", 3), ("six", 1), ("right", 2)]
+    {
+        let feature = Feature::Reassembly { kind: Kind::ALL[kind], on: true };
+        ops.push(Op::SetFeature { name: name.into(), feature });
+    }
     router.commit(ops).expect("interfaces");
     let right = router.interface_index("right");
     let path = |address: &str, weight| RoutePath {
@@ -117,8 +126,11 @@ pub fn router() -> Router {
         ("2001:db8:16::/48", paths(&[("2001:db8:2::99", 1)])),
         ("2001:db8:17::/48", attached),
     ];
-    let set =
-        |(prefix, target): (&str, Target)| Op::SetRoute { table: 0, prefix: prefix.parse().expect("a prefix"), target };
+    let set = |(prefix, target): (&str, Target)| Op::SetRoute {
+        table: 0,
+        prefix: prefix.parse().expect("a prefix"),
+        target,
+    };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
     router
 }
