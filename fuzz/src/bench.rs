@@ -4,7 +4,7 @@ use graph::{PoolConfig, PoolMemory};
 use net::neighbor::DadMode;
 use net::punt::{Class, Limit};
 use net::reassembly::Kind;
-use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
 use packet::MacAddr;
 
 /// Ports with a device; `left` has 02:00:00:00:00:01 and so on.
@@ -90,6 +90,11 @@ pub fn router() -> Router {
         let (name, address) = (name.to_string(), address.parse().expect("an address"));
         ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 1, i as u8]) });
     }
+    // One port is in a table of its own.
+    for v6 in [false, true] {
+        let table = RouteTable { v6, id: 1 };
+        ops.insert(0, Op::CreateTable { table, name: None });
+    }
     // Of one class nothing passes, so that its packets come to `punt-policer`.
     let limit = |c: Class| (c == Class::Lldp).then_some(Limit { rate: 0, burst: 1 });
     ops.extend(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: limit(*c) }));
@@ -104,6 +109,7 @@ pub fn router() -> Router {
     let path = |address: &str, weight| RoutePath {
         address: Some(address.parse().expect("an address")),
         interface: address.starts_with("fe80").then_some(right).flatten(),
+        table: None,
         weight,
     };
     let paths = |list: &[(&str, u8)]| Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect());
@@ -132,5 +138,21 @@ pub fn router() -> Router {
         target,
     };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
+    // Into another table and back, without end.
+    let into = |table| {
+        Target::Paths(vec![RoutePath { address: None, interface: None, table: Some(table), weight: 1 }])
+    };
+    for (table, prefix) in [
+        (0, "10.18.0.0/16"),
+        (1, "10.18.0.0/16"),
+        (0, "2001:db8:18::/48"),
+        (1, "2001:db8:18::/48"),
+        (1, "0.0.0.0/0"),
+    ] {
+        let target = into(1 - table);
+        router
+            .commit(vec![Op::SetRoute { table, prefix: prefix.parse().expect("a prefix"), target }])
+            .expect("a route");
+    }
     router
 }

@@ -6,7 +6,7 @@ use crate::neighbor::DadMode;
 use crate::nodes;
 use crate::punt::Class;
 use crate::reassembly;
-use crate::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use crate::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
 use crate::urpf::Mode;
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
@@ -15,6 +15,7 @@ use graph::{
     TxQueue, TxReport, flags,
 };
 use packet::eth::{EtherType, MacAddr};
+use packet::flow::Fields;
 use packet::vlan::VlanStack;
 use std::sync::{Arc, Mutex};
 
@@ -110,7 +111,7 @@ fn paths(list: &[(&str, u8)]) -> Target {
     Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect())
 }
 
-fn interfaces() -> Vec<Op> {
+fn interfaces(with_tables: bool) -> Vec<Op> {
     let mut ops = vec![];
     for (n, name) in PORTS.iter().enumerate() {
         let name = name.to_string();
@@ -152,6 +153,9 @@ fn interfaces() -> Vec<Op> {
         ("loom", "trunk.900"),
     ] {
         ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
+    }
+    if with_tables {
+        ops.extend(bindings());
     }
     let addresses = [
         ("left", "192.0.2.1/24"),
@@ -244,6 +248,62 @@ fn routes(right: Option<u32>) -> Vec<Op> {
     routes.into_iter().map(set).collect()
 }
 
+/// Some interfaces are in a table of their own, where flows are told apart in another way.
+fn bindings() -> Vec<Op> {
+    let mut ops = vec![];
+    for v6 in [false, true] {
+        let table = |id| RouteTable { v6, id };
+        ops.extend([1, 2].map(|id| Op::CreateTable { table: table(id), name: None }));
+        for name in ["left", "six", "trunk.300"] {
+            ops.push(Op::SetTable { name: name.into(), table: table(1) });
+        }
+        let fields = Fields::FIVE_TUPLE.with(Fields::SYMMETRIC);
+        ops.push(Op::SetFlowHash { table: table(1), fields });
+    }
+    ops
+}
+
+/// Routes from table to table, over IPv6 neighbours, and over other routes.
+fn table_routes() -> Vec<Op> {
+    let into = |table: u32| RoutePath { address: None, interface: None, table: Some(table), weight: 1 };
+    let over = |address: &str, table: u32| RoutePath {
+        address: Some(address.parse().unwrap()),
+        interface: None,
+        table: Some(table),
+        weight: 1,
+    };
+    let routes = [
+        (1, "10.10.0.0/16", vec![over("198.51.100.2", 0)]),
+        (1, "10.11.0.0/16", vec![over("198.51.100.2", 0), over("203.0.113.2", 0), over("10.2.0.0", 0)]),
+        (1, "10.12.0.0/16", vec![into(2)]),
+        (2, "10.12.0.0/16", vec![into(1)]),
+        (1, "10.13.0.0/16", vec![over("2001:db8:2::2", 0)]),
+        (1, "10.14.0.0/16", vec![over("10.10.0.1", 1)]),
+        (1, "10.15.0.0/16", vec![into(0)]),
+        (1, "10.16.0.0/16", vec![into(2)]),
+        (2, "10.16.0.0/16", vec![into(0)]),
+        (1, "10.17.0.0/16", vec![over("198.51.100.2", 0), into(0)]),
+        (1, "10.18.0.0/16", vec![over("10.12.0.1", 1)]),
+        (1, "10.19.0.0/16", vec![over("2001:db8:2::99", 0)]),
+        (0, "10.19.0.0/16", vec![into(1)]),
+        (0, "10.23.0.0/16", vec![over("10.11.0.1", 1)]),
+        (0, "192.0.2.0/24", vec![into(1)]),
+        (1, "2001:db8:10::/48", vec![over("2001:db8:2::2", 0)]),
+        (1, "2001:db8:11::/48", vec![over("2001:db8:2::2", 0), over("2001:db8:300::2", 1)]),
+        (1, "2001:db8:12::/48", vec![into(2)]),
+        (2, "2001:db8:12::/48", vec![into(1)]),
+        (1, "2001:db8:13::/48", vec![into(0)]),
+        (1, "2001:db8:15::/48", vec![into(0), over("2001:db8:2::2", 0)]),
+        (0, "2001:db8:1::/64", vec![into(1)]),
+    ];
+    let set = |(table, prefix, paths): (u32, &str, Vec<RoutePath>)| Op::SetRoute {
+        table,
+        prefix: prefix.parse().unwrap(),
+        target: Target::Paths(paths),
+    };
+    routes.into_iter().map(set).collect()
+}
+
 /// Each interface has other features than the one before.
 fn features(names: &[String]) -> Vec<Op> {
     let mut ops = vec![];
@@ -269,13 +329,14 @@ impl World {
             ..RouterConfig::default()
         };
         let mut router = Router::new(config).unwrap();
-        router.commit(interfaces()).unwrap();
+        router.commit(interfaces(with_features)).unwrap();
         router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect()).unwrap();
         let right = router.interface_index("right");
         router.commit(routes(right)).unwrap();
         if with_features {
             let names: Vec<String> = router.interfaces().skip(1).map(|i| i.name.clone()).collect();
             router.commit(features(&names)).unwrap();
+            router.commit(table_routes()).unwrap();
         }
         router.commit(vec![Op::SetState { name: "down".into(), up: false }]).unwrap();
         router.set_link_state(router.interface_index("nolink").unwrap(), true, false);

@@ -9,12 +9,12 @@ use graph::{
 use net::interface::InterfaceTx;
 use net::neighbor::DadMode;
 use net::punt::{Class, Limit};
-use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, Router, RouterConfig, Target};
+use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 12] = [
+pub const PATHS: [&str; 16] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -27,9 +27,13 @@ pub const PATHS: [&str; 12] = [
     "reassembly",
     "urpf-strict",
     "urpf-strict6",
+    "vrf",
+    "vrf6",
+    "ip4-recursive",
+    "ip4-leak",
 ];
 
-const PORTS: [&str; 6] = ["left", "right", "patch", "cord", "trunk", "guarded"];
+const PORTS: [&str; 7] = ["left", "right", "patch", "cord", "trunk", "guarded", "customer"];
 
 struct Sink(Arc<AtomicU64>);
 
@@ -77,6 +81,11 @@ fn ops() -> Vec<Op> {
     for (name, peer) in [("patch", "cord"), ("cord", "patch")] {
         ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
     }
+    for v6 in [false, true] {
+        let table = RouteTable { v6, id: 1 };
+        ops.push(Op::CreateTable { table, name: None });
+        ops.push(Op::SetTable { name: "customer".into(), table });
+    }
     for (name, net) in [
         ("left", "10.0.1.1/24"),
         ("left", "2001:db8:1::1/64"),
@@ -86,6 +95,8 @@ fn ops() -> Vec<Op> {
         ("trunk.200", "10.0.4.1/24"),
         ("guarded", "10.0.5.1/24"),
         ("guarded", "2001:db8:5::1/64"),
+        ("customer", "10.0.6.1/24"),
+        ("customer", "2001:db8:6::1/64"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
     }
@@ -121,6 +132,24 @@ fn ops() -> Vec<Op> {
         };
         let target = Target::Paths(paths.iter().map(path).collect());
         ops.push(Op::SetRoute { table: 0, prefix: prefix.parse().unwrap(), target });
+    }
+    // A route over two others, one in a table of its own, and one that leads from there into table 0.
+    let via = |a: &str, table| RoutePath {
+        address: (!a.is_empty()).then(|| a.parse().unwrap()),
+        interface: None,
+        table,
+        weight: 1,
+    };
+    for (table, prefix, path) in [
+        (0, "30.0.0.0/8", via("31.0.0.1", None)),
+        (0, "31.0.0.0/8", via("32.0.0.1", None)),
+        (0, "32.0.0.0/8", via("10.0.2.2", None)),
+        (1, "20.0.0.0/8", via("10.0.2.2", Some(0))),
+        (1, "2001:db8:20::/48", via("2001:db8:2::2", Some(0))),
+        (1, "30.0.0.0/8", via("", Some(0))),
+    ] {
+        let target = Target::Paths(vec![path]);
+        ops.push(Op::SetRoute { table, prefix: prefix.parse().unwrap(), target });
     }
     ops.push(Op::SetRoute { table: 0, prefix: "23.0.0.0/8".parse().unwrap(), target: Target::Drop });
     ops
@@ -203,6 +232,10 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "ip6" => (0, None, 0x86dd, ip6(1, n)),
         "urpf-strict" => (5, None, 0x0800, ip4_from(5, 20, n, 64)),
         "urpf-strict6" => (5, None, 0x86dd, ip6(5, n)),
+        "vrf" => (6, None, 0x0800, ip4_from(6, 20, n, 64)),
+        "vrf6" => (6, None, 0x86dd, ip6(6, n)),
+        "ip4-recursive" => (0, None, 0x0800, ip4(30, n, 64)),
+        "ip4-leak" => (6, None, 0x0800, ip4_from(6, 30, n, 64)),
         "l2xc" => (2, None, 0x0800, ip4(20, n, 64)),
         "vlan" => (4, Some(100), 0x0800, ip4(22, n, 64)),
         "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),

@@ -11,9 +11,14 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// No changes yet, of routes to some of `targets`.
+    /// No changes yet, of routes of table 0 to some of `targets`.
     pub fn new(v6: bool, targets: &[Target]) -> Self {
-        let mut batch = RouteBatch::new();
+        Self::in_table(0, v6, targets)
+    }
+
+    /// The same for another table.
+    pub fn in_table(table: u32, v6: bool, targets: &[Target]) -> Self {
+        let mut batch = RouteBatch::in_table(table);
         let targets = targets.iter().map(|t| batch.target(t.clone())).collect();
         Changes { v6, targets, batch }
     }

@@ -3,7 +3,7 @@
 use super::feed::{Template, Traffic};
 use super::prefixes::Prefixes;
 use super::random::Random;
-use super::rig::{Plan, list4, list6, prefix};
+use super::rig::{Plan, Vrfs, list4, list6, prefix};
 use super::special::{churn, converge, growth, idle, latency, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -118,6 +118,18 @@ pub const ALL: &[Scenario] = &[
         let plan = plain(i, small_table(true)?, 1)?;
         Ok(Plan { urpf_strict: true, ..plan })
     }),
+    forward("vrf", "IPv4, one route, in a routing table of its own", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { vrfs: Vrfs::One, ..plan })
+    }),
+    forward("vrf6", "the same over IPv6", |i| {
+        let plan = plain(i, small_table(true)?, 1)?;
+        Ok(Plan { vrfs: Vrfs::One, ..plan })
+    }),
+    forward("ip4-recursive", "IPv4, one route, its next hop found over three others", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { recursive: 3, ..plan })
+    }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
         let table = small_table(false)?;
         let dst4 = list4(&table.uniform(DESTINATIONS, &mut Random::new(1)));
@@ -155,6 +167,11 @@ pub const ALL: &[Scenario] = &[
     special("growth-size", "bytes of a frame, 64 to 9000", growth::sizes),
     special("growth-vector", "packets of a vector, 1 to 256, with one route and with many", growth::vectors),
     special("growth-subs", "sub-interfaces on which packets come, 1 to 1000", growth::subs),
+    special(
+        "growth-vrfs",
+        "routing tables, each of a sub-interface on which packets come, 1 to 4000",
+        growth::vrfs,
+    ),
 ];
 
 const fn special(name: &'static str, about: &'static str, run: Special) -> Scenario {

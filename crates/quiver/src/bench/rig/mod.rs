@@ -4,7 +4,7 @@ mod addresses;
 mod plan;
 mod wires;
 
-pub use plan::{Plan, list4, list6, prefix};
+pub use plan::{Plan, Vrfs, list4, list6, prefix};
 
 use super::feed::{Control, Feed};
 use super::histogram::Histogram;
@@ -17,10 +17,10 @@ use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
 use addresses::{hop, host_net, own, tagged_net};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
 use ipnet::Ipv4Net;
-use net::router::{Encap, Feature, Op, RoutePath, Router, RouterConfig, Target};
+use net::router::{Encap, Feature, Op, RoutePath, RouteTable, Router, RouterConfig, Target};
 use net::urpf::Mode;
 use packet::eth::MacAddr;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wires::MTU;
@@ -171,6 +171,15 @@ impl Rig {
             encap: Encap::Tags { dot1ad: false, outer: Some(v as u16), inner: None, exact: true },
         };
         let mut ops = vec![up("in0")];
+        let bind = |name: &str, id| {
+            [false, true].map(|v6| Op::SetTable { name: name.into(), table: RouteTable { v6, id } })
+        };
+        let make = |id| [false, true].map(|v6| Op::CreateTable { table: RouteTable { v6, id }, name: None });
+        ops.extend(self.tables(plan).into_iter().filter(|id| *id != 0).flat_map(make));
+        if plan.vrfs == Vrfs::One {
+            ops.extend(bind("in0", 1));
+            ops.extend(self.egress.iter().flat_map(|e| bind(&e.name, 1)));
+        }
         ops.extend([addr("in0", host_net(ROUTER4.into())?), addr("in0", host_net(ROUTER6.into())?)]);
         let known = |name: &str, address, mac| Op::SetNeighbor { name: name.into(), address, mac };
         ops.extend([known("in0", HOST4.into(), HOST), known("in0", HOST6.into(), HOST)]);
@@ -182,7 +191,11 @@ impl Rig {
         for v in 1..=plan.tagged_in {
             let name = format!("in0.{v}");
             let net = Ipv4Net::new(tagged_net(v), 30).map_err(|e| e.to_string())?;
-            ops.extend([sub("in0", v), addr(&name, net.into()), up(&name)]);
+            ops.push(sub("in0", v));
+            if plan.vrfs == Vrfs::Each {
+                ops.extend(bind(&name, v));
+            }
+            ops.extend([addr(&name, net.into()), up(&name)]);
         }
         let mut names: Vec<String> = self.egress.iter().map(|e| e.name.clone()).collect();
         ops.extend(names.iter().map(|n| up(n)));
@@ -227,14 +240,48 @@ impl Rig {
         Target::Paths((0..plan.paths).map(path).collect())
     }
 
+    /// The tables that hold the routes.
+    fn tables(&self, plan: &Plan) -> Vec<u32> {
+        match plan.vrfs {
+            Vrfs::None => vec![0],
+            Vrfs::One => vec![1],
+            Vrfs::Each => (1..=plan.tagged_in).collect(),
+        }
+    }
+
+    /// Puts other routes between routes and their next hops, and answers the targets that lead there.
+    fn recursive(&mut self, plan: &Plan, v6: bool, targets: Vec<Target>) -> Result<Vec<Target>, String> {
+        let mut targets = targets;
+        for level in 0..plan.recursive {
+            let mut next = vec![];
+            for (k, target) in targets.into_iter().enumerate() {
+                let address: IpAddr = match v6 {
+                    true => Ipv6Addr::new(0xfc00, u16::from(level), k as u16, 0, 0, 0, 0, 1).into(),
+                    false => {
+                        Ipv4Addr::from(0xcb00_0000 | u32::from(level) << 24 | (k as u32) << 8 | 1).into()
+                    }
+                };
+                let prefix = host_net(address)?.trunc();
+                self.commit(vec![Op::SetRoute { table: 0, prefix, target }])?;
+                let path = RoutePath { address: Some(address), interface: None, table: None, weight: 1 };
+                next.push(Target::Paths(vec![path]));
+            }
+            targets = next;
+        }
+        Ok(targets)
+    }
+
     fn load(&mut self, plan: &Plan, table: &Prefixes) -> Result<(), String> {
         let targets = self.targets(plan, table.v6);
+        let targets = self.recursive(plan, table.v6, targets)?;
         let mut random = Random::new(0x6e65_7874);
-        for part in table.list.chunks(BULK) {
-            let mut changes = Changes::new(table.v6, &targets);
-            part.iter().for_each(|p| changes.set(*p, random.below(targets.len())));
-            self.routes += changes.len();
-            self.commit(changes.ops())?;
+        for id in self.tables(plan) {
+            for part in table.list.chunks(BULK) {
+                let mut changes = Changes::in_table(id, table.v6, &targets);
+                part.iter().for_each(|p| changes.set(*p, random.below(targets.len())));
+                self.routes += changes.len();
+                self.commit(changes.ops())?;
+            }
         }
         Ok(())
     }

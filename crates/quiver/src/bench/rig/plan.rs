@@ -26,8 +26,23 @@ pub struct Plan {
     pub tagged_out: Option<u16>,
     /// The sources of packets are checked: there must be a way back over the interface on which they come.
     pub urpf_strict: bool,
+    /// Routing tables.
+    pub vrfs: Vrfs,
+    /// The routes' next hop is found over so many other routes.
+    pub recursive: u8,
     /// Packets.
     pub traffic: Traffic,
+}
+
+/// Which routing tables are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vrfs {
+    /// Table 0.
+    None,
+    /// Table 1: all interfaces and routes are in it.
+    One,
+    /// One for each tagged sub-interface, each with all routes.
+    Each,
 }
 
 impl Default for Plan {
@@ -42,6 +57,8 @@ impl Default for Plan {
             tagged_in: 0,
             tagged_out: None,
             urpf_strict: false,
+            vrfs: Vrfs::None,
+            recursive: 0,
             traffic: Traffic::default(),
         }
     }

@@ -5,7 +5,7 @@ use crate::bench::measure::{ENOUGH, Meter};
 use crate::bench::prefixes::Prefixes;
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
-use crate::bench::rig::{Plan, Rig, list4};
+use crate::bench::rig::{Plan, Rig, Vrfs, list4};
 use crate::bench::{Bench, Context, Emit, scenarios, traffic};
 use serde::Serialize;
 use std::sync::Arc;
@@ -127,8 +127,8 @@ impl Series<'_> {
         Ok(())
     }
 
-    fn subs(&mut self) -> Result<(), String> {
-        for n in [1usize, 2, 5, 10, 20, 50, 100, 200, 500, 1000] {
+    fn subs(&mut self, series: &'static str, sizes: &[usize], vrfs: Vrfs) -> Result<(), String> {
+        for &n in sizes {
             let table = scenarios::small_table(false)?;
             let mut random = Random::new(1);
             let templates: Result<Vec<_>, String> =
@@ -139,8 +139,8 @@ impl Series<'_> {
                 dst4: list4(&table.uniform(scenarios::DESTINATIONS, &mut random)),
                 dst6: Arc::new([]),
             };
-            let plan = Plan { routes: vec![table], tagged_in: n as u32, traffic, ..Plan::default() };
-            self.plan("subs", n, &plan)?;
+            let plan = Plan { routes: vec![table], tagged_in: n as u32, vrfs, traffic, ..Plan::default() };
+            self.plan(series, n, &plan)?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Series<'_> {
 
 /// All series.
 pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
-    for one in [routes4, routes6, flows, sizes, vectors, subs] {
+    for one in [routes4, routes6, flows, sizes, vectors, subs, vrfs] {
         one(c, args, emit)?;
     }
     Ok(())
@@ -183,5 +183,10 @@ pub fn vectors(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> 
 
 /// Sub-interfaces on which packets come.
 pub fn subs(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
-    Series { c, args, emit }.subs()
+    Series { c, args, emit }.subs("subs", &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], Vrfs::None)
+}
+
+/// Routing tables, each of a sub-interface on which packets come.
+pub fn vrfs(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
+    Series { c, args, emit }.subs("vrfs", &[1, 10, 100, 1000, 2000, 4000], Vrfs::Each)
 }
