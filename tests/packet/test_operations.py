@@ -148,7 +148,7 @@ def test_check_tells_all_errors_with_their_places(tmp_path):
     assert done.returncode == 1
     for place in ("bad.yaml:3:10", "bad.yaml:4:5", "bad.yaml:5:17", "bad.yaml:6:1", "bad.yaml:8:", "bad.yaml:9:"):
         assert place in done.stderr, done.stderr
-    assert "not supported yet" in done.stderr and "6 errors" in done.stderr
+    assert "note[not-supported-yet]" in done.stderr and "5 errors, 1 note" in done.stderr
     errors = json.loads(run([BINARY, "check", "--json", str(file)], check=False).stdout)
     assert [e["line"] for e in errors] == [3, 4, 5, 6, 8, 9]
     good = tmp_path / "good.yaml"

@@ -195,7 +195,7 @@ pub fn check_file(path: &Path) -> Result<Document, Diagnostics> {
 fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Document) {
     let Some(fields) = d.fields(root, SECTIONS) else { return };
     for name in LATER {
-        if fields.get(name).is_some_and(|node| !node.is_empty()) {
+        if fields.has(name) {
             d.key(name, |d| d.unsupported(fields.key_place(name), &format!("the section `{name}`")));
         }
     }

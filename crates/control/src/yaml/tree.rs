@@ -52,15 +52,6 @@ impl Node<'_> {
         }
     }
 
-    /// True for a list or mapping without items.
-    pub fn is_empty(&self) -> bool {
-        match &self.value {
-            Value::List(items) => items.is_empty(),
-            Value::Map(pairs) => pairs.is_empty(),
-            Value::Scalar { .. } | Value::Lines(_) => false,
-        }
-    }
-
     /// What the node is, for error messages.
     pub fn describe(&self) -> &'static str {
         match &self.value {
