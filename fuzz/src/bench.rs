@@ -2,9 +2,11 @@
 
 use graph::{PoolConfig, PoolMemory};
 use net::neighbor::DadMode;
+use net::plane::PlaneConfig;
 use net::punt::{Class, Limit};
 use net::reassembly::Kind;
 use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::urpf::Mode;
 use packet::MacAddr;
 
 /// Ports with a device; `left` has 02:00:00:00:00:01 and so on.
@@ -18,6 +20,7 @@ fn tags(dot1ad: bool, outer: Option<u16>, inner: Option<Option<u16>>, exact: boo
 pub fn router() -> Router {
     let config = RouterConfig {
         pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
+        plane: PlaneConfig { fragment_id: Some(7), ..PlaneConfig::default() },
         dad: DadMode::Off,
         ..RouterConfig::default()
     };
@@ -27,7 +30,7 @@ pub fn router() -> Router {
         let name = name.to_string();
         let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
         ops.push(Op::CreatePcap { name: name.clone(), config });
-        ops.push(Op::SetMac { name: name.clone(), mac: MacAddr([2, 0, 0, 0, 0, n as u8 + 1]) });
+        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr([2, 0, 0, 0, 0, n as u8 + 1])) });
         let mtu = match name.as_str() {
             "small" => 576,
             "six" => 1280,
@@ -103,6 +106,10 @@ pub fn router() -> Router {
     {
         let feature = Feature::Reassembly { kind: Kind::ALL[kind], on: true };
         ops.push(Op::SetFeature { name: name.into(), feature });
+    }
+    for v6 in [false, true] {
+        let feature = Feature::Urpf { v6, mode: Mode::Loose };
+        ops.push(Op::SetFeature { name: "left.100".into(), feature });
     }
     router.commit(ops).expect("interfaces");
     let right = router.interface_index("right");

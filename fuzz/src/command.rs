@@ -3,6 +3,7 @@
 use crate::bench;
 use ::command::{Access, Registry};
 use control::commands::App;
+use control::yaml::Settings;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ struct Bench {
 
 thread_local! {
     static BENCH: RefCell<Bench> = RefCell::new(Bench {
-        app: App::new(Rc::new(RefCell::new(bench::router()))),
+        app: App::new(Rc::new(RefCell::new(bench::router())), Settings::default()),
         registry: control::commands::registry().expect("the commands fit together"),
     });
 }

@@ -135,6 +135,8 @@ pub struct PlaneConfig {
     pub hash_seed: u32,
     /// Hop limit and TTL of packets that the router makes.
     pub ttl: u8,
+    /// The identification of all IPv6 fragments that the router makes: for tests that compare routers. Random without.
+    pub fragment_id: Option<u32>,
     /// Limits of the reassembly of fragments.
     pub reassembly: reassembly::Config,
 }
@@ -145,6 +147,7 @@ impl Default for PlaneConfig {
             hold_per_neighbor: 64,
             hash_seed: 0x5155_4956,
             ttl: 64,
+            fragment_id: None,
             reassembly: reassembly::Config::default(),
         }
     }

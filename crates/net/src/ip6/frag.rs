@@ -103,7 +103,8 @@ impl Node for Ip6Frag {
         let mtu = reassembly::largest6(p, a.mtu);
         let node = &mut *view.node;
         node.made.clear();
-        if let Err(why) = cut(node, p, mtu) {
+        let id = node.plane.config.load(view.guard).fragment_id.unwrap_or_else(|| node.ids.take());
+        if let Err(why) = cut(node, p, mtu, id) {
             for d in &node.made {
                 p.env.buffers.free(d);
             }
@@ -124,7 +125,7 @@ impl Node for Ip6Frag {
 }
 
 /// Makes all fragments of `p`.
-fn cut(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize) -> Result<(), Ip6FragReason> {
+fn cut(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize, id: u32) -> Result<(), Ip6FragReason> {
     let total = p.total_len();
     let done = p.has(flags::CSUM_PARTIAL) && !crate::offload::complete(&mut p.env.buffers, p.d);
     if p.has(flags::GSO) || done {
@@ -136,7 +137,6 @@ fn cut(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize) -> Result<(), Ip6Frag
     if fragmenter.count() > MAX_FRAGMENTS {
         return Err(Ip6FragReason::BadHeader);
     }
-    let id = node.ids.take();
     // The fragments are not to be looked at again: they fit.
     let kept = p.d.flags & !(flags::CSUM_PARTIAL | flags::CHAINED | reassembly::REASSEMBLED);
     let trace_id = p.meta().trace_id;

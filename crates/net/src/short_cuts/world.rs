@@ -4,6 +4,7 @@ use crate::hold::{Ip4Hold, Ip6Hold, Waiting};
 use crate::interface::InterfaceTx;
 use crate::neighbor::DadMode;
 use crate::nodes;
+use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::reassembly;
 use crate::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
@@ -38,17 +39,6 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
-/// The identification of IPv6 fragments is random where the router makes it: left out of comparisons.
-fn without_identification(mut frame: Vec<u8>) -> Vec<u8> {
-    let l3 = VlanStack::parse(&frame)
-        .filter(|s| s.ethertype == EtherType::IPV6)
-        .map(|s| usize::from(s.header_len));
-    if let Some(h) = l3.and_then(|at| frame.get_mut(at..at + 48)).filter(|h| h[6] == 44) {
-        h[44..].fill(0);
-    }
-    frame
-}
-
 struct Wire(u32, Arc<Mutex<Vec<Sent>>>);
 
 impl TxQueue for Wire {
@@ -59,7 +49,7 @@ impl TxQueue for Wire {
     fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
         let mut r = TxReport::default();
         for d in packets {
-            let bytes = without_identification(buffers.parts(d).flatten().copied().collect());
+            let bytes = buffers.parts(d).flatten().copied().collect::<Vec<u8>>();
             let m = buffers.meta(d.buf);
             let partial =
                 d.has(flags::CSUM_PARTIAL).then(|| (m.csum_start.wrapping_sub(d.off), m.csum_offset));
@@ -325,6 +315,7 @@ impl World {
     pub fn new(short_cuts: bool, with_features: bool) -> World {
         let config = RouterConfig {
             pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
+            plane: PlaneConfig { fragment_id: Some(7), ..PlaneConfig::default() },
             dad: DadMode::Off,
             ..RouterConfig::default()
         };
