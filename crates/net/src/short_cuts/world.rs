@@ -15,9 +15,8 @@ use graph::{
     Buffers, Desc, Dispatcher, Domain, Graph, Pool, PoolConfig, PoolMemory, Reclaimer, TraceRecord, TxCaps,
     TxQueue, TxReport, flags,
 };
-use packet::eth::{EtherType, MacAddr};
+use packet::eth::MacAddr;
 use packet::flow::Fields;
-use packet::vlan::VlanStack;
 use std::sync::{Arc, Mutex};
 
 /// Ports with a device; the first has 02:00:00:00:00:01 and so on.
