@@ -194,6 +194,7 @@ impl Router {
         if let Some(peer) = i.xconnect {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
         }
+        ops.extend(self.features_of(i));
         if i.promiscuous {
             ops.push(Op::SetPromiscuous { name: name(), on: true });
         }

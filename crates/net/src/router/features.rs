@@ -1,6 +1,6 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
-use super::{Op, OpError, Router};
+use super::{IfState, Op, OpError, Router};
 use crate::{reassembly, urpf};
 
 /// One feature of an interface with all its settings.
@@ -26,6 +26,23 @@ impl Router {
     /// The bit of a feature on an arc.
     pub(super) fn feature_bit(&self, arc: &str, node: &str) -> u32 {
         self.graphs.first().and_then(|g| g.arc(arc)?.bit(node)).unwrap_or(0)
+    }
+
+    /// The operations that give an interface the features that it has.
+    pub(super) fn features_of(&self, i: &IfState) -> Vec<Op> {
+        let f = &i.features;
+        let urpf = [(false, f.urpf4), (true, f.urpf6)];
+        let urpf = urpf.into_iter().filter(|(_, mode)| *mode != urpf::Mode::Off);
+        let kinds = [
+            (reassembly::Kind { v6: false, shallow: false }, f.reassembly4),
+            (reassembly::Kind { v6: true, shallow: false }, f.reassembly6),
+            (reassembly::Kind { v6: false, shallow: true }, f.virtual4),
+            (reassembly::Kind { v6: true, shallow: true }, f.virtual6),
+        ];
+        let kinds = kinds.into_iter().filter(|(_, on)| *on);
+        let all = urpf.map(|(v6, mode)| Feature::Urpf { v6, mode });
+        let all = all.chain(kinds.map(|(kind, on)| Feature::Reassembly { kind, on }));
+        all.map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
     }
 
     /// Sets a feature and answers what undoes it.
