@@ -467,3 +467,27 @@ fn tables_come_and_go_as_a_whole() {
         r.commit(vec![Op::SetRoute { table: 7, prefix: net("20.0.0.0/8"), target: Target::Drop }]).is_err()
     );
 }
+
+/// The neighbours that went with an address come back when its removal is undone.
+#[test]
+fn an_undone_removal_of_an_address_keeps_its_neighbours() {
+    let mut r = router();
+    let address: IpAddr = "10.0.0.9".parse().unwrap();
+    let mac = packet::MacAddr([2, 0, 0, 0, 0, 9]);
+    r.commit(vec![Op::SetNeighbor { name: "loop1".into(), address, mac }]).unwrap();
+    let known = |r: &Router| {
+        r.neighbors().filter(|n| n.addr == address).map(|n| (n.interface, n.mac)).collect::<Vec<_>>()
+    };
+    let before = known(&r);
+    assert_eq!(before, [(2, Some(mac))]);
+    let ops = vec![
+        Op::DelAddress { name: "loop1".into(), net: net("10.0.0.1/24") },
+        Op::DelRoute { table: 0, prefix: net("99.0.0.0/8") },
+    ];
+    assert!(r.commit(ops).is_err());
+    assert_eq!(known(&r), before);
+    assert_eq!(
+        r.route_in(1, net("10.0.0.9/32"), net::router::Source::Neighbor),
+        Some(Target::Neighbor(2, address))
+    );
+}

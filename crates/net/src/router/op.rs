@@ -5,6 +5,7 @@ use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::{Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
+use crate::neighbor::State;
 use crate::punt::{Class, Limit};
 use crate::reassembly;
 use ipnet::IpNet;
@@ -538,8 +539,18 @@ impl Router {
             }
             Op::DelAddress { name, net } => {
                 let index = self.named(&name)?.index;
+                let fixed: Vec<(IpAddr, MacAddr)> = self
+                    .neighbors()
+                    .filter(|n| n.interface == index && n.state == State::Static)
+                    .filter_map(|n| Some((n.addr, n.mac?)))
+                    .collect();
                 self.del_address(index, net)?;
-                Ok(vec![Op::AddAddress { name, net }])
+                // The neighbours that went with it come back behind it.
+                let gone = fixed.into_iter().filter(|(a, _)| self.neighbors.get(index, *a).is_none());
+                let set = |(address, mac)| Op::SetNeighbor { name: name.clone(), address, mac };
+                let mut undo: Vec<Op> = gone.map(set).collect();
+                undo.push(Op::AddAddress { name, net });
+                Ok(undo)
             }
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
             Op::SetXconnect { name, peer } => {
