@@ -257,9 +257,7 @@ impl Rig {
             for (k, target) in targets.into_iter().enumerate() {
                 let address: IpAddr = match v6 {
                     true => Ipv6Addr::new(0xfc00, u16::from(level), k as u16, 0, 0, 0, 0, 1).into(),
-                    false => {
-                        Ipv4Addr::from(0xcb00_0000 | u32::from(level) << 24 | (k as u32) << 8 | 1).into()
-                    }
+                    false => Ipv4Addr::new(203 + level, (k >> 8) as u8, k as u8, 1).into(),
                 };
                 let prefix = host_net(address)?.trunc();
                 self.commit(vec![Op::SetRoute { table: 0, prefix, target }])?;

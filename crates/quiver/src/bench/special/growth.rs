@@ -127,7 +127,7 @@ impl Series<'_> {
         Ok(())
     }
 
-    fn subs(&mut self, series: &'static str, sizes: &[usize], vrfs: Vrfs) -> Result<(), String> {
+    fn subs(&mut self, series: &'static str, sizes: &[usize], vrfs: Vrfs, run: usize) -> Result<(), String> {
         for &n in sizes {
             let table = scenarios::small_table(false)?;
             let mut random = Random::new(1);
@@ -135,7 +135,10 @@ impl Series<'_> {
                 (1..=n).map(|v| traffic::ip4(self.args.size, Some(v as u16))).collect();
             let traffic = Traffic {
                 templates: templates?,
-                order: traffic::order(&vec![1; n], &mut random),
+                order: traffic::order(&vec![1; n], &mut random)
+                    .into_iter()
+                    .flat_map(|v| std::iter::repeat_n(v, run))
+                    .collect(),
                 dst4: list4(&table.uniform(scenarios::DESTINATIONS, &mut random)),
                 dst6: Arc::new([]),
             };
@@ -183,10 +186,14 @@ pub fn vectors(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> 
 
 /// Sub-interfaces on which packets come.
 pub fn subs(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
-    Series { c, args, emit }.subs("subs", &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], Vrfs::None)
+    Series { c, args, emit }.subs("subs", &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], Vrfs::None, 1)
 }
 
 /// Routing tables, each of a sub-interface on which packets come.
 pub fn vrfs(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
-    Series { c, args, emit }.subs("vrfs", &[1, 10, 100, 1000, 2000, 4000], Vrfs::Each)
+    let mut s = Series { c, args, emit };
+    const SIZES: &[usize] = &[1, 10, 100, 1000, 2000, 4000];
+    // A vector from each in turn, as bursts come; then each packet from another one.
+    s.subs("vrfs", SIZES, Vrfs::Each, graph::VECTOR_SIZE)?;
+    s.subs("vrfs-mixed", SIZES, Vrfs::Each, 1)
 }
