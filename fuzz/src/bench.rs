@@ -1,6 +1,7 @@
 //! The router that the targets share: five ports, sub-interfaces, a loopback, routes of every kind.
 
 use graph::{PoolConfig, PoolMemory};
+use net::mss::Clamp;
 use net::neighbor::DadMode;
 use net::plane::PlaneConfig;
 use net::punt::{Class, Limit};
@@ -8,6 +9,7 @@ use net::reassembly::Kind;
 use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
 use net::urpf::Mode;
 use packet::MacAddr;
+use std::net::Ipv4Addr;
 
 /// Ports with a device; `left` has 02:00:00:00:00:01 and so on.
 pub const PORTS: [&str; 5] = ["left", "right", "small", "patch", "six"];
@@ -111,6 +113,23 @@ pub fn router() -> Router {
         let feature = Feature::Urpf { v6, mode: Mode::Loose };
         ops.push(Op::SetFeature { name: "left.100".into(), feature });
     }
+    let (urpf, mss) =
+        (|v6, mode| Feature::Urpf { v6, mode }, |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } });
+    let group = |g: &str| Feature::Group { group: g.parse().expect("a group"), joined: true };
+    let features = [
+        ("right", urpf(false, Mode::Strict)),
+        ("right", urpf(true, Mode::Loose)),
+        ("right", mss(false, 1000, 900)),
+        ("six", urpf(true, Mode::Strict)),
+        ("left.200", mss(true, 800, 1200)),
+        ("left", Feature::ProxyArp(true)),
+        ("left", group("224.0.0.5")),
+        ("left", group("ff02::5")),
+        ("left", Feature::Advertise(Some(Box::default()))),
+    ];
+    ops.extend(features.map(|(name, feature)| Op::SetFeature { name: name.into(), feature }));
+    let every = (Ipv4Addr::new(1, 0, 0, 0), Ipv4Addr::new(223, 255, 255, 255));
+    ops.push(Op::SetProxyArp { first: every.0, last: every.1, on: true });
     router.commit(ops).expect("interfaces");
     let right = router.interface_index("right");
     let path = |address: &str, weight| RoutePath {

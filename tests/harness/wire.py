@@ -136,13 +136,18 @@ def mask(frame, ranges):
 
 
 def is_chatter(frame):
-    """What the router says of its own accord on a quiet wire: gratuitous ARP, DAD, advertisements to all nodes."""
+    """What the router says of its own accord on a quiet wire: gratuitous ARP, DAD, advertisements to all nodes, and which
+    groups it has joined."""
     at = 12
     while frame[at:at + 2] in (b"\x81\x00", b"\x88\xa8"):
         at += 4
     kind, body = frame[at:at + 2], frame[at + 2:]
     if kind == b"\x08\x06":
         return body[14:18] == body[24:28] or body[14:18] == bytes(4)
+    if kind == b"\x08\x00" and body[9] == 2:
+        return True
+    if kind == b"\x86\xdd" and body[6] == 0 and body[40:41] == b"\x3a" and len(body) > 48:
+        return body[48] in ALL_ROUTERS_CHATTER + (131, 132)
     if kind == b"\x86\xdd" and body[6] == 58 and len(body) > 40:
         to_many = body[24] == 0xFF
         return to_many and (body[40] in ALL_ROUTERS_CHATTER + (136,) or body[40] == 135 and body[8:24] == bytes(16))

@@ -175,7 +175,7 @@ LOCAL6 = {
 GROUP6 = {
     "router solicitation": ("nd-router-message-ignored", lambda a: IPv6(src="fe80::9", dst="ff02::2", hlim=255) / ICMPv6ND_RS()),
     "router advertisement": ("nd-router-message-ignored", lambda a: IPv6(src="fe80::9", dst="ff02::1", hlim=255) / ICMPv6ND_RA()),
-    "listener query": ("icmp6-mld-ignored", lambda a: IPv6(src="fe80::9", dst="ff02::1", hlim=1) / ICMPv6MLQuery()),
+    "listener query without router alert": ("icmp6-mld-invalid", lambda a: IPv6(src="fe80::9", dst="ff02::1", hlim=1) / ICMPv6MLQuery()),
     "echo from ::": ("icmp6-echo-bad-source", lambda a: IPv6(src="::", dst="ff02::1") / ICMPv6EchoRequest()),  # noqa: F405
 }
 

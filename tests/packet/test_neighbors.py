@@ -156,7 +156,7 @@ def test_the_queue_of_a_neighbour_is_bounded(bench):
 
 def test_all_queues_together_are_bounded(bench):
     """4096 packets wait at most; they all are sent when the neighbours answer."""
-    t = bench({"quiver": {"neighbor": {"queue": 256, "retransmit-ms": 5000}}}, neighbors=False)
+    t = bench({"quiver": {"neighbor": {"queue": 256, "interface-queue": 4096, "retransmit-ms": 5000}}}, neighbors=False)
     a, b = t.ports["left"], t.ports["right"]
     hosts = [f"10.0.2.{i}" for i in range(100, 117)]
     for h in hosts[:-1]:

@@ -8,7 +8,7 @@ use graph::{PoolConfig, PoolMemory};
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
-    HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
+    Feature, HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -28,12 +28,18 @@ pub fn router_config(d: &Document) -> RouterConfig {
                 HugePages::Require => PoolMemory::Huge,
             },
         },
-        plane: PlaneConfig { hold_per_neighbor: u32::from(s.neighbor.queue), ..PlaneConfig::default() },
+        plane: PlaneConfig {
+            hold_per_neighbor: u32::from(s.neighbor.queue),
+            hold_per_interface: u32::from(s.neighbor.interface_queue),
+            ..PlaneConfig::default()
+        },
         neighbor: NeighborConfig {
             retrans_timer: s.neighbor.retransmit.as_millis() as u64,
             base_reachable: s.neighbor.reachable_time.as_millis() as u64,
             max_entries: s.neighbor.max_entries as usize,
-            max_per_interface: s.neighbor.max_entries as usize,
+            max_per_interface: s.neighbor.max_per_interface.unwrap_or(s.neighbor.max_entries) as usize,
+            max_incomplete: s.neighbor.max_unresolved as usize,
+            solicit_rate: s.neighbor.solicit_rate,
             ..NeighborConfig::default()
         },
         dad: match s.dad {
@@ -146,7 +152,7 @@ fn interfaces(d: &Document) -> Plan {
         }
     }
     // Addresses come into the table of their interface.
-    for s in d.l3.iter().filter(|s| matches!(s.op, Op::SetTable { .. })) {
+    for s in d.l3.iter().filter(|s| before_packets(&s.op)) {
         p.add(s.place, &s.path, s.op.clone());
     }
     for i in &d.interfaces {
@@ -175,7 +181,29 @@ fn interfaces(d: &Document) -> Plan {
             }
         }
     }
+    unnumbered(d, &mut p);
     p
+}
+
+/// Tables, into which addresses come, and what packets must meet from the first one on.
+fn before_packets(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::SetTable { .. } | Op::SetFeature { feature: Feature::Urpf { .. } | Feature::Mss { .. }, .. }
+    )
+}
+
+/// Interfaces that use the addresses of others, once these have them.
+fn unnumbered(d: &Document, p: &mut Plan) {
+    for i in &d.interfaces {
+        let subs = i.sub_interfaces.iter().map(|s| (&s.name, &s.path, &s.unnumbered));
+        for (name, path, lender) in std::iter::once((&i.name, &i.path, &i.unnumbered)).chain(subs) {
+            if let Some(lender) = lender {
+                let feature = Feature::Unnumbered(Some(lender.name.clone()));
+                p.add(lender.place, path, Op::SetFeature { name: name.clone(), feature });
+            }
+        }
+    }
 }
 
 fn reads_file(i: &Interface) -> bool {
@@ -239,7 +267,7 @@ fn upper(d: &Document, router: &Router) -> Plan {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };
         p.add(n.place, "neighbors", op);
     }
-    for s in d.l3.iter().filter(|s| !matches!(s.op, Op::SetTable { .. })) {
+    for s in d.l3.iter().filter(|s| !before_packets(&s.op)) {
         p.add(s.place, &s.path, s.op.clone());
     }
     for s in &d.streams {

@@ -49,6 +49,13 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             i.link_local
         );
     }
+    let _ = writeln!(out, "{:?} {:?}", router.proxy_arp_ranges(), router.nd_proxies());
+    let mut interfaces: Vec<_> = router.interfaces().collect();
+    interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+    for i in interfaces {
+        let (groups, adverts) = (router.groups_of(i.index), router.advertises(i.index));
+        let _ = writeln!(out, "{} {:?} {groups:?} {adverts:?}", i.name, i.unnumbered);
+    }
     for t in [false, true].into_iter().flat_map(|v6| router.route_tables(v6)) {
         let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
         for r in router.routes(t.table) {
@@ -210,6 +217,71 @@ packet-generator:
     let written = round_trip(&text);
     assert_eq!(written, text);
     assert_eq!(dump(&start("")), "");
+}
+
+#[test]
+fn features_of_layer_3() {
+    let text = "\
+devices:
+  left:
+    driver: pcap
+    pcap:
+      write: OUT/left.pcap
+  right:
+    driver: pcap
+    pcap:
+      write: OUT/right.pcap
+loopbacks:
+  loop0:
+    addresses: [10.255.0.1/32, \"2001:db8:ffff::1/128\"]
+interfaces:
+  left:
+    mac: \"02:00:00:00:01:01\"
+    addresses: [10.0.1.1/24, \"2001:db8:1::1/64\"]
+  right:
+    mac: \"02:00:00:00:01:02\"
+    unnumbered: loop0
+l3:
+  interfaces:
+    left:
+      urpf: {ip4: strict}
+      tcp-mss-clamp: {ip4: {rx: 1400, tx: 1300}, ip6: {tx: 1280}}
+      proxy-arp: true
+      groups: [224.0.0.5, \"ff02::5\"]
+      router-advertisements:
+        interval: {min: 4, max: 30}
+        initial: {count: 1, interval: 3}
+        lifetime: 0
+        managed: true
+        other: true
+        hop-limit: 0
+        reachable-ms: 1000
+        retransmit-ms: 2000
+        mtu: 1400
+        preference: high
+        link-layer: false
+        unicast: true
+        prefixes:
+          \"2001:db8:1::/64\": {valid: infinite, preferred: 3600, on-link: false}
+          \"2001:db8:7::/64\": {valid: 100, preferred: 50, autonomous: false, advertise: false}
+        routes:
+          \"2001:db8:9::/48\": {lifetime: 900, preference: low}
+        dns-servers: [\"2001:db8::53\"]
+        search-domains: [example.net]
+        dns-lifetime: 600
+    right:
+      router-advertisements: true
+  proxy-arp:
+    - 10.0.1.7 - 10.0.1.7
+    - 10.0.1.128 - 10.0.1.254
+  nd-proxy:
+    - {interface: left, address: \"2001:db8:5::50\"}
+routes:
+  - 10.255.0.2/32 via 10.255.0.2 right
+";
+    let text = text.replace("OUT", OUT);
+    let written = round_trip(&text);
+    assert_eq!(written, text);
 }
 
 /// Routes and neighbours that take more than a page.

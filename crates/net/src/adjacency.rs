@@ -25,6 +25,8 @@ pub struct Adjacency {
     /// What a short cut asks first: the rewrite is complete with an untagged header, and the interface is a device's
     /// own, up, with link and without features, so that `interface-output` would have nothing to do.
     pub direct: bool,
+    /// Enabled features of the interface on the arc `ip4-output` or `ip6-output`.
+    pub features: u32,
     /// Largest IP packet, bytes.
     pub mtu: u16,
     /// Whether `rewrite` can be used.

@@ -1,7 +1,10 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::{IfState, Op, Router};
-use crate::{capture, fib, generator, interface, l2, neighbor, punt, reassembly, runtime, urpf};
+use crate::{
+    capture, fib, generator, interface, l2, mss, multicast, neighbor, proxy, punt, ra, reassembly, runtime,
+    urpf,
+};
 use command::{Args, Command, CommandError, Completer, Output};
 
 /// Every command over a router.
@@ -12,6 +15,10 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(fib::commands::all());
     all.extend(neighbor::commands::all());
     all.extend(urpf::commands::all());
+    all.extend(mss::commands::all());
+    all.extend(proxy::commands::all());
+    all.extend(ra::commands::all());
+    all.extend(multicast::commands::all());
     all.extend(generator::commands::all());
     all.extend(capture::commands::all());
     all.extend(punt::commands::all());

@@ -4,7 +4,10 @@
 
 use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
-use crate::{arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, offload, punt, reassembly, urpf};
+use crate::{
+    arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mss, multicast, offload, punt, reassembly,
+    urpf,
+};
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -47,7 +50,7 @@ fn build_from(
 fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: usize) -> Builder {
     let feature = |node| FeatureDef { node, after: &[], before: &[] };
     // In this order.
-    let unicast = |nodes: [&'static str; 3]| nodes.map(feature).to_vec();
+    let unicast = |nodes: &[&'static str]| nodes.iter().copied().map(feature).collect::<Vec<_>>();
     empty
         .input("af-packet-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
@@ -67,10 +70,13 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(reassembly::Ip6FullReassembly::new(plane, buffers))
         .node(reassembly::Ip4VirtualReassembly::new(plane, buffers))
         .node(reassembly::Ip6VirtualReassembly::new(plane, buffers))
+        .quick(mss::MssClamp::<mss::In4>::new(plane))
+        .quick(mss::MssClamp::<mss::In6>::new(plane))
         .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .node(ip4::Ip4Local::new(plane))
         .node(ip6::Ip6Local::new(plane))
+        .node(multicast::IgmpInput::new(plane))
         .node(icmp::Icmp4Input::new(plane))
         .node(icmp::Icmp6Input::new(plane))
         .node(icmp::Ip4IcmpError::new(plane))
@@ -82,6 +88,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(ip4::Ip4Frag::new(plane))
         .node(ip6::Ip6Frag::new(plane, worker))
         .node(punt::PuntPolicer)
+        .quick(mss::MssClamp::<mss::Out4>::new(plane))
+        .quick(mss::MssClamp::<mss::Out6>::new(plane))
         .quick(interface::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
         .node(CaptureTx::new(tap))
@@ -91,12 +99,22 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .arc(ArcDef {
             name: "ip4-unicast",
             end: "ip4-lookup",
-            features: unicast(["ip4-urpf", "ip4-full-reassembly", "ip4-sv-reassembly"]),
+            features: unicast(&["ip4-urpf", "ip4-full-reassembly", "ip4-sv-reassembly", "ip4-mss-clamp-in"]),
         })
         .arc(ArcDef {
             name: "ip6-unicast",
             end: "ip6-lookup",
-            features: unicast(["ip6-urpf", "ip6-full-reassembly", "ip6-sv-reassembly"]),
+            features: unicast(&["ip6-urpf", "ip6-full-reassembly", "ip6-sv-reassembly", "ip6-mss-clamp-in"]),
+        })
+        .arc(ArcDef {
+            name: "ip4-output",
+            end: "interface-output",
+            features: vec![feature("ip4-mss-clamp-out")],
+        })
+        .arc(ArcDef {
+            name: "ip6-output",
+            end: "interface-output",
+            features: vec![feature("ip6-mss-clamp-out")],
         })
         .arc(ArcDef { name: "interface-output", end: "interface-tx", features: vec![feature("pcap-tx")] })
 }

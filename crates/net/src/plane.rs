@@ -131,6 +131,8 @@ impl DropTable {
 pub struct PlaneConfig {
     /// Packets held for one unresolved neighbour, per worker.
     pub hold_per_neighbor: u32,
+    /// Packets held for all unresolved neighbours of one interface, per worker and family; of all interfaces, 4096.
+    pub hold_per_interface: u32,
     /// Seed of the flow hash.
     pub hash_seed: u32,
     /// Hop limit and TTL of packets that the router makes.
@@ -145,6 +147,7 @@ impl Default for PlaneConfig {
     fn default() -> Self {
         PlaneConfig {
             hold_per_neighbor: 64,
+            hold_per_interface: 1024,
             hash_seed: 0x5155_4956,
             ttl: 64,
             fragment_id: None,
@@ -171,6 +174,8 @@ pub struct Plane {
     pub groups: Arc<Groups>,
     /// Settings.
     pub config: Published<PlaneConfig>,
+    /// Addresses of others that are answered for.
+    pub proxies: Published<crate::proxy::Proxies>,
     /// Counters by object.
     pub counters: Counters,
     /// What workers tell the control side.

@@ -118,7 +118,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -137,6 +137,7 @@ const NAMES: [&str; 18] = [
     "ip4-full-reassembly",
     "ip6-full-reassembly",
     "ip4-local",
+    "igmp-input",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -180,6 +181,7 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(15) => b.batch(Sink::<15>(log)),
         Some(16) => b.batch(Sink::<16>(log)),
         Some(17) => b.batch(Sink::<17>(log)),
+        Some(18) => b.batch(Sink::<18>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -203,6 +205,15 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         subs: None,
         addrs4: addrs4.into(),
         addrs6: addrs6.iter().map(|a| (number(a), 64)).collect(),
+        groups4: Box::new([0xe000_0001, 0xe000_0002]),
+        groups6: {
+            let solicited = |a: u128| 0xff02_0000_0000_0000_0000_0001_ff00_0000 | a & 0xff_ffff;
+            let own = addrs6.iter().chain(tentative).map(|a| solicited(number(a)));
+            let mut all: Vec<u128> = own.chain([0xff02 << 112 | 1, 0xff02 << 112 | 2]).collect();
+            all.sort_unstable();
+            all.dedup();
+            all.into()
+        },
         tentative6: tentative.iter().map(number).collect(),
     }
 }
@@ -269,6 +280,7 @@ impl Rig {
             tables6,
             groups,
             config: Published::new(PlaneConfig::default()),
+            proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters {
                 rx: PerWorker::new(1).unwrap(),
                 tx: PerWorker::new(1).unwrap(),
@@ -288,6 +300,7 @@ impl Rig {
             let end = match target.strip_prefix('@') {
                 Some("ip4-unicast") => "ip4-lookup",
                 Some("ip6-unicast") => "ip6-lookup",
+                Some("ip4-output" | "ip6-output") => "interface-output",
                 _ => target,
             };
             if let Some(name) = target.strip_prefix('@') {
@@ -334,6 +347,7 @@ impl Rig {
             rewrite: [0; MAX_REWRITE],
             next_hop: "198.51.100.2".parse().unwrap(),
             direct: false,
+            features: 0,
         };
         self.adjacencies.insert(a).unwrap()
     }

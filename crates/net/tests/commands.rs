@@ -79,10 +79,10 @@ impl Bench {
         ] {
             self.run(line);
         }
-        // Each address announces itself once; what follows counts from there.
+        // Each address announces itself once, and its group of all routers is told; what follows counts from there.
         self.wait("announcements", |b| {
             let all = b.json("show interface p0 p1");
-            all.as_array().unwrap().iter().all(|i| i["tx"]["packets"] == 1)
+            all.as_array().unwrap().iter().all(|i| i["tx"]["packets"] == 2)
         });
         self.run("clear interfaces");
         self.run("clear runtime");

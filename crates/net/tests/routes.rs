@@ -117,11 +117,26 @@ fn same(a: &RoutePath, b: &RoutePath) -> bool {
             || a.address.is_some() && (a.interface.is_none() || b.interface.is_none()))
 }
 
+/// A path over an interface leads of a host route to that host.
+fn for_host(prefix: IpNet, target: &Target) -> Target {
+    match target {
+        Target::Paths(paths) if prefix.prefix_len() == prefix.max_prefix_len() => {
+            let path = |p: &RoutePath| RoutePath { address: Some(p.address.unwrap_or(prefix.addr())), ..*p };
+            Target::Paths(paths.iter().map(path).collect())
+        }
+        other => other.clone(),
+    }
+}
+
 impl Model {
     fn right(&self, prefix: IpNet, target: &Target) -> bool {
         let Target::Paths(paths) = target else { return true };
         paths.iter().all(|p| {
-            let own = ["10.0.0.1", "2001:db8::1"].iter().any(|a| p.address == Some(a.parse().unwrap()));
+            let has = |a: &str| p.address == Some(a.parse().unwrap());
+            let own = match p.interface {
+                Some(2) => self.loop1 && has("10.0.1.1"),
+                _ => has("10.0.0.1") || has("2001:db8::1"),
+            };
             p.weight != 0
                 && !own
                 && p.address.is_none_or(|a| {
@@ -135,7 +150,7 @@ impl Model {
     fn wrong(&self, prefix: IpNet, change: &Change, all: &[Target]) -> bool {
         prefix != prefix.trunc()
             || match change {
-                Change::Set(t) | Change::Add(t) => !self.right(prefix, &all[*t]),
+                Change::Set(t) | Change::Add(t) => !self.right(prefix, &for_host(prefix, &all[*t])),
                 Change::DelPaths(_) | Change::Del => false,
             }
     }
@@ -143,16 +158,16 @@ impl Model {
     fn change(&mut self, prefix: IpNet, change: &Change, all: &[Target]) -> bool {
         match change {
             Change::Set(t) => {
-                self.routes.insert(prefix, all[*t].clone());
+                self.routes.insert(prefix, for_host(prefix, &all[*t]));
                 true
             }
             Change::Del => self.routes.remove(&prefix).is_some(),
             Change::Add(t) | Change::DelPaths(t) => {
                 let add = matches!(change, Change::Add(_));
-                let Target::Paths(change) = &all[*t] else {
+                let Target::Paths(change) = &for_host(prefix, &all[*t]) else {
                     let known = self.routes.get(&prefix).cloned();
                     if add && known.is_none() {
-                        self.routes.insert(prefix, all[*t].clone());
+                        self.routes.insert(prefix, for_host(prefix, &all[*t]));
                     } else if !add {
                         self.routes.remove(&prefix);
                     }
@@ -164,7 +179,7 @@ impl Model {
                 };
                 let mut paths = match self.routes.get(&prefix) {
                     None if add => {
-                        self.routes.insert(prefix, all[*t].clone());
+                        self.routes.insert(prefix, for_host(prefix, &all[*t]));
                         return true;
                     }
                     Some(Target::Paths(p)) => p.clone(),

@@ -61,6 +61,19 @@ fn targets() -> Vec<Target> {
     ]
 }
 
+/// A path over an interface leads of a host route to that host.
+fn for_host(prefix: IpNet, target: &Target) -> Target {
+    let host = prefix.prefix_len() == prefix.max_prefix_len();
+    let path = |p: &RoutePath| match p.address.is_none() && p.interface.is_some() {
+        true => RoutePath { address: Some(prefix.addr()), ..*p },
+        false => *p,
+    };
+    match target {
+        Target::Paths(paths) if host => Target::Paths(paths.iter().map(path).collect()),
+        other => other.clone(),
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Change {
     Set(u32, usize, usize),
@@ -340,7 +353,8 @@ proptest! {
                 let done = r.commit(ops).is_ok();
                 match *c {
                     Change::Set(table, p, t) if done => {
-                        m.routes.insert((table, net(PREFIXES[p])), all[t].clone());
+                        let prefix = net(PREFIXES[p]);
+                        m.routes.insert((table, prefix), for_host(prefix, &all[t]));
                     }
                     Change::Set(table, _, t) => {
                         let itself = matches!(&all[t], Target::Paths(p)

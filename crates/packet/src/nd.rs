@@ -1,9 +1,11 @@
 //! Neighbour discovery (RFC 4861): messages validated as its sections 6.1, 7.1 and 8.1 demand, and solicitations and
 //! advertisements to send.
 
+mod advert;
 mod build;
 pub mod option;
 
+pub use advert::{AdvertHeader, Preference, RouterAdvert};
 pub use build::{Advertisement, MAX_PACKET, RouterSolicitation, Solicitation};
 pub use option::{NdOption, Options, PrefixInfo};
 

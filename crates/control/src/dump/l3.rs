@@ -1,6 +1,7 @@
 //! The section `l3`.
 
 use super::{L3, Map, Node, Source};
+use net::mss::Clamp;
 use net::reassembly::Kind;
 use net::router::IfState;
 use net::urpf::Mode;
@@ -14,6 +15,40 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     }
     to.put_some("reassembly", Some(reassembly_limits(from)));
     to.put_some("interfaces", Some(interfaces));
+    let ranges = from.router.proxy_arp_ranges().into_iter();
+    let range = |(first, last)| Node::Text(format!("{first} - {last}"));
+    to.put_some("proxy-arp", Some(Node::List(ranges.map(range).collect())));
+    let host = |(address, index): (std::net::Ipv6Addr, u32)| {
+        let mut host = Map::new();
+        host.put("interface", from.router.interface_name(index)).put("address", Node::text(address));
+        Node::Flow(host)
+    };
+    to.put_some("nd-proxy", Some(Node::List(from.router.nd_proxies().into_iter().map(host).collect())));
+}
+
+pub(super) fn unnumbered(from: Source<'_>, i: &IfState, to: &mut Map) {
+    to.put_some("unnumbered", i.unnumbered.map(|l| from.router.interface_name(l)));
+}
+
+pub(super) fn clamp(_: Source<'_>, i: &IfState, to: &mut Map) {
+    let sizes = |c: Clamp| {
+        let mut sizes = Map::new();
+        sizes.put_unless("rx", c.rx, 0).put_unless("tx", c.tx, 0);
+        Node::Flow(sizes)
+    };
+    let mut families = Map::new();
+    families.put_some("ip4", Some(sizes(i.features.mss4))).put_some("ip6", Some(sizes(i.features.mss6)));
+    to.put_some("tcp-mss-clamp", Some(Node::Flow(families)));
+}
+
+pub(super) fn proxy_arp(_: Source<'_>, i: &IfState, to: &mut Map) {
+    to.put_unless("proxy-arp", i.features.proxy_arp, false);
+}
+
+pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {
+    let wanted =
+        from.router.groups_of(i.index).into_iter().filter(|g| from.router.is_group_wanted(i.index, *g));
+    to.put_some("groups", Some(Node::Row(wanted.map(Node::text).collect())));
 }
 
 /// Limits that are not the default ones.

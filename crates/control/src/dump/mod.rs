@@ -6,6 +6,7 @@
 //! [`Map`]; fields that have their default are left out. A list that may be long is made page by page ([`Pages`]), so
 //! that a million routes take little memory and do not hold up the control thread.
 
+mod advertise;
 mod devices;
 mod interfaces;
 mod l3;
@@ -65,10 +66,11 @@ const SECTIONS: &[(&str, Section)] = &[
 ];
 
 /// Fields of an interface, loopback or sub-interface that a feature adds to those of `interfaces.rs`.
-const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];
+const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::unnumbered];
 
 /// Fields of an entry of `l3.interfaces`.
-const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[tables::binding, l3::urpf, l3::reassembly];
+const L3: &[fn(Source<'_>, &IfState, &mut Map)] =
+    &[tables::binding, l3::urpf, l3::reassembly, l3::clamp, l3::proxy_arp, l3::groups, advertise::write];
 
 /// Fields of an entry of `devices` that a feature adds to those of `devices.rs`.
 const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];

@@ -24,7 +24,11 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     neighbor.put_unless("reachable-time", n.reachable_time.as_secs(), normal.reachable_time.as_secs());
     neighbor.put_unless("retransmit-ms", millis(n.retransmit), millis(normal.retransmit));
     neighbor.put_unless("max-entries", n.max_entries, normal.max_entries);
+    neighbor.put_some("max-per-interface", n.max_per_interface);
+    neighbor.put_unless("max-unresolved", n.max_unresolved, normal.max_unresolved);
+    neighbor.put_unless("solicit-rate", n.solicit_rate, normal.solicit_rate);
     neighbor.put_unless("queue", n.queue, normal.queue);
+    neighbor.put_unless("interface-queue", n.interface_queue, normal.interface_queue);
     to.put_some("neighbor", Some(neighbor));
     let mut routes = Map::new();
     routes.put_some("memory-mb", s.route_memory.map(|bytes| bytes >> 20));

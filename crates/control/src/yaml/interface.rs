@@ -241,10 +241,8 @@ impl Common {
         }
         let lcp = d.field(fields, "lcp", |d, node| d.lcp_name(node));
         let unnumbered = d.field(fields, "unnumbered", |d, node| d.reference(node));
-        for name in ["lcp", "unnumbered"] {
-            if fields.has(name) {
-                d.key(name, |d| d.unsupported(fields.key_place(name), &format!("`{name}`")));
-            }
+        if fields.has("lcp") {
+            d.key("lcp", |d| d.unsupported(fields.key_place("lcp"), "`lcp`"));
         }
         Common {
             description: d.field(fields, "description", |d, node| d.description(node)),

@@ -104,7 +104,7 @@ pub struct Interface {
     pub addresses: Vec<Address>,
     /// Name of the Linux device that mirrors it. Always absent until that is supported.
     pub lcp: Option<Reference>,
-    /// The interface whose addresses it borrows.
+    /// The interface whose addresses it uses as its own.
     pub unnumbered: Option<Reference>,
     /// The interface every received packet is sent to.
     pub l2xc: Option<Reference>,
@@ -515,8 +515,16 @@ pub struct NeighborSettings {
     pub retransmit: Duration,
     /// Most learned neighbours, over all interfaces.
     pub max_entries: u32,
+    /// Most neighbours of one interface, when that is fewer.
+    pub max_per_interface: Option<u32>,
+    /// Neighbours of one interface that are being resolved at the same time.
+    pub max_unresolved: u32,
+    /// Requests to everybody a second, on one interface.
+    pub solicit_rate: u32,
     /// Packets held for one unresolved neighbour.
     pub queue: u16,
+    /// Packets held for all unresolved neighbours of one interface.
+    pub interface_queue: u16,
 }
 
 /// Duplicate address detection.
@@ -543,7 +551,11 @@ impl Default for Settings {
                 reachable_time: Duration::from_secs(30),
                 retransmit: Duration::from_millis(1000),
                 max_entries: 65536,
+                max_per_interface: None,
+                max_unresolved: 1024,
+                solicit_rate: 1000,
                 queue: 16,
+                interface_queue: 1024,
             },
             dad: Dad::Optimistic,
             route_memory: None,

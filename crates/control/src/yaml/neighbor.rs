@@ -72,7 +72,9 @@ fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>)
             .help("the neighbour's address");
         return;
     }
-    if matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
+    let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
+    // Who is behind an unnumbered interface, routes say.
+    if link_local || port.unnumbered().is_some() {
         return;
     }
     if !port.addresses().iter().any(|a| a.net.contains(&address)) {

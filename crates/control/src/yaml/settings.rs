@@ -14,7 +14,16 @@ pub(super) const POLL: &[&str] = &["mode", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
 pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group"];
 pub(super) const LOG: &[&str] = &["level", "file", "format"];
-pub(super) const NEIGHBOR: &[&str] = &["reachable-time", "retransmit-ms", "max-entries", "queue"];
+pub(super) const NEIGHBOR: &[&str] = &[
+    "reachable-time",
+    "retransmit-ms",
+    "max-entries",
+    "max-per-interface",
+    "max-unresolved",
+    "solicit-rate",
+    "queue",
+    "interface-queue",
+];
 pub(super) const ROUTES: &[&str] = &["memory-mb"];
 
 /// The section.
@@ -178,7 +187,14 @@ fn neighbor<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut NeighborSettin
     let reachable = d.field(&fields, "reachable-time", |d, node| d.int(node, 1u64, 3600));
     let retransmit = d.field(&fields, "retransmit-ms", |d, node| d.int(node, 10u64, 60_000));
     let entries = d.field(&fields, "max-entries", |d, node| d.int(node, 16u32, 16_777_216));
+    to.max_per_interface = d.field(&fields, "max-per-interface", |d, node| d.int(node, 1u32, 16_777_216));
+    let unresolved = d.field(&fields, "max-unresolved", |d, node| d.int(node, 1u32, 65_536));
+    let rate = d.field(&fields, "solicit-rate", |d, node| d.int(node, 1u32, 1_000_000));
     let queue = d.field(&fields, "queue", |d, node| d.int(node, 1u16, 256));
+    let interface_queue = d.field(&fields, "interface-queue", |d, node| d.int(node, 1u16, 4096));
+    to.max_unresolved = unresolved.unwrap_or(to.max_unresolved);
+    to.solicit_rate = rate.unwrap_or(to.solicit_rate);
+    to.interface_queue = interface_queue.unwrap_or(to.interface_queue);
     to.reachable_time = reachable.map_or(to.reachable_time, Duration::from_secs);
     to.retransmit = retransmit.map_or(to.retransmit, Duration::from_millis);
     to.max_entries = entries.unwrap_or(to.max_entries);

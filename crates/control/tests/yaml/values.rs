@@ -45,6 +45,10 @@ fn settings() {
             reachable_time: Duration::from_secs(60),
             retransmit: Duration::from_millis(500),
             max_entries: 1000,
+            max_per_interface: Some(500),
+            max_unresolved: 100,
+            solicit_rate: 200,
+            interface_queue: 300,
             queue: 32,
         }
     );

@@ -1,7 +1,8 @@
 //! `arp-input`: checks ARP packets, answers requests for the router's addresses, and hands the rest on to be learnt.
 
-use crate::interface::IfCache;
-use crate::plane::Plane;
+use crate::fib::table::{V4, View};
+use crate::interface::{IfCache, Interface, ifflags};
+use crate::plane::{Plane, kind};
 use crate::punt::{self, Class, PuntKind};
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
@@ -9,6 +10,7 @@ use packet::arp::{ArpMessage, ArpOp, ArpView};
 use packet::eth::MacAddr;
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::{Entry, Paths};
 
 graph::edges! {
     /// Where `arp-input` sends packets.
@@ -31,6 +33,10 @@ graph::reasons! {
         NotOnLink => "arp-sender-not-on-link",
         /// A request for an address that is not the router's.
         NotForUs => "arp-not-for-us" (info),
+        /// A request for an address of a proxied range that is on the asker's link, has no route, or is for detection.
+        ProxyRefused => "arp-proxy-refused" (info),
+        /// A request for an address of a proxied range was answered.
+        Proxied => "arp-proxied" (info),
         /// A request was answered.
         Replied => "arp-replies-sent" (info),
         /// Handed to the neighbour table.
@@ -55,7 +61,33 @@ impl ArpInput {
 /// Snapshot of one vector.
 pub struct ArpInputView<'v> {
     plane: &'v Plane,
+    guard: &'v Guard,
     ifs: IfCache<'v>,
+}
+
+impl ArpInputView<'_> {
+    /// Whether packets to `address` would leave over one of the router's interfaces that is (`on`) or is not `rx`.
+    fn leads(&self, address: u32, on: bool, rx: u32) -> bool {
+        let groups = self.plane.groups.reader();
+        let over = |e: Entry| {
+            let interface = self.plane.adjacencies.get(e.adj, self.guard).map(|a| a.interface);
+            matches!(e.kind, kind::REWRITE | kind::GLEAN) && interface.is_some_and(|i| (i == rx) == on)
+        };
+        match groups.paths(View::<V4>::new(self.plane, self.guard).lookup_one(rx, &address)) {
+            Paths::One(e) => over(e) || !on && e.kind == kind::LOCAL,
+            Paths::Many(word) => groups.all(word).any(over),
+        }
+    }
+
+    /// Whether the router answers for an address that is not its own.
+    fn proxies(&self, i: &Interface, arp: &ArpView<'_>, rx: u32) -> Option<bool> {
+        let target = u32::from(arp.target_ip());
+        if !i.features.proxy_arp || !self.plane.proxies.load(self.guard).holds4(target) {
+            return None;
+        }
+        let detection = arp.is_probe() || arp.is_gratuitous();
+        Some(!detection && self.leads(target, false, rx) && !self.leads(target, true, rx))
+    }
 }
 
 impl Node for ArpInput {
@@ -65,7 +97,7 @@ impl Node for ArpInput {
     type View<'v> = ArpInputView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> ArpInputView<'v> {
-        ArpInputView { plane: &self.plane, ifs: IfCache::new(&self.plane, guard) }
+        ArpInputView { plane: &self.plane, guard, ifs: IfCache::new(&self.plane, guard) }
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,28 +119,34 @@ impl Node for ArpInput {
         let on_link = |(a, len): &(u32, u8)| {
             (a ^ sender) & u32::MAX.checked_shl(32 - u32::from(*len)).unwrap_or(0) == 0
         };
-        if !probe && !i.addrs4.iter().any(on_link) {
+        // Behind an unnumbered interface are hosts whose route leads there.
+        let behind = |view: &ArpInputView<'_>| i.is(ifflags::UNNUMBERED) && view.leads(sender, true, p.d.rx);
+        if !probe && !i.addrs4.iter().any(on_link) && !behind(view) {
             return Err(ArpReason::NotOnLink.into());
         }
         let ours = |ip: u32| i.addrs4.iter().any(|a| a.0 == ip);
         let target = u32::from(arp.target_ip());
         let for_us = ours(target);
         let (request, own_sender) = (arp.op() == ArpOp::Request, ours(sender));
+        let proxied = if request && !for_us && !own_sender { view.proxies(i, &arp, p.d.rx) } else { None };
         let reply = ArpMessage::reply_to(&arp, MacAddr(i.mac)).to_bytes();
-        if for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender {
-            let class = if request { Class::ArpRequest } else { Class::ArpReply };
-            if !punt::admits(view.plane, p, class) {
-                return Ok(ArpNext::Policed);
-            }
+        let news = for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender;
+        let class = if request { Class::ArpRequest } else { Class::ArpReply };
+        if (news || proxied == Some(true)) && !punt::admits(view.plane, p, class) {
+            return Ok(ArpNext::Policed);
+        }
+        if news {
             let l3 = p.d.off - p.d.l2;
             let frame = &p.env.buffers.room(p.d.buf)[usize::from(p.d.l2)..];
             let end = usize::from(l3) + usize::from(p.d.len);
             let sent = view.plane.punt.packet(PuntKind::Arp, p.d.rx, l3, &frame[..end.min(frame.len())], end);
             p.count(if sent { ArpReason::Learnt } else { ArpReason::Lost });
         }
-        if !request || own_sender || !for_us {
+        if proxied == Some(true) {
+            p.count(ArpReason::Proxied);
+        } else if !request || own_sender || !for_us {
             if request && !for_us {
-                p.count(ArpReason::NotForUs);
+                p.count(if proxied.is_some() { ArpReason::ProxyRefused } else { ArpReason::NotForUs });
             }
             p.env.buffers.free(p.d);
             return Err(Exit::Consumed);
@@ -123,7 +161,9 @@ impl Node for ArpInput {
         data[6..12].copy_from_slice(&i.mac);
         p.d.tx = p.d.rx;
         p.d.flags = (p.d.flags & !flags::L2_GROUP) | flags::LOCAL;
-        p.count(ArpReason::Replied);
+        if for_us {
+            p.count(ArpReason::Replied);
+        }
         Ok(ArpNext::Output)
     }
 }

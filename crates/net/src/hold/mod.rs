@@ -6,7 +6,7 @@ mod waiting;
 
 pub use ip4::V4;
 pub use ip6::V6;
-pub use waiting::{Key, Refused, Waiting};
+pub use waiting::{Bounds, Key, Refused, Waiting};
 
 use crate::adjacency::Adjacency;
 use crate::plane::Plane;
@@ -28,6 +28,8 @@ graph::reasons! {
     pub enum HoldReason {
         /// As many packets wait for this neighbour as may.
         NeighborFull => "hold-neighbor-queue-full",
+        /// As many packets wait for neighbours on this interface as may.
+        InterfaceFull => "hold-interface-queue-full",
         /// As many packets wait for neighbours as may.
         Full => "hold-full",
         /// The adjacency does not exist any more.
@@ -70,7 +72,7 @@ impl<F: Family> Hold<F> {
 pub struct HoldView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
-    per_neighbor: u32,
+    most: Bounds,
     waiting: &'v mut Waiting,
 }
 
@@ -81,8 +83,9 @@ impl<F: Family> Node for Hold<F> {
     type View<'v> = HoldView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> HoldView<'v> {
-        let per_neighbor = self.plane.config.load(guard).hold_per_neighbor;
-        HoldView { plane: &self.plane, guard, per_neighbor, waiting: &mut self.waiting }
+        let config = self.plane.config.load(guard);
+        let most = Bounds { neighbor: config.hold_per_neighbor, interface: config.hold_per_interface };
+        HoldView { plane: &self.plane, guard, most, waiting: &mut self.waiting }
     }
 
     fn step(view: &mut HoldView<'_>, p: &mut Packet<'_>) -> Step<F::Next, HoldReason> {
@@ -91,7 +94,7 @@ impl<F: Family> Node for Hold<F> {
             return Err(HoldReason::Gone.into());
         };
         let key = Key::new(interface, address);
-        match view.waiting.hold(key, *p.d, p.env.now_ns, view.per_neighbor) {
+        match view.waiting.hold(key, *p.d, p.env.now_ns, view.most) {
             Ok(ask) => {
                 if ask {
                     view.plane.punt.push(Message::Resolve { interface, address });
@@ -100,6 +103,7 @@ impl<F: Family> Node for Hold<F> {
                 Err(Exit::Consumed)
             }
             Err(Refused::Neighbor) => Err(HoldReason::NeighborFull.into()),
+            Err(Refused::Interface) => Err(HoldReason::InterfaceFull.into()),
             Err(Refused::Total) => Err(HoldReason::Full.into()),
         }
     }

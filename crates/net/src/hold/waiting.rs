@@ -37,6 +37,8 @@ impl Key {
 pub enum Refused {
     /// As many packets wait for this neighbour as may.
     Neighbor,
+    /// As many packets wait for neighbours on this interface as may.
+    Interface,
     /// As many packets or neighbours wait as may.
     Total,
 }
@@ -55,8 +57,19 @@ pub struct Waiting {
     keys: Vec<Pending>,
     /// Where each key stands in `keys`. Room for twice as many: the map then never allocates again.
     index: HashMap<Key, usize>,
+    /// Packets that wait on each interface that has any. Room for twice as many as there can be, likewise.
+    interfaces: HashMap<u32, u32>,
     packets: Vec<(Desc, u32)>,
     free: u32,
+}
+
+/// How many packets may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// For one neighbour.
+    pub neighbor: u32,
+    /// For all neighbours on one interface: a scan of one network leaves room for the others (RFC 6583 section 6.1).
+    pub interface: u32,
 }
 
 impl Default for Waiting {
@@ -66,6 +79,7 @@ impl Default for Waiting {
         Waiting {
             keys: Vec::with_capacity(MAX_KEYS),
             index: HashMap::with_capacity(2 * MAX_KEYS),
+            interfaces: HashMap::with_capacity(2 * MAX_KEYS),
             packets,
             free: 0,
         }
@@ -74,17 +88,21 @@ impl Default for Waiting {
 
 impl Waiting {
     /// Holds a packet. `Ok(true)` asks the caller to have the neighbour resolved.
-    pub fn hold(&mut self, key: Key, d: Desc, now_ns: u64, per_neighbor: u32) -> Result<bool, Refused> {
+    pub fn hold(&mut self, key: Key, d: Desc, now_ns: u64, most: Bounds) -> Result<bool, Refused> {
         let slot = self.free;
         let found = self.index.get(&key).copied();
         if let Some(k) = found
-            && self.keys[k].count >= per_neighbor
+            && self.keys[k].count >= most.neighbor
         {
             return Err(Refused::Neighbor);
         }
         let Some(next_free) = self.packets.get(slot as usize).map(|p| p.1) else {
             return Err(Refused::Total);
         };
+        let on_interface = self.interfaces.get(&key.interface).copied().unwrap_or(0);
+        if on_interface >= most.interface {
+            return Err(Refused::Interface);
+        }
         let k = match found {
             Some(k) => k,
             None if self.keys.len() == MAX_KEYS => return Err(Refused::Total),
@@ -101,6 +119,7 @@ impl Waiting {
                 self.keys.len() - 1
             }
         };
+        self.interfaces.insert(key.interface, on_interface + 1);
         self.free = next_free;
         self.packets[slot as usize] = (d, END);
         let p = &mut self.keys[k];
@@ -142,6 +161,10 @@ impl Waiting {
     fn take_at(&mut self, i: usize, each: &mut impl FnMut(Desc)) {
         let p = self.keys.swap_remove(i);
         self.index.remove(&p.key);
+        match self.interfaces.get_mut(&p.key.interface) {
+            Some(n) if *n > p.count => *n -= p.count,
+            _ => drop(self.interfaces.remove(&p.key.interface)),
+        }
         if let Some(moved) = self.keys.get(i) {
             self.index.insert(moved.key, i);
         }
@@ -172,6 +195,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
+    /// So many for a neighbour, and as many as there is room for on an interface.
+    fn most(neighbor: u32) -> Bounds {
+        Bounds { neighbor, interface: u32::MAX }
+    }
+
     fn key(n: u32) -> Key {
         Key { interface: n % 3, address: u128::from(n) }
     }
@@ -192,7 +220,7 @@ mod tests {
                     prop_assert_eq!(got, Vec::from(want));
                 } else {
                     let d = Desc { buf: n as u32, ..Desc::default() };
-                    let r = w.hold(k, d, 5, 8);
+                    let r = w.hold(k, d, 5, most(8));
                     if !model.iter().any(|m| m.0 == k) {
                         model.push((k, VecDeque::new()));
                     }
@@ -216,7 +244,7 @@ mod tests {
         for round in 0..4 {
             let mut held = 0;
             for n in 0..10_000 {
-                held += usize::from(w.hold(key(n + round), Desc::default(), u64::from(n), 4).is_ok());
+                held += usize::from(w.hold(key(n + round), Desc::default(), u64::from(n), most(4)).is_ok());
             }
             assert_eq!(held, MAX_KEYS);
             w.take_old(u64::MAX, None, |_| held -= 1);
@@ -224,9 +252,9 @@ mod tests {
         }
         assert_eq!(w.index.capacity(), room, "nothing was allocated");
         for n in 0..1000 {
-            assert!(w.hold(key(n), Desc::default(), u64::from(n), 4).is_ok());
+            assert!(w.hold(key(n), Desc::default(), u64::from(n), most(4)).is_ok());
         }
-        while w.hold(key(0), Desc::default(), 0, u32::MAX).is_ok() {}
+        while w.hold(key(0), Desc::default(), 0, most(u32::MAX)).is_ok() {}
         assert_eq!(w.len(), MAX_PACKETS);
         let mut n = 0;
         w.take_old(100, None, |_| n += 1);
@@ -234,14 +262,30 @@ mod tests {
         w.take_old(u64::MAX, None, |_| n += 1);
         assert_eq!(n, MAX_PACKETS);
         assert!(w.is_empty());
-        assert_eq!(w.hold(key(1), Desc::default(), 0, 1), Ok(true));
+        assert_eq!(w.hold(key(1), Desc::default(), 0, most(1)), Ok(true));
+    }
+
+    #[test]
+    fn one_interface_leaves_room_for_the_others() {
+        let mut w = Waiting::default();
+        let most = Bounds { neighbor: 2, interface: 100 };
+        let on = |interface, n: u32| Key { interface, address: n.into() };
+        let scan = (0..50_000).filter(|n| w.hold(on(1, *n), Desc::default(), 0, most).is_ok()).count();
+        assert_eq!((scan, w.len()), (100, 100));
+        assert_eq!(w.hold(on(1, 60_000), Desc::default(), 0, most), Err(Refused::Interface));
+        assert_eq!(w.hold(on(2, 7), Desc::default(), 0, most), Ok(true));
+        w.take(on(1, 5), |_| ());
+        assert_eq!(w.hold(on(1, 60_000), Desc::default(), 0, most), Ok(true));
+        assert_eq!(w.hold(on(1, 60_001), Desc::default(), 0, most), Err(Refused::Interface));
+        w.take_old(u64::MAX, None, |_| ());
+        assert!(w.interfaces.is_empty());
     }
 
     #[test]
     fn asks_again_after_a_second() {
         let mut w = Waiting::default();
-        assert_eq!(w.hold(key(1), Desc::default(), 0, 9), Ok(true));
-        assert_eq!(w.hold(key(1), Desc::default(), 10, 9), Ok(false));
-        assert_eq!(w.hold(key(1), Desc::default(), 2_000_000_000, 9), Ok(true));
+        assert_eq!(w.hold(key(1), Desc::default(), 0, most(9)), Ok(true));
+        assert_eq!(w.hold(key(1), Desc::default(), 10, most(9)), Ok(false));
+        assert_eq!(w.hold(key(1), Desc::default(), 2_000_000_000, most(9)), Ok(true));
     }
 }

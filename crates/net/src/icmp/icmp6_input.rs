@@ -1,7 +1,7 @@
 //! `icmp6-input`: ICMPv6 messages to the router. Echo requests and solicitations of the router's addresses are answered
 //! here; what neighbours say of themselves, echo replies and errors go to the control side.
 
-use crate::interface::{IfCache, Interface};
+use crate::interface::{IfCache, Interface, ifflags};
 use crate::plane::Plane;
 use crate::punt::PuntKind;
 use graph::buffer::ROOM;
@@ -41,11 +41,13 @@ graph::reasons! {
         NdInvalid => "nd-invalid",
         /// There is no room for the answer to a solicitation.
         NoRoom => "nd-no-room",
-        /// Router solicitations and advertisements are not handled.
+        /// A router advertisement, or a solicitation on an interface that sends no advertisements.
         Router => "nd-router-message-ignored",
         /// A redirect: routers do not heed them (RFC 4861 section 8.2).
         Redirect => "nd-redirect-ignored",
-        /// Multicast listener discovery is not handled.
+        /// A multicast listener query that does not come from the link, or has no router alert (RFC 3810 section 6.2).
+        MldInvalid => "icmp6-mld-invalid",
+        /// A multicast listener report: the router keeps no list of the groups of others.
         Mld => "icmp6-mld-ignored",
         /// An informational type that the router does not know (RFC 4443 section 2.4(b)).
         Unsupported => "icmp6-unsupported-type",
@@ -55,6 +57,8 @@ graph::reasons! {
         NotForUs => "nd-not-for-us" (info),
         /// A solicitation was answered.
         Advertised => "nd-advertisements-sent" (info),
+        /// A solicitation for an address that another link has was answered.
+        Proxied => "nd-proxied" (info),
         /// A neighbour discovery message was handed to the neighbour table.
         NdPunted => "nd-handed-to-control" (info),
         /// An echo reply or an error was handed to the control side.
@@ -79,6 +83,7 @@ impl Icmp6Input {
 /// Snapshot of one vector.
 pub struct Icmp6InputView<'v> {
     plane: &'v Plane,
+    guard: &'v Guard,
     ifs: IfCache<'v>,
     hop_limit: u8,
 }
@@ -91,7 +96,7 @@ impl Node for Icmp6Input {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Icmp6InputView<'v> {
         let hop_limit = self.plane.config.load(guard).ttl;
-        Icmp6InputView { plane: &self.plane, ifs: IfCache::new(&self.plane, guard), hop_limit }
+        Icmp6InputView { plane: &self.plane, guard, ifs: IfCache::new(&self.plane, guard), hop_limit }
     }
 
     /// `hash` of the descriptor holds the offset of the ICMPv6 header.
@@ -121,9 +126,18 @@ impl Node for Icmp6Input {
                 p.count(if sent { Icmp6Reason::Punted } else { Icmp6Reason::Lost });
                 consume(p)
             }
-            kind::MLD_QUERY | kind::MLD_REPORT | kind::MLD_DONE | kind::MLDV2_REPORT => {
-                Err(Icmp6Reason::Mld.into())
+            kind::MLD_QUERY => {
+                let h = p.head::<40>();
+                let near = h.is_some_and(|h| h[7] == 1 && addr::is_link_local(Ip6Header(h).src_u128()));
+                // What the query asks for the control side reads, router alert included.
+                if !near || p.data()[6] != 0 {
+                    return Err(Icmp6Reason::MldInvalid.into());
+                }
+                let sent = view.plane.punt.packet(PuntKind::Group, p.d.rx, 0, p.data(), p.total_len());
+                p.count(if sent { Icmp6Reason::Punted } else { Icmp6Reason::Lost });
+                consume(p)
             }
+            kind::MLD_REPORT | kind::MLD_DONE | kind::MLDV2_REPORT => Err(Icmp6Reason::Mld.into()),
             _ => Err(Icmp6Reason::Unsupported.into()),
         }
     }
@@ -198,22 +212,38 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
             let (asker, target) = (packet.src_u128(), ns.target.to_bits());
             let usable = |a: u128| i.addrs6.iter().any(|ours| ours.0 == a);
             if !usable(target) && !i.tentative6.contains(&target) {
-                p.count(Icmp6Reason::NotForUs);
-                return consume(p);
+                let behind = view.plane.proxies.load(view.guard).behind(target);
+                let elsewhere =
+                    |at: u32| at != p.d.rx && view.ifs.peek(at).is_some_and(|o| o.table6 == i.table6);
+                if !behind.is_some_and(elsewhere) {
+                    p.count(Icmp6Reason::NotForUs);
+                    return consume(p);
+                }
+                let reply = advertisement(p, i, &packet, &ns, true)?;
+                p.count(Icmp6Reason::Proxied);
+                send(p, &reply);
+                return Ok(Icmp6Next::Output);
             }
             // Another node probing for a tentative address, or using one of ours, is for the control side to know and
             // not to be answered.
             if !usable(target) || usable(asker) {
-                punt(view.plane, p);
+                punt(view.plane, PuntKind::Nd, p);
                 return consume(p);
             }
-            let reply = advertisement(p, i, &packet, &ns)?;
-            punt(view.plane, p);
+            let reply = advertisement(p, i, &packet, &ns, false)?;
+            punt(view.plane, PuntKind::Nd, p);
+            p.count(Icmp6Reason::Advertised);
             send(p, &reply);
             Ok(Icmp6Next::Output)
         }
         NdMessage::NeighborAdvertisement(_) => {
-            punt(view.plane, p);
+            punt(view.plane, PuntKind::Nd, p);
+            consume(p)
+        }
+        NdMessage::RouterSolicitation(_)
+            if view.ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::ADVERTISES)) =>
+        {
+            punt(view.plane, PuntKind::Solicitation, p);
             consume(p)
         }
         NdMessage::RouterSolicitation(_) | NdMessage::RouterAdvertisement(_) => {
@@ -224,12 +254,12 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
 }
 
 /// Hands the frame to the neighbour table.
-fn punt(plane: &Plane, p: &mut Packet<'_>) {
+fn punt(plane: &Plane, kind: PuntKind, p: &mut Packet<'_>) {
     let l3 = p.d.off.saturating_sub(p.d.l2);
     let start = usize::from(p.d.off - l3);
     let end = usize::from(p.d.off) + usize::from(p.d.len);
     let frame = p.env.buffers.room(p.d.buf).get(start..end).unwrap_or_default();
-    let sent = plane.punt.packet(PuntKind::Nd, p.d.rx, l3, frame, frame.len());
+    let sent = plane.punt.packet(kind, p.d.rx, l3, frame, frame.len());
     p.count(if sent { Icmp6Reason::NdPunted } else { Icmp6Reason::Lost });
 }
 
@@ -247,6 +277,7 @@ fn advertisement(
     i: &Interface,
     packet: &Ip6View<'_>,
     ns: &NeighborSolicitation<'_>,
+    proxy: bool,
 ) -> Result<Reply, Icmp6Reason> {
     let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
     let ethernet =
@@ -254,7 +285,13 @@ fn advertisement(
     let Some(ethernet) = ethernet.filter(|_| l3 + nd::MAX_PACKET <= ROOM) else {
         return Err(Icmp6Reason::NoRoom);
     };
-    let answer = Advertisement::answer(ns.target, MacAddr(i.mac), packet.src());
+    let mut answer = Advertisement::answer(ns.target, MacAddr(i.mac), packet.src());
+    if proxy {
+        // RFC 4861 section 7.2.8: who has the address itself is heeded rather than this. The answer comes from an address of the
+        // interface.
+        let own = i.source6(packet.src_u128()).ok_or(Icmp6Reason::NoAddress)?;
+        (answer.src, answer.router, answer.override_) = (own.into(), false, false);
+    }
     let mut to = addr::multicast_mac(addr::ALL_NODES);
     if answer.solicited {
         let sender =
@@ -281,7 +318,6 @@ fn send(p: &mut Packet<'_>, reply: &Reply) {
     p.d.len = (end - l2) as u16;
     p.d.tx = p.d.rx;
     p.d.flags = p.d.flags & !flags::L2_GROUP | flags::LOCAL;
-    p.count(Icmp6Reason::Advertised);
 }
 
 #[cfg(test)]
@@ -436,7 +472,8 @@ mod tests {
             let p = changed(REQUEST, |p| p[8..24].copy_from_slice(&src.to_be_bytes()));
             assert_eq!(r.drops(input(&p)), "icmp6-echo-bad-source");
         }
-        for k in [130, 131, 132, 143] {
+        assert_eq!(r.drops(input(&kind(130))), "icmp6-mld-invalid");
+        for k in [131, 132, 143] {
             assert_eq!(r.drops(input(&kind(k))), "icmp6-mld-ignored");
         }
         for k in [138, 139, 142, 144, 255] {

@@ -2,6 +2,7 @@
 
 mod create;
 mod show;
+mod unnumbered;
 
 use crate::commands::commit;
 use crate::router::{Op, Router};
@@ -78,6 +79,7 @@ pub fn all() -> Vec<Command<Router>> {
     ];
     all.extend(create::all());
     all.extend(show::all());
+    all.extend(unnumbered::all());
     all
 }
 

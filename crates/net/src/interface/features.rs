@@ -1,5 +1,6 @@
 //! What the operator switched on for an interface, as workers see it.
 
+use crate::mss::Clamp;
 use crate::urpf;
 
 /// Settings of the features of an interface; none by default.
@@ -17,15 +18,25 @@ pub struct Features {
     pub virtual4: bool,
     /// IPv6 fragments are told their ports.
     pub virtual6: bool,
+    /// The largest TCP segment size that passes over IPv4.
+    pub mss4: Clamp,
+    /// The same over IPv6.
+    pub mss6: Clamp,
+    /// ARP requests for addresses of the proxied ranges are answered.
+    pub proxy_arp: bool,
 }
 
-/// A feature's bits on the arcs `ip4-unicast` and `ip6-unicast`.
+/// A feature's bits on the arcs of IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
     /// On `ip4-unicast`.
     pub ip4: u32,
     /// On `ip6-unicast`.
     pub ip6: u32,
+    /// On `ip4-output`.
+    pub ip4_output: u32,
+    /// On `ip6-output`.
+    pub ip6_output: u32,
 }
 
 impl Features {
@@ -35,10 +46,14 @@ impl Features {
         Bits {
             ip4: when(self.urpf4 != urpf::Mode::Off, "ip4-unicast", "ip4-urpf")
                 | when(self.reassembly4, "ip4-unicast", "ip4-full-reassembly")
-                | when(self.virtual4, "ip4-unicast", "ip4-sv-reassembly"),
+                | when(self.virtual4, "ip4-unicast", "ip4-sv-reassembly")
+                | when(self.mss4.rx != 0, "ip4-unicast", "ip4-mss-clamp-in"),
             ip6: when(self.urpf6 != urpf::Mode::Off, "ip6-unicast", "ip6-urpf")
                 | when(self.reassembly6, "ip6-unicast", "ip6-full-reassembly")
-                | when(self.virtual6, "ip6-unicast", "ip6-sv-reassembly"),
+                | when(self.virtual6, "ip6-unicast", "ip6-sv-reassembly")
+                | when(self.mss6.rx != 0, "ip6-unicast", "ip6-mss-clamp-in"),
+            ip4_output: when(self.mss4.tx != 0, "ip4-output", "ip4-mss-clamp-out"),
+            ip6_output: when(self.mss6.tx != 0, "ip6-output", "ip6-mss-clamp-out"),
         }
     }
 }

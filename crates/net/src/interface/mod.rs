@@ -36,6 +36,10 @@ pub mod ifflags {
     pub const IP6: u16 = 1 << 4;
     /// Takes packets for any destination MAC.
     pub const PROMISC: u16 = 1 << 5;
+    /// Its addresses are those of another interface.
+    pub const UNNUMBERED: u16 = 1 << 6;
+    /// Sends router advertisements: router solicitations are for the control side.
+    pub const ADVERTISES: u16 = 1 << 7;
 }
 
 /// The tags that a sub-interface puts in front, outermost first.
@@ -108,6 +112,10 @@ pub struct Interface {
     pub addrs4: Box<[(u32, u8)]>,
     /// Its usable IPv6 addresses with prefix lengths, link-local first.
     pub addrs6: Box<[(u128, u8)]>,
+    /// IPv4 groups that it has joined, in order (host order).
+    pub groups4: Box<[u32]>,
+    /// IPv6 groups that it has joined, in order.
+    pub groups6: Box<[u128]>,
     /// IPv6 addresses under duplicate address detection: not usable, but defended.
     pub tentative6: Box<[u128]>,
 }

@@ -13,6 +13,7 @@ graph::edges! {
     pub enum Ip4Next {
         Features => "@ip4-unicast",
         Options => "ip4-options",
+        Local => "ip4-local",
     }
 }
 
@@ -35,7 +36,7 @@ graph::reasons! {
         BadSource => "ip4-martian-source",
         /// The destination address may not be seen on a link: 0/8, 127/8, class E (RFC 1812 section 5.3.7).
         BadDestination => "ip4-martian-destination",
-        /// Multicast and limited broadcast are not forwarded, and nothing on the router listens.
+        /// A group that the interface has not joined, or the limited broadcast: neither is forwarded.
         Multicast => "ip4-multicast-not-handled",
         /// An IPv4 unicast packet in a link-layer broadcast (RFC 1122 section 3.3.6).
         L2Broadcast => "ip4-unicast-in-l2-broadcast",
@@ -110,6 +111,9 @@ impl Node for Ip4Input {
         }
         if suspicious(dst) {
             let multicast = dst >> 28 == 0xe || dst == u32::MAX;
+            if multicast && i.groups4.binary_search(&dst).is_ok() {
+                return Ok(Ip4Next::Local);
+            }
             return Err(if multicast { Ip4Drop::Multicast } else { Ip4Drop::BadDestination }.into());
         }
         if p.has(flags::L2_GROUP) {

@@ -13,6 +13,7 @@ graph::edges! {
     /// Where `ip4-local` sends packets.
     pub enum Ip4LocalNext {
         Icmp => "icmp4-input",
+        Igmp => "igmp-input",
         Error => "ip4-icmp-error",
         Reassembly => "ip4-full-reassembly",
         Policed => "punt-policer",
@@ -78,6 +79,7 @@ impl Node for Ip4Local {
         }
         match protocol.0 {
             1 => return Ok(Ip4LocalNext::Icmp),
+            2 => return Ok(Ip4LocalNext::Igmp),
             6 => return Err(Ip4LocalReason::NoTcp.into()),
             17 => {
                 p.count(Ip4LocalReason::NoPort);

@@ -17,7 +17,7 @@ use tables::slots::SlotsReader;
 graph::edges! {
     /// Where `ip4-rewrite` sends packets.
     pub enum Ip4RewriteNext {
-        Output => "interface-output",
+        Output => "@ip4-output",
         Hold => "ip4-hold",
         Fragment => "ip4-frag",
         Error => "ip4-icmp-error",
@@ -145,6 +145,7 @@ impl Node for Ip4Rewrite {
         if !view.apply(p, a) {
             return Err(Ip4RewriteDrop::NoRoom.into());
         }
+        p.d.feat = a.features;
         Ok(Ip4RewriteNext::Output)
     }
 
@@ -189,7 +190,12 @@ impl<'v> Sender<'v> {
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(a) = self.adjacencies.get(d.aux) else { return false };
             let n = u16::from(a.len);
-            if a.state != AdjacencyState::Complete || d.len > a.mtu || usize::from(d.len) < N || d.off < n {
+            if a.state != AdjacencyState::Complete
+                || a.features != 0
+                || d.len > a.mtu
+                || usize::from(d.len) < N
+                || d.off < n
+            {
                 return false;
             }
             let Some(w) = rooms.window::<0>(d) else { return false };
@@ -247,6 +253,7 @@ pub struct Last<'v> {
 /// Takes no packet.
 static NOWHERE: Adjacency = Adjacency {
     interface: 0,
+    features: 0,
     direct: false,
     mtu: 0,
     state: AdjacencyState::Incomplete,

@@ -36,7 +36,7 @@ graph::reasons! {
         DestinationUnspecified => "ip6-destination-unspecified",
         /// The destination's multicast scope is reserved or interface-local (RFC 4291 section 2.7).
         BadScope => "ip6-bad-multicast-scope",
-        /// Multicast is not forwarded, and nothing on the router listens to the group.
+        /// A group that the interface has not joined: multicast is not forwarded.
         Multicast => "ip6-multicast-not-handled",
         /// An IPv6 unicast packet in a link-layer multicast or broadcast.
         L2Group => "ip6-unicast-in-l2-multicast",
@@ -66,11 +66,6 @@ impl Ip6Input {
         Ip6Input { plane: Arc::clone(plane) }
     }
 }
-
-/// The solicited-node group of an address without its last 24 bits (RFC 4291 section 2.7.1).
-const SOLICITED_NODE: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
-const ALL_NODES: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0001;
-const ALL_ROUTERS: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0002;
 
 impl Node for Ip6Input {
     const NAME: &'static str = "ip6-input";
@@ -115,11 +110,7 @@ impl Node for Ip6Input {
             if scope <= 1 || scope == 0xf {
                 return Err(Ip6Drop::BadScope.into());
             }
-            let solicited = dst & !0xff_ffff == SOLICITED_NODE && {
-                let ours = |a: u128| (a ^ dst) & 0xff_ffff == 0;
-                i.addrs6.iter().any(|a| ours(a.0)) || i.tentative6.iter().any(|a| ours(*a))
-            };
-            if dst != ALL_NODES && dst != ALL_ROUTERS && !solicited {
+            if i.groups6.binary_search(&dst).is_err() {
                 return Err(Ip6Drop::Multicast.into());
             }
             return Ok(if hop_by_hop { Ip6Next::HopByHop } else { Ip6Next::Local });

@@ -16,7 +16,7 @@ use std::sync::Arc;
 graph::edges! {
     /// Where `ip6-rewrite` sends packets.
     pub enum Ip6RewriteNext {
-        Output => "interface-output",
+        Output => "@ip6-output",
         Hold => "ip6-hold",
         Fragment => "ip6-frag",
         Error => "ip6-icmp-error",
@@ -102,6 +102,7 @@ impl Node for Ip6Rewrite {
         if !view.apply(p, a) {
             return Err(Ip6RewriteDrop::NoRoom.into());
         }
+        p.d.feat = a.features;
         Ok(Ip6RewriteNext::Output)
     }
 

@@ -20,6 +20,10 @@ pub enum PuntKind {
     Arp,
     /// A neighbour discovery message; bytes from the Ethernet header.
     Nd,
+    /// A router solicitation; bytes from the Ethernet header.
+    Solicitation,
+    /// A query for multicast groups; bytes from the IP header.
+    Group,
     /// An ICMP or ICMPv6 message to the router that no node answers (echo reply, error); bytes from the IP header.
     Icmp,
 }

@@ -60,6 +60,8 @@ impl Router {
         self.publish_interface(index);
         self.carry_out_addresses(out);
         self.refresh_groups(&[index]);
+        self.follow_lent(index)?;
+        self.adverts.changed(now, index);
         Ok(())
     }
 
@@ -90,6 +92,9 @@ impl Router {
         self.flush_neighbors(index, net, &left);
         self.publish_interface(index);
         self.refresh_groups(&[index]);
+        self.follow_lent(index)?;
+        let now = self.now();
+        self.adverts.changed(now, index);
         Ok(())
     }
 
@@ -118,5 +123,12 @@ impl Router {
             }
         }
         self.publish_interface(index);
+        if usable && self.interfaces.get(index).is_some_and(|i| i.link_local == Some(addr)) {
+            // Without it nothing could be advertised.
+            let now = self.now();
+            self.adverts.changed(now, index);
+        }
+        // Those who use this address, too; it cannot fail, for no address comes or goes.
+        let _ = self.follow_lent(index);
     }
 }

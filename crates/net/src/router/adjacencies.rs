@@ -118,8 +118,10 @@ impl Router {
             let ethertype = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
             len = crate::interface::l2_header(&mut rewrite, mac, own, &tags, ethertype);
         }
-        let direct = plain && state == AdjacencyState::Complete && len == 14;
-        Adjacency { interface, mtu, state, len: len as u8, rewrite, next_hop, direct }
+        let bits = self.interfaces.get(interface).map(|i| self.feature_bits(i)).unwrap_or_default();
+        let features = if v6 { bits.ip6_output } else { bits.ip4_output };
+        let direct = plain && features == 0 && state == AdjacencyState::Complete && len == 14;
+        Adjacency { interface, features, mtu, state, len: len as u8, rewrite, next_hop, direct }
     }
 
     /// The adjacency for `key`, with one user more; made when there is none.

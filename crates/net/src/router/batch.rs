@@ -1,6 +1,6 @@
 //! Many changes of static routes as one operation, in 16 bytes a route (IPv6: 32).
 
-use super::Target;
+use super::{RoutePath, Target};
 use ipnet::IpNet;
 use std::collections::HashMap;
 
@@ -109,12 +109,14 @@ impl RouteBatch {
 
     /// Sets the static route of a prefix, in place of an earlier one.
     pub fn set(&mut self, prefix: IpNet, target: TargetId) {
+        let target = self.for_host(prefix, target);
         self.push(prefix, Verb::Set, target.0);
     }
 
     /// Adds the target's paths to the static route of a prefix, or makes the route. A path that it has already gets
     /// the new weight. A target without paths is refused where the route does something else.
     pub fn add(&mut self, prefix: IpNet, target: TargetId) {
+        let target = self.for_host(prefix, target);
         self.push(prefix, Verb::Add, target.0);
     }
 
@@ -122,12 +124,30 @@ impl RouteBatch {
     /// last path. Refused where the route does not have one of them. With a target without paths, removes a route that
     /// has this target.
     pub fn del_paths(&mut self, prefix: IpNet, target: TargetId) {
+        let target = self.for_host(prefix, target);
         self.push(prefix, Verb::DelPaths, target.0);
     }
 
     /// Removes the static route of a prefix. Refused where there is none.
     pub fn del(&mut self, prefix: IpNet) {
         self.push(prefix, Verb::Del, 0);
+    }
+
+    /// A path without an address leads to neighbours on its interface. Of a host route that is one: the host itself, so that
+    /// packets go to it without asking for it each time.
+    fn for_host(&mut self, prefix: IpNet, target: TargetId) -> TargetId {
+        let host = prefix.prefix_len() == prefix.max_prefix_len();
+        let attached = |p: &RoutePath| p.address.is_none() && p.interface.is_some();
+        let paths = match self.targets.get(target.0 as usize) {
+            Some(Target::Paths(paths)) if host && paths.iter().any(attached) => paths,
+            _ => return target,
+        };
+        let address = |p: &RoutePath| match attached(p) {
+            true => RoutePath { address: Some(prefix.addr()), ..*p },
+            false => *p,
+        };
+        let paths = paths.iter().map(address).collect();
+        self.target(Target::Paths(paths))
     }
 
     fn push(&mut self, prefix: IpNet, verb: Verb, target: u32) {

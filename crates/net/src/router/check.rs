@@ -88,6 +88,12 @@ impl Router {
         if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
             return fail("link-local addresses are made from the MAC address".to_string());
         }
+        if let Some(lender) = i.unnumbered {
+            let lender = self.interface_name(lender);
+            return fail(format!(
+                "uses the addresses of {lender}: undo that first (set interface unnumbered del {name})"
+            ));
+        }
         if i.xconnect.is_some() || self.interfaces.xconnected.contains_key(&i.index) {
             return fail("is cross-connected: make it an L3 interface first (set interface l3)".to_string());
         }
@@ -129,6 +135,12 @@ impl Router {
                 let has = i.addresses[0];
                 return Err(OpError::new(format!(
                     "{} has the address {has}: remove it before a cross-connect",
+                    i.name
+                )));
+            }
+            if i.unnumbered.is_some() || self.borrower(i.index).is_some() {
+                return Err(OpError::new(format!(
+                    "{} is unnumbered, or lends its addresses: undo that first",
                     i.name
                 )));
             }

@@ -2,7 +2,7 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{Encap, IfState, Kind, Op, OpError, Router, devices};
+use super::{Encap, Feature, IfState, Kind, Op, OpError, Router, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -163,10 +163,14 @@ impl Router {
                 s.def.name
             )));
         }
+        self.check_features_unused(name, &gone)?;
         // Undone last first: the device, its settings, its sub-interfaces, and at the end what names other interfaces.
         let states = gone.iter().rev().filter_map(|index| self.interface(*index));
         let all = states.flat_map(|i| self.settings_of(i));
-        let (mut undo, connects): (Undo, Undo) = all.partition(|op| !matches!(op, Op::SetXconnect { .. }));
+        let names_others = |op: &Op| {
+            matches!(op, Op::SetXconnect { .. } | Op::SetFeature { feature: Feature::Unnumbered(_), .. })
+        };
+        let (mut undo, connects): (Undo, Undo) = all.partition(|op| !names_others(op));
         undo.extend(connects);
         undo.reverse();
         let index = self.index_of(name)?;
@@ -194,7 +198,7 @@ impl Router {
         if let Some(peer) = i.xconnect {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
         }
-        ops.extend(self.features_of(i));
+        ops.extend(self.feature_ops(i));
         if i.promiscuous {
             ops.push(Op::SetPromiscuous { name: name(), on: true });
         }

@@ -1,7 +1,12 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
 use super::{IfState, Op, OpError, Router};
+use crate::interface::Bits;
+use crate::mss::Clamp;
+use crate::ra::RaConfig;
 use crate::{reassembly, urpf};
+use ipnet::IpNet;
+use std::net::IpAddr;
 
 /// One feature of an interface with all its settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +25,26 @@ pub enum Feature {
         /// On or off.
         on: bool,
     },
+    /// The largest TCP segment size that passes.
+    Mss {
+        /// For IPv6 instead of IPv4.
+        v6: bool,
+        /// The sizes.
+        clamp: Clamp,
+    },
+    /// Whether ARP requests for addresses of the proxied ranges are answered.
+    ProxyArp(bool),
+    /// The interface whose addresses it uses as its own.
+    Unnumbered(Option<String>),
+    /// A multicast group that the operator wants it to join.
+    Group {
+        /// The group.
+        group: IpAddr,
+        /// Joined or not.
+        joined: bool,
+    },
+    /// Router advertisements; `None`: it sends none.
+    Advertise(Option<Box<RaConfig>>),
 }
 
 impl Router {
@@ -28,44 +53,241 @@ impl Router {
         self.graphs.first().and_then(|g| g.arc(arc)?.bit(node)).unwrap_or(0)
     }
 
-    /// The operations that give an interface the features that it has.
-    pub(super) fn features_of(&self, i: &IfState) -> Vec<Op> {
-        let f = &i.features;
-        let urpf = [(false, f.urpf4), (true, f.urpf6)];
-        let urpf = urpf.into_iter().filter(|(_, mode)| *mode != urpf::Mode::Off);
-        let kinds = [
-            (reassembly::Kind { v6: false, shallow: false }, f.reassembly4),
-            (reassembly::Kind { v6: true, shallow: false }, f.reassembly6),
-            (reassembly::Kind { v6: false, shallow: true }, f.virtual4),
-            (reassembly::Kind { v6: true, shallow: true }, f.virtual6),
-        ];
-        let kinds = kinds.into_iter().filter(|(_, on)| *on);
-        let all = urpf.map(|(v6, mode)| Feature::Urpf { v6, mode });
-        let all = all.chain(kinds.map(|(kind, on)| Feature::Reassembly { kind, on }));
-        all.map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
+    /// The features that packets of an interface are to visit.
+    pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
+        i.features.bits(|arc, node| self.feature_bit(arc, node))
     }
 
     /// Sets a feature and answers what undoes it.
     pub(super) fn set_feature(&mut self, name: String, feature: Feature) -> Result<Vec<Op>, OpError> {
-        let index = self.named(&name)?.index;
-        let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
+        let i = self.named(&name)?;
+        let (index, bits) = (i.index, self.feature_bits(i));
         let was = match feature {
-            Feature::Urpf { v6, mode } => {
-                let to = if v6 { &mut i.features.urpf6 } else { &mut i.features.urpf4 };
-                Feature::Urpf { v6, mode: std::mem::replace(to, mode) }
-            }
-            Feature::Reassembly { kind, on } => {
-                let f = &mut i.features;
-                let to = match (kind.v6, kind.shallow) {
-                    (false, false) => &mut f.reassembly4,
-                    (true, false) => &mut f.reassembly6,
-                    (false, true) => &mut f.virtual4,
-                    (true, true) => &mut f.virtual6,
-                };
-                Feature::Reassembly { kind, on: std::mem::replace(to, on) }
-            }
+            Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
+            Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
+            Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
+            simple => match self.interfaces.get_mut(index) {
+                Some(i) => swap(i, simple),
+                None => return Ok(vec![]),
+            },
         };
         self.publish_interface(index);
+        if self.interfaces.get(index).is_some_and(|i| self.feature_bits(i) != bits) {
+            self.refresh_adjacencies(index);
+        }
         Ok(vec![Op::SetFeature { name, feature: was }])
+    }
+
+    /// The features of an interface as operations, in the order in which they can be set.
+    pub(super) fn feature_ops(&self, i: &IfState) -> Vec<Op> {
+        let f = &i.features;
+        let mut all = vec![];
+        for (v6, mode) in [(false, f.urpf4), (true, f.urpf6)] {
+            if mode != urpf::Mode::Off {
+                all.push(Feature::Urpf { v6, mode });
+            }
+        }
+        for (v6, clamp) in [(false, f.mss4), (true, f.mss6)] {
+            if !clamp.is_off() {
+                all.push(Feature::Mss { v6, clamp });
+            }
+        }
+        for (kind, on) in reassembly::Kind::ALL.into_iter().map(|k| {
+            (
+                k,
+                match (k.v6, k.shallow) {
+                    (false, false) => f.reassembly4,
+                    (true, false) => f.reassembly6,
+                    (false, true) => f.virtual4,
+                    (true, true) => f.virtual6,
+                },
+            )
+        }) {
+            if on {
+                all.push(Feature::Reassembly { kind, on });
+            }
+        }
+        if f.proxy_arp {
+            all.push(Feature::ProxyArp(true));
+        }
+        if let Some(lender) = i.unnumbered {
+            all.push(Feature::Unnumbered(Some(self.interface_name(lender))));
+        }
+        all.extend(self.wanted_groups(i.index).map(|group| Feature::Group { group, joined: true }));
+        if let Some(config) = self.advertises(i.index) {
+            all.push(Feature::Advertise(Some(Box::new(config.clone()))));
+        }
+        all.into_iter().map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
+    }
+
+    fn set_unnumbered(
+        &mut self,
+        index: u32,
+        name: &str,
+        lender: Option<String>,
+    ) -> Result<Option<String>, OpError> {
+        let to = match &lender {
+            Some(lender) => Some(self.check_lender(index, name, lender)?),
+            None => None,
+        };
+        let was = self.interfaces.get_mut(index).and_then(|i| std::mem::replace(&mut i.unnumbered, to));
+        if let Some(lender) = was {
+            self.borrowers.remove(&(lender, index));
+        }
+        self.borrowers.extend(to.map(|lender| (lender, index)));
+        self.follow_lender(index)?;
+        Ok(was.map(|i| self.interface_name(i)))
+    }
+
+    fn check_lender(&self, index: u32, name: &str, lender: &str) -> Result<u32, OpError> {
+        let (i, l) = (self.named(name)?, self.named(lender)?);
+        let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
+        if l.index == index {
+            return fail("cannot use its own addresses as another's".into());
+        }
+        if let Some(has) = i.addresses.first() {
+            return fail(format!("has the address {has}: remove it before it uses those of {lender}"));
+        }
+        if [false, true].iter().any(|v6| i.table(*v6) != l.table(*v6)) {
+            return fail(format!("is in another routing table than {lender}: put both into the same"));
+        }
+        if let Some(further) = l.unnumbered {
+            let further = self.interface_name(further);
+            return fail(format!("{lender} is itself unnumbered: use {further}, whose addresses it has"));
+        }
+        if let Some(user) = self.borrower(index) {
+            return fail(format!("{user} uses its addresses: it cannot be unnumbered itself"));
+        }
+        for (who, one) in [(name, i), (lender, l)] {
+            if one.xconnect.is_some() || self.interfaces.xconnected.contains_key(&one.index) {
+                return fail(format!(
+                    "{who} is cross-connected: make it an L3 interface first (set interface l3)"
+                ));
+            }
+        }
+        if i.mtu < 1280 && l.addresses.iter().any(|a| a.addr().is_ipv6()) {
+            return fail(format!(
+                "MTU {} is too small for the IPv6 addresses of {lender}, which need 1280 bytes",
+                i.mtu
+            ));
+        }
+        Ok(l.index)
+    }
+
+    /// Those who use the addresses of an interface follow a change of them.
+    pub(super) fn follow_lent(&mut self, lender: u32) -> Result<(), OpError> {
+        let users: Vec<u32> = self.borrowers.range((lender, 0)..=(lender, u32::MAX)).map(|b| b.1).collect();
+        for user in users {
+            self.follow_lender(user)?;
+        }
+        Ok(())
+    }
+
+    /// An unnumbered interface has a link-local address while its lender has any IPv6 address.
+    fn follow_lender(&mut self, index: u32) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get(index) else { return Ok(()) };
+        let has6 = |i: &IfState| i.addresses.iter().any(|a| a.addr().is_ipv6());
+        let want = has6(i) || i.unnumbered.and_then(|l| self.interfaces.get(l)).is_some_and(has6);
+        if want != i.link_local.is_some() {
+            self.set_link_local(index, want)?;
+        }
+        self.publish_interface(index);
+        self.refresh_groups(&[index]);
+        Ok(())
+    }
+
+    /// The name of an interface that uses the addresses of this one.
+    pub(super) fn borrower(&self, lender: u32) -> Option<String> {
+        self.borrowers.range((lender, 0)..=(lender, u32::MAX)).next().map(|b| self.interface_name(b.1))
+    }
+
+    /// The interface whose addresses an interface has: itself, unless it is unnumbered.
+    pub(super) fn lender(&self, index: u32) -> u32 {
+        self.interfaces.get(index).and_then(|i| i.unnumbered).unwrap_or(index)
+    }
+
+    /// The prefixes of an interface as workers see them: addresses that are lent stand for themselves alone.
+    pub(super) fn prefixes_of(&self, i: &IfState) -> Vec<IpNet> {
+        match i.unnumbered.and_then(|l| self.interfaces.get(l)) {
+            None => i.addresses.clone(),
+            Some(l) => l.addresses.iter().map(|a| IpNet::from(a.addr())).collect(),
+        }
+    }
+
+    /// Whether a host with this address may be on the link of an interface: in one of its prefixes, or by a route.
+    pub(super) fn on_link(&self, index: u32, address: IpAddr) -> bool {
+        let Some(i) = self.interfaces.get(index) else { return false };
+        i.addresses.iter().any(|n| n.contains(&address))
+            || matches!(address, IpAddr::V6(a) if self.nd_proxies.get(&a) == Some(&index))
+            || i.unnumbered.is_some()
+                && (self.neighbors.get(index, address).is_some() || self.leads_over(index, address))
+    }
+
+    /// Whether workers send packets to an address over this interface.
+    fn leads_over(&self, index: u32, address: IpAddr) -> bool {
+        let over = |e: &tables::groups::Path| {
+            matches!(e.entry.kind, crate::plane::kind::REWRITE | crate::plane::kind::GLEAN)
+                && self.adjacency(e.entry.adj).is_some_and(|a| a.interface == index)
+        };
+        let v6 = address.is_ipv6();
+        let table = self.fibs.get(v6, self.table_of(index, v6)).map_or(0, |v| v.table.id);
+        self.lookup_in(table, address).is_some_and(|g| g.paths.iter().any(over))
+    }
+
+    /// Refuses to move an interface into another table while features stand on its routes.
+    pub(super) fn check_features_stay(&self, index: u32, name: &str, v6: bool) -> Result<(), OpError> {
+        let i = self.named(name)?;
+        let fail = |why: String| Err(OpError::new(format!("{name}: {why} before it moves to another table")));
+        if i.unnumbered.is_some() {
+            return fail("uses the addresses of another interface: undo that".into());
+        }
+        if let Some(user) = self.borrower(index) {
+            return fail(format!("{user} uses its addresses: undo that"));
+        }
+        if let Some((address, _)) = self.nd_proxies.iter().find(|(_, at)| v6 && **at == index) {
+            return fail(format!("{address} is behind it and answered for elsewhere: remove that"));
+        }
+        Ok(())
+    }
+
+    /// Refuses to take interfaces out that others depend on.
+    pub(super) fn check_features_unused(&self, name: &str, gone: &[u32]) -> Result<(), OpError> {
+        let users = gone.iter().flat_map(|g| self.borrowers.range((*g, 0)..=(*g, u32::MAX)));
+        if let Some((_, user)) = users.filter(|(_, user)| !gone.contains(user)).next() {
+            let user = self.interface_name(*user);
+            return Err(OpError::new(format!(
+                "{user} uses the addresses of {name}: give it others first (set interface unnumbered del {user})"
+            )));
+        }
+        if let Some((address, _)) = self.nd_proxies.iter().find(|(_, i)| gone.contains(i)) {
+            return Err(OpError::new(format!(
+                "{address} is behind {name} and answered for elsewhere: remove it first (ip6 nd proxy del)"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn swap(i: &mut IfState, feature: Feature) -> Feature {
+    use std::mem::replace;
+    let f = &mut i.features;
+    match feature {
+        Feature::Urpf { v6, mode } => {
+            Feature::Urpf { v6, mode: replace(if v6 { &mut f.urpf6 } else { &mut f.urpf4 }, mode) }
+        }
+        Feature::Mss { v6, clamp } => {
+            Feature::Mss { v6, clamp: replace(if v6 { &mut f.mss6 } else { &mut f.mss4 }, clamp) }
+        }
+        Feature::Reassembly { kind, on } => {
+            let to = match (kind.v6, kind.shallow) {
+                (false, false) => &mut f.reassembly4,
+                (true, false) => &mut f.reassembly6,
+                (false, true) => &mut f.virtual4,
+                (true, true) => &mut f.virtual6,
+            };
+            Feature::Reassembly { kind, on: replace(to, on) }
+        }
+        Feature::ProxyArp(on) => Feature::ProxyArp(replace(&mut f.proxy_arp, on)),
+        other => other,
     }
 }

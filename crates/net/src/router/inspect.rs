@@ -65,6 +65,8 @@ impl Router {
             crate::nodes::DEVICE_INPUT => state.rx_features.load(Ordering::Relaxed),
             "ip4-unicast" => seen.map_or(0, |i| i.ip4_unicast),
             "ip6-unicast" => seen.map_or(0, |i| i.ip6_unicast),
+            "ip4-output" => self.feature_bits(state).ip4_output,
+            "ip6-output" => self.feature_bits(state).ip6_output,
             "interface-output" => seen.map_or(0, |i| i.output),
             _ => 0,
         };

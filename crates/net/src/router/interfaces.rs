@@ -99,6 +99,8 @@ pub struct IfState {
     pub xconnect: Option<u32>,
     /// Features that the operator switched on.
     pub features: Features,
+    /// The interface whose addresses it has as its own.
+    pub unnumbered: Option<u32>,
     /// Sub-interfaces by the operator's number.
     pub subs: BTreeMap<u32, u32>,
     /// Places of its IPv4 and IPv6 table.
@@ -246,6 +248,8 @@ fn blank() -> Interface {
         subs: None,
         addrs4: Box::default(),
         addrs6: Box::default(),
+        groups4: Box::default(),
+        groups6: Box::default(),
         tentative6: Box::default(),
     }
 }
@@ -312,6 +316,7 @@ impl Router {
             link_local: None,
             xconnect: None,
             features: Features::default(),
+            unnumbered: None,
             subs: BTreeMap::new(),
             tables: [0; 2],
             by_encap: HashMap::new(),
@@ -431,6 +436,15 @@ impl Router {
         self.bind(index, true, 0);
         self.set_link_state(index, false, false);
         let mut out = vec![];
+        self.adverts.removed(index);
+        self.multicast.removed(index);
+        let wanted: Vec<IpAddr> = self.wanted_groups(index).collect();
+        for g in wanted {
+            self.wanted_groups.remove(&(index, g));
+        }
+        if let Some(lender) = self.interfaces.get(index).and_then(|i| i.unnumbered) {
+            self.borrowers.remove(&(lender, index));
+        }
         self.neighbors.interface_removed(index, &mut out);
         self.carry_out(out);
         self.drop_held(index);
@@ -497,6 +511,8 @@ impl Router {
 
     /// Writes what workers see of an interface.
     pub(super) fn publish_interface(&mut self, index: u32) {
+        let reports = self.sync_groups(index);
+        let (groups4, groups6) = self.published_groups(index);
         let Some(i) = self.interfaces.get(index) else { return };
         let Some(hw) = self.interfaces.get(i.hw()) else { return };
         let mut flags = 0;
@@ -505,24 +521,32 @@ impl Router {
         set(hw.link, ifflags::LINK);
         set(i.xconnect.is_some(), ifflags::L2);
         set(i.promiscuous, ifflags::PROMISC);
-        let addrs4: Vec<(u32, u8)> = i
-            .addresses
+        let prefixes = self.prefixes_of(i);
+        let addrs4: Vec<(u32, u8)> = prefixes
             .iter()
             .filter_map(|a| match a {
                 IpNet::V4(a) => Some((u32::from(a.addr()), a.prefix_len())),
                 IpNet::V6(_) => None,
             })
             .collect();
-        let len6 = |a: Ipv6Addr| {
-            i.addresses.iter().find(|n| n.addr() == IpAddr::V6(a)).map_or(64, IpNet::prefix_len)
-        };
-        let addrs6: Vec<(u128, u8)> =
-            i.all6().filter(|a| i.usable6.contains(a)).map(|a| (u128::from(a), len6(a))).collect();
+        let len6 =
+            |a: Ipv6Addr| prefixes.iter().find(|n| n.addr() == IpAddr::V6(a)).map_or(64, IpNet::prefix_len);
+        let lent = i.unnumbered.and_then(|l| self.interfaces.get(l));
+        let lent6 =
+            lent.into_iter().flat_map(|l| l.usable6.iter().copied().filter(|a| Some(*a) != l.link_local));
+        let addrs6: Vec<(u128, u8)> = i
+            .all6()
+            .filter(|a| i.usable6.contains(a))
+            .chain(lent6)
+            .map(|a| (u128::from(a), len6(a)))
+            .collect();
         let tentative6: Vec<u128> = i.unusable6().map(u128::from).collect();
         // Packets may come back from where IPv4 goes over IPv6 neighbours (RFC 8950).
         set(!addrs4.is_empty() || self.adjacencies.carries_ip4(index), ifflags::IP4);
         set(i.all6().next().is_some(), ifflags::IP6);
-        let bits = i.features.bits(|arc, node| self.feature_bit(arc, node));
+        set(lent.is_some(), ifflags::UNNUMBERED);
+        set(self.adverts.config(index).is_some(), ifflags::ADVERTISES);
+        let bits = self.feature_bits(i);
         let content = Interface {
             flags,
             mtu: i.mtu,
@@ -540,6 +564,8 @@ impl Router {
             subs: i.vlans.clone(),
             addrs4: addrs4.into(),
             addrs6: addrs6.into(),
+            groups4,
+            groups6,
             tentative6: tentative6.into(),
         };
         // What sub-interfaces have from their interface.
@@ -552,6 +578,7 @@ impl Router {
         if plain != self.is_plain(index) {
             self.refresh_adjacencies(index);
         }
+        self.carry_out_multicast(reports);
         for s in subs {
             self.publish_interface(s);
         }
@@ -620,12 +647,20 @@ impl Router {
             let shared = self.interfaces.get(index).is_some_and(|i| i.kind != Kind::Loopback);
             let dad = self.config.dad;
             self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
+            self.adverts.link_up(now, index);
         } else {
             self.neighbors.interface_down(index, &mut n);
             self.addresses.link_down(index, &mut a);
+            self.adverts.link_down(index);
+            self.multicast.link_down(index);
         }
         self.carry_out(n);
         self.carry_out_addresses(a);
+        if usable {
+            let mut out = vec![];
+            self.multicast.link_up(now, index, &mut out);
+            self.carry_out_multicast(out);
+        }
     }
 
     pub(super) fn set_mac(&mut self, index: u32, mac: MacAddr) -> Result<(), OpError> {

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod adjacencies;
+mod adverts;
 mod batch;
 mod bulk;
 mod check;
@@ -17,10 +18,12 @@ mod devices;
 mod features;
 mod inspect;
 mod interfaces;
+mod multicast;
 mod neighbors;
 mod nexthops;
 mod op;
 mod ping;
+mod proxies;
 mod punt;
 mod reassembly;
 mod resolve;
@@ -63,8 +66,8 @@ use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, WorkerHa
 use interfaces::Interfaces;
 use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -159,11 +162,20 @@ pub struct Router {
     fib_changes: u64,
     neighbors: NeighborTable,
     addresses: AddressTable,
+    adverts: crate::ra::AdvertTable,
+    multicast: crate::multicast::MulticastTable,
+    /// Interfaces whose addresses others use, with those.
+    borrowers: BTreeSet<(u32, u32)>,
+    /// Groups that the operator wants interfaces to join.
+    wanted_groups: BTreeSet<(u32, IpAddr)>,
+    proxy_arp: BTreeSet<(Ipv4Addr, Ipv4Addr)>,
+    /// Proxied addresses, and the interfaces behind which they are.
+    nd_proxies: BTreeMap<Ipv6Addr, u32>,
     pings: ping::Pings,
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
-    subs_changed: std::collections::BTreeSet<u32>,
+    subs_changed: BTreeSet<u32>,
     subs_gone: Vec<u32>,
     changes: u64,
     log: Vec<LogLine>,
@@ -173,7 +185,7 @@ pub struct Router {
     /// When fragments whose time ran out are looked for again, by kind.
     next_walk: [Millis; 4],
     /// Link-local neighbours: they have no route that would keep their adjacency.
-    link_locals: std::collections::BTreeSet<adjacencies::AdjKey>,
+    link_locals: BTreeSet<adjacencies::AdjKey>,
     cleared: workers::Cleared,
     /// Where the packet capture that runs is written to.
     capture_file: std::path::PathBuf,
@@ -217,6 +229,7 @@ impl Router {
             tables6,
             groups: shared_groups,
             config: Published::new(config.plane.clone()),
+            proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters {
                 rx: PerWorker::new(n).map_err(system("counters"))?,
                 tx: PerWorker::new(n).map_err(system("counters"))?,
@@ -260,20 +273,26 @@ impl Router {
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),
             addresses: AddressTable::new(AddressConfig::default(), seed),
+            adverts: crate::ra::AdvertTable::new(seed),
+            multicast: crate::multicast::MulticastTable::new(seed),
+            borrowers: BTreeSet::new(),
+            wanted_groups: BTreeSet::new(),
+            proxy_arp: BTreeSet::new(),
+            nd_proxies: BTreeMap::new(),
             pings: ping::Pings::default(),
             streams: BTreeMap::new(),
             most_route_bytes: 0,
             fib_changes: 0,
             started: Instant::now(),
             next_input: 1,
-            subs_changed: std::collections::BTreeSet::new(),
+            subs_changed: BTreeSet::new(),
             subs_gone: vec![],
             changes: 0,
             log: vec![],
             seen_use: BTreeMap::new(),
             next_use_check: Millis(0),
             next_walk: [Millis(0); 4],
-            link_locals: std::collections::BTreeSet::new(),
+            link_locals: BTreeSet::new(),
             plane,
             pool,
             tap,
@@ -399,6 +418,22 @@ impl Router {
                 .filter(|i| i.xconnect.is_some())
                 .map(|i| Op::SetXconnect { name: i.name.clone(), peer: None }),
         );
+        let lends = |i: &&IfState| i.unnumbered.is_some();
+        ops.extend(
+            self.interfaces()
+                .filter(lends)
+                .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
+        );
+        ops.extend(self.proxy_arp.iter().map(|(first, last)| Op::SetProxyArp {
+            first: *first,
+            last: *last,
+            on: false,
+        }));
+        ops.extend(self.nd_proxies.iter().map(|(address, i)| Op::SetNdProxy {
+            name: self.interface_name(*i),
+            address: *address,
+            on: false,
+        }));
         let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
         ops.extend(tables.into_iter().filter(|t| t.id != 0).map(|table| Op::DeleteTable { table }));
@@ -409,6 +444,7 @@ impl Router {
 
     /// Stops the workers and closes all devices.
     pub fn shutdown(&mut self) {
+        self.say_farewell(None);
         for w in &mut self.workers {
             w.stop();
         }

@@ -31,20 +31,23 @@ impl Local for View<'_> {
     }
 
     fn address(&self, addr: IpAddr) -> Option<AddressState> {
-        self.router.addresses.state(self.interface, addr)
+        let state = |interface| self.router.addresses.state(interface, addr);
+        // A link-local address is that of its own link.
+        let lent = || {
+            Some(self.router.lender(self.interface))
+                .filter(|l| Some(addr) != self.router.link_local(*l).map(IpAddr::V6))
+        };
+        state(self.interface).or_else(|| lent().and_then(state))
     }
 
     fn on_link(&self, addr: IpAddr) -> bool {
-        self.router
-            .interfaces
-            .get(self.interface)
-            .is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)))
+        self.router.on_link(self.interface, addr)
     }
 }
 
 impl Router {
     /// Sends a frame out of an interface.
-    fn send_frame(&mut self, interface: u32, frame: &Frame) {
+    pub(super) fn send_frame(&mut self, interface: u32, frame: &Frame) {
         let tags: Vec<(EtherType, u16)> = self.interfaces.get(interface).map_or(vec![], |i| {
             let t = i.tags();
             let words = t.as_slice().chunks_exact(4);
@@ -239,6 +242,14 @@ impl Router {
                     let n = usize::from(len).min(bytes.len());
                     self.pings.heard(interface, &bytes[..n], full as usize);
                 }
+                Message::Packet { kind: PuntKind::Group, interface, len, bytes, .. } => {
+                    let n = usize::from(len).min(bytes.len());
+                    self.heard_query(now, interface, &bytes[..n]);
+                }
+                Message::Packet { kind: PuntKind::Solicitation, interface, len, bytes, .. } => {
+                    let n = usize::from(len).min(bytes.len());
+                    self.heard_solicitation(now, interface, &bytes[..n]);
+                }
                 Message::Packet { interface, len, bytes, .. } => {
                     let n = usize::from(len).min(bytes.len());
                     self.heard(now, interface, &bytes[..n]);
@@ -265,7 +276,12 @@ impl Router {
 
     /// When to call [`Router::tick`] next.
     pub fn next_deadline(&self) -> Millis {
-        let machines = [self.neighbors.next_deadline(), self.addresses.next_deadline()];
+        let machines = [
+            self.neighbors.next_deadline(),
+            self.addresses.next_deadline(),
+            self.adverts.next_deadline(),
+            self.multicast.next_deadline(),
+        ];
         machines.into_iter().flatten().fold(self.next_use_check.min(self.next_walk()), Millis::min)
     }
 
@@ -278,6 +294,12 @@ impl Router {
         let mut out = vec![];
         self.addresses.tick(now, &mut out);
         self.carry_out_addresses(out);
+        let mut out = vec![];
+        self.adverts.tick(now, &mut out);
+        self.carry_out_adverts(out);
+        let mut out = vec![];
+        self.multicast.tick(now, &mut out);
+        self.carry_out_multicast(out);
         if now >= self.next_use_check {
             self.next_use_check = now.after(USE_CHECK);
             self.check_use(now);

@@ -11,7 +11,7 @@ use crate::reassembly;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use packet::flow::Fields;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,6 +146,24 @@ pub enum Op {
         table: RouteTable,
         /// Fields of packets.
         fields: Fields,
+    },
+    /// Answers ARP requests for a range of addresses, or no more.
+    SetProxyArp {
+        /// The first address.
+        first: Ipv4Addr,
+        /// The last one.
+        last: Ipv4Addr,
+        /// Answer.
+        on: bool,
+    },
+    /// Answers neighbour solicitations for an address of another link, or no more.
+    SetNdProxy {
+        /// Interface behind which it is.
+        name: String,
+        /// The address.
+        address: Ipv6Addr,
+        /// Answer.
+        on: bool,
     },
     /// Sets the static route of a prefix, in place of an earlier one.
     SetRoute {
@@ -312,6 +330,8 @@ impl Op {
             | Op::CreateTap { .. }
             | Op::SetDescription { .. }
             | Op::SetFeature { .. }
+            | Op::SetProxyArp { .. }
+            | Op::SetNdProxy { .. }
             | Op::SetRoute { .. }
             | Op::AddPath { .. }
             | Op::DelPath { .. }
@@ -553,6 +573,8 @@ impl Router {
                 Ok(undo)
             }
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
+            Op::SetProxyArp { first, last, on } => self.set_proxy_arp(first, last, on),
+            Op::SetNdProxy { name, address, on } => self.set_nd_proxy(name, address, on),
             Op::SetXconnect { name, peer } => {
                 let was = self.named(&name)?.xconnect.map(|p| self.interface_name(p));
                 self.check_xconnect(&name, peer.as_deref())?;
@@ -574,7 +596,8 @@ impl Router {
             Op::SetNeighbor { name, address, mac } => {
                 let i = self.named(&name)?;
                 let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-                if !link_local && !i.addresses.iter().any(|n| n.contains(&address)) {
+                if !link_local && i.unnumbered.is_none() && !i.addresses.iter().any(|n| n.contains(&address))
+                {
                     return Err(OpError::new(format!(
                         "{address} is in no prefix of {name}: a neighbor must be on its link"
                     )));
@@ -597,6 +620,9 @@ impl Router {
     }
 
     fn set_admin(&mut self, index: u32, up: bool, link: bool) -> Result<(), OpError> {
+        if !up {
+            self.say_farewell(Some(index));
+        }
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
         let mut link = link;
         if let Some(d) = i.device_mut() {

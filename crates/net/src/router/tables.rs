@@ -555,6 +555,9 @@ impl Router {
             )));
         }
         let before = self.fibs.get(v6, was).map_or(0, |v| v.table.id);
+        if was != place {
+            self.check_features_stay(index, &name, v6)?;
+        }
         self.bind(index, v6, place);
         Ok(vec![Op::SetTable { name, table: RouteTable { v6, id: before } }])
     }

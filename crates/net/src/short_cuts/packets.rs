@@ -378,6 +378,11 @@ impl Spec {
             udp[2..4].copy_from_slice(&[0, 80]);
             udp[4..6].copy_from_slice(&len.to_be_bytes());
         }
+        if let Some(tcp) = p.first_chunk_mut::<24>().filter(|_| self.next == 6) {
+            // A SYN, or no SYN, with a segment size.
+            (tcp[12], tcp[13]) = (0x60, if self.sport.is_multiple_of(2) { 2 } else { 0x10 });
+            tcp[20..].copy_from_slice(&[2, 4, 5, 0xb4]);
+        }
     }
 
     fn frame(&self) -> (Vec<u8>, usize) {

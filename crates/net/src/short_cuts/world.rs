@@ -2,6 +2,7 @@
 
 use crate::hold::{Ip4Hold, Ip6Hold, Waiting};
 use crate::interface::InterfaceTx;
+use crate::mss::Clamp;
 use crate::neighbor::DadMode;
 use crate::nodes;
 use crate::plane::PlaneConfig;
@@ -301,7 +302,12 @@ fn features(names: &[String]) -> Vec<Op> {
         let urpf = |v6, n: usize| Feature::Urpf { v6, mode: modes[n % 3] };
         let part = |kind: usize, on| Feature::Reassembly { kind: reassembly::Kind::ALL[kind], on };
         let parts = [part(n % 4, n % 3 == 0), part((n + 2) % 4, n % 5 == 0)];
-        for feature in [urpf(false, n), urpf(true, n / 2 + 1)].into_iter().chain(parts) {
+        let mss = |v6, n: usize| Feature::Mss {
+            v6,
+            clamp: Clamp { rx: [0, 1000][n % 2], tx: [0, 900][n / 2 % 2] },
+        };
+        let singles = [urpf(false, n), urpf(true, n / 2 + 1), mss(false, n), mss(true, n + 1)];
+        for feature in singles.into_iter().chain(parts) {
             ops.push(Op::SetFeature { name: name.clone(), feature });
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 16] = [
+pub const PATHS: [&str; 17] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -31,9 +31,10 @@ pub const PATHS: [&str; 16] = [
     "vrf6",
     "ip4-recursive",
     "ip4-leak",
+    "mss-clamp",
 ];
 
-const PORTS: [&str; 7] = ["left", "right", "patch", "cord", "trunk", "guarded", "customer"];
+const PORTS: [&str; 8] = ["left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped"];
 
 struct Sink(Arc<AtomicU64>);
 
@@ -97,6 +98,7 @@ fn ops() -> Vec<Op> {
         ("guarded", "2001:db8:5::1/64"),
         ("customer", "10.0.6.1/24"),
         ("customer", "2001:db8:6::1/64"),
+        ("clamped", "10.0.7.1/24"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
     }
@@ -112,6 +114,8 @@ fn ops() -> Vec<Op> {
         let mac = packet::MacAddr([2, 0, 0, 0, 1, 1]);
         ops.push(Op::SetNeighbor { name: name.into(), address: address.parse().unwrap(), mac });
     }
+    let feature = Feature::Mss { v6: false, clamp: net::mss::Clamp { rx: 1000, tx: 0 } };
+    ops.push(Op::SetFeature { name: "clamped".into(), feature });
     for v6 in [false, true] {
         let feature = Feature::Urpf { v6, mode: net::urpf::Mode::Strict };
         ops.push(Op::SetFeature { name: "guarded".into(), feature });
@@ -216,6 +220,37 @@ fn echo_part(n: u8) -> Vec<u8> {
     p
 }
 
+fn tcp4(port: u8, n: u8) -> Vec<u8> {
+    let mut p = ip4_from(port, 20, n, 64);
+    p.truncate(20);
+    (p[3], p[9]) = (44, 6);
+    packet::ip4::fill_checksum(&mut p);
+    p.extend([
+        4,
+        n,
+        0,
+        80,
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0x60,
+        if n.is_multiple_of(8) { 2 } else { 0x10 },
+        255,
+        255,
+        0,
+        0,
+        0,
+        0,
+    ]);
+    p.extend([2, 4, 5, 0xb4]);
+    p
+}
+
 fn ip6(port: u8, n: u8) -> Vec<u8> {
     let mut p = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
     for a in [format!("2001:db8:{port}::2"), format!("2001:db8:20:{n}::{n}")] {
@@ -230,6 +265,8 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
     let (port, vlan, ethertype, packet) = match path {
         "ip4" => (0, None, 0x0800, ip4(20, n, 64)),
         "ip6" => (0, None, 0x86dd, ip6(1, n)),
+        // Every eighth packet is a SYN.
+        "mss-clamp" => (7, None, 0x0800, tcp4(7, n)),
         "urpf-strict" => (5, None, 0x0800, ip4_from(5, 20, n, 64)),
         "urpf-strict6" => (5, None, 0x86dd, ip6(5, n)),
         "vrf" => (6, None, 0x0800, ip4_from(6, 20, n, 64)),

@@ -1,7 +1,10 @@
-//! The section `l3`: what interfaces do at layer 3 besides having addresses.
+//! The section `l3`: what interfaces do at layer 3 besides having addresses, and what the router answers for.
 
+mod advertise;
+mod proxy;
 mod reassembly;
 
+use net::mss::Clamp;
 use net::router::{Feature, Op};
 use net::urpf::Mode;
 
@@ -14,9 +17,19 @@ use super::tree::{Node, Value};
 #[cfg(test)]
 pub(super) use reassembly::{KINDS as REASSEMBLY, LIMITS as REASSEMBLY_LIMITS};
 
-pub(super) const L3: &[&str] = &["reassembly", "interfaces"];
-pub(super) const INTERFACE: &[&str] = &["table", "urpf", "reassembly", "virtual-reassembly"];
+pub(super) const L3: &[&str] = &["reassembly", "interfaces", "proxy-arp", "nd-proxy"];
+pub(super) const INTERFACE: &[&str] = &[
+    "table",
+    "urpf",
+    "reassembly",
+    "virtual-reassembly",
+    "tcp-mss-clamp",
+    "proxy-arp",
+    "groups",
+    "router-advertisements",
+];
 const FAMILIES: &[&str] = &["ip4", "ip6"];
+const CLAMP: &[&str] = &["rx", "tx"];
 
 /// An operation that the section asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,13 +46,14 @@ pub struct Setting {
 struct Scope<'s, 'n> {
     d: &'s mut Decoder<'n>,
     name: &'s str,
+    mtu: u16,
     out: &'s mut Vec<Setting>,
 }
 
 impl Scope<'_, '_> {
-    fn set(&mut self, place: Place, feature: Feature) {
+    fn set(&mut self, place: Place, field: &'static str, feature: Feature) {
         let op = Op::SetFeature { name: self.name.to_string(), feature };
-        self.out.push(Setting { place, path: self.d.path(), op });
+        self.out.push(Setting { place, path: format!("{}.{field}", self.d.path()), op });
     }
 }
 
@@ -54,6 +68,8 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
         }
         Some(())
     });
+    d.field(&fields, "proxy-arp", |d, node| proxy::ranges(d, node, &mut out));
+    d.field(&fields, "nd-proxy", |d, node| proxy::hosts(d, node, names, &mut out));
     Some(out)
 }
 
@@ -73,34 +89,37 @@ fn interface<'n>(
         }
     };
     let fields = d.fields(node, INTERFACE)?;
-    routed(d, place, port);
+    routed(d, place, port, names);
     let bound = d.field(&fields, "table", |d, node| table::binding(d, node, names.tables));
     for (place, table) in bound.unwrap_or_default() {
         out.push(Setting { place, path: d.path(), op: Op::SetTable { name: name.to_string(), table } });
     }
-    let mut scope = Scope { d, name, out };
+    let mut scope = Scope { d, name, mtu: port.mtu(), out };
     urpf(&mut scope, &fields);
     reassembly::features(&mut scope, &fields);
+    clamp(&mut scope, &fields);
+    if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
+        scope.set(fields.key_place("proxy-arp"), "proxy-arp", Feature::ProxyArp(on));
+    }
+    proxy::groups(&mut scope, &fields, port);
+    advertise::decode(&mut scope, &fields, port);
     Some(())
 }
 
 /// An interface in L2 mode takes no part in layer 3.
-fn routed(d: &mut Decoder<'_>, place: Place, port: Port<'_>) {
-    if port.l2xc().is_some() {
-        d.error(place, "l3-mode", format!("`{}` is cross-connected", port.name()))
-            .help("remove its entry here, or its l2xc");
+fn routed(d: &mut Decoder<'_>, place: Place, port: Port<'_>, names: &Names<'_>) {
+    if names.is_l2(port) {
+        d.error(place, "l3-mode", format!("`{}` is in L2 mode", port.name()))
+            .help("remove its entry here, its l2xc, or take it out of the bridge");
     }
 }
 
 /// Both families of a field: one value for both, or a mapping of `ip4` and `ip6`. Each with whether it is of IPv6.
-fn families<'n, T>(
+fn families<'n, T: Clone>(
     d: &mut Decoder<'n>,
     node: &'n Node<'n>,
     mut one: impl FnMut(&mut Decoder<'n>, &'n Node<'n>) -> Option<T>,
-) -> Option<Vec<(bool, Place, T)>>
-where
-    T: Clone,
-{
+) -> Option<Vec<(bool, Place, T)>> {
     if let Value::Scalar { .. } = &node.value {
         let value = one(d, node)?;
         return Some(vec![(false, node.place, value.clone()), (true, node.place, value)]);
@@ -119,6 +138,25 @@ fn urpf<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
     const MODES: &[(&str, Mode)] = &[("strict", Mode::Strict), ("loose", Mode::Loose), ("off", Mode::Off)];
     let all = s.d.field(fields, "urpf", |d, node| families(d, node, |d, node| d.choice(node, MODES)));
     for (v6, place, mode) in all.unwrap_or_default() {
-        s.set(place, Feature::Urpf { v6, mode });
+        s.set(place, "urpf", Feature::Urpf { v6, mode });
+    }
+}
+
+/// A size for both directions, or a mapping.
+fn clamp<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
+    let size = |d: &mut Decoder<'n>, node: &'n Node<'n>| d.int(node, 48u16, 65_495);
+    let all = s.d.field(fields, "tcp-mss-clamp", |d, node| {
+        families(d, node, |d, node| {
+            if let Value::Scalar { .. } = &node.value {
+                let both = size(d, node)?;
+                return Some(Clamp { rx: both, tx: both });
+            }
+            let fields = d.fields(node, CLAMP)?;
+            let mut one = |name| d.field(&fields, name, size).unwrap_or(0);
+            Some(Clamp { rx: one("rx"), tx: one("tx") })
+        })
+    });
+    for (v6, place, clamp) in all.unwrap_or_default() {
+        s.set(place, "tcp-mss-clamp", Feature::Mss { v6, clamp });
     }
 }

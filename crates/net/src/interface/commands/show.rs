@@ -164,6 +164,10 @@ fn addresses(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 .map_or(String::new(), |s| format!(", {s}"));
             let _ = writeln!(text, "  L3 {a}/64 (link-local{note})");
         }
+        let lender = i.unnumbered.map(|l| router.interface_name(l));
+        if let Some(lender) = &lender {
+            let _ = writeln!(text, "  unnumbered, use {lender}");
+        }
         if let Some(peer) = i.xconnect {
             let _ = writeln!(text, "  L2 xconnect {}", router.interface_name(peer));
         }
@@ -173,6 +177,7 @@ fn addresses(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             "state": up,
             "addresses": list,
             "link-local": i.link_local.map(|a| a.to_string()),
+            "unnumbered": lender,
             "xconnect": i.xconnect.map(|p| router.interface_name(p)),
         }));
     }

@@ -1,0 +1,70 @@
+//! Commands on clamping the TCP segment size.
+
+use super::Clamp;
+use crate::commands::{chosen, commit};
+use crate::router::{Feature, Op, Router};
+use command::{Args, Command, CommandError, Output, Table};
+
+/// The commands.
+pub fn all() -> Vec<Command<Router>> {
+    vec![
+        Command::write(
+            "set interface tcp-mss-clamp <interface:interface> \
+             [v4:(ip4 (disable|(enable|rx|tx) ip4-mss <mss:u16 48..65495 bytes>))] \
+             [v6:(ip6 (disable|(enable|rx|tx) ip6-mss <mss:u16 48..65475 bytes>))]",
+            "Limit the segment size that TCP hosts tell each other through an interface",
+            set,
+        )
+        .arg("ip4", "TCP over IPv4")
+        .arg("ip6", "TCP over IPv6")
+        .arg("enable", "in packets received and sent")
+        .arg("rx", "in packets received")
+        .arg("tx", "in packets sent")
+        .arg("disable", "no limit")
+        .arg("mss", "the largest segment, without IP and TCP headers")
+        .details(
+            "Only SYN segments with a larger value are changed. A family that is not named stays as it is. For a tunnel \
+             with an MTU of M bytes the right value is M - 40 for IPv4, and M - 60 for IPv6.",
+        )
+        .example("set interface tcp-mss-clamp left ip4 enable ip4-mss 1452 ip6 enable ip6-mss 1432")
+        .example("set interface tcp-mss-clamp left ip4 disable"),
+        Command::read(
+            "show interface tcp-mss-clamp [<interface:interface>]...",
+            "Where the TCP segment size is limited",
+            show,
+        )
+        .example("show interface tcp-mss-clamp"),
+    ]
+}
+
+fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let name: String = args.get("interface")?;
+    let mut ops = vec![];
+    for (v6, label) in [(false, "v4"), (true, "v6")] {
+        let Some(group) = args.group(label) else { continue };
+        let size: u16 = group.opt("mss")?.unwrap_or(0);
+        let clamp = match group.one_of(&["rx", "tx"]) {
+            Some("rx") => Clamp { rx: size, tx: 0 },
+            Some(_) => Clamp { rx: 0, tx: size },
+            None => Clamp { rx: size, tx: size },
+        };
+        ops.push(Op::SetFeature { name: name.clone(), feature: Feature::Mss { v6, clamp } });
+    }
+    if ops.is_empty() {
+        return Err("name a family: ip4 or ip6".into());
+    }
+    commit(router, ops)
+}
+
+fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let mut table = Table::new().left("Interface").left("Family").right("Rx MSS").right("Tx MSS");
+    for i in chosen(router, args)? {
+        for (family, clamp) in [("ip4", i.features.mss4), ("ip6", i.features.mss6)] {
+            if !clamp.is_off() {
+                let size = |n: u16| (n != 0).then(|| n.to_string()).into();
+                table.row([i.name.clone().into(), family.into(), size(clamp.rx), size(clamp.tx)]);
+            }
+        }
+    }
+    Ok(Output::table(table))
+}
