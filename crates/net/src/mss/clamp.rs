@@ -69,7 +69,7 @@ mod tests {
         let mut options = before.to_vec();
         options.extend([2, 4]);
         options.extend(size.to_be_bytes());
-        while options.len() % 4 != 0 {
+        while !options.len().is_multiple_of(4) {
             options.push(0);
         }
         let tcp = TcpBuilder { flags, options: &options, ..TcpBuilder::new(1000, 80) };

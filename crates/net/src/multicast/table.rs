@@ -372,7 +372,7 @@ mod tests {
             let mut out = vec![];
             t.join(Millis(0), 1, group, &mut out);
             let want = Action::Report { interface: 1, records: vec![(kind, group)] };
-            assert_eq!(out, [want.clone()]);
+            assert_eq!(out, std::slice::from_ref(&want));
             let later = run(&mut t, 10_000);
             assert!(matches!(later.as_slice(), [(1..=1000, a)] if *a == want), "{later:?}");
             out.clear();

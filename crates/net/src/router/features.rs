@@ -252,8 +252,8 @@ impl Router {
 
     /// Refuses to take interfaces out that others depend on.
     pub(super) fn check_features_unused(&self, name: &str, gone: &[u32]) -> Result<(), OpError> {
-        let users = gone.iter().flat_map(|g| self.borrowers.range((*g, 0)..=(*g, u32::MAX)));
-        if let Some((_, user)) = users.filter(|(_, user)| !gone.contains(user)).next() {
+        let mut users = gone.iter().flat_map(|g| self.borrowers.range((*g, 0)..=(*g, u32::MAX)));
+        if let Some((_, user)) = users.find(|(_, user)| !gone.contains(user)) {
             let user = self.interface_name(*user);
             return Err(OpError::new(format!(
                 "{user} uses the addresses of {name}: give it others first (set interface unnumbered del {user})"
