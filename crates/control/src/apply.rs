@@ -151,6 +151,12 @@ fn interfaces(d: &Document) -> Plan {
             }
         }
     }
+    for b in &d.bridges {
+        b.operations().into_iter().for_each(|s| p.add(s.place, &s.path, s.op));
+    }
+    for s in &d.l2 {
+        p.add(s.place, &s.path, s.op.clone());
+    }
     // Addresses come into the table of their interface.
     for s in d.l3.iter().filter(|s| before_packets(&s.op)) {
         p.add(s.place, &s.path, s.op.clone());

@@ -71,6 +71,16 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     for n in router.neighbors().filter(|n| n.state == State::Static) {
         let _ = writeln!(out, "{} {} {:?}", router.interface_name(n.interface), n.addr, n.mac);
     }
+    for b in router.bridges() {
+        let mut members: Vec<_> = b.members.iter().map(|(i, m)| (router.interface_name(*i), m)).collect();
+        members.sort_by(|a, b| a.0.cmp(&b.0));
+        let macs = router.static_macs(b.id);
+        let _ = writeln!(out, "{} {:?} {members:?} {:?} {macs:?}", b.id, b.settings, b.arp);
+    }
+    let mut tags: Vec<_> = router.interfaces().map(|i| (&i.name, &i.tag_change, i.mac_limit)).collect();
+    tags.sort_by_key(|t| t.0);
+    let _ = writeln!(out, "{tags:?}");
+    let _ = writeln!(out, "{}", router.mac_counts().limit);
     for row in router.punt_rows() {
         let _ = writeln!(out, "{:?} {:?}", row.class, row.limit);
     }
@@ -155,11 +165,17 @@ devices:
       write: OUT/left.pcap
   left.10:
     promiscuous: true
+  right:
+    driver: pcap
+    pcap:
+      write: OUT/right.pcap
 loopbacks:
   loop0:
     description: Router id
     mac: \"02:00:00:00:00:01\"
     addresses: [10.255.0.1/32, \"2001:db8:ffff::1/128\"]
+  loop10:
+    addresses: [10.10.0.1/24]
 interfaces:
   left:
     description: \"key: value, # no comment\"
@@ -179,8 +195,42 @@ interfaces:
         encapsulation: {untagged: true}
       50:
         encapsulation: {default: true}
+      60:
+        mtu: 1500
+  right:
+    description: Bridged
+    mac: \"02:00:00:00:01:02\"
   loop0:
     state: down
+bridgedomains:
+  bd10:
+    description: Customers
+    bvi: loop10
+    interfaces: [left.60, right]
+    settings:
+      learn: false
+      unicast-flood: false
+      unknown-unicast-flood: false
+      unicast-forward: false
+      arp-termination: true
+      arp-unicast-forward: true
+      mac-age-minutes: 5
+l2:
+  learn-limit: 1000
+  interfaces:
+    right:
+      tag-rewrite: push dot1ad 7 8
+      split-horizon-group: 3
+      learn-limit: 10
+  bridgedomains:
+    bd10:
+      learn-limit: 100
+      macs:
+        \"02:00:00:00:00:07\": right
+        \"02:00:00:00:00:08\": filter
+      arp:
+        10.10.0.7: \"02:00:00:00:00:07\"
+        \"2001:db8:10::7\": \"02:00:00:00:00:07\"
 l3:
   reassembly:
     ip6: {max-reassemblies: 10, max-reassembly-length: 20, timeout-ms: 30, expire-walk-interval-ms: 40}

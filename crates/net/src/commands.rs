@@ -12,6 +12,7 @@ pub fn all() -> Vec<Command<Router>> {
     let mut all = vec![];
     all.extend(interface::commands::all());
     all.extend(l2::commands::all());
+    all.extend(l2::bridge::commands::all());
     all.extend(fib::commands::all());
     all.extend(neighbor::commands::all());
     all.extend(urpf::commands::all());
@@ -40,7 +41,11 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("trace", "Packet trace"),
     ("set interface", "Change an interface"),
     ("set interface ip", "Addresses and table of an interface"),
-    ("set interface l2", "Layer 2: cross-connect"),
+    ("set interface l2", "Layer 2: bridge domains, cross-connect, tags"),
+    ("set bridge-domain", "Change a bridge domain"),
+    ("set bridge-domain arp", "ARP and neighbor discovery in a bridge domain"),
+    ("set l2fib", "Addresses of bridge domains"),
+    ("l2fib", "Addresses of bridge domains"),
     ("ip route", "Static routes"),
     ("set punt", "Limits of packets for the router itself"),
     ("ip neighbor", "Static neighbors, and forgetting neighbors"),

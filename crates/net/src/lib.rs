@@ -30,7 +30,7 @@ pub mod reassembly;
 pub mod router;
 pub mod runtime;
 #[cfg(test)]
-mod short_cuts;
+pub(crate) mod short_cuts;
 #[cfg(test)]
 mod testing;
 pub mod urpf;

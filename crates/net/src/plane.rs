@@ -3,6 +3,7 @@
 use crate::adjacency::Adjacency;
 use crate::fib::table::Tables;
 use crate::interface::Interface;
+use crate::l2::bridge::L2Plane;
 use crate::punt::{Police, Punt};
 use crate::reassembly;
 use graph::Handoff;
@@ -172,6 +173,8 @@ pub struct Plane {
     pub tables6: Tables<Routes6>,
     /// Next-hop groups.
     pub groups: Arc<Groups>,
+    /// Bridge domains.
+    pub l2: L2Plane,
     /// Settings.
     pub config: Published<PlaneConfig>,
     /// Addresses of others that are answered for.

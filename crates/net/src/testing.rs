@@ -202,6 +202,8 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         table6: 0,
         tags: Tags::default(),
         xconnect: None,
+        bridge: None,
+        retag: crate::l2::Retag::default(),
         subs: None,
         addrs4: addrs4.into(),
         addrs6: addrs6.iter().map(|a| (number(a), 64)).collect(),
@@ -279,6 +281,7 @@ impl Rig {
             tables4,
             tables6,
             groups,
+            l2: crate::l2::bridge::L2Plane::new(1).unwrap().1,
             config: Published::new(PlaneConfig::default()),
             proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters {
@@ -479,7 +482,7 @@ impl Rig {
     pub fn resolves(&self) -> Vec<(u32, std::net::IpAddr)> {
         let next = || match self.plane.punt.pop()? {
             Message::Resolve { interface, address } => Some((interface, address)),
-            Message::Packet { .. } => None,
+            Message::MacTable | Message::Packet { .. } => None,
         };
         std::iter::from_fn(next).collect()
     }

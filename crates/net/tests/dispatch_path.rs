@@ -70,6 +70,8 @@ fn leaving(path: &str) -> u64 {
     let all = (COUNTED * graph::VECTOR_SIZE) as u64;
     match path {
         "drop" | "unknown-neighbor" => 0,
+        // To both other members, and to the BVI, which takes no broadcast of UDP.
+        "l2-flood" => 2 * all,
         // One of 16 is of an unknown type.
         "mixed" => all * 15 / 16,
         // Two fragments make one answer.

@@ -9,6 +9,7 @@
 mod advertise;
 mod devices;
 mod interfaces;
+mod l2;
 mod l3;
 mod neighbors;
 mod node;
@@ -57,6 +58,8 @@ const SECTIONS: &[(&str, Section)] = &[
     ("taps", Section::Map(devices::taps)),
     ("loopbacks", Section::Map(interfaces::loopbacks)),
     ("interfaces", Section::Map(interfaces::write)),
+    ("bridgedomains", Section::Map(l2::bridges)),
+    ("l2", Section::Map(l2::write)),
     ("tables", Section::Map(tables::write)),
     ("l3", Section::Map(l3::write)),
     ("punt", Section::Map(punt::write)),

@@ -21,10 +21,7 @@ pub(super) const SETTINGS: &[&str] = &[
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<BridgeDomain>> {
     let mut bridges = Vec::new();
     for (name, place, node) in d.entries(node, "bridge names") {
-        bridges.extend(d.key(name, |d| {
-            d.unsupported(place, &format!("the bridge domain `{name}`"));
-            bridge(d, name, place, node)
-        }));
+        bridges.extend(d.key(name, |d| bridge(d, name, place, node)));
     }
     Some(bridges)
 }

@@ -13,6 +13,7 @@ mod decode;
 mod device;
 mod diag;
 mod interface;
+mod l2;
 mod l3;
 mod model;
 mod neighbor;
@@ -79,6 +80,7 @@ const SECTIONS: &[&str] = &[
     "neighbors",
     "punt",
     "packet-generator",
+    "l2",
     "l3",
     "bondethernets",
     "bridgedomains",
@@ -234,7 +236,9 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
     let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));
     let streams = d.field(&fields, "packet-generator", |d, node| stream::decode(d, node, &names));
+    let l2 = d.field(&fields, "l2", |d, node| l2::decode(d, node, &names, &document.bridges));
     document.l3 = d.field(&fields, "l3", |d, node| l3::decode(d, node, &names)).unwrap_or_default();
+    document.l2 = l2.unwrap_or_default();
     document.routes = routes.unwrap_or_default();
     document.neighbors = neighbors.unwrap_or_default();
     document.streams = streams.unwrap_or_default();

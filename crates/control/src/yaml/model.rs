@@ -39,6 +39,8 @@ pub struct Document {
     pub routes: Routes,
     /// Static neighbours.
     pub neighbors: Vec<Neighbor>,
+    /// What the section `l2` asks for, in the order in which it is to be applied.
+    pub l2: Vec<Setting>,
     /// What the section `l3` asks for, in the order in which it is to be applied.
     pub l3: Vec<Setting>,
     /// Limits of packets for the router itself; classes that it does not name keep theirs.

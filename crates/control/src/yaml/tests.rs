@@ -1,7 +1,7 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bond, bridge, device, interface, l3, neighbor, punt, route, settings, sflow, stream, tap, vxlan,
+    acl, bond, bridge, device, interface, l2, l3, neighbor, punt, route, settings, sflow, stream, tap, vxlan,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -35,6 +35,9 @@ fn the_manual_has_every_field() {
         ("## `acls`", acl::ACL),
         ("### `acls.NAME.terms[N]`", acl::TERM),
         ("## `sflow`", sflow::SFLOW),
+        ("## `l2`", l2::L2),
+        ("### `l2.interfaces.NAME`", l2::INTERFACE),
+        ("### `l2.bridgedomains.NAME`", l2::BRIDGE),
         ("## `devices`", device::DEVICE),
         ("### `devices.NAME.rx-ring`", device::RX_RING),
         ("### `devices.NAME.pcap`", device::PCAP),

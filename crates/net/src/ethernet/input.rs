@@ -22,6 +22,7 @@ graph::edges! {
         Arp => "arp-input",
         Xconnect => "l2-xconnect",
         Policed => "punt-policer",
+        Bridge => "l2-bridge",
         Ip4Features => "@ip4-unicast",
         Ip6Features => "@ip6-unicast",
     }
@@ -148,7 +149,9 @@ impl Node for EthernetInput {
             header_len = usize::from(tags.header_len);
         }
         if i.is(ifflags::L2) {
-            return Ok(EthernetNext::Xconnect);
+            let Some(port) = &i.bridge else { return Ok(EthernetNext::Xconnect) };
+            p.d.aux = port.bridge.into();
+            return Ok(EthernetNext::Bridge);
         }
         if head[0] & 1 != 0 {
             p.d.flags |= flags::L2_GROUP;
@@ -180,6 +183,8 @@ impl Node for EthernetInput {
 pub enum Common<'v> {
     /// Cross-connected, without sub-interfaces: any frame.
     Xconnect(u32),
+    /// In a bridge domain, without sub-interfaces: any frame.
+    Bridge(u32, u32),
     /// Without sub-interfaces: untagged frames of one EtherType for the router.
     Plain(Plain),
     /// The same, and `ip4-input` would find nothing unusual either.
@@ -290,7 +295,10 @@ impl QuickNode for EthernetInput {
             return Some((next, Common::Tagged(tagged, inside)));
         }
         if i.is(ifflags::L2) {
-            return Some((EthernetNext::Xconnect, Common::Xconnect(rx)));
+            return Some(match &i.bridge {
+                Some(port) => (EthernetNext::Bridge, Common::Bridge(rx, port.bridge.into())),
+                None => (EthernetNext::Xconnect, Common::Xconnect(rx)),
+            });
         }
         let w = rooms.window::<0>(first)?;
         let source = mac_word(&i.mac) | u64::from(u16::from_le_bytes([w[12], w[13]])) << 48;
@@ -310,7 +318,7 @@ impl QuickNode for EthernetInput {
         match common {
             Common::Ip4(plain) | Common::Ip6(plain) => plain.feat,
             Common::Tagged(tagged, Inside::Ip4 | Inside::Ip6) => tagged.feat,
-            Common::Xconnect(_) | Common::Plain(_) | Common::Tagged(_, Inside::Any) => 0,
+            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) | Common::Tagged(_, Inside::Any) => 0,
         }
     }
 
@@ -335,6 +343,17 @@ impl QuickNode for EthernetInput {
                     let good = d.rx == rx && d.len >= 22;
                     if good {
                         d.l2 = d.off;
+                    }
+                    good
+                })
+            }
+            Common::Bridge(rx, bridge) => {
+                let (rx, bridge) = (*rx, *bridge);
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    let good = d.rx == rx && d.len >= 22;
+                    if good {
+                        d.l2 = d.off;
+                        d.aux = bridge;
                     }
                     good
                 })

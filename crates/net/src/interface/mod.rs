@@ -12,6 +12,8 @@ pub use features::{Bits, Features};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use tx::{InterfaceTx, TxDrop};
 
+use crate::l2::Retag;
+use crate::l2::bridge::BridgePort;
 use crate::plane::Plane;
 use graph::{Guard, TxCaps};
 use packet::eth::{EtherType, MacAddr};
@@ -28,7 +30,7 @@ pub mod ifflags {
     pub const UP: u16 = 1 << 0;
     /// The link carries packets.
     pub const LINK: u16 = 1 << 1;
-    /// A cross-connect takes all its packets.
+    /// A cross-connect or a bridge domain takes all its packets.
     pub const L2: u16 = 1 << 2;
     /// Has an IPv4 address.
     pub const IP4: u16 = 1 << 3;
@@ -40,6 +42,8 @@ pub mod ifflags {
     pub const UNNUMBERED: u16 = 1 << 6;
     /// Sends router advertisements: router solicitations are for the control side.
     pub const ADVERTISES: u16 = 1 << 7;
+    /// The interface through which a bridge domain is routed.
+    pub const BVI: u16 = 1 << 8;
 }
 
 /// The tags that a sub-interface puts in front, outermost first.
@@ -106,6 +110,10 @@ pub struct Interface {
     pub tags: Tags,
     /// Where a cross-connect sends its packets.
     pub xconnect: Option<IfIndex>,
+    /// What it is to its bridge domain.
+    pub bridge: Option<BridgePort>,
+    /// What becomes of the tags of frames on layer 2.
+    pub retag: Retag,
     /// Its sub-interfaces by tag; `None` when it has none.
     pub subs: Option<Arc<VlanTable>>,
     /// Its IPv4 addresses (host order) with prefix lengths.
@@ -125,6 +133,13 @@ impl Interface {
     #[inline]
     pub fn is(&self, bits: u16) -> bool {
         self.flags & bits == bits
+    }
+
+    /// True when frames to it, whose number is `index`, go to its device as they are.
+    #[inline]
+    pub fn is_plain(&self, index: IfIndex) -> bool {
+        let up = ifflags::UP | ifflags::LINK;
+        self.hw == index && self.flags & (up | ifflags::BVI) == up && self.output == 0
     }
 
     /// True when it takes IPv4 packets.

@@ -13,6 +13,7 @@ graph::edges! {
     pub enum OutputNext {
         Features => "@interface-output",
         Offload => "gso-segment",
+        Bridge => "l2-bridge",
     }
 }
 
@@ -67,7 +68,7 @@ impl Node for InterfaceOutput {
         if !i.is(ifflags::UP | ifflags::LINK) {
             return Err(if i.is(ifflags::UP) { OutputDrop::NoLink } else { OutputDrop::Down }.into());
         }
-        if !p.has(flags::GSO) && p.total_len() > usize::from(i.mtu) + 14 + 8 {
+        if !p.has(flags::GSO) && p.total_len() > room(i) as usize {
             return Err(OutputDrop::TooBig.into());
         }
         if i.hw != index {
@@ -77,6 +78,17 @@ impl Node for InterfaceOutput {
             }
             p.d.tx = i.hw;
         }
+        if let (true, Some(port)) = (i.is(ifflags::BVI), &i.bridge) {
+            if let Some(c) = view.tx.get(index) {
+                c.packets.add(1);
+                c.bytes.add(p.total_len() as u64);
+            }
+            // From here on it is a frame that came on the BVI.
+            (p.d.rx, p.d.aux) = (index, port.bridge.into());
+            p.d.l2 = p.d.off;
+            p.d.flags &= !flags::L2_GROUP;
+            return Ok(OutputNext::Bridge);
+        }
         p.d.feat = i.output;
         if p.has(flags::GSO | flags::CSUM_PARTIAL) && !crate::offload::fits(p, &i.caps) {
             return Ok(OutputNext::Offload);
@@ -85,10 +97,17 @@ impl Node for InterfaceOutput {
     }
 }
 
-/// The usual packets: whole frames that need nothing of the device, for interfaces without features.
-pub struct Common<'v> {
-    ifs: SlotsReader<'v, Interface>,
-    tx: &'v Table,
+/// The usual packets: whole frames that need nothing of the device.
+pub enum Common<'v> {
+    /// For interfaces without features.
+    Plain { ifs: SlotsReader<'v, Interface>, tx: &'v Table },
+    /// For one BVI.
+    Bvi { bvi: u32, bridge: u32, room: u32, tx: &'v Table },
+}
+
+/// The longest frame that an interface takes.
+fn room(i: &Interface) -> u32 {
+    u32::from(i.mtu) + 14 + 8
 }
 
 impl QuickNode for InterfaceOutput {
@@ -96,33 +115,54 @@ impl QuickNode for InterfaceOutput {
 
     fn common<'v>(
         view: &OutputView<'v>,
-        _first: &Desc,
+        first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
     ) -> Option<(OutputNext, Common<'v>)> {
-        Some((OutputNext::Features, Common { ifs: view.ifs.all(), tx: view.tx }))
+        let up = ifflags::UP | ifflags::LINK | ifflags::BVI;
+        if let Some(i) = view.ifs.peek(first.tx).filter(|i| i.is(up))
+            && let Some(port) = &i.bridge
+        {
+            let (bvi, bridge) = (first.tx, port.bridge.into());
+            return Some((OutputNext::Bridge, Common::Bvi { bvi, bridge, room: room(i), tx: view.tx }));
+        }
+        Some((OutputNext::Features, Common::Plain { ifs: view.ifs.all(), tx: view.tx }))
     }
 
     fn quick(common: &Common<'_>, descs: &mut [Desc], _rooms: Rooms<'_>) -> usize {
-        let (ifs, mut counts) = (common.ifs, Run::new(common.tx));
-        // What the last interface said; most packets go where the one before went.
-        let (mut last, mut hw, mut room) = (u32::MAX, 0, 0);
-        quick::run::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }>(descs, move |d| {
-            if d.tx != last {
-                let Some(i) = ifs.get(d.tx).filter(|i| i.is(ifflags::UP | ifflags::LINK) && i.output == 0)
-                else {
-                    return false;
-                };
-                (last, hw, room) = (d.tx, i.hw, u32::from(i.mtu) + 14 + 8);
+        match *common {
+            Common::Plain { ifs, tx } => {
+                let mut counts = Run::new(tx);
+                // What the last interface said; most packets go where the one before went.
+                let (mut last, mut hw, mut longest) = (u32::MAX, 0, 0);
+                quick::run::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }>(descs, move |d| {
+                    if d.tx != last {
+                        let up = ifflags::UP | ifflags::LINK;
+                        let plain = |i: &&Interface| i.flags & (up | ifflags::BVI) == up && i.output == 0;
+                        let Some(i) = ifs.get(d.tx).filter(plain) else { return false };
+                        (last, hw, longest) = (d.tx, i.hw, room(i));
+                    }
+                    if u32::from(d.len) > longest {
+                        return false;
+                    }
+                    if hw != last {
+                        counts.add(last, d.len);
+                        d.tx = hw;
+                    }
+                    true
+                })
             }
-            if u32::from(d.len) > room {
-                return false;
+            Common::Bvi { bvi, bridge, room, tx } => {
+                let mut counts = Run::new(tx);
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    let good = d.tx == bvi && u32::from(d.len) <= room;
+                    if good {
+                        counts.add(bvi, d.len);
+                        (d.rx, d.aux, d.l2) = (bvi, bridge, d.off);
+                    }
+                    good
+                })
             }
-            if hw != last {
-                counts.add(last, d.len);
-                d.tx = hw;
-            }
-            true
-        })
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Commands on layer 2: cross-connects.
+//! Commands on layer 2: cross-connects, and the way back to layer 3.
 
 use crate::commands::{chosen, commit};
-use crate::router::{Op, Router};
+use crate::router::{BridgeOp, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -22,11 +22,19 @@ pub fn all() -> Vec<Command<Router>> {
         .example("set interface l2 xconnect left right"),
         Command::write(
             "set interface l3 <interface:interface>",
-            "Take an interface out of its cross-connect",
-            |r, a| commit(r, vec![Op::SetXconnect { name: a.get("interface")?, peer: None }]),
+            "Take an interface out of its bridge domain or cross-connect",
+            |r, a| {
+                let i = crate::commands::interface(r, a, "interface")?;
+                let name = i.name.clone();
+                let op = match i.membership {
+                    Some(_) => Op::Bridge(BridgeOp::Port { name, member: None }),
+                    None => Op::SetXconnect { name, peer: None },
+                };
+                commit(r, vec![op])
+            },
         )
         .example("set interface l3 left"),
-        Command::read("show mode [<interface:interface>]...", "Whether interfaces route or cross-connect", show_mode)
+        Command::read("show mode [<interface:interface>]...", "Whether interfaces route, bridge or cross-connect", show_mode)
             .example("show mode")
             .example("show mode left"),
     ]
@@ -36,6 +44,14 @@ fn show_mode(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let (mut text, mut all) = (String::new(), vec![]);
     for i in chosen(router, args)? {
         let peer = i.xconnect.map(|p| router.interface_name(p));
+        if let Some(m) = i.membership {
+            let bvi = if m.bvi { " bvi" } else { "" };
+            let _ = writeln!(text, "l2 bridge {} bd_id {}{bvi} shg {}", i.name, m.bridge, m.shg);
+            all.push(json!({
+                "name": i.name, "mode": "l2-bridge", "bridge-domain": m.bridge, "bvi": m.bvi, "shg": m.shg,
+            }));
+            continue;
+        }
         let _ = match &peer {
             Some(peer) => writeln!(text, "l2 xconnect {} {peer}", i.name),
             None => writeln!(text, "l3 {}", i.name),

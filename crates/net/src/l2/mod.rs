@@ -1,6 +1,9 @@
-//! Layer 2: the cross-connect of two interfaces or sub-interfaces.
+//! Layer 2: bridge domains, the cross-connect of two interfaces or sub-interfaces, and the tags of frames.
 
+pub mod bridge;
 pub mod commands;
+mod retag;
 mod xconnect;
 
+pub use retag::Retag;
 pub use xconnect::{L2Xconnect, XconnectDrop};

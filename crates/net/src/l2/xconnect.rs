@@ -1,6 +1,7 @@
 //! `l2-xconnect`: frames of one interface go out of another; a sub-interface's tags are popped on the way in and the
 //! other's pushed on the way out.
 
+use super::retag::RetagError;
 use crate::interface::IfCache;
 use crate::plane::Plane;
 use graph::node::Step;
@@ -19,8 +20,20 @@ graph::reasons! {
         NoPeer => "no-cross-connect",
         /// The frame is too short to hold the tags to pop.
         TooShort => "too-short-for-tags",
+        /// The frame has fewer tags than are to be taken away.
+        NoTag => "cross-connect-no-tag-to-pop",
         /// There is no room in front of the frame for the tags to push.
         NoRoom => "no-room-for-tags",
+    }
+}
+
+impl From<RetagError> for XconnectDrop {
+    fn from(e: RetagError) -> Self {
+        match e {
+            RetagError::TooShort => XconnectDrop::TooShort,
+            RetagError::NoTag => XconnectDrop::NoTag,
+            RetagError::NoRoom => XconnectDrop::NoRoom,
+        }
     }
 }
 
@@ -57,20 +70,7 @@ impl Node for L2Xconnect {
         let Some(rx) = view.rx.get(p.d.rx) else { return Err(XconnectDrop::NoPeer.into()) };
         let Some(peer) = rx.xconnect else { return Err(XconnectDrop::NoPeer.into()) };
         let Some(tx) = view.tx.get(peer) else { return Err(XconnectDrop::NoPeer.into()) };
-        let (pop, push) = (usize::from(rx.tags.count) * 4, tx.tags.as_slice());
-        if pop != 0 || !push.is_empty() {
-            let Some(&macs) = p.head::<12>() else { return Err(XconnectDrop::TooShort.into()) };
-            if p.data().len() < 14 + pop || !p.advance(12 + pop) {
-                return Err(XconnectDrop::TooShort.into());
-            }
-            if !p.prepend(12 + push.len()) {
-                return Err(XconnectDrop::NoRoom.into());
-            }
-            let data = p.data_mut();
-            data[..12].copy_from_slice(&macs);
-            data[12..12 + push.len()].copy_from_slice(push);
-            p.d.l2 = p.d.off;
-        }
+        rx.retag.enter(p).and_then(|()| tx.retag.leave(p)).map_err(XconnectDrop::from)?;
         p.d.tx = peer;
         p.d.flags &= !flags::L2_GROUP;
         Ok(XconnectNext::Output)
@@ -95,7 +95,7 @@ impl QuickNode for L2Xconnect {
         let rx = view.rx.peek(first.rx)?;
         let peer = rx.xconnect?;
         let tx = view.tx.peek(peer)?;
-        (rx.tags.count == 0 && tx.tags.count == 0)
+        (rx.retag.is_none() && tx.retag.is_none())
             .then_some((XconnectNext::Output, Common { rx: first.rx, tx: peer }))
     }
 

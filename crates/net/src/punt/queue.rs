@@ -39,6 +39,8 @@ pub enum Message {
         /// Its address.
         address: IpAddr,
     },
+    /// The MAC table is filled: a bigger one is to take its place.
+    MacTable,
     /// A packet.
     Packet {
         /// Why.
@@ -83,7 +85,11 @@ impl Punt {
 
     /// Worker: hands a message over; false when it is lost.
     pub fn push(&self, m: Message) -> bool {
-        let q = if matches!(m, Message::Resolve { .. }) { &self.0.resolve } else { &self.0.queue };
+        let q = if matches!(m, Message::Resolve { .. } | Message::MacTable) {
+            &self.0.resolve
+        } else {
+            &self.0.queue
+        };
         if q.push(m).is_err() {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
             return false;

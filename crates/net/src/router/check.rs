@@ -94,6 +94,12 @@ impl Router {
                 "uses the addresses of {lender}: undo that first (set interface unnumbered del {name})"
             ));
         }
+        if let Some(m) = i.membership.filter(|m| !m.bvi) {
+            let id = m.bridge;
+            return fail(format!(
+                "is in bridge domain {id}, whose addresses stand on its BVI: take it out first"
+            ));
+        }
         if i.xconnect.is_some() || self.interfaces.xconnected.contains_key(&i.index) {
             return fail("is cross-connected: make it an L3 interface first (set interface l3)".to_string());
         }
@@ -131,6 +137,10 @@ impl Router {
             return Err(OpError::new(format!("{name} cannot be cross-connected to itself")));
         }
         for i in [a, b] {
+            if let Some(m) = i.membership {
+                let id = m.bridge;
+                return Err(OpError::new(format!("{} is in bridge domain {id}: take it out first", i.name)));
+            }
             if !i.addresses.is_empty() {
                 let has = i.addresses[0];
                 return Err(OpError::new(format!(

@@ -2,7 +2,7 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{Encap, Feature, IfState, Kind, Op, OpError, Router, devices};
+use super::{BridgeOp, Encap, Feature, IfState, Kind, Op, OpError, Router, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -199,6 +199,17 @@ impl Router {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
         }
         ops.extend(self.feature_ops(i));
+        let bridge = |op| Op::Bridge(op);
+        if let Some(change) = &i.tag_change {
+            ops.push(bridge(BridgeOp::Tags { name: name(), change: Some(change.clone()) }));
+        }
+        if let Some(limit) = i.mac_limit {
+            ops.push(bridge(BridgeOp::PortLimit { name: name(), limit: Some(limit) }));
+        }
+        if let Some(m) = i.membership {
+            ops.push(bridge(BridgeOp::Port { name: name(), member: Some(m) }));
+            ops.extend(self.static_macs_of(m.bridge, Some(i.index)).into_iter().map(bridge));
+        }
         if i.promiscuous {
             ops.push(Op::SetPromiscuous { name: name(), on: true });
         }

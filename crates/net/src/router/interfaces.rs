@@ -2,8 +2,9 @@
 
 use super::connected::Connected;
 use super::devices::{Device, DeviceControl};
-use super::{Op, OpError, Router};
+use super::{Membership, Op, OpError, Router, TagChange};
 use crate::interface::{Features, Interface, Tags, ifflags};
+use crate::l2::Retag;
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
 use ipnet::IpNet;
@@ -97,6 +98,14 @@ pub struct IfState {
     pub link_local: Option<Ipv6Addr>,
     /// The interface to which all its frames go.
     pub xconnect: Option<u32>,
+    /// What it is to its bridge domain.
+    pub membership: Option<Membership>,
+    /// What becomes of the tags of its frames on layer 2; none: a sub-interface's own are taken away and put back.
+    pub tag_change: Option<TagChange>,
+    /// The most addresses that are learned on it.
+    pub mac_limit: Option<u32>,
+    /// What the counters of addresses said when it came into its bridge domain.
+    pub(super) mac_events: (u64, u64),
     /// Features that the operator switched on.
     pub features: Features,
     /// The interface whose addresses it has as its own.
@@ -245,6 +254,8 @@ fn blank() -> Interface {
         table6: 0,
         tags: Tags::default(),
         xconnect: None,
+        bridge: None,
+        retag: Retag::default(),
         subs: None,
         addrs4: Box::default(),
         addrs6: Box::default(),
@@ -315,6 +326,10 @@ impl Router {
             addresses: vec![],
             link_local: None,
             xconnect: None,
+            membership: None,
+            tag_change: None,
+            mac_limit: None,
+            mac_events: (0, 0),
             features: Features::default(),
             unnumbered: None,
             subs: BTreeMap::new(),
@@ -434,6 +449,7 @@ impl Router {
         }
         self.bind(index, false, 0);
         self.bind(index, true, 0);
+        self.leave_bridge(index, false);
         self.set_link_state(index, false, false);
         let mut out = vec![];
         self.adverts.removed(index);
@@ -519,7 +535,9 @@ impl Router {
         let mut set = |on: bool, bit: u16| flags |= if on { bit } else { 0 };
         set(i.up && hw.up, ifflags::UP);
         set(hw.link, ifflags::LINK);
-        set(i.xconnect.is_some(), ifflags::L2);
+        let bvi = i.membership.is_some_and(|m| m.bvi);
+        set(i.xconnect.is_some() || i.membership.is_some() && !bvi, ifflags::L2);
+        set(bvi, ifflags::BVI);
         set(i.promiscuous, ifflags::PROMISC);
         let prefixes = self.prefixes_of(i);
         let addrs4: Vec<(u32, u8)> = prefixes
@@ -561,6 +579,8 @@ impl Router {
             table6: i.table(true),
             tags: i.tags(),
             xconnect: i.xconnect,
+            bridge: self.bridge_port(i),
+            retag: i.retag(),
             subs: i.vlans.clone(),
             addrs4: addrs4.into(),
             addrs6: addrs6.into(),
@@ -586,10 +606,7 @@ impl Router {
 
     /// Whether workers would find nothing to do for a packet in `interface-output`.
     pub(super) fn is_plain(&self, index: u32) -> bool {
-        self.interfaces
-            .slots
-            .get(index)
-            .is_some_and(|i| i.hw == index && i.is(ifflags::UP | ifflags::LINK) && i.output == 0)
+        self.interfaces.slots.get(index).is_some_and(|i| i.is_plain(index))
     }
 
     fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
@@ -644,7 +661,10 @@ impl Router {
         let (mut n, mut a) = (vec![], vec![]);
         if usable {
             self.neighbors.interface_up(index, &mut n);
-            let shared = self.interfaces.get(index).is_some_and(|i| i.kind != Kind::Loopback);
+            let shared = self
+                .interfaces
+                .get(index)
+                .is_some_and(|i| i.kind != Kind::Loopback || i.membership.is_some());
             let dad = self.config.dad;
             self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
             self.adverts.link_up(now, index);
@@ -676,6 +696,7 @@ impl Router {
             self.renew_link_local(n)?;
         }
         self.publish_interface(index);
+        self.follow_bvi(index)?;
         for n in all {
             self.refresh_adjacencies(n);
             if self.is_usable(n) {
@@ -745,9 +766,13 @@ impl Router {
 
     /// A device takes frames for other stations when it, or one of its sub-interfaces, is promiscuous or
     /// cross-connected.
-    fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
+    pub(super) fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
         let hw = self.interfaces.get(index).map_or(index, IfState::hw);
-        let want = self.interfaces.iter().any(|i| i.hw() == hw && (i.promiscuous || i.xconnect.is_some()));
+        let all = |i: &IfState| i.promiscuous || i.xconnect.is_some() || i.membership.is_some_and(|m| !m.bvi);
+        let want = self
+            .interfaces
+            .get(hw)
+            .is_some_and(|h| all(h) || h.subs.values().filter_map(|s| self.interfaces.get(*s)).any(all));
         if let Some(h) = self.interfaces.get_mut(hw)
             && let Some(d) = &mut h.device
         {

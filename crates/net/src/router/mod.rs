@@ -8,6 +8,7 @@ mod addresses;
 mod adjacencies;
 mod adverts;
 mod batch;
+mod bridge;
 mod bulk;
 mod check;
 mod connected;
@@ -34,6 +35,10 @@ mod workers;
 
 pub use adjacencies::AdjacencyInfo;
 pub use batch::{RouteBatch, TargetId};
+pub use bridge::{
+    BridgeOp, BridgeSettings, BridgeState, MAX_BRIDGE_ID, MacCounts, MacInfo, Membership, StaticMac,
+    TagChange, VlanTag,
+};
 pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus};
@@ -52,6 +57,7 @@ pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 use self::tables::Fibs;
 use crate::capture::Tap;
 use crate::fib::table::Tables;
+use crate::l2::bridge::L2Plane;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::{Counters, Drops, Plane, PlaneConfig};
 use crate::punt::{Police, Punt};
@@ -154,6 +160,7 @@ pub struct Router {
     instructions: packet::CpuChoice,
     started: Instant,
     interfaces: Interfaces,
+    bridges: bridge::Bridges,
     adjacencies: Adjacencies,
     nexthops: NextHops,
     fibs: Fibs,
@@ -220,6 +227,7 @@ impl Router {
             Slots::new(crate::plane::MAX_INTERFACES).map_err(system("the interfaces"))?;
         let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
+        let (bridges, l2) = L2Plane::new(n).map_err(system("the bridge domains"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
             adjacencies: shared_adjs,
@@ -228,6 +236,7 @@ impl Router {
             tables4,
             tables6,
             groups: shared_groups,
+            l2,
             config: Published::new(config.plane.clone()),
             proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters {
@@ -269,6 +278,7 @@ impl Router {
             // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
             guard: unsafe { Guard::unprotected() },
             interfaces: Interfaces::new(interfaces),
+            bridges: bridge::Bridges::new(bridges),
             adjacencies: Adjacencies::new(adjacencies),
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),
@@ -386,6 +396,7 @@ impl Router {
     fn reclaim(&mut self) {
         let epoch = self.domain.advance();
         let safe = self.domain.safe();
+        self.maintain_bridges();
         self.reclaimer.collect();
         self.nexthops.groups.reclaim(safe);
         // SAFETY: `safe` is below the epoch of every worker that is awake, and this thread holds no reference into
@@ -434,6 +445,9 @@ impl Router {
             address: *address,
             on: false,
         }));
+        let members = self.interfaces().filter(|i| i.membership.is_some());
+        ops.extend(members.map(|i| Op::Bridge(BridgeOp::Port { name: i.name.clone(), member: None })));
+        ops.extend(self.bridges().map(|b| Op::Bridge(BridgeOp::Delete { id: b.id })));
         let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
         ops.extend(tables.into_iter().filter(|t| t.id != 0).map(|table| Op::DeleteTable { table }));

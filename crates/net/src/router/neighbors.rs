@@ -238,6 +238,7 @@ impl Router {
                     self.neighbors.resolve_wanted(now, interface, address, &mut out);
                     self.carry_out(out);
                 }
+                Message::MacTable => self.grow_macs(),
                 Message::Packet { kind: PuntKind::Icmp, interface, len, bytes, full, .. } => {
                     let n = usize::from(len).min(bytes.len());
                     self.pings.heard(interface, &bytes[..n], full as usize);
@@ -281,6 +282,7 @@ impl Router {
             self.addresses.next_deadline(),
             self.adverts.next_deadline(),
             self.multicast.next_deadline(),
+            self.bridges.waits_for_workers().then(|| self.now().after(1)),
         ];
         machines.into_iter().flatten().fold(self.next_use_check.min(self.next_walk()), Millis::min)
     }
@@ -288,6 +290,7 @@ impl Router {
     /// Does what is due: timers of neighbours and addresses, and reclamation.
     pub fn tick(&mut self) {
         let now = self.now();
+        self.age_macs(now);
         let mut out = vec![];
         self.neighbors.tick(now, &mut out);
         self.carry_out(out);

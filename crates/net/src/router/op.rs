@@ -4,7 +4,7 @@
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::{Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
+use super::{BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::neighbor::State;
 use crate::punt::{Class, Limit};
 use crate::reassembly;
@@ -114,6 +114,8 @@ pub enum Op {
         /// The other one.
         peer: Option<String>,
     },
+    /// Changes bridge domains.
+    Bridge(BridgeOp),
     /// Sets a feature of an interface.
     SetFeature {
         /// Interface.
@@ -325,6 +327,7 @@ impl Op {
             Op::EnableStream { name, on } => {
                 format!("stream {name}: {}", if *on { "started" } else { "stopped" })
             }
+            Op::Bridge(op) => return op.log_line(),
             Op::CreateHost { .. }
             | Op::CreatePcap { .. }
             | Op::CreateTap { .. }
@@ -572,6 +575,7 @@ impl Router {
                 undo.push(Op::AddAddress { name, net });
                 Ok(undo)
             }
+            Op::Bridge(op) => self.apply_bridge(op),
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
             Op::SetProxyArp { first, last, on } => self.set_proxy_arp(first, last, on),
             Op::SetNdProxy { name, address, on } => self.set_nd_proxy(name, address, on),

@@ -3,7 +3,7 @@
 //! be the same.
 
 mod packets;
-mod world;
+pub(crate) mod world;
 
 use packets::{Spec, vector};
 use proptest::prelude::*;
@@ -34,18 +34,20 @@ thread_local! {
 }
 
 /// What tells flows apart, of a frame that was sent: everything but what differs from packet to packet.
-fn flow(s: &Sent) -> (u32, Vec<u8>) {
-    let Some(stack) = packet::vlan::VlanStack::parse(&s.bytes) else { return (s.port, s.bytes.clone()) };
+fn flow(s: &Sent) -> (u32, u32, Vec<u8>) {
+    let Some(stack) = packet::vlan::VlanStack::parse(&s.bytes) else {
+        return (s.rx, s.port, s.bytes.clone());
+    };
     let l3 = &s.bytes[usize::from(stack.header_len)..];
     let part = match stack.ethertype.0 {
         0x0800 if l3.len() >= 24 => [&l3[9..10], &l3[12..24]].concat(),
         0x86dd if l3.len() >= 44 => [&l3[6..7], &l3[8..44]].concat(),
         _ => s.bytes.clone(),
     };
-    (s.port, part)
+    (s.rx, s.port, part)
 }
 
-fn by_flow(sent: Vec<Sent>) -> BTreeMap<(u32, Vec<u8>), Vec<Sent>> {
+fn by_flow(sent: Vec<Sent>) -> BTreeMap<(u32, u32, Vec<u8>), Vec<Sent>> {
     let mut flows: BTreeMap<_, Vec<Sent>> = BTreeMap::new();
     for s in sent {
         flows.entry(flow(&s)).or_default().push(s);

@@ -25,7 +25,7 @@ impl Rng {
 }
 
 /// Tags as (TPID, TCI), outermost first.
-const TAGS: [&[(u16, u16)]; 22] = [
+const TAGS: [&[(u16, u16)]; 23] = [
     &[],
     &[(0x8100, 100)],
     &[(0x8100, 0xe064)],
@@ -47,11 +47,12 @@ const TAGS: [&[(u16, u16)]; 22] = [
     &[(0x8100, 100), (0x8100, 100)],
     &[(0x8100, 100), (0x8100, 1), (0x8100, 2)],
     &[(0x8100, 300), (0x88a8, 30)],
+    &[(0x8100, 950)],
     // No tag, but what a short cut may take for one.
     &[(0, 0)],
 ];
 
-const DST4: [[u8; 4]; 32] = [
+const DST4: [[u8; 4]; 33] = [
     [10, 10, 1, 1],
     [10, 11, 0, 0],
     [10, 12, 0, 1],
@@ -84,6 +85,7 @@ const DST4: [[u8; 4]; 32] = [
     [128, 0, 0, 1],
     [240, 0, 0, 1],
     [10, 1, 0, 1],
+    [10, 25, 0, 1],
 ];
 const SRC4: [[u8; 4]; 12] = [
     [192, 0, 2, 2],
@@ -99,7 +101,7 @@ const SRC4: [[u8; 4]; 12] = [
     [255, 255, 255, 255],
     [240, 1, 1, 1],
 ];
-const DST6: [&str; 30] = [
+const DST6: [&str; 31] = [
     "2001:db8:10::1",
     "2001:db8:11::1",
     "2001:db8:12::1",
@@ -130,6 +132,7 @@ const DST6: [&str; 30] = [
     "::5",
     "::ffff:10.10.1.1",
     "0:0:0:1::1",
+    "2001:db8:25::1",
 ];
 const SRC6: [&str; 12] = [
     "2001:db8:1::2",
@@ -201,17 +204,17 @@ impl Spec {
     pub fn theme(seed: u64) -> Spec {
         let mut r = Rng(seed);
         let v6 = r.below(2) == 1;
-        let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10]);
-        let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9]) } else { 0 };
+        let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10, 11, 11, 11, 12]);
+        let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21]) } else { 0 };
         Spec {
             entry: Entry::Ethernet,
             port,
             tags,
-            to: 0,
+            to: if port == 11 { r.pick(&[0, 0, 0, 6, 6, 7, 8, 2]) } else { r.pick(&[0, 0, 0, 6]) },
             from: 0,
             ethertype: if v6 { 0x86dd } else { 0x0800 },
             v6,
-            dst: r.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 5, 8, 9, 13]),
+            dst: r.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 5, 8, 9, 13, if v6 { 30 } else { 32 }]),
             host: 0,
             src: 0,
             ttl: 64,
@@ -253,18 +256,18 @@ impl Spec {
                 if r.below(2) == 0 {
                     self.to = OTHER_PORT + self.port as u8;
                 }
-                self.port = r.below(11);
+                self.port = r.below(14);
             }
             // Often one of those that a router takes with one tag.
             1 => self.tags = if r.below(2) == 0 { r.below(TAGS.len()) } else { r.pick(&[1, 2, 3, 8, 9, 10]) },
-            2 => self.to = r.below(6) as u8,
-            3 => self.from = r.below(4) as u8,
+            2 => self.to = r.below(11) as u8,
+            3 => self.from = r.below(8) as u8,
             4 => self.ethertype = r.pick(&[0x0800, 0x86dd, 0x0806, 0x1234, 46]),
             5 => {
                 self.v6 = !self.v6;
                 self.ethertype = if self.v6 { 0x86dd } else { 0x0800 };
             }
-            6..=8 => self.dst = r.below(32),
+            6..=8 => self.dst = r.below(33),
             9 => self.src = r.below(12),
             10 => self.ttl = r.pick(&[0, 1, 2, 3, 255]),
             11 => {
@@ -305,6 +308,9 @@ impl Spec {
                         "ip6-rewrite",
                         "interface-output",
                         "l2-xconnect",
+                        "l2-bridge",
+                        "l2-flood",
+                        "l2-arp-term",
                     ]);
                     self.entry = Entry::Inner(node, r.below(40) as u32);
                 }
@@ -393,6 +399,12 @@ impl Spec {
             3 => vec![0x01, 0, 0x5e, 0, 0, 5],
             4 => vec![2, 0, 0, 0, 0, self.port as u8 ^ 0x80],
             5 => vec![0; 6],
+            // Stations of the bridge domain, a filter, a group that passes no bridge, and who sends the usual frames.
+            6 => vec![2, 0, 0, 0, 1, 0xbb],
+            7 => vec![2, 0, 0, 0, 1, 0xcc],
+            8 => vec![2, 0, 0, 0, 1, 0xdd],
+            9 => vec![0x01, 0x80, 0xc2, 0, 0, 2],
+            10 => vec![2, 0, 0, 0, 1, 0xaa],
             n if n >= OTHER_PORT => vec![2, 0, 0, 0, 0, n - OTHER_PORT + 1],
             _ => own.to_vec(),
         };
@@ -400,6 +412,10 @@ impl Spec {
             1 => own,
             2 => [0x03, 0, 0, 0, 0, 1],
             3 => [2, 0, 0, 0, 0, 0x40],
+            4 => [2, 0, 0, 0, 1, 0xbb],
+            5 => [2, 0, 0, 0, 1, 0xdd],
+            6 => [0; 6],
+            7 => [2, 0, 0, 0, 0, 12],
             _ => [2, 0, 0, 0, 1, 0xaa],
         });
         for (tpid, tci) in TAGS[self.tags] {
@@ -454,7 +470,8 @@ impl Spec {
             d.flags |= self.flags | flags::INJECTED;
             (d.aux, d.tx) = (aux, aux % (w.interfaces + 1));
             let skip = l3.min(usize::from(d.len)) as u16;
-            if !matches!(name, "interface-output" | "l2-xconnect") {
+            if !matches!(name, "interface-output" | "l2-xconnect" | "l2-bridge" | "l2-flood" | "l2-arp-term")
+            {
                 d.off += skip;
                 d.len -= skip;
             }

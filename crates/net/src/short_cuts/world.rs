@@ -8,7 +8,10 @@ use crate::nodes;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::reassembly;
-use crate::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
+use crate::router::{
+    BridgeOp, BridgeSettings, Encap, Feature, Membership, Op, PcapConfig, RoutePath, RouteTable, Router,
+    RouterConfig, StaticMac, Target,
+};
 use crate::urpf::Mode;
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
@@ -21,8 +24,10 @@ use packet::flow::Fields;
 use std::sync::{Arc, Mutex};
 
 /// Ports with a device; the first has 02:00:00:00:00:01 and so on.
-pub const PORTS: [&str; 11] =
-    ["left", "right", "small", "six", "bare", "down", "nolink", "trunk", "patch", "cord", "loom"];
+pub const PORTS: [&str; 14] = [
+    "left", "right", "small", "six", "bare", "down", "nolink", "trunk", "patch", "cord", "loom", "hub",
+    "spoke", "rim",
+];
 /// The port on whose transmit side a capture runs.
 pub const TAPED: &str = "six";
 
@@ -126,6 +131,7 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ("trunk", 700, tags(true, 700, None, true)),
         ("trunk", 800, tags(false, 800, None, true)),
         ("trunk", 900, tags(false, 900, None, true)),
+        ("trunk", 950, tags(false, 950, None, true)),
         ("bare", 1, Encap::Default),
         ("bare", 9, tags(false, 9, None, true)),
     ];
@@ -147,7 +153,10 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
     if with_tables {
         ops.extend(bindings());
     }
+    ops.extend(bridge());
     let addresses = [
+        ("loop0", "10.40.0.1/24"),
+        ("loop0", "2001:db8:40::1/64"),
         ("left", "192.0.2.1/24"),
         ("left", "2001:db8:1::1/64"),
         ("right", "198.51.100.1/24"),
@@ -173,6 +182,8 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
     ops.extend(addresses.map(address));
     let neighbors = [
         ("left", "192.0.2.2"),
+        ("loop0", "10.40.0.2"),
+        ("loop0", "2001:db8:40::2"),
         ("left", "2001:db8:1::2"),
         ("right", "198.51.100.2"),
         ("right", "198.51.100.3"),
@@ -200,6 +211,35 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
     ops
 }
 
+/// A bridge domain of `hub`, `spoke`, `rim` and `trunk.950`, routed through `loop0`, which has the address of `hub`.
+fn bridge() -> Vec<Op> {
+    let member = |name: &str, bvi, shg| {
+        let member = Some(Membership { bridge: 1, bvi, shg });
+        Op::Bridge(BridgeOp::Port { name: name.into(), member })
+    };
+    let mac = |last: u8, to: StaticMac| {
+        let mac = MacAddr([2, 0, 0, 0, 1, last]);
+        Op::Bridge(BridgeOp::Mac { id: 1, mac, to: Some(to) })
+    };
+    let port = |name: &str| StaticMac::Port(name.into());
+    vec![
+        Op::Bridge(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }),
+        Op::CreateLoopback { instance: Some(0), mac: Some(MacAddr([2, 0, 0, 0, 0, 12])) },
+        Op::SetState { name: "loop0".into(), up: true },
+        member("hub", false, 0),
+        member("spoke", false, 1),
+        member("rim", false, 1),
+        member("trunk.950", false, 0),
+        member("loop0", true, 0),
+        // The neighbours of `loop0` in the list below.
+        mac(1, port("spoke")),
+        mac(2, port("spoke")),
+        mac(0xbb, port("rim")),
+        mac(0xcc, port("trunk.950")),
+        mac(0xdd, StaticMac::Filter),
+    ]
+}
+
 fn routes(right: Option<u32>) -> Vec<Op> {
     let attached = Target::Paths(vec![RoutePath { address: None, interface: right, table: None, weight: 1 }]);
     let routes = [
@@ -217,6 +257,8 @@ fn routes(right: Option<u32>) -> Vec<Op> {
         ("10.21.0.0/16", paths(&[("10.8.0.2", 1)])),
         ("10.22.0.0/16", paths(&[("10.3.0.2", 1)])),
         ("10.23.0.0/16", paths(&[("198.51.100.3", 1)])),
+        ("10.25.0.0/16", paths(&[("10.40.0.2", 1)])),
+        ("2001:db8:25::/48", paths(&[("2001:db8:40::2", 1)])),
         ("10.24.0.0/16", paths(&[("10.60.0.2", 1)])),
         ("223.0.0.0/8", paths(&[("198.51.100.2", 1)])),
         ("2001:db8:10::/48", paths(&[("2001:db8:2::2", 1)])),

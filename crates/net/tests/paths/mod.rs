@@ -9,12 +9,15 @@ use graph::{
 use net::interface::InterfaceTx;
 use net::neighbor::DadMode;
 use net::punt::{Class, Limit};
-use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::router::{
+    BridgeOp, BridgeSettings, Encap, Feature, Membership, Op, PcapConfig, RoutePath, RouteTable, Router,
+    RouterConfig, StaticMac, Target,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 17] = [
+pub const PATHS: [&str; 22] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -32,9 +35,20 @@ pub const PATHS: [&str; 17] = [
     "ip4-recursive",
     "ip4-leak",
     "mss-clamp",
+    "l2bd",
+    "l2-flood",
+    "l2-many",
+    "bvi",
+    "bvi-out",
 ];
 
-const PORTS: [&str; 8] = ["left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped"];
+const PORTS: [&str; 11] =
+    ["left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped", "hub", "spoke", "rim"];
+
+/// A station behind `spoke`.
+const STATION: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 2, 1]);
+/// The address of the BVI.
+const BVI: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 3, 1]);
 
 struct Sink(Arc<AtomicU64>);
 
@@ -87,7 +101,17 @@ fn ops() -> Vec<Op> {
         ops.push(Op::CreateTable { table, name: None });
         ops.push(Op::SetTable { name: "customer".into(), table });
     }
+    ops.push(Op::CreateLoopback { instance: Some(0), mac: Some(BVI) });
+    ops.push(Op::SetState { name: "loop0".into(), up: true });
+    ops.push(Op::Bridge(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }));
+    for name in ["hub", "spoke", "rim", "loop0"] {
+        let member = Some(Membership { bridge: 1, bvi: name == "loop0", shg: 0 });
+        ops.push(Op::Bridge(BridgeOp::Port { name: name.into(), member }));
+    }
+    let to = Some(StaticMac::Port("spoke".into()));
+    ops.push(Op::Bridge(BridgeOp::Mac { id: 1, mac: STATION, to }));
     for (name, net) in [
+        ("loop0", "10.0.6.1/24"),
         ("left", "10.0.1.1/24"),
         ("left", "2001:db8:1::1/64"),
         ("right", "10.0.2.1/24"),
@@ -120,12 +144,15 @@ fn ops() -> Vec<Op> {
         let feature = Feature::Urpf { v6, mode: net::urpf::Mode::Strict };
         ops.push(Op::SetFeature { name: "guarded".into(), feature });
     }
+    let address = "10.0.6.2".parse().unwrap();
+    ops.push(Op::SetNeighbor { name: "loop0".into(), address, mac: STATION });
     let several = ["10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5"];
     for (prefix, paths) in [
         ("20.0.0.0/8", &several[..1]),
         ("21.0.0.0/8", &several[..]),
         ("22.0.0.0/8", &["10.0.4.2"]),
         ("24.0.0.0/8", &["10.0.2.99"]),
+        ("25.0.0.0/8", &["10.0.6.2"]),
         ("2001:db8:20::/48", &["2001:db8:2::2"]),
     ] {
         let path = |a: &&str| RoutePath {
@@ -260,6 +287,16 @@ fn ip6(port: u8, n: u8) -> Vec<u8> {
     p
 }
 
+/// A frame that comes on `hub` from one of many stations.
+fn bridged(to: packet::MacAddr, from: u8, packet: Vec<u8>) -> (u8, Vec<u8>) {
+    let mut f = ethernet(8, None, 0x0800);
+    f[..6].copy_from_slice(&to.0);
+    f[11] = from;
+    f.extend(packet);
+    f.resize(f.len().max(60), 0);
+    (8, f)
+}
+
 /// Port and bytes of packet `n` of a path's vectors.
 fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
     let (port, vlan, ethertype, packet) = match path {
@@ -276,6 +313,12 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "l2xc" => (2, None, 0x0800, ip4(20, n, 64)),
         "vlan" => (4, Some(100), 0x0800, ip4(22, n, 64)),
         "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),
+        "l2bd" => return bridged(STATION, 1, ip4(20, n, 64)),
+        "l2-flood" => return bridged(packet::MacAddr([0xff; 6]), 1, ip4(20, n, 64)),
+        // From as many stations as the vector has frames.
+        "l2-many" => return bridged(STATION, n, ip4(20, n, 64)),
+        "bvi" => return bridged(BVI, 1, ip4(20, n, 64)),
+        "bvi-out" => (0, None, 0x0800, ip4(25, n, 64)),
         "icmp-error" => (0, None, 0x0800, ip4(20, n, 1)),
         "reassembly" => (0, None, 0x0800, echo_part(n)),
         "unknown-neighbor" => (0, None, 0x0800, ip4(24, n, 64)),

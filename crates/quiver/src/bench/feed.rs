@@ -18,6 +18,8 @@ pub enum Patch {
     None,
     /// The IPv4 header that starts here gets the next address of the list, and its checksum follows.
     Ip4(usize),
+    /// The frame gets the next pair of MAC addresses.
+    Macs,
     /// The IPv6 header that starts here gets the next address, and the checksum of the UDP behind it follows.
     Ip6(usize),
 }
@@ -42,6 +44,8 @@ pub struct Traffic {
     pub dst4: Arc<[u32]>,
     /// IPv6 destinations.
     pub dst6: Arc<[[u8; 16]]>,
+    /// Destination and source MAC addresses.
+    pub macs: Arc<[[u8; 12]]>,
 }
 
 impl Traffic {
@@ -50,6 +54,7 @@ impl Traffic {
         let mut bytes = t.bytes.clone();
         match t.patch {
             Patch::None => {}
+            Patch::Macs => self.macs.first().into_iter().for_each(|m| patch_macs(&mut bytes, m)),
             Patch::Ip4(l3) => self.dst4.first().into_iter().for_each(|d| patch4(&mut bytes, l3, *d)),
             Patch::Ip6(l3) => self.dst6.first().into_iter().for_each(|d| patch6(&mut bytes, l3, d)),
         }
@@ -101,6 +106,7 @@ pub struct Feed {
     at: usize,
     at4: usize,
     at6: usize,
+    at_macs: usize,
     last: u64,
     /// Time at which the next packet is due, TSC clocks, and the rest of a clock (32 bits behind the point).
     due: u64,
@@ -147,6 +153,13 @@ fn patch6(room: &mut [u8], l3: usize, dst: &[u8; 16]) {
 }
 
 #[inline]
+fn patch_macs(room: &mut [u8], macs: &[u8; 12]) {
+    if let Some(h) = room.first_chunk_mut() {
+        *h = *macs;
+    }
+}
+
+#[inline]
 fn next<T: Copy>(list: &[T], at: &mut usize) -> Option<T> {
     let x = *list.get(*at)?;
     *at += 1;
@@ -165,6 +178,7 @@ impl Feed {
             at: 0,
             at4: start(traffic.dst4.len()),
             at6: start(traffic.dst6.len()),
+            at_macs: start(traffic.macs.len()),
             // Its own, so that nothing that two workers count in is shared.
             traffic: Arc::new(traffic.clone()),
             control,
@@ -267,6 +281,11 @@ impl Feed {
             let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
             match t.patch {
                 Patch::None => {}
+                Patch::Macs => {
+                    if let Some(macs) = next(&traffic.macs, &mut self.at_macs) {
+                        patch_macs(room, &macs);
+                    }
+                }
                 Patch::Ip4(l3) => {
                     if let Some(dst) = next(&traffic.dst4, &mut self.at4) {
                         patch4(room, l3, dst);
@@ -321,6 +340,11 @@ impl RxQueue for Feed {
         match traffic.templates.as_slice() {
             [t] if plain && t.bytes.len() <= 64 => match t.patch {
                 Patch::None => self.fill_short(buffers, out, want, t, |_, _| {}),
+                Patch::Macs => self.fill_short(buffers, out, want, t, |s, room| {
+                    if let Some(macs) = next(&traffic.macs, &mut s.at_macs) {
+                        patch_macs(room, &macs);
+                    }
+                }),
                 Patch::Ip4(l3) => self.fill_short(buffers, out, want, t, |s, room| {
                     if let Some(dst) = next(&traffic.dst4, &mut s.at4) {
                         patch4(room, l3, dst);

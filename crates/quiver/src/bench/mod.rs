@@ -165,6 +165,7 @@ fn forward(name: &str, machine: &Machine, plan: &Plan, args: &Bench) -> Result<F
     let router = &mut rig.router;
     let run = meter.measure(args.seconds, ENOUGH, || {
         router.handle_punts();
+        router.tick();
     });
     let shares = mood::Mood::now(&machine.cpus).since(&before);
     let mut report = Forwarding::new(name, &rig, &meter, &run, shares);

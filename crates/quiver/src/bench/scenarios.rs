@@ -1,9 +1,9 @@
 //! The scenarios: what is in the tables, and which packets come.
 
-use super::feed::{Template, Traffic};
+use super::feed::{Patch, Template, Traffic};
 use super::prefixes::Prefixes;
 use super::random::Random;
-use super::rig::{Plan, Vrfs, list4, list6, prefix};
+use super::rig::{Bridging, Plan, Vrfs, list4, list6, prefix};
 use super::special::{churn, converge, growth, idle, latency, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -79,6 +79,20 @@ pub const ALL: &[Scenario] = &[
         let traffic = one(traffic::ethernet(i.size));
         Ok(Plan { xconnect: true, traffic, ..Plan::default() })
     }),
+    forward("l2bd", "bridge domain, learning, one address at each end", |i| {
+        let traffic = one(traffic::ethernet(i.size));
+        Ok(Plan { bridging: Bridging::Members, traffic, ..Plan::default() })
+    }),
+    forward("l2bd-1k", "the same, 512 addresses at each end", |i| bridged(i, 512)),
+    forward("l2bd-1m", "the same, 524,288 addresses at each end", |i| bridged(i, 1 << 19)),
+    forward("bvi", "as ip4, from a bridge domain through its BVI", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { bridging: Bridging::In, ..plan })
+    }),
+    forward("bvi-out", "as ip4, to a bridge domain through its BVI", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { bridging: Bridging::Out, ..plan })
+    }),
     forward("ip4", "IPv4, one route", |i| plain(i, small_table(false)?, 1)),
     forward("ip4-1k", "IPv4, 1000 routes, lengths as in the Internet", |i| mix(i, false, 1000)),
     forward("ip4-100k", "IPv4, 100,000 routes", |i| mix(i, false, 100_000)),
@@ -102,6 +116,7 @@ pub const ALL: &[Scenario] = &[
             order: traffic::order(&[1, 1], &mut random),
             dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
             dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
+            ..Traffic::default()
         };
         let routes = vec![four, six];
         Ok(Plan { routes, hops: HOPS, egress: EGRESS, traffic, ..Plan::default() })
@@ -152,6 +167,7 @@ pub const ALL: &[Scenario] = &[
             dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
             order: traffic::order(&kinds.iter().map(|k| k.1).collect::<Vec<_>>(), &mut random),
             templates: kinds.into_iter().map(|k| k.0).collect(),
+            ..Traffic::default()
         };
         Ok(Plan { routes: vec![four, six], traffic, ..Plan::default() })
     }),
@@ -173,6 +189,24 @@ pub const ALL: &[Scenario] = &[
         growth::vrfs,
     ),
 ];
+
+/// Frames between `each` stations on one side of a bridge domain and as many on the other, in random order.
+fn bridged(i: &Input, each: usize) -> Result<Plan, String> {
+    let mac = |side: u8, n: usize| [2, side, 0, (n >> 16) as u8, (n >> 8) as u8, n as u8];
+    let mut random = Random::new(3);
+    let (mut to, mut from): (Vec<usize>, Vec<usize>) = ((0..each).collect(), (0..each).collect());
+    random.shuffle(&mut to);
+    random.shuffle(&mut from);
+    let pair = |(to, from): (&usize, &usize)| {
+        let [a, b, c, d, e, f] = mac(0xb, *to);
+        let [g, h, i, j, k, l] = mac(0xa, *from);
+        [a, b, c, d, e, f, g, h, i, j, k, l]
+    };
+    let macs = to.iter().zip(&from).map(pair).collect();
+    let template = Template { patch: Patch::Macs, ..traffic::ethernet(i.size) };
+    let traffic = Traffic { macs, ..one(template) };
+    Ok(Plan { bridging: Bridging::Members, traffic, ..Plan::default() })
+}
 
 const fn special(name: &'static str, about: &'static str, run: Special) -> Scenario {
     Scenario { name, about, what: What::Special(run) }

@@ -3,10 +3,10 @@
 /// Bits of [`Entry::stamp`].
 pub const STAMP_MASK: u16 = 0xfff;
 
-const LIVE: u32 = 1 << 31;
+const LIVE: u32 = Entry::LIVE;
 const STATIC: u32 = 1 << 30;
-const FILTER: u32 = 1 << 29;
-const BVI: u32 = 1 << 28;
+const FILTER: u32 = Entry::FILTER;
+const BVI: u32 = Entry::BVI;
 const STAMP: u32 = (STAMP_MASK as u32) << 16;
 const PORT: u32 = 0xffff;
 
@@ -33,6 +33,12 @@ pub fn key_mac(key: u64) -> [u8; 6] {
 pub struct Entry(pub(super) u32);
 
 impl Entry {
+    /// The bit of [`Entry::is_live`].
+    pub const LIVE: u32 = 1 << 31;
+    /// The bit of [`Entry::is_filter`].
+    pub const FILTER: u32 = 1 << 29;
+    /// The bit of [`Entry::is_bvi`].
+    pub const BVI: u32 = 1 << 28;
     /// Nothing.
     pub const NONE: Entry = Entry(0);
     /// Taken out, in the two colours of [`super::MacWriter`].
@@ -101,6 +107,18 @@ impl Entry {
     #[inline(always)]
     pub fn is_settled(self, seen: Entry) -> bool {
         self == seen || (self.0 ^ seen.0) & !STAMP == STATIC
+    }
+
+    /// As a word: the port in the low 16 bits, the stamp in the next 12, and what it is above them.
+    #[inline(always)]
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// From such a word.
+    #[inline(always)]
+    pub fn from_bits(bits: u32) -> Entry {
+        Entry(bits)
     }
 
     pub(super) fn is_dead(self) -> bool {

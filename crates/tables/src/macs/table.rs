@@ -122,12 +122,16 @@ impl Table {
     pub fn find(&self, home: usize, key: u64) -> Entry {
         for probe in 0..PROBES {
             let b = self.bucket(home + probe);
+            // Which entry it is, nobody can foretell: all are looked at without a branch.
+            let mut found = Entry::NONE;
             for (value, k) in b.values.iter().zip(&b.keys) {
                 // The value before the key: while it is live, the key cannot become another one.
                 let value = Entry(value.load(Acquire));
-                if k.load(Acquire) == key && value.is_live() {
-                    return value;
-                }
+                let it_is = (k.load(Acquire) == key) & value.is_live() & !found.is_live();
+                found = if it_is { value } else { found };
+            }
+            if found.is_live() {
+                return found;
             }
             if b.passed.load(Acquire) == 0 {
                 break;

@@ -237,9 +237,9 @@ impl MacWriter {
         }
     }
 
-    /// True when there is something to maintain.
-    pub fn is_busy(&self) -> bool {
-        self.phase != Phase::Steady || self.closing.is_some() || self.dead[self.colour]
+    /// True while a table of another size takes the place of the one before.
+    pub fn is_growing(&self) -> bool {
+        self.phase != Phase::Steady
     }
 
     fn grow_if_filled(&mut self, reclaimer: &mut Reclaimer) {

@@ -45,7 +45,13 @@ fn every_packet_is_right_and_destinations_take_turns() {
         for (n, order) in [(1, vec![0]), (2, vec![0]), (3, vec![0, 1])] {
             let templates: Vec<Template> =
                 kinds.iter().enumerate().filter(|(i, _)| n & 1 << i != 0).map(|(_, t)| t.clone()).collect();
-            let t = Traffic { templates, order, dst4: list4.clone().into(), dst6: list6.clone().into() };
+            let t = Traffic {
+                templates,
+                order,
+                dst4: list4.clone().into(),
+                dst6: list6.clone().into(),
+                ..Traffic::default()
+            };
             let (mut b, mut v) = (buffers(2048), Vector::boxed());
             let mut f = feed(&t, &Arc::default());
             assert_eq!(f.poll(&mut b, 0, &mut v), 256);

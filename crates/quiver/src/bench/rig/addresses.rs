@@ -1,6 +1,7 @@
 //! Addresses of the interfaces and next hops.
 
 use ipnet::IpNet;
+use packet::eth::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The network of an interface that has this address.
@@ -31,4 +32,9 @@ pub fn hop(k: usize, egress: usize, v6: bool) -> (usize, IpAddr) {
 /// The network of sub-interface `in0.v`; the router is its first host.
 pub fn tagged_net(v: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(100, 64, 0, 0)) + 4 * v + 1)
+}
+
+/// MAC address of next hop `k`.
+pub fn hop_mac(k: usize) -> MacAddr {
+    MacAddr([0x02, 1, 0, 0, (k >> 8) as u8, k as u8])
 }

@@ -1,9 +1,11 @@
 //! The router under test: an unmodified [`Router`] between a feed and sinks.
 
 mod addresses;
+mod bridge;
 mod plan;
 mod wires;
 
+pub use bridge::Bridging;
 pub use plan::{Plan, Vrfs, list4, list6, prefix};
 
 use super::feed::{Control, Feed};
@@ -14,7 +16,7 @@ use super::random::Random;
 use super::routes::Changes;
 use super::sink::{Seen, Sink};
 use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
-use addresses::{hop, host_net, own, tagged_net};
+use addresses::{hop, hop_mac, host_net, own, tagged_net};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
 use ipnet::Ipv4Net;
 use net::router::{Encap, Feature, Op, RoutePath, RouteTable, Router, RouterConfig, Target};
@@ -165,6 +167,11 @@ impl Rig {
             let peer = Some(self.egress.first().map_or("out0", |e| &e.name).to_string());
             return self.commit(vec![Op::SetXconnect { name: "in0".into(), peer }, up("out0"), up("in0")]);
         }
+        self.commit(plan.bridging.ops())?;
+        if plan.bridging == Bridging::Members {
+            return self.learn(plan);
+        }
+        let input = plan.bridging.routed("in0");
         let sub = |parent: &str, v: u32| Op::CreateSub {
             parent: parent.into(),
             id: v,
@@ -180,9 +187,9 @@ impl Rig {
             ops.extend(bind("in0", 1));
             ops.extend(self.egress.iter().flat_map(|e| bind(&e.name, 1)));
         }
-        ops.extend([addr("in0", host_net(ROUTER4.into())?), addr("in0", host_net(ROUTER6.into())?)]);
+        ops.extend([addr(input, host_net(ROUTER4.into())?), addr(input, host_net(ROUTER6.into())?)]);
         let known = |name: &str, address, mac| Op::SetNeighbor { name: name.into(), address, mac };
-        ops.extend([known("in0", HOST4.into(), HOST), known("in0", HOST6.into(), HOST)]);
+        ops.extend([known(input, HOST4.into(), HOST), known(input, HOST6.into(), HOST)]);
         if plan.urpf_strict {
             let feature = |v6| Feature::Urpf { v6, mode: Mode::Strict };
             let set = |v6| Op::SetFeature { name: "in0".into(), feature: feature(v6) };
@@ -204,17 +211,19 @@ impl Rig {
             ops.extend([sub(first, u32::from(v)), up(&name)]);
             *first = name;
         }
+        names.iter_mut().for_each(|n| *n = plan.bridging.routed(n).to_string());
         for (i, n) in names.iter().enumerate() {
             ops.extend([addr(n, host_net(own(i, false))?), addr(n, host_net(own(i, true))?)]);
         }
         for k in 0..plan.hops {
-            let mac = MacAddr([0x02, 1, 0, 0, (k >> 8) as u8, k as u8]);
+            let mac = hop_mac(k);
             for v6 in [false, true] {
                 let (i, address) = hop(k, plan.egress, v6);
                 ops.extend(names.get(i).map(|n| known(n, address, mac)));
             }
         }
         self.commit(ops)?;
+        self.learn(plan)?;
         // Addresses get their networks from the interface's own number where it has a tag.
         if let Some(first) = names.first()
             && let (Some(index), Some(e)) = (self.router.interface_index(first), self.egress.first_mut())

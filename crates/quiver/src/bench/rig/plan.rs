@@ -1,5 +1,6 @@
 //! What a scenario wants of the router: routes, next hops, interfaces and packets.
 
+use super::bridge::Bridging;
 use crate::bench::feed::{Template, Traffic};
 use crate::bench::prefixes::Prefixes;
 use ipnet::IpNet;
@@ -20,6 +21,8 @@ pub struct Plan {
     pub egress: usize,
     /// Frames of the input go straight to the first of them.
     pub xconnect: bool,
+    /// What is bridged.
+    pub bridging: Bridging,
     /// Sub-interfaces `in0.1`, `in0.2`, ... with 802.1Q tags of these numbers take the packets.
     pub tagged_in: u32,
     /// The first egress interface sends with this 802.1Q tag.
@@ -54,6 +57,7 @@ impl Default for Plan {
             same_group: false,
             egress: 1,
             xconnect: false,
+            bridging: Bridging::None,
             tagged_in: 0,
             tagged_out: None,
             urpf_strict: false,

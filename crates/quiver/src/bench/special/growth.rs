@@ -141,6 +141,7 @@ impl Series<'_> {
                     .collect(),
                 dst4: list4(&table.uniform(scenarios::DESTINATIONS, &mut random)),
                 dst6: Arc::new([]),
+                ..Traffic::default()
             };
             let plan = Plan { routes: vec![table], tagged_in: n as u32, vrfs, traffic, ..Plan::default() };
             self.plan(series, n, &plan)?;

@@ -1,0 +1,75 @@
+//! The sections `bridgedomains` and `l2`.
+
+use super::{Map, Node, Source};
+use net::l2::bridge::MAC_LIMIT;
+use net::router::{BridgeOp, BridgeSettings, BridgeState, StaticMac};
+
+/// `bridgedomains`.
+pub(super) fn bridges(from: Source<'_>, to: &mut Map) {
+    for b in from.router.bridges() {
+        to.put(format!("bd{}", b.id), bridge(from, b));
+    }
+}
+
+fn bridge(from: Source<'_>, b: &BridgeState) -> Map {
+    let (s, usual) = (&b.settings, BridgeSettings::default());
+    let mut to = Map::new();
+    to.put_some("description", s.tag.as_deref());
+    let mtus: Vec<u16> = b.members.keys().filter_map(|i| Some(from.router.interface(*i)?.mtu)).collect();
+    if let Some(first) = mtus.first() {
+        to.put_unless("mtu", *first, 1500);
+        if mtus.iter().any(|m| m != first) {
+            to.remark(format!("a document has one MTU for all members, those of bd{} differ", b.id));
+        }
+    }
+    to.put_some("bvi", b.bvi().map(|i| from.router.interface_name(i)));
+    let members = b.members.iter().filter(|(_, m)| !m.bvi);
+    to.put_some(
+        "interfaces",
+        Some(Node::Row(members.map(|(i, _)| Node::text(from.router.interface_name(*i))).collect())),
+    );
+    let mut settings = Map::new();
+    settings
+        .put_unless("learn", s.learn, usual.learn)
+        .put_unless("unicast-flood", s.flood, usual.flood)
+        .put_unless("unknown-unicast-flood", s.uu_flood, usual.uu_flood)
+        .put_unless("unicast-forward", s.forward, usual.forward)
+        .put_unless("arp-termination", s.arp_term, usual.arp_term)
+        .put_unless("arp-unicast-forward", s.arp_ufwd, usual.arp_ufwd)
+        .put_unless("mac-age-minutes", u16::from(s.mac_age), u16::from(usual.mac_age));
+    to.put_some("settings", Some(settings));
+    to
+}
+
+/// `l2`.
+pub(super) fn write(from: Source<'_>, to: &mut Map) {
+    to.put_unless("learn-limit", u64::from(from.router.mac_counts().limit), u64::from(MAC_LIMIT));
+    let mut interfaces = Map::new();
+    for i in from.router.interfaces() {
+        let mut fields = Map::new();
+        fields
+            .put_some("tag-rewrite", i.tag_change.as_ref().map(Node::text))
+            .put_some("split-horizon-group", i.membership.filter(|m| m.shg != 0).map(|m| u16::from(m.shg)))
+            .put_some("learn-limit", i.mac_limit.map(u64::from));
+        interfaces.put_some(i.name.clone(), Some(fields));
+    }
+    to.put_some("interfaces", Some(interfaces));
+    let mut domains = Map::new();
+    for b in from.router.bridges() {
+        let (mut fields, mut macs, mut arp) = (Map::new(), Map::new(), Map::new());
+        fields.put_some("learn-limit", b.settings.mac_limit.map(u64::from));
+        for op in from.router.static_macs(b.id) {
+            let BridgeOp::Mac { mac, to: Some(place), .. } = op else { continue };
+            match place {
+                StaticMac::Filter => macs.put(mac.to_string(), "filter"),
+                StaticMac::Port(name) => macs.put(mac.to_string(), Node::text(name)),
+            };
+        }
+        for (a, mac) in &b.arp {
+            arp.put(a.to_string(), Node::text(mac));
+        }
+        fields.put_some("macs", Some(macs)).put_some("arp", Some(arp));
+        domains.put_some(format!("bd{}", b.id), Some(fields));
+    }
+    to.put_some("bridgedomains", Some(domains));
+}

@@ -1,0 +1,234 @@
+//! The section `l2`: what bridge domains and their members have beyond `bridgedomains`, and the operations of both.
+
+use super::decode::{Decoder, Fields};
+use super::diag::Place;
+use super::l3::Setting;
+use super::model::{BridgeDomain, BridgeSettings};
+use super::rules::Names;
+use super::tree::Node;
+use net::router::{self, BridgeOp, Membership, Op, StaticMac, TagChange};
+use packet::MacAddr;
+use std::net::IpAddr;
+
+pub(super) const L2: &[&str] = &["learn-limit", "interfaces", "bridgedomains"];
+pub(super) const INTERFACE: &[&str] = &["tag-rewrite", "split-horizon-group", "learn-limit"];
+pub(super) const BRIDGE: &[&str] = &["learn-limit", "macs", "arp"];
+
+impl BridgeDomain {
+    /// The settings of the router, but for what only the section `l2` says.
+    fn settings(&self) -> router::BridgeSettings {
+        let BridgeSettings {
+            learn,
+            unicast_flood,
+            unknown_unicast_flood,
+            unicast_forward,
+            arp_termination,
+            arp_unicast_forward,
+            mac_age_minutes,
+        } = self.settings;
+        router::BridgeSettings {
+            learn,
+            forward: unicast_forward,
+            flood: unicast_flood,
+            uu_flood: unknown_unicast_flood,
+            arp_term: arp_termination,
+            arp_ufwd: arp_unicast_forward,
+            mac_age: mac_age_minutes,
+            mac_limit: None,
+            tag: self.description.clone(),
+        }
+    }
+
+    /// The operations that make it.
+    pub(crate) fn operations(&self) -> Vec<Setting> {
+        let at = |place, op| Setting { place, path: self.path.clone(), op: Op::Bridge(op) };
+        let port = |name: &str, bvi| BridgeOp::Port {
+            name: name.to_string(),
+            member: Some(Membership { bridge: self.id, bvi, shg: 0 }),
+        };
+        let mut all = vec![at(self.place, BridgeOp::Create { id: self.id, settings: self.settings() })];
+        all.extend(self.bvi.iter().map(|b| at(b.place, port(&b.name, true))));
+        all.extend(self.members.iter().map(|m| at(m.place, port(&m.name, false))));
+        all
+    }
+}
+
+/// What the section is read with.
+struct Scope<'s, 'n, 'a> {
+    d: &'s mut Decoder<'n>,
+    names: &'s Names<'a>,
+    bridges: &'s [BridgeDomain],
+    out: &'s mut Vec<Setting>,
+}
+
+impl<'n> Scope<'_, 'n, '_> {
+    fn set(&mut self, place: Place, op: BridgeOp) {
+        self.out.push(Setting { place, path: self.d.path(), op: Op::Bridge(op) });
+    }
+
+    /// True for an interface that the document has.
+    fn is_interface(&mut self, name: &str, place: Place) -> bool {
+        let found = self.names.get(name);
+        if let Err(e) = found {
+            self.d.error(place, e.rule, e.message).value(name).help(e.help);
+            return false;
+        }
+        true
+    }
+
+    fn limit(&mut self, fields: &Fields<'n>) -> Option<(Place, u32)> {
+        let limit = self.d.field(fields, "learn-limit", |d, node| d.int(node, 0u32, u32::MAX));
+        limit.map(|n| (fields.get("learn-limit").map_or(fields.place, |n| n.place), n))
+    }
+}
+
+/// The section.
+pub(super) fn decode<'n>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    names: &Names<'_>,
+    bridges: &[BridgeDomain],
+) -> Option<Vec<Setting>> {
+    let fields = d.fields(node, L2)?;
+    let mut out = vec![];
+    let mut s = Scope { d, names, bridges, out: &mut out };
+    if let Some((place, limit)) = s.limit(&fields) {
+        s.set(place, BridgeOp::TableLimit { limit });
+    }
+    if let Some(node) = fields.get("interfaces") {
+        s.d.key("interfaces", |d| {
+            let s = Scope { d, names, bridges, out: s.out };
+            for (name, place, node) in s.d.entries(node, "interface names") {
+                s.d.key(name, |d| interface(&mut Scope { d, names, bridges, out: s.out }, name, place, node));
+            }
+        });
+    }
+    if let Some(node) = fields.get("bridgedomains") {
+        s.d.key("bridgedomains", |d| {
+            let s = Scope { d, names, bridges, out: s.out };
+            for (name, place, node) in s.d.entries(node, "bridge names") {
+                s.d.key(name, |d| bridge(&mut Scope { d, names, bridges, out: s.out }, name, place, node));
+            }
+        });
+    }
+    Some(out)
+}
+
+fn interface<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &'n Node<'n>) -> Option<()> {
+    if !s.is_interface(name, place) {
+        return None;
+    }
+    let fields = s.d.fields(node, INTERFACE)?;
+    let own = || name.to_string();
+    let at = |field: &str| fields.get(field).map_or(fields.place, |n| n.place);
+    let change = s.d.field(&fields, "tag-rewrite", |d, node| {
+        let text = d.text(node, "a change of tags")?;
+        match text.parse::<TagChange>() {
+            Ok(change) => Some(change),
+            Err(why) => {
+                d.error(node.place, "tag-rewrite", why).value(text).help(
+                    "disable, pop 1, push dot1q 100, push dot1ad 100 200, translate 1-1 dot1q 100, ...",
+                );
+                None
+            }
+        }
+    });
+    if let Some(change) = change {
+        s.set(at("tag-rewrite"), BridgeOp::Tags { name: own(), change: Some(change) });
+    }
+    if let Some((place, limit)) = s.limit(&fields) {
+        s.set(place, BridgeOp::PortLimit { name: own(), limit: Some(limit) });
+    }
+    let group = s.d.field(&fields, "split-horizon-group", |d, node| d.int(node, 0u8, 255));
+    if let Some(shg) = group {
+        let place = at("split-horizon-group");
+        let is = |b: &&BridgeDomain| b.members.iter().chain(&b.bvi).any(|m| m.name == name);
+        let Some(b) = s.bridges.iter().find(is) else {
+            s.d.error(place, "bridge-member", format!("`{name}` is in no bridge domain"))
+                .help("name it in the interfaces of one, or remove the group");
+            return None;
+        };
+        let bvi = b.bvi.as_ref().is_some_and(|r| r.name == name);
+        let member = Some(Membership { bridge: b.id, bvi, shg });
+        s.set(place, BridgeOp::Port { name: own(), member });
+    }
+    Some(())
+}
+
+fn bridge<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &'n Node<'n>) -> Option<()> {
+    let Some(b) = s.bridges.iter().find(|b| b.name == name) else {
+        s.d.error(place, "bridge-unknown", format!("there is no bridge domain `{name}`"))
+            .value(name)
+            .help("declare it in the section bridgedomains");
+        return None;
+    };
+    let fields = s.d.fields(node, BRIDGE)?;
+    let id = b.id;
+    if let Some((place, limit)) = s.limit(&fields) {
+        let settings = router::BridgeSettings { mac_limit: Some(limit), ..b.settings() };
+        s.set(place, BridgeOp::Set { id, settings });
+    }
+    if let Some(node) = fields.get("macs") {
+        s.d.key("macs", |d| {
+            for (text, place, node) in d.entries(node, "MAC addresses") {
+                d.key(text, |d| {
+                    let mac = mac(d, text, place);
+                    let to =
+                        d.text(node, "an interface, or filter").and_then(|to| target(d, node.place, b, to));
+                    let path = d.path();
+                    let op = mac.zip(to).map(|(mac, to)| Op::Bridge(BridgeOp::Mac { id, mac, to: Some(to) }));
+                    s.out.extend(op.map(|op| Setting { place, path, op }));
+                });
+            }
+        });
+    }
+    if let Some(node) = fields.get("arp") {
+        s.d.key("arp", |d| {
+            for (text, place, node) in d.entries(node, "IP addresses") {
+                d.key(text, |d| {
+                    let (address, mac) = (station(d, text, place), d.mac(node));
+                    let path = d.path();
+                    let op = address
+                        .zip(mac)
+                        .map(|(address, mac)| Op::Bridge(BridgeOp::Arp { id, address, mac: Some(mac) }));
+                    s.out.extend(op.map(|op| Setting { place, path, op }));
+                });
+            }
+        });
+    }
+    Some(())
+}
+
+fn mac(d: &mut Decoder<'_>, text: &str, place: Place) -> Option<MacAddr> {
+    let mac = text.parse::<MacAddr>().ok().filter(|m| m.is_station());
+    if mac.is_none() {
+        d.error(place, "mac", format!("`{text}` is not the MAC address of a station"))
+            .value(text)
+            .help("six hexadecimal bytes with colons, such as \"02:00:00:00:00:01\"");
+    }
+    mac
+}
+
+fn station(d: &mut Decoder<'_>, text: &str, place: Place) -> Option<IpAddr> {
+    let address = d.address(place, text)?;
+    if address.is_unspecified() || address.is_multicast() {
+        d.error(place, "address", format!("{address} is not the address of a station"))
+            .value(text)
+            .help("a unicast address");
+        return None;
+    }
+    Some(address)
+}
+
+fn target(d: &mut Decoder<'_>, place: Place, b: &BridgeDomain, to: &str) -> Option<StaticMac> {
+    if to == "filter" {
+        return Some(StaticMac::Filter);
+    }
+    if !b.members.iter().any(|m| m.name == to) {
+        d.error(place, "bridge-member", format!("`{to}` is no member of `{}`", b.name))
+            .value(to)
+            .help(format!("one of the interfaces of {}, or filter", b.path));
+        return None;
+    }
+    Some(StaticMac::Port(to.to_string()))
+}

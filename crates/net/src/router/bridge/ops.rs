@@ -1,0 +1,231 @@
+//! Operations on bridge domains.
+
+use super::{BridgeSettings, BridgeState, MAX_BRIDGE_ID, Membership, TagChange};
+use crate::l2::bridge::Bridge;
+use crate::router::op::Undo;
+use crate::router::{Kind, Op, OpError, Router};
+use packet::eth::MacAddr;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Where the frames to a static address go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StaticMac {
+    /// To a member.
+    Port(String),
+    /// They are dropped, and those from it as well.
+    Filter,
+}
+
+/// One change of bridge domains.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BridgeOp {
+    /// Makes a bridge domain.
+    Create {
+        /// Its number, 1 to 16777215.
+        id: u32,
+        /// How it forwards.
+        settings: BridgeSettings,
+    },
+    /// Takes out a bridge domain without members.
+    Delete {
+        /// Its number.
+        id: u32,
+    },
+    /// Changes how it forwards.
+    Set {
+        /// Its number.
+        id: u32,
+        /// All settings.
+        settings: BridgeSettings,
+    },
+    /// Puts an interface into a bridge domain, or takes it out of the one that it is in.
+    Port {
+        /// The interface.
+        name: String,
+        /// The bridge domain, and what the interface is to it.
+        member: Option<Membership>,
+    },
+    /// What becomes of the tags of an interface's frames on layer 2.
+    Tags {
+        /// The interface.
+        name: String,
+        /// The change; none: the tags of a sub-interface are taken away and put back.
+        change: Option<TagChange>,
+    },
+    /// The most addresses that are learned on an interface.
+    PortLimit {
+        /// The interface.
+        name: String,
+        /// None: as many as the bridge domain may have.
+        limit: Option<u32>,
+    },
+    /// The most addresses that are learned in all bridge domains.
+    TableLimit {
+        /// Addresses.
+        limit: u32,
+    },
+    /// Sets or removes a static address.
+    Mac {
+        /// Bridge domain.
+        id: u32,
+        /// A unicast address.
+        mac: MacAddr,
+        /// Where its frames go; none: the address is forgotten.
+        to: Option<StaticMac>,
+    },
+    /// Sets or removes an address for which the bridge domain answers.
+    Arp {
+        /// Bridge domain.
+        id: u32,
+        /// IPv4 or IPv6.
+        address: IpAddr,
+        /// The station that has it.
+        mac: Option<MacAddr>,
+    },
+}
+
+impl BridgeOp {
+    /// What the log says of it.
+    pub(in crate::router) fn log_line(&self) -> Option<String> {
+        Some(match self {
+            BridgeOp::Create { id, .. } => format!("bridge domain {id}: made"),
+            BridgeOp::Delete { id } => format!("bridge domain {id}: deleted"),
+            BridgeOp::Port { name, member: Some(m) } => {
+                let what = if m.bvi { "BVI" } else { "member" };
+                format!("interface {name}: {what} of bridge domain {}", m.bridge)
+            }
+            BridgeOp::Port { name, member: None } => format!("interface {name}: in no bridge domain"),
+            _ => return None,
+        })
+    }
+}
+
+fn undo(op: BridgeOp) -> Result<Undo, OpError> {
+    Ok(vec![Op::Bridge(op)])
+}
+
+impl Router {
+    pub(in crate::router) fn apply_bridge(&mut self, op: BridgeOp) -> Result<Undo, OpError> {
+        match op {
+            BridgeOp::Create { id, settings } => {
+                self.create_bridge(id, settings)?;
+                undo(BridgeOp::Delete { id })
+            }
+            BridgeOp::Delete { id } => self.delete_bridge(id),
+            BridgeOp::Set { id, settings } => {
+                self.bridges.find(id)?;
+                let Some(b) = self.bridges.by_id.get_mut(&id) else { return Ok(vec![]) };
+                let was = std::mem::replace(&mut b.settings, settings);
+                self.bridges.publish(id);
+                undo(BridgeOp::Set { id, settings: was })
+            }
+            BridgeOp::Port { name, member } => self.set_membership(name, member),
+            BridgeOp::Tags { name, change } => self.set_tags(name, change),
+            BridgeOp::PortLimit { name, limit } => {
+                let index = self.named(&name)?.index;
+                let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
+                let was = std::mem::replace(&mut i.mac_limit, limit);
+                self.publish_interface(index);
+                undo(BridgeOp::PortLimit { name, limit: was })
+            }
+            BridgeOp::TableLimit { limit } => {
+                let was = self.plane.l2.macs.limit();
+                self.plane.l2.macs.set_limit(limit);
+                undo(BridgeOp::TableLimit { limit: was })
+            }
+            BridgeOp::Mac { id, mac, to } => self.set_static_mac(id, mac, to),
+            BridgeOp::Arp { id, address, mac } => {
+                self.bridges.find(id)?;
+                if address.is_unspecified() || address.is_multicast() {
+                    return Err(OpError::new(format!(
+                        "bridge domain {id}: {address} is not the address of a station"
+                    )));
+                }
+                if let Some(m) = mac.filter(|m| !m.is_station()) {
+                    return Err(OpError::new(format!(
+                        "bridge domain {id}: {m} is not the address of a single station"
+                    )));
+                }
+                let Some(b) = self.bridges.by_id.get_mut(&id) else { return Ok(vec![]) };
+                let was = match mac {
+                    Some(mac) => b.arp.insert(address, mac),
+                    None => b.arp.remove(&address),
+                };
+                if mac.is_none() && was.is_none() {
+                    return Err(OpError::new(format!("bridge domain {id}: there is no entry for {address}")));
+                }
+                self.bridges.publish(id);
+                undo(BridgeOp::Arp { id, address, mac: was })
+            }
+        }
+    }
+
+    fn create_bridge(&mut self, id: u32, settings: BridgeSettings) -> Result<(), OpError> {
+        if !(1..=MAX_BRIDGE_ID).contains(&id) {
+            return Err(OpError::new(format!("bridge domain {id}: the number is 1 to {MAX_BRIDGE_ID}")));
+        }
+        if self.bridges.by_id.contains_key(&id) {
+            return Err(OpError::new(format!("there is a bridge domain {id} already")));
+        }
+        let full = |_| OpError::new(format!("bridge domain {id}: there are as many as there may be, 65535"));
+        let number = self.bridges.slots.insert(Bridge::default()).map_err(full)?;
+        let number = u16::try_from(number).map_err(|_| OpError::new("too many bridge domains"))?;
+        let all = &mut self.bridges;
+        if all.ids.len() <= usize::from(number) {
+            all.ids.resize(usize::from(number) + 1, 0);
+        }
+        all.ids[usize::from(number)] = id;
+        // A number that was another's before is given to a new one: its counters start at 0.
+        let events = self.plane.l2.bridge_events.sum(number.into());
+        let (members, arp) = (BTreeMap::new(), BTreeMap::new());
+        self.bridges.by_id.insert(id, BridgeState { id, number, settings, members, arp, events });
+        self.bridges.publish(id);
+        Ok(())
+    }
+
+    fn delete_bridge(&mut self, id: u32) -> Result<Undo, OpError> {
+        let b = self.bridges.find(id)?;
+        if let Some(member) = b.members.keys().next() {
+            let (n, name) = (b.members.len(), self.interface_name(*member));
+            return Err(OpError::new(format!(
+                "bridge domain {id} has {n} members, such as {name}: take them out first (set interface l3 {name})"
+            )));
+        }
+        let b = b.clone();
+        let mut ops = vec![BridgeOp::Create { id, settings: b.settings.clone() }];
+        ops.extend(b.arp.iter().map(|(a, m)| BridgeOp::Arp { id, address: *a, mac: Some(*m) }));
+        ops.extend(self.static_macs_of(id, None));
+        self.bridges.by_id.remove(&id);
+        self.forget_bridge(b.number);
+        // Undone last first.
+        Ok(ops.into_iter().rev().map(Op::Bridge).collect())
+    }
+
+    /// Whether an interface may carry frames of a bridge domain.
+    pub(super) fn check_member(&self, name: &str, m: &Membership) -> Result<(), OpError> {
+        let i = self.named(name)?;
+        let b = self.bridges.find(m.bridge)?;
+        let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
+        if i.xconnect.is_some() || self.interfaces.xconnected.contains_key(&i.index) {
+            return fail("is cross-connected: make it an L3 interface first (set interface l3)".into());
+        }
+        if m.bvi {
+            if i.kind != Kind::Loopback {
+                return fail("only a loopback can be the BVI of a bridge domain".into());
+            }
+            if let Some(other) = b.bvi().filter(|o| *o != i.index) {
+                let other = self.interface_name(other);
+                return fail(format!("bridge domain {} has the BVI {other} already", b.id));
+            }
+            return Ok(());
+        }
+        if i.kind == Kind::Loopback {
+            return fail("is a loopback: it can only be the BVI of a bridge domain".into());
+        }
+        if let Some(a) = i.addresses.first() {
+            return fail(format!("has the address {a}: a bridge domain's own addresses stand on its BVI"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Members of bridge domains, and the tags of their frames.
+
+use super::BridgeOp;
+use crate::interface::Tags;
+use crate::l2::Retag;
+use crate::l2::bridge::BridgePort;
+use crate::router::op::Undo;
+use crate::router::{IfState, Op, OpError, Router};
+
+/// What an interface is to its bridge domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The bridge domain.
+    pub bridge: u32,
+    /// The interface through which it is routed.
+    pub bvi: bool,
+    /// Split-horizon group: members of one group other than 0 do not exchange frames.
+    pub shg: u8,
+}
+
+/// One VLAN tag to put in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanTag {
+    /// 802.1ad instead of 802.1Q.
+    pub dot1ad: bool,
+    /// 1 to 4095.
+    pub vlan: u16,
+}
+
+/// What becomes of the tags of frames on the way in; on the way out it is reversed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TagChange {
+    /// They stay as they are.
+    Disabled,
+    /// So many are taken away, 1 or 2.
+    Pop(u8),
+    /// These are put in front, outermost first, 1 or 2.
+    Push(Vec<VlanTag>),
+    /// So many are taken away, 1 or 2, and these put in their place.
+    Translate(u8, Vec<VlanTag>),
+}
+
+impl TagChange {
+    fn parts(&self) -> (u8, &[VlanTag]) {
+        match self {
+            TagChange::Disabled => (0, &[]),
+            TagChange::Pop(n) => (*n, &[]),
+            TagChange::Push(tags) => (0, tags),
+            TagChange::Translate(n, tags) => (*n, tags),
+        }
+    }
+}
+
+impl std::fmt::Display for TagChange {
+    /// As `set interface l2 tag-rewrite` takes it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (pop, push) = self.parts();
+        match self {
+            TagChange::Disabled => f.write_str("disable")?,
+            TagChange::Pop(n) => write!(f, "pop {n}")?,
+            TagChange::Push(_) => f.write_str("push")?,
+            TagChange::Translate(..) => write!(f, "translate {pop}-{}", push.len())?,
+        }
+        if let Some(first) = push.first() {
+            f.write_str(if first.dot1ad { " dot1ad" } else { " dot1q" })?;
+        }
+        push.iter().try_for_each(|t| write!(f, " {}", t.vlan))
+    }
+}
+
+fn tags(list: &[VlanTag]) -> Tags {
+    let mut t = Tags { count: list.len().min(2) as u8, bytes: [0; 8] };
+    for (tag, to) in list.iter().zip(t.bytes.chunks_exact_mut(4)) {
+        to[..2].copy_from_slice(&if tag.dot1ad { 0x88a8u16 } else { 0x8100 }.to_be_bytes());
+        to[2..].copy_from_slice(&tag.vlan.to_be_bytes());
+    }
+    t
+}
+
+impl IfState {
+    /// What workers do to the tags of its frames on layer 2.
+    pub(in crate::router) fn retag(&self) -> Retag {
+        let own = self.tags();
+        let Some(change) = &self.tag_change else {
+            return Retag { pop: own.count, own, ..Retag::default() };
+        };
+        let (pop, push) = change.parts();
+        let keep_priority = pop != 0 && !push.is_empty();
+        Retag { pop, push: tags(push), own: Tags { count: pop.min(own.count), ..own }, keep_priority }
+    }
+}
+
+impl Router {
+    pub(super) fn set_membership(
+        &mut self,
+        name: String,
+        member: Option<Membership>,
+    ) -> Result<Undo, OpError> {
+        let i = self.named(&name)?;
+        let (index, was) = (i.index, i.membership);
+        if let Some(m) = &member {
+            self.check_member(&name, m)?;
+        }
+        if was == member {
+            return Ok(vec![]);
+        }
+        // Addresses set for it go with it, unless it stays.
+        let mut ops = vec![BridgeOp::Port { name, member: was }];
+        if let Some(old) = was.filter(|w| member.is_none_or(|m| m.bridge != w.bridge)) {
+            ops.extend(self.static_macs_of(old.bridge, Some(index)));
+        }
+        self.leave_bridge(index, member.is_some_and(|m| was.is_some_and(|w| w.bridge == m.bridge)));
+        if let Some(m) = member {
+            if let Some(b) = self.bridges.by_id.get_mut(&m.bridge) {
+                b.members.insert(index, m);
+            }
+            if let Some(i) = self.interfaces.get_mut(index) {
+                i.membership = Some(m);
+                i.mac_events = self.plane.l2.port_events.sum(index);
+            }
+            self.bridges.publish(m.bridge);
+            self.follow_promiscuity(index)?;
+            self.follow_bvi(index)?;
+        }
+        self.refresh_adjacencies(index);
+        Ok(ops.into_iter().rev().map(Op::Bridge).collect())
+    }
+
+    /// Takes an interface out of its bridge domain, if it is in one. Its addresses stay where it is about to `return`.
+    pub(in crate::router) fn leave_bridge(&mut self, index: u32, returns: bool) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let Some(m) = i.membership.take() else { return };
+        if let Some(b) = self.bridges.by_id.get_mut(&m.bridge) {
+            b.members.remove(&index);
+        }
+        self.bridges.publish(m.bridge);
+        if m.bvi {
+            self.forget_bvi(m.bridge, index);
+        }
+        if !returns {
+            self.forget_port(index);
+        }
+        if let Err(e) = self.follow_promiscuity(index) {
+            self.note(true, e.to_string());
+        }
+    }
+
+    pub(super) fn set_tags(&mut self, name: String, change: Option<TagChange>) -> Result<Undo, OpError> {
+        let i = self.named(&name)?;
+        let own = i.tags().count;
+        if let Some(change) = &change {
+            let (pop, push) = change.parts();
+            if pop > own {
+                return Err(OpError::new(format!(
+                    "{name}: {pop} tags cannot be taken away, its frames have {own} that are known"
+                )));
+            }
+            if let Some(t) = push.iter().find(|t| !(1..=4095).contains(&t.vlan)) {
+                return Err(OpError::new(format!("{name}: VLAN {} is out of range, 1 to 4095", t.vlan)));
+            }
+        }
+        let index = i.index;
+        let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
+        let was = std::mem::replace(&mut i.tag_change, change);
+        self.publish_interface(index);
+        Ok(vec![Op::Bridge(BridgeOp::Tags { name, change: was })])
+    }
+
+    /// What workers see of an interface's membership.
+    pub(in crate::router) fn bridge_port(&self, i: &IfState) -> Option<BridgePort> {
+        let m = i.membership?;
+        let bridge = self.bridge(m.bridge)?.number;
+        Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, limit: i.mac_limit.unwrap_or(u32::MAX) })
+    }
+}
+
+impl std::str::FromStr for TagChange {
+    type Err = String;
+
+    /// From what `set interface l2 tag-rewrite` takes.
+    fn from_str(text: &str) -> Result<TagChange, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let tags = |kind: &str, vlans: &[&str]| {
+            let dot1ad = match kind {
+                "dot1q" => false,
+                "dot1ad" => true,
+                other => return Err(format!("`{other}` is neither dot1q nor dot1ad")),
+            };
+            if !(1..=2).contains(&vlans.len()) {
+                return Err(format!("{} tags: there must be 1 or 2", vlans.len()));
+            }
+            let tag = |(n, text): (usize, &&str)| {
+                let vlan: Option<u16> = text.parse().ok().filter(|v| (1..=4095).contains(v));
+                let vlan = vlan.ok_or_else(|| format!("`{text}` is not a VLAN, 1 to 4095"))?;
+                // Inside is 802.1Q.
+                Ok(VlanTag { dot1ad: dot1ad && n == 0, vlan })
+            };
+            vlans.iter().enumerate().map(tag).collect::<Result<Vec<_>, String>>()
+        };
+        match words.as_slice() {
+            ["disable"] => Ok(TagChange::Disabled),
+            ["pop", "1"] => Ok(TagChange::Pop(1)),
+            ["pop", "2"] => Ok(TagChange::Pop(2)),
+            // The number of tags, which VPP's own output has, may stand there.
+            ["push", "1" | "2", kind, vlans @ ..] | ["push", kind, vlans @ ..] => {
+                Ok(TagChange::Push(tags(kind, vlans)?))
+            }
+            ["translate", how @ ("1-1" | "1-2" | "2-1" | "2-2"), kind, vlans @ ..] => {
+                let (pop, push) =
+                    (if how.starts_with('2') { 2 } else { 1 }, if how.ends_with('2') { 2 } else { 1 });
+                let tags = tags(kind, vlans)?;
+                if tags.len() != push {
+                    return Err(format!("translate {how} needs {push} VLANs"));
+                }
+                Ok(TagChange::Translate(pop, tags))
+            }
+            _ => Err("this is no change of tags".into()),
+        }
+    }
+}
