@@ -73,7 +73,8 @@ def test_a_scan_is_bounded_and_known_neighbours_are_reached(flooded, v6):
     assert most <= 150, most
     assert asked <= 100 + 100 * took + 10, f"{asked} requests in {took:.1f} s"
     errors = b.router.errors()
-    assert errors.get("hold-interface-queue-full", 0) > 1000, errors
+    # Either the interface's queue is full, or the control side has refused the neighbour by then: which, time decides.
+    assert errors.get("hold-interface-queue-full", 0) + errors.get("hold-neighbor-queue-full", 0) > 1000, errors
     counters = {r["counter"]: r["count"] for r in b.router.json("show neighbor-counters")}
     assert counters["refused"] > 0, counters
     assert b.router.in_use() <= 2 * 300 + 256

@@ -81,7 +81,8 @@ fn bad_packets_are_dropped_among_good_ones() {
     // A window may end in the middle of a vector.
     let near = |a: f64, b: f64| (a - b).abs() < 0.03;
     assert!(near(share(o, "arp-input"), 0.05) && near(share(o, "ip6-lookup"), 0.4), "{o}");
-    assert!(near(share(o, "error-drop"), 0.1), "{o}");
+    // One in ten is bad, and of the ARP requests only as many are answered as their class may have.
+    assert!(near(share(o, "error-drop"), 0.15), "{o}");
     assert_eq!((&o["lost"], &o["leaked"]), (&0.into(), &0.into()), "{o}");
 }
 
@@ -232,7 +233,7 @@ fn wrong_words_are_explained() {
         String::from_utf8(out.stderr).unwrap()
     };
     let e = fails(&["ip4", "ip5"]);
-    assert!(e.starts_with("quiver bench: there is no scenario ip5; there are l2xc, ip4, "), "{e}");
+    assert!(e.starts_with("quiver bench: there is no scenario ip5; there are l2xc, l2bd, "), "{e}");
     let e = fails(&["churn"]);
     assert!(
         e.ends_with("needs a table and updates of it: give the files with --table and --updates\n"),

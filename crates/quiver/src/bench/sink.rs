@@ -89,6 +89,9 @@ fn stamp(buffers: &Buffers, d: &Desc, at: usize) -> u64 {
     bytes.map_or(0, |b| u64::from_le_bytes(*b))
 }
 
+/// Flags of a packet from the control side.
+const OWN: u16 = flags::LOCAL | flags::INJECTED;
+
 impl TxQueue for Sink {
     fn caps(&self) -> TxCaps {
         TxCaps::default()
@@ -96,8 +99,11 @@ impl TxQueue for Sink {
 
     fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
         let mut report = TxReport { packets: packets.len() as u64, ..TxReport::default() };
+        // What the control side sends (announcements, reports of groups) answers nothing that was sent into the router.
+        let mut own = 0;
         for d in packets {
             report.bytes += buffers.total_len(d) as u64;
+            own += u64::from(d.flags & OWN == OWN);
         }
         if let Some((poll, due)) = &self.seen.latency {
             let now = tsc();
@@ -116,7 +122,7 @@ impl TxQueue for Sink {
             s.last.store(tsc(), Ordering::Relaxed);
         }
         // Last: who sees the count sees the time.
-        s.packets.store(s.packets.load(Ordering::Relaxed) + report.packets, Ordering::Release);
+        s.packets.store(s.packets.load(Ordering::Relaxed) + report.packets - own, Ordering::Release);
         report
     }
 }
