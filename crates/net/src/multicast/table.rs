@@ -1,6 +1,6 @@
 //! Who has joined what, and when the link is told of it.
 //!
-//! A change is told at once and again [`ROBUSTNESS`] - 1 times within a second; a query is answered at a random time within the
+//! A change is told at once and again once within a second; a query is answered at a random time within the
 //! delay that it allows. Reports to older queriers name one group each.
 
 use super::wire::Query;
