@@ -1,8 +1,8 @@
 //! The running state as a document that loads to the same state: `quiver dump`, `show configuration`.
 //!
 //! A feature has one file here, with a function for each place of the document that it fills, and one line for each in
-//! the lists below: [`SECTIONS`] for a section of its own, [`INTERFACE`] for fields of interfaces and sub-interfaces, [`L3`] for
-//! those of `l3.interfaces`, [`DEVICE`] for fields of `devices`, [`QUIVER`] for fields of `quiver`. A function is given the router and fills a
+//! the lists below: `SECTIONS` for a section of its own, `INTERFACE` for fields of interfaces and sub-interfaces, `L3` for
+//! those of `l3.interfaces`, `DEVICE` for fields of `devices`, `QUIVER` for fields of `quiver`. A function is given the router and fills a
 //! [`Map`]; fields that have their default are left out. A list that may be long is made page by page ([`Pages`]), so
 //! that a million routes take little memory and do not hold up the control thread.
 
