@@ -58,7 +58,10 @@ impl Control {
             Message::Resolve { interface, address } => {
                 self.neighbors.resolve_wanted(self.now, interface, address, &mut out);
             }
-            Message::Packet { kind: PuntKind::Icmp, .. } => {}
+            Message::Packet { kind: PuntKind::Icmp, .. } | Message::MacTable => {}
+            Message::Packet { kind: PuntKind::Group, len, bytes, .. } => {
+                let _ = net::multicast::Query::parse(&bytes[..usize::from(len)]);
+            }
             Message::Packet { interface, l3, len, full, bytes, .. } => {
                 assert!(usize::from(len) <= bytes.len() && u32::from(len) <= full && l3 <= len);
                 let Ok(r) = wire::read(&bytes[..usize::from(len)], &Ours(&self.addresses, interface)) else {
