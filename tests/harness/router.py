@@ -253,6 +253,10 @@ class Bench:
         """The text of a command."""
         return self.router.ctl(line)
 
+    def settle(self, port):
+        """Waits until the router has announced its addresses and groups on a port: for tests that count all it sends there."""
+        wait_for(f"nothing comes out of {port}", lambda: getattr(self, port).recv(timeout=1.2, chatter=True) is None, timeout=20)
+
     def counted(self, reason, by=1):
         """A context that ends when `show errors` counts `by` more of `reason`, and fails when it is another number."""
         return _Counted(self.router, reason, by)

@@ -116,6 +116,7 @@ def test_resolve_through_a_sub_interface(trunk):
 
 def test_counters_of_sub_interfaces(trunk):
     t, p, r = trunk, trunk.ports["left"], trunk.ports["right"]
+    t.settle("right")
     before = {n: t.router.interface(n) for n in ("left", "left.1", "right")}
     frame = put_tags(into(p) / udp4("10.1.1.2", r.host), tagged(0x8100, 100))
     t.left.send(*[frame] * 10)
@@ -283,6 +284,7 @@ def test_frames_that_are_too_big_for_a_cross_connect(bench):
 def test_counters_and_clear(bench):
     t = bench()
     a, b = t.ports["left"], t.ports["right"]
+    t.settle("right")
     t.ctl("clear interfaces")
     frames = [through4(a, b, size=s) for s in (0, 10, 100)]
     t.left.send(*[s for s, _ in frames], into(a) / udp4(a.host, b.host, chksum=1))

@@ -341,7 +341,7 @@ def test_an_idle_router_sleeps_and_wakes_at_once(bench):
     a, b = t.ports["left"], t.ports["right"]
     t.outside.run("true")
     # The announcements of the addresses are over.
-    wait_for("quiet", lambda: t.left.recv(timeout=1.2, chatter=True) is None, timeout=15)
+    t.settle("left")
     began, used = time.monotonic(), t.router.cpu_seconds()
     while time.monotonic() - began < 3:
         time.sleep(0.1)

@@ -124,6 +124,8 @@ def test_pcap_trace(pair, tmp_path):
     a, b = pair.ports["left"], pair.ports["right"]
     sent, want = through4(a, b)
     bad = into(a) / udp4(a.host, b.host, chksum=1)
+    for port in ("left", "right"):
+        pair.settle(port)
     for words, frames in (("rx", [sent, bad]), ("tx", [want]), ("drop", [bad]), ("rx tx", [sent, bad, want])):
         file = tmp_path / (words.replace(" ", "-") + ".pcap")
         pair.ctl(f"pcap trace {words} max 100 file {file}")
