@@ -19,6 +19,7 @@ pub mod icmp4;
 pub mod icmp6;
 pub mod ip4;
 pub mod ip6;
+pub mod mpls;
 pub mod nd;
 pub mod proto;
 pub mod tcp;
