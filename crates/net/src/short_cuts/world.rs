@@ -17,7 +17,7 @@ use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
     Buffers, Desc, Dispatcher, Domain, Graph, Pool, PoolConfig, PoolMemory, Reclaimer, TraceRecord, TxCaps,
-    TxQueue, TxReport, flags,
+    TxQueue, TxReport, VECTOR_SIZE, flags,
 };
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -30,6 +30,9 @@ pub const PORTS: [&str; 14] = [
 ];
 /// The port on whose transmit side a capture runs.
 pub const TAPED: &str = "six";
+
+/// A packet that waits for its neighbour: whether IPv6, its adjacency, its bytes from the IP header.
+pub type Held = (bool, u32, Vec<u8>);
 
 /// A frame that a port was to send.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +76,7 @@ impl TxQueue for Wire {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub sent: Vec<Sent>,
-    pub held: Vec<(bool, u32, Vec<u8>)>,
+    pub held: Vec<Held>,
     pub messages: Vec<String>,
     pub traces: Vec<String>,
 }
@@ -360,9 +363,17 @@ impl World {
     /// With the nodes' short cuts, or without; with features on its interfaces, or on none.
     #[allow(unsafe_code)]
     pub fn new(short_cuts: bool, with_features: bool) -> World {
+        // Which packets a full queue refuses depends on the order between flows, which short cuts may change.
+        let all = VECTOR_SIZE as u32;
+        let plane = PlaneConfig {
+            fragment_id: Some(7),
+            hold_per_neighbor: all,
+            hold_per_interface: all,
+            ..PlaneConfig::default()
+        };
         let config = RouterConfig {
             pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
-            plane: PlaneConfig { fragment_id: Some(7), ..PlaneConfig::default() },
+            plane,
             dad: DadMode::Off,
             ..RouterConfig::default()
         };
