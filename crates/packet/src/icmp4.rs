@@ -3,6 +3,7 @@
 use crate::BuildError;
 use crate::bytes::{be16, be32, head, put16};
 use crate::checksum::{self, Sum};
+use crate::icmp_ext;
 use crate::ip4::{self, Ip4Builder, Ip4View, addr};
 use crate::proto::IpProtocol;
 use std::fmt;
@@ -253,14 +254,41 @@ impl ErrorMessage {
     /// id (its protocol is overwritten). Returns the length.
     pub fn emit(self, out: &mut [u8], ip: Ip4Builder, original: &[u8]) -> Result<usize, BuildError> {
         let room = MAX_ERROR_PACKET - ip4::HEADER_LEN - HEADER_LEN;
-        let quote = &original[..original.len().min(room)];
+        self.emit_body(out, ip, 0, &original[..original.len().min(room)])
+    }
+
+    /// [`ErrorMessage::emit`] about a packet that came with the label stack `labels`, whole entries, which the message
+    /// tells too where its type has room for it (RFC 4950). It then quotes 128 bytes.
+    pub fn emit_with_labels(
+        self,
+        out: &mut [u8],
+        ip: Ip4Builder,
+        original: &[u8],
+        labels: &[u8],
+    ) -> Result<usize, BuildError> {
+        match icmp_ext::body(original, labels) {
+            Some((body, len)) if !matches!(self, Self::Redirect { .. }) => {
+                // The quote's length in words of 32 bits (RFC 4884, 4.1 to 4.3).
+                self.emit_body(out, ip, (icmp_ext::QUOTE_LEN as u32 / 4) << 16, &body[..len])
+            }
+            _ => self.emit(out, ip, original),
+        }
+    }
+
+    fn emit_body(
+        self,
+        out: &mut [u8],
+        ip: Ip4Builder,
+        length: u32,
+        body: &[u8],
+    ) -> Result<usize, BuildError> {
         let header = Ip4Builder { protocol: IpProtocol::ICMP, ..ip };
-        let at = header.emit(out, HEADER_LEN + quote.len())?;
+        let at = header.emit(out, HEADER_LEN + body.len())?;
         let (kind_code, rest) = self.fields();
         let message = out.get_mut(at..).unwrap_or_default();
-        match emit(message, Sum::new(), kind_code, rest, quote) {
+        match emit(message, Sum::new(), kind_code, rest | length, body) {
             Ok(len) => Ok(at + len),
-            Err(_) => Err(BuildError::NoRoom { needed: at + HEADER_LEN + quote.len() }),
+            Err(_) => Err(BuildError::NoRoom { needed: at + HEADER_LEN + body.len() }),
         }
     }
 }

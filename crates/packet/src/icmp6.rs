@@ -3,6 +3,7 @@
 
 use crate::BuildError;
 use crate::checksum::{Sum, pseudo6};
+use crate::icmp_ext;
 use crate::icmp4;
 pub use crate::icmp4::{HEADER_LEN, IcmpError, IcmpView};
 use crate::ip6::{self, Ip6Builder, Ip6View, addr};
@@ -151,14 +152,41 @@ impl ErrorMessage {
     /// class (its next header is overwritten). Returns the length.
     pub fn emit(self, out: &mut [u8], ip: Ip6Builder, original: &[u8]) -> Result<usize, BuildError> {
         let room = MAX_ERROR_PACKET - ip6::HEADER_LEN - HEADER_LEN;
-        let quote = &original[..original.len().min(room)];
+        self.emit_body(out, ip, 0, &original[..original.len().min(room)])
+    }
+
+    /// [`ErrorMessage::emit`] about a packet that came with the label stack `labels`, whole entries, which the message
+    /// tells too where its type has room for it (RFC 4950). It then quotes 128 bytes.
+    pub fn emit_with_labels(
+        self,
+        out: &mut [u8],
+        ip: Ip6Builder,
+        original: &[u8],
+        labels: &[u8],
+    ) -> Result<usize, BuildError> {
+        match icmp_ext::body(original, labels) {
+            Some((body, len)) if matches!(self, Self::Unreachable(_) | Self::TimeExceeded(_)) => {
+                // The quote's length in words of 64 bits (RFC 4884, 4.4 and 4.5).
+                self.emit_body(out, ip, (icmp_ext::QUOTE_LEN as u32 / 8) << 24, &body[..len])
+            }
+            _ => self.emit(out, ip, original),
+        }
+    }
+
+    fn emit_body(
+        self,
+        out: &mut [u8],
+        ip: Ip6Builder,
+        length: u32,
+        body: &[u8],
+    ) -> Result<usize, BuildError> {
         let header = Ip6Builder { next_header: IpProtocol::ICMPV6, ..ip };
-        let at = header.emit(out, HEADER_LEN + quote.len())?;
+        let at = header.emit(out, HEADER_LEN + body.len())?;
         let (kind_code, rest) = self.fields();
         let message = out.get_mut(at..).unwrap_or_default();
-        match emit(message, (ip.src, ip.dst), kind_code, rest, quote) {
+        match emit(message, (ip.src, ip.dst), kind_code, rest | length, body) {
             Ok(len) => Ok(at + len),
-            Err(_) => Err(BuildError::NoRoom { needed: at + HEADER_LEN + quote.len() }),
+            Err(_) => Err(BuildError::NoRoom { needed: at + HEADER_LEN + body.len() }),
         }
     }
 

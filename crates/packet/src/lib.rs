@@ -17,6 +17,7 @@ pub mod frag;
 pub mod gso;
 pub mod icmp4;
 pub mod icmp6;
+pub mod icmp_ext;
 pub mod ip4;
 pub mod ip6;
 pub mod mpls;

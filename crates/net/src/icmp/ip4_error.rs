@@ -1,6 +1,6 @@
 //! `ip4-icmp-error`: turns a packet into the ICMP error that another node asks for, when one may be sent about it.
 
-use super::Ask;
+use super::{Ask, labels};
 use crate::fib::table::{V4, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
@@ -128,7 +128,7 @@ impl Node for Ip4IcmpError {
             ..Ip4Builder::new(Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(src), IpProtocol::ICMP)
         };
         let mut out = [0; MAX_ERROR_PACKET];
-        let Ok(len) = message.emit(&mut out, ip, &quote[..quoted]) else {
+        let Ok(len) = message.emit_with_labels(&mut out, ip, &quote[..quoted], labels::received(p)) else {
             return Err(Ip4ErrorReason::Unknown.into());
         };
         super::replace(p, &out[..len]);

@@ -1,7 +1,7 @@
 //! `ip6-icmp-error`: turns a packet into the ICMPv6 error that another node asks for, when one may be sent about it
 //! (RFC 4443 section 2.4).
 
-use super::Ask;
+use super::{Ask, labels};
 use crate::fib::table::{V6, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
@@ -137,7 +137,7 @@ impl Node for Ip6IcmpError {
             ..Ip6Builder::new(Ipv6Addr::from_bits(source), Ipv6Addr::from_bits(src), IpProtocol::ICMPV6)
         };
         let mut out = [0; MAX_ERROR_PACKET];
-        let Ok(len) = message.emit(&mut out, ip, &quote[..quoted]) else {
+        let Ok(len) = message.emit_with_labels(&mut out, ip, &quote[..quoted], labels::received(p)) else {
             return Err(Ip6ErrorReason::Unknown.into());
         };
         super::replace(p, &out[..len]);

@@ -4,6 +4,7 @@ mod icmp4_input;
 mod icmp6_input;
 mod ip4_error;
 mod ip6_error;
+mod labels;
 
 pub use icmp4_input::{Icmp4Input, Icmp4Reason};
 pub use icmp6_input::{Icmp6Input, Icmp6Reason};
