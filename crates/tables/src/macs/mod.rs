@@ -114,19 +114,19 @@ pub struct MacReader<'g> {
 impl MacReader<'_> {
     /// Where a key belongs; of use while this reader lives.
     #[inline(always)]
-    pub fn home(&self, key: u64) -> usize {
+    pub fn home(&self, key: u64) -> u32 {
         self.now.home(key)
     }
 
     /// Brings near what [`MacReader::find_at`] reads.
     #[inline(always)]
-    pub fn prefetch(&self, home: usize) {
+    pub fn prefetch(&self, home: u32) {
         self.now.prefetch(home);
     }
 
     /// The entry of a key whose home is known; [`Entry::NONE`] when there is none.
     #[inline(always)]
-    pub fn find_at(&self, home: usize, key: u64) -> Entry {
+    pub fn find_at(&self, home: u32, key: u64) -> Entry {
         let found = self.now.find(home, key);
         if found.is_live() || self.old.is_none() {
             return found;

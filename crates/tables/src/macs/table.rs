@@ -98,14 +98,14 @@ impl Table {
 
     /// The bucket where a key belongs.
     #[inline(always)]
-    pub fn home(&self, key: u64) -> usize {
+    pub fn home(&self, key: u64) -> u32 {
         let [a, b, c, d] = self.seed;
-        (mix(mix(key ^ a, b) ^ c, d) >> 32) as usize & self.mask
+        (mix(mix(key ^ a, b) ^ c, d) >> 32) as u32 & self.mask as u32
     }
 
     #[inline(always)]
-    pub fn prefetch(&self, home: usize) {
-        prefetch(&self.buckets, home);
+    pub fn prefetch(&self, home: u32) {
+        prefetch(&self.buckets, home as usize);
     }
 
     #[inline(always)]
@@ -119,30 +119,37 @@ impl Table {
 
     /// The live entry of a key.
     #[inline(always)]
-    pub fn find(&self, home: usize, key: u64) -> Entry {
-        for probe in 0..PROBES {
-            let b = self.bucket(home + probe);
-            // Which entry it is, nobody can foretell: all are looked at without a branch.
-            let mut found = Entry::NONE;
-            for (value, k) in b.values.iter().zip(&b.keys) {
-                // The value before the key: while it is live, the key cannot become another one.
-                let value = Entry(value.load(Acquire));
-                let it_is = (k.load(Acquire) == key) & value.is_live() & !found.is_live();
-                found = if it_is { value } else { found };
-            }
-            if found.is_live() {
-                return found;
-            }
-            if b.passed.load(Acquire) == 0 {
-                break;
-            }
+    pub fn find(&self, home: u32, key: u64) -> Entry {
+        let b = self.bucket(home as usize);
+        // Which entry it is, nobody can foretell: all keys are looked at without a branch.
+        let mut at = ENTRIES;
+        for (i, k) in b.keys.iter().enumerate().rev() {
+            at = if k.load(Acquire) == key { i } else { at };
         }
-        Entry::NONE
+        if let (Some(value), Some(k)) = (b.values.get(at), b.keys.get(at)) {
+            let value = Entry(value.load(Acquire));
+            // The key once more after the value: while that is live, the key cannot become another one.
+            if value.is_live() && k.load(Acquire) == key {
+                return value;
+            }
+        } else if b.passed.load(Acquire) == 0 {
+            return Entry::NONE;
+        }
+        self.search(home as usize, key)
+    }
+
+    /// The same for a key that is dead in its own bucket, or may stand behind it.
+    #[inline(never)]
+    fn search(&self, home: usize, key: u64) -> Entry {
+        self.place_from(home, key).map_or(Entry::NONE, |(_, e)| if e.is_live() { e } else { Entry::NONE })
     }
 
     /// The place of a key and what stands there, dead or live; a live one first.
     pub fn place(&self, key: u64) -> Option<(Place, Entry)> {
-        let home = self.home(key);
+        self.place_from(self.home(key) as usize, key)
+    }
+
+    fn place_from(&self, home: usize, key: u64) -> Option<(Place, Entry)> {
         let mut dead = None;
         for probe in 0..PROBES {
             let b = self.bucket(home + probe);
@@ -170,7 +177,7 @@ impl Table {
 
     /// Puts a key that is not there into the first free entry near enough.
     pub fn put(&self, key: u64, value: Entry) -> Put {
-        let home = self.home(key);
+        let home = self.home(key) as usize;
         for probe in 0..PROBES.min(self.buckets()) {
             let b = self.bucket(home + probe);
             for (k, v) in b.keys.iter().zip(&b.values) {
@@ -223,7 +230,8 @@ impl Table {
         if self.change(p, dead, Entry::FREED).is_err() {
             return;
         }
-        self.unpass(self.home(key), p.bucket.wrapping_sub(self.home(key)) & self.mask);
+        let home = self.home(key) as usize;
+        self.unpass(home, p.bucket.wrapping_sub(home) & self.mask);
         self.used.fetch_sub(1, Relaxed);
         self.bucket(p.bucket).keys[p.entry % ENTRIES].store(0, Release);
     }

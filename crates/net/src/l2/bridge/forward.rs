@@ -309,12 +309,12 @@ fn addresses(w: &[u8; WINDOW]) -> (u64, u64) {
 }
 
 /// Frames that are looked up together, at most: enough to hide the memory behind the table.
-const CHUNK: usize = 32;
+const CHUNK: usize = 64;
 
 impl Source<'_> {
     /// What the table says of a pair of addresses: the entry of the destination, and whether the source is settled.
     #[inline(always)]
-    fn find(&self, homes: (usize, usize), keys: (u64, u64)) -> u32 {
+    fn find(&self, homes: (u32, u32), keys: (u64, u64)) -> u32 {
         let found = self.macs.find_at(homes.0, keys.0).bits() & !STAMP;
         let settled = match self.seen {
             // A group address is never learned, and so never settled.
@@ -338,6 +338,17 @@ impl Source<'_> {
         // The pair of the frame before, of which many come in a row. None has more than six bytes.
         let (mut pair, mut answer) = ((u64::MAX, u64::MAX), 0);
         let (mut at, mut chunk) = (0, 4);
+        // Where the addresses of the frames ahead belong.
+        let mut homes = [(0u32, 0u32); CHUNK];
+        let see = |descs: &[Desc], at: usize, rooms: &mut Rooms<'_>, homes: &mut [(u32, u32); CHUNK]| {
+            let w = descs.get(at).filter(|d| fits(d)).and_then(|d| rooms.window::<0>(d));
+            let Some((dst, src)) = w.map(|w| addresses(w)) else { return false };
+            let (to, from) = (self.macs.home(dst | above), self.macs.home(src | above));
+            self.macs.prefetch(to);
+            self.macs.prefetch(from);
+            homes[at % CHUNK] = (to, from);
+            true
+        };
         loop {
             while at < n {
                 let d = &mut descs[at];
@@ -352,27 +363,26 @@ impl Source<'_> {
             }
             // Further pairs, more and more of them as long as they are usual.
             chunk = (2 * chunk).min(CHUNK);
-            let (mut keys, mut homes, mut len) = ([(0, 0); CHUNK], [(0, 0); CHUNK], 0);
-            for (d, (keys, homes)) in descs[at..].iter().zip(keys.iter_mut().zip(&mut homes)).take(chunk) {
-                let Some(w) = rooms.window::<0>(d).filter(|_| fits(d)) else { break };
-                let (dst, src) = addresses(w);
-                *keys = (dst | above, src | above);
-                *homes = (self.macs.home(keys.0), self.macs.home(keys.1));
-                self.macs.prefetch(homes.0);
-                self.macs.prefetch(homes.1);
-                len += 1;
+            let mut seen = at;
+            while seen - at < chunk && see(descs, seen, &mut rooms, &mut homes) {
+                seen += 1;
             }
-            if len == 0 {
+            if seen == at {
                 return at;
             }
-            for (keys, homes) in keys.iter().zip(&homes).take(len) {
-                (pair, answer) = ((keys.0 & MAC, keys.1 & MAC), self.find(*homes, *keys));
+            while at < seen {
                 let d = &mut descs[at];
                 let Some(w) = rooms.window::<0>(d) else { return at };
+                pair = addresses(w);
+                answer = self.find(homes[at % CHUNK], (pair.0 | above, pair.1 | above));
                 if !usual(d, w, answer) {
                     return at;
                 }
                 at += 1;
+                // All are different: what comes next is on its way while this one is served.
+                if chunk == CHUNK && see(descs, seen, &mut rooms, &mut homes) {
+                    seen += 1;
+                }
             }
         }
     }
