@@ -36,8 +36,9 @@ thread_local! {
 /// What tells flows apart, of a packet at `l3`: nothing that differs from packet to packet.
 fn flow(ethertype: u16, l3: &[u8]) -> Option<Vec<u8>> {
     match ethertype {
-        0x0800 if l3.len() >= 24 => Some([&l3[9..10], &l3[12..24]].concat()),
-        0x86dd if l3.len() >= 44 => Some([&l3[6..7], &l3[8..44]].concat()),
+        // With the identification and the flow label, which tell ports apart.
+        0x0800 if l3.len() >= 24 => Some([&l3[4..6], &l3[9..10], &l3[12..24]].concat()),
+        0x86dd if l3.len() >= 44 => Some([&l3[1..4], &l3[6..7], &l3[8..44]].concat()),
         _ => None,
     }
 }
