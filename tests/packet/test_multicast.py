@@ -259,3 +259,40 @@ def test_commands(pair):
     with pytest.raises(CtlError, match="not joined"):
         pair.ctl("set interface ip group leave left 224.0.0.9")
     assert "224.0.0.9" not in pair.ctl("show ip groups left")
+
+
+def received(b, device):
+    """The groups of which frames reach a port: Linux tells the hardware of them."""
+    lines = b.inside.ip(f"maddr show dev {device}").stdout.splitlines()
+    return {line.split()[1] for line in lines if line.strip().startswith("link")}
+
+
+def test_ports_receive_frames_of_their_groups():
+    """A port drops frames for groups that nobody has asked for; sub-interfaces ask on the port below them."""
+    b = Bench({"interfaces": {"left": {"sub-interfaces": {10: {"addresses": ["10.10.0.1/24"]}, 20: {}}}}}, ports=("left",))
+    own, base = {"01:00:5e:00:00:01", "01:00:5e:00:00:02", "33:33:00:00:00:01", "33:33:00:00:00:02"}, "33:33:ff:00:00:01"
+    try:
+        got = received(b, "left")
+        assert own | {base} <= got, got
+        for name in ("left", "left.10"):
+            b.ctl(f"set interface ip group join {name} 239.129.2.3")
+        assert "01:00:5e:01:02:03" in received(b, "left")
+        b.ctl("set interface ip group leave left 239.129.2.3")
+        assert "01:00:5e:01:02:03" in received(b, "left"), "left.10 is in it still"
+        b.ctl("delete sub-interface left.10")
+        assert "01:00:5e:01:02:03" not in received(b, "left")
+        b.ctl("set interface ip address left 2001:db8:1::77:8888/64")
+        assert "33:33:ff:77:88:88" in received(b, "left")
+        b.ctl("set interface ip address del left 2001:db8:1::77:8888/64")
+        assert "33:33:ff:77:88:88" not in received(b, "left")
+        # Of very many the port is not told one by one: it receives all.
+        names = ["left", "left.20"]
+        lines = [f"set interface ip group join {names[n % 2]} 239.1.{n >> 8}.{n & 255}" for n in range(400)]
+        b.router.script(*lines)
+        assert "allmulti 1" in b.inside.ip("-d link show dev left").stdout
+        b.router.script(*[line.replace("join", "leave") for line in lines[:350]])
+        assert "allmulti 0" in b.inside.ip("-d link show dev left").stdout
+        want = {f"01:00:5e:01:{n >> 8:02x}:{n & 255:02x}" for n in range(350, 400)}
+        assert want <= received(b, "left")
+    finally:
+        b.close()

@@ -21,6 +21,7 @@ use graph::{RxQueue, TxCaps, TxQueue};
 use packet::MacAddr;
 use ring::Ring;
 pub(crate) use rx::POLL_BYTES;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -30,6 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Most queues of a kind that one device can have.
 pub const MAX_QUEUES: usize = 64;
+/// Most groups that a device is told one by one.
+pub const MOST_GROUPS: usize = 256;
 /// Fewest and most slots of a ring.
 pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
 const DEFAULT_SLOTS: usize = 2048;
@@ -127,6 +130,10 @@ pub struct Handle {
     /// Other routers see by it that the device is taken.
     _mark: Option<UnixListener>,
     promiscuous: bool,
+    /// Groups asked for, those of them that are joined one by one, and whether all are received.
+    groups: BTreeSet<MacAddr>,
+    joined: BTreeSet<MacAddr>,
+    all_groups: bool,
     drops: Arc<Drops>,
     gone: Arc<AtomicBool>,
 }
@@ -142,21 +149,55 @@ impl Handle {
         if on == self.promiscuous {
             return Ok(());
         }
+        self.membership(on, PACKET_MR_PROMISC, &[], "promiscuous mode")?;
+        self.promiscuous = on;
+        Ok(())
+    }
+
+    /// Lets the device receive packets for a group, or ends that: ports drop those for groups that nobody has asked for. Beyond
+    /// [`MOST_GROUPS`] it receives those for all.
+    pub fn set_group(&mut self, group: MacAddr, wanted: bool) -> Result<(), Error> {
+        if !wanted {
+            self.groups.remove(&group);
+            if self.joined.remove(&group) {
+                self.membership(false, PACKET_MR_MULTICAST, &group.0, "reception of a group")?;
+            }
+        } else {
+            self.groups.insert(group);
+        }
+        let all = self.groups.len() > MOST_GROUPS;
+        if !all {
+            let missing = if self.all_groups { self.groups.clone() } else { BTreeSet::from([group]) };
+            for g in missing.into_iter().filter(|g| self.groups.contains(g)) {
+                if self.joined.insert(g) {
+                    self.membership(true, PACKET_MR_MULTICAST, &g.0, "reception of a group")?;
+                }
+            }
+        }
+        if all != self.all_groups {
+            self.membership(all, PACKET_MR_ALLMULTI, &[], "reception of all groups")?;
+            self.all_groups = all;
+        }
+        Ok(())
+    }
+
+    fn membership(&self, on: bool, kind: u16, address: &[u8], what: &str) -> Result<(), Error> {
         let option = if on { PACKET_ADD_MEMBERSHIP } else { PACKET_DROP_MEMBERSHIP };
-        let request = libc::packet_mreq {
+        let mut request = libc::packet_mreq {
             mr_ifindex: self.ifindex as i32,
-            mr_type: PACKET_MR_PROMISC,
-            mr_alen: 0,
+            mr_type: kind,
+            mr_alen: address.len() as u16,
             mr_address: [0; 8],
         };
+        for (to, byte) in request.mr_address.iter_mut().zip(address) {
+            *to = *byte;
+        }
         sys::setsockopt(&self.control, SOL_PACKET, option, &request).map_err(|cause| Error::Value {
             name: self.link.name().to_owned(),
             within: self.link.within(),
-            what: "promiscuous mode".to_owned(),
+            what: what.to_owned(),
             cause,
-        })?;
-        self.promiscuous = on;
-        Ok(())
+        })
     }
 
     /// True when promiscuous mode was asked for here.
@@ -283,6 +324,9 @@ pub fn open(config: &Config) -> Result<Device, Error> {
             control,
             _mark: mark,
             promiscuous: false,
+            groups: BTreeSet::new(),
+            joined: BTreeSet::new(),
+            all_groups: false,
             drops,
             gone,
         },

@@ -117,6 +117,10 @@ pub trait DeviceControl {
     fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error>;
     /// Takes frames for any station, or not.
     fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error>;
+    /// Takes frames for a group, or not.
+    fn set_group(&mut self, _group: MacAddr, _wanted: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// The interface has been set up or down for all to see: the device may begin to give packets, or must pause.
     /// Wires have no say in that.
     fn admitted(&mut self, _up: bool) {}
@@ -192,6 +196,10 @@ impl DeviceControl for Host {
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error> {
         self.handle.set_promiscuous(on)
+    }
+
+    fn set_group(&mut self, group: MacAddr, wanted: bool) -> Result<(), drivers::Error> {
+        self.handle.set_group(group, wanted)
     }
 
     fn link(&self) -> bool {

@@ -453,11 +453,7 @@ impl Router {
         self.set_link_state(index, false, false);
         let mut out = vec![];
         self.adverts.removed(index);
-        self.multicast.removed(index);
-        let wanted: Vec<IpAddr> = self.wanted_groups(index).collect();
-        for g in wanted {
-            self.wanted_groups.remove(&(index, g));
-        }
+        self.forget_groups(index);
         if let Some(lender) = self.interfaces.get(index).and_then(|i| i.unnumbered) {
             self.borrowers.remove(&(lender, index));
         }

@@ -71,8 +71,9 @@ use graph::epoch::Published;
 use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, WorkerHandle};
 use interfaces::Interfaces;
 use nexthops::NextHops;
+use packet::eth::MacAddr;
 use rustix::fd::BorrowedFd;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -175,6 +176,8 @@ pub struct Router {
     borrowers: BTreeSet<(u32, u32)>,
     /// Groups that the operator wants interfaces to join.
     wanted_groups: BTreeSet<(u32, IpAddr)>,
+    /// Interfaces that have joined a group, by the device below and the group's MAC address.
+    device_groups: HashMap<(u32, MacAddr), u32>,
     proxy_arp: BTreeSet<(Ipv4Addr, Ipv4Addr)>,
     /// Proxied addresses, and the interfaces behind which they are.
     nd_proxies: BTreeMap<Ipv6Addr, u32>,
@@ -287,6 +290,7 @@ impl Router {
             multicast: crate::multicast::MulticastTable::new(seed),
             borrowers: BTreeSet::new(),
             wanted_groups: BTreeSet::new(),
+            device_groups: HashMap::new(),
             proxy_arp: BTreeSet::new(),
             nd_proxies: BTreeMap::new(),
             pings: ping::Pings::default(),

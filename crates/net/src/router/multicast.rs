@@ -1,9 +1,10 @@
 //! Groups that interfaces have joined: by themselves, for their addresses, and by the operator's wish.
 
-use super::{Feature, Kind, Op, OpError, Router};
+use super::{Feature, IfState, Kind, Op, OpError, Router};
 use crate::multicast::{Action, MOST_GROUPS, Query, wire};
 use crate::neighbor::Millis;
 use packet::ip6::addr::{ALL_NODES, ALL_ROUTERS, solicited_node};
+use packet::{ip4, ip6};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -92,8 +93,46 @@ impl Router {
     pub(super) fn sync_groups(&mut self, index: u32) -> Vec<Action> {
         let due = self.due_groups(index);
         let (now, mut out) = (self.now(), vec![]);
+        let was: BTreeSet<IpAddr> = self.multicast.groups(index).collect();
         self.multicast.set(now, index, &due, &mut out);
+        due.difference(&was).for_each(|g| self.receive_group(index, *g, true));
+        was.difference(&due).for_each(|g| self.receive_group(index, *g, false));
         out
+    }
+
+    /// An interface goes, and leaves all groups.
+    pub(super) fn forget_groups(&mut self, index: u32) {
+        for g in self.groups_of(index) {
+            self.receive_group(index, g, false);
+        }
+        self.multicast.removed(index);
+        let wanted: Vec<IpAddr> = self.wanted_groups(index).collect();
+        for g in wanted {
+            self.wanted_groups.remove(&(index, g));
+        }
+    }
+
+    /// The device below an interface takes frames for the groups of all interfaces on it.
+    fn receive_group(&mut self, index: u32, group: IpAddr, joined: bool) {
+        let Some(hw) = self.interfaces.get(index).map(IfState::hw) else { return };
+        let mac = match group {
+            IpAddr::V4(a) => ip4::addr::multicast_mac(a.into()),
+            IpAddr::V6(a) => ip6::addr::multicast_mac(a),
+        };
+        let users = self.device_groups.entry((hw, mac)).or_insert(0);
+        let was = *users;
+        *users = if joined { was + 1 } else { was.saturating_sub(1) };
+        let now = *users;
+        if now == 0 {
+            self.device_groups.remove(&(hw, mac));
+        }
+        if (was == 0) == (now == 0) {
+            return;
+        }
+        let device = self.interfaces.get_mut(hw).and_then(IfState::device_mut);
+        if let Some(Err(e)) = device.map(|d| d.set_group(mac, joined)) {
+            self.note(true, format!("frames for {mac} may not be received: {e}"));
+        }
     }
 
     pub(super) fn sync_all_groups(&mut self) {
