@@ -246,3 +246,47 @@ def test_new_prefixes_are_told_soon():
         assert got is not None
     finally:
         b.close()
+
+
+def info(prefix, valid, preferred, auto=1):
+    return ICMPv6NDOptPrefixInfo(prefixlen=64, L=1, A=auto, validlifetime=valid, preferredlifetime=preferred, prefix=prefix)
+
+
+def prefixes(p):
+    """The prefixes of an advertisement with their lifetimes."""
+    found, p = {}, p.getlayer(ICMPv6NDOptPrefixInfo)
+    while p is not None:
+        found[p.prefix] = (p.validlifetime, p.preferredlifetime)
+        p = p.payload.getlayer(ICMPv6NDOptPrefixInfo)
+    return found
+
+
+def test_what_is_no_longer_advertised_is_withdrawn():
+    """Prefixes, routes and servers that go are told of with lifetimes of 0, three times; then not at all."""
+    more = {"2001:db8:aa::/64": {"autonomous": False}, "2001:db8:bb::/64": {}}
+    left = {"interval": {"min": 3, "max": 4}, "initial": {"count": 0}, "prefixes": more, "routes": {"2001:db8:9::/48": {}},
+            "dns-servers": ["2001:db8::53"], "search-domains": ["example.net"]}
+    b = make(left)
+    try:
+        at = b.ports["left"]
+        full = prefixes(b.left.wait(is_advert, timeout=8))
+        assert set(full) == {"2001:db8:1::", "2001:db8:aa::", "2001:db8:bb::"}
+        b.ctl("set interface ip address left 2001:db8:cc::1/64")
+        while set(prefixes(b.left.wait(is_advert, timeout=8))) != {*full, "2001:db8:cc::"}:
+            pass
+        b.ctl("set interface ip address del left 2001:db8:cc::1/64")
+        for what in ("prefix 2001:db8:aa::/64", "route 2001:db8:9::/48", "dns-server 2001:db8::53", "dns-domain example.net"):
+            b.ctl(f"ip6 nd left no {what}")
+        plain_one = plain(at) / info("2001:db8:bb::", 2592000, 604800)
+        gone = (plain_one / info("2001:db8:aa::", 0, 0, auto=0) / info("2001:db8:cc::", 0, 0)
+                / ICMPv6NDOptRouteInfo(len=2, plen=48, prf=0, rtlifetime=0, prefix="2001:db8:9::")
+                / ICMPv6NDOptRDNSS(lifetime=0, dns=["2001:db8::53"]) / ICMPv6NDOptDNSSL(lifetime=0, searchlist=["example.net"]))
+        seen = [bytes(b.left.wait(is_advert, timeout=8)) for _ in range(5)]
+        assert seen.count(bytes(gone)) == 3, [Ether(s) for s in seen]
+        assert seen[-1] == bytes(plain_one)
+        # With its last address goes the one from which the router speaks: hosts are told before.
+        b.ctl("set interface ip address del left 2001:db8:1::1/64")
+        last = b.left.wait(lambda p: is_advert(p) and p[ICMPv6ND_RA].routerlifetime == 0)
+        assert prefixes(last) == {"2001:db8:bb::": (2592000, 604800), "2001:db8:1::": (0, 0)}
+    finally:
+        b.close()

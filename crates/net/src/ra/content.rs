@@ -1,5 +1,6 @@
 //! What an interface advertises.
 
+use super::withdrawn::{Item, Items};
 use ipnet::{IpNet, Ipv6Net};
 use packet::eth::MacAddr;
 use packet::nd::{AdvertHeader, Preference, RouterAdvert};
@@ -201,9 +202,28 @@ impl RaConfig {
         all
     }
 
-    /// The advertisement of an interface. A `last` one tells hosts to use this router no more (RFC 4861 section 6.2.5).
-    pub fn advert(&self, mac: MacAddr, mtu: u16, addresses: &[IpNet], last: bool) -> RouterAdvert {
-        let mut a = RouterAdvert::new(AdvertHeader {
+    /// What the advertisements of an interface with these addresses hold.
+    pub fn items(&self, addresses: &[IpNet]) -> Items {
+        let none = (false, false);
+        let prefixes = self.prefixes(addresses).into_iter();
+        let mut all: Items = prefixes.map(|(k, p)| (Item::Prefix(k), (p.on_link, p.autonomous))).collect();
+        all.extend(self.routes.keys().map(|k| (Item::Route(*k), none)));
+        all.extend(self.dns_servers.iter().map(|s| (Item::Server(*s), none)));
+        all.extend(self.search_domains.iter().map(|d| (Item::Domain(d.clone()), none)));
+        all
+    }
+
+    /// The advertisement of an interface, with what is `gone` since earlier ones. A `last` one tells hosts to use this router
+    /// no more (RFC 4861 section 6.2.5). It comes in several packets where its options do not fit the MTU (section 6.2.3).
+    pub fn adverts(
+        &self,
+        mac: MacAddr,
+        mtu: u16,
+        addresses: &[IpNet],
+        last: bool,
+        gone: &Items,
+    ) -> Vec<RouterAdvert> {
+        let mut empty = RouterAdvert::new(AdvertHeader {
             hop_limit: self.hop_limit,
             managed: self.managed,
             other: self.other,
@@ -214,33 +234,75 @@ impl RaConfig {
             retrans: self.retrans,
         });
         if self.source_mac {
-            a = a.source_mac(mac);
+            empty = empty.source_mac(mac);
         }
+        let mut all = Packets { all: vec![empty.clone()], empty, most: usize::from(mtu) };
         match self.mtu {
             Some(0) => {}
-            Some(mtu) => a = a.mtu(mtu),
-            None => a = a.mtu(mtu.into()),
+            Some(mtu) => all.add(|a| a.mtu(mtu)),
+            None => all.add(|a| a.mtu(mtu.into())),
         }
         for (prefix, p) in self.prefixes(addresses) {
-            a = a.prefix(
-                prefix.addr(),
-                prefix.prefix_len(),
-                (p.on_link, p.autonomous),
-                (p.valid, p.preferred),
-            );
+            let (flags, lifetimes) = ((p.on_link, p.autonomous), (p.valid, p.preferred));
+            all.add(|a| a.prefix(prefix.addr(), prefix.prefix_len(), flags, lifetimes));
         }
         for (prefix, r) in &self.routes {
             let lifetime = if last { 0 } else { r.lifetime };
-            a = a.route(prefix.addr(), prefix.prefix_len(), r.preference, lifetime);
+            all.add(|a| a.route(prefix.addr(), prefix.prefix_len(), r.preference, lifetime));
         }
         let lifetime = if last { 0 } else { self.dns_lifetime.unwrap_or(3 * u32::from(self.max_interval)) };
-        if !self.dns_servers.is_empty() {
-            a = a.dns_servers(&self.dns_servers, lifetime);
+        all.dns(&self.dns_servers, &self.search_domains, lifetime);
+        let (mut servers, mut domains) = (vec![], vec![]);
+        for (item, flags) in gone {
+            match item {
+                Item::Prefix(p) => all.add(|a| a.prefix(p.addr(), p.prefix_len(), *flags, (0, 0))),
+                Item::Route(p) => all.add(|a| a.route(p.addr(), p.prefix_len(), Preference::Medium, 0)),
+                Item::Server(s) => servers.push(*s),
+                Item::Domain(d) => domains.push(d.clone()),
+            }
         }
-        if !self.search_domains.is_empty() {
-            a = a.search_domains(&self.search_domains, lifetime);
+        all.dns(&servers, &domains, 0);
+        all.all
+    }
+}
+
+/// Bytes of the names in one option, which can hold 2032.
+const NAMES: usize = 900;
+
+/// An advertisement that is cut into packets of at most `most` bytes.
+struct Packets {
+    all: Vec<RouterAdvert>,
+    /// One without further options.
+    empty: RouterAdvert,
+    most: usize,
+}
+
+impl Packets {
+    fn add(&mut self, option: impl Fn(RouterAdvert) -> RouterAdvert) {
+        let Some(last) = self.all.last_mut() else { return };
+        let more = option(last.clone());
+        if more.packet_len() <= self.most || last.packet_len() == self.empty.packet_len() {
+            *last = more;
+        } else {
+            self.all.push(option(self.empty.clone()));
         }
-        a
+    }
+
+    fn dns(&mut self, servers: &[Ipv6Addr], domains: &[String], lifetime: u32) {
+        if !servers.is_empty() {
+            self.add(|a| a.dns_servers(servers, lifetime));
+        }
+        let mut rest = domains;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |d: &&String| {
+                bytes += d.len() + 2;
+                bytes <= NAMES
+            };
+            let n = rest.iter().take_while(fits).count().max(1);
+            self.add(|a| a.search_domains(&rest[..n], lifetime));
+            rest = &rest[n..];
+        }
     }
 }
 
@@ -296,5 +358,45 @@ mod tests {
             list(&c),
             [("2001:db8:2::/48".to_string(), false), ("2001:db8:9::/64".to_string(), false)]
         );
+    }
+
+    #[test]
+    fn what_does_not_fit_comes_in_further_packets() {
+        let own: Vec<IpNet> = (0..40u16).map(|n| format!("2001:db8:{n:x}::1/64").parse().unwrap()).collect();
+        let name = |n: usize| {
+            [format!("{n:02}{}", "x".repeat(60)), "y".repeat(63), "z".repeat(63), "w".repeat(57)].join(".")
+        };
+        let c = RaConfig {
+            dns_servers: (1..17u128).map(Ipv6Addr::from_bits).collect(),
+            search_domains: (0..16).map(name).collect(),
+            ..RaConfig::default()
+        };
+        let gone: Items = (0..16u16)
+            .map(|n| (Item::Prefix(format!("2001:db8:aa{n:02x}::/64").parse().unwrap()), (true, true)))
+            .collect();
+        let source = "fe80::1".parse().unwrap();
+        let all: Vec<Vec<u8>> = c
+            .adverts(MacAddr([2, 0, 0, 0, 0, 1]), 1280, &own, false, &gone)
+            .iter()
+            .map(|a| a.packet(source, source).unwrap())
+            .collect();
+        let mut kinds = std::collections::HashMap::<u8, usize>::new();
+        let mut names = 0;
+        for p in &all {
+            assert!(p.len() <= 1280, "{} bytes", p.len());
+            let mut rest = &p[56..];
+            while !rest.is_empty() {
+                let len = usize::from(rest[1]) * 8;
+                *kinds.entry(rest[0]).or_default() += 1;
+                names += if rest[0] == 31 {
+                    rest[8..len].windows(3).filter(|w| w == b"xxx").count() / 58
+                } else {
+                    0
+                };
+                rest = &rest[len..];
+            }
+        }
+        // The router's MAC address stands in each.
+        assert_eq!((kinds[&1], kinds[&5], kinds[&3], kinds[&25], names), (all.len(), 1, 56, 1, 16));
     }
 }

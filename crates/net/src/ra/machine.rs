@@ -1,6 +1,7 @@
 //! When advertisements are sent (RFC 4861 sections 6.2.4 to 6.2.6).
 
 use super::content::RaConfig;
+use super::withdrawn::{Items, Told};
 use crate::neighbor::{Millis, random};
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -68,6 +69,7 @@ struct Ending {
 pub struct AdvertTable {
     senders: BTreeMap<u32, Sender>,
     endings: BTreeMap<u32, Ending>,
+    told: BTreeMap<u32, Told>,
     random: u64,
 }
 
@@ -76,7 +78,12 @@ type Out<'a> = &'a mut Vec<Action>;
 impl AdvertTable {
     /// None. `seed` spreads the times.
     pub fn new(seed: u64) -> Self {
-        AdvertTable { senders: BTreeMap::new(), endings: BTreeMap::new(), random: seed }
+        AdvertTable {
+            senders: BTreeMap::new(),
+            endings: BTreeMap::new(),
+            told: BTreeMap::new(),
+            random: seed,
+        }
     }
 
     /// What an interface advertises.
@@ -178,6 +185,22 @@ impl AdvertTable {
     pub fn removed(&mut self, interface: u32) {
         self.senders.remove(&interface);
         self.endings.remove(&interface);
+        self.told.remove(&interface);
+    }
+
+    /// All hosts are about to be told of `now`: what they are to be told of as gone.
+    pub fn tell_all(&mut self, interface: u32, now: Items) -> Items {
+        let told = self.told.entry(interface).or_default();
+        let gone = told.all(now);
+        if told.is_empty() {
+            self.told.remove(&interface);
+        }
+        gone
+    }
+
+    /// What hosts are being told of as gone.
+    pub fn gone(&self, interface: u32) -> Items {
+        self.told.get(&interface).map_or_else(Items::new, Told::gone)
     }
 
     /// A host solicits an advertisement; `from` is `None` where it has no address yet.

@@ -5,7 +5,7 @@ use crate::neighbor::wire::Message;
 use crate::neighbor::{Heard, Millis};
 use crate::ra::machine::AdvertCounts;
 use crate::ra::{Action, Prefix, RaConfig};
-use ipnet::Ipv6Net;
+use ipnet::{IpNet, Ipv6Net};
 use packet::eth::{EthView, EtherType, MacAddr};
 use packet::ip6::Ip6View;
 use packet::ip6::addr::{ALL_NODES, multicast_mac};
@@ -73,19 +73,41 @@ impl Router {
 
     pub(super) fn carry_out_adverts(&mut self, actions: Vec<Action>) {
         for a in actions {
-            let config = self.adverts.config(a.interface).or_else(|| self.adverts.last_config(a.interface));
-            let (Some(config), Some(i)) = (config, self.interfaces.get(a.interface)) else { continue };
-            // Without its link-local address nothing can be said (RFC 4861 section 6.1.2).
-            let Some(source) = i.link_local.filter(|l| i.usable6.contains(l)) else { continue };
-            let mac = self.mac_of(a.interface);
-            let advert = config.advert(mac, i.mtu, &i.addresses, a.last);
-            let to = a.to.unwrap_or(ALL_NODES);
-            let dst = match a.to {
-                Some(host) => self.neighbors.get(a.interface, host.into()).and_then(|n| n.mac),
-                None => Some(multicast_mac(ALL_NODES)),
-            };
-            if let (Some(dst), Ok(payload)) = (dst, advert.packet(source, to)) {
+            self.advertise(a, None);
+        }
+    }
+
+    /// Sends an advertisement; `without` is an address of the interface that goes in a moment.
+    fn advertise(&mut self, a: Action, without: Option<IpNet>) {
+        let config =
+            self.adverts.config(a.interface).or_else(|| self.adverts.last_config(a.interface)).cloned();
+        let (Some(config), Some(i)) = (config, self.interfaces.get(a.interface)) else { return };
+        // Without its link-local address nothing can be said (RFC 4861 section 6.1.2).
+        let Some(source) = i.link_local.filter(|l| i.usable6.contains(l)) else { return };
+        let (mtu, mut addresses) = (i.mtu, i.addresses.clone());
+        addresses.retain(|n| Some(*n) != without);
+        let (to, dst) = match a.to {
+            Some(host) => (host, self.neighbors.get(a.interface, host.into()).and_then(|n| n.mac)),
+            None => (ALL_NODES, Some(multicast_mac(ALL_NODES))),
+        };
+        let Some(dst) = dst else { return };
+        let gone = match a.to {
+            None => self.adverts.tell_all(a.interface, config.items(&addresses)),
+            Some(_) => self.adverts.gone(a.interface),
+        };
+        for advert in config.adverts(self.mac_of(a.interface), mtu, &addresses, a.last, &gone) {
+            if let Ok(payload) = advert.packet(source, to) {
                 self.send_frame(a.interface, &Message { dst, ethertype: EtherType::IPV6, payload });
+            }
+        }
+    }
+
+    /// An address is about to go. With the last one of IPv6 goes the address from which hosts could be told later.
+    pub(super) fn withdraw_address(&mut self, index: u32, net: IpNet) {
+        let is_last = |a: &[IpNet]| a.contains(&net) && a.iter().all(|n| n.addr().is_ipv4() || *n == net);
+        if self.interfaces.get(index).is_some_and(|i| is_last(&i.addresses)) {
+            for farewell in self.adverts.farewells(Some(index)) {
+                self.advertise(farewell, Some(net));
             }
         }
     }

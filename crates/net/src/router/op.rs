@@ -567,6 +567,7 @@ impl Router {
                     .filter(|n| n.interface == index && n.state == State::Static)
                     .filter_map(|n| Some((n.addr, n.mac?)))
                     .collect();
+                self.withdraw_address(index, net);
                 self.del_address(index, net)?;
                 // The neighbours that went with it come back behind it.
                 let gone = fixed.into_iter().filter(|(a, _)| self.neighbors.get(index, *a).is_none());
