@@ -105,6 +105,8 @@ LINK = {
     "from the router's own": ("bad-source-mac", lambda a, b: eth(a, 0x0800, good4(a, b), src=a.mac)),
     "EtherType": ("unknown-ethertype", lambda a, b: eth(a, 0x88B5, b"hello")),
     "802.3 length": ("unknown-ethertype", lambda a, b: eth(a, 46, b"\xaa\xaa\x03" + bytes(43))),
+    "LACP": ("slow-protocol-not-run", lambda a, b: eth(a, 0x8809, bytes(110), dst="01:80:c2:00:00:02")),
+    "LLDP": ("lldp-not-run", lambda a, b: eth(a, 0x88CC, bytes(50), dst="01:80:c2:00:00:0e")),
     "VLAN": ("unknown-vlan", lambda a, b: eth(a, 0x8100, b"\x00\x05\x08\x00" + bytes(good4(a, b)))),
     "service VLAN": ("unknown-vlan", lambda a, b: eth(a, 0x88A8, b"\x00\x05\x08\x00" + bytes(good4(a, b)))),
 }

@@ -49,6 +49,10 @@ graph::reasons! {
         BadSource => "bad-source-mac",
         /// No node takes this EtherType.
         UnknownType => "unknown-ethertype",
+        /// LACP or another slow protocol (IEEE 802.3 annex 57A), of which the router runs none.
+        SlowProtocol => "slow-protocol-not-run",
+        /// LLDP (IEEE 802.1AB), which the router does not run.
+        Lldp => "lldp-not-run",
     }
 }
 
@@ -83,13 +87,18 @@ const SLOW_PROTOCOLS: EtherType = EtherType(0x8809);
 /// IEEE 802.1AB.
 const LLDP: EtherType = EtherType(0x88cc);
 
-/// Frames of link-layer protocols: no node takes them yet, but their class is counted.
+/// Frames of link-layer protocols, for which there is no node: counted under their own names.
 #[cold]
-fn for_control(plane: &Plane, p: &mut Packet<'_>, class: Class) -> Step<EthernetNext, EthernetDrop> {
+fn for_control(
+    plane: &Plane,
+    p: &mut Packet<'_>,
+    class: Class,
+    not_run: EthernetDrop,
+) -> Step<EthernetNext, EthernetDrop> {
     if !punt::admits(plane, p, class) {
         return Ok(EthernetNext::Policed);
     }
-    Err(EthernetDrop::UnknownType.into())
+    Err(not_run.into())
 }
 
 /// Snapshot of one vector.
@@ -168,8 +177,8 @@ impl Node for EthernetInput {
             EtherType::IPV4 => Ok(EthernetNext::Ip4),
             EtherType::IPV6 => Ok(EthernetNext::Ip6),
             EtherType::ARP => Ok(EthernetNext::Arp),
-            SLOW_PROTOCOLS => for_control(view.plane, p, Class::SlowProtocols),
-            LLDP => for_control(view.plane, p, Class::Lldp),
+            SLOW_PROTOCOLS => for_control(view.plane, p, Class::SlowProtocols, EthernetDrop::SlowProtocol),
+            LLDP => for_control(view.plane, p, Class::Lldp, EthernetDrop::Lldp),
             _ => Err(EthernetDrop::UnknownType.into()),
         }
     }
