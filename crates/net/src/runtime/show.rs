@@ -1,7 +1,7 @@
 //! Counters of workers and nodes, buffers, threads, the graph.
 
 use super::thread_label;
-use crate::router::{RouteTable, Router, WorkerInfo};
+use crate::router::{Router, WorkerInfo};
 use command::{Args, Cell, CommandError, Output, Table};
 use graph::Severity;
 use graph::buffer::{DATA, Pages, STRIDE};
@@ -24,21 +24,22 @@ pub(super) fn version(router: &mut Router, args: &Args) -> Result<Output, Comman
     });
     let mut text = format!("quiver v{version}\n");
     if args.has("verbose") {
-        let memory = |t| router.table_bytes(t) as f64 / f64::from(1 << 20);
+        // Of all tables of a family.
+        let routes = |v6: bool| {
+            let tables = router.route_tables(v6);
+            let (n, bytes) = tables.iter().fold((0, 0), |all, t| (all.0 + t.routes, all.1 + t.bytes));
+            let among =
+                if tables.len() == 1 { String::new() } else { format!(" in {} tables", tables.len()) };
+            format!("{n} routes{among}, {:.1} MiB", bytes as f64 / f64::from(1 << 20))
+        };
         let rows = [
             ("CPU level", format!("x86-64-{level}")),
             ("Uptime", duration(up)),
             ("Process", std::process::id().to_string()),
             ("Workers", router.config().workers.to_string()),
             ("Buffers", format!("{} on {} pages", router.pool().count(), pages(router.pool().pages()))),
-            (
-                "IPv4 table",
-                format!("{} routes, {:.1} MiB", router.route_count(RouteTable::V4), memory(RouteTable::V4)),
-            ),
-            (
-                "IPv6 table",
-                format!("{} routes, {:.1} MiB", router.route_count(RouteTable::V6), memory(RouteTable::V6)),
-            ),
+            ("IPv4", routes(false)),
+            ("IPv6", routes(true)),
         ];
         for (name, value) in rows {
             let _ = writeln!(text, "{:<12} {value}", format!("{name}:"));
