@@ -1,5 +1,7 @@
-//! Bridging against a naive bridge: the same frames through the graph and through a map of addresses.
+//! Bridging against a naive bridge: the same frames through the graph and through a map of addresses, while time passes.
 
+use super::STEP_SECONDS;
+use crate::neighbor::Millis;
 use crate::router::{BridgeOp, BridgeSettings, MacInfo, Membership, Op, StaticMac};
 use crate::short_cuts::world::World;
 use packet::eth::MacAddr;
@@ -53,7 +55,9 @@ enum Act {
     /// A static address behind a member, a filter, or none.
     Static(usize, Option<Option<usize>>),
     Flush(usize),
-    Settings(u8, Option<u32>),
+    Settings(u8, Option<u32>, u8),
+    /// So many seconds pass.
+    Later(u64),
     PortLimit(usize, Option<u32>),
     Leave(usize),
     Join(usize),
@@ -67,7 +71,9 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0usize..7, prop::option::of(prop::option::of(member.clone()))).prop_map(|(n, to)| Act::Static(n, to)),
         1 => member.clone().prop_map(Act::Flush),
         // Mostly with everything on.
-        1 => (prop_oneof![Just(15u8), 0u8..16], prop::option::of(0u32..6)).prop_map(|(f, l)| Act::Settings(f, l)),
+        1 => (prop_oneof![Just(15u8), 0u8..16], prop::option::of(0u32..6), 0u8..4)
+            .prop_map(|(f, l, age)| Act::Settings(f, l, age)),
+        3 => (1u64..13).prop_map(|steps| Act::Later(steps * STEP)),
         1 => (member.clone(), prop::option::of(0u32..4)).prop_map(|(m, l)| Act::PortLimit(m, l)),
         1 => member.clone().prop_map(Act::Leave),
         1 => member.prop_map(Act::Join),
@@ -88,7 +94,14 @@ struct Model {
     members: [bool; 4],
     settings: BridgeSettings,
     limits: [Option<u32>; 4],
+    /// When a frame came last from each learned address, and now, seconds.
+    seen: BTreeMap<Mac, u64>,
+    now: u64,
 }
+
+/// How exactly ages are known, seconds, and when they begin anew.
+const STEP: u64 = STEP_SECONDS;
+const WRAP: u64 = tables::macs::STAMP_MASK as u64 + 1;
 
 /// What comes out for one frame: member and bytes.
 type Copies = Vec<(usize, Mac, Mac)>;
@@ -99,10 +112,22 @@ impl Model {
         self.known.values().filter(counts).count()
     }
 
+    /// Addresses that were not seen for long are forgotten.
+    fn age(&mut self) {
+        let most = (u64::from(self.settings.mac_age) * 60).div_ceil(STEP);
+        let (now, seen) = (self.now / STEP, &self.seen);
+        let old = |mac: &Mac| (now - seen.get(mac).map_or(now, |s| s / STEP)) % WRAP >= most;
+        self.known.retain(|mac, k| most == 0 || !matches!(k, Known::Learned(_)) || !old(mac));
+    }
+
     /// False for a frame that is dropped.
     fn learn(&mut self, from: usize, src: Mac) -> bool {
         let fine = |k: Option<&Known>| k == Some(&Known::Learned(from)) || k == Some(&Known::Static(from));
-        if !self.settings.learn || fine(self.known.get(&src)) {
+        if !self.settings.learn {
+            return true;
+        }
+        if fine(self.known.get(&src)) {
+            self.seen.insert(src, self.now);
             return true;
         }
         let full = |n: usize, limit: Option<u32>| limit.is_some_and(|l| n >= l as usize);
@@ -111,7 +136,10 @@ impl Model {
         match self.known.get(&src) {
             Some(Known::Learned(_)) if port_full => {}
             None if port_full || bridge_full => {}
-            Some(Known::Learned(_)) | None => drop(self.known.insert(src, Known::Learned(from))),
+            Some(Known::Learned(_)) | None => {
+                self.known.insert(src, Known::Learned(from));
+                self.seen.insert(src, self.now);
+            }
             Some(_) => return false,
         }
         true
@@ -179,7 +207,8 @@ impl Pair {
         };
         let known = world.router.macs().iter().map(|m| (m.mac.0, place(m))).collect();
         let settings = BridgeSettings::default();
-        Pair { world, model: Model { known, members: [true; 4], settings, limits: [None; 4] } }
+        let (limits, seen) = ([None; 4], BTreeMap::new());
+        Pair { world, model: Model { known, members: [true; 4], settings, limits, seen, now: 0 } }
     }
 
     fn commit(&mut self, op: BridgeOp) {
@@ -230,7 +259,12 @@ impl Pair {
                 let index = self.world.router.interface_index(MEMBERS[p].0);
                 self.world.router.flush_macs(Some(1), index);
             }
-            Act::Settings(flags, mac_limit) => {
+            Act::Later(seconds) => {
+                m.now += seconds;
+                m.age();
+                self.world.router.age_macs(Millis(m.now * 1000));
+            }
+            Act::Settings(flags, mac_limit, mac_age) => {
                 let on = |bit: u8| flags & bit != 0;
                 let usual = BridgeSettings::default();
                 m.settings = BridgeSettings {
@@ -239,6 +273,7 @@ impl Pair {
                     flood: on(4),
                     uu_flood: on(8),
                     mac_limit,
+                    mac_age,
                     ..usual
                 };
                 let settings = m.settings.clone();

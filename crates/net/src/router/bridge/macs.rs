@@ -231,7 +231,7 @@ impl Router {
     }
 
     /// The time of bridge domains: addresses that were not seen for long go.
-    pub(in crate::router) fn age_macs(&mut self, now: Millis) {
+    pub(crate) fn age_macs(&mut self, now: Millis) {
         let stamp = stamp(now);
         self.plane.l2.clock.store(stamp.into(), Ordering::Relaxed);
         if stamp != self.bridges.aged {
