@@ -102,10 +102,13 @@ impl Link {
     /// All at once.
     pub fn state(&self) -> Result<LinkState, Error> {
         let flags = self.get(linux::SIOCGIFFLAGS)?.flags();
+        let up = flags & libc::IFF_UP as u16 != 0;
+        // IFF_RUNNING follows the carrier up to a second late.
+        let carrier = sys::carrier(&self.socket, &self.name);
         Ok(LinkState {
             ifindex: self.ifindex()?,
-            up: flags & libc::IFF_UP as u16 != 0,
-            running: flags & libc::IFF_RUNNING as u16 != 0,
+            up,
+            running: up && carrier.unwrap_or(flags & libc::IFF_RUNNING as u16 != 0),
             mtu: self.get(linux::SIOCGIFMTU)?.int().unsigned_abs(),
             mac: self.mac()?,
         })

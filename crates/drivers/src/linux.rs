@@ -30,6 +30,9 @@ pub const TUN_F_TSO6: u64 = 0x04;
 pub const TUN_F_USO4: u64 = 0x20;
 pub const TUN_F_USO6: u64 = 0x40;
 
+pub const SIOCETHTOOL: u64 = 0x8946;
+pub const ETHTOOL_GLINK: u32 = 0x0a;
+
 pub const SOL_PACKET: i32 = 263;
 pub const PACKET_ADD_MEMBERSHIP: i32 = 1;
 pub const PACKET_DROP_MEMBERSHIP: i32 = 2;

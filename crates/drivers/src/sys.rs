@@ -222,6 +222,17 @@ pub fn ioctl_name(fd: &impl AsRawFd, request: u64, name: &str) -> io::Result<()>
     ioctl(fd, request, &mut name)
 }
 
+/// Whether a device has carrier; an error where it does not say.
+pub fn carrier(fd: &impl AsRawFd, name: &str) -> io::Result<bool> {
+    // The command and its answer (`struct ethtool_value`), to which the request holds a pointer.
+    let mut value = [crate::linux::ETHTOOL_GLINK, 0u32];
+    let mut request = IfReq::new(name);
+    request.set(&(&raw mut value as usize).to_ne_bytes());
+    ioctl(fd, crate::linux::SIOCETHTOOL, &mut request)?;
+    // SAFETY: `value` lives, and the kernel, which has written to it behind the compiler's back, is done with it.
+    Ok(unsafe { (&raw const value).read_volatile() }[1] != 0)
+}
+
 /// Receives one datagram; its length may exceed the buffer's when it was cut (`MSG_TRUNC`).
 pub fn recv(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length describe `buf`.

@@ -142,7 +142,8 @@ fn parse_link(m: &[u8]) -> Option<LinkEvent> {
         ifindex: u32_at(info, 4)?,
         name: String::new(),
         up: flags & libc::IFF_UP as u32 != 0,
-        running: flags & libc::IFF_RUNNING as u32 != 0,
+        // The carrier itself: IFF_RUNNING follows it up to a second late.
+        running: flags & libc::IFF_UP as u32 != 0 && flags & libc::IFF_LOWER_UP as u32 != 0,
         mtu: 0,
         mac: None,
         deleted: kind == RTM_DELLINK,
@@ -196,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_device_that_runs_and_one_that_goes() {
-        let mut b = message(RTM_NEWLINK, 0, 0x41);
-        b.extend(message(RTM_NEWLINK, 7, 0x41));
+        let mut b = message(RTM_NEWLINK, 0, 0x1_0041);
+        b.extend(message(RTM_NEWLINK, 7, 0x1_0041));
         b.extend(message(RTM_DELLINK, 0, 0));
         let mut events = Vec::new();
         let mut at = 0;

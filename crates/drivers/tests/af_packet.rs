@@ -746,3 +746,22 @@ fn namespaces_are_made_as_ip_makes_them() {
     assert!(netns::create(&ns.0).unwrap());
     assert!(netns::exists(&ns.0));
 }
+
+#[test]
+fn a_device_that_goes_up_has_its_link_at_once() {
+    if !root() {
+        return;
+    }
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    let d = open(&r, "eth0", RingVersion::V2);
+    // Linux tells of some changes a second late.
+    for _ in 0..5 {
+        r.ip("link set eth0 down");
+        assert!(!d.handle.link.state().unwrap().running);
+        d.handle.link.set_up(true).unwrap();
+        assert!(d.handle.link.state().unwrap().running);
+    }
+    h.ip("link set peer down");
+    assert!(!d.handle.link.state().unwrap().running);
+}
