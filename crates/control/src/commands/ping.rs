@@ -58,7 +58,7 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
             return Err(args.error("from", format!("{s} and {to} are of different families")));
         }
         let own = |i: &net::router::IfState| {
-            i.addresses.iter().any(|n| n.addr() == s) || i.link_local.is_some_and(|l| IpAddr::V6(l) == s)
+            i.configured().any(|n| n.addr() == s) || i.link_local.is_some_and(|l| IpAddr::V6(l) == s)
         };
         if !router.interfaces().any(own) {
             return Err(args.error("from", format!("{s} is not an address of the router")));

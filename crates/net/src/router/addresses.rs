@@ -1,7 +1,7 @@
 //! Addresses of interfaces, with the routes and the link-local address that come with them.
 
 use super::{OpError, Router, Source, Target};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv6Addr};
 
 impl Router {
@@ -30,6 +30,9 @@ impl Router {
 
     /// Adds an address with its routes and its link-local companion.
     pub(super) fn add_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
+        if let Some(own) = link_local_of(net) {
+            return self.choose_link_local(index, Some(own));
+        }
         let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
         let mut done: Vec<IpNet> = vec![];
         let place = self.table_of(index, net.addr().is_ipv6());
@@ -67,6 +70,9 @@ impl Router {
 
     pub(super) fn del_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        if i.own_link_local.is_some_and(|own| IpNet::V6(own) == net) {
+            return self.choose_link_local(index, None);
+        }
         let Some(at) = i.addresses.iter().position(|a| *a == net) else {
             return Err(OpError::new(format!("{} does not have the address {net}", i.name)));
         };
@@ -86,11 +92,31 @@ impl Router {
         let mut out = vec![];
         self.addresses.removed(index, net.addr(), &mut out);
         self.carry_out_addresses(out);
-        if !left.iter().any(|a| a.addr().is_ipv6()) {
+        if self.interfaces.get(index).is_some_and(|i| !i.has_ip6()) {
             self.set_link_local(index, false)?;
         }
         self.flush_neighbors(index, net, &left);
         self.publish_interface(index);
+        self.refresh_groups(&[index]);
+        self.follow_lent(index)?;
+        let now = self.now();
+        self.adverts.changed(now, index);
+        Ok(())
+    }
+
+    /// Takes the operator's link-local address in place of the one made from the MAC address, or that one again.
+    fn choose_link_local(&mut self, index: u32, own: Option<Ipv6Net>) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        let had = i.link_local.is_some();
+        if had {
+            self.end_adverts(index, None);
+            self.set_link_local(index, false)?;
+        }
+        let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
+        i.own_link_local = own;
+        if i.has_ip6() {
+            self.set_link_local(index, true)?;
+        }
         self.refresh_groups(&[index]);
         self.follow_lent(index)?;
         let now = self.now();
@@ -104,7 +130,7 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
         let mut out = vec![];
         if on {
-            let a = packet::ip6::addr::link_local(mac);
+            let a = i.own_link_local.map_or_else(|| packet::ip6::addr::link_local(mac), |own| own.addr());
             i.link_local = Some(a);
             self.addresses.added(now, index, a.into(), &mut out);
         } else if let Some(a) = i.link_local.take() {
@@ -130,5 +156,12 @@ impl Router {
         }
         // Those who use this address, too; it cannot fail, for no address comes or goes.
         let _ = self.follow_lent(index);
+    }
+}
+
+fn link_local_of(net: IpNet) -> Option<Ipv6Net> {
+    match net {
+        IpNet::V6(n) if n.addr().is_unicast_link_local() => Some(n),
+        _ => None,
     }
 }

@@ -104,11 +104,17 @@ impl Router {
 
     /// An address is about to go. With the last one of IPv6 goes the address from which hosts could be told later.
     pub(super) fn withdraw_address(&mut self, index: u32, net: IpNet) {
-        let is_last = |a: &[IpNet]| a.contains(&net) && a.iter().all(|n| n.addr().is_ipv4() || *n == net);
-        if self.interfaces.get(index).is_some_and(|i| is_last(&i.addresses)) {
-            for farewell in self.adverts.farewells(Some(index)) {
-                self.advertise(farewell, Some(net));
-            }
+        let Some(i) = self.interfaces.get(index) else { return };
+        let others = i.configured().any(|n| n.addr().is_ipv6() && n != net);
+        if !others && i.configured().any(|n| n == net) {
+            self.end_adverts(index, Some(net));
+        }
+    }
+
+    /// Tells hosts that the router speaks from its link-local address no more (RFC 4861 section 6.2.8).
+    pub(super) fn end_adverts(&mut self, index: u32, without: Option<IpNet>) {
+        for farewell in self.adverts.farewells(Some(index)) {
+            self.advertise(farewell, without);
         }
     }
 

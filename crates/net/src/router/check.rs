@@ -71,7 +71,7 @@ impl Router {
         let i = self.named(name)?;
         let a = net.addr();
         let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
-        if i.addresses.contains(&net) {
+        if i.configured().any(|n| n == net) {
             return fail(format!("has the address {net} already"));
         }
         // Class E and 0/8 as well: `ip4-input` drops packets from and to such addresses.
@@ -84,9 +84,6 @@ impl Router {
             && (n.addr() == n.network() || n.addr() == n.broadcast())
         {
             return fail(format!("{a} is the network or broadcast address of {}", n.trunc()));
-        }
-        if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
-            return fail("link-local addresses are made from the MAC address".to_string());
         }
         if let Some(lender) = i.unnumbered {
             let lender = self.interface_name(lender);
@@ -115,6 +112,14 @@ impl Router {
         if a.is_ipv6() && i.mtu < 1280 {
             return fail(format!("MTU {} is too small for IPv6, which needs 1280 bytes", i.mtu));
         }
+        if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
+            return match i.own_link_local {
+                Some(has) => {
+                    fail(format!("has the link-local address {has}, and may have one: remove it first"))
+                }
+                None => Ok(()),
+            };
+        }
         let place = i.table(a.is_ipv6());
         if let Some(connected) = self.interfaces.connected(place, a.is_ipv6()) {
             if let Some(o) = connected.owner(a) {
@@ -141,8 +146,7 @@ impl Router {
                 let id = m.bridge;
                 return Err(OpError::new(format!("{} is in bridge domain {id}: take it out first", i.name)));
             }
-            if !i.addresses.is_empty() {
-                let has = i.addresses[0];
+            if let Some(has) = i.configured().next() {
                 return Err(OpError::new(format!(
                     "{} has the address {has}: remove it before a cross-connect",
                     i.name

@@ -194,7 +194,7 @@ impl Router {
                 ops.push(Op::SetTable { name: name(), table: v.table });
             }
         }
-        ops.extend(i.addresses.iter().map(|n| Op::AddAddress { name: name(), net: *n }));
+        ops.extend(i.configured().map(|net| Op::AddAddress { name: name(), net }));
         if let Some(peer) = i.xconnect {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
         }

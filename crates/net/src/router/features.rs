@@ -145,7 +145,7 @@ impl Router {
         if l.index == index {
             return fail("cannot use its own addresses as another's".into());
         }
-        if let Some(has) = i.addresses.first() {
+        if let Some(has) = i.configured().next() {
             return fail(format!("has the address {has}: remove it before it uses those of {lender}"));
         }
         if [false, true].iter().any(|v6| i.table(*v6) != l.table(*v6)) {
@@ -165,7 +165,7 @@ impl Router {
                 ));
             }
         }
-        if i.mtu < 1280 && l.addresses.iter().any(|a| a.addr().is_ipv6()) {
+        if i.mtu < 1280 && l.has_ip6() {
             return fail(format!(
                 "MTU {} is too small for the IPv6 addresses of {lender}, which need 1280 bytes",
                 i.mtu
@@ -186,8 +186,8 @@ impl Router {
     /// An unnumbered interface has a link-local address while its lender has any IPv6 address.
     fn follow_lender(&mut self, index: u32) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Ok(()) };
-        let has6 = |i: &IfState| i.addresses.iter().any(|a| a.addr().is_ipv6());
-        let want = has6(i) || i.unnumbered.and_then(|l| self.interfaces.get(l)).is_some_and(has6);
+        let want =
+            i.has_ip6() || i.unnumbered.and_then(|l| self.interfaces.get(l)).is_some_and(IfState::has_ip6);
         if want != i.link_local.is_some() {
             self.set_link_local(index, want)?;
         }

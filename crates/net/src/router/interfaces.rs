@@ -7,7 +7,7 @@ use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::l2::Retag;
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -96,6 +96,8 @@ pub struct IfState {
     pub addresses: Vec<IpNet>,
     /// Its IPv6 link-local address, made when it gets its first IPv6 address.
     pub link_local: Option<Ipv6Addr>,
+    /// The link-local address that the operator chose in place of the one made from the MAC address.
+    pub own_link_local: Option<Ipv6Net>,
     /// The interface to which all its frames go.
     pub xconnect: Option<u32>,
     /// What it is to its bridge domain.
@@ -166,6 +168,16 @@ impl IfState {
     /// Its IPv6 addresses that are not usable (yet).
     pub fn unusable6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
         self.all6().filter(|a| !self.usable6.contains(a))
+    }
+
+    /// All addresses that the operator gave it.
+    pub fn configured(&self) -> impl Iterator<Item = IpNet> + '_ {
+        self.own_link_local.map(IpNet::V6).into_iter().chain(self.addresses.iter().copied())
+    }
+
+    /// Whether it has an IPv6 address of the operator's.
+    pub fn has_ip6(&self) -> bool {
+        self.configured().any(|a| a.addr().is_ipv6())
     }
 
     fn all6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
@@ -325,6 +337,7 @@ impl Router {
             promiscuous: false,
             addresses: vec![],
             link_local: None,
+            own_link_local: None,
             xconnect: None,
             membership: None,
             tag_change: None,
@@ -443,7 +456,8 @@ impl Router {
             self.remove_interface(s);
         }
         self.subs_changed.remove(&index);
-        let addresses = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
+        let addresses: Vec<IpNet> =
+            self.interfaces.get(index).map(|i| i.configured().collect()).unwrap_or_default();
         for a in addresses {
             let _ = self.del_address(index, a);
         }

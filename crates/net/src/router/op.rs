@@ -459,25 +459,37 @@ impl Router {
         if self.interface_index(name).is_some() {
             return Err(OpError::new(format!("there is an interface {name} already")));
         }
-        let fits = !name.is_empty() && name.len() <= 63 && name.chars().all(|c| c.is_ascii_graphic());
-        if fits { Ok(()) } else { Err(OpError::new(format!("an interface cannot be called {name:?}"))) }
+        Ok(())
+    }
+
+    /// Whether a device may be called so: a document must be able to say it.
+    fn new_name(&self, name: &str) -> Result<(), OpError> {
+        self.free_name(name)?;
+        // A dot tells the number of a sub-interface, but in names that a command makes of a Linux device's.
+        let dots = name.starts_with("host-");
+        let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
+        if (1..=63).contains(&name.len()) && name.bytes().all(right) {
+            return Ok(());
+        }
+        let right = "1 to 63 letters, digits, '/', '-' and '_'";
+        Err(OpError::new(format!("an interface cannot be called {name:?}: {right}")))
     }
 
     /// Applies one operation and answers the operations that undo it, to be run last first.
     fn apply(&mut self, op: Op) -> Result<Undo, OpError> {
         match op {
             Op::CreateHost { ref name, ref config } => {
-                self.free_name(name)?;
+                self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 self.create_device(name, op, |index, workers| devices::open_host(&config, index, workers))
             }
             Op::CreatePcap { ref name, ref config } => {
-                self.free_name(name)?;
+                self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 self.create_device(name, op, |index, workers| devices::open_pcap(&config, index, workers))
             }
             Op::CreateTap { ref name, ref config } => {
-                self.free_name(name)?;
+                self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 self.create_device(name, op, |index, workers| devices::open_tap(&config, index, workers))
             }
@@ -515,7 +527,7 @@ impl Router {
                         "{name}: MTU {mtu} is less than its sub-interface {sub} has, {has}"
                     )));
                 }
-                if mtu < 1280 && i.addresses.iter().any(|a| a.addr().is_ipv6()) {
+                if mtu < 1280 && i.has_ip6() {
                     return Err(OpError::new(format!(
                         "{name}: MTU {mtu} is too small for IPv6, which needs 1280 bytes"
                     )));
@@ -607,7 +619,7 @@ impl Router {
                         "{address} is in no prefix of {name}: a neighbor must be on its link"
                     )));
                 }
-                if i.addresses.iter().any(|n| n.addr() == address) {
+                if i.configured().any(|n| n.addr() == address) {
                     return Err(OpError::new(format!("{address} is the router's own address")));
                 }
                 self.set_neighbor(i.index, name, address, mac)

@@ -14,6 +14,14 @@ use crate::yaml::model::Address;
 pub(super) fn overlap(names: &Names<'_>, errors: &mut Sink) {
     let mut tables: BTreeMap<u32, Vec<(Address, Port<'_>, usize)>> = BTreeMap::new();
     for port in &names.list {
+        let mut local = port.addresses().iter().enumerate().filter(|(_, a)| is_link_local(a.net));
+        if let (Some((_, first)), Some((i, second))) = (local.next(), local.next()) {
+            let (has, line) = (first.net, first.place.line);
+            let message =
+                format!("{} is a second link-local address, {has} on line {line} is one", second.net);
+            let path = format!("{}.addresses[{i}]", port.path());
+            say(errors, second.place, path, "link-local", message).value(second.net).help("remove one");
+        }
         let own = port.addresses().iter().enumerate().map(|(i, a)| (*a, *port, i));
         for (a, port, i) in own.filter(|(a, ..)| !is_link_local(a.net)) {
             let table = names.table(port.name(), a.net.addr().is_ipv6());

@@ -72,7 +72,7 @@ fn tap() -> Command<Router> {
     .arg("host-mtu-size", "MTU of the Linux device")
     .arg("host-bridge", "Linux bridge that the device joins")
     .arg("host-bridge-create", "make the bridge when there is none")
-    .arg("rx-ring-size", "packets that may wait from Linux to the router")
+    .arg("rx-ring-size", "packets that may wait from Linux to the router, a power of two; 256 by default")
     .arg("num-rx-queues", "receive queues, spread over the workers")
     .arg("persist", "the Linux device outlives the router")
     .arg("auto", "super-frames both ways, with complete checksums towards Linux: the default")
@@ -214,6 +214,12 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
     let id = id.or_else(|| free(router, "tap", 0..=1024)).ok_or("there are 1025 TAPs already")?;
     let name = format!("tap{id}");
     let host: Option<String> = args.opt("host-if-name")?;
+    // As in the document.
+    let rx_ring: u32 = args.opt("rx-ring")?.unwrap_or(256);
+    if !rx_ring.is_power_of_two() {
+        let (low, high) = (rx_ring.next_power_of_two() / 2, rx_ring.next_power_of_two());
+        return Err(args.error("rx-ring", format!("{rx_ring} is not a power of two: {low} or {high}")));
+    }
     let config = TapConfig {
         netns: args.opt("host-ns")?,
         netns_create: args.has("host-ns-create"),
@@ -223,7 +229,7 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
         bridge_create: args.has("host-bridge-create"),
         persist: args.has("persist"),
         rx_queues: args.opt("queues")?.unwrap_or(1),
-        rx_ring: args.opt("rx-ring")?,
+        rx_ring: Some(rx_ring),
         offload: offload(args),
         ..TapConfig::new(host.as_deref().unwrap_or(&name))
     };

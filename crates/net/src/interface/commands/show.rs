@@ -162,7 +162,8 @@ fn addresses(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 .as_ref()
                 .filter(|s| *s != "usable" && *s != "down")
                 .map_or(String::new(), |s| format!(", {s}"));
-            let _ = writeln!(text, "  L3 {a}/64 (link-local{note})");
+            let len = i.own_link_local.map_or(64, |own| own.prefix_len());
+            let _ = writeln!(text, "  L3 {a}/{len} (link-local{note})");
         }
         let lender = i.unnumbered.map(|l| router.interface_name(l));
         if let Some(lender) = &lender {

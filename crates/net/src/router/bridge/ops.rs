@@ -223,7 +223,7 @@ impl Router {
         if i.kind == Kind::Loopback {
             return fail("is a loopback: it can only be the BVI of a bridge domain".into());
         }
-        if let Some(a) = i.addresses.first() {
+        if let Some(a) = i.configured().next() {
             return fail(format!("has the address {a}: a bridge domain's own addresses stand on its BVI"));
         }
         Ok(())
