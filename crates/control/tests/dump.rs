@@ -46,7 +46,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             i.mac,
             i.promiscuous,
             i.addresses,
-            i.link_local
+            (i.link_local, i.own_link_local)
         );
     }
     let _ = writeln!(out, "{:?} {:?}", router.proxy_arp_ranges(), router.nd_proxies());
@@ -105,6 +105,36 @@ fn round_trip(text: &str) -> String {
     let third = start(&json);
     assert_eq!(state(&first), state(&third), "{json}");
     written
+}
+
+#[test]
+fn further_addresses_and_names_are_written() {
+    let text = "\
+interfaces:
+  host-eth0.5:
+    addresses: [10.0.1.1/24, 10.0.2.1/24, 10.0.3.1/24, 10.0.4.1/24, 10.0.5.1/24, 10.0.6.1/24]
+    sub-interfaces:
+      100: {addresses: [\"fe80::77/64\"]}
+devices:
+  host-eth0.5: {driver: pcap, pcap: {write: /dev/null}}
+l3:
+  interfaces:
+    host-eth0.5: {addresses: [10.0.7.1/24, \"2001:db8::1/64\", \"fe80::1/64\"]}
+    host-eth0.5.100: {addresses: [\"2001:db8:1::1/64\"]}
+";
+    let mut first = start(text);
+    let written = round_trip(text);
+    assert!(written.contains("fe80::1/64") && written.contains("fe80::77/64"), "{written}");
+    let index = |name: &str| first.0.interface_index(name).unwrap();
+    let (top, sub) = (index("host-eth0.5"), index("host-eth0.5.100"));
+    let count = |i: u32| first.0.interface(i).unwrap().configured().count();
+    assert_eq!((count(top), count(sub)), (9, 2));
+    assert_eq!(first.0.link_local(top), Some("fe80::1".parse().unwrap()));
+    // One made by a command is written as well.
+    let net = "10.0.8.1/24".parse().unwrap();
+    first.0.commit(vec![net::router::Op::AddAddress { name: "host-eth0.5".into(), net }]).unwrap();
+    let again = start(&dump(&first));
+    assert_eq!(state(&first), state(&again));
 }
 
 #[test]

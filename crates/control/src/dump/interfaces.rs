@@ -3,6 +3,14 @@
 use super::{INTERFACE, Map, Node, Source};
 use net::router::{Encap, IfState, Kind, Op};
 
+/// The most addresses that the format allows in `interfaces`; the others stand in `l3.interfaces`.
+const MOST: usize = 6;
+
+/// `addresses` of an entry of `l3.interfaces`.
+pub(super) fn further_addresses(_from: Source<'_>, i: &IfState, to: &mut Map) {
+    to.put_some("addresses", Some(Node::Row(i.configured().skip(MOST).map(Node::text).collect())));
+}
+
 /// `interfaces`: devices and TAPs in the order in which they were made, with their sub-interfaces, and the state of
 /// loopbacks that are down.
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
@@ -57,10 +65,8 @@ fn common(from: Source<'_>, i: &IfState, mtu: u16, to: &mut Map) {
     let pinned = i.mac_set || matches!(i.origin, Op::CreatePcap { .. });
     to.put_some("mac", pinned.then(|| Node::text(i.mac)));
     to.put_unless("mtu", i.mtu, mtu);
-    if i.addresses.len() > 6 {
-        to.remark(format!("a document holds six addresses of an interface, {} has more", i.name));
-    }
-    to.put_some("addresses", Some(Node::Row(i.addresses.iter().map(Node::text).collect())));
+    let addresses: Vec<Node> = i.configured().take(MOST).map(Node::text).collect();
+    to.put_some("addresses", Some(Node::Row(addresses)));
     to.put_some("l2xc", i.xconnect.map(|peer| from.router.interface_name(peer)));
     INTERFACE.iter().for_each(|write| write(from, i, to));
 }

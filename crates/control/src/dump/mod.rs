@@ -72,8 +72,16 @@ const SECTIONS: &[(&str, Section)] = &[
 const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::unnumbered];
 
 /// Fields of an entry of `l3.interfaces`.
-const L3: &[fn(Source<'_>, &IfState, &mut Map)] =
-    &[tables::binding, l3::urpf, l3::reassembly, l3::clamp, l3::proxy_arp, l3::groups, advertise::write];
+const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[
+    interfaces::further_addresses,
+    tables::binding,
+    l3::urpf,
+    l3::reassembly,
+    l3::clamp,
+    l3::proxy_arp,
+    l3::groups,
+    advertise::write,
+];
 
 /// Fields of an entry of `devices` that a feature adds to those of `devices.rs`.
 const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];

@@ -461,8 +461,10 @@ pub(super) fn numbered(name: &str, stem: &str) -> Option<u64> {
 }
 
 fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) {
-    const HELP: &str = "1 to 63 letters, digits, `/`, `-` and `_`";
-    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b);
+    const HELP: &str = "1 to 63 letters, digits, `/`, `-` and `_`; dots as well behind `host-`";
+    // The command that takes a Linux device over names it so.
+    let dots = name.starts_with("host-");
+    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
     if (1..=63).contains(&name.len()) && name.bytes().all(right) {
         return;
     }

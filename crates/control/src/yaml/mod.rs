@@ -230,6 +230,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.sflow = d.field(&fields, "sflow", sflow::decode);
     document.tables = d.field(&fields, "tables", table::decode).unwrap_or_default();
 
+    l3::further_addresses(root, &mut document.interfaces);
     let bound = table::bindings(root, &document.tables);
     let names = rules::Names::new(&document.interfaces, &document.bridges, &document.tables, bound);
     rules::check(&document.interfaces, &document.bridges, &document.acls, &names, &mut d.errors);

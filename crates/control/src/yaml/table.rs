@@ -144,22 +144,31 @@ pub(super) fn binding<'n>(
     Some(out)
 }
 
+fn text<'n>(node: &'n Node<'n>) -> Option<&'n str> {
+    if let Value::Scalar { text, .. } = &node.value { Some(text) } else { None }
+}
+
+/// The value of a field, before the section is read.
+pub(super) fn get<'n>(node: &'n Node<'n>, key: &str) -> Option<&'n Node<'n>> {
+    let Value::Map(pairs) = &node.value else { return None };
+    pairs.iter().find(|(k, _)| text(k) == Some(key)).map(|(_, v)| v)
+}
+
+/// The entries of `l3.interfaces` by name, before the section is read.
+pub(super) fn l3_interfaces<'n>(root: &'n Node<'n>) -> impl Iterator<Item = (&'n str, &'n Node<'n>)> {
+    let all = match get(root, "l3").and_then(|n| get(n, "interfaces")).map(|n| &n.value) {
+        Some(Value::Map(all)) => all.as_slice(),
+        _ => &[],
+    };
+    all.iter().filter_map(|(name, node)| Some((text(name)?, node)))
+}
+
 /// The tables that interfaces are in, by name and family, read ahead of the section `l3`: rules on addresses ask for
 /// them. What is wrong there is reported later.
 pub(super) fn bindings<'n>(root: &'n Node<'n>, tables: &Tables) -> BTreeMap<&'n str, [u32; 2]> {
-    fn get<'n>(node: &'n Node<'n>, key: &str) -> Option<&'n Node<'n>> {
-        let Value::Map(pairs) = &node.value else { return None };
-        pairs.iter().find(|(k, _)| text(k) == Some(key)).map(|(_, v)| v)
-    }
-    fn text<'n>(node: &'n Node<'n>) -> Option<&'n str> {
-        if let Value::Scalar { text, .. } = &node.value { Some(text) } else { None }
-    }
     let mut out = BTreeMap::new();
-    let Some(Value::Map(all)) = get(root, "l3").and_then(|n| get(n, "interfaces")).map(|n| &n.value) else {
-        return out;
-    };
-    for (name, node) in all {
-        let (Some(name), Some(node)) = (text(name), get(node, "table")) else { continue };
+    for (name, node) in l3_interfaces(root) {
+        let Some(node) = get(node, "table") else { continue };
         let mut silent = Decoder::default();
         let mut of = [0; 2];
         for (_, t) in binding(&mut silent, node, tables).unwrap_or_default() {

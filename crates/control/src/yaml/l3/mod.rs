@@ -7,9 +7,11 @@ mod reassembly;
 use net::mss::Clamp;
 use net::router::{Feature, Op};
 use net::urpf::Mode;
+use std::collections::BTreeMap;
 
 use super::decode::{Decoder, Fields};
 use super::diag::Place;
+use super::model::{Address, Interface};
 use super::rules::{Names, Port};
 use super::table;
 use super::tree::{Node, Value};
@@ -19,6 +21,7 @@ pub(super) use reassembly::{KINDS as REASSEMBLY, LIMITS as REASSEMBLY_LIMITS};
 
 pub(super) const L3: &[&str] = &["reassembly", "interfaces", "proxy-arp", "nd-proxy"];
 pub(super) const INTERFACE: &[&str] = &[
+    "addresses",
     "table",
     "urpf",
     "reassembly",
@@ -90,6 +93,8 @@ fn interface<'n>(
     };
     let fields = d.fields(node, INTERFACE)?;
     routed(d, place, port, names);
+    // They stand among those of the interface already.
+    d.field(&fields, "addresses", addresses);
     let bound = d.field(&fields, "table", |d, node| table::binding(d, node, names.tables));
     for (place, table) in bound.unwrap_or_default() {
         out.push(Setting { place, path: d.path(), op: Op::SetTable { name: name.to_string(), table } });
@@ -104,6 +109,34 @@ fn interface<'n>(
     proxy::groups(&mut scope, &fields, port);
     advertise::decode(&mut scope, &fields, port);
     Some(())
+}
+
+fn addresses<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<Address>> {
+    let items = d.items(node, "addresses with prefix lengths");
+    let one = |(i, node): (usize, &'n Node<'n>)| {
+        let net = d.index(i, |d| d.interface_address(node))?;
+        Some(Address { net, place: node.place })
+    };
+    Some(items.iter().enumerate().filter_map(one).collect())
+}
+
+/// Further addresses of interfaces: the format allows six in `interfaces`. Errors are told when the section is read.
+pub(super) fn further_addresses<'n>(root: &'n Node<'n>, interfaces: &mut [Interface]) {
+    let mut further: BTreeMap<&str, Vec<Address>> = BTreeMap::new();
+    for (name, node) in table::l3_interfaces(root) {
+        if let Some(node) = table::get(node, "addresses") {
+            further.insert(name, addresses(&mut Decoder::default(), node).unwrap_or_default());
+        }
+    }
+    if further.is_empty() {
+        return;
+    }
+    for i in interfaces {
+        i.addresses.extend(further.remove(i.name.as_str()).unwrap_or_default());
+        for s in &mut i.sub_interfaces {
+            s.addresses.extend(further.remove(s.name.as_str()).unwrap_or_default());
+        }
+    }
 }
 
 /// An interface in L2 mode takes no part in layer 3.
