@@ -395,7 +395,12 @@ fn a_transaction_is_applied_as_a_whole_or_not_at_all() {
         let (mut r, mut model) = (router(), Model::default());
         for steps in transactions {
             let want = model.apply(&steps);
+            let before = r.published();
             let got = r.commit(ops(&steps)).map_err(|e| (e.index, e.route, e.message));
+            if steps.len() == 1 && want.is_err() {
+                let routes = (before.routes, r.published().routes);
+                prop_assert_eq!(routes.0, routes.1, "workers saw routes that were refused");
+            }
             prop_assert_eq!(got.clone().map_err(|(i, c, _)| (i, c)), want, "{:?}", got);
             let count = if want.is_ok() { &taken } else { &refused };
             count.set(count.get() + 1);

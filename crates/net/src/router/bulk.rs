@@ -3,6 +3,7 @@
 use super::batch::{Change, RouteBatch, Verb};
 use super::{OpError, RoutePath, RouteTable, Router, Source, Target};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Addresses of one family.
@@ -125,6 +126,11 @@ impl Router {
         // Neighbouring prefixes share memory, so that this order is several times faster than a random one.
         sort(&mut v4);
         sort(&mut v6);
+        // Nothing of a batch that is refused is ever seen by packets, unless it is refused for want of memory.
+        let wrong = [self.first_misfit(goals, &v4), self.first_misfit(goals, &v6)];
+        if let Some((at, e)) = wrong.into_iter().flatten().min_by_key(|(at, _)| *at) {
+            return Err(OpError { route: at as usize, ..e });
+        }
         let (refused, v4, v6) = match self.run(goals, v4, true) {
             Ok(v4) => match self.run(goals, v6, true) {
                 Ok(v6) => return Ok(RouteUndo { v4, v6 }),
@@ -189,6 +195,45 @@ impl Router {
             }
         }
         None
+    }
+
+    /// The first change that does not fit the routes there are, with those before it made. The changes are sorted.
+    fn first_misfit<K: Key>(&self, goals: &Goals, changes: &[Change<K>]) -> Option<(u32, OpError)> {
+        if changes.iter().all(|c| c.verb() == Verb::Set) {
+            return None;
+        }
+        let place = goals.places[usize::from(K::V6)];
+        let of_prefix = changes.chunk_by(|a, b| (a.key, a.len) == (b.key, b.len));
+        let misfits = of_prefix.filter_map(|changes| {
+            if changes.iter().all(|c| c.verb() == Verb::Set) {
+                return None;
+            }
+            let prefix = changes.first()?.prefix();
+            let group = self.static_group(place, prefix);
+            let mut route = group.and_then(|g| self.nexthops.target(g)).map(Cow::Borrowed);
+            for c in changes {
+                let target = goals.targets.get(c.target()).map(Cow::Borrowed);
+                route = match (c.verb(), &route) {
+                    (Verb::Set, _) | (Verb::Add, None) => target,
+                    (Verb::Del, Some(_)) => None,
+                    (Verb::Del, None) => {
+                        return Some((c.at, OpError::new(format!("there is no static route {prefix}"))));
+                    }
+                    (Verb::DelPaths, None) => {
+                        return Some((
+                            c.at,
+                            OpError::new(format!("there is no static route {prefix} with paths")),
+                        ));
+                    }
+                    (Verb::Add | Verb::DelPaths, Some(known)) => match self.mixed_target(goals, c, known) {
+                        Ok(target) => target.map(Cow::Owned),
+                        Err(e) => return Some((c.at, e)),
+                    },
+                };
+            }
+            None
+        });
+        misfits.min_by_key(|(at, _)| *at)
     }
 
     /// Applies changes of one family in the order given. Nothing is applied when one of them is refused.
@@ -293,6 +338,36 @@ impl Router {
         Ok(id)
     }
 
+    /// What a route to `known` does with, or without, the paths of the change; `None`: it goes.
+    fn mixed_target<K: Key>(
+        &self,
+        goals: &Goals,
+        c: &Change<K>,
+        known: &Target,
+    ) -> Result<Option<Target>, OpError> {
+        let (add, prefix) = (c.verb() == Verb::Add, c.prefix());
+        let why = match (&goals.targets[c.target()], known) {
+            (Target::Paths(change), Target::Paths(paths)) => {
+                let paths = mixed(prefix, paths, change, add)?;
+                let target = (!paths.is_empty()).then_some(Target::Paths(paths));
+                if let Some(t) = target.as_ref().filter(|_| add) {
+                    self.check_target(goals.table, prefix, t)?;
+                }
+                return Ok(target);
+            }
+            (Target::Paths(_), _) if add => {
+                format!("route {prefix} drops its packets: remove it before adding a path")
+            }
+            (Target::Paths(_), _) => format!("there is no static route {prefix} with paths"),
+            (same, known) if same == known => return Ok(add.then(|| same.clone())),
+            _ if add => {
+                format!("route {prefix} is there already: remove it first, or use 'ip route set'")
+            }
+            _ => format!("the static route {prefix} does something else"),
+        };
+        Err(OpError::new(why))
+    }
+
     /// The group for the paths of `group` with, or without, those of the change.
     fn mix<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>, group: u32) -> Result<Option<u32>, OpError> {
         let (add, prefix) = (c.verb() == Verb::Add, c.prefix());
@@ -300,29 +375,9 @@ impl Router {
         if let Some(&id) = goals.mixes.get(&key) {
             return Ok((id != 0).then_some(id));
         }
-        let known = self.nexthops.target(group);
-        let target = match (&goals.targets[c.target()], known) {
-            (Target::Paths(change), Some(Target::Paths(paths))) => {
-                let paths = mixed(prefix, paths, change, add)?;
-                let target = (!paths.is_empty()).then_some(Target::Paths(paths));
-                if let Some(t) = target.as_ref().filter(|_| add) {
-                    self.check_target(goals.table, prefix, t)?;
-                }
-                target
-            }
-            (Target::Paths(_), _) if add => {
-                let e = format!("route {prefix} drops its packets: remove it before adding a path");
-                return Err(OpError::new(e));
-            }
-            (Target::Paths(_), _) => {
-                return Err(OpError::new(format!("there is no static route {prefix} with paths")));
-            }
-            (same, Some(known)) if same == known => add.then(|| same.clone()),
-            _ if add => {
-                let e = format!("route {prefix} is there already: remove it first, or use 'ip route set'");
-                return Err(OpError::new(e));
-            }
-            _ => return Err(OpError::new(format!("the static route {prefix} does something else"))),
+        let target = match self.nexthops.target(group) {
+            Some(known) => self.mixed_target(goals, c, known)?,
+            None => return Err(OpError::new(format!("there is no static route {prefix} with paths"))),
         };
         let id = match target {
             Some(target) => {
