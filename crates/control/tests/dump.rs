@@ -116,12 +116,13 @@ interfaces:
     sub-interfaces:
       100: {addresses: [\"fe80::77/64\"]}
 devices:
-  host-eth0.5: {driver: pcap, pcap: {write: /dev/null}}
+  host-eth0.5: {driver: pcap, pcap: {write: OUT/host.pcap}}
 l3:
   interfaces:
     host-eth0.5: {addresses: [10.0.7.1/24, \"2001:db8::1/64\", \"fe80::1/64\"]}
     host-eth0.5.100: {addresses: [\"2001:db8:1::1/64\"]}
 ";
+    let text = &text.replace("OUT", OUT);
     let mut first = start(text);
     let written = round_trip(text);
     assert!(written.contains("fe80::1/64") && written.contains("fe80::77/64"), "{written}");
@@ -151,6 +152,8 @@ tables:
   20: {family: ip4, flow-hash: [src]}
   30: {family: ip6, flow-hash: [src, dst, flowlabel]}
   40: {flow-hash: [src, dst, flowlabel]}
+  50: {name: {ip4: old, ip6: new}, flow-hash: {ip4: [src, symmetric], ip6: [dst, flowlabel]}}
+  60: {name: {ip6: six}, flow-hash: {ip6: [src]}}
 l3:
   interfaces:
     loop1: {table: 10}

@@ -16,11 +16,15 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     for (id, families) in all {
         let mut fields = Map::new();
         let some = || families.iter().flatten();
-        let name = some().find_map(|t| t.name.clone());
-        if some().any(|t| t.name != name) {
-            fields.remark("the names of its two families differ: this is the first one");
+        let names = families.each_ref().map(|t| t.as_ref().and_then(|t| t.name.clone()));
+        if some().all(|t| Some(&t.name) == some().next().map(|t| &t.name)) {
+            fields.put_some("name", names.into_iter().flatten().next().map(Node::Text));
+        } else {
+            let mut each = Map::new();
+            let [v4, v6] = names.map(|n| n.map(Node::Text));
+            each.put_some("ip4", v4).put_some("ip6", v6);
+            fields.put("name", Node::Flow(each));
         }
-        fields.put_some("name", name.map(Node::Text));
         match &families {
             [Some(_), None] => _ = fields.put("family", "ip4"),
             [None, Some(_)] => _ = fields.put("family", "ip6"),
@@ -29,11 +33,14 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         // The flow label is one of IPv6 alone.
         let hash = families.iter().flatten().last().map_or(Fields::FIVE_TUPLE, |t| t.fields);
         let hash4 = families[0].as_ref().map_or(hash, |t| t.fields);
-        if hash4 != hash && hash4.with(Fields::LABEL) != hash {
-            fields.remark("the flow hashes of its two families differ: this is that of IPv6");
-        }
-        if hash != Fields::FIVE_TUPLE || hash4 != hash {
-            fields.put("flow-hash", Node::Row(hash.words().map(Node::from).collect()));
+        let row =
+            |f: Fields| (f != Fields::FIVE_TUPLE).then(|| Node::Row(f.words().map(Node::from).collect()));
+        if hash4 == hash || hash4.with(Fields::LABEL) == hash {
+            fields.put_some("flow-hash", row(hash));
+        } else {
+            let mut each = Map::new();
+            each.put_some("ip4", row(hash4)).put_some("ip6", row(hash));
+            fields.put("flow-hash", Node::Flow(each));
         }
         if id != 0 || !fields.is_empty() {
             to.put(id.to_string(), Node::Flow(fields));

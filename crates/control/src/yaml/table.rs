@@ -59,52 +59,72 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Tabl
 
 fn table<'n>(d: &mut Decoder<'n>, id: u32, place: Place, node: &'n Node<'n>, out: &mut Tables) {
     if node.is_null() {
-        return both(d, id, place, None, None, &[], out);
+        return both(d, id, place, None, &Families::default(), out);
     }
     let Some(fields) = d.fields(node, TABLE) else { return };
-    let name = d.field(&fields, "name", |d, node| {
-        let text = d.text(node, "a name")?;
-        let good = !text.is_empty() && text.len() <= 63 && text.chars().all(|c| c.is_ascii_graphic());
-        if !good {
-            d.error(node.place, "table-name", "not a name for a table")
-                .value(text)
-                .help("1 to 63 letters without spaces");
-        }
-        good.then(|| text.to_string())
+    let names = d.field(&fields, "name", |d, node| {
+        per_family(d, node, |d, node| {
+            let text = d.text(node, "a name")?;
+            let good = !text.is_empty() && text.len() <= 63 && text.chars().all(|c| c.is_ascii_graphic());
+            if !good {
+                d.error(node.place, "table-name", "not a name for a table")
+                    .value(text)
+                    .help("1 to 63 letters without spaces");
+            }
+            good.then(|| text.to_string())
+        })
     });
     let families = [("ip4", Some(false)), ("ip6", Some(true)), ("both", None)];
     let only = d.field(&fields, "family", |d, node| d.choice(node, &families)).flatten();
-    let hash = d.field(&fields, "flow-hash", |d, node| {
-        let items = d.items(node, "fields of packets").iter().enumerate();
-        Some(items.filter_map(|(i, node)| d.index(i, |d| d.choice(node, &Fields::ALL))).collect::<Vec<_>>())
+    let hashes = d.field(&fields, "flow-hash", |d, node| {
+        per_family(d, node, |d, node| {
+            let items = d.items(node, "fields of packets").iter().enumerate();
+            let field = |(i, node)| d.index(i, |d| d.choice(node, &Fields::ALL));
+            Some(items.filter_map(field).fold(Fields::NONE, Fields::with))
+        })
     });
-    if id == 0 && (name.is_some() || fields.has("family")) {
+    if id == 0 && (names.is_some() || fields.has("family")) {
         d.error(place, "table-0", "table 0 is there always, without a name and for both families")
             .help("only `flow-hash`");
         return;
     }
-    both(d, id, place, name, only, hash.as_deref().unwrap_or_default(), out);
+    let of = Families { names: names.unwrap_or_default(), hashes: hashes.unwrap_or_default() };
+    both(d, id, place, only, &of, out);
 }
 
-fn both(
-    d: &mut Decoder<'_>,
-    id: u32,
-    place: Place,
-    name: Option<String>,
-    only: Option<bool>,
-    hash: &[Fields],
-    out: &mut Tables,
-) {
+/// What the IPv4 and the IPv6 table of a number are told.
+#[derive(Default)]
+struct Families {
+    names: [Option<String>; 2],
+    hashes: [Option<Fields>; 2],
+}
+
+/// One value for both families, or a mapping of `ip4` and `ip6`.
+fn per_family<'n, T: Clone>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    mut one: impl FnMut(&mut Decoder<'n>, &'n Node<'n>) -> Option<T>,
+) -> Option<[Option<T>; 2]> {
+    if let Value::Map(_) = &node.value {
+        let fields = d.fields(node, FAMILIES)?;
+        return Some([d.field(&fields, "ip4", &mut one), d.field(&fields, "ip6", &mut one)]);
+    }
+    let both = one(d, node);
+    Some([both.clone(), both])
+}
+
+fn both(d: &mut Decoder<'_>, id: u32, place: Place, only: Option<bool>, of: &Families, out: &mut Tables) {
     let path = d.path();
     let mut add = |op| out.settings.push(Setting { place, path: path.clone(), op });
     for v6 in [false, true].into_iter().filter(|v6| only.is_none_or(|o| o == *v6)) {
         let table = RouteTable { v6, id };
         if id != 0 {
-            add(Op::CreateTable { table, name: name.clone() });
+            add(Op::CreateTable { table, name: of.names[usize::from(v6)].clone() });
         }
+        let fields = of.hashes[usize::from(v6)].unwrap_or(Fields::NONE);
         // The flow label is one of IPv6 alone.
-        let fields =
-            hash.iter().filter(|f| v6 || **f != Fields::LABEL).fold(Fields::NONE, |all, f| all.with(*f));
+        let fits = |f: &Fields| fields.has(*f) && (v6 || *f != Fields::LABEL);
+        let fields = Fields::ALL.into_iter().map(|(_, f)| f).filter(fits).fold(Fields::NONE, Fields::with);
         if fields != Fields::NONE && fields != Fields::FIVE_TUPLE {
             add(Op::SetFlowHash { table, fields });
         }
