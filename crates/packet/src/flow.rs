@@ -6,6 +6,7 @@
 use crate::bytes::{array, be32};
 use crate::ip4::Ip4Header;
 use crate::ip6::{self, Ip6Header};
+use crate::mpls::{Entry, Payload, StackView};
 use crate::proto::IpProtocol;
 
 /// What of a packet chooses its path.
@@ -220,6 +221,32 @@ pub fn of_ip6(first: &[u8], flow: Flow) -> u32 {
         behind_extensions(first, h.next_header())
     };
     flow.hash6(h.src_u128(), h.dst_u128(), ports, protocol, h.flow_label())
+}
+
+/// Labels of a stack that are looked at.
+const MOST_LABELS: usize = 16;
+
+/// Hash of a labelled packet that begins with its stack: of its entropy label where it has one (RFC 6790), else of the IP
+/// packet below, else of the labels that are not reserved.
+#[inline]
+pub fn of_mpls(first: &[u8], flow: Flow) -> u32 {
+    let of_labels = |labels: &[u8]| {
+        let labels = labels.as_chunks::<4>().0.iter().map(|e| Entry::from_bytes(*e).label());
+        labels
+            .filter(|l| !l.is_reserved())
+            .fold(flow.seed, |h, l| hash4(h, l.value(), 0, IpProtocol(137), flow.seed))
+    };
+    let Ok(stack) = StackView::parse(first, MOST_LABELS) else {
+        return of_labels(&first[..first.len().min(4 * MOST_LABELS)]);
+    };
+    if let Some(entropy) = stack.entropy() {
+        return hash4(0, entropy.value(), 0, IpProtocol(137), flow.seed);
+    }
+    match Payload::guess(stack.payload()) {
+        Payload::Ip4 => of_ip4(stack.payload(), flow),
+        Payload::Ip6 => of_ip6(stack.payload(), flow),
+        Payload::Other => of_labels(stack.as_bytes()),
+    }
 }
 
 /// Ports and protocol of a packet whose next header has no ports of its own.

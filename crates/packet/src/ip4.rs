@@ -308,6 +308,16 @@ pub fn decrement_ttl_usual(h: &mut [u8; HEADER_LEN]) -> bool {
     true
 }
 
+/// Changes the TTL and corrects the checksum.
+#[inline]
+pub fn set_ttl(h: &mut [u8; HEADER_LEN], ttl: u8) {
+    let protocol = u16::from(h[9]);
+    let word = |ttl: u8| u16::from(ttl) << 8 | protocol;
+    let check = checksum::update16(be16(h, 10), word(h[8]), word(ttl));
+    put16(h, 10, check);
+    h[8] = ttl;
+}
+
 /// Changes the type of service and corrects the checksum.
 #[inline]
 pub fn set_tos(h: &mut [u8; HEADER_LEN], tos: u8) {
