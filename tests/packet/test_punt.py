@@ -45,6 +45,7 @@ FLOODS = {
     "fragment": lambda a, b: into(a) / udp4(a.host, a.ip, frag=100, flags="MF", size=16),
     "local": lambda a, b: into(a) / IP(src=a.host, dst=a.ip) / TCP(sport=1024, dport=22),
     "options": with_options,
+    "mpls-router-alert": lambda a, b: Ether(dst=a.mac, src=a.host_mac, type=0x8847) / bytes.fromhex("00001140") / udp4(a.host, b.host),
     "ttl-exceeded": lambda a, b: into(a) / udp6(a.host6, b.host6, hlim=1),
     "icmp-error": lambda a, b: into(a) / udp4(a.host, "172.16.0.1"),
 }
@@ -61,6 +62,7 @@ def policed():
     # Fragments that passed are soon forgotten.
     t = Bench({"punt": {c: {"rate": RATE, "burst": BURST} for c in FLOODS},
                "l3": {"reassembly": {"ip4": {"timeout-ms": 300, "expire-walk-interval-ms": 50}}}})
+    t.ctl("set interface mpls left enable")
     yield t
     t.close()
 

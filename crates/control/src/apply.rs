@@ -8,7 +8,8 @@ use graph::{PoolConfig, PoolMemory};
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
-    Feature, HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
+    Feature, HostConfig, LabelBatch, MplsOp, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router,
+    RouterConfig, TapConfig, Target,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ struct Plan {
     places: Vec<(Place, String)>,
     /// For operations on routes, by their number: which routes of the document they are.
     routes: HashMap<usize, Vec<u32>>,
+    /// The same for labels: where they stand.
+    labels: HashMap<usize, Vec<Place>>,
 }
 
 impl Plan {
@@ -120,7 +123,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
 
 /// The operations that make the interfaces of the document on a router that has none.
 fn interfaces(d: &Document) -> Plan {
-    let mut p = Plan { ops: vec![], places: vec![], routes: HashMap::new() };
+    let mut p = Plan { ops: vec![], places: vec![], routes: HashMap::new(), labels: HashMap::new() };
     for s in d.tables.settings.iter() {
         p.add(s.place, &s.path, s.op.clone());
     }
@@ -165,9 +168,13 @@ fn interfaces(d: &Document) -> Plan {
         let subs = i
             .sub_interfaces
             .iter()
-            .map(|s| (&s.name, &s.path, &s.addresses, &s.l2xc, s.promiscuous, s.up, s.place));
-        let own = (&i.name, &i.path, &i.addresses, &i.l2xc, i.promiscuous, i.up, i.place);
-        for (name, path, addresses, l2xc, promiscuous, up, place) in std::iter::once(own).chain(subs) {
+            .map(|s| (&s.name, &s.path, &s.addresses, &s.l2xc, s.promiscuous, s.mpls, s.up, s.place));
+        let own = (&i.name, &i.path, &i.addresses, &i.l2xc, i.promiscuous, i.mpls, i.up, i.place);
+        for (name, path, addresses, l2xc, promiscuous, mpls, up, place) in std::iter::once(own).chain(subs) {
+            if mpls {
+                let feature = Feature::Mpls(true);
+                p.add(place, path, Op::SetFeature { name: name.clone(), feature });
+            }
             if promiscuous {
                 p.add(place, path, Op::SetPromiscuous { name: name.clone(), on: true });
             }
@@ -230,6 +237,8 @@ fn target(router: &Router, t: &RouteTarget) -> Target {
                     interface: p.interface.as_deref().map(|n| router.interface_index(n).unwrap_or(u32::MAX)),
                     table: p.table,
                     weight: p.weight,
+                    labels: p.labels,
+                    lookup: p.lookup,
                 })
                 .collect(),
         ),
@@ -264,10 +273,27 @@ fn routes(d: &Document, router: &Router) -> Vec<(RouteBatch, Vec<u32>)> {
 
 /// The operations for what stands on interfaces: routes, neighbours, streams.
 fn upper(d: &Document, router: &Router) -> Plan {
-    let mut p = Plan { ops: vec![], places: vec![], routes: HashMap::new() };
+    let mut p = Plan { ops: vec![], places: vec![], routes: HashMap::new(), labels: HashMap::new() };
     for (batch, numbers) in routes(d, router) {
         p.routes.insert(p.ops.len(), numbers);
         p.add(Place::default(), "routes", Op::Routes(batch));
+    }
+    for (table, place) in &d.mpls.tables {
+        p.add(*place, "mpls", Op::Mpls(MplsOp::CreateTable { table: *table }));
+    }
+    let mut batches: BTreeMap<u32, (LabelBatch, Vec<Place>)> = BTreeMap::new();
+    for l in &d.mpls.labels {
+        let (batch, places) =
+            batches.entry(l.table).or_insert_with(|| (LabelBatch::in_table(l.table), vec![]));
+        let target = target(router, &l.target);
+        for bottom in &l.bottoms {
+            batch.set(l.label, *bottom, &target);
+            places.push(l.place);
+        }
+    }
+    for (batch, places) in batches.into_values() {
+        p.labels.insert(p.ops.len(), places);
+        p.add(Place::default(), "mpls", Op::Mpls(MplsOp::Routes(batch)));
     }
     for n in &d.neighbors {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };
@@ -290,6 +316,9 @@ fn commit(d: &Document, router: &mut Router, plan: Plan) -> Result<(), Diagnosti
         let (mut place, path) = plan.places.get(e.index).cloned().unwrap_or_default();
         let route = plan.routes.get(&e.index).and_then(|numbers| numbers.get(e.route));
         if let Some((_, _, at)) = route.and_then(|n| d.routes.list.get(*n as usize)) {
+            place = *at;
+        }
+        if let Some(at) = plan.labels.get(&e.index).and_then(|places| places.get(e.route)) {
             place = *at;
         }
         d.refuse(vec![Diagnostic::new(place, path, "apply", e.message)])

@@ -41,12 +41,16 @@ impl Completer for App {
     }
 }
 
-/// Commands that come by the thousand: those of routes.
+/// Commands that come by the thousand: those of routes and labels.
 pub fn plain() -> Plain<App> {
     Plain {
-        is: net::fib::lines::is_plain,
+        is: |line| net::fib::lines::is_plain(line) || net::mpls::lines::is_plain(line),
         run: |app, lines| {
-            app.router.try_borrow_mut().map_or(0, |mut router| net::fib::lines::run(&mut router, lines))
+            let Ok(mut router) = app.router.try_borrow_mut() else { return 0 };
+            match net::fib::lines::run(&mut router, lines) {
+                0 => net::mpls::lines::run(&mut router, lines),
+                n => n,
+            }
         },
     }
 }

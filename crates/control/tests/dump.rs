@@ -60,12 +60,27 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
         for r in router.routes(t.table) {
             let group = router.group(r.group).unwrap();
-            let paths = |p: &net::router::RoutePath| (p.address, p.interface.is_some(), p.table, p.weight);
+            let paths =
+                |p: &net::router::RoutePath| (p.address, p.interface.is_some(), p.table, p.weight, p.labels);
             let target = match &group.target {
                 net::router::Target::Paths(p) => format!("{:?}", p.iter().map(paths).collect::<Vec<_>>()),
                 _ => String::new(),
             };
             let _ = writeln!(out, "{} {:?} {:?} {target}", r.prefix, group.source, r.hidden);
+        }
+    }
+    for t in router.label_tables() {
+        let _ = writeln!(out, "{t:?}");
+        for r in router.label_routes(t.id, 0) {
+            let interface = |p: &net::router::RoutePath| p.interface.map(|i| router.interface_name(i));
+            let paths = |p: &net::router::RoutePath| net::router::RoutePath { interface: None, ..*p };
+            let target = match &r.target {
+                net::router::Target::Paths(p) => {
+                    format!("{:?}", p.iter().map(|p| (interface(p), paths(p))).collect::<Vec<_>>())
+                }
+                other => format!("{other:?}"),
+            };
+            let _ = writeln!(out, "{} {} {:?} {target}", r.label, r.bottom, r.source);
         }
     }
     for n in router.neighbors().filter(|n| n.state == State::Static) {
@@ -178,6 +193,50 @@ routes:
         "- 10.1.0.0/16 table 10 via 10.0.0.9, 10.0.0.8 next-hop-table 20 weight 3",
         "- 10.2.0.0/16 table 10 via ip4-lookup-in-table 0",
         "- 2001:db8:7::/48 table 30 via ip6-lookup-in-table 10",
+    ] {
+        assert!(written.contains(line), "{line}\n{written}");
+    }
+}
+
+#[test]
+fn labels_are_written() {
+    let text = "\
+loopbacks:
+  loop0: {addresses: [10.0.0.1/24], mpls: true}
+  loop1: {addresses: [\"2001:db8::1/64\"]}
+tables:
+  10: {}
+mpls:
+  tables: [7, 9]
+  local-labels:
+    - 100 eos via 10.0.0.9 loop0 out-labels 200
+    - 101 via 10.0.0.9 loop0 out-labels 33 200 uniform, 10.0.0.8 weight 3 out-labels 300
+    - 102 eos via ip4-lookup-in-table 10
+    - 103 eos via ip6-lookup-in-table 10 uniform
+    - {label: 104, via: {table: 7, lookup: mpls}}
+    - {label: 104, table: 7, via: [{address: 10.0.0.9, out-labels: [3]}]}
+    - {label: 105, table: 7, eos: false, via: [{address: 10.0.0.9, out-labels: [17, 18], mode: uniform, exp: 6}]}
+    - 1048575 table 9 drop
+routes:
+  - 10.1.0.0/16 via 10.0.0.9 loop0 out-labels 100 ttl 255 exp 5
+  - 2001:db8:7::/48 via 10.0.0.9 out-labels 100 2
+  - {prefix: 10.2.0.0/16, table: 10, via: [{address: 10.0.0.9, table: 0, out-labels: [55], exp: copy}]}
+";
+    let written = round_trip(text);
+    for line in [
+        "mpls: true",
+        "tables: [7, 9]",
+        "- 100 eos via 10.0.0.9 loop0 out-labels 200",
+        "- 101 non-eos via 10.0.0.9 loop0 out-labels 33 200 uniform, 10.0.0.8 weight 3 out-labels 300",
+        "- 102 eos via ip4-lookup-in-table 10",
+        "- 103 eos via ip6-lookup-in-table 10 uniform",
+        "- 104 non-eos via mpls-lookup-in-table 7",
+        "- 104 eos table 7 via 10.0.0.9 out-labels 3",
+        "- 105 non-eos table 7 via 10.0.0.9 out-labels 17 18 uniform exp 6",
+        "- 1048575 eos table 9 drop",
+        "- 10.1.0.0/16 via 10.0.0.9 loop0 out-labels 100 ttl 255 exp 5",
+        "- 2001:db8:7::/48 via 10.0.0.9 out-labels 100 2",
+        "- 10.2.0.0/16 table 10 via 10.0.0.9 next-hop-table 0 out-labels 55 exp copy",
     ] {
         assert!(written.contains(line), "{line}\n{written}");
     }

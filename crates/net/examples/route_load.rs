@@ -68,7 +68,13 @@ fn batch(prefixes: &[IpNet], shift: usize, what: &str) -> RouteBatch {
             Some(IpNet::V6(_)) => IpAddr::from(Ipv6Addr::from(0xfd00_ffff_u128 << 96 | 0x100 | n as u128)),
             _ => IpAddr::from([10, 255, 1, n as u8]),
         };
-        let path = RoutePath { address: Some(address), interface: Some(1), table: None, weight: 1 };
+        let path = RoutePath {
+            address: Some(address),
+            interface: Some(1),
+            table: None,
+            weight: 1,
+            ..Default::default()
+        };
         known[n].get_or_insert_with(|| b.target(Target::Paths(vec![path]))).to_owned()
     };
     for (i, p) in prefixes.iter().enumerate() {
@@ -177,6 +183,7 @@ fn converge(r: &mut Router, tables: &[(String, Vec<IpNet>)]) {
             interface: None,
             table: None,
             weight: 1,
+            ..Default::default()
         };
         let mut b = RouteBatch::new();
         let id = b.target(Target::Paths(vec![path(0), path(1)]));

@@ -1,8 +1,9 @@
 //! Adjacencies: how to reach one neighbour, or one link.
 
+use crate::mpls::Imposition;
 use std::net::IpAddr;
 
-/// Room for an Ethernet header with two tags.
+/// Room for an Ethernet header with two tags, or for an untagged one with two labels.
 pub const MAX_REWRITE: usize = 22;
 
 /// What becomes of packets sent over an adjacency.
@@ -33,8 +34,21 @@ pub struct Adjacency {
     pub state: AdjacencyState,
     /// Valid bytes of `rewrite`; 0 unless complete.
     pub len: u8,
+    /// Labels that stand behind the header in `rewrite`, the same for each IP packet; 0 unless it is `direct`.
+    pub pushes: u8,
     /// The link-layer header to put in front.
     pub rewrite: [u8; MAX_REWRITE],
     /// The neighbour; unspecified for a glean adjacency.
     pub next_hop: IpAddr,
+    /// For labelled packets, with the labels that they get.
+    pub mpls: Option<Box<Imposition>>,
+}
+
+const _: () = assert!(size_of::<Adjacency>() == 64, "one cache line");
+
+impl Adjacency {
+    /// The largest IP packet that fits with its labels, bytes.
+    pub fn ip_mtu(&self) -> u16 {
+        self.mtu.saturating_sub(self.mpls.as_ref().map_or(0, |m| m.bytes() as u16))
+    }
 }

@@ -2,8 +2,8 @@
 
 use crate::router::{IfState, Op, Router};
 use crate::{
-    capture, fib, generator, interface, l2, mss, multicast, neighbor, proxy, punt, ra, reassembly, runtime,
-    urpf,
+    capture, fib, generator, interface, l2, mpls, mss, multicast, neighbor, proxy, punt, ra, reassembly,
+    runtime, urpf,
 };
 use command::{Args, Command, CommandError, Completer, Output};
 
@@ -14,6 +14,7 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(l2::commands::all());
     all.extend(l2::bridge::commands::all());
     all.extend(fib::commands::all());
+    all.extend(mpls::commands::all());
     all.extend(neighbor::commands::all());
     all.extend(urpf::commands::all());
     all.extend(mss::commands::all());
@@ -47,6 +48,10 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("set l2fib", "Addresses of bridge domains"),
     ("l2fib", "Addresses of bridge domains"),
     ("ip route", "Static routes"),
+    ("mpls", "Label tables and labels"),
+    ("mpls table", "Label tables"),
+    ("mpls local-label", "Labels that packets come with"),
+    ("show mpls", "Labels, and interfaces that take them"),
     ("set punt", "Limits of packets for the router itself"),
     ("ip neighbor", "Static neighbors, and forgetting neighbors"),
     ("show interface", "Counters or addresses of interfaces"),

@@ -17,6 +17,7 @@ pub mod interface;
 pub mod ip4;
 pub mod ip6;
 pub mod l2;
+pub mod mpls;
 pub mod mss;
 pub mod multicast;
 pub mod neighbor;

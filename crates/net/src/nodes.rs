@@ -5,8 +5,8 @@
 use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
 use crate::{
-    arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mss, multicast, offload, punt, reassembly,
-    urpf,
+    arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, punt,
+    reassembly, urpf,
 };
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
@@ -76,6 +76,13 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(reassembly::Ip6VirtualReassembly::new(plane, buffers))
         .quick(mss::MssClamp::<mss::In4>::new(plane))
         .quick(mss::MssClamp::<mss::In6>::new(plane))
+        .quick(mpls::MplsInput::new(plane))
+        .quick_lookup(mpls::MplsLookup::new(plane, worker))
+        .node(mpls::LabelDisposition::<mpls::Ip4Pipe>::new(plane))
+        .node(mpls::LabelDisposition::<mpls::Ip4Uniform>::new(plane))
+        .node(mpls::LabelDisposition::<mpls::Ip6Pipe>::new(plane))
+        .node(mpls::LabelDisposition::<mpls::Ip6Uniform>::new(plane))
+        .node(mpls::MplsIcmpError::new(plane))
         .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .node(ip4::Ip4Local::new(plane))
@@ -89,6 +96,14 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick(ip6::Ip6Rewrite::new(plane, worker))
         .node(hold::Ip4Hold::new(plane))
         .node(hold::Ip6Hold::new(plane))
+        .node(mpls::LabelImposition::<mpls::PushIp4Pipe>::new(plane))
+        .node(mpls::LabelImposition::<mpls::PushIp4Uniform>::new(plane))
+        .node(mpls::LabelImposition::<mpls::PushIp6Pipe>::new(plane))
+        .node(mpls::LabelImposition::<mpls::PushIp6Uniform>::new(plane))
+        .node(mpls::LabelImposition::<mpls::SwapPipe>::new(plane))
+        .node(mpls::LabelImposition::<mpls::SwapUniform>::new(plane))
+        .node(mpls::MplsOutput::new(plane, worker))
+        .node(hold::MplsHold::new(plane))
         .node(ip4::Ip4Frag::new(plane))
         .node(ip6::Ip6Frag::new(plane, worker))
         .node(punt::PuntPolicer)

@@ -14,6 +14,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use tables::fib::{Routes4, Routes6};
 use tables::groups::Groups;
+use tables::labels::Labels;
 use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
 use tables::slots::Slots;
@@ -39,6 +40,30 @@ pub mod kind {
     /// Into the table at a place: the destination is looked up there.
     pub const LOOKUP: u8 = 8;
 
+    /// To the (MPLS) adjacency with its labels: an IP packet gets them, of a labelled one they take the label's place.
+    pub const LABEL: u8 = 9;
+    /// To the (MPLS) adjacency without the label that came.
+    pub const POP: u8 = 10;
+    /// The same, and what is below goes on with the label's TTL.
+    pub const POP_UNIFORM: u8 = 11;
+    /// Without the label, into the IPv4 table at a place; `u32::MAX`: that of the interface.
+    pub const DISPOSE4: u8 = 12;
+    /// The same with the label's TTL.
+    pub const DISPOSE4_UNIFORM: u8 = 13;
+    /// Without the label, into the IPv6 table at a place; `u32::MAX`: that of the interface.
+    pub const DISPOSE6: u8 = 14;
+    /// The same with the label's TTL.
+    pub const DISPOSE6_UNIFORM: u8 = 15;
+    /// Without the label, into the MPLS table at a place; `u32::MAX`: the one in which the label was found.
+    pub const NEXT_LABEL: u8 = 16;
+    /// The same with the label's TTL.
+    pub const NEXT_LABEL_UNIFORM: u8 = 17;
+
+    /// Whether it leads to a neighbour by an adjacency.
+    pub const fn is_neighbor(kind: u8) -> bool {
+        matches!(kind, REWRITE | LABEL | POP | POP_UNIFORM)
+    }
+
     /// The word for it in `show ip fib`.
     pub fn name(kind: u8) -> &'static str {
         match kind {
@@ -50,6 +75,15 @@ pub mod kind {
             PROHIBIT => "prohibit",
             BROADCAST => "broadcast-drop",
             LOOKUP => "lookup",
+            LABEL => "label",
+            POP => "pop",
+            POP_UNIFORM => "pop-uniform",
+            DISPOSE4 => "pop-ip4-lookup",
+            DISPOSE4_UNIFORM => "pop-ip4-lookup-uniform",
+            DISPOSE6 => "pop-ip6-lookup",
+            DISPOSE6_UNIFORM => "pop-ip6-lookup-uniform",
+            NEXT_LABEL => "pop-mpls-lookup",
+            NEXT_LABEL_UNIFORM => "pop-mpls-lookup-uniform",
             _ => "no-route",
         }
     }
@@ -175,6 +209,8 @@ pub struct Plane {
     pub groups: Arc<Groups>,
     /// Bridge domains.
     pub l2: L2Plane,
+    /// Label tables, by place; the place of table 0 is 0.
+    pub labels: Arc<Slots<Arc<Labels>>>,
     /// Settings.
     pub config: Published<PlaneConfig>,
     /// Addresses of others that are answered for.

@@ -118,7 +118,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 25] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -138,6 +138,12 @@ const NAMES: [&str; 19] = [
     "ip6-full-reassembly",
     "ip4-local",
     "igmp-input",
+    "mpls-lookup",
+    "ip4-mpls-label-imposition-pipe",
+    "ip4-mpls-label-imposition-uniform",
+    "ip6-mpls-label-imposition-pipe",
+    "ip6-mpls-label-imposition-uniform",
+    "mpls-output",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -182,6 +188,12 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(16) => b.batch(Sink::<16>(log)),
         Some(17) => b.batch(Sink::<17>(log)),
         Some(18) => b.batch(Sink::<18>(log)),
+        Some(19) => b.batch(Sink::<19>(log)),
+        Some(20) => b.batch(Sink::<20>(log)),
+        Some(21) => b.batch(Sink::<21>(log)),
+        Some(22) => b.batch(Sink::<22>(log)),
+        Some(23) => b.batch(Sink::<23>(log)),
+        Some(24) => b.batch(Sink::<24>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -282,6 +294,7 @@ impl Rig {
             tables6,
             groups,
             l2: crate::l2::bridge::L2Plane::new(1).unwrap().1,
+            labels: crate::mpls::table0().unwrap().2,
             config: Published::new(PlaneConfig::default()),
             proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters {
@@ -351,6 +364,8 @@ impl Rig {
             next_hop: "198.51.100.2".parse().unwrap(),
             direct: false,
             features: 0,
+            pushes: 0,
+            mpls: None,
         };
         self.adjacencies.insert(a).unwrap()
     }

@@ -34,7 +34,13 @@ fn net(text: &str) -> IpNet {
 }
 
 fn path(address: &str, interface: Option<u32>, weight: u8) -> RoutePath {
-    RoutePath { address: Some(address.parse().unwrap()), interface, table: None, weight }
+    RoutePath {
+        address: Some(address.parse().unwrap()),
+        interface,
+        table: None,
+        weight,
+        ..Default::default()
+    }
 }
 
 /// A change of the route of a prefix.
@@ -89,8 +95,20 @@ fn targets() -> Vec<Target> {
     vec![
         Target::Drop,
         Target::Unreachable,
-        paths(&[RoutePath { address: None, interface: Some(1), table: None, weight: 1 }]),
-        paths(&[RoutePath { address: None, interface: Some(2), table: None, weight: 3 }]),
+        paths(&[RoutePath {
+            address: None,
+            interface: Some(1),
+            table: None,
+            weight: 1,
+            ..Default::default()
+        }]),
+        paths(&[RoutePath {
+            address: None,
+            interface: Some(2),
+            table: None,
+            weight: 3,
+            ..Default::default()
+        }]),
         paths(&[path("10.0.0.9", None, 1)]),
         paths(&[path("10.0.0.9", Some(1), 2)]),
         paths(&[path("10.0.0.8", None, 1), path("10.0.0.7", None, 5)]),
@@ -521,6 +539,7 @@ fn listed(from: u32, n: u32, hops: u32) -> Vec<(IpNet, Target)> {
                 interface: Some(1),
                 table: None,
                 weight,
+                ..Default::default()
             }]),
         )
     };

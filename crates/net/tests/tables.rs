@@ -19,6 +19,7 @@ fn path(address: &str, interface: u32, table: i32, weight: u8) -> RoutePath {
         interface: (interface != 0).then_some(interface),
         table: u32::try_from(table).ok(),
         weight,
+        ..Default::default()
     }
 }
 
@@ -430,6 +431,7 @@ fn a_chain_of_a_thousand_routes() {
             interface: None,
             table: None,
             weight: 1,
+            ..Default::default()
         }]));
         batch.set(IpNet::new(hop(n), 24).unwrap().trunc(), target);
     }
@@ -441,8 +443,13 @@ fn a_chain_of_a_thousand_routes() {
         .unwrap();
     assert_eq!(first(&r), Ways::from([((kind::REWRITE, 3, Some("10.1.0.7".parse().unwrap())), 1.0)]));
     // The ends meet: nobody gets anywhere.
-    let target =
-        Target::Paths(vec![RoutePath { address: Some(hop(0)), interface: None, table: None, weight: 1 }]);
+    let target = Target::Paths(vec![RoutePath {
+        address: Some(hop(0)),
+        interface: None,
+        table: None,
+        weight: 1,
+        ..Default::default()
+    }]);
     r.commit(vec![Op::SetRoute { table: 0, prefix: IpNet::new(hop(999), 24).unwrap().trunc(), target }])
         .unwrap();
     assert_eq!(first(&r), Ways::from([((kind::UNREACHABLE, 0, None), 1.0)]));

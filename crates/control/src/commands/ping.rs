@@ -95,7 +95,7 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
 /// The router does not answer its own packets with errors, so it tells beforehand.
 fn refuse_dead_end(router: &Router, table: u32, to: IpAddr) -> Result<(), String> {
     let Some(group) = router.lookup_in(table, to) else { return Err(format!("there is no route to {to}")) };
-    let live = |k: u8| matches!(k, kind::REWRITE | kind::LOCAL | kind::GLEAN | kind::LOOKUP);
+    let live = |k: u8| matches!(k, kind::REWRITE | kind::LABEL | kind::LOCAL | kind::GLEAN | kind::LOOKUP);
     match group.paths.first() {
         Some(p) if !group.paths.iter().any(|p| live(p.entry.kind)) => {
             Err(format!("the route to {to} drops packets: {}", kind::name(p.entry.kind)))

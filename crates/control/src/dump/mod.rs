@@ -11,6 +11,7 @@ mod devices;
 mod interfaces;
 mod l2;
 mod l3;
+mod mpls;
 mod neighbors;
 mod node;
 mod punt;
@@ -63,13 +64,14 @@ const SECTIONS: &[(&str, Section)] = &[
     ("tables", Section::Map(tables::write)),
     ("l3", Section::Map(l3::write)),
     ("punt", Section::Map(punt::write)),
+    ("mpls", Section::Map(mpls::write)),
     ("neighbors", Section::Pages(|| Box::<neighbors::Neighbors>::default())),
     ("routes", Section::Pages(|| Box::<routes::Routes>::default())),
     ("packet-generator", Section::Map(streams::write)),
 ];
 
 /// Fields of an interface, loopback or sub-interface that a feature adds to those of `interfaces.rs`.
-const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::unnumbered];
+const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::unnumbered, mpls::enabled];
 
 /// Fields of an entry of `l3.interfaces`.
 const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[

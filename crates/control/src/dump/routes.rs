@@ -2,7 +2,7 @@
 
 use super::{Node, PAGE, Pages, Source};
 use ipnet::IpNet;
-use net::router::{RoutePath, RouteTable, Router, Target};
+use net::router::{Lookup, RoutePath, RouteTable, Router, Target};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -52,14 +52,15 @@ fn target_words(router: &Router, table: RouteTable, target: &Target) -> Option<S
         Target::Unreachable => "unreachable".into(),
         Target::Prohibit => "prohibit".into(),
         Target::Paths(paths) => {
-            let paths: Vec<String> = paths.iter().map(|p| path_words(router, table, p)).collect();
+            let paths: Vec<String> = paths.iter().map(|p| path_words(router, table.v6, p)).collect();
             format!("via {}", paths.join(", "))
         }
         _ => return None,
     })
 }
 
-fn path_words(router: &Router, table: RouteTable, p: &RoutePath) -> String {
+/// A path of a route, IPv6 or not, or of a label.
+pub(super) fn path_words(router: &Router, v6: bool, p: &RoutePath) -> String {
     let mut out = String::new();
     if let Some(a) = p.address {
         let _ = write!(out, "{a}");
@@ -69,11 +70,22 @@ fn path_words(router: &Router, table: RouteTable, p: &RoutePath) -> String {
     }
     match (p.table, p.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
-        (Some(t), None) => _ = write!(out, "{}-lookup-in-table {t}", if table.v6 { "ip6" } else { "ip4" }),
+        (Some(t), None) => {
+            let into = match p.lookup {
+                Lookup::Mpls => "mpls",
+                Lookup::Ip6 => "ip6",
+                Lookup::Own if v6 => "ip6",
+                Lookup::Ip4 | Lookup::Own => "ip4",
+            };
+            let _ = write!(out, "{into}-lookup-in-table {t}");
+        }
         (None, _) => {}
     }
     if p.weight != 1 {
         let _ = write!(out, " weight {}", p.weight);
+    }
+    if !p.labels.is_none() {
+        let _ = write!(out, " {}", p.labels);
     }
     out
 }

@@ -184,6 +184,7 @@ pub(super) fn blank(path: String, name: &str, place: Place, kind: InterfaceKind)
         addresses: Vec::new(),
         lcp: None,
         unnumbered: None,
+        mpls: false,
         l2xc: None,
         acls: AclUse::default(),
         up: true,
@@ -214,6 +215,7 @@ fn common<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, to: &mut Interface) {
     to.addresses = c.addresses;
     to.lcp = c.lcp;
     to.unnumbered = c.unnumbered;
+    to.mpls = c.mpls;
     to.l2xc = c.l2xc;
     to.acls = c.acls;
     to.up = c.up;
@@ -227,6 +229,7 @@ struct Common {
     addresses: Vec<Address>,
     lcp: Option<Reference>,
     unnumbered: Option<Reference>,
+    mpls: bool,
     l2xc: Option<Reference>,
     acls: AclUse,
     up: bool,
@@ -234,7 +237,6 @@ struct Common {
 
 impl Common {
     fn decode<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default_mtu: u16) -> Common {
-        not_yet_true(d, fields, "mpls");
         let acls = d.field(fields, "acls", acl::uses);
         if fields.has("acls") {
             d.key("acls", |d| d.unsupported(fields.key_place("acls"), "`acls`"));
@@ -251,6 +253,7 @@ impl Common {
             addresses: d.field(fields, "addresses", addresses).unwrap_or_default(),
             lcp,
             unnumbered,
+            mpls: d.field(fields, "mpls", |d, node| d.boolean(node)).unwrap_or(false),
             l2xc: d.field(fields, "l2xc", |d, node| d.reference(node)),
             acls: acls.unwrap_or_default(),
             up: d.field(fields, "state", state).unwrap_or(true),
@@ -321,6 +324,7 @@ fn sub_interface<'n>(
         promiscuous: false,
         lcp: c.lcp,
         unnumbered: c.unnumbered,
+        mpls: c.mpls,
         l2xc: c.l2xc,
         acls: c.acls,
         up: c.up,

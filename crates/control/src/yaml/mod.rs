@@ -16,6 +16,7 @@ mod interface;
 mod l2;
 mod l3;
 mod model;
+mod mpls;
 mod neighbor;
 mod punt;
 mod route;
@@ -37,6 +38,7 @@ pub use bond::{Bond, BondMode, LoadBalance};
 pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
 pub use l3::Setting;
 pub use model::*;
+pub use mpls::{LocalLabel, Mpls};
 pub use scalar::Reference;
 pub(crate) use settings::BUFFERS_A_WORKER;
 pub use sflow::Sflow;
@@ -93,7 +95,7 @@ const SECTIONS: &[&str] = &[
 ];
 
 /// Those of them that belong to the format but are not supported yet.
-const LATER: &[&str] = &["bondethernets", "vxlan_tunnels", "acls", "prefixlists", "sflow", "mpls"];
+const LATER: &[&str] = &["bondethernets", "vxlan_tunnels", "acls", "prefixlists", "sflow"];
 
 /// Reads and checks a document that a router is to run. `file` is the name shown in errors.
 ///
@@ -239,6 +241,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let streams = d.field(&fields, "packet-generator", |d, node| stream::decode(d, node, &names));
     let l2 = d.field(&fields, "l2", |d, node| l2::decode(d, node, &names, &document.bridges));
     document.l3 = d.field(&fields, "l3", |d, node| l3::decode(d, node, &names)).unwrap_or_default();
+    document.mpls = d.field(&fields, "mpls", |d, node| mpls::decode(d, node, &names)).unwrap_or_default();
     document.l2 = l2.unwrap_or_default();
     document.routes = routes.unwrap_or_default();
     document.neighbors = neighbors.unwrap_or_default();

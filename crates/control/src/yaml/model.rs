@@ -1,5 +1,7 @@
 //! The typed document: plain data in which every name and rule has been checked.
 
+use net::mpls::OutLabels;
+use net::router::Lookup;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,8 @@ pub struct Document {
     pub tables: Tables,
     /// Static routes.
     pub routes: Routes,
+    /// Label tables and labels.
+    pub mpls: super::Mpls,
     /// Static neighbours.
     pub neighbors: Vec<Neighbor>,
     /// What the section `l2` asks for, in the order in which it is to be applied.
@@ -108,6 +112,8 @@ pub struct Interface {
     pub lcp: Option<Reference>,
     /// The interface whose addresses it uses as its own.
     pub unnumbered: Option<Reference>,
+    /// Takes labelled packets.
+    pub mpls: bool,
     /// The interface every received packet is sent to.
     pub l2xc: Option<Reference>,
     /// Access control lists: not supported yet.
@@ -160,6 +166,8 @@ pub struct SubInterface {
     pub lcp: Option<Reference>,
     /// As on an interface.
     pub unnumbered: Option<Reference>,
+    /// Takes labelled packets.
+    pub mpls: bool,
     /// As on an interface.
     pub l2xc: Option<Reference>,
     /// As on an interface.
@@ -398,6 +406,10 @@ pub struct RoutePath {
     pub table: Option<u32>,
     /// Share, 1..255.
     pub weight: u8,
+    /// Labels that packets get.
+    pub labels: OutLabels,
+    /// Of a label: the kind of the table in which packets are looked up.
+    pub lookup: Lookup,
     /// Where it stands.
     pub place: Place,
 }

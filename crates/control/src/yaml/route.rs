@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::IpAddr;
 
-use net::router::RouteTable;
+use net::mpls::{Exp, OutLabels};
+use net::router::{Lookup, RouteTable};
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::decode::Decoder;
+use super::decode::{Decoder, Fields};
 use super::diag::Place;
 use super::model::{RoutePath, RouteTarget, Routes};
 use super::rules::Names;
@@ -20,11 +21,16 @@ use super::scalar::short;
 use super::tree::{Node, Value};
 
 pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "via", "type"];
-pub(super) const PATH: &[&str] = &["address", "interface", "table", "weight"];
+pub(super) const PATH: &[&str] =
+    &["address", "interface", "table", "weight", "lookup", "out-labels", "mode", "ttl", "exp"];
+const MODES: &[(&str, bool)] = &[("pipe", false), ("uniform", true)];
+const LOOKUPS: &[(&str, Lookup)] = &[("ip4", Lookup::Ip4), ("ip6", Lookup::Ip6), ("mpls", Lookup::Mpls)];
+/// Words that end a next hop.
+const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "exp"];
 
 const TYPES: &[(&str, Discard)] =
     &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
-const FORM: &str = "`PREFIX [table N] via ADDRESS [INTERFACE] [weight N], ...` or `PREFIX [table N] drop|unreachable|prohibit`";
+const FORM: &str = "`PREFIX [table N] via ADDRESS [INTERFACE] [weight N] [out-labels L ...], ...` or `PREFIX [table N] drop|unreachable|prohibit`";
 /// Most paths of one route.
 const MAX_PATHS: usize = 64;
 
@@ -46,7 +52,7 @@ impl Discard {
 }
 
 /// A piece of a scalar with its place.
-type Word<'n> = (Place, &'n str);
+pub(super) type Word<'n> = (Place, &'n str);
 
 /// The section.
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Option<Routes> {
@@ -76,6 +82,16 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
     table.check_unique(d);
     Some(table.routes)
 }
+
+/// Reads paths of routes, or of labels.
+pub(super) struct Paths<'t> {
+    pub names: &'t Names<'t>,
+    /// Of labels.
+    pub mpls: bool,
+}
+
+/// What stands behind a next hop, but its labels.
+type Behind = (Option<u32>, Lookup, u8, OutLabels);
 
 struct Table<'t, 'n> {
     names: &'t Names<'t>,
@@ -174,7 +190,7 @@ impl<'n> Table<'_, 'n> {
                         break;
                     }
                 }
-                paths.extend(self.path_words(d, place, &path));
+                paths.extend(self.paths().path_words(d, place, &path));
                 if !more {
                     break;
                 }
@@ -205,7 +221,7 @@ impl<'n> Table<'_, 'n> {
     fn mapping(&mut self, d: &mut Decoder<'n>, item: usize, node: &'n Node<'n>) {
         let Some(fields) = d.fields(node, ROUTE) else { return };
         let discard = d.field(&fields, "type", |d, node| d.choice(node, TYPES));
-        let paths = d.field(&fields, "via", |d, node| self.via(d, node));
+        let paths = d.field(&fields, "via", |d, node| self.paths().via(d, node));
         let target = match (fields.has("via"), fields.has("type")) {
             (true, true) => {
                 d.error(fields.key_place("type"), "route", "a route has `via` or `type`, not both")
@@ -249,8 +265,13 @@ impl<'n> Table<'_, 'n> {
         }
         let Some(RouteTarget::Paths(paths)) = self.routes.targets.get(target as usize) else { return };
         for path in paths {
+            if path.address.is_none() && !path.labels.is_none() {
+                let message = "labels are put on for a neighbour";
+                d.error(path.place, "route-labels", message).help("name its address");
+                continue;
+            }
             let looked_up = match path.address {
-                Some(via) if v6 && via.is_ipv4() => {
+                Some(via) if v6 && via.is_ipv4() && path.labels.is_empty() => {
                     let message = format!("{via} cannot be the next hop of {prefix}");
                     d.error(path.place, "route-family", message).value(via).help("an IPv6 next hop");
                     continue;
@@ -274,8 +295,14 @@ impl<'n> Table<'_, 'n> {
         }
     }
 
+    fn paths(&self) -> Paths<'_> {
+        Paths { names: self.names, mpls: false }
+    }
+}
+
+impl Paths<'_> {
     /// `via`: one path, or a list of them.
-    fn via(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<RoutePath>> {
+    pub(super) fn via<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<RoutePath>> {
         let Value::List(items) = &node.value else {
             return self.path(d, node).map(|path| vec![path]);
         };
@@ -287,7 +314,7 @@ impl<'n> Table<'_, 'n> {
         check_paths(d, node.place, paths)
     }
 
-    fn path(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<RoutePath> {
+    fn path<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<RoutePath> {
         if let Value::Scalar { text, plain } = &node.value {
             let words: Vec<_> = words(node.place, text, *plain).collect();
             return self.path_words(d, node.place, &words);
@@ -312,20 +339,109 @@ impl<'n> Table<'_, 'n> {
             }
             return None;
         }
-        if fields.has("weight") && weight.is_none() {
+        let lookup = d.field(&fields, "lookup", |d, node| d.choice(node, LOOKUPS));
+        let labels = self.label_fields(d, &fields)?;
+        if fields.has("weight") && weight.is_none() || fields.has("lookup") && lookup.is_none() {
             return None;
         }
-        self.checked(d, fields.place, address, interface, (table, weight.unwrap_or(1)))
+        if fields.has("lookup") != (self.mpls && fields.has("table")) {
+            d.error(fields.place, "label-lookup", "a label leads into a table of a kind")
+                .help("table: N and lookup: ip4, ip6 or mpls; only in `mpls`");
+            return None;
+        }
+        let lookup = lookup.unwrap_or_default();
+        self.checked(d, fields.place, address, interface, (table, lookup, weight.unwrap_or(1), labels))
     }
 
-    /// `ADDRESS [INTERFACE] [weight N]` or `INTERFACE [weight N]`.
-    fn path_words(&self, d: &mut Decoder<'n>, place: Place, words: &[Word<'n>]) -> Option<RoutePath> {
-        let (words, weight) = match words {
-            [path @ .., (_, "weight"), (at, number)] => {
-                (path, u8::try_from(d.int_text(*at, number, 1, 255)?).ok()?)
+    /// The fields of labels.
+    fn label_fields<'n>(&self, d: &mut Decoder<'n>, fields: &Fields<'n>) -> Option<OutLabels> {
+        let before = d.errors.len();
+        let list = d.field(fields, "out-labels", |d, node| {
+            let items = d.items(node, "labels").iter().enumerate();
+            let label = |d: &mut Decoder<'n>, node| d.int(node, 0u32, 1_048_575);
+            Some(items.filter_map(|(i, node)| d.index(i, |d| label(d, node))).collect::<Vec<u32>>())
+        });
+        let uniform = d.field(fields, "mode", |d, node| d.choice(node, MODES)).unwrap_or(false);
+        let ttl = d.field(fields, "ttl", |d, node| d.int(node, 1u8, 255));
+        let exp = d.field(fields, "exp", |d, node| match &node.value {
+            Value::Scalar { text, .. } if text == "copy" => Some(Exp::Copy),
+            _ => d.int(node, 0u8, 7).map(Exp::Set),
+        });
+        if d.errors.len() != before {
+            return None;
+        }
+        let place = fields.key_place("out-labels");
+        labels(d, place, &list.unwrap_or_default(), uniform, ttl, exp.unwrap_or_default())
+    }
+
+    /// What stands behind the next hop of a line.
+    fn options<'n>(&self, d: &mut Decoder<'n>, words: &[Word<'n>]) -> Option<(u8, OutLabels)> {
+        let (mut weight, mut list, mut uniform, mut ttl, mut exp) = (1, vec![], false, None, Exp::Usual);
+        let at = words.first().map_or(Place::default(), |w| w.0);
+        let number =
+            |d: &mut Decoder<'n>, (at, text): Word<'n>, least, most| d.int_text(at, text, least, most);
+        let mut words = words.iter().copied().peekable();
+        while let Some((place, word)) = words.next() {
+            let mut value = |d: &mut Decoder<'n>| {
+                let next = words.next();
+                if next.is_none() {
+                    d.error(place, "route", format!("a value is missing behind {word}")).help(FORM);
+                }
+                next
+            };
+            match word {
+                "weight" => {
+                    weight = u8::try_from({
+                        let v = value(d)?;
+                        number(d, v, 1, 255)?
+                    })
+                    .ok()?
+                }
+                "ttl" => {
+                    ttl = Some(
+                        u8::try_from({
+                            let v = value(d)?;
+                            number(d, v, 1, 255)?
+                        })
+                        .ok()?,
+                    )
+                }
+                "exp" => {
+                    exp = match value(d)? {
+                        (_, "copy") => Exp::Copy,
+                        v => Exp::Set(u8::try_from(number(d, v, 0, 7)?).ok()?),
+                    };
+                }
+                "uniform" => uniform = true,
+                "pipe" => uniform = false,
+                "out-labels" => {
+                    while let Some(v) = words.next_if(|w| w.1.starts_with(|c: char| c.is_ascii_digit())) {
+                        list.push(u32::try_from(number(d, v, 0, 1_048_575)?).ok()?);
+                    }
+                    if list.is_empty() {
+                        d.error(place, "route", "a label is missing behind out-labels").help(FORM);
+                        return None;
+                    }
+                }
+                other => {
+                    d.error(place, "route", format!("{} is not expected here", short(other))).help(FORM);
+                    return None;
+                }
             }
-            _ => (words, 1),
-        };
+        }
+        labels(d, at, &list, uniform, ttl, exp).map(|labels| (weight, labels))
+    }
+
+    /// `ADDRESS [INTERFACE] [weight N] [out-labels L ...]` or `INTERFACE [weight N]`.
+    pub(super) fn path_words<'n>(
+        &self,
+        d: &mut Decoder<'n>,
+        place: Place,
+        words: &[Word<'n>],
+    ) -> Option<RoutePath> {
+        let end = words.iter().skip(1).position(|w| OPTIONS.contains(&w.1)).map_or(words.len(), |n| n + 1);
+        let (words, options) = words.split_at(end);
+        let (weight, labels) = self.options(d, options)?;
         // Into a table: of the next hop, or of the packets themselves.
         let number = |d: &mut Decoder<'n>, (at, text): Word<'n>| {
             u32::try_from(d.int_text(at, text, 0, u64::from(u32::MAX))?).ok()
@@ -333,11 +449,25 @@ impl<'n> Table<'_, 'n> {
         match words {
             [address, (_, "next-hop-table"), n] if looks_like_address(address.1) => {
                 let table = number(d, *n)?;
-                return self.checked(d, place, Some(*address), None, (Some(table), weight));
+                return self.checked(
+                    d,
+                    place,
+                    Some(*address),
+                    None,
+                    (Some(table), Lookup::Own, weight, labels),
+                );
             }
-            [(at, "ip4-lookup-in-table" | "ip6-lookup-in-table"), n] => {
+            [(at, into @ ("ip4-lookup-in-table" | "ip6-lookup-in-table" | "mpls-lookup-in-table")), n]
+                if self.mpls || !into.starts_with("mpls") =>
+            {
                 let table = number(d, *n)?;
-                return self.checked(d, *at, None, None, (Some(table), weight));
+                let lookup = match *into {
+                    _ if !self.mpls => Lookup::Own,
+                    "ip4-lookup-in-table" => Lookup::Ip4,
+                    "ip6-lookup-in-table" => Lookup::Ip6,
+                    _ => Lookup::Mpls,
+                };
+                return self.checked(d, *at, None, None, (Some(table), lookup, weight, labels));
             }
             _ => {}
         }
@@ -354,7 +484,8 @@ impl<'n> Table<'_, 'n> {
             d.error(*place, "route", format!("{} is not expected here", short(word))).help(FORM);
             return None;
         }
-        self.checked(d, words.first().map_or(place, |w| w.0), address, interface, (None, weight))
+        let place = words.first().map_or(place, |w| w.0);
+        self.checked(d, place, address, interface, (None, Lookup::Own, weight, labels))
     }
 
     fn checked(
@@ -363,7 +494,7 @@ impl<'n> Table<'_, 'n> {
         place: Place,
         address: Option<Word<'_>>,
         interface: Option<Word<'_>>,
-        (table, weight): (Option<u32>, u8),
+        (table, lookup, weight, labels): Behind,
     ) -> Option<RoutePath> {
         let next_hop = match address {
             Some((at, text)) => Some(self.next_hop(d, at, text, interface.map(|i| i.1))?),
@@ -385,7 +516,8 @@ impl<'n> Table<'_, 'n> {
             }
         }
         let interface = interface.map(|(_, name)| name.to_string());
-        Some(RoutePath { address: next_hop, interface, table, weight, place: address.map_or(place, |a| a.0) })
+        let place = address.map_or(place, |a| a.0);
+        Some(RoutePath { address: next_hop, interface, table, weight, labels, lookup, place })
     }
 
     fn next_hop(
@@ -417,15 +549,43 @@ impl<'n> Table<'_, 'n> {
     }
 }
 
+/// Labels with their modes, when they can be put on.
+fn labels(
+    d: &mut Decoder<'_>,
+    place: Place,
+    list: &[u32],
+    uniform: bool,
+    ttl: Option<u8>,
+    exp: Exp,
+) -> Option<OutLabels> {
+    let Some(labels) = OutLabels::new(list) else {
+        d.error(place, "route-labels", format!("{} labels", list.len()))
+            .help(format!("at most {}", net::mpls::MOST_LABELS));
+        return None;
+    };
+    let labels = labels.with_mode(uniform, ttl, exp);
+    if let Err(why) = labels.check() {
+        d.error(place, "route-labels", why)
+            .help("labels are 16 to 1048575, 0 and 2 (explicit null), 3 (none)");
+        return None;
+    }
+    Some(labels)
+}
+
 /// Not too many paths, none twice; `None` also when each of them was wrong.
-fn check_paths(d: &mut Decoder<'_>, place: Place, paths: Vec<RoutePath>) -> Option<Vec<RoutePath>> {
+pub(super) fn check_paths(
+    d: &mut Decoder<'_>,
+    place: Place,
+    paths: Vec<RoutePath>,
+) -> Option<Vec<RoutePath>> {
     if paths.len() > MAX_PATHS {
         d.error(place, "route-paths", format!("{} paths", paths.len())).help(format!("at most {MAX_PATHS}"));
         return None;
     }
     for (i, path) in paths.iter().enumerate() {
         let same = |p: &&RoutePath| {
-            (p.address, &p.interface, p.table) == (path.address, &path.interface, path.table)
+            (p.address, &p.interface, p.table, p.lookup, p.labels)
+                == (path.address, &path.interface, path.table, path.lookup, path.labels)
         };
         if let Some(first) = paths.iter().take(i).find(same) {
             let line = first.place.line;
@@ -483,7 +643,7 @@ fn looks_like_address(word: &str) -> bool {
 }
 
 /// The words of a scalar. Places are exact for one on a single line without escapes.
-fn words(place: Place, text: &str, plain: bool) -> impl Iterator<Item = Word<'_>> {
+pub(super) fn words(place: Place, text: &str, plain: bool) -> impl Iterator<Item = Word<'_>> {
     let quote = u32::from(!plain);
     text.split_ascii_whitespace().map(move |word| {
         let offset = word.as_ptr() as usize - text.as_ptr() as usize;

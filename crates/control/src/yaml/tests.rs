@@ -1,7 +1,8 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bond, bridge, device, interface, l2, l3, neighbor, punt, route, settings, sflow, stream, tap, vxlan,
+    acl, bond, bridge, device, interface, l2, l3, mpls, neighbor, punt, route, settings, sflow, stream, tap,
+    vxlan,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -43,6 +44,8 @@ fn the_manual_has_every_field() {
         ("### `devices.NAME.pcap`", device::PCAP),
         ("## `routes`", route::ROUTE),
         ("### `routes[N].via`", route::PATH),
+        ("## `mpls`", mpls::MPLS),
+        ("### `mpls.local-labels[N]`", mpls::LABEL),
         ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
         ("## `l3`", l3::L3),
         ("### `l3.reassembly`", l3::REASSEMBLY),

@@ -182,6 +182,8 @@ fn routes_and_neighbors() {
         interface: (!interface.is_empty()).then(|| interface.to_string()),
         table: None,
         weight,
+        labels: net::mpls::OutLabels::NONE,
+        lookup: net::router::Lookup::Own,
         place: Place::default(),
     };
     let paths = |list: &[RoutePath]| RouteTarget::Paths(list.to_vec());

@@ -71,7 +71,7 @@ impl ArpInputView<'_> {
         let groups = self.plane.groups.reader();
         let over = |e: Entry| {
             let interface = self.plane.adjacencies.get(e.adj, self.guard).map(|a| a.interface);
-            matches!(e.kind, kind::REWRITE | kind::GLEAN) && interface.is_some_and(|i| (i == rx) == on)
+            (kind::is_neighbor(e.kind) || e.kind == kind::GLEAN) && interface.is_some_and(|i| (i == rx) == on)
         };
         match groups.paths(View::<V4>::new(self.plane, self.guard).lookup_one(rx, &address)) {
             Paths::One(e) => over(e) || !on && e.kind == kind::LOCAL,

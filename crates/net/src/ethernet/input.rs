@@ -19,6 +19,8 @@ graph::edges! {
     pub enum EthernetNext {
         Ip4 => "ip4-input",
         Ip6 => "ip6-input",
+        Mpls => "mpls-input",
+        MplsLookup => "mpls-lookup",
         Arp => "arp-input",
         Xconnect => "l2-xconnect",
         Policed => "punt-policer",
@@ -177,6 +179,10 @@ impl Node for EthernetInput {
             EtherType::IPV4 => Ok(EthernetNext::Ip4),
             EtherType::IPV6 => Ok(EthernetNext::Ip6),
             EtherType::ARP => Ok(EthernetNext::Arp),
+            EtherType::MPLS => {
+                p.d.hash = ethertype.into();
+                Ok(EthernetNext::Mpls)
+            }
             SLOW_PROTOCOLS => for_control(view.plane, p, Class::SlowProtocols, EthernetDrop::SlowProtocol),
             LLDP => for_control(view.plane, p, Class::Lldp, EthernetDrop::Lldp),
             _ => Err(EthernetDrop::UnknownType.into()),
@@ -200,6 +206,8 @@ pub enum Common<'v> {
     Ip4(Plain),
     /// The same for IPv6.
     Ip6(Plain),
+    /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
+    Mpls(Plain),
     /// With sub-interfaces: frames for the router with one tag, whose packets the second word says.
     Tagged(Tagged<'v>, Inside),
 }
@@ -271,6 +279,7 @@ fn next_of(ethertype: u16) -> Option<EthernetNext> {
     match EtherType(ethertype) {
         EtherType::IPV4 => Some(EthernetNext::Ip4),
         EtherType::IPV6 => Some(EthernetNext::Ip6),
+        EtherType::MPLS => Some(EthernetNext::Mpls),
         _ => None,
     }
 }
@@ -319,6 +328,9 @@ impl QuickNode for EthernetInput {
             EthernetNext::Ip6 if i.takes_ip6() => {
                 Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain })))
             }
+            EthernetNext::Mpls if i.is(ifflags::MPLS) => {
+                Some((EthernetNext::MplsLookup, Common::Mpls(plain)))
+            }
             next => Some((next, Common::Plain(plain))),
         }
     }
@@ -327,15 +339,19 @@ impl QuickNode for EthernetInput {
         match common {
             Common::Ip4(plain) | Common::Ip6(plain) => plain.feat,
             Common::Tagged(tagged, Inside::Ip4 | Inside::Ip6) => tagged.feat,
-            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) | Common::Tagged(_, Inside::Any) => 0,
+            Common::Xconnect(_)
+            | Common::Bridge(..)
+            | Common::Plain(_)
+            | Common::Mpls(_)
+            | Common::Tagged(_, Inside::Any) => 0,
         }
     }
 
     fn behind(common: &mut Common<'_>, edge: EthernetNext) -> Option<EthernetNext> {
         *common = match (&common, edge) {
-            (Common::Ip4(plain), EthernetNext::Ip4) | (Common::Ip6(plain), EthernetNext::Ip6) => {
-                Common::Plain(*plain)
-            }
+            (Common::Ip4(plain), EthernetNext::Ip4)
+            | (Common::Ip6(plain), EthernetNext::Ip6)
+            | (Common::Mpls(plain), EthernetNext::Mpls) => Common::Plain(*plain),
             (Common::Tagged(t, Inside::Ip4), EthernetNext::Ip4)
             | (Common::Tagged(t, Inside::Ip6), EthernetNext::Ip6) => Common::Tagged(*t, Inside::Any),
             _ => return None,
@@ -378,6 +394,20 @@ impl QuickNode for EthernetInput {
                         d.len -= 14;
                     }
                     good
+                })
+            }
+            Common::Mpls(plain) => {
+                let plain = *plain;
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    let Some(w) = rooms.window::<0>(d) else { return false };
+                    if !plain.fits(d, w) || d.len < 18 {
+                        return false;
+                    }
+                    d.l2 = d.off;
+                    d.off += 14;
+                    d.len -= 14;
+                    d.aux = u32::from_be_bytes([w[14], w[15], w[16], w[17]]);
+                    true
                 })
             }
             Common::Ip4(plain) => {

@@ -2,13 +2,15 @@
 
 use super::{explain, show, table_commands};
 use crate::commands::commit;
+use crate::mpls;
 use crate::router::{Op, RoutePath, RouteTable, Router, Source, Target};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;
 
 const PATHS: &str = "path:(via (drop|unreachable|prohibit|ip4-lookup-in-table <lookup4:u32>|ip6-lookup-in-table <lookup6:u32>|\
      <address:ip> [next-hop-table <next-table:u32>|<interface:interface>]|<interface:interface>) \
-     [weight <weight:u8 1..255>])...";
+     [weight <weight:u8 1..255>] [out-labels <out-label:u32 0..1048575>...] [uniform|pipe] [ttl <ttl:u8 1..255>] \
+     [exp (copy|<exp:u8 0..7>)])...";
 
 /// The commands.
 pub fn all() -> Vec<Command<Router>> {
@@ -24,9 +26,11 @@ pub fn all() -> Vec<Command<Router>> {
              works; all routes with the same paths change at once. Adding a path that is there already changes its weight. \
              The next hop of a path without interface is looked up in the route's table, or in another one: packets go where \
              the route leads that holds it, now and after any change of it. The next hop of an IPv4 route may be an IPv6 \
-             address (RFC 8950).",
+             address (RFC 8950). With out-labels packets go to a label switching router, behind those of routes on the way; \
+             then the next hop of an IPv6 route may be an IPv4 address (6PE, RFC 4798).",
         )
         .example("ip route add 10.9.0.0/16 table 10 via 10.1.2.1 right")
+        .example("ip route add 10.7.0.0/16 via 10.1.2.1 right out-labels 100")
         .example("ip route add 10.8.0.0/16 table 10 via ip4-lookup-in-table 0")
         .example("ip route add 10.0.0.0/8 via 10.1.1.1 weight 2 via 10.1.2.1 left")
         .example("ip route add 2001:db8::/32 via fe80::1 left")
@@ -93,7 +97,8 @@ fn chosen(router: &Router, args: &Args, table: RouteTable) -> Result<RouteTable,
 }
 
 fn route(c: Command<Router>) -> Command<Router> {
-    c.arg("address", "next hop")
+    mpls::commands::about_labels(c)
+        .arg("address", "next hop")
         .arg("interface", "interface to it; without an address destinations are neighbors on the interface")
         .arg("table", "number of the route's table; 0 without it")
         .arg("next-table", "table in which the next hop is looked up, if not in the route's own")
@@ -138,6 +143,8 @@ fn target(router: &Router, args: &Args, v6: bool) -> Result<Option<Target>, Comm
                     interface,
                     table: lookup4.or(lookup6).or(p.opt("next-table")?),
                     weight: p.opt("weight")?.unwrap_or(1),
+                    labels: mpls::commands::labels(p)?,
+                    ..RoutePath::default()
                 });
                 special
             }

@@ -134,14 +134,16 @@ fn group_part(
             let _ = write!(text, ", weight {}, {}", p.weight, plural(share, "bucket"));
         }
         match p.entry.kind {
-            kind::REWRITE | kind::GLEAN => match adjacencies.iter().find(|a| a.id == p.entry.adj) {
-                Some(a) => {
-                    text.push('\n');
-                    adjacency_part(router, text, a, host);
-                    seen.push(show::adjacency_json(router, a));
+            k if k == kind::GLEAN || kind::is_neighbor(k) => {
+                match adjacencies.iter().find(|a| a.id == p.entry.adj) {
+                    Some(a) => {
+                        text.push('\n');
+                        adjacency_part(router, text, a, host);
+                        seen.push(show::adjacency_json(router, a));
+                    }
+                    None => _ = writeln!(text, ", adjacency {} is gone", p.entry.adj),
                 }
-                None => _ = writeln!(text, ", adjacency {} is gone", p.entry.adj),
-            },
+            }
             kind::LOCAL => _ = writeln!(text, " on {}", router.interface_name(p.entry.adj)),
             kind::LOOKUP => _ = writeln!(text, " in table {}", router.table_at(g.v6, p.entry.adj)),
             _ => text.push('\n'),
@@ -230,7 +232,7 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
     let Some(p) = g.paths.first() else { return NO_ROUTE.into() };
     let name = |i: u32| router.interface_name(i);
     match p.entry.kind {
-        kind::REWRITE | kind::GLEAN => {
+        k if k == kind::GLEAN || kind::is_neighbor(k) => {
             let Some(a) = router.adjacency(p.entry.adj) else { return "the adjacency is gone".into() };
             let to = match (a.state, host) {
                 (AdjacencyState::Glean, Some(addr)) => format!("{addr} itself is resolved, then sent"),

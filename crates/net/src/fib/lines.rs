@@ -88,6 +88,8 @@ fn is_keyword(word: &str, keywords: &[&str]) -> bool {
 fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
     const DISCARD: [&str; 3] = ["drop", "unreachable", "prohibit"];
     const LOOKUP: [&str; 2] = ["ip4-lookup-in-table", "ip6-lookup-in-table"];
+    const KEYWORDS: [&str; 8] =
+        ["via", "weight", "next-hop-table", "out-labels", "uniform", "pipe", "ttl", "exp"];
     let mut all = vec![];
     let mut words = text.split_ascii_whitespace().peekable();
     while let Some(via) = words.next() {
@@ -97,7 +99,7 @@ fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
             continue;
         }
         let address: Option<IpAddr> = first.parse().ok();
-        let is_name = |w: &str| w != "--json" && !is_keyword(w, &["via", "weight", "next-hop-table"]);
+        let is_name = |w: &str| w != "--json" && !is_keyword(w, &KEYWORDS);
         let interface = match address {
             Some(_) => words.next_if(|w| is_name(w)),
             None => Some(first).filter(|w| is_name(w) && !is_keyword(w, &DISCARD) && !is_keyword(w, &LOOKUP)),
@@ -178,7 +180,7 @@ impl<'l> Reader<'l, '_> {
                 Some(name) => Some(self.router.interface_index(name)?),
                 None => None,
             };
-            let path = RoutePath { address, interface, table: None, weight };
+            let path = RoutePath { address, interface, weight, ..RoutePath::default() };
             // As if added one after the other.
             if verb == Verb::Add {
                 all.retain(|p| !p.is_same(&path));

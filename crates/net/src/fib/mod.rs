@@ -6,5 +6,5 @@ pub mod lines;
 pub mod table;
 
 mod explain;
-mod show;
+pub(crate) mod show;
 mod table_commands;

@@ -2,8 +2,9 @@
 
 use crate::adjacency::{Adjacency, AdjacencyState};
 use crate::commands::plural;
+use crate::mpls::{Imposition, Push};
 use crate::plane::kind;
-use crate::router::{AdjacencyInfo, NextHopInfo, RoutePath, RouteTable, Router, Target};
+use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, RoutePath, RouteTable, Router, Target};
 use command::{Args, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +16,7 @@ pub(super) const MOST: usize = 1000;
 const MOST_JSON: usize = 100_000;
 
 /// What was asked for, in the words of `ip route`.
-pub(super) fn target_words(router: &Router, t: &Target, v6: bool) -> String {
+pub(crate) fn target_words(router: &Router, t: &Target, v6: bool) -> String {
     match t {
         Target::Paths(p) => p.iter().map(|p| path_words(router, p, v6)).collect::<Vec<_>>().join(", "),
         Target::Local(i) => format!("local: an address of {}", router.interface_name(*i)),
@@ -38,17 +39,32 @@ pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
     }
     match (p.table, p.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
-        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", if v6 { "ip6" } else { "ip4" }),
+        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", lookup_word(p.lookup, v6)),
+        (None, None) if p.lookup != Lookup::Own => {
+            _ = write!(out, " {}-lookup in the packet's own table", lookup_word(p.lookup, v6));
+        }
         (None, _) => {}
     }
     if p.weight != 1 {
         let _ = write!(out, " weight {}", p.weight);
     }
+    if !p.labels.is_none() {
+        let _ = write!(out, " {}", p.labels);
+    }
     out
 }
 
+fn lookup_word(lookup: Lookup, v6: bool) -> &'static str {
+    match lookup {
+        Lookup::Mpls => "mpls",
+        Lookup::Ip6 => "ip6",
+        Lookup::Own if v6 => "ip6",
+        Lookup::Ip4 | Lookup::Own => "ip4",
+    }
+}
+
 /// What a group holds now, as data.
-pub(super) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
+pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
     let buckets = router.group_buckets(g.id);
     let path = |p: &tables::groups::Path| {
         let mut out = json!({
@@ -57,11 +73,14 @@ pub(super) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
             "buckets": buckets.iter().filter(|b| **b == p.entry).count(),
         });
         match p.entry.kind {
-            kind::REWRITE | kind::GLEAN => {
+            k if k == kind::GLEAN || kind::is_neighbor(k) => {
                 out["adjacency"] = p.entry.adj.into();
                 if let Some(a) = router.adjacency(p.entry.adj) {
                     out["interface"] = router.interface_name(a.interface).into();
                     out["state"] = state_word(a.state).into();
+                    if let Some(m) = &a.mpls {
+                        out["labels"] = labels_json(m);
+                    }
                     if !a.next_hop.is_unspecified() {
                         out["next-hop"] = a.next_hop.to_string().into();
                     }
@@ -178,23 +197,47 @@ pub(super) fn rewrite(a: &Adjacency) -> String {
 }
 
 /// An adjacency in one line.
-pub(super) fn adjacency_line(router: &Router, i: &AdjacencyInfo) -> String {
+pub(crate) fn adjacency_line(router: &Router, i: &AdjacencyInfo) -> String {
     let a = &i.adjacency;
-    let family = if i.v6 { "ipv6" } else { "ipv4" };
+    let family = family_word(i, ["ipv4", "ipv6"]);
     let name = router.interface_name(a.interface);
     let place = match a.state {
         AdjacencyState::Glean => format!("glean: {name}"),
         _ => format!("via {} {name}", a.next_hop),
     };
     let bytes = if a.len == 0 { String::new() } else { format!(" {}", rewrite(a)) };
-    format!("[@{}] {family} {place}: {}, mtu:{}{bytes}", i.id, state_word(a.state), a.mtu)
+    let labels = a.mpls.as_ref().filter(|m| !m.stack.is_empty()).map_or(String::new(), |m| {
+        let all: Vec<String> = m.stack.as_slice().iter().map(|p| p.to_string()).collect();
+        format!(" labels [{}]", all.join(" "))
+    });
+    format!("[@{}] {family} {place}: {}, mtu:{}{bytes}{labels}", i.id, state_word(a.state), a.mtu)
+}
+
+fn family_word(i: &AdjacencyInfo, [v4, v6]: [&'static str; 2]) -> &'static str {
+    match &i.adjacency.mpls {
+        Some(_) => "mpls",
+        None if i.v6 => v6,
+        None => v4,
+    }
+}
+
+fn labels_json(m: &Imposition) -> Json {
+    let label = |p: &Push| {
+        json!({
+            "label": p.label(),
+            "ttl": p.ttl(),
+            "exp": p.exp(),
+        })
+    };
+    m.stack.as_slice().iter().map(label).collect()
 }
 
 pub(super) fn adjacency_json(router: &Router, i: &AdjacencyInfo) -> Json {
     let a = &i.adjacency;
     json!({
         "id": i.id,
-        "family": if i.v6 { "ip6" } else { "ip4" },
+        "family": family_word(i, ["ip4", "ip6"]),
+        "labels": a.mpls.as_ref().map(|m| labels_json(m)),
         "state": state_word(a.state),
         "interface": router.interface_name(a.interface),
         "next-hop": (!a.next_hop.is_unspecified()).then(|| a.next_hop.to_string()),

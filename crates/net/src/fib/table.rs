@@ -5,6 +5,7 @@
 //! there always, and large from the start.
 
 use crate::interface::Interface;
+use crate::mpls::IN_TABLE;
 use crate::plane::{Plane, kind};
 use graph::{Desc, Guard, VECTOR_SIZE};
 use packet::CpuLevel;
@@ -166,10 +167,28 @@ impl<'v, F: Family> View<'v, F> {
         self.slots.get(place)
     }
 
+    /// The place of the table in which a packet is looked up.
+    #[inline]
+    fn place(&self, d: &Desc) -> u32 {
+        if d.has(IN_TABLE) { d.tx } else { self.interfaces.get(d.rx).map_or(0, F::place) }
+    }
+
+    /// The table in which a packet is looked up.
+    #[inline]
+    fn table(&self, d: &Desc) -> Option<&'v Table<F::Routes>> {
+        self.slots.get(self.place(d))
+    }
+
     /// The table of packets that came on an interface.
     #[inline]
     pub fn of(&self, rx: u32) -> Option<&'v Table<F::Routes>> {
         self.slots.get(self.interfaces.get(rx).map_or(0, F::place))
+    }
+
+    /// The group of an address for a packet.
+    pub fn lookup_for(&self, d: &Desc, key: &F::Key) -> u32 {
+        let found = self.table(d).map_or(0, |t| F::lookup_one(&t.routes, key));
+        self.chase(found, key, &self.plane.groups.reader())
     }
 
     /// The group of an address for packets that came on an interface.
@@ -178,10 +197,10 @@ impl<'v, F: Family> View<'v, F> {
         self.chase(found, key, &self.plane.groups.reader())
     }
 
-    /// How a packet that came on an interface is told apart from others.
+    /// How a packet is told apart from others.
     #[inline]
-    pub fn flow(&self, rx: u32) -> Flow {
-        self.flow.or_else(|| self.of(rx).map(|t| t.flow)).unwrap_or(Flow::five_tuple(0))
+    pub fn flow(&self, d: &Desc) -> Flow {
+        self.flow.or_else(|| self.table(d).map(|t| t.flow)).unwrap_or(Flow::five_tuple(0))
     }
 
     /// Looks up the addresses of a vector.
@@ -195,10 +214,12 @@ impl<'v, F: Family> View<'v, F> {
 
     #[inline(never)]
     fn lookup_each(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
-        let Some(rx) = descs.first().map(|d| d.rx) else { return };
+        let Some(first) = descs.first() else { return };
+        let (rx, own) = (first.rx, first.has(IN_TABLE));
         let level = self.tables.level;
-        if descs.iter().all(|d| d.rx == rx) {
-            match self.of(rx) {
+        let alike = |d: &Desc| d.rx == rx && d.has(IN_TABLE) == own && (!own || d.tx == first.tx);
+        if descs.iter().all(alike) {
+            match self.table(first) {
                 Some(table) => {
                     self.flow = Some(table.flow);
                     F::lookup_batch(&table.routes, level, keys, results);
@@ -220,7 +241,7 @@ impl<'v, F: Family> View<'v, F> {
     fn lookup_mixed(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
         let mut places = [0u32; VECTOR_SIZE];
         for (place, d) in places.iter_mut().zip(descs) {
-            *place = self.interfaces.get(d.rx).map_or(0, F::place);
+            *place = self.place(d);
             self.slots.prefetch(*place);
         }
         let places = &places[..descs.len().min(VECTOR_SIZE)];

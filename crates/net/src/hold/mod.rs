@@ -2,10 +2,12 @@
 
 mod ip4;
 mod ip6;
+mod mpls;
 mod waiting;
 
 pub use ip4::V4;
 pub use ip6::V6;
+pub use mpls::Mpls;
 pub use waiting::{Bounds, Key, Refused, Waiting};
 
 use crate::adjacency::Adjacency;
@@ -22,6 +24,8 @@ use std::sync::Arc;
 pub type Ip4Hold = Hold<V4>;
 /// `ip6-hold`.
 pub type Ip6Hold = Hold<V6>;
+/// `mpls-hold`.
+pub type MplsHold = Hold<Mpls>;
 
 graph::reasons! {
     /// What the hold nodes count.
@@ -39,7 +43,7 @@ graph::reasons! {
     }
 }
 
-/// What differs between IPv4 and IPv6.
+/// What differs between IPv4, IPv6 and MPLS.
 pub trait Family: Send + 'static {
     /// Name of the node.
     const NAME: &'static str;

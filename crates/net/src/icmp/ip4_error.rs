@@ -102,8 +102,7 @@ impl Node for Ip4IcmpError {
         let (src, dst) = (original.src_u32(), original.dst_u32());
         // Directed broadcasts are known to the routing table only.
         let tables = View::<V4>::new(view.plane, view.guard);
-        let broadcast =
-            |a| view.plane.groups.resolve(tables.lookup_one(p.d.rx, &a), 0).kind == kind::BROADCAST;
+        let broadcast = |a| view.plane.groups.resolve(tables.lookup_for(p.d, &a), 0).kind == kind::BROADCAST;
         if !icmp4::may_send_error(&original, p.has(flags::L2_GROUP), broadcast(dst) || broadcast(src)) {
             return Err(Ip4ErrorReason::NotAllowed.into());
         }

@@ -135,6 +135,6 @@ fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
     let old = *p.d;
     let start = graph::buffer::HEADROOM;
     p.env.buffers.room_mut(old.buf)[start..start + bytes.len()].copy_from_slice(bytes);
-    let flags = old.flags & flags::TRACED | flags::LOCAL;
+    let flags = old.flags & (flags::TRACED | crate::mpls::IN_TABLE) | flags::LOCAL;
     *p.d = Desc { off: start as u16, l2: start as u16, len: bytes.len() as u16, flags, ..old };
 }

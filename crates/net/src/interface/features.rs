@@ -22,6 +22,8 @@ pub struct Features {
     pub mss4: Clamp,
     /// The same over IPv6.
     pub mss6: Clamp,
+    /// Labelled packets are taken.
+    pub mpls: bool,
     /// ARP requests for addresses of the proxied ranges are answered.
     pub proxy_arp: bool,
 }

@@ -44,6 +44,8 @@ pub mod ifflags {
     pub const ADVERTISES: u16 = 1 << 7;
     /// The interface through which a bridge domain is routed.
     pub const BVI: u16 = 1 << 8;
+    /// Takes labelled packets.
+    pub const MPLS: u16 = 1 << 9;
 }
 
 /// The tags that a sub-interface puts in front, outermost first.

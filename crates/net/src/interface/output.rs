@@ -1,6 +1,7 @@
 //! `interface-output`: the last decisions about a packet before its device.
 
 use super::{IfCache, Interface, ifflags};
+use crate::mpls::IN_TABLE;
 use crate::plane::Plane;
 use graph::counters::{Run, Table};
 use graph::node::Step;
@@ -86,7 +87,7 @@ impl Node for InterfaceOutput {
             // From here on it is a frame that came on the BVI.
             (p.d.rx, p.d.aux) = (index, port.bridge.into());
             p.d.l2 = p.d.off;
-            p.d.flags &= !flags::L2_GROUP;
+            p.d.flags &= !(flags::L2_GROUP | IN_TABLE);
             return Ok(OutputNext::Bridge);
         }
         p.d.feat = i.output;
@@ -159,6 +160,7 @@ impl QuickNode for InterfaceOutput {
                     if good {
                         counts.add(bvi, d.len);
                         (d.rx, d.aux, d.l2) = (bvi, bridge, d.off);
+                        d.flags &= !IN_TABLE;
                     }
                     good
                 })

@@ -14,7 +14,12 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `ip4-frag` sends packets.
-    pub enum Ip4FragNext { Rewrite => "ip4-rewrite" }
+    pub enum Ip4FragNext {
+        Rewrite => "ip4-rewrite",
+        Push => "ip4-mpls-label-imposition-pipe",
+        PushUniform => "ip4-mpls-label-imposition-uniform",
+        Popped => "mpls-output",
+    }
 }
 
 graph::reasons! {
@@ -107,16 +112,22 @@ impl Node for Ip4Frag {
         };
         let work = &mut *view.work;
         work.made.clear();
-        if let Err(why) = cut_all(work, p, usize::from(a.mtu)) {
+        if let Err(why) = cut_all(work, p, usize::from(a.ip_mtu())) {
             for d in &work.made {
                 p.env.buffers.free(d);
             }
             return Err(why.into());
         }
+        let next = match a.mpls.as_deref() {
+            None => Ip4FragNext::Rewrite,
+            Some(m) if m.stack.is_empty() => Ip4FragNext::Popped,
+            Some(m) if m.uniform => Ip4FragNext::PushUniform,
+            Some(_) => Ip4FragNext::Push,
+        };
         p.count(Ip4FragReason::Packets);
         p.env.count_n(Ip4FragReason::Fragments, work.made.len() as u64);
         for d in work.made.drain(..) {
-            p.env.forward(d, Ip4FragNext::Rewrite);
+            p.env.forward(d, next);
         }
         p.env.buffers.free(p.d);
         Err(Exit::Consumed)

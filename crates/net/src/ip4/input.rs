@@ -82,6 +82,11 @@ fn suspicious(addr: u32) -> bool {
     ODD[(addr >> 24) as usize]
 }
 
+/// Whether a packet between these addresses may be forwarded: both are of single hosts.
+pub(crate) fn may_pass(src: u32, dst: u32) -> bool {
+    !suspicious(src) && !suspicious(dst)
+}
+
 impl Node for Ip4Input {
     const NAME: &'static str = "ip4-input";
     type Next = Ip4Next;

@@ -1,6 +1,7 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
 use super::rewrite::{Choice, Last, Sender};
+use crate::adjacency::Adjacency;
 use crate::fib::table::{V4, View};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
@@ -15,6 +16,8 @@ graph::edges! {
     /// Where `ip4-lookup` sends packets.
     pub enum Ip4LookupNext {
         Rewrite => "ip4-rewrite",
+        Push => "ip4-mpls-label-imposition-pipe",
+        PushUniform => "ip4-mpls-label-imposition-uniform",
         Direct => "interface-tx",
         Local => "ip4-local",
         Hold => "ip4-hold",
@@ -56,6 +59,7 @@ impl Ip4Lookup {
 /// Snapshot of one vector.
 pub struct Ip4LookupView<'v> {
     plane: &'v Plane,
+    guard: &'v Guard,
     sent: &'v Table,
     tables: View<'v, V4>,
 }
@@ -68,7 +72,7 @@ impl LookupNode for Ip4Lookup {
     type View<'v> = Ip4LookupView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4LookupView<'v> {
-        Ip4LookupView { plane: &self.plane, sent: &self.sent, tables: View::new(&self.plane, guard) }
+        Ip4LookupView { plane: &self.plane, guard, sent: &self.sent, tables: View::new(&self.plane, guard) }
     }
 
     #[inline]
@@ -88,7 +92,7 @@ impl LookupNode for Ip4Lookup {
         p: &mut Packet<'_>,
         group: u32,
     ) -> Step<Ip4LookupNext, Ip4LookupDrop> {
-        let flow = |p: &Packet<'_>| flow::of_ip4(p.data(), view.tables.flow(p.d.rx));
+        let flow = |p: &Packet<'_>| flow::of_ip4(p.data(), view.tables.flow(p.d));
         let mut e = view.plane.groups.resolve_with(group, || flow(p));
         if e.kind == kind::LOOKUP {
             let key = p.head::<20>().map_or(0, |h| u32::from_be_bytes([h[16], h[17], h[18], h[19]]));
@@ -99,6 +103,8 @@ impl LookupNode for Ip4Lookup {
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip4LookupNext::Rewrite),
+            kind::LABEL if is_uniform(view, e.adj) => Ok(Ip4LookupNext::PushUniform),
+            kind::LABEL => Ok(Ip4LookupNext::Push),
             kind::LOCAL => Ok(Ip4LookupNext::Local),
             kind::GLEAN => Ok(Ip4LookupNext::Hold),
             kind::DROP => Err(Ip4LookupDrop::Blackhole.into()),
@@ -129,6 +135,12 @@ impl LookupNode for Ip4Lookup {
 
 /// Where the usual packets go: groups of one path, to neighbours.
 pub enum Common<'v> {
+    /// The same with one label, or with two.
+    Push1(Last<'v>),
+    /// With two.
+    Push2(Last<'v>),
+    /// Labelled packets of the vector went a longer way: all do.
+    Slow,
     /// Straight to the device: what `ip4-rewrite` and `interface-output` would do is done here.
     Direct(Last<'v>),
     /// To `ip4-rewrite`.
@@ -173,6 +185,14 @@ impl QuickLookup for Ip4Lookup {
             Paths::One(e) => e,
             Paths::Many(word) => groups.pick(word, 0),
         };
+        if first.kind == kind::LABEL {
+            let last = sender.last(groups, view.tables.flow);
+            return match sender.pushes(first.adj) {
+                1 => Some((Ip4LookupNext::Direct, Common::Push1(last))),
+                2 => Some((Ip4LookupNext::Direct, Common::Push2(last))),
+                _ => None,
+            };
+        }
         if first.kind != kind::REWRITE {
             return None;
         }
@@ -184,6 +204,12 @@ impl QuickLookup for Ip4Lookup {
     }
 
     fn behind(common: &mut Common<'_>, edge: Ip4LookupNext, d: &Desc) -> Option<Ip4LookupNext> {
+        if matches!(common, Common::Push1(_) | Common::Push2(_))
+            && matches!(edge, Ip4LookupNext::Push | Ip4LookupNext::PushUniform)
+        {
+            *common = Common::Slow;
+            return Some(edge);
+        }
         let Common::Direct(last) = common else { return None };
         if edge != Ip4LookupNext::Rewrite || !last.is_direct(d.aux) {
             return None;
@@ -200,6 +226,9 @@ impl QuickLookup for Ip4Lookup {
         mut rooms: Rooms<'_>,
     ) -> usize {
         match common {
+            Common::Push1(last) => push::<1, 18>(last.begin(), descs, keys, results, rooms),
+            Common::Push2(last) => push::<2, 22>(last.begin(), descs, keys, results, rooms),
+            Common::Slow => 0,
             Common::Direct(last) => {
                 let mut last = last.begin();
                 quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
@@ -234,4 +263,44 @@ impl QuickLookup for Ip4Lookup {
             }
         }
     }
+}
+
+/// Whether labels that an adjacency puts on copy TTL or EXP.
+fn is_uniform(view: &Ip4LookupView<'_>, adj: u32) -> bool {
+    crate::mpls::is_uniform(view.plane, view.guard, adj)
+}
+
+/// Puts the labels of adjacencies with `LABELS` of them on usual packets: `N` bytes with the link-layer header.
+fn push<const LABELS: u8, const N: u16>(
+    last: Last<'_>,
+    descs: &mut [Desc],
+    keys: &[u32],
+    results: &[u32],
+    mut rooms: Rooms<'_>,
+) -> usize {
+    let mut last = last;
+    quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+        descs,
+        keys,
+        results,
+        move |d, _, group| {
+            // The window begins where the link-layer header will.
+            let w = match N {
+                18 => rooms.window::<18>(d),
+                _ => rooms.window::<22>(d),
+            };
+            let Some(w) = w else { return false };
+            let Some(h) = w[usize::from(N)..].first_chunk_mut::<24>() else { return false };
+            let hash = |flow| flow::of_ip4_plain(h, flow);
+            let fit = |a: &Adjacency| a.pushes == LABELS;
+            let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
+                return false;
+            };
+            if !h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {
+                return false;
+            }
+            last.send_labelled::<N>(d, a, w);
+            true
+        },
+    )
 }

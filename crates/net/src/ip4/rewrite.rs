@@ -172,6 +172,11 @@ impl<'v> Sender<'v> {
         Last { sender: self, groups, flow, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
     }
 
+    /// The labels that usual IP packets to adjacency `adj` get on their way straight to the device.
+    pub fn pushes(&self, adj: u32) -> u8 {
+        self.adjacencies.get(adj).map_or(0, |a| a.pushes)
+    }
+
     /// True when packets to adjacency `adj` go straight to the device.
     pub fn is_direct(&self, adj: u32) -> bool {
         self.adjacencies.get(adj).is_some_and(|a| a.direct)
@@ -260,6 +265,8 @@ static NOWHERE: Adjacency = Adjacency {
     len: 0,
     rewrite: [0; MAX_REWRITE],
     next_hop: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    pushes: 0,
+    mpls: None,
 };
 
 impl<'v> Last<'v> {
@@ -286,24 +293,54 @@ impl<'v> Last<'v> {
         len: u16,
         hash: impl FnOnce(Flow) -> Option<u32>,
     ) -> Option<&'v Adjacency> {
-        let a = if group == self.group { self.found } else { self.find(group, hash)? };
+        self.by::<{ kind::REWRITE }>(group, len, |_| true, hash)
+    }
+
+    /// The same for paths of another kind, over adjacencies that are `fit`.
+    #[inline(always)]
+    pub fn by<const KIND: u8>(
+        &mut self,
+        group: u32,
+        len: u16,
+        fit: impl FnOnce(&Adjacency) -> bool,
+        hash: impl FnOnce(Flow) -> Option<u32>,
+    ) -> Option<&'v Adjacency> {
+        let a = if group == self.group { self.found } else { self.find::<KIND>(group, fit, hash)? };
         (len <= a.mtu).then_some(a)
     }
 
     #[inline(always)]
-    fn find(&mut self, group: u32, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<&'v Adjacency> {
+    fn find<const KIND: u8>(
+        &mut self,
+        group: u32,
+        fit: impl FnOnce(&Adjacency) -> bool,
+        hash: impl FnOnce(Flow) -> Option<u32>,
+    ) -> Option<&'v Adjacency> {
         let (e, group) = match self.groups.paths(group) {
             Paths::One(e) => (e, group),
             // The next packet may go elsewhere. Group 0 stands for no route: nothing is remembered for it.
             Paths::Many(word) => (self.groups.pick(word, hash(self.flow?)?), 0),
         };
-        if e.kind != kind::REWRITE {
+        if e.kind != KIND {
             return None;
         }
-        let a = self.sender.adjacencies.get(e.adj).filter(|a| a.direct)?;
+        let a = self.sender.adjacencies.get(e.adj).filter(|a| a.direct && fit(a))?;
         self.sent.turn(e.adj);
         (self.group, self.found) = (group, if group == 0 { &NOWHERE } else { a });
         Some(a)
+    }
+
+    /// [`Last::send`] with the adjacency's `N` bytes of header and labels; `w` begins as many bytes before the packet's
+    /// current header.
+    #[inline(always)]
+    pub fn send_labelled<const N: u16>(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
+        const { assert!(N as usize <= MAX_REWRITE) };
+        // Counted with its labels, as `mpls-output` does.
+        self.sent.count(d.len + N - 14);
+        w[..usize::from(N)].copy_from_slice(&a.rewrite[..usize::from(N)]);
+        d.grow_front::<N>();
+        d.l2 = d.off;
+        d.tx = a.interface;
     }
 
     /// Counts the packet and puts the adjacency's header in front of it; `w` begins 14 bytes before its current header.

@@ -5,6 +5,8 @@ use crate::plane::Plane;
 use crate::reassembly;
 use graph::node::Step;
 use graph::{Desc, Exit, Guard, Node, Packet, TraceRecord, flags};
+use packet::checksum::Sum;
+use packet::gso::{Segmenter, VnetHdr};
 use packet::ip6::frag::{FRAGMENT_LEN, FragError, Fragmenter, MAX_HEAD};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +14,11 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `ip6-frag` sends packets.
-    pub enum Ip6FragNext { Rewrite => "ip6-rewrite" }
+    pub enum Ip6FragNext {
+        Rewrite => "ip6-rewrite",
+        Push => "ip6-mpls-label-imposition-pipe",
+        PushUniform => "ip6-mpls-label-imposition-uniform",
+    }
 }
 
 graph::reasons! {
@@ -41,6 +47,8 @@ impl From<FragError> for Ip6FragReason {
 
 /// Fragments that one packet may become: the longest one over the least MTU makes 54.
 const MAX_FRAGMENTS: usize = 64;
+/// Segments that a super-frame may become: as many as the longest holds TCP segments of 32 bytes.
+const MAX_SEGMENTS: usize = 2048;
 /// The longest packet: the length field counts what is behind 40 bytes.
 const MAX_PACKET: usize = 40 + u16::MAX as usize;
 
@@ -60,7 +68,7 @@ impl Ip6Frag {
         Ip6Frag {
             plane: Arc::clone(plane),
             packet: vec![0; MAX_PACKET].into_boxed_slice(),
-            made: Vec::with_capacity(MAX_FRAGMENTS),
+            made: Vec::with_capacity(MAX_SEGMENTS),
             ids: Ids { secret: RandomState::new(), next: worker as u64 },
         }
     }
@@ -100,7 +108,12 @@ impl Node for Ip6Frag {
         let Some(a) = view.node.plane.adjacencies.get(p.d.aux, view.guard) else {
             return Err(Ip6FragReason::Gone.into());
         };
-        let mtu = reassembly::largest6(p, a.mtu);
+        let mtu = reassembly::largest6(p, a.ip_mtu());
+        let next = match a.mpls.as_deref() {
+            None => Ip6FragNext::Rewrite,
+            Some(m) if m.uniform => Ip6FragNext::PushUniform,
+            Some(_) => Ip6FragNext::Push,
+        };
         let node = &mut *view.node;
         node.made.clear();
         let id = node.plane.config.load(view.guard).fragment_id.unwrap_or_else(|| node.ids.take());
@@ -113,7 +126,7 @@ impl Node for Ip6Frag {
         p.count(Ip6FragReason::Packets);
         p.env.count_n(Ip6FragReason::Fragments, node.made.len() as u64);
         for d in node.made.drain(..) {
-            p.env.forward(d, Ip6FragNext::Rewrite);
+            p.env.forward(d, next);
         }
         p.env.buffers.free(p.d);
         Err(Exit::Consumed)
@@ -127,8 +140,13 @@ impl Node for Ip6Frag {
 /// Makes all fragments of `p`.
 fn cut(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize, id: u32) -> Result<(), Ip6FragReason> {
     let total = p.total_len();
-    let done = p.has(flags::CSUM_PARTIAL) && !crate::offload::complete(&mut p.env.buffers, p.d);
-    if p.has(flags::GSO) || done {
+    let super_frame = p.has(flags::GSO);
+    let done =
+        !super_frame && p.has(flags::CSUM_PARTIAL) && !crate::offload::complete(&mut p.env.buffers, p.d);
+    if super_frame {
+        return segment(node, p, mtu);
+    }
+    if done {
         return Err(Ip6FragReason::BadOffload);
     }
     let packet = node.packet.get_mut(..total).ok_or(Ip6FragReason::BadHeader)?;
@@ -154,6 +172,38 @@ fn cut(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize, id: u32) -> Result<()
         d.len += here as u16;
         let whole = b.append(&mut d, rest);
         b.meta_mut(d.buf).trace_id = trace_id;
+        node.made.push(Desc { buf: d.buf, off: d.off, l2: d.off, len: d.len, flags: kept | d.flags, ..*p.d });
+        if !whole {
+            return Err(Ip6FragReason::NoBuffers);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the segments of a super-frame, which fit.
+fn segment(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize) -> Result<(), Ip6FragReason> {
+    let total = p.total_len();
+    let frame = node.packet.get_mut(..total).ok_or(Ip6FragReason::BadHeader)?;
+    p.env.buffers.copy_out(p.d, 0, frame);
+    let m = *p.meta();
+    let header = VnetHdr { gso_type: m.gso_type, gso_size: m.gso_size, ..VnetHdr::default() };
+    let gso = header.validate(total).ok().and_then(|o| o.gso).ok_or(Ip6FragReason::BadOffload)?;
+    let segmenter = Segmenter::at(frame, 0, total, gso).map_err(|_| Ip6FragReason::BadOffload)?;
+    let start = segmenter.header_len();
+    if start > MAX_HEAD || start + usize::from(gso.size) > mtu || segmenter.count() > MAX_SEGMENTS {
+        return Err(Ip6FragReason::BadOffload);
+    }
+    let kept = p.d.flags & !(flags::GSO | flags::CSUM_PARTIAL | flags::CHAINED | reassembly::REASSEMBLED);
+    for part in segmenter.segments() {
+        let payload = &frame[start + part.payload.start..start + part.payload.end];
+        let mut headers = [0; MAX_HEAD];
+        let n = segmenter
+            .write_headers(&part, Sum::of(payload), &mut headers)
+            .map_err(|_| Ip6FragReason::BadOffload)?;
+        let b = &mut p.env.buffers;
+        let Some(mut d) = b.alloc_bytes(&headers[..n]) else { return Err(Ip6FragReason::NoBuffers) };
+        let whole = b.append(&mut d, payload);
+        b.meta_mut(d.buf).trace_id = m.trace_id;
         node.made.push(Desc { buf: d.buf, off: d.off, l2: d.off, len: d.len, flags: kept | d.flags, ..*p.d });
         if !whole {
             return Err(Ip6FragReason::NoBuffers);

@@ -1,5 +1,6 @@
 //! `ip6-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
+use crate::adjacency::Adjacency;
 use crate::fib::table::{V6, View};
 use crate::icmp::Ask;
 use crate::interface::IfCache;
@@ -17,6 +18,8 @@ graph::edges! {
     /// Where `ip6-lookup` sends packets.
     pub enum Ip6LookupNext {
         Rewrite => "ip6-rewrite",
+        Push => "ip6-mpls-label-imposition-pipe",
+        PushUniform => "ip6-mpls-label-imposition-uniform",
         Direct => "interface-tx",
         Local => "ip6-local",
         Hold => "ip6-hold",
@@ -58,6 +61,7 @@ impl Ip6Lookup {
 /// Snapshot of one vector.
 pub struct Ip6LookupView<'v> {
     plane: &'v Plane,
+    guard: &'v Guard,
     sent: &'v Table,
     ifs: IfCache<'v>,
     tables: View<'v, V6>,
@@ -84,7 +88,7 @@ impl LookupNode for Ip6Lookup {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LookupView<'v> {
         let (ifs, tables) = (IfCache::new(&self.plane, guard), View::new(&self.plane, guard));
-        Ip6LookupView { plane: &self.plane, sent: &self.sent, ifs, tables }
+        Ip6LookupView { plane: &self.plane, guard, sent: &self.sent, ifs, tables }
     }
 
     #[inline]
@@ -107,7 +111,7 @@ impl LookupNode for Ip6Lookup {
         if is_link_local(dst) {
             return link_local(view, p, dst);
         }
-        let flow = |p: &Packet<'_>| flow::of_ip6(p.data(), view.tables.flow(p.d.rx));
+        let flow = |p: &Packet<'_>| flow::of_ip6(p.data(), view.tables.flow(p.d));
         let mut e = view.plane.groups.resolve_with(group, || flow(p));
         if e.kind == kind::LOOKUP {
             let onward = view.tables.onward(e.adj, &dst.to_be_bytes(), || flow(p));
@@ -117,6 +121,8 @@ impl LookupNode for Ip6Lookup {
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip6LookupNext::Rewrite),
+            kind::LABEL if is_uniform(view, e.adj) => Ok(Ip6LookupNext::PushUniform),
+            kind::LABEL => Ok(Ip6LookupNext::Push),
             kind::LOCAL => Ok(Ip6LookupNext::Local),
             kind::GLEAN => Ok(Ip6LookupNext::Hold),
             kind::DROP => Err(Ip6LookupDrop::Blackhole.into()),
@@ -147,6 +153,9 @@ fn link_local(
     p: &mut Packet<'_>,
     dst: u128,
 ) -> Step<Ip6LookupNext, Ip6LookupDrop> {
+    if p.has(crate::mpls::IN_TABLE) {
+        return Err(Ip6LookupDrop::LinkLocal.into());
+    }
     if p.has(flags::LOCAL) {
         // The glean adjacency of the interface is resolved by the hold node from `tx`.
         p.d.aux = u32::MAX;
@@ -158,6 +167,12 @@ fn link_local(
 
 /// Where the usual packets go: groups of one path, to neighbours.
 pub enum Common<'v> {
+    /// The same with one label, or with two.
+    Push1(Last<'v>),
+    /// With two.
+    Push2(Last<'v>),
+    /// Labelled packets of the vector went a longer way: all do.
+    Slow,
     /// Straight to the device: what `ip6-rewrite` and `interface-output` would do is done here.
     Direct(Last<'v>),
     /// To `ip6-rewrite`.
@@ -194,6 +209,14 @@ impl QuickLookup for Ip6Lookup {
             Paths::One(e) => e,
             Paths::Many(word) => groups.pick(word, 0),
         };
+        if first.kind == kind::LABEL {
+            let last = sender.last(groups, view.tables.flow);
+            return match sender.pushes(first.adj) {
+                1 => Some((Ip6LookupNext::Direct, Common::Push1(last))),
+                2 => Some((Ip6LookupNext::Direct, Common::Push2(last))),
+                _ => None,
+            };
+        }
         if first.kind != kind::REWRITE {
             return None;
         }
@@ -205,6 +228,12 @@ impl QuickLookup for Ip6Lookup {
     }
 
     fn behind(common: &mut Common<'_>, edge: Ip6LookupNext, d: &Desc) -> Option<Ip6LookupNext> {
+        if matches!(common, Common::Push1(_) | Common::Push2(_))
+            && matches!(edge, Ip6LookupNext::Push | Ip6LookupNext::PushUniform)
+        {
+            *common = Common::Slow;
+            return Some(edge);
+        }
         let Common::Direct(last) = common else { return None };
         if edge != Ip6LookupNext::Rewrite || !last.is_direct(d.aux) {
             return None;
@@ -221,6 +250,9 @@ impl QuickLookup for Ip6Lookup {
         mut rooms: Rooms<'_>,
     ) -> usize {
         match common {
+            Common::Push1(last) => push::<1, 18>(last.begin(), descs, keys, results, rooms),
+            Common::Push2(last) => push::<2, 22>(last.begin(), descs, keys, results, rooms),
+            Common::Slow => 0,
             Common::Direct(last) => {
                 let mut last = last.begin();
                 quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
@@ -261,4 +293,48 @@ impl QuickLookup for Ip6Lookup {
             }
         }
     }
+}
+
+/// Whether labels that an adjacency puts on copy TTL or EXP.
+fn is_uniform(view: &Ip6LookupView<'_>, adj: u32) -> bool {
+    crate::mpls::is_uniform(view.plane, view.guard, adj)
+}
+
+/// Puts the labels of adjacencies with `LABELS` of them on usual packets: `N` bytes with the link-layer header.
+fn push<const LABELS: u8, const N: u16>(
+    last: Last<'_>,
+    descs: &mut [Desc],
+    keys: &[[u8; 16]],
+    results: &[u32],
+    mut rooms: Rooms<'_>,
+) -> usize {
+    let mut last = last;
+    quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+        descs,
+        keys,
+        results,
+        move |d, key, group| {
+            if begins_link_local(key) {
+                return false;
+            }
+            // The window begins where the link-layer header will.
+            let w = match N {
+                18 => rooms.window::<18>(d),
+                _ => rooms.window::<22>(d),
+            };
+            let Some(w) = w else { return false };
+            // Behind two labels the ports are out of sight.
+            let hash = |flow| flow::of_ip6_plain(w[usize::from(N)..].first_chunk()?, flow);
+            let fit = |a: &Adjacency| a.pushes == LABELS;
+            let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
+                return false;
+            };
+            let Some(h) = w[usize::from(N)..].first_chunk_mut::<40>() else { return false };
+            if !super::rewrite::usual(h) {
+                return false;
+            }
+            last.send_labelled::<N>(d, a, w);
+            true
+        },
+    )
 }

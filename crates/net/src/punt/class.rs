@@ -101,6 +101,8 @@ classes! {
     Local: "local", 5000 a second, 1000 at once => "policed-local";
     /// Packets with IPv4 options or IPv6 hop-by-hop options, to the router or through it
     Options: "options", 10000 a second, 2000 at once => "policed-options";
+    /// Labelled packets with router alert (label 1)
+    RouterAlert: "mpls-router-alert", 1000 a second, 200 at once => "policed-mpls-router-alert";
     /// Packets whose TTL or hop limit ran out, to be answered with "time exceeded"
     TtlExceeded: "ttl-exceeded", 1000 a second, 200 at once => "policed-ttl-exceeded";
     /// Packets to be answered with another ICMP error

@@ -2,6 +2,7 @@
 
 use super::Router;
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use crate::mpls::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,31 +17,24 @@ pub(crate) enum AdjKey {
     Glean(u32, bool),
     /// A neighbour that is known by its IPv6 address, for IPv4 packets (RFC 8950).
     Via6(u32, Ipv6Addr),
+    /// A neighbour, for labelled packets that get these labels as well.
+    Mpls(u32, IpAddr, Stack),
 }
 
 impl AdjKey {
     pub fn interface(self) -> u32 {
         match self {
-            AdjKey::Neighbor(i, _) | AdjKey::Glean(i, _) | AdjKey::Via6(i, _) => i,
+            AdjKey::Neighbor(i, _) | AdjKey::Glean(i, _) | AdjKey::Via6(i, _) | AdjKey::Mpls(i, ..) => i,
         }
     }
 
     /// The neighbour: interface and address.
     pub fn neighbor(self) -> Option<(u32, IpAddr)> {
         match self {
-            AdjKey::Neighbor(i, a) => Some((i, a)),
+            AdjKey::Neighbor(i, a) | AdjKey::Mpls(i, a, _) => Some((i, a)),
             AdjKey::Via6(i, a) => Some((i, a.into())),
             AdjKey::Glean(..) => None,
         }
-    }
-
-    /// All keys by which packets reach a neighbour.
-    pub fn all(interface: u32, addr: IpAddr) -> impl Iterator<Item = AdjKey> {
-        let via6 = match addr {
-            IpAddr::V6(a) => Some(AdjKey::Via6(interface, a)),
-            IpAddr::V4(_) => None,
-        };
-        std::iter::once(AdjKey::Neighbor(interface, addr)).chain(via6)
     }
 
     /// Whether IPv6 packets take it.
@@ -48,10 +42,44 @@ impl AdjKey {
         matches!(self, AdjKey::Neighbor(_, IpAddr::V6(_)) | AdjKey::Glean(_, true))
     }
 
+    /// The labels of an adjacency for labelled packets.
+    pub fn stack(self) -> Option<Stack> {
+        match self {
+            AdjKey::Mpls(_, _, stack) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// Which hold node keeps its packets while the neighbour is unknown.
+    pub fn holder(self) -> Holder {
+        match self {
+            AdjKey::Mpls(..) => Holder::Mpls,
+            key if key.is_v6() => Holder::Ip6,
+            _ => Holder::Ip4,
+        }
+    }
+
+    /// Those of labelled packets to neighbours from `first` to `last`.
+    fn labelled(interface: u32, first: IpAddr, last: IpAddr) -> std::ops::RangeInclusive<AdjKey> {
+        AdjKey::Mpls(interface, first, Stack::EMPTY)..=AdjKey::Mpls(interface, last, Stack::LAST)
+    }
+
     /// Those of IPv4 packets to IPv6 neighbours on an interface.
     fn via6(interface: u32) -> std::ops::RangeInclusive<AdjKey> {
         AdjKey::Via6(interface, Ipv6Addr::UNSPECIFIED)..=AdjKey::Via6(interface, Ipv6Addr::from(u128::MAX))
     }
+}
+
+/// The hold nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Ip4,
+    Ip6,
+    Mpls,
+}
+
+impl Holder {
+    pub const ALL: [Holder; 3] = [Holder::Ip4, Holder::Ip6, Holder::Mpls];
 }
 
 struct State {
@@ -73,6 +101,16 @@ impl Adjacencies {
     /// Whether IPv4 packets go to IPv6 neighbours on an interface.
     pub fn carries_ip4(&self, interface: u32) -> bool {
         self.by_key.range(AdjKey::via6(interface)).next().is_some()
+    }
+
+    /// All keys by which packets reach a neighbour.
+    pub fn keys(&self, interface: u32, addr: IpAddr) -> Vec<AdjKey> {
+        let via6 = match addr {
+            IpAddr::V6(a) => Some(AdjKey::Via6(interface, a)),
+            IpAddr::V4(_) => None,
+        };
+        let labelled = self.by_key.range(AdjKey::labelled(interface, addr, addr)).map(|(k, _)| *k);
+        std::iter::once(AdjKey::Neighbor(interface, addr)).chain(via6).chain(labelled).collect()
     }
 
     pub fn find(&self, key: AdjKey) -> Option<u32> {
@@ -115,13 +153,31 @@ impl Router {
         let mut rewrite = [0; MAX_REWRITE];
         let mut len = 0;
         if let Some(mac) = mac {
-            let ethertype = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+            let ethertype = match key {
+                AdjKey::Mpls(..) => EtherType::MPLS,
+                _ if v6 => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
             len = crate::interface::l2_header(&mut rewrite, mac, own, &tags, ethertype);
         }
         let bits = self.interfaces.get(interface).map(|i| self.feature_bits(i)).unwrap_or_default();
-        let features = if v6 { bits.ip6_output } else { bits.ip4_output };
+        let mpls = key.stack().map(|stack| Box::new(Imposition::new(stack)));
+        let features = match &mpls {
+            Some(_) => 0,
+            None if v6 => bits.ip6_output,
+            None => bits.ip4_output,
+        };
         let direct = plain && features == 0 && state == AdjacencyState::Complete && len == 14;
-        Adjacency { interface, features, mtu, state, len: len as u8, rewrite, next_hop, direct }
+        let mut pushes = 0;
+        if let Some(m) = mpls.as_deref().filter(|m| direct && (1..=2).contains(&m.stack.len()))
+            && let Some(entries) = m.fixed()
+        {
+            for (place, entry) in rewrite[len..].chunks_exact_mut(4).zip(entries) {
+                place.copy_from_slice(&entry.to_bytes());
+                pushes += 1;
+            }
+        }
+        Adjacency { interface, features, mtu, state, len: len as u8, pushes, rewrite, next_hop, direct, mpls }
     }
 
     /// The adjacency for `key`, with one user more; made when there is none.
@@ -178,9 +234,10 @@ impl Router {
         let neighbors = AdjKey::Neighbor(interface, least)
             ..=AdjKey::Neighbor(interface, Ipv6Addr::from(u128::MAX).into());
         let gleans = AdjKey::Glean(interface, false)..=AdjKey::Glean(interface, true);
+        let labelled = AdjKey::labelled(interface, least, Ipv6Addr::from(u128::MAX).into());
         let by_key = &self.adjacencies.by_key;
-        let all =
-            by_key.range(neighbors).chain(by_key.range(gleans)).chain(by_key.range(AdjKey::via6(interface)));
+        let all = by_key.range(neighbors).chain(by_key.range(gleans));
+        let all = all.chain(by_key.range(AdjKey::via6(interface))).chain(by_key.range(labelled));
         for (key, mac) in all.map(|(k, s)| (*k, s.mac)).collect::<Vec<_>>() {
             self.set_adjacency_mac(key, mac);
         }

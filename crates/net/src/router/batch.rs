@@ -56,7 +56,7 @@ impl<K> Change<K> {
 /// use net::router::{Op, RouteBatch, RoutePath, Target};
 ///
 /// let mut batch = RouteBatch::new();
-/// let path = RoutePath { address: Some("192.0.2.1".parse().unwrap()), interface: None, table: None, weight: 1 };
+/// let path = RoutePath { address: Some("192.0.2.1".parse().unwrap()), interface: None, table: None, weight: 1, ..Default::default() };
 /// let via = batch.target(Target::Paths(vec![path]));
 /// for n in 0..=255u8 {
 ///     batch.set(ipnet::Ipv4Net::new([10, n, 0, 0].into(), 16).unwrap().into(), via);

@@ -36,7 +36,14 @@ impl Router {
                 return Err("a path leads over an interface or into a table, not both".into());
             }
         }
+        p.labels.check()?;
+        if p.lookup != super::Lookup::Own {
+            return Err("only a label leads into a table of another kind".into());
+        }
         let Some(a) = p.address else {
+            if !p.labels.is_none() {
+                return Err("labels are put on for a neighbor: name its address".into());
+            }
             return match (p.interface, p.table) {
                 (Some(_), _) => Ok(()),
                 (None, None) => Err("a path needs an address, an interface or a table".into()),
@@ -46,9 +53,14 @@ impl Router {
                 (None, Some(id)) => self.place_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message),
             };
         };
-        if a.is_ipv4() && v6 {
-            return Err(format!("{a} cannot be the next hop of an IPv6 route"));
+        if a.is_ipv4() && v6 && p.labels.is_none() {
+            return Err(format!("{a} cannot be the next hop of an IPv6 route without labels"));
         }
+        self.check_neighbor(table, a, p)
+    }
+
+    /// Whether an address can be the next hop of a path of a table's route.
+    pub(super) fn check_neighbor(&self, table: u32, a: IpAddr, p: &RoutePath) -> Result<(), String> {
         if a.is_unspecified() || a.is_multicast() {
             return Err(format!("{a} is not the address of a neighbor"));
         }

@@ -12,7 +12,13 @@ use tables::groups::Path;
 const ROUTES: u32 = 20_000;
 
 fn path(address: &str, interface: Option<u32>) -> RoutePath {
-    RoutePath { address: Some(address.parse().unwrap()), interface, table: None, weight: 1 }
+    RoutePath {
+        address: Some(address.parse().unwrap()),
+        interface,
+        table: None,
+        weight: 1,
+        ..Default::default()
+    }
 }
 
 /// `loop0` 10.0.0.1/24 and `loop1` 10.0.1.1/24, and routes over these paths.

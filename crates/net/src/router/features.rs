@@ -32,6 +32,8 @@ pub enum Feature {
         /// The sizes.
         clamp: Clamp,
     },
+    /// Whether labelled packets are taken.
+    Mpls(bool),
     /// Whether ARP requests for addresses of the proxied ranges are answered.
     ProxyArp(bool),
     /// The interface whose addresses it uses as its own.
@@ -106,6 +108,9 @@ impl Router {
             if on {
                 all.push(Feature::Reassembly { kind, on });
             }
+        }
+        if f.mpls {
+            all.push(Feature::Mpls(true));
         }
         if f.proxy_arp {
             all.push(Feature::ProxyArp(true));
@@ -226,7 +231,7 @@ impl Router {
     /// Whether workers send packets to an address over this interface.
     fn leads_over(&self, index: u32, address: IpAddr) -> bool {
         let over = |e: &tables::groups::Path| {
-            matches!(e.entry.kind, crate::plane::kind::REWRITE | crate::plane::kind::GLEAN)
+            (crate::plane::kind::is_neighbor(e.entry.kind) || e.entry.kind == crate::plane::kind::GLEAN)
                 && self.adjacency(e.entry.adj).is_some_and(|a| a.interface == index)
         };
         let v6 = address.is_ipv6();
@@ -287,6 +292,7 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
             };
             Feature::Reassembly { kind, on: replace(to, on) }
         }
+        Feature::Mpls(on) => Feature::Mpls(replace(&mut f.mpls, on)),
         Feature::ProxyArp(on) => Feature::ProxyArp(replace(&mut f.proxy_arp, on)),
         other => other,
     }

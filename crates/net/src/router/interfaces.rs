@@ -548,6 +548,7 @@ impl Router {
         let bvi = i.membership.is_some_and(|m| m.bvi);
         set(i.xconnect.is_some() || i.membership.is_some() && !bvi, ifflags::L2);
         set(bvi, ifflags::BVI);
+        set(i.features.mpls, ifflags::MPLS);
         set(i.promiscuous, ifflags::PROMISC);
         let prefixes = self.prefixes_of(i);
         let addrs4: Vec<(u32, u8)> = prefixes

@@ -19,6 +19,7 @@ mod devices;
 mod features;
 mod inspect;
 mod interfaces;
+pub(crate) mod mpls;
 mod multicast;
 mod neighbors;
 mod nexthops;
@@ -43,7 +44,8 @@ pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, 
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus};
 pub use interfaces::{Encap, IfState, Kind};
-pub use nexthops::{NextHopInfo, RoutePath, Source, Target};
+pub use mpls::{LabelBatch, LabelRoute, LabelTableInfo, MplsOp, check_label};
+pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
 pub use punt::PuntRow;
@@ -162,6 +164,7 @@ pub struct Router {
     started: Instant,
     interfaces: Interfaces,
     bridges: bridge::Bridges,
+    labels: mpls::LabelTables,
     adjacencies: Adjacencies,
     nexthops: NextHops,
     fibs: Fibs,
@@ -231,6 +234,8 @@ impl Router {
         let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
         let (bridges, l2) = L2Plane::new(n).map_err(system("the bridge domains"))?;
+        let (label_slots, main_labels, shared_labels) =
+            crate::mpls::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
             adjacencies: shared_adjs,
@@ -240,6 +245,7 @@ impl Router {
             tables6,
             groups: shared_groups,
             l2,
+            labels: shared_labels,
             config: Published::new(config.plane.clone()),
             proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters {
@@ -282,6 +288,7 @@ impl Router {
             guard: unsafe { Guard::unprotected() },
             interfaces: Interfaces::new(interfaces),
             bridges: bridge::Bridges::new(bridges),
+            labels: mpls::LabelTables::new(label_slots, main_labels),
             adjacencies: Adjacencies::new(adjacencies),
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),
@@ -321,6 +328,7 @@ impl Router {
             capture_file: std::path::PathBuf::new(),
         };
         router.make_local0();
+        router.fill_labels(0).map_err(|e| StartError::Config(e.message))?;
         Ok(router)
     }
 
@@ -410,6 +418,7 @@ impl Router {
             self.interfaces.slots.reclaim(safe);
             self.adjacencies.slots.reclaim(safe);
             self.fibs.reclaim(epoch, safe);
+            self.labels.reclaim(epoch, safe);
         }
         self.nexthops.groups.retire_epoch(epoch);
         self.interfaces.slots.retire_epoch(epoch);
@@ -426,6 +435,7 @@ impl Router {
             self.static_routes_of(table).into_iter().for_each(|prefix| routes.del(prefix));
             ops.push(Op::Routes(routes));
         }
+        ops.extend(self.no_labels());
         let named = |i: &&IfState| i.kind != Kind::Local;
         ops.extend(
             self.interfaces()

@@ -1,8 +1,8 @@
 //! Carries out what the neighbour and address machines say, and feeds them what workers heard.
 
-use super::adjacencies::AdjKey;
+use super::adjacencies::{AdjKey, Holder};
 use super::{Op, OpError, Router, Source, Target};
-use crate::hold::{Ip4Hold, Ip6Hold, Key};
+use crate::hold::{Ip4Hold, Ip6Hold, Key, MplsHold};
 use crate::icmp::Ask;
 use crate::neighbor::address::AddressState;
 use crate::neighbor::table::NeighborCounters;
@@ -88,7 +88,9 @@ impl Router {
                 Action::Publish { interface, addr, mac } => self.publish_neighbor(interface, addr, mac),
                 Action::Withdraw { interface, addr } => {
                     self.follow_failure(interface, addr);
-                    AdjKey::all(interface, addr).for_each(|k| self.set_adjacency_mac(k, None));
+                    for key in self.adjacencies.keys(interface, addr) {
+                        self.set_adjacency_mac(key, None);
+                    }
                     self.unroute_neighbor(interface, addr);
                 }
                 Action::Failed { interface, addr } => {
@@ -105,7 +107,9 @@ impl Router {
 
     fn publish_neighbor(&mut self, interface: u32, addr: IpAddr, mac: MacAddr) {
         let key = AdjKey::Neighbor(interface, addr);
-        AdjKey::all(interface, addr).for_each(|k| self.set_adjacency_mac(k, Some(mac)));
+        for key in self.adjacencies.keys(interface, addr) {
+            self.set_adjacency_mac(key, Some(mac));
+        }
         let on_link =
             self.interfaces.get(interface).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)));
         if on_link {
@@ -122,7 +126,7 @@ impl Router {
         }
         self.set_adjacency_mac(key, Some(mac));
         self.next_hop_found(interface, addr);
-        for key in AdjKey::all(interface, addr) {
+        for key in self.adjacencies.keys(interface, addr) {
             if let Some(adj) = self.adjacencies.find(key) {
                 self.release_held(key, adj);
             }
@@ -151,11 +155,15 @@ impl Router {
     /// Sends the packets that wait for a neighbour and take this adjacency.
     fn release_held(&mut self, to: AdjKey, adj: u32) {
         let Some((interface, addr)) = to.neighbor() else { return };
-        let (key, v6) = (Key::new(interface, addr), to.is_v6());
+        let (key, from) = (Key::new(interface, addr), to.holder());
         for w in &self.workers {
             w.send(move |w| {
-                let target = if v6 { "ip6-rewrite" } else { "ip4-rewrite" };
-                take_held(w, v6, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = adj);
+                let target = match from {
+                    Holder::Ip4 => "ip4-rewrite",
+                    Holder::Ip6 => "ip6-rewrite",
+                    Holder::Mpls => "mpls-output",
+                };
+                take_held(w, from, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = adj);
             });
         }
     }
@@ -165,10 +173,13 @@ impl Router {
         let key = Key::new(interface, addr);
         for w in &self.workers {
             w.send(move |w| {
-                for v6 in [false, true] {
-                    let ask = if v6 { Ask::V6_ADDRESS_UNREACHABLE } else { Ask::V4_HOST_UNREACHABLE }.word();
-                    let target = if v6 { "ip6-icmp-error" } else { "ip4-icmp-error" };
-                    take_held(w, v6, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = ask);
+                for from in Holder::ALL {
+                    let (target, aux) = match from {
+                        Holder::Ip4 => ("ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
+                        Holder::Ip6 => ("ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
+                        Holder::Mpls => ("mpls-icmp-error", crate::mpls::Ask::UNREACHABLE.word()),
+                    };
+                    take_held(w, from, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = aux);
                 }
             });
         }
@@ -182,11 +193,11 @@ impl Router {
     fn drop_old(&mut self, before_ns: u64, interface: Option<u32>) {
         for w in &self.workers {
             w.send(move |w| {
-                for v6 in [false, true] {
+                for from in Holder::ALL {
                     let take = |h: &mut crate::hold::Waiting, out: &mut Vec<graph::Desc>| {
                         h.take_old(before_ns, interface, |d| out.push(d));
                     };
-                    take_held(w, v6, take, "error-drop", |d| d.aux = graph::trace::NO_REASON);
+                    take_held(w, from, take, "error-drop", |d| d.aux = graph::trace::NO_REASON);
                 }
             });
         }
@@ -354,7 +365,8 @@ impl Router {
         let stale: Vec<(u32, IpAddr)> = self.neighbors.stale().collect();
         let mut out = vec![];
         for (interface, addr) in stale {
-            let all = AdjKey::all(interface, addr).filter_map(|k| self.adjacencies.find(k));
+            let keys = self.adjacencies.keys(interface, addr);
+            let all = keys.into_iter().filter_map(|k| self.adjacencies.find(k));
             let ids: Vec<u32> = all.collect();
             if ids.is_empty() {
                 continue;
@@ -449,18 +461,20 @@ impl Router {
 /// On a worker: takes held packets out and puts them into the graph.
 fn take_held(
     w: &mut graph::Worker,
-    v6: bool,
+    from: Holder,
     take: impl FnOnce(&mut crate::hold::Waiting, &mut Vec<graph::Desc>),
     target: &str,
     edit: impl Fn(&mut graph::Desc),
 ) {
     let mut out = vec![];
-    if v6 {
-        if let Some(h) = w.dispatcher.node_mut::<Ip6Hold>("ip6-hold") {
-            take(h.waiting(), &mut out);
-        }
-    } else if let Some(h) = w.dispatcher.node_mut::<Ip4Hold>("ip4-hold") {
-        take(h.waiting(), &mut out);
+    let d = &mut w.dispatcher;
+    let waiting = match from {
+        Holder::Ip4 => d.node_mut::<Ip4Hold>("ip4-hold").map(Ip4Hold::waiting),
+        Holder::Ip6 => d.node_mut::<Ip6Hold>("ip6-hold").map(Ip6Hold::waiting),
+        Holder::Mpls => d.node_mut::<MplsHold>("mpls-hold").map(MplsHold::waiting),
+    };
+    if let Some(waiting) = waiting {
+        take(waiting, &mut out);
     }
     let Some(node) = w.dispatcher.id(target) else { return };
     for mut d in out {

@@ -2,8 +2,9 @@
 //! the moment follows the state of interfaces, for all its routes at once.
 
 use super::adjacencies::AdjKey;
-use super::resolve::{Lead, Resolution};
+use super::resolve::{Lead, Resolution, TableKind};
 use super::{OpError, RouteTable, Router};
+use crate::mpls::OutLabels;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,6 +44,37 @@ pub struct RoutePath {
     pub table: Option<u32>,
     /// Share of the flows, 1 to 255.
     pub weight: u8,
+    /// Labels that packets get; of a label route, in the place of the one that came.
+    pub labels: OutLabels,
+    /// Of a label route: the kind of the table in which packets are looked up.
+    pub lookup: Lookup,
+}
+
+/// In which kind of table packets of a path into a table are looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lookup {
+    /// That of the route.
+    #[default]
+    Own,
+    /// IPv4, behind a label.
+    Ip4,
+    /// IPv6, behind a label.
+    Ip6,
+    /// By the next label.
+    Mpls,
+}
+
+impl Default for RoutePath {
+    fn default() -> Self {
+        RoutePath {
+            address: None,
+            interface: None,
+            table: None,
+            weight: 1,
+            labels: OutLabels::NONE,
+            lookup: Lookup::Own,
+        }
+    }
 }
 
 impl RoutePath {
@@ -50,7 +82,8 @@ impl RoutePath {
     pub fn is_same(&self, other: &RoutePath) -> bool {
         let one_interface = self.interface == other.interface
             || self.address.is_some() && (self.interface.is_none() || other.interface.is_none());
-        self.address == other.address && self.table == other.table && one_interface
+        let one_table = self.table == other.table && self.lookup == other.lookup;
+        self.address == other.address && one_table && one_interface && self.labels == other.labels
     }
 }
 
@@ -91,6 +124,8 @@ impl Target {
 pub(super) struct Wish {
     pub source: Source,
     pub v6: bool,
+    /// Of label routes.
+    pub mpls: bool,
     /// Number of the table in which next hops are looked up; 0 where none is.
     pub table: u32,
     pub target: Target,
@@ -118,7 +153,7 @@ pub(crate) struct NextHops {
     /// Groups by a group through which they go.
     by_through: BTreeSet<(u32, u32)>,
     /// Groups by the table into which they lead.
-    by_table: BTreeSet<(bool, u32, u32)>,
+    by_table: BTreeSet<(TableKind, u32, u32)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
     dead: BTreeSet<(u32, IpAddr)>,
     /// Bytes that groups take, about.
@@ -134,6 +169,8 @@ pub struct NextHopInfo {
     pub source: Source,
     /// Whether its routes are IPv6.
     pub v6: bool,
+    /// Whether its routes are labels.
+    pub mpls: bool,
     /// What was asked for.
     pub target: Target,
     /// Routes that point to it.
@@ -224,9 +261,9 @@ impl NextHops {
         self.by_through.range((id, 0)..=(id, u32::MAX)).map(|(_, d)| *d)
     }
 
-    /// Groups that lead into the table of a family at a place.
-    pub(super) fn leading_to(&self, v6: bool, place: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_table.range((v6, place, 0)..=(v6, place, u32::MAX)).map(|(_, _, id)| *id)
+    /// Groups that lead into the table of a kind at a place.
+    pub(super) fn leading_to(&self, kind: TableKind, place: u32) -> impl Iterator<Item = u32> + '_ {
+        self.by_table.range((kind, place, 0)..=(kind, place, u32::MAX)).map(|(_, _, id)| *id)
     }
 
     /// Notes through which groups a group goes.
@@ -251,7 +288,7 @@ impl NextHops {
     }
 
     /// Lists a group by what it hangs on, or no more.
-    fn list(&mut self, id: u32, v6: bool, r: &Resolution, on: bool) {
+    fn list(&mut self, id: u32, r: &Resolution, on: bool) {
         fn put<T: Ord>(set: &mut BTreeSet<T>, items: impl Iterator<Item = T>, on: bool) {
             if on {
                 set.extend(items);
@@ -262,7 +299,7 @@ impl NextHops {
         put(&mut self.by_interface, r.interfaces.iter().map(|i| (*i, id)), on);
         put(&mut self.by_address, r.neighbors.iter().map(|a| (*a, id)), on);
         put(&mut self.by_through, r.through.iter().map(|t| (*t, id)), on);
-        put(&mut self.by_table, r.tables.iter().map(|t| (v6, *t, id)), on);
+        put(&mut self.by_table, r.tables.iter().map(|(kind, t)| (*kind, *t, id)), on);
     }
 
     fn remove(&mut self, id: u32) -> Option<Hop> {
@@ -346,16 +383,20 @@ impl Router {
     }
 
     /// Lists a group by what it hangs on, or no more.
-    fn list_group(&mut self, id: u32, v6: bool, r: &Resolution, on: bool) {
-        self.nexthops.list(id, v6, r, on);
-        let tables = r.tables.len() as u32;
-        if tables != 0 {
-            let (t4, t6) = (&self.plane.tables4.chained, &self.plane.tables6.chained);
-            let chained = if v6 { t6 } else { t4 };
+    fn list_group(&mut self, id: u32, mpls: bool, r: &Resolution, on: bool) {
+        self.nexthops.list(id, r, on);
+        for &(kind, place) in &r.tables {
+            let chained = match kind {
+                // Packets behind labels are looked up in table 0 like all others.
+                TableKind::Ip4 | TableKind::Ip6 if mpls && place == 0 => continue,
+                TableKind::Ip4 => &self.plane.tables4.chained,
+                TableKind::Ip6 => &self.plane.tables6.chained,
+                TableKind::Mpls => continue,
+            };
             if on {
-                chained.fetch_add(tables, Relaxed);
+                chained.fetch_add(1, Relaxed);
             } else {
-                chained.fetch_sub(tables, Relaxed);
+                chained.fetch_sub(1, Relaxed);
             }
         }
         for &(v6, place, addr) in &r.watches {
@@ -386,7 +427,15 @@ impl Router {
             Target::Paths(p) if p.iter().any(looks_up) => table.id,
             _ => 0,
         };
-        let wish = Wish { source, v6: table.v6, table: id, target };
+        self.hold_wish(Wish { source, v6: table.v6, mpls: false, table: id, target })
+    }
+
+    /// The group for what a label route wants, held once more.
+    pub(super) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
+        self.hold_wish(Wish { source, v6: false, mpls: true, table: 0, target })
+    }
+
+    fn hold_wish(&mut self, wish: Wish) -> Result<u32, OpError> {
         if let Some(&id) = self.nexthops.by_wish.get(&wish) {
             if let Some(h) = self.nexthops.get_mut(id) {
                 h.held += 1;
@@ -403,7 +452,7 @@ impl Router {
                 return Err(e);
             }
         };
-        self.list_group(id, wish.v6, &resolution, true);
+        self.list_group(id, wish.mpls, &resolution, true);
         self.nexthops.insert(id, Hop { wish, routes: 0, held: 1, adjacencies, paths, resolution });
         Ok(id)
     }
@@ -416,7 +465,7 @@ impl Router {
             && h.routes == 0
             && let Some(h) = self.nexthops.remove(id)
         {
-            self.list_group(id, h.wish.v6, &h.resolution, false);
+            self.list_group(id, h.wish.mpls, &h.resolution, false);
             h.adjacencies.into_iter().for_each(|k| self.release_adjacency_key(k));
         }
     }
@@ -461,7 +510,7 @@ impl Router {
         if h.resolution == resolution {
             return;
         }
-        let (v6, same) = (h.wish.v6, h.resolution.leads == resolution.leads);
+        let (mpls, same) = (h.wish.mpls, h.resolution.leads == resolution.leads);
         let gone = if same {
             vec![]
         } else {
@@ -480,8 +529,8 @@ impl Router {
         };
         let old = self.nexthops.get_mut(id).map(|h| std::mem::replace(&mut h.resolution, resolution.clone()));
         if let Some(old) = old {
-            self.list_group(id, v6, &old, false);
-            self.list_group(id, v6, &resolution, true);
+            self.list_group(id, mpls, &old, false);
+            self.list_group(id, mpls, &resolution, true);
         }
         gone.into_iter().for_each(|k| self.release_adjacency_key(k));
     }
@@ -493,6 +542,7 @@ impl Router {
             id,
             source: h.wish.source,
             v6: h.wish.v6,
+            mpls: h.wish.mpls,
             target: h.wish.target.clone(),
             routes: h.routes,
             paths: h.paths.clone(),

@@ -4,6 +4,7 @@
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
+use super::mpls::{LabelBatch, LabelUndo, MplsOp};
 use super::{BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::neighbor::State;
 use crate::punt::{Class, Limit};
@@ -203,6 +204,8 @@ pub enum Op {
     },
     /// Changes many static routes.
     Routes(RouteBatch),
+    /// Changes label tables and their routes.
+    Mpls(MplsOp),
     /// Sets a static neighbour.
     SetNeighbor {
         /// Interface.
@@ -279,6 +282,7 @@ pub(super) type Undo = Vec<Op>;
 enum Work {
     Op(Op),
     Routes(RouteBatch),
+    Labels(LabelBatch),
 }
 
 /// A part of a transaction that was applied.
@@ -287,6 +291,8 @@ enum Step {
     Op(Op),
     /// Changes of routes.
     Routes(RouteUndo),
+    /// Changes of label routes.
+    Labels(LabelUndo),
 }
 
 impl Op {
@@ -328,6 +334,7 @@ impl Op {
                 format!("stream {name}: {}", if *on { "started" } else { "stopped" })
             }
             Op::Bridge(op) => return op.log_line(),
+            Op::Mpls(op) => return op.log_line(),
             Op::CreateHost { .. }
             | Op::CreatePcap { .. }
             | Op::CreateTap { .. }
@@ -372,6 +379,7 @@ impl Op {
             }
             Op::DelRoute { prefix, .. } => batch.del(prefix),
             Op::Routes(batch) => return Work::Routes(batch),
+            Op::Mpls(MplsOp::Routes(batch)) => return Work::Labels(batch),
             other => return Work::Op(other),
         }
         Work::Routes(batch)
@@ -395,8 +403,15 @@ impl Router {
             {
                 steps.push(Step::Routes(undo));
             }
+            if let Op::Mpls(MplsOp::DeleteTable { table: table @ 1.. }) = &op
+                && let Some(batch) = self.empty_label_table(*table)
+                && let Ok(undo) = self.apply_labels(batch)
+            {
+                steps.push(Step::Labels(undo));
+            }
             let result = match op.sort_out() {
                 Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::Routes(u))),
+                Work::Labels(batch) => self.apply_labels(batch).map(|u| steps.push(Step::Labels(u))),
                 Work::Op(op) => {
                     more_than_routes = true;
                     self.apply(op).map(|u| steps.extend(u.into_iter().map(Step::Op)))
@@ -408,6 +423,7 @@ impl Router {
                     e.index = index;
                     self.undo(steps);
                     self.drop_doomed_tables();
+                    self.drop_doomed_labels();
                     self.publish_subs();
                     self.reclaim();
                     return Err(e);
@@ -416,11 +432,14 @@ impl Router {
         }
         self.changes += u64::from(more_than_routes);
         for step in steps {
-            if let Step::Routes(undo) = step {
-                self.keep_routes(undo);
+            match step {
+                Step::Routes(undo) => self.keep_routes(undo),
+                Step::Labels(undo) => self.keep_labels(undo),
+                Step::Op(_) => {}
             }
         }
         self.drop_doomed_tables();
+        self.drop_doomed_labels();
         for words in done {
             self.note(false, words);
         }
@@ -433,6 +452,7 @@ impl Router {
         while let Some(step) = steps.pop() {
             match step {
                 Step::Routes(undo) => self.undo_routes(undo),
+                Step::Labels(undo) => self.undo_labels(undo),
                 Step::Op(op) => {
                     let what = format!("{op:?}");
                     if let Err(e) = self.apply(op) {
@@ -589,6 +609,7 @@ impl Router {
                 Ok(undo)
             }
             Op::Bridge(op) => self.apply_bridge(op),
+            Op::Mpls(op) => self.apply_mpls(op),
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
             Op::SetProxyArp { first, last, on } => self.set_proxy_arp(first, last, on),
             Op::SetNdProxy { name, address, on } => self.set_nd_proxy(name, address, on),

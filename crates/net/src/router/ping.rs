@@ -166,7 +166,7 @@ impl Router {
             let g = self.lookup_in(table, to)?;
             let p = g.paths.first()?;
             match p.entry.kind {
-                crate::plane::kind::REWRITE | crate::plane::kind::GLEAN => {
+                crate::plane::kind::REWRITE | crate::plane::kind::LABEL | crate::plane::kind::GLEAN => {
                     self.adjacency(p.entry.adj).map(|a| a.interface)
                 }
                 crate::plane::kind::LOCAL => Some(p.entry.adj),

@@ -2,8 +2,9 @@
 //! routes, down to neighbours. Packets never walk this: it is worked out again when something on the way changes.
 
 use super::adjacencies::AdjKey;
-use super::nexthops::{NextHops, RoutePath, Target, Wish};
+use super::nexthops::{Lookup, NextHops, RoutePath, Target, Wish};
 use super::{RouteInfo, RouteTable, Router};
+use crate::mpls::Stack;
 use crate::plane::kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,6 +12,20 @@ use tables::groups::MAX_BUCKETS;
 
 /// The most tables through which one next hop is followed.
 const MOST_TABLES: usize = crate::fib::table::MAX_LOOKUPS as usize;
+
+/// What a table is looked up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TableKind {
+    Ip4,
+    Ip6,
+    Mpls,
+}
+
+impl TableKind {
+    pub fn of_family(v6: bool) -> TableKind {
+        if v6 { TableKind::Ip6 } else { TableKind::Ip4 }
+    }
+}
 
 /// One way of a group, with its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +49,8 @@ pub(super) struct Resolution {
     pub watches: Vec<(bool, u32, IpAddr)>,
     /// Groups of other routes that it goes through.
     pub through: Vec<u32>,
-    /// Tables that packets are looked up in.
-    pub tables: Vec<u32>,
+    /// Tables that packets are looked up in, with their places.
+    pub tables: Vec<(TableKind, u32)>,
     /// Paths that were asked for and lead nowhere.
     pub lost: bool,
 }
@@ -110,6 +125,8 @@ fn join(parts: Vec<(u64, Vec<Lead>)>) -> Vec<Lead> {
 struct Work<'r> {
     router: &'r Router,
     v6: bool,
+    /// Of a label route.
+    mpls: bool,
     /// Groups through which no path may go, as that leads back to this one.
     looped: &'r dyn Fn(u32) -> bool,
     out: Resolution,
@@ -127,6 +144,55 @@ impl Work<'_> {
     }
 
     fn path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
+        let leads = self.plain_path(p, table);
+        if !self.mpls && p.labels.is_none() || p.address.is_none() {
+            return leads;
+        }
+        leads.into_iter().filter_map(|l| self.labelled(p, l)).collect()
+    }
+
+    /// A way to a neighbour for packets that get the labels of a path.
+    fn labelled(&self, p: &RoutePath, lead: Lead) -> Option<Lead> {
+        let key = lead.key.filter(|_| kind::is_neighbor(lead.kind))?;
+        let own = if self.mpls { p.labels.in_place() } else { p.labels.pushed() };
+        // The labels of routes on the way stand outside of those of the path.
+        let outer = key.stack();
+        let stack = outer.unwrap_or(Stack::EMPTY).around(&own)?;
+        let kind = match (self.mpls && p.labels.pops(), p.labels.uniform) {
+            (true, false) => kind::POP,
+            (true, true) => kind::POP_UNIFORM,
+            (false, _) if self.is_plain(key) && stack.is_empty() && outer.is_none() => return Some(lead),
+            (false, _) => kind::LABEL,
+        };
+        let (interface, address) = key.neighbor()?;
+        Some(Lead { kind, key: Some(AdjKey::Mpls(interface, address, stack)), ..lead })
+    }
+
+    /// Whether an adjacency serves packets without labels: not those of IPv6 to an IPv4 neighbour.
+    fn is_plain(&self, key: AdjKey) -> bool {
+        !(self.mpls || self.v6 && key.neighbor().is_some_and(|n| n.1.is_ipv4()))
+    }
+
+    /// A path of a label route into a table.
+    fn disposed(&mut self, p: &RoutePath) -> Vec<Lead> {
+        let uniform = u8::from(p.labels.uniform);
+        let (table, kind) = match p.lookup {
+            Lookup::Ip4 | Lookup::Own => (TableKind::Ip4, kind::DISPOSE4),
+            Lookup::Ip6 => (TableKind::Ip6, kind::DISPOSE6),
+            Lookup::Mpls => (TableKind::Mpls, kind::NEXT_LABEL),
+        };
+        // Without a number it is the packet's own table.
+        let Some(id) = p.table else { return vec![single(kind + uniform, None, u32::MAX)] };
+        let place = match table {
+            TableKind::Mpls => self.router.label_place(id),
+            _ => self.router.fibs.place(RouteTable { v6: table == TableKind::Ip6, id }),
+        };
+        let Some(place) = place else { return vec![] };
+        self.out.tables.push((table, place));
+        vec![single(kind + uniform, None, place)]
+    }
+
+    fn plain_path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
         match (p.interface, p.address) {
             (Some(i), Some(a)) => self.neighbor(i, a).into_iter().collect(),
             (Some(i), None) => {
@@ -141,10 +207,11 @@ impl Work<'_> {
                     None => vec![],
                 }
             }
+            (None, None) if self.mpls => self.disposed(p),
             (None, None) => {
                 let table = RouteTable { v6: self.v6, id: p.table.unwrap_or(0) };
                 let Some(place) = self.router.fibs.place(table) else { return vec![] };
-                self.out.tables.push(place);
+                self.out.tables.push((TableKind::of_family(self.v6), place));
                 vec![single(kind::LOOKUP, None, place)]
             }
         }
@@ -178,7 +245,7 @@ impl Work<'_> {
                         (kind::REWRITE, Some(AdjKey::Neighbor(i, a))) => {
                             vec![single(kind::REWRITE, Some(neighbor_key(self.v6, i, a)), 0)]
                         }
-                        (kind::REWRITE, key) => vec![single(kind::REWRITE, key, 0)],
+                        (kind::REWRITE | kind::LABEL, key) => vec![single(l.kind, key, 0)],
                         // The next hop is a neighbour on the link.
                         (kind::GLEAN, Some(AdjKey::Glean(i, _))) => {
                             self.neighbor(i, addr).into_iter().collect()
@@ -228,7 +295,14 @@ impl Router {
     }
 
     fn resolve_paths(&self, wish: &Wish, paths: &[RoutePath], looped: &dyn Fn(u32) -> bool) -> Resolution {
-        let mut work = Work { router: self, v6: wish.v6, looped, out: Resolution::default(), discard: None };
+        let mut work = Work {
+            router: self,
+            v6: wish.v6,
+            mpls: wish.mpls,
+            looped,
+            out: Resolution::default(),
+            discard: None,
+        };
         let (mut alive, mut dead) = (vec![], vec![]);
         for p in paths {
             let leads = work.path(p, wish.table);
@@ -256,6 +330,7 @@ impl Router {
         match key {
             Some(AdjKey::Neighbor(i, a)) => self.nexthops.is_dead(i, a),
             Some(AdjKey::Via6(i, a)) => self.nexthops.is_dead(i, a.into()),
+            Some(AdjKey::Mpls(i, a, _)) => self.nexthops.is_dead(i, a),
             _ => false,
         }
     }

@@ -1,6 +1,7 @@
 //! Routing tables: table 0 of each family, and those that the operator adds.
 
 use super::nexthops::Source;
+use super::resolve::TableKind;
 use super::{IfState, Op, OpError, RouteBatch, Router};
 use crate::fib::table::{Table, TableSlots};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -508,7 +509,7 @@ impl Router {
         let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
         let (name, fields) = (vrf.name.clone(), vrf.fields);
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
-        let users = users.chain(self.nexthops.leading_to(table.v6, place));
+        let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));
         if let Some(g) = users.filter_map(|g| self.group(g)).find(|g| g.routes > 0) {
             return fail(format!(
                 "{} of next-hop group {} lead into it",

@@ -49,8 +49,9 @@ fn flow_of_sent(s: &Sent) -> (u32, u32, Vec<u8>) {
     (s.rx, s.port, part.unwrap_or_else(|| s.bytes.clone()))
 }
 
-fn flow_of_held((v6, adjacency, l3): &Held) -> (bool, u32, Vec<u8>) {
-    (*v6, *adjacency, flow(if *v6 { 0x86dd } else { 0x0800 }, l3).unwrap_or_else(|| l3.clone()))
+fn flow_of_held((kind, adjacency, l3): &Held) -> (u8, u32, Vec<u8>) {
+    let ethertype = [0x0800, 0x86dd, 0x8847][usize::from(*kind)];
+    (*kind, *adjacency, flow(ethertype, l3).unwrap_or_else(|| l3.clone()))
 }
 
 /// By flow, each in its order: short cuts may change the order between flows.

@@ -52,7 +52,47 @@ const TAGS: [&[(u16, u16)]; 23] = [
     &[(0, 0)],
 ];
 
-const DST4: [[u8; 4]; 33] = [
+/// Label stacks as (label, TTL), the outermost first.
+const STACKS: [&[(u32, u8)]; 36] = [
+    &[],
+    &[(100, 64)],
+    &[(101, 64)],
+    &[(102, 64)],
+    &[(103, 64)],
+    &[(0, 64)],
+    &[(2, 64)],
+    &[(104, 64)],
+    &[(105, 64)],
+    &[(106, 64), (100, 9)],
+    &[(106, 64), (100, 1)],
+    &[(106, 64), (106, 64), (106, 5), (106, 5), (106, 5), (106, 5), (106, 5), (106, 5), (106, 5), (100, 5)],
+    &[(107, 64)],
+    &[(108, 64)],
+    &[(109, 64)],
+    &[(110, 64)],
+    &[(110, 64), (7, 0), (77, 0)],
+    &[(111, 64)],
+    &[(112, 64)],
+    &[(113, 5)],
+    &[(114, 64)],
+    &[(115, 64)],
+    &[(100, 64), (500, 3)],
+    &[(101, 64), (500, 3)],
+    &[(102, 64), (500, 3)],
+    &[(113, 5), (500, 200)],
+    &[(100, 1)],
+    &[(100, 0)],
+    &[(101, 1)],
+    &[(102, 1)],
+    &[(1, 64)],
+    &[(3, 64)],
+    &[(9, 64)],
+    &[(999, 64)],
+    &[(0, 64), (0, 64), (2, 64), (100, 64)],
+    &[(116, 64)],
+];
+
+const DST4: [[u8; 4]; 38] = [
     [10, 10, 1, 1],
     [10, 11, 0, 0],
     [10, 12, 0, 1],
@@ -86,6 +126,11 @@ const DST4: [[u8; 4]; 33] = [
     [240, 0, 0, 1],
     [10, 1, 0, 1],
     [10, 25, 0, 1],
+    [10, 26, 0, 1],
+    [10, 27, 0, 1],
+    [10, 28, 0, 1],
+    [10, 29, 0, 1],
+    [10, 30, 0, 1],
 ];
 const SRC4: [[u8; 4]; 12] = [
     [192, 0, 2, 2],
@@ -101,7 +146,7 @@ const SRC4: [[u8; 4]; 12] = [
     [255, 255, 255, 255],
     [240, 1, 1, 1],
 ];
-const DST6: [&str; 31] = [
+const DST6: [&str; 33] = [
     "2001:db8:10::1",
     "2001:db8:11::1",
     "2001:db8:12::1",
@@ -133,6 +178,8 @@ const DST6: [&str; 31] = [
     "::ffff:10.10.1.1",
     "0:0:0:1::1",
     "2001:db8:25::1",
+    "2001:db8:26::1",
+    "2001:db8:27::1",
 ];
 const SRC6: [&str; 12] = [
     "2001:db8:1::2",
@@ -178,6 +225,8 @@ pub struct Spec {
     to: u8,
     from: u8,
     ethertype: u16,
+    /// Its label stack; 0: none.
+    labels: usize,
     v6: bool,
     dst: usize,
     host: u8,
@@ -206,7 +255,9 @@ impl Spec {
         let v6 = r.below(2) == 1;
         let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10, 11, 11, 11, 12]);
         let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21]) } else { 0 };
+        let labels = r.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 22, 23, 14, 35]);
         Spec {
+            labels,
             entry: Entry::Ethernet,
             port,
             tags,
@@ -214,7 +265,23 @@ impl Spec {
             from: 0,
             ethertype: if v6 { 0x86dd } else { 0x0800 },
             v6,
-            dst: r.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 5, 8, 9, 13, if v6 { 30 } else { 32 }]),
+            dst: r.pick(&[
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                1,
+                1,
+                5,
+                8,
+                9,
+                13,
+                if v6 { 30 } else { 32 },
+                if v6 { 31 } else { 33 },
+                if v6 { 32 } else { 34 },
+            ]),
             host: 0,
             src: 0,
             ttl: 64,
@@ -250,7 +317,7 @@ impl Spec {
     }
 
     fn change(&mut self, r: &mut Rng) {
-        match r.below(25) {
+        match r.below(26) {
             0 => {
                 // Often to the router's address on the port of the others.
                 if r.below(2) == 0 {
@@ -267,7 +334,8 @@ impl Spec {
                 self.v6 = !self.v6;
                 self.ethertype = if self.v6 { 0x86dd } else { 0x0800 };
             }
-            6..=8 => self.dst = r.below(33),
+            6..=8 => self.dst = r.below(38),
+            24 => self.labels = r.below(STACKS.len()),
             9 => self.src = r.below(12),
             10 => self.ttl = r.pick(&[0, 1, 2, 3, 255]),
             11 => {
@@ -311,6 +379,14 @@ impl Spec {
                         "l2-bridge",
                         "l2-flood",
                         "l2-arp-term",
+                        "mpls-input",
+                        "mpls-lookup",
+                        "mpls-output",
+                        "mpls-icmp-error",
+                        "mpls-label-imposition-pipe",
+                        "ip4-mpls-label-imposition-pipe",
+                        "ip6-mpls-label-imposition-uniform",
+                        "ip4-mpls-label-disposition-pipe",
                     ]);
                     self.entry = Entry::Inner(node, r.below(40) as u32);
                 }
@@ -430,7 +506,14 @@ impl Spec {
             f.extend(tpid.to_be_bytes());
             f.extend(tci.to_be_bytes());
         }
-        f.extend(self.ethertype.to_be_bytes());
+        let ethertype = if self.labels == 0 { self.ethertype } else { 0x8847 };
+        f.extend(ethertype.to_be_bytes());
+        let stack = STACKS[self.labels];
+        for (n, (label, ttl)) in stack.iter().enumerate() {
+            let bottom = u32::from(n + 1 == stack.len());
+            let exp = u32::from(self.host) << 9;
+            f.extend((label << 12 | exp | bottom << 8 | u32::from(*ttl)).to_be_bytes());
+        }
         let l3 = f.len();
         if self.ethertype == 0x0806 {
             f.extend([0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 1, 0xaa, 192, 0, 2, 2, 0, 0, 0, 0, 0, 0]);
@@ -477,7 +560,13 @@ impl Spec {
         if let Entry::Inner(name, aux) = self.entry {
             d.flags |= self.flags | flags::INJECTED;
             (d.aux, d.tx) = (aux, aux % (w.interfaces + 1));
-            let skip = l3.min(usize::from(d.len)) as u16;
+            // Nodes of MPLS see the labels.
+            let labels = if name.starts_with("mpls") || name.contains("disposition") {
+                4 * STACKS[self.labels].len()
+            } else {
+                0
+            };
+            let skip = (l3 - labels).min(usize::from(d.len)) as u16;
             if !matches!(name, "interface-output" | "l2-xconnect" | "l2-bridge" | "l2-flood" | "l2-arp-term")
             {
                 d.off += skip;

@@ -1,7 +1,8 @@
 //! A router with interfaces, routes and neighbours of every kind, and a graph of its own that is run inline.
 
-use crate::hold::{Ip4Hold, Ip6Hold, Waiting};
+use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::InterfaceTx;
+use crate::mpls::{Exp, OutLabels};
 use crate::mss::Clamp;
 use crate::neighbor::DadMode;
 use crate::nodes;
@@ -9,8 +10,8 @@ use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::reassembly;
 use crate::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, Membership, Op, PcapConfig, RoutePath, RouteTable, Router,
-    RouterConfig, StaticMac, Target,
+    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
+    RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target,
 };
 use crate::urpf::Mode;
 use drivers::pcap::CaptureConfig;
@@ -31,8 +32,8 @@ pub const PORTS: [&str; 14] = [
 /// The port on whose transmit side a capture runs.
 pub const TAPED: &str = "six";
 
-/// A packet that waits for its neighbour: whether IPv6, its adjacency, its bytes from the IP header.
-pub type Held = (bool, u32, Vec<u8>);
+/// A packet that waits for its neighbour: IPv4 (0), IPv6 (1) or labelled (2), its adjacency, its bytes.
+pub type Held = (u8, u32, Vec<u8>);
 
 /// A frame that a port was to send.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +106,7 @@ fn paths(list: &[(&str, u8)]) -> Target {
         interface: None,
         table: None,
         weight,
+        ..Default::default()
     };
     Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect())
 }
@@ -244,7 +246,13 @@ fn bridge() -> Vec<Op> {
 }
 
 fn routes(right: Option<u32>) -> Vec<Op> {
-    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, table: None, weight: 1 }]);
+    let attached = Target::Paths(vec![RoutePath {
+        address: None,
+        interface: right,
+        table: None,
+        weight: 1,
+        ..Default::default()
+    }]);
     let routes = [
         ("10.10.0.0/16", paths(&[("198.51.100.2", 1)])),
         ("10.11.0.0/16", paths(&[("198.51.100.2", 1), ("203.0.113.2", 3), ("10.2.0.0", 1)])),
@@ -283,6 +291,69 @@ fn routes(right: Option<u32>) -> Vec<Op> {
     routes.into_iter().map(set).collect()
 }
 
+/// Labels of every kind, and routes that put some on.
+fn labels(with_tables: bool) -> Vec<Op> {
+    let out = |list: &[u32]| OutLabels::new(list).unwrap();
+    let via = |address: &str, labels: OutLabels| RoutePath {
+        address: Some(address.parse().unwrap()),
+        labels,
+        ..RoutePath::default()
+    };
+    let into = |table, lookup| RoutePath { table: Some(table), lookup, ..RoutePath::default() };
+    let mut ops = vec![];
+    for name in ["left", "right", "small", "trunk.100", "trunk.400"] {
+        ops.push(Op::SetFeature { name: name.into(), feature: Feature::Mpls(true) });
+    }
+    let table = u32::from(with_tables);
+    let (right, small, tagged, unknown) = ("198.51.100.2", "203.0.113.2", "10.1.0.2", "198.51.100.77");
+    let uniform = |o: OutLabels| o.with_mode(true, None, Exp::Usual);
+    let mut batch = LabelBatch::in_table(0);
+    for (label, bottoms, paths) in [
+        (100, &[true, false][..], vec![via(right, out(&[200]))]),
+        (101, &[true, false], vec![via(right, out(&[3]))]),
+        (102, &[true], vec![into(0, Lookup::Ip4)]),
+        (103, &[true], vec![into(0, Lookup::Ip6)]),
+        (104, &[true], vec![into(table, Lookup::Ip4)]),
+        (105, &[true], vec![into(table, Lookup::Ip6)]),
+        (106, &[false], vec![into(7, Lookup::Mpls)]),
+        (107, &[true, false], vec![via(small, out(&[201]))]),
+        (108, &[true, false], vec![via(small, out(&[]))]),
+        (109, &[true, false], vec![via(right, out(&[33, 202]))]),
+        (110, &[true, false], vec![via(tagged, out(&[203])), via(right, out(&[204]))]),
+        (111, &[true, false], vec![via(unknown, out(&[205]))]),
+        (112, &[true, false], vec![via(right, uniform(out(&[34, 206])))]),
+        (113, &[true, false], vec![via(right, uniform(out(&[3])))]),
+        (114, &[true], vec![into(0, Lookup::Ip4)]),
+        (115, &[true, false], vec![via(right, out(&[207]).with_mode(false, None, Exp::Set(5)))]),
+        (116, &[true, false], vec![via(tagged, out(&[208]))]),
+    ] {
+        for bottom in bottoms {
+            batch.set(label, *bottom, &Target::Paths(paths.clone()));
+        }
+    }
+    let mut seven = LabelBatch::in_table(7);
+    seven.set(100, true, &Target::Paths(vec![via(right, out(&[300]))]));
+    seven.set(106, false, &Target::Paths(vec![into(7, Lookup::Mpls)]));
+    ops.push(Op::Mpls(MplsOp::CreateTable { table: 7 }));
+    ops.extend([batch, seven].map(|b| Op::Mpls(MplsOp::Routes(b))));
+    let routes = [
+        ("10.26.0.0/16", vec![via(right, out(&[100]))]),
+        ("10.27.0.0/16", vec![via(right, out(&[100, 200]))]),
+        ("10.28.0.0/16", vec![via(right, uniform(out(&[100])))]),
+        ("10.29.0.0/16", vec![via(small, out(&[100])), via(right, out(&[101, 102, 103]))]),
+        ("10.30.0.0/16", vec![via("10.27.0.1", out(&[55]))]),
+        ("2001:db8:26::/48", vec![via("2001:db8:2::2", out(&[100]))]),
+        ("2001:db8:27::/48", vec![via(right, out(&[100, 2]))]),
+    ];
+    let set = |(prefix, paths): (&str, Vec<RoutePath>)| Op::SetRoute {
+        table: 0,
+        prefix: prefix.parse().unwrap(),
+        target: Target::Paths(paths),
+    };
+    ops.extend(routes.map(set));
+    ops
+}
+
 /// Some interfaces are in a table of their own, where flows are told apart in another way.
 fn bindings() -> Vec<Op> {
     let mut ops = vec![];
@@ -300,12 +371,19 @@ fn bindings() -> Vec<Op> {
 
 /// Routes from table to table, over IPv6 neighbours, and over other routes.
 fn table_routes() -> Vec<Op> {
-    let into = |table: u32| RoutePath { address: None, interface: None, table: Some(table), weight: 1 };
+    let into = |table: u32| RoutePath {
+        address: None,
+        interface: None,
+        table: Some(table),
+        weight: 1,
+        ..Default::default()
+    };
     let over = |address: &str, table: u32| RoutePath {
         address: Some(address.parse().unwrap()),
         interface: None,
         table: Some(table),
         weight: 1,
+        ..Default::default()
     };
     let routes = [
         (1, "10.10.0.0/16", vec![over("198.51.100.2", 0)]),
@@ -382,6 +460,7 @@ impl World {
         router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect()).unwrap();
         let right = router.interface_index("right");
         router.commit(routes(right)).unwrap();
+        router.commit(labels(with_features)).unwrap();
         if with_features {
             let names: Vec<String> = router.interfaces().skip(1).map(|i| i.name.clone()).collect();
             router.commit(features(&names)).unwrap();
@@ -439,17 +518,18 @@ impl World {
         reassembly::clear(&mut self.dispatcher);
         while self.dispatcher.run(&self.guard) != 0 {}
         let mut out = Outcome { sent: std::mem::take(&mut *self.log.lock().unwrap()), ..Outcome::default() };
-        for v6 in [false, true] {
+        for kind in 0..3 {
             let d = &mut self.dispatcher;
-            let waiting: &mut Waiting = match v6 {
-                false => d.node_mut::<Ip4Hold>("ip4-hold").unwrap().waiting(),
-                true => d.node_mut::<Ip6Hold>("ip6-hold").unwrap().waiting(),
+            let waiting: &mut Waiting = match kind {
+                0 => d.node_mut::<Ip4Hold>("ip4-hold").unwrap().waiting(),
+                1 => d.node_mut::<Ip6Hold>("ip6-hold").unwrap().waiting(),
+                _ => d.node_mut::<MplsHold>("mpls-hold").unwrap().waiting(),
             };
             let mut held = vec![];
             waiting.take_old(u64::MAX, None, |d| held.push(d));
             for h in held {
                 let bytes = d.env.buffers.parts(&h).flatten().copied().collect();
-                out.held.push((v6, h.aux, bytes));
+                out.held.push((kind, h.aux, bytes));
                 d.env.buffers.free(&h);
             }
         }

@@ -84,7 +84,7 @@ impl<'v> Check<'v> {
     /// Whether packets that came on `rx` may be from a source whose route points to `group`.
     fn accepts(&self, mode: Mode, rx: u32, group: u32) -> bool {
         let back = |e: Entry| {
-            matches!(e.kind, kind::REWRITE | kind::GLEAN)
+            (kind::is_neighbor(e.kind) || e.kind == kind::GLEAN)
                 && (mode == Mode::Loose || self.adjacencies.get(e.adj).is_some_and(|a| a.interface == rx))
         };
         mode == Mode::Off

@@ -7,17 +7,18 @@ use graph::{
     Vector,
 };
 use net::interface::InterfaceTx;
+use net::mpls::OutLabels;
 use net::neighbor::DadMode;
 use net::punt::{Class, Limit};
 use net::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, Membership, Op, PcapConfig, RoutePath, RouteTable, Router,
-    RouterConfig, StaticMac, Target,
+    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
+    RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 22] = [
+pub const PATHS: [&str; 28] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -40,6 +41,12 @@ pub const PATHS: [&str; 22] = [
     "l2-many",
     "bvi",
     "bvi-out",
+    "mpls-ingress",
+    "mpls-ingress2",
+    "mpls-swap",
+    "mpls-egress",
+    "mpls-explicit-null",
+    "mpls-php",
 ];
 
 const PORTS: [&str; 11] =
@@ -160,6 +167,7 @@ fn ops() -> Vec<Op> {
             interface: None,
             table: None,
             weight: 1,
+            ..Default::default()
         };
         let target = Target::Paths(paths.iter().map(path).collect());
         ops.push(Op::SetRoute { table: 0, prefix: prefix.parse().unwrap(), target });
@@ -170,6 +178,7 @@ fn ops() -> Vec<Op> {
         interface: None,
         table,
         weight: 1,
+        ..Default::default()
     };
     for (table, prefix, path) in [
         (0, "30.0.0.0/8", via("31.0.0.1", None)),
@@ -183,7 +192,35 @@ fn ops() -> Vec<Op> {
         ops.push(Op::SetRoute { table, prefix: prefix.parse().unwrap(), target });
     }
     ops.push(Op::SetRoute { table: 0, prefix: "23.0.0.0/8".parse().unwrap(), target: Target::Drop });
+    ops.extend(labels());
     ops
+}
+
+/// Labels to and from the neighbour on `right`.
+fn labels() -> Vec<Op> {
+    let via = |labels: &[u32]| {
+        let labels = OutLabels::new(labels).unwrap();
+        let address = Some("10.0.2.2".parse().unwrap());
+        Target::Paths(vec![RoutePath { address, labels, ..RoutePath::default() }])
+    };
+    let mut batch = LabelBatch::in_table(0);
+    for bottom in [false, true] {
+        batch.set(100, bottom, &via(&[200]));
+        batch.set(101, bottom, &via(&[3]));
+    }
+    let lookup = RoutePath { table: Some(0), lookup: Lookup::Ip4, ..RoutePath::default() };
+    batch.set(102, true, &Target::Paths(vec![lookup]));
+    let route = |prefix: &str, labels: &[u32]| Op::SetRoute {
+        table: 0,
+        prefix: prefix.parse().unwrap(),
+        target: via(labels),
+    };
+    vec![
+        Op::SetFeature { name: "left".into(), feature: Feature::Mpls(true) },
+        Op::Mpls(MplsOp::Routes(batch)),
+        route("40.0.0.0/8", &[100]),
+        route("41.0.0.0/8", &[100, 200]),
+    ]
 }
 
 /// What only routers with further tables have: theirs look at each packet's interface.
@@ -297,6 +334,12 @@ fn ip6(port: u8, n: u8) -> Vec<u8> {
     p
 }
 
+/// An IPv4 packet behind a label at the bottom of its stack.
+fn labelled(label: u32, n: u8) -> Vec<u8> {
+    let entry = label << 12 | 1 << 8 | 64;
+    [&entry.to_be_bytes()[..], &ip4(20, n, 64)].concat()
+}
+
 /// A frame that comes on `hub` from one of many stations.
 fn bridged(to: packet::MacAddr, from: u8, packet: Vec<u8>) -> (u8, Vec<u8>) {
     let mut f = ethernet(8, None, 0x0800);
@@ -329,6 +372,12 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "l2-many" => return bridged(STATION, n, ip4(20, n, 64)),
         "bvi" => return bridged(BVI, 1, ip4(20, n, 64)),
         "bvi-out" => (0, None, 0x0800, ip4(25, n, 64)),
+        "mpls-ingress" => (0, None, 0x0800, ip4(40, n, 64)),
+        "mpls-ingress2" => (0, None, 0x0800, ip4(41, n, 64)),
+        "mpls-swap" => (0, None, 0x8847, labelled(100, n)),
+        "mpls-php" => (0, None, 0x8847, labelled(101, n)),
+        "mpls-egress" => (0, None, 0x8847, labelled(102, n)),
+        "mpls-explicit-null" => (0, None, 0x8847, labelled(0, n)),
         "icmp-error" => (0, None, 0x0800, ip4(20, n, 1)),
         "reassembly" => (0, None, 0x0800, echo_part(n)),
         "unknown-neighbor" => (0, None, 0x0800, ip4(24, n, 64)),

@@ -18,6 +18,8 @@ pub enum Patch {
     None,
     /// The IPv4 header that starts here gets the next address of the list, and its checksum follows.
     Ip4(usize),
+    /// The word that starts here is the next of the list of IPv4 destinations: a label.
+    Word(usize),
     /// The frame gets the next pair of MAC addresses.
     Macs,
     /// The IPv6 header that starts here gets the next address, and the checksum of the UDP behind it follows.
@@ -56,6 +58,7 @@ impl Traffic {
             Patch::None => {}
             Patch::Macs => self.macs.first().into_iter().for_each(|m| patch_macs(&mut bytes, m)),
             Patch::Ip4(l3) => self.dst4.first().into_iter().for_each(|d| patch4(&mut bytes, l3, *d)),
+            Patch::Word(at) => self.dst4.first().into_iter().for_each(|w| patch_word(&mut bytes, at, *w)),
             Patch::Ip6(l3) => self.dst6.first().into_iter().for_each(|d| patch6(&mut bytes, l3, d)),
         }
         bytes
@@ -150,6 +153,13 @@ fn patch6(room: &mut [u8], l3: usize, dst: &[u8; 16]) {
     let sum = update([h[46], h[47]], word_sum(dst));
     let sum = if sum == 0 { 0xffff } else { sum };
     h[46..48].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Writes a word.
+fn patch_word(frame: &mut [u8], at: usize, word: u32) {
+    if let Some(place) = frame.get_mut(at..at + 4) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
 }
 
 #[inline]
@@ -291,6 +301,11 @@ impl Feed {
                         patch4(room, l3, dst);
                     }
                 }
+                Patch::Word(at) => {
+                    if let Some(word) = next(&traffic.dst4, &mut self.at4) {
+                        patch_word(room, at, word);
+                    }
+                }
                 Patch::Ip6(l3) => {
                     if let Some(dst) = next(&traffic.dst6, &mut self.at6) {
                         patch6(room, l3, &dst);
@@ -348,6 +363,11 @@ impl RxQueue for Feed {
                 Patch::Ip4(l3) => self.fill_short(buffers, out, want, t, |s, room| {
                     if let Some(dst) = next(&traffic.dst4, &mut s.at4) {
                         patch4(room, l3, dst);
+                    }
+                }),
+                Patch::Word(at) => self.fill_short(buffers, out, want, t, |s, room| {
+                    if let Some(word) = next(&traffic.dst4, &mut s.at4) {
+                        patch_word(room, at, word);
                     }
                 }),
                 Patch::Ip6(l3) => self.fill_short(buffers, out, want, t, |s, room| {

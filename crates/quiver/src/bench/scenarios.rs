@@ -3,7 +3,7 @@
 use super::feed::{Patch, Template, Traffic};
 use super::prefixes::Prefixes;
 use super::random::Random;
-use super::rig::{Bridging, Plan, Vrfs, list4, list6, prefix};
+use super::rig::{Bridging, FIRST, Labels, Plan, Vrfs, list4, list6, prefix};
 use super::special::{churn, converge, growth, idle, latency, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -145,6 +145,35 @@ pub const ALL: &[Scenario] = &[
         let plan = plain(i, small_table(false)?, 1)?;
         Ok(Plan { recursive: 3, ..plan })
     }),
+    forward("mpls-ingress", "IPv4, one route that puts a label on", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { labels: Labels::Push(1), ..plan })
+    }),
+    forward("mpls-ingress2", "IPv4, one route that puts two labels on", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { labels: Labels::Push(2), ..plan })
+    }),
+    forward("mpls-ingress-1m", "IPv4, a million routes over 64 next hops, each with a label", |i| {
+        let plan = plain(i, Prefixes::mix(false, 1_000_000, &mut Random::new(20_260_511)), 64)?;
+        Ok(Plan { labels: Labels::Push(1), ..plan })
+    }),
+    forward("mpls-swap", "one label for another", |i| labelled(i, Labels::Swap(1), FIRST)),
+    forward("mpls-swap-1m", "the same, a million labels over 64 next hops", |i| {
+        let labels = 1_000_000;
+        let mut all: Vec<u32> = (FIRST..FIRST + labels).collect();
+        Random::new(5).shuffle(&mut all);
+        let list: Vec<u32> = all.iter().map(|l| l << 12 | 1 << 8 | 64).collect();
+        let template = Template { patch: Patch::Word(14), ..traffic::labelled(i.size, FIRST)? };
+        let traffic = Traffic { dst4: list.into(), ..one(template) };
+        Ok(Plan { labels: Labels::Swap(labels), ..spread(small_table(false)?, 64, traffic) })
+    }),
+    forward("mpls-egress", "a label taken off, the IPv4 packet looked up", |i| {
+        labelled(i, Labels::Lookup, FIRST)
+    }),
+    forward("mpls-explicit-null", "the same for label 0", |i| labelled(i, Labels::Lookup, 0)),
+    forward("mpls-php", "a label taken off, the IPv4 packet to the next hop", |i| {
+        labelled(i, Labels::Pop, FIRST)
+    }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
         let table = small_table(false)?;
         let dst4 = list4(&table.uniform(DESTINATIONS, &mut Random::new(1)));
@@ -189,6 +218,13 @@ pub const ALL: &[Scenario] = &[
         growth::vrfs,
     ),
 ];
+
+/// IPv4 packets behind a label.
+fn labelled(i: &Input, labels: Labels, label: u32) -> Result<Plan, String> {
+    let plan = plain(i, small_table(false)?, 1)?;
+    let traffic = Traffic { templates: vec![traffic::labelled(i.size, label)?], ..plan.traffic };
+    Ok(Plan { labels, traffic, ..plan })
+}
 
 /// Frames between `each` stations on one side of a bridge domain and as many on the other, in random order.
 fn bridged(i: &Input, each: usize) -> Result<Plan, String> {

@@ -54,6 +54,14 @@ pub fn ip6(size: usize) -> Result<Template, String> {
     Ok(Template { bytes, patch: Patch::Ip6(14) })
 }
 
+/// [`ip4`] behind this label.
+pub fn labelled(size: usize, label: u32) -> Result<Template, String> {
+    let Template { mut bytes, .. } = ip4(size.saturating_sub(4), None)?;
+    bytes[12..14].copy_from_slice(&EtherType::MPLS.0.to_be_bytes());
+    bytes.splice(14..14, (label << 12 | 1 << 8 | 64).to_be_bytes());
+    Ok(Template { bytes, patch: Patch::Ip4(18) })
+}
+
 /// A frame for a cross-connect.
 pub fn ethernet(size: usize) -> Template {
     let bytes = frame(MacAddr([2, 0, 0, 0, 0, 9]), HOST, &[], EtherType(0x88b5), &vec![0; size - 14]);

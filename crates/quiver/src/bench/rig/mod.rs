@@ -2,10 +2,12 @@
 
 mod addresses;
 mod bridge;
+mod labels;
 mod plan;
 mod wires;
 
 pub use bridge::Bridging;
+pub use labels::{FIRST, Labels};
 pub use plan::{Plan, Vrfs, list4, list6, prefix};
 
 use super::feed::{Control, Feed};
@@ -222,6 +224,7 @@ impl Rig {
                 ops.extend(names.get(i).map(|n| known(n, address, mac)));
             }
         }
+        ops.extend(plan.labels.ops(plan));
         self.commit(ops)?;
         self.learn(plan)?;
         // Addresses get their networks from the interface's own number where it has a tag.
@@ -244,7 +247,8 @@ impl Rig {
         let path = |n| {
             let (i, address) = hop((k + n) % plan.hops.max(1), plan.egress, v6);
             let interface = self.egress.get(i).map(|e| e.index);
-            RoutePath { address: Some(address), interface, table: None, weight: 1 }
+            let labels = plan.labels.pushed();
+            RoutePath { address: Some(address), interface, labels, ..RoutePath::default() }
         };
         Target::Paths((0..plan.paths).map(path).collect())
     }
@@ -270,7 +274,13 @@ impl Rig {
                 };
                 let prefix = host_net(address)?.trunc();
                 self.commit(vec![Op::SetRoute { table: 0, prefix, target }])?;
-                let path = RoutePath { address: Some(address), interface: None, table: None, weight: 1 };
+                let path = RoutePath {
+                    address: Some(address),
+                    interface: None,
+                    table: None,
+                    weight: 1,
+                    ..Default::default()
+                };
                 next.push(Target::Paths(vec![path]));
             }
             targets = next;

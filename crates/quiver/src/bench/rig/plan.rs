@@ -1,6 +1,7 @@
 //! What a scenario wants of the router: routes, next hops, interfaces and packets.
 
 use super::bridge::Bridging;
+use super::labels::Labels;
 use crate::bench::feed::{Template, Traffic};
 use crate::bench::prefixes::Prefixes;
 use ipnet::IpNet;
@@ -31,6 +32,8 @@ pub struct Plan {
     pub urpf_strict: bool,
     /// Routing tables.
     pub vrfs: Vrfs,
+    /// Labels.
+    pub labels: Labels,
     /// The routes' next hop is found over so many other routes.
     pub recursive: u8,
     /// Packets.
@@ -62,6 +65,7 @@ impl Default for Plan {
             tagged_out: None,
             urpf_strict: false,
             vrfs: Vrfs::None,
+            labels: Labels::None,
             recursive: 0,
             traffic: Traffic::default(),
         }

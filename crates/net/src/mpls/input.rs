@@ -1,0 +1,119 @@
+//! `mpls-input`: takes labelled packets of interfaces that are enabled for MPLS.
+
+use super::top;
+use crate::interface::{IfCache, ifflags};
+use crate::plane::Plane;
+use graph::node::Step;
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
+use std::fmt;
+use std::sync::Arc;
+
+graph::edges! {
+    /// Where `mpls-input` sends packets.
+    pub enum MplsInputNext { Lookup => "mpls-lookup" }
+}
+
+graph::reasons! {
+    /// Why `mpls-input` drops packets.
+    pub enum MplsInputDrop {
+        /// The interface does not take labelled packets (set interface mpls IF enable).
+        NotEnabled => "mpls-not-enabled",
+        /// The packet ends within its first label.
+        TooShort => "mpls-too-short",
+        /// A labelled packet in a link-layer broadcast or multicast (RFC 5332 is not done).
+        L2Group => "mpls-in-l2-broadcast",
+    }
+}
+
+/// The node.
+pub struct MplsInput {
+    plane: Arc<Plane>,
+}
+
+impl MplsInput {
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        MplsInput { plane: Arc::clone(plane) }
+    }
+}
+
+impl Node for MplsInput {
+    const NAME: &'static str = "mpls-input";
+    type Next = MplsInputNext;
+    type Drop = MplsInputDrop;
+    type View<'v> = IfCache<'v>;
+
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> IfCache<'v> {
+        IfCache::new(&self.plane, guard)
+    }
+
+    #[inline]
+    fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<MplsInputNext, MplsInputDrop> {
+        if !ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::MPLS)) {
+            return Err(MplsInputDrop::NotEnabled.into());
+        }
+        if p.has(flags::L2_GROUP) {
+            return Err(MplsInputDrop::L2Group.into());
+        }
+        let Some(entry) = top(p.data()) else { return Err(MplsInputDrop::TooShort.into()) };
+        p.d.aux = entry.0;
+        Ok(MplsInputNext::Lookup)
+    }
+
+    fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::stack(r.bytes(), f)
+    }
+}
+
+impl QuickNode for MplsInput {
+    /// The interface of the usual packets, which takes them.
+    type Common<'v> = u32;
+
+    fn common<'v>(
+        ifs: &IfCache<'v>,
+        first: &Desc,
+        _rooms: Rooms<'_>,
+        _guard: &'v Guard,
+    ) -> Option<(MplsInputNext, u32)> {
+        let takes = ifs.peek(first.rx).is_some_and(|i| i.is(ifflags::MPLS));
+        takes.then_some((MplsInputNext::Lookup, first.rx))
+    }
+
+    fn quick(rx: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let rx = *rx;
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            if d.rx != rx || d.len < 4 {
+                return false;
+            }
+            d.aux = u32::from_be_bytes([w[0], w[1], w[2], w[3]]);
+            true
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Input, Rig, hex};
+
+    fn rig() -> Rig {
+        let mut r = Rig::new(MplsInput::new);
+        let mut i = r.interfaces.get(1).unwrap().clone();
+        i.flags |= ifflags::MPLS;
+        r.interfaces.replace(1, i);
+        r
+    }
+
+    #[test]
+    fn what_is_taken_and_what_is_not() {
+        let mut r = rig();
+        let packet = hex("00064140 45000014");
+        let a = r.one(Input::new(&packet));
+        assert_eq!((a.node, a.d.aux, a.bytes), ("mpls-lookup", 0x0006_4140, packet.clone()));
+        assert_eq!(r.drops(Input::new(&packet).rx(2)), "mpls-not-enabled");
+        assert_eq!(r.drops(Input::new(&packet).rx(99)), "mpls-not-enabled");
+        assert_eq!(r.drops(Input::new(&packet[..3])), "mpls-too-short");
+        assert_eq!(r.drops(Input::new(&packet).flags(flags::L2_GROUP)), "mpls-in-l2-broadcast");
+    }
+}

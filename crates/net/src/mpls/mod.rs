@@ -1,0 +1,82 @@
+//! MPLS (RFC 3031, RFC 3032): labels put on, swapped and taken off.
+//!
+//! A labelled packet is checked by [`input`], and [`lookup`] finds the next-hop group of its label. From there it goes through
+//! [`imposition`] (other labels take the label's place) or [`disposition`] (the packet below goes on without it); what has a
+//! neighbour ends in [`output`]. IP packets come to [`imposition`] from their own lookup.
+
+pub mod commands;
+mod disposition;
+mod error;
+mod imposition;
+mod input;
+mod labels;
+pub mod lines;
+mod lookup;
+#[cfg(test)]
+mod model;
+mod output;
+mod show;
+
+pub use disposition::{DispositionReason, Ip4Pipe, Ip4Uniform, Ip6Pipe, Ip6Uniform, LabelDisposition};
+pub use error::{Ask, MplsErrorReason, MplsIcmpError};
+pub use imposition::{
+    ImpositionReason, LabelImposition, PushIp4Pipe, PushIp4Uniform, PushIp6Pipe, PushIp6Uniform, SwapPipe,
+    SwapUniform,
+};
+pub use input::{MplsInput, MplsInputDrop};
+pub use labels::{Exp, Imposition, MOST_LABELS, OutLabels, PIPE_TTL, Push, Stack, reserved};
+pub use lookup::{MplsLookup, MplsLookupDrop};
+pub use output::{MplsOutput, MplsOutputReason};
+
+use crate::plane::Plane;
+use graph::{Guard, flags};
+use packet::mpls::Entry;
+use std::fmt;
+use std::sync::Arc;
+use tables::labels::{Labels, LabelsWriter};
+use tables::slots::{Slots, SlotsWriter};
+
+/// The most label tables, table 0 included.
+pub const MAX_TABLES: usize = 4096;
+
+/// Flag of a packet that is looked up in a table that does not follow from its interface: the place of that stands in
+/// [`graph::Desc::tx`] until the packet has an interface to leave by.
+pub const IN_TABLE: u16 = flags::USER << 1;
+
+/// The writer of label tables, that of table 0, and what workers see.
+pub type Table0 = (SlotsWriter<Arc<Labels>>, LabelsWriter, Arc<Slots<Arc<Labels>>>);
+
+/// The label tables, with table 0 at place 0.
+///
+/// # Errors
+/// The system has not the address space.
+pub fn table0() -> std::io::Result<Table0> {
+    let (mut writer, slots) = Slots::new(MAX_TABLES)?;
+    let (main, shared) = Labels::new()?;
+    // The first slot is free.
+    let _ = writer.insert(shared);
+    Ok((writer, main, slots))
+}
+
+/// Whether an adjacency puts labels on that copy TTL.
+#[cold]
+pub fn is_uniform(plane: &Plane, guard: &Guard, adj: u32) -> bool {
+    plane.adjacencies.get(adj, guard).and_then(|a| a.mpls.as_ref()).is_some_and(|m| m.uniform)
+}
+
+/// The entry with which a packet begins.
+#[inline]
+fn top(data: &[u8]) -> Option<Entry> {
+    data.first_chunk().map(|b| Entry::from_bytes(*b))
+}
+
+/// The label stack with which a packet begins, for the trace.
+pub(crate) fn stack(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for entry in bytes.as_chunks::<4>().0.iter().take(8).map(|b| Entry::from_bytes(*b)) {
+        writeln!(f, "  {entry}")?;
+        if entry.is_bottom() {
+            break;
+        }
+    }
+    Ok(())
+}

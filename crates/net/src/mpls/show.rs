@@ -1,0 +1,155 @@
+//! `show mpls fib`, `show mpls interface`.
+
+use crate::commands::plural;
+use crate::fib::show::{adjacency_line, group_json, target_words};
+use crate::plane::kind;
+use crate::router::{LabelRoute, NextHopInfo, Router};
+use command::{Args, CommandError, Output};
+use serde_json::{Value as Json, json};
+use std::fmt::Write;
+
+/// Labels that are listed unless more are asked for.
+const MOST: usize = 1000;
+/// Labels in JSON.
+const MOST_JSON: usize = 100_000;
+
+fn bottom_word(bottom: bool) -> &'static str {
+    if bottom { "eos" } else { "non-eos" }
+}
+
+/// `100:eos`, as operators of label switching routers name it.
+fn name(r: &LabelRoute) -> String {
+    let special = match r.label {
+        0 => " (IPv4 explicit null)",
+        2 => " (IPv6 explicit null)",
+        _ => "",
+    };
+    format!("{}:{}{special}", r.label, bottom_word(r.bottom))
+}
+
+fn route_json(router: &Router, r: &LabelRoute, whole: bool) -> Json {
+    let mut out = json!({
+        "label": r.label,
+        "eos": r.bottom,
+        "source": r.source.name(),
+        "group": r.group,
+        "paths": target_words(router, &r.target, false),
+        "out-label": (r.swap != 0).then(|| super::Push(r.swap).label()),
+    });
+    if whole && let Some(g) = router.group(r.group) {
+        out["next-hop-group"] = group_json(router, &g);
+    }
+    out
+}
+
+/// `show mpls fib`.
+pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let table: u32 = args.opt("table")?.unwrap_or(0);
+    let Some(info) = router.label_tables().into_iter().find(|t| t.id == table) else {
+        return Err(args.error("table", format!("there is no MPLS table {table}")));
+    };
+    if let Some(label) = args.opt::<u32>("label")? {
+        return one(router, table, label);
+    }
+    let most =
+        if args.has("all") { usize::MAX } else { args.opt::<u32>("routes")?.map_or(MOST, |n| n as usize) };
+    let title = format!("MPLS table {table}: {}", plural(info.entries, "entry").replace("entrys", "entries"));
+    if args.wants_json() {
+        let routes: Vec<Json> = router
+            .label_routes(table, 0)
+            .take(most.min(MOST_JSON))
+            .map(|r| route_json(router, &r, false))
+            .collect();
+        let left_out = info.entries - routes.len();
+        let all = json!({ "table": table, "total": info.entries, "left-out": left_out, "labels": routes });
+        return Ok(Output::new(title, all));
+    }
+    let mut text = title;
+    let _ = write!(text, "\n{:<28} {:<10} {:>8}  Paths\n", "Label", "Source", "Group");
+    for r in router.label_routes(table, 0).take(most) {
+        let words = target_words(router, &r.target, false);
+        let _ = writeln!(text, "{:<28} {:<10} {:>8}  {words}", name(&r), r.source.name(), r.group);
+    }
+    if info.entries > most {
+        let _ = writeln!(text, "... and {} more: 'show mpls fib all'", info.entries - most);
+    }
+    Ok(Output::new(text, Json::Null))
+}
+
+fn one(router: &Router, table: u32, label: u32) -> Result<Output, CommandError> {
+    let found: Vec<LabelRoute> =
+        [true, false].into_iter().filter_map(|b| router.label_route(table, label, b)).collect();
+    let mut text = String::new();
+    if found.is_empty() {
+        let _ = writeln!(
+            text,
+            "MPLS table {table} has no label {label}: its packets are dropped (mpls-no-label)"
+        );
+    }
+    for r in &found {
+        let _ =
+            writeln!(text, "{}  {}: {}", name(r), r.source.name(), target_words(router, &r.target, false));
+        if let Some(g) = router.group(r.group) {
+            group_part(router, &mut text, r, &g);
+        }
+    }
+    let labels: Vec<Json> = found.iter().map(|r| route_json(router, r, true)).collect();
+    Ok(Output::new(text, json!({ "table": table, "labels": labels })))
+}
+
+fn group_part(router: &Router, text: &mut String, r: &LabelRoute, g: &NextHopInfo) {
+    let _ = writeln!(
+        text,
+        "  group {}: used by {}, {}",
+        g.id,
+        plural(g.routes as usize, "label"),
+        plural(g.buckets, "bucket")
+    );
+    let adjacencies = router.adjacency_list();
+    for (n, p) in g.paths.iter().enumerate() {
+        let _ = write!(text, "    [{n}] {}", kind::name(p.entry.kind));
+        if g.paths.len() > 1 {
+            let _ = write!(text, ", weight {}", p.weight);
+        }
+        match p.entry.kind {
+            k if kind::is_neighbor(k) => {
+                if r.swap != 0 {
+                    let _ = write!(text, ", swap to {}", super::Push(r.swap).label());
+                }
+                text.push('\n');
+                match adjacencies.iter().find(|a| a.id == p.entry.adj) {
+                    Some(a) => _ = writeln!(text, "        {}", adjacency_line(router, a)),
+                    None => _ = writeln!(text, "        adjacency {} is gone", p.entry.adj),
+                }
+            }
+            _ => _ = writeln!(text, "{}", into_words(router, p.entry.kind, p.entry.adj)),
+        }
+    }
+}
+
+/// ` in table 10`, for paths into a table.
+fn into_words(router: &Router, kind: u8, place: u32) -> String {
+    let table = match kind {
+        kind::DISPOSE4 | kind::DISPOSE4_UNIFORM => (place != u32::MAX).then(|| router.table_at(false, place)),
+        kind::DISPOSE6 | kind::DISPOSE6_UNIFORM => (place != u32::MAX).then(|| router.table_at(true, place)),
+        kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => router.label_table_at(place),
+        _ => return String::new(),
+    };
+    match table {
+        Some(id) => format!(" in table {id}"),
+        None => " in the table of the interface".into(),
+    }
+}
+
+/// `show mpls interface`.
+pub(super) fn interfaces(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
+    let (mut text, mut all) = (String::new(), vec![]);
+    for i in router.interfaces().filter(|i| i.features.mpls) {
+        let _ = writeln!(text, "{}: enabled, MPLS table 0, mtu {}", i.name, i.mtu);
+        all.push(json!({ "name": i.name, "table": 0, "mtu": i.mtu }));
+    }
+    if all.is_empty() {
+        text.push_str("no interface takes labelled packets (set interface mpls IF enable)\n");
+    }
+    Ok(Output::new(text, Json::Array(all)))
+}

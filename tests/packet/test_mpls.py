@@ -1,0 +1,383 @@
+"""Labels put on, swapped and taken off, as Scapy builds the packets; and stacks that are made to do harm."""
+
+import pytest
+from frames import *
+from harness import Bench, CtlError, wait_for
+from scapy.contrib.mpls import MPLS
+from scapy.packet import bind_layers
+
+bind_layers(Ether, MPLS, type=0x8847)
+
+# left and right are label switching routers; red is a customer in a table of its own.
+LSR = {
+    "tables": {10: {"name": "red"}},
+    "l3": {"interfaces": {"red": {"table": 10}}},
+    "interfaces": {
+        "left": {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+        "right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]},
+        "red": {"addresses": ["10.9.0.1/24", "2001:db8:9::1/64"]},
+    },
+}
+HOSTS = {"left": "10.0.1.2", "right": "10.0.2.2", "red": "10.9.0.2"}
+
+
+@pytest.fixture(scope="module")
+def lsr():
+    b = Bench(LSR, ports=("left", "right", "red"), addresses=False)
+    for n, name in enumerate(("left", "right", "red")):
+        mac = b.ports[name].host_mac
+        prefix = {"left": "2001:db8:1::2", "right": "2001:db8:2::2", "red": "2001:db8:9::2"}[name]
+        b.router.script(
+            f"ip neighbor {name} {HOSTS[name]} {mac} static", f"ip neighbor {name} {prefix} {mac} static"
+        )
+    b.ctl("set interface mpls left enable")
+    yield b
+    b.close()
+
+
+@pytest.fixture
+def run(lsr):
+    """Runs commands, and undoes them after the test."""
+    undo = []
+
+    def do(*lines):
+        for line in lines:
+            lsr.ctl(line)
+            words = line.split(" via ")[0]
+            undo.append(words.replace(" add ", " del ", 1).replace(" set ", " del ", 1))
+
+    yield do
+    for line in reversed(list(dict.fromkeys(undo))):
+        lsr.ctl(line)
+
+
+def stack(*labels, ttl=64, cos=0):
+    """Entries from the top; a label may be (label, ttl) or (label, ttl, exp)."""
+    out = None
+    for n, label in enumerate(labels):
+        value, hops, exp = (*label, cos)[:3] if isinstance(label, tuple) else (label, ttl, cos)
+        entry = MPLS(label=value, s=int(n + 1 == len(labels)), ttl=hops, cos=exp)
+        out = entry if out is None else out / entry
+    return out
+
+
+def labelled(port, entries, payload):
+    return Ether(dst=port.mac, src=port.host_mac, type=0x8847) / entries / payload
+
+
+def sent(port, entries, payload):
+    return Ether(dst=port.host_mac, src=port.mac, type=0x8847) / entries / payload
+
+
+FAR4, FAR6 = "198.51.100.9", "2001:db8:77::9"
+
+
+def ip4(ttl=64, **kw):
+    return udp4("203.0.113.5", FAR4, ttl=ttl, **kw)
+
+
+def ip6(hlim=64, **kw):
+    return udp6("2001:db8:66::5", FAR6, hlim=hlim, **kw)
+
+
+@pytest.mark.parametrize("words, want", [
+    ("out-labels 100", [(100, 64, 0)]),
+    ("out-labels 100 200", [(100, 64, 0), (200, 64, 0)]),
+    ("out-labels 100 200 300", [(100, 64, 0), (200, 64, 0), (300, 64, 0)]),
+    ("out-labels 1048575 ttl 255 exp 5", [(1048575, 255, 5)]),
+    ("out-labels 100 uniform", [(100, 8, 6)]),
+    ("out-labels 100 200 uniform exp 1", [(100, 8, 1), (200, 8, 1)]),
+    ("out-labels 100 exp copy", [(100, 64, 6)]),
+    ("out-labels 0", [(0, 64, 0)]),
+])
+def test_routes_push_labels(lsr, run, words, want):
+    right, left = lsr.ports["right"], lsr.ports["left"]
+    run(f"ip route add 198.51.100.0/24 via 10.0.2.2 right {words}",
+        f"ip route add 2001:db8:77::/48 via 2001:db8:2::2 right {words}")
+    lsr.left.send(into(left) / ip4(ttl=9, tos=0xC0))
+    lsr.right.expect(sent(right, stack(*want), ip4(ttl=8, tos=0xC0)))
+    lsr.left.send(into(left) / ip6(hlim=9, tc=0xC0))
+    lsr.right.expect(sent(right, stack(*want), ip6(hlim=8, tc=0xC0)))
+
+
+def test_ipv6_over_an_ipv4_next_hop(lsr, run):
+    """6PE: the route of an IPv6 prefix may lead to an IPv4 neighbour when it has labels."""
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("ip route add 2001:db8:77::/48 via 10.0.2.2 right out-labels 100 2")
+    lsr.left.send(into(left) / ip6(hlim=9))
+    lsr.right.expect(sent(right, stack(100, 2), ip6(hlim=8)))
+    with pytest.raises(CtlError, match="without labels"):
+        lsr.ctl("ip route add 2001:db8:78::/48 via 10.0.2.2 right")
+
+
+@pytest.mark.parametrize("words, came, want", [
+    ("out-labels 200", [(100, 64, 3)], [(200, 63, 3)]),
+    ("out-labels 200 exp 6", [(100, 64, 3)], [(200, 63, 6)]),
+    ("out-labels 33 200", [(100, 64, 3)], [(33, 64, 0), (200, 63, 3)]),
+    ("out-labels 33 200 uniform", [(100, 64, 3)], [(33, 63, 3), (200, 63, 3)]),
+    ("out-labels 0", [(100, 64, 3)], [(0, 63, 3)]),
+])
+@pytest.mark.parametrize("below", [[], [(500, 12, 1)]])
+def test_labels_are_swapped(lsr, run, words, came, want, below):
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run(f"mpls local-label add 100 via 10.0.2.2 right {words}")
+    for packet in (ip4(ttl=5), ip6(hlim=5)):
+        lsr.left.send(labelled(left, stack(*came, *below), packet))
+        lsr.right.expect(sent(right, stack(*want, *below), packet))
+
+
+def test_penultimate_hop_popping(lsr, run):
+    """Without label the packet goes on as it is, with mode uniform it gets the TTL of the label."""
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 3")
+    for packet in (ip4(ttl=5), ip6(hlim=5)):
+        lsr.left.send(labelled(left, stack((100, 64)), packet))
+        lsr.right.expect(out_of(right) / packet)
+    lsr.left.send(labelled(left, stack((100, 64), (500, 12, 1)), ip4()))
+    lsr.right.expect(sent(right, stack((500, 12, 1)), ip4()))
+    lsr.ctl("mpls local-label set 100 via 10.0.2.2 right out-labels 3 uniform")
+    lsr.left.send(labelled(left, stack((100, 5)), ip4(ttl=60)))
+    lsr.right.expect(out_of(right) / ip4(ttl=4))
+    lsr.left.send(labelled(left, stack((100, 50)), ip4(ttl=3)))
+    lsr.right.expect(out_of(right) / ip4(ttl=3))
+    lsr.left.send(labelled(left, stack((100, 9)), ip6(hlim=60)))
+    lsr.right.expect(out_of(right) / ip6(hlim=8))
+    lsr.left.send(labelled(left, stack((100, 9), (500, 12, 1)), ip4()))
+    lsr.right.expect(sent(right, stack((500, 8, 1)), ip4()))
+
+
+def test_the_egress_looks_the_packet_up(lsr, run):
+    left, right, red = (lsr.ports[n] for n in ("left", "right", "red"))
+    run("ip route add 198.51.100.0/24 via 10.0.2.2 right",
+        "ip route add 2001:db8:77::/48 via 2001:db8:2::2 right",
+        "ip table add 30", "ip6 table add 30",
+        "ip route add 198.51.100.0/24 table 10 via 10.9.0.2 red",
+        "mpls local-label add 103 eos via ip4-lookup-in-table 0",
+        "mpls local-label add 106 eos via ip6-lookup-in-table 0",
+        "mpls local-label add 110 eos via ip4-lookup-in-table 10",
+        "mpls local-label add 104 eos via ip4-lookup-in-table 0 uniform")
+    lsr.left.send(labelled(left, stack((103, 7)), ip4(ttl=60)))
+    lsr.right.expect(out_of(right) / ip4(ttl=59))
+    lsr.left.send(labelled(left, stack((104, 7)), ip4(ttl=60)))
+    lsr.right.expect(out_of(right) / ip4(ttl=6))
+    lsr.left.send(labelled(left, stack((106, 7)), ip6(hlim=60)))
+    lsr.right.expect(out_of(right) / ip6(hlim=59))
+    # L3VPN: the table of the label, not that of the interface.
+    lsr.left.send(labelled(left, stack((110, 7)), ip4(ttl=60)))
+    lsr.red.expect(out_of(red) / ip4(ttl=59))
+    with lsr.counted("mpls-disposition-not-ip"):
+        lsr.left.send(labelled(left, stack((103, 7)), ip6()))
+    with lsr.counted("mpls-disposition-bad-header"):
+        lsr.left.send(labelled(left, stack((103, 7)), ip4(chksum=1)))
+    with lsr.counted("mpls-disposition-bad-address"):
+        lsr.left.send(labelled(left, stack((103, 7)), udp4("127.0.0.1", FAR4)))
+
+
+def test_explicit_null(lsr, run):
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("ip route add 198.51.100.0/24 via 10.0.2.2 right",
+        "ip route add 2001:db8:77::/48 via 2001:db8:2::2 right",
+        "mpls local-label add 100 via 10.0.2.2 right out-labels 200")
+    lsr.left.send(labelled(left, stack((0, 7)), ip4(ttl=60)))
+    lsr.right.expect(out_of(right) / ip4(ttl=59))
+    lsr.left.send(labelled(left, stack((2, 7)), ip6(hlim=60)))
+    lsr.right.expect(out_of(right) / ip6(hlim=59))
+    # Above other labels it is taken off as well (RFC 4182).
+    lsr.left.send(labelled(left, stack((0, 7), (2, 9), (100, 33)), ip4(ttl=60)))
+    lsr.right.expect(sent(right, stack((200, 32)), ip4(ttl=60)))
+
+
+def test_errors_of_a_vpn_come_from_its_table(lsr, run):
+    left, red = lsr.ports["left"], lsr.ports["red"]
+    run("mpls local-label add 110 eos via ip4-lookup-in-table 10",
+        "ip route add 203.0.113.0/24 table 10 via 10.9.0.2 red")
+    lsr.left.send(labelled(left, stack((110, 7)), udp4("203.0.113.5", "10.9.0.2", ttl=1)))
+    got = Ether(lsr.red.recv())
+    assert (got.dst, got[IP].dst, got[ICMP].type) == (red.host_mac, "203.0.113.5", 11)
+
+
+def test_next_label_tables(lsr, run):
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("mpls table add 7",
+        "mpls local-label add 100 non-eos via mpls-lookup-in-table 7",
+        "mpls local-label add 500 table 7 via 10.0.2.2 right out-labels 600",
+        "mpls local-label add 501 non-eos table 7 via mpls-lookup-in-table 7")
+    lsr.left.send(labelled(left, stack((100, 9), (500, 12, 2)), ip4()))
+    lsr.right.expect(sent(right, stack((600, 11, 2)), ip4()))
+    with lsr.counted("mpls-no-label"):
+        lsr.left.send(labelled(left, stack((100, 9), (102, 12)), ip4()))
+    with lsr.counted("mpls-lookup-loop"):
+        lsr.left.send(labelled(left, stack((100, 9), *[(501, 9)] * 30, (500, 9)), ip4()))
+
+
+def test_recursive_through_a_labelled_route(lsr, run):
+    """L3VPN: the inner label is the route's, the outer one that of the route to the next hop."""
+    right, red = lsr.ports["right"], lsr.ports["red"]
+    run("ip route add 192.0.2.77/32 via 10.0.2.2 right out-labels 1000",
+        "ip route add 198.51.100.0/24 table 10 via 192.0.2.77 next-hop-table 0 out-labels 55")
+    lsr.red.send(into(red) / ip4(ttl=9))
+    lsr.right.expect(sent(right, stack(1000, 55), ip4(ttl=8)))
+    lsr.ctl("ip route set 192.0.2.77/32 via 10.0.2.2 right out-labels 2000 3000")
+    lsr.red.send(into(red) / ip4(ttl=9))
+    lsr.right.expect(sent(right, stack(2000, 3000, 55), ip4(ttl=8)))
+    lsr.ctl("ip route set 192.0.2.77/32 via 10.0.2.2 right out-labels 3")
+    lsr.red.send(into(red) / ip4(ttl=9))
+    lsr.right.expect(sent(right, stack(55), ip4(ttl=8)))
+
+
+def test_what_is_too_large_for_its_labels(lsr, run):
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("ip route add 198.51.100.0/24 via 10.0.2.2 right out-labels 100 200",
+        "ip route add 2001:db8:77::/48 via 2001:db8:2::2 right out-labels 100 200",
+        "mpls local-label add 100 via 10.0.2.2 right out-labels 200 300",
+        "ip route add 203.0.113.0/24 via 10.0.1.2 left")
+    lsr.left.send(into(left) / ip4(size=1492 - 28, ttl=9))
+    lsr.right.expect(sent(right, stack(100, 200), ip4(size=1492 - 28, ttl=8)))
+    lsr.left.send(into(left) / ip4(size=1500 - 28, flags="DF"))
+    got = Ether(lsr.left.recv())
+    assert (got[ICMP].type, got[ICMP].code, got[ICMP].nexthopmtu) == (3, 4, 1492)
+    lsr.left.send(into(left) / ip4(size=1500 - 28, ttl=9))
+    parts = [Ether(lsr.right.recv()) for _ in range(2)]
+    assert all([p.type == 0x8847 and p[MPLS].label == 100 and len(p) <= 1514 for p in parts])
+    inner = [IP(bytes(p)[22:]) for p in parts]
+    assert [(i.ttl, i.frag, int(i.flags)) for i in inner] == [(8, 0, 1), (8, 184, 0)]
+    lsr.left.send(into(left) / udp6("2001:db8:1::2", FAR6, size=1500 - 48))
+    got = Ether(lsr.left.recv())
+    assert got[ICMPv6PacketTooBig].mtu == 1492
+    # In transit, with the labels that it has.
+    lsr.left.send(labelled(left, stack((100, 9)), ip4(size=1496 - 28, flags="DF")))
+    got = Ether(lsr.left.recv())
+    assert (got[ICMP].type, got[ICMP].code, got[ICMP].nexthopmtu) == (3, 4, 1492)
+
+
+def test_a_ttl_that_runs_out_is_told(lsr, run):
+    left = lsr.ports["left"]
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 200",
+        "ip route add 203.0.113.0/24 via 10.0.1.2 left",
+        "ip route add 2001:db8:66::/48 via 2001:db8:1::2 left")
+    for ttl in (0, 1):
+        with lsr.counted("mpls-ttl-expired"), lsr.counted("icmp4-errors-sent"):
+            lsr.left.send(labelled(left, stack((100, ttl), (500, 7)), ip4(ttl=33)))
+        got = Ether(lsr.left.recv())
+        assert (got[IP].src, got[IP].dst, got[ICMP].type) == ("10.0.1.1", "203.0.113.5", 11)
+    lsr.left.send(labelled(left, stack((100, 1)), ip6(hlim=33)))
+    assert ICMPv6TimeExceeded in Ether(lsr.left.recv())
+    lsr.left.send(into(left) / udp4("203.0.113.5", "10.0.2.2", ttl=3))
+    lsr.right.recv()
+    with lsr.counted("mpls-ttl-expired"), lsr.counted("mpls-error-not-ip"):
+        lsr.left.send(labelled(left, stack((100, 1)), Raw(b"\0" * 40)))
+
+
+@pytest.mark.parametrize("reason, packet", [
+    ("mpls-no-label", stack(100) / ip4()),
+    ("mpls-no-label", Raw(bytes(stack(100, 200))[:4] * 340 + b"abcd")),
+    ("mpls-implicit-null-received", stack(3) / ip4()),
+    ("mpls-reserved-label", stack(4) / ip4()),
+    ("mpls-reserved-label", stack(15, 100) / ip4()),
+    ("mpls-router-alert", stack(1, 100) / ip4()),
+    ("mpls-truncated", MPLS(label=0, s=0, ttl=9)),
+    ("mpls-too-short", Raw(b"\0\0\1")),
+])
+def test_hostile_stacks_are_counted(lsr, reason, packet):
+    left = lsr.ports["left"]
+    frame = bytes(Ether(dst=left.mac, src=left.host_mac, type=0x8847)) + bytes(packet)
+    with lsr.counted(reason):
+        lsr.left.send(frame)
+
+
+def test_stacks_without_a_bottom(lsr, run):
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 200")
+    head = bytes(Ether(dst=left.mac, src=left.host_mac, type=0x8847))
+    endless = b"".join(bytes(MPLS(label=100, s=0, ttl=9)) for _ in range(360))
+    lsr.left.send(head + endless)
+    got = lsr.right.recv()
+    assert got[14:22] == bytes(MPLS(label=200, s=0, ttl=8)) + endless[4:8]
+    expired = b"".join(bytes(MPLS(label=100, s=0, ttl=1)) for _ in range(360))
+    with lsr.counted("mpls-ttl-expired"), lsr.counted("mpls-stack-too-deep"):
+        lsr.left.send(head + expired)
+    with lsr.counted("mpls-ttl-expired"), lsr.counted("mpls-stack-truncated"):
+        lsr.left.send(head + expired[:48])
+
+
+def test_interfaces_are_enabled_one_by_one(lsr, run):
+    right = lsr.ports["right"]
+    run("mpls local-label add 100 via 10.0.1.2 left out-labels 200")
+    with lsr.counted("mpls-not-enabled"):
+        lsr.right.send(labelled(right, stack(100), ip4()))
+    assert [i["name"] for i in lsr.router.json("show mpls interface")] == ["left"]
+    lsr.ctl("set interface mpls right enable")
+    lsr.right.send(labelled(right, stack(100), ip4()))
+    lsr.left.expect(sent(lsr.ports["left"], stack((200, 63)), ip4()))
+    lsr.ctl("set interface mpls right disable")
+    with lsr.counted("mpls-not-enabled"):
+        lsr.right.send(labelled(right, stack(100), ip4()))
+
+
+@pytest.mark.parametrize("line, why", [
+    ("mpls local-label add 7 eos via 10.0.2.2 right", "label 7 is reserved"),
+    ("mpls local-label add 3 eos via 10.0.2.2 right", "implicit null"),
+    ("mpls local-label add 100 eos via 10.0.2.2 right out-labels 12", "label 12 is reserved"),
+    ("mpls local-label add 100 non-eos via ip4-lookup-in-table 0", "use eos"),
+    ("mpls local-label add 100 eos via mpls-lookup-in-table 0", "use non-eos"),
+    ("mpls local-label add 100 eos via ip4-lookup-in-table 99", "there is no IPv4 table 99"),
+    ("mpls local-label add 100 eos table 9 via 10.0.2.2 right", "there is no MPLS table 9"),
+    ("mpls local-label del 100", "no such route"),
+    ("ip route add 198.51.100.0/24 via right out-labels 100", "name its address"),
+    ("ip route add 198.51.100.0/24 via 10.0.2.2 right out-labels 5", "label 5 is reserved"),
+])
+def test_what_is_refused(lsr, line, why):
+    with pytest.raises(CtlError, match=why):
+        lsr.ctl(line)
+
+
+def test_flows_are_spread_by_what_is_below(lsr, run):
+    """By the IP packet below the labels, or by the entropy label (RFC 6790)."""
+    left = lsr.ports["left"]
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 200 via 10.9.0.2 red out-labels 300")
+
+    def path(entries, packet):
+        lsr.left.send(labelled(left, entries, packet))
+        arrived = lambda: next((n for n in ("right", "red") if lsr.wires[n].recv(timeout=0.01)), None)
+        return wait_for("the packet leaves", arrived)
+
+    flows = [udp4("203.0.113.5", FAR4, sport=1000 + n) for n in range(24)]
+    ways = [path(stack(100), f) for f in flows]
+    assert set(ways) == {"right", "red"}
+    assert [path(stack(100, 700), f) for f in flows] == ways, "the labels above do not matter"
+    entropy = [path(stack(100, 7, 5000 + n), flows[0]) for n in range(24)]
+    assert set(entropy) == {"right", "red"}
+    assert [path(stack(100, 7, 5000 + n), flows[n]) for n in range(24)] == entropy
+
+
+def test_packets_wait_for_their_neighbour(lsr, run):
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("mpls local-label add 100 via 10.0.2.77 right out-labels 200")
+    lsr.left.send(labelled(left, stack((100, 9)), ip4()))
+    ask = Ether(lsr.right.recv())
+    assert ARP in ask and ask[ARP].pdst == "10.0.2.77"
+    lsr.right.send(Ether(dst=right.mac, src="02:00:00:00:77:77") / ARP(
+        op=2, hwsrc="02:00:00:00:77:77", psrc="10.0.2.77", hwdst=right.mac, pdst="10.0.2.1"))
+    lsr.right.expect(Ether(dst="02:00:00:00:77:77", src=right.mac, type=0x8847) / stack((200, 8)) / ip4())
+    lsr.ctl("ip neighbor del right 10.0.2.77")
+
+
+def test_the_trace_shows_labels(lsr, run):
+    left = lsr.ports["left"]
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 200")
+    lsr.ctl("trace add af-packet-input 1")
+    lsr.left.send(labelled(left, stack((100, 9, 5)), ip4()))
+    lsr.right.recv()
+    text = lsr.ctl("show trace")
+    lsr.ctl("clear trace")
+    for words in ("mpls-lookup", "label 100 exp 5 s 1 ttl 9", "label 200 exp 5 s 1 ttl 8", "mpls-output"):
+        assert words in text, text
+
+
+def test_show_mpls_fib(lsr, run):
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 33 200")
+    labels = {(x["label"], x["eos"]): x for x in lsr.router.json("show mpls fib")["labels"]}
+    assert labels[100, True]["paths"] == "via 10.0.2.2 right out-labels 33 200"
+    assert {k for k in labels if k[0] < 16} == {(0, True), (0, False), (2, True), (2, False)}
+    text = lsr.ctl("show mpls fib 100")
+    assert "100:eos" in text and "swap to 200" in text and "labels [33 ttl 64 exp 0]" in text
