@@ -4,10 +4,12 @@
 //! somebody who knows the seed.
 
 use crate::bytes::{array, be32};
-use crate::ip4::Ip4Header;
+use crate::eth::EtherType;
+use crate::ip4::{self, Ip4Header};
 use crate::ip6::{self, Ip6Header};
 use crate::mpls::{Entry, Payload, StackView};
 use crate::proto::IpProtocol;
+use crate::vlan::VlanStack;
 
 /// What of a packet chooses its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -249,6 +251,20 @@ pub fn of_mpls(first: &[u8], flow: Flow) -> u32 {
     }
 }
 
+/// Hash of an Ethernet frame: that of the IP packet in it, else one of its addresses and type.
+pub fn of_frame(frame: &[u8], flow: Flow) -> u32 {
+    let Some(link) = VlanStack::parse(frame) else { return flow.seed };
+    let payload = frame.get(usize::from(link.header_len)..).unwrap_or_default();
+    match link.ethertype {
+        EtherType::IPV4 if payload.len() >= ip4::HEADER_LEN => of_ip4(payload, flow),
+        EtherType::IPV6 if payload.len() >= ip6::HEADER_LEN => of_ip6(payload, flow),
+        other => {
+            let mac = |at: usize| frame[at..at + 6].iter().fold(0, |n, b| n << 8 | u128::from(*b));
+            hash6(mac(6), mac(0), other.0.into(), IpProtocol(0), 0, flow.seed)
+        }
+    }
+}
+
 /// Ports and protocol of a packet whose next header has no ports of its own.
 #[inline]
 fn behind_extensions(first: &[u8], next: IpProtocol) -> (u32, IpProtocol) {
@@ -454,12 +470,28 @@ mod tests {
         assert_ne!(of_ip6(&plain, flow), of_ip6(&labelled, flow));
     }
 
+    #[test]
+    fn frames_are_told_apart_by_what_they_carry() {
+        let flow = Flow::five_tuple(5);
+        let frame = |macs: u8, rest: &[u8]| [&[macs; 12][..], rest].concat();
+        let packet = ip4(17, 0, 1);
+        let plain = frame(2, &[&[8, 0][..], &packet].concat());
+        let tagged = frame(4, &[&[0x81, 0, 0, 9, 8, 0][..], &packet].concat());
+        assert_eq!(of_frame(&plain, flow), of_ip4(&packet, flow));
+        assert_eq!(of_frame(&tagged, flow), of_ip4(&packet, flow));
+        let arp = |macs: u8| of_frame(&frame(macs, &[8, 6, 1]), flow);
+        assert_eq!(arp(2), of_frame(&frame(2, &[8, 6, 7]), flow));
+        assert_ne!(arp(2), arp(4));
+        assert_eq!(of_frame(&plain[..33], flow), of_frame(&plain[..14], flow), "too short for an IP header");
+    }
+
     proptest! {
         #[test]
         fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..100), seed: u32) {
             let flow = Flow { seed, fields: Fields(seed as u8) };
             of_ip4(&data, flow);
             of_ip6(&data, flow);
+            of_frame(&data, flow);
         }
 
         #[test]
