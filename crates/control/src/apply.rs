@@ -9,7 +9,7 @@ use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
     Feature, HostConfig, LabelBatch, MplsOp, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router,
-    RouterConfig, TapConfig, Target,
+    RouterConfig, TapConfig, Target, TunnelConfig,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -77,6 +77,12 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
         InterfaceKind::Loopback => {
             let instance = name.strip_prefix("loop").and_then(|n| n.parse().ok());
             (i.place, Op::CreateLoopback { instance, mac: i.mac })
+        }
+        InterfaceKind::MplsTunnel(t) => {
+            let instance = name.strip_prefix("mpls-tunnel").and_then(|n| n.parse().ok());
+            // Its paths come when the interfaces stand over which they lead.
+            let config = TunnelConfig { l2_only: t.l2_only, control_word: t.control_word, paths: vec![] };
+            (t.place, Op::Mpls(MplsOp::CreateTunnel { instance, config }))
         }
         InterfaceKind::Tap(t) => {
             let config = TapConfig {
@@ -280,6 +286,10 @@ fn upper(d: &Document, router: &Router) -> Plan {
     }
     for (table, place) in &d.mpls.tables {
         p.add(*place, "mpls", Op::Mpls(MplsOp::CreateTable { table: *table }));
+    }
+    for t in &d.mpls.tunnels {
+        let Target::Paths(paths) = target(router, &RouteTarget::Paths(t.paths.clone())) else { continue };
+        p.add(t.place, "mpls", Op::Mpls(MplsOp::SetTunnelPaths { name: t.name.clone(), paths }));
     }
     let mut batches: BTreeMap<u32, (LabelBatch, Vec<Place>)> = BTreeMap::new();
     for l in &d.mpls.labels {

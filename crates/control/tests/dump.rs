@@ -243,6 +243,39 @@ routes:
 }
 
 #[test]
+fn tunnels_are_written() {
+    let text = "\
+loopbacks:
+  loop0: {addresses: [10.0.0.1/24]}
+interfaces:
+  mpls-tunnel0: {mtu: 1400, addresses: [10.5.0.1/24], sub-interfaces: {7: {mtu: 1400, l2xc: mpls-tunnel3}}}
+  mpls-tunnel3: {mtu: 1400, l2xc: mpls-tunnel0.7, state: down}
+routes:
+  - 10.1.0.0/16 via mpls-tunnel2 out-labels 55
+mpls:
+  local-labels:
+    - 2000 eos via l2-input-on mpls-tunnel3
+  tunnels:
+    mpls-tunnel0: {l2-only: true, control-word: true, via: [10.0.0.9 loop0 out-labels 100 200 ttl 9, 10.0.0.8 weight 3 out-labels 7000]}
+    mpls-tunnel2: {via: mpls-tunnel4 out-labels 33}
+    mpls-tunnel3: {l2-only: true, via: 10.0.0.9 next-hop-table 0 out-labels 101}
+    mpls-tunnel4: {via: [10.0.0.9 loop0 out-labels 102]}
+";
+    let written = round_trip(text);
+    for line in [
+        "- 10.1.0.0/16 via mpls-tunnel2 out-labels 55",
+        "- 2000 eos via l2-input-on mpls-tunnel3",
+        "control-word: true",
+        "- 10.0.0.9 loop0 out-labels 100 200 ttl 9",
+        "- 10.0.0.8 weight 3 out-labels 7000",
+        "- mpls-tunnel4 out-labels 33",
+        "- 10.0.0.9 next-hop-table 0 out-labels 101",
+    ] {
+        assert!(written.contains(line), "{line}\n{written}");
+    }
+}
+
+#[test]
 fn a_dump_reads_as_it_was_written() {
     let text = "\
 quiver:

@@ -82,6 +82,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(mpls::LabelDisposition::<mpls::Ip4Uniform>::new(plane))
         .node(mpls::LabelDisposition::<mpls::Ip6Pipe>::new(plane))
         .node(mpls::LabelDisposition::<mpls::Ip6Uniform>::new(plane))
+        .node(mpls::InterfaceRxL2::new(plane, worker))
         .node(mpls::MplsIcmpError::new(plane))
         .quick_lookup(ip4::Ip4Lookup::new(plane, worker))
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
@@ -102,6 +103,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(mpls::LabelImposition::<mpls::PushIp6Uniform>::new(plane))
         .node(mpls::LabelImposition::<mpls::SwapPipe>::new(plane))
         .node(mpls::LabelImposition::<mpls::SwapUniform>::new(plane))
+        .node(mpls::MplsTunnelTx::new(plane, worker))
         .node(mpls::MplsOutput::new(plane, worker))
         .node(hold::MplsHold::new(plane))
         .node(ip4::Ip4Frag::new(plane))
@@ -135,5 +137,9 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
             end: "interface-output",
             features: vec![feature("ip6-mss-clamp-out")],
         })
-        .arc(ArcDef { name: "interface-output", end: "interface-tx", features: vec![feature("pcap-tx")] })
+        .arc(ArcDef {
+            name: "interface-output",
+            end: "interface-tx",
+            features: unicast(&["pcap-tx", "mpls-tunnel-tx"]),
+        })
 }

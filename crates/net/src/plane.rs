@@ -59,6 +59,9 @@ pub mod kind {
     /// The same with the label's TTL.
     pub const NEXT_LABEL_UNIFORM: u8 = 17;
 
+    /// Without the label, a frame that comes in on an interface.
+    pub const FRAME: u8 = 18;
+
     /// Whether it leads to a neighbour by an adjacency.
     pub const fn is_neighbor(kind: u8) -> bool {
         matches!(kind, REWRITE | LABEL | POP | POP_UNIFORM)
@@ -83,6 +86,7 @@ pub mod kind {
             DISPOSE6 => "pop-ip6-lookup",
             DISPOSE6_UNIFORM => "pop-ip6-lookup-uniform",
             NEXT_LABEL => "pop-mpls-lookup",
+            FRAME => "pop-l2-input",
             NEXT_LABEL_UNIFORM => "pop-mpls-lookup-uniform",
             _ => "no-route",
         }

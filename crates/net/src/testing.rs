@@ -118,7 +118,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -144,6 +144,7 @@ const NAMES: [&str; 25] = [
     "ip6-mpls-label-imposition-pipe",
     "ip6-mpls-label-imposition-uniform",
     "mpls-output",
+    "ethernet-input",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -194,6 +195,7 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(22) => b.batch(Sink::<22>(log)),
         Some(23) => b.batch(Sink::<23>(log)),
         Some(24) => b.batch(Sink::<24>(log)),
+        Some(25) => b.batch(Sink::<25>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -216,6 +218,7 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         xconnect: None,
         bridge: None,
         retag: crate::l2::Retag::default(),
+        tunnel: None,
         subs: None,
         addrs4: addrs4.into(),
         addrs6: addrs6.iter().map(|a| (number(a), 64)).collect(),

@@ -16,7 +16,7 @@ pub(super) fn further_addresses(_from: Source<'_>, i: &IfState, to: &mut Map) {
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
     for i in from.router.interfaces() {
         match i.kind {
-            Kind::Device => {
+            Kind::Device | Kind::MplsTunnel { .. } => {
                 let mut fields = Map::new();
                 interface(from, i, &mut fields);
                 to.put(i.name.clone(), fields);
@@ -61,8 +61,9 @@ fn interface(from: Source<'_>, i: &IfState, to: &mut Map) {
 /// What every kind of interface has.
 fn common(from: Source<'_>, i: &IfState, mtu: u16, to: &mut Map) {
     to.put_some("description", i.description.as_deref());
-    // A capture file has an address made of its number, which may be another one next time.
-    let pinned = i.mac_set || matches!(i.origin, Op::CreatePcap { .. });
+    // A capture file has an address made of its number, and a tunnel any, which may be another one next time.
+    let any = matches!(i.origin, Op::CreatePcap { .. }) || matches!(i.kind, Kind::MplsTunnel { l2: true });
+    let pinned = i.mac_set || any;
     to.put_some("mac", pinned.then(|| Node::text(i.mac)));
     to.put_unless("mtu", i.mtu, mtu);
     let addresses: Vec<Node> = i.configured().take(MOST).map(Node::text).collect();

@@ -20,6 +20,19 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         labels.extend(routes.filter_map(|r| label(from.router, t.id, &r)).map(Node::Text));
     }
     to.put_some("local-labels", Some(Node::List(labels)));
+    let mut tunnels = Map::new();
+    for t in from.router.tunnels() {
+        let mut fields = Map::new();
+        fields.put_unless("l2-only", t.config.l2_only, false).put_unless(
+            "control-word",
+            t.config.control_word,
+            false,
+        );
+        let paths = t.config.paths.iter().map(|p| Node::text(path_words(from.router, false, p)));
+        fields.put("via", Node::List(paths.collect()));
+        tunnels.put(from.router.interface_name(t.interface), fields);
+    }
+    to.put_some("tunnels", Some(tunnels));
 }
 
 fn label(router: &Router, table: u32, r: &LabelRoute) -> Option<String> {

@@ -65,6 +65,9 @@ pub(super) fn path_words(router: &Router, v6: bool, p: &RoutePath) -> String {
     if let Some(a) = p.address {
         let _ = write!(out, "{a}");
     }
+    if p.lookup == Lookup::Frame {
+        out.push_str("l2-input-on");
+    }
     if let Some(i) = p.interface {
         let _ = write!(out, "{}{}", if out.is_empty() { "" } else { " " }, router.interface_name(i));
     }
@@ -75,7 +78,7 @@ pub(super) fn path_words(router: &Router, v6: bool, p: &RoutePath) -> String {
                 Lookup::Mpls => "mpls",
                 Lookup::Ip6 => "ip6",
                 Lookup::Own if v6 => "ip6",
-                Lookup::Ip4 | Lookup::Own => "ip4",
+                Lookup::Ip4 | Lookup::Own | Lookup::Frame => "ip4",
             };
             let _ = write!(out, "{into}-lookup-in-table {t}");
         }

@@ -10,6 +10,7 @@ use super::decode::{Decoder, Fields};
 use super::device::{self, DeviceEntry};
 use super::diag::{Diagnostic, Place};
 use super::model::{Address, Encap, Interface, InterfaceKind, SubInterface, Tap};
+use super::mpls_tunnel::MplsTunnel;
 use super::scalar::{Reference, number, short};
 use super::tree::{Node, Value};
 use super::vxlan::VxlanTunnel;
@@ -59,6 +60,7 @@ pub(super) struct Others<'a, 'n> {
     pub loopbacks: &'a mut [Interface],
     pub bonds: &'a mut BTreeMap<&'n str, Bond>,
     pub tunnels: &'a mut BTreeMap<&'n str, VxlanTunnel>,
+    pub mpls_tunnels: &'a mut BTreeMap<&'n str, MplsTunnel>,
 }
 
 /// The section `interfaces`.
@@ -97,11 +99,21 @@ fn interface<'n>(
         later(d, name, place, others.bonds.remove(name).map(InterfaceKind::Bond), "bondethernets")
     } else if numbered(name, "vxlan_tunnel").is_some() {
         later(d, name, place, others.tunnels.remove(name).map(InterfaceKind::Vxlan), "vxlan_tunnels")
+    } else if numbered(name, "mpls-tunnel").is_some() {
+        let tunnel = others.mpls_tunnels.remove(name).map(InterfaceKind::MplsTunnel);
+        if tunnel.is_none() {
+            d.error(place, "undeclared", format!("the tunnel `{name}` is not declared")).help(format!(
+                "add `{name}` with its paths to the section `mpls`: {{tunnels: {{{name}: {{via: ...}}}}}}"
+            ));
+        }
+        tunnel
     } else {
         Some(InterfaceKind::Device(device::take(name, place, entry)))
     };
     let kind = kind?;
-    if let (InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_), Some(place)) = (&kind, device) {
+    let without =
+        matches!(kind, InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_) | InterfaceKind::MplsTunnel(_));
+    if let (true, Some(place)) = (without, device) {
         d.error(place, "device-unused", format!("`{name}` has no device of its own"))
             .help(format!("remove devices.{name}"));
     }

@@ -17,6 +17,7 @@ mod l2;
 mod l3;
 mod model;
 mod mpls;
+mod mpls_tunnel;
 mod neighbor;
 mod punt;
 mod route;
@@ -39,6 +40,7 @@ pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
 pub use l3::Setting;
 pub use model::*;
 pub use mpls::{LocalLabel, Mpls};
+pub use mpls_tunnel::{MplsTunnel, TunnelPaths};
 pub use scalar::Reference;
 pub(crate) use settings::BUFFERS_A_WORKER;
 pub use sflow::Sflow;
@@ -210,7 +212,9 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let mut loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
     let mut bonds = d.field(&fields, "bondethernets", bond::decode).unwrap_or_default();
     let mut tunnels = d.field(&fields, "vxlan_tunnels", vxlan::decode).unwrap_or_default();
+    let mut mpls_tunnels = mpls_tunnel::declared(root);
     let mut others = interface::Others {
+        mpls_tunnels: &mut mpls_tunnels,
         devices: &mut devices,
         taps: &mut taps,
         loopbacks: &mut loopbacks,
@@ -222,6 +226,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let left = bonds.values().map(|b| (&b.name, b.place, &b.path));
     interface::only_declared(d, left.chain(tunnels.values().map(|t| (&t.name, t.place, &t.path))));
     document.interfaces.extend(tap::remaining(taps, &mut devices));
+    document.interfaces.extend(mpls_tunnel::remaining(mpls_tunnels));
     document.interfaces.append(&mut loopbacks);
     device::promiscuity(&mut document.interfaces, &mut devices);
     d.key("devices", |d| device::unused(d, devices));

@@ -133,6 +133,8 @@ pub enum InterfaceKind {
     Tap(Tap),
     /// A loopback.
     Loopback,
+    /// An MPLS tunnel.
+    MplsTunnel(super::MplsTunnel),
     /// A bond: not supported yet.
     Bond(Bond),
     /// A VXLAN tunnel: not supported yet.

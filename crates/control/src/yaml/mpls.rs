@@ -7,12 +7,13 @@ use net::router::{Lookup, RouteTable, check_label};
 use super::decode::Decoder;
 use super::diag::Place;
 use super::model::{RoutePath, RouteTarget};
+use super::mpls_tunnel::{self, TunnelPaths};
 use super::route::{Paths, Word, check_paths, words};
 use super::rules::Names;
 use super::scalar::short;
 use super::tree::{Node, Value};
 
-pub(super) const MPLS: &[&str] = &["tables", "local-labels"];
+pub(super) const MPLS: &[&str] = &["tables", "local-labels", "tunnels"];
 pub(super) const LABEL: &[&str] = &["label", "eos", "table", "via", "type"];
 const FORM: &str = "`LABEL [eos|non-eos] [table N] via ADDRESS [INTERFACE] [out-labels L ...], ...`, \
      `LABEL eos via ip4-lookup-in-table N` or `LABEL drop`";
@@ -24,6 +25,8 @@ pub struct Mpls {
     pub tables: Vec<(u32, Place)>,
     /// Labels.
     pub labels: Vec<LocalLabel>,
+    /// Where tunnels lead.
+    pub tunnels: Vec<TunnelPaths>,
 }
 
 /// What becomes of the packets of a label.
@@ -50,7 +53,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
             |d: &mut Decoder<'n>, node: &'n Node<'n>| Some((d.int(node, 0u32, u32::MAX)?, node.place));
         Some(items.filter_map(|(i, node)| d.index(i, |d| number(d, node))).collect::<Vec<_>>())
     });
-    let mut out = Mpls { tables: tables.unwrap_or_default(), labels: vec![] };
+    let mut out = Mpls { tables: tables.unwrap_or_default(), labels: vec![], tunnels: vec![] };
     out.tables.retain(|t| t.0 != 0);
     for (i, (id, place)) in out.tables.iter().enumerate() {
         if out.tables.iter().take(i).any(|t| t.0 == *id) {
@@ -63,6 +66,9 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
         Some(items.filter_map(|(i, node)| d.index(i, |d| read.item(d, node))).collect::<Vec<_>>())
     });
     out.labels = found.unwrap_or_default();
+    let tunnels =
+        d.field(&fields, "tunnels", |d, node| mpls_tunnel::paths(d, node, &Paths { names, mpls: false }));
+    out.tunnels = tunnels.unwrap_or_default();
     unique(d, &out.labels);
     Some(out)
 }
@@ -159,7 +165,7 @@ impl Reader<'_> {
         for p in paths {
             good &= self.check(d, p, eos);
         }
-        let ip = paths.iter().any(|p| matches!(p.lookup, Lookup::Ip4 | Lookup::Ip6));
+        let ip = paths.iter().any(|p| matches!(p.lookup, Lookup::Ip4 | Lookup::Ip6 | Lookup::Frame));
         let mpls = paths.iter().any(|p| p.lookup == Lookup::Mpls);
         let bottoms = match eos {
             Some(eos) => vec![eos],
@@ -188,6 +194,9 @@ impl Reader<'_> {
                 let via = p.address.filter(|_| p.interface.is_none());
                 return via.is_none_or(|a| self.paths.names.tables.check(d, p.place, RouteTable::of(a, id)));
             }
+            Lookup::Frame if eos == Some(false) => ("only at the bottom of a stack a frame follows", "eos"),
+            Lookup::Frame if p.labels.is_none() && p.address.is_none() => return true,
+            Lookup::Frame => ("l2-input-on takes an interface and nothing else", "l2-input-on INTERFACE"),
             _ if !p.labels.is_empty() => ("labels are put on for a neighbour", "name its address"),
             Lookup::Ip4 | Lookup::Ip6 if eos == Some(false) => {
                 ("only at the bottom of a stack an IP packet follows", "eos")

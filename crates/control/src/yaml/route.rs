@@ -15,6 +15,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::decode::{Decoder, Fields};
 use super::diag::Place;
+use super::interface::numbered;
 use super::model::{RoutePath, RouteTarget, Routes};
 use super::rules::Names;
 use super::scalar::short;
@@ -24,7 +25,8 @@ pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "via", "type"
 pub(super) const PATH: &[&str] =
     &["address", "interface", "table", "weight", "lookup", "out-labels", "mode", "ttl", "exp"];
 const MODES: &[(&str, bool)] = &[("pipe", false), ("uniform", true)];
-const LOOKUPS: &[(&str, Lookup)] = &[("ip4", Lookup::Ip4), ("ip6", Lookup::Ip6), ("mpls", Lookup::Mpls)];
+const LOOKUPS: &[(&str, Lookup)] =
+    &[("ip4", Lookup::Ip4), ("ip6", Lookup::Ip6), ("mpls", Lookup::Mpls), ("l2-input", Lookup::Frame)];
 /// Words that end a next hop.
 const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "exp"];
 
@@ -265,7 +267,8 @@ impl<'n> Table<'_, 'n> {
         }
         let Some(RouteTarget::Paths(paths)) = self.routes.targets.get(target as usize) else { return };
         for path in paths {
-            if path.address.is_none() && !path.labels.is_none() {
+            let tunnel = path.interface.as_deref().is_some_and(|i| numbered(i, "mpls-tunnel").is_some());
+            if path.address.is_none() && !path.labels.is_none() && !tunnel {
                 let message = "labels are put on for a neighbour";
                 d.error(path.place, "route-labels", message).help("name its address");
                 continue;
@@ -344,7 +347,13 @@ impl Paths<'_> {
         if fields.has("weight") && weight.is_none() || fields.has("lookup") && lookup.is_none() {
             return None;
         }
-        if fields.has("lookup") != (self.mpls && fields.has("table")) {
+        let frame = lookup == Some(Lookup::Frame);
+        if frame && (!self.mpls || fields.has("table") || fields.has("address")) {
+            d.error(fields.place, "label-lookup", "a frame comes in on an interface")
+                .help("interface: NAME and lookup: l2-input; only in `mpls`");
+            return None;
+        }
+        if !frame && fields.has("lookup") != (self.mpls && fields.has("table")) {
             d.error(fields.place, "label-lookup", "a label leads into a table of a kind")
                 .help("table: N and lookup: ip4, ip6 or mpls; only in `mpls`");
             return None;
@@ -469,6 +478,9 @@ impl Paths<'_> {
                 };
                 return self.checked(d, *at, None, None, (Some(table), lookup, weight, labels));
             }
+            [(at, "l2-input-on"), name] if self.mpls => {
+                return self.checked(d, *at, None, Some(*name), (None, Lookup::Frame, weight, labels));
+            }
             _ => {}
         }
         let (address, interface, rest) = match words {
@@ -506,7 +518,7 @@ impl Paths<'_> {
                     d.error(at, e.rule, e.message).value(name).help(e.help);
                     return None;
                 }
-                Ok(port) if self.names.is_l2(port) => {
+                Ok(port) if lookup != Lookup::Frame && self.names.is_l2(port) => {
                     d.error(at, "l2-mode", format!("`{name}` is in a cross-connect"))
                         .value(name)
                         .help("an interface that routes");

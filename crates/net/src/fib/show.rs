@@ -34,13 +34,16 @@ pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
     if let Some(a) = p.address {
         let _ = write!(out, " {a}");
     }
+    if p.lookup == Lookup::Frame {
+        out.push_str(" l2-input-on");
+    }
     if let Some(i) = p.interface {
         let _ = write!(out, " {}", router.interface_name(i));
     }
     match (p.table, p.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
         (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", lookup_word(p.lookup, v6)),
-        (None, None) if p.lookup != Lookup::Own => {
+        (None, None) if !matches!(p.lookup, Lookup::Own | Lookup::Frame) => {
             _ = write!(out, " {}-lookup in the packet's own table", lookup_word(p.lookup, v6));
         }
         (None, _) => {}
@@ -59,7 +62,7 @@ fn lookup_word(lookup: Lookup, v6: bool) -> &'static str {
         Lookup::Mpls => "mpls",
         Lookup::Ip6 => "ip6",
         Lookup::Own if v6 => "ip6",
-        Lookup::Ip4 | Lookup::Own => "ip4",
+        Lookup::Ip4 | Lookup::Own | Lookup::Frame => "ip4",
     }
 }
 

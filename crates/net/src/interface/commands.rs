@@ -4,6 +4,8 @@ mod create;
 mod show;
 mod unnumbered;
 
+pub(crate) use create::{free, made};
+
 use crate::commands::commit;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output};

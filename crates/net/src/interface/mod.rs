@@ -14,6 +14,7 @@ pub use tx::{InterfaceTx, TxDrop};
 
 use crate::l2::Retag;
 use crate::l2::bridge::BridgePort;
+use crate::mpls::Tunnel;
 use crate::plane::Plane;
 use graph::{Guard, TxCaps};
 use packet::eth::{EtherType, MacAddr};
@@ -116,6 +117,8 @@ pub struct Interface {
     pub bridge: Option<BridgePort>,
     /// What becomes of the tags of frames on layer 2.
     pub retag: Retag,
+    /// The MPLS tunnel that its frames take.
+    pub tunnel: Option<Tunnel>,
     /// Its sub-interfaces by tag; `None` when it has none.
     pub subs: Option<Arc<VlanTable>>,
     /// Its IPv4 addresses (host order) with prefix lengths.

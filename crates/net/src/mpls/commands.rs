@@ -36,13 +36,19 @@ pub(crate) fn labels(p: &Args) -> Result<OutLabels, CommandError> {
 fn paths() -> String {
     format!(
         "path:(via (drop|ip4-lookup-in-table <lookup4:u32>|ip6-lookup-in-table <lookup6:u32>|\
-         mpls-lookup-in-table <lookup-mpls:u32>|<address:ip> [<interface:interface>]) \
+         mpls-lookup-in-table <lookup-mpls:u32>|l2-input-on <input:interface>|<address:ip> [<interface:interface>]) \
          [weight <weight:u8 1..255>] {LABELS})..."
     )
 }
 
 /// The commands.
 pub fn all() -> Vec<Command<Router>> {
+    let mut all = labels_and_tables();
+    all.extend(super::tunnel::commands::all());
+    all
+}
+
+fn labels_and_tables() -> Vec<Command<Router>> {
     let paths = paths();
     let local = |verb: &str| {
         format!("mpls local-label {verb} <label:u32 0..1048575> [eos|non-eos] [table <table:u32>]")
@@ -126,6 +132,7 @@ fn route(c: Command<Router>) -> Command<Router> {
         .arg("lookup4", "IPv4 table in which packets are looked up; only eos")
         .arg("lookup6", "IPv6 table in which packets are looked up; only eos")
         .arg("lookup-mpls", "MPLS table in which the next label is looked up; only non-eos")
+        .arg("input", "interface on which the frame below the label comes in (pseudowire); only eos")
         .arg("weight", "share of the flows")
         .arg("drop", "drop packets")
 }
@@ -137,14 +144,16 @@ fn target(router: &Router, args: &Args) -> Result<Option<Target>, CommandError> 
             drops += 1;
             continue;
         }
-        let name: Option<String> = p.opt("interface")?;
+        let input: Option<String> = p.opt("input")?;
+        let frame = input.is_some();
+        let name: Option<String> = p.opt("interface")?.or(input);
         let into = [
             (p.opt("lookup4")?, Lookup::Ip4),
             (p.opt("lookup6")?, Lookup::Ip6),
             (p.opt("lookup-mpls")?, Lookup::Mpls),
         ];
-        let (table, lookup) =
-            into.into_iter().find(|(t, _): &(Option<u32>, _)| t.is_some()).unwrap_or((None, Lookup::Own));
+        let other = (None, if frame { Lookup::Frame } else { Lookup::Own });
+        let (table, lookup) = into.into_iter().find(|(t, _): &(Option<u32>, _)| t.is_some()).unwrap_or(other);
         paths.push(RoutePath {
             address: p.opt("address")?,
             interface: name.and_then(|n| router.interface_index(&n)),
@@ -171,7 +180,7 @@ fn bottoms(args: &Args, target: Option<&Target>) -> Vec<bool> {
                 Some(Target::Paths(p)) => p.as_slice(),
                 _ => &[],
             };
-            let ip = paths.iter().any(|p| matches!(p.lookup, Lookup::Ip4 | Lookup::Ip6));
+            let ip = paths.iter().any(|p| matches!(p.lookup, Lookup::Ip4 | Lookup::Ip6 | Lookup::Frame));
             let mpls = paths.iter().any(|p| p.lookup == Lookup::Mpls);
             [true, false].into_iter().filter(|bottom| if *bottom { !mpls || ip } else { !ip }).collect()
         }

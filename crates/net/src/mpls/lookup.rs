@@ -35,6 +35,7 @@ graph::edges! {
         Ip4Lookup => "ip4-lookup",
         Ip6Lookup => "ip6-lookup",
         Policed => "punt-policer",
+        Frame => "interface-rx-dpo-l2",
     }
 }
 
@@ -181,6 +182,10 @@ impl LookupNode for MplsLookup {
                     };
                     entry = next;
                     table = if e.adj == u32::MAX { table } else { e.adj };
+                }
+                kind::FRAME => {
+                    let _ = p.advance(4);
+                    return Ok(MplsLookupNext::Frame);
                 }
                 _ => return Err(MplsLookupDrop::Blackhole.into()),
             }

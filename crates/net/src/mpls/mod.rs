@@ -16,6 +16,7 @@ mod lookup;
 mod model;
 mod output;
 mod show;
+mod tunnel;
 
 pub use disposition::{DispositionReason, Ip4Pipe, Ip4Uniform, Ip6Pipe, Ip6Uniform, LabelDisposition};
 pub use error::{Ask, MplsErrorReason, MplsIcmpError};
@@ -27,6 +28,7 @@ pub use input::{MplsInput, MplsInputDrop};
 pub use labels::{Exp, Imposition, MOST_LABELS, OutLabels, PIPE_TTL, Push, Stack, reserved};
 pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
+pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, Tunnel, TunnelTxDrop};
 
 use crate::plane::Plane;
 use graph::{Guard, flags};

@@ -133,6 +133,7 @@ fn into_words(router: &Router, kind: u8, place: u32) -> String {
         kind::DISPOSE4 | kind::DISPOSE4_UNIFORM => (place != u32::MAX).then(|| router.table_at(false, place)),
         kind::DISPOSE6 | kind::DISPOSE6_UNIFORM => (place != u32::MAX).then(|| router.table_at(true, place)),
         kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => router.label_table_at(place),
+        kind::FRAME => return format!(" on {}", router.interface_name(place)),
         _ => return String::new(),
     };
     match table {

@@ -41,7 +41,8 @@ impl Router {
             return Err("only a label leads into a table of another kind".into());
         }
         let Some(a) = p.address else {
-            if !p.labels.is_none() {
+            let tunnel = p.interface.is_some_and(|i| self.ip_tunnel(i).is_some());
+            if !p.labels.is_none() && !tunnel {
                 return Err("labels are put on for a neighbor: name its address".into());
             }
             return match (p.interface, p.table) {
@@ -83,6 +84,9 @@ impl Router {
         let i = self.named(name)?;
         let a = net.addr();
         let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
+        if let Some(why) = self.takes_no_frames(i.index) {
+            return Err(OpError::new(why));
+        }
         if i.configured().any(|n| n == net) {
             return fail(format!("has the address {net} already"));
         }
@@ -154,6 +158,9 @@ impl Router {
             return Err(OpError::new(format!("{name} cannot be cross-connected to itself")));
         }
         for i in [a, b] {
+            if let Some(why) = self.takes_no_frames(i.index) {
+                return Err(OpError::new(why));
+            }
             if let Some(m) = i.membership {
                 let id = m.bridge;
                 return Err(OpError::new(format!("{} is in bridge domain {id}: take it out first", i.name)));

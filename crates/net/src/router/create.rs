@@ -114,6 +114,9 @@ impl Router {
         if p.kind == Kind::Loopback {
             return fail("a loopback cannot have sub-interfaces");
         }
+        if let Some(why) = self.takes_no_frames(p.index) {
+            return Err(OpError::new(why));
+        }
         if id == 0 {
             return fail("the number of a sub-interface starts at 1");
         }
@@ -151,6 +154,12 @@ impl Router {
         if let Some(o) = gone.iter().find_map(source) {
             let o = self.interface_name(*o);
             return Err(OpError::new(format!("{name} is the cross-connect target of {o}: undo that first")));
+        }
+        if let Some(t) = self.tunnel_over(&gone) {
+            let t = self.interface_name(t);
+            return Err(OpError::new(format!(
+                "the tunnel {t} goes over {name}: delete it first (mpls tunnel del {t})"
+            )));
         }
         let over = self.nexthops.over(&gone);
         let routes: u32 = over.iter().filter_map(|id| self.group(*id)).map(|g| g.routes).sum();

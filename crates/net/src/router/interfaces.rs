@@ -55,6 +55,11 @@ pub enum Kind {
     Device,
     /// Nothing but its addresses.
     Loopback,
+    /// An MPLS tunnel.
+    MplsTunnel {
+        /// For frames.
+        l2: bool,
+    },
     /// Tagged frames of another interface.
     Sub {
         /// The interface.
@@ -268,6 +273,7 @@ fn blank() -> Interface {
         xconnect: None,
         bridge: None,
         retag: Retag::default(),
+        tunnel: None,
         subs: None,
         addrs4: Box::default(),
         addrs6: Box::default(),
@@ -474,6 +480,7 @@ impl Router {
         self.neighbors.interface_removed(index, &mut out);
         self.carry_out(out);
         self.drop_held(index);
+        self.tunnel_removed(index);
         let sub = self.interfaces.get(index).is_some_and(|i| matches!(i.kind, Kind::Sub { .. }));
         if !sub {
             self.detach(index);
@@ -584,7 +591,7 @@ impl Router {
             caps: hw.caps,
             ip4_unicast: bits.ip4,
             ip6_unicast: bits.ip6,
-            output: hw.tx_features,
+            output: hw.tx_features | self.tunnel_feature(hw.index),
             features: i.features,
             table4: i.table(false),
             table6: i.table(true),
@@ -592,6 +599,7 @@ impl Router {
             xconnect: i.xconnect,
             bridge: self.bridge_port(i),
             retag: i.retag(),
+            tunnel: self.frame_tunnel(index),
             subs: i.vlans.clone(),
             addrs4: addrs4.into(),
             addrs6: addrs6.into(),

@@ -44,7 +44,9 @@ pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, 
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus};
 pub use interfaces::{Encap, IfState, Kind};
-pub use mpls::{LabelBatch, LabelRoute, LabelTableInfo, MplsOp, check_label};
+pub use mpls::{
+    LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
+};
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
@@ -165,6 +167,7 @@ pub struct Router {
     interfaces: Interfaces,
     bridges: bridge::Bridges,
     labels: mpls::LabelTables,
+    tunnels: mpls::Tunnels,
     adjacencies: Adjacencies,
     nexthops: NextHops,
     fibs: Fibs,
@@ -289,6 +292,7 @@ impl Router {
             interfaces: Interfaces::new(interfaces),
             bridges: bridge::Bridges::new(bridges),
             labels: mpls::LabelTables::new(label_slots, main_labels),
+            tunnels: mpls::Tunnels::default(),
             adjacencies: Adjacencies::new(adjacencies),
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),

@@ -62,6 +62,8 @@ pub enum Lookup {
     Ip6,
     /// By the next label.
     Mpls,
+    /// Not at all: behind the label is a frame that comes in on the path's interface.
+    Frame,
 }
 
 impl Default for RoutePath {

@@ -145,7 +145,9 @@ impl Work<'_> {
 
     fn path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
         let leads = self.plain_path(p, table);
-        if !self.mpls && p.labels.is_none() || p.address.is_none() {
+        let to_neighbors =
+            p.address.is_some() || p.interface.is_some_and(|i| self.router.ip_tunnel(i).is_some());
+        if !self.mpls && p.labels.is_none() || !to_neighbors {
             return leads;
         }
         leads.into_iter().filter_map(|l| self.labelled(p, l)).collect()
@@ -177,7 +179,7 @@ impl Work<'_> {
     fn disposed(&mut self, p: &RoutePath) -> Vec<Lead> {
         let uniform = u8::from(p.labels.uniform);
         let (table, kind) = match p.lookup {
-            Lookup::Ip4 | Lookup::Own => (TableKind::Ip4, kind::DISPOSE4),
+            Lookup::Ip4 | Lookup::Own | Lookup::Frame => (TableKind::Ip4, kind::DISPOSE4),
             Lookup::Ip6 => (TableKind::Ip6, kind::DISPOSE6),
             Lookup::Mpls => (TableKind::Mpls, kind::NEXT_LABEL),
         };
@@ -192,7 +194,26 @@ impl Work<'_> {
         vec![single(kind + uniform, None, place)]
     }
 
+    /// A path over a tunnel leads where the tunnel's paths lead.
+    fn tunnelled(&mut self, interface: u32, group: u32) -> Vec<Lead> {
+        self.out.interfaces.push(interface);
+        self.out.through.push(group);
+        let hop = self.router.nexthops.hop(group);
+        let usable = self.router.is_usable(interface) && !(self.looped)(group);
+        let leads = hop.filter(|_| usable).into_iter().flat_map(|h| &h.resolution.leads);
+        leads.filter(|l| l.kind == kind::LABEL).copied().collect()
+    }
+
     fn plain_path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
+        if let Some(i) = p.interface {
+            if let Some(group) = self.router.ip_tunnel(i) {
+                return self.tunnelled(i, group);
+            }
+            if p.lookup == Lookup::Frame {
+                self.out.interfaces.push(i);
+                return vec![single(kind::FRAME, None, i)];
+            }
+        }
         match (p.interface, p.address) {
             (Some(i), Some(a)) => self.neighbor(i, a).into_iter().collect(),
             (Some(i), None) => {

@@ -383,6 +383,8 @@ impl Spec {
                         "mpls-lookup",
                         "mpls-output",
                         "mpls-icmp-error",
+                        "mpls-tunnel-tx",
+                        "interface-rx-dpo-l2",
                         "mpls-label-imposition-pipe",
                         "ip4-mpls-label-imposition-pipe",
                         "ip6-mpls-label-imposition-uniform",

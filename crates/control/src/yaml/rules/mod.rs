@@ -138,7 +138,7 @@ impl<'a> Names<'a> {
             return Ok(*port);
         }
         let unknown = |rule, message: String, help: String| Err(Unknown { rule, message, help });
-        for (stem, section) in [("loop", "loopbacks"), ("tap", "taps")] {
+        for (stem, section) in [("loop", "loopbacks"), ("tap", "taps"), ("mpls-tunnel", "mpls.tunnels")] {
             if numbered(name, stem).is_some() {
                 let message = format!("the interface {} is not declared", short(name));
                 return unknown("undeclared", message, format!("add it to the section `{section}`"));

@@ -161,7 +161,7 @@ fn delete_kind(
 }
 
 /// Applies the operations that make the interface `name`, and answers its name.
-fn made(router: &mut Router, name: String, ops: Vec<Op>) -> Result<Output, CommandError> {
+pub(crate) fn made(router: &mut Router, name: String, ops: Vec<Op>) -> Result<Output, CommandError> {
     commit(router, ops)?;
     let index = router.interface_index(&name);
     let json = serde_json::json!({ "name": name, "index": index });
@@ -197,7 +197,7 @@ fn tags_of(args: &Args) -> Result<Encap, CommandError> {
     Ok(Encap::Tags { dot1ad: args.has("dot1ad"), outer: outer.flatten(), inner, exact })
 }
 
-fn free(router: &Router, name: &str, mut range: std::ops::RangeInclusive<u32>) -> Option<u32> {
+pub(crate) fn free(router: &Router, name: &str, mut range: std::ops::RangeInclusive<u32>) -> Option<u32> {
     range.find(|n| router.interface_index(&format!("{name}{n}")).is_none())
 }
 

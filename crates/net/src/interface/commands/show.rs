@@ -118,6 +118,7 @@ fn kind_word(kind: Kind) -> &'static str {
         Kind::Local => "local",
         Kind::Device => "device",
         Kind::Loopback => "loopback",
+        Kind::MplsTunnel { .. } => "mpls-tunnel",
         Kind::Sub { .. } => "sub-interface",
     }
 }

@@ -220,6 +220,9 @@ impl Router {
             }
             return Ok(());
         }
+        if let Some(why) = self.takes_no_frames(i.index) {
+            return Err(OpError::new(why));
+        }
         if i.kind == Kind::Loopback {
             return fail("is a loopback: it can only be the BVI of a bridge domain".into());
         }

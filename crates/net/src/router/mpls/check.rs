@@ -43,6 +43,9 @@ impl Router {
             return Err("a weight is 1 to 255".into());
         }
         p.labels.check()?;
+        if p.lookup == Lookup::Frame {
+            return self.check_frame_path(bottom, p);
+        }
         if p.address.is_some() || p.interface.is_some() {
             if p.lookup != Lookup::Own {
                 return Err("a path leads to a neighbor or into a table, not both".into());
@@ -54,7 +57,7 @@ impl Router {
         }
         let Some(id) = p.table else { return Err("a path needs an address or a table".into()) };
         let v6 = match p.lookup {
-            Lookup::Own => return Err("a path into a table says of which kind it is".into()),
+            Lookup::Own | Lookup::Frame => return Err("a path into a table says of which kind it is".into()),
             Lookup::Ip4 => false,
             Lookup::Ip6 => true,
             Lookup::Mpls if bottom => {
@@ -70,6 +73,27 @@ impl Router {
             return Err("only at the bottom of a stack an IP packet follows: use eos".into());
         }
         self.place_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message)
+    }
+
+    /// A path on which a frame comes in on an interface.
+    fn check_frame_path(&self, bottom: bool, p: &RoutePath) -> Result<(), String> {
+        if p.address.is_some() || p.table.is_some() || !p.labels.is_none() {
+            return Err("l2-input-on takes an interface and nothing else".into());
+        }
+        if !bottom {
+            return Err("only at the bottom of a stack a frame follows: use eos".into());
+        }
+        let named = p.interface.filter(|i| self.interface(*i).is_some_and(|i| i.kind != Kind::Local));
+        let Some(i) = named else { return Err("there is no such interface".into()) };
+        if let Some(why) = self.takes_no_frames(i) {
+            return Err(why);
+        }
+        match self.interface(i).map(|i| i.kind) {
+            Some(Kind::Loopback) => {
+                Err(format!("{} is a loopback: no frames come in on it", self.interface_name(i)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_next_hop(&self, p: &RoutePath) -> Result<(), String> {

@@ -5,11 +5,14 @@
 mod batch;
 mod check;
 mod routes;
+mod tunnels;
 
 pub use batch::LabelBatch;
 pub use check::check_label;
 pub use routes::LabelRoute;
 pub(super) use routes::LabelUndo;
+pub(crate) use tunnels::Tunnels;
+pub use tunnels::{MAX_TUNNEL, TunnelConfig, TunnelInfo};
 
 use super::nexthops::{Lookup, Source};
 use super::resolve::TableKind;
@@ -35,6 +38,20 @@ pub enum MplsOp {
     },
     /// Changes routes of labels.
     Routes(LabelBatch),
+    /// Makes a tunnel.
+    CreateTunnel {
+        /// N of its name `mpls-tunnelN`; the first free one when absent.
+        instance: Option<u32>,
+        /// What it is.
+        config: TunnelConfig,
+    },
+    /// Sets the paths of a tunnel, in place of those that it had.
+    SetTunnelPaths {
+        /// Its name.
+        name: String,
+        /// The paths; none: it drops what it gets.
+        paths: Vec<RoutePath>,
+    },
 }
 
 impl MplsOp {
@@ -43,6 +60,11 @@ impl MplsOp {
             MplsOp::CreateTable { table } => format!("MPLS table {table}: made"),
             MplsOp::DeleteTable { table } => format!("MPLS table {table}: deleted"),
             MplsOp::Routes(_) => return None,
+            MplsOp::CreateTunnel { instance: Some(n), .. } => {
+                format!("interface {}: made", tunnels::name(*n))
+            }
+            MplsOp::CreateTunnel { instance: None, .. } => "an MPLS tunnel was made".into(),
+            MplsOp::SetTunnelPaths { name, .. } => format!("interface {name}: other paths"),
         })
     }
 }
@@ -122,6 +144,8 @@ impl Router {
             MplsOp::CreateTable { table } => self.create_label_table(table),
             MplsOp::DeleteTable { table } => self.delete_label_table(table),
             // `commit` has taken them out.
+            MplsOp::CreateTunnel { instance, config } => self.create_tunnel(instance, config),
+            MplsOp::SetTunnelPaths { name, paths } => self.set_tunnel_paths(name, paths),
             MplsOp::Routes(_) => Err(OpError::new("a label route cannot undo another change")),
         }
     }
