@@ -44,6 +44,14 @@ def lab():
     stage.close()
 
 
+@pytest.fixture(scope="module")
+def module_lab():
+    """A stage for all tests of a file."""
+    stage = Lab()
+    yield stage
+    stage.close()
+
+
 @pytest.fixture
 def two_hosts(lab):
     """Host A 10.0.1.2 --- left [Quiver] right --- 10.0.2.2 host B, and the same in IPv6; the file of the demo."""

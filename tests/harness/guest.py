@@ -1,0 +1,175 @@
+"""A Linux kernel of its own in QEMU, for what the kernel of this machine may lack: a virtual machine with a shell on its
+serial line and network cards that end as TAP devices in namespaces."""
+
+import fcntl
+import glob
+import gzip
+import os
+import re
+import select
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+
+from .netns import run
+
+QEMU = "qemu-system-x86_64"
+BUSYBOX = "/bin/busybox"
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Where scripts/setup puts Debian's kernel package, unpacked.
+KERNELS = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(REPO, "target")), "guest-kernel")
+
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+PROMPT = b"guest-status:"
+
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mkdir -p /proc /sys
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+for m in $(cat /modules.order); do insmod /modules/$m || echo "no module $m"; done
+ip() { /sbin/ip "$@"; }  # not busybox's own, which knows nothing of MPLS
+stty -echo
+echo guest-status: 0
+while read -r line; do eval "$line"; echo guest-status: $?; done
+poweroff -f
+"""
+
+
+def lacks():
+    """Why no guest can run here; None when one can."""
+    if not shutil.which(QEMU):
+        return f"no {QEMU}: the package qemu-system-x86 is not installed"
+    if not os.path.exists(BUSYBOX):
+        return f"no {BUSYBOX}: the package busybox-static is not installed"
+    if not kernel():
+        return f"no kernel in {KERNELS}: scripts/setup could not fetch Debian's package linux-image-cloud-amd64"
+    return None
+
+
+def kernel():
+    """The newest kernel image that scripts/setup has unpacked, else None."""
+    return max(glob.glob(os.path.join(KERNELS, "boot", "vmlinuz-*")), key=os.path.getmtime, default=None)
+
+
+def _modules(wanted):
+    """The files of these modules and of those they need, in order of loading."""
+    release = os.path.basename(kernel()).removeprefix("vmlinuz-")
+    root = os.path.join(KERNELS, "lib", "modules", release)
+    files = {os.path.basename(f)[:-3].replace("-", "_"): f for f in glob.glob(f"{root}/kernel/**/*.ko", recursive=True)}
+    ordered = []
+
+    def add(name):
+        path = files.get(name)
+        if path is None or path in ordered:
+            return  # built into the kernel, or there already
+        with open(path, "rb") as f:
+            depends = re.search(rb"\0depends=([^\0]*)\0", f.read())
+        for other in depends.group(1).decode().split(",") if depends else ():
+            add(other.replace("-", "_"))
+        ordered.append(path)
+
+    for name in wanted:
+        add(name)
+    return ordered
+
+
+def _cpio(entries):
+    """An archive in cpio's "newc" format: (name, mode, bytes) each."""
+    out = bytearray()
+    for number, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
+        raw = name.encode() + b"\0"
+        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(raw), 0)
+        out += b"070701" + b"".join(b"%08X" % f for f in fields) + raw
+        out += bytes(-len(out) % 4) + data
+        out += bytes(-len(out) % 4)
+    return bytes(out)
+
+
+def _initrd(modules):
+    """busybox, this machine's ip(8) with its libraries, and the modules."""
+    ip = shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    libraries = re.findall(r"(/\S+) \(0x", run(["ldd", ip]).stdout)
+    paths = _modules(modules)
+    files = {"init": INIT.encode(), "modules.order": "\n".join(os.path.basename(p) for p in paths).encode()}
+    for source, name in [(BUSYBOX, "bin/busybox"), (ip, "sbin/ip"), *((p, f"modules/{os.path.basename(p)}") for p in paths),
+                         *((lib, lib.lstrip("/")) for lib in libraries)]:
+        with open(source, "rb") as f:
+            files[name] = f.read()
+    folders = {"dev", "etc"}
+    for name in files:
+        while name := os.path.dirname(name):
+            folders.add(name)
+    entries = [(f, 0o040755, b"") for f in sorted(folders)]
+    entries += [(name, 0o100755, data) for name, data in files.items()]
+    return gzip.compress(_cpio(entries), 1)
+
+
+def _tap(netns, name):
+    """A TAP device in a namespace; the open end of it."""
+    with netns.entered():
+        fd = os.open("/dev/net/tun", os.O_RDWR)
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI))
+    netns.ip(f"link set {name} up")
+    return fd
+
+
+class Guest:
+    """A running guest. `links` are (namespace, device): each becomes a TAP device there, and eth0, eth1, ... in the guest."""
+
+    def __init__(self, links, modules=(), memory_mib=192):
+        self.dir = tempfile.mkdtemp(prefix="quiver-guest-")
+        self.seen = b""
+        initrd = os.path.join(self.dir, "initrd")
+        with open(initrd, "wb") as f:
+            f.write(_initrd(["virtio_pci", "virtio_net", *modules]))
+        words = [QEMU, "-accel", "tcg", "-cpu", "max", "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-no-reboot",
+                 "-display", "none", "-serial", "stdio", "-kernel", kernel(), "-initrd", initrd,
+                 "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on tsc=unstable"]
+        fds = []
+        for n, (netns, device) in enumerate(links):
+            fds.append(_tap(netns, device))
+            words += ["-netdev", f"tap,id=n{n},fd={fds[-1]}",
+                      "-device", f"virtio-net-pci,netdev=n{n},mac=02:00:00:00:aa:{n:02x},romfile="]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        pass_fds=fds)
+        for fd in fds:
+            os.close(fd)
+        try:
+            self._answer(60)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _answer(self, timeout):
+        """What the guest says until its shell waits for the next line: (status, text)."""
+        deadline = time.monotonic() + timeout
+        while True:
+            done = re.search(PROMPT + rb" (\d+)\r?\n", self.seen)
+            if done:
+                text, self.seen = self.seen[:done.start()], self.seen[done.end():]
+                return int(done.group(1)), text.decode(errors="replace").replace("\r", "")
+            rest = deadline - time.monotonic()
+            if rest <= 0 or not select.select([self.process.stdout], [], [], rest)[0]:
+                raise AssertionError(f"the guest said nothing more for {timeout} s:\n{self.seen.decode(errors='replace')[-3000:]}")
+            more = os.read(self.process.stdout.fileno(), 65536)
+            if not more:
+                raise AssertionError(f"the guest ended:\n{self.seen.decode(errors='replace')[-3000:]}")
+            self.seen += more
+
+    def run(self, line, check=True, timeout=20):
+        """Runs a line of shell in the guest; its text."""
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        status, text = self._answer(timeout)
+        if check and status != 0:
+            raise AssertionError(f"the guest: {line}: status {status}\n{text}")
+        return text
+
+    def stop(self):
+        """Ends it."""
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
