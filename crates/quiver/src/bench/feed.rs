@@ -33,6 +33,8 @@ pub struct Template {
     pub bytes: Vec<u8>,
     /// What is written into it.
     pub patch: Patch,
+    /// Bytes of VLAN tags behind the addresses that are written as well: 0, 4 or 8.
+    pub tags: usize,
 }
 
 /// What all queues of a benchmark send.
@@ -48,12 +50,15 @@ pub struct Traffic {
     pub dst6: Arc<[[u8; 16]]>,
     /// Destination and source MAC addresses.
     pub macs: Arc<[[u8; 12]]>,
+    /// VLAN tags.
+    pub tags: Arc<[[u8; 8]]>,
 }
 
 impl Traffic {
     /// The bytes of a template with the first destination.
     pub fn patched(&self, t: &Template) -> Vec<u8> {
         let mut bytes = t.bytes.clone();
+        self.tags.first().into_iter().for_each(|tags| patch_tags(&mut bytes, tags, t.tags));
         match t.patch {
             Patch::None => {}
             Patch::Macs => self.macs.first().into_iter().for_each(|m| patch_macs(&mut bytes, m)),
@@ -110,6 +115,7 @@ pub struct Feed {
     at4: usize,
     at6: usize,
     at_macs: usize,
+    at_tags: usize,
     last: u64,
     /// Time at which the next packet is due, TSC clocks, and the rest of a clock (32 bits behind the point).
     due: u64,
@@ -170,6 +176,15 @@ fn patch_macs(room: &mut [u8], macs: &[u8; 12]) {
 }
 
 #[inline]
+fn patch_tags(room: &mut [u8], tags: &[u8; 8], len: usize) {
+    match (room.get_mut(12..20), len) {
+        (Some(to), 4) => to[..4].copy_from_slice(&tags[..4]),
+        (Some(to), 8) => to.copy_from_slice(tags),
+        _ => {}
+    }
+}
+
+#[inline]
 fn next<T: Copy>(list: &[T], at: &mut usize) -> Option<T> {
     let x = *list.get(*at)?;
     *at += 1;
@@ -189,6 +204,7 @@ impl Feed {
             at4: start(traffic.dst4.len()),
             at6: start(traffic.dst6.len()),
             at_macs: start(traffic.macs.len()),
+            at_tags: start(traffic.tags.len()),
             // Its own, so that nothing that two workers count in is shared.
             traffic: Arc::new(traffic.clone()),
             control,
@@ -242,6 +258,16 @@ impl Feed {
         self.rest = sum & u64::from(u32::MAX);
     }
 
+    /// Writes the next tags.
+    #[inline]
+    fn tag(&mut self, t: &Template, room: &mut [u8]) {
+        if t.tags != 0
+            && let Some(tags) = next(&self.traffic.tags, &mut self.at_tags)
+        {
+            patch_tags(room, &tags, t.tags);
+        }
+    }
+
     /// Packets of one kind, at most 64 bytes long.
     #[inline]
     fn fill_short(
@@ -267,6 +293,7 @@ impl Feed {
         for d in out.as_slice().get(first..).unwrap_or_default() {
             let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
             room[..64].copy_from_slice(&whole);
+            self.tag(t, room);
             write(self, room);
         }
     }
@@ -289,6 +316,7 @@ impl Feed {
                 Desc { flags: d.flags, ..self.desc(d.buf, usize::from(d.len)) }
             };
             let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
+            self.tag(t, room);
             match t.patch {
                 Patch::None => {}
                 Patch::Macs => {

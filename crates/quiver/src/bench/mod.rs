@@ -6,6 +6,7 @@
 mod feed;
 mod histogram;
 mod machine;
+mod many;
 mod measure;
 mod mood;
 mod prefixes;

@@ -1,9 +1,10 @@
 //! The scenarios: what is in the tables, and which packets come.
 
 use super::feed::{Patch, Template, Traffic};
+use super::many;
 use super::prefixes::Prefixes;
 use super::random::Random;
-use super::rig::{Bridging, FIRST, Labels, Plan, Vrfs, list4, list6, prefix};
+use super::rig::{Bridging, FIRST, Labels, Plan, Tags, Vrfs, list4, list6, prefix};
 use super::special::{churn, converge, growth, idle, latency, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -76,11 +77,11 @@ impl Input {
 /// All scenarios; those that forward packets come first, in the order of a full run.
 pub const ALL: &[Scenario] = &[
     forward("l2xc", "cross-connect of two interfaces", |i| {
-        let traffic = one(traffic::ethernet(i.size));
+        let traffic = one(traffic::ethernet(i.size, 0));
         Ok(Plan { xconnect: true, traffic, ..Plan::default() })
     }),
     forward("l2bd", "bridge domain, learning, one address at each end", |i| {
-        let traffic = one(traffic::ethernet(i.size));
+        let traffic = one(traffic::ethernet(i.size, 0));
         Ok(Plan { bridging: Bridging::Members, traffic, ..Plan::default() })
     }),
     forward("l2bd-1k", "the same, 512 addresses at each end", |i| bridged(i, 512)),
@@ -101,7 +102,7 @@ pub const ALL: &[Scenario] = &[
     forward("ip4-internet-skew", "the same, destinations by Zipf's law", |i| {
         let table = i.table(false)?;
         let dst4 = list4(&table.zipf(DESTINATIONS, &mut Random::new(2)));
-        let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, None)?) };
+        let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, 0)?) };
         Ok(spread(table, HOPS, traffic))
     }),
     forward("ip6", "IPv6, one route", |i| plain(i, small_table(true)?, 1)),
@@ -112,7 +113,7 @@ pub const ALL: &[Scenario] = &[
         let (four, six) = (i.table(false)?, i.table(true)?);
         let mut random = Random::new(1);
         let traffic = Traffic {
-            templates: vec![traffic::ip4(i.size, None)?, traffic::ip6(i.size)?],
+            templates: vec![traffic::ip4(i.size, 0)?, traffic::ip6(i.size, 0)?],
             order: traffic::order(&[1, 1], &mut random),
             dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
             dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
@@ -175,14 +176,36 @@ pub const ALL: &[Scenario] = &[
         labelled(i, Labels::Pop, FIRST)
     }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
-        let table = small_table(false)?;
-        let dst4 = list4(&table.uniform(DESTINATIONS, &mut Random::new(1)));
-        let traffic = Traffic { dst4, ..one(traffic::ip4(i.size, Some(1))?) };
-        Ok(Plan { routes: vec![table], tagged_in: 1, tagged_out: Some(200), traffic, ..Plan::default() })
+        many::routed(i, Tags::One, 1, Vrfs::None, false)
     }),
+    forward("vlan-4k", "the same, 4000 sub-interfaces on which packets come in random order", |i| {
+        many::routed(i, Tags::One, 4000, Vrfs::None, false)
+    }),
+    forward("qinq", "IPv4, two tags in, one out, one route", |i| {
+        many::routed(i, Tags::Two, 1, Vrfs::None, false)
+    }),
+    forward("qinq-10k", "the same, 10,000 sub-interfaces on which packets come in random order", |i| {
+        many::routed(i, Tags::Two, 10_000, Vrfs::None, false)
+    }),
+    forward("vlan-vrf", "IPv4, 802.1Q in, one route in a routing table of its own", |i| {
+        many::routed(i, Tags::One, 1, Vrfs::Each, false)
+    }),
+    forward("vlan-vrf-4k", "the same, 4000 sub-interfaces and tables in random order", |i| {
+        many::routed(i, Tags::One, 4000, Vrfs::Each, false)
+    }),
+    forward("vlan-vrf6", "IPv6, 802.1Q in, one route in a routing table of its own", |i| {
+        many::routed(i, Tags::One, 1, Vrfs::Each, true)
+    }),
+    forward("vlan-vrf6-4k", "the same, 4000 sub-interfaces and tables in random order", |i| {
+        many::routed(i, Tags::One, 4000, Vrfs::Each, true)
+    }),
+    forward("l2bd-vlan", "bridge domain of two tagged sub-interfaces, tags popped and pushed", |i| {
+        many::bridged(i, 1)
+    }),
+    forward("l2bd-vlan-4k", "the same, 4000 of them in random order", |i| many::bridged(i, 4000)),
     forward("imix", "IPv4, one route, frames of 64, 594 and 1518 bytes 7:4:1", |i| {
         let mut plan = plain(i, small_table(false)?, 1)?;
-        let kinds = traffic::IMIX.map(|(size, _)| traffic::ip4(size, None));
+        let kinds = traffic::IMIX.map(|(size, _)| traffic::ip4(size, 0));
         plan.traffic.templates = kinds.into_iter().collect::<Result<_, _>>()?;
         plan.traffic.order = traffic::order(&traffic::IMIX.map(|k| k.1), &mut Random::new(4));
         Ok(plan)
@@ -239,7 +262,7 @@ fn bridged(i: &Input, each: usize) -> Result<Plan, String> {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     };
     let macs = to.iter().zip(&from).map(pair).collect();
-    let template = Template { patch: Patch::Macs, ..traffic::ethernet(i.size) };
+    let template = Template { patch: Patch::Macs, ..traffic::ethernet(i.size, 0) };
     let traffic = Traffic { macs, ..one(template) };
     Ok(Plan { bridging: Bridging::Members, traffic, ..Plan::default() })
 }
@@ -276,8 +299,8 @@ pub fn spread(table: Prefixes, hops: usize, traffic: Traffic) -> Plan {
 pub fn plain(i: &Input, table: Prefixes, hops: usize) -> Result<Plan, String> {
     let list = table.uniform(DESTINATIONS, &mut Random::new(1));
     let traffic = match table.v6 {
-        false => Traffic { dst4: list4(&list), ..one(traffic::ip4(i.size, None)?) },
-        true => Traffic { dst6: list6(&list), ..one(traffic::ip6(i.size)?) },
+        false => Traffic { dst4: list4(&list), ..one(traffic::ip4(i.size, 0)?) },
+        true => Traffic { dst6: list6(&list), ..one(traffic::ip6(i.size, 0)?) },
     };
     Ok(spread(table, hops, traffic))
 }

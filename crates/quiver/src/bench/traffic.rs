@@ -26,46 +26,50 @@ pub const ROUTER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, 1);
 /// The smallest frame that holds every scenario's headers, and the largest that buffers are measured with, bytes.
 pub const SIZES: std::ops::RangeInclusive<usize> = 64..=9000;
 
-fn tags(vlan: Option<u16>) -> Vec<(EtherType, u16)> {
-    vlan.map(|v| (EtherType(0x8100), v)).into_iter().collect()
+/// So many tags, which are to be patched.
+fn tags(count: usize) -> Vec<(EtherType, u16)> {
+    vec![(EtherType::VLAN, 0); count]
 }
 
 fn udp() -> L4<'static> {
     L4::Udp(UdpBuilder { src_port: 1024, dst_port: 9 })
 }
 
-/// A UDP packet over IPv4 in a frame of `size` bytes, whose destination is to be patched.
-pub fn ip4(size: usize, vlan: Option<u16>) -> Result<Template, String> {
-    let l3 = 14 + 4 * tags(vlan).len();
+/// A UDP packet over IPv4 in a frame of `size` bytes with so many tags, whose destination is to be patched.
+pub fn ip4(size: usize, tagged: usize) -> Result<Template, String> {
+    let l3 = 14 + 4 * tagged;
     let ip = Ip4Builder::new(HOST4, Ipv4Addr::UNSPECIFIED, IpProtocol::UDP);
     let payload = vec![0; size.saturating_sub(l3 + 28)];
     let mut bytes =
-        ip_frame(ROUTER, HOST, &tags(vlan), L3::Ip4(ip), udp(), &payload).map_err(|e| e.to_string())?;
+        ip_frame(ROUTER, HOST, &tags(tagged), L3::Ip4(ip), udp(), &payload).map_err(|e| e.to_string())?;
     // No checksum (RFC 768), so that none has to follow the destination.
     bytes[l3 + 26..l3 + 28].fill(0);
-    Ok(Template { bytes, patch: Patch::Ip4(l3) })
+    Ok(Template { bytes, patch: Patch::Ip4(l3), tags: 4 * tagged })
 }
 
 /// The same over IPv6.
-pub fn ip6(size: usize) -> Result<Template, String> {
+pub fn ip6(size: usize, tagged: usize) -> Result<Template, String> {
+    let l3 = 14 + 4 * tagged;
     let ip = Ip6Builder::new(HOST6, Ipv6Addr::UNSPECIFIED, IpProtocol::UDP);
-    let payload = vec![0; size.saturating_sub(14 + 48)];
-    let bytes = ip_frame(ROUTER, HOST, &[], L3::Ip6(ip), udp(), &payload).map_err(|e| e.to_string())?;
-    Ok(Template { bytes, patch: Patch::Ip6(14) })
+    let payload = vec![0; size.saturating_sub(l3 + 48)];
+    let bytes =
+        ip_frame(ROUTER, HOST, &tags(tagged), L3::Ip6(ip), udp(), &payload).map_err(|e| e.to_string())?;
+    Ok(Template { bytes, patch: Patch::Ip6(l3), tags: 4 * tagged })
 }
 
 /// [`ip4`] behind this label.
 pub fn labelled(size: usize, label: u32) -> Result<Template, String> {
-    let Template { mut bytes, .. } = ip4(size.saturating_sub(4), None)?;
+    let Template { mut bytes, .. } = ip4(size.saturating_sub(4), 0)?;
     bytes[12..14].copy_from_slice(&EtherType::MPLS.0.to_be_bytes());
     bytes.splice(14..14, (label << 12 | 1 << 8 | 64).to_be_bytes());
-    Ok(Template { bytes, patch: Patch::Ip4(18) })
+    Ok(Template { bytes, patch: Patch::Ip4(18), tags: 0 })
 }
 
-/// A frame for a cross-connect.
-pub fn ethernet(size: usize) -> Template {
-    let bytes = frame(MacAddr([2, 0, 0, 0, 0, 9]), HOST, &[], EtherType(0x88b5), &vec![0; size - 14]);
-    Template { bytes, patch: Patch::None }
+/// A frame for a cross-connect or a bridge domain.
+pub fn ethernet(size: usize, tagged: usize) -> Template {
+    let payload = vec![0; size.saturating_sub(14 + 4 * tagged)];
+    let bytes = frame(MacAddr([2, 0, 0, 0, 0, 9]), HOST, &tags(tagged), EtherType(0x88b5), &payload);
+    Template { bytes, patch: Patch::None, tags: 4 * tagged }
 }
 
 fn broken(mut t: Template, edit: impl FnOnce(&mut Vec<u8>)) -> Template {
@@ -79,22 +83,22 @@ pub fn mixed(size: usize) -> Result<Vec<(Template, usize)>, String> {
     let mut arp = frame(MacAddr([0xff; 6]), HOST, &[], EtherType(0x0806), &request);
     arp.resize(arp.len().max(60), 0);
     Ok(vec![
-        (ip4(size, None)?, 45),
-        (ip6(size)?, 40),
-        (Template { bytes: arp, patch: Patch::None }, 5),
+        (ip4(size, 0)?, 45),
+        (ip6(size, 0)?, 40),
+        (Template { bytes: arp, patch: Patch::None, tags: 0 }, 5),
         // A wrong IPv4 checksum, a wrong version, a TTL that ends here, an unknown EtherType, and an IPv6 packet
         // that says it is longer than it is.
-        (broken(ip4(size, None)?, |b| b[24] ^= 0x55), 2),
-        (broken(ip4(size, None)?, |b| b[14] = 0x65), 2),
+        (broken(ip4(size, 0)?, |b| b[24] ^= 0x55), 2),
+        (broken(ip4(size, 0)?, |b| b[14] = 0x65), 2),
         (
-            broken(ip4(size, None)?, |b| {
+            broken(ip4(size, 0)?, |b| {
                 b[22] = 1;
                 packet::ip4::fill_checksum(&mut b[14..34]);
             }),
             2,
         ),
-        (broken(ethernet(size), |b| b[..6].copy_from_slice(&ROUTER.0)), 2),
-        (broken(ip6(size)?, |b| b[18..20].copy_from_slice(&9000u16.to_be_bytes())), 2),
+        (broken(ethernet(size, 0), |b| b[..6].copy_from_slice(&ROUTER.0)), 2),
+        (broken(ip6(size, 0)?, |b| b[18..20].copy_from_slice(&9000u16.to_be_bytes())), 2),
     ])
 }
 

@@ -41,7 +41,7 @@ fn every_packet_is_right_and_destinations_take_turns() {
     let list4: Vec<u32> = (0..100).map(|_| random.next() as u32).collect();
     let list6: Vec<[u8; 16]> = (0..100).map(|_| random.wide().to_be_bytes()).collect();
     for size in [64, 65, 1518, 3000] {
-        let kinds = [traffic::ip4(size, None).unwrap(), traffic::ip6(size).unwrap()];
+        let kinds = [traffic::ip4(size, 0).unwrap(), traffic::ip6(size, 0).unwrap()];
         for (n, order) in [(1, vec![0]), (2, vec![0]), (3, vec![0, 1])] {
             let templates: Vec<Template> =
                 kinds.iter().enumerate().filter(|(i, _)| n & 1 << i != 0).map(|(_, t)| t.clone()).collect();
@@ -75,7 +75,7 @@ fn every_packet_is_right_and_destinations_take_turns() {
 #[test]
 fn a_rate_is_kept_and_what_no_ring_would_hold_is_missed() {
     let t = Traffic {
-        templates: vec![traffic::ip4(64, None).unwrap()],
+        templates: vec![traffic::ip4(64, 0).unwrap()],
         order: vec![0],
         dst4: [1].into(),
         ..Traffic::default()
@@ -109,7 +109,7 @@ fn a_rate_is_kept_and_what_no_ring_would_hold_is_missed() {
 #[test]
 fn stamps_are_where_the_sink_looks_for_them() {
     let t = Traffic {
-        templates: vec![traffic::ip4(64, None).unwrap()],
+        templates: vec![traffic::ip4(64, 0).unwrap()],
         order: vec![0],
         dst4: [1].into(),
         ..Traffic::default()

@@ -34,6 +34,11 @@ pub fn tagged_net(v: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(100, 64, 0, 0)) + 4 * v + 1)
 }
 
+/// The IPv6 network of the same, and the router's address in it.
+pub fn tagged_net6(v: u32) -> Result<IpNet, String> {
+    host_net(Ipv6Addr::new(0xfd01, (v >> 16) as u16, v as u16, 0, 0, 0, 0, 1).into())
+}
+
 /// MAC address of next hop `k`.
 pub fn hop_mac(k: usize) -> MacAddr {
     MacAddr([0x02, 1, 0, 0, (k >> 8) as u8, k as u8])

@@ -1,9 +1,9 @@
 //! The bridge domain of a scenario.
 
-use super::{Plan, Rig};
+use super::{Plan, Rig, Tags};
 use crate::bench::feed::Patch;
 use crate::bench::traffic::ROUTER;
-use net::router::{BridgeOp, BridgeSettings, Membership, Op};
+use net::router::{BridgeOp, BridgeSettings, Membership, Op, TagChange};
 use packet::eth::MacAddr;
 
 /// What of a scenario is bridged.
@@ -14,6 +14,8 @@ pub enum Bridging {
     None,
     /// Frames go from the input to the first egress interface, where their destinations are known.
     Members,
+    /// The same in many bridge domains, each of a tagged sub-interface of both; tags are taken away and put in front.
+    Domains,
     /// The input is routed through a BVI.
     In,
     /// The first egress interface is.
@@ -35,7 +37,7 @@ impl Bridging {
     }
 
     /// The operations that make the bridge domain.
-    pub fn ops(self) -> Vec<Op> {
+    pub fn ops(self, domains: u32) -> Vec<Op> {
         let mut ops = vec![Op::Bridge(BridgeOp::Create { id: DOMAIN, settings: BridgeSettings::default() })];
         let port = |name: &str, bvi| {
             let member = Some(Membership { bridge: DOMAIN, bvi, shg: 0 });
@@ -44,6 +46,9 @@ impl Bridging {
         let up = |name: &str| Op::SetState { name: name.into(), up: true };
         match self {
             Bridging::None => return vec![],
+            Bridging::Domains => {
+                return ["in0", "out0"].map(up).into_iter().chain((1..=domains).flat_map(domain)).collect();
+            }
             Bridging::Members => ops.extend([port("in0", false), port("out0", false), up("out0"), up("in0")]),
             Bridging::In | Bridging::Out => {
                 let (member, mac) = match self {
@@ -58,6 +63,20 @@ impl Bridging {
     }
 }
 
+/// The operations that make bridge domain `id` of the sub-interfaces of this number.
+fn domain(id: u32) -> Vec<Op> {
+    let mut ops = vec![Op::Bridge(BridgeOp::Create { id, settings: BridgeSettings::default() })];
+    for parent in ["in0", "out0"] {
+        let name = format!("{parent}.{id}");
+        ops.push(Op::CreateSub { parent: parent.into(), id, encap: Tags::One.encap(id) });
+        let member = Some(Membership { bridge: id, bvi: false, shg: 0 });
+        ops.push(Op::Bridge(BridgeOp::Port { name: name.clone(), member }));
+        ops.push(Op::Bridge(BridgeOp::Tags { name: name.clone(), change: Some(TagChange::Pop(1)) }));
+        ops.push(Op::SetState { name, up: true });
+    }
+    ops
+}
+
 impl Rig {
     /// The destinations of the frames are known.
     pub(super) fn learn(&mut self, plan: &Plan) -> Result<(), String> {
@@ -69,6 +88,12 @@ impl Rig {
                     t.bytes.first_chunk().copied().map_or(Ok(()), &mut learn)?;
                 }
                 plan.traffic.macs.iter().filter_map(|m| m.first_chunk().copied()).try_for_each(learn)
+            }
+            Bridging::Domains => {
+                let macs = plan.traffic.templates.iter().filter_map(|t| t.bytes.first_chunk().copied());
+                let pairs = macs.flat_map(|mac| (1..=plan.tagged_in).map(move |id| (id, mac)));
+                let mut learn = |(id, mac)| self.router.learn_mac(id, MacAddr(mac), &format!("out0.{id}"));
+                pairs.into_iter().try_for_each(|p| learn(p).map_err(|e| e.to_string()))
             }
             Bridging::Out => (0..plan.hops).try_for_each(|k| learn(super::addresses::hop_mac(k).0)),
             Bridging::None | Bridging::In => Ok(()),

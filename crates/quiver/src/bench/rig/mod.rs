@@ -8,7 +8,7 @@ mod wires;
 
 pub use bridge::Bridging;
 pub use labels::{FIRST, Labels};
-pub use plan::{Plan, Vrfs, list4, list6, prefix};
+pub use plan::{Plan, Tags, Vrfs, list4, list6, prefix};
 
 use super::feed::{Control, Feed};
 use super::histogram::Histogram;
@@ -18,10 +18,10 @@ use super::random::Random;
 use super::routes::Changes;
 use super::sink::{Seen, Sink};
 use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
-use addresses::{hop, hop_mac, host_net, own, tagged_net};
+use addresses::{hop, hop_mac, host_net, own, tagged_net, tagged_net6};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
 use ipnet::Ipv4Net;
-use net::router::{Encap, Feature, Op, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::router::{Feature, Op, RoutePath, RouteTable, Router, RouterConfig, Target};
 use net::urpf::Mode;
 use packet::eth::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -169,16 +169,12 @@ impl Rig {
             let peer = Some(self.egress.first().map_or("out0", |e| &e.name).to_string());
             return self.commit(vec![Op::SetXconnect { name: "in0".into(), peer }, up("out0"), up("in0")]);
         }
-        self.commit(plan.bridging.ops())?;
-        if plan.bridging == Bridging::Members {
+        self.commit(plan.bridging.ops(plan.tagged_in))?;
+        if matches!(plan.bridging, Bridging::Members | Bridging::Domains) {
             return self.learn(plan);
         }
         let input = plan.bridging.routed("in0");
-        let sub = |parent: &str, v: u32| Op::CreateSub {
-            parent: parent.into(),
-            id: v,
-            encap: Encap::Tags { dot1ad: false, outer: Some(v as u16), inner: None, exact: true },
-        };
+        let sub = |parent: &str, v: u32, encap| Op::CreateSub { parent: parent.into(), id: v, encap };
         let mut ops = vec![up("in0")];
         let bind = |name: &str, id| {
             [false, true].map(|v6| Op::SetTable { name: name.into(), table: RouteTable { v6, id } })
@@ -200,17 +196,17 @@ impl Rig {
         for v in 1..=plan.tagged_in {
             let name = format!("in0.{v}");
             let net = Ipv4Net::new(tagged_net(v), 30).map_err(|e| e.to_string())?;
-            ops.push(sub("in0", v));
+            ops.push(sub("in0", v, plan.tags.encap(v)));
             if plan.vrfs == Vrfs::Each {
                 ops.extend(bind(&name, v));
             }
-            ops.extend([addr(&name, net.into()), up(&name)]);
+            ops.extend([addr(&name, net.into()), addr(&name, tagged_net6(v)?), up(&name)]);
         }
         let mut names: Vec<String> = self.egress.iter().map(|e| e.name.clone()).collect();
         ops.extend(names.iter().map(|n| up(n)));
         if let (Some(v), Some(first)) = (plan.tagged_out, names.first_mut()) {
             let name = format!("{first}.{v}");
-            ops.extend([sub(first, u32::from(v)), up(&name)]);
+            ops.extend([sub(first, v, Tags::One.encap(v)), up(&name)]);
             *first = name;
         }
         names.iter_mut().for_each(|n| *n = plan.bridging.routed(n).to_string());

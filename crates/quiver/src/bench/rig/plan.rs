@@ -5,6 +5,7 @@ use super::labels::Labels;
 use crate::bench::feed::{Template, Traffic};
 use crate::bench::prefixes::Prefixes;
 use ipnet::IpNet;
+use net::router::Encap;
 use std::sync::Arc;
 
 /// How the router is set up.
@@ -24,10 +25,12 @@ pub struct Plan {
     pub xconnect: bool,
     /// What is bridged.
     pub bridging: Bridging,
-    /// Sub-interfaces `in0.1`, `in0.2`, ... with 802.1Q tags of these numbers take the packets.
+    /// Sub-interfaces `in0.1`, `in0.2`, ... take the packets.
     pub tagged_in: u32,
+    /// By which tags.
+    pub tags: Tags,
     /// The first egress interface sends with this 802.1Q tag.
-    pub tagged_out: Option<u16>,
+    pub tagged_out: Option<u32>,
     /// The sources of packets are checked: there must be a way back over the interface on which they come.
     pub urpf_strict: bool,
     /// Routing tables.
@@ -51,6 +54,45 @@ pub enum Vrfs {
     Each,
 }
 
+/// The tags of sub-interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tags {
+    /// An 802.1Q tag of the sub-interface's number.
+    One,
+    /// Two of them: a hundred inner ones for each outer one.
+    Two,
+}
+
+impl Tags {
+    /// How many.
+    pub fn count(self) -> usize {
+        match self {
+            Tags::One => 1,
+            Tags::Two => 2,
+        }
+    }
+
+    fn ids(self, v: u32) -> (u16, Option<u16>) {
+        match self {
+            Tags::One => (v as u16, None),
+            Tags::Two => ((1 + v / 100) as u16, Some((1 + v % 100) as u16)),
+        }
+    }
+
+    /// Which frames sub-interface `v` takes.
+    pub fn encap(self, v: u32) -> Encap {
+        let (outer, inner) = self.ids(v);
+        Encap::Tags { dot1ad: false, outer: Some(outer), inner: inner.map(Some), exact: true }
+    }
+
+    /// The tags as they stand in a frame, from its byte 12 on.
+    pub fn bytes(self, v: u32) -> [u8; 8] {
+        let (outer, inner) = self.ids(v);
+        let ([a, b], [c, d]) = (outer.to_be_bytes(), inner.unwrap_or(0).to_be_bytes());
+        [0x81, 0, a, b, 0x81, 0, c, d]
+    }
+}
+
 impl Default for Plan {
     fn default() -> Self {
         Plan {
@@ -62,6 +104,7 @@ impl Default for Plan {
             xconnect: false,
             bridging: Bridging::None,
             tagged_in: 0,
+            tags: Tags::One,
             tagged_out: None,
             urpf_strict: false,
             vrfs: Vrfs::None,

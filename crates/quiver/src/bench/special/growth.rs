@@ -1,14 +1,14 @@
 //! `growth`: clocks a packet as one thing grows, for plots in which a cliff would show.
 
 use crate::bench::feed::Traffic;
+use crate::bench::many;
 use crate::bench::measure::{ENOUGH, Meter};
 use crate::bench::prefixes::Prefixes;
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
-use crate::bench::rig::{Plan, Rig, Vrfs, list4};
+use crate::bench::rig::{Plan, Rig, Tags, Vrfs, list4};
 use crate::bench::{Bench, Context, Emit, scenarios, traffic};
 use serde::Serialize;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 #[derive(Serialize)]
@@ -108,7 +108,7 @@ impl Series<'_> {
         for size in [64, 128, 256, 512, 1024, 1518, 2048, 4096, 9000] {
             let table = scenarios::small_table(false)?;
             let dst4 = list4(&table.uniform(scenarios::DESTINATIONS, &mut Random::new(1)));
-            let traffic = Traffic { dst4, ..scenarios::one(traffic::ip4(size, None)?) };
+            let traffic = Traffic { dst4, ..scenarios::one(traffic::ip4(size, 0)?) };
             self.plan("size", size, &scenarios::spread(table, 1, traffic))?;
         }
         Ok(())
@@ -127,23 +127,13 @@ impl Series<'_> {
         Ok(())
     }
 
+    /// Sub-interfaces on which packets come, so many from one in a row.
     fn subs(&mut self, series: &'static str, sizes: &[usize], vrfs: Vrfs, run: usize) -> Result<(), String> {
         for &n in sizes {
-            let table = scenarios::small_table(false)?;
-            let mut random = Random::new(1);
-            let templates: Result<Vec<_>, String> =
-                (1..=n).map(|v| traffic::ip4(self.args.size, Some(v as u16))).collect();
-            let traffic = Traffic {
-                templates: templates?,
-                order: traffic::order(&vec![1; n], &mut random)
-                    .into_iter()
-                    .flat_map(|v| std::iter::repeat_n(v, run))
-                    .collect(),
-                dst4: list4(&table.uniform(scenarios::DESTINATIONS, &mut random)),
-                dst6: Arc::new([]),
-                ..Traffic::default()
-            };
-            let plan = Plan { routes: vec![table], tagged_in: n as u32, vrfs, traffic, ..Plan::default() };
+            let mut plan = many::routed(&self.c.input, Tags::One, n, vrfs, false)?;
+            plan.tagged_out = None;
+            let tags = plan.traffic.tags.iter().flat_map(|t| std::iter::repeat_n(*t, run)).collect();
+            plan.traffic.tags = tags;
             self.plan(series, n, &plan)?;
         }
         Ok(())
