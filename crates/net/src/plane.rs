@@ -2,7 +2,7 @@
 
 use crate::adjacency::Adjacency;
 use crate::fib::table::Tables;
-use crate::interface::Interface;
+use crate::interface::{Briefs, Interface};
 use crate::l2::bridge::L2Plane;
 use crate::punt::{Police, Punt};
 use crate::reassembly;
@@ -199,6 +199,8 @@ impl Default for PlaneConfig {
 pub struct Plane {
     /// Interfaces and sub-interfaces, by number.
     pub interfaces: Arc<Slots<Interface>>,
+    /// What short cuts ask of them.
+    pub briefs: Briefs,
     /// Adjacencies, by number.
     pub adjacencies: Arc<Slots<Adjacency>>,
     /// IPv4 routes of table 0: group numbers.

@@ -290,6 +290,7 @@ impl Rig {
         let (_, tables6) = Tables::new(main6, flow, level).unwrap();
         let plane = Arc::new(Plane {
             interfaces: shared_interfaces,
+            briefs: crate::interface::Briefs::new(),
             adjacencies: shared_adjacencies,
             fib4: shared_fib4,
             fib6: shared_fib6,

@@ -1,18 +1,18 @@
 //! `ethernet-input`: finds the sub-interface of a frame, whether the frame is for the router, and its protocol.
 
-use crate::interface::{IfCache, Interface, ifflags};
+use super::tagged::Tagged;
+use crate::interface::{IfCache, ifflags};
 use crate::plane::Plane;
 use crate::punt::{self, Class};
 use crate::{ip4, ip6};
-use graph::counters::{Run, Table};
+use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::eth::EtherType;
 use packet::vlan::VlanStack;
 use std::fmt;
 use std::sync::Arc;
-use tables::slots::SlotsReader;
-use tables::vlan::{Tags, Tpid, VlanTable};
+use tables::vlan::{Tags, Tpid};
 
 graph::edges! {
     /// Where `ethernet-input` sends packets.
@@ -105,10 +105,10 @@ fn for_control(
 
 /// Snapshot of one vector.
 pub struct EthernetView<'v> {
-    plane: &'v Plane,
+    pub(super) plane: &'v Plane,
     hw: IfCache<'v>,
-    sub: IfCache<'v>,
-    rx: &'v Table,
+    pub(super) sub: IfCache<'v>,
+    pub(super) rx: &'v Table,
 }
 
 impl Node for EthernetInput {
@@ -208,8 +208,8 @@ pub enum Common<'v> {
     Ip6(Plain),
     /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
     Mpls(Plain),
-    /// With sub-interfaces: frames for the router with one tag, whose packets the second word says.
-    Tagged(Tagged<'v>, Inside),
+    /// With sub-interfaces: frames with one or two tags.
+    Tagged(Tagged<'v>),
 }
 
 /// What untagged frames need.
@@ -222,38 +222,15 @@ pub struct Plain {
     feat: u32,
 }
 
-/// What the node does with the packet inside a tagged frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Inside {
-    /// Leaves it to the next node.
-    Any,
-    /// Checks it as `ip4-input` would.
-    Ip4,
-    /// Checks it as `ip6-input` would.
-    Ip6,
-}
-
-/// What frames with one tag need.
-#[derive(Clone, Copy)]
-pub struct Tagged<'v> {
-    rx: u32,
-    ethertype: u16,
-    /// Features of the sub-interface of the first, where the packets go to their arc.
-    feat: u32,
-    subs: &'v VlanTable,
-    ifs: SlotsReader<'v, Interface>,
-    rx_counts: &'v Table,
-}
-
 /// A MAC address in the low six bytes of a word, in memory order.
 #[inline(always)]
-fn mac_word(m: &[u8; 6]) -> u64 {
+pub(super) fn mac_word(m: &[u8; 6]) -> u64 {
     u64::from_le_bytes([m[0], m[1], m[2], m[3], m[4], m[5], 0, 0])
 }
 
 /// Bytes 0 to 7 and 6 to 13 of a frame in memory order: each has a MAC address in six bytes.
 #[inline(always)]
-fn head_words(w: &[u8; WINDOW]) -> (u64, u64) {
+pub(super) fn head_words(w: &[u8; WINDOW]) -> (u64, u64) {
     let word = |at: usize| {
         let b = |n: usize| w[at + n];
         u64::from_le_bytes([b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7)])
@@ -275,7 +252,7 @@ impl Plain {
     }
 }
 
-fn next_of(ethertype: u16) -> Option<EthernetNext> {
+pub(super) fn next_of(ethertype: u16) -> Option<EthernetNext> {
     match EtherType(ethertype) {
         EtherType::IPV4 => Some(EthernetNext::Ip4),
         EtherType::IPV6 => Some(EthernetNext::Ip6),
@@ -295,22 +272,9 @@ impl QuickNode for EthernetInput {
     ) -> Option<(EthernetNext, Common<'v>)> {
         let rx = first.rx;
         let i = view.hw.peek(rx).filter(|i| i.is(ifflags::UP))?;
-        if let Some(subs) = &i.subs {
-            let w = rooms.window::<0>(first)?;
-            let ethertype = u16::from_be_bytes([w[16], w[17]]);
-            let mut tagged = Tagged { rx, ethertype, feat: 0, subs, ifs: view.sub.all(), rx_counts: view.rx };
-            let sub = tagged.sub(u32::from_be_bytes([w[12], w[13], w[14], w[15]]))?.1;
-            let (next, inside, feat) = match next_of(ethertype)? {
-                EthernetNext::Ip4 if sub.takes_ip4() => {
-                    (EthernetNext::Ip4Features, Inside::Ip4, sub.ip4_unicast)
-                }
-                EthernetNext::Ip6 if sub.takes_ip6() => {
-                    (EthernetNext::Ip6Features, Inside::Ip6, sub.ip6_unicast)
-                }
-                next => (next, Inside::Any, 0),
-            };
-            tagged.feat = feat;
-            return Some((next, Common::Tagged(tagged, inside)));
+        if i.subs.is_some() {
+            let (next, tagged) = Tagged::new(view, i, first, rooms)?;
+            return Some((next, Common::Tagged(tagged)));
         }
         if i.is(ifflags::L2) {
             return Some(match &i.bridge {
@@ -338,12 +302,8 @@ impl QuickNode for EthernetInput {
     fn features(common: &Common<'_>) -> u32 {
         match common {
             Common::Ip4(plain) | Common::Ip6(plain) => plain.feat,
-            Common::Tagged(tagged, Inside::Ip4 | Inside::Ip6) => tagged.feat,
-            Common::Xconnect(_)
-            | Common::Bridge(..)
-            | Common::Plain(_)
-            | Common::Mpls(_)
-            | Common::Tagged(_, Inside::Any) => 0,
+            Common::Tagged(tagged) => tagged.features(),
+            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) | Common::Mpls(_) => 0,
         }
     }
 
@@ -352,8 +312,7 @@ impl QuickNode for EthernetInput {
             (Common::Ip4(plain), EthernetNext::Ip4)
             | (Common::Ip6(plain), EthernetNext::Ip6)
             | (Common::Mpls(plain), EthernetNext::Mpls) => Common::Plain(*plain),
-            (Common::Tagged(t, Inside::Ip4), EthernetNext::Ip4)
-            | (Common::Tagged(t, Inside::Ip6), EthernetNext::Ip6) => Common::Tagged(*t, Inside::Any),
+            (Common::Tagged(t), _) => Common::Tagged(t.behind(edge)?),
             _ => return None,
         };
         Some(edge)
@@ -447,95 +406,8 @@ impl QuickNode for EthernetInput {
                     true
                 })
             }
-            Common::Tagged(t, Inside::Any) => t.run(descs, rooms, 18, |_| true, |_, d| Some(d.len - 18)),
-            Common::Tagged(t, Inside::Ip4) => t.run(
-                descs,
-                rooms,
-                18 + 20,
-                |i| t.fits4(i),
-                |w, d| {
-                    let (total, dst) = ip4::input::usual(w[18..].first_chunk()?)?;
-                    if u32::from(total) + 18 > u32::from(d.len) {
-                        return None;
-                    }
-                    d.aux = dst;
-                    Some(total)
-                },
-            ),
-            Common::Tagged(t, Inside::Ip6) => t.run(
-                descs,
-                rooms,
-                18 + 40,
-                |i| t.fits6(i),
-                |w, d| {
-                    let total = ip6::input::usual(w[18..].first_chunk()?)?;
-                    (total + 18 <= u32::from(d.len)).then_some(total as u16)
-                },
-            ),
+            Common::Tagged(t) => t.quick(descs, rooms),
         }
-    }
-}
-
-impl<'v> Tagged<'v> {
-    /// The sub-interface for one tag (TPID and TCI), and its number.
-    #[inline]
-    fn sub(&self, tag: u32) -> Option<(u32, &'v Interface)> {
-        let tpid = match tag >> 16 {
-            0x8100 => Tpid::Dot1q,
-            0x88a8 => Tpid::Dot1ad,
-            _ => return None,
-        };
-        let index = self.subs.lookup(Tags { count: 1, tpid, outer: tag as u16 & 0xfff, inner: 0 })?;
-        let sub = self.ifs.get(index)?;
-        (sub.flags & (ifflags::UP | ifflags::L2) == ifflags::UP).then_some((index, sub))
-    }
-
-    /// Whether IPv4 packets on a sub-interface have to visit the same features.
-    fn fits4(&self, i: &Interface) -> bool {
-        i.takes_ip4() && i.ip4_unicast == self.feat
-    }
-
-    /// The same for IPv6.
-    fn fits6(&self, i: &Interface) -> bool {
-        i.takes_ip6() && i.ip6_unicast == self.feat
-    }
-
-    /// Takes frames of at least `least` bytes to sub-interfaces that are `fit`; `inside` says how long the packet is.
-    #[inline(always)]
-    fn run(
-        self,
-        descs: &mut [Desc],
-        mut rooms: Rooms<'_>,
-        least: u16,
-        fit: impl Fn(&Interface) -> bool,
-        inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<u16>,
-    ) -> usize {
-        let mut counts = Run::new(self.rx_counts);
-        // The last tag without its priority, and what it stands for. None has all bits.
-        let (mut last, mut index, mut mac) = (u32::MAX, 0, 0);
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            if d.rx != self.rx || d.len < least || u16::from_be_bytes([w[16], w[17]]) != self.ethertype {
-                return false;
-            }
-            let tag = u32::from_be_bytes([w[12], w[13], w[14], w[15]]) & 0xffff_0fff;
-            if tag != last {
-                let Some((i, sub)) = self.sub(tag).filter(|(_, sub)| fit(sub)) else { return false };
-                (last, index, mac) = (tag, i, mac_word(&sub.mac));
-            }
-            let (to, from) = head_words(w);
-            if (to ^ mac) << 16 != 0 || (from ^ mac) << 16 == 0 || from & 1 != 0 {
-                return false;
-            }
-            let whole = d.len;
-            let Some(len) = inside(w, d) else { return false };
-            counts.add(index, whole);
-            d.rx = index;
-            d.l2 = d.off;
-            d.off += 18;
-            d.len = len;
-            true
-        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Ethernet: where frames enter the graph.
 
 mod input;
+mod tagged;
 
 pub use input::{EthernetDrop, EthernetInput};

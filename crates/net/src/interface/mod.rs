@@ -2,11 +2,13 @@
 
 pub mod commands;
 
+mod brief;
 mod drop;
 mod features;
 mod output;
 mod tx;
 
+pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
 pub use features::{Bits, Features};
 pub use output::{InterfaceOutput, OutputDrop};

@@ -324,6 +324,7 @@ impl Router {
 
     pub(super) fn release_index(&mut self, index: u32) {
         self.interfaces.slots.remove(index);
+        self.plane.briefs.set(index, None);
     }
 
     pub(super) fn insert_interface(&mut self, index: u32, new: NewInterface) {
@@ -613,6 +614,7 @@ impl Router {
         let subs: Vec<u32> = if same { vec![] } else { i.subs.values().copied().collect() };
         let plain = self.is_plain(index);
         self.interfaces.stores += 1;
+        self.plane.briefs.set(index, Some(&content));
         self.interfaces.slots.replace(index, content);
         if plain != self.is_plain(index) {
             self.refresh_adjacencies(index);

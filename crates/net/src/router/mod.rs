@@ -241,6 +241,7 @@ impl Router {
             crate::mpls::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
+            briefs: crate::interface::Briefs::new(),
             adjacencies: shared_adjs,
             fib4: shared4,
             fib6: shared6,

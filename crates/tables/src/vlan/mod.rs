@@ -111,7 +111,14 @@ pub struct VlanTable {
     index: [Vec<u16>; 2],
     rows: [Vec<Row>; 2],
     inner: InnerTable,
+    /// The answers for one tag, by kind and identifier. Empty without a rule of the kind.
+    single: [Vec<u32>; 2],
+    /// The answers for two tags, where there are rules for given inner ones.
+    double: DoubleTable,
 }
+
+/// No sub-interface takes the packet.
+pub const NONE: u32 = u32::MAX;
 
 impl VlanTable {
     /// A table of rules and the values of their packets.
@@ -122,6 +129,8 @@ impl VlanTable {
             index: Default::default(),
             rows: Default::default(),
             inner: InnerTable::default(),
+            single: Default::default(),
+            double: DoubleTable::default(),
         };
         let mut inner: HashMap<u32, Pair> = HashMap::new();
         for &(rule, value) in rules {
@@ -147,7 +156,49 @@ impl VlanTable {
             }
         }
         table.inner = InnerTable::build(&inner);
+        table.flatten(rules);
         Ok(table)
+    }
+
+    /// Works out the answers for the usual tags beforehand.
+    fn flatten(&mut self, rules: &[(Match, u32)]) {
+        for tpid in [Tpid::Dot1q, Tpid::Dot1ad] {
+            let answer = |outer| self.lookup(Tags { count: 1, tpid, outer, inner: 0 }).unwrap_or(NONE);
+            if !self.rows[tpid as usize].is_empty() {
+                self.single[tpid as usize] = (0..4096).map(answer).collect();
+            }
+        }
+        let given = rules.iter().filter_map(|(rule, _)| match *rule {
+            Match::Tagged { tpid, outer: Vid::Id(outer), inner: Some(Vid::Id(inner)), .. } => {
+                let value = self.lookup(Tags { count: 2, tpid, outer, inner })?;
+                Some((double_key(tpid, outer, inner), value))
+            }
+            _ => None,
+        });
+        self.double = DoubleTable::build(given.collect());
+    }
+
+    /// [`VlanTable::lookup`] for exactly one tag; [`NONE`] where nothing takes it.
+    #[inline(always)]
+    pub fn single(&self, tpid: Tpid, vid: u16) -> u32 {
+        match self.single[tpid as usize].first_chunk::<4096>() {
+            Some(all) => all[usize::from(vid & 0xfff)],
+            None => self.default.unwrap_or(NONE),
+        }
+    }
+
+    /// The value for exactly two tags, if the rule that takes them names both and no other one is looked for; [`NONE`]
+    /// where only [`VlanTable::lookup`] knows.
+    #[inline(always)]
+    pub fn double(&self, tpid: Tpid, outer: u16, inner: u16) -> u32 {
+        self.double.get(double_key(tpid, outer & 0xfff, inner & 0xfff))
+    }
+
+    /// Brings the answer of [`VlanTable::double`] near.
+    #[inline(always)]
+    pub fn prefetch_double(&self, tpid: Tpid, outer: u16, inner: u16) {
+        let key = double_key(tpid, outer & 0xfff, inner & 0xfff);
+        crate::mem::prefetch(&self.double.entries, self.double.home(key));
     }
 
     fn row_for(&mut self, tpid: Tpid, outer: Vid) -> Result<u16, VlanError> {
@@ -192,6 +243,63 @@ impl VlanTable {
             found = found.or_else(|| row.any_inner.get(tags.count == 2));
         }
         found.or_else(|| row.one.get(tags.count == 1))
+    }
+}
+
+/// A key has the 25 low bits of a word.
+fn double_key(tpid: Tpid, outer: u16, inner: u16) -> u32 {
+    (tpid as u32) << 24 | u32::from(outer) << 12 | u32::from(inner)
+}
+
+/// Values by both tags: a hash table with linear probing, at most half full, its words the keys above the values.
+#[derive(Debug, Clone)]
+struct DoubleTable {
+    entries: Box<[u64]>,
+    /// What shifts a hash to a place.
+    shift: u32,
+}
+
+/// A word without key.
+const FREE: u64 = u64::MAX;
+
+impl Default for DoubleTable {
+    fn default() -> Self {
+        DoubleTable { entries: Box::new([FREE; 2]), shift: 31 }
+    }
+}
+
+impl DoubleTable {
+    fn build(all: HashMap<u32, u32>) -> DoubleTable {
+        let bits = (2 * all.len().max(1)).next_power_of_two().trailing_zeros();
+        let mut table = DoubleTable { entries: vec![FREE; 1 << bits].into(), shift: 32 - bits };
+        for (key, value) in all {
+            let mut at = table.home(key);
+            while table.entries[at] != FREE {
+                at = (at + 1) % table.entries.len();
+            }
+            table.entries[at] = u64::from(key) << 32 | u64::from(value);
+        }
+        table
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u32) -> usize {
+        // Neighbouring tags come to places far from each other.
+        (key.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn get(&self, key: u32) -> u32 {
+        let mut at = self.home(key);
+        loop {
+            match self.entries.get(at) {
+                Some(e) if (e >> 32) as u32 == key => return *e as u32,
+                Some(&FREE) => return NONE,
+                Some(_) => at += 1,
+                // Behind the last one comes the first.
+                None => at = 0,
+            }
+        }
     }
 }
 

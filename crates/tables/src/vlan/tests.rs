@@ -60,6 +60,18 @@ proptest! {
                         let tags = Tags { count, tpid, outer, inner };
                         let best = rules.iter().filter(|r| takes(r.0, tags)).max_by_key(|r| rank(r.0));
                         prop_assert_eq!(table.lookup(tags), best.map(|r| r.1), "{:?}", tags);
+                        match count {
+                            1 => prop_assert_eq!(table.single(tpid, outer), best.map_or(NONE, |r| r.1)),
+                            2 => {
+                                let found = table.double(tpid, outer, inner);
+                                prop_assert!(found == NONE || Some(found) == best.map(|r| r.1), "{:?}", tags);
+                                let named = Match::Tagged {
+                                    tpid, outer: Vid::Id(outer), inner: Some(Vid::Id(inner)), exact: true,
+                                };
+                                prop_assert!(found != NONE || rules.iter().all(|r| r.0 != named), "{:?}", tags);
+                            }
+                            _ => {}
+                        }
                     }
                 }
             }
@@ -99,6 +111,8 @@ fn thousands_of_inner_tags() {
         let Match::Tagged { outer: Vid::Id(outer), inner: Some(Vid::Id(inner)), .. } = rule else { continue };
         let tags = Tags { count: 2, tpid: Tpid::Dot1ad, outer, inner };
         assert_eq!(table.lookup(tags), Some(value));
+        assert_eq!(table.double(Tpid::Dot1ad, outer, inner), value);
+        assert_eq!(table.double(Tpid::Dot1q, outer, inner), NONE);
         assert_eq!(table.lookup(Tags { tpid: Tpid::Dot1q, ..tags }), None);
     }
 }

@@ -1,0 +1,95 @@
+//! What short cuts ask of an interface, in one word: they may come to another interface with every packet, and thousands of
+//! words lie where a few interfaces would.
+
+use super::{IfIndex, Interface, ifflags};
+use crate::plane::MAX_INTERFACES;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The word of an interface; zero where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Brief(u64);
+
+impl Brief {
+    /// Up, and its packets are routed.
+    pub const ROUTED: u64 = 1 << 0;
+    /// That, and it takes IPv4 packets.
+    pub const IP4: u64 = 1 << 1;
+    /// That, and it takes IPv6 packets.
+    pub const IP6: u64 = 1 << 2;
+    /// Up, and in a bridge domain.
+    pub const BRIDGED: u64 = 1 << 3;
+    /// IPv4 packets have features to visit.
+    pub const FEATURES4: u64 = 1 << 4;
+    /// IPv6 packets have.
+    pub const FEATURES6: u64 = 1 << 5;
+
+    /// That of an interface. Places of tables and numbers of bridge domains have 16 bits.
+    pub fn new(i: &Interface) -> Brief {
+        let mut bits = 0;
+        let mut set = |on: bool, bit| bits |= if on { bit } else { 0 };
+        let routed = i.is(ifflags::UP) && !i.is(ifflags::L2);
+        set(routed, Brief::ROUTED);
+        set(routed && i.takes_ip4(), Brief::IP4);
+        set(routed && i.takes_ip6(), Brief::IP6);
+        set(i.is(ifflags::UP | ifflags::L2) && i.bridge.is_some(), Brief::BRIDGED);
+        set(i.ip4_unicast != 0, Brief::FEATURES4);
+        set(i.ip6_unicast != 0, Brief::FEATURES6);
+        let bridge = i.bridge.map_or(0, |b| u64::from(b.bridge));
+        let place = |table: u32| u64::from(table as u16);
+        Brief(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge << 48)
+    }
+
+    /// Whether those of `mask` that are set are these.
+    #[inline(always)]
+    pub fn has(self, mask: u64, bits: u64) -> bool {
+        self.0 & mask == bits
+    }
+
+    /// The place of its IPv4 table.
+    #[inline(always)]
+    pub fn table4(self) -> u32 {
+        (self.0 >> 16) as u16 as u32
+    }
+
+    /// The place of its IPv6 table.
+    #[inline(always)]
+    pub fn table6(self) -> u32 {
+        (self.0 >> 32) as u16 as u32
+    }
+
+    /// The number of its bridge domain; 0 where it is in none.
+    #[inline(always)]
+    pub fn bridge(self) -> u32 {
+        (self.0 >> 48) as u32
+    }
+}
+
+/// The words of all interfaces.
+pub struct Briefs(Box<[AtomicU64]>);
+
+impl Briefs {
+    /// No interfaces.
+    pub fn new() -> Self {
+        Briefs((0..MAX_INTERFACES).map(|_| AtomicU64::default()).collect())
+    }
+
+    /// The word of an interface.
+    #[inline(always)]
+    pub fn get(&self, index: IfIndex) -> Brief {
+        Brief(self.0.get(index as usize).map_or(0, |w| w.load(Relaxed)))
+    }
+
+    /// Publishes an interface, or that there is none.
+    pub fn set(&self, index: IfIndex, interface: Option<&Interface>) {
+        if let Some(w) = self.0.get(index as usize) {
+            w.store(interface.map_or(0, |i| Brief::new(i).0), Relaxed);
+        }
+    }
+}
+
+impl Default for Briefs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
