@@ -3,6 +3,7 @@
 use crate::config::LpmConfig;
 use crate::error::{RouteError, TableFull};
 use crate::few::Few;
+use crate::head::{Head4, Head6};
 use crate::lpm::{Engine, LpmWriter};
 use crate::lpm4::{Blocks, Lpm4};
 use crate::lpm6::{Lpm6, Nodes};
@@ -29,6 +30,14 @@ pub type Routes4 = Routes<u32, Lpm4>;
 pub type Routes6 = Routes<u128, Lpm6>;
 
 impl Routes4 {
+    /// The head of the table; it knows nothing of a large one.
+    pub fn head(&self) -> Head4 {
+        match self {
+            Routes::Few(few) => few.head(),
+            Routes::Many(_) => Head4::unknown(),
+        }
+    }
+
     /// The value of the longest prefix that holds `key` (host order), or [`MISS`].
     #[inline]
     pub fn lookup_one(&self, key: u32) -> u32 {
@@ -49,6 +58,14 @@ impl Routes4 {
 }
 
 impl Routes6 {
+    /// The head of the table; it knows nothing of a large one.
+    pub fn head(&self) -> Head6 {
+        match self {
+            Routes::Few(few) => few.head(),
+            Routes::Many(_) => Head6::unknown(),
+        }
+    }
+
     /// The value of the longest prefix that holds `key`, as in a packet, or [`MISS`].
     #[inline]
     pub fn lookup_one(&self, key: &[u8; 16]) -> u32 {

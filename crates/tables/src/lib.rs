@@ -16,6 +16,7 @@ mod fallback;
 pub mod few;
 pub mod fib;
 pub mod groups;
+pub mod head;
 pub mod labels;
 mod lpm;
 pub mod lpm4;

@@ -117,6 +117,12 @@ impl<'g, T> SlotsReader<'g, T> {
         crate::mem::prefetch_at(object);
     }
 
+    /// Where the object in a slot is, to bring parts of it near; null where there is none.
+    #[inline(always)]
+    pub fn at(&self, index: u32) -> *const T {
+        self.slots.get(index as usize).map_or(null_mut(), |s| s.load(Acquire))
+    }
+
     /// The object in a slot.
     #[inline(always)]
     pub fn get(&self, index: u32) -> Option<&'g T> {

@@ -4,7 +4,7 @@
 //! Most routers have one table, and most vectors come from one interface: both are asked once a vector. Table 0 is
 //! there always, and large from the start.
 
-use crate::interface::Interface;
+use crate::interface::{Brief, Interface};
 use crate::mpls::IN_TABLE;
 use crate::plane::{Plane, kind};
 use graph::{Desc, Guard, VECTOR_SIZE};
@@ -12,10 +12,11 @@ use packet::CpuLevel;
 use packet::flow::Flow;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use tables::fib::{Routes, Routes4, Routes6};
 use tables::groups::{Entry, GroupsReader, Paths};
+use tables::head::{self, Head, Head4, Head6, Short};
 use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
 use tables::slots::{Slots, SlotsReader, SlotsWriter};
@@ -26,34 +27,69 @@ pub const MAX_TABLES: usize = 65_536;
 pub const MAX_LOOKUPS: u32 = 16;
 
 /// A table as workers see it.
-pub struct Table<R> {
+#[repr(C)]
+pub struct Table<R: HasHead> {
+    /// The head of its routes, first and so in cache lines of its own.
+    head: Head<R::Short>,
     /// Its routes: numbers of next-hop groups.
     pub routes: R,
     /// How its packets are told apart for the choice of a path.
     pub flow: Flow,
 }
 
+impl<R: HasHead> Table<R> {
+    /// Of routes.
+    pub fn new(routes: R, flow: Flow) -> Self {
+        Table { head: routes.head(), routes, flow }
+    }
+}
+
+/// Routes that have a head.
+pub trait HasHead {
+    /// What of an address it compares.
+    type Short: Short;
+    /// The head.
+    fn head(&self) -> Head<Self::Short>;
+}
+
+impl HasHead for Routes4 {
+    type Short = i32;
+    fn head(&self) -> Head4 {
+        Routes4::head(self)
+    }
+}
+
+impl HasHead for Routes6 {
+    type Short = i64;
+    fn head(&self) -> Head6 {
+        Routes6::head(self)
+    }
+}
+
 /// The tables of one family, by their place; the place of table 0 is 0.
-pub struct Tables<R> {
+pub struct Tables<R: HasHead> {
     /// By place.
     pub slots: Arc<Slots<Table<R>>>,
     /// Interfaces in another table than table 0.
     pub bound: AtomicU32,
     /// Groups with paths that lead into a table.
     pub chained: AtomicU32,
+    /// Some table tells flows apart in another way than the rest, or did.
+    pub differ: AtomicBool,
     level: CpuLevel,
 }
 
 /// Writes the slots of tables.
 pub type TableSlots<R> = SlotsWriter<Table<R>>;
 
-impl<R: Send + Sync> Tables<R> {
+impl<R: HasHead + Send + Sync> Tables<R> {
     /// Only table 0.
     pub fn new(main: R, flow: Flow, level: CpuLevel) -> io::Result<(TableSlots<R>, Tables<R>)> {
         let (mut writer, slots) = Slots::new(MAX_TABLES)?;
         // The first slot is free.
-        let _ = writer.insert(Table { routes: main, flow });
-        let tables = Tables { slots, bound: AtomicU32::new(0), chained: AtomicU32::new(0), level };
+        let _ = writer.insert(Table::new(main, flow));
+        let (bound, chained) = (AtomicU32::new(0), AtomicU32::new(0));
+        let tables = Tables { slots, bound, chained, differ: AtomicBool::new(false), level };
         Ok((writer, tables))
     }
 }
@@ -62,12 +98,18 @@ impl<R: Send + Sync> Tables<R> {
 pub trait Family: 'static {
     /// An address as lookups take it.
     type Key: Copy;
+    /// What heads of tables compare of it.
+    type Short: Short<Key = Self::Key>;
     /// Routes as workers see them.
-    type Routes: Send + Sync;
+    type Routes: HasHead<Short = Self::Short> + Send + Sync;
     /// The tables.
     fn tables(plane: &Plane) -> &Tables<Self::Routes>;
+    /// A vector for one small table goes by its head as well.
+    const HEADS: bool;
     /// The place of an interface's table.
     fn place(interface: &Interface) -> u32;
+    /// The same.
+    fn place_of(brief: Brief) -> u32;
     /// Looks one address up.
     fn lookup_one(routes: &Self::Routes, key: &Self::Key) -> u32;
     /// Looks addresses up.
@@ -83,7 +125,10 @@ pub enum V6 {}
 
 impl Family for V4 {
     type Key = u32;
+    type Short = i32;
     type Routes = Routes4;
+    // Few boundaries are counted for eight keys at a time.
+    const HEADS: bool = false;
 
     #[inline(always)]
     fn tables(plane: &Plane) -> &Tables<Routes4> {
@@ -93,6 +138,11 @@ impl Family for V4 {
     #[inline(always)]
     fn place(interface: &Interface) -> u32 {
         interface.table4
+    }
+
+    #[inline(always)]
+    fn place_of(brief: Brief) -> u32 {
+        brief.table4()
     }
 
     #[inline(always)]
@@ -113,7 +163,9 @@ impl Family for V4 {
 
 impl Family for V6 {
     type Key = [u8; 16];
+    type Short = i64;
     type Routes = Routes6;
+    const HEADS: bool = true;
 
     #[inline(always)]
     fn tables(plane: &Plane) -> &Tables<Routes6> {
@@ -123,6 +175,11 @@ impl Family for V6 {
     #[inline(always)]
     fn place(interface: &Interface) -> u32 {
         interface.table6
+    }
+
+    #[inline(always)]
+    fn place_of(brief: Brief) -> u32 {
+        brief.table6()
     }
 
     #[inline(always)]
@@ -220,6 +277,11 @@ impl<'v, F: Family> View<'v, F> {
         let alike = |d: &Desc| d.rx == rx && d.has(IN_TABLE) == own && (!own || d.tx == first.tx);
         if descs.iter().all(alike) {
             match self.table(first) {
+                Some(table) if F::HEADS && table.head.is_known() => {
+                    self.flow = Some(table.flow);
+                    head::lookup_each(level, keys, results, |_| Some(&table.head));
+                    self.ask(&[self.place(first); VECTOR_SIZE], keys, results);
+                }
                 Some(table) => {
                     self.flow = Some(table.flow);
                     F::lookup_batch(&table.routes, level, keys, results);
@@ -237,34 +299,74 @@ impl<'v, F: Family> View<'v, F> {
         }
     }
 
-    /// A vector from several interfaces, by runs of packets for one table.
+    /// A vector from several interfaces: each packet in the head of its table, and where that does not know in the table
+    /// itself.
+    #[inline(never)]
     fn lookup_mixed(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
         let mut places = [0u32; VECTOR_SIZE];
         for (place, d) in places.iter_mut().zip(descs) {
-            *place = self.place(d);
-            self.slots.prefetch(*place);
+            *place = if d.has(IN_TABLE) { d.tx } else { F::place_of(self.plane.briefs.get(d.rx)) };
+            self.prefetch(*place);
         }
-        let places = &places[..descs.len().min(VECTOR_SIZE)];
-        let (mut at, mut flow) = (0, None);
-        for run in places.chunk_by(|a, b| a == b) {
-            let end = at + run.len();
-            let (keys, results) = (&keys[at..end], &mut results[at..end]);
-            at = end;
-            let Some(table) = self.slots.get(run[0]) else {
-                results.fill(0);
-                continue;
-            };
-            match keys {
-                [key] => results[0] = F::lookup_one(&table.routes, key),
-                _ => F::lookup_batch(&table.routes, self.tables.level, keys, results),
-            }
-            match flow {
-                None => flow = Some(Some(table.flow)),
-                Some(f) if f == Some(table.flow) => {}
-                Some(_) => flow = Some(None),
-            }
+        let n = descs.len().min(VECTOR_SIZE);
+        let (places, keys, results) = (&places[..n], &keys[..n], &mut results[..n]);
+        head::lookup_each(self.tables.level, keys, results, |n| {
+            let place = places.get(n)?;
+            self.slots.get(*place).map(|t| &t.head)
+        });
+        self.ask(places, keys, results);
+        if self.tables.differ.load(Relaxed) {
+            let mut flows = places.iter().filter_map(|p| self.slots.get(*p)).map(|t| t.flow);
+            let first = flows.next();
+            self.flow = first.filter(|f| flows.all(|other| other == *f));
         }
-        self.flow = flow.flatten();
+    }
+
+    /// Brings the head of a table near.
+    #[inline(always)]
+    pub fn prefetch(&self, place: u32) {
+        Head::<F::Short>::prefetch(self.slots.at(place).cast());
+    }
+
+    /// Looks up what heads do not know.
+    #[inline(always)]
+    fn ask(&self, places: &[u32], keys: &[F::Key], results: &mut [u32]) {
+        if results.contains(&head::ASK) {
+            self.ask_runs(places, keys, results);
+        }
+    }
+
+    /// By runs of packets for one table.
+    #[cold]
+    #[inline(never)]
+    fn ask_runs(&self, places: &[u32], keys: &[F::Key], results: &mut [u32]) {
+        // Of the keys of a run, the unknown ones side by side, and where their results belong.
+        let (mut found, mut at) = ([0u32; VECTOR_SIZE], [0usize; VECTOR_SIZE]);
+        let Some(first) = keys.first() else { return };
+        let mut unknown = [*first; VECTOR_SIZE];
+        let mut from = 0;
+        let places = &places[..results.len().min(places.len())];
+        while from < places.len() {
+            let (place, mut n) = (places[from], 0);
+            let mut to = from;
+            while to < places.len() && (places[to] == place || results[to] != head::ASK) {
+                if results[to] == head::ASK {
+                    (unknown[n], at[n]) = (keys[to], to);
+                    n += 1;
+                }
+                to += 1;
+            }
+            from = to;
+            match (&unknown[..n], self.slots.get(place)) {
+                ([], _) => {}
+                (_, None) => found.fill(0),
+                ([key], Some(table)) => found[0] = F::lookup_one(&table.routes, key),
+                (keys, Some(table)) => {
+                    F::lookup_batch(&table.routes, self.tables.level, keys, &mut found[..n]);
+                }
+            }
+            at[..n].iter().zip(&found).for_each(|(at, found)| results[*at] = *found);
+        }
     }
 
     /// Follows a group whose only path leads into a table. One that is left leads too far: into a loop.

@@ -343,8 +343,8 @@ impl Fibs {
         };
         let flow = Flow { seed, fields: vrf.fields };
         match &mut vrf.rib {
-            Rib::V4(r) => _ = r.fresh().map(|routes| self.slots4.replace(place, Table { routes, flow })),
-            Rib::V6(r) => _ = r.fresh().map(|routes| self.slots6.replace(place, Table { routes, flow })),
+            Rib::V4(r) => _ = r.fresh().map(|routes| self.slots4.replace(place, Table::new(routes, flow))),
+            Rib::V6(r) => _ = r.fresh().map(|routes| self.slots6.replace(place, Table::new(routes, flow))),
         }
         let many = vrf.rib.is_many();
         self.count(v6, place);
@@ -472,11 +472,11 @@ impl Router {
         let (place, rib) = if table.v6 {
             let mut rib = Fib6Writer::few(config);
             let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
-            (self.fibs.slots6.insert(Table { routes, flow }).map_err(full)?, Rib::V6(rib))
+            (self.fibs.slots6.insert(Table::new(routes, flow)).map_err(full)?, Rib::V6(rib))
         } else {
             let mut rib = Fib4Writer::few(config);
             let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
-            (self.fibs.slots4.insert(Table { routes, flow }).map_err(full)?, Rib::V4(rib))
+            (self.fibs.slots4.insert(Table::new(routes, flow)).map_err(full)?, Rib::V4(rib))
         };
         let list = &mut self.fibs.list[usize::from(table.v6)];
         if list.len() <= place as usize {
@@ -598,10 +598,14 @@ impl Router {
         let found = list[usize::from(table.v6)].get_mut(place as usize).and_then(Option::as_mut);
         let Some(vrf) = found else { return Ok(vec![]) };
         let was = std::mem::replace(&mut vrf.fields, fields);
+        if fields != was {
+            let differ = if table.v6 { &self.plane.tables6.differ } else { &self.plane.tables4.differ };
+            differ.store(true, Relaxed);
+        }
         let flow = Flow { seed, fields };
         match &mut vrf.rib {
-            Rib::V4(r) => _ = slots4.replace(place, Table { routes: r.again(), flow }),
-            Rib::V6(r) => _ = slots6.replace(place, Table { routes: r.again(), flow }),
+            Rib::V4(r) => _ = slots4.replace(place, Table::new(r.again(), flow)),
+            Rib::V6(r) => _ = slots6.replace(place, Table::new(r.again(), flow)),
         }
         Ok(vec![Op::SetFlowHash { table, fields: was }])
     }
