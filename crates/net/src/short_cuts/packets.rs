@@ -25,7 +25,7 @@ impl Rng {
 }
 
 /// Tags as (TPID, TCI), outermost first.
-const TAGS: [&[(u16, u16)]; 23] = [
+const TAGS: [&[(u16, u16)]; 27] = [
     &[],
     &[(0x8100, 100)],
     &[(0x8100, 0xe064)],
@@ -48,6 +48,10 @@ const TAGS: [&[(u16, u16)]; 23] = [
     &[(0x8100, 100), (0x8100, 1), (0x8100, 2)],
     &[(0x8100, 300), (0x88a8, 30)],
     &[(0x8100, 950)],
+    &[(0x8100, 960), (0x8100, 60)],
+    &[(0x88a8, 970)],
+    &[(0x8100, 950), (0x8100, 1)],
+    &[(0x8100, 960), (0x8100, 60), (0x8100, 1)],
     // No tag, but what a short cut may take for one.
     &[(0, 0)],
 ];
@@ -254,14 +258,18 @@ impl Spec {
         let mut r = Rng(seed);
         let v6 = r.below(2) == 1;
         let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10, 11, 11, 11, 12]);
-        let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21]) } else { 0 };
+        let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21, 21, 22, 22, 23]) } else { 0 };
         let labels = r.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 22, 23, 14, 35]);
         Spec {
             labels,
             entry: Entry::Ethernet,
             port,
             tags,
-            to: if port == 11 { r.pick(&[0, 0, 0, 6, 6, 7, 8, 2]) } else { r.pick(&[0, 0, 0, 6]) },
+            to: if port == 11 || tags >= 21 {
+                r.pick(&[0, 0, 0, 6, 6, 7, 8, 2, 11, 12, 13])
+            } else {
+                r.pick(&[0, 0, 0, 6])
+            },
             from: 0,
             ethertype: if v6 { 0x86dd } else { 0x0800 },
             v6,
@@ -326,9 +334,15 @@ impl Spec {
                 self.port = r.below(14);
             }
             // Often one of those that a router takes with one tag.
-            1 => self.tags = if r.below(2) == 0 { r.below(TAGS.len()) } else { r.pick(&[1, 2, 3, 8, 9, 10]) },
-            2 => self.to = r.below(11) as u8,
-            3 => self.from = r.below(8) as u8,
+            1 => {
+                self.tags = if r.below(2) == 0 {
+                    r.below(TAGS.len())
+                } else {
+                    r.pick(&[1, 2, 3, 4, 8, 9, 10, 21, 22, 23, 24])
+                }
+            }
+            2 => self.to = r.below(14) as u8,
+            3 => self.from = r.below(10) as u8,
             4 => self.ethertype = r.pick(&[0x0800, 0x86dd, 0x0806, 0x1234, 46]),
             5 => {
                 self.v6 = !self.v6;
@@ -491,6 +505,10 @@ impl Spec {
             8 => vec![2, 0, 0, 0, 1, 0xdd],
             9 => vec![0x01, 0x80, 0xc2, 0, 0, 2],
             10 => vec![2, 0, 0, 0, 1, 0xaa],
+            11 => vec![2, 0, 0, 0, 1, 0xce],
+            12 => vec![2, 0, 0, 0, 1, 0xcf],
+            // A station of `spoke`.
+            13 => vec![2, 0, 0, 0, 1, 1],
             n if n >= OTHER_PORT => vec![2, 0, 0, 0, 0, n - OTHER_PORT + 1],
             _ => own.to_vec(),
         };
@@ -502,6 +520,8 @@ impl Spec {
             5 => [2, 0, 0, 0, 1, 0xdd],
             6 => [0; 6],
             7 => [2, 0, 0, 0, 0, 12],
+            8 => [2, 0, 0, 0, 1, 0xcc],
+            9 => [2, 0, 0, 0, 1, 0xce],
             _ => [2, 0, 0, 0, 1, 0xaa],
         });
         for (tpid, tci) in TAGS[self.tags] {

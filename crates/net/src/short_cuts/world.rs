@@ -11,7 +11,7 @@ use crate::punt::Class;
 use crate::reassembly;
 use crate::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target,
+    RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
 };
 use crate::urpf::Mode;
 use drivers::pcap::CaptureConfig;
@@ -137,6 +137,8 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ("trunk", 800, tags(false, 800, None, true)),
         ("trunk", 900, tags(false, 900, None, true)),
         ("trunk", 950, tags(false, 950, None, true)),
+        ("trunk", 960, tags(false, 960, Some(Some(60)), true)),
+        ("trunk", 970, tags(true, 970, None, true)),
         ("bare", 1, Encap::Default),
         ("bare", 9, tags(false, 9, None, true)),
     ];
@@ -216,7 +218,7 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
     ops
 }
 
-/// A bridge domain of `hub`, `spoke`, `rim` and `trunk.950`, routed through `loop0`, which has the address of `hub`.
+/// A bridge domain of `hub`, `spoke`, `rim` and three sub-interfaces, routed through `loop0`, which has the address of `hub`.
 fn bridge() -> Vec<Op> {
     let member = |name: &str, bvi, shg| {
         let member = Some(Membership { bridge: 1, bvi, shg });
@@ -227,6 +229,7 @@ fn bridge() -> Vec<Op> {
         Op::Bridge(BridgeOp::Mac { id: 1, mac, to: Some(to) })
     };
     let port = |name: &str| StaticMac::Port(name.into());
+    let translate = TagChange::Translate(1, vec![VlanTag { dot1ad: false, vlan: 950 }]);
     vec![
         Op::Bridge(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }),
         Op::CreateLoopback { instance: Some(0), mac: Some(MacAddr([2, 0, 0, 0, 0, 12])) },
@@ -235,12 +238,17 @@ fn bridge() -> Vec<Op> {
         member("spoke", false, 1),
         member("rim", false, 1),
         member("trunk.950", false, 0),
+        member("trunk.960", false, 2),
+        member("trunk.970", false, 0),
+        Op::Bridge(BridgeOp::Tags { name: "trunk.970".into(), change: Some(translate) }),
         member("loop0", true, 0),
         // The neighbours of `loop0` in the list below.
         mac(1, port("spoke")),
         mac(2, port("spoke")),
         mac(0xbb, port("rim")),
         mac(0xcc, port("trunk.950")),
+        mac(0xce, port("trunk.960")),
+        mac(0xcf, port("trunk.970")),
         mac(0xdd, StaticMac::Filter),
     ]
 }

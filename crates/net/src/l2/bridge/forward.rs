@@ -1,5 +1,6 @@
 //! `l2-bridge`: learns where a frame comes from, and sends it to where its destination is.
 
+use super::tagged::Members;
 use super::{Bridge, BridgeCache, BridgePort, Refused, Way, bflags, may_pass};
 use crate::interface::{IfCache, Interface, ifflags};
 use crate::l2::retag::RetagError;
@@ -96,6 +97,7 @@ impl From<Refused> for BridgeReason {
 pub struct L2Bridge {
     plane: Arc<Plane>,
     rx: Arc<Table>,
+    tx: Arc<Table>,
     bridges: Arc<Table>,
     ports: Arc<Table>,
 }
@@ -105,7 +107,8 @@ impl L2Bridge {
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
         let l2 = &plane.l2;
         let (bridges, ports) = (l2.bridge_events.of(worker), l2.port_events.of(worker));
-        L2Bridge { plane: Arc::clone(plane), rx: plane.counters.rx.of(worker), bridges, ports }
+        let (rx, tx) = (plane.counters.rx.of(worker), plane.counters.tx.of(worker));
+        L2Bridge { plane: Arc::clone(plane), rx, tx, bridges, ports }
     }
 }
 
@@ -119,12 +122,13 @@ pub struct BridgeView<'v> {
     /// The stamp of now.
     now: u16,
     counts: &'v Table,
+    sent: &'v Table,
     bridges: &'v Table,
     ports: &'v Table,
 }
 
 /// A MAC address in a word.
-const MAC: u64 = (1 << 48) - 1;
+pub(super) const MAC: u64 = (1 << 48) - 1;
 /// Among the bits of an entry: the source address of the frame needs nothing. Its own stamp is not needed there.
 const SETTLED: u32 = 1 << 16;
 const STAMP: u32 = (macs::STAMP_MASK as u32) << 16;
@@ -206,6 +210,7 @@ impl Node for L2Bridge {
             macs: plane.l2.macs.reader(guard),
             now: plane.l2.clock.load(Ordering::Relaxed) as u16,
             counts: &self.rx,
+            sent: &self.tx,
             bridges: &self.bridges,
             ports: &self.ports,
         }
@@ -279,6 +284,10 @@ struct Source<'v> {
 /// Where they go.
 #[derive(Clone, Copy)]
 enum To<'v> {
+    /// From and to members with tags that are taken away or put in front: to the devices of these.
+    Tagged(Members<'v>),
+    /// The same, to `interface-output`.
+    TaggedOutput(Members<'v>),
     /// Straight to the devices of other members: what `interface-output` would do is done here.
     Direct,
     /// To `interface-output`.
@@ -489,7 +498,7 @@ impl QuickNode for L2Bridge {
         let rx = view.rx.peek(first.rx)?;
         let port = rx.bridge?;
         let bridge = view.bridge.peek(port.bridge)?;
-        if !bridge.is(bflags::FORWARD) || !rx.retag.is_none() && !port.bvi {
+        if !bridge.is(bflags::FORWARD) {
             return None;
         }
         let learns = bridge.is(bflags::LEARN) && !port.bvi;
@@ -498,11 +507,17 @@ impl QuickNode for L2Bridge {
         let w = rooms.window::<0>(first)?;
         let found = view.macs.find(addresses(w).0 | u64::from(port.bridge) << 48);
         let tx = found.port();
+        let members = Members { macs: view.macs, ifs: from.ifs, now: view.now, sent: view.sent };
+        let tagged = || members.take(first.rx, rx, found);
+        if !rx.retag.is_none() && !port.bvi {
+            return tagged().then_some((BridgeNext::Direct, Common { from, to: To::Tagged(members) }));
+        }
         let (next, to) = match found.bits() & (KIND & !SETTLED) {
-            kind if kind == TO_MEMBER & !SETTLED => {
-                from.room(tx)?;
-                (BridgeNext::Direct, To::Direct)
-            }
+            kind if kind == TO_MEMBER & !SETTLED => match from.room(tx) {
+                Some(_) => (BridgeNext::Direct, To::Direct),
+                None if tagged() => (BridgeNext::Direct, To::Tagged(members)),
+                None => return None,
+            },
             kind if kind == TO_BVI & !SETTLED => {
                 let i = from.ifs.get(tx).filter(|i| i.is(ifflags::UP))?;
                 i.bridge.filter(|b| b.bvi && tx != first.rx && may_pass(&port, b))?;
@@ -525,13 +540,14 @@ impl QuickNode for L2Bridge {
     fn features(common: &Common<'_>) -> u32 {
         match common.to {
             To::Ip4(up) | To::Ip6(up) => up.feat,
-            To::Direct | To::Output | To::Up(_) => 0,
+            To::Direct | To::Output | To::Tagged(_) | To::TaggedOutput(_) | To::Up(_) => 0,
         }
     }
 
     fn behind(common: &mut Common<'_>, edge: BridgeNext) -> Option<BridgeNext> {
         common.to = match (common.to, edge) {
             (To::Direct, BridgeNext::Output) => To::Output,
+            (To::Tagged(m), BridgeNext::Output) => To::TaggedOutput(m),
             (To::Ip4(up) | To::Ip6(up), BridgeNext::Bvi) => To::Up(up),
             _ => return None,
         };
@@ -543,6 +559,8 @@ impl QuickNode for L2Bridge {
         match common.to {
             To::Direct => from.across::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }>(descs, rooms),
             To::Output => from.across::<{ flags::UNUSUAL }>(descs, rooms),
+            To::Tagged(m) => m.quick::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, true>(descs, rooms),
+            To::TaggedOutput(m) => m.quick::<{ flags::UNUSUAL }, false>(descs, rooms),
             To::Ip4(up) => from.up4(up, descs, rooms),
             To::Ip6(up) => from.up6(up, descs, rooms),
             To::Up(up) => from.up(up, descs, rooms, |_, d| Some((0, d.len))),

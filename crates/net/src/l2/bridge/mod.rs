@@ -8,6 +8,7 @@ mod forward;
 #[cfg(test)]
 mod model;
 mod show;
+mod tagged;
 mod up;
 
 pub use answer::{L2ArpTerm, TermReason};
@@ -58,6 +59,8 @@ pub struct BridgePort {
     pub shg: u8,
     /// The interface through which the bridge domain is routed.
     pub bvi: bool,
+    /// What the bridge domain does, see [`bflags`]: a short cut need not ask it.
+    pub flags: u8,
     /// The most addresses that may be learned on it.
     pub limit: u32,
 }

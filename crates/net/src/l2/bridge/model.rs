@@ -198,7 +198,9 @@ fn bytes(dst: Mac, src: Mac, tag: Option<u16>, n: usize) -> Vec<u8> {
 
 impl Pair {
     fn new(short_cuts: bool) -> Pair {
-        let world = World::new(short_cuts, false);
+        let mut world = World::new(short_cuts, false);
+        let leave = |name: &str| Op::Bridge(BridgeOp::Port { name: name.into(), member: None });
+        world.router.commit(["trunk.960", "trunk.970"].map(leave).into()).unwrap();
         let index = |name: &str| world.router.interface_index(name).unwrap();
         let place = |m: &MacInfo| match m.interface {
             None => Known::Filter,

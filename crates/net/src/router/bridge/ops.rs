@@ -117,7 +117,9 @@ impl Router {
                 self.bridges.find(id)?;
                 let Some(b) = self.bridges.by_id.get_mut(&id) else { return Ok(vec![]) };
                 let was = std::mem::replace(&mut b.settings, settings);
+                let members: Vec<u32> = b.members.keys().copied().collect();
                 self.bridges.publish(id);
+                members.into_iter().for_each(|m| self.publish_interface(m));
                 undo(BridgeOp::Set { id, settings: was })
             }
             BridgeOp::Port { name, member } => self.set_membership(name, member),

@@ -169,8 +169,10 @@ impl Router {
     /// What workers see of an interface's membership.
     pub(in crate::router) fn bridge_port(&self, i: &IfState) -> Option<BridgePort> {
         let m = i.membership?;
-        let bridge = self.bridge(m.bridge)?.number;
-        Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, limit: i.mac_limit.unwrap_or(u32::MAX) })
+        let b = self.bridge(m.bridge)?;
+        let (bridge, flags) = (b.number, b.settings.flags());
+        let limit = i.mac_limit.unwrap_or(u32::MAX);
+        Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, flags, limit })
     }
 }
 
