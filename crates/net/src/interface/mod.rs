@@ -86,43 +86,45 @@ pub fn l2_header(out: &mut [u8; 22], dst: MacAddr, src: MacAddr, tags: &Tags, et
     14 + t.len()
 }
 
-/// An interface or sub-interface, never changed in place.
+/// An interface or sub-interface, never changed in place. What is asked of it for frames on layer 2 and on output stands in
+/// its first cache line: there may be thousands of them.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Interface {
     /// See [`ifflags`].
     pub flags: u16,
     /// Largest IP packet, bytes.
     pub mtu: u16,
-    /// Its MAC address.
-    pub mac: [u8; 6],
     /// The interface whose queues carry its packets; its own number unless it is a sub-interface.
     pub hw: IfIndex,
-    /// What the device does for packets sent.
-    pub caps: TxCaps,
-    /// Enabled features on the `ip4-unicast` arc.
-    pub ip4_unicast: u32,
-    /// Enabled features on the `ip6-unicast` arc.
-    pub ip6_unicast: u32,
     /// Enabled features on the `interface-output` arc.
     pub output: u32,
-    /// Their settings.
-    pub features: Features,
-    /// Place of its IPv4 table.
-    pub table4: u32,
-    /// Place of its IPv6 table.
-    pub table6: u32,
-    /// Tags to put in front on output.
-    pub tags: Tags,
-    /// Where a cross-connect sends its packets.
-    pub xconnect: Option<IfIndex>,
     /// What it is to its bridge domain.
     pub bridge: Option<BridgePort>,
     /// What becomes of the tags of frames on layer 2.
     pub retag: Retag,
-    /// The MPLS tunnel that its frames take.
-    pub tunnel: Option<Tunnel>,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Enabled features on the `ip4-unicast` arc.
+    pub ip4_unicast: u32,
+    /// Enabled features on the `ip6-unicast` arc.
+    pub ip6_unicast: u32,
+    /// Place of its IPv4 table.
+    pub table4: u32,
+    /// Place of its IPv6 table.
+    pub table6: u32,
     /// Its sub-interfaces by tag; `None` when it has none.
     pub subs: Option<Arc<VlanTable>>,
+    /// Where a cross-connect sends its packets.
+    pub xconnect: Option<IfIndex>,
+    /// What the device does for packets sent.
+    pub caps: TxCaps,
+    /// Settings of the features that are enabled.
+    pub features: Features,
+    /// Tags to put in front on output.
+    pub tags: Tags,
+    /// The MPLS tunnel that its frames take.
+    pub tunnel: Option<Tunnel>,
     /// Its IPv4 addresses (host order) with prefix lengths.
     pub addrs4: Box<[(u32, u8)]>,
     /// Its usable IPv6 addresses with prefix lengths, link-local first.
@@ -134,6 +136,8 @@ pub struct Interface {
     /// IPv6 addresses under duplicate address detection: not usable, but defended.
     pub tentative6: Box<[u128]>,
 }
+
+const _: () = assert!(core::mem::offset_of!(Interface, ip4_unicast) <= 64);
 
 impl Interface {
     /// True when all of `bits` are set.
