@@ -137,9 +137,16 @@ pub fn router() -> Router {
         interface: address.starts_with("fe80").then_some(right).flatten(),
         table: None,
         weight,
+        ..RoutePath::default()
     };
     let paths = |list: &[(&str, u8)]| Target::Paths(list.iter().map(|(a, w)| path(a, *w)).collect());
-    let attached = Target::Paths(vec![RoutePath { address: None, interface: right, table: None, weight: 1 }]);
+    let attached = Target::Paths(vec![RoutePath {
+        address: None,
+        interface: right,
+        table: None,
+        weight: 1,
+        ..RoutePath::default()
+    }]);
     let routes = [
         ("10.10.0.0/16", paths(&[("198.51.100.2", 1)])),
         ("10.11.0.0/16", paths(&[("198.51.100.2", 1), ("203.0.113.2", 3), ("10.2.0.0", 1)])),
@@ -166,7 +173,13 @@ pub fn router() -> Router {
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
     // Into another table and back, without end.
     let into = |table| {
-        Target::Paths(vec![RoutePath { address: None, interface: None, table: Some(table), weight: 1 }])
+        Target::Paths(vec![RoutePath {
+            address: None,
+            interface: None,
+            table: Some(table),
+            weight: 1,
+            ..RoutePath::default()
+        }])
     };
     for (table, prefix) in [
         (0, "10.18.0.0/16"),

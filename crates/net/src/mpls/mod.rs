@@ -1,8 +1,8 @@
 //! MPLS (RFC 3031, RFC 3032): labels put on, swapped and taken off.
 //!
-//! A labelled packet is checked by [`input`], and [`lookup`] finds the next-hop group of its label. From there it goes through
-//! [`imposition`] (other labels take the label's place) or [`disposition`] (the packet below goes on without it); what has a
-//! neighbour ends in [`output`]. IP packets come to [`imposition`] from their own lookup.
+//! A labelled packet is checked by `mpls-input`, and `mpls-lookup` finds the next-hop group of its label. From there it goes
+//! through the nodes of label imposition (other labels take the label's place) or disposition (the packet below goes on without
+//! it); what has a neighbour ends in `mpls-output`. IP packets come to label imposition from their own lookup.
 
 pub mod commands;
 mod disposition;
