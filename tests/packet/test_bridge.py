@@ -450,6 +450,10 @@ def resolve(t, wire, others, station, address, bvi_mac, bvi_address, *tags):
         want = want / tag
     want = want / ARP(op=2, hwsrc=bvi_mac, psrc=bvi_address, hwdst=station, pdst=address)
     wire.expect(want)
+    # The worker answers; the control side learns, a moment later.
+    known = {"ip": address, "ethernet": station}
+    wait_for("the router knows the station",
+             lambda: any(known.items() <= r.items() for r in t.router.json("show ip neighbors")))
 
 
 def test_routes_between_a_bridge_and_others(bvi):
