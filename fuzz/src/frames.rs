@@ -21,7 +21,7 @@ use ::packet::{EtherType, checksum, icmp6};
 use graph::builder::Kind;
 use graph::io::{TxCaps, TxQueue, TxReport};
 use graph::{Buffers, Desc, Dispatcher, Domain, Graph, Guard, NodeId, Pool, Reclaimer, VECTOR_SIZE, flags};
-use net::hold::{Ip4Hold, Ip6Hold, Waiting};
+use net::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use net::icmp::Ask;
 use net::interface::InterfaceTx;
 use net::router::Router;
@@ -75,12 +75,14 @@ struct Wire {
 
 /// Port, receive interface, flags and bytes of a frame that was sent.
 type Sent = (u32, u32, u16, Vec<u8>);
+/// The node that holds a packet, and its bytes.
+type Held = (&'static str, Vec<u8>);
 
 /// What became of an input, in an order of its own: packets that enter the graph at different places overtake each other.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     sent: Vec<Sent>,
-    held: Vec<(bool, Vec<u8>)>,
+    held: Vec<Held>,
     messages: Vec<String>,
     reasons: Vec<(&'static str, u64)>,
 }
@@ -275,11 +277,12 @@ impl Bench {
         while self.dispatcher.run(&self.guard) != 0 {}
     }
 
-    fn held(&mut self, v6: bool) -> Vec<Desc> {
+    fn held(&mut self, hold: &str) -> Vec<Desc> {
         let d = &mut self.dispatcher;
-        let waiting: Option<&mut Waiting> = match v6 {
-            false => d.node_mut::<Ip4Hold>("ip4-hold").map(Ip4Hold::waiting),
-            true => d.node_mut::<Ip6Hold>("ip6-hold").map(Ip6Hold::waiting),
+        let waiting: Option<&mut Waiting> = match hold {
+            "ip4-hold" => d.node_mut::<Ip4Hold>(hold).map(Ip4Hold::waiting),
+            "ip6-hold" => d.node_mut::<Ip6Hold>(hold).map(Ip6Hold::waiting),
+            _ => d.node_mut::<MplsHold>(hold).map(MplsHold::waiting),
         };
         let (waiting, mut out) = (waiting.expect("the node"), vec![]);
         let count = waiting.len();
@@ -289,17 +292,18 @@ impl Bench {
     }
 
     /// Releases what is held: back to the graph as the control side does, or freed. Returns it.
-    fn release(&mut self, answer: bool) -> Vec<(bool, Vec<u8>)> {
+    fn release(&mut self, answer: bool) -> Vec<Held> {
         let mut all = vec![];
-        for (v6, node, ask) in [
-            (false, "ip4-icmp-error", Ask::V4_HOST_UNREACHABLE),
-            (true, "ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE),
+        for (hold, node, ask) in [
+            ("ip4-hold", "ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
+            ("ip6-hold", "ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
+            ("mpls-hold", "mpls-icmp-error", net::mpls::Ask::UNREACHABLE.word()),
         ] {
             let node = self.dispatcher.id(node).expect("the node");
-            for mut d in self.held(v6) {
-                all.push((v6, self.dispatcher.env.buffers.parts(&d).flatten().copied().collect()));
+            for mut d in self.held(hold) {
+                all.push((hold, self.dispatcher.env.buffers.parts(&d).flatten().copied().collect()));
                 if answer {
-                    d.aux = ask.word();
+                    d.aux = ask;
                     self.dispatcher.env.enqueue(d, node);
                 } else {
                     self.dispatcher.env.buffers.free(&d);
