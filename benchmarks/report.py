@@ -34,11 +34,25 @@ GOALS = {
     "ip6-100k": ("466", 50, 35),
     "ip6-internet": (None, 55, 35),
     "ip6-1m": ("1278", 90, 55),
+    "mpls-ingress": ("43.0", 18, 13),
+    "mpls-ingress2": ("43.9", 18, 13),
+    "mpls-swap": ("42.1", 16, 11),
+    "mpls-egress": ("52.7", 22, 15),
+    "mpls-explicit-null": ("44.6", 18, 13),
+    "mpls-php": ("41.3", 16, 11),
 }
 
 # Scenarios that may take a few clocks more than a plain one.
 OVER = {"urpf-strict": "ip4", "urpf-strict6": "ip6", "vrf": "ip4", "ip4-recursive": "ip4", "bvi": "ip4"}
 OVER_BY = 6
+
+# What the routers of a chain of four do with a packet: its name, and their scenarios.
+CHAINS = [
+    ("IPv4", ["ip4", "ip4", "ip4", "ip4"]),
+    ("penultimate hop popping", ["mpls-ingress", "mpls-swap", "mpls-php", "ip4"]),
+    ("explicit null", ["mpls-ingress", "mpls-swap", "mpls-swap", "mpls-explicit-null"]),
+    ("label switched path", ["mpls-ingress", "mpls-swap", "mpls-swap", "mpls-egress"]),
+]
 
 INK, FAINT, GRID = "#1f2430", "#6b7280", "#e5e7eb"
 COLOURS = ["#2563eb", "#ea580c", "#16a34a", "#9333ea", "#0891b2", "#ca8a04", "#dc2626", "#64748b"]
@@ -364,6 +378,15 @@ def page(r):
         files["nodes.svg"] = stacked(parts, "clocks a packet by node, 2 ms windows")
         say.append("![clocks a packet by node](performance/nodes.svg)\n")
         say.append(note.get("forwarding", ""))
+
+    clocks = {o["scenario"]: o["clocks_per_packet_2ms"] for o in one}
+    chains = [(name, [clocks[s] for s in hops]) for name, hops in CHAINS if all(s in clocks for s in hops)]
+    if len(chains) == len(CHAINS):
+        say.append("## Label switching from end to end\n")
+        say.append("Four routers in a chain: clocks a packet of each, in 2 ms windows, and of all.\n")
+        rows = [[name, *(f"{c:.1f}" for c in hops), f"{sum(hops):.1f}"] for name, hops in chains]
+        say.append(table(["path", "first", "second", "third", "fourth", "sum"], rows))
+        say.append(note.get("labels", ""))
 
     two = r.forwarding(workers=2)
     if two:
