@@ -413,10 +413,11 @@ impl Spec {
         }
     }
 
-    /// Stands in the identification or the flow label, so that packets of different ports are of different flows: nothing
-    /// keeps these in order where they come out of one interface.
-    fn mark(&self) -> u8 {
-        self.port as u8 + 1
+    /// Stands in the identification or the flow label, and with the source port: packets of different ports and of
+    /// different label stacks are of different flows, as nothing keeps these in order where they come out of one
+    /// interface.
+    fn mark(&self) -> [u8; 2] {
+        [self.labels as u8, self.port as u8 + 1]
     }
 
     fn packet4(&self) -> Vec<u8> {
@@ -425,7 +426,7 @@ impl Spec {
         p[0] = 0x40 | (header / 4) as u8;
         let len = (p.len() as i64 + i64::from(self.wrong_len)) as u16;
         p[2..4].copy_from_slice(&len.to_be_bytes());
-        p[5] = self.mark();
+        p[4..6].copy_from_slice(&self.mark());
         p[6..8].copy_from_slice(&self.fragment.to_be_bytes());
         p[8] = self.ttl;
         p[9] = self.next;
@@ -459,7 +460,7 @@ impl Spec {
     fn packet6(&self) -> Vec<u8> {
         let mut p = vec![0u8; 40 + self.size];
         p[0] = if self.first != 0 { self.first } else { 0x60 };
-        p[3] = self.mark();
+        p[2..4].copy_from_slice(&self.mark());
         let len = (self.size as i64 + i64::from(self.wrong_len)) as u16;
         p[4..6].copy_from_slice(&len.to_be_bytes());
         p[6] = self.next;
@@ -480,7 +481,8 @@ impl Spec {
             *b = n as u8;
         }
         if let Some(udp) = p.first_chunk_mut::<8>() {
-            udp[..2].copy_from_slice(&self.sport.to_be_bytes());
+            let [labels, port] = self.mark().map(u16::from);
+            udp[..2].copy_from_slice(&(self.sport + (labels << 6 | port << 2)).to_be_bytes());
             udp[2..4].copy_from_slice(&[0, 80]);
             udp[4..6].copy_from_slice(&len.to_be_bytes());
         }
