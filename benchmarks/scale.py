@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a configuration of thousands of bridge domains, routing tables and sub-interfaces.
 
-    benchmarks/scale.py [--bridges N] [--vrfs N] [--routed N] [--device NAME]...  > scale.yaml
+    benchmarks/scale.py [--bridges N] [--vrfs N] [--subs N] [--device NAME]...  > scale.yaml
 
 Each bridge domain has two sub-interfaces, one on each of the first two devices; each routing table has one sub-interface
 with an IPv4 and an IPv6 prefix, a default route of each family and an address in common with all others; what is left of

@@ -55,7 +55,7 @@ def document(config):
 
 
 class Router:
-    """A running `quiver run`."""
+    """A running `quiver run`. In a configuration that is text, `@socket@` stands for its control socket."""
 
     running = []
 
@@ -66,7 +66,9 @@ class Router:
         self.file = os.path.join(self.dir, "router.yaml")
         self.socket = os.path.join(self.dir, "ctl.sock")
         self.log_path = os.path.join(self.dir, "log")
-        if not isinstance(config, str):
+        if isinstance(config, str):
+            config = config.replace("@socket@", self.socket)
+        else:
             config = copy.deepcopy(config)
             config.setdefault("quiver", {}).setdefault("sockets", {})["ctl"] = self.socket
         self.text = document(config)

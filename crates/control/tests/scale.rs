@@ -77,3 +77,46 @@ fn a_failed_transaction_brings_sub_interfaces_back() {
     let e = router.commit(vec![Op::CreateSub { parent: "if0".into(), id: 99, encap: tags }]).unwrap_err();
     assert!(e.message.contains("if0.3 takes these frames already"), "{e}");
 }
+
+/// So many bridge domains of two sub-interfaces each, and so many routing tables of one with routes in it, as
+/// `benchmarks/scale.py` writes them; and the processor time in ms that this thread took to load them.
+fn everything(n: usize) -> (Router, u64) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benchmarks/scale.py");
+    let (count, subs) = (n.to_string(), (3 * n).to_string());
+    let args = [script, "--bridges", &count, "--vrfs", &count, "--subs", &subs];
+    let made = std::process::Command::new("python3").args(args).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut text = String::from_utf8(made.stdout).unwrap();
+    text.push_str("devices:\n");
+    for name in ["left", "right"] {
+        let file = format!("{}/scale-{name}-{n}.pcap", env!("CARGO_TARGET_TMPDIR"));
+        let _ = writeln!(text, "  {name}: {{driver: pcap, pcap: {{write: {file}}}}}");
+    }
+    let on_cpu = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        stat.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1_000_000
+    };
+    let began = on_cpu();
+    let document = yaml::load("scale", &text).unwrap_or_else(|e| panic!("{e}"));
+    let pool = graph::PoolConfig { buffers: 2048, memory: graph::PoolMemory::Normal };
+    let mut router = Router::new(RouterConfig { pool, ..apply::router_config(&document) }).unwrap();
+    apply::start(&document, &mut router).unwrap_or_else(|e| panic!("{e}"));
+    (router, on_cpu() - began)
+}
+
+#[test]
+fn bridge_domains_and_tables_take_what_their_number_takes() {
+    let ((few, little), (many, much)) = (everything(250), everything(2000));
+    let counts = |r: &Router| {
+        let p = r.published();
+        [r.interfaces_published(), p.routes, p.groups]
+    };
+    for (a, b) in counts(&few).into_iter().zip(counts(&many)) {
+        assert!(a > 0 && b < 8 * a + 100, "{a} for 250, {b} for 2000");
+    }
+    assert_eq!((many.bridges().count(), many.route_tables(false).len()), (2000, 2001));
+    assert_eq!(many.route_tables(true).len(), 2001);
+    assert_eq!(many.interfaces().filter(|i| i.membership.is_some()).count(), 4000);
+    // What no count sees: eight times as many would take 64 times as long by the square.
+    assert!(much < 30 * (little + 20), "{little} ms for 250, {much} ms for 2000");
+}
