@@ -7,6 +7,7 @@
 use crate::error::TableFull;
 use crate::mem::Array;
 use crate::retire::Retired;
+use std::collections::HashSet;
 use std::io;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -57,6 +58,9 @@ pub struct SlotsWriter<T> {
     limit: u32,
     free: Vec<u32>,
     retired: Retired<(Option<u32>, Object<T>)>,
+    /// Slots that are empty for the writer and not yet for readers.
+    leaving: Retired<u32>,
+    is_leaving: HashSet<u32>,
     count: usize,
 }
 
@@ -78,6 +82,8 @@ impl<T: Send + Sync> Slots<T> {
             limit: limit as u32,
             free: Vec::new(),
             retired: Retired::new(),
+            leaving: Retired::new(),
+            is_leaving: HashSet::new(),
             count: 0,
         };
         Ok((writer, shared))
@@ -194,8 +200,23 @@ impl<T: Send + Sync> SlotsWriter<T> {
         true
     }
 
+    /// Empties a slot for the writer, and for readers once none is left that may have its number from before: whoever
+    /// has read a reference to the slot finds the object. Answers whether it was in use.
+    pub fn remove_late(&mut self, index: u32) -> bool {
+        if self.get(index).is_none() {
+            return false;
+        }
+        self.is_leaving.insert(index);
+        self.leaving.push(index);
+        self.count -= 1;
+        true
+    }
+
     /// The object in a slot.
     pub fn get(&self, index: u32) -> Option<&T> {
+        if self.is_leaving.contains(&index) {
+            return None;
+        }
         let object = self.shared.slots.get(index as usize)?.load(Acquire);
         // SAFETY: only `self` changes slots and frees objects, by a mutable borrow.
         unsafe { object.as_ref() }
@@ -216,26 +237,29 @@ impl<T: Send + Sync> SlotsWriter<T> {
         self.count == 0
     }
 
-    /// Epoch stamped on what is taken out from now on.
-    pub fn retire_epoch(&mut self, epoch: u64) {
-        self.retired.set_epoch(epoch);
-    }
-
-    /// Frees what was taken out before epoch `safe`.
+    /// Stamps with `epoch` what is taken out from now on, and frees what was taken out before epoch `safe`.
     ///
     /// # Safety
-    /// No guard that is alive was made, and none is still used, from before all of what was stamped with
-    /// an epoch below `safe` was taken out: every worker has passed `safe`.
-    pub unsafe fn reclaim(&mut self, safe: u64) {
+    /// `epoch` is the current one. No guard that is alive was made, and none is still used, from before all of what was
+    /// stamped with an epoch below `safe` was taken out: every worker has passed `safe`.
+    pub unsafe fn reclaim(&mut self, epoch: u64, safe: u64) {
+        self.retired.set_epoch(epoch);
+        self.leaving.set_epoch(epoch);
         while let Some((index, object)) = self.retired.pop(safe) {
             drop(object);
             self.free.extend(index);
+        }
+        while let Some(index) = self.leaving.pop(safe) {
+            self.is_leaving.remove(&index);
+            if let Some(old) = self.swap(index, null_mut()) {
+                self.retired.push((Some(index), old));
+            }
         }
     }
 
     /// Objects that wait for their epoch.
     pub fn retired(&self) -> usize {
-        self.retired.len()
+        self.retired.len() + self.leaving.len()
     }
 
     fn swap(&self, index: u32, object: *mut T) -> Option<Object<T>> {
@@ -270,18 +294,45 @@ mod tests {
         assert_eq!((a, b, w.len()), (0, 1, 2));
         assert_eq!(t.get(a, &Here).map(String::as_str), Some("a"));
         assert!(t.get(2, &Here).is_none() && t.get(u32::MAX, &Here).is_none());
-        w.retire_epoch(4);
+        // SAFETY: no reader.
+        unsafe { w.reclaim(4, 0) };
         assert!(w.replace(b, "c".into()) && w.remove(a) && !w.remove(a) && !w.replace(a, "x".into()));
         assert_eq!(w.insert("d".into()), Ok(2));
         assert_eq!(w.insert("e".into()).map_err(|e| e.table), Err("slots"));
         // SAFETY: no reader.
-        unsafe { w.reclaim(4) };
+        unsafe { w.reclaim(4, 4) };
         assert_eq!(w.retired(), 2);
         // SAFETY: no reader.
-        unsafe { w.reclaim(5) };
+        unsafe { w.reclaim(5, 5) };
         assert_eq!((w.retired(), w.insert("e".into())), (0, Ok(0)));
         let all: Vec<_> = w.iter().map(|(i, s)| (i, s.as_str())).collect();
         assert_eq!(all, [(0, "e"), (1, "c"), (2, "d")]);
+    }
+
+    #[test]
+    fn who_has_the_number_of_a_slot_from_before_finds_its_object() {
+        let (mut w, t) = Slots::<String>::new(2).unwrap();
+        let a = w.insert("a".into()).unwrap();
+        // SAFETY: no reader holds a reference over any of these calls.
+        let pass = |w: &mut SlotsWriter<String>, epoch, safe| unsafe { w.reclaim(epoch, safe) };
+        pass(&mut w, 4, 4);
+        assert!(w.remove_late(a) && !w.remove_late(a) && !w.remove(a) && !w.replace(a, "x".into()));
+        assert!(w.get(a).is_none() && w.iter().next().is_none() && w.is_empty());
+        assert_eq!(w.insert("b".into()), Ok(1), "the slot is not given out");
+        pass(&mut w, 5, 4);
+        assert_eq!(t.get(a, &Here).map(String::as_str), Some("a"), "a reader of epoch 4 may come yet");
+        pass(&mut w, 6, 5);
+        assert!(t.get(a, &Here).is_none());
+        assert_eq!(
+            (w.retired(), w.insert("c".into()).is_err()),
+            (1, true),
+            "a reader of epoch 6 may hold the object"
+        );
+        pass(&mut w, 7, 6);
+        assert_eq!(w.retired(), 1);
+        pass(&mut w, 7, 7);
+        assert_eq!((w.retired(), w.insert("c".into())), (0, Ok(a)));
+        assert_eq!(t.get(a, &Here).map(String::as_str), Some("c"));
     }
 
     #[test]
@@ -307,9 +358,10 @@ mod tests {
             w.replace(50 + i, make());
         }
         // SAFETY: no reader.
-        unsafe { w.reclaim(1) };
+        unsafe { w.reclaim(1, 1) };
         assert_eq!(LIVE.load(SeqCst), MANY + 50);
         w.remove(MANY as u32 + 50);
+        w.remove_late(MANY as u32 + 51);
         drop(w);
         assert_eq!(LIVE.load(SeqCst), MANY + 50, "what readers may hold stays");
         drop(t);
@@ -330,11 +382,12 @@ mod tests {
             let _stop = Stop(&clock);
             clock.wait_for_readers();
             for _ in 0..if cfg!(miri) { 20 } else { 20_000 } {
-                w.retire_epoch(clock.epoch());
+                // SAFETY: nothing is freed.
+                unsafe { w.reclaim(clock.epoch(), 0) };
                 clock.step(|n| assert!(w.replace(at, [n; 16])));
                 let safe = clock.advance();
                 // SAFETY: all readers have passed it.
-                unsafe { w.reclaim(safe) };
+                unsafe { w.reclaim(safe, safe) };
             }
         });
     }

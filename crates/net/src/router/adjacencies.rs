@@ -6,7 +6,11 @@ use crate::mpls::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use tables::slots::SlotsWriter;
+
+/// Pins after which those whose mail was read are looked for; so many more than mailboxes hold.
+const MAX_PINS: usize = 1 << 14;
 
 /// What an adjacency leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,11 +95,15 @@ struct State {
 pub(crate) struct Adjacencies {
     pub slots: SlotsWriter<Adjacency>,
     by_key: BTreeMap<AdjKey, State>,
+    /// Adjacencies that mail on its way to workers names; nobody else has the pin when all have read it.
+    pins: Vec<(u32, Arc<()>)>,
+    /// Those of them that nothing else uses any more.
+    unused: Vec<u32>,
 }
 
 impl Adjacencies {
     pub fn new(slots: SlotsWriter<Adjacency>) -> Self {
-        Adjacencies { slots, by_key: BTreeMap::new() }
+        Adjacencies { slots, by_key: BTreeMap::new(), pins: Vec::new(), unused: Vec::new() }
     }
 
     /// Whether IPv4 packets go to IPv6 neighbours on an interface.
@@ -202,9 +210,38 @@ impl Router {
         if s.users == 0 {
             let id = s.id;
             self.adjacencies.by_key.remove(&key);
-            self.adjacencies.slots.remove(id);
+            self.adjacencies.unused.push(id);
+            self.remove_unused_adjacencies();
             self.follow_via6(key);
         }
+    }
+
+    /// The number of an adjacency, which is not removed for as long as mail with a clone of the pin is on its way to a
+    /// worker.
+    pub(super) fn pin_adjacency(&mut self, key: AdjKey) -> Option<(u32, Arc<()>)> {
+        let id = self.adjacencies.find(key)?;
+        if self.adjacencies.pins.len() >= MAX_PINS {
+            self.remove_unused_adjacencies();
+        }
+        let pin = Arc::new(());
+        self.adjacencies.pins.push((id, Arc::clone(&pin)));
+        Some((id, pin))
+    }
+
+    /// Removes the adjacencies that are not used, once no mail names them.
+    pub(super) fn remove_unused_adjacencies(&mut self) {
+        let Adjacencies { slots, pins, unused, .. } = &mut self.adjacencies;
+        pins.retain(|(_, pin)| Arc::strong_count(pin) > 1);
+        // Late, as packets are on their way as well.
+        unused.retain(|id| pins.iter().any(|(of, _)| of == id) || !slots.remove_late(*id));
+    }
+
+    /// Whether all that was taken out of use before can be given out again.
+    #[cfg(test)]
+    pub(crate) fn adjacencies_are_settled(&mut self) -> bool {
+        self.reclaim();
+        let Adjacencies { slots, pins, .. } = &self.adjacencies;
+        pins.is_empty() && slots.retired() == 0
     }
 
     /// An interface takes IPv4 packets for as long as some go out to its IPv6 neighbours.

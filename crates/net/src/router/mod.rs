@@ -411,6 +411,7 @@ impl Router {
 
     /// Frees what no worker sees any more. Called by [`Router::commit`] and [`Router::tick`].
     fn reclaim(&mut self) {
+        self.remove_unused_adjacencies();
         let epoch = self.domain.advance();
         let safe = self.domain.safe();
         self.maintain_bridges();
@@ -420,14 +421,12 @@ impl Router {
         // the slots here.
         #[allow(unsafe_code)]
         unsafe {
-            self.interfaces.slots.reclaim(safe);
-            self.adjacencies.slots.reclaim(safe);
+            self.interfaces.slots.reclaim(epoch, safe);
+            self.adjacencies.slots.reclaim(epoch, safe);
             self.fibs.reclaim(epoch, safe);
             self.labels.reclaim(epoch, safe);
         }
         self.nexthops.groups.retire_epoch(epoch);
-        self.interfaces.slots.retire_epoch(epoch);
-        self.adjacencies.slots.retire_epoch(epoch);
     }
 
     /// Takes everything out again: streams, static routes, interfaces.

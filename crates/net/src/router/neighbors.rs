@@ -13,6 +13,7 @@ use graph::flags;
 use ipnet::IpNet;
 use packet::eth::{EtherType, MacAddr};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 /// How often traffic to stale neighbours is looked for, milliseconds.
 const USE_CHECK: u64 = 1000;
@@ -127,9 +128,7 @@ impl Router {
         self.set_adjacency_mac(key, Some(mac));
         self.next_hop_found(interface, addr);
         for key in self.adjacencies.keys(interface, addr) {
-            if let Some(adj) = self.adjacencies.find(key) {
-                self.release_held(key, adj);
-            }
+            self.release_held(key);
         }
     }
 
@@ -153,11 +152,14 @@ impl Router {
     }
 
     /// Sends the packets that wait for a neighbour and take this adjacency.
-    fn release_held(&mut self, to: AdjKey, adj: u32) {
+    fn release_held(&mut self, to: AdjKey) {
         let Some((interface, addr)) = to.neighbor() else { return };
+        let Some((adj, pin)) = self.pin_adjacency(to) else { return };
         let (key, from) = (Key::new(interface, addr), to.holder());
         for w in &self.workers {
+            let pin = Arc::clone(&pin);
             w.send(move |w| {
+                let _until_they_are_queued = pin;
                 let target = match from {
                     Holder::Ip4 => "ip4-rewrite",
                     Holder::Ip6 => "ip6-rewrite",

@@ -366,11 +366,9 @@ impl Fibs {
         }
         // SAFETY: by the caller.
         unsafe {
-            self.slots4.reclaim(safe);
-            self.slots6.reclaim(safe);
+            self.slots4.reclaim(epoch, safe);
+            self.slots6.reclaim(epoch, safe);
         }
-        self.slots4.retire_epoch(epoch);
-        self.slots6.retire_epoch(epoch);
     }
 }
 

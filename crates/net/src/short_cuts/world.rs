@@ -445,6 +445,20 @@ fn features(names: &[String]) -> Vec<Op> {
     ops
 }
 
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !done() {
+        assert!(std::time::Instant::now() < deadline, "the router's worker is stuck");
+        std::thread::yield_now();
+    }
+}
+
+/// The numbers of adjacencies are the same in all worlds, however fast the router's own worker is.
+fn commit(router: &mut Router, ops: Vec<Op>) {
+    router.commit(ops).unwrap();
+    wait_until(|| router.adjacencies_are_settled());
+}
+
 impl World {
     /// With the nodes' short cuts, or without; with features on its interfaces, or on none.
     #[allow(unsafe_code)]
@@ -464,28 +478,24 @@ impl World {
             ..RouterConfig::default()
         };
         let mut router = Router::new(config).unwrap();
-        router.commit(interfaces(with_features)).unwrap();
-        router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect()).unwrap();
+        commit(&mut router, interfaces(with_features));
+        commit(&mut router, Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect());
         let right = router.interface_index("right");
-        router.commit(routes(right)).unwrap();
-        router.commit(labels(with_features)).unwrap();
+        commit(&mut router, routes(right));
+        commit(&mut router, labels(with_features));
         if with_features {
             let names: Vec<String> = router.interfaces().skip(1).map(|i| i.name.clone()).collect();
-            router.commit(features(&names)).unwrap();
-            router.commit(table_routes()).unwrap();
+            commit(&mut router, features(&names));
+            commit(&mut router, table_routes());
         }
-        router.commit(vec![Op::SetState { name: "down".into(), up: false }]).unwrap();
+        commit(&mut router, vec![Op::SetState { name: "down".into(), up: false }]);
         router.set_link_state(router.interface_index("nolink").unwrap(), true, false);
         let interface = router.interface_index(TAPED);
         let capture = CaptureConfig { max: 1, rx: false, drop: false, interface, ..CaptureConfig::default() };
         router.start_capture(capture, "/dev/null".as_ref()).unwrap();
         let pool = Arc::clone(router.pool());
         // The router's own worker still sends what the new interfaces have to say.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while pool.in_use() != 0 {
-            assert!(std::time::Instant::now() < deadline, "the router's worker is stuck");
-            std::thread::yield_now();
-        }
+        wait_until(|| pool.in_use() == 0);
         router.shutdown();
         let build = if short_cuts { nodes::build } else { nodes::build_without_short_cuts };
         let (mut dispatcher, graph) = build(router.plane(), router.tap(), &pool, 0).unwrap();

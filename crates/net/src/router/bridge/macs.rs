@@ -212,10 +212,8 @@ impl Router {
         // SAFETY: `safe` is below the epoch of every worker that is awake, and no reference into the slots is held here.
         #[allow(unsafe_code)]
         unsafe {
-            self.bridges.slots.reclaim(safe);
+            self.bridges.slots.reclaim(self.domain.epoch(), safe);
         }
-        let epoch = self.domain.epoch();
-        self.bridges.slots.retire_epoch(epoch);
     }
 
     /// The MAC table is filled. A bigger one takes its place as soon as all workers have passed, mostly before this returns.

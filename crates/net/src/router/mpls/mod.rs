@@ -103,8 +103,7 @@ impl LabelTables {
     #[allow(unsafe_code)]
     pub unsafe fn reclaim(&mut self, epoch: u64, safe: u64) {
         // SAFETY: by the caller.
-        unsafe { self.slots.reclaim(safe) };
-        self.slots.retire_epoch(epoch);
+        unsafe { self.slots.reclaim(epoch, safe) };
     }
 }
 
