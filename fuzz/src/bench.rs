@@ -110,11 +110,11 @@ pub fn router() -> Router {
         ops.push(Op::SetFeature { name: name.into(), feature });
     }
     for v6 in [false, true] {
-        let feature = Feature::Urpf { v6, mode: Mode::Loose };
+        let feature = Feature::Urpf { v6, tx: false, mode: Mode::Loose, table: None };
         ops.push(Op::SetFeature { name: "left.100".into(), feature });
     }
     let (urpf, mss) =
-        (|v6, mode| Feature::Urpf { v6, mode }, |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } });
+        (|v6, mode| Feature::Urpf { v6, tx: false, mode, table: None }, |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } });
     let group = |g: &str| Feature::Group { group: g.parse().expect("a group"), joined: true };
     let features = [
         ("right", urpf(false, Mode::Strict)),

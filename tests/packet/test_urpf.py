@@ -155,7 +155,7 @@ def test_set_and_unset_while_it_runs(pair):
         pair.ctl(f"set urpf ip4 rx {word} left")
         with pair.counted(reason):
             pair.left.send(frame)
-    pair.ctl("set urpf ip4 off left")
+    pair.ctl("set urpf ip4 rx off left")
     pair.left.send(frame)
     pair.right.expect(want)
     assert pair.router.json("show urpf") == []
@@ -177,3 +177,102 @@ def test_a_route_that_comes_and_goes(pair):
     with pair.counted("ip4-urpf-strict"):
         pair.left.send(frame)
     pair.ctl("set urpf ip4 off left")
+
+
+# Sources of packets that are to leave over `right`, and whether they pass there strictly and loosely.
+OUT = [
+    ("10.0.1.2", True, True, "its way back is another interface"),
+    ("172.17.5.5", True, True, "the same by a route"),
+    ("10.0.2.99", False, True, "it would come back over the interface over which it leaves"),
+    ("172.20.5.5", False, True, "one of two ways back is this interface"),
+    ("198.51.100.7", False, False, "no route"),
+    ("172.19.5.5", False, False, "its route drops"),
+    ("2001:db8:a1::5", True, True, "its way back is another interface"),
+    ("2001:db8:2::99", False, True, "it would come back over the interface over which it leaves"),
+    ("2001:db8:ff::1", False, False, "no route"),
+]
+
+
+@pytest.fixture(scope="module")
+def leaving(mode):
+    """A router that checks what leaves over `right`."""
+    rules = {"ip4": {"tx": mode}, "ip6": {"tx": mode}}
+    b = Bench({"routes": ROUTES, "l3": {"interfaces": {"right": {"urpf": rules}}}}, ports=("left", "right", "back"))
+    yield b
+    b.close()
+
+
+@pytest.mark.parametrize("source, strict, loose, why", OUT, ids=[f"{s[0]}: {s[3]}" for s in OUT])
+def test_a_source_that_leaves(leaving, mode, source, strict, loose, why):
+    good, want_good = frames(leaving, "2001:db8:1::2" if ":" in source else "10.0.1.2")
+    sent, want = frames(leaving, source)
+    if strict if mode == "strict" else loose:
+        leaving.left.send(sent)
+        leaving.right.expect(want)
+    else:
+        family = 6 if ":" in source else 4
+        with leaving.counted(f"ip{family}-urpf-out-{mode if loose else 'loose'}"):
+            leaving.left.send(sent)
+        leaving.left.send(good)
+        leaving.right.expect(want_good)
+        rows = leaving.router.json("show urpf right")
+        assert [(r["family"], r["direction"], r["mode"], r["table"]) for r in rows] == [("ip4", "tx", mode, 0), ("ip6", "tx", mode, 0)]
+        assert rows[family == 6]["drops"] > 0
+
+
+def test_what_the_router_says_itself_leaves(leaving):
+    right = leaving.ports["right"]
+    leaving.right.send(into(right) / IP(src=right.host, dst=right.ip) / ICMP(id=1, seq=1))
+    leaving.right.wait(lambda p: ICMP in p and p[ICMP].type == 0 and p[IP].src == right.ip)
+    leaving.right.send(into(right) / IPv6(src=right.host6, dst=right.ip6) / ICMPv6EchoRequest(id=1, seq=1))
+    leaving.right.wait(lambda p: ICMPv6EchoReply in p and p[IPv6].src == right.ip6)
+
+
+def test_sources_of_another_table(bench):
+    """A table that holds nothing but the sources that may come; VLANs in front of those that leave."""
+    b = bench({
+        "interfaces": {"right": {"sub-interfaces": {20: {"addresses": ["10.20.0.1/24"]}}}},
+        "tables": {7: {"name": "sources"}},
+        "routes": [{"prefix": "198.18.0.0/16", "table": 7, "via": {"address": "10.0.1.2", "table": 0}},
+                   {"prefix": "198.18.9.0/24", "table": 7, "via": {"address": "10.20.0.2", "table": 0}}],
+        "neighbors": [{"interface": "right.20", "address": "10.20.0.2", "mac": "02:00:00:00:20:02"}],
+        "l3": {"interfaces": {"left": {"urpf": {"ip4": {"rx": {"mode": "strict", "table": 7}}}}}}})
+    left, right = b.ports["left"], b.ports["right"]
+
+    def packet(source, dst=right.host):
+        return into(left) / udp4(source, dst)
+
+    b.left.send(packet("198.18.1.1"))
+    b.right.expect(out_of(right) / udp4("198.18.1.1", right.host, ttl=63))
+    for source in ("10.0.1.2", "198.18.9.1"):
+        with b.counted("ip4-urpf-strict"):
+            b.left.send(packet(source))
+    assert [(r["direction"], r["table"], r["drops"]) for r in b.router.json("show urpf left")] == [("rx", 7, 2)]
+    with pytest.raises(CtlError, match="left looks sources up in it"):
+        b.ctl("ip table del 7")
+    with pytest.raises(CtlError, match="there is no IPv4 table 8"):
+        b.ctl("set urpf ip4 rx strict left table 8")
+    with pytest.raises(CtlError, match="nothing is looked up"):
+        b.ctl("set urpf ip4 rx off left table 7")
+    b.ctl("set urpf ip4 rx off left")
+    # Nothing says where 198.18/16 is but table 7.
+    b.ctl("set urpf ip4 tx strict right.20 table 7")
+    tagged = Ether(dst="02:00:00:00:20:02", src=right.mac) / Dot1Q(vlan=20)
+    b.left.send(packet("198.18.1.1", "10.20.0.2"))
+    b.right.expect(tagged / udp4("198.18.1.1", "10.20.0.2", ttl=63))
+    with b.counted("ip4-urpf-out-strict"):
+        b.left.send(packet("198.18.9.1", "10.20.0.2"))
+    with b.counted("ip4-urpf-out-loose"):
+        b.left.send(packet("10.0.1.2", "10.20.0.2"))
+    b.ctl("set urpf ip4 off right.20")
+    b.left.send(packet("10.0.1.2", "10.20.0.2"))
+    b.right.expect(tagged / udp4("10.0.1.2", "10.20.0.2", ttl=63))
+    b.ctl("ip route del 198.18.0.0/16 table 7")
+    b.ctl("ip route del 198.18.9.0/24 table 7")
+    b.ctl("ip table del 7")
+    assert b.router.json("show urpf") == []
+    # A sub-interface that goes with its check leaves nothing behind.
+    b.ctl("ip table add 9")
+    b.ctl("set urpf ip4 tx loose right.20 table 9")
+    b.ctl("delete sub-interface right.20")
+    b.ctl("ip table del 9")

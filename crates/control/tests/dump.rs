@@ -416,10 +416,12 @@ interfaces:
   right:
     mac: \"02:00:00:00:01:02\"
     unnumbered: loop0
+tables:
+  7: {name: sources}
 l3:
   interfaces:
     left:
-      urpf: {ip4: strict}
+      urpf: {ip4: {rx: {mode: strict, table: 7}, tx: loose}, ip6: {tx: {mode: strict, table: 7}}}
       tcp-mss-clamp: {ip4: {rx: 1400, tx: 1300}, ip6: {tx: 1280}}
       proxy-arp: true
       groups: [224.0.0.5, \"ff02::5\"]

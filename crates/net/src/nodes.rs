@@ -109,6 +109,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(ip4::Ip4Frag::new(plane))
         .node(ip6::Ip6Frag::new(plane, worker))
         .node(punt::PuntPolicer)
+        .lookup(urpf::UrpfOut::<urpf::Out4>::new(plane))
+        .lookup(urpf::UrpfOut::<urpf::Out6>::new(plane))
         .quick(mss::MssClamp::<mss::Out4>::new(plane))
         .quick(mss::MssClamp::<mss::Out6>::new(plane))
         .quick(interface::InterfaceOutput::new(plane, worker))
@@ -130,12 +132,12 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .arc(ArcDef {
             name: "ip4-output",
             end: "interface-output",
-            features: vec![feature("ip4-mss-clamp-out")],
+            features: unicast(&["ip4-urpf-out", "ip4-mss-clamp-out"]),
         })
         .arc(ArcDef {
             name: "ip6-output",
             end: "interface-output",
-            features: vec![feature("ip6-mss-clamp-out")],
+            features: unicast(&["ip6-urpf-out", "ip6-mss-clamp-out"]),
         })
         .arc(ArcDef {
             name: "interface-output",

@@ -81,13 +81,30 @@ pub(super) fn reassembly(_: Source<'_>, i: &IfState, to: &mut Map) {
     }
 }
 
-pub(super) fn urpf(_: Source<'_>, i: &IfState, to: &mut Map) {
-    let word = |mode| match mode {
-        Mode::Off => None,
-        Mode::Loose => Some("loose"),
-        Mode::Strict => Some("strict"),
+pub(super) fn urpf(from: Source<'_>, i: &IfState, to: &mut Map) {
+    let rule = |v6, tx| {
+        let rule = i.features.urpf(v6, tx);
+        let table = rule.named().map(|place| from.router.table_at(v6, place));
+        (rule.mode != Mode::Off).then(|| match table {
+            None => Node::from(rule.mode.name()),
+            Some(id) => {
+                let mut fields = Map::new();
+                fields.put("mode", rule.mode.name()).put("table", id);
+                Node::Flow(fields)
+            }
+        })
     };
     let mut families = Map::new();
-    families.put_some("ip4", word(i.features.urpf4)).put_some("ip6", word(i.features.urpf6));
+    for (v6, family) in [(false, "ip4"), (true, "ip6")] {
+        let named = i.features.urpf(v6, false).named().is_some();
+        match (rule(v6, false), rule(v6, true)) {
+            (rx, None) if !named => _ = families.put_some(family, rx),
+            (rx, tx) => {
+                let mut directions = Map::new();
+                directions.put_some("rx", rx).put_some("tx", tx);
+                families.put(family, Node::Flow(directions));
+            }
+        }
+    }
     to.put_some("urpf", Some(Node::Flow(families)));
 }

@@ -74,6 +74,8 @@ pub struct Tables<R: HasHead> {
     pub bound: AtomicU32,
     /// Groups with paths that lead into a table.
     pub chained: AtomicU32,
+    /// Source checks in tables that the operator named.
+    pub named: AtomicU32,
     /// Some table tells flows apart in another way than the rest, or did.
     pub differ: AtomicBool,
     level: CpuLevel,
@@ -88,8 +90,8 @@ impl<R: HasHead + Send + Sync> Tables<R> {
         let (mut writer, slots) = Slots::new(MAX_TABLES)?;
         // The first slot is free.
         let _ = writer.insert(Table::new(main, flow));
-        let (bound, chained) = (AtomicU32::new(0), AtomicU32::new(0));
-        let tables = Tables { slots, bound, chained, differ: AtomicBool::new(false), level };
+        let [bound, chained, named] = [0; 3].map(AtomicU32::new);
+        let tables = Tables { slots, bound, chained, named, differ: AtomicBool::new(false), level };
         Ok((writer, tables))
     }
 }
@@ -224,10 +226,22 @@ impl<'v, F: Family> View<'v, F> {
         self.slots.get(place)
     }
 
+    /// The place of the table of an interface.
+    #[inline]
+    pub fn place_of(&self, interface: u32) -> u32 {
+        self.interfaces.get(interface).map_or(0, F::place)
+    }
+
+    /// Whether sources are looked up in other tables than those of their interfaces.
+    #[inline]
+    pub fn are_named(&self) -> bool {
+        self.tables.named.load(Relaxed) != 0
+    }
+
     /// The place of the table in which a packet is looked up.
     #[inline]
-    fn place(&self, d: &Desc) -> u32 {
-        if d.has(IN_TABLE) { d.tx } else { self.interfaces.get(d.rx).map_or(0, F::place) }
+    pub fn place(&self, d: &Desc) -> u32 {
+        if d.has(IN_TABLE) { d.tx } else { self.place_of(d.rx) }
     }
 
     /// The table in which a packet is looked up.
@@ -239,7 +253,7 @@ impl<'v, F: Family> View<'v, F> {
     /// The table of packets that came on an interface.
     #[inline]
     pub fn of(&self, rx: u32) -> Option<&'v Table<F::Routes>> {
-        self.slots.get(self.interfaces.get(rx).map_or(0, F::place))
+        self.slots.get(self.place_of(rx))
     }
 
     /// The group of an address for a packet.
@@ -269,6 +283,33 @@ impl<'v, F: Family> View<'v, F> {
         self.lookup_each(descs, keys, results);
     }
 
+    /// Looks up the addresses of a vector, each in the table at the place that its packet has.
+    #[inline(never)]
+    pub fn lookup_at(
+        &self,
+        descs: &[Desc],
+        keys: &[F::Key],
+        results: &mut [u32],
+        place: impl Fn(&Desc) -> u32,
+    ) {
+        let mut places = [0u32; VECTOR_SIZE];
+        places.iter_mut().zip(descs).for_each(|(to, d)| *to = place(d));
+        results.fill(head::ASK);
+        self.ask_runs(&places, keys, results);
+        self.chase_all(keys, results);
+    }
+
+    /// Follows groups into other tables.
+    #[inline]
+    fn chase_all(&self, keys: &[F::Key], results: &mut [u32]) {
+        if self.tables.chained.load(Relaxed) != 0 {
+            let groups = self.plane.groups.reader();
+            for (result, key) in results.iter_mut().zip(keys) {
+                *result = self.chase(*result, key, &groups);
+            }
+        }
+    }
+
     #[inline(never)]
     fn lookup_each(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
         let Some(first) = descs.first() else { return };
@@ -291,12 +332,7 @@ impl<'v, F: Family> View<'v, F> {
         } else {
             self.lookup_mixed(descs, keys, results);
         }
-        if self.tables.chained.load(Relaxed) != 0 {
-            let groups = self.plane.groups.reader();
-            for (result, key) in results.iter_mut().zip(keys) {
-                *result = self.chase(*result, key, &groups);
-            }
-        }
+        self.chase_all(keys, results);
     }
 
     /// A vector from several interfaces: each packet in the head of its table, and where that does not know in the table

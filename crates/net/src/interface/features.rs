@@ -7,9 +7,13 @@ use crate::urpf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Which IPv4 sources packets may come from.
-    pub urpf4: urpf::Mode,
+    pub urpf4: urpf::Rule,
     /// The same for IPv6.
-    pub urpf6: urpf::Mode,
+    pub urpf6: urpf::Rule,
+    /// Which IPv4 sources packets may have that leave.
+    pub urpf4_out: urpf::Rule,
+    /// The same for IPv6.
+    pub urpf6_out: urpf::Rule,
     /// IPv4 fragments are put together.
     pub reassembly4: bool,
     /// IPv6 fragments are put together.
@@ -42,20 +46,43 @@ pub struct Bits {
 }
 
 impl Features {
+    /// The source check of a family and direction.
+    pub fn urpf(&self, v6: bool, tx: bool) -> urpf::Rule {
+        match (v6, tx) {
+            (false, false) => self.urpf4,
+            (true, false) => self.urpf6,
+            (false, true) => self.urpf4_out,
+            (true, true) => self.urpf6_out,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn urpf_mut(&mut self, v6: bool, tx: bool) -> &mut urpf::Rule {
+        match (v6, tx) {
+            (false, false) => &mut self.urpf4,
+            (true, false) => &mut self.urpf6,
+            (false, true) => &mut self.urpf4_out,
+            (true, true) => &mut self.urpf6_out,
+        }
+    }
+
     /// The features that packets are to visit; `bit` answers that of a node on an arc.
     pub fn bits(&self, bit: impl Fn(&str, &str) -> u32) -> Bits {
         let when = |on: bool, arc: &str, node: &str| if on { bit(arc, node) } else { 0 };
+        let checks = |rule: urpf::Rule| rule.mode != urpf::Mode::Off;
         Bits {
-            ip4: when(self.urpf4 != urpf::Mode::Off, "ip4-unicast", "ip4-urpf")
+            ip4: when(checks(self.urpf4), "ip4-unicast", "ip4-urpf")
                 | when(self.reassembly4, "ip4-unicast", "ip4-full-reassembly")
                 | when(self.virtual4, "ip4-unicast", "ip4-sv-reassembly")
                 | when(self.mss4.rx != 0, "ip4-unicast", "ip4-mss-clamp-in"),
-            ip6: when(self.urpf6 != urpf::Mode::Off, "ip6-unicast", "ip6-urpf")
+            ip6: when(checks(self.urpf6), "ip6-unicast", "ip6-urpf")
                 | when(self.reassembly6, "ip6-unicast", "ip6-full-reassembly")
                 | when(self.virtual6, "ip6-unicast", "ip6-sv-reassembly")
                 | when(self.mss6.rx != 0, "ip6-unicast", "ip6-mss-clamp-in"),
-            ip4_output: when(self.mss4.tx != 0, "ip4-output", "ip4-mss-clamp-out"),
-            ip6_output: when(self.mss6.tx != 0, "ip6-output", "ip6-mss-clamp-out"),
+            ip4_output: when(checks(self.urpf4_out), "ip4-output", "ip4-urpf-out")
+                | when(self.mss4.tx != 0, "ip4-output", "ip4-mss-clamp-out"),
+            ip6_output: when(checks(self.urpf6_out), "ip6-output", "ip6-urpf-out")
+                | when(self.mss6.tx != 0, "ip6-output", "ip6-mss-clamp-out"),
         }
     }
 }

@@ -1,22 +1,27 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
-use super::{IfState, Op, OpError, Router};
+use super::{IfState, Op, OpError, RouteTable, Router};
 use crate::interface::Bits;
 use crate::mss::Clamp;
 use crate::ra::RaConfig;
 use crate::{reassembly, urpf};
 use ipnet::IpNet;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// One feature of an interface with all its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feature {
-    /// Which sources packets received may come from.
+    /// Which sources packets may come from.
     Urpf {
         /// For IPv6 instead of IPv4.
         v6: bool,
+        /// Packets sent instead of those received.
+        tx: bool,
         /// What is checked.
         mode: urpf::Mode,
+        /// The routing table in which sources are looked up; that of the interface when there is none.
+        table: Option<u32>,
     },
     /// What becomes of fragments that are received.
     Reassembly {
@@ -65,6 +70,7 @@ impl Router {
         let i = self.named(&name)?;
         let (index, bits) = (i.index, self.feature_bits(i));
         let was = match feature {
+            Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
             Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
             Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
@@ -84,9 +90,9 @@ impl Router {
     pub(super) fn feature_ops(&self, i: &IfState) -> Vec<Op> {
         let f = &i.features;
         let mut all = vec![];
-        for (v6, mode) in [(false, f.urpf4), (true, f.urpf6)] {
-            if mode != urpf::Mode::Off {
-                all.push(Feature::Urpf { v6, mode });
+        for (v6, tx) in [(false, false), (true, false), (false, true), (true, true)] {
+            if f.urpf(v6, tx).mode != urpf::Mode::Off {
+                all.push(self.urpf_feature(v6, tx, f.urpf(v6, tx)));
             }
         }
         for (v6, clamp) in [(false, f.mss4), (true, f.mss6)] {
@@ -123,6 +129,48 @@ impl Router {
             all.push(Feature::Advertise(Some(Box::new(config.clone()))));
         }
         all.into_iter().map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
+    }
+
+    fn urpf_feature(&self, v6: bool, tx: bool, rule: urpf::Rule) -> Feature {
+        let table = rule.named().map(|place| self.table_at(v6, place));
+        Feature::Urpf { v6, tx, mode: rule.mode, table }
+    }
+
+    fn set_urpf(
+        &mut self,
+        index: u32,
+        v6: bool,
+        tx: bool,
+        mode: urpf::Mode,
+        table: Option<u32>,
+    ) -> Result<Feature, OpError> {
+        let place = match table {
+            Some(id) if mode != urpf::Mode::Off => self.place_of(RouteTable { v6, id })?,
+            _ => urpf::Rule::OWN,
+        };
+        let rule = urpf::Rule { mode, place };
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no interface")) };
+        let was = std::mem::replace(i.features.urpf_mut(v6, tx), rule);
+        // Workers look at rules for tables from before the first one names one, until after the last one does not.
+        let named = if v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
+        if rule.named().is_some() {
+            named.fetch_add(1, Relaxed);
+        }
+        if was.named().is_some() {
+            self.publish_interface(index);
+            let named = if v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
+            named.fetch_sub(1, Relaxed);
+        }
+        Ok(self.urpf_feature(v6, tx, was))
+    }
+
+    /// An interface that goes checks no sources any more.
+    pub(super) fn forget_urpf(&mut self, index: u32) {
+        for (v6, tx) in [(false, false), (true, false), (false, true), (true, true)] {
+            if self.interfaces.get(index).is_some_and(|i| i.features.urpf(v6, tx).named().is_some()) {
+                let _ = self.set_urpf(index, v6, tx, urpf::Mode::Off, None);
+            }
+        }
     }
 
     fn set_unnumbered(
@@ -277,9 +325,6 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
     use std::mem::replace;
     let f = &mut i.features;
     match feature {
-        Feature::Urpf { v6, mode } => {
-            Feature::Urpf { v6, mode: replace(if v6 { &mut f.urpf6 } else { &mut f.urpf4 }, mode) }
-        }
         Feature::Mss { v6, clamp } => {
             Feature::Mss { v6, clamp: replace(if v6 { &mut f.mss6 } else { &mut f.mss4 }, clamp) }
         }

@@ -468,6 +468,7 @@ impl Router {
         for a in addresses {
             let _ = self.del_address(index, a);
         }
+        self.forget_urpf(index);
         self.bind(index, false, 0);
         self.bind(index, true, 0);
         self.leave_bridge(index, false);

@@ -504,6 +504,13 @@ impl Router {
             let command = if table.v6 { "ip6" } else { "ip" };
             return fail(format!("{} is in it (set interface {command} table {} 0)", i.name, i.name));
         }
+        let looks = |i: &&IfState| {
+            [false, true].iter().any(|tx| i.features.urpf(table.v6, *tx).named() == Some(place))
+        };
+        if let Some(i) = self.interfaces().find(looks) {
+            let family = if table.v6 { "ip6" } else { "ip4" };
+            return fail(format!("{} looks sources up in it (set urpf {family} off {})", i.name, i.name));
+        }
         let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
         let (name, fields) = (vrf.name.clone(), vrf.fields);
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());

@@ -430,15 +430,22 @@ fn features(names: &[String]) -> Vec<Op> {
     let mut ops = vec![];
     for (n, name) in names.iter().enumerate() {
         let modes = [Mode::Strict, Mode::Loose, Mode::Off];
-        let urpf = |v6, n: usize| Feature::Urpf { v6, mode: modes[n % 3] };
+        let urpf = |v6, n: usize| Feature::Urpf { v6, tx: false, mode: modes[n % 3], table: None };
+        let out = |v6, n: usize| Feature::Urpf {
+            v6,
+            tx: true,
+            mode: modes[(n + 1) % 3],
+            table: (n % 4 == 1).then_some(0),
+        };
         let part = |kind: usize, on| Feature::Reassembly { kind: reassembly::Kind::ALL[kind], on };
         let parts = [part(n % 4, n % 3 == 0), part((n + 2) % 4, n % 5 == 0)];
         let mss = |v6, n: usize| Feature::Mss {
             v6,
             clamp: Clamp { rx: [0, 1000][n % 2], tx: [0, 900][n / 2 % 2] },
         };
-        let singles = [urpf(false, n), urpf(true, n / 2 + 1), mss(false, n), mss(true, n + 1)];
-        for feature in singles.into_iter().chain(parts) {
+        let checks = [urpf(false, n), urpf(true, n / 2 + 1), out(false, n / 2), out(true, n)];
+        let singles = [mss(false, n), mss(true, n + 1)];
+        for feature in checks.into_iter().chain(singles).chain(parts) {
             ops.push(Op::SetFeature { name: name.clone(), feature });
         }
     }

@@ -57,7 +57,8 @@ impl LookupNode for Ip4Urpf {
 
     #[inline]
     fn lookup(view: &mut Ip4UrpfView<'_>, descs: &[Desc], keys: &[u32], results: &mut [u32]) {
-        view.tables.lookup(descs, keys, results);
+        let Ip4UrpfView { tables, check } = view;
+        check.lookup(tables, descs, keys, results);
     }
 
     #[inline]

@@ -58,7 +58,8 @@ impl LookupNode for Ip6Urpf {
 
     #[inline]
     fn lookup(view: &mut Ip6UrpfView<'_>, descs: &[Desc], keys: &[[u8; 16]], results: &mut [u32]) {
-        view.tables.lookup(descs, keys, results);
+        let Ip6UrpfView { tables, check } = view;
+        check.lookup(tables, descs, keys, results);
     }
 
     #[inline]

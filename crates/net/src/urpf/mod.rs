@@ -5,16 +5,23 @@
 //! no route holds, or that a route drops have none: a route to `drop` takes a source out of service everywhere. With several
 //! paths any of them is good. The default route is a route. IPv6 link-local sources are on their link, whichever it is; what
 //! comes from the unspecified address is no unicast packet, or was refused before.
+//!
+//! Packets sent can be checked as well, as in VPP: there must be a way back (loose), and it must not lead over the interface
+//! over which they leave (strict). What the router says itself passes. Sources are looked up in the routing table of the
+//! interface, or in one that the operator names.
 
 pub mod commands;
 
 mod ip4;
 mod ip6;
+mod out;
 
 pub use ip4::Ip4Urpf;
 pub use ip6::Ip6Urpf;
+pub use out::{Out4, Out6, UrpfOut};
 
 use crate::adjacency::Adjacency;
+use crate::fib::table::{Family, View};
 use crate::interface::{Features, Interface};
 use crate::plane::{Plane, kind};
 use graph::{Desc, Guard, flags, quick};
@@ -44,6 +51,31 @@ impl Mode {
     }
 }
 
+/// What is checked of the packets of one family in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What.
+    pub mode: Mode,
+    /// Place of the routing table in which sources are looked up; [`Rule::OWN`]: that of the interface.
+    pub place: u32,
+}
+
+impl Rule {
+    /// The table of the interface itself.
+    pub const OWN: u32 = u32::MAX;
+
+    /// The place of a table that the operator named.
+    pub fn named(self) -> Option<u32> {
+        (self.place != Rule::OWN).then_some(self.place)
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Rule { mode: Mode::Off, place: Rule::OWN }
+    }
+}
+
 graph::edges! {
     /// Where `ip4-urpf` sends packets.
     pub enum Ip4UrpfNext { Features => "@ip4-unicast" }
@@ -63,35 +95,61 @@ pub struct Check<'v> {
     groups: GroupsReader<'v>,
     adjacencies: SlotsReader<'v, Adjacency>,
     interfaces: SlotsReader<'v, Interface>,
-    mode: fn(&Features) -> Mode,
+    rule: fn(&Features) -> Rule,
 }
 
 impl<'v> Check<'v> {
-    fn new(plane: &'v Plane, guard: &'v Guard, mode: fn(&Features) -> Mode) -> Self {
+    fn new(plane: &'v Plane, guard: &'v Guard, rule: fn(&Features) -> Rule) -> Self {
         Check {
             groups: plane.groups.reader(),
             adjacencies: plane.adjacencies.reader(guard),
             interfaces: plane.interfaces.reader(guard),
-            mode,
+            rule,
         }
+    }
+
+    /// What is checked on an interface.
+    fn rule(&self, interface: u32) -> Rule {
+        self.interfaces.get(interface).map_or(Rule::default(), |i| (self.rule)(&i.features))
     }
 
     /// What is checked on interface `rx`.
     fn mode(&self, rx: u32) -> Mode {
-        self.interfaces.get(rx).map_or(Mode::Off, |i| (self.mode)(&i.features))
+        self.rule(rx).mode
     }
 
     /// Whether packets that came on `rx` may be from a source whose route points to `group`.
     fn accepts(&self, mode: Mode, rx: u32, group: u32) -> bool {
+        mode == Mode::Off || self.leads_back(group, (mode == Mode::Strict).then_some(rx))
+    }
+
+    /// Whether a path of `group` leads to neighbours, over any interface or a certain one.
+    fn leads_back(&self, group: u32, over: Option<u32>) -> bool {
         let back = |e: Entry| {
             (kind::is_neighbor(e.kind) || e.kind == kind::GLEAN)
-                && (mode == Mode::Loose || self.adjacencies.get(e.adj).is_some_and(|a| a.interface == rx))
+                && over.is_none_or(|over| self.adjacencies.get(e.adj).is_some_and(|a| a.interface == over))
         };
-        mode == Mode::Off
-            || match self.groups.paths(group) {
-                Paths::One(e) => back(e),
-                Paths::Many(word) => self.groups.all(word).any(back),
-            }
+        match self.groups.paths(group) {
+            Paths::One(e) => back(e),
+            Paths::Many(word) => self.groups.all(word).any(back),
+        }
+    }
+
+    /// Looks up the sources of packets received, each in the table of its interface's rule.
+    #[inline(always)]
+    fn lookup<F: Family>(
+        &self,
+        tables: &mut View<'_, F>,
+        descs: &[Desc],
+        keys: &[F::Key],
+        results: &mut [u32],
+    ) {
+        if tables.are_named() {
+            let place = |d: &Desc| self.rule(d.rx).named().unwrap_or_else(|| tables.place(d));
+            tables.lookup_at(descs, keys, results, place);
+        } else {
+            tables.lookup(descs, keys, results);
+        }
     }
 
     /// The short cut of both nodes: takes packets with good sources and the features `feat` yet to visit.

@@ -148,7 +148,7 @@ fn ops() -> Vec<Op> {
     let feature = Feature::Mss { v6: false, clamp: net::mss::Clamp { rx: 1000, tx: 0 } };
     ops.push(Op::SetFeature { name: "clamped".into(), feature });
     for v6 in [false, true] {
-        let feature = Feature::Urpf { v6, mode: net::urpf::Mode::Strict };
+        let feature = Feature::Urpf { v6, tx: false, mode: net::urpf::Mode::Strict, table: None };
         ops.push(Op::SetFeature { name: "guarded".into(), feature });
     }
     let address = "10.0.6.2".parse().unwrap();

@@ -3,10 +3,10 @@
 mod advertise;
 mod proxy;
 mod reassembly;
+mod urpf;
 
 use net::mss::Clamp;
 use net::router::{Feature, Op};
-use net::urpf::Mode;
 use std::collections::BTreeMap;
 
 use super::decode::{Decoder, Fields};
@@ -32,7 +32,7 @@ pub(super) const INTERFACE: &[&str] = &[
     "router-advertisements",
 ];
 const FAMILIES: &[&str] = &["ip4", "ip6"];
-const CLAMP: &[&str] = &["rx", "tx"];
+const DIRECTIONS: &[&str] = &["rx", "tx"];
 
 /// An operation that the section asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,7 +100,7 @@ fn interface<'n>(
         out.push(Setting { place, path: d.path(), op: Op::SetTable { name: name.to_string(), table } });
     }
     let mut scope = Scope { d, name, mtu: port.mtu(), out };
-    urpf(&mut scope, &fields);
+    urpf::decode(&mut scope, &fields, names.tables);
     reassembly::features(&mut scope, &fields);
     clamp(&mut scope, &fields);
     if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
@@ -167,14 +167,6 @@ fn families<'n, T: Clone>(
     Some(all)
 }
 
-fn urpf<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
-    const MODES: &[(&str, Mode)] = &[("strict", Mode::Strict), ("loose", Mode::Loose), ("off", Mode::Off)];
-    let all = s.d.field(fields, "urpf", |d, node| families(d, node, |d, node| d.choice(node, MODES)));
-    for (v6, place, mode) in all.unwrap_or_default() {
-        s.set(place, "urpf", Feature::Urpf { v6, mode });
-    }
-}
-
 /// A size for both directions, or a mapping.
 fn clamp<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
     let size = |d: &mut Decoder<'n>, node: &'n Node<'n>| d.int(node, 48u16, 65_495);
@@ -184,7 +176,7 @@ fn clamp<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
                 let both = size(d, node)?;
                 return Some(Clamp { rx: both, tx: both });
             }
-            let fields = d.fields(node, CLAMP)?;
+            let fields = d.fields(node, DIRECTIONS)?;
             let mut one = |name| d.field(&fields, name, size).unwrap_or(0);
             Some(Clamp { rx: one("rx"), tx: one("tx") })
         })

@@ -189,7 +189,7 @@ impl Rig {
         let known = |name: &str, address, mac| Op::SetNeighbor { name: name.into(), address, mac };
         ops.extend([known(input, HOST4.into(), HOST), known(input, HOST6.into(), HOST)]);
         if plan.urpf_strict {
-            let feature = |v6| Feature::Urpf { v6, mode: Mode::Strict };
+            let feature = |v6| Feature::Urpf { v6, tx: false, mode: Mode::Strict, table: None };
             let set = |v6| Op::SetFeature { name: "in0".into(), feature: feature(v6) };
             ops.extend([set(false), set(true)]);
         }
