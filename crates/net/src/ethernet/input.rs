@@ -9,6 +9,7 @@ use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::eth::EtherType;
+use packet::mpls::Entry;
 use packet::vlan::VlanStack;
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ graph::edges! {
         Ip6 => "ip6-input",
         Mpls => "mpls-input",
         MplsLookup => "mpls-lookup",
+        Ip4Lookup => "ip4-lookup",
         Arp => "arp-input",
         Xconnect => "l2-xconnect",
         Policed => "punt-policer",
@@ -208,6 +210,8 @@ pub enum Common<'v> {
     Ip6(Plain),
     /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
     Mpls(Plain),
+    /// The same with the label IPv4 explicit null alone, and the packet behind it would not be found unusual either.
+    ExplicitNull(Plain),
     /// With sub-interfaces: frames with one or two tags.
     Tagged(Tagged<'v>),
 }
@@ -250,6 +254,36 @@ impl Plain {
             && from & 1 == 0
             && rest.wrapping_sub(1) < (1 << 48) - 1
     }
+
+    /// Takes frames whose IPv4 packet is behind `HEADER` bytes: an Ethernet header, and an entry with explicit null if there are
+    /// more.
+    #[inline(always)]
+    fn ip4<const HEADER: u16>(self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            let Some(h) = w[usize::from(HEADER)..].first_chunk() else { return false };
+            if !self.fits(d, w) || HEADER != 14 && !is_explicit_null(w) {
+                return false;
+            }
+            let Some((total, dst)) = ip4::input::usual(h) else { return false };
+            if u32::from(total) + u32::from(HEADER) > u32::from(d.len) {
+                return false;
+            }
+            d.l2 = d.off;
+            d.off += HEADER;
+            d.len = total;
+            d.aux = dst;
+            true
+        })
+    }
+}
+
+/// Whether a labelled frame has the label IPv4 explicit null at the bottom of its stack, with a TTL that lets it pass. What
+/// `mpls-lookup` does with it is the same in each table: the packet is looked up in the table of its interface.
+#[inline(always)]
+fn is_explicit_null(w: &[u8; WINDOW]) -> bool {
+    let entry = u32::from_be_bytes([w[14], w[15], w[16], w[17]]);
+    entry & !0xeff == Entry::BOTTOM && entry as u8 > 1
 }
 
 pub(super) fn next_of(ethertype: u16) -> Option<EthernetNext> {
@@ -292,9 +326,11 @@ impl QuickNode for EthernetInput {
             EthernetNext::Ip6 if i.takes_ip6() => {
                 Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain })))
             }
-            EthernetNext::Mpls if i.is(ifflags::MPLS) => {
-                Some((EthernetNext::MplsLookup, Common::Mpls(plain)))
-            }
+            EthernetNext::Mpls if i.is(ifflags::MPLS) => Some(if is_explicit_null(w) {
+                (EthernetNext::Ip4Lookup, Common::ExplicitNull(plain))
+            } else {
+                (EthernetNext::MplsLookup, Common::Mpls(plain))
+            }),
             next => Some((next, Common::Plain(plain))),
         }
     }
@@ -303,7 +339,8 @@ impl QuickNode for EthernetInput {
         match common {
             Common::Ip4(plain) | Common::Ip6(plain) => plain.feat,
             Common::Tagged(tagged) => tagged.features(),
-            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) | Common::Mpls(_) => 0,
+            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) => 0,
+            Common::Mpls(_) | Common::ExplicitNull(_) => 0,
         }
     }
 
@@ -311,7 +348,9 @@ impl QuickNode for EthernetInput {
         *common = match (&common, edge) {
             (Common::Ip4(plain), EthernetNext::Ip4)
             | (Common::Ip6(plain), EthernetNext::Ip6)
-            | (Common::Mpls(plain), EthernetNext::Mpls) => Common::Plain(*plain),
+            | (Common::Mpls(plain) | Common::ExplicitNull(plain), EthernetNext::Mpls) => {
+                Common::Plain(*plain)
+            }
             (Common::Tagged(t), _) => Common::Tagged(t.behind(edge)?),
             _ => return None,
         };
@@ -369,25 +408,8 @@ impl QuickNode for EthernetInput {
                     true
                 })
             }
-            Common::Ip4(plain) => {
-                let plain = *plain;
-                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-                    let Some(w) = rooms.window::<0>(d) else { return false };
-                    let Some(h) = w[14..].first_chunk() else { return false };
-                    if !plain.fits(d, w) {
-                        return false;
-                    }
-                    let Some((total, dst)) = ip4::input::usual(h) else { return false };
-                    if u32::from(total) + 14 > u32::from(d.len) {
-                        return false;
-                    }
-                    d.l2 = d.off;
-                    d.off += 14;
-                    d.len = total;
-                    d.aux = dst;
-                    true
-                })
-            }
+            Common::Ip4(plain) => plain.ip4::<14>(descs, rooms),
+            Common::ExplicitNull(plain) => plain.ip4::<18>(descs, rooms),
             Common::Ip6(plain) => {
                 let plain = *plain;
                 quick::run::<{ flags::UNUSUAL }>(descs, move |d| {

@@ -1,7 +1,6 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
 use super::rewrite::{Choice, Last, Sender};
-use crate::adjacency::Adjacency;
 use crate::fib::table::{V4, View};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
@@ -103,7 +102,9 @@ impl LookupNode for Ip4Lookup {
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip4LookupNext::Rewrite),
-            kind::LABEL if is_uniform(view, e.adj) => Ok(Ip4LookupNext::PushUniform),
+            kind::LABEL if crate::mpls::is_uniform(view.plane, view.guard, e.adj) => {
+                Ok(Ip4LookupNext::PushUniform)
+            }
             kind::LABEL => Ok(Ip4LookupNext::Push),
             kind::LOCAL => Ok(Ip4LookupNext::Local),
             kind::GLEAN => Ok(Ip4LookupNext::Hold),
@@ -135,7 +136,7 @@ impl LookupNode for Ip4Lookup {
 
 /// Where the usual packets go: groups of one path, to neighbours.
 pub enum Common<'v> {
-    /// The same with one label, or with two.
+    /// Straight to the device with a label.
     Push1(Last<'v>),
     /// With two.
     Push2(Last<'v>),
@@ -225,9 +226,11 @@ impl QuickLookup for Ip4Lookup {
         results: &[u32],
         mut rooms: Rooms<'_>,
     ) -> usize {
+        let hash = |h: &[u8], flow| flow::of_ip4_plain(h.first_chunk()?, flow);
+        let hop = |_: &u32, h: &mut [u8]| h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual);
         match common {
-            Common::Push1(last) => push::<1, 18>(last.begin(), descs, keys, results, rooms),
-            Common::Push2(last) => push::<2, 22>(last.begin(), descs, keys, results, rooms),
+            Common::Push1(last) => last.push::<1, 18, _>(descs, keys, results, rooms, hash, hop),
+            Common::Push2(last) => last.push::<2, 22, _>(descs, keys, results, rooms, hash, hop),
             Common::Slow => 0,
             Common::Direct(last) => {
                 let mut last = last.begin();
@@ -263,44 +266,4 @@ impl QuickLookup for Ip4Lookup {
             }
         }
     }
-}
-
-/// Whether labels that an adjacency puts on copy TTL or EXP.
-fn is_uniform(view: &Ip4LookupView<'_>, adj: u32) -> bool {
-    crate::mpls::is_uniform(view.plane, view.guard, adj)
-}
-
-/// Puts the labels of adjacencies with `LABELS` of them on usual packets: `N` bytes with the link-layer header.
-fn push<const LABELS: u8, const N: u16>(
-    last: Last<'_>,
-    descs: &mut [Desc],
-    keys: &[u32],
-    results: &[u32],
-    mut rooms: Rooms<'_>,
-) -> usize {
-    let mut last = last;
-    quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
-        descs,
-        keys,
-        results,
-        move |d, _, group| {
-            // The window begins where the link-layer header will.
-            let w = match N {
-                18 => rooms.window::<18>(d),
-                _ => rooms.window::<22>(d),
-            };
-            let Some(w) = w else { return false };
-            let Some(h) = w[usize::from(N)..].first_chunk_mut::<24>() else { return false };
-            let hash = |flow| flow::of_ip4_plain(h, flow);
-            let fit = |a: &Adjacency| a.pushes == LABELS;
-            let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
-                return false;
-            };
-            if !h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {
-                return false;
-            }
-            last.send_labelled::<N>(d, a, w);
-            true
-        },
-    )
 }

@@ -330,6 +330,45 @@ impl<'v> Last<'v> {
         Some(a)
     }
 
+    /// What both lookups do with usual packets whose adjacencies put `LABELS` labels on: `N` bytes with the link-layer header.
+    /// `hash` is the flow hash of a packet, if it can be worked out; `hop` counts its TTL or hop limit down, or refuses it.
+    #[inline(always)]
+    pub fn push<const LABELS: u8, const N: u16, K: Copy>(
+        &self,
+        descs: &mut [Desc],
+        keys: &[K],
+        results: &[u32],
+        mut rooms: Rooms<'_>,
+        hash: impl Fn(&[u8], Flow) -> Option<u32>,
+        hop: impl Fn(&K, &mut [u8]) -> bool,
+    ) -> usize {
+        let mut last = self.begin();
+        quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+            descs,
+            keys,
+            results,
+            move |d, key, group| {
+                // The window begins where the link-layer header will.
+                let w = match N {
+                    18 => rooms.window::<18>(d),
+                    _ => rooms.window::<22>(d),
+                };
+                let Some(w) = w else { return false };
+                let below = &mut w[usize::from(N)..];
+                let fit = |a: &Adjacency| a.pushes == LABELS;
+                let hash = |flow| hash(below, flow);
+                let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
+                    return false;
+                };
+                if !hop(key, below) {
+                    return false;
+                }
+                last.send_labelled::<N>(d, a, w);
+                true
+            },
+        )
+    }
+
     /// [`Last::send`] with the adjacency's `N` bytes of header and labels; `w` begins as many bytes before the packet's
     /// current header.
     #[inline(always)]

@@ -1,6 +1,5 @@
 //! `ip6-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
-use crate::adjacency::Adjacency;
 use crate::fib::table::{V6, View};
 use crate::icmp::Ask;
 use crate::interface::IfCache;
@@ -121,7 +120,9 @@ impl LookupNode for Ip6Lookup {
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip6LookupNext::Rewrite),
-            kind::LABEL if is_uniform(view, e.adj) => Ok(Ip6LookupNext::PushUniform),
+            kind::LABEL if crate::mpls::is_uniform(view.plane, view.guard, e.adj) => {
+                Ok(Ip6LookupNext::PushUniform)
+            }
             kind::LABEL => Ok(Ip6LookupNext::Push),
             kind::LOCAL => Ok(Ip6LookupNext::Local),
             kind::GLEAN => Ok(Ip6LookupNext::Hold),
@@ -167,7 +168,7 @@ fn link_local(
 
 /// Where the usual packets go: groups of one path, to neighbours.
 pub enum Common<'v> {
-    /// The same with one label, or with two.
+    /// Straight to the device with a label.
     Push1(Last<'v>),
     /// With two.
     Push2(Last<'v>),
@@ -249,9 +250,14 @@ impl QuickLookup for Ip6Lookup {
         results: &[u32],
         mut rooms: Rooms<'_>,
     ) -> usize {
+        // Behind two labels the ports are out of sight.
+        let hash = |h: &[u8], flow| flow::of_ip6_plain(h.first_chunk()?, flow);
+        let hop = |dst: &[u8; 16], h: &mut [u8]| {
+            !begins_link_local(dst) && h.first_chunk_mut().is_some_and(super::rewrite::usual)
+        };
         match common {
-            Common::Push1(last) => push::<1, 18>(last.begin(), descs, keys, results, rooms),
-            Common::Push2(last) => push::<2, 22>(last.begin(), descs, keys, results, rooms),
+            Common::Push1(last) => last.push::<1, 18, _>(descs, keys, results, rooms, hash, hop),
+            Common::Push2(last) => last.push::<2, 22, _>(descs, keys, results, rooms, hash, hop),
             Common::Slow => 0,
             Common::Direct(last) => {
                 let mut last = last.begin();
@@ -293,48 +299,4 @@ impl QuickLookup for Ip6Lookup {
             }
         }
     }
-}
-
-/// Whether labels that an adjacency puts on copy TTL or EXP.
-fn is_uniform(view: &Ip6LookupView<'_>, adj: u32) -> bool {
-    crate::mpls::is_uniform(view.plane, view.guard, adj)
-}
-
-/// Puts the labels of adjacencies with `LABELS` of them on usual packets: `N` bytes with the link-layer header.
-fn push<const LABELS: u8, const N: u16>(
-    last: Last<'_>,
-    descs: &mut [Desc],
-    keys: &[[u8; 16]],
-    results: &[u32],
-    mut rooms: Rooms<'_>,
-) -> usize {
-    let mut last = last;
-    quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
-        descs,
-        keys,
-        results,
-        move |d, key, group| {
-            if begins_link_local(key) {
-                return false;
-            }
-            // The window begins where the link-layer header will.
-            let w = match N {
-                18 => rooms.window::<18>(d),
-                _ => rooms.window::<22>(d),
-            };
-            let Some(w) = w else { return false };
-            // Behind two labels the ports are out of sight.
-            let hash = |flow| flow::of_ip6_plain(w[usize::from(N)..].first_chunk()?, flow);
-            let fit = |a: &Adjacency| a.pushes == LABELS;
-            let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
-                return false;
-            };
-            let Some(h) = w[usize::from(N)..].first_chunk_mut::<40>() else { return false };
-            if !super::rewrite::usual(h) {
-                return false;
-            }
-            last.send_labelled::<N>(d, a, w);
-            true
-        },
-    )
 }

@@ -327,13 +327,13 @@ impl QuickLookup for MplsLookup {
     type Common<'v> = Common<'v>;
 
     fn quick_keys(descs: &[Desc], keys: &mut [u32; VECTOR_SIZE], _: Rooms<'_>) -> usize {
-        for (d, key) in descs.iter().zip(keys.iter_mut()) {
+        for (i, (d, key)) in descs.iter().zip(keys).enumerate() {
             if d.has(flags::UNUSUAL) {
-                break;
+                return i;
             }
             *key = d.aux;
         }
-        descs.iter().position(|d| d.has(flags::UNUSUAL)).unwrap_or(descs.len())
+        descs.len()
     }
 
     fn common<'v>(
