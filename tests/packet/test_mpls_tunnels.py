@@ -91,6 +91,8 @@ def test_control_words(pe):
 
 
 def test_a_label_above_the_bottom_is_no_pseudowire(pe):
+    pe.core.send(back(pe, (2000, 7, 4711), FRAMES["ip4"]))
+    pe.site.expect(FRAMES["ip4"])  # But for an entropy label (RFC 6790).
     with pe.counted("mpls-no-label"):
         pe.core.send(back(pe, (2000, 77), FRAMES["ip4"]))
 

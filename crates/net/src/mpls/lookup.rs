@@ -10,10 +10,12 @@ use crate::punt::{self, Class};
 use crate::{ip4, ip6};
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
+use graph::{
+    Desc, Exit, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick,
+};
 use packet::eth::EtherType;
 use packet::flow::{self, Flow};
-use packet::mpls::Entry;
+use packet::mpls::{Entry, Label};
 use std::fmt;
 use std::sync::Arc;
 use tables::groups::Paths;
@@ -50,6 +52,8 @@ graph::reasons! {
         Blackhole => "mpls-label-drop",
         /// A label from 4 to 15 for which the router has no use.
         Reserved => "mpls-reserved-label",
+        /// An entropy label indicator at the bottom of the stack, where no entropy label follows (RFC 6790 section 4.1).
+        NoEntropy => "mpls-entropy-label-missing",
         /// Label 3, implicit null, may not be in a packet (RFC 3032 section 2.1).
         ImplicitNull => "mpls-implicit-null-received",
         /// Label 1, router alert: no protocol of the router's waits for it.
@@ -90,6 +94,36 @@ impl MplsLookupView<'_> {
     fn entry(&self, at: u32, entry: Entry) -> LabelEntry {
         let table = if at == 0 { self.main } else { self.tables.get(at).map(|t| &**t) };
         table.map_or(LabelEntry::default(), |t| t.get(place_of(entry.0)))
+    }
+}
+
+impl MplsLookupView<'_> {
+    /// A tunnel ends here whose label stands above an entropy label (RFC 6790 section 4.1): the packet without indicator and
+    /// entropy label, its label at the bottom if the entropy label was, and what the table has for that. `None` where there is no
+    /// entropy label, or another router is to take it off.
+    fn above_entropy(
+        &self,
+        p: &mut Packet<'_>,
+        table: u32,
+        entry: Entry,
+        found: LabelEntry,
+    ) -> Option<(Entry, LabelEntry)> {
+        let indicator = top(p.data().get(4..)?)?;
+        if indicator.label() != Label::ENTROPY_INDICATOR || indicator.is_bottom() {
+            return None;
+        }
+        let entropy = top(p.data().get(8..)?)?;
+        let alone = Entry(entry.0 & !Entry::BOTTOM | entropy.0 & Entry::BOTTOM);
+        let other = self.entry(table, alone);
+        let ends = |e: LabelEntry| ends_here(self.plane.groups.resolve(e.group, 0).kind);
+        if !ends(other) || found.group != 0 && !ends(found) {
+            return None;
+        }
+        // In the place of the entropy label, whose number nobody looks at any more: errors tell it as it came.
+        let now = entropy.with_ttl(entry.ttl()).with_exp(entry.exp());
+        let _ = p.advance(8);
+        *p.head_mut::<4>()? = now.to_bytes();
+        Some((now, other))
     }
 }
 
@@ -145,13 +179,26 @@ impl LookupNode for MplsLookup {
             match entry.label().value() {
                 1 => return alert(view.plane, p),
                 3 => return Err(MplsLookupDrop::ImplicitNull.into()),
+                7 => {}
                 4..16 => return Err(MplsLookupDrop::Reserved.into()),
                 _ => {}
             }
             if entry.ttl() <= 1 {
                 return expired(p);
             }
-            let found = view.entry(table, entry);
+            if entry.label() == Label::ENTROPY_INDICATOR {
+                match without_entropy(p, entry)? {
+                    Below::Label(next) => entry = next,
+                    Below::Packet(next) => return Ok(next),
+                }
+                continue;
+            }
+            let mut found = view.entry(table, entry);
+            if !entry.is_bottom()
+                && let Some(other) = view.above_entropy(p, table, entry, found)
+            {
+                (entry, found) = other;
+            }
             if found.group == 0 {
                 return Err(MplsLookupDrop::NoLabel.into());
             }
@@ -196,6 +243,38 @@ impl LookupNode for MplsLookup {
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         super::stack(r.bytes(), f)
     }
+}
+
+/// What is below an entropy label.
+enum Below {
+    Label(Entry),
+    Packet(MplsLookupNext),
+}
+
+/// Takes an indicator that nothing is above and the entropy label behind it off (RFC 6790 section 4.1): penultimate hop popping
+/// took the label of the tunnel. An IP packet then is looked up as one below explicit null.
+#[cold]
+fn without_entropy(p: &mut Packet<'_>, indicator: Entry) -> Result<Below, Exit<MplsLookupDrop>> {
+    if indicator.is_bottom() {
+        return Err(MplsLookupDrop::NoEntropy.into());
+    }
+    let Some(entropy) = expose(p, indicator, false) else { return Err(MplsLookupDrop::Truncated.into()) };
+    if !entropy.is_bottom() {
+        let next = expose(p, entropy, false).map(Below::Label);
+        return next.ok_or(MplsLookupDrop::Truncated.into());
+    }
+    (p.d.hash, p.d.aux) = (INTO_TABLE, u32::MAX);
+    match p.data().get(4).map(|b| b >> 4) {
+        Some(4) => Ok(Below::Packet(MplsLookupNext::Ip4)),
+        Some(6) => Ok(Below::Packet(MplsLookupNext::Ip6)),
+        None => Err(MplsLookupDrop::Truncated.into()),
+        _ => Err(MplsLookupDrop::NotIp.into()),
+    }
+}
+
+/// Whether paths of this kind take the label off, and go on by what is below it.
+fn ends_here(kind: u8) -> bool {
+    (kind::DISPOSE4..=kind::FRAME).contains(&kind)
 }
 
 /// Takes the first label off, and answers the next one.

@@ -33,10 +33,21 @@ fn model(mut stack: Vec<Lse>, ip: &[u8]) -> Option<Leaves> {
     let mut table = 0;
     for _ in 0..16 {
         let (label, exp, ttl) = *stack.first()?;
-        let (bottom, ip_ttl) = (stack.len() == 1, ip[8]);
+        let ip_ttl = ip[8];
         if ttl <= 1 {
             return None;
         }
+        // Who takes a label off takes an entropy label below it as well (RFC 6790); others leave it.
+        let ends = match (table, label) {
+            (_, 0 | 2) => true,
+            (0, 102..=105 | 114) => stack.len() == 3,
+            (_, 106) => stack.len() > 3,
+            _ => false,
+        };
+        if ends && stack.len() > 2 && stack[1].0 == 7 {
+            stack.drain(1..3);
+        }
+        let bottom = stack.len() == 1;
         let swap = |to: u32, exp: u8, above: &[Lse]| {
             let rest = stack[1..].iter().copied();
             let all = above.iter().copied().chain([(to, exp, ttl - 1)]).chain(rest);
@@ -58,6 +69,14 @@ fn model(mut stack: Vec<Lse>, ip: &[u8]) -> Option<Leaves> {
         // The route to 10.10.0.0/16 leads to `right`.
         let looked_up = || (bottom && ip_ttl > 1).then(|| ("right", None, vec![], with_ttl(ip, ip_ttl - 1)));
         return match (table, label) {
+            (_, 7) if stack.len() < 2 => None,
+            (_, 7) => {
+                stack.drain(..2);
+                if stack.is_empty() {
+                    return (ip_ttl > 1).then(|| ("right", None, vec![], with_ttl(ip, ip_ttl - 1)));
+                }
+                continue;
+            }
             (_, 0 | 2) if !bottom => {
                 stack.remove(0);
                 continue;
@@ -110,8 +129,13 @@ fn forward(packets: &[(Vec<Lse>, Vec<u8>)]) -> Vec<(u32, Vec<u8>)> {
             w.dispatcher.env.enqueue(d, node);
         }
         let sent = w.run(0).sent.into_iter().map(|s| (s.port, s.bytes[12..].to_vec()));
-        // ICMP errors are another matter.
-        sent.filter(|(_, b)| !(b[..2] == [8, 0] && b[11] == 1)).collect()
+        // ICMP errors are another matter; some go on along the path, below its labels.
+        let packet = |b: &[u8]| match b[..2] {
+            [8, 0] => 2,
+            [0x81, 0] => 6 + 4 * (1 + b[6..].chunks(4).position(|e| e[2] & 1 == 1).unwrap()),
+            _ => 2 + 4 * (1 + b[2..].chunks(4).position(|e| e[2] & 1 == 1).unwrap()),
+        };
+        sent.filter(|(_, b)| b[packet(b) + 9] != 1).collect()
     })
 }
 
@@ -138,7 +162,7 @@ proptest! {
             (
                 prop::collection::vec(
                     (
-                        prop::sample::select(vec![0u32, 2, 3, 9, 100, 100, 101, 102, 104, 106, 106, 107, 108, 109, 112, 113, 114, 115, 116, 500]),
+                        prop::sample::select(vec![0u32, 2, 3, 7, 7, 7, 9, 100, 100, 101, 102, 104, 106, 106, 107, 108, 109, 112, 113, 114, 115, 116, 500]),
                         0u8..8,
                         prop_oneof![6 => 2u8..=255, 1 => 0u8..3],
                     ),
