@@ -187,6 +187,58 @@ def test_explicit_null(lsr, run):
     lsr.right.expect(sent(right, stack((200, 32)), ip4(ttl=60)))
 
 
+def test_an_entropy_label_goes_with_its_tunnel(lsr, run):
+    """RFC 6790: the end of a tunnel takes indicator and entropy label off, a router on the way leaves them."""
+    left, right, red = (lsr.ports[n] for n in ("left", "right", "red"))
+    run("ip route add 198.51.100.0/24 via 10.0.2.2 right",
+        "ip route add 2001:db8:77::/48 via 2001:db8:2::2 right",
+        "ip route add 198.51.100.0/24 table 10 via 10.9.0.2 red",
+        "mpls local-label add 100 via 10.0.2.2 right out-labels 200",
+        "mpls local-label add 101 via 10.0.2.2 right out-labels 3",
+        "mpls local-label add 103 eos via ip4-lookup-in-table 0",
+        "mpls local-label add 103 non-eos via mpls-lookup-in-table 0",
+        "mpls local-label add 104 eos via ip4-lookup-in-table 0 uniform",
+        "mpls local-label add 106 eos via ip6-lookup-in-table 0",
+        "mpls local-label add 110 eos via ip4-lookup-in-table 10")
+    mark = [(7, 5), (4711, 0)]
+    for tunnel in ([(103, 9)], [(0, 9)], [], [(0, 9), (103, 9)]):
+        lsr.left.send(labelled(left, stack(*tunnel, *mark), ip4(ttl=60)))
+        lsr.right.expect(out_of(right) / ip4(ttl=59))
+    for tunnel in ([(106, 9)], [(2, 9)], []):
+        lsr.left.send(labelled(left, stack(*tunnel, *mark), ip6(hlim=60)))
+        lsr.right.expect(out_of(right) / ip6(hlim=59))
+    # Its own TTL is of no account, that of the tunnel's label is.
+    lsr.left.send(labelled(left, stack((104, 7), (7, 99), (4711, 0)), ip4(ttl=60)))
+    lsr.right.expect(out_of(right) / ip4(ttl=6))
+    # The tunnel's label is at the bottom without them, or other labels are below: a VPN's, or those of another tunnel.
+    lsr.left.send(labelled(left, stack((110, 7), *mark), ip4(ttl=60)))
+    lsr.red.expect(out_of(red) / ip4(ttl=59))
+    lsr.left.send(labelled(left, stack((103, 9), *mark, (110, 7)), ip4(ttl=60)))
+    lsr.red.expect(out_of(red) / ip4(ttl=59))
+    lsr.left.send(labelled(left, stack(*mark, (103, 9), *mark, (100, 7, 3)), ip4(ttl=60)))
+    lsr.right.expect(sent(right, stack((200, 6, 3)), ip4(ttl=60)))
+    # On the way, and at the hop before the last.
+    lsr.left.send(labelled(left, stack((100, 9), *mark), ip4()))
+    lsr.right.expect(sent(right, stack((200, 8), *mark), ip4()))
+    lsr.left.send(labelled(left, stack((101, 9), *mark), ip4()))
+    lsr.right.expect(sent(right, stack(*mark), ip4()))
+    for reason, entries in (("mpls-entropy-label-missing", stack((7, 9))),
+                            ("mpls-entropy-label-missing", stack((103, 9), (7, 9))),
+                            ("mpls-no-label", stack((110, 9), (7, 9))),
+                            ("mpls-payload-not-ip", stack(*mark) / Raw(b"\0"))):
+        with lsr.counted(reason):
+            lsr.left.send(labelled(left, entries, ip4() if reason != "mpls-payload-not-ip" else Raw(b"")))
+    for cut in (stack(*mark, (103, 9)), stack((103, 9), *mark, (103, 9))):
+        # The label below the entropy label is cut off, then the entropy label itself.
+        for n in (2, 4 + 2):
+            with lsr.counted("mpls-truncated"):
+                lsr.left.send(bytes(labelled(left, cut, Raw(b"")))[:-n])
+    with lsr.counted("mpls-ttl-expired"), lsr.counted("icmp4-errors-sent"):
+        lsr.left.send(labelled(left, stack((7, 1), (4711, 0), (100, 9)), ip4()))
+    got = Ether(lsr.right.recv())
+    assert (got[MPLS].label, got[MPLS].ttl, got[ICMP].type) == (200, 254, 11)
+
+
 def test_errors_of_a_vpn_come_from_its_table(lsr, run):
     left, red = lsr.ports["left"], lsr.ports["red"]
     run("mpls local-label add 110 eos via ip4-lookup-in-table 10",
@@ -268,12 +320,72 @@ def test_a_ttl_that_runs_out_is_told(lsr, run):
         lsr.left.send(labelled(left, stack((100, 1)), Raw(b"\0" * 40)))
 
 
+def test_errors_go_on_along_the_path(lsr, run):
+    """RFC 3032 section 2.3.2: the router knows no way to the sender; who is at the end of the path does."""
+    left, right, red = (lsr.ports[n] for n in ("left", "right", "red"))
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 200",
+        "mpls local-label add 101 via 10.0.2.2 right out-labels 200 300",
+        "mpls local-label add 110 eos via ip4-lookup-in-table 10",
+        "ip route add 203.0.113.0/24 table 10 via 10.9.0.2 red",
+        "ip route add 2001:db8:66::/48 via drop")
+
+    def stacked(got, n):
+        entries = [MPLS(got[14 + 4 * i:18 + 4 * i]) for i in range(n)]
+        rest = got[14 + 4 * n:]
+        return [(e.label, e.ttl, e.s) for e in entries], (IP if rest[0] >> 4 == 4 else IPv6)(rest)
+
+    with lsr.counted("mpls-ttl-expired"), lsr.counted("icmp4-errors-sent"):
+        lsr.left.send(labelled(left, stack((100, 1), (500, 1)), ip4(ttl=33)))
+    entries, error = stacked(lsr.right.recv(), 2)
+    assert entries == [(200, 254, 0), (500, 255, 1)]
+    assert (error.src, error.dst, error.ttl, error[ICMP].type) == ("10.0.1.1", "203.0.113.5", 64, 11)
+    assert bytes(stack((100, 1), (500, 1))) in bytes(error), "the stack as it came (RFC 4950)"
+    lsr.left.send(labelled(left, stack((100, 1)), ip6(hlim=33)))
+    entries, error = stacked(lsr.right.recv(), 1)
+    assert entries == [(200, 254, 1)] and error.dst == "2001:db8:66::5" and ICMPv6TimeExceeded in error
+    # Too large: its labels are those that it would have left with.
+    lsr.left.send(labelled(left, stack((101, 9)), ip4(size=1496 - 28, flags="DF")))
+    entries, error = stacked(lsr.right.recv(), 2)
+    assert entries == [(200, 255, 0), (300, 255, 1)]
+    assert (error[ICMP].type, error[ICMP].code, error[ICMP].nexthopmtu) == (3, 4, 1492)
+    lsr.left.send(labelled(left, stack((101, 9)), ip6(size=1496 - 48)))
+    entries, error = stacked(lsr.right.recv(), 2)
+    assert [e[0] for e in entries] == [200, 300] and error[ICMPv6PacketTooBig].mtu == 1492
+    # The path ends here, in a customer's table.
+    lsr.left.send(labelled(left, stack((110, 1)), ip4(ttl=33)))
+    got = Ether(lsr.red.recv())
+    assert (got.dst, got[IP].dst, got[ICMP].type) == (red.host_mac, "203.0.113.5", 11)
+    # An error about an error is not sent.
+    with lsr.counted("icmp4-error-not-allowed"):
+        lsr.left.send(labelled(left, stack((100, 1)), IP(src="203.0.113.5", dst=FAR4) / ICMP(type=11) / ip4()))
+    # More labels than have room: to where the table says.
+    with lsr.counted("ip4-no-route"):
+        lsr.left.send(labelled(left, stack((100, 1), *[(500, 9)] * 10), ip4()))
+
+
+def test_fragments_below_labels(lsr, run):
+    """RFC 3032 section 3.4: an IPv4 packet that may be fragmented is, and each fragment gets the labels."""
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    run("mpls local-label add 100 via 10.0.2.2 right out-labels 200 300",
+        "ip route add 203.0.113.0/24 via 10.0.1.2 left")
+    packet = ip4(size=1492 - 28)
+    with lsr.counted("ip4-fragments-made", 2), lsr.counted("mpls-labelled-packet-too-big"):
+        lsr.left.send(labelled(left, stack((100, 9, 2), (500, 3)), packet))
+    whole, first = bytes(packet)[20:], 1488 - 20 & ~7
+    for part, offset, more in ((whole[:first], 0, "MF"), (whole[first:], first // 8, 0)):
+        lsr.right.expect(sent(right, stack((200, 64), (300, 8, 2), (500, 3)), IP(
+            src=packet.src, dst=packet.dst, id=packet.id, ttl=packet.ttl, proto=17, flags=more, frag=offset) / Raw(part)))
+    # What only looks like IPv4, as the frame of a pseudowire may, stays whole.
+    with lsr.counted("mpls-labelled-packet-too-big"), lsr.counted("icmp4-error-not-allowed"):
+        lsr.left.send(labelled(left, stack((100, 9)), Raw(b"\x4f" + bytes(1495))))
+
+
 @pytest.mark.parametrize("reason, packet", [
     ("mpls-no-label", stack(100) / ip4()),
     ("mpls-no-label", Raw(bytes(stack(100, 200))[:4] * 340 + b"abcd")),
     ("mpls-implicit-null-received", stack(3) / ip4()),
+    *[("mpls-reserved-label", stack(n, 100) / ip4()) for n in range(4, 16) if n != 7],
     ("mpls-reserved-label", stack(4) / ip4()),
-    ("mpls-reserved-label", stack(15, 100) / ip4()),
     ("mpls-router-alert", stack(1, 100) / ip4()),
     ("mpls-truncated", MPLS(label=0, s=0, ttl=9)),
     ("mpls-too-short", Raw(b"\0\0\1")),
@@ -298,6 +410,16 @@ def test_stacks_without_a_bottom(lsr, run):
         lsr.left.send(head + expired)
     with lsr.counted("mpls-ttl-expired"), lsr.counted("mpls-stack-truncated"):
         lsr.left.send(head + expired[:48])
+
+
+def test_what_routes_of_labels_refuse(lsr, run):
+    left = lsr.ports["left"]
+    run("mpls local-label add 100 via drop", "mpls local-label add 101 via 10.0.2.2 right")
+    for reason, packet in (("mpls-label-drop", stack(100) / ip4()),
+                           ("mpls-payload-not-ip", stack(101) / Raw(bytes(40))),
+                           ("mpls-truncated", stack(101))):
+        with lsr.counted(reason):
+            lsr.left.send(labelled(left, packet, Raw(b"")))
 
 
 def test_interfaces_are_enabled_one_by_one(lsr, run):
@@ -338,8 +460,13 @@ def test_flows_are_spread_by_what_is_below(lsr, run):
 
     def path(entries, packet):
         lsr.left.send(labelled(left, entries, packet))
-        arrived = lambda: next((n for n in ("right", "red") if lsr.wires[n].recv(timeout=0.01)), None)
-        return wait_for("the packet leaves", arrived)
+
+        def came(name):
+            # The router has other things to say to its neighbours meanwhile.
+            frame = lsr.wires[name].recv(timeout=0.01)
+            return frame is not None and frame[12:14] == b"\x88\x47"
+
+        return wait_for("the packet leaves", lambda: next((n for n in ("right", "red") if came(n)), None))
 
     flows = [udp4("203.0.113.5", FAR4, sport=1000 + n) for n in range(24)]
     ways = [path(stack(100), f) for f in flows]

@@ -106,6 +106,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(mpls::MplsTunnelTx::new(plane, worker))
         .node(mpls::MplsOutput::new(plane, worker))
         .node(hold::MplsHold::new(plane))
+        .node(mpls::MplsFrag::new(plane))
         .node(ip4::Ip4Frag::new(plane))
         .node(ip6::Ip6Frag::new(plane, worker))
         .node(punt::PuntPolicer)

@@ -22,7 +22,7 @@ use graph::{
 use packet::ip4::addr;
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
-use tables::groups::{Groups, Path};
+use tables::groups::{Groups, GroupsWriter, Path};
 use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
 use tables::slots::{Slots, SlotsWriter};
@@ -65,6 +65,8 @@ pub struct Input {
     pub gso: Option<(u16, u8)>,
     /// Size of the largest fragment of a packet that was put together.
     pub largest: Option<u32>,
+    /// Bytes of room in front of the packet, which is in one buffer and has no link-layer header then.
+    pub front: Option<u16>,
 }
 
 impl Input {
@@ -72,7 +74,16 @@ impl Input {
     pub fn new(bytes: &[u8]) -> Self {
         let l2 = hex("020000000001 0200000000aa 0800");
         let d = Desc { rx: 1, ..Desc::default() };
-        Input { l2, bytes: bytes.to_vec(), split: None, d, partial: None, gso: None, largest: None }
+        Input {
+            l2,
+            bytes: bytes.to_vec(),
+            split: None,
+            d,
+            partial: None,
+            gso: None,
+            largest: None,
+            front: None,
+        }
     }
 
     /// With this scratch word.
@@ -118,7 +129,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 31] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -145,6 +156,11 @@ const NAMES: [&str; 26] = [
     "ip6-mpls-label-imposition-uniform",
     "mpls-output",
     "ethernet-input",
+    "mpls-icmp-error",
+    "mpls-hold",
+    "mpls-frag",
+    "ip4-frag",
+    "ip6-frag",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -196,6 +212,11 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(23) => b.batch(Sink::<23>(log)),
         Some(24) => b.batch(Sink::<24>(log)),
         Some(25) => b.batch(Sink::<25>(log)),
+        Some(26) => b.batch(Sink::<26>(log)),
+        Some(27) => b.batch(Sink::<27>(log)),
+        Some(28) => b.batch(Sink::<28>(log)),
+        Some(29) => b.batch(Sink::<29>(log)),
+        Some(30) => b.batch(Sink::<30>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -243,6 +264,8 @@ pub struct Rig {
     pub interfaces: SlotsWriter<Interface>,
     /// Adjacencies, to be changed.
     pub adjacencies: SlotsWriter<Adjacency>,
+    /// Next-hop groups, to be changed.
+    pub groups: GroupsWriter,
     pool: Arc<Pool>,
     dispatcher: Dispatcher,
     graph: Graph,
@@ -337,7 +360,19 @@ impl Rig {
         let domain = Arc::new(Domain::new());
         let reader = domain.reader(0);
         let reclaimer = Reclaimer::new(domain);
-        Rig { plane, interfaces, adjacencies, pool, dispatcher, graph, reader, reclaimer, log, node }
+        Rig {
+            plane,
+            interfaces,
+            adjacencies,
+            groups: groups_writer,
+            pool,
+            dispatcher,
+            graph,
+            reader,
+            reclaimer,
+            log,
+            node,
+        }
     }
 
     /// Changes the settings.
@@ -402,6 +437,10 @@ impl Rig {
             assert_eq!(usize::from(d.l2), HEADROOM);
             d.flags |= i.d.flags;
             (d.rx, d.tx, d.aux, d.hash) = (i.d.rx, i.d.tx, i.d.aux, i.d.hash);
+            if let Some(front) = i.front {
+                (d.off, d.l2) = (front, front);
+                b.room_mut(d.buf)[usize::from(front)..][..i.bytes.len()].copy_from_slice(&i.bytes);
+            }
             let m = b.meta_mut(d.buf);
             m.trace_id = TRACE_ID;
             if let Some((start, offset)) = i.partial {

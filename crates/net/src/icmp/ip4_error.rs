@@ -2,6 +2,7 @@
 
 use super::{Ask, labels};
 use crate::fib::table::{V4, View};
+use crate::mpls::along::{Kept, Way};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
 use graph::node::Step;
@@ -17,6 +18,8 @@ graph::edges! {
     /// Where `ip4-icmp-error` sends packets.
     pub enum Ip4ErrorNext {
         Lookup => "ip4-lookup",
+        MplsLookup => "mpls-lookup",
+        MplsOutput => "mpls-output",
         Policed => "punt-policer",
     }
 }
@@ -130,9 +133,14 @@ impl Node for Ip4IcmpError {
         let Ok(len) = message.emit_with_labels(&mut out, ip, &quote[..quoted], labels::received(p)) else {
             return Err(Ip4ErrorReason::Unknown.into());
         };
+        let along = Kept::of(p);
         super::replace(p, &out[..len]);
         p.count(Ip4ErrorReason::Sent);
-        Ok(Ip4ErrorNext::Lookup)
+        Ok(match along.and_then(|stack| stack.put(p)) {
+            None => Ip4ErrorNext::Lookup,
+            Some(Way::Lookup) => Ip4ErrorNext::MplsLookup,
+            Some(Way::Output) => Ip4ErrorNext::MplsOutput,
+        })
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 
 use super::{Ask, labels};
 use crate::fib::table::{V6, View};
+use crate::mpls::along::{Kept, Way};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
 use graph::node::Step;
@@ -18,6 +19,8 @@ graph::edges! {
     /// Where `ip6-icmp-error` sends packets.
     pub enum Ip6ErrorNext {
         Lookup => "ip6-lookup",
+        MplsLookup => "mpls-lookup",
+        MplsOutput => "mpls-output",
         Policed => "punt-policer",
     }
 }
@@ -140,12 +143,17 @@ impl Node for Ip6IcmpError {
         let Ok(len) = message.emit_with_labels(&mut out, ip, &quote[..quoted], labels::received(p)) else {
             return Err(Ip6ErrorReason::Unknown.into());
         };
+        let along = Kept::of(p);
         super::replace(p, &out[..len]);
         if addr::is_link_local(src) {
             p.d.tx = p.d.rx;
         }
         p.count(Ip6ErrorReason::Sent);
-        Ok(Ip6ErrorNext::Lookup)
+        Ok(match along.and_then(|stack| stack.put(p)) {
+            None => Ip6ErrorNext::Lookup,
+            Some(Way::Lookup) => Ip6ErrorNext::MplsLookup,
+            Some(Way::Output) => Ip6ErrorNext::MplsOutput,
+        })
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {

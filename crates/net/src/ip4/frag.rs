@@ -71,21 +71,38 @@ pub struct Ip4Frag {
 }
 
 /// Memory to work in, so that no packet needs any.
-struct Work {
+pub(crate) struct Work {
     /// The packet in one piece.
     packet: Box<[u8]>,
     /// One segment of a super-frame.
     segment: Box<[u8]>,
     /// Fragments made so far.
-    made: Vec<Desc>,
+    pub made: Vec<Desc>,
+}
+
+impl Work {
+    pub fn new() -> Self {
+        let room = || vec![0; MAX_FRAME].into_boxed_slice();
+        Work { packet: room(), segment: room(), made: Vec::with_capacity(MAX_FRAGMENTS) }
+    }
+
+    /// Makes all fragments of `p`, or none.
+    pub fn cut(&mut self, p: &mut Packet<'_>, mtu: usize) -> Result<(), Ip4FragReason> {
+        self.made.clear();
+        let done = cut_all(self, p, mtu);
+        if done.is_err() {
+            for d in self.made.drain(..) {
+                p.env.buffers.free(&d);
+            }
+        }
+        done
+    }
 }
 
 impl Ip4Frag {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        let room = || vec![0; MAX_FRAME].into_boxed_slice();
-        let work = Work { packet: room(), segment: room(), made: Vec::with_capacity(MAX_FRAGMENTS) };
-        Ip4Frag { plane: Arc::clone(plane), work }
+        Ip4Frag { plane: Arc::clone(plane), work: Work::new() }
     }
 }
 
@@ -111,13 +128,7 @@ impl Node for Ip4Frag {
             return Err(Ip4FragReason::Gone.into());
         };
         let work = &mut *view.work;
-        work.made.clear();
-        if let Err(why) = cut_all(work, p, usize::from(a.ip_mtu())) {
-            for d in &work.made {
-                p.env.buffers.free(d);
-            }
-            return Err(why.into());
-        }
+        work.cut(p, usize::from(a.ip_mtu()))?;
         let next = match a.mpls.as_deref() {
             None => Ip4FragNext::Rewrite,
             Some(m) if m.stack.is_empty() => Ip4FragNext::Popped,

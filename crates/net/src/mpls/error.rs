@@ -1,7 +1,11 @@
 //! `mpls-icmp-error`: what becomes of a labelled packet that cannot go on. When it carries IP, the stack is taken off and the
-//! sender of that is told, with the stack in the error (RFC 3032 section 2.3, RFC 4950).
+//! sender of that is told, with the stack in the error (RFC 3032 section 2.3, RFC 4950); where the router knows no way to the
+//! sender, along the label switched path.
 
+use super::along::{ALONG, MOST_BYTES};
+use crate::fib::table::{Family, V4, V6, View};
 use crate::icmp;
+use crate::plane::{Plane, kind};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::eth::EtherType;
@@ -30,7 +34,7 @@ graph::reasons! {
 }
 
 /// Labels among which the bottom of a stack is looked for.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 /// Shorter IP packets are not made of longer ones (RFC 791, RFC 8200 section 5).
 const LEAST4: u16 = 68;
 const LEAST6: u16 = 1280;
@@ -75,12 +79,40 @@ impl Ask {
 }
 
 /// The node.
-pub struct MplsIcmpError;
+pub struct MplsIcmpError {
+    plane: Arc<Plane>,
+}
 
 impl MplsIcmpError {
-    /// The node has no state; `plane` is taken for uniformity of the list of nodes.
-    pub fn new(_plane: &Arc<crate::plane::Plane>) -> Self {
-        MplsIcmpError
+    /// A node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        MplsIcmpError { plane: Arc::clone(plane) }
+    }
+}
+
+/// Snapshot of one vector.
+pub struct MplsErrorView<'v> {
+    plane: &'v Plane,
+    guard: &'v Guard,
+}
+
+impl MplsErrorView<'_> {
+    /// Whether the table of the packet's interface has a route to an address.
+    fn leads<F: Family>(&self, p: &Packet<'_>, to: &F::Key) -> bool {
+        let group = View::<F>::new(self.plane, self.guard).lookup_for(p.d, to);
+        let kind = self.plane.groups.resolve(group, 0).kind;
+        kind::is_neighbor(kind) || kind == kind::GLEAN || kind == kind::LOCAL
+    }
+
+    /// Whether an error about the IP packet would find its way to who sent that.
+    fn finds_sender(&self, p: &Packet<'_>, v6: bool) -> bool {
+        let Some(&h) = p.head::<20>() else { return true };
+        if !v6 {
+            return self.leads::<V4>(p, &u32::from_be_bytes([h[12], h[13], h[14], h[15]]));
+        }
+        let Some(src) = p.head::<24>().and_then(|h| h.last_chunk()) else { return true };
+        // Link-local addresses are of the link on which the packet came.
+        crate::ip6::lookup::is_link_local(u128::from_be_bytes(*src)) || self.leads::<V6>(p, src)
     }
 }
 
@@ -88,12 +120,14 @@ impl Node for MplsIcmpError {
     const NAME: &'static str = "mpls-icmp-error";
     type Next = MplsErrorNext;
     type Drop = MplsErrorReason;
-    type View<'v> = ();
+    type View<'v> = MplsErrorView<'v>;
 
-    fn view<'v>(&'v mut self, _guard: &'v Guard) {}
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> MplsErrorView<'v> {
+        MplsErrorView { plane: &self.plane, guard }
+    }
 
-    /// `hash` is the EtherType of the packet.
-    fn step(_: &mut (), p: &mut Packet<'_>) -> Step<MplsErrorNext, MplsErrorReason> {
+    /// `hash` is the EtherType of the packet, `tx` what [`ALONG`] says, unless a neighbour is unreachable.
+    fn step(view: &mut MplsErrorView<'_>, p: &mut Packet<'_>) -> Step<MplsErrorNext, MplsErrorReason> {
         let labelled = p.d.hash as u16 == EtherType::MPLS.0;
         let (labels, payload) = if labelled {
             let stack = StackView::parse(p.data(), MOST).map_err(|e| match e {
@@ -115,6 +149,11 @@ impl Node for MplsIcmpError {
             return Err(MplsErrorReason::Truncated.into());
         }
         p.d.aux = ask.icmp(v6, labels).word();
+        let onward = labels != 0 && labels <= MOST_BYTES && ask != Ask::UNREACHABLE;
+        if onward && !view.finds_sender(p, v6) {
+            p.d.flags |= ALONG;
+            p.d.hash = labels as u32;
+        }
         Ok(next)
     }
 

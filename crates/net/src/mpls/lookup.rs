@@ -1,5 +1,6 @@
 //! `mpls-lookup`: the label's entry, and the path of its group.
 
+use super::along::LOOK_UP;
 use super::disposition::{INTO_TABLE, TO_NEIGHBOR, exposed};
 use super::{Ask, IN_TABLE, Push, top};
 use crate::adjacency::Adjacency;
@@ -290,6 +291,7 @@ fn expose(p: &mut Packet<'_>, entry: Entry, uniform: bool) -> Option<Entry> {
 fn expired(p: &mut Packet<'_>) -> Step<MplsLookupNext, MplsLookupDrop> {
     p.count(MplsLookupDrop::TtlExpired);
     p.d.aux = Ask::TTL_EXPIRED.word();
+    p.d.tx = LOOK_UP;
     p.d.hash = EtherType::MPLS.0.into();
     Ok(MplsLookupNext::Error)
 }

@@ -4,9 +4,13 @@
 //! through the nodes of label imposition (other labels take the label's place) or disposition (the packet below goes on without
 //! it); what has a neighbour ends in `mpls-output`. IP packets come to label imposition from their own lookup.
 
+pub(crate) mod along;
 pub mod commands;
 mod disposition;
 mod error;
+mod frag;
+#[cfg(test)]
+mod guards;
 mod imposition;
 mod input;
 mod labels;
@@ -20,6 +24,7 @@ mod tunnel;
 
 pub use disposition::{DispositionReason, Ip4Pipe, Ip4Uniform, Ip6Pipe, Ip6Uniform, LabelDisposition};
 pub use error::{Ask, MplsErrorReason, MplsIcmpError};
+pub use frag::{MplsFrag, MplsFragNext};
 pub use imposition::{
     ImpositionReason, LabelImposition, PushIp4Pipe, PushIp4Uniform, PushIp6Pipe, PushIp6Uniform, SwapPipe,
     SwapUniform,

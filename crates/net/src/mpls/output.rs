@@ -1,6 +1,5 @@
 //! `mpls-output`: the link-layer header of packets that label switching sends to a neighbour.
 
-use super::Ask;
 use crate::adjacency::AdjacencyState;
 use crate::ip4::rewrite::RewriteView;
 use crate::plane::Plane;
@@ -16,7 +15,7 @@ graph::edges! {
     pub enum MplsOutputNext {
         Output => "interface-output",
         Hold => "mpls-hold",
-        Error => "mpls-icmp-error",
+        Fragment => "mpls-frag",
     }
 }
 
@@ -29,7 +28,7 @@ graph::reasons! {
         NoRoom => "mpls-output-no-headroom",
         /// A packet without label that is larger than the MTU.
         TooBig => "mpls-output-too-big",
-        /// A labelled packet is larger than the MTU; who sent what it carries is told so.
+        /// A labelled packet is larger than the MTU; the IPv4 packet that it carries is fragmented, or its sender told so.
         LabelledTooBig => "mpls-labelled-packet-too-big" (info),
     }
 }
@@ -67,8 +66,7 @@ impl Node for MplsOutput {
                 return Err(MplsOutputReason::TooBig.into());
             }
             p.count(MplsOutputReason::LabelledTooBig);
-            p.d.aux = Ask::too_big(a.mtu).word();
-            return Ok(MplsOutputNext::Error);
+            return Ok(MplsOutputNext::Fragment);
         }
         if a.state != AdjacencyState::Complete {
             return Ok(MplsOutputNext::Hold);
