@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::{apply, yaml};
-use net::router::{Encap, Op, Router, RouterConfig};
+use net::router::{Encap, Op, RouteTable, Router, RouterConfig};
 use std::fmt::Write as _;
 
 /// A router with so many sub-interfaces with addresses, in pairs of cross-connects from the second half on.
@@ -78,6 +78,45 @@ fn a_failed_transaction_brings_sub_interfaces_back() {
     assert!(e.message.contains("if0.3 takes these frames already"), "{e}");
 }
 
+/// Processor time of this thread, ms.
+fn on_cpu() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    stat.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1_000_000
+}
+
+/// Makes and takes out so many sub-interfaces with addresses in tables of their own, each by transactions of its own as
+/// commands do; processor time in ms.
+fn one_by_one(n: u32) -> u64 {
+    let mut router = router(4);
+    let began = on_cpu();
+    let name = |id: u32| format!("if0.{id}");
+    for id in 5..n + 5 {
+        let (outer, inner) = (Some(1 + (id / 100) as u16), Some(Some(1 + (id % 100) as u16)));
+        let encap = Encap::Tags { dot1ad: false, outer, inner, exact: true };
+        router.commit(vec![Op::CreateSub { parent: "if0".into(), id, encap }]).unwrap();
+        router.commit(vec![Op::SetState { name: name(id), up: true }]).unwrap();
+        let table = RouteTable { v6: true, id };
+        router.commit(vec![Op::CreateTable { table, name: None }]).unwrap();
+        router.commit(vec![Op::SetTable { name: name(id), table }]).unwrap();
+        let net = "2001:db8::1/64".parse().unwrap();
+        router.commit(vec![Op::AddAddress { name: name(id), net }]).unwrap();
+        router.tick();
+    }
+    for id in 5..n + 5 {
+        router.commit(vec![Op::Delete { name: name(id) }]).unwrap();
+        router.commit(vec![Op::DeleteTable { table: RouteTable { v6: true, id } }]).unwrap();
+        router.tick();
+    }
+    on_cpu() - began
+}
+
+#[test]
+fn commands_one_by_one_take_what_their_number_takes() {
+    let (little, much) = (one_by_one(500), one_by_one(4000));
+    // Eight times as many take 64 times as long by the square.
+    assert!(much < 30 * (little + 20), "{little} ms for 500, {much} ms for 4000");
+}
+
 /// So many bridge domains of two sub-interfaces each, and so many routing tables of one with routes in it, as
 /// `benchmarks/scale.py` writes them; and the processor time in ms that this thread took to load them.
 fn everything(n: usize) -> (Router, u64) {
@@ -92,10 +131,6 @@ fn everything(n: usize) -> (Router, u64) {
         let file = format!("{}/scale-{name}-{n}.pcap", env!("CARGO_TARGET_TMPDIR"));
         let _ = writeln!(text, "  {name}: {{driver: pcap, pcap: {{write: {file}}}}}");
     }
-    let on_cpu = || {
-        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-        stat.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1_000_000
-    };
     let began = on_cpu();
     let document = yaml::load("scale", &text).unwrap_or_else(|e| panic!("{e}"));
     let pool = graph::PoolConfig { buffers: 2048, memory: graph::PoolMemory::Normal };

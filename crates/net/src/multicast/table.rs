@@ -76,6 +76,8 @@ struct Link {
     answer: Option<Millis>,
     /// The oldest version that a querier spoke, and until when that counts.
     old: Option<(u8, Millis)>,
+    /// When anything of it is due first, as in [`MulticastTable::due`].
+    next: Option<Millis>,
 }
 
 /// The groups of all interfaces.
@@ -84,8 +86,8 @@ pub struct MulticastTable {
     members: BTreeMap<(u32, IpAddr), Member>,
     links: BTreeMap<(u32, bool), Link>,
     random: u64,
-    /// Nothing is due before this time.
-    soonest: Option<Millis>,
+    /// The links of which something is due, each once, by time: one that has nothing to do is not looked at.
+    due: BTreeSet<(Millis, u32, bool)>,
 }
 
 type Out<'a> = &'a mut Vec<Action>;
@@ -101,7 +103,12 @@ fn is_silent(group: IpAddr) -> bool {
 impl MulticastTable {
     /// No groups. `seed` spreads answers.
     pub fn new(seed: u64) -> Self {
-        MulticastTable { members: BTreeMap::new(), links: BTreeMap::new(), random: seed, soonest: None }
+        MulticastTable {
+            members: BTreeMap::new(),
+            links: BTreeMap::new(),
+            random: seed,
+            due: BTreeSet::new(),
+        }
     }
 
     fn range(&self, interface: u32) -> impl Iterator<Item = (IpAddr, &Member)> {
@@ -115,8 +122,23 @@ impl MulticastTable {
         self.range(interface).filter(|(_, m)| m.joined).map(|(g, _)| g)
     }
 
-    fn wake(&mut self, at: Millis) {
-        self.soonest = Some(self.soonest.map_or(at, |s| s.min(at)));
+    fn wake(&mut self, at: Millis, interface: u32, v6: bool) {
+        let Some(link) = self.links.get_mut(&(interface, v6)) else { return };
+        if link.next.is_some_and(|next| next <= at) {
+            return;
+        }
+        if let Some(was) = link.next.replace(at) {
+            self.due.remove(&(was, interface, v6));
+        }
+        self.due.insert((at, interface, v6));
+    }
+
+    fn forget_links(&mut self, interface: u32) {
+        for v6 in [false, true] {
+            if let Some(at) = self.links.remove(&(interface, v6)).and_then(|l| l.next) {
+                self.due.remove(&(at, interface, v6));
+            }
+        }
     }
 
     fn is_up(&self, interface: u32, v6: bool) -> bool {
@@ -164,7 +186,7 @@ impl MulticastTable {
                 continue;
             }
             let at = now.after(1 + random(&mut self.random) % UNSOLICITED_INTERVAL);
-            self.wake(at);
+            self.wake(at, interface, v6);
             for g in &list {
                 if let Some(m) = self.members.get_mut(&(interface, *g)) {
                     m.again = Some((ROBUSTNESS - 1, at));
@@ -220,8 +242,7 @@ impl MulticastTable {
 
     /// The interface cannot send. Groups stay joined; those that were left are forgotten.
     pub fn link_down(&mut self, interface: u32) {
-        self.links.remove(&(interface, false));
-        self.links.remove(&(interface, true));
+        self.forget_links(interface);
         let all: Vec<IpAddr> = self.range(interface).map(|(g, _)| g).collect();
         for g in all {
             if let Some(m) = self.members.get_mut(&(interface, g)) {
@@ -235,8 +256,7 @@ impl MulticastTable {
 
     /// The interface is gone.
     pub fn removed(&mut self, interface: u32) {
-        self.links.remove(&(interface, false));
-        self.links.remove(&(interface, true));
+        self.forget_links(interface);
         let all: Vec<IpAddr> = self.range(interface).map(|(g, _)| g).collect();
         for g in all {
             self.members.remove(&(interface, g));
@@ -260,7 +280,7 @@ impl MulticastTable {
         if link.answer.is_some_and(|due| due <= at) {
             return;
         }
-        self.wake(at);
+        self.wake(at, interface, v6);
         match query.group {
             None => {
                 if let Some(link) = self.links.get_mut(&(interface, v6)) {
@@ -277,11 +297,11 @@ impl MulticastTable {
 
     /// Does what is due at `now`.
     pub fn tick(&mut self, now: Millis, out: Out<'_>) {
-        if self.soonest.is_none_or(|at| at > now) {
-            return;
-        }
-        let links: Vec<(u32, bool)> = self.links.keys().copied().collect();
-        for (interface, v6) in links {
+        let later = self.due.split_off(&(now.after(1), 0, false));
+        for (_, interface, v6) in std::mem::replace(&mut self.due, later) {
+            if let Some(link) = self.links.get_mut(&(interface, v6)) {
+                link.next = None;
+            }
             let due = |at: Option<Millis>| at.is_some_and(|at| at <= now);
             let whole = match self.links.get_mut(&(interface, v6)) {
                 Some(l) if due(l.answer) => {
@@ -295,7 +315,7 @@ impl MulticastTable {
             let next = now.after(1 + random(&mut self.random) % UNSOLICITED_INTERVAL);
             let groups: Vec<IpAddr> =
                 self.range(interface).map(|(g, _)| g).filter(|g| g.is_ipv6() == v6).collect();
-            for g in groups {
+            for g in groups.iter().copied() {
                 let Some(m) = self.members.get_mut(&(interface, g)) else { continue };
                 if m.joined && (whole || due(m.answer)) {
                     m.answer = None;
@@ -312,15 +332,23 @@ impl MulticastTable {
                 self.tell_changes(now, interface, v6, &changes, out);
             }
             self.answer(now, interface, v6, answers.into_iter().collect(), out);
+            let mut next = self.links.get(&(interface, v6)).and_then(|l| l.answer);
+            for g in groups {
+                match self.members.get(&(interface, g)) {
+                    Some(m) if !m.joined && m.again.is_none() => _ = self.members.remove(&(interface, g)),
+                    Some(m) => next = [next, m.again.map(|a| a.1), m.answer].into_iter().flatten().min(),
+                    None => {}
+                }
+            }
+            if let Some(at) = next {
+                self.wake(at, interface, v6);
+            }
         }
-        self.members.retain(|_, m| m.joined || m.again.is_some());
-        let members = self.members.values().flat_map(|m| [m.again.map(|a| a.1), m.answer]);
-        self.soonest = self.links.values().map(|l| l.answer).chain(members).flatten().min();
     }
 
     /// When to call [`MulticastTable::tick`] next; then there may be nothing to do yet.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.soonest
+        self.due.first().map(|(at, ..)| *at)
     }
 }
 
@@ -363,6 +391,30 @@ mod tests {
 
     fn query(v6: bool, group: Option<IpAddr>, delay: u64, old: Option<u8>) -> Query {
         Query { v6, group, delay, old }
+    }
+
+    /// Each link stands among those that are due once at most, however often it is asked, and leaves nothing there.
+    #[test]
+    fn a_link_is_due_once() {
+        let (mut t, mut out) = (table(), vec![]);
+        t.join(Millis(0), 1, OSPF, &mut out);
+        for n in 0..500 {
+            t.queried(Millis(n), 1, &query(false, Some(OSPF), 10_000 - n, None));
+            t.queried(Millis(n), 1, &query(false, None, 10_000 - n, None));
+        }
+        assert_eq!(t.due.len(), 1);
+        for i in 2..100 {
+            t.link_up(Millis(500), i, &mut out);
+            t.join(Millis(500), i, OSPF, &mut out);
+        }
+        assert_eq!(t.due.len(), 99);
+        for i in 2..100 {
+            if i % 2 == 0 { t.link_down(i) } else { t.removed(i) }
+        }
+        assert_eq!(t.due.len(), 1);
+        let sent = run(&mut t, 100_000);
+        assert!(!sent.is_empty() && sent.iter().all(|(at, _)| *at <= 11_000), "{sent:?}");
+        assert_eq!((t.due.len(), t.next_deadline()), (0, None));
     }
 
     #[test]

@@ -370,7 +370,7 @@ impl Router {
                 p.subs.insert(id, index);
                 p.by_encap.insert(encap.frames(), index);
             }
-            self.subs_changed.insert(parent);
+            self.subs_changed.entry(parent).or_default().push((encap, Some(index)));
         }
         self.publish_interface(index);
         self.apply_capture_to(vec![index]);
@@ -378,8 +378,9 @@ impl Router {
 
     /// Shows workers the sub-interfaces that this transaction made and took out: once, however many there are.
     pub(super) fn publish_subs(&mut self) {
-        for parent in std::mem::take(&mut self.subs_changed) {
-            let table = self.interfaces.get(parent).and_then(|p| self.vlan_table(p)).map(Arc::new);
+        for (parent, changes) in std::mem::take(&mut self.subs_changed) {
+            let p = self.interfaces.get(parent);
+            let table = p.and_then(|p| changed(p, &changes).or_else(|| self.vlan_table(p))).map(Arc::new);
             if let Some(p) = self.interfaces.get_mut(parent) {
                 p.vlans = table;
             }
@@ -498,7 +499,7 @@ impl Router {
                     p.subs.remove(&id);
                     p.by_encap.remove(&encap.frames());
                 }
-                self.subs_changed.insert(parent);
+                self.subs_changed.entry(parent).or_default().push((encap, None));
                 self.subs_gone.push(index);
             }
             _ => self.release_index(index),
@@ -635,18 +636,9 @@ impl Router {
         if parent.subs.is_empty() {
             return None;
         }
-        let vid = |v: Option<u16>| v.map_or(Vid::Any, Vid::Id);
         let rule = |index: u32| {
             let Kind::Sub { encap, .. } = self.interfaces.get(index)?.kind else { return None };
-            let rule = match encap {
-                Encap::Untagged => Match::Untagged,
-                Encap::Default => Match::Default,
-                Encap::Tags { dot1ad, outer, inner, exact } => {
-                    let tpid = if dot1ad { Tpid::Dot1ad } else { Tpid::Dot1q };
-                    Match::Tagged { tpid, outer: vid(outer), inner: inner.map(vid), exact }
-                }
-            };
-            Some((rule, index))
+            Some((rule_of(encap), index))
         };
         let rules: Vec<(Match, u32)> = parent.subs.values().filter_map(|i| rule(*i)).collect();
         // Two rules for the same frames were refused when the second sub-interface was made.
@@ -828,4 +820,24 @@ impl Router {
             }
         }
     }
+}
+
+/// What packets a sub-interface takes, as its parent's table has it.
+fn rule_of(encap: Encap) -> Match {
+    let vid = |v: Option<u16>| v.map_or(Vid::Any, Vid::Id);
+    match encap {
+        Encap::Untagged => Match::Untagged,
+        Encap::Default => Match::Default,
+        Encap::Tags { dot1ad, outer, inner, exact } => {
+            let tpid = if dot1ad { Tpid::Dot1ad } else { Tpid::Dot1q };
+            Match::Tagged { tpid, outer: vid(outer), inner: inner.map(vid), exact }
+        }
+    }
+}
+
+/// The table of a parent of thousands after a few changes, where that does not take going through all of them.
+fn changed(parent: &IfState, changes: &[(Encap, Option<u32>)]) -> Option<VlanTable> {
+    let was = parent.vlans.as_ref().filter(|_| !parent.subs.is_empty() && changes.len() <= 8)?;
+    let mut table = VlanTable::clone(was);
+    changes.iter().all(|(encap, to)| table.change(rule_of(*encap), *to)).then_some(table)
 }

@@ -191,7 +191,7 @@ pub struct Router {
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
-    subs_changed: BTreeSet<u32>,
+    subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
     subs_gone: Vec<u32>,
     changes: u64,
     log: Vec<LogLine>,
@@ -311,7 +311,7 @@ impl Router {
             fib_changes: 0,
             started: Instant::now(),
             next_input: 1,
-            subs_changed: BTreeSet::new(),
+            subs_changed: BTreeMap::new(),
             subs_gone: vec![],
             changes: 0,
             log: vec![],

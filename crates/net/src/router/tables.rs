@@ -500,18 +500,25 @@ impl Router {
         }
         let place = self.place_of(table)?;
         let fail = |why: String| Err(OpError::new(format!("{table} cannot be removed: {why}")));
-        if let Some(i) = self.interfaces().find(|i| i.table(table.v6) == place) {
+        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
+        // Most tables that go are empty: nothing is searched for then.
+        let inside = |i: &&IfState| i.table(table.v6) == place;
+        if vrf.interfaces != 0
+            && let Some(i) = self.interfaces().find(inside)
+        {
             let command = if table.v6 { "ip6" } else { "ip" };
             return fail(format!("{} is in it (set interface {command} table {} 0)", i.name, i.name));
         }
+        let named = if table.v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
         let looks = |i: &&IfState| {
             [false, true].iter().any(|tx| i.features.urpf(table.v6, *tx).named() == Some(place))
         };
-        if let Some(i) = self.interfaces().find(looks) {
+        if named.load(Relaxed) != 0
+            && let Some(i) = self.interfaces().find(looks)
+        {
             let family = if table.v6 { "ip6" } else { "ip4" };
             return fail(format!("{} looks sources up in it (set urpf {family} off {})", i.name, i.name));
         }
-        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
         let (name, fields) = (vrf.name.clone(), vrf.fields);
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
         let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));

@@ -2,7 +2,8 @@
 //!
 //! Of the rules of one parent interface that match, the most specific wins: a given outer tag over any, then a
 //! given inner tag over any over none asked for, then exact over not, and `Default` last. A rule for one tag
-//! (two tags) that is not exact also matches packets with more tags. A table is built whole and never changes.
+//! (two tags) that is not exact also matches packets with more tags. What workers read never changes: a table is built whole,
+//! or a copy of it is changed by one rule.
 
 use std::collections::HashMap;
 use thiserror::Error;
@@ -87,9 +88,16 @@ impl Pair {
         if exactly && self.exact.is_some() { self.exact } else { self.loose }
     }
 
+    fn place(&mut self, exact: bool) -> &mut Option<u32> {
+        if exact { &mut self.exact } else { &mut self.loose }
+    }
+
     fn set(&mut self, exact: bool, value: u32) -> bool {
-        let place = if exact { &mut self.exact } else { &mut self.loose };
-        place.replace(value).is_none()
+        self.place(exact).replace(value).is_none()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.exact.is_none() && self.loose.is_none()
     }
 }
 
@@ -178,6 +186,34 @@ impl VlanTable {
         self.double = DoubleTable::build(given.collect());
     }
 
+    /// Puts in a rule, or takes out the one that is there, without going through all others. False for rules other than of
+    /// given tags, and where the table has to grow: then it is to be built anew.
+    pub fn change(&mut self, rule: Match, value: Option<u32>) -> bool {
+        let Match::Tagged { tpid, outer: Vid::Id(outer), inner, exact } = rule else { return false };
+        if self.rows[tpid as usize].is_empty() || inner == Some(Vid::Any) {
+            return false;
+        }
+        let Ok(number) = self.row_for(tpid, Vid::Id(outer)) else { return false };
+        let row = &mut self.rows[tpid as usize][usize::from(number)];
+        let Some(Vid::Id(inner)) = inner else {
+            *row.one.place(exact) = value;
+            let found = self.lookup(Tags { count: 1, tpid, outer, inner: 0 });
+            self.single[tpid as usize][usize::from(outer)] = found.unwrap_or(NONE);
+            return true;
+        };
+        let key = inner_key(tpid, number, inner);
+        if inner > 4095 || !self.inner.has_room() || !self.double.has_room() {
+            return false;
+        }
+        row.inner = true;
+        let mut pair = self.inner.get(key);
+        *pair.place(exact) = value;
+        self.inner.put(key, pair);
+        let found = self.lookup(Tags { count: 2, tpid, outer, inner });
+        self.double.put(double_key(tpid, outer, inner), found.filter(|_| !pair.is_empty()));
+        true
+    }
+
     /// [`VlanTable::lookup`] for exactly one tag; [`NONE`] where nothing takes it.
     #[inline(always)]
     pub fn single(&self, tpid: Tpid, vid: u16) -> u32 {
@@ -255,6 +291,7 @@ fn double_key(tpid: Tpid, outer: u16, inner: u16) -> u32 {
 #[derive(Debug, Clone)]
 struct DoubleTable {
     entries: Box<[u64]>,
+    used: usize,
     /// What shifts a hash to a place.
     shift: u32,
 }
@@ -264,14 +301,15 @@ const FREE: u64 = u64::MAX;
 
 impl Default for DoubleTable {
     fn default() -> Self {
-        DoubleTable { entries: Box::new([FREE; 2]), shift: 31 }
+        DoubleTable { entries: Box::new([FREE; 2]), used: 0, shift: 31 }
     }
 }
 
 impl DoubleTable {
     fn build(all: HashMap<u32, u32>) -> DoubleTable {
         let bits = (2 * all.len().max(1)).next_power_of_two().trailing_zeros();
-        let mut table = DoubleTable { entries: vec![FREE; 1 << bits].into(), shift: 32 - bits };
+        let mut table =
+            DoubleTable { entries: vec![FREE; 1 << bits].into(), used: all.len(), shift: 32 - bits };
         for (key, value) in all {
             let mut at = table.home(key);
             while table.entries[at] != FREE {
@@ -282,12 +320,60 @@ impl DoubleTable {
         table
     }
 
-    #[inline(always)]
-    fn home(&self, key: u32) -> usize {
-        // Neighbouring tags come to places far from each other.
-        (key.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    fn has_room(&self) -> bool {
+        2 * (self.used + 1) <= self.entries.len()
     }
 
+    /// Puts a value in, in place of the one that is there, or takes that out.
+    fn put(&mut self, key: u32, value: Option<u32>) {
+        let mut at = self.home(key);
+        while self.entries[at] != FREE && (self.entries[at] >> 32) as u32 != key {
+            at = (at + 1) % self.entries.len();
+        }
+        let new = self.entries[at] == FREE;
+        match value {
+            Some(value) => {
+                self.used += usize::from(new);
+                self.entries[at] = u64::from(key) << 32 | u64::from(value);
+            }
+            None if new => {}
+            None => {
+                self.used -= 1;
+                let (shift, mut entries) = (self.shift, std::mem::take(&mut self.entries));
+                close_up(&mut entries, at, FREE, |e| (*e != FREE).then(|| home((*e >> 32) as u32, shift)));
+                self.entries = entries;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u32) -> usize {
+        home(key, self.shift)
+    }
+}
+
+/// Frees a place of a table with linear probing: what stands behind it and would no longer be found comes closer. `home`
+/// answers where a search for an entry begins.
+fn close_up<E: Copy>(entries: &mut [E], at: usize, free: E, home: impl Fn(&E) -> Option<usize>) {
+    let mask = entries.len() - 1;
+    let (mut hole, mut next) = (at, (at + 1) & mask);
+    while let Some(home) = home(&entries[next]) {
+        if next.wrapping_sub(home) & mask >= next.wrapping_sub(hole) & mask {
+            entries[hole] = entries[next];
+            hole = next;
+        }
+        next = (next + 1) & mask;
+    }
+    entries[hole] = free;
+}
+
+#[inline(always)]
+fn home(key: u32, shift: u32) -> usize {
+    // Neighbouring tags come to places far from each other.
+    (key.wrapping_mul(0x9e37_79b1) >> shift) as usize
+}
+
+impl DoubleTable {
     #[inline(always)]
     fn get(&self, key: u32) -> u32 {
         let mut at = self.home(key);
@@ -312,12 +398,15 @@ fn inner_key(tpid: Tpid, row: u16, inner: u16) -> u32 {
 #[derive(Debug, Clone, Default)]
 struct InnerTable {
     entries: Vec<(u32, Pair)>,
+    used: usize,
 }
 
 impl InnerTable {
     fn build(map: &HashMap<u32, Pair>) -> InnerTable {
-        let mut table =
-            InnerTable { entries: vec![(0, Pair::default()); (2 * map.len()).next_power_of_two()] };
+        let mut table = InnerTable {
+            entries: vec![(0, Pair::default()); (2 * map.len()).next_power_of_two()],
+            used: map.len(),
+        };
         for (&key, &pair) in map {
             let mut at = table.home(key);
             while table.entries[at].0 != 0 {
@@ -328,9 +417,32 @@ impl InnerTable {
         table
     }
 
+    fn has_room(&self) -> bool {
+        2 * (self.used + 1) <= self.entries.len()
+    }
+
+    /// Puts a pair in, in place of the one that is there, or takes that out when it is empty.
+    fn put(&mut self, key: u32, pair: Pair) {
+        let mut at = self.home(key);
+        while self.entries[at].0 != 0 && self.entries[at].0 != key {
+            at = (at + 1) & (self.entries.len() - 1);
+        }
+        let new = self.entries[at].0 == 0;
+        if !pair.is_empty() {
+            self.used += usize::from(new);
+            self.entries[at] = (key, pair);
+        } else if !new {
+            self.used -= 1;
+            let mut entries = std::mem::take(&mut self.entries);
+            let len = entries.len();
+            close_up(&mut entries, at, (0, Pair::default()), |e| (e.0 != 0).then(|| inner_home(e.0, len)));
+            self.entries = entries;
+        }
+    }
+
     #[inline(always)]
     fn home(&self, key: u32) -> usize {
-        (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.entries.len() - 1)
+        inner_home(key, self.entries.len())
     }
 
     #[inline]
@@ -344,6 +456,11 @@ impl InnerTable {
             }
         }
     }
+}
+
+#[inline(always)]
+fn inner_home(key: u32, len: usize) -> usize {
+    (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (len - 1)
 }
 
 // No unsafe code here, and many cases.

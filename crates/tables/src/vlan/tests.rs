@@ -46,36 +46,95 @@ fn rule() -> impl Strategy<Value = Match> {
     prop_oneof![1 => Just(Match::Default), 1 => Just(Match::Untagged), 20 => tagged]
 }
 
+/// Answers of a table against a linear search of the rules.
+fn compare(table: &VlanTable, rules: &[(Match, u32)]) -> Result<(), TestCaseError> {
+    for count in 0..=3 {
+        for tpid in [Tpid::Dot1q, Tpid::Dot1ad] {
+            for outer in [0, 1, 2, 3, 7, 4095] {
+                for inner in [0, 1, 2, 3, 7, 4095] {
+                    let tags = Tags { count, tpid, outer, inner };
+                    let best = rules.iter().filter(|r| takes(r.0, tags)).max_by_key(|r| rank(r.0));
+                    prop_assert_eq!(table.lookup(tags), best.map(|r| r.1), "{:?}", tags);
+                    match count {
+                        1 => prop_assert_eq!(table.single(tpid, outer), best.map_or(NONE, |r| r.1)),
+                        2 => {
+                            let found = table.double(tpid, outer, inner);
+                            prop_assert!(found == NONE || Some(found) == best.map(|r| r.1), "{:?}", tags);
+                            let named = Match::Tagged {
+                                tpid,
+                                outer: Vid::Id(outer),
+                                inner: Some(Vid::Id(inner)),
+                                exact: true,
+                            };
+                            prop_assert!(found != NONE || rules.iter().all(|r| r.0 != named), "{:?}", tags);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn agrees_with_a_linear_search(mut rules in prop::collection::vec(rule(), 0..40)) {
         let mut seen = std::collections::HashSet::new();
         rules.retain(|r| seen.insert(*r));
         let rules: Vec<(Match, u32)> = rules.into_iter().zip(100..).collect();
-        let table = VlanTable::build(&rules).unwrap();
-        for count in 0..=3 {
-            for tpid in [Tpid::Dot1q, Tpid::Dot1ad] {
-                for outer in [0, 1, 2, 3, 7, 4095] {
-                    for inner in [0, 1, 2, 3, 7, 4095] {
-                        let tags = Tags { count, tpid, outer, inner };
-                        let best = rules.iter().filter(|r| takes(r.0, tags)).max_by_key(|r| rank(r.0));
-                        prop_assert_eq!(table.lookup(tags), best.map(|r| r.1), "{:?}", tags);
-                        match count {
-                            1 => prop_assert_eq!(table.single(tpid, outer), best.map_or(NONE, |r| r.1)),
-                            2 => {
-                                let found = table.double(tpid, outer, inner);
-                                prop_assert!(found == NONE || Some(found) == best.map(|r| r.1), "{:?}", tags);
-                                let named = Match::Tagged {
-                                    tpid, outer: Vid::Id(outer), inner: Some(Vid::Id(inner)), exact: true,
-                                };
-                                prop_assert!(found != NONE || rules.iter().all(|r| r.0 != named), "{:?}", tags);
-                            }
-                            _ => {}
-                        }
-                    }
-                }
+        compare(&VlanTable::build(&rules).unwrap(), &rules)?;
+    }
+
+    /// Rules come and go one by one; a table that cannot follow says so before it is wrong.
+    #[test]
+    fn changes_are_like_building_anew(changes in prop::collection::vec(rule(), 1..60), first in 0..20usize) {
+        let mut rules: Vec<(Match, u32)> = vec![];
+        let mut table = VlanTable::build(&rules).unwrap();
+        for (n, rule) in changes.into_iter().enumerate() {
+            let was = rules.iter().position(|r| r.0 == rule);
+            let value = was.is_none().then_some(100 + n as u32);
+            match was {
+                Some(at) => _ = rules.swap_remove(at),
+                None => rules.push((rule, 100 + n as u32)),
             }
+            if n < first || !table.change(rule, value) {
+                table = VlanTable::build(&rules).unwrap();
+            }
+            compare(&table, &rules)?;
         }
+    }
+}
+
+/// Thousands of rules for two tags: nearly all changes are made in place.
+#[test]
+fn thousands_of_rules_change_in_place() {
+    let rule = |n: u16| Match::Tagged {
+        tpid: Tpid::Dot1q,
+        outer: Vid::Id(1 + n / 100),
+        inner: Some(Vid::Id(n % 100)),
+        exact: true,
+    };
+    let tags = |n: u16| Tags { count: 2, tpid: Tpid::Dot1q, outer: 1 + n / 100, inner: n % 100 };
+    let mut rules = vec![(rule(0), 0)];
+    let mut table = VlanTable::build(&rules).unwrap();
+    let mut built = 0;
+    for n in 1..5000 {
+        rules.push((rule(n), n.into()));
+        if !table.change(rule(n), Some(n.into())) {
+            (table, built) = (VlanTable::build(&rules).unwrap(), built + 1);
+        }
+    }
+    assert!(built < 20, "{built}");
+    for n in (0..5000).step_by(3) {
+        assert!(table.change(rule(n), None));
+    }
+    for n in 0..5000 {
+        let want = if n % 3 == 0 { None } else { Some(n.into()) };
+        assert_eq!(
+            (table.lookup(tags(n)), table.double(Tpid::Dot1q, 1 + n / 100, n % 100)),
+            (want, want.unwrap_or(NONE))
+        );
     }
 }
 
