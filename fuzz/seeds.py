@@ -139,8 +139,51 @@ def cut6(packet, size, ident=0x99):
     return out
 
 
+def labelled(*labels, ttl=9):
+    """A label stack; a label may be (label, TTL)."""
+    entries = [label if isinstance(label, tuple) else (label, ttl) for label in labels]
+    return b"".join(struct.pack(">I", label << 12 | (n + 1 == len(entries)) << 8 | hops) for n, (label, hops) in enumerate(entries))
+
+
+def mpls():
+    """Named labelled packets that a router behind `left` might send."""
+    four = IP(src="192.0.2.7", dst="10.10.0.9") / UDP(sport=1024, dport=53) / Raw(b"x" * 30)
+    six = IPv6(src="2001:db8:1::7", dst="2001:db8:10::9") / UDP(sport=1024, dport=53) / Raw(b"x" * 30)
+    far4, far6 = IP(src="99.0.0.7", dst="10.10.0.9") / UDP(), IPv6(src="2001:db8:99::7", dst="2001:db8:10::9") / UDP()
+    frame = on("right", four)
+    for label in (0, 100, 101, 102, 104, 107, 108, 109, 110, 111, 112, 113, 114):
+        yield f"{label}", labelled(label), four
+        yield f"{label}-entropy", labelled(label, 7, (4711, 0)), four
+    for label in (2, 100, 101, 103, 105, 108, 112, 113):
+        yield f"{label}-ip6", labelled(label), six
+    yield "next", labelled(106, 106, 100), four
+    yield "loop", labelled(*[106] * 30), four
+    yield "null-above", labelled(0, 2, 102), four
+    yield "entropy-alone", labelled(7, (4711, 0)), four
+    yield "entropy-alone-ip6", labelled(7, (4711, 0)), six
+    yield "frame", labelled(1000), frame
+    yield "frame-word", labelled(1001), b"\0\0\0\0" + bytes(frame)
+    yield "alert", labelled(1), four
+    yield "options", labelled(102), IP(src="192.0.2.7", dst="10.10.0.9", options=[IPOption_RR(routers=["0.0.0.0"])]) / UDP()
+    yield "hop-by-hop", labelled(103), IPv6(src="2001:db8:1::7", dst="2001:db8:10::9") / IPv6ExtHdrHopByHop(options=[RouterAlert()]) / UDP()
+    for name, packet in (("near", four), ("near6", six), ("far", far4), ("far6", far6)):
+        yield f"expired-{name}", labelled((100, 1), (500, 1)), packet
+    for name, packet in (("may", IP(src="192.0.2.7", dst="10.10.0.9")), ("df", IP(src="192.0.2.7", dst="10.10.0.9", flags="DF")),
+                         ("df-far", IP(src="99.0.0.7", dst="10.10.0.9", flags="DF")), ("ip6", IPv6(src="2001:db8:99::7", dst="2001:db8:10::9"))):
+        yield f"large-{name}", labelled(107, 500), packet / UDP() / Raw(bytes(800))
+        yield f"large-bare-{name}", labelled(108), packet / UDP() / Raw(bytes(800))
+    yield "endless", b"\0\6\x40\1" * 300, b""
+
+
 def frames():
     names = {}
+    for name, stack, packet in mpls():
+        frame = Ether(src="02:00:00:00:00:aa", dst=mac("left"), type=0x8847) / Raw(stack + bytes(packet))
+        names["mpls-" + name] = fed(frame, how=TRACED if len(name) % 3 == 0 else 0)
+    for n in (20, 21, 22):
+        names[f"mpls-push-{n}"] = fed(on("left", IP(src="192.0.2.7", dst=f"10.{n}.0.9") / UDP() / Raw(bytes(n * 26))))
+    for n in (20, 21):
+        names[f"mpls-push6-{n}"] = fed(on("left", IPv6(src="2001:db8:1::7", dst=f"2001:db8:{n}::9") / UDP()), how=TRACED)
     for name, packet in list(ip_payloads()) + list(arps()):
         names[name] = fed(on("left", packet), how=TRACED if len(name) % 3 == 0 else 0)
     samples = dict(list(ip_payloads()))

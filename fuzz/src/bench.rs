@@ -1,12 +1,16 @@
-//! The router that the targets share: five ports, sub-interfaces, a loopback, routes of every kind.
+//! The router that the targets share: five ports, sub-interfaces, a loopback, routes of every kind, labels.
 
 use graph::{PoolConfig, PoolMemory};
+use net::mpls::{Exp, OutLabels};
 use net::mss::Clamp;
 use net::neighbor::DadMode;
 use net::plane::PlaneConfig;
 use net::punt::{Class, Limit};
 use net::reassembly::Kind;
-use net::router::{Encap, Feature, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::router::{
+    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
+    RoutePath, RouteTable, Router, RouterConfig, Target, TunnelConfig,
+};
 use net::urpf::Mode;
 use packet::MacAddr;
 use std::net::Ipv4Addr;
@@ -113,8 +117,10 @@ pub fn router() -> Router {
         let feature = Feature::Urpf { v6, tx: false, mode: Mode::Loose, table: None };
         ops.push(Op::SetFeature { name: "left.100".into(), feature });
     }
-    let (urpf, mss) =
-        (|v6, mode| Feature::Urpf { v6, tx: false, mode, table: None }, |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } });
+    let (urpf, mss) = (
+        |v6, mode| Feature::Urpf { v6, tx: false, mode, table: None },
+        |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } },
+    );
     let group = |g: &str| Feature::Group { group: g.parse().expect("a group"), joined: true };
     let features = [
         ("right", urpf(false, Mode::Strict)),
@@ -171,6 +177,7 @@ pub fn router() -> Router {
         target,
     };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
+    labels(&mut router);
     // Into another table and back, without end.
     let into = |table| {
         Target::Paths(vec![RoutePath {
@@ -194,4 +201,85 @@ pub fn router() -> Router {
             .expect("a route");
     }
     router
+}
+
+/// Labels of every kind, and tunnels: 100 to 119 are swapped, taken off or looked up, 1000 and 1001 carry frames.
+fn labels(router: &mut Router) {
+    let out = |list: &[u32]| OutLabels::new(list).expect("labels");
+    let uniform = |list| out(list).with_mode(true, None, Exp::Usual);
+    let via = |address: &str, labels| RoutePath {
+        address: Some(address.parse().expect("an address")),
+        labels,
+        ..RoutePath::default()
+    };
+    let into = |table, lookup| RoutePath { table: Some(table), lookup, ..RoutePath::default() };
+    let (right, small, six, tagged) = ("198.51.100.2", "203.0.113.2", "2001:db8:3::2", "10.2.0.0");
+    let tunnel = |n, control_word, paths| {
+        let config = TunnelConfig { l2_only: true, control_word, paths };
+        let name = format!("mpls-tunnel{n}");
+        [Op::Mpls(MplsOp::CreateTunnel { instance: Some(n), config }), Op::SetState { name, up: true }]
+    };
+    let mut ops: Vec<Op> = ["left", "right", "small", "left.200"]
+        .map(|name| Op::SetFeature { name: name.into(), feature: Feature::Mpls(true) })
+        .into();
+    ops.extend(tunnel(0, false, vec![via(right, out(&[100, 1000]))]));
+    ops.extend(tunnel(1, true, vec![via(right, out(&[1001])), via(small, out(&[1001]))]));
+    ops.extend([
+        // Nothing is learned: an input means the same each time.
+        Op::Bridge(BridgeOp::Create {
+            id: 1,
+            settings: BridgeSettings { learn: false, ..BridgeSettings::default() },
+        }),
+        Op::Mpls(MplsOp::CreateTable { table: 7 }),
+    ]);
+    ops.extend(["mpls-tunnel0", "mpls-tunnel1"].map(|name| {
+        let member = Some(Membership { bridge: 1, bvi: false, shg: 0 });
+        Op::Bridge(BridgeOp::Port { name: name.into(), member })
+    }));
+    router.commit(ops).expect("tunnels");
+    let frames = |router: &Router, name| {
+        let interface = router.interface_index(name);
+        RoutePath { interface, lookup: Lookup::Frame, ..RoutePath::default() }
+    };
+    let mut batch = LabelBatch::in_table(0);
+    for (label, bottoms, paths) in [
+        (100, &[true, false][..], vec![via(right, out(&[200]))]),
+        (101, &[true, false], vec![via(right, out(&[3]))]),
+        (102, &[true], vec![into(0, Lookup::Ip4)]),
+        (103, &[true], vec![into(0, Lookup::Ip6)]),
+        (104, &[true], vec![into(1, Lookup::Ip4)]),
+        (105, &[true], vec![into(1, Lookup::Ip6)]),
+        (106, &[false], vec![into(7, Lookup::Mpls)]),
+        (107, &[true, false], vec![via(small, out(&[201]))]),
+        (108, &[true, false], vec![via(small, out(&[3]))]),
+        (109, &[true, false], vec![via(right, out(&[33, 34, 35, 202]))]),
+        (110, &[true, false], vec![via(tagged, out(&[203])), via(right, out(&[204])), via(six, out(&[3]))]),
+        (111, &[true, false], vec![via("198.51.100.99", out(&[205]))]),
+        (112, &[true, false], vec![via(right, uniform(&[34, 206]))]),
+        (113, &[true, false], vec![via(right, uniform(&[3]))]),
+        (114, &[true], vec![RoutePath { labels: uniform(&[]), ..into(0, Lookup::Ip4) }]),
+        (1000, &[true], vec![frames(router, "mpls-tunnel0")]),
+        (1001, &[true], vec![frames(router, "mpls-tunnel1")]),
+    ] {
+        for bottom in bottoms {
+            batch.set(label, *bottom, &Target::Paths(paths.clone()));
+        }
+    }
+    let mut seven = LabelBatch::in_table(7);
+    seven.set(100, true, &Target::Paths(vec![via(right, out(&[300]))]));
+    seven.set(106, false, &Target::Paths(vec![into(7, Lookup::Mpls)]));
+    router.commit([batch, seven].map(|b| Op::Mpls(MplsOp::Routes(b))).into()).expect("labels");
+    let routes = [
+        ("10.20.0.0/16", via(right, out(&[100]))),
+        ("10.21.0.0/16", via(small, out(&[100, 200]))),
+        ("10.22.0.0/16", via(right, uniform(&[100]))),
+        ("2001:db8:20::/48", via(right, out(&[100, 2]))),
+        ("2001:db8:21::/48", via(six, uniform(&[100]))),
+    ];
+    let set = |(prefix, path): (&str, RoutePath)| Op::SetRoute {
+        table: 0,
+        prefix: prefix.parse().expect("a prefix"),
+        target: Target::Paths(vec![path]),
+    };
+    router.commit(routes.into_iter().map(set).collect()).expect("routes");
 }

@@ -72,6 +72,8 @@ fn leaving(path: &str) -> u64 {
         "drop" | "unknown-neighbor" => 0,
         // To both other members, and to the BVI, which takes no broadcast of UDP.
         "l2-flood" => 2 * all,
+        // As many fragments.
+        "mpls-frag" => 2 * all,
         // One of 16 is of an unknown type.
         "mixed" => all * 15 / 16,
         // Two fragments make one answer.

@@ -12,13 +12,13 @@ use net::neighbor::DadMode;
 use net::punt::{Class, Limit};
 use net::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target,
+    RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 28] = [
+pub const PATHS: [&str; 32] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -47,10 +47,16 @@ pub const PATHS: [&str; 28] = [
     "mpls-egress",
     "mpls-explicit-null",
     "mpls-php",
+    "mpls-frag",
+    "mpls-error-along",
+    "pseudowire",
+    "pseudowire-in",
 ];
 
-const PORTS: [&str; 11] =
-    ["left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped", "hub", "spoke", "rim"];
+const PORTS: [&str; 12] = [
+    "left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped", "hub", "spoke", "rim",
+    "site",
+];
 
 /// A station behind `spoke`.
 const STATION: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 2, 1]);
@@ -93,6 +99,9 @@ fn ops() -> Vec<Op> {
         ops.push(Op::CreatePcap { name: name.clone(), config });
         let mac = packet::MacAddr([2, 0, 0, 0, 0, n as u8 + 1]);
         ops.push(Op::SetMac { name: name.clone(), mac: Some(mac) });
+        if ["right", "site"].contains(&name.as_str()) {
+            ops.push(Op::SetMtu { name: name.clone(), mtu: 1500 });
+        }
         ops.push(Op::SetState { name, up: true });
     }
     for (parent, vlan) in [("trunk", 100), ("trunk", 200)] {
@@ -207,6 +216,7 @@ fn labels() -> Vec<Op> {
     for bottom in [false, true] {
         batch.set(100, bottom, &via(&[200]));
         batch.set(101, bottom, &via(&[3]));
+        batch.set(103, bottom, &via(&[200, 300]));
     }
     let lookup = RoutePath { table: Some(0), lookup: Lookup::Ip4, ..RoutePath::default() };
     batch.set(102, true, &Target::Paths(vec![lookup]));
@@ -215,12 +225,28 @@ fn labels() -> Vec<Op> {
         prefix: prefix.parse().unwrap(),
         target: via(labels),
     };
+    let Target::Paths(paths) = via(&[100, 1000]) else { unreachable!("it has paths") };
+    let config = TunnelConfig { l2_only: true, control_word: false, paths };
+    let wire = |name: &str, peer: &str| Op::SetXconnect { name: name.into(), peer: Some(peer.into()) };
     vec![
+        Op::Mpls(MplsOp::CreateTunnel { instance: Some(0), config }),
+        Op::SetState { name: "mpls-tunnel0".into(), up: true },
+        wire("site", "mpls-tunnel0"),
+        wire("mpls-tunnel0", "site"),
         Op::SetFeature { name: "left".into(), feature: Feature::Mpls(true) },
         Op::Mpls(MplsOp::Routes(batch)),
         route("40.0.0.0/8", &[100]),
         route("41.0.0.0/8", &[100, 200]),
     ]
+}
+
+/// A label below which frames come in on the tunnel.
+fn frames_in(router: &Router) -> Op {
+    let interface = router.interface_index("mpls-tunnel0");
+    let path = RoutePath { interface, lookup: Lookup::Frame, ..RoutePath::default() };
+    let mut batch = LabelBatch::in_table(0);
+    batch.set(1000, true, &Target::Paths(vec![path]));
+    Op::Mpls(MplsOp::Routes(batch))
 }
 
 /// What only routers with further tables have: theirs look at each packet's interface.
@@ -336,8 +362,29 @@ fn ip6(port: u8, n: u8) -> Vec<u8> {
 
 /// An IPv4 packet behind a label at the bottom of its stack.
 fn labelled(label: u32, n: u8) -> Vec<u8> {
-    let entry = label << 12 | 1 << 8 | 64;
-    [&entry.to_be_bytes()[..], &ip4(20, n, 64)].concat()
+    under(label, 64, ip4(20, n, 64))
+}
+
+fn under(label: u32, ttl: u8, packet: Vec<u8>) -> Vec<u8> {
+    let entry = label << 12 | 1 << 8 | u32::from(ttl);
+    [&entry.to_be_bytes()[..], &packet].concat()
+}
+
+/// An IPv4 packet of 1496 bytes that may be fragmented.
+fn long(n: u8) -> Vec<u8> {
+    let mut p = ip4(20, n, 64);
+    p[2..4].copy_from_slice(&1496u16.to_be_bytes());
+    packet::ip4::fill_checksum(&mut p[..20]);
+    p.resize(1496, n);
+    p
+}
+
+/// An IPv4 packet from where no route leads.
+fn stray(n: u8) -> Vec<u8> {
+    let mut p = ip4(20, n, 64);
+    p[12] = 99;
+    packet::ip4::fill_checksum(&mut p[..20]);
+    p
 }
 
 /// A frame that comes on `hub` from one of many stations.
@@ -378,6 +425,13 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "mpls-php" => (0, None, 0x8847, labelled(101, n)),
         "mpls-egress" => (0, None, 0x8847, labelled(102, n)),
         "mpls-explicit-null" => (0, None, 0x8847, labelled(0, n)),
+        "mpls-frag" => (0, None, 0x8847, under(103, 64, long(n))),
+        "mpls-error-along" => (0, None, 0x8847, under(100, 1, stray(n))),
+        "pseudowire" => (11, None, 0x0800, ip4(20, n, 64)),
+        "pseudowire-in" => {
+            let frame = [ethernet(11, None, 0x0800), ip4(20, n, 64)].concat();
+            (0, None, 0x8847, under(1000, 64, frame))
+        }
         "icmp-error" => (0, None, 0x0800, ip4(20, n, 1)),
         "reassembly" => (0, None, 0x0800, echo_part(n)),
         "unknown-neighbor" => (0, None, 0x0800, ip4(24, n, 64)),
@@ -424,6 +478,7 @@ impl Rig {
             all.retain(|op| !of_tables(op));
         }
         router.commit(all).unwrap();
+        router.commit(vec![frames_in(&router)]).unwrap();
         let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
         router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit }).collect()).unwrap();
         let pool = Arc::clone(router.pool());
