@@ -115,19 +115,34 @@ def test_offloads_pass_where_they_are_asked_for(two_hosts, to, back):
         no_storm(iperf(two_hosts.a, to, *(["-R"] if back else [])), at_least=25e6)
 
 
+def out_of_order(host):
+    """Segments that TCP of a host has got before one that belongs in front of them."""
+    names, values = (line.split() for line in host.run("cat /proc/net/netstat").stdout.splitlines() if line.startswith("TcpExt:"))
+    return int(values[names.index("TCPOFOQueue")])
+
+
 @WAYS
 def test_nothing_is_lost_and_a_flow_stays_in_order(two_hosts, to, back):
     """Where Linux itself keeps flows in order (without receive packet steering a veth spreads a flow over the CPUs that
-    send it), TCP sends nothing twice: the router neither loses nor reorders."""
+    send it), so does the router, and it loses nothing. When others keep the router or Linux from running for so long that
+    there is no room for more frames, these are counted, and it is tried again."""
     a, b, r = two_hosts.a, two_hosts.b, two_hosts.r
     for host, devices in ((two_hosts.inside, ("left", "right")), (a, ("eth0",)), (b, ("eth0",))):
         for device in devices:
             host.run(["sh", "-c", f"echo 1 > /sys/class/net/{device}/queues/rx-0/rps_cpus"])
-    with iperf_server(b):
-        end = iperf(a, to, *(["-R"] if back else []))
-    assert end["sum_sent"]["retransmits"] <= 2, end["sum_sent"]
-    for i in ("left", "right"):
-        assert r.interface(i)["device-drops"]["packets"] == 0, r.interface(i)
+    receiver = a if back else b
+    for _ in range(5):
+        counted = lambda: (sum(r.interface(i)["device-drops"]["packets"] for i in ("left", "right"))
+                           + r.errors().get("tx-queue-full", 0))
+        drops, before = counted(), out_of_order(receiver)
+        with iperf_server(b):
+            end = iperf(a, to, *(["-R"] if back else []))
+        drops = counted() - drops
+        if drops == 0:
+            break
+    assert drops == 0, r.ctl("show interface")
+    assert end["sum_received"]["bytes"] > 10e6
+    assert out_of_order(receiver) == before, end["sum_sent"]
 
 
 def test_tcp_both_ways_at_once(two_hosts):
