@@ -497,6 +497,12 @@ def test_the_trace_shows_labels(lsr, run):
     lsr.right.recv()
     text = lsr.ctl("show trace")
     lsr.ctl("clear trace")
+    lsr.ctl("trace add af-packet-input 1")
+    lsr.left.send(labelled(left, stack((100, 1, 5)), ip4()))
+    lsr.right.recv()
+    error = lsr.ctl("show trace").split(": ip4-icmp-error\n")[1]
+    lsr.ctl("clear trace")
+    assert error.split("\n")[0].strip() == "label 100 exp 5 s 1 ttl 255", error
     for words in ("mpls-lookup", "label 100 exp 5 s 1 ttl 9", "label 200 exp 5 s 1 ttl 8", "mpls-output"):
         assert words in text, text
 
@@ -506,5 +512,7 @@ def test_show_mpls_fib(lsr, run):
     labels = {(x["label"], x["eos"]): x for x in lsr.router.json("show mpls fib")["labels"]}
     assert labels[100, True]["paths"] == "via 10.0.2.2 right out-labels 33 200"
     assert {k for k in labels if k[0] < 16} == {(0, True), (0, False), (2, True), (2, False)}
+    [eos, _] = lsr.router.json("show mpls fib 100")["labels"]
+    assert eos["next-hop-group"]["wanted"] == eos["paths"] == labels[100, True]["paths"]
     text = lsr.ctl("show mpls fib 100")
     assert "100:eos" in text and "swap to 200" in text and "labels [33 ttl 64 exp 0]" in text

@@ -3,7 +3,7 @@
 
 use super::{Ask, labels};
 use crate::fib::table::{V6, View};
-use crate::mpls::along::{Kept, Way};
+use crate::mpls::along::{self, Kept, Way};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt;
 use graph::node::Step;
@@ -157,7 +157,7 @@ impl Node for Ip6IcmpError {
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::format::ip(r.bytes(), f)
+        along::format_trace(r, f)
     }
 }
 

@@ -2,9 +2,10 @@
 //! the stack of the packet, and the router at its end sends them back (RFC 3032 section 2.3.2).
 
 use super::top;
-use graph::{Packet, flags};
+use graph::{Packet, TraceRecord, flags};
 use packet::eth::EtherType;
 use packet::mpls::{ENTRY_LEN, Entry};
+use std::fmt;
 
 /// Flag of a packet about which an error is to be sent that way. [`graph::Desc::hash`] has the bytes of its stack, which is in front
 /// of its current header, and [`graph::Desc::tx`] the adjacency, or [`LOOK_UP`].
@@ -62,6 +63,11 @@ impl Kept {
         (p.d.aux, p.d.hash) = (self.way, EtherType::MPLS.0.into());
         Some(Way::Output)
     }
+}
+
+/// What the trace shows of an error: the stack, if it has one, else the IP packet.
+pub(crate) fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if r.before.has(ALONG) { super::stack(r.bytes(), f) } else { crate::format::ip(r.bytes(), f) }
 }
 
 /// Puts a label stack in front of a packet; false where there is no room.

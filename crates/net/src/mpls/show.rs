@@ -38,6 +38,8 @@ fn route_json(router: &Router, r: &LabelRoute, whole: bool) -> Json {
     });
     if whole && let Some(g) = router.group(r.group) {
         out["next-hop-group"] = group_json(router, &g);
+        // The group alone does not know the label that the entry holds.
+        out["next-hop-group"]["wanted"] = out["paths"].clone();
     }
     out
 }
@@ -65,10 +67,10 @@ pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandErr
         return Ok(Output::new(title, all));
     }
     let mut text = title;
-    let _ = write!(text, "\n{:<28} {:<10} {:>8}  Paths\n", "Label", "Source", "Group");
+    let _ = write!(text, "\n{:<32} {:<10} {:>8}  Paths\n", "Label", "Source", "Group");
     for r in router.label_routes(table, 0).take(most) {
         let words = target_words(router, &r.target, false);
-        let _ = writeln!(text, "{:<28} {:<10} {:>8}  {words}", name(&r), r.source.name(), r.group);
+        let _ = writeln!(text, "{:<32} {:<10} {:>8}  {words}", name(&r), r.source.name(), r.group);
     }
     if info.entries > most {
         let _ = writeln!(text, "... and {} more: 'show mpls fib all'", info.entries - most);

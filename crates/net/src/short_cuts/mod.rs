@@ -54,6 +54,36 @@ fn flow_of_held((kind, adjacency, l3): &Held) -> (u8, u32, Vec<u8>) {
     (*kind, *adjacency, flow(ethertype, l3).unwrap_or_else(|| l3.clone()))
 }
 
+/// The IP packet in a labelled or other packet.
+fn ip_of(ethertype: u16, l3: &mut [u8]) -> &mut [u8] {
+    let labels = match packet::mpls::StackView::parse(l3, 64) {
+        Ok(stack) if ethertype == 0x8847 => stack.as_bytes().len(),
+        _ => 0,
+    };
+    &mut l3[labels..]
+}
+
+/// The router numbers its ICMP errors in the order in which they are made, and that of several flows is left open: the same
+/// without numbers.
+fn unnumbered(ethertype: u16, l3: &mut [u8]) {
+    let ip = ip_of(ethertype, l3);
+    if ip.len() >= 20 && ip[..2] == [0x45, 0xc0] && ip[9] == 1 {
+        ip[4..6].fill(0);
+        ip[10..12].fill(0);
+    }
+}
+
+fn unnumbered_all(outcome: &mut Outcome) {
+    for s in &mut outcome.sent {
+        if let Some(stack) = packet::vlan::VlanStack::parse(&s.bytes) {
+            unnumbered(stack.ethertype.0, &mut s.bytes[usize::from(stack.header_len)..]);
+        }
+    }
+    for (kind, _, l3) in &mut outcome.held {
+        unnumbered([0x0800, 0x86dd, 0x8847][usize::from(*kind)], l3);
+    }
+}
+
 /// By flow, each in its order: short cuts may change the order between flows.
 fn by_flow<K: Ord, T>(all: Vec<T>, flow: impl Fn(&T) -> K) -> BTreeMap<K, Vec<T>> {
     let mut flows: BTreeMap<_, Vec<T>> = BTreeMap::new();
@@ -83,7 +113,9 @@ impl Both {
             for (n, s) in specs.iter().enumerate() {
                 s.feed(w, n as u32);
             }
-            w.run(traced)
+            let mut outcome = w.run(traced);
+            unnumbered_all(&mut outcome);
+            outcome
         };
         let Outcome { sent, held, messages, traces } = run(&mut self.quick);
         let want = run(&mut self.plain);
