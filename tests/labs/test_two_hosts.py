@@ -257,6 +257,38 @@ def test_neighbours_forgotten_while_traffic_runs(two_hosts, who):
     a.ping("2001:db8:2::2")
 
 
+def test_routes_change_while_traffic_runs(two_hosts):
+    """Another path, another prefix length, two paths, a forgotten neighbour, again and again: no ping is lost."""
+    a, b, r = two_hosts.a, two_hosts.b, two_hosts.r
+    b.ip("addr add 10.0.2.3/24 dev eth0")
+    b.ip("addr add 10.9.0.1/32 dev eth0")
+    changes = ["ip route add 10.9.0.0/16 via 10.0.2.3 right", "ip route add 10.9.0.0/24 via 10.0.2.2 right",
+               "ip route add 10.9.0.0/16 via 10.0.2.2 right via 10.0.2.3 right", "ip route del 10.9.0.0/24",
+               "ip neighbor del right 10.0.2.3", "ip route add 10.9.0.1/32 via 10.0.2.2", "ip neighbor del right 10.0.2.2",
+               "ip route del 10.9.0.1/32", "ip route add 10.9.0.0/16 via 10.0.2.2 right"]
+    r.ctl(changes[-1])
+    a.ping("10.9.0.1", count=1)
+    stop, rounds = threading.Event(), 0
+
+    def change():
+        nonlocal rounds
+        while not stop.is_set():
+            for words in changes:
+                r.ctl_raw(words)
+            rounds += 1
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        floods = [a.start("ping -n -q -f -c 20000 10.9.0.1") for _ in range(3)]
+        said = [p.communicate(timeout=60)[0] for p in floods]
+    finally:
+        stop.set()
+        thread.join()
+    assert all(" 0% packet loss" in text for text in said), "\n".join([*said, r.ctl("show errors")])
+    assert rounds > 3
+
+
 def test_restart_in_the_middle_of_a_ping(two_hosts):
     """The router is killed and started again: a ping that runs on loses less than a second."""
     a, r = two_hosts.a, two_hosts.r
