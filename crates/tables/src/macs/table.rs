@@ -212,6 +212,12 @@ impl Table {
         }
     }
 
+    /// How often entries went past full buckets.
+    #[cfg(test)]
+    pub fn passed(&self) -> u32 {
+        (0..self.buckets()).map(|b| self.bucket(b).passed.load(Acquire)).sum()
+    }
+
     /// Keys and entries from bucket `from` up to bucket `to`, live or not.
     pub fn iter(&self, from: usize, to: usize) -> impl Iterator<Item = (Place, u64, Entry)> + '_ {
         (from..to.min(self.buckets())).flat_map(move |bucket| {

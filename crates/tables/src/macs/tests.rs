@@ -47,6 +47,7 @@ enum Change {
     Age { bridge: u16 },
     Later(u16),
     Maintain,
+    Resize { more: bool },
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -60,10 +61,11 @@ fn change() -> impl Strategy<Value = Change> {
         1 => bridge.prop_map(|bridge| Change::Age { bridge }),
         2 => (0u16..6).prop_map(Change::Later),
         3 => Just(Change::Maintain),
+        1 => any::<bool>().prop_map(|more| Change::Resize { more }),
     ]
 }
 
-const LIMITS: (u32, Limits) = (220, Limits { bridge: 100, port: 80 });
+const LIMITS: (u32, Limits) = (110, Limits { bridge: 50, port: 30 });
 
 #[derive(Default)]
 struct Model {
@@ -113,7 +115,9 @@ proptest! {
     #[test]
     fn agrees_with_a_map(changes in prop::collection::vec(change(), 1..if cfg!(miri) { 80 } else { 1500 })) {
         let (mut w, t) = MacTable::new(LIMITS.0).unwrap();
-        let (mut model, mut r, guard) = (Model::default(), reclaimer(), guard());
+        // Time soon begins anew.
+        let mut model = Model { now: STAMP_MASK - 20, ..Model::default() };
+        let (mut r, guard) = (reclaimer(), guard());
         for c in changes {
             match c {
                 Change::Learn { bridge, n, port } => {
@@ -154,6 +158,12 @@ proptest! {
                         Known::Static(_) => true,
                     });
                     prop_assert_eq!(w.age(now, |b| if b == bridge { 10 } else { 0 }), (before - model.all.len(), true));
+                }
+                // Entries stand in two tables until the control side has moved them.
+                Change::Resize { more } => {
+                    if !w.is_growing() {
+                        prop_assert!(w.resize(table::LEAST_BUCKETS << u32::from(more), &mut r));
+                    }
                 }
                 Change::Later(by) => model.now = (model.now + by) & STAMP_MASK,
                 Change::Maintain => {
@@ -315,6 +325,16 @@ fn workers_learn_at_once() {
             r.collect();
             std::thread::yield_now();
         }
+        // On a busy machine workers may not have had their turn since the last ones were taken out.
+        for _ in 0..50_000_000 {
+            if t.learned() != 0 && learned.load(Relaxed) != 0 {
+                break;
+            }
+            w.maintain(&mut r);
+            domain.advance();
+            r.collect();
+            std::thread::yield_now();
+        }
         done.store(1, Relaxed);
     });
     settle(&mut w, &mut r);
@@ -327,4 +347,194 @@ fn workers_learn_at_once() {
     for p in 1..101 {
         assert_eq!(t.learned_on(p) as usize, live.iter().filter(|(_, e)| e.port() == p).count());
     }
+}
+
+/// So many keys of bridge domain 1 that belong to the bucket `home`, from address number `from` on.
+fn colliding(home: u32, of: impl Fn(u64) -> u32, from: u32) -> impl Iterator<Item = u64> {
+    (from..).map(|n| key(1, mac(n))).filter(move |k| of(*k) == home)
+}
+
+/// Keys that stand near one place: 64 buckets of five.
+const NEAR: usize = 64 * table::ENTRIES;
+
+#[test]
+#[cfg(not(miri))]
+fn a_full_neighbourhood_is_told_and_counted() {
+    let t = Table::new(128).unwrap();
+    let keys: Vec<u64> = colliding(0, |k| t.home(k), 0).take(NEAR + 1).collect();
+    for k in &keys[..NEAR] {
+        assert_eq!(t.put(*k, Entry::learned(1, 0)), table::Put::Done);
+    }
+    let passed = t.passed();
+    assert_eq!(t.put(keys[NEAR - 1], Entry::learned(2, 0)), table::Put::There);
+    assert_eq!((t.passed(), t.is_filled()), (passed, false));
+    assert_eq!(t.put(keys[NEAR], Entry::learned(1, 0)), table::Put::Full);
+    assert_eq!((t.passed(), t.is_filled()), (passed, true));
+    // An entry that somebody brought back to life is not given away; dead ones are, and leave nothing.
+    let dead = Entry::DEAD[0];
+    let (p, _) = t.place(keys[7]).unwrap();
+    t.free(p, keys[7], dead);
+    assert_eq!((t.find(0, keys[7]).port(), t.used()), (1, NEAR));
+    for k in &keys[..NEAR] {
+        let (p, there) = t.place(*k).unwrap();
+        t.change(p, there, dead).unwrap();
+        t.free(p, *k, dead);
+    }
+    assert_eq!((t.passed(), t.used()), (0, 0));
+}
+
+/// An address that stands there twice: the live entry counts, wherever it stands.
+#[test]
+fn the_live_one_of_two_is_found() {
+    let t = Table::new(4).unwrap();
+    let keys: Vec<u64> = colliding(0, |k| t.home(k), 0).take(2).collect();
+    for k in &keys {
+        assert_eq!(t.put(*k, Entry::learned(3, 0)), table::Put::Done);
+    }
+    let (p, there) = t.place(keys[0]).unwrap();
+    t.change(p, there, Entry::DEAD[0]).unwrap();
+    t.free(p, keys[0], Entry::DEAD[0]);
+    // The place before it is free: a worker that did not see it puts it there again.
+    assert_eq!(t.put(keys[1], Entry::learned(2, 0)), table::Put::Done);
+    let (p, there) = t.place(keys[1]).unwrap();
+    assert_eq!(there.port(), 2);
+    t.change(p, there, Entry::DEAD[0]).unwrap();
+    assert_eq!(t.place(keys[1]).unwrap().1, Entry::learned(3, 0));
+}
+
+#[test]
+#[cfg(not(miri))]
+fn addresses_without_room_are_not_counted() {
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let learn = |k, port| t.reader(&guard).learn(k, Entry::learned(port, 0), OPEN);
+    let home = |k| t.reader(&guard).home(k);
+    let keys: Vec<u64> = colliding(0, home, 0).take(NEAR + 1).collect();
+    let got: Vec<Learnt> = keys.iter().map(|k| learn(*k, 1)).collect();
+    assert!(got[..NEAR].iter().all(|g| *g == Learnt::New) && got[NEAR] == Learnt::NoRoom);
+    assert_eq!((t.learned(), t.learned_on(1), t.learned_in(1)), (320, 320, 320));
+
+    // While a bigger table fills: an old address whose new place is full.
+    assert!(w.resize(2 * table::LEAST_BUCKETS, &mut r));
+    let home = |k| t.reader(&guard).home(k);
+    let at = home(keys[0]);
+    let full: Vec<u64> = colliding(at, home, 1 << 24).take(NEAR).collect();
+    assert!(full.iter().all(|k| learn(*k, 2) == Learnt::New));
+    assert_eq!(learn(keys[0], 1), Learnt::NoRoom);
+    assert_eq!((t.learned(), t.learned_on(1)), (639, 319));
+    settle(&mut w, &mut r);
+    assert_eq!(w.iter().count(), t.learned() as usize);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn entries_that_cannot_be_moved_are_not_counted() {
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let learn = |k, port| t.reader(&guard).learn(k, Entry::learned(port, 0), OPEN);
+    let old = key(2, mac(1));
+    assert_eq!(learn(old, 1), Learnt::New);
+    assert!(w.resize(2 * table::LEAST_BUCKETS, &mut r));
+    let home = |k| t.reader(&guard).home(k);
+    let full: Vec<u64> = colliding(home(old), home, 0).take(NEAR).collect();
+    assert!(full.iter().all(|k| learn(*k, 2) == Learnt::New));
+    settle(&mut w, &mut r);
+    assert_eq!((t.learned(), t.learned_on(1), w.iter().count()), (320, 0, 320));
+}
+
+/// While entries are moved, no more are taken than both tables' fit in the new one.
+#[test]
+fn a_growing_table_keeps_room_for_what_is_to_come() {
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let learn = |n| t.reader(&guard).learn(key(1, mac(n)), Entry::learned(1, 0), OPEN);
+    let first = w.room() as u32 / 2;
+    assert!((0..first).all(|n| learn(n) == Learnt::New));
+    assert!(w.resize(2 * table::LEAST_BUCKETS, &mut r));
+    let more = (first..).take_while(|n| learn(*n) == Learnt::New).count() as u32;
+    let most = w.room() as u32 / 20 * 13;
+    assert!(more > 0 && first + more <= most, "{first} and {more} of {most}");
+    settle(&mut w, &mut r);
+    assert_eq!(t.learned(), first + more);
+    assert!((0..first + more).all(|n| t.reader(&guard).find(key(1, mac(n))).is_live()));
+}
+
+/// Dead entries that fill the table make it new, not bigger.
+#[test]
+fn dead_entries_make_no_table_grow() {
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let small = w.room();
+    for n in 0..small as u32 / 5 * 3 + 5 {
+        t.reader(&guard).learn(key(1, mac(n)), Entry::learned(1, 0), OPEN);
+    }
+    w.remove_if(|_, _| true);
+    w.maintain(&mut r);
+    assert_eq!((w.is_growing(), w.room()), (true, small));
+}
+
+/// What workers may still read stays until they have passed.
+#[test]
+fn nothing_goes_before_workers_have_passed() {
+    let domain = Arc::new(Domain::new());
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let mut r = Reclaimer::new(domain.clone());
+    let mut worker = domain.reader(0);
+    worker.online();
+    let mut maintain = |w: &mut MacWriter| {
+        for _ in 0..5 {
+            w.maintain(&mut r);
+            r.domain().advance();
+            r.collect();
+        }
+    };
+    for n in 0..3 {
+        t.reader(worker.guard()).learn(key(1, mac(n)), Entry::learned(1, 0), OPEN);
+    }
+    w.remove(key(1, mac(0)));
+    maintain(&mut w);
+    assert_eq!(w.used(), 3);
+    // It dies after the others began to wait: it waits for itself.
+    w.remove(key(1, mac(1)));
+    worker.quiescent();
+    w.maintain(&mut Reclaimer::new(domain.clone()));
+    assert_eq!(w.used(), 2);
+    maintain(&mut w);
+    worker.quiescent();
+    maintain(&mut w);
+    worker.quiescent();
+    maintain(&mut w);
+    assert_eq!(w.used(), 1);
+
+    let mut r = Reclaimer::new(domain.clone());
+    assert!(w.resize(2 * table::LEAST_BUCKETS, &mut r));
+    for passes in 0..3 {
+        // Once it is steady again it soon shrinks.
+        for _ in 0..if passes == 0 { 5 } else { 1 } {
+            w.maintain(&mut r);
+            r.domain().advance();
+        }
+        assert_eq!(w.is_growing(), passes < 2, "after {passes} passes");
+        assert_eq!(t.reader(worker.guard()).find(key(1, mac(2))).port(), 1);
+        worker.quiescent();
+    }
+    drop(worker);
+    r.collect();
+}
+
+/// An address that moves while entries are moved stays where it was when its new port has its limit.
+#[test]
+fn limits_hold_while_it_grows() {
+    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut r, guard) = (reclaimer(), guard());
+    let one = Limits { port: 1, ..OPEN };
+    let learn = |n, port| t.reader(&guard).learn(key(1, mac(n)), Entry::learned(port, 0), one);
+    assert_eq!((learn(1, 1), learn(2, 2)), (Learnt::New, Learnt::New));
+    assert!(w.resize(2 * table::LEAST_BUCKETS, &mut r));
+    assert_eq!(
+        (learn(1, 2), learn(2, 2), learn(3, 2)),
+        (Learnt::PortLimit, Learnt::Known, Learnt::PortLimit)
+    );
+    assert_eq!(t.reader(&guard).find(key(1, mac(1))).port(), 1);
+    assert_eq!((t.learned_on(1), t.learned_on(2), t.learned()), (1, 1, 2));
 }

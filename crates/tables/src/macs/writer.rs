@@ -80,6 +80,12 @@ impl MacWriter {
         self.now.buckets() * ENTRIES
     }
 
+    /// Entries of the table in use, live or dead.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.now.used()
+    }
+
     fn tables(&self) -> impl Iterator<Item = &Table> {
         self.old.iter().chain([&self.now]).map(|t| &**t)
     }
@@ -269,7 +275,7 @@ impl MacWriter {
     }
 
     /// Puts a table of another size in use beside the one there is; false when there is no memory for it.
-    fn resize(&mut self, buckets: usize, reclaimer: &mut Reclaimer) -> bool {
+    pub(super) fn resize(&mut self, buckets: usize, reclaimer: &mut Reclaimer) -> bool {
         let Ok(new) = Table::new(buckets.max(LEAST_BUCKETS)) else { return false };
         self.old = Some(std::mem::replace(&mut self.now, Arc::new(new)));
         (self.dead, self.closing, self.cursor) = ([false; 2], None, 0);
