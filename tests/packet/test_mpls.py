@@ -217,6 +217,11 @@ def test_an_entropy_label_goes_with_its_tunnel(lsr, run):
     lsr.red.expect(out_of(red) / ip4(ttl=59))
     lsr.left.send(labelled(left, stack(*mark, (103, 9), *mark, (100, 7, 3)), ip4(ttl=60)))
     lsr.right.expect(sent(right, stack((200, 6, 3)), ip4(ttl=60)))
+    # With a route of its own for labels above others the packet is on the way.
+    run("mpls local-label add 120 eos via ip4-lookup-in-table 0",
+        "mpls local-label add 120 non-eos via 10.0.2.2 right out-labels 200")
+    lsr.left.send(labelled(left, stack((120, 9), *mark), ip4()))
+    lsr.right.expect(sent(right, stack((200, 8), *mark), ip4()))
     # On the way, and at the hop before the last.
     lsr.left.send(labelled(left, stack((100, 9), *mark), ip4()))
     lsr.right.expect(sent(right, stack((200, 8), *mark), ip4()))

@@ -209,6 +209,28 @@ fn stacks_without_end() {
     assert_eq!(r.drops(ask(&stack(&[100], 1))), "mpls-error-not-ip");
 }
 
+/// An error goes along the path when no route leads to the sender, but not where its next router is silent.
+#[test]
+fn errors_along_the_path() {
+    use super::along::ALONG;
+    let mut r = Rig::new(MplsIcmpError::new);
+    let mut asks = |labels: usize, ask: Ask| {
+        let p = [stack(&vec![100; labels], 1), ip4(5, 60, false)].concat();
+        let a = r.one(hash(Input::new(&p).aux(ask.word()), EtherType::MPLS.0));
+        assert_eq!((a.node, a.bytes), ("ip4-icmp-error", ip4(5, 60, false)));
+        a.d.has(ALONG).then_some(a.d.hash)
+    };
+    for (labels, ask, want) in [
+        (1, Ask::TTL_EXPIRED, Some(4)),
+        (10, Ask::TTL_EXPIRED, Some(40)),
+        (11, Ask::TTL_EXPIRED, None),
+        (2, Ask::too_big(600), Some(8)),
+        (1, Ask::UNREACHABLE, None),
+    ] {
+        assert_eq!(asks(labels, ask), want, "{labels} labels, {ask:?}");
+    }
+}
+
 /// The packet below the labels of fragments.
 fn joined(all: &[Arrival], labels: &[u8], ttl: u8) -> Vec<u8> {
     let mut payload = vec![];

@@ -154,6 +154,34 @@ fn expected(want: Vec<Leaves>) -> Vec<(u32, Vec<u8>)> {
     })
 }
 
+/// An IP packet where further labels should be: its first bytes are labels for which there is no route.
+#[test]
+fn labels_above_the_bottom_are_followed_by_labels() {
+    let above = |label: u32| {
+        let entry = Entry::new(Label::new(label).unwrap(), 0, false, 64).to_bytes();
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0xaa, 0x88, 0x47];
+        frame.extend([&entry[..], &ip4([10, 10, 1, 1], 64, 1)].concat());
+        frame
+    };
+    WORLD.with_borrow_mut(|w| {
+        let node = w.dispatcher.id("ethernet-input").unwrap();
+        // Usual packets first, so that they go by the short cuts for those.
+        for label in [0, 101, 102] {
+            let mut first = above(label);
+            first[16] |= 1;
+            for frame in [first, above(label)] {
+                let mut d = w.dispatcher.env.buffers.alloc_bytes(&frame).unwrap();
+                d.rx = w.ports[0];
+                w.dispatcher.env.enqueue(d, node);
+            }
+            let sent = w.run(0).sent;
+            // What is below label 101 goes on with its label.
+            let bare = sent.iter().filter(|s| s.bytes[12..14] == [8, 0]).count();
+            assert_eq!((bare, sent.len()), (1, if label == 101 { 2 } else { 1 }), "label {label}");
+        }
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
