@@ -126,7 +126,7 @@ impl Node for MplsIcmpError {
         MplsErrorView { plane: &self.plane, guard }
     }
 
-    /// `hash` is the EtherType of the packet, `tx` what [`ALONG`] says, unless a neighbour is unreachable.
+    /// `hash` is the EtherType of the packet, `tx` what `ALONG` says, unless a neighbour is unreachable.
     fn step(view: &mut MplsErrorView<'_>, p: &mut Packet<'_>) -> Step<MplsErrorNext, MplsErrorReason> {
         let labelled = p.d.hash as u16 == EtherType::MPLS.0;
         let (labels, payload) = if labelled {
