@@ -320,7 +320,7 @@ impl Rig {
             tables4,
             tables6,
             groups,
-            l2: crate::l2::bridge::L2Plane::new(1).unwrap().1,
+            l2: crate::l2::bridge::L2Plane::new(1, packet::CpuLevel::detect()).unwrap().1,
             labels: crate::mpls::table0().unwrap().2,
             config: Published::new(PlaneConfig::default()),
             proxies: Published::new(crate::proxy::Proxies::default()),

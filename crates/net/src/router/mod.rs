@@ -236,7 +236,7 @@ impl Router {
             Slots::new(crate::plane::MAX_INTERFACES).map_err(system("the interfaces"))?;
         let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
-        let (bridges, l2) = L2Plane::new(n).map_err(system("the bridge domains"))?;
+        let (bridges, l2) = L2Plane::new(n, level).map_err(system("the bridge domains"))?;
         let (label_slots, main_labels, shared_labels) =
             crate::mpls::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {

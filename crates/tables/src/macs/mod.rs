@@ -22,6 +22,7 @@ pub use learn::{Learnt, Limits};
 pub(crate) use table::Bucket;
 pub use writer::{MacWriter, NoRoom};
 
+use crate::CpuLevel;
 use crate::mem::Array;
 use graph::{Guard, Published};
 use std::sync::Arc;
@@ -53,12 +54,12 @@ pub struct MacTable {
 }
 
 impl MacTable {
-    /// An empty table in which workers may learn `limit` addresses.
+    /// An empty table in which workers may learn `limit` addresses, for processors of a level.
     ///
     /// # Errors
     /// The system has not the address space.
-    pub fn new(limit: u32) -> std::io::Result<(MacWriter, Arc<MacTable>)> {
-        let now = Arc::new(Table::new(table::LEAST_BUCKETS)?);
+    pub fn new(limit: u32, level: CpuLevel) -> std::io::Result<(MacWriter, Arc<MacTable>)> {
+        let now = Arc::new(Table::new(table::LEAST_BUCKETS, level)?);
         let shared = Arc::new(MacTable {
             stage: Published::new(Stage { now: Arc::clone(&now), old: None }),
             learned: AtomicU32::new(0),

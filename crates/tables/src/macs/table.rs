@@ -1,6 +1,10 @@
 //! One size of the MAC table.
+//!
+//! Upholds: vector instructions run only on processors that have them, as [`Table::new`] makes sure.
+#![allow(unsafe_code)]
 
 use super::Entry;
+use crate::CpuLevel;
 use crate::mem::{Array, prefetch};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -28,6 +32,8 @@ pub(crate) struct Bucket {
 pub(super) struct Table {
     buckets: Array<Bucket>,
     mask: usize,
+    /// What the processor has.
+    level: CpuLevel,
     seed: [u64; 4],
     /// Entries with a key.
     used: AtomicU32,
@@ -57,9 +63,36 @@ fn mix(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
+/// [`Table::position`] with one comparison of the whole bucket. What it sees of keys that change meanwhile does not matter:
+/// a key counts once it was read again after its value.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn position_wide(b: &Bucket, key: u64) -> usize {
+    let hits: u32;
+    // SAFETY: reads the 64 bytes of a bucket, as the processor does it and not as Rust does: other threads may write there.
+    unsafe {
+        std::arch::asm!(
+            "vpbroadcastq zmm16, {key}",
+            "vpcmpeqq k1, zmm16, zmmword ptr [{bucket}]",
+            "kmovw {hits:e}, k1",
+            key = in(reg) key,
+            bucket = in(reg) b,
+            hits = lateout(reg) hits,
+            out("xmm16") _,
+            out("k1") _,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    // Behind the keys are the values.
+    (hits | 1 << ENTRIES).trailing_zeros() as usize
+}
+
 impl Table {
     /// An empty table with a new seed; `buckets` is a power of two.
-    pub fn new(buckets: usize) -> io::Result<Self> {
+    pub fn new(buckets: usize, level: CpuLevel) -> io::Result<Self> {
         use std::hash::{BuildHasher, RandomState};
         // The standard library's hasher is keyed from the system's random numbers.
         let random = RandomState::new();
@@ -71,10 +104,15 @@ impl Table {
         Ok(Table {
             buckets: array,
             mask: buckets - 1,
+            level: level.supported(),
             seed,
             used: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         })
+    }
+
+    pub fn level(&self) -> CpuLevel {
+        self.level
     }
 
     pub fn buckets(&self) -> usize {
@@ -113,6 +151,22 @@ impl Table {
         &self.buckets[at & self.mask]
     }
 
+    /// Which entry of a bucket has a key; [`ENTRIES`] when none has.
+    #[inline(always)]
+    fn position(&self, b: &Bucket, key: u64) -> usize {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.level == CpuLevel::V4 {
+            // SAFETY: the processor has AVX-512.
+            return unsafe { position_wide(b, key) };
+        }
+        // Which entry it is, nobody can foretell: all keys are looked at without a branch.
+        let mut at = ENTRIES;
+        for (i, k) in b.keys.iter().enumerate().rev() {
+            at = if k.load(Acquire) == key { i } else { at };
+        }
+        at
+    }
+
     fn value(&self, p: Place) -> &AtomicU32 {
         &self.bucket(p.bucket).values[p.entry % ENTRIES]
     }
@@ -121,11 +175,7 @@ impl Table {
     #[inline(always)]
     pub fn find(&self, home: u32, key: u64) -> Entry {
         let b = self.bucket(home as usize);
-        // Which entry it is, nobody can foretell: all keys are looked at without a branch.
-        let mut at = ENTRIES;
-        for (i, k) in b.keys.iter().enumerate().rev() {
-            at = if k.load(Acquire) == key { i } else { at };
-        }
+        let at = self.position(b, key);
         if let (Some(value), Some(k)) = (b.values.get(at), b.keys.get(at)) {
             let value = Entry(value.load(Acquire));
             // The key once more after the value: while that is live, the key cannot become another one.

@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
     #[test]
     fn agrees_with_a_map(changes in prop::collection::vec(change(), 1..if cfg!(miri) { 80 } else { 1500 })) {
-        let (mut w, t) = MacTable::new(LIMITS.0).unwrap();
+        let (mut w, t) = MacTable::new(LIMITS.0, CpuLevel::detect()).unwrap();
         // Time soon begins anew.
         let mut model = Model { now: STAMP_MASK - 20, ..Model::default() };
         let (mut r, guard) = (reclaimer(), guard());
@@ -202,7 +202,7 @@ fn keys_tell_bridge_and_address() {
 #[test]
 fn grows_to_many_and_shrinks_again() {
     let n = if cfg!(miri) { 200 } else { 150_000 };
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let (small, mut refused) = (w.room(), 0);
     for i in 0..n {
@@ -233,7 +233,7 @@ fn grows_to_many_and_shrinks_again() {
 #[test]
 fn static_ones_in_one_go_make_it_grow() {
     let n = if cfg!(miri) { 100 } else { 50_000 };
-    let (mut w, _t) = MacTable::new(0).unwrap();
+    let (mut w, _t) = MacTable::new(0, CpuLevel::detect()).unwrap();
     let mut r = reclaimer();
     for i in 0..n {
         if w.set(key(1, mac(i)), Entry::fixed(3), &mut r).is_err() {
@@ -246,7 +246,7 @@ fn static_ones_in_one_go_make_it_grow() {
 
 #[test]
 fn churn_of_addresses_does_not_fill_it() {
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let most = if cfg!(miri) { 300 } else { 200_000 };
     for i in 0..most {
@@ -270,7 +270,7 @@ fn workers_learn_at_once() {
     const WORKERS: usize = 3;
     let (rounds, addresses) = if cfg!(miri) { (8, 40) } else { (1500, 60_000u32) };
     let domain = Arc::new(Domain::new());
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let mut r = Reclaimer::new(domain.clone());
     let stop = crate::testing::Clock::new(0);
     let done = AtomicU64::new(0);
@@ -360,7 +360,7 @@ const NEAR: usize = 64 * table::ENTRIES;
 #[test]
 #[cfg(not(miri))]
 fn a_full_neighbourhood_is_told_and_counted() {
-    let t = Table::new(128).unwrap();
+    let t = Table::new(128, CpuLevel::detect()).unwrap();
     let keys: Vec<u64> = colliding(0, |k| t.home(k), 0).take(NEAR + 1).collect();
     for k in &keys[..NEAR] {
         assert_eq!(t.put(*k, Entry::learned(1, 0)), table::Put::Done);
@@ -386,7 +386,7 @@ fn a_full_neighbourhood_is_told_and_counted() {
 /// An address that stands there twice: the live entry counts, wherever it stands.
 #[test]
 fn the_live_one_of_two_is_found() {
-    let t = Table::new(4).unwrap();
+    let t = Table::new(4, CpuLevel::detect()).unwrap();
     let keys: Vec<u64> = colliding(0, |k| t.home(k), 0).take(2).collect();
     for k in &keys {
         assert_eq!(t.put(*k, Entry::learned(3, 0)), table::Put::Done);
@@ -405,7 +405,7 @@ fn the_live_one_of_two_is_found() {
 #[test]
 #[cfg(not(miri))]
 fn addresses_without_room_are_not_counted() {
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let learn = |k, port| t.reader(&guard).learn(k, Entry::learned(port, 0), OPEN);
     let home = |k| t.reader(&guard).home(k);
@@ -429,7 +429,7 @@ fn addresses_without_room_are_not_counted() {
 #[test]
 #[cfg(not(miri))]
 fn entries_that_cannot_be_moved_are_not_counted() {
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let learn = |k, port| t.reader(&guard).learn(k, Entry::learned(port, 0), OPEN);
     let old = key(2, mac(1));
@@ -445,7 +445,7 @@ fn entries_that_cannot_be_moved_are_not_counted() {
 /// While entries are moved, no more are taken than both tables' fit in the new one.
 #[test]
 fn a_growing_table_keeps_room_for_what_is_to_come() {
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let learn = |n| t.reader(&guard).learn(key(1, mac(n)), Entry::learned(1, 0), OPEN);
     let first = w.room() as u32 / 2;
@@ -462,7 +462,7 @@ fn a_growing_table_keeps_room_for_what_is_to_come() {
 /// Dead entries that fill the table make it new, not bigger.
 #[test]
 fn dead_entries_make_no_table_grow() {
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let small = w.room();
     for n in 0..small as u32 / 5 * 3 + 5 {
@@ -477,7 +477,7 @@ fn dead_entries_make_no_table_grow() {
 #[test]
 fn nothing_goes_before_workers_have_passed() {
     let domain = Arc::new(Domain::new());
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let mut r = Reclaimer::new(domain.clone());
     let mut worker = domain.reader(0);
     worker.online();
@@ -525,7 +525,7 @@ fn nothing_goes_before_workers_have_passed() {
 /// An address that moves while entries are moved stays where it was when its new port has its limit.
 #[test]
 fn limits_hold_while_it_grows() {
-    let (mut w, t) = MacTable::new(u32::MAX).unwrap();
+    let (mut w, t) = MacTable::new(u32::MAX, CpuLevel::detect()).unwrap();
     let (mut r, guard) = (reclaimer(), guard());
     let one = Limits { port: 1, ..OPEN };
     let learn = |n, port| t.reader(&guard).learn(key(1, mac(n)), Entry::learned(port, 0), one);
@@ -537,4 +537,25 @@ fn limits_hold_while_it_grows() {
     );
     assert_eq!(t.reader(&guard).find(key(1, mac(1))).port(), 1);
     assert_eq!((t.learned_on(1), t.learned_on(2), t.learned()), (1, 1, 2));
+}
+
+/// Whatever instructions look for a key, they see the keys of a bucket and nothing else.
+#[test]
+fn every_level_finds_the_same() {
+    for level in CpuLevel::ALL {
+        let t = Table::new(4, level).unwrap();
+        let keys: Vec<u64> = (1..).map(|i| key(1, mac(i))).filter(|k| t.home(*k) == 2).take(7).collect();
+        let entry = |n: usize| Entry::learned(n as u32, n as u16);
+        for (n, &k) in keys.iter().enumerate() {
+            let known: Vec<Entry> = keys.iter().map(|k| t.find(2, *k)).collect();
+            let want = |m| if m < n { entry(m) } else { Entry::NONE };
+            assert_eq!(known, (0..keys.len()).map(want).collect::<Vec<_>>(), "{level:?}, {n} there");
+            assert_eq!(t.put(k, entry(n)), table::Put::Done);
+        }
+        // The words behind the keys: values two by two, and what went past.
+        let word = |low: Entry, high: u32| u64::from(low.bits()) | u64::from(high) << 32;
+        for k in [word(entry(0), entry(1).bits()), word(entry(2), entry(3).bits()), word(entry(4), 2), 0] {
+            assert_eq!(t.find(2, k), Entry::NONE, "{level:?}");
+        }
+    }
 }

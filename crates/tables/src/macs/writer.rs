@@ -276,7 +276,7 @@ impl MacWriter {
 
     /// Puts a table of another size in use beside the one there is; false when there is no memory for it.
     pub(super) fn resize(&mut self, buckets: usize, reclaimer: &mut Reclaimer) -> bool {
-        let Ok(new) = Table::new(buckets.max(LEAST_BUCKETS)) else { return false };
+        let Ok(new) = Table::new(buckets.max(LEAST_BUCKETS), self.now.level()) else { return false };
         self.old = Some(std::mem::replace(&mut self.now, Arc::new(new)));
         (self.dead, self.closing, self.cursor) = ([false; 2], None, 0);
         self.phase = Phase::Filling(self.publish(reclaimer));

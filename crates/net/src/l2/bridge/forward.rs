@@ -324,6 +324,9 @@ fn raw(w: &[u8; WINDOW]) -> (u64, u32) {
     (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes([i, j, k, l]))
 }
 
+/// Addresses of a frame, destination and source, and where they belong.
+type Ahead = ((u64, u64), (u32, u32));
+
 /// Frames that are looked up together, at most: enough to hide the memory behind the table.
 const CHUNK: usize = 64;
 
@@ -356,15 +359,15 @@ impl Source<'_> {
         // The pair of the frame before, of which many come in a row, and its way.
         let mut last: Option<((u64, u64), W)> = None;
         let (mut at, mut chunk) = (0, 4);
-        // Where the addresses of the frames ahead belong.
-        let mut homes = [(0u32, 0u32); CHUNK];
-        let see = |descs: &[Desc], at: usize, rooms: &mut Rooms<'_>, homes: &mut [(u32, u32); CHUNK]| {
+        // The addresses of the frames ahead, and where they belong.
+        let mut ahead = [((0u64, 0u64), (0u32, 0u32)); CHUNK];
+        let see = |descs: &[Desc], at: usize, rooms: &mut Rooms<'_>, ahead: &mut [Ahead; CHUNK]| {
             let w = descs.get(at).filter(|d| fits(d)).and_then(|d| rooms.window::<0>(d));
             let Some((dst, src)) = w.map(|w| addresses(w)) else { return false };
             let (to, from) = (self.macs.home(dst | above), self.macs.home(src | above));
             self.macs.prefetch(to);
             self.macs.prefetch(from);
-            homes[at % CHUNK] = (to, from);
+            ahead[at % CHUNK] = ((dst, src), (to, from));
             true
         };
         loop {
@@ -385,7 +388,7 @@ impl Source<'_> {
             // Further pairs, more and more of them as long as they are usual.
             chunk = (2 * chunk).min(CHUNK);
             let mut seen = at;
-            while seen - at < chunk && see(descs, seen, &mut rooms, &mut homes) {
+            while seen - at < chunk && see(descs, seen, &mut rooms, &mut ahead) {
                 seen += 1;
             }
             if seen == at {
@@ -394,8 +397,8 @@ impl Source<'_> {
             while at < seen {
                 let d = &mut descs[at];
                 let Some(w) = rooms.window::<0>(d) else { return at };
-                let pair = addresses(w);
-                let answer = self.find(homes[at % CHUNK], (pair.0 | above, pair.1 | above));
+                let (pair, homes) = ahead[at % CHUNK];
+                let answer = self.find(homes, (pair.0 | above, pair.1 | above));
                 let Some(way) = judge(pair, answer) else { return at };
                 last = Some((pair, way));
                 if !usual(d, w, way) {
@@ -403,7 +406,7 @@ impl Source<'_> {
                 }
                 at += 1;
                 // All are different: what comes next is on its way while this one is served.
-                if chunk == CHUNK && see(descs, seen, &mut rooms, &mut homes) {
+                if chunk == CHUNK && see(descs, seen, &mut rooms, &mut ahead) {
                     seen += 1;
                 }
             }

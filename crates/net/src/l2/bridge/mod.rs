@@ -21,6 +21,7 @@ use crate::interface::{IfCache, IfIndex};
 use crate::plane::Plane;
 use graph::counters::{PerWorker, Table};
 use graph::{Guard, Packet, flags};
+use packet::CpuLevel;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -120,15 +121,15 @@ pub struct L2Writers {
 }
 
 impl L2Plane {
-    /// Nothing, for `workers` workers.
+    /// Nothing, for `workers` workers on processors of a level.
     ///
     /// # Errors
     /// The system has not the address space.
-    pub fn new(workers: usize) -> io::Result<(L2Writers, L2Plane)> {
+    pub fn new(workers: usize, level: CpuLevel) -> io::Result<(L2Writers, L2Plane)> {
         let (mut bridges, shared) = Slots::new(MAX_BRIDGES)?;
         // Its first number stands for no bridge domain.
         bridges.insert(Bridge::default()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let (writer, macs) = MacTable::new(MAC_LIMIT)?;
+        let (writer, macs) = MacTable::new(MAC_LIMIT, level)?;
         let plane = L2Plane {
             bridges: shared,
             macs,
