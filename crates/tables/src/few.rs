@@ -1,13 +1,10 @@
 //! Longest-prefix match over few prefixes: the boundaries of ranges in order, with the value that holds from each on.
 //!
 //! A router with thousands of routing tables has mostly small ones. Such a table takes some cache lines instead of pages
-//! of its own. It is never changed in place: a change makes a new one.
+//! of its own. It is never changed in place: a change makes a new one. Up to [`RANGES`](crate::head::RANGES) ranges are not
+//! searched at all, but counted through by the table's [head](crate::head).
 
-use crate::CpuLevel;
 use crate::rib::Key;
-
-/// Boundaries that are counted through for a key instead of being searched.
-const SCAN: usize = 24;
 
 /// Few prefixes as workers see them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,61 +72,5 @@ impl<K: Key> Few<K> {
             starts = if up { high } else { low };
         }
         self.values.get(base).copied().unwrap_or(0)
-    }
-}
-
-impl Few<u32> {
-    /// Looks up `keys` and writes their values to the same places of `out`.
-    #[inline]
-    pub fn lookup_batch(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
-        if self.starts.len() > SCAN {
-            return keys.iter().zip(out).for_each(|(k, o)| *o = self.lookup_one(*k));
-        }
-        match level {
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            CpuLevel::V3 | CpuLevel::V4 => wide(self, keys, out),
-            _ => self.scan(keys, out),
-        }
-    }
-
-    /// Counts the boundaries up to each key, eight keys at a time.
-    #[inline(always)]
-    fn scan(&self, keys: &[u32], out: &mut [u32]) {
-        let (whole, rest) = keys.as_chunks::<8>();
-        let (whole_out, rest_out) = out.split_at_mut(whole.len() * 8);
-        for (keys, out) in whole.iter().zip(whole_out.as_chunks_mut::<8>().0) {
-            let mut counts = [0u32; 8];
-            for start in self.starts.iter().skip(1) {
-                for (count, key) in counts.iter_mut().zip(keys) {
-                    *count += u32::from(key >= start);
-                }
-            }
-            for (o, count) in out.iter_mut().zip(counts) {
-                *o = self.values.get(count as usize).copied().unwrap_or(0);
-            }
-        }
-        rest.iter().zip(rest_out).for_each(|(k, o)| *o = self.lookup_one(*k));
-    }
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
-#[allow(unsafe_code)]
-fn wide(few: &Few<u32>, keys: &[u32], out: &mut [u32]) {
-    #[target_feature(enable = "avx2")]
-    fn avx2(few: &Few<u32>, keys: &[u32], out: &mut [u32]) {
-        few.scan(keys, out);
-    }
-    // SAFETY: the caller's level says that the processor has AVX2.
-    unsafe { avx2(few, keys, out) }
-}
-
-impl Few<u128> {
-    /// Looks up addresses as they stand in packets.
-    #[inline]
-    pub fn lookup_batch(&self, keys: &[[u8; 16]], out: &mut [u32]) {
-        for (k, o) in keys.iter().zip(out) {
-            *o = self.lookup_one(u128::from_be_bytes(*k));
-        }
     }
 }

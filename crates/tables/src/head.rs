@@ -1,5 +1,6 @@
-//! The head of a small table: its ranges in few cache lines, side by side, for vectors whose packets are looked up in
-//! thousands of tables in turn. A key is compared with all starts at once, so that nothing is to be foretold.
+//! The head of a small table: its ranges in few cache lines, side by side. Vectors whose packets are looked up in
+//! thousands of tables in turn compare a key with all starts at once, so that nothing is to be foretold; vectors for one
+//! table compare a start with many keys.
 //!
 //! What does not fit is left to the table itself: the head answers [`ASK`].
 #![allow(unsafe_code)]
@@ -144,6 +145,80 @@ impl<T: Short> Head<T> {
     }
 }
 
+impl Head4 {
+    /// Looks up `keys` and writes their values, or [`ASK`], to the same places of `out`.
+    #[inline]
+    pub fn lookup_batch(&self, level: CpuLevel, keys: &[u32], out: &mut [u32]) {
+        match level {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: the level says that the processor has AVX-512 F.
+            CpuLevel::V4 => unsafe { batch512(self, keys, out) },
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            // SAFETY: the level says that the processor has AVX2.
+            CpuLevel::V3 => unsafe { batch256(self, keys, out) },
+            _ => each(keys, out, |_| Some(self)),
+        }
+    }
+}
+
+/// Sixteen keys at a time.
+///
+/// # Safety
+/// The processor has AVX-512 F.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx512f,popcnt")]
+unsafe fn batch512(head: &Head4, keys: &[u32], out: &mut [u32]) {
+    use std::arch::x86_64::*;
+    let (chunks, rest) = keys.as_chunks::<16>();
+    let (outs, rest_out) = out.as_chunks_mut::<16>();
+    let flip = _mm512_set1_epi32(i32::MIN);
+    // SAFETY: sixteen words of a head.
+    let values = unsafe { _mm512_loadu_si512(head.values.as_ptr().cast()) };
+    for (keys, out) in chunks.iter().zip(&mut *outs) {
+        // SAFETY: sixteen words of a chunk.
+        let keys = unsafe { _mm512_xor_si512(_mm512_loadu_si512(keys.as_ptr().cast()), flip) };
+        // One less than the starts that are not behind the key: where its value stands.
+        let (mut at, one) = (_mm512_set1_epi32(-1), _mm512_set1_epi32(1));
+        for start in &head.starts {
+            let not_behind = _mm512_cmpge_epi32_mask(keys, _mm512_set1_epi32(*start));
+            at = _mm512_mask_add_epi32(at, not_behind, at, one);
+        }
+        // SAFETY: sixteen words of a chunk.
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi32(at, values)) };
+    }
+    each(rest, rest_out, |_| Some(head));
+}
+
+/// Eight keys at a time.
+///
+/// # Safety
+/// The processor has AVX2.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,popcnt")]
+unsafe fn batch256(head: &Head4, keys: &[u32], out: &mut [u32]) {
+    use std::arch::x86_64::*;
+    let (chunks, rest) = keys.as_chunks::<8>();
+    let (outs, rest_out) = out.as_chunks_mut::<8>();
+    let flip = _mm256_set1_epi32(i32::MIN);
+    // SAFETY: eight words each of the sixteen of a head.
+    let [low, high] = [0, 8].map(|n| unsafe { _mm256_loadu_si256(head.values.as_ptr().add(n).cast()) });
+    for (keys, out) in chunks.iter().zip(&mut *outs) {
+        // SAFETY: eight words of a chunk.
+        let keys = unsafe { _mm256_xor_si256(_mm256_loadu_si256(keys.as_ptr().cast()), flip) };
+        // As many less than the last place as starts are behind the key.
+        let mut at = _mm256_set1_epi32(RANGES as i32 - 1);
+        for start in &head.starts {
+            at = _mm256_add_epi32(at, _mm256_cmpgt_epi32(_mm256_set1_epi32(*start), keys));
+        }
+        let (low, high) = (_mm256_permutevar8x32_epi32(low, at), _mm256_permutevar8x32_epi32(high, at));
+        let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(at));
+        let value = _mm256_blendv_ps(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high), upper);
+        // SAFETY: eight words of a chunk.
+        unsafe { _mm256_storeu_ps(out.as_mut_ptr().cast(), value) };
+    }
+    each(rest, rest_out, |_| Some(head));
+}
+
 /// Looks each key up in the head that `head` answers for its place; a key without head has no route.
 #[inline(always)]
 pub fn lookup_each<'h, T: Short + 'h>(
@@ -261,6 +336,16 @@ mod tests {
                 for (n, (key, got)) in keys.iter().zip(&out).enumerate() {
                     let want = if fits { few.lookup_one(*key) } else { ASK };
                     prop_assert_eq!(*got, if n == 1 { crate::MISS } else { want }, "{:08x}", key);
+                }
+            }
+            for level in levels() {
+                for n in [keys.len(), keys.len().min(16)] {
+                    let (mut out, keys) = (vec![7; n + 1], &keys[..n]);
+                    head.lookup_batch(level, keys, &mut out[..n]);
+                    for (key, got) in keys.iter().zip(&out) {
+                        prop_assert_eq!(*got, if fits { few.lookup_one(*key) } else { ASK }, "{:08x}", key);
+                    }
+                    prop_assert_eq!(out[n], 7);
                 }
             }
             // The same routes twice as far up and down the longer addresses.

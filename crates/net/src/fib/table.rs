@@ -14,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use tables::MISS;
 use tables::fib::{Routes, Routes4, Routes6};
 use tables::groups::{Entry, GroupsReader, Paths};
 use tables::head::{self, Head, Head4, Head6, Short};
@@ -106,8 +107,6 @@ pub trait Family: 'static {
     type Routes: HasHead<Short = Self::Short> + Send + Sync;
     /// The tables.
     fn tables(plane: &Plane) -> &Tables<Self::Routes>;
-    /// A vector for one small table goes by its head as well.
-    const HEADS: bool;
     /// The place of an interface's table.
     fn place(interface: &Interface) -> u32;
     /// The same.
@@ -115,7 +114,9 @@ pub trait Family: 'static {
     /// Looks one address up.
     fn lookup_one(routes: &Self::Routes, key: &Self::Key) -> u32;
     /// Looks addresses up.
-    fn lookup_batch(routes: &Self::Routes, level: CpuLevel, keys: &[Self::Key], results: &mut [u32]);
+    fn lookup_batch(routes: &Self::Routes, keys: &[Self::Key], results: &mut [u32]);
+    /// Looks addresses up in a head that knows something.
+    fn lookup_head(head: &Head<Self::Short>, level: CpuLevel, keys: &[Self::Key], results: &mut [u32]);
     /// Looks addresses up in table 0.
     fn lookup_main(plane: &Plane, keys: &[Self::Key], results: &mut [u32]);
 }
@@ -129,8 +130,6 @@ impl Family for V4 {
     type Key = u32;
     type Short = i32;
     type Routes = Routes4;
-    // Few boundaries are counted for eight keys at a time.
-    const HEADS: bool = false;
 
     #[inline(always)]
     fn tables(plane: &Plane) -> &Tables<Routes4> {
@@ -153,8 +152,13 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn lookup_batch(routes: &Routes4, level: CpuLevel, keys: &[u32], results: &mut [u32]) {
-        routes.lookup_batch(level, keys, results);
+    fn lookup_batch(routes: &Routes4, keys: &[u32], results: &mut [u32]) {
+        routes.lookup_batch(keys, results);
+    }
+
+    #[inline(always)]
+    fn lookup_head(head: &Head4, level: CpuLevel, keys: &[u32], results: &mut [u32]) {
+        head.lookup_batch(level, keys, results);
     }
 
     #[inline(always)]
@@ -167,7 +171,6 @@ impl Family for V6 {
     type Key = [u8; 16];
     type Short = i64;
     type Routes = Routes6;
-    const HEADS: bool = true;
 
     #[inline(always)]
     fn tables(plane: &Plane) -> &Tables<Routes6> {
@@ -190,8 +193,13 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn lookup_batch(routes: &Routes6, _: CpuLevel, keys: &[[u8; 16]], results: &mut [u32]) {
+    fn lookup_batch(routes: &Routes6, keys: &[[u8; 16]], results: &mut [u32]) {
         routes.lookup_batch(keys, results);
+    }
+
+    #[inline(always)]
+    fn lookup_head(head: &Head6, level: CpuLevel, keys: &[[u8; 16]], results: &mut [u32]) {
+        head::lookup_each(level, keys, results, |_| Some(head));
     }
 
     #[inline(always)]
@@ -304,8 +312,16 @@ impl<'v, F: Family> View<'v, F> {
     fn chase_all(&self, keys: &[F::Key], results: &mut [u32]) {
         if self.tables.chained.load(Relaxed) != 0 {
             let groups = self.plane.groups.reader();
+            // Neighbours in a vector mostly have the same group, and mostly it leads nowhere else.
+            let mut last = MISS;
             for (result, key) in results.iter_mut().zip(keys) {
-                *result = self.chase(*result, key, &groups);
+                if *result != last {
+                    last = *result;
+                    *result = self.chase(last, key, &groups);
+                    if *result != last {
+                        last = MISS;
+                    }
+                }
             }
         }
     }
@@ -313,26 +329,36 @@ impl<'v, F: Family> View<'v, F> {
     #[inline(never)]
     fn lookup_each(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
         let Some(first) = descs.first() else { return };
-        let (rx, own) = (first.rx, first.has(IN_TABLE));
-        let level = self.tables.level;
-        let alike = |d: &Desc| d.rx == rx && d.has(IN_TABLE) == own && (!own || d.tx == first.tx);
-        if descs.iter().all(alike) {
+        let own = if first.has(IN_TABLE) { u32::MAX } else { 0 };
+        // Without a branch for each packet: where they are alike, as mostly, all are asked anyway.
+        let differ = |d: &Desc| {
+            (d.rx ^ first.rx) | (own & (d.tx ^ first.tx)) | u32::from((d.flags ^ first.flags) & IN_TABLE)
+        };
+        if descs.iter().fold(0, |seen, d| seen | differ(d)) == 0 {
             match self.table(first) {
-                Some(table) if F::HEADS && table.head.is_known() => {
-                    self.flow = Some(table.flow);
-                    head::lookup_each(level, keys, results, |_| Some(&table.head));
-                    self.ask(&[self.place(first); VECTOR_SIZE], keys, results);
-                }
                 Some(table) => {
                     self.flow = Some(table.flow);
-                    F::lookup_batch(&table.routes, level, keys, results);
+                    self.lookup_in(table, keys, results);
                 }
-                None => results.fill(0),
+                None => results.fill(MISS),
             }
         } else {
             self.lookup_mixed(descs, keys, results);
         }
         self.chase_all(keys, results);
+    }
+
+    /// Looks up addresses in one table.
+    #[inline]
+    fn lookup_in(&self, table: &Table<F::Routes>, keys: &[F::Key], results: &mut [u32]) {
+        if !table.head.is_known() {
+            return F::lookup_batch(&table.routes, keys, results);
+        }
+        F::lookup_head(&table.head, self.tables.level, keys, results);
+        if results.contains(&head::ASK) {
+            let unknown = results.iter_mut().zip(keys).filter(|(r, _)| **r == head::ASK);
+            unknown.for_each(|(r, key)| *r = F::lookup_one(&table.routes, key));
+        }
     }
 
     /// A vector from several interfaces: each packet in the head of its table, and where that does not know in the table
@@ -395,11 +421,9 @@ impl<'v, F: Family> View<'v, F> {
             from = to;
             match (&unknown[..n], self.slots.get(place)) {
                 ([], _) => {}
-                (_, None) => found.fill(0),
+                (_, None) => found.fill(MISS),
                 ([key], Some(table)) => found[0] = F::lookup_one(&table.routes, key),
-                (keys, Some(table)) => {
-                    F::lookup_batch(&table.routes, self.tables.level, keys, &mut found[..n]);
-                }
+                (keys, Some(table)) => self.lookup_in(table, keys, &mut found[..n]),
             }
             at[..n].iter().zip(&found).for_each(|(at, found)| results[*at] = *found);
         }
