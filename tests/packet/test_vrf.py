@@ -4,7 +4,7 @@ import time
 
 import pytest
 from frames import *
-from harness import Bench, CtlError
+from harness import Bench, CtlError, wait_for
 
 # red and blue have the same addresses in tables of their own; core is in table 0.
 VRF = {
@@ -226,6 +226,33 @@ def test_symmetric_hash(vrf, routes):
         vrf.ctl("set ip flow-hash table 10")
 
 
+def test_symmetric_hash_of_the_document(bench):
+    """Many flows of both families at once, over three paths with weights."""
+    ways = ("one", "two", "three")
+    via = lambda net, host: [{"address": f"{net}{n}{host}", "weight": n} for n in (2, 3, 4)]  # noqa: E731
+    t = bench({"tables": {0: {"flow-hash": ["symmetric"]}}, "routes": [
+        {"prefix": "172.16.0.0/12", "via": via("10.0.", ".2")},
+        {"prefix": "2001:db8:a000::/36", "via": via("2001:db8:", "::2")}]}, ports=("left", *ways))
+    left, sent = t.ports["left"], []
+    for n in range(40):
+        for make, a, b in ((udp4, f"172.16.0.{n}", f"172.17.{n}.1"), (udp6, f"2001:db8:a000::{n:x}", f"2001:db8:a001:{n:x}::1")):
+            sent += [into(left) / make(a, b, sport=1000 + n, dport=53), into(left) / make(b, a, sport=53, dport=1000 + n)]
+    t.left.send(*sent)
+    taken = {}
+
+    def all_came():
+        for name in ways:
+            while frame := t.wires[name].recv(timeout=0.01):
+                p = Ether(frame)
+                ip = p[IP] if IP in p else p[IPv6]
+                taken.setdefault((ip.version, max(p[UDP].sport, p[UDP].dport)), []).append(name)
+        return sum(map(len, taken.values())) >= len(sent)
+
+    wait_for("all frames came", all_came)
+    assert {flow: names for flow, names in taken.items() if len(names) != 2 or len(set(names)) != 1} == {}
+    assert {(version, names[0]) for (version, _), names in taken.items()} == {(v, w) for v in (4, 6) for w in ways}
+
+
 def test_what_is_refused(vrf):
     for line, why in (
         ("ip table add 10", "there is an IPv4 table 10 already"),
@@ -239,6 +266,9 @@ def test_what_is_refused(vrf):
         ("ip route add 172.16.0.0/16 table 10 via 10.9.0.1", "the router's own address"),
         ("ip route add 2001:db8:a::/48 via 192.0.2.2", "cannot be the next hop of an IPv6 route"),
         ("set ip flow-hash table 99 src", "there is no IPv4 table 99"),
+        ("set ip flow-hash src symmetric", "`src` and `dst` go together"),
+        ("set ip6 flow-hash table 10 src dst dport symmetric", "`sport` and `dport` go together"),
+        ("set ip6 flow-hash src dst flowlabel symmetric", "not with `symmetric`"),
         ("show ip fib table 99", "there is no IPv4 table 99"),
     ):
         with pytest.raises(CtlError, match=why):

@@ -167,8 +167,9 @@ tables:
   20: {family: ip4, flow-hash: [src]}
   30: {family: ip6, flow-hash: [src, dst, flowlabel]}
   40: {flow-hash: [src, dst, flowlabel]}
-  50: {name: {ip4: old, ip6: new}, flow-hash: {ip4: [src, symmetric], ip6: [dst, flowlabel]}}
+  50: {name: {ip4: old, ip6: new}, flow-hash: {ip4: [src, dst, symmetric], ip6: [dst, flowlabel]}}
   60: {name: {ip6: six}, flow-hash: {ip6: [src]}}
+  70: {flow-hash: [symmetric]}
 l3:
   interfaces:
     loop1: {table: 10}
@@ -187,6 +188,7 @@ routes:
         "0: {flow-hash: [src, dst, proto, symmetric]}",
         "10: {name: customers}",
         "20: {family: ip4, flow-hash: [src]}",
+        "70: {flow-hash: [src, dst, sport, dport, proto, symmetric]}",
         "loop1:",
         "table: 10",
         "table: {ip4: 40, ip6: 30}",

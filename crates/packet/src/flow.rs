@@ -60,6 +60,34 @@ impl Fields {
         Fields(self.0 | other.0)
     }
 
+    /// These, and addresses, ports and protocol where they name nothing of a packet.
+    #[must_use]
+    pub fn or_five_tuple(self) -> Fields {
+        let order = Self::REVERSE.0 | Self::SYMMETRIC.0;
+        if self.0 & !order == 0 { self.with(Self::FIVE_TUPLE) } else { self }
+    }
+
+    /// Both directions of a flow have one hash only where what is looked at changes places.
+    ///
+    /// # Errors
+    /// What keeps these from being symmetric, if they are to be.
+    pub fn check(self) -> Result<(), &'static str> {
+        let half = |a: Fields, b: Fields| self.has(a) != self.has(b);
+        if !self.has(Self::SYMMETRIC) {
+            return Ok(());
+        }
+        if half(Self::SRC, Self::DST) {
+            return Err("with `symmetric`, `src` and `dst` go together");
+        }
+        if half(Self::SPORT, Self::DPORT) {
+            return Err("with `symmetric`, `sport` and `dport` go together");
+        }
+        if self.has(Self::LABEL) {
+            return Err("each direction of a flow has a `flowlabel` of its own: not with `symmetric`");
+        }
+        Ok(())
+    }
+
     /// Their words.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         Self::ALL.into_iter().filter(move |(_, f)| self.has(*f)).map(|(word, _)| word)
@@ -427,6 +455,28 @@ mod tests {
         let six = |s, d, p| flow(same).hash6(s, d, p, IpProtocol::TCP, 0);
         assert_eq!(six(1 << 100, 7, 30 << 16 | 40), six(7, 1 << 100, 40 << 16 | 30));
         assert_eq!(same.words().collect::<Vec<_>>(), ["src", "dst", "sport", "dport", "proto", "symmetric"]);
+        assert_eq!(Fields::SYMMETRIC.or_five_tuple(), same);
+        assert_eq!(Fields::SRC.with(Fields::SYMMETRIC).or_five_tuple(), Fields::SRC.with(Fields::SYMMETRIC));
+    }
+
+    /// What is refused is what would send the directions of a flow different ways, and nothing else.
+    #[test]
+    fn symmetric_fields_are_symmetric() {
+        for fields in (0..=255).map(Fields) {
+            let flow = Flow { seed: 5, fields };
+            let six = |s, d, p, label| flow.hash6(s, d, p, IpProtocol::UDP, label);
+            let same = six(1 << 100, 7, 30 << 16 | 40, 1) == six(7, 1 << 100, 40 << 16 | 30, 2);
+            assert_eq!(
+                fields.has(Fields::SYMMETRIC) && !same,
+                fields.check().is_err(),
+                "{fields:?} {:?}",
+                fields.check()
+            );
+            if fields.check().is_ok() && fields.has(Fields::SYMMETRIC) {
+                let four = |s, d, p| flow.hash4(s, d, p, IpProtocol::UDP);
+                assert_eq!(four(10, 20, 30 << 16 | 40), four(20, 10, 40 << 16 | 30), "{fields:?}");
+            }
+        }
     }
 
     #[test]

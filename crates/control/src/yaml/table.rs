@@ -76,13 +76,19 @@ fn table<'n>(d: &mut Decoder<'n>, id: u32, place: Place, node: &'n Node<'n>, out
     });
     let families = [("ip4", Some(false)), ("ip6", Some(true)), ("both", None)];
     let only = d.field(&fields, "family", |d, node| d.choice(node, &families)).flatten();
+    let mut apart = false;
     let hashes = d.field(&fields, "flow-hash", |d, node| {
-        per_family(d, node, |d, node| {
-            let items = d.items(node, "fields of packets").iter().enumerate();
-            let field = |(i, node)| d.index(i, |d| d.choice(node, &Fields::ALL));
-            Some(items.filter_map(field).fold(Fields::NONE, Fields::with))
-        })
+        apart = matches!(&node.value, Value::Map(_));
+        per_family(d, node, flow_hash)
     });
+    let four = hashes.and_then(|[four, _]| four).filter(|_| apart || only == Some(false));
+    if four.is_some_and(|f| f.has(Fields::LABEL)) {
+        d.key("flow-hash", |d| {
+            d.error(fields.key_place("flow-hash"), "flow-hash", "IPv4 has no flow label")
+                .value("flowlabel")
+                .help("`flowlabel` for IPv6 alone: {ip4: [...], ip6: [..., flowlabel]}");
+        });
+    }
     if id == 0 && (names.is_some() || fields.has("family")) {
         d.error(place, "table-0", "table 0 is there always, without a name and for both families")
             .help("only `flow-hash`");
@@ -90,6 +96,17 @@ fn table<'n>(d: &mut Decoder<'n>, id: u32, place: Place, node: &'n Node<'n>, out
     }
     let of = Families { names: names.unwrap_or_default(), hashes: hashes.unwrap_or_default() };
     both(d, id, place, only, &of, out);
+}
+
+fn flow_hash<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Fields> {
+    let items = d.items(node, "fields of packets").iter().enumerate();
+    let field = |(i, node)| d.index(i, |d| d.choice(node, &Fields::ALL));
+    let fields = items.filter_map(field).fold(Fields::NONE, Fields::with);
+    if let Err(why) = fields.check() {
+        d.error(node.place, "flow-hash", why).help("both directions of a flow take the same path then");
+        return None;
+    }
+    Some(fields)
 }
 
 /// What the IPv4 and the IPv6 table of a number are told.
@@ -125,7 +142,8 @@ fn both(d: &mut Decoder<'_>, id: u32, place: Place, only: Option<bool>, of: &Fam
         // The flow label is one of IPv6 alone.
         let fits = |f: &Fields| fields.has(*f) && (v6 || *f != Fields::LABEL);
         let fields = Fields::ALL.into_iter().map(|(_, f)| f).filter(fits).fold(Fields::NONE, Fields::with);
-        if fields != Fields::NONE && fields != Fields::FIVE_TUPLE {
+        let fields = fields.or_five_tuple();
+        if fields != Fields::FIVE_TUPLE {
             add(Op::SetFlowHash { table, fields });
         }
     }

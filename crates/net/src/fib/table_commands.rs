@@ -24,7 +24,7 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
     .arg("dport", "destination port")
     .arg("proto", "protocol")
     .arg("reverse", "source and destination change places")
-    .arg("symmetric", "both directions of a flow take the same path")
+    .arg("symmetric", "both directions of a flow take the same path: src with dst, sport with dport, no flowlabel")
     .details("Without any field it is src dst sport dport proto again.")
     .example(&format!("set {word} flow-hash table 0 src dst sport dport proto symmetric"));
     if v6 {
@@ -80,11 +80,7 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
 fn set_hash(router: &mut Router, args: &Args, v6: bool) -> Result<Output, CommandError> {
     let table = RouteTable { v6, id: args.opt("table")?.unwrap_or(0) };
     let chosen = Fields::ALL.into_iter().filter(|(word, _)| args.has(word));
-    let mut fields = chosen.fold(Fields::NONE, |all, (_, f)| all.with(f));
-    let of_what = [Fields::SRC, Fields::DST, Fields::SPORT, Fields::DPORT, Fields::PROTO, Fields::LABEL];
-    if !of_what.into_iter().any(|f| fields.has(f)) {
-        fields = fields.with(Fields::FIVE_TUPLE);
-    }
+    let fields = chosen.fold(Fields::NONE, |all, (_, f)| all.with(f)).or_five_tuple();
     commit(router, vec![Op::SetFlowHash { table, fields }])
 }
 

@@ -605,6 +605,7 @@ impl Router {
         if fields.has(Fields::LABEL) && !table.v6 {
             return Err(OpError::new("IPv4 has no flow label"));
         }
+        fields.check().map_err(|why| OpError::new(format!("{table}: flow hash: {why}")))?;
         let seed = self.fibs.seed;
         let Fibs { list, slots4, slots6, .. } = &mut self.fibs;
         let found = list[usize::from(table.v6)].get_mut(place as usize).and_then(Option::as_mut);
