@@ -5,6 +5,7 @@ use net::punt::{Class, Limit};
 
 use super::decode::Decoder;
 use super::model::PuntLimit;
+use super::scalar::short;
 use super::tree::{Node, Value};
 
 pub(super) const LIMIT: &[&str] = &["rate", "burst"];
@@ -20,10 +21,18 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<
     Some(limits)
 }
 
+const HELP: &str = "`off`, or a limit such as {rate: 1000, burst: 200}";
+
 /// The word `off`, or a rate with its burst.
 fn limit<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Option<Limit>> {
     if let Value::Scalar { .. } = &node.value {
-        return d.choice(node, &[("off", None)]);
+        let text = d.text(node, HELP)?;
+        if text != "off" {
+            d.error(node.place, "choice", format!("{} is not known here", short(text)))
+                .value(text)
+                .help(HELP);
+        }
+        return (text == "off").then_some(None);
     }
     let fields = d.fields(node, LIMIT)?;
     let rate = d.required(&fields, "rate", "packets a second", |d, node| d.int(node, 0, Limit::MOST));
