@@ -55,6 +55,26 @@ def test_hosts_configure_themselves(lab):
     wait_for("the default route is gone", lambda: "default" not in a.ip("-6 route show").stdout, timeout=10)
 
 
+def test_hosts_on_a_bridge_configure_themselves(lab):
+    """Two hosts on one bridge domain take what its BVI says, and reach each other and a host beyond the router."""
+    inside = lab.namespace("r")
+    a = autoconfigured(lab, "a", "left", inside)
+    b = autoconfigured(lab, "b", "right", inside)
+    far = lab.cable(inside, "far", lab.host("far", ["2001:db8:9::2/64"], ["2001:db8:9::1"]))
+    lab.router(inside, {
+        "interfaces": {"left": {}, "right": {}, "far": {"addresses": ["2001:db8:9::1/64"]}},
+        "loopbacks": {"loop0": {"addresses": ["2001:db8:1::1/64"]}},
+        "bridgedomains": {"bd1": {"bvi": "loop0", "interfaces": ["left", "right"]}},
+        "l3": {"interfaces": {"loop0": {"router-advertisements": True}}}})
+    for host in (a, b):
+        wait_for("it has an address", lambda: addresses(host), timeout=30)
+        wait_for("detection is over", lambda: "tentative" not in host.ip("-6 address show").stdout, timeout=20)
+        assert "default via fe80::" in host.ip("-6 route show").stdout
+    a.ping(addresses(b)[0], count=3)
+    a.ping("2001:db8:9::2", count=3)
+    far.ping(addresses(b)[0], count=3)
+
+
 def test_a_late_host_solicits(lab):
     """Advertisements come minutes apart; a host whose link comes up has its address within seconds all the same."""
     inside = lab.namespace("r")

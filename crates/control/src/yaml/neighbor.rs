@@ -54,16 +54,16 @@ fn entry<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Opti
     });
     let (address, place) = address?;
     let port = port?;
-    d.key("address", |d| connected(d, place, address, port));
+    d.key("address", |d| connected(d, place, address, port, names));
     Some(Neighbor { interface: port.name().to_string(), address, mac: mac?, place })
 }
 
 /// A neighbour lies in a connected prefix and is not the router itself.
-fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>) {
+fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>, names: &Names<'_>) {
     let name = port.name();
-    if port.is_loopback() {
+    if names.is_alone(port) {
         d.error(place, "neighbor-connected", format!("`{name}` is a loopback: nobody is behind it"))
-            .help("an interface with a wire");
+            .help("an interface with a wire, or a BVI");
         return;
     }
     if port.addresses().iter().any(|a| a.net.addr() == address) {

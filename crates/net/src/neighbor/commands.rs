@@ -39,6 +39,9 @@ pub fn all() -> Vec<Command<Router>> {
 }
 
 fn add(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    if crate::commands::interface(router, args, "interface")?.is_alone() {
+        return Err(args.error("interface", "nobody is behind a loopback that is no BVI"));
+    }
     let (name, address) = (args.get("interface")?, args.get("address")?);
     commit(router, vec![Op::SetNeighbor { name, address, mac: MacAddr(args.get("mac")?) }])
 }

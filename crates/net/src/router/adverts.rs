@@ -1,6 +1,6 @@
 //! Router advertisements: carries out what their machine says, and hears solicitations.
 
-use super::{Kind, OpError, Router};
+use super::{OpError, Router};
 use crate::neighbor::wire::Message;
 use crate::neighbor::{Heard, Millis};
 use crate::ra::machine::AdvertCounts;
@@ -53,7 +53,7 @@ impl Router {
                 if let Err(why) = config.check() {
                     return fail(why);
                 }
-                if i.kind == Kind::Loopback {
+                if i.is_alone() {
                     return fail("nobody is behind a loopback".into());
                 }
                 if let Some(mtu) = config.mtu.filter(|m| *m > u32::from(i.mtu)) {

@@ -207,8 +207,12 @@ impl Router {
         if let Some(peer) = i.xconnect {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
         }
-        ops.extend(self.feature_ops(i));
         let bridge = |op| Op::Bridge(op);
+        let member = i.membership.map(|m| bridge(BridgeOp::Port { name: name(), member: Some(m) }));
+        // A loopback has stations only as a BVI, and some features need them.
+        let bvi = i.membership.is_some_and(|m| m.bvi);
+        ops.extend(member.clone().filter(|_| bvi));
+        ops.extend(self.feature_ops(i));
         if let Some(change) = &i.tag_change {
             ops.push(bridge(BridgeOp::Tags { name: name(), change: Some(change.clone()) }));
         }
@@ -216,7 +220,7 @@ impl Router {
             ops.push(bridge(BridgeOp::PortLimit { name: name(), limit: Some(limit) }));
         }
         if let Some(m) = i.membership {
-            ops.push(bridge(BridgeOp::Port { name: name(), member: Some(m) }));
+            ops.extend(member.filter(|_| !bvi));
             ops.extend(self.static_macs_of(m.bridge, Some(i.index)).into_iter().map(bridge));
         }
         if i.promiscuous {

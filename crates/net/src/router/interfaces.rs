@@ -675,10 +675,7 @@ impl Router {
         let (mut n, mut a) = (vec![], vec![]);
         if usable {
             self.neighbors.interface_up(index, &mut n);
-            let shared = self
-                .interfaces
-                .get(index)
-                .is_some_and(|i| i.kind != Kind::Loopback || i.membership.is_some());
+            let shared = self.interfaces.get(index).is_some_and(|i| !i.is_alone());
             let dad = self.config.dad;
             self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
             self.adverts.link_up(now, index);

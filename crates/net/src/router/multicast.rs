@@ -46,7 +46,7 @@ impl Router {
             }
             _ => {}
         }
-        if self.interfaces.get(index).is_some_and(|i| i.kind == Kind::Loopback) {
+        if self.interfaces.get(index).is_some_and(IfState::is_alone) {
             return fail("nobody sends to groups on a loopback");
         }
         if joined && self.wanted_groups(index).count() >= MOST_GROUPS {
@@ -68,7 +68,7 @@ impl Router {
     fn due_groups(&self, index: u32) -> BTreeSet<IpAddr> {
         let Some(i) = self.interfaces.get(index) else { return BTreeSet::new() };
         let mut due: BTreeSet<IpAddr> = self.wanted_groups(index).collect();
-        if matches!(i.kind, Kind::Loopback | Kind::Local) || i.xconnect.is_some() {
+        if i.is_alone() || i.kind == Kind::Local || i.xconnect.is_some() {
             return due;
         }
         let prefixes = self.prefixes_of(i);

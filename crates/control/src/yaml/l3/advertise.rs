@@ -7,7 +7,6 @@ use net::router::Feature;
 use packet::nd::Preference;
 
 use super::super::decode::{Decoder, Fields};
-use super::super::rules::Port;
 use super::super::scalar::short;
 use super::super::tree::{Node, Value};
 use super::Scope;
@@ -39,8 +38,8 @@ const ROUTE: &[&str] = &["lifetime", "preference"];
 const PREFERENCES: &[(&str, Preference)] =
     &[("low", Preference::Low), ("medium", Preference::Medium), ("high", Preference::High)];
 
-/// The field; `true` stands for all defaults, `false` for no advertisements.
-pub(super) fn decode<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, port: Port<'_>) {
+/// The field; `true` stands for all defaults, `false` for no advertisements. `alone`: no station can be there.
+pub(super) fn decode<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, alone: bool) {
     let place = fields.key_place("router-advertisements");
     let config = s.d.field(fields, "router-advertisements", |d, node| {
         if let Value::Scalar { .. } = &node.value {
@@ -55,7 +54,7 @@ pub(super) fn decode<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, port: Port<
             d.error(place, "router-advertisements", message).help(help);
         });
     };
-    if port.is_loopback() {
+    if alone {
         return refuse("nobody is behind a loopback".into(), "remove `router-advertisements`");
     }
     if let Err(why) = config.check() {

@@ -106,8 +106,9 @@ fn interface<'n>(
     if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
         scope.set(fields.key_place("proxy-arp"), "proxy-arp", Feature::ProxyArp(on));
     }
-    proxy::groups(&mut scope, &fields, port);
-    advertise::decode(&mut scope, &fields, port);
+    let alone = names.is_alone(port);
+    proxy::groups(&mut scope, &fields, alone);
+    advertise::decode(&mut scope, &fields, alone);
     Some(())
 }
 

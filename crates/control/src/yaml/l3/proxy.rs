@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use net::router::{Feature, Op};
 
 use super::super::decode::{Decoder, Fields};
-use super::super::rules::{Names, Port};
+use super::super::rules::Names;
 use super::super::scalar::short;
 use super::super::tree::Node;
 use super::{Scope, Setting};
@@ -96,8 +96,8 @@ pub(super) fn address6<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, text: &str) 
     }
 }
 
-/// `groups`: multicast groups to join.
-pub(super) fn groups<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, port: Port<'_>) {
+/// `groups`: multicast groups to join; not where no station can be (`alone`).
+pub(super) fn groups<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, alone: bool) {
     let mut found: Vec<(super::Place, IpAddr)> = vec![];
     s.d.field(fields, "groups", |d, node| {
         for (i, node) in d.items(node, "multicast groups").iter().enumerate() {
@@ -127,7 +127,7 @@ pub(super) fn groups<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, port: Port<
         }
         Some(())
     });
-    if port.is_loopback() && !found.is_empty() {
+    if alone && !found.is_empty() {
         s.d.error(fields.key_place("groups"), "group", "nobody sends to groups on a loopback")
             .help("remove `groups`");
         return;

@@ -1,7 +1,7 @@
 //! What interfaces may say about each other, once every name is known.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::acl::{Acl, AclUse};
@@ -79,6 +79,8 @@ pub(super) struct Names<'a> {
     pub l2_targets: HashMap<&'a str, Place>,
     /// Members of bridges, each with its bridge and the place of the first use.
     pub bridged: HashMap<&'a str, (&'a BridgeDomain, Place)>,
+    /// Loopbacks through which bridges are routed.
+    bvis: HashSet<&'a str>,
     /// Own addresses by table, each with the name of its interface.
     pub own: HashMap<(u32, IpAddr), &'a str>,
     /// The routing tables.
@@ -119,12 +121,13 @@ impl<'a> Names<'a> {
                 bridged.entry(member.name.as_str()).or_insert((bridge, member.place));
             }
         }
+        let bvis = bridges.iter().filter_map(|b| b.bvi.as_ref()).map(|b| b.name.as_str()).collect();
         let table = |p: &Port<'_>, a: IpAddr| bound.get(p.name()).map_or(0, |b| b[usize::from(a.is_ipv6())]);
         let of = |p: &Port<'a>, a: IpAddr| ((table(p, a), a), p.name());
         let own = list.iter().flat_map(|p| p.addresses().iter().map(|a| of(p, a.net.addr()))).collect();
         let suggestions = Cell::new(1_000_000);
         let ports = list.iter().map(|p| (p.name(), *p)).collect();
-        Names { suggestions, own, tables, bound, ports, list, l2_targets, bridged }
+        Names { suggestions, own, tables, bound, ports, list, l2_targets, bridged, bvis }
     }
 
     /// The number of the table of an interface for a family.
@@ -162,6 +165,11 @@ impl<'a> Names<'a> {
             (None, None) => "name one of `interfaces`, `loopbacks` or `taps`".into(),
         };
         unknown("unknown-interface", message, help)
+    }
+
+    /// True where no station can be: on a loopback that is not the BVI of a bridge.
+    pub fn is_alone(&self, port: Port<'_>) -> bool {
+        port.is_loopback() && !self.bvis.contains(port.name())
     }
 
     /// True for a port in a cross-connect, on either side, or in a bridge.

@@ -5,7 +5,7 @@ use crate::interface::Tags;
 use crate::l2::Retag;
 use crate::l2::bridge::BridgePort;
 use crate::router::op::Undo;
-use crate::router::{IfState, Op, OpError, Router};
+use crate::router::{IfState, Kind, Op, OpError, Router};
 
 /// What an interface is to its bridge domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,11 @@ fn tags(list: &[VlanTag]) -> Tags {
 }
 
 impl IfState {
+    /// True where no station can be: on a loopback that is not the BVI of a bridge domain.
+    pub fn is_alone(&self) -> bool {
+        self.kind == Kind::Loopback && self.membership.is_none()
+    }
+
     /// What workers do to the tags of its frames on layer 2.
     pub(in crate::router) fn retag(&self) -> Retag {
         let own = self.tags();
@@ -104,6 +109,9 @@ impl Router {
         if was == member {
             return Ok(vec![]);
         }
+        if member.is_none() && was.is_some_and(|w| w.bvi) {
+            self.check_bvi_leaves(index, &name)?;
+        }
         // Addresses set for it go with it, unless it stays.
         let mut ops = vec![BridgeOp::Port { name, member: was }];
         if let Some(old) = was.filter(|w| member.is_none_or(|m| m.bridge != w.bridge)) {
@@ -124,6 +132,25 @@ impl Router {
         }
         self.refresh_adjacencies(index);
         Ok(ops.into_iter().rev().map(Op::Bridge).collect())
+    }
+
+    /// What is meant for stations behind a BVI goes before they do.
+    fn check_bvi_leaves(&self, index: u32, name: &str) -> Result<(), OpError> {
+        let fail = |what: String, how: String| {
+            Err(OpError::new(format!("{name} {what}, in its bridge domain: undo that first ({how})")))
+        };
+        let mut neighbors = self.neighbors.iter_interface(index);
+        if let Some(n) = neighbors.find(|n| n.state == crate::neighbor::State::Static) {
+            let a = n.addr;
+            return fail(format!("has the static neighbor {a}"), format!("ip neighbor del {name} {a}"));
+        }
+        if let Some(g) = self.wanted_groups(index).next() {
+            return fail(format!("has joined {g}"), format!("set interface ip group leave {name} {g}"));
+        }
+        if self.adverts.config(index).is_some() {
+            return fail("sends router advertisements".into(), format!("ip6 nd {name} ra-suppress"));
+        }
+        Ok(())
     }
 
     /// Takes an interface out of its bridge domain, if it is in one. Its addresses stay where it is about to `return`.
