@@ -238,7 +238,8 @@ def test_what_else_is_refused(bvi):
             ("set interface l2 bridge loop77 10 bvi", "has the BVI loop10 already"),
             ("set interface l2 bridge loop77 10", "is a loopback"),
             ("set interface l2 bridge third 10", "has the address"),
-            ("set interface l2 tag-rewrite left pop 1", "cannot be taken away"),
+            ("set interface l2 tag-rewrite left pop 1", "1 tag cannot be taken away"),
+            ("set interface l2 tag-rewrite loop10 push dot1q 5", "loopback have no tags"),
         ]:
             with pytest.raises(CtlError, match=why):
                 t.ctl(line)

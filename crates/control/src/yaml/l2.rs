@@ -4,9 +4,9 @@ use super::decode::{Decoder, Fields};
 use super::diag::Place;
 use super::l3::Setting;
 use super::model::{BridgeDomain, BridgeSettings};
-use super::rules::Names;
+use super::rules::{Names, Port};
 use super::tree::Node;
-use net::router::{self, BridgeOp, Membership, Op, StaticMac, TagChange};
+use net::router::{self, BridgeOp, Encap, Membership, Op, StaticMac, TagChange};
 use packet::MacAddr;
 use std::net::IpAddr;
 
@@ -61,19 +61,17 @@ struct Scope<'s, 'n, 'a> {
     out: &'s mut Vec<Setting>,
 }
 
-impl<'n> Scope<'_, 'n, '_> {
+impl<'n, 'a> Scope<'_, 'n, 'a> {
     fn set(&mut self, place: Place, op: BridgeOp) {
         self.out.push(Setting { place, path: self.d.path(), op: Op::Bridge(op) });
     }
 
-    /// True for an interface that the document has.
-    fn is_interface(&mut self, name: &str, place: Place) -> bool {
-        let found = self.names.get(name);
-        if let Err(e) = found {
-            self.d.error(place, e.rule, e.message).value(name).help(e.help);
-            return false;
-        }
-        true
+    /// An interface that the document has.
+    fn interface(&mut self, name: &str, place: Place) -> Option<Port<'a>> {
+        self.names
+            .get(name)
+            .map_err(|e| _ = self.d.error(place, e.rule, e.message).value(name).help(e.help))
+            .ok()
     }
 
     fn limit(&mut self, fields: &Fields<'n>) -> Option<(Place, u32)> {
@@ -115,16 +113,22 @@ pub(super) fn decode<'n>(
 }
 
 fn interface<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &'n Node<'n>) -> Option<()> {
-    if !s.is_interface(name, place) {
-        return None;
-    }
+    let port = s.interface(name, place)?;
     let fields = s.d.fields(node, INTERFACE)?;
     let own = || name.to_string();
     let at = |field: &str| fields.get(field).map_or(fields.place, |n| n.place);
+    let known = port.sub.and_then(|sub| sub.encapsulation).map_or(0, Encap::known_tags);
     let change = s.d.field(&fields, "tag-rewrite", |d, node| {
         let text = d.text(node, "a change of tags")?;
         match text.parse::<TagChange>() {
-            Ok(change) => Some(change),
+            Ok(change) => match change.check(known, port.is_loopback()) {
+                Ok(()) => Some(change),
+                Err(why) => {
+                    let help = "a sub-interface stands for tags by number; `push` needs none";
+                    d.error(node.place, "tag-rewrite", format!("`{name}`: {why}")).value(text).help(help);
+                    None
+                }
+            },
             Err(why) => {
                 d.error(node.place, "tag-rewrite", why).value(text).help(
                     "disable, pop 1, push dot1q 100, push dot1ad 100 200, translate 1-1 dot1q 100, ...",

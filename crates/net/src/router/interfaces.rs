@@ -37,6 +37,14 @@ pub enum Encap {
 }
 
 impl Encap {
+    /// Tags of its frames that are known by number.
+    pub fn known_tags(self) -> u8 {
+        match self {
+            Encap::Tags { outer: Some(_), inner, .. } => 1 + u8::from(inner.flatten().is_some()),
+            _ => 0,
+        }
+    }
+
     /// The same for two that take the same frames, which cannot stand under one interface.
     pub(super) fn frames(self) -> Encap {
         match self {

@@ -232,9 +232,7 @@ impl Node for L2Bridge {
         if !port.bvi && bridge.is(bflags::LEARN) {
             view.learn(p, macs::key(port.bridge, src), port, bridge)?;
         }
-        if !port.bvi {
-            rx.retag.enter(p).map_err(BridgeReason::from)?;
-        }
+        rx.retag.enter(p).map_err(BridgeReason::from)?;
         if dst[0] & 1 != 0 {
             if bridge.is(bflags::ARP_TERM) && may_be_answered(p) {
                 return Ok(BridgeNext::Answer);
@@ -512,7 +510,7 @@ impl QuickNode for L2Bridge {
         let tx = found.port();
         let members = Members { macs: view.macs, ifs: from.ifs, now: view.now, sent: view.sent };
         let tagged = || members.take(first.rx, rx, found);
-        if !rx.retag.is_none() && !port.bvi {
+        if !rx.retag.is_none() {
             return tagged().then_some((BridgeNext::Direct, Common { from, to: To::Tagged(members) }));
         }
         let (next, to) = match found.bits() & (KIND & !SETTLED) {

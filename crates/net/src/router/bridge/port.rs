@@ -41,6 +41,19 @@ pub enum TagChange {
 }
 
 impl TagChange {
+    /// Why it cannot be made on an interface, of whose frames so many tags are known; none are changed on a `loopback`.
+    pub fn check(&self, known: u8, loopback: bool) -> Result<(), String> {
+        if loopback {
+            return Err("frames on a loopback have no tags".into());
+        }
+        let (pop, _) = self.parts();
+        if pop <= known {
+            return Ok(());
+        }
+        let tags = |n: u8| if n == 1 { "1 tag".into() } else { format!("{n} tags") };
+        Err(format!("{} cannot be taken away, its frames have {known} that are known", tags(pop)))
+    }
+
     fn parts(&self) -> (u8, &[VlanTag]) {
         match self {
             TagChange::Disabled => (0, &[]),
@@ -176,12 +189,9 @@ impl Router {
         let i = self.named(&name)?;
         let own = i.tags().count;
         if let Some(change) = &change {
-            let (pop, push) = change.parts();
-            if pop > own {
-                return Err(OpError::new(format!(
-                    "{name}: {pop} tags cannot be taken away, its frames have {own} that are known"
-                )));
-            }
+            let (_, push) = change.parts();
+            let loopback = i.kind == Kind::Loopback;
+            change.check(own, loopback).map_err(|why| OpError::new(format!("{name}: {why}")))?;
             if let Some(t) = push.iter().find(|t| !(1..=4095).contains(&t.vlan)) {
                 return Err(OpError::new(format!("{name}: VLAN {} is out of range, 1 to 4095", t.vlan)));
             }
