@@ -175,6 +175,32 @@ def mpls():
     yield "endless", b"\0\6\x40\1" * 300, b""
 
 
+def bridged():
+    """Named frames on the bridge domain, in which station 1 is on left, 2 on right and 3 on patch."""
+    bvi, every, tag = "02:00:00:00:10:01", "ff:ff:ff:ff:ff:ff", [Dot1Q(vlan=500)]
+
+    def frame(payload, dst, src=1, tags=tag):
+        return on("left", payload, src=f"02:00:00:00:05:{src:02x}", dst=f"02:00:00:00:05:{dst:02x}" if isinstance(dst, int) else dst, tags=tags)
+
+    for name, dst in [("station", 2), ("station-3", 3), ("itself", 1), ("filter", 4), ("unknown", 9), ("all", every), ("stp", "01:80:c2:00:00:00")]:
+        yield name, frame(IP(src="10.50.0.7", dst="10.50.0.8") / UDP(), dst)
+    yield "from-patch", frame(IP(src="10.50.0.7", dst="10.50.0.8") / UDP(), 1, src=3, tags=[Dot1AD(vlan=500, prio=5)])
+    yield "all-patch", frame(IP(src="10.50.0.7", dst="10.50.0.8") / UDP(), every, src=3, tags=[Dot1AD(vlan=500)])
+    yield "bad-source", on("left", IP() / UDP(), src="03:00:00:00:00:01", dst=every, tags=tag)
+    yield "up-ip4", frame(IP(src="10.50.0.7", dst="10.10.0.9") / UDP() / Raw(b"x" * 30), bvi)
+    yield "up-ip6", frame(IPv6(src="2001:db8:50::7", dst="2001:db8:10::9") / UDP(), bvi)
+    yield "up-echo", frame(IP(src="10.50.0.7", dst="10.50.0.1") / ICMP(id=7, seq=1), bvi)
+    yield "up-tagged", frame(IP(src="10.50.0.7", dst="10.50.0.1") / ICMP(), bvi, tags=tag + [Dot1Q(vlan=6)])
+    yield "up-other", frame(Raw(bytes(46)), bvi)
+    for last in (1, 2, 9):
+        yield f"arp-{last}", frame(ARP(op=1, hwsrc="02:00:00:00:05:01", psrc="10.50.0.7", pdst=f"10.50.0.{last}"), every)
+        lla = ICMPv6NDOptSrcLLAddr(lladdr="02:00:00:00:05:01")
+        ask = IPv6(src="2001:db8:50::7", dst=f"ff02::1:ff00:{last}", hlim=255) / ICMPv6ND_NS(tgt=f"2001:db8:50::{last}") / lla
+        yield f"nd-{last}", frame(ask, f"33:33:ff:00:00:0{last}")
+    yield "arp-gratuitous", frame(ARP(op=1, hwsrc="02:00:00:00:05:02", psrc="10.50.0.2", pdst="10.50.0.2"), every)
+    yield "down", on("left", IP(src="192.0.2.7", dst="10.50.0.9") / UDP())
+
+
 def frames():
     names = {}
     for name, stack, packet in mpls():
@@ -241,6 +267,21 @@ def frames():
         IPv6(**to6) / IPv6ExtHdrFragment(nh=17, m=1, id=4) / UDP() / Raw(b"x"),
         IPv6(**to6) / IPv6ExtHdrFragment(nh=17, offset=8191, id=4) / Raw(bytes(60)),
         IPv6(**to6) / IPv6ExtHdrFragment(nh=58, id=4) / ICMPv6EchoRequest()])
+    for name, frame in bridged():
+        names["bridge-" + name] = fed(frame, how=TRACED if len(name) % 3 == 0 else 0, rx=PORT["patch"] if name.endswith("-patch") else 0)
+    # Features that no other frame meets, on the ports that have them.
+    syn = TCP(flags="S", options=[("MSS", 1460)])
+    from_right = dict(src="198.51.100.7", dst="192.0.2.2")
+    query = IP(src="192.0.2.7", dst="224.0.0.1", ttl=1, proto=2, options=[IPOption_Router_Alert()])
+    for name, frame in [
+            ("mss-in-ip4", on("right", IP(**from_right) / syn)),
+            ("mss-out-ip6", on("left", IPv6(src="2001:db8:1::7", dst="2001:db8:200::2") / syn)),
+            ("urpf-out-ip4", on("left", IP(src="192.0.2.7", dst="203.0.113.2") / UDP())),
+            ("urpf-out-ip4-bad", on("left", IP(src="99.0.0.7", dst="203.0.113.2") / UDP())),
+            ("urpf-out-ip6", on("left", IPv6(src="2001:db8:1::7", dst="2001:db8:3::2") / UDP())),
+            ("urpf-out-ip6-bad", on("left", IPv6(src="2001:db8:3::7", dst="2001:db8:3::2") / UDP())),
+            ("igmp-query", Ether(src="02:00:00:00:00:aa", dst="01:00:5e:00:00:01") / query / Raw(bytes.fromhex("110aeef50000000000000000")))]:
+        names["edge-" + name] = fed(frame, rx=PORT["right"] if name == "mss-in-ip4" else 0)
     for n in range(0, 30):
         packet = samples["ip6-to-10"] if n % 2 else samples["ip4-to-10"]
         names[f"node-{n}"] = fed(packet, entry=INNER + n, rx=n % 3)

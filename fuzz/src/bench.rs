@@ -1,4 +1,4 @@
-//! The router that the targets share: five ports, sub-interfaces, a loopback, routes of every kind, labels.
+//! The router that the targets share: five ports, sub-interfaces, loopbacks, a bridge domain, routes of every kind, labels.
 
 use graph::{PoolConfig, PoolMemory};
 use net::mpls::{Exp, OutLabels};
@@ -9,7 +9,7 @@ use net::punt::{Class, Limit};
 use net::reassembly::Kind;
 use net::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, Target, TunnelConfig,
+    RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, TunnelConfig, VlanTag,
 };
 use net::urpf::Mode;
 use packet::MacAddr;
@@ -93,6 +93,7 @@ pub fn router() -> Router {
         ("small", "203.0.113.2"),
         ("six", "2001:db8:3::2"),
         ("left.200", "10.2.0.0"),
+        ("left.200", "2001:db8:200::2"),
         ("right", "fe80::2"),
     ];
     for (i, (name, address)) in neighbors.iter().enumerate() {
@@ -118,15 +119,17 @@ pub fn router() -> Router {
         ops.push(Op::SetFeature { name: "left.100".into(), feature });
     }
     let (urpf, mss) = (
-        |v6, mode| Feature::Urpf { v6, tx: false, mode, table: None },
+        |v6, tx, mode| Feature::Urpf { v6, tx, mode, table: None },
         |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } },
     );
     let group = |g: &str| Feature::Group { group: g.parse().expect("a group"), joined: true };
     let features = [
-        ("right", urpf(false, Mode::Strict)),
-        ("right", urpf(true, Mode::Loose)),
+        ("right", urpf(false, false, Mode::Strict)),
+        ("right", urpf(true, false, Mode::Loose)),
+        ("small", urpf(false, true, Mode::Loose)),
+        ("six", urpf(true, true, Mode::Strict)),
         ("right", mss(false, 1000, 900)),
-        ("six", urpf(true, Mode::Strict)),
+        ("six", urpf(true, false, Mode::Strict)),
         ("left.200", mss(true, 800, 1200)),
         ("left", Feature::ProxyArp(true)),
         ("left", group("224.0.0.5")),
@@ -178,6 +181,7 @@ pub fn router() -> Router {
     };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
     labels(&mut router);
+    bridge(&mut router);
     // Into another table and back, without end.
     let into = |table| {
         Target::Paths(vec![RoutePath {
@@ -201,6 +205,48 @@ pub fn router() -> Router {
             .expect("a route");
     }
     router
+}
+
+/// The address of `loop1`.
+const BVI: MacAddr = MacAddr([2, 0, 0, 0, 0x10, 1]);
+
+/// A bridge domain of three sub-interfaces and `loop1`, which answers for some stations. Nothing is learned: an input means
+/// the same each time.
+fn bridge(router: &mut Router) {
+    let station = |n| MacAddr([2, 0, 0, 0, 5, n]);
+    let up = |name: String| Op::SetState { name, up: true };
+    let mut made = vec![Op::CreateLoopback { instance: Some(1), mac: Some(BVI) }, up("loop1".into())];
+    for net in ["10.50.0.1/24", "2001:db8:50::1/64"] {
+        made.push(Op::AddAddress { name: "loop1".into(), net: net.parse().expect("an address") });
+    }
+    for (parent, dot1ad) in [("left", false), ("right", false), ("patch", true)] {
+        let encap = tags(dot1ad, Some(500), None, true);
+        made.extend([Op::CreateSub { parent: parent.into(), id: 500, encap }, up(format!("{parent}.500"))]);
+    }
+    router.commit(made).expect("interfaces");
+    let settings = BridgeSettings { learn: false, arp_term: true, ..BridgeSettings::default() };
+    let mut ops = vec![BridgeOp::Create { id: 2, settings }];
+    for (name, bvi, shg) in
+        [("loop1", true, 0), ("left.500", false, 1), ("right.500", false, 1), ("patch.500", false, 0)]
+    {
+        let member = Some(Membership { bridge: 2, bvi, shg });
+        ops.push(BridgeOp::Port { name: name.into(), member });
+    }
+    let change = TagChange::Translate(1, vec![VlanTag { dot1ad: false, vlan: 77 }]);
+    ops.push(BridgeOp::Tags { name: "patch.500".into(), change: Some(change) });
+    for (n, to) in [(1, "left.500"), (2, "right.500"), (3, "patch.500")] {
+        ops.push(BridgeOp::Mac { id: 2, mac: station(n), to: Some(StaticMac::Port(to.into())) });
+    }
+    ops.push(BridgeOp::Mac { id: 2, mac: station(4), to: Some(StaticMac::Filter) });
+    for (address, mac) in [
+        ("10.50.0.1", BVI),
+        ("10.50.0.2", station(2)),
+        ("2001:db8:50::1", BVI),
+        ("2001:db8:50::2", station(2)),
+    ] {
+        ops.push(BridgeOp::Arp { id: 2, address: address.parse().expect("an address"), mac: Some(mac) });
+    }
+    router.commit(ops.into_iter().map(Op::Bridge).collect()).expect("a bridge domain");
 }
 
 /// Labels of every kind, and tunnels: 100 to 119 are swapped, taken off or looked up, 1000 and 1001 carry frames.

@@ -192,8 +192,9 @@ impl Bench {
         let (mut dispatcher, graph) = build(&plane, router.tap(), &pool, 0).expect("a graph");
         let strict = Arc::new(AtomicBool::new(true));
         let labelled = Arc::new(AtomicBool::new(false));
-        let bridged: BTreeSet<u32> =
-            router.interfaces().filter(|i| i.xconnect.is_some()).map(|i| i.index).collect();
+        let bridged =
+            router.interfaces().filter(|i| i.xconnect.is_some() || i.membership.is_some_and(|m| !m.bvi));
+        let bridged: BTreeSet<u32> = bridged.map(|i| i.index).collect();
         let mut ports = vec![];
         let sent = Arc::new(Mutex::new(vec![]));
         for name in PORTS {
