@@ -29,6 +29,28 @@ def test_entries_count_only_with_termination(three):
             t.right.expect(f, chatter=True)
 
 
+def test_only_solicited_node_groups_are_answered(three):
+    t = three
+    with bridged(t, "left", "right", options="arp-term 1"):
+        t.ctl(f"set bridge-domain arp entry 10 2001:db8::7 {B}")
+        to_all = solicitation(A, "2001:db8::1", "2001:db8::7")
+        to_all.dst, to_all[IPv6].dst = "33:33:00:00:00:01", "ff02::1"
+        with t.counted("l2-arp-term-answered", by=0):
+            t.left.send(to_all)
+            t.right.expect(to_all)
+
+
+@pytest.mark.parametrize("size,answer", [(42, 42), (60, 60), (100, 60)])
+def test_answers_are_padded_as_requests_are(three, size, answer):
+    t = three
+    with bridged(t, "left", "right", options="arp-term 1"):
+        t.ctl(f"set bridge-domain arp entry 10 192.0.2.7 {B}")
+        ask = arp_request(A, "192.0.2.1", "192.0.2.7")
+        t.left.send(ask / Raw(bytes(size - 42)))
+        reply = Ether(src=B, dst=A) / ARP(op=2, hwsrc=B, psrc="192.0.2.7", hwdst=A, pdst="192.0.2.1")
+        t.left.expect(reply / Raw(bytes(answer - 42)))
+
+
 @pytest.mark.parametrize("bad", ["00:00:00:00:00:00", "01:00:00:00:00:01"])
 def test_bad_sources_where_nothing_is_learned(three, bad):
     t = three
@@ -51,6 +73,15 @@ def test_members_that_are_down_get_no_copy(three):
         with t.counted("l2-flood-copies"):
             passes(t, 2)
             t.third.expect(frame(A, ALL, n=2))
+        # Nor without a link.
+        t.outside.ip("link set third down")
+        try:
+            wait_for("it has no link", lambda: not t.router.interface("third")["link"])
+            with t.counted("l2-flood-copies", by=0):
+                passes(t, 3)
+        finally:
+            t.outside.ip("link set third up")
+            wait_for("it has link", lambda: t.router.interface("third")["link"])
 
 
 def test_tags_that_a_copy_cannot_have(three):

@@ -416,7 +416,7 @@ impl Source<'_> {
     fn room(&self, tx: u32) -> Option<u32> {
         let i = self.ifs.get(tx)?;
         let to = i.bridge.as_ref()?;
-        (tx != self.rx && may_pass(&self.port, to) && !to.bvi && i.retag.is_none() && i.is_plain(tx))
+        (tx != self.rx && may_pass(&self.port, to) && i.retag.is_none() && i.is_plain(tx))
             .then(|| u32::from(i.mtu) + 14 + 8)
     }
 

@@ -10,6 +10,8 @@ mod model;
 mod show;
 mod tagged;
 mod up;
+#[cfg(test)]
+mod vectors;
 
 pub use answer::{L2ArpTerm, TermReason};
 pub use flood::{FloodReason, L2Flood};
