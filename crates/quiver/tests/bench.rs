@@ -87,6 +87,15 @@ fn bad_packets_are_dropped_among_good_ones() {
 }
 
 #[test]
+fn several_workers_are_held_against_one() {
+    let one = &objects(&["ip4", "--json", "--seconds", "0.1"])[0];
+    assert!(one.get("times_one").is_none(), "{one}");
+    let two = &objects(&["ip4", "--json", "--seconds", "0.5", "--workers", "2"])[0];
+    assert!(two["times_one"].as_f64().unwrap() > 0.0 && two["workers"] == 2, "{two}");
+    clean(two);
+}
+
+#[test]
 fn sizes_and_tables_are_what_was_asked_for() {
     let (dir, f) = files("table", &[("t", "8.0.0.0/8\n8.8.8.0/24\n1.1.1.0/24\n2001:db8::/32\n2400::/12\n")]);
     let scenarios = ["ip4-internet", "ip4-internet-skew", "ip6-internet", "internet"];

@@ -6,7 +6,7 @@ use graph::clock::tsc;
 use graph::io::{Ready, RxQueue};
 use graph::{Buffers, Desc, Vector};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Name of the input node under which its clocks are counted.
 pub const NODE: &str = drivers::generator::queue::INPUT_NODE;
@@ -75,6 +75,8 @@ impl Traffic {
 pub struct Control {
     /// The interface is up.
     pub open: AtomicBool,
+    /// The queue that sends while the others keep still, counted from 1; 0: all send.
+    pub alone: AtomicUsize,
     /// Packets a second of each queue; 0: as fast as the graph takes them.
     pub pps: AtomicU64,
     /// Most packets of one vector.
@@ -91,6 +93,7 @@ impl Default for Control {
     fn default() -> Self {
         Control {
             open: AtomicBool::new(false),
+            alone: AtomicUsize::new(0),
             pps: AtomicU64::new(0),
             burst: AtomicU64::new(graph::VECTOR_SIZE as u64),
             gap: AtomicU64::new(0),
@@ -99,6 +102,9 @@ impl Default for Control {
         }
     }
 }
+
+/// Times a second that a queue which keeps still looks whether it may send.
+const LOOKS: u64 = 1000;
 
 /// Packets that wait at most, at a fixed rate: what the rings of common devices hold.
 pub const RING: u64 = 4096;
@@ -109,6 +115,7 @@ pub const STAMP: usize = 14 + 20 + 8;
 /// One queue.
 pub struct Feed {
     interface: u32,
+    number: usize,
     traffic: Arc<Traffic>,
     control: Arc<Control>,
     at: usize,
@@ -200,6 +207,7 @@ impl Feed {
         let start = |len: usize| len * n / of.max(1);
         Feed {
             interface,
+            number: n + 1,
             at: 0,
             at4: start(traffic.dst4.len()),
             at6: start(traffic.dst6.len()),
@@ -215,6 +223,12 @@ impl Feed {
             step: 0,
             hz: graph::clock::tsc_hz(),
         }
+    }
+
+    /// True while another queue sends alone.
+    fn keeps_still(&self) -> bool {
+        let alone = self.control.alone.load(Ordering::Relaxed);
+        alone != 0 && alone != self.number
     }
 
     fn desc(&self, buf: u32, len: usize) -> Desc {
@@ -363,7 +377,7 @@ impl RxQueue for Feed {
     }
 
     fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
-        if !self.control.open.load(Ordering::Acquire) {
+        if !self.control.open.load(Ordering::Acquire) || self.keeps_still() {
             (self.last, self.pps) = (0, 0);
             return 0;
         }
@@ -412,6 +426,8 @@ impl RxQueue for Feed {
     fn ready(&self) -> Ready {
         if !self.control.open.load(Ordering::Acquire) {
             Ready::Never
+        } else if self.keeps_still() {
+            Ready::At(graph::clock::Clock::new().to_ns(tsc() + self.hz / LOOKS))
         } else if self.pps == 0 {
             Ready::Now
         } else {

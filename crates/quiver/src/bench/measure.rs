@@ -13,12 +13,19 @@ const WINDOW: f64 = 0.5;
 const WINDOWS: f64 = 10.0;
 /// Length of a short window, of which most see no interruption by the host, seconds.
 const SHORT: f64 = 0.002;
+/// Between two short windows: reading the counters disturbs workers that have all CPUs for themselves, seconds.
+const BETWEEN: f64 = 0.008;
 /// Packets of a window that has anything to say about the most that can be forwarded.
 pub const ENOUGH: u64 = 32 * graph::VECTOR_SIZE as u64;
 /// The longest wait for them, seconds.
 const PATIENCE: f64 = 10.0;
 /// The node in which packets end.
 const SINK: &str = "interface-tx";
+
+/// Length of the windows of a measurement of so many seconds.
+pub fn window(seconds: f64) -> f64 {
+    WINDOW.min(seconds / WINDOWS)
+}
 
 /// Counters of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,7 +155,8 @@ impl Meter {
     /// Measures for `seconds`, and calls `between` after every window. A window in which fewer than `least` packets came,
     /// because the workers did not run, goes on for some seconds at most.
     pub fn measure(&self, seconds: f64, least: u64, mut between: impl FnMut()) -> Run {
-        let length = WINDOW.min(seconds / WINDOWS);
+        let length = window(seconds);
+        let sleep = |s: f64| std::thread::sleep(Duration::from_secs_f64(s.min(length)));
         let count = (seconds / length).round().max(1.0) as usize;
         let mut run = Run { windows: vec![], short: vec![] };
         let mut first = self.read();
@@ -160,11 +168,12 @@ impl Meter {
                 if passed >= length && !few {
                     break;
                 }
-                std::thread::sleep(Duration::from_secs_f64(SHORT.min(length)));
+                sleep(SHORT);
                 let now = self.read();
                 let window = Self::between(&last, &now);
                 run.short.extend(self.clocks(&window).map(|c| (c, window)));
-                last = now;
+                sleep(BETWEEN);
+                last = self.read();
             }
             run.windows.push(Self::between(&first, &last));
             between();

@@ -18,16 +18,20 @@ mod scenarios;
 mod sink;
 mod special;
 mod traffic;
+mod turns;
 
 use clap::Args;
 use machine::Machine;
 use measure::{ENOUGH, Meter};
-use report::{Answer, Forwarding};
+use mood::{Mood, Shares};
+use report::{Answer, Forwarding, round};
 use rig::{Plan, Rig};
 use scenarios::{ALL, Input, Scenario, What};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use turns::Turns;
 
 /// Measure how fast this machine forwards
 ///
@@ -162,14 +166,19 @@ fn forward(name: &str, machine: &Machine, plan: &Plan, args: &Bench) -> Result<F
     let meter = Meter::new(&rig);
     rig.start();
     rig.warm_up((args.seconds / 4.0).min(1.0));
-    let before = mood::Mood::now(&machine.cpus);
+    let feed = Arc::clone(&rig.feed);
+    let mut turns = Turns::new(&meter, &feed, machine.workers, measure::window(args.seconds));
+    let (mut before, mut shares) = (Mood::now(&machine.cpus), vec![]);
     let router = &mut rig.router;
     let run = meter.measure(args.seconds, ENOUGH, || {
+        shares.push(Mood::now(&machine.cpus).since(&before));
         router.handle_punts();
         router.tick();
+        turns.take();
+        before = Mood::now(&machine.cpus);
     });
-    let shares = mood::Mood::now(&machine.cpus).since(&before);
-    let mut report = Forwarding::new(name, &rig, &meter, &run, shares);
+    let mut report = Forwarding::new(name, &rig, &meter, &run, Shares::mean(&shares));
+    report.times_one = turns.times_one(&run).map(|t| round(t, 3));
     settle(&mut rig, &meter, &mut report);
     Ok(report)
 }

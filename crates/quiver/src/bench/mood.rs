@@ -22,6 +22,14 @@ pub struct Shares {
     pub stolen: f64,
 }
 
+impl Shares {
+    /// Of several times that are as long as each other.
+    pub fn mean(of: &[Shares]) -> Shares {
+        let mean = |f: fn(&Shares) -> f64| of.iter().map(f).sum::<f64>() / of.len().max(1) as f64;
+        Shares { ran: mean(|s| s.ran), stolen: mean(|s| s.stolen) }
+    }
+}
+
 fn ran() -> (Option<u64>, usize) {
     let (mut sum, mut workers) = (None, 0);
     for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -88,6 +96,8 @@ mod tests {
             |ms, ran, stolen| Mood { at: t + std::time::Duration::from_millis(ms), ran, workers: 2, stolen };
         let s = at(100, Some(100_000_000), (5, 30)).since(&at(0, Some(0), (0, 10)));
         assert_eq!(s, Shares { ran: 0.5, stolen: 0.25 });
+        let mean = Shares::mean(&[s, Shares { ran: 1.0, stolen: 0.0 }]);
+        assert_eq!(mean, Shares { ran: 0.75, stolen: 0.125 });
         assert_eq!(at(1, None, (0, 0)).since(&at(0, None, (0, 0))), Shares { ran: 1.0, stolen: 0.0 });
     }
 }

@@ -47,6 +47,9 @@ pub struct Forwarding {
     pub size: usize,
     /// Million packets a second, all workers, median.
     pub mpps: f64,
+    /// How many times as much as one worker alone, measured in turns; only of several workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times_one: Option<f64>,
     /// Clocks a packet of all nodes but generator and sink, median window.
     pub clocks_per_packet: f64,
     /// The same in the best window.
@@ -163,6 +166,7 @@ impl Forwarding {
             workers: router.config().workers,
             size: rig.size,
             mpps: round(median(run.windows.iter().map(|w| meter.mpps(w)).collect()), 3),
+            times_one: None,
             clocks_per_packet: round(run.median(clocks), 2),
             clocks_per_packet_best: round(run.best(clocks), 2),
             clocks_per_packet_total: round(run.median(|w| meter.total_clocks(w)), 2),
@@ -187,8 +191,9 @@ impl Forwarding {
 
     /// The line of this scenario.
     pub fn line(&self) -> String {
+        let times = self.times_one.map(|t| format!(" ({t:.2} of one)")).unwrap_or_default();
         format!(
-            "{:<20} {:>8} route{}, {} worker{}, {} bytes: {:.2} Mpps, {:.1} clocks a packet (best {:.1}, 2 ms windows \
+            "{:<20} {:>8} route{}, {} worker{}, {} bytes: {:.2} Mpps{times}, {:.1} clocks a packet (best {:.1}, 2 ms windows \
              {:.1}, with generator and sink {:.1}), {:.0} % of the CPU",
             self.scenario,
             self.routes,

@@ -133,3 +133,19 @@ fn a_closed_feed_sends_nothing() {
     control.open.store(false, Ordering::Relaxed);
     assert_eq!((f.poll(&mut buffers(64), 0, &mut Vector::boxed()), f.ready()), (0, Ready::Never));
 }
+
+#[test]
+fn a_queue_keeps_still_while_another_sends_alone() {
+    let (mut b, control) = (buffers(1024), Arc::new(Control::default()));
+    let traffic =
+        Traffic { templates: vec![traffic::ip4(64, 0).unwrap()], order: vec![0], ..Traffic::default() };
+    let mut feed = feed(&traffic, &control);
+    let polled = |alone: usize| {
+        control.alone.store(alone, Ordering::Relaxed);
+        let mut v = Vector::boxed();
+        let n = feed.poll(&mut b, 0, &mut v);
+        v.as_slice().iter().for_each(|d| b.free(d));
+        (n, matches!(feed.ready(), Ready::Now))
+    };
+    assert_eq!([0, 1, 2, 0].map(polled), [(256, true), (256, true), (0, false), (256, true)]);
+}
