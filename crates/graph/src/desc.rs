@@ -17,12 +17,12 @@ pub mod flags {
     pub const LOCAL: u16 = 1 << 4;
     /// Came as a link-layer multicast or broadcast: no ICMP error may answer it.
     pub const L2_GROUP: u16 = 1 << 5;
-    /// The transport checksum was verified by the device or by a Linux peer.
-    pub const CSUM_VALID: u16 = 1 << 6;
     /// Put into the graph behind its usual beginning: earlier nodes left nothing in the scratch words.
-    pub const INJECTED: u16 = 1 << 7;
+    pub const INJECTED: u16 = 1 << 6;
     /// The protocols know something of the packet that short cuts do not look at.
-    pub const SPECIAL: u16 = 1 << 8;
+    pub const SPECIAL: u16 = 1 << 7;
+    /// The transport checksum was verified by the device or by a Linux peer. What short cuts look for is all in one byte.
+    pub const CSUM_VALID: u16 = 1 << 8;
     /// What a packet may not be for a node's short cut ([`crate::QuickNode`]).
     pub const UNUSUAL: u16 = TRACED | CHAINED | GSO | LOCAL | L2_GROUP | INJECTED | SPECIAL;
     /// First bit free for the protocols' own use; the graph never looks at bits from here on.

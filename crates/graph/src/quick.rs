@@ -254,6 +254,26 @@ pub trait QuickLookup: LookupNode {
     ) -> usize;
 }
 
+/// [`QuickLookup::quick_keys`] of a node whose keys stand in [`Desc::aux`].
+#[inline(always)]
+pub fn keys_in_aux(descs: &[Desc], keys: &mut [u32; VECTOR_SIZE]) -> usize {
+    // Four at a time: the loop itself costs more than a packet. Keys behind the last packet are never looked at.
+    let (fours, rest) = descs.as_chunks::<4>();
+    let mut seen = 0;
+    for ([a, b, c, d], keys) in fours.iter().zip(keys.as_chunks_mut::<4>().0) {
+        *keys = [a.aux, b.aux, c.aux, d.aux];
+        seen |= a.flags | b.flags | c.flags | d.flags;
+    }
+    for (d, key) in rest.iter().zip(keys.iter_mut().skip(descs.len() - rest.len())) {
+        *key = d.aux;
+        seen |= d.flags;
+    }
+    if seen & flags::UNUSUAL == 0 {
+        return descs.len();
+    }
+    descs.iter().position(|d| d.has(flags::UNUSUAL)).unwrap_or(descs.len())
+}
+
 /// As [`run`], with what was looked up.
 #[inline(never)]
 pub fn run_lookup<const UNUSUAL: u16, K: Copy>(

@@ -7,7 +7,7 @@ use crate::punt::{self, Class};
 use crate::{ip4, ip6};
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
+use graph::{Desc, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::eth::EtherType;
 use packet::mpls::Entry;
 use packet::vlan::VlanStack;
@@ -220,39 +220,47 @@ pub enum Common<'v> {
 #[derive(Clone, Copy)]
 pub struct Plain {
     rx: u32,
-    /// The router's MAC address, and above it the EtherType, as they stand at byte 6 of a frame from the router.
-    source: u64,
+    /// They are for the router, and of one EtherType.
+    ours: Ours,
     /// Features of the interface, where the packets go to their arc.
     feat: u32,
 }
 
-/// A MAC address in the low six bytes of a word, in memory order.
-#[inline(always)]
-pub(super) fn mac_word(m: &[u8; 6]) -> u64 {
-    u64::from_le_bytes([m[0], m[1], m[2], m[3], m[4], m[5], 0, 0])
+/// Frames to the router from another station.
+#[derive(Clone, Copy)]
+pub(super) struct Ours {
+    like: Like,
+    /// The router's MAC address in the high six bytes, in memory order.
+    mac: u64,
 }
 
-/// Bytes 0 to 7 and 6 to 13 of a frame in memory order: each has a MAC address in six bytes.
-#[inline(always)]
-pub(super) fn head_words(w: &[u8; WINDOW]) -> (u64, u64) {
-    let word = |at: usize| {
-        let b = |n: usize| w[at + n];
-        u64::from_le_bytes([b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7)])
-    };
-    (word(0), word(6))
+impl Ours {
+    /// To an interface with this address.
+    pub fn new(mac: &[u8; 6]) -> Self {
+        let [a, b, c, d, e, f] = *mac;
+        let to = mac.iter().enumerate().fold(Like::default(), |like, (n, byte)| like.and(n, *byte, 0xff));
+        // No station has a group address.
+        Ours { like: to.and(6, 0, 1), mac: u64::from_le_bytes([0, 0, a, b, c, d, e, f]) }
+    }
+
+    /// Only those with this byte at a place among the first sixteen.
+    pub fn and(self, at: usize, byte: u8) -> Self {
+        Ours { like: self.like.and(at, byte, 0xff), ..self }
+    }
+
+    /// True for such a frame.
+    #[inline(always)]
+    pub fn holds(&self, w: &[u8; WINDOW]) -> bool {
+        let from = u64::from_le_bytes([w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13]]);
+        self.like.holds(w) && from << 16 != self.mac
+    }
 }
 
 impl Plain {
     /// True for a frame of the EtherType from the interface, to the router and from another station.
     #[inline(always)]
-    fn fits(self, d: &Desc, w: &[u8; WINDOW]) -> bool {
-        let (to, from) = head_words(w);
-        // Zero would be the router's own address with the right type, more than six bytes another type.
-        let rest = from ^ self.source;
-        d.rx == self.rx
-            && (to ^ self.source) << 16 == 0
-            && from & 1 == 0
-            && rest.wrapping_sub(1) < (1 << 48) - 1
+    fn fits(&self, d: &Desc, w: &[u8; WINDOW]) -> bool {
+        d.rx == self.rx && self.ours.holds(w)
     }
 
     /// Takes frames whose IPv4 packet is behind `HEADER` bytes: an Ethernet header, and an entry with explicit null if there are
@@ -265,7 +273,9 @@ impl Plain {
             if !self.fits(d, w) || HEADER != 14 && !is_explicit_null(w) {
                 return false;
             }
-            let Some((total, dst)) = ip4::input::usual(h) else { return false };
+            // Without a label, `fits` has seen the first byte already.
+            let inside = if HEADER == 14 { ip4::input::sane(h) } else { ip4::input::usual(h) };
+            let Some((total, dst)) = inside else { return false };
             if u32::from(total) + u32::from(HEADER) > u32::from(d.len) {
                 return false;
             }
@@ -317,11 +327,11 @@ impl QuickNode for EthernetInput {
             });
         }
         let w = rooms.window::<0>(first)?;
-        let source = mac_word(&i.mac) | u64::from(u16::from_le_bytes([w[12], w[13]])) << 48;
-        let plain = Plain { rx, source, feat: 0 };
+        let plain = Plain { rx, ours: Ours::new(&i.mac).and(12, w[12]).and(13, w[13]), feat: 0 };
         match next_of(u16::from_be_bytes([w[12], w[13]]))? {
             EthernetNext::Ip4 if i.takes_ip4() => {
-                Some((EthernetNext::Ip4Features, Common::Ip4(Plain { feat: i.ip4_unicast, ..plain })))
+                let ours = plain.ours.and(14, ip4::input::PLAIN);
+                Some((EthernetNext::Ip4Features, Common::Ip4(Plain { ours, feat: i.ip4_unicast, ..plain })))
             }
             EthernetNext::Ip6 if i.takes_ip6() => {
                 Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain })))

@@ -1,7 +1,7 @@
 //! The short cut of `ethernet-input` for frames with tags: one or two of them, to sub-interfaces that may change with every
 //! frame.
 
-use super::input::{EthernetNext, EthernetView, head_words, mac_word, next_of};
+use super::input::{EthernetNext, EthernetView, Ours, next_of};
 use crate::interface::{Brief, Briefs, Interface};
 use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
@@ -31,8 +31,8 @@ pub struct Tagged<'v> {
     two: bool,
     inside: Inside,
     ethertype: u16,
-    /// The MAC address of the interface and all its sub-interfaces.
-    mac: u64,
+    /// They are for the router.
+    ours: Ours,
     /// Features of the sub-interface of the first, where the packets go to their arc.
     feat: u32,
     /// What [`Brief`] says of their sub-interfaces.
@@ -88,7 +88,7 @@ impl<'v> Tagged<'v> {
             two,
             inside: Inside::Frame,
             ethertype: u16::from_be_bytes([w[at], w[at + 1]]),
-            mac: mac_word(&i.mac),
+            ours: Ours::new(&i.mac),
             feat: 0,
             want: 0,
             subs,
@@ -227,8 +227,7 @@ impl<'v> Tagged<'v> {
                 }
                 (last, index) = (word, i);
             }
-            let (to, from) = head_words(w);
-            if (to ^ self.mac) << 16 != 0 || (from ^ self.mac) << 16 == 0 || from & 1 != 0 {
+            if !self.ours.holds(w) {
                 return false;
             }
             let whole = d.len;

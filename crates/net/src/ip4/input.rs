@@ -137,14 +137,25 @@ impl Node for Ip4Input {
     }
 }
 
+/// First byte of a header without options.
+pub(crate) const PLAIN: u8 = 0x45;
+
 /// Total length and destination of a usual packet whose header is `h`: no options, and nothing for which `step` does
 /// more. The caller compares the length (at least 20) with the bytes at hand.
 #[inline(always)]
 pub(crate) fn usual(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
+    if h[0] != PLAIN {
+        return None;
+    }
+    sane(h)
+}
+
+/// The same where the first byte is [`PLAIN`].
+#[inline(always)]
+pub(crate) fn sane(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
     let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-    let (first, src, dst) = (word(0), word(12), word(16));
-    let total = first.swap_bytes() as u16;
-    if first as u8 != 0x45 || total < ip4::HEADER_LEN as u16 {
+    let (total, src, dst) = (u16::from_be_bytes([h[2], h[3]]), word(12), word(16));
+    if total < ip4::HEADER_LEN as u16 {
         return None;
     }
     if ODD[usize::from(src as u8)] | ODD[usize::from(dst as u8)] || !packet::checksum::is_valid20(h) {

@@ -155,23 +155,7 @@ impl QuickLookup for Ip4Lookup {
         // Nodes of the arc leave the destination in `aux`; a debug build holds them to it.
         let mut right = |d: &Desc| rooms.window::<0>(d).is_some_and(|w| w[16..20] == d.aux.to_be_bytes());
         debug_assert!(descs.iter().all(|d| d.has(flags::UNUSUAL) || right(d)));
-        // Four at a time: the loop itself costs more than a packet. Keys behind the last packet are never looked at.
-        let mut seen = 0;
-        for (d, key) in descs.chunks(4).zip(keys.as_chunks_mut::<4>().0) {
-            if let [a, b, c, d] = d {
-                *key = [a.aux, b.aux, c.aux, d.aux];
-                seen |= a.flags | b.flags | c.flags | d.flags;
-            } else {
-                for (d, key) in d.iter().zip(key) {
-                    *key = d.aux;
-                    seen |= d.flags;
-                }
-            }
-        }
-        if seen & flags::UNUSUAL == 0 {
-            return descs.len();
-        }
-        descs.iter().position(|d| d.has(flags::UNUSUAL)).unwrap_or(descs.len())
+        quick::keys_in_aux(descs, keys)
     }
 
     fn common<'v>(

@@ -408,13 +408,7 @@ impl QuickLookup for MplsLookup {
     type Common<'v> = Common<'v>;
 
     fn quick_keys(descs: &[Desc], keys: &mut [u32; VECTOR_SIZE], _: Rooms<'_>) -> usize {
-        for (i, (d, key)) in descs.iter().zip(keys).enumerate() {
-            if d.has(flags::UNUSUAL) {
-                return i;
-            }
-            *key = d.aux;
-        }
-        descs.len()
+        quick::keys_in_aux(descs, keys)
     }
 
     fn common<'v>(
