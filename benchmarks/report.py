@@ -1,7 +1,8 @@
 """Writes docs/performance.md and its plots from the JSON lines of `quiver bench`.
 
-  report.py [RESULTS]          the page, from the newest file of benchmarks/results or from RESULTS
-  report.py --check [RESULTS]  says whether the page is what would be written
+  report.py [RESULTS]          a page for each processor that was measured, from its newest file of benchmarks/results; or
+                               docs/performance.md from RESULTS
+  report.py --check [RESULTS]  says whether the pages are what would be written
   report.py --header C DIRTY   the first line of a results file, for commit C
   report.py --to FOLDER ...    the page and its plots go there in place of docs
   report.py --lines            shortens JSON lines on the standard input to a line each, for people
@@ -13,6 +14,7 @@ import json
 import math
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from statistics import median
@@ -20,7 +22,11 @@ from statistics import median
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 
-# Clocks a packet: VPP 26.10-rc0 on this kind of machine (median), what Quiver must reach, and what is sought.
+# The processor on which VPP was measured and goals were set: its results are docs/performance.md, those of others stand in
+# a page each.
+MAIN = "AMD EPYC"
+
+# Clocks a packet there: VPP 26.10-rc0 (median), what Quiver must reach, and what is sought.
 GOALS = {
     "l2xc": ("12.9", 6, 4),
     "l2bd": ("27.3", 13, 9),
@@ -84,12 +90,20 @@ def header(commit, dirty):
     }
 
 
+def head_of(path):
+    """The first line of a results file."""
+    with open(path) as file:
+        line = file.readline()
+    head = json.loads(line) if line.strip() else {}
+    if head.get("results") != 1:
+        sys.exit(f"{path}: the first line does not say what machine this is: not a results file")
+    return head
+
+
 class Results:
     def __init__(self, path):
-        lines = [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
-        if not lines or lines[0].get("results") != 1:
-            sys.exit(f"{path}: the first line does not say what machine this is: not a results file")
-        self.name, self.head, self.all = Path(path).name, lines[0], lines[1:]
+        self.name, self.head = Path(path).name, head_of(path)
+        self.all = [json.loads(line) for line in Path(path).read_text().splitlines()[1:] if line.strip()]
         levels = [o["level"] for o in self.all if "nodes" in o and o["workers"] == 1]
         self.level = max(levels, default="v4")
 
@@ -104,11 +118,18 @@ class Results:
         return sorted((o for o in self.of("growth") if o["series"] == name), key=lambda o: o["x"])
 
 
-def newest(page):
-    """The results of the last day; of several those that `page` names, else those written last. A clone knows no times."""
-    named = page.read_text() if page and page.exists() else ""
-    files = (HERE / "results").glob("*.jsonl")
-    return max(files, key=lambda f: (f.name[:10], f.name in named, f.stat().st_mtime), default=None)
+def newest(docs, check):
+    """For each processor its page's name and its results of the last day; of several those written last, or for a check,
+    as a clone knows no times, those that the page names."""
+    found = {}
+    for file in (HERE / "results").glob("*.jsonl"):
+        cpu = head_of(file)["cpu"].replace("(R)", "")
+        slug = "" if cpu.startswith(MAIN) else "-" + "-".join(re.findall(r"[a-z0-9]+", cpu.lower()))
+        page = docs / f"performance{slug}.md"
+        named = page.read_text() if check and page.exists() else ""
+        rank = (file.name[:10], file.name in named, file.stat().st_mtime)
+        found[page.stem] = max(found.get(page.stem, ((), None)), (rank, file))
+    return {name: file for name, (_, file) in sorted(found.items())}
 
 
 # -------------------------------------------------------------------------------------------------------------- SVG
@@ -182,10 +203,11 @@ def bars(rows, title):
     scale = (760 - left - right) / limit
     svg.rect(left, 12, 10, 10, COLOURS[0])
     svg.text(left + 14, 21, "Quiver")
-    svg.rect(left + 70, 12, 10, 10, "#c7d2e5")
-    svg.text(left + 84, 21, "VPP")
-    svg.line(left + 130, 10, left + 130, 24, COLOURS[6], 2)
-    svg.text(left + 136, 21, "must reach")
+    if any(v or g for _, _, v, g in rows):
+        svg.rect(left + 70, 12, 10, 10, "#c7d2e5")
+        svg.text(left + 84, 21, "VPP")
+        svg.line(left + 130, 10, left + 130, 24, COLOURS[6], 2)
+        svg.text(left + 136, 21, "must reach")
     svg.text(752, 21, title, "end", FAINT)
     for i, (label, quiver, vpp, goal) in enumerate(rows):
         y = 36 + row * i
@@ -303,11 +325,13 @@ def per_second(x):
     return f"{x / 1e6:.2f} M" if x >= 1e6 else f"{x / 1e3:.0f} k"
 
 
-def page(r):
-    """The page and its plots: {name: text}."""
-    files, say, note = {}, [], notes()
+def page(folder, r):
+    """The page and its plots, which stand in `folder`: {name: text}."""
     h = r.head
-    say.append("# Performance\n")
+    goals = GOALS if h["cpu"].startswith(MAIN) else {}
+    # What people say of the figures is about those of one machine.
+    files, say, note = {}, [], notes() if goals else {}
+    say.append("# Performance\n" if goals else f"# Performance on {h['cpu']}\n")
     say.append(
         f"Written by `scripts/bench` from [`benchmarks/results/{r.name}`](../benchmarks/results/{r.name}); "
         "[bench.md](bench.md) says what is measured, and how.\n"
@@ -328,7 +352,9 @@ def page(r):
     say.append(
         "Clocks are those of the TSC, for each packet that came in, of all nodes but generator and sink. *Median* and *best* are "
         "of windows of 0.5 s, *2 ms* is the median of windows of 2 ms, which a machine that others use disturbs less. *CPU* is "
-        "the share of its CPU that the worker got. VPP is 26.10-rc0, measured the same way on this kind of machine.\n"
+        "the share of its CPU that the worker got."
+        + (" VPP is 26.10-rc0, measured the same way on this kind of machine.\n" if goals else
+           " VPP was not measured on this processor, and goals are those of [another](performance.md): only ratios compare.\n")
     )
     say.append(note.get("machine", ""))
 
@@ -338,7 +364,7 @@ def page(r):
         rows = []
         plain = {o["scenario"]: o["clocks_per_packet"] for o in one}
         for o in one:
-            vpp, must, sought = GOALS.get(o["scenario"], (None, None, None))
+            vpp, must, sought = goals.get(o["scenario"], (None, None, None))
             if OVER.get(o["scenario"]) in plain:
                 must = f"{plain[OVER[o['scenario']]] + OVER_BY:.1f} ({OVER[o['scenario']]} + {OVER_BY})"
             rows.append(
@@ -361,15 +387,15 @@ def page(r):
             (
                 o["scenario"],
                 o["clocks_per_packet_2ms"],
-                float(GOALS[o["scenario"]][0].split("-")[0]) if GOALS[o["scenario"]][0] else None,
-                GOALS[o["scenario"]][1],
+                float(goals[o["scenario"]][0].split("-")[0]) if goals and goals[o["scenario"]][0] else None,
+                goals[o["scenario"]][1] if goals else None,
             )
             for o in one
             if o["scenario"] in GOALS
         ]
         if goal:
             files["forwarding.svg"] = bars(goal, "clocks a packet, 2 ms windows")
-            say.append("![clocks a packet by scenario](performance/forwarding.svg)\n")
+            say.append(f"![clocks a packet by scenario]({folder}/forwarding.svg)\n")
         parts = [
             (
                 o["scenario"],
@@ -378,7 +404,7 @@ def page(r):
             for o in one
         ]
         files["nodes.svg"] = stacked(parts, "clocks a packet by node, 2 ms windows")
-        say.append("![clocks a packet by node](performance/nodes.svg)\n")
+        say.append(f"![clocks a packet by node]({folder}/nodes.svg)\n")
         say.append(note.get("forwarding", ""))
 
     clocks = {o["scenario"]: o["clocks_per_packet_2ms"] for o in one}
@@ -397,7 +423,7 @@ def page(r):
             "Clocks a packet of each worker say whether they are in each other's way; packets a second also whether others "
             "took their CPUs. "
             + (
-                "The ratio is that of windows in which both forward to windows in between in which one does.\n"
+                "The ratio is the median over pairs of turns of 20 ms, in which one worker forwards and then both.\n"
                 if all("times_one" in o for o in two)
                 else "The ratio is that of two runs, minutes apart.\n"
             )
@@ -488,6 +514,16 @@ def page(r):
         say.append(table(head, rows))
         say.append(note.get("churn", ""))
 
+    if r.of("lines"):
+        say.append("## Memory alone\n")
+        say.append("Clocks for a cache line, in random order from so much memory.\n")
+        rows = [
+            [f"{o['kib']:,} KiB", f"{o['clocks']:.1f}", f"{o['clocks_best']:.1f}", f"{o['clocks_chained']:.0f}"]
+            for o in r.of("lines")
+        ]
+        say.append(table(["of", "side by side", "best", "one after the other"], rows))
+        say.append(note.get("lines", ""))
+
     if r.of("converge"):
         say.append("## A next hop goes\n")
         rows = [
@@ -537,22 +573,22 @@ def page(r):
             if curves:
                 files[f"growth-{key}.svg"] = lines(curves, "clocks a packet", xlabel)
                 say.append(f"### {title}\n")
-                say.append(f"![clocks a packet against {xlabel}](performance/growth-{key}.svg)\n")
+                say.append(f"![clocks a packet against {xlabel}]({folder}/growth-{key}.svg)\n")
                 say.append(note.get(f"growth-{key}", ""))
     return "\n".join(s for s in say if s), files
 
 
-def write(r, check, docs):
-    text, files = page(r)
-    wanted = {docs / "performance.md": text}
-    wanted.update({docs / "performance" / name: body for name, body in files.items()})
+def write(name, r, check, docs):
+    text, files = page(name, r)
+    wanted = {docs / f"{name}.md": text}
+    wanted.update({docs / name / plot: body for plot, body in files.items()})
     stale = [p for p, body in wanted.items() if not p.exists() or p.read_text() != body]
-    extra = [p for p in (docs / "performance").glob("*.svg") if p not in wanted]
+    extra = [p for p in (docs / name).glob("*.svg") if p not in wanted]
     if check:
         for p in stale + extra:
             print(f"{p} is not what benchmarks/report.py writes: run scripts/bench report")
         return 1 if stale or extra else 0
-    (docs / "performance").mkdir(parents=True, exist_ok=True)
+    (docs / name).mkdir(parents=True, exist_ok=True)
     for p, body in wanted.items():
         p.write_text(body)
     for p in extra:
@@ -582,10 +618,10 @@ def main(words):
                 check = True
             else:
                 docs = Path(words.pop(0))
-        path = words[0] if words else newest(docs / "performance.md" if check else None)
-        if path is None and not check:
+        pages = {"performance": words[0]} if words else newest(docs, check)
+        if not pages and not check:
             sys.exit("there are no results in benchmarks/results: run scripts/bench")
-        return write(Results(path), check, docs) if path else 0
+        return max([write(name, Results(path), check, docs) for name, path in pages.items()], default=0)
     return 0
 
 

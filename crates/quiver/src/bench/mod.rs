@@ -167,18 +167,18 @@ fn forward(name: &str, machine: &Machine, plan: &Plan, args: &Bench) -> Result<F
     rig.start();
     rig.warm_up((args.seconds / 4.0).min(1.0));
     let feed = Arc::clone(&rig.feed);
-    let mut turns = Turns::new(&meter, &feed, machine.workers, measure::window(args.seconds));
+    let mut turns = Turns::new(&meter, &feed, machine.workers);
     let (mut before, mut shares) = (Mood::now(&machine.cpus), vec![]);
     let router = &mut rig.router;
     let run = meter.measure(args.seconds, ENOUGH, || {
         shares.push(Mood::now(&machine.cpus).since(&before));
         router.handle_punts();
         router.tick();
-        turns.take();
+        turns.take(measure::window(args.seconds));
         before = Mood::now(&machine.cpus);
     });
     let mut report = Forwarding::new(name, &rig, &meter, &run, Shares::mean(&shares));
-    report.times_one = turns.times_one(&run).map(|t| round(t, 3));
+    report.times_one = turns.times_one().map(|t| round(t, 3));
     settle(&mut rig, &meter, &mut report);
     Ok(report)
 }

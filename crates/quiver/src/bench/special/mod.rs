@@ -5,4 +5,5 @@ pub mod converge;
 pub mod growth;
 pub mod idle;
 pub mod latency;
+pub mod lines;
 pub mod tables;

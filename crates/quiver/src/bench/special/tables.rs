@@ -90,7 +90,7 @@ impl Table {
 }
 
 /// Median and best clocks a key, for at least `seconds`.
-fn windows<K>(keys: &[K], seconds: f64, mut lookup: impl FnMut(&[K], &mut [u32])) -> (f64, f64) {
+pub(super) fn windows<K>(keys: &[K], seconds: f64, mut lookup: impl FnMut(&[K], &mut [u32])) -> (f64, f64) {
     let (mut out, mut found, began) = ([0u32; BATCH], vec![], Instant::now());
     // The first round brings table and keys into the caches that they fit in.
     let mut warm = false;
