@@ -423,7 +423,7 @@ def page(folder, r):
             "Clocks a packet of each worker say whether they are in each other's way; packets a second also whether others "
             "took their CPUs. "
             + (
-                "The ratio is the median over pairs of turns of 20 ms, in which one worker forwards and then both.\n"
+                "The ratio is the median over pairs of turns, in which one worker forwards and then both.\n"
                 if all("times_one" in o for o in two)
                 else "The ratio is that of two runs, minutes apart.\n"
             )
