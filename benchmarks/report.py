@@ -383,16 +383,11 @@ def page(folder, r):
             )
         head = ["scenario", "routes", "Mpps", "median", "best", "2 ms", "VPP", "must", "sought", "CPU"]
         say.append(table(head, rows))
-        goal = [
-            (
-                o["scenario"],
-                o["clocks_per_packet_2ms"],
-                float(goals[o["scenario"]][0].split("-")[0]) if goals and goals[o["scenario"]][0] else None,
-                goals[o["scenario"]][1] if goals else None,
-            )
-            for o in one
-            if o["scenario"] in GOALS
-        ]
+        goal = []
+        for o in one:
+            if o["scenario"] in GOALS:
+                vpp, must, _ = goals.get(o["scenario"], (None, None, None))
+                goal.append((o["scenario"], o["clocks_per_packet_2ms"], float(vpp.split("-")[0]) if vpp else None, must))
         if goal:
             files["forwarding.svg"] = bars(goal, "clocks a packet, 2 ms windows")
             say.append(f"![clocks a packet by scenario]({folder}/forwarding.svg)\n")

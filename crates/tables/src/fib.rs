@@ -310,10 +310,14 @@ mod tests {
                     prop_assert_eq!(w.insert(addr, len, value), Ok(model.insert(key, value)));
                 }
             }
-            let Some(Routes::Few(few)) = w.fresh() else { panic!("not few") };
+            let Some(routes) = w.fresh() else { panic!("nothing to see") };
             prop_assert!(w.fresh().is_none());
-            for key in &keys {
+            let mut out = vec![0; keys.len()];
+            routes.lookup_batch(&keys, &mut out);
+            let Routes::Few(few) = routes else { panic!("not few") };
+            for (key, got) in keys.iter().zip(&out) {
                 let want = longest(&model, *key);
+                prop_assert_eq!(*got, want.map_or(0, |w| w.2), "{:08x}", key);
                 prop_assert_eq!(few.lookup_one(*key), want.map_or(0, |w| w.2), "{:08x}", key);
                 prop_assert_eq!(w.longest(*key), want);
                 prop_assert_eq!(w.covering(*key).last().copied(), want);
@@ -326,7 +330,10 @@ mod tests {
             let Some(routes) = w6.fresh() else { panic!("nothing to see") };
             for key in keys {
                 let wide = (u128::from(key) << 96).to_be_bytes();
-                prop_assert_eq!(routes.lookup_one(&wide), longest(&model, key).map_or(0, |w| w.2));
+                let (want, mut out) = (longest(&model, key).map_or(0, |w| w.2), [7]);
+                prop_assert_eq!(routes.lookup_one(&wide), want);
+                routes.lookup_batch(&[wide], &mut out);
+                prop_assert_eq!(out, [want]);
             }
         }
     }
