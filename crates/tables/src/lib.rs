@@ -26,6 +26,7 @@ mod mem;
 mod retire;
 mod rib;
 mod rib4;
+mod slab;
 pub mod slots;
 #[cfg(test)]
 mod testing;

@@ -1,18 +1,19 @@
 //! An index to objects that never change: readers follow one pointer, the writer swaps it.
 //!
-//! Upholds: a pointer in a slot comes from `Box::into_raw` and is freed once, after `reclaim` was
+//! Upholds: a pointer in a slot is that of an object in the slab, which is dropped once, after `reclaim` was
 //! told that no guard from before its removal is left, or when the last owner of the table goes.
 #![allow(unsafe_code)]
 
 use crate::error::TableFull;
 use crate::mem::Array;
 use crate::retire::Retired;
+use crate::slab::Slab;
 use std::collections::HashSet;
 use std::io;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most slots a table can have.
 pub const MAX_SLOTS: usize = if cfg!(miri) { 1 << 12 } else { 1 << 22 };
@@ -35,20 +36,14 @@ pub struct Slots<T> {
     used: AtomicU32,
     /// What a writer that went away had retired; it lives as long as the table.
     left: Mutex<Vec<Object<T>>>,
+    slab: Mutex<Slab<T>>,
 }
 
 /// An object taken out of a slot.
-struct Object<T>(*mut T);
+struct Object<T>(NonNull<T>);
 
 // SAFETY: it owns a `T`.
 unsafe impl<T: Send> Send for Object<T> {}
-
-impl<T> Drop for Object<T> {
-    fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`, and nothing else owns it.
-        drop(unsafe { Box::from_raw(self.0) });
-    }
-}
 
 /// Changes the slots. One thread owns it.
 pub struct SlotsWriter<T> {
@@ -75,6 +70,7 @@ impl<T: Send + Sync> Slots<T> {
             slots: Array::reserve(limit)?,
             used: AtomicU32::new(0),
             left: Mutex::new(Vec::new()),
+            slab: Mutex::new(Slab::new()),
         });
         let writer = SlotsWriter {
             shared: shared.clone(),
@@ -142,10 +138,32 @@ impl<T> Drop for Slots<T> {
     fn drop(&mut self) {
         // Slots are given out from the first, so that the first that was never used ends them.
         for slot in &self.slots[..self.used.load(Acquire) as usize] {
-            let object = slot.swap(null_mut(), Acquire);
-            if !object.is_null() {
-                drop(Object(object));
+            if let Some(object) = NonNull::new(slot.swap(null_mut(), Acquire)) {
+                // SAFETY: what stands in a slot is owned by it, and this was the last owner of the slots.
+                unsafe { object.drop_in_place() };
             }
+        }
+        for object in self.left.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // SAFETY: taken out of a slot, which nobody reads any more.
+            unsafe { object.0.drop_in_place() };
+        }
+    }
+}
+
+impl<T> Slots<T> {
+    fn slab(&self) -> MutexGuard<'_, Slab<T>> {
+        self.slab.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops an object that was taken out.
+    ///
+    /// # Safety
+    /// Nobody reads it any more.
+    unsafe fn release(&self, object: Object<T>) {
+        // SAFETY: it was put into this slab, is owned by `object`, and nobody reads it.
+        unsafe {
+            object.0.drop_in_place();
+            self.slab().take_back(object.0);
         }
     }
 }
@@ -172,7 +190,8 @@ impl<T: Send + Sync> SlotsWriter<T> {
                 return Err(TableFull { table: "slots", used, limit });
             }
         };
-        self.swap(index, Box::into_raw(Box::new(object)));
+        let object = self.shared.slab().put(object);
+        self.swap(index, object.as_ptr());
         self.count += 1;
         Ok(index)
     }
@@ -182,7 +201,8 @@ impl<T: Send + Sync> SlotsWriter<T> {
         if self.get(index).is_none() {
             return false;
         }
-        if let Some(old) = self.swap(index, Box::into_raw(Box::new(object))) {
+        let object = self.shared.slab().put(object);
+        if let Some(old) = self.swap(index, object.as_ptr()) {
             self.retired.push((None, old));
         }
         true
@@ -246,7 +266,8 @@ impl<T: Send + Sync> SlotsWriter<T> {
         self.retired.set_epoch(epoch);
         self.leaving.set_epoch(epoch);
         while let Some((index, object)) = self.retired.pop(safe) {
-            drop(object);
+            // SAFETY: the caller's condition.
+            unsafe { self.shared.release(object) };
             self.free.extend(index);
         }
         while let Some(index) = self.leaving.pop(safe) {
@@ -264,7 +285,7 @@ impl<T: Send + Sync> SlotsWriter<T> {
 
     fn swap(&self, index: u32, object: *mut T) -> Option<Object<T>> {
         let old = self.shared.slots.get(index as usize)?.swap(object, AcqRel);
-        (!old.is_null()).then(|| Object(old))
+        NonNull::new(old).map(Object)
     }
 }
 
