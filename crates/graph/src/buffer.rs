@@ -278,6 +278,13 @@ impl Drop for Pool {
     }
 }
 
+/// Asks the CPU for the line at an address, whatever it is.
+#[inline(always)]
+pub(crate) fn prefetch<T>(place: *const T) {
+    // SAFETY: a prefetch of any address is harmless.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place.cast()) }
+}
+
 /// Bytes that [`Rooms`] shows of a packet at once.
 pub const WINDOW: usize = 64;
 
@@ -512,9 +519,7 @@ impl Buffers {
     /// Asks the CPU for the line at the packet's current header.
     #[inline]
     pub fn prefetch(&self, d: &Desc) {
-        let p = self.pool.base.wrapping_add(d.buf as usize * STRIDE + 64 + d.off as usize);
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast()) }
+        prefetch(self.pool.base.wrapping_add(d.buf as usize * STRIDE + 64 + d.off as usize));
     }
 
     /// The rooms of all buffers, for a loop over many packets.

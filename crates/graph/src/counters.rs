@@ -67,6 +67,21 @@ impl Table {
         // SAFETY: the mapping is zeroed, long enough, and valid until the table is dropped, which `&self` excludes.
         unsafe { self.pairs.as_ref() }.get(index as usize)
     }
+
+    /// Brings the counters of `index` near.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        crate::buffer::prefetch(self.pairs.as_ptr().cast::<Pair>().wrapping_add(index as usize));
+    }
+
+    /// Counts a packet of object `index`.
+    #[inline(always)]
+    pub fn count(&self, index: u32, bytes: u16) {
+        if let Some(c) = self.get(index) {
+            c.packets.add(1);
+            c.bytes.add(bytes.into());
+        }
+    }
 }
 
 impl Drop for Table {

@@ -139,7 +139,7 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
 
 /// Brings the line at a place near, whatever it is.
 #[inline(always)]
-pub(crate) fn prefetch_at<T>(place: *const T) {
+pub fn prefetch_at<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -8,7 +8,7 @@ use graph::counters::{Run, Table};
 use graph::{Desc, Rooms, WINDOW, flags, quick};
 use packet::eth::EtherType;
 use tables::slots::SlotsReader;
-use tables::vlan::{Tpid, VlanTable};
+use tables::vlan::{NONE, Tpid, VlanTable};
 
 /// What the node does with the frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,13 +23,17 @@ enum Inside {
     Frame,
 }
 
-/// What the usual tagged frames of a vector have in common: as many tags, and where they go.
+/// What the usual tagged frames of a vector have in common: the kinds of their tags, and where they go.
 #[derive(Clone, Copy)]
 pub struct Tagged<'v> {
     rx: u32,
     /// They have two tags.
     two: bool,
+    tpid: Tpid,
+    /// What [`tag_word`] has under [`TYPES`]. Of frames to bridge domains, the type behind a single tag may differ.
+    types: u64,
     inside: Inside,
+    /// The type behind the tags.
     ethertype: u16,
     /// They are for the router.
     ours: Ours,
@@ -37,33 +41,38 @@ pub struct Tagged<'v> {
     feat: u32,
     /// What [`Brief`] says of their sub-interfaces.
     want: u64,
+    single: &'v [u32; 4096],
     subs: &'v VlanTable,
     briefs: &'v Briefs,
     ifs: SlotsReader<'v, Interface>,
     rx_counts: &'v Table,
 }
 
-/// Bytes 12 to 19 of a frame in memory order.
+/// Bytes 12 to 19 of a frame in memory order: both tags, or one and the type behind it.
 #[inline(always)]
 fn tag_word(w: &[u8; WINDOW]) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = *w.first_chunk::<20>().unwrap_or(&[0; 20]);
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The parts of a tag, as it stands at the low end of a word.
+/// The VLAN identifier of a tag whose last two bytes stand at the low end of a word.
 #[inline(always)]
-fn tag(word: u64) -> (Option<Tpid>, u16) {
-    let tpid = match word as u16 {
-        0x0081 => Some(Tpid::Dot1q),
-        0xa888 => Some(Tpid::Dot1ad),
-        _ => None,
-    };
-    (tpid, ((word >> 16) as u16).swap_bytes() & 0xfff)
+fn vid(word: u64) -> u16 {
+    (word as u16).swap_bytes() & 0xfff
 }
 
-/// What tells sub-interfaces apart in [`tag_word`]: the tags without their priorities, and the type behind a single one.
-const ONE: u64 = 0x0000_ffff_ff0f_ffff;
-const TWO: u64 = 0xff0f_ffff_ff0f_ffff;
+/// What tells sub-interfaces apart in [`tag_word`]: the tags without their priorities.
+const TAG: u64 = 0xff0f_ffff;
+const TAGS: u64 = TAG << 32 | TAG;
+/// Frames whose sub-interfaces are looked up at once.
+const CHUNK: usize = 32;
+
+/// In [`tag_word`]: the kind of the outer tag, and the kind of the inner one or the type.
+const TYPES: u64 = OUTER | SECOND;
+const OUTER: u64 = 0xffff;
+const SECOND: u64 = 0xffff << 32;
+/// An inner tag.
+const INNER: u64 = 0x0081 << 32;
 
 /// Bytes of an Ethernet header with one tag or two.
 const fn header(two: bool) -> u16 {
@@ -81,16 +90,25 @@ impl<'v> Tagged<'v> {
         let subs = i.subs.as_ref()?;
         let w = rooms.window::<0>(first)?;
         let word = tag_word(w);
-        let two = word >> 32 & 0xffff == 0x0081;
+        let two = word & SECOND == INNER;
         let at = if two { 20 } else { 16 };
+        let tpid = match EtherType((word as u16).swap_bytes()) {
+            EtherType::VLAN => Tpid::Dot1q,
+            EtherType::QINQ => Tpid::Dot1ad,
+            _ => return None,
+        };
         let mut t = Tagged {
             rx: first.rx,
             two,
+            tpid,
+            types: word & TYPES,
             inside: Inside::Frame,
             ethertype: u16::from_be_bytes([w[at], w[at + 1]]),
             ours: Ours::new(&i.mac),
             feat: 0,
             want: 0,
+            // Without an answer for a single tag there is none for two either.
+            single: subs.single(tpid)?,
             subs,
             briefs: &view.plane.briefs,
             ifs: view.sub.all(),
@@ -184,11 +202,105 @@ impl<'v> Tagged<'v> {
         }
     }
 
+    /// The key of two tags.
+    #[inline(always)]
+    fn key(&self, word: u64) -> u32 {
+        tables::vlan::double_key(self.tpid, vid(word >> 16), vid(word >> 48))
+    }
+
     /// The sub-interface for the tags of a frame; none has the number that stands for none, or for more to look at.
     #[inline(always)]
     fn sub<const TWO: bool>(&self, word: u64) -> u32 {
-        let (Some(tpid), outer) = tag(word) else { return tables::vlan::NONE };
-        if TWO { self.subs.double(tpid, outer, tag(word >> 32).1) } else { self.subs.single(tpid, outer) }
+        if TWO { self.subs.double(self.key(word)) } else { self.single[usize::from(vid(word >> 16))] }
+    }
+
+    /// Whether the first frames are of different sub-interfaces, as those behind them will be.
+    #[inline(always)]
+    fn is_mixed(&self, descs: &[Desc], rooms: &mut Rooms<'_>) -> bool {
+        let Some((first, rest)) = descs.split_first() else { return false };
+        let mut tags =
+            |d| rooms.window::<0>(d).map_or(0, |w| tag_word(w) & if self.two { TAGS } else { TAG });
+        let first = tags(first);
+        rest.iter().take(3).any(|d| tags(d) != first)
+    }
+
+    /// Hands frames from the front of `descs` to `usual` that have the right types under a mask and whose sub-interfaces `fit`;
+    /// it says which it takes. How many were taken.
+    #[inline(always)]
+    fn by_tags<const TWO: bool>(
+        self,
+        descs: &mut [Desc],
+        mut rooms: Rooms<'_>,
+        types: u64,
+        fit: impl Fn(Brief, u32) -> bool + Copy,
+        usual: impl Fn(&mut Desc, &[u8; WINDOW], Brief) -> bool + Copy,
+    ) -> usize {
+        let mask = types | if TWO { TAGS } else { TAG };
+        let known = self.types & types;
+        if !self.is_mixed(descs, &mut rooms) {
+            let mut counts = Run::new(self.rx_counts);
+            // The tags of the last one, and what they stand for. Nothing under the mask has all bits.
+            let (mut last, mut index, mut brief) = (u64::MAX, NONE, Brief::default());
+            return quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                let Some(w) = rooms.window::<0>(d) else { return false };
+                let word = tag_word(w) & mask;
+                if word != last {
+                    let i = self.sub::<TWO>(word);
+                    let b = self.briefs.get(i);
+                    if word & types != known || !fit(b, i) {
+                        return false;
+                    }
+                    (last, index, brief) = (word, i, b);
+                }
+                let whole = d.len;
+                if d.rx != self.rx || !usual(d, w, brief) {
+                    return false;
+                }
+                counts.add(index, whole);
+                d.rx = index;
+                true
+            });
+        }
+        // Nobody foretells whether a frame is of the same sub-interface as the one before: that is not asked.
+        let each = move |d: &mut Desc, w: &[u8; WINDOW], index| {
+            let (brief, whole) = (self.briefs.get(index), d.len);
+            if d.rx != self.rx || tag_word(w) & types != known || !fit(brief, index) || !usual(d, w, brief) {
+                return false;
+            }
+            self.rx_counts.count(index, whole);
+            d.rx = index;
+            true
+        };
+        if !TWO {
+            return quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                let Some(w) = rooms.window::<0>(d) else { return false };
+                each(d, w, self.sub::<false>(tag_word(w)))
+            });
+        }
+        // The answers for two tags, and what follows from them, lie in no near cache: they are brought near for a few frames
+        // at a time.
+        let mut taken = 0;
+        for chunk in descs.chunks_mut(CHUNK) {
+            let mut found = [NONE; CHUNK];
+            for (d, key) in chunk.iter().zip(&mut found) {
+                *key = rooms.window::<0>(d).map_or(NONE, |w| self.key(tag_word(w)));
+                self.subs.prefetch_double(*key);
+            }
+            for found in &mut found {
+                *found = self.subs.double(*found);
+                self.briefs.prefetch(*found);
+                self.rx_counts.prefetch(*found);
+            }
+            let n =
+                quick::run_lookup::<{ flags::UNUSUAL }, ()>(chunk, &[(); CHUNK], &found, |d, (), index| {
+                    rooms.window::<0>(d).is_some_and(|w| each(d, w, index))
+                });
+            taken += n;
+            if n < chunk.len() {
+                break;
+            }
+        }
+        taken
     }
 
     /// Takes frames to sub-interfaces that are `fit`, with packets of at least `least` bytes; `inside` says how long the
@@ -197,43 +309,20 @@ impl<'v> Tagged<'v> {
     fn run<const TWO: bool>(
         self,
         descs: &mut [Desc],
-        mut rooms: Rooms<'_>,
+        rooms: Rooms<'_>,
         least: u16,
-        fit: impl Fn(Brief, u32) -> bool,
-        inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<u16>,
+        fit: impl Fn(Brief, u32) -> bool + Copy,
+        inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<u16> + Copy,
     ) -> usize {
-        let mut counts = Run::new(self.rx_counts);
-        let mask = if TWO { self::TWO } else { ONE };
         let header = header(TWO);
-        // The tags of the last one, and what they stand for. Nothing under the mask has all bits.
-        let (mut last, mut index) = (u64::MAX, 0);
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            let at = usize::from(header) - 2;
-            if d.rx != self.rx
-                || d.len < header + least
-                || u16::from_be_bytes([w[at], w[at + 1]]) != self.ethertype
+        self.by_tags::<TWO>(descs, rooms, TYPES, fit, move |d, w, _| {
+            if d.len < header + least
+                || TWO && u16::from_be_bytes([w[20], w[21]]) != self.ethertype
+                || !self.ours.holds(w)
             {
                 return false;
             }
-            let word = tag_word(w) & mask;
-            if word != last {
-                if TWO && word >> 32 & 0xffff != 0x0081 {
-                    return false;
-                }
-                let i = self.sub::<TWO>(word);
-                if !fit(self.briefs.get(i), i) {
-                    return false;
-                }
-                (last, index) = (word, i);
-            }
-            if !self.ours.holds(w) {
-                return false;
-            }
-            let whole = d.len;
             let Some(len) = inside(w, d) else { return false };
-            counts.add(index, whole);
-            d.rx = index;
             d.l2 = d.off;
             d.off += header;
             d.len = len;
@@ -243,37 +332,20 @@ impl<'v> Tagged<'v> {
 
     /// Takes frames to members of bridge domains.
     #[inline(always)]
-    fn frames<const TWO: bool>(self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let mut counts = Run::new(self.rx_counts);
-        let mask = if TWO { self::TWO } else { ONE };
-        let (mut last, mut index, mut bridge) = (u64::MAX, 0, 0);
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            if d.rx != self.rx || d.len < 22 {
+    fn frames<const TWO: bool>(self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        let fit = |brief: Brief, index| {
+            self.ifs.prefetch(index);
+            brief.has(Brief::BRIDGED, Brief::BRIDGED)
+        };
+        // Any type may stand behind a single tag but that of another one.
+        let types = if TWO { TYPES } else { OUTER };
+        self.by_tags::<TWO>(descs, rooms, types, fit, move |d, w, brief| {
+            let behind = if TWO { [w[20], w[21]] } else { [w[16], w[17]] };
+            if d.len < 22 || EtherType(u16::from_be_bytes(behind)).is_vlan() {
                 return false;
             }
-            let word = tag_word(w) & mask;
-            let inner = EtherType(u16::from_be_bytes([w[20], w[21]]));
-            if TWO && inner.is_vlan() {
-                return false;
-            }
-            if word != last {
-                let second = EtherType(((word >> 32) as u16).swap_bytes());
-                if if TWO { second != EtherType::VLAN } else { second.is_vlan() } {
-                    return false;
-                }
-                let i = self.sub::<TWO>(word);
-                let brief = self.briefs.get(i);
-                if !brief.has(Brief::BRIDGED, Brief::BRIDGED) {
-                    return false;
-                }
-                self.ifs.prefetch(i);
-                (last, index, bridge) = (word, i, brief.bridge());
-            }
-            counts.add(index, d.len);
-            d.rx = index;
             d.l2 = d.off;
-            d.aux = bridge;
+            d.aux = brief.bridge();
             true
         })
     }

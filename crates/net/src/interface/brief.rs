@@ -80,6 +80,12 @@ impl Briefs {
         Brief(self.0.get(index as usize).map_or(0, |w| w.load(Relaxed)))
     }
 
+    /// Brings the word of an interface near.
+    #[inline(always)]
+    pub fn prefetch(&self, index: IfIndex) {
+        tables::prefetch_at(self.0.as_ptr().wrapping_add(index as usize));
+    }
+
     /// Publishes an interface, or that there is none.
     pub fn set(&self, index: IfIndex, interface: Option<&Interface>) {
         if let Some(w) = self.0.get(index as usize) {

@@ -18,11 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 32] = [
+pub const PATHS: [&str; 35] = [
     "ip4",
     "ip6",
     "l2xc",
     "vlan",
+    "vlan-many",
+    "qinq-many",
+    "vrf-many",
     "ip4-ecmp",
     "mixed",
     "icmp-error",
@@ -249,6 +252,34 @@ fn frames_in(router: &Router) -> Op {
     Op::Mpls(MplsOp::Routes(batch))
 }
 
+/// Sub-interfaces on which packets come in turn.
+const MANY: u16 = 16;
+
+/// Those with two tags, and those with one; each of these has a table of its own with `tables`, whose route leads to `right`.
+fn many(tables: bool, right: u32) -> Vec<Op> {
+    let mut ops = vec![];
+    for n in 0..MANY {
+        for (id, outer, inner) in [(1000 + n, 300 + n, None), (2000 + n, 400, Some(Some(1 + n)))] {
+            let encap = Encap::Tags { dot1ad: false, outer: Some(outer), inner, exact: true };
+            ops.push(Op::CreateSub { parent: "trunk".into(), id: id.into(), encap });
+            let name = format!("trunk.{id}");
+            let table = RouteTable { v6: false, id: id.into() };
+            if tables && inner.is_none() {
+                ops.push(Op::CreateTable { table, name: None });
+                ops.push(Op::SetTable { name: name.clone(), table });
+                let address = Some("10.0.2.2".parse().unwrap());
+                let path = RoutePath { address, interface: Some(right), ..RoutePath::default() };
+                let (prefix, target) = ("20.0.0.0/8".parse().unwrap(), Target::Paths(vec![path]));
+                ops.push(Op::SetRoute { table: id.into(), prefix, target });
+            }
+            let net = format!("10.{}.{n}.1/30", id / 1000 + 10).parse().unwrap();
+            ops.push(Op::AddAddress { name: name.clone(), net });
+            ops.push(Op::SetState { name, up: true });
+        }
+    }
+    ops
+}
+
 /// What only routers with further tables have: theirs look at each packet's interface.
 fn of_tables(op: &Op) -> bool {
     match op {
@@ -412,6 +443,12 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "ip4-leak" => (6, None, 0x0800, ip4_from(6, 30, n, 64)),
         "l2xc" => (2, None, 0x0800, ip4(20, n, 64)),
         "vlan" => (4, Some(100), 0x0800, ip4(22, n, 64)),
+        "vlan-many" | "vrf-many" => (4, Some(300 + u16::from(n) % MANY), 0x0800, ip4(20, n, 64)),
+        "qinq-many" => {
+            let mut inner = vec![0, 1 + n % MANY as u8, 8, 0];
+            inner.extend(ip4(20, n, 64));
+            (4, Some(400), 0x8100, inner)
+        }
         "ip4-ecmp" => (0, None, 0x0800, ip4(21, n, 64)),
         "l2bd" => return bridged(STATION, 1, ip4(20, n, 64)),
         "l2-flood" => return bridged(packet::MacAddr([0xff; 6]), 1, ip4(20, n, 64)),
@@ -478,6 +515,10 @@ impl Rig {
             all.retain(|op| !of_tables(op));
         }
         router.commit(all).unwrap();
+        if path.ends_with("-many") {
+            let right = router.interface_index("right").unwrap();
+            router.commit(many(path == "vrf-many", right)).unwrap();
+        }
         router.commit(vec![frames_in(&router)]).unwrap();
         let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
         router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit }).collect()).unwrap();

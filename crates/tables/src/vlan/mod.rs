@@ -5,6 +5,10 @@
 //! (two tags) that is not exact also matches packets with more tags. What workers read never changes: a table is built whole,
 //! or a copy of it is changed by one rule.
 
+mod double;
+
+use double::DoubleTable;
+pub use double::key as double_key;
 use std::collections::HashMap;
 use thiserror::Error;
 
@@ -119,8 +123,8 @@ pub struct VlanTable {
     index: [Vec<u16>; 2],
     rows: [Vec<Row>; 2],
     inner: InnerTable,
-    /// The answers for one tag, by kind and identifier. Empty without a rule of the kind.
-    single: [Vec<u32>; 2],
+    /// The answers for one tag, by kind and identifier, where there are any.
+    single: [Option<Box<[u32; 4096]>>; 2],
     /// The answers for two tags, where there are rules for given inner ones.
     double: DoubleTable,
 }
@@ -172,9 +176,9 @@ impl VlanTable {
     fn flatten(&mut self, rules: &[(Match, u32)]) {
         for tpid in [Tpid::Dot1q, Tpid::Dot1ad] {
             let answer = |outer| self.lookup(Tags { count: 1, tpid, outer, inner: 0 }).unwrap_or(NONE);
-            if !self.rows[tpid as usize].is_empty() {
-                self.single[tpid as usize] = (0..4096).map(answer).collect();
-            }
+            let known = !self.rows[tpid as usize].is_empty() || self.default.is_some();
+            self.single[tpid as usize] =
+                known.then(|| Box::new(std::array::from_fn(|outer| answer(outer as u16))));
         }
         let given = rules.iter().filter_map(|(rule, _)| match *rule {
             Match::Tagged { tpid, outer: Vid::Id(outer), inner: Some(Vid::Id(inner)), .. } => {
@@ -183,7 +187,7 @@ impl VlanTable {
             }
             _ => None,
         });
-        self.double = DoubleTable::build(given.collect());
+        self.double = DoubleTable::build(&given.collect());
     }
 
     /// Puts in a rule, or takes out the one that is there, without going through all others. False for rules other than of
@@ -198,7 +202,9 @@ impl VlanTable {
         let Some(Vid::Id(inner)) = inner else {
             *row.one.place(exact) = value;
             let found = self.lookup(Tags { count: 1, tpid, outer, inner: 0 });
-            self.single[tpid as usize][usize::from(outer)] = found.unwrap_or(NONE);
+            if let Some(single) = &mut self.single[tpid as usize] {
+                single[usize::from(outer)] = found.unwrap_or(NONE);
+            }
             return true;
         };
         let key = inner_key(tpid, number, inner);
@@ -214,27 +220,23 @@ impl VlanTable {
         true
     }
 
-    /// [`VlanTable::lookup`] for exactly one tag; [`NONE`] where nothing takes it.
-    #[inline(always)]
-    pub fn single(&self, tpid: Tpid, vid: u16) -> u32 {
-        match self.single[tpid as usize].first_chunk::<4096>() {
-            Some(all) => all[usize::from(vid & 0xfff)],
-            None => self.default.unwrap_or(NONE),
-        }
+    /// [`VlanTable::lookup`] for exactly one tag of a kind, by its identifier; [`NONE`] where nothing takes it. `None`
+    /// where nothing takes any.
+    pub fn single(&self, tpid: Tpid) -> Option<&[u32; 4096]> {
+        self.single[tpid as usize].as_deref()
     }
 
     /// The value for exactly two tags, if the rule that takes them names both and no other one is looked for; [`NONE`]
     /// where only [`VlanTable::lookup`] knows.
     #[inline(always)]
-    pub fn double(&self, tpid: Tpid, outer: u16, inner: u16) -> u32 {
-        self.double.get(double_key(tpid, outer & 0xfff, inner & 0xfff))
+    pub fn double(&self, key: u32) -> u32 {
+        self.double.get(key)
     }
 
     /// Brings the answer of [`VlanTable::double`] near.
     #[inline(always)]
-    pub fn prefetch_double(&self, tpid: Tpid, outer: u16, inner: u16) {
-        let key = double_key(tpid, outer & 0xfff, inner & 0xfff);
-        crate::mem::prefetch(&self.double.entries, self.double.home(key));
+    pub fn prefetch_double(&self, key: u32) {
+        self.double.prefetch(key);
     }
 
     fn row_for(&mut self, tpid: Tpid, outer: Vid) -> Result<u16, VlanError> {
@@ -282,76 +284,6 @@ impl VlanTable {
     }
 }
 
-/// A key has the 25 low bits of a word.
-fn double_key(tpid: Tpid, outer: u16, inner: u16) -> u32 {
-    (tpid as u32) << 24 | u32::from(outer) << 12 | u32::from(inner)
-}
-
-/// Values by both tags: a hash table with linear probing, at most half full, its words the keys above the values.
-#[derive(Debug, Clone)]
-struct DoubleTable {
-    entries: Box<[u64]>,
-    used: usize,
-    /// What shifts a hash to a place.
-    shift: u32,
-}
-
-/// A word without key.
-const FREE: u64 = u64::MAX;
-
-impl Default for DoubleTable {
-    fn default() -> Self {
-        DoubleTable { entries: Box::new([FREE; 2]), used: 0, shift: 31 }
-    }
-}
-
-impl DoubleTable {
-    fn build(all: HashMap<u32, u32>) -> DoubleTable {
-        let bits = (2 * all.len().max(1)).next_power_of_two().trailing_zeros();
-        let mut table =
-            DoubleTable { entries: vec![FREE; 1 << bits].into(), used: all.len(), shift: 32 - bits };
-        for (key, value) in all {
-            let mut at = table.home(key);
-            while table.entries[at] != FREE {
-                at = (at + 1) % table.entries.len();
-            }
-            table.entries[at] = u64::from(key) << 32 | u64::from(value);
-        }
-        table
-    }
-
-    fn has_room(&self) -> bool {
-        2 * (self.used + 1) <= self.entries.len()
-    }
-
-    /// Puts a value in, in place of the one that is there, or takes that out.
-    fn put(&mut self, key: u32, value: Option<u32>) {
-        let mut at = self.home(key);
-        while self.entries[at] != FREE && (self.entries[at] >> 32) as u32 != key {
-            at = (at + 1) % self.entries.len();
-        }
-        let new = self.entries[at] == FREE;
-        match value {
-            Some(value) => {
-                self.used += usize::from(new);
-                self.entries[at] = u64::from(key) << 32 | u64::from(value);
-            }
-            None if new => {}
-            None => {
-                self.used -= 1;
-                let (shift, mut entries) = (self.shift, std::mem::take(&mut self.entries));
-                close_up(&mut entries, at, FREE, |e| (*e != FREE).then(|| home((*e >> 32) as u32, shift)));
-                self.entries = entries;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn home(&self, key: u32) -> usize {
-        home(key, self.shift)
-    }
-}
-
 /// Frees a place of a table with linear probing: what stands behind it and would no longer be found comes closer. `home`
 /// answers where a search for an entry begins.
 fn close_up<E: Copy>(entries: &mut [E], at: usize, free: E, home: impl Fn(&E) -> Option<usize>) {
@@ -365,28 +297,6 @@ fn close_up<E: Copy>(entries: &mut [E], at: usize, free: E, home: impl Fn(&E) ->
         next = (next + 1) & mask;
     }
     entries[hole] = free;
-}
-
-#[inline(always)]
-fn home(key: u32, shift: u32) -> usize {
-    // Neighbouring tags come to places far from each other.
-    (key.wrapping_mul(0x9e37_79b1) >> shift) as usize
-}
-
-impl DoubleTable {
-    #[inline(always)]
-    fn get(&self, key: u32) -> u32 {
-        let mut at = self.home(key);
-        loop {
-            match self.entries.get(at) {
-                Some(e) if (e >> 32) as u32 == key => return *e as u32,
-                Some(&FREE) => return NONE,
-                Some(_) => at += 1,
-                // Behind the last one comes the first.
-                None => at = 0,
-            }
-        }
-    }
 }
 
 /// A key is never 0.
