@@ -519,6 +519,15 @@ def page(folder, r):
         say.append(table(["of", "side by side", "best", "one after the other"], rows))
         say.append(note.get("lines", ""))
 
+    if r.of("objects"):
+        say.append("What packets of one of thousands of objects read, without a router: clocks a packet.\n")
+        rows = [
+            [f"`{o['like']}`", f"{o['objects']:,}", o["lines"], f"{o['clocks_one']:.1f}", f"{o['clocks_many']:.1f}"]
+            for o in r.of("objects")
+        ]
+        say.append(table(["as in", "objects", "lines", "of one", "of random ones"], rows))
+        say.append(note.get("objects", ""))
+
     if r.of("converge"):
         say.append("## A next hop goes\n")
         rows = [
@@ -594,10 +603,10 @@ def write(name, r, check, docs):
 def shorten():
     for line in sys.stdin:
         o = json.loads(line)
-        known = ("family", "event", "load", "series", "x", "table", "content", "routes", "workers", "level")
+        known = ("family", "event", "load", "series", "x", "table", "content", "routes", "workers", "level", "like")
         what = " ".join(str(o[k]) for k in known if k in o)
         figures = ("mpps", "clocks_per_packet", "clocks_per_packet_2ms", "throughput_ratio", "updates_per_second", "gap_us")
-        more = ("converge_us", "cpu_percent", "cpu_share", "inserts_per_second")
+        more = ("converge_us", "cpu_percent", "cpu_share", "inserts_per_second", "clocks_one", "clocks_many")
         print(f"    {o['scenario']} {what}:", ", ".join(f"{k} {o[k]}" for k in figures + more if k in o), flush=True)
 
 

@@ -5,7 +5,7 @@ use super::many;
 use super::prefixes::Prefixes;
 use super::random::Random;
 use super::rig::{Bridging, FIRST, Labels, Plan, Tags, Vrfs, list4, list6, prefix};
-use super::special::{churn, converge, growth, idle, latency, lines, tables};
+use super::special::{churn, converge, growth, idle, latency, lines, objects, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
 use std::cell::OnceCell;
@@ -225,6 +225,7 @@ pub const ALL: &[Scenario] = &[
     }),
     special("tables", "each table alone: lookups, changes, memory", tables::run),
     special("lines", "what the memory takes for a cache line, from 16 KiB to 64 MiB of them", lines::run),
+    special("objects", "what memory takes of each packet where there are thousands of objects", objects::run),
     special("churn", "full speed while the updates of --updates change the table of --table", churn::run),
     special("converge", "a next hop of a million prefixes goes", converge::run),
     special("latency", "time in the graph at 1, 10, 50 and 90 % load", latency::run),

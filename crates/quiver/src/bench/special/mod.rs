@@ -6,4 +6,5 @@ pub mod growth;
 pub mod idle;
 pub mod latency;
 pub mod lines;
+pub mod objects;
 pub mod tables;
