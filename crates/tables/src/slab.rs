@@ -28,18 +28,17 @@ unsafe impl<T> Send for Slab<T> {}
 impl<T> Slab<T> {
     /// Bytes from a cell to the next: an odd number of lines, so that the first lines of objects share out all sets of a cache.
     const STRIDE: usize = (size_of::<T>().div_ceil(LINE) | 1) * LINE;
-    const ALIGN: usize = if align_of::<T>() > LINE { align_of::<T>() } else { LINE };
 
     /// Without memory.
     pub fn new() -> Self {
-        const { assert!(Self::ALIGN == LINE && 4 * Self::STRIDE <= CHUNK) };
+        const { assert!(align_of::<T>() <= LINE && 4 * Self::STRIDE <= CHUNK) };
         Slab { chunks: vec![], fresh: (NonNull::dangling(), 0), free: vec![] }
     }
 
     fn grow(&mut self) {
         let few = FEW * Self::STRIDE;
         let (size, align) = if self.chunks.len() < 4 { (few.min(CHUNK), LINE) } else { (CHUNK, CHUNK) };
-        let Ok(layout) = Layout::from_size_align(size, align) else { return };
+        let Ok(layout) = Layout::from_size_align(size, align) else { handle_alloc_error(Layout::new::<T>()) };
         // SAFETY: the layout is not empty.
         let Some(chunk) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         #[cfg(not(miri))]

@@ -278,25 +278,29 @@ impl<'v> Tagged<'v> {
             });
         }
         // The answers for two tags, and what follows from them, lie in no near cache: they are brought near for a few frames
-        // at a time.
-        let mut taken = 0;
-        for chunk in descs.chunks_mut(CHUNK) {
+        // at a time, more and more of them as long as they are usual.
+        let (mut taken, mut chunk) = (0, 4);
+        while taken < descs.len() {
+            chunk = (2 * chunk).min(CHUNK);
+            let rest = &mut descs[taken..];
+            let n = rest.len().min(chunk);
+            let part = &mut rest[..n];
             let mut found = [NONE; CHUNK];
-            for (d, key) in chunk.iter().zip(&mut found) {
+            for (d, key) in part.iter().zip(&mut found) {
                 *key = rooms.window::<0>(d).map_or(NONE, |w| self.key(tag_word(w)));
                 self.subs.prefetch_double(*key);
             }
-            for found in &mut found {
+            for found in &mut found[..n] {
                 *found = self.subs.double(*found);
                 self.briefs.prefetch(*found);
                 self.rx_counts.prefetch(*found);
             }
-            let n =
-                quick::run_lookup::<{ flags::UNUSUAL }, ()>(chunk, &[(); CHUNK], &found, |d, (), index| {
+            let usual =
+                quick::run_lookup::<{ flags::UNUSUAL }, ()>(part, &[(); CHUNK], &found, |d, (), index| {
                     rooms.window::<0>(d).is_some_and(|w| each(d, w, index))
                 });
-            taken += n;
-            if n < chunk.len() {
+            taken += usual;
+            if usual < n {
                 break;
             }
         }

@@ -25,7 +25,7 @@ impl Rng {
 }
 
 /// Tags as (TPID, TCI), outermost first.
-const TAGS: [&[(u16, u16)]; 27] = [
+const TAGS: [&[(u16, u16)]; 28] = [
     &[],
     &[(0x8100, 100)],
     &[(0x8100, 0xe064)],
@@ -52,6 +52,7 @@ const TAGS: [&[(u16, u16)]; 27] = [
     &[(0x88a8, 970)],
     &[(0x8100, 950), (0x8100, 1)],
     &[(0x8100, 960), (0x8100, 60), (0x8100, 1)],
+    &[(0x8100, 300), (0x8100, 31)],
     // No tag, but what a short cut may take for one.
     &[(0, 0)],
 ];
@@ -268,7 +269,8 @@ impl Spec {
         let mut r = Rng(seed);
         let v6 = r.below(2) == 1;
         let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10, 11, 11, 11, 12]);
-        let tags = if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21, 21, 22, 22, 23]) } else { 0 };
+        let tags =
+            if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21, 21, 22, 22, 23, 26]) } else { 0 };
         let labels = r.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 22, 23, 14, 35]);
         Spec {
             labels,
@@ -327,6 +329,10 @@ impl Spec {
         let mut s = theme.clone();
         s.host = r.below(4) as u8;
         s.sport = 1000 + r.below(3) as u16;
+        // Of two sub-interfaces in random order, where there are two for the same kinds of tags.
+        if let 4 | 26 = s.tags {
+            s.tags = r.pick(&[4, 26]);
+        }
         let changes = r.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 3]);
         for _ in 0..changes {
             s.change(&mut r);

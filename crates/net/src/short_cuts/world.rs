@@ -130,6 +130,7 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ("trunk", 100, tags(false, 100, None, true)),
         ("trunk", 200, tags(true, 200, None, true)),
         ("trunk", 300, tags(false, 300, Some(Some(30)), true)),
+        ("trunk", 301, tags(false, 300, Some(Some(31)), true)),
         ("trunk", 400, tags(false, 400, None, false)),
         ("trunk", 500, tags(false, 500, Some(None), false)),
         ("trunk", 600, tags(false, 600, None, true)),
@@ -182,6 +183,8 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ("trunk.200", "10.2.0.1/31"),
         ("trunk.300", "2001:db8:300::1/64"),
         ("trunk.300", "10.3.0.1/24"),
+        ("trunk.301", "2001:db8:301::1/64"),
+        ("trunk.301", "10.31.0.1/24"),
         ("trunk.600", "10.60.0.1/24"),
         ("trunk.800", "2001:db8:800::1/64"),
     ];

@@ -10,8 +10,8 @@ pub fn key(tpid: Tpid, outer: u16, inner: u16) -> u32 {
     (tpid as u32) << 24 | u32::from(outer & 0xfff) << 12 | u32::from(inner & 0xfff)
 }
 
-/// What stands for no key.
-const FREE: u32 = u32::MAX;
+/// What stands for no key; asked for, it has no value either.
+const FREE: u32 = NONE;
 /// Places of a bucket.
 const PLACES: usize = 4;
 

@@ -1,6 +1,5 @@
 //! `objects`: what memory alone takes when each packet is of another one of thousands of objects. The loops of a scenario
-//! with many sub-interfaces, tables or bridge domains, with nothing in them but the reads and writes of what these are made of:
-//! no router can be nearer to the same scenario with one of each.
+//! with many sub-interfaces, tables or bridge domains, with nothing in them but the reads and writes of what these are made of.
 
 use crate::bench::measure::median;
 use crate::bench::random::Random;
@@ -33,8 +32,8 @@ const COUNTERS: Part = Part { words: 2, lines: 1, counted: true };
 const BRIEF: Part = read(1, 1);
 /// Where an object lies.
 const SLOT: Part = read(1, 1);
-/// The first line of an interface, in a cell of seven.
-const INTERFACE: Part = read(56, 1);
+/// The first line of an interface, in a cell of five.
+const INTERFACE: Part = read(5 * 8, 1);
 
 /// A scenario, how many objects it has, and what its packets read of them.
 struct Like {
@@ -47,8 +46,8 @@ const ALL: [Like; 4] = [
     Like { scenario: "vlan-4k", objects: 4000, parts: &[BRIEF, COUNTERS] },
     // Half a line for four places, at most half of which are used.
     Like { scenario: "qinq-10k", objects: 10_000, parts: &[read(4, 1), BRIEF, COUNTERS] },
-    // The head of a table has two lines, and the table five.
-    Like { scenario: "vlan-vrf-4k", objects: 4000, parts: &[BRIEF, COUNTERS, SLOT, read(40, 2)] },
+    // The head of a table, two lines in a cell of three.
+    Like { scenario: "vlan-vrf-4k", objects: 4000, parts: &[BRIEF, COUNTERS, SLOT, read(3 * 8, 2)] },
     // A member on either side, and the MAC addresses of both stations, of which five share a line half in use.
     Like {
         scenario: "l2bd-vlan-4k",
