@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What thousands of bridge domains, routing tables and sub-interfaces cost on real devices, beside one of each.
 
-    benchmarks/many_on_wire.py [--rounds N] [--seconds S] [--rate PPS] [--bin FILE]
+    benchmarks/many_on_wire.py [--rounds N] [--seconds S] [--rate PPS] [--binary FILE]
 
 A router with the document of scale.py (4000 bridge domains, 4000 routing tables, 12,000 sub-interfaces) and one with a single
 bridge domain and two routing tables take turns on the same two veth devices. A second Quiver sends on both: frames that are
@@ -11,7 +11,6 @@ that came out a second, and the clocks that all nodes of the router took a packe
 
 import argparse
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -67,13 +66,10 @@ def general(folder, name, cpu):
 
 def router(folder, bridges, vrfs):
     """Routed packets go back to where they came from: each table has its default route to the neighbour there."""
-    subs = 2 * bridges + max(vrfs, 4000 if bridges > 1 else vrfs)
-    out = [scale.document(bridges, vrfs, subs, ["left", "right"]), general(folder, "router", 1), "neighbors:\n"]
+    out = [scale.document(bridges, vrfs, 2 * bridges + vrfs, ["left", "right"]), general(folder, "router", 1), "neighbors:\n"]
     for n in range(vrfs):
         side, number = ("left", "right")[n % 2], bridges + n // 2 + 1
-        host = scale.routed(n)[0].split("/")[0].rsplit(".", 1)
-        mac = STATIONS[n % 2]
-        out.append(f'  - {{interface: {side}.{number}, address: {host[0]}.{int(host[1]) + 1}, mac: "{mac}"}}\n')
+        out.append(f'  - {{interface: {side}.{number}, address: {scale.neighbor(n)[0]}, mac: "{STATIONS[n % 2]}"}}\n')
     return "".join(out)
 
 
@@ -95,7 +91,7 @@ def sender(folder):
 def streams(bridges, vrfs, rate):
     for side, (source, mac) in enumerate((("a", LEFT), ("b", RIGHT))):
         here, there = STATIONS[side], STATIONS[1 - side]
-        for kind, numbers in (("bridged", range(bridges)), ("routed", range(bridges, bridges + max(vrfs // 2, 1)))):
+        for kind, numbers in (("bridged", range(bridges)), ("routed", range(bridges, bridges + vrfs // 2))):
             outer, inner = ids(numbers)
             to = there if kind == "bridged" else mac
             yield (
@@ -119,8 +115,8 @@ def clocks(r):
 def measure(a, folder, bridges, vrfs):
     for device, mac in (("left", LEFT), ("right", RIGHT)):
         run("ip", "link", "set", device, "address", mac, "up")
-    r = Quiver(a.bin, folder, "router", router(folder, bridges, vrfs))
-    s = Quiver(a.bin, folder, "sender", sender(folder))
+    r = Quiver(a.binary, folder, "router", router(folder, bridges, vrfs))
+    s = Quiver(a.binary, folder, "sender", sender(folder))
     try:
         s.lines(streams(bridges, vrfs, a.rate))
         # Until every domain has learnt its stations.
@@ -140,7 +136,7 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=3)
     p.add_argument("--rate", type=int, default=400_000)
-    p.add_argument("--bin", default="target/release/quiver")
+    p.add_argument("--binary", default="target/release/quiver")
     a = p.parse_args()
     for one, other in (("g0", "left"), ("g1", "right")):
         run("ip", "link", "add", one, "type", "veth", "peer", "name", other)

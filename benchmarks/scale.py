@@ -27,6 +27,13 @@ def routed(n):
     return (f"{four >> 24}.{four >> 16 & 255}.{four >> 8 & 255}.{four & 255}/30", f"2001:db8:{n + 1:x}::1/64")
 
 
+def neighbor(n):
+    """The other host of the prefixes of routed sub-interface `n`."""
+    four, six = (a.split("/")[0] for a in routed(n))
+    host = four.rsplit(".", 1)
+    return f"{host[0]}.{int(host[1]) + 1}", f"{six[:-1]}2"
+
+
 def document(bridges, vrfs, subs, devices):
     left, right = devices[0], devices[1]
     sides = {left: [], right: []}
@@ -58,10 +65,9 @@ def document(bridges, vrfs, subs, devices):
         out += [f"    {names[n]}: {{table: {n + 1}}}" for n in range(vrfs)]
         out.append("routes:")
         for n in range(vrfs):
-            four, six = (a.split("/")[0] for a in routed(n))
-            host = four.rsplit(".", 1)
-            out.append(f"  - 0.0.0.0/0 table {n + 1} via {host[0]}.{int(host[1]) + 1}")
-            out.append(f"  - ::/0 table {n + 1} via {six[:-1]}2")
+            four, six = neighbor(n)
+            out.append(f"  - 0.0.0.0/0 table {n + 1} via {four}")
+            out.append(f"  - ::/0 table {n + 1} via {six}")
     return "\n".join(out) + "\n"
 
 
