@@ -280,9 +280,15 @@ impl Drop for Pool {
 
 /// Asks the CPU for the line at an address, whatever it is.
 #[inline(always)]
-pub(crate) fn prefetch<T>(place: *const T) {
-    // SAFETY: a prefetch of any address is harmless.
-    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place.cast()) }
+pub fn prefetch<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address is harmless.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
 }
 
 /// Bytes that [`Rooms`] shows of a packet at once.

@@ -71,15 +71,15 @@ impl Table {
     /// Brings the counters of `index` near.
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
-        crate::buffer::prefetch(self.pairs.as_ptr().cast::<Pair>().wrapping_add(index as usize));
+        crate::prefetch(self.pairs.as_ptr().cast::<Pair>().wrapping_add(index as usize));
     }
 
     /// Counts a packet of object `index`.
     #[inline(always)]
-    pub fn count(&self, index: u32, bytes: u16) {
+    pub fn count(&self, index: u32, bytes: usize) {
         if let Some(c) = self.get(index) {
             c.packets.add(1);
-            c.bytes.add(bytes.into());
+            c.bytes.add(bytes as u64);
         }
     }
 }
@@ -186,6 +186,8 @@ mod tests {
         c.of(1).get(5).unwrap().bytes.add(100);
         c.of(1).get(700).unwrap().packets.add(1);
         assert_eq!(c.sum(5), (2, 100));
+        c.of(1).count(5, 60);
+        assert_eq!(c.sum(5), (3, 160));
         assert_eq!(c.sum(700), (1, 0));
         assert!(c.of(0).get(OBJECTS as u32 - 1).is_some() && c.of(0).get(OBJECTS as u32).is_none());
     }

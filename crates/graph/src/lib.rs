@@ -28,7 +28,7 @@ pub mod stats;
 pub mod trace;
 pub mod worker;
 
-pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW};
+pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch};
 pub use builder::{BuildError, Builder, Graph};
 pub use desc::{Desc, VECTOR_SIZE, Vector, flags};
 pub use dispatch::{DispatchReason, Dispatcher};

@@ -153,7 +153,7 @@ fn the_system_is_not_called() {
 
 /// Where a lock is known that only the control side takes: file and word.
 const EXCEPTIONS: [(&str, &str); 2] = [
-    // The memory of objects, and what a dropped writer leaves behind: no reader asks for either.
+    // What a dropped writer leaves behind for readers.
     ("tables/src/slots.rs", "Mutex"),
     ("tables/src/exact/table.rs", "Mutex"),
 ];

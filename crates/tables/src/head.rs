@@ -8,7 +8,6 @@
 
 use crate::CpuLevel;
 use crate::few::Few;
-use crate::mem::prefetch_at;
 
 /// The head does not know; no table has this value.
 pub const ASK: u32 = u32::MAX;
@@ -164,7 +163,7 @@ impl<T: Short> Head<T> {
     #[inline(always)]
     pub fn prefetch(this: *const Self) {
         let lines = size_of::<Self>() / 64;
-        (0..lines).for_each(|n| prefetch_at(this.cast::<[u8; 64]>().wrapping_add(n)));
+        (0..lines).for_each(|n| graph::prefetch(this.cast::<[u8; 64]>().wrapping_add(n)));
     }
 
     /// The value behind so many starts.

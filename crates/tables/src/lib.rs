@@ -37,7 +37,6 @@ pub use error::{RouteError, TableFull};
 #[doc(hidden)]
 pub use lpm::Engine;
 pub use lpm::LpmWriter;
-pub use mem::prefetch_at;
 pub use packet::CpuLevel;
 pub use slots::Guard;
 

@@ -134,20 +134,7 @@ impl<T: Zeroed> Deref for Array<T> {
 /// Brings the line of `slice[index]` near; an index out of range does nothing bad.
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
-    prefetch_at(slice.as_ptr().wrapping_add(index));
-}
-
-/// Brings the line at a place near, whatever it is.
-#[inline(always)]
-pub fn prefetch_at<T>(place: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: prefetching never faults.
-        unsafe { _mm_prefetch(place.cast(), _MM_HINT_T0) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
+    graph::prefetch(slice.as_ptr().wrapping_add(index));
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most slots a table can have.
 pub const MAX_SLOTS: usize = if cfg!(miri) { 1 << 12 } else { 1 << 22 };
@@ -35,9 +35,11 @@ pub struct Slots<T> {
     /// Slots that were ever given out.
     used: AtomicU32,
     /// What a writer that went away had retired; it lives as long as the table.
-    left: Mutex<Vec<Object<T>>>,
-    slab: Mutex<Slab<T>>,
+    left: Mutex<Left<T>>,
 }
+
+/// What a writer leaves behind: objects that readers may still hold, and the memory of all.
+type Left<T> = (Vec<Object<T>>, Option<Slab<T>>);
 
 /// An object taken out of a slot.
 struct Object<T>(NonNull<T>);
@@ -51,6 +53,7 @@ pub struct SlotsWriter<T> {
     /// Slots that were ever given out.
     used: u32,
     limit: u32,
+    slab: Slab<T>,
     free: Vec<u32>,
     retired: Retired<(Option<u32>, Object<T>)>,
     /// Slots that are empty for the writer and not yet for readers.
@@ -69,13 +72,13 @@ impl<T: Send + Sync> Slots<T> {
         let shared = Arc::new(Slots {
             slots: Array::reserve(limit)?,
             used: AtomicU32::new(0),
-            left: Mutex::new(Vec::new()),
-            slab: Mutex::new(Slab::new()),
+            left: Mutex::new((Vec::new(), None)),
         });
         let writer = SlotsWriter {
             shared: shared.clone(),
             used: 0,
             limit: limit as u32,
+            slab: Slab::new(),
             free: Vec::new(),
             retired: Retired::new(),
             leaving: Retired::new(),
@@ -116,7 +119,7 @@ impl<'g, T> SlotsReader<'g, T> {
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
         let object = self.slots.get(index as usize).map_or(null_mut(), |s| s.load(Acquire));
-        crate::mem::prefetch_at(object);
+        graph::prefetch(object);
     }
 
     /// Where the object in a slot is, to bring parts of it near; null where there is none.
@@ -143,27 +146,9 @@ impl<T> Drop for Slots<T> {
                 unsafe { object.drop_in_place() };
             }
         }
-        for object in self.left.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for object in self.left.get_mut().unwrap_or_else(PoisonError::into_inner).0.drain(..) {
             // SAFETY: taken out of a slot, which nobody reads any more.
             unsafe { object.0.drop_in_place() };
-        }
-    }
-}
-
-impl<T> Slots<T> {
-    fn slab(&self) -> MutexGuard<'_, Slab<T>> {
-        self.slab.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Drops an object that was taken out.
-    ///
-    /// # Safety
-    /// Nobody reads it any more.
-    unsafe fn release(&self, object: Object<T>) {
-        // SAFETY: it was put into this slab, is owned by `object`, and nobody reads it.
-        unsafe {
-            object.0.drop_in_place();
-            self.slab().take_back(object.0);
         }
     }
 }
@@ -190,7 +175,7 @@ impl<T: Send + Sync> SlotsWriter<T> {
                 return Err(TableFull { table: "slots", used, limit });
             }
         };
-        let object = self.shared.slab().put(object);
+        let object = self.slab.put(object);
         self.swap(index, object.as_ptr());
         self.count += 1;
         Ok(index)
@@ -201,7 +186,7 @@ impl<T: Send + Sync> SlotsWriter<T> {
         if self.get(index).is_none() {
             return false;
         }
-        let object = self.shared.slab().put(object);
+        let object = self.slab.put(object);
         if let Some(old) = self.swap(index, object.as_ptr()) {
             self.retired.push((None, old));
         }
@@ -266,8 +251,11 @@ impl<T: Send + Sync> SlotsWriter<T> {
         self.retired.set_epoch(epoch);
         self.leaving.set_epoch(epoch);
         while let Some((index, object)) = self.retired.pop(safe) {
-            // SAFETY: the caller's condition.
-            unsafe { self.shared.release(object) };
+            // SAFETY: it came from this slab, and by the caller's condition nobody reads it any more.
+            unsafe {
+                object.0.drop_in_place();
+                self.slab.take_back(object.0);
+            }
             self.free.extend(index);
         }
         while let Some(index) = self.leaving.pop(safe) {
@@ -293,7 +281,8 @@ impl<T> Drop for SlotsWriter<T> {
     fn drop(&mut self) {
         // Readers may still hold these: leave them to the last owner of the table.
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.extend(self.retired.drain().map(|(_, object)| object));
+        left.0.extend(self.retired.drain().map(|(_, object)| object));
+        left.1 = Some(std::mem::replace(&mut self.slab, Slab::new()));
     }
 }
 

@@ -148,10 +148,7 @@ impl Node for EthernetInput {
                     if !i.is(ifflags::UP) {
                         return Err(EthernetDrop::SubDown.into());
                     }
-                    if let Some(c) = view.rx.get(index) {
-                        c.packets.add(1);
-                        c.bytes.add(p.total_len() as u64);
-                    }
+                    view.rx.count(index, p.total_len());
                 }
                 // A tag that only carries a priority belongs to the interface itself (IEEE 802.1Q section 6.9).
                 None if tags.count == 0 || tags.count == 1 && tags.outer_vid() == 0 => {}

@@ -267,7 +267,7 @@ impl<'v> Tagged<'v> {
             if d.rx != self.rx || tag_word(w) & types != known || !fit(brief, index) || !usual(d, w, brief) {
                 return false;
             }
-            self.rx_counts.count(index, whole);
+            self.rx_counts.count(index, whole.into());
             d.rx = index;
             true
         };

@@ -83,7 +83,7 @@ impl Briefs {
     /// Brings the word of an interface near.
     #[inline(always)]
     pub fn prefetch(&self, index: IfIndex) {
-        tables::prefetch_at(self.0.as_ptr().wrapping_add(index as usize));
+        graph::prefetch(self.0.as_ptr().wrapping_add(index as usize));
     }
 
     /// Publishes an interface, or that there is none.

@@ -73,17 +73,11 @@ impl Node for InterfaceOutput {
             return Err(OutputDrop::TooBig.into());
         }
         if i.hw != index {
-            if let Some(c) = view.tx.get(index) {
-                c.packets.add(1);
-                c.bytes.add(p.total_len() as u64);
-            }
+            view.tx.count(index, p.total_len());
             p.d.tx = i.hw;
         }
         if let (true, Some(port)) = (i.is(ifflags::BVI), &i.bridge) {
-            if let Some(c) = view.tx.get(index) {
-                c.packets.add(1);
-                c.bytes.add(p.total_len() as u64);
-            }
+            view.tx.count(index, p.total_len());
             // From here on it is a frame that came on the BVI.
             (p.d.rx, p.d.aux) = (index, port.bridge.into());
             p.d.l2 = p.d.off;

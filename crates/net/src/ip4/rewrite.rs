@@ -80,10 +80,7 @@ impl<'v> RewriteView<'v> {
     /// Puts the adjacency's header in front, counts, and sets the output interface. False when there is no room.
     #[inline]
     pub fn apply(&self, p: &mut Packet<'_>, a: &Adjacency) -> bool {
-        if let Some(c) = self.sent.get(p.d.aux) {
-            c.packets.add(1);
-            c.bytes.add(p.total_len() as u64);
-        }
+        self.sent.count(p.d.aux, p.total_len());
         let n = usize::from(a.len);
         if !p.prepend(n) {
             return false;

@@ -5,10 +5,9 @@
 //! (two tags) that is not exact also matches packets with more tags. What workers read never changes: a table is built whole,
 //! or a copy of it is changed by one rule.
 
-mod double;
+mod buckets;
 
-use double::DoubleTable;
-pub use double::key as double_key;
+use buckets::Buckets;
 use std::collections::HashMap;
 use thiserror::Error;
 
@@ -122,11 +121,12 @@ pub struct VlanTable {
     /// Row of an outer tag, by kind and identifier; row 0 of a kind is that of any tag. Empty without a rule of the kind.
     index: [Vec<u16>; 2],
     rows: [Vec<Row>; 2],
-    inner: InnerTable,
+    /// The answers for given inner tags of a row.
+    inner: Buckets<Pair>,
     /// The answers for one tag, by kind and identifier, where there are any.
     single: [Option<Box<[u32; 4096]>>; 2],
     /// The answers for two tags, where there are rules for given inner ones.
-    double: DoubleTable,
+    double: Buckets<u32>,
 }
 
 /// No sub-interface takes the packet.
@@ -140,9 +140,9 @@ impl VlanTable {
             untagged: None,
             index: Default::default(),
             rows: Default::default(),
-            inner: InnerTable::default(),
+            inner: Buckets::with_room(0, Pair::default()),
             single: Default::default(),
-            double: DoubleTable::default(),
+            double: Buckets::with_room(0, NONE),
         };
         let mut inner: HashMap<u32, Pair> = HashMap::new();
         for &(rule, value) in rules {
@@ -167,7 +167,7 @@ impl VlanTable {
                 return Err(VlanError::Twice(rule));
             }
         }
-        table.inner = InnerTable::build(&inner);
+        table.inner = Buckets::build(&inner, Pair::default());
         table.flatten(rules);
         Ok(table)
     }
@@ -187,7 +187,7 @@ impl VlanTable {
             }
             _ => None,
         });
-        self.double = DoubleTable::build(&given.collect());
+        self.double = Buckets::build(&given.collect(), NONE);
     }
 
     /// Puts in a rule, or takes out the one that is there, without going through all others. False for rules other than of
@@ -214,7 +214,7 @@ impl VlanTable {
         row.inner = true;
         let mut pair = self.inner.get(key);
         *pair.place(exact) = value;
-        self.inner.put(key, pair);
+        self.inner.put(key, (!pair.is_empty()).then_some(pair));
         let found = self.lookup(Tags { count: 2, tpid, outer, inner });
         self.double.put(double_key(tpid, outer, inner), found.filter(|_| !pair.is_empty()));
         true
@@ -284,93 +284,15 @@ impl VlanTable {
     }
 }
 
-/// Frees a place of a table with linear probing: what stands behind it and would no longer be found comes closer. `home`
-/// answers where a search for an entry begins.
-fn close_up<E: Copy>(entries: &mut [E], at: usize, free: E, home: impl Fn(&E) -> Option<usize>) {
-    let mask = entries.len() - 1;
-    let (mut hole, mut next) = (at, (at + 1) & mask);
-    while let Some(home) = home(&entries[next]) {
-        if next.wrapping_sub(home) & mask >= next.wrapping_sub(hole) & mask {
-            entries[hole] = entries[next];
-            hole = next;
-        }
-        next = (next + 1) & mask;
-    }
-    entries[hole] = free;
-}
-
-/// A key is never 0.
-fn inner_key(tpid: Tpid, row: u16, inner: u16) -> u32 {
-    1 << 31 | (tpid as u32) << 30 | u32::from(row) << 12 | u32::from(inner)
-}
-
-/// Given inner tags: a hash table with linear probing, at most half full.
-#[derive(Debug, Clone, Default)]
-struct InnerTable {
-    entries: Vec<(u32, Pair)>,
-    used: usize,
-}
-
-impl InnerTable {
-    fn build(map: &HashMap<u32, Pair>) -> InnerTable {
-        let mut table = InnerTable {
-            entries: vec![(0, Pair::default()); (2 * map.len()).next_power_of_two()],
-            used: map.len(),
-        };
-        for (&key, &pair) in map {
-            let mut at = table.home(key);
-            while table.entries[at].0 != 0 {
-                at = (at + 1) % table.entries.len();
-            }
-            table.entries[at] = (key, pair);
-        }
-        table
-    }
-
-    fn has_room(&self) -> bool {
-        2 * (self.used + 1) <= self.entries.len()
-    }
-
-    /// Puts a pair in, in place of the one that is there, or takes that out when it is empty.
-    fn put(&mut self, key: u32, pair: Pair) {
-        let mut at = self.home(key);
-        while self.entries[at].0 != 0 && self.entries[at].0 != key {
-            at = (at + 1) & (self.entries.len() - 1);
-        }
-        let new = self.entries[at].0 == 0;
-        if !pair.is_empty() {
-            self.used += usize::from(new);
-            self.entries[at] = (key, pair);
-        } else if !new {
-            self.used -= 1;
-            let mut entries = std::mem::take(&mut self.entries);
-            let len = entries.len();
-            close_up(&mut entries, at, (0, Pair::default()), |e| (e.0 != 0).then(|| inner_home(e.0, len)));
-            self.entries = entries;
-        }
-    }
-
-    #[inline(always)]
-    fn home(&self, key: u32) -> usize {
-        inner_home(key, self.entries.len())
-    }
-
-    #[inline]
-    fn get(&self, key: u32) -> Pair {
-        let mut at = self.home(key);
-        loop {
-            match self.entries[at] {
-                (0, _) => return Pair::default(),
-                (k, pair) if k == key => return pair,
-                _ => at = (at + 1) & (self.entries.len() - 1),
-            }
-        }
-    }
-}
-
+/// The key of both tags, in 25 bits. Bits of identifiers above the low 12 are ignored.
 #[inline(always)]
-fn inner_home(key: u32, len: usize) -> usize {
-    (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (len - 1)
+pub fn double_key(tpid: Tpid, outer: u16, inner: u16) -> u32 {
+    (tpid as u32) << 24 | u32::from(outer & 0xfff) << 12 | u32::from(inner & 0xfff)
+}
+
+/// The key of an inner tag in a row.
+fn inner_key(tpid: Tpid, row: u16, inner: u16) -> u32 {
+    (tpid as u32) << 30 | u32::from(row) << 12 | u32::from(inner)
 }
 
 // No unsafe code here, and many cases.

@@ -180,10 +180,7 @@ fn may_pass(from: &BridgePort, to: &BridgePort) -> bool {
 /// The frame goes up through the BVI.
 #[inline]
 fn to_bvi(p: &mut Packet<'_>, bvi: IfIndex, rx: &Table) {
-    if let Some(c) = rx.get(bvi) {
-        c.packets.add(1);
-        c.bytes.add(p.total_len() as u64);
-    }
+    rx.count(bvi, p.total_len());
     p.d.rx = bvi;
     p.d.flags &= !flags::L2_GROUP;
 }

@@ -76,10 +76,7 @@ impl Node for InterfaceRxL2 {
         p.d.l2 = p.d.off;
         // What was known of the packet around it holds for the frame no more.
         p.d.flags &= flags::TRACED | flags::CHAINED;
-        if let Some(c) = view.received.get(index) {
-            c.packets.add(1);
-            c.bytes.add(p.total_len() as u64);
-        }
+        view.received.count(index, p.total_len());
         Ok(InterfaceRxL2Next::Ethernet)
     }
 

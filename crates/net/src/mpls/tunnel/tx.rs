@@ -81,10 +81,7 @@ impl Node for MplsTunnelTx {
         if p.total_len() + labels.bytes() + word > usize::from(mtu) {
             return Err(TunnelTxDrop::TooBig.into());
         }
-        if let Some(c) = view.sent.get(p.d.tx) {
-            c.packets.add(1);
-            c.bytes.add(p.total_len() as u64);
-        }
+        view.sent.count(p.d.tx, p.total_len());
         if !p.prepend(labels.bytes() + word) {
             return Err(TunnelTxDrop::NoRoom.into());
         }

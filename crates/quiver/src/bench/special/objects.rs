@@ -81,8 +81,7 @@ struct Objects {
 
 /// Clocks a packet in the median window.
 fn measure(parts: &[Part], objects: usize, numbers: &[u32], seconds: f64) -> f64 {
-    let mut memory: Vec<(&Part, Vec<u64>)> =
-        parts.iter().map(|p| (p, vec![0; (p.words * objects).max(16)])).collect();
+    let mut memory: Vec<(&Part, Vec<u64>)> = parts.iter().map(|p| (p, vec![0; p.words * objects])).collect();
     let mut packets = vec![0u64; BUFFERS * STRIDE / 8];
     let (mut at, mut found, mut sum, began) = (0, vec![], 0, Instant::now());
     while found.is_empty() || began.elapsed().as_secs_f64() < seconds {
@@ -99,7 +98,7 @@ fn measure(parts: &[Part], objects: usize, numbers: &[u32], seconds: f64) -> f64
                 for (part, words) in &memory {
                     for (_, n) in chunk {
                         (0..part.lines).for_each(|l| {
-                            tables::prefetch_at(words.as_ptr().wrapping_add(n * part.words + 8 * l))
+                            graph::prefetch(words.as_ptr().wrapping_add(n * part.words + 8 * l))
                         });
                     }
                 }

@@ -1,63 +1,55 @@
-//! Values by both tags of a packet: a hash table of buckets that are searched without a branch for each place, because
-//! packets of thousands of sub-interfaces come in an order that no processor foretells.
+//! Values by tags: a hash table of buckets that are searched without a branch for each place, because packets of thousands of
+//! sub-interfaces come in an order that no processor foretells.
 
-use super::{NONE, Tpid};
 use std::collections::HashMap;
 
-/// The key of both tags: the 25 low bits of a word. Bits of identifiers above the low 12 are ignored.
-#[inline(always)]
-pub fn key(tpid: Tpid, outer: u16, inner: u16) -> u32 {
-    (tpid as u32) << 24 | u32::from(outer & 0xfff) << 12 | u32::from(inner & 0xfff)
-}
-
-/// What stands for no key; asked for, it has no value either.
-const FREE: u32 = NONE;
+/// What stands for no key.
+const FREE: u32 = u32::MAX;
 /// Places of a bucket.
 const PLACES: usize = 4;
 
-/// Half a cache line. What a bucket has no place for stands in the next that has one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Half a cache line with values of a word. What a bucket has no place for stands in the next that has one.
+#[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-struct Bucket {
+struct Bucket<V> {
     keys: [u32; PLACES],
-    values: [u32; PLACES],
+    values: [V; PLACES],
 }
 
-const EMPTY: Bucket = Bucket { keys: [FREE; PLACES], values: [NONE; PLACES] };
-
-impl Bucket {
-    /// Bit n where place n has the key.
+impl<V: Copy> Bucket<V> {
     #[inline(always)]
-    fn find(&self, key: u32) -> u32 {
-        self.keys.iter().enumerate().map(|(n, k)| u32::from(*k == key) << n).sum()
+    fn get(&self, key: u32) -> Option<V> {
+        let hits: u32 = self.keys.iter().enumerate().map(|(n, k)| u32::from(*k == key) << n).sum();
+        (hits != 0).then(|| self.values[hits.trailing_zeros() as usize % PLACES])
+    }
+
+    fn place(&self, key: u32) -> Option<usize> {
+        self.keys.iter().position(|k| *k == key)
     }
 }
 
-/// The table: at most half full.
+/// The table: at most half full. Keys are below `u32::MAX`.
 #[derive(Debug, Clone)]
-pub struct DoubleTable {
-    buckets: Box<[Bucket]>,
+pub struct Buckets<V> {
+    buckets: Box<[Bucket<V>]>,
     used: usize,
     /// What shifts a hash to a bucket.
     shift: u32,
+    /// The answer for a key that is not there.
+    none: V,
 }
 
-impl Default for DoubleTable {
-    fn default() -> Self {
-        DoubleTable::with_room(0)
-    }
-}
-
-impl DoubleTable {
+impl<V: Copy> Buckets<V> {
     /// Without values, with room for so many.
-    fn with_room(values: usize) -> Self {
+    pub fn with_room(values: usize, none: V) -> Self {
         let bits = (2 * values).div_ceil(PLACES).max(2).next_power_of_two().trailing_zeros();
-        DoubleTable { buckets: vec![EMPTY; 1 << bits].into(), used: 0, shift: 32 - bits }
+        let empty = Bucket { keys: [FREE; PLACES], values: [none; PLACES] };
+        Buckets { buckets: vec![empty; 1 << bits].into(), used: 0, shift: 32 - bits, none }
     }
 
     /// Of these values.
-    pub fn build(all: &HashMap<u32, u32>) -> Self {
-        let mut table = DoubleTable::with_room(all.len());
+    pub fn build(all: &HashMap<u32, V>, none: V) -> Self {
+        let mut table = Buckets::with_room(all.len(), none);
         all.iter().for_each(|(key, value)| table.put(*key, Some(*value)));
         table
     }
@@ -78,44 +70,43 @@ impl DoubleTable {
         (bucket + 1) % self.buckets.len()
     }
 
+    fn set(&mut self, at: usize, place: usize, key: u32, value: V) {
+        let bucket = &mut self.buckets[at];
+        (bucket.keys[place], bucket.values[place]) = (key, value);
+    }
+
     /// Puts a value in, in place of the one that is there, or takes that out.
-    pub fn put(&mut self, key: u32, value: Option<u32>) {
+    pub fn put(&mut self, key: u32, value: Option<V>) {
         let mut at = self.home(key);
         loop {
-            let bucket = &mut self.buckets[at];
-            let found = bucket.keys.iter().position(|k| *k == key);
-            if let Some(n) = found {
-                match value {
-                    Some(value) => bucket.values[n] = value,
-                    None => self.take_out(at, n),
-                }
-                return;
-            }
-            if let Some(n) = bucket.keys.iter().position(|k| *k == FREE) {
-                if let Some(value) = value {
-                    (bucket.keys[n], bucket.values[n]) = (key, value);
+            let bucket = &self.buckets[at];
+            match (bucket.place(key), bucket.place(FREE), value) {
+                (Some(place), _, Some(value)) => return self.set(at, place, key, value),
+                (Some(place), _, None) => return self.take_out(at, place),
+                (None, Some(place), Some(value)) => {
                     self.used += 1;
+                    return self.set(at, place, key, value);
                 }
-                return;
+                (None, Some(_), None) => return,
+                (None, None, _) => at = self.next(at),
             }
-            at = self.next(at);
         }
     }
 
     /// Frees a place; what then would not be found any more, because its search would end there, is put in again.
     fn take_out(&mut self, mut at: usize, place: usize) {
-        let mut was_full = !self.buckets[at].keys.contains(&FREE);
-        (self.buckets[at].keys[place], self.buckets[at].values[place]) = (FREE, NONE);
+        let mut was_full = self.buckets[at].place(FREE).is_none();
+        self.set(at, place, FREE, self.none);
         self.used -= 1;
         while was_full {
             at = self.next(at);
-            was_full = !self.buckets[at].keys.contains(&FREE);
-            for n in 0..PLACES {
-                let Bucket { keys, values } = self.buckets[at];
-                if keys[n] != FREE && self.home(keys[n]) != at {
-                    (self.buckets[at].keys[n], self.buckets[at].values[n]) = (FREE, NONE);
+            was_full = self.buckets[at].place(FREE).is_none();
+            for place in 0..PLACES {
+                let (key, value) = (self.buckets[at].keys[place], self.buckets[at].values[place]);
+                if key != FREE && self.home(key) != at {
+                    self.set(at, place, FREE, self.none);
                     self.used -= 1;
-                    self.put(keys[n], Some(values[n]));
+                    self.put(key, Some(value));
                 }
             }
         }
@@ -127,34 +118,30 @@ impl DoubleTable {
         crate::mem::prefetch(&self.buckets, self.home(key));
     }
 
-    /// The value of a key, or [`NONE`].
+    /// The value of a key, or the one for none.
     #[inline(always)]
-    pub fn get(&self, key: u32) -> u32 {
-        let Some(bucket) = self.buckets.get(self.home(key)) else { return NONE };
-        match bucket.find(key) {
-            0 => self.get_elsewhere(key, bucket),
-            found => bucket.values[found.trailing_zeros() as usize % PLACES],
-        }
+    pub fn get(&self, key: u32) -> V {
+        let home = self.buckets.get(self.home(key)).and_then(|bucket| bucket.get(key));
+        home.unwrap_or_else(|| self.get_elsewhere(key))
     }
 
     #[cold]
     #[inline(never)]
-    fn get_elsewhere(&self, key: u32, home: &Bucket) -> u32 {
-        let (mut at, mut bucket) = (self.home(key), home);
-        while !bucket.keys.contains(&FREE) {
+    fn get_elsewhere(&self, key: u32) -> V {
+        let mut at = self.home(key);
+        while self.buckets[at].place(FREE).is_none() {
             at = self.next(at);
-            bucket = &self.buckets[at];
-            let found = bucket.find(key);
-            if found != 0 {
-                return bucket.values[found.trailing_zeros() as usize % PLACES];
+            if let Some(value) = self.buckets[at].get(key) {
+                return value;
             }
         }
-        NONE
+        self.none
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{NONE, Tpid, double_key};
     use super::*;
     use proptest::prelude::*;
 
@@ -174,9 +161,9 @@ mod tests {
             rows(1000..1064, 100..164, 1),
             (1..4095).map(|n| (n, n)).collect(),
         ] {
-            let keys: Vec<u32> = tags.iter().map(|(o, i)| key(Tpid::Dot1ad, *o, *i)).collect();
-            let table = DoubleTable::build(&keys.iter().map(|k| (*k, 1)).collect());
-            let away = keys.iter().filter(|k| table.buckets[table.home(**k)].find(**k) == 0).count();
+            let keys: Vec<u32> = tags.iter().map(|(o, i)| double_key(Tpid::Dot1ad, *o, *i)).collect();
+            let table = Buckets::build(&keys.iter().map(|k| (*k, 1)).collect(), NONE);
+            let away = keys.iter().filter(|k| table.buckets[table.home(**k)].get(**k).is_none()).count();
             assert!(away * 20 < keys.len(), "{away} of {} from {:?}", keys.len(), tags[0]);
         }
     }
@@ -188,7 +175,7 @@ mod tests {
             apart in 1u32..10_000,
         ) {
             // Fuller than tables get: buckets have no place left, and what belongs there goes around.
-            let mut table = DoubleTable::with_room(20);
+            let mut table = Buckets::with_room(20, NONE);
             let mut map = HashMap::new();
             for (n, value) in changes {
                 let key = (n * apart) & 0x1ff_ffff;
@@ -203,7 +190,7 @@ mod tests {
                     prop_assert_eq!(table.get(key), map.get(&key).copied().unwrap_or(NONE));
                 }
             }
-            let built = DoubleTable::build(&map);
+            let built = Buckets::build(&map, NONE);
             prop_assert!(map.iter().all(|(key, value)| built.get(*key) == *value));
         }
     }
