@@ -60,6 +60,18 @@ CHAINS = [
     ("label switched path", ["mpls-ingress", "mpls-swap", "mpls-swap", "mpls-egress"]),
 ]
 
+# What a reader must know before the first table.
+HOW_TO_READ = """\
+- **What is measured** is the graph: a packet generator writes packets into buffers, a sink frees them, and no device and no kernel
+  takes part. It says what forwarding costs; a port adds the cost of its driver, which for AF_PACKET is many times as much.
+- **Mpps** is million packets a second of one worker on one CPU, generator and sink included. **Clocks** are for each packet without
+  these two: fewer is better, and they compare better than Mpps between runs on one machine. On another processor compare only ratios.
+- **Packets** have 64 bytes without FCS (68 on the wire) where nothing else is said; all sizes on this page are without FCS.
+- **must** and **sought** are the goals in clocks, **VPP** what VPP takes for the same. `ip4` is IPv4 with one route; names
+  ending in `1k`, `100k`, `1m` have as many routes (or addresses), those with `internet` the Internet's table.
+  [bench.md](bench.md#scenarios-that-forward-packets) lists them all.
+"""
+
 INK, FAINT, GRID = "#1f2430", "#6b7280", "#e5e7eb"
 COLOURS = ["#2563eb", "#ea580c", "#16a34a", "#9333ea", "#0891b2", "#ca8a04", "#dc2626", "#64748b"]
 
@@ -349,6 +361,8 @@ def page(folder, r):
             2,
         )
     )
+    say.append("## How to read it\n")
+    say.append(HOW_TO_READ)
     say.append(
         "Clocks are those of the TSC, for each packet that came in, of all nodes but generator and sink. *Median* and *best* are "
         "of windows of 0.5 s, *2 ms* is the median of windows of 2 ms, which a machine that others use disturbs less. *CPU* is "
@@ -556,6 +570,10 @@ def page(folder, r):
         q = ["p50", "p99", "p99.9", "max"]
         say.append(table(["load", "Mpps", *q, *(f"due {x}" for x in q), "missed"], rows))
         say.append(note.get("latency", ""))
+
+    if note.get("devices"):
+        say.append("## Over devices\n")
+        say.append(note["devices"])
 
     if r.of("idle"):
         say.append("## Without traffic\n")

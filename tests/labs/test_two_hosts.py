@@ -6,7 +6,8 @@ import threading
 import time
 
 import pytest
-from harness import wait_for
+from harness import BINARY, wait_for
+from harness.router import REPO
 from tools import bad_checksums, capture, hops, iperf, iperf_server, no_storm
 
 
@@ -300,3 +301,30 @@ def test_restart_in_the_middle_of_a_ping(two_hosts):
     text = ping.communicate(timeout=30)[0]
     sent, received = (int(x.split()[0]) for x in text.split("---\n")[1].split(", ")[:2])
     assert sent == 400 and sent - received < 100, text
+
+
+def test_the_commands_of_the_readme_make_a_network_that_works(tmp_path):
+    """What a newcomer types: the first shell block of "A first configuration", then the router, then a ping. In a mount and
+    network namespace of its own, so that names like `a` and `left` meet nobody else's."""
+    with open(f"{REPO}/README.md") as f:
+        commands = f.read().split("## A first configuration")[1].split("```sh\n")[1].split("```")[0]
+    socket = tmp_path / "ctl.sock"
+    config = tmp_path / "router.yaml"
+    with open(f"{REPO}/examples/two-hosts.yaml") as f:
+        config.write_text(f.read() + f"quiver: {{sockets: {{ctl: {socket}}}}}\n")
+    script = f"""set -e
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+ip link set lo up
+{commands}
+{BINARY} run -c {config} > {tmp_path}/log 2>&1 &
+router=$!
+trap 'status=$?; kill $router; wait $router || true; ip netns del a; ip netns del b; exit $status' EXIT
+for _ in $(seq 200); do
+    {BINARY} ctl -s {socket} show version > /dev/null 2>&1 && break
+    sleep 0.05
+done
+ip netns exec a ping -n -c 3 -i 0.2 -W 5 10.0.2.2
+"""
+    done = subprocess.run(["unshare", "--net", "--mount", "bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and " 0% packet loss" in done.stdout, done.stdout + done.stderr

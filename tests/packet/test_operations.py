@@ -390,11 +390,17 @@ def test_log_as_json(bench):
         json.loads(line)
 
 
-def test_the_picture_of_the_graph_is_right(pair):
-    """README.md shows the graph as it runs."""
-    with open(f"{REPO}/README.md") as f:
+def drawn(page):
+    """The edges in the picture of the graph on a page, and the names of its boxes: `arc-x` for `arc-x([x])`."""
+    with open(f"{REPO}/{page}") as f:
         picture = f.read().split("<!-- graph -->")[1].split("<!-- /graph -->")[0]
-    shown = [tuple(line.split(" --> ")) for line in map(str.strip, picture.splitlines()) if " --> " in line]
+    edges = [tuple(line.split(" --> ")) for line in map(str.strip, picture.splitlines()) if " --> " in line]
+    return edges, {tuple(box.split("(")[0] for box in e) for e in edges}
+
+
+def test_the_picture_of_the_graph_is_right(pair):
+    """docs/graph.md shows the graph as it runs."""
+    shown, _ = drawn("docs/graph.md")
     arcs = {a["arc"] for a in pair.router.json("show features left")[0]["arcs"]}
     running = {(n["name"], x.replace("@", "arc-")) for n in pair.router.json("show graph") for x in n["next"]}
     running = {e for e in running if e[1] not in ("error-drop", "punt-policer")}
@@ -404,6 +410,13 @@ def test_the_picture_of_the_graph_is_right(pair):
     for arc, end in (e for e in shown if e[0].startswith("arc-")):
         name = arc.split("(")[0].removeprefix("arc-")
         assert name in pair.router.json(f"show node {end}")["arcs"], f"{name} does not end at {end}"
+
+
+def test_the_small_picture_is_a_part_of_the_whole():
+    """The README's picture has only edges of docs/graph.md (which is compared with the router), and few enough to be read."""
+    small, whole = drawn("README.md")[1], drawn("docs/graph.md")[1]
+    assert small and small <= whole, small - whole
+    assert len(small) <= 30
 
 
 def test_the_first_configuration_of_the_readme_is_the_example():
