@@ -29,7 +29,7 @@
 //!
 //! | form | meaning |
 //! |---|---|
-//! | `word` | a keyword; the operator may shorten it to any unambiguous prefix |
+//! | `word` | a keyword; the operator may shorten it to any unambiguous prefix, but see [`Registry::elsewhere`] |
 //! | `<name:type>` | a typed argument, see [`ArgType`]; without a type a string |
 //! | `(a\|b c\|d)` | exactly one of the alternatives |
 //! | `[a\|b]` | one of the alternatives, or nothing |
@@ -44,6 +44,7 @@
 mod args;
 mod complete;
 mod definition;
+mod elsewhere;
 mod error;
 mod help;
 mod lexer;

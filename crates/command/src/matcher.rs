@@ -82,7 +82,12 @@ impl<'a> Matcher<'a> {
                 Some(Instr::Word(literal)) if !token.quoted => {
                     let class = match literal {
                         _ if literal == word => Class::Keyword,
-                        _ if !word.is_empty() && literal.starts_with(word) => Class::Abbreviation,
+                        _ if !word.is_empty()
+                            && literal.starts_with(word)
+                            && !self.elsewhere(thread, word) =>
+                        {
+                            Class::Abbreviation
+                        }
                         _ => continue,
                     };
                     fits.push((index, class, Event::Word(literal.clone())));
@@ -138,6 +143,18 @@ impl<'a> Matcher<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether `word` has a meaning of its own on another router's command line: then it abbreviates nothing.
+    fn elsewhere(&self, thread: &Thread, word: &str) -> bool {
+        if self.program.elsewhere.is_empty() {
+            return false;
+        }
+        let mut line = self.words(thread).join(" ");
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        self.program.elsewhere.contains(&(line + word))
     }
 
     fn event(&mut self, event: Event, last: usize) -> usize {
@@ -216,13 +233,16 @@ impl<'a> Matcher<'a> {
 
     /// The keywords read so far, in full.
     pub fn path(&self) -> Vec<String> {
-        self.threads.first().map_or_else(Vec::new, |thread| {
-            let words = self.history(thread).into_iter().filter_map(|event| match event {
-                Event::Word(word) => Some(word.clone()),
-                _ => None,
-            });
-            words.collect()
-        })
+        self.threads.first().map_or_else(Vec::new, |thread| self.words(thread))
+    }
+
+    /// The keywords that a thread has read, in full.
+    fn words(&self, thread: &Thread) -> Vec<String> {
+        let words = self.history(thread).into_iter().filter_map(|event| match event {
+            Event::Word(word) => Some(word.clone()),
+            _ => None,
+        });
+        words.collect()
     }
 
     /// The command that ends here and its arguments; `end` is where the last word of the line ended.

@@ -1,5 +1,7 @@
 //! Compiles syntax trees into instructions for the matcher.
 
+use std::collections::HashSet;
+
 use crate::ArgType;
 use crate::syntax::Node;
 
@@ -39,6 +41,8 @@ pub(crate) struct Program {
     /// Where each command starts.
     pub starts: Vec<Pc>,
     sets: usize,
+    /// The beginnings of commands of another router: keywords in full, a space between two.
+    pub elsewhere: HashSet<String>,
 }
 
 impl Program {

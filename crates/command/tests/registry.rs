@@ -416,3 +416,16 @@ mod random {
         assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     }
 }
+
+#[test]
+fn words_of_another_router_are_no_abbreviations() {
+    let registry = registry().elsewhere(&["show inter", "set int name rx", "pcap trace dr"]);
+    let read = |line: &str| registry.parse(line, &toy()).is_ok();
+    assert!(read("show interface") && read("sh interf"), "other abbreviations stay");
+    for line in ["show inter", "sh inter", "show inter eth0"] {
+        let error = registry.parse(line, &toy()).unwrap_err().render(line);
+        assert!(error.contains("unknown word 'inter'"), "{error}");
+    }
+    assert!(read("pcap trace dro") && read("pcap trace rx dr"), "only where the other router has it");
+    assert!(!read("pcap trace dr") && registry.check("pcap trace dr").is_err());
+}

@@ -71,6 +71,6 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(crate::ctl::exec_command());
     commands.push(configuration::command());
     commands.push(ping::command());
-    let registry = Registry::new(commands)?;
+    let registry = Registry::new(commands)?.elsewhere(net::vpp::MISSING);
     Ok(net::commands::TOPICS.iter().fold(registry, |r, (words, help)| r.topic(words, help)))
 }

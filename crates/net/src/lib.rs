@@ -35,3 +35,4 @@ pub(crate) mod short_cuts;
 #[cfg(test)]
 mod testing;
 pub mod urpf;
+pub mod vpp;

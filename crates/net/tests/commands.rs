@@ -102,6 +102,62 @@ fn every_example_parses() {
     assert_eq!(registry.check_examples(), Vec::<String>::new());
 }
 
+/// The line without the marks of its values, and the words that are none.
+fn vpp_line(line: &str) -> (String, Vec<&str>) {
+    let plain = line.split(' ').map(|w| w.trim_start_matches('=')).collect::<Vec<_>>().join(" ");
+    (plain, line.split(' ').filter(|w| !w.starts_with('=')).collect())
+}
+
+#[test]
+fn words_of_vpp_mean_the_same_or_are_refused() {
+    let registry = Registry::new(net::commands::all()).unwrap().elsewhere(net::vpp::MISSING);
+    // The control side's own.
+    let others = ["exec", "ping"];
+    let command = |line: &str| match registry.check(line) {
+        Ok(command::Parsed::Command(n, _)) => Ok(registry.commands()[n].syntax().to_owned()),
+        Ok(other) => Err(format!("{line}: {other:?}")),
+        Err(e) => Err(e.render(line)),
+    };
+    let mut faults: Vec<String> = vec![];
+    for line in net::vpp::KNOWN {
+        let (plain, words) = vpp_line(line);
+        if others.contains(&words[0]) {
+            continue;
+        }
+        match command(&plain) {
+            Err(e) => faults.push(e),
+            Ok(syntax) => {
+                let ours: Vec<&str> =
+                    syntax.split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)).collect();
+                let strange = words.into_iter().filter(|w| !ours.contains(w));
+                faults.extend(strange.map(|w| format!("{line}: `{w}` is no word of {syntax}")));
+            }
+        }
+    }
+    for (line, words) in net::vpp::SHORTER {
+        match command(&vpp_line(line).0) {
+            Ok(syntax) if syntax.starts_with(words) => {}
+            other => faults.push(format!("{line}: {other:?}")),
+        }
+    }
+    // No interface and no node has such a name.
+    struct Nothing;
+    impl Completer for Nothing {
+        fn known(&self, _: &str, _: &str) -> Option<bool> {
+            Some(false)
+        }
+    }
+    let ends = ["", " left", " 7", " 10.0.0.1", " left 10", " left disable", " 7 left"];
+    for words in net::vpp::MISSING {
+        let known = net::vpp::KNOWN.iter().any(|k| vpp_line(k).1.join(" ") == *words);
+        faults.extend(known.then(|| format!("{words}: stands in both lists")));
+        let lines = ends.iter().map(|end| format!("{words}{end}"));
+        let taken = lines.filter(|line| registry.parse(line, &Nothing).is_ok());
+        faults.extend(taken.map(|line| format!("{line}: is taken for a command")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn the_log_tells_what_was_changed_and_only_that() {
     let mut b = Bench::new("log");
