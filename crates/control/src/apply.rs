@@ -48,7 +48,13 @@ pub fn router_config(d: &Document) -> RouterConfig {
             Dad::Strict => DadMode::Strict,
             Dad::Off => DadMode::Off,
         },
-        route_memory: s.route_memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        // Without a limit of its own: half of what the machine or the cgroup leave now.
+        route_memory: Some(
+            s.route_memory.map_or_else(
+                || graph::memory::room() / 2,
+                |bytes| usize::try_from(bytes).unwrap_or(usize::MAX),
+            ),
+        ),
     }
 }
 

@@ -21,6 +21,7 @@ pub mod frames;
 pub mod handoff;
 pub mod io;
 pub mod like;
+pub mod memory;
 pub mod node;
 pub mod packet;
 pub mod quick;

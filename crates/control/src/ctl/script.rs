@@ -16,6 +16,8 @@ use crate::memory;
 const MAX_DEPTH: usize = 8;
 /// The longest script, in bytes. A full Internet table takes about 70 MB.
 const MAX_SCRIPT: u64 = 256 << 20;
+/// Scripts of so many lines take little memory, whatever stands there; in longer ones it is looked at that often.
+const SHORT: usize = 4096;
 /// Lines checked before others get their turn.
 const CHECKED_A_TURN: usize = 1 << 16;
 
@@ -101,7 +103,18 @@ async fn run_lines(
     depth: usize,
 ) -> Result<Vec<Json>, Ended> {
     let (mut applied, mut answers, mut next) = (0, Vec::new(), 0);
+    let (mut asked, mut most) = (0, usize::MAX);
     while let Some(rest) = lines.get(next..).filter(|rest| !rest.is_empty()) {
+        // Few lines take little.
+        if lines.len() > SHORT && next >= asked {
+            most = memory::for_lines().map_err(|e| {
+                let error = CommandError::new(format!("no memory for further commands: {e}"));
+                let failure = Failure { text: error.message.clone(), error, script: None };
+                Ended(next + 1, applied, Stop::Failed(Box::new(failure)))
+            })?;
+            asked = next.saturating_add(most.min(SHORT));
+        }
+        let rest = rest.get(..most).unwrap_or(rest);
         let taken = session.executor.run_at_once(session.access, rest).min(rest.len());
         (next, applied) = (next + taken, applied + taken);
         if let Some(line) = lines.get(next).filter(|_| taken == 0) {
@@ -138,6 +151,10 @@ fn read(path: &Path) -> io::Result<String> {
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
+    // The text, and its lines beside it.
+    graph::memory::check(
+        usize::try_from(metadata.len().min(MAX_SCRIPT)).unwrap_or(usize::MAX).saturating_mul(2),
+    )?;
     let mut bytes = Vec::new();
     file.take(MAX_SCRIPT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_SCRIPT {

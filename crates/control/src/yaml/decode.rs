@@ -81,15 +81,20 @@ impl<'n> Decoder<'n> {
         text
     }
 
+    /// The path for an error; nothing when that will only be counted.
+    fn path_to_keep(&self) -> String {
+        if self.errors.is_full() { String::new() } else { self.path() }
+    }
+
     /// Adds an error at `place` on the current path.
     pub fn error(&mut self, place: Place, rule: &'static str, message: impl Into<String>) -> &mut Diagnostic {
-        let path = self.path();
+        let path = self.path_to_keep();
         self.errors.add(Diagnostic::new(place, path, rule, message))
     }
 
     /// Adds a note at `place` on the current path.
     pub fn note(&mut self, place: Place, rule: &'static str, message: impl Into<String>) -> &mut Diagnostic {
-        let path = self.path();
+        let path = self.path_to_keep();
         self.errors.add(Diagnostic::note(place, path, rule, message))
     }
 
@@ -120,6 +125,7 @@ impl<'n> Decoder<'n> {
             let Some(&name) = known.iter().find(|k| **k == text) else {
                 let near = nearest(text, known.iter().copied().filter(|_| !self.errors.is_full()));
                 let help = match near {
+                    None if self.errors.is_full() => String::new(),
                     Some(near) => format!("did you mean `{near}`? Fields here: {}", list(known)),
                     None => format!("fields here: {}", list(known)),
                 };

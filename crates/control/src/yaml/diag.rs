@@ -278,16 +278,19 @@ pub(super) struct Sink {
     errors: Vec<Diagnostic>,
     failed: bool,
     spare: Option<Diagnostic>,
+    /// Errors that were not kept.
+    more: usize,
 }
 
-/// Errors kept of one document; a hostile one could have millions.
-const MAX_ERRORS: usize = 10_000;
+/// Errors kept of one document, which may have millions; nobody reads more.
+const MAX_ERRORS: usize = 1000;
 
 impl Sink {
     /// Adds an error and returns it, so that value and help can be added.
     pub fn add(&mut self, error: Diagnostic) -> &mut Diagnostic {
         self.failed |= error.severity == Severity::Error;
         if self.is_full() {
+            self.more += 1;
             return self.spare.insert(error);
         }
         self.errors.push(error);
@@ -311,12 +314,16 @@ impl Sink {
     }
 
     /// The errors found.
-    pub fn finish(mut self, source: &Arc<Source>) -> Diagnostics {
-        if self.spare.is_some() {
-            let message = format!("more than {MAX_ERRORS} errors: only that many are shown");
+    pub fn finish(self, source: &Arc<Source>) -> Diagnostics {
+        if self.more > 0 {
+            let message = format!("and {} more: only the first {MAX_ERRORS} are shown", self.more);
             let mut more = Diagnostic::new(Place::default(), "", "too-many-errors", message);
             more.severity = if self.failed { Severity::Error } else { Severity::Note };
-            self.errors.push(more);
+            more.file.clone_from(&source.name);
+            // Behind all others.
+            let mut all = Diagnostics::new(source, self.errors);
+            all.errors.push(more);
+            return all;
         }
         Diagnostics::new(source, self.errors)
     }

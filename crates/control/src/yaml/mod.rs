@@ -50,6 +50,7 @@ pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use vxlan::VxlanTunnel;
 
 use decode::Decoder;
+use graph::memory::{self, Growth};
 
 /// All scalars of a text, keys too, in order.
 #[cfg(test)]
@@ -118,6 +119,8 @@ pub fn check(file: &str, text: &str) -> Result<Document, Diagnostics> {
 fn check_text(source: Source) -> Result<Document, Diagnostics> {
     let source = Arc::new(source);
     let mut document = Document::default();
+    // Beside the text: a second one without its long runs of routes.
+    memory::check(source.text.len()).map_err(|e| too_large(&source.name, &e))?;
     let short = runs::shorten(&source.text);
     let root = match runs::parse(&source.text, short.as_ref()) {
         Ok(root) => root,
@@ -128,6 +131,8 @@ fn check_text(source: Source) -> Result<Document, Diagnostics> {
         }
     };
     if let Some(root) = &root {
+        // Typed data takes about as much again as the tree and what stands beside it.
+        memory::check(2 * root.bytes()).map_err(|e| too_large(&source.name, &e))?;
         let mut d = Decoder::default();
         sections(&mut d, root, &mut document);
         let failed = d.errors.failed();
@@ -139,6 +144,10 @@ fn check_text(source: Source) -> Result<Document, Diagnostics> {
     }
     document.source = Arc::clone(&source);
     Ok(document)
+}
+
+fn too_large(file: &str, e: &memory::OutOfMemory) -> Diagnostics {
+    Diagnostics::whole_file(file, "memory", format!("the document is too large: {e}"), memory::HELP)
 }
 
 /// Like [`load`], for bytes that may not be UTF-8.
@@ -186,16 +195,58 @@ pub fn check_file(path: &Path) -> Result<Document, Diagnostics> {
     let refuse = |message: String, help: &str| Err(Diagnostics::whole_file(&file, "file", message, help));
     match std::fs::metadata(path) {
         Err(e) => return refuse(format!("cannot read the file: {e}"), "name a YAML file that can be read"),
-        Ok(meta) if meta.is_dir() => return refuse("this is a directory".into(), "name a YAML file"),
-        Ok(meta) if meta.len() > MAX_BYTES as u64 => {
-            return refuse(format!("the file has {} bytes", meta.len()), "a document has at most 256 MiB");
+        Ok(meta) => {
+            if let Some(what) = never_ends(&meta) {
+                return refuse(format!("this is {what}"), "name a YAML file, or a pipe that ends");
+            }
+            if meta.is_file() && meta.len() > MAX_BYTES as u64 {
+                return refuse(
+                    format!("the file has {} bytes", meta.len()),
+                    "a document has at most 256 MiB",
+                );
+            }
         }
-        Ok(_) => {}
     }
-    match std::fs::read(path) {
+    match read(path) {
+        Ok(bytes) if bytes.len() > MAX_BYTES => {
+            refuse(format!("there are more than {MAX_BYTES} bytes"), "a document has at most 256 MiB")
+        }
         Ok(bytes) => check_bytes(&file, bytes),
         Err(e) => refuse(format!("cannot read the file: {e}"), "name a YAML file that can be read"),
     }
+}
+
+/// What a path leads to when that is no document: reading it may never end, or block for ever. `/dev/null` is an empty one.
+fn never_ends(meta: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let kind = meta.file_type();
+    let null = libc::makedev(1, 3);
+    [
+        (kind.is_dir(), "a directory"),
+        (kind.is_char_device() && meta.rdev() != null, "a character device"),
+        (kind.is_block_device(), "a block device"),
+        (kind.is_socket(), "a socket"),
+    ]
+    .into_iter()
+    .find_map(|(is, name)| is.then_some(name))
+}
+
+/// All bytes of a file or pipe, as far as a document may be long, and one more.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut file = std::fs::File::open(path)?;
+    let (mut bytes, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+    let mut growth = Growth::default();
+    while bytes.len() <= MAX_BYTES {
+        let n = match file.read(&mut piece) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let Some(read) = piece.get(..n).filter(|read| !read.is_empty()) else { break };
+        growth.push(&mut bytes, n)?;
+        bytes.extend_from_slice(read);
+    }
+    Ok(bytes)
 }
 
 fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Document) {

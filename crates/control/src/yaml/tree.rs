@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
+use graph::memory::{self, Growth, OutOfMemory};
+
 use super::diag::Place;
 use super::runs::Lines;
 
@@ -52,6 +54,18 @@ impl Node<'_> {
         }
     }
 
+    /// Bytes that the node and all below it take, and room for the routes of [`Value::Lines`].
+    pub fn bytes(&self) -> usize {
+        let below = match &self.value {
+            Value::Scalar { text: Cow::Owned(text), .. } => text.len(),
+            Value::Scalar { .. } => 0,
+            Value::List(items) => items.iter().map(Node::bytes).sum(),
+            Value::Map(pairs) => pairs.iter().map(|(k, v)| k.bytes() + v.bytes()).sum(),
+            Value::Lines(lines) => lines.len() * ROUTE_BYTES,
+        };
+        size_of::<Self>() + below
+    }
+
     /// What the node is, for error messages.
     pub fn describe(&self) -> &'static str {
         match &self.value {
@@ -62,6 +76,9 @@ impl Node<'_> {
         }
     }
 }
+
+/// Typed data of a route that stands on a line of its own, and what its table takes, about.
+const ROUTE_BYTES: usize = 128;
 
 /// Why a text is no usable YAML document: there is one such error at most.
 #[derive(Debug)]
@@ -126,6 +143,7 @@ struct Builder<'t> {
     anchors: HashMap<usize, Anchor<'t>>,
     nodes: usize,
     alias_nodes: usize,
+    growth: Growth,
 }
 
 struct Anchor<'t> {
@@ -167,9 +185,16 @@ impl<'t> Builder<'t> {
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some((place, anchor, frame)) = self.open.pop() {
+                    // Vectors grow to four items at once, and a document may have millions of mappings with one.
                     let value = match frame {
-                        Frame::List(items) => Value::List(items),
-                        Frame::Map(pairs, _) => Value::Map(pairs),
+                        Frame::List(mut items) => {
+                            items.shrink_to_fit();
+                            Value::List(items)
+                        }
+                        Frame::Map(mut pairs, _) => {
+                            pairs.shrink_to_fit();
+                            Value::Map(pairs)
+                        }
                     };
                     self.add(Node { place, value }, anchor)?;
                 }
@@ -231,14 +256,27 @@ impl<'t> Builder<'t> {
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some((_, _, Frame::List(items))) => items.push(node),
+            Some((_, _, Frame::List(items))) => {
+                let at = node.place;
+                self.growth.push(items, 1).map_err(|e| out_of_memory(at, &e))?;
+                items.push(node);
+            }
             Some((_, _, Frame::Map(pairs, key))) => match key.take() {
                 None => *key = Some(node),
-                Some(key) => pairs.push((key, node)),
+                Some(key) => {
+                    let at = node.place;
+                    self.growth.push(pairs, 1).map_err(|e| out_of_memory(at, &e))?;
+                    pairs.push((key, node));
+                }
             },
         }
         Ok(())
     }
+}
+
+fn out_of_memory(place: Place, e: &OutOfMemory) -> TreeError {
+    let message = format!("the document up to here is all that fits: {e}");
+    TreeError { place, rule: "memory", message, help: memory::HELP.into() }
 }
 
 fn tag_error(place: Place) -> TreeError {

@@ -67,6 +67,8 @@ pub enum CaptureError {
     Snap(usize),
     #[error("{max} packets of {snap} bytes take more than {limit} MiB: ask for fewer packets or bytes", limit = MAX_MEMORY >> 20)]
     Memory { max: usize, snap: usize },
+    #[error("no memory for the packets: {0}; ask for fewer packets or bytes")]
+    Room(#[from] graph::memory::OutOfMemory),
     #[error("cannot write {path}: {err}")]
     Write { path: String, err: io::Error },
 }
@@ -125,6 +127,7 @@ impl Capture {
         if max.saturating_mul(words_each * 8 + size_of::<Slot>()) > MAX_MEMORY {
             return Err(CaptureError::Memory { max, snap });
         }
+        graph::memory::check(max * (words_each * 8 + size_of::<Slot>()))?;
         let slot = |_| Slot {
             time_ns: AtomicU64::new(0),
             interface: AtomicU32::new(0),

@@ -1,0 +1,99 @@
+"""What does not fit is refused with an error: endless documents, many errors, little memory."""
+
+import os
+import resource
+import subprocess
+
+import pytest
+from harness import BINARY, CtlError, Netns, Router
+
+
+def check(file, **limits):
+    return subprocess.run([BINARY, "check", file], capture_output=True, text=True, timeout=120, **limits)
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "/dev/full"])
+def test_what_never_ends_is_no_document(file):
+    done = check(file)
+    assert done.returncode == 1 and "this is a character device" in done.stderr, done.stderr
+
+
+def test_a_pipe_that_ends_is_a_document_and_one_that_does_not_is_refused():
+    done = check("/dev/stdin", input="interfaces: {}\n")
+    assert done.returncode == 0, done.stderr
+    assert check("/dev/null").returncode == 0
+    endless = subprocess.Popen(["yes"], stdout=subprocess.PIPE)
+    done = check("/dev/stdin", stdin=endless.stdout)
+    endless.stdout.close()
+    endless.wait()
+    assert done.returncode == 1 and "at most 256 MiB" in done.stderr, done.stderr
+
+
+def peak(file):
+    """What a check of the file says at its end, and the most memory it takes, in bytes."""
+    process = subprocess.Popen([BINARY, "check", file], stderr=subprocess.PIPE, text=True)
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 1
+    return said, used.ru_maxrss * 1024
+
+
+def test_errors_are_bounded_and_memory_grows_with_the_document(tmp_path):
+    """A thousand errors are shown and the rest is counted; a faulty document takes a fixed multiple of its size."""
+    def document(lines):
+        file = tmp_path / f"{lines}.yaml"
+        file.write_text("interfaces:\n" + "".join(f"  eth{i}: {{mtu: x}}\n" for i in range(lines)))
+        said, most = peak(file)
+        assert f"and {lines - 1000} more: only the first 1000 are shown" in said
+        assert said.count("\n") < 10_000
+        return file.stat().st_size, most
+    small, large = document(20_000), document(80_000)
+    more = (large[1] - small[1]) / (large[0] - small[0])
+    assert more < 60, f"{more:.0f} bytes for each byte of the document"
+
+
+def address_space(mib):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+
+
+@pytest.mark.parametrize("text", [
+    "interfaces:\n" + "".join(f"  eth{i}: {{mtu: 1500}}\n" for i in range(200_000)),
+    "routes: [" + "x," * 4_000_000 + "]\n",
+    "".join(f"key{i}: 3\n" for i in range(700_000)),
+], ids=["interfaces", "flat list", "keys"])
+def test_a_document_beyond_memory_is_an_error_not_an_abort(tmp_path, text):
+    file = tmp_path / "large.yaml"
+    file.write_text(text)
+    done = check(file, preexec_fn=address_space(120))
+    assert done.returncode == 1 and "error[memory]" in done.stderr and "ulimit -v" in done.stderr, done.stderr[-2000:]
+
+
+def test_routes_beyond_memory_are_refused_and_the_router_goes_on(tmp_path):
+    """A router with little more address space than it needs takes what fits of a large script, refuses the rest, and answers."""
+    def taken(pid):
+        with open(f"/proc/{pid}/status") as f:
+            return int(f.read().split("VmSize:")[1].split()[0]) * 1024
+
+    ns = Netns("router")
+    try:
+        router = Router(ns, {"loopbacks": {"loop0": {"addresses": ["10.0.0.1/24"]}}})
+        size = taken(router.process.pid)
+        router.stop()
+        router = Router(ns, {"loopbacks": {"loop0": {"addresses": ["10.0.0.1/24"]}}},
+                        prefix=("prlimit", f"--as={size + (160 << 20)}"))
+        # More than the tables may take, and more than can be read.
+        def prefix(i):
+            i = i * 2654435761 % 2**28 << 4
+            return f"{i >> 24}.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}/28"
+        for lines in (800_000, 3_000_000):
+            script = tmp_path / "routes"
+            script.write_text("".join(f"ip route add {prefix(i)} via 10.0.0.2 loop0\n" for i in range(lines)))
+            with pytest.raises(CtlError) as e:
+                router.ctl(f"exec {script}")
+            assert "memory" in str(e.value), e.value
+        assert router.process.poll() is None and "loop0" in router.ctl("show interface")
+        router.ctl("ip route add 9.0.0.0/8 via drop")
+    finally:
+        router.stop()
+        ns.delete()
