@@ -237,6 +237,16 @@ impl Router {
         rows.filter(|r| r.count != 0).collect()
     }
 
+    /// A point in time, for [`Router::passed`].
+    pub fn mark(&self) -> u64 {
+        self.reclaimer.domain().advance()
+    }
+
+    /// Whether every worker has ended a loop since `mark` was made, or sleeps: whether none of them hangs.
+    pub fn passed(&self, mark: u64) -> bool {
+        self.reclaimer.domain().safe() >= mark
+    }
+
     /// Every worker's nodes since the last clear.
     pub fn runtime(&self) -> Vec<WorkerInfo> {
         let seconds = self.cleared.runtime_at.elapsed().as_secs_f64().max(1e-9);

@@ -1,6 +1,7 @@
 //! `quiver run` and `quiver check`.
 
 mod log;
+mod notify;
 
 use clap::Args;
 use control::ctl::{self, RegistryExecutor, Server};
@@ -125,12 +126,17 @@ fn start(args: &Run) -> Result<(), String> {
             signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
         let mut int =
             signal(SignalKind::interrupt()).map_err(|e| format!("cannot watch for signals: {e}"))?;
+        let manager = notify::Shared::new(notify::Manager::from_environment());
+        let (end, watched) = (Rc::clone(&manager), Rc::clone(&router));
         let stop = async move {
             tokio::select! {
+                () = end.watch(&watched) => {}
                 _ = term.recv() => tracing::info!("stops: SIGTERM"),
                 _ = int.recv() => tracing::info!("stops: SIGINT"),
             }
+            end.stopping();
         };
+        manager.ready(workers);
         runtime::run(router, server, executor, log, stop)
             .await
             .map_err(|e| format!("the control thread failed: {e}"))
