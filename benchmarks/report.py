@@ -571,6 +571,10 @@ def page(folder, r):
         say.append(table(["load", "Mpps", *q, *(f"due {x}" for x in q), "missed"], rows))
         say.append(note.get("latency", ""))
 
+    for o in r.of("binary"):
+        say.append("## The binary\n")
+        say.append(f"Stripped, as the package installs it, it has {o['stripped_bytes'] / 1e6:.1f} MB.\n")
+
     if note.get("devices"):
         say.append("## Over devices\n")
         say.append(note["devices"])

@@ -51,7 +51,7 @@ pub struct Bench {
     /// Time to measure each scenario, seconds, after the warm-up
     #[arg(long, default_value_t = 5.0, value_name = "S", value_parser = seconds)]
     seconds: f64,
-    /// Bytes of a frame, 64 to 9000
+    /// Bytes of a frame without FCS, 64 to 9000
     #[arg(long, default_value_t = 64, value_name = "BYTES", value_parser = size)]
     size: usize,
     /// Prefixes, one a line, packed by xz or not; give it twice for a file of each family
