@@ -140,6 +140,58 @@ def test_the_socket_decides_who_may_do_what(bench, public_binary):
     assert t.router.interface("left")["admin"] == "down"
 
 
+def test_files_are_opened_with_the_rights_of_who_names_them(bench, public_binary, tmp_path_factory):
+    """Members of the admin group read and write what they could without the router, and enter no namespace."""
+    t = bench({"quiver": {"sockets": {"group": "users", "admin-group": "adm"}}})
+    folder = f"/tmp/quiver-test-files-{os.getpid()}"
+    os.makedirs(folder, exist_ok=True)
+    os.chmod(folder, 0o1777)
+    try:
+        gids = [run(f"getent group {g}").stdout.split(":")[2] for g in ("users", "adm")]
+
+        def as_nobody(line):
+            return run(["setpriv", "--reuid=65534", "--regid=65534", "--groups", ",".join(gids), public_binary, "ctl",
+                        "-s", t.router.socket, line], check=False)
+
+        secret, mine = f"{folder}/secret", f"{folder}/mine.pcap"
+        with open(secret, "w") as f:
+            f.write("TheSecret of root\n")
+        os.chmod(secret, 0o600)
+        for line in (f"exec {secret}", f"pcap trace rx file {secret}", f"pcap trace rx overwrite file {secret}",
+                     f"create pcap-interface name p read {secret}", f"create pcap-interface name p overwrite write {secret}"):
+            refused = as_nobody(line)
+            assert refused.returncode != 0 and "TheSecret" not in refused.stderr + refused.stdout, line
+            with open(secret) as f:
+                assert f.read() == "TheSecret of root\n", line
+        for line in (f"create tap id 7 host-ns {t.outside.name}", f"create host-interface name lo netns {t.outside.name}"):
+            assert "only root" in as_nobody(line).stderr, line
+        assert "tap7" not in run(["ip", "-n", t.outside.name, "link"]).stdout
+        # What such a one may make belongs to that one.
+        assert as_nobody(f"pcap trace rx file {mine}").returncode == 0
+        assert as_nobody("pcap trace off").returncode == 0
+        assert os.stat(mine).st_uid == 65534
+        assert "overwrite" in as_nobody(f"pcap trace rx file {mine}").stderr
+        # Root is asked nothing, and the router has kept its own rights.
+        with open(secret, "w") as f:
+            f.write("set interface state left down\n")
+        t.ctl(f"exec {secret}")
+        assert t.router.interface("left")["admin"] == "down"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_no_file_that_a_command_names_holds_the_router_up(pair, tmp_path):
+    """A pipe without a reader, a device, a folder: refused, and commands go on."""
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    for odd in (pipe, "/dev/null", "/dev/tty", str(tmp_path)):
+        for line in (f"pcap trace rx file {odd}", f"pcap trace rx overwrite file {odd}", f"exec {odd}",
+                     f"create pcap-interface name odd read {odd}", f"create pcap-interface name odd overwrite write {odd}"):
+            with pytest.raises(CtlError):
+                pair.ctl(line)
+    assert "no capture runs" in pair.ctl("pcap trace status")
+
+
 def test_check_tells_all_errors_with_their_places(tmp_path):
     file = tmp_path / "bad.yaml"
     file.write_text("interfaces:\n  left:\n    mtu: 99\n    colour: red\n    addresses: [10.0.0.1/33]\n"

@@ -1,8 +1,9 @@
 //! The arguments of a parsed command.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::{CommandError, FromValue, Value};
+use crate::{Caller, CommandError, FromValue, Value};
 
 /// One argument that was given.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +20,7 @@ pub struct Args {
     pub(crate) values: Vec<Arg>,
     pub(crate) groups: Vec<(String, Args)>,
     pub(crate) json: bool,
+    pub(crate) caller: Option<Arc<Caller>>,
 }
 
 impl Args {
@@ -74,6 +76,11 @@ impl Args {
     /// Whether the answer is wanted as JSON; an expensive command may then leave its text out, and the reverse.
     pub fn wants_json(&self) -> bool {
         self.json
+    }
+
+    /// Who gave the command; the router itself when nobody is named.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.caller.as_deref()
     }
 
     /// A failure that points at the argument `name` in the operator's line.

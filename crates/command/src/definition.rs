@@ -11,6 +11,19 @@ pub enum Access {
     Write,
 }
 
+/// Who gives a command: what files it names are opened with these rights.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// What it may do.
+    pub access: Access,
+    /// Its user, by number.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+    /// Its further groups.
+    pub groups: Vec<u32>,
+}
+
 /// What a command does.
 pub type Run<C> = Box<dyn Fn(&mut C, &Args) -> Result<Output, CommandError>>;
 

@@ -1,16 +1,24 @@
 //! What a command answers.
 
+use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use serde_json::Value as Json;
 
-use crate::{CommandError, Table};
+use crate::{CommandError, Page, Table};
 
 /// The running part of a command that takes its time and answers line by line. Dropping the future ends it.
 pub type Stream = Box<dyn FnOnce(Emit) -> Pin<Box<dyn Future<Output = Result<Output, CommandError>>>>>;
+
+/// Writes the next piece of a long answer; false when that was the last one.
+pub type Pieces = Box<dyn FnMut(&mut Page) -> Result<bool, CommandError>>;
+
+/// [`Pieces`] over a context that is lent for each.
+type Pages = Box<dyn FnMut(&mut dyn Any, &mut Page) -> Result<bool, CommandError>>;
 
 /// Where a [`Stream`] sends what it has so far.
 #[derive(Clone)]
@@ -28,6 +36,23 @@ impl Emit {
     }
 }
 
+/// Runs a future to its end on this thread.
+fn wait<T>(mut future: Pin<Box<dyn Future<Output = T>>>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park();
+    }
+}
+
 /// The answer of a command.
 pub struct Output(pub(crate) Body);
 
@@ -37,6 +62,8 @@ pub(crate) enum Body {
     Table(Table),
     Stream(Stream),
     Script(PathBuf),
+    Pages(Pages),
+    Pieces(Pieces),
 }
 
 impl Output {
@@ -70,6 +97,76 @@ impl Output {
         Self(Body::Stream(Box::new(|emit| Box::pin(run(emit)))))
     }
 
+    /// A long answer, made piece by piece as it is read: `next` writes some of it and answers whether more is to come. It is
+    /// given the command's context each time, which may have changed since the last.
+    pub fn pages<C: 'static>(
+        mut next: impl FnMut(&mut C, &mut Page) -> Result<bool, CommandError> + 'static,
+    ) -> Self {
+        Self(Body::Pages(Box::new(move |context, page| match context.downcast_mut() {
+            Some(context) => next(context, page),
+            None => Err(CommandError::new("internal error: the command has another context")),
+        })))
+    }
+
+    /// As [`Output::pages`], where `next` has all that it needs.
+    pub fn pieces(next: impl FnMut(&mut Page) -> Result<bool, CommandError> + 'static) -> Self {
+        Self(Body::Pieces(Box::new(next)))
+    }
+
+    /// Binds the pages of a long answer to a context: `lend` calls what it is given with it.
+    #[must_use]
+    pub fn bind(
+        self,
+        mut lend: impl FnMut(&mut dyn FnMut(&mut dyn Any)) -> Result<(), CommandError> + 'static,
+    ) -> Self {
+        match self.0 {
+            Body::Pages(mut next) => Self::pieces(move |page| {
+                let mut done = Ok(false);
+                lend(&mut |context| done = next(context, page))?;
+                done
+            }),
+            body => Self(body),
+        }
+    }
+
+    /// The whole of a long answer, for who has the memory and waits for it; any other answer as it is. Commands that need
+    /// somebody to run their timers are not for this.
+    ///
+    /// # Errors
+    /// What the command answers in the middle.
+    pub fn whole<C: 'static>(self, context: &mut C, json: bool) -> Result<Self, CommandError> {
+        if let Body::Stream(stream) = self.0 {
+            return wait(stream(Emit::new(|_| true)));
+        }
+        let (mut page, mut all, mut body) = (Page::new(json), String::new(), self.0);
+        loop {
+            let more = match &mut body {
+                Body::Pages(next) => next(context, &mut page)?,
+                Body::Pieces(next) => next(&mut page)?,
+                _ => return Ok(Self(body)),
+            };
+            all.push_str(&page.take());
+            if !more {
+                break;
+            }
+        }
+        Ok(match json {
+            true => Self::new("", serde_json::from_str(&all).map_err(CommandError::new)?),
+            false => Self::new(all, Json::Null),
+        })
+    }
+
+    /// Takes the pieces out of a long answer that needs no context (any more).
+    ///
+    /// # Errors
+    /// The answer itself, when it is of another kind.
+    pub fn into_pieces(self) -> Result<Pieces, Output> {
+        match self.0 {
+            Body::Pieces(pieces) => Ok(pieces),
+            body => Err(Self(body)),
+        }
+    }
+
     /// The lines of a file are to be run as commands by whoever runs this one.
     pub fn script(path: PathBuf) -> Self {
         Self(Body::Script(path))
@@ -97,7 +194,9 @@ impl Output {
     /// The text; a non-empty one ends with a line end.
     pub fn to_text(&self) -> String {
         let mut text = match &self.0 {
-            Body::None | Body::Stream(_) | Body::Script(_) => String::new(),
+            Body::None | Body::Stream(_) | Body::Script(_) | Body::Pages(_) | Body::Pieces(_) => {
+                String::new()
+            }
             Body::Text(text, _) => text.clone(),
             Body::Table(table) => table.to_text(),
         };
@@ -110,7 +209,7 @@ impl Output {
     /// The JSON; null when there is nothing to say.
     pub fn to_json(&self) -> Json {
         match &self.0 {
-            Body::None | Body::Stream(_) | Body::Script(_) => Json::Null,
+            Body::None | Body::Stream(_) | Body::Script(_) | Body::Pages(_) | Body::Pieces(_) => Json::Null,
             Body::Text(_, json) => json.clone(),
             Body::Table(table) => table.to_json(),
         }
@@ -124,6 +223,7 @@ impl fmt::Debug for Output {
             Body::Text(text, json) => f.debug_tuple("Text").field(text).field(json).finish(),
             Body::Table(table) => f.debug_tuple("Table").field(table).finish(),
             Body::Stream(_) => f.write_str("Stream"),
+            Body::Pages(_) | Body::Pieces(_) => f.write_str("Pieces"),
             Body::Script(path) => f.debug_tuple("Script").field(path).finish(),
         }
     }

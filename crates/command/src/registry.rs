@@ -1,10 +1,12 @@
 //! All commands together: parse, run.
 
+use std::sync::Arc;
+
 use crate::lexer::{Token, lex, lex_checked};
 use crate::matcher::Matcher;
 use crate::program::Program;
 use crate::syntax::{self, Node};
-use crate::{Access, Args, Command, CommandError, Completer, Output, SyntaxError};
+use crate::{Access, Args, Caller, Command, CommandError, Completer, Output, SyntaxError};
 
 /// The commands over a context `C`.
 pub struct Registry<C> {
@@ -138,6 +140,37 @@ impl<C> Registry<C> {
     where
         C: Completer,
     {
+        self.run_with(context, access, None, line, json)
+    }
+
+    /// As [`Registry::run_as`], for a caller whom the command gets to know.
+    ///
+    /// # Errors
+    /// As [`Registry::run`].
+    pub fn run_for(
+        &self,
+        context: &mut C,
+        caller: &Arc<Caller>,
+        line: &str,
+        json: bool,
+    ) -> Result<Output, CommandError>
+    where
+        C: Completer,
+    {
+        self.run_with(context, caller.access, Some(caller), line, json)
+    }
+
+    fn run_with(
+        &self,
+        context: &mut C,
+        access: Access,
+        caller: Option<&Arc<Caller>>,
+        line: &str,
+        json: bool,
+    ) -> Result<Output, CommandError>
+    where
+        C: Completer,
+    {
         match self.parse(line, context)? {
             Parsed::Blank => Ok(Output::none()),
             Parsed::Help(words) => Ok(Output::text(self.help(&words, context))),
@@ -151,6 +184,7 @@ impl<C> Registry<C> {
                 if json {
                     set_json(&mut args, true);
                 }
+                args.caller = caller.cloned();
                 (command.run)(context, &args)
             }
         }

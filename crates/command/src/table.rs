@@ -1,5 +1,6 @@
 //! Tables: aligned text for people, a list of objects for programs.
 
+use crate::Page;
 use serde_json::{Map, Value as Json};
 
 #[derive(Debug, Clone)]
@@ -114,16 +115,36 @@ impl Table {
 
     /// The title line and one line a row.
     pub fn to_text(&self) -> String {
-        let mut widths: Vec<usize> = self.columns.iter().map(|c| c.title.chars().count()).collect();
+        self.text(&mut Vec::new())
+    }
+
+    /// Writes the rows as the next ones of a longer table, and takes them out. `widths`, empty at first, keeps how wide the
+    /// columns are; one that later turns out wider than the first rows showed is so from there on.
+    pub fn write_rows(&mut self, page: &mut Page, widths: &mut Vec<usize>) {
+        if page.wants_json() {
+            self.rows.iter().for_each(|row| page.item(&self.object(row)));
+        } else {
+            let _ = std::fmt::Write::write_str(page, &self.text(widths));
+        }
+        self.rows.clear();
+    }
+
+    fn text(&self, widths: &mut Vec<usize>) -> String {
+        let first = widths.is_empty();
+        if first {
+            *widths = self.columns.iter().map(|c| c.title.chars().count()).collect();
+        }
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.text.chars().count());
             }
         }
         let mut text = String::new();
-        self.line(&mut text, &widths, self.columns.iter().map(|c| c.title.as_str()));
+        if first {
+            self.line(&mut text, widths, self.columns.iter().map(|c| c.title.as_str()));
+        }
         for row in &self.rows {
-            self.line(&mut text, &widths, row.iter().map(|c| c.text.as_str()));
+            self.line(&mut text, widths, row.iter().map(|c| c.text.as_str()));
         }
         text
     }
@@ -146,10 +167,11 @@ impl Table {
 
     /// A list with one object a row.
     pub fn to_json(&self) -> Json {
-        let object = |row: &Vec<Cell>| {
-            let pairs = self.columns.iter().zip(row).map(|(c, cell)| (c.key.clone(), cell.json.clone()));
-            Json::Object(pairs.collect::<Map<_, _>>())
-        };
-        Json::Array(self.rows.iter().map(object).collect())
+        Json::Array(self.rows.iter().map(|row| self.object(row)).collect())
+    }
+
+    fn object(&self, row: &[Cell]) -> Json {
+        let pairs = self.columns.iter().zip(row).map(|(c, cell)| (c.key.clone(), cell.json.clone()));
+        Json::Object(pairs.collect::<Map<_, _>>())
     }
 }

@@ -76,7 +76,13 @@ fn main() {
     let registry = commands::registry().unwrap();
     let mut app = commands::App::new(Rc::clone(&router), settings);
     for line in ["show interface", "show interface addr", "show ip fib summary"] {
-        timed(line, || registry.run(&mut app, Access::Write, line).map(|o| o.to_text().len()).unwrap());
+        timed(line, || {
+            registry
+                .run(&mut app, Access::Write, line)
+                .and_then(|o| o.whole(&mut app, false))
+                .map(|o| o.to_text().len())
+                .unwrap()
+        });
     }
     let name =
         |i: &net::router::IfState| i.subs.keys().take(100).map(|id| format!("{}.{id}", i.name)).collect();

@@ -1,9 +1,11 @@
 //! The commands of the control socket: the router's own, and those that only the control side knows.
 
 mod configuration;
+mod control;
 mod ping;
 
 use crate::ctl::Plain;
+use crate::load::Load;
 use crate::yaml::Settings;
 use command::{Command, CommandError, Completer, Registry, SyntaxError};
 use net::router::Router;
@@ -14,6 +16,7 @@ use std::rc::Rc;
 pub struct App {
     router: Rc<RefCell<Router>>,
     settings: Rc<Settings>,
+    load: Rc<Load>,
     /// Identifier of the next ping.
     next_ping: u16,
 }
@@ -22,7 +25,14 @@ impl App {
     /// Commands on `router`, which runs in a process with these settings.
     pub fn new(router: Rc<RefCell<Router>>, settings: Settings) -> Self {
         // Two routers that ping through one another should not begin with the same identifier.
-        App { router, settings: Rc::new(settings), next_ping: std::process::id() as u16 }
+        App { router, settings: Rc::new(settings), load: Rc::default(), next_ping: std::process::id() as u16 }
+    }
+
+    /// With the load of the thread that runs them.
+    #[must_use]
+    pub fn with_load(mut self, load: &Rc<Load>) -> Self {
+        self.load = Rc::clone(load);
+        self
     }
 
     /// The router.
@@ -57,8 +67,13 @@ pub fn plain() -> Plain<App> {
 
 fn on_router(command: Command<Router>) -> Command<App> {
     command.lend(|app: &mut App, run, args| {
-        let mut router = app.router.try_borrow_mut().map_err(|_| CommandError::new("the router is busy"))?;
-        run(&mut router, args)
+        let busy = |_| CommandError::new("the router is busy");
+        let output = run(&mut *app.router.try_borrow_mut().map_err(busy)?, args)?;
+        let router = Rc::clone(&app.router);
+        Ok(output.bind(move |page| {
+            page(&mut *router.try_borrow_mut().map_err(busy)?);
+            Ok(())
+        }))
     })
 }
 
@@ -70,6 +85,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     let mut commands: Vec<Command<App>> = net::commands::all().into_iter().map(on_router).collect();
     commands.push(crate::ctl::exec_command());
     commands.push(configuration::command());
+    commands.extend(control::all());
     commands.push(ping::command());
     let registry = Registry::new(commands)?.elsewhere(net::vpp::MISSING);
     Ok(net::commands::TOPICS.iter().fold(registry, |r, (words, help)| r.topic(words, help)))

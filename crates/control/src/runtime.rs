@@ -31,21 +31,21 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let local = LocalSet::new();
-    local
-        .run_until(async {
-            let punts = punts(&router, &log)?;
-            let done = tokio::select! {
-                () = stop => Ok(()),
-                r = server.serve(executor) => r,
-                r = punts => r,
-                () = timers(&router, &log) => Ok(()),
-                () = links(&router, &log) => Ok(()),
-            };
-            flush(&router, &log);
-            router.borrow_mut().shutdown();
-            done
-        })
-        .await
+    let load = executor.load();
+    let work = local.run_until(async {
+        let punts = punts(&router, &log)?;
+        let done = tokio::select! {
+            () = stop => Ok(()),
+            r = server.serve(executor) => r,
+            r = punts => r,
+            () = timers(&router, &log) => Ok(()),
+            () = links(&router, &log) => Ok(()),
+        };
+        flush(&router, &log);
+        router.borrow_mut().shutdown();
+        done
+    });
+    load.watch(work).await
 }
 
 fn flush(router: &SharedRouter, log: &Logger) {

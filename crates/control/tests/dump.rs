@@ -654,9 +654,10 @@ fn document(p: &Parts) -> String {
     }
     let (queue, entries, strict) = p.settings;
     let settings = format!(
-        "quiver: {{neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}}}\n",
+        "quiver: {{neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}}}}}\n",
         u16::from(queue) + 1,
-        if strict { "strict" } else { "off" }
+        if strict { "strict" } else { "off" },
+        u32::from(queue) * 30
     );
     let loopbacks = if loops.is_empty() { String::new() } else { more };
     format!("{settings}{devices}{out}{loopbacks}{tail}")

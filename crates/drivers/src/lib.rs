@@ -3,7 +3,9 @@
 pub mod af_packet;
 mod counts;
 pub mod error;
+pub mod files;
 pub mod generator;
+pub mod identity;
 pub mod link;
 mod linux;
 pub mod netns;
@@ -17,6 +19,8 @@ pub mod watch;
 
 pub use counts::RxDrops;
 pub use error::Error;
+pub use files::Files;
+pub use identity::Identity;
 pub use link::{Link, LinkState};
 pub use offload::Offload;
 pub use watch::{LinkEvent, LinkWatch};

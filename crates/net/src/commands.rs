@@ -6,6 +6,7 @@ use crate::{
     runtime, urpf,
 };
 use command::{Args, Command, CommandError, Completer, Output};
+use drivers::{Files, Identity};
 
 /// Every command over a router.
 pub fn all() -> Vec<Command<Router>> {
@@ -115,6 +116,29 @@ pub(crate) fn chosen<'r>(router: &'r Router, args: &Args) -> Result<Vec<&'r IfSt
         found.ok_or_else(|| args.error("interface", format!("there is no interface {n}")))
     };
     names.iter().map(find).collect()
+}
+
+/// The rights of who gives a command.
+fn identity(args: &Args) -> Option<Identity> {
+    args.caller().map(|c| Identity { user: c.user, group: c.group, groups: c.groups.clone() })
+}
+
+/// How files that a command names are opened.
+pub(crate) fn files(args: &Args) -> Files {
+    Files::of(identity(args), args.has("overwrite"))
+}
+
+/// Refuses a namespace that the argument `name` says, unless the caller has all rights that the router has: entering one is
+/// for who may do so without the router too.
+pub(crate) fn check_namespace(args: &Args, name: &str) -> Result<(), CommandError> {
+    match (args.opt::<String>(name)?, identity(args)) {
+        (Some(namespace), Some(who)) if !who.is_privileged() => {
+            let why =
+                format!("namespace {namespace}: only root may put devices there or take them from there");
+            Err(args.error(name, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `1 route`, `2 routes`.

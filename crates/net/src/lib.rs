@@ -5,6 +5,7 @@
 
 pub mod adjacency;
 pub mod arp;
+pub mod background;
 pub mod capture;
 pub mod commands;
 pub mod ethernet;

@@ -25,6 +25,7 @@ impl Bench {
 
     fn try_run(&mut self, line: &str) -> Result<(String, Json), CommandError> {
         let text = self.registry.run(&mut self.router, Access::Write, line)?;
+        let text = text.whole(&mut self.router, command::asks_json(line))?;
         Ok((text.to_text(), text.to_json()))
     }
 
@@ -445,6 +446,30 @@ fn capture_follows_the_interface_asked_for() {
     assert!(b.refused("pcap trace max 5").contains("nothing to capture"));
     assert!(b.refused("pcap trace rx file /nowhere/at/all").contains("cannot write /nowhere/at/all"));
     assert_eq!(b.json("pcap trace status"), json!({ "running": false }));
+    // What is there stays, unless the operator says otherwise.
+    assert!(b.refused(&format!("pcap trace rx file {file}")).contains("say 'overwrite'"));
+    b.run(&format!("pcap trace rx overwrite file {file}"));
+    let fresh = b.file("fresh.pcap");
+    assert_eq!(b.run(&format!("pcap trace off file {fresh}")), format!("wrote 0 packets to {fresh}\n"));
+    assert_eq!(std::fs::read(&fresh).unwrap().len(), 24);
+    assert!(b.refused("pcap trace discard").contains("there is no capture"));
+}
+
+#[test]
+fn a_file_is_not_read_and_written_at_once() {
+    let mut b = Bench::new("same-file");
+    let (file, other) = (b.file("a.pcap"), b.file("b.pcap"));
+    let bytes = [0xd4u8, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    std::fs::write(&file, bytes).unwrap();
+    std::fs::hard_link(&file, &other).unwrap();
+    for to in [&file, &other] {
+        let refused = b.refused(&format!("create pcap-interface name p read {file} write {to} overwrite"));
+        assert!(refused.contains("read and written at the same time"), "{refused}");
+        assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    }
+    assert!(b.refused(&format!("create pcap-interface name p write {file}")).contains("say 'overwrite'"));
+    std::fs::remove_file(&other).unwrap();
+    b.run(&format!("create pcap-interface name p read {file} write {other}"));
 }
 
 #[test]

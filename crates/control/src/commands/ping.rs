@@ -1,7 +1,7 @@
 //! `ping`: sends echo requests from the router and answers line by line.
 
 use super::App;
-use command::{Args, Command, CommandError, Emit, Output};
+use command::{Access, Args, Command, CommandError, Emit, Output};
 use net::plane::kind;
 use net::router::{PingReply, PingRequest, RouteTable, Router};
 use serde_json::json;
@@ -16,6 +16,9 @@ use tokio::time::{Instant, sleep_until};
 /// How often answers are looked for; their times are taken where they come in.
 const LOOK: Duration = Duration::from_millis(2);
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
+/// For those who may only look: requests of a ping, and the time between two.
+const MOST_OF_LOOKERS: u32 = 1000;
+const LEAST_OF_LOOKERS: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Answers kept for the statistics' JSON.
 const KEPT: usize = 10_000;
@@ -35,6 +38,7 @@ pub(super) fn command() -> Command<App> {
     .arg("size", "payload; 56 by default")
     .arg("interval", "time between requests, at least 10ms; 1s by default")
     .arg("timeout", "how long to wait after the last request; 1s by default")
+    .details("Who may only look sends at most 1000 requests, and one every 100ms.")
     .example("ping 10.0.1.2")
     .example("ping 10.0.1.2 table 10")
     .example("ping fe80::1 source left repeat 3 interval 200ms")
@@ -81,12 +85,22 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     if !(LEAST_INTERVAL..=LONGEST).contains(&interval) {
         return Err(args.error("interval", "the interval is 10ms to 1h"));
     }
+    let repeat = args.opt("repeat")?.unwrap_or(5);
+    if args.caller().is_some_and(|c| c.access < Access::Write) {
+        if repeat > MOST_OF_LOOKERS {
+            let why = format!("who may only look sends at most {MOST_OF_LOOKERS} requests");
+            return Err(args.error("repeat", why));
+        }
+        if interval < LEAST_OF_LOOKERS {
+            return Err(args.error("interval", "who may only look sends a request every 100ms at most"));
+        }
+    }
     let timeout = args.opt("timeout")?.unwrap_or(Duration::from_secs(1)).min(LONGEST);
     let source = source.or_else(|| router.source_for(table.id, to, interface));
     app.next_ping = app.next_ping.wrapping_add(1);
     let size = usize::from(args.opt::<u16>("size")?.unwrap_or(56));
     let request = PingRequest { to, source, table: table.id, interface, id: app.next_ping, seq: 0, size };
-    let plan = Plan { request, repeat: args.opt("repeat")?.unwrap_or(5), interval, timeout };
+    let plan = Plan { request, repeat, interval, timeout };
     router.ping_open(plan.request.id);
     let open = Open { router: Rc::clone(&app.router), id: plan.request.id };
     Ok(Output::stream(move |emit| run(open, plan, emit)))

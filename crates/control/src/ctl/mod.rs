@@ -18,13 +18,21 @@
 //! - `{"id", "ok": true, "text": "..."}`; with `"json": ...` instead where JSON was asked for;
 //! - `{"id", "ok": true, "complete": {"start", "candidates": [{"text", "help"}], "path"}}`, where `start` is the byte
 //!   at which the word to be replaced begins, and `path` says that file names could stand there;
+//! The JSON of a long answer is written while it is made, so that it is as large as it has to be. Where the command fails
+//! in the middle, lists and mappings are closed, and `"ok": false` with the error comes behind the `"json"` so far.
+//!
 //! - `{"id", "ok": false, "error": {"kind", "message", "text", "column", "length", "expected", ...}}`, where `kind` is
 //!   `syntax`, `denied`, `failed` or `protocol`; `text` is the message with the line and a caret; `column` and `length`
 //!   are in bytes. An error in a script also has `file`, `line` (from 1) and `applied`: how many commands before it ran;
 //!   so has one in `lines`, without `file`.
 //!
 //! Requests of one connection are answered in order; connections do not wait for each other. A request is at most
-//! [`MAX_REQUEST`] bytes long. A connection that does not read its replies is closed.
+//! [`MAX_REQUEST`] bytes long. A connection that does not read its replies is closed, and so is one without a request for
+//! as long as the configuration says; it gets a reply with `"id": null` and the kind `idle` before.
+//!
+//! Long answers are made as they are read: a client costs a piece of its answer, not the whole. Between two pieces, of one
+//! client or of several, the control thread does its other work. What is listed may change meanwhile: each route is shown
+//! as it is when it is written.
 //!
 //! # Who may do what
 //!
@@ -33,6 +41,7 @@
 
 mod credentials;
 mod protocol;
+mod reply;
 mod script;
 mod server;
 mod session;
@@ -42,9 +51,11 @@ mod tests;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use command::{Access, Command, CommandError, Completer, Completion, Output, Registry};
+use command::{Access, Caller, Command, CommandError, Completer, Completion, Output, Registry};
 
+use crate::load::Load;
 pub use protocol::MAX_REQUEST;
 pub use server::{MAX_CLIENTS, Server};
 pub use socket::{BindError, Config};
@@ -58,7 +69,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// A wrong word, a missing right, or what the command itself answers.
-    fn execute(&self, access: Access, line: &str, json: bool) -> Result<Output, CommandError>;
+    fn execute(&self, caller: &Arc<Caller>, line: &str, json: bool) -> Result<Output, CommandError>;
 
     /// Checks the words of a line without running it; things that it names need not exist yet.
     ///
@@ -74,6 +85,11 @@ pub trait Executor {
         0
     }
 
+    /// What is kept of the load of the thread that runs the commands.
+    fn load(&self) -> Rc<Load> {
+        Rc::default()
+    }
+
     /// What could stand at byte `cursor` of `line`.
     fn complete(&self, line: &str, cursor: usize) -> Completion;
 
@@ -86,6 +102,7 @@ pub struct RegistryExecutor<C> {
     registry: Rc<Registry<C>>,
     context: Rc<RefCell<C>>,
     plain: Option<Plain<C>>,
+    load: Rc<Load>,
 }
 
 /// Commands that come by the thousand, in a form that needs no general parser.
@@ -99,7 +116,7 @@ pub struct Plain<C> {
 impl<C> RegistryExecutor<C> {
     /// Commands of `registry` on `context`. A command that streams must not keep the context borrowed.
     pub fn new(registry: Rc<Registry<C>>, context: Rc<RefCell<C>>) -> Self {
-        Self { registry, context, plain: None }
+        Self { registry, context, plain: None, load: Rc::default() }
     }
 
     /// With a way to run many lines at once.
@@ -108,13 +125,20 @@ impl<C> RegistryExecutor<C> {
         self.plain = Some(plain);
         self
     }
+
+    /// With what is kept of the thread's load.
+    #[must_use]
+    pub fn with_load(mut self, load: Rc<Load>) -> Self {
+        self.load = load;
+        self
+    }
 }
 
 impl<C: Completer> Executor for RegistryExecutor<C> {
-    fn execute(&self, access: Access, line: &str, json: bool) -> Result<Output, CommandError> {
+    fn execute(&self, caller: &Arc<Caller>, line: &str, json: bool) -> Result<Output, CommandError> {
         let mut context =
             self.context.try_borrow_mut().map_err(|_| CommandError::new("the router is busy"))?;
-        self.registry.run_as(&mut context, access, line, json)
+        self.registry.run_for(&mut context, caller, line, json)
     }
 
     fn check(&self, line: &str) -> Result<(), CommandError> {
@@ -129,6 +153,10 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
             (Some(plain), Ok(mut context)) if access == Access::Write => (plain.run)(&mut context, lines),
             _ => 0,
         }
+    }
+
+    fn load(&self) -> Rc<Load> {
+        Rc::clone(&self.load)
     }
 
     fn complete(&self, line: &str, cursor: usize) -> Completion {
@@ -146,16 +174,16 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
     }
 }
 
-/// The command `exec`, for the list of a registry served here. It needs the right to change because the router reads
-/// the file with its own rights; who may only look pipes a file into `quiver ctl`.
+/// The command `exec`, for the list of a registry served here. The router opens the file with the
+/// rights of who gives the command.
 pub fn exec_command<C: 'static>() -> Command<C> {
     Command::write("exec <file:path>", "Run the commands of a file", |_, args| Ok(Output::script(args.get("file")?)))
-        .arg("file", "file with one command a line, read by the router")
+        .arg("file", "file with one command a line; the router reads it with your rights")
         .details(
             "All lines are checked before the first one runs. The first command that fails ends the run; the answer \
-             names its line and says how many commands before it were applied. A run of 'ip route' commands is applied \
-             as one transaction, which takes about a second a million routes; when one of them is refused, those \
-             before it stay.",
+             names its line and says how many commands before it were applied; those stay. A run of 'ip route' commands \
+             is applied some thousand at a time, about a million a second; other commands, neighbors and timers have their \
+             turn between.",
         )
         .example("exec /etc/quiver/extra.cli")
 }

@@ -1,13 +1,15 @@
 //! `exec`: the commands of a file.
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use command::CommandError;
+use command::{Caller, CommandError};
+use drivers::{Files, Identity};
 use serde_json::Value as Json;
 
+use super::Executor;
 use super::protocol::{Failure, InScript};
 use super::session::{Answer, Session, Stop};
 use crate::memory;
@@ -16,10 +18,16 @@ use crate::memory;
 const MAX_DEPTH: usize = 8;
 /// The longest script, in bytes. A full Internet table takes about 70 MB.
 const MAX_SCRIPT: u64 = 256 << 20;
-/// Scripts of so many lines take little memory, whatever stands there; in longer ones it is looked at that often.
+/// After a longer script memory is given back, in bytes.
+const LARGE: usize = 4 << 20;
+/// A script of fewer lines takes little memory, whatever stands there; in longer ones it is looked at that often.
 const SHORT: usize = 4096;
-/// Lines checked before others get their turn.
-const CHECKED_A_TURN: usize = 1 << 16;
+/// How long lines are checked or run, about, before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
+/// Lines that are run at once at first, and in the limits between which that changes with the time they take.
+const FIRST_BATCH: usize = 512;
+const LEAST_AT_ONCE: usize = 64;
+const MOST_AT_ONCE: usize = 1 << 16;
 
 /// Checks all lines of a file, then runs them until one fails.
 pub(super) async fn run(
@@ -37,26 +45,39 @@ pub(super) async fn run(
     if depth >= MAX_DEPTH {
         return Err(refused(format!("{name}: scripts call each other more than {MAX_DEPTH} deep")));
     }
-    let text = read(&path).map_err(|error| refused(format!("cannot read {name}: {error}")))?;
-    let lines: Vec<&str> = text.lines().collect();
-    for (index, line) in lines.iter().enumerate() {
-        session.executor.check(line).map_err(|error| {
-            let mut failure = Failure::new(error, line);
-            failure.text = format!("{name}:{}:\n{}\nnothing was applied", index + 1, failure.text);
-            failure.script = Some(InScript { file: Some(name.clone()), line: index + 1, applied: 0 });
-            Stop::Failed(Box::new(failure))
-        })?;
-        if (index + 1).is_multiple_of(CHECKED_A_TURN) {
-            tokio::task::yield_now().await;
+    // A large file takes a while to read.
+    let (from, caller) = (path.clone(), Arc::clone(&session.caller));
+    let text = net::background::run(move || read(&from, &caller)).await.flatten();
+    let text = text.map_err(|error| refused(format!("cannot read {name}: {error}")))?;
+    let (mut lines, mut number) = (text.lines(), 0);
+    loop {
+        let check = |executor: &dyn Executor| -> Result<bool, Failure> {
+            let began = Instant::now();
+            for line in lines.by_ref() {
+                number += 1;
+                executor.check(line).map_err(|error| Failure::new(error, line))?;
+                if number % 64 == 0 && began.elapsed() >= TURN {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        match session.shared.turn("exec: checking lines", check).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(mut failure) => {
+                failure.text = format!("{name}:{number}:\n{}\nnothing was applied", failure.text);
+                failure.script = Some(InScript { file: Some(name), line: number, applied: 0 });
+                return Err(Stop::Failed(Box::new(failure)));
+            }
         }
     }
-    let result = run_lines(session, &lines, path.parent(), depth + 1).await;
-    if lines.len() > CHECKED_A_TURN {
-        drop(lines);
+    let result = run_lines(session, &text, path.parent(), depth + 1).await;
+    if text.len() > LARGE {
         drop(text);
         memory::give_back();
     }
-    let answers = result.map_err(|at| {
+    result.map_err(|at| {
         at.stop(|failure, line, applied| {
             let before = match applied {
                 0 => "nothing before it was applied".to_owned(),
@@ -68,18 +89,17 @@ pub(super) async fn run(
             failure.script.get_or_insert(InScript { file: Some(name.clone()), line, applied });
         })
     })?;
-    Ok(Answer { text: String::new(), json: Json::Array(answers) })
+    Ok(Answer::default())
 }
 
 /// Runs the lines of a text until one fails.
 pub(super) async fn run_text(session: &mut Session, text: &str, cwd: Option<&Path>) -> Result<Answer, Stop> {
-    let lines: Vec<&str> = text.lines().collect();
-    let answers = run_lines(session, &lines, cwd, 0).await.map_err(|at| {
+    run_lines(session, text, cwd, 0).await.map_err(|at| {
         at.stop(|failure, line, applied| {
             failure.script.get_or_insert(InScript { file: None, line, applied });
         })
     })?;
-    Ok(Answer { text: String::new(), json: Json::Array(answers) })
+    Ok(Answer::default())
 }
 
 /// The line that ended a run: its number from 1, how many commands were applied before it, and why.
@@ -95,45 +115,66 @@ impl Ended {
     }
 }
 
-/// Runs lines until one fails, and answers their JSON.
-async fn run_lines(
-    session: &mut Session,
-    lines: &[&str],
-    cwd: Option<&Path>,
-    depth: usize,
-) -> Result<Vec<Json>, Ended> {
-    let (mut applied, mut answers, mut next) = (0, Vec::new(), 0);
-    let (mut asked, mut most) = (0, usize::MAX);
-    while let Some(rest) = lines.get(next..).filter(|rest| !rest.is_empty()) {
-        // Few lines take little.
-        if lines.len() > SHORT && next >= asked {
+/// Runs lines until one fails; their JSON becomes a list in that of the reply.
+async fn run_lines(session: &mut Session, text: &str, cwd: Option<&Path>, depth: usize) -> Result<(), Ended> {
+    let gone = |error: io::Error| Ended(0, 0, error.into());
+    if session.json {
+        session.write_json("[", true).await.map_err(gone)?;
+    }
+    let (mut applied, mut next) = (0, 0);
+    let (mut asked, mut most) = (SHORT, usize::MAX);
+    let (mut lines, mut batch) = (text.lines(), FIRST_BATCH);
+    let mut window: Vec<&str> = Vec::new();
+    loop {
+        if next >= asked {
             most = memory::for_lines().map_err(|e| {
                 let error = CommandError::new(format!("no memory for further commands: {e}"));
                 let failure = Failure { text: error.message.clone(), error, script: None };
                 Ended(next + 1, applied, Stop::Failed(Box::new(failure)))
             })?;
-            asked = next.saturating_add(most.min(SHORT));
+            asked = next + SHORT;
         }
-        let rest = rest.get(..most).unwrap_or(rest);
-        let taken = session.executor.run_at_once(session.access, rest).min(rest.len());
-        (next, applied) = (next + taken, applied + taken);
-        if let Some(line) = lines.get(next).filter(|_| taken == 0) {
-            next += 1;
-            let ended = |stop| Ended(next, applied, stop);
-            let answer = session.line(line, cwd, depth).await.map_err(ended)?;
-            session.part(&answer.text).await.map_err(|error| ended(error.into()))?;
-            if answer.json != Json::Null {
-                answers.push(answer.json);
+        window.clear();
+        window.extend(lines.by_ref().take(batch.min(most)));
+        if window.is_empty() {
+            break;
+        }
+        let mut rest = window.as_slice();
+        while let Some(line) = rest.first() {
+            let access = session.caller.access;
+            let many = |executor: &dyn Executor| {
+                let began = Instant::now();
+                (executor.run_at_once(access, rest).min(rest.len()), began.elapsed())
+            };
+            let (taken, time) = session.shared.turn("exec: many lines at once", many).await;
+            // As many at once as take a turn: routes by the million are applied some thousand at a time.
+            if taken == window.len() && time < TURN {
+                batch = (batch * 2).min(MOST_AT_ONCE);
+            } else if time > TURN * 2 {
+                batch = (batch / 2).max(LEAST_AT_ONCE);
             }
-            let words = line.trim_start();
-            if !words.is_empty() && !words.starts_with('#') {
-                applied += 1;
+            (next, applied) = (next + taken, applied + taken);
+            rest = rest.get(taken.max(1)..).unwrap_or_default();
+            if taken == 0 {
+                next += 1;
+                let ended = |stop| Ended(next, applied, stop);
+                let answer = session.line(line, cwd, depth).await.map_err(ended)?;
+                session.part(&answer.text).await.map_err(|error| ended(error.into()))?;
+                if answer.json != Json::Null {
+                    let json = answer.json.to_string();
+                    session.write_json(&json, true).await.map_err(|error| ended(error.into()))?;
+                }
+                let words = line.trim_start();
+                if !words.is_empty() && !words.starts_with('#') {
+                    applied += 1;
+                }
             }
         }
-        // Other connections and the rest of the control side get their turn.
-        tokio::task::yield_now().await;
     }
-    Ok(answers)
+    if session.json {
+        session.write_json("]", false).await.map_err(gone)?;
+    }
+    Ok(())
 }
 
 fn resolve(path: &Path, cwd: Option<&Path>) -> Result<PathBuf, String> {
@@ -144,17 +185,12 @@ fn resolve(path: &Path, cwd: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-/// Reads a regular file: a pipe or a terminal could hold the control side up for ever.
-fn read(path: &Path) -> io::Result<String> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
-    let metadata: fs::Metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    // The text, and its lines beside it.
-    graph::memory::check(
-        usize::try_from(metadata.len().min(MAX_SCRIPT)).unwrap_or(usize::MAX).saturating_mul(2),
-    )?;
+/// Reads a regular file with the rights of the caller.
+fn read(path: &Path, caller: &Caller) -> io::Result<String> {
+    let who = Identity { user: caller.user, group: caller.group, groups: caller.groups.clone() };
+    let file = Files::of(Some(who), false).read(path)?;
+    let length = file.metadata()?.len().min(MAX_SCRIPT);
+    graph::memory::check(usize::try_from(length).unwrap_or(usize::MAX))?;
     let mut bytes = Vec::new();
     file.take(MAX_SCRIPT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_SCRIPT {

@@ -5,14 +5,16 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use command::Access;
+use command::{Access, Caller};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::LocalSet;
 
+use super::session::{self, Shared};
 use super::socket::{self, Policy, Socket};
-use super::{BindError, Config, Executor, credentials, protocol, session};
+use super::{BindError, Config, Executor, credentials, protocol};
 
 /// The most connections at once.
 pub const MAX_CLIENTS: usize = 64;
@@ -47,12 +49,13 @@ impl Server {
     pub async fn serve(self, executor: Rc<dyn Executor>) -> std::io::Result<()> {
         let listener = UnixListener::from_std(self.socket.listener.try_clone()?)?;
         let clients = Rc::new(Cell::new(0));
+        let shared = Rc::new(Shared::new(executor, self.socket.idle_timeout));
         let local = LocalSet::new();
         local
             .run_until(async {
                 loop {
                     match listener.accept().await {
-                        Ok((stream, _)) => admit(stream, self.socket.policy, &clients, &executor),
+                        Ok((stream, _)) => admit(stream, self.socket.policy, &clients, &shared),
                         // Out of descriptors or memory: others may give some back.
                         Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                     }
@@ -71,23 +74,24 @@ impl Drop for Place {
     }
 }
 
-fn admit(stream: UnixStream, policy: Policy, clients: &Rc<Cell<usize>>, executor: &Rc<dyn Executor>) {
+fn admit(stream: UnixStream, policy: Policy, clients: &Rc<Cell<usize>>, shared: &Rc<Shared>) {
     let Ok(peer) = stream.peer_cred() else { return };
-    let mut groups = credentials::peer_groups(stream.as_fd()).unwrap_or_default();
-    groups.push(peer.gid());
-    let Some(access) = policy.access(peer.uid(), &groups) else {
+    let groups = credentials::peer_groups(stream.as_fd()).unwrap_or_default();
+    let of_socket: Vec<u32> = groups.iter().copied().chain([peer.gid()]).collect();
+    let Some(access) = policy.access(peer.uid(), &of_socket) else {
         return refuse(stream, "denied", "you are neither root nor in the group of the control socket");
     };
     let limit = if access == Access::Write { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
     if clients.get() >= limit {
         return refuse(stream, "failed", "too many connections to the control socket");
     }
+    let caller = Caller { access, user: peer.uid(), group: peer.gid(), groups };
     clients.set(clients.get() + 1);
     let place = Place(clients.clone());
-    let executor = executor.clone();
+    let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         // An error means that the client is gone, which is its own affair.
-        let _ = session::run(stream, access, executor).await;
+        let _ = session::run(stream, Arc::new(caller), shared).await;
         drop(place);
     });
 }

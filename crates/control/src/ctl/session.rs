@@ -6,19 +6,22 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use command::{Access, CommandError, Emit, Output, Stream};
+use command::{Access, Caller, CommandError, Emit, Output, Page, Pieces, Stream};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::protocol::{Ask, Failure, MAX_REQUEST, Request, completion, refusal};
+use super::reply::Reply;
 use super::{Executor, script};
+use crate::load::Load;
 
 /// A client that takes nothing for so long is closed.
 const WRITE_TIMEOUT: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
@@ -27,7 +30,9 @@ const WRITE_CHUNK: usize = 64 * 1024;
 /// Text of one part of a reply at most, in bytes.
 const PART: usize = 128 * 1024;
 /// What a running command may have said and the client not yet read, in bytes.
-const MAX_PENDING: usize = 8 << 20;
+const MAX_PENDING: usize = 256 << 10;
+/// Commands that go on for a while and were started by those who may only look, at once.
+const MAX_STREAMS: usize = 16;
 
 /// Why a request ends early.
 pub(super) enum Stop {
@@ -43,21 +48,81 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// The last words of a command.
+/// The last words of a command: text, or JSON that is not null where that was not written already.
 #[derive(Default)]
 pub(super) struct Answer {
     pub text: String,
     pub json: Json,
 }
 
+/// What all connections share.
+pub(super) struct Shared {
+    executor: Rc<dyn Executor>,
+    load: Rc<Load>,
+    idle_timeout: Option<Duration>,
+    /// Whose turn it is to keep the thread busy. Those who wait get theirs in order.
+    turn: Semaphore,
+    /// Streams of those who may only look.
+    streams: Cell<usize>,
+}
+
+impl Shared {
+    pub fn new(executor: Rc<dyn Executor>, idle_timeout: Option<Duration>) -> Self {
+        let load = executor.load();
+        Self { executor, load, idle_timeout, turn: Semaphore::new(1), streams: Cell::new(0) }
+    }
+
+    /// Runs some work, not more than milliseconds, when it is this connection's turn. Before it is another's, everything
+    /// else on the thread has its own.
+    pub async fn turn<R>(&self, what: &str, work: impl FnOnce(&dyn Executor) -> R) -> R {
+        let turn = self.turn.acquire().await;
+        self.load.note(what);
+        let done = work(&*self.executor);
+        tokio::task::yield_now().await;
+        drop(turn);
+        done
+    }
+}
+
+/// A stream of somebody who may only look; counted while it is there.
+struct Looking<'a>(&'a Cell<usize>);
+
+impl<'a> Looking<'a> {
+    fn new(count: &'a Cell<usize>) -> Option<Self> {
+        (count.get() < MAX_STREAMS).then(|| {
+            count.set(count.get() + 1);
+            Self(count)
+        })
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
 /// Serves a connection until the client closes it or takes no replies.
-pub(super) async fn run(stream: UnixStream, access: Access, executor: Rc<dyn Executor>) -> io::Result<()> {
+pub(super) async fn run(stream: UnixStream, caller: Arc<Caller>, shared: Rc<Shared>) -> io::Result<()> {
     let (reader, writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
-    let mut session = Session { writer, executor, access, id: Json::Null, json: false };
+    let idle = shared.idle_timeout;
+    let mut session =
+        Session { writer, shared, caller, id: Json::Null, json: false, reply: Reply::default() };
     let mut request = Vec::new();
     loop {
-        match read_request(&mut reader, &mut request).await? {
+        let read = read_request(&mut reader, &mut request);
+        let read = match idle {
+            None => read.await?,
+            Some(idle) => match timeout(idle, read).await {
+                Ok(read) => read?,
+                Err(_) => {
+                    let message = format!("closed: no request for {} s", idle.as_secs());
+                    return session.send(&refusal(&Json::Null, "idle", &message)).await;
+                }
+            },
+        };
+        match read {
             Read::End => return Ok(()),
             Read::TooLong => {
                 let message = format!("the request is longer than {MAX_REQUEST} bytes");
@@ -101,10 +166,12 @@ async fn read_request(reader: &mut (impl AsyncBufRead + Unpin), request: &mut Ve
 /// The writing half of a connection and the request that is being answered.
 pub(super) struct Session {
     writer: OwnedWriteHalf,
-    pub executor: Rc<dyn Executor>,
-    pub access: Access,
+    pub shared: Rc<Shared>,
+    pub caller: Arc<Caller>,
     id: Json,
     pub json: bool,
+    /// The JSON of the request that is being answered, as far as it is written.
+    reply: Reply,
 }
 
 impl Session {
@@ -114,13 +181,15 @@ impl Session {
             Err((id, message)) => return self.send(&refusal(&id, "protocol", &message)).await,
         };
         self.id = request.id;
+        self.reply = Reply::default();
         match ask {
             Ask::Complete(line, cursor) => {
-                let reply = completion(&self.id, &self.executor.complete(&line, cursor));
+                let found = self.shared.turn("completion", |e| e.complete(&line, cursor)).await;
+                let reply = completion(&self.id, &found);
                 self.send(&reply).await
             }
             Ask::Help(line) => {
-                let reply = json!({ "id": self.id, "ok": true, "text": self.executor.help(&line) });
+                let reply = json!({ "id": self.id, "ok": true, "text": self.shared.turn("help", |e| e.help(&line)).await });
                 self.send(&reply).await
             }
             Ask::Line(line) => {
@@ -140,6 +209,10 @@ impl Session {
         match result {
             Ok(answer) => self.finish(answer).await,
             Err(Stop::Gone(error)) => Err(error),
+            Err(Stop::Failed(failure)) if self.reply.sent => {
+                self.reply.end(&format!(",\"ok\":false,\"error\":{}}}\n", failure.to_json()));
+                self.flush().await
+            }
             Err(Stop::Failed(failure)) => {
                 let reply = json!({ "id": self.id, "ok": false, "error": failure.to_json() });
                 self.send(&reply).await
@@ -148,6 +221,10 @@ impl Session {
     }
 
     async fn finish(&mut self, answer: Answer) -> io::Result<()> {
+        if self.reply.begun {
+            self.reply.end(",\"ok\":true}\n");
+            return self.flush().await;
+        }
         let reply = if self.json {
             json!({ "id": self.id, "ok": true, "json": answer.json })
         } else {
@@ -175,6 +252,27 @@ impl Session {
         self.send(&reply).await
     }
 
+    /// Writes a value into the JSON of the reply, or a piece of one that `begins` here or has begun.
+    pub async fn write_json(&mut self, json: &str, begins: bool) -> io::Result<()> {
+        if begins {
+            self.reply.next_value(&self.id);
+        }
+        self.reply.write(&self.id, json);
+        if self.reply.buffer.len() < WRITE_CHUNK {
+            return Ok(());
+        }
+        self.reply.sent = true;
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        let text = std::mem::take(&mut self.reply.buffer);
+        for chunk in text.as_bytes().chunks(WRITE_CHUNK) {
+            timeout(WRITE_TIMEOUT, self.writer.write_all(chunk)).await??;
+        }
+        Ok(())
+    }
+
     async fn send(&mut self, reply: &Json) -> io::Result<()> {
         let mut line = serde_json::to_vec(reply)?;
         line.push(b'\n');
@@ -187,22 +285,65 @@ impl Session {
     /// Runs a line; `depth` is how many scripts it stands in.
     pub async fn line(&mut self, line: &str, cwd: Option<&Path>, depth: usize) -> Result<Answer, Stop> {
         let failed = |error: CommandError| Stop::Failed(Box::new(Failure::new(error, line)));
-        let run = || self.executor.execute(self.access, line, self.json);
-        // A fault in one command must not take the router's control side down.
-        let output = catch_unwind(AssertUnwindSafe(run))
-            .unwrap_or_else(|_| Err(CommandError::new("internal error: the command panicked")))
-            .map_err(failed)?;
+        let shared = Rc::clone(&self.shared);
+        let run = |executor: &dyn Executor| caught(|| executor.execute(&self.caller, line, self.json));
+        let output = shared.turn(line, run).await.map_err(failed)?;
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
         let output = match output.into_stream() {
-            Ok(stream) => self.stream(stream).await?.map_err(failed)?,
+            Ok(stream) => {
+                let looks = self.caller.access < Access::Write;
+                let looking = if looks { Looking::new(&shared.streams) } else { None };
+                if looks && looking.is_none() {
+                    let why =
+                        format!("{MAX_STREAMS} commands of those who may only look are running already");
+                    return Err(failed(CommandError::new(why)));
+                }
+                let done = self.stream(stream).await?;
+                drop(looking);
+                done.map_err(failed)?
+            }
+            Err(output) => output,
+        };
+        let output = match output.into_pieces() {
+            Ok(pieces) => {
+                self.pieces(line, pieces).await?.map_err(failed)?;
+                return Ok(Answer::default());
+            }
             Err(output) => output,
         };
         Ok(match self.json {
             true => Answer { json: output.to_json(), ..Answer::default() },
             false => Answer { text: output.to_text(), ..Answer::default() },
         })
+    }
+
+    /// Sends a long answer while it is made: no more than a piece is in memory, and the next one is made when the client has
+    /// taken the last.
+    async fn pieces(&mut self, line: &str, mut next: Pieces) -> io::Result<Result<(), CommandError>> {
+        let shared = Rc::clone(&self.shared);
+        let mut page = Page::new(self.json);
+        let mut begins = true;
+        loop {
+            let make = |_: &dyn Executor| {
+                page.start();
+                caught(|| next(&mut page))
+            };
+            let more = match shared.turn(line, make).await {
+                Ok(more) => more,
+                Err(error) => return Ok(Err(error)),
+            };
+            let piece = page.take();
+            if self.json {
+                self.write_json(&piece, std::mem::take(&mut begins)).await?;
+            } else {
+                self.part(&piece).await?;
+            }
+            if !more {
+                return Ok(Ok(()));
+            }
+        }
     }
 
     /// Runs a command that goes on for a while and sends what it says as it says it.
@@ -243,4 +384,10 @@ impl Session {
             }
         }
     }
+}
+
+/// A fault in one command must not take the router's control side down.
+fn caught<R>(run: impl FnOnce() -> Result<R, CommandError>) -> Result<R, CommandError> {
+    let failed = |_| Err(CommandError::new("internal error: the command panicked"));
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(failed)
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use command::Access;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -22,6 +23,8 @@ pub struct Config {
     pub group: Option<String>,
     /// The group whose members may change things. They reach the socket as members of `group` too.
     pub admin_group: Option<String>,
+    /// A connection without a request for so long is closed; none is when absent.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Why there is no socket.
@@ -61,6 +64,7 @@ impl Policy {
 pub(super) struct Socket {
     pub listener: UnixListener,
     pub policy: Policy,
+    pub idle_timeout: Option<Duration>,
     file: SocketFile,
 }
 
@@ -125,7 +129,12 @@ pub(super) fn bind(config: &Config) -> Result<Socket, BindError> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed("set its mode"))?;
     let owner = rustix::process::geteuid().as_raw();
     let group = group.unwrap_or(metadata.gid());
-    Ok(Socket { listener: socket.into(), policy: Policy { owner, group, admin_group }, file })
+    Ok(Socket {
+        idle_timeout: config.idle_timeout,
+        listener: socket.into(),
+        policy: Policy { owner, group, admin_group },
+        file,
+    })
 }
 
 /// Removes a socket that nobody listens on.
@@ -217,7 +226,7 @@ mod tests {
     #[test]
     fn an_unknown_group_is_an_error() {
         let config =
-            Config { path: directory("group"), group: Some("no-such-group".to_owned()), admin_group: None };
+            Config { path: directory("group"), group: Some("no-such-group".to_owned()), ..Config::default() };
         assert!(bind(&config).unwrap_err().to_string().ends_with("there is no group 'no-such-group'"));
         assert!(!config.path.exists());
     }

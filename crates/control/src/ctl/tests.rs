@@ -1,6 +1,6 @@
 //! The server over a real socket, with a few toy commands.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -25,6 +25,8 @@ struct Toy {
     value: u32,
     /// Streams that were started and have not ended.
     running: Rc<RefCell<u32>>,
+    /// Numbers made since somebody looked.
+    made: Rc<Cell<u64>>,
     released: Rc<tokio::sync::Notify>,
 }
 
@@ -88,6 +90,40 @@ fn registry() -> Registry<Toy> {
         Command::read("show big <n:u32>", "Much text", |_: &mut Toy, args| {
             Ok(Output::text("0123456789abcdé\n".repeat(args.get::<usize>("n")?)))
         }),
+        Command::read(
+            "show numbers <n:u32> [fail]",
+            "Many numbers, made as they are read",
+            |toy: &mut Toy, args| {
+                let (n, fail, made) = (args.get::<u32>("n")?, args.has("fail"), Rc::clone(&toy.made));
+                let mut next = 0;
+                Ok(Output::pieces(move |page| {
+                    if next == 0 && page.wants_json() {
+                        page.open("{\"numbers\":[");
+                    }
+                    while next < n {
+                        if fail && next == n / 2 {
+                            return Err("no more of them".into());
+                        }
+                        match page.wants_json() {
+                            true => page.item(&next.into()),
+                            false => _ = std::fmt::Write::write_fmt(page, format_args!("{next}\n")),
+                        }
+                        made.set(made.get() + 1);
+                        next += 1;
+                        if page.is_full() {
+                            return Ok(true);
+                        }
+                    }
+                    if page.wants_json() {
+                        page.close("]}");
+                    }
+                    Ok(false)
+                }))
+            },
+        ),
+        Command::read("show made", "How many numbers were made", |toy: &mut Toy, _| {
+            Ok(Output::text(toy.made.replace(0).to_string()))
+        }),
         Command::write("set value <n:u32 0..100>", "Set it", |toy: &mut Toy, args| {
             toy.value = args.get("n")?;
             Ok(Output::none())
@@ -143,6 +179,7 @@ impl Lab {
             path: directory.join("ctl.sock"),
             group: group.map(str::to_owned),
             admin_group: admin_group.map(str::to_owned),
+            idle_timeout: (name == "idle").then_some(Duration::from_secs(1)),
         };
         // Bound here, so that a client may connect at once.
         let server = Server::bind(&config).unwrap();
@@ -219,6 +256,16 @@ impl Client {
     fn text(&mut self, line: &str) -> String {
         let reply = self.line(line);
         reply["text"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
+    }
+
+    /// The parts of an answer, and its end.
+    fn parts(&mut self, line: &str) -> (String, Json) {
+        let (mut text, mut reply) = (String::new(), self.line(line));
+        while let Some(part) = reply["part"].as_str() {
+            text.push_str(part);
+            reply = self.receive();
+        }
+        (text, reply)
     }
 
     /// Whether the server has closed the connection.
@@ -368,6 +415,89 @@ fn a_slow_reader_holds_up_nobody() {
         }
     }
     assert_eq!(text, "0123456789abcdé\n".repeat(100_000));
+}
+
+#[test]
+fn long_answers_are_made_as_they_are_read() {
+    let lab = Lab::start("pieces", None, None);
+    let mut other = lab.connect();
+    // Clients that never read cost a piece or two each, and hold nobody up.
+    let mut sleepers: Vec<_> = (0..20).map(|_| lab.connect()).collect();
+    for (i, client) in sleepers.iter_mut().enumerate() {
+        let json = if i % 2 == 0 { " --json" } else { "" };
+        client.send(format!("{{\"line\":\"show numbers 100000000{json}\"}}\n").as_bytes());
+    }
+    for _ in 0..100 {
+        assert_eq!(other.text("show value"), "value 0\n");
+    }
+    until("nothing more is made", || other.text("show made") == "0\n");
+    drop(sleepers);
+    // Who reads gets all of it: JSON in one line, text in parts.
+    let numbers: Vec<u32> = (0..200_000).collect();
+    let whole = other.line("show numbers 200000 --json");
+    assert_eq!(whole, json!({ "id": 1, "ok": true, "json": { "numbers": numbers } }));
+    let (text, last) = other.parts("show numbers 200000");
+    assert_eq!(
+        (text.lines().count(), text.lines().last(), &last["ok"]),
+        (200_000, Some("199999"), &json!(true))
+    );
+    // An error in the middle leaves well-formed JSON, and short answers are errors alone.
+    let broken = other.line("show numbers 200000 fail --json");
+    assert_eq!((&broken["ok"], &broken["error"]["message"]), (&json!(false), &json!("no more of them")));
+    assert!(!broken["json"]["numbers"].as_array().unwrap().is_empty());
+    let (_, last) = other.parts("show numbers 200000 fail");
+    assert_eq!(last["error"]["message"], "no more of them");
+    assert!(other.line("show numbers 10 fail --json")["json"].is_null());
+    // Scripts put it into their list.
+    lab.file("inner.cli", "show numbers 2\nset value 1\n");
+    let all = lab.file("all.cli", "show numbers 3\nshow value\nexec inner.cli\nshow numbers 100000\n");
+    let all = other.line(&format!("exec {all} --json"));
+    let json = all["json"].as_array().unwrap();
+    assert_eq!(
+        json[..3],
+        [json!({ "numbers": [0, 1, 2] }), json!({ "value": 0 }), json!([{ "numbers": [0, 1] }])]
+    );
+    assert_eq!((json.len(), json[3]["numbers"].as_array().unwrap().len()), (4, 100_000));
+}
+
+#[test]
+fn connections_that_say_nothing_are_closed() {
+    let lab = Lab::start("idle", None, None);
+    let mut silent = lab.connect();
+    let mut busy = lab.connect();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(1500) {
+        assert_eq!(busy.text("show value"), "value 0\n");
+        thread::sleep(Duration::from_millis(20));
+    }
+    // A command that takes longer is no silence.
+    busy.line("wait");
+    assert_eq!(silent.receive()["error"]["kind"], "idle");
+    assert!(silent.closed());
+    thread::sleep(Duration::from_millis(1300));
+    lab.connect().text("release");
+    assert_eq!(busy.receive()["ok"], true);
+}
+
+#[test]
+fn lookers_start_only_so_many_streams() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: cannot become other users; not tested");
+        return;
+    }
+    let lab = Lab::start("streams", Some("daemon"), None);
+    let readers = super::credentials::group_id("daemon").unwrap().unwrap();
+    let path = lab.directory.join("ctl.sock");
+    let crowd = thread::spawn(move || {
+        use rustix::thread::{Gid, Uid, set_thread_gid, set_thread_groups, set_thread_uid};
+        set_thread_groups(&[]).unwrap();
+        set_thread_gid(Gid::from_raw(readers)).unwrap();
+        set_thread_uid(Uid::from_raw(65534)).unwrap();
+        let mut all: Vec<_> = (0..17).map(|_| Client::new(UnixStream::connect(&path).unwrap())).collect();
+        all.iter_mut().map(|c| c.line("wait")["part"].is_string()).filter(|started| *started).count()
+    });
+    assert_eq!(crowd.join().unwrap(), 16);
+    assert_eq!(lab.connect().line("wait")["part"], "waiting\n");
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod tables;
 pub use node::{Map, Node};
 
 use crate::yaml::Settings;
+use command::Page;
 use net::router::{IfState, Router};
 use serde_json::Value as Json;
 
@@ -99,6 +100,8 @@ pub struct Dump {
     pages: Option<Box<dyn Pages>>,
     /// The section whose name was written last.
     named: Option<&'static str>,
+    /// In JSON: that section is a list which may go on.
+    open: bool,
 }
 
 impl Dump {
@@ -145,6 +148,37 @@ impl Dump {
         Some(out)
     }
 
+    /// Writes the next piece of the document as JSON; false at the end.
+    pub fn next_json(&mut self, from: Source<'_>, page: &mut Page) -> bool {
+        let (piece, open) = (self.next(from), self.open);
+        if self.named.is_none() {
+            page.open("{");
+            self.named = Some("");
+        }
+        let name = piece.as_ref().map(|(name, _)| *name);
+        // A list goes on over several pieces.
+        if open && name != self.named {
+            page.close("]");
+            self.open = false;
+        }
+        let Some((name, node)) = piece else {
+            page.close("}");
+            return false;
+        };
+        match node {
+            Node::List(items) => {
+                if !self.open {
+                    page.open_field(name, "[");
+                    self.open = true;
+                }
+                items.iter().for_each(|item| page.item(&item.to_json()));
+            }
+            node => page.field(name, &node.to_json()),
+        }
+        self.named = Some(name);
+        true
+    }
+
     /// The whole document as YAML.
     pub fn text(from: Source<'_>) -> String {
         let mut dump = Dump::default();
@@ -153,15 +187,8 @@ impl Dump {
 
     /// The whole document as JSON.
     pub fn json(from: Source<'_>) -> Json {
-        let mut dump = Dump::default();
-        let mut all = serde_json::Map::new();
-        while let Some((name, node)) = dump.next(from) {
-            let json = node.to_json();
-            match (all.get_mut(name), json) {
-                (Some(Json::Array(items)), Json::Array(more)) => items.extend(more),
-                (_, json) => drop(all.insert(name.to_string(), json)),
-            }
-        }
-        Json::Object(all)
+        let (mut dump, mut page) = (Dump::default(), Page::new(true));
+        while dump.next_json(from, &mut page) {}
+        serde_json::from_str(&page.take()).unwrap_or_default()
     }
 }

@@ -17,6 +17,8 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     sockets.put_unless("ctl", s.sockets.ctl.as_str(), normal.sockets.ctl.as_str());
     sockets.put_some("group", s.sockets.group.as_deref());
     sockets.put_some("admin-group", s.sockets.admin_group.as_deref());
+    let idle = |s: &Settings| s.sockets.idle_timeout.map_or(0, |t| t.as_secs());
+    sockets.put_unless("idle-timeout", idle(s), idle(&normal));
     to.put_some("sockets", Some(sockets));
     to.put_some("log", Some(log(s, &normal)));
     let (n, normal) = (&s.neighbor, &normal.neighbor);

@@ -494,6 +494,8 @@ pub struct Sockets {
     pub group: Option<String>,
     /// Group whose members may change.
     pub admin_group: Option<String>,
+    /// A connection without a request for so long is closed; none is when absent.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Log settings.
@@ -561,7 +563,12 @@ impl Default for Settings {
             cpus: Vec::new(),
             spin: Duration::from_micros(50),
             buffers: Buffers { count: 16384, huge_pages: HugePages::Auto },
-            sockets: Sockets { ctl: "/run/quiver/ctl.sock".into(), group: None, admin_group: None },
+            sockets: Sockets {
+                ctl: "/run/quiver/ctl.sock".into(),
+                group: None,
+                admin_group: None,
+                idle_timeout: Some(Duration::from_secs(3600)),
+            },
             log: Log { level: LogLevel::Info, file: None, json: false },
             neighbor: NeighborSettings {
                 reachable_time: Duration::from_secs(30),

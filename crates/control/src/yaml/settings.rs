@@ -12,7 +12,7 @@ pub(super) const QUIVER: &[&str] =
 pub(super) const WORKERS: &[&str] = &["count", "cpus"];
 pub(super) const POLL: &[&str] = &["mode", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
-pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group"];
+pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group", "idle-timeout"];
 pub(super) const LOG: &[&str] = &["level", "file", "format"];
 pub(super) const NEIGHBOR: &[&str] = &[
     "reachable-time",
@@ -159,6 +159,10 @@ fn sockets<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Sockets) -> Opt
     });
     to.group = d.field(&fields, "group", |d, node| d.string(node, "the name of a group", 32));
     to.admin_group = d.field(&fields, "admin-group", |d, node| d.string(node, "the name of a group", 32));
+    let idle = d.field(&fields, "idle-timeout", |d, node| d.int(node, 0u64, 604_800));
+    if let Some(seconds) = idle {
+        to.idle_timeout = (seconds != 0).then(|| Duration::from_secs(seconds));
+    }
     if let Some(ctl) = ctl {
         to.ctl = ctl;
     }

@@ -38,6 +38,7 @@ fn settings() {
     assert_eq!(s.sockets.ctl, "/run/quiver/ctl.sock");
     assert_eq!(s.sockets.group.as_deref(), Some("netdev"));
     assert_eq!(s.sockets.admin_group.as_deref(), Some("adm"));
+    assert_eq!(s.sockets.idle_timeout, Some(Duration::from_secs(600)));
     assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
     assert_eq!(
         s.neighbor,

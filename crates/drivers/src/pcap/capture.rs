@@ -10,8 +10,8 @@ use crate::offload;
 use graph::buffer::Buffers;
 use graph::clock::Clock;
 use graph::desc::{Desc, flags};
-use std::io;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Seek};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of a packet that are kept if nothing else is asked for.
@@ -69,8 +69,6 @@ pub enum CaptureError {
     Memory { max: usize, snap: usize },
     #[error("no memory for the packets: {0}; ask for fewer packets or bytes")]
     Room(#[from] graph::memory::OutOfMemory),
-    #[error("cannot write {path}: {err}")]
-    Write { path: String, err: io::Error },
 }
 
 /// One captured packet.
@@ -251,12 +249,19 @@ impl Capture {
         })
     }
 
-    /// Writes the packets so far to a file, in order of time; returns how many.
-    pub fn write_file(&self, path: &Path) -> Result<usize, CaptureError> {
-        let fail = |err| CaptureError::Write { path: path.display().to_string(), err };
-        let file = std::fs::File::create(path).map_err(fail)?;
+    /// Writes the packets so far to an open file in place of what is in it, in order of time; returns how many.
+    ///
+    /// # Errors
+    /// The file does not take them. They are still here: another file may.
+    pub fn write_file(&self, mut file: &File) -> io::Result<usize> {
+        file.set_len(0)?;
+        file.rewind()?;
         let mut out = io::BufWriter::with_capacity(1 << 20, file);
-        self.write(&mut out).map_err(fail)
+        let packets = self.write(&mut out)?;
+        io::Write::flush(&mut out)?;
+        drop(out);
+        file.sync_data()?;
+        Ok(packets)
     }
 
     /// Writes the packets so far as a pcap file.

@@ -19,10 +19,6 @@ const MAX_INTERFACES: usize = 4096;
 pub enum PcapError {
     #[error("cannot read {path}: {err}")]
     Open { path: String, err: std::io::Error },
-    #[error("cannot make {path}: {err}")]
-    Create { path: String, err: std::io::Error },
-    #[error("{0} is not a regular file")]
-    NotAFile(String),
     #[error("neither a pcap nor a pcapng file")]
     NotPcap,
     #[error("reading: {0}")]

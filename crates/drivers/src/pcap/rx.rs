@@ -2,10 +2,12 @@
 
 use super::format::{Block, PcapError, Seen};
 use super::source::{Next, Progress, Source};
+use crate::files::Files;
 use crate::generator::pace::Pace;
 use graph::buffer::Buffers;
 use graph::desc::{Desc, Vector};
 use graph::io::{Ready, RxQueue};
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -113,15 +115,22 @@ const WAIT_NS: u64 = 100_000;
 const LEAST_GAP_NS: u64 = 1000;
 
 impl PcapRx {
-    /// Opens the file.
+    /// Opens the file, with the router's own rights.
     pub fn open(config: &PcapConfig) -> Result<PcapRx, PcapError> {
+        let path = || config.path.display().to_string();
+        let file = Files::default().read(&config.path);
+        PcapRx::of(file.map_err(|err| PcapError::Open { path: path(), err })?, config)
+    }
+
+    /// Reads an open file.
+    pub fn of(file: File, config: &PcapConfig) -> Result<PcapRx, PcapError> {
         let timing = match config.rate {
             PcapRate::Max => Timing::Max,
             PcapRate::Pps(pps) if (1e-3..=1e9).contains(&pps) => Timing::Paced(Pace::new(pps)),
             PcapRate::Pps(pps) => return Err(PcapError::Rate(pps)),
             PcapRate::Original => Timing::Original { due: 0, last: None, gap: 0 },
         };
-        let (source, progress) = Source::open(&config.path, config.passes, config.memory)?;
+        let (source, progress) = Source::open(file, config.passes, config.memory)?;
         let stats = PcapStats {
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),

@@ -4,7 +4,6 @@ use super::format::{Block, PcapError, Reader, Seen};
 use crossbeam_queue::ArrayQueue;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
@@ -70,21 +69,10 @@ impl Progress {
     }
 }
 
-fn open(path: &Path) -> Result<File, PcapError> {
-    let name = || path.display().to_string();
-    // A pipe would block here, so what it is is asked first.
-    let meta = std::fs::metadata(path).map_err(|err| PcapError::Open { path: name(), err })?;
-    if !meta.is_file() {
-        return Err(PcapError::NotAFile(name()));
-    }
-    File::open(path).map_err(|err| PcapError::Open { path: name(), err })
-}
-
 impl Source {
-    /// The frames of `path`, `passes` times over (0: without end). A file of up to `memory` bytes is read now, so that
+    /// The frames of a file, `passes` times over (0: without end). One of up to `memory` bytes is read now, so that
     /// all its errors are known; a longer one while it is sent.
-    pub fn open(path: &Path, passes: u64, memory: u64) -> Result<(Source, Progress), PcapError> {
-        let mut file = open(path)?;
+    pub fn open(mut file: File, passes: u64, memory: u64) -> Result<(Source, Progress), PcapError> {
         let size = file.metadata().map_err(PcapError::Read)?.len();
         let mut reader = Reader::new(&mut file)?;
         let mut block = Block::default();

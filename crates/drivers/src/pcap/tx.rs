@@ -1,6 +1,5 @@
 //! A capture file as a transmit queue.
 
-use super::format::PcapError;
 use super::write::{FILE_HEADER, SNAP, file_header, record_header, wall_offset_ns};
 use graph::buffer::Buffers;
 use graph::clock::Clock;
@@ -8,7 +7,6 @@ use graph::desc::Desc;
 use graph::io::{TxCaps, TxQueue, TxReport};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
 
 /// Bytes collected before they are written.
 const BUFFER: usize = 1 << 20;
@@ -41,15 +39,10 @@ pub struct PcapTx<S: Sink = File> {
 }
 
 impl PcapTx<File> {
-    /// Makes the file, or empties it.
-    pub fn create(path: &Path) -> Result<Self, PcapError> {
-        let create = |err| PcapError::Create { path: path.display().to_string(), err };
-        let meta = std::fs::metadata(path);
-        if meta.is_ok_and(|m| !m.is_file()) {
-            return Err(PcapError::NotAFile(path.display().to_string()));
-        }
-        let file = File::create(path).map_err(create)?;
-        PcapTx::new(file).map_err(create)
+    /// Writes to a file that was opened for it, from whose beginning on; what was in it goes.
+    pub fn of(file: File) -> io::Result<Self> {
+        file.set_len(0)?;
+        PcapTx::new(file)
     }
 }
 

@@ -1,11 +1,13 @@
 //! `pcap trace`.
 
-use crate::commands::plural;
-use crate::router::{CaptureStatus, Router};
+use crate::commands::{files, plural};
+use crate::router::{CaptureStatus, Ended, Router};
 use command::{Args, Command, CommandError, Output};
 use drivers::pcap::CaptureConfig;
 use serde_json::{Value as Json, json};
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
 
 /// Where packets go when no file is named.
 const DEFAULT_FILE: &str = "quiver-trace.pcap";
@@ -15,7 +17,7 @@ pub fn all() -> Vec<Command<Router>> {
     vec![
         Command::write(
             "pcap trace [rx] [tx] [drop] [max <packets:u32 1..10000000 packets>] [intfc (any|<interface:interface>)] \
-             [file <file:path>] [(snaplen|max-bytes-per-pkt) <bytes:u16 14..9216 bytes>]",
+             [file <file:path>] [overwrite] [(snaplen|max-bytes-per-pkt) <bytes:u16 14..9216 bytes>]",
             "Capture packets",
             start,
         )
@@ -26,15 +28,22 @@ pub fn all() -> Vec<Command<Router>> {
         .arg("intfc", "only those of one interface")
         .arg("any", "of all interfaces")
         .arg("file", "where they are written; relative to the router's working directory, quiver-trace.pcap by default")
+        .arg("overwrite", "an existing file may be overwritten")
         .arg("bytes", "bytes kept of a packet; 2000 by default")
         .details(
             "Packets are kept in memory, at most 256 MiB, and written when the capture ends. Say at least one of \
-             `rx`, `tx` and `drop`.",
+             `rx`, `tx` and `drop`. The file is made at once, with the rights of who gives the command.",
         )
         .example("pcap trace rx tx max 100 file /tmp/both.pcap")
         .example("pcap trace drop intfc left"),
-        Command::write("pcap trace off", "End the capture and write its file", stop).example("pcap trace off"),
-        Command::read("pcap trace status", "The capture that runs", |r: &mut Router, _| Ok(status(r.capture())))
+        Command::write("pcap trace off [file <file:path>] [overwrite]", "End the capture and write its file", stop)
+            .arg("file", "write this file instead")
+            .arg("overwrite", "an existing file may be overwritten")
+            .details("Where the file cannot be written, the capture stays, and the command can be given again.")
+            .example("pcap trace off"),
+        Command::write("pcap trace discard", "End the capture and forget its packets", discard)
+            .example("pcap trace discard"),
+        Command::read("pcap trace status", "The capture that runs", |r: &mut Router, _| Ok(status(r)))
             .example("pcap trace status"),
     ]
 }
@@ -52,31 +61,74 @@ fn start(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     };
     let file: Option<PathBuf> = args.opt("file")?;
     let file = file.unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    router.start_capture(config, &file).map_err(CommandError::new)?;
+    router.start_capture(config, &file, &files(args)).map_err(CommandError::new)?;
     Ok(Output::none())
 }
 
-fn stop(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
-    let Some(CaptureStatus { capture, file }) = router.stop_capture() else {
+fn stop(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let file: Option<PathBuf> = args.opt("file")?;
+    if router.capture().is_none() && router.ended_capture().is_none() {
         return Err("no capture runs: start one with 'pcap trace rx tx'".into());
+    }
+    let other = match file {
+        Some(file) => {
+            let opened = files(args).write(&file);
+            let opened =
+                opened.map_err(|e| args.error("file", format!("cannot write {}: {e}", file.display())))?;
+            Some((file, Arc::new(opened)))
+        }
+        None => None,
     };
-    let packets = capture.write_file(&file).map_err(CommandError::new)?;
-    let missed = capture.missed();
-    let more = if missed == 0 { String::new() } else { format!(", {missed} more came after it was full") };
-    let text = format!("wrote {} to {}{more}", plural(packets, "packet"), file.display());
-    Ok(Output::new(text, json!({ "packets": packets, "missed": missed, "file": file })))
+    let ended = router.end_capture();
+    Ok(Output::stream(move |_| write(ended, other)))
 }
 
-fn status(running: Option<CaptureStatus>) -> Output {
-    let Some(CaptureStatus { capture, file }) = running else {
+/// Writes the capture that ended, and forgets it when that has worked.
+async fn write(ended: Ended, other: Option<(PathBuf, Arc<File>)>) -> Result<Output, CommandError> {
+    let slot = || ended.lock().unwrap_or_else(PoisonError::into_inner);
+    // While it is written, nobody else finds it.
+    let Some(mut status) = slot().take() else { return Err("the capture is being written".into()) };
+    if let Some((file, opened)) = other {
+        (status.file, status.opened) = (file, opened);
+    }
+    let (capture, opened) = (Arc::clone(&status.capture), Arc::clone(&status.opened));
+    let written = crate::background::run(move || capture.write_file(&opened)).await.flatten();
+    let packets = match written {
+        Ok(packets) => packets,
+        Err(e) => {
+            let why = format!(
+                "cannot write {}: {e}. The capture is kept: 'pcap trace off' tries again, 'pcap trace off file FILE' \
+                 elsewhere, 'pcap trace discard' forgets it",
+                status.file.display()
+            );
+            *slot() = Some(status);
+            return Err(why.into());
+        }
+    };
+    let missed = status.capture.missed();
+    let more = if missed == 0 { String::new() } else { format!(", {missed} more came after it was full") };
+    let text = format!("wrote {} to {}{more}", plural(packets, "packet"), status.file.display());
+    Ok(Output::new(text, json!({ "packets": packets, "missed": missed, "file": status.file })))
+}
+
+fn discard(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
+    if router.discard_capture() { Ok(Output::none()) } else { Err("there is no capture".into()) }
+}
+
+fn status(router: &Router) -> Output {
+    let (running, ended) = (router.capture(), router.ended_capture());
+    let runs = running.is_some();
+    let Some(CaptureStatus { capture, file, .. }) = running.or(ended) else {
         return Output::new("no capture runs", json!({ "running": false }));
     };
     let (c, n) = (capture.config(), capture.len());
     let wanted = [("rx", c.rx), ("tx", c.tx), ("drop", c.drop)];
     let wanted: Vec<&str> = wanted.iter().filter(|w| w.1).map(|w| w.0).collect();
-    let text = format!("{}: {n} of {} for {}", wanted.join(" "), plural(c.max, "packet"), file.display());
+    let state = if runs { "" } else { ", ended and not written yet" };
+    let text =
+        format!("{}: {n} of {} for {}{state}", wanted.join(" "), plural(c.max, "packet"), file.display());
     let json: Json = json!({
-        "running": true,
+        "running": runs,
         "directions": wanted,
         "packets": n,
         "max": c.max,
@@ -86,4 +138,33 @@ fn status(running: Option<CaptureStatus>) -> Output {
         "file": file,
     });
     Output::new(text, json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_capture_that_cannot_be_written_stays() {
+        let open = |path: &str| {
+            Arc::new(File::options().write(true).create(true).truncate(false).open(path).unwrap())
+        };
+        let capture = Arc::new(drivers::pcap::Capture::new(CaptureConfig::default()).unwrap());
+        let status = CaptureStatus { capture, file: "full".into(), opened: open("/dev/full") };
+        let ended: Ended = Arc::new(Mutex::new(Some(status)));
+        let end = |other| {
+            let ended = Arc::clone(&ended);
+            Output::stream(move |_| write(ended, other)).whole(&mut (), false)
+        };
+        let refused = end(None).unwrap_err().to_string();
+        assert!(refused.contains("The capture is kept"), "{refused}");
+        assert_eq!(ended.lock().unwrap().as_ref().unwrap().file, PathBuf::from("full"));
+        let path = std::env::temp_dir().join(format!("quiver-kept-{}.pcap", std::process::id()));
+        let other = (path.clone(), open(path.to_str().unwrap()));
+        assert!(end(Some(other)).unwrap().to_text().starts_with("wrote 0 packets to"));
+        assert!(ended.lock().unwrap().is_none());
+        assert_eq!(std::fs::read(&path).unwrap().len(), 24);
+        std::fs::remove_file(path).unwrap();
+    }
 }

@@ -116,7 +116,7 @@ fn fib(router: &mut Router, args: &Args, table: RouteTable) -> Result<Output, Co
         Some(prefix) => Ok(explain::explain(router, table, prefix)),
         None => {
             let most = if args.has("all") { usize::MAX } else { args.opt("routes")?.unwrap_or(show::MOST) };
-            Ok(show::list(router, table, most, args.wants_json()))
+            Ok(show::list(router, table, most))
         }
     }
 }

@@ -5,15 +5,14 @@ use crate::commands::plural;
 use crate::mpls::{Imposition, Push};
 use crate::plane::kind;
 use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, RoutePath, RouteTable, Router, Target};
-use command::{Args, CommandError, Output, Table};
+use command::{Args, CommandError, Output, Page, Table};
+use ipnet::IpNet;
 use serde_json::{Value as Json, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// Routes that are listed unless more are asked for.
 pub(super) const MOST: usize = 1000;
-/// Routes in JSON: each takes about a kilobyte while the answer is made.
-const MOST_JSON: usize = 100_000;
 
 /// What was asked for, in the words of `ip route`.
 pub(crate) fn target_words(router: &Router, t: &Target, v6: bool) -> String {
@@ -117,61 +116,141 @@ fn title(table: RouteTable) -> String {
     }
 }
 
-/// `show ip fib`: the first `most` routes.
-pub(super) fn list(router: &Router, table: RouteTable, most: usize, json: bool) -> Output {
+/// `show ip fib`: the first `most` routes, each as it is when it is written.
+pub(super) fn list(router: &Router, table: RouteTable, most: usize) -> Output {
     let total = router.route_count(table);
-    let most = if json { most.min(MOST_JSON) } else { most };
-    let left_out = total.saturating_sub(most);
-    let title = format!("{}: {}", title(table), plural(total, "route"));
-    if json {
-        let (mut routes, mut groups) = (vec![], BTreeMap::new());
-        for r in router.routes(table).take(most) {
-            let id = r.group.to_string();
-            let source = router.group(r.group).map(|g| g.source.name());
-            groups.entry(id).or_insert(r.group);
+    let mut list = List { table, most, total, left: most, after: None, part: Part::Head, groups: vec![] };
+    Output::pages(move |router: &mut Router, page| list.next(router, page))
+}
+
+/// How far a list of routes is.
+struct List {
+    table: RouteTable,
+    most: usize,
+    /// Routes when it began.
+    total: usize,
+    left: usize,
+    after: Option<IpNet>,
+    part: Part,
+    /// The groups of the routes so far, a bit each.
+    groups: Vec<u64>,
+}
+
+enum Part {
+    Head,
+    Routes,
+    /// The groups in JSON, from this one on.
+    Groups(u32),
+}
+
+impl List {
+    fn next(&mut self, router: &Router, page: &mut Page) -> Result<bool, CommandError> {
+        if !router.has_table(self.table) {
+            return Err(format!("{} was removed while it was listed", self.table).into());
+        }
+        if matches!(self.part, Part::Head) {
+            self.head(page);
+            self.part = Part::Routes;
+        }
+        if matches!(self.part, Part::Routes) {
+            if self.routes(router, page) {
+                return Ok(true);
+            }
+            if !page.wants_json() {
+                let left_out = self.total.saturating_sub(self.most);
+                if left_out != 0 {
+                    let _ = writeln!(page, "... and {left_out} more: 'all' lists them");
+                }
+                return Ok(false);
+            }
+            page.close("]");
+            page.open_field("groups", "{");
+            self.part = Part::Groups(0);
+        }
+        Ok(self.groups(router, page))
+    }
+
+    fn head(&self, page: &mut Page) {
+        let RouteTable { id, .. } = self.table;
+        if page.wants_json() {
+            let (word, left_out) = (word(self.table), self.total.saturating_sub(self.most));
+            page.open(&format!(
+                "{{\"table\":\"{word}\",\"id\":{id},\"total\":{},\"left-out\":{left_out},\"routes\":[",
+                self.total
+            ));
+        } else {
+            let _ = writeln!(page, "{}: {}", title(self.table), plural(self.total, "route"));
+            let _ = writeln!(page, "{:<20} {:<10} {:>8}  Paths", "Prefix", "Source", "Group");
+        }
+    }
+
+    /// Writes the next routes; true when there are more.
+    fn routes(&mut self, router: &Router, page: &mut Page) -> bool {
+        // Many routes share few groups: their words are made once a page.
+        let mut known: HashMap<u32, (&'static str, String)> = HashMap::new();
+        for r in router.routes_after(self.table, self.after) {
+            if self.left == 0 {
+                return false;
+            }
+            if page.is_full() {
+                return true;
+            }
+            self.left -= 1;
+            self.after = Some(r.prefix);
             let hidden: Vec<&str> = r.hidden.iter().map(|s| s.name()).collect();
-            routes.push(
-                json!({ "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group }),
-            );
+            if page.wants_json() {
+                self.note(r.group);
+                let source = router.group(r.group).map(|g| g.source.name());
+                page.item(&json!({
+                    "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group,
+                }));
+                continue;
+            }
+            let (source, words) = known.entry(r.group).or_insert_with(|| match router.group(r.group) {
+                Some(g) => (g.source.name(), target_words(router, &g.target, g.v6)),
+                None => ("?", String::new()),
+            });
+            let _ = write!(page, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);
+            if !hidden.is_empty() {
+                let _ = write!(page, " (hides: {})", hidden.join(", "));
+            }
+            let _ = page.write_char('\n');
         }
-        let of = |(name, id): (String, u32)| Some((name, group_json(router, &router.group(id)?)));
-        let groups: serde_json::Map<String, Json> = groups.into_iter().filter_map(of).collect();
-        let all = json!({
-            "table": word(table), "id": table.id, "total": total, "left-out": left_out, "routes": routes, "groups": groups,
-        });
-        return Output::new(title, all);
+        false
     }
-    let mut text = title;
-    let _ = write!(text, "\n{:<20} {:<10} {:>8}  Paths\n", "Prefix", "Source", "Group");
-    // Many routes share few groups: their words are made once.
-    let mut known: HashMap<u32, (&'static str, String)> = HashMap::new();
-    for r in router.routes(table).take(most) {
-        let (source, words) = known.entry(r.group).or_insert_with(|| match router.group(r.group) {
-            Some(g) => (g.source.name(), target_words(router, &g.target, g.v6)),
-            None => ("?", String::new()),
-        });
-        let _ = write!(text, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);
-        if !r.hidden.is_empty() {
-            let names: Vec<&str> = r.hidden.iter().map(|s| s.name()).collect();
-            let _ = write!(text, " (hides: {})", names.join(", "));
+
+    fn note(&mut self, group: u32) {
+        let word = group as usize / 64;
+        if self.groups.len() <= word {
+            self.groups.resize(word + 1, 0);
         }
-        text.push('\n');
+        self.groups[word] |= 1 << (group % 64);
     }
-    if left_out != 0 {
-        let _ = writeln!(text, "... and {left_out} more: 'all' lists them");
+
+    /// Writes the next groups and the end; true when there are more.
+    fn groups(&mut self, router: &Router, page: &mut Page) -> bool {
+        let Part::Groups(from) = self.part else { return false };
+        let noted = |id: &u32| self.groups.get(*id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0);
+        for id in (from..self.groups.len() as u32 * 64).filter(noted) {
+            if page.is_full() {
+                self.part = Part::Groups(id);
+                return true;
+            }
+            // One that is gone since has no routes any more.
+            if let Some(g) = router.group(id) {
+                page.field(&id.to_string(), &group_json(router, &g));
+            }
+        }
+        page.close("}}");
+        false
     }
-    Output::new(text, Json::Null)
 }
 
 /// `show ip fib summary`.
 pub(super) fn summary(router: &Router, table: RouteTable) -> Output {
-    let mut lengths: BTreeMap<u8, u64> = BTreeMap::new();
-    for r in router.routes(table) {
-        *lengths.entry(r.prefix.prefix_len()).or_default() += 1;
-    }
     let mut rows = Table::new().right("Prefix length").right("Count");
-    for (length, count) in &lengths {
-        rows.row([(*length).into(), (*count).into()]);
+    for (length, count) in router.route_lengths(table) {
+        rows.row([length.into(), count.into()]);
     }
     let (total, bytes) = (router.route_count(table), router.table_bytes(table));
     let text = format!(
@@ -252,18 +331,35 @@ pub(super) fn adjacency_json(router: &Router, i: &AdjacencyInfo) -> Json {
     })
 }
 
-/// `show adjacency`.
+/// `show adjacency`, in the order of links and neighbours.
 pub(super) fn adjacencies(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let only: Option<u32> = args.opt("id")?;
-    let mut list = router.adjacency_list();
-    list.retain(|a| only.is_none_or(|id| id == a.id));
-    if let (Some(id), true) = (only, list.is_empty()) {
+    if let Some(id) = only.filter(|id| router.adjacency(*id).is_none()) {
         return Err(args.error("id", format!("there is no adjacency {id}")));
     }
-    let mut text = String::new();
-    for a in &list {
-        let _ = writeln!(text, "{}", adjacency_line(router, a));
-        let _ = writeln!(text, "      users:{} packets:{} bytes:{}", a.users, a.packets, a.bytes);
-    }
-    Ok(Output::new(text, list.iter().map(|a| adjacency_json(router, a)).collect()))
+    let (mut begun, mut after) = (false, None);
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        if page.wants_json() && !std::mem::replace(&mut begun, true) {
+            page.open("[");
+        }
+        for (key, a) in router.adjacencies_after(after) {
+            if page.is_full() {
+                return Ok(true);
+            }
+            after = Some(key);
+            if only.is_some_and(|id| id != a.id) {
+                continue;
+            }
+            if page.wants_json() {
+                page.item(&adjacency_json(router, &a));
+            } else {
+                let _ = writeln!(page, "{}", adjacency_line(router, &a));
+                let _ = writeln!(page, "      users:{} packets:{} bytes:{}", a.users, a.packets, a.bytes);
+            }
+        }
+        if page.wants_json() {
+            page.close("]");
+        }
+        Ok(false)
+    }))
 }

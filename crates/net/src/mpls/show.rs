@@ -4,14 +4,12 @@ use crate::commands::plural;
 use crate::fib::show::{adjacency_line, group_json, target_words};
 use crate::plane::kind;
 use crate::router::{LabelRoute, NextHopInfo, Router};
-use command::{Args, CommandError, Output};
+use command::{Args, CommandError, Output, Page};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
 /// Labels that are listed unless more are asked for.
 const MOST: usize = 1000;
-/// Labels in JSON.
-const MOST_JSON: usize = 100_000;
 
 fn bottom_word(bottom: bool) -> &'static str {
     if bottom { "eos" } else { "non-eos" }
@@ -56,26 +54,44 @@ pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandErr
     let most =
         if args.has("all") { usize::MAX } else { args.opt::<u32>("routes")?.map_or(MOST, |n| n as usize) };
     let title = format!("MPLS table {table}: {}", plural(info.entries, "entry").replace("entrys", "entries"));
-    if args.wants_json() {
-        let routes: Vec<Json> = router
-            .label_routes(table, 0)
-            .take(most.min(MOST_JSON))
-            .map(|r| route_json(router, &r, false))
-            .collect();
-        let left_out = info.entries - routes.len();
-        let all = json!({ "table": table, "total": info.entries, "left-out": left_out, "labels": routes });
-        return Ok(Output::new(title, all));
-    }
-    let mut text = title;
-    let _ = write!(text, "\n{:<32} {:<10} {:>8}  Paths\n", "Label", "Source", "Group");
-    for r in router.label_routes(table, 0).take(most) {
-        let words = target_words(router, &r.target, false);
-        let _ = writeln!(text, "{:<32} {:<10} {:>8}  {words}", name(&r), r.source.name(), r.group);
-    }
-    if info.entries > most {
-        let _ = writeln!(text, "... and {} more: 'show mpls fib all'", info.entries - most);
-    }
-    Ok(Output::new(text, Json::Null))
+    let total = info.entries;
+    let (mut begun, mut left, mut from) = (false, most, (0, false));
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        let left_out = total.saturating_sub(most);
+        if !std::mem::replace(&mut begun, true) {
+            if page.wants_json() {
+                page.open(&format!(
+                    "{{\"table\":{table},\"total\":{total},\"left-out\":{left_out},\"labels\":["
+                ));
+            } else {
+                let _ = write!(page, "{title}\n{:<32} {:<10} {:>8}  Paths\n", "Label", "Source", "Group");
+            }
+        }
+        // A label has two entries, that of packets with more labels first; `from` is the one that comes next.
+        let start = from;
+        for r in router.label_routes(table, from.0).filter(|r| (r.label, r.bottom) >= start) {
+            if left == 0 {
+                break;
+            }
+            if page.is_full() {
+                return Ok(true);
+            }
+            left -= 1;
+            from = if r.bottom { (r.label + 1, false) } else { (r.label, true) };
+            if page.wants_json() {
+                page.item(&route_json(router, &r, false));
+            } else {
+                let words = target_words(router, &r.target, false);
+                let _ = writeln!(page, "{:<32} {:<10} {:>8}  {words}", name(&r), r.source.name(), r.group);
+            }
+        }
+        if page.wants_json() {
+            page.close("]}");
+        } else if left_out != 0 {
+            let _ = writeln!(page, "... and {left_out} more: 'show mpls fib all'");
+        }
+        Ok(false)
+    }))
 }
 
 fn one(router: &Router, table: u32, label: u32) -> Result<Output, CommandError> {

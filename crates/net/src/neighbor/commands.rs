@@ -3,8 +3,11 @@
 use crate::commands::commit;
 use crate::neighbor::{NeighborInfo, State};
 use crate::router::{Op, Router};
-use command::{Args, Cell, Command, CommandError, Output, Table};
+use command::{Args, Cell, Command, CommandError, Output, Page, Table};
 use packet::eth::MacAddr;
+
+/// Neighbours of a piece of the list, at most.
+const ROWS: usize = 256;
 
 /// The commands.
 pub fn all() -> Vec<Command<Router>> {
@@ -61,23 +64,44 @@ fn flags(n: &NeighborInfo) -> String {
 fn show(router: &mut Router, args: &Args, only6: bool) -> Result<Output, CommandError> {
     let only: Option<String> = args.opt("interface")?;
     let only = only.and_then(|n| router.interface_index(&n));
-    let now = router.now();
-    let mut table =
-        Table::new().right("Age").left("IP").left("Flags").left("Ethernet").left("Interface").left("State");
-    for n in router.neighbors() {
-        if only.is_some_and(|i| i != n.interface) || only6 && n.addr.is_ipv4() {
-            continue;
+    let (mut begun, mut after, mut widths) = (false, None, vec![]);
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        if page.wants_json() && !std::mem::replace(&mut begun, true) {
+            page.open("[");
         }
-        table.row([
-            Cell::float(now.since(n.fresh) as f64 / 1000.0, 3),
-            n.addr.to_string().into(),
-            flags(&n).into(),
-            n.mac.map(|m| m.to_string()).into(),
-            router.interface_name(n.interface).into(),
-            n.state.name().into(),
-        ]);
-    }
-    Ok(Output::table(table))
+        let now = router.now();
+        let mut table = Table::new()
+            .right("Age")
+            .left("IP")
+            .left("Flags")
+            .left("Ethernet")
+            .left("Interface")
+            .left("State");
+        let mut more = false;
+        for n in router.neighbors_after(after) {
+            if table.len() >= ROWS || page.is_full() {
+                more = true;
+                break;
+            }
+            after = Some((n.interface, n.addr));
+            if only.is_some_and(|i| i != n.interface) || only6 && n.addr.is_ipv4() {
+                continue;
+            }
+            table.row([
+                Cell::float(now.since(n.fresh) as f64 / 1000.0, 3),
+                n.addr.to_string().into(),
+                flags(&n).into(),
+                n.mac.map(|m| m.to_string()).into(),
+                router.interface_name(n.interface).into(),
+                n.state.name().into(),
+            ]);
+        }
+        table.write_rows(page, &mut widths);
+        if page.wants_json() && !more {
+            page.close("]");
+        }
+        Ok(more)
+    }))
 }
 
 fn counters(router: &mut Router, _: &Args) -> Result<Output, CommandError> {

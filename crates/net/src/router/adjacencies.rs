@@ -6,6 +6,7 @@ use crate::mpls::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Bound;
 use std::sync::Arc;
 use tables::slots::SlotsWriter;
 
@@ -287,18 +288,21 @@ impl Router {
 
     /// All adjacencies, by number.
     pub fn adjacency_list(&self) -> Vec<AdjacencyInfo> {
-        let mut out: Vec<AdjacencyInfo> = self
-            .adjacencies
-            .by_key
-            .iter()
-            .filter_map(|(k, s)| {
-                let (packets, bytes) = self.plane.counters.adjacency.sum(s.id);
-                let v6 = k.is_v6();
-                let adjacency = self.adjacencies.slots.get(s.id)?.clone();
-                Some(AdjacencyInfo { id: s.id, adjacency, users: s.users, packets, bytes, v6 })
-            })
-            .collect();
+        let mut out: Vec<AdjacencyInfo> = self.adjacencies_after(None).map(|(_, a)| a).collect();
         out.sort_by_key(|a| a.id);
         out
+    }
+
+    /// The adjacencies behind that of a key, whether it is still there or not, by key.
+    pub(crate) fn adjacencies_after(
+        &self,
+        after: Option<AdjKey>,
+    ) -> impl Iterator<Item = (AdjKey, AdjacencyInfo)> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.adjacencies.by_key.range((from, Bound::Unbounded)).filter_map(|(k, s)| {
+            let (packets, bytes) = self.plane.counters.adjacency.sum(s.id);
+            let adjacency = self.adjacencies.slots.get(s.id)?.clone();
+            Some((*k, AdjacencyInfo { id: s.id, adjacency, users: s.users, packets, bytes, v6: k.is_v6() }))
+        })
     }
 }

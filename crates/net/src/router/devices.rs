@@ -1,6 +1,6 @@
 //! Opens the drivers' devices in one shape.
 
-use drivers::{af_packet, pcap, tap};
+use drivers::{Files, af_packet, pcap, tap};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
@@ -407,21 +407,31 @@ impl TxQueue for Shared {
 }
 
 /// Opens capture files.
-pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize) -> Result<Device, String> {
+pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize, files: &Files) -> Result<Device, String> {
     let mut rx: Vec<Box<dyn RxQueue>> = vec![];
     let mut words = String::from("pcap");
     let open = Arc::new(AtomicBool::new(false));
-    if let Some(file) = &c.read {
+    let name = |file: &str, what: &str, e: std::io::Error| format!("cannot {what} {file}: {e}");
+    let read =
+        c.read.as_ref().map(|f| files.read(Path::new(f)).map_err(|e| name(f, "read", e))).transpose()?;
+    let write =
+        c.write.as_ref().map(|f| files.write(Path::new(f)).map_err(|e| name(f, "write", e))).transpose()?;
+    if let (Some(from), Some(to), Some(file)) = (&read, &write, &c.write)
+        && drivers::files::are_same(from, to).map_err(|e| name(file, "write", e))?
+    {
+        return Err(format!("{file} cannot be read and written at the same time: name two files"));
+    }
+    if let (Some(file), Some(opened)) = (&c.read, read) {
         let rate = c.pps.map_or(pcap::PcapRate::Max, |pps| pcap::PcapRate::Pps(pps as f64));
         let passes = if c.repeat { 0 } else { 1 };
         let config = pcap::PcapConfig { rate, passes, ..pcap::PcapConfig::new(file, index) };
-        let queue = pcap::PcapRx::open(&config).map_err(|e| e.to_string())?;
+        let queue = pcap::PcapRx::of(opened, &config).map_err(|e| format!("{file}: {e}"))?;
         rx.push(Box::new(Gated { file: queue, open: Arc::clone(&open) }));
         words.push_str(&format!(" reading {file}"));
     }
     let mut tx: Vec<Box<dyn TxQueue>> = vec![];
-    if let Some(file) = &c.write {
-        let queue = pcap::PcapTx::create(Path::new(file)).map_err(|e| e.to_string())?;
+    if let (Some(file), Some(opened)) = (&c.write, write) {
+        let queue = pcap::PcapTx::of(opened).map_err(|e| name(file, "write", e))?;
         let shared = Arc::new(Mutex::new(queue));
         tx.extend((0..workers).map(|_| Box::new(Shared(Arc::clone(&shared))) as Box<dyn TxQueue>));
         words.push_str(&format!(" writing {file}"));

@@ -1,18 +1,34 @@
 //! What only commands need: packet capture, features of an interface, buckets of a group.
 
 use super::{Kind, Router};
+use drivers::Files;
 use drivers::pcap::{Capture, CaptureConfig};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use tables::groups::Entry;
 
-/// The packet capture that runs.
+/// A packet capture with its file.
+#[derive(Clone)]
 pub struct CaptureStatus {
     /// The packets.
     pub capture: Arc<Capture>,
-    /// The file that they are to be written to.
+    /// The name of the file that they are to be written to.
     pub file: PathBuf,
+    /// The file, made when the capture began.
+    pub opened: Arc<File>,
+}
+
+/// A capture that has ended and is not written yet; whoever has written it takes it out.
+pub type Ended = Arc<Mutex<Option<CaptureStatus>>>;
+
+/// What is known of captures beside the packets.
+#[derive(Default)]
+pub(super) struct Captures {
+    /// Of the one that runs.
+    file: Option<(PathBuf, Arc<File>)>,
+    ended: Ended,
 }
 
 /// A feature arc as one interface uses it.
@@ -25,14 +41,28 @@ pub struct ArcFeatures {
 }
 
 impl Router {
+    /// Runs `f`, whose operations open the files that they name as `files` says.
+    pub fn with_files<R>(&mut self, files: Files, f: impl FnOnce(&mut Router) -> R) -> R {
+        self.files = files;
+        let done = f(self);
+        self.files = Files::default();
+        done
+    }
+
     /// Starts a packet capture, to be written to `file` later; the file is made now, so that a wrong name shows.
-    pub fn start_capture(&mut self, config: CaptureConfig, file: &Path) -> Result<(), String> {
-        if self.tap.capture(&self.guard).is_some() {
+    ///
+    /// # Errors
+    /// There is a capture already, it would be too large, or the file cannot be made.
+    pub fn start_capture(&mut self, config: CaptureConfig, file: &Path, files: &Files) -> Result<(), String> {
+        if self.capture().is_some() {
             return Err("a capture runs already: end it with 'pcap trace off'".into());
         }
+        if self.ended_capture().is_some() {
+            return Err("the last capture is not written yet: 'pcap trace off' tries again, 'pcap trace discard' forgets it".into());
+        }
         let capture = Capture::new(config).map_err(|e| e.to_string())?;
-        std::fs::File::create(file).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-        self.capture_file = file.to_path_buf();
+        let opened = files.write(file).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+        self.captures.file = Some((file.to_path_buf(), Arc::new(opened)));
         self.set_capture(Some(Arc::new(capture)));
         Ok(())
     }
@@ -40,14 +70,31 @@ impl Router {
     /// The capture that runs.
     pub fn capture(&self) -> Option<CaptureStatus> {
         let capture = self.tap.capture(&self.guard)?;
-        Some(CaptureStatus { capture, file: self.capture_file.clone() })
+        let (file, opened) = self.captures.file.clone()?;
+        Some(CaptureStatus { capture, file, opened })
     }
 
-    /// Ends the capture that runs and answers it; nothing is written yet.
-    pub fn stop_capture(&mut self) -> Option<CaptureStatus> {
-        let status = self.capture()?;
-        self.set_capture(None);
-        Some(status)
+    /// The capture that ended and is not written.
+    pub fn ended_capture(&self) -> Option<CaptureStatus> {
+        self.captures.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the capture that runs, if one does, and answers where it waits to be written.
+    pub fn end_capture(&mut self) -> Ended {
+        if let Some(status) = self.capture() {
+            self.set_capture(None);
+            *self.captures.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+        }
+        Arc::clone(&self.captures.ended)
+    }
+
+    /// Ends the capture that runs or has ended, unwritten, and answers whether there was one.
+    pub fn discard_capture(&mut self) -> bool {
+        let ended = self.end_capture();
+        let was = ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that is being written just now is not interrupted.
+        self.captures.ended = Ended::default();
+        was.is_some()
     }
 
     fn set_capture(&mut self, capture: Option<Arc<Capture>>) {

@@ -42,7 +42,7 @@ pub use bridge::{
 };
 pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use features::Feature;
-pub use inspect::{ArcFeatures, CaptureStatus};
+pub use inspect::{ArcFeatures, CaptureStatus, Ended};
 pub use interfaces::{Encap, IfState, Kind};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
@@ -203,8 +203,10 @@ pub struct Router {
     /// Link-local neighbours: they have no route that would keep their adjacency.
     link_locals: BTreeSet<adjacencies::AdjKey>,
     cleared: workers::Cleared,
-    /// Where the packet capture that runs is written to.
-    capture_file: std::path::PathBuf,
+    /// Where packet captures are written to.
+    captures: inspect::Captures,
+    /// How files are opened that the operations of this moment name.
+    files: drivers::Files,
 }
 
 impl Router {
@@ -330,7 +332,8 @@ impl Router {
             instructions,
             fibs,
             cleared,
-            capture_file: std::path::PathBuf::new(),
+            captures: inspect::Captures::default(),
+            files: drivers::Files::default(),
         };
         router.make_local0();
         router.fill_labels(0).map_err(|e| StartError::Config(e.message))?;

@@ -506,7 +506,9 @@ impl Router {
             Op::CreatePcap { ref name, ref config } => {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
-                self.create_device(name, op, |index, workers| devices::open_pcap(&config, index, workers))
+                let files = self.files.clone();
+                let open = |index, workers| devices::open_pcap(&config, index, workers, &files);
+                self.create_device(name, op, open)
             }
             Op::CreateTap { ref name, ref config } => {
                 self.new_name(name)?;

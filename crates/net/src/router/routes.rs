@@ -36,7 +36,7 @@ impl Router {
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), place) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
         };
-        let done = vrf.rib.insert(p, group);
+        let done = vrf.insert(p, group);
         if done != Ok(Some(group)) {
             vrf.note_change(p);
         }
@@ -73,7 +73,7 @@ impl Router {
         self.fib_changes += 1;
         let vrf = self.fibs.get_mut(p.addr().is_ipv6(), place)?;
         vrf.note_change(p);
-        vrf.rib.remove(p)
+        vrf.remove(p)
     }
 
     fn shared(&self, place: u32, p: IpNet) -> Option<&Vec<(Source, u32)>> {

@@ -192,6 +192,8 @@ pub(super) struct Vrf {
     all_changed: bool,
     interfaces: u32,
     fields: Fields,
+    /// Routes by prefix length.
+    lengths: Box<[u32]>,
     /// Its bytes as they are counted in [`Fibs::bytes`].
     counted: usize,
     /// Taken out by a transaction that has not ended.
@@ -210,9 +212,32 @@ impl Vrf {
             all_changed: false,
             interfaces: 0,
             fields: Fields::FIVE_TUPLE,
+            lengths: vec![0; if table.v6 { 129 } else { 33 }].into(),
             counted: 0,
             doomed: false,
         }
+    }
+
+    /// Puts a route in, or gives it another group.
+    #[inline]
+    pub fn insert(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, RouteError> {
+        let was = self.rib.insert(p, group)?;
+        if was.is_none()
+            && let Some(n) = self.lengths.get_mut(usize::from(p.prefix_len()))
+        {
+            *n += 1;
+        }
+        Ok(was)
+    }
+
+    /// Takes a route out.
+    #[inline]
+    pub fn remove(&mut self, p: IpNet) -> Option<u32> {
+        let was = self.rib.remove(p)?;
+        if let Some(n) = self.lengths.get_mut(usize::from(p.prefix_len())) {
+            *n = n.saturating_sub(1);
+        }
+        Some(was)
     }
 
     /// A prefix got another group: next hops in it may lead elsewhere.
@@ -378,6 +403,12 @@ impl Router {
             let command = if t.v6 { "ip6" } else { "ip" };
             OpError::new(format!("there is no {t}: add it first ({command} table add {})", t.id))
         })
+    }
+
+    /// The lengths of a table's prefixes, and how many routes have each: kept, not counted.
+    pub fn route_lengths(&self, table: RouteTable) -> impl Iterator<Item = (u8, u32)> + '_ {
+        let lengths = self.fibs.of(table).map_or(&[][..], |v| &v.lengths);
+        (0..=128).zip(lengths.iter().copied()).filter(|(_, n)| *n != 0)
     }
 
     /// Whether there is such a table.

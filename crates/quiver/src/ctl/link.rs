@@ -62,6 +62,10 @@ impl Link {
     /// # Errors
     /// A sentence that says why the router cannot be reached.
     pub fn connect(&mut self) -> Result<(), Failure> {
+        // The router closes a connection that was idle for long; what it then said is no answer to what comes next.
+        if self.stream.as_mut().is_some_and(is_stale) {
+            self.stream = None;
+        }
         if self.stream.is_none() {
             let stream =
                 UnixStream::connect(&self.path).map_err(|error| Failure::Said(self.explain(&error)))?;
@@ -190,6 +194,16 @@ impl Link {
             }
         }
     }
+}
+
+/// Whether the other side has closed the connection, or said something that nobody asked for.
+fn is_stale(stream: &mut BufReader<UnixStream>) -> bool {
+    let quiet = |on: bool| stream.get_ref().set_nonblocking(on).is_ok();
+    if !quiet(true) {
+        return true;
+    }
+    let waits = matches!(stream.fill_buf(), Err(error) if error.kind() == ErrorKind::WouldBlock);
+    !waits || stream.get_ref().set_nonblocking(false).is_err()
 }
 
 /// The name of a group, or its number.

@@ -94,6 +94,7 @@ fn start(args: &Run) -> Result<(), String> {
             path: settings.sockets.ctl.clone().into(),
             group: settings.sockets.group.clone(),
             admin_group: settings.sockets.admin_group.clone(),
+            idle_timeout: settings.sockets.idle_timeout,
         };
         // First, because it finds a router that runs already.
         let server = bind(&socket).map_err(|e| e.to_string())?;
@@ -119,9 +120,10 @@ fn start(args: &Run) -> Result<(), String> {
         let router = Rc::new(RefCell::new(router));
         let registry =
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
-        let context = control::commands::App::new(Rc::clone(&router), settings);
+        let load = Rc::default();
+        let context = control::commands::App::new(Rc::clone(&router), settings).with_load(&load);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
-        let executor = Rc::new(executor.with_plain(control::commands::plain()));
+        let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
         let mut term =
             signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
         let mut int =

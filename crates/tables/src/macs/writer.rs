@@ -96,6 +96,21 @@ impl MacWriter {
         all.filter(|(_, _, e)| e.is_live()).map(|(_, key, e)| (key, e))
     }
 
+    /// The entries of some buckets, from the place `from` on (0 at first), and the place that comes next; `None` at the end. A
+    /// table that grows meanwhile may show an entry twice.
+    pub fn page(&self, from: usize, buckets: usize) -> (Vec<(u64, Entry)>, Option<usize>) {
+        let mut start = from;
+        for table in self.tables() {
+            if start < table.buckets() {
+                let all = table.iter(start, start + buckets);
+                let live = all.filter(|(_, _, e)| e.is_live()).map(|(_, key, e)| (key, e)).collect();
+                return (live, Some(from + buckets.min(table.buckets() - start)));
+            }
+            start -= table.buckets();
+        }
+        (vec![], None)
+    }
+
     /// The entry of a key.
     pub fn get(&self, key: u64) -> Option<Entry> {
         let found = self.tables().map(|t| t.find(t.home(key), key));

@@ -221,8 +221,9 @@ fn what_is_no_capture_is_refused_with_a_reason() {
         PcapRx::open(&PcapConfig { rate, ..PcapConfig::new(path, 5) }).err().unwrap().to_string()
     };
     assert!(open("/nonexistent/x", PcapRate::Max).starts_with("cannot read /nonexistent/x: No such file"));
-    assert_eq!(open("/dev/null", PcapRate::Max), "/dev/null is not a regular file");
-    assert!(open("/dev/null", PcapRate::Pps(0.0)).contains("rate must be"));
+    assert_eq!(open("/dev/null", PcapRate::Max), "cannot read /dev/null: it is not a regular file");
+    let file = Temp::new(b"");
+    assert!(open(&file.0.display().to_string(), PcapRate::Pps(0.0)).contains("rate must be"));
 }
 
 #[test]

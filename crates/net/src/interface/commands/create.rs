@@ -1,6 +1,6 @@
 //! Commands that make interfaces and take them out.
 
-use crate::commands::{commit, interface};
+use crate::commands::{check_namespace, commit, files, interface};
 use crate::router::{Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapConfig};
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;
@@ -38,16 +38,20 @@ pub(super) fn all() -> Vec<Command<Router>> {
         tap(),
         host(),
         Command::write(
-            "create pcap-interface name <name:string> [read <read:path>] [write <write:path>] [rate <rate:count 1..1000000000>] [repeat]",
+            "create pcap-interface name <name:string> [read <read:path>] [write <write:path>] [overwrite] [rate <rate:count 1..1000000000>] [repeat]",
             "Make an interface of capture files",
             create_pcap,
         )
         .arg("name", "name of the interface")
         .arg("read", "file whose packets come in, relative to the router's working directory")
         .arg("write", "file for the packets that go out, relative to the router's working directory")
+        .arg("overwrite", "the file to be written may be there: what is in it goes")
         .arg("rate", "packets a second; as fast as it goes by default")
         .arg("repeat", "begin again at the end of the file")
-        .details("The answer is the name. Packets come in once the interface is up.")
+        .details(
+            "The answer is the name. Packets come in once the interface is up. Files are opened with the rights of who gives \
+             the command.",
+        )
         .example("create pcap-interface name replay read in.pcap write out.pcap rate 10k"),
     ];
     all.extend(delete());
@@ -66,7 +70,7 @@ fn tap() -> Command<Router> {
     .arg("id", "N of the interface's name tapN; the first free one by default")
     .arg("host-if-name", "name of the Linux device; that of the interface by default")
     .arg("hw-addr", "MAC address of the interface")
-    .arg("host-ns", "network namespace of the Linux device")
+    .arg("host-ns", "network namespace of the Linux device; for root only")
     .arg("host-ns-create", "make the namespace when there is none")
     .arg("host-mac-addr", "MAC address of the Linux device")
     .arg("host-mtu-size", "MTU of the Linux device")
@@ -90,7 +94,7 @@ fn host() -> Command<Router> {
         create_host,
     )
     .arg("device", "the Linux device; the interface is called host-DEVICE")
-    .arg("netns", "network namespace of the device")
+    .arg("netns", "network namespace of the device; for root only")
     .arg("num-rx-queues", "receive queues, spread over the workers")
     .arg("v2", "TPACKET_V2: each frame is handed over at once")
     .arg("v3", "TPACKET_V3: blocks of frames, up to a millisecond late")
@@ -210,6 +214,7 @@ fn create_loopback(router: &mut Router, args: &Args) -> Result<Output, CommandEr
 }
 
 fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    check_namespace(args, "host-ns")?;
     let id: Option<u32> = args.opt("id")?;
     let id = id.or_else(|| free(router, "tap", 0..=1024)).ok_or("there are 1025 TAPs already")?;
     let name = format!("tap{id}");
@@ -254,6 +259,7 @@ fn offload(args: &Args) -> Offload {
 }
 
 fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    check_namespace(args, "netns")?;
     let device: String = args.get("device")?;
     let mut config = HostConfig::new(&device);
     config.netns = args.opt("netns")?;
@@ -277,5 +283,5 @@ fn create_pcap(router: &mut Router, args: &Args) -> Result<Output, CommandError>
         return Err("a pcap interface needs 'read FILE', 'write FILE' or both".into());
     }
     let name: String = args.get("name")?;
-    made(router, name.clone(), vec![Op::CreatePcap { name, config }])
+    router.with_files(files(args), |r| made(r, name.clone(), vec![Op::CreatePcap { name, config }]))
 }

@@ -1,9 +1,12 @@
 //! `show bridge-domain`, `show l2fib`.
 
 use crate::router::{BridgeState, MacInfo, Router};
-use command::{Args, Command, CommandError, Output};
+use command::{Args, Command, CommandError, Output, Page};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
+
+/// Addresses that are sorted before they are listed, at most.
+const SORTED: usize = 4096;
 
 pub(super) fn all() -> Vec<Command<Router>> {
     vec![
@@ -25,7 +28,8 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .arg("id", "only those of a bridge domain")
         .arg("learn", "only those that were learned")
         .arg("add", "only those that are static")
-        .details("Without further words: how many there are. Ages are minutes, in steps of 8 seconds.")
+        .details("Without further words: how many there are. Ages are minutes, in steps of 8 seconds. Up to 4096 addresses are sorted; more come \
+             in the order of the table, and one may come twice while the table grows.")
         .example("show l2fib")
         .example("show l2fib verbose"),
     ]
@@ -123,17 +127,55 @@ fn arp(b: &BridgeState, text: &mut String) {
 
 fn bridges(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let id: Option<u32> = args.opt("id")?;
-    let all: Vec<&BridgeState> = match id {
-        None => router.bridges().collect(),
-        Some(id) => {
-            let found = router.bridge(id);
-            vec![found.ok_or_else(|| args.error("id", format!("there is no bridge domain {id}")))?]
-        }
-    };
-    if all.is_empty() {
+    if let Some(id) = id.filter(|id| router.bridge(*id).is_none()) {
+        return Err(args.error("id", format!("there is no bridge domain {id}")));
+    }
+    if router.bridges().next().is_none() {
         return Ok(Output::new("no bridge domains\n", json!([])));
     }
-    let mut text = format!(
+    let (detail, int, with_arp) = (args.has("detail"), args.has("int"), args.has("arp"));
+    let (mut begun, mut from) = (false, id.unwrap_or(0));
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        if !std::mem::replace(&mut begun, true) {
+            match page.wants_json() {
+                true => page.open("["),
+                false => _ = page.write_str(&head()),
+            }
+        }
+        for b in router.bridges_from(from).filter(|b| id.is_none_or(|id| id == b.id)) {
+            if page.is_full() {
+                return Ok(true);
+            }
+            from = b.id + 1;
+            if page.wants_json() {
+                page.item(&bridge_json(router, b));
+                continue;
+            }
+            let mut text = row(router, b);
+            if detail {
+                let (refused, moves) = router.bridge_events(b);
+                let _ = writeln!(text, "\n  not learned for a limit {refused}, moves {moves}");
+            }
+            if detail || int {
+                members(router, b, &mut text);
+            }
+            if detail || with_arp {
+                arp(b, &mut text);
+            }
+            let _ = page.write_str(&text);
+            if id.is_some() {
+                break;
+            }
+        }
+        if page.wants_json() {
+            page.close("]");
+        }
+        Ok(false)
+    }))
+}
+
+fn head() -> String {
+    format!(
         "{:>8}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}{:>10}  BVI-Intf\n",
         "BD-ID",
         "Index",
@@ -146,22 +188,7 @@ fn bridges(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         "arp-ufwd",
         "Learn-co",
         "Learn-lim"
-    );
-    for b in &all {
-        text += &row(router, b);
-        if args.has("detail") {
-            let (refused, moves) = router.bridge_events(b);
-            let _ = writeln!(text, "\n  not learned for a limit {refused}, moves {moves}");
-        }
-        if args.has("detail") || args.has("int") {
-            members(router, b, &mut text);
-        }
-        if args.has("detail") || args.has("arp") {
-            arp(b, &mut text);
-        }
-    }
-    let all: Vec<Json> = all.iter().map(|b| bridge_json(router, b)).collect();
-    Ok(Output::new(text, Json::Array(all)))
+    )
 }
 
 fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -169,56 +196,93 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     if let Some(id) = id.filter(|id| router.bridge(*id).is_none()) {
         return Err(args.error("id", format!("there is no bridge domain {id}")));
     }
+    let listed =
+        args.has("verbose") || args.has("all") || id.is_some() || args.has("learn") || args.has("add");
+    let (learned, fixed) = (args.has("learn"), args.has("add"));
+    let wanted = move |m: &MacInfo| {
+        id.is_none_or(|id| id == m.bridge) && (!learned || !m.fixed) && (!fixed || m.fixed)
+    };
+    // A few are sorted; many come in the order of the table.
+    let few = router.mac_counts();
+    let mut sorted = match few.learned as usize + few.fixed <= SORTED && listed {
+        true => Some(router.macs().into_iter()),
+        false => None,
+    };
+    let (mut begun, mut next) = (false, listed.then_some(0));
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        if !std::mem::replace(&mut begun, true) {
+            l2fib_head(router, page, listed);
+        }
+        while let Some(at) = next {
+            let some: Vec<MacInfo> = match &mut sorted {
+                Some(all) => {
+                    let some: Vec<MacInfo> = all.take(64).collect();
+                    next = (!some.is_empty()).then_some(0);
+                    some
+                }
+                None => {
+                    let (some, then) = router.macs_from(at);
+                    next = then;
+                    some
+                }
+            };
+            some.iter().filter(|m| wanted(m)).for_each(|m| mac(router, m, page));
+            if page.is_full() {
+                return Ok(true);
+            }
+        }
+        if page.wants_json() {
+            page.close("]}");
+        } else {
+            let counts = router.mac_counts();
+            let total = counts.fixed + counts.learned as usize;
+            let _ = writeln!(
+                page,
+                "L2FIB total/learned entries: {total}/{}  Learn limit: {}  Room: {}",
+                counts.learned, counts.limit, counts.room
+            );
+        }
+        Ok(false)
+    }))
+}
+
+fn l2fib_head(router: &Router, page: &mut Page, listed: bool) {
     let counts = router.mac_counts();
     let total = counts.fixed + counts.learned as usize;
-    let mut text = String::new();
-    let mut all: Vec<MacInfo> = vec![];
-    if args.has("verbose") || args.has("all") || id.is_some() || args.has("learn") || args.has("add") {
-        all = router.macs();
-        all.retain(|m| {
-            id.is_none_or(|id| id == m.bridge)
-                && (!args.has("learn") || !m.fixed)
-                && (!args.has("add") || m.fixed)
-        });
+    if page.wants_json() {
+        page.open(&format!(
+            "{{\"total\":{total},\"learned\":{},\"limit\":{},\"room\":{},\"entries\":[",
+            counts.learned, counts.limit, counts.room
+        ));
+    } else if listed {
         let _ = writeln!(
-            text,
+            page,
             "{:>19}{:>10}{:>8}{:>10}{:>8}{:>8}{:>5}  Interface-Name",
             "Mac-Address", "BD-ID", "If-Idx", "Age(min)", "static", "filter", "bvi"
         );
     }
-    let star = |on: bool| if on { "*" } else { "-" };
-    for m in &all {
-        let age = m.age.map_or("no".to_string(), |s| format!("{:.1}", s as f64 / 60.0));
-        let _ = writeln!(
-            text,
-            "{:>19}{:>10}{:>8}{:>10}{:>8}{:>8}{:>5}  {}",
-            m.mac.to_string(),
-            m.bridge,
-            m.interface.map_or("-".to_string(), |i| i.to_string()),
-            age,
-            star(m.fixed),
-            star(m.interface.is_none()),
-            star(m.bvi),
-            m.interface.map_or("-".to_string(), |i| router.interface_name(i)),
-        );
+}
+
+fn mac(router: &Router, m: &MacInfo, page: &mut Page) {
+    let name = m.interface.map(|i| router.interface_name(i));
+    if page.wants_json() {
+        return page.item(&json!({
+            "mac": m.mac.to_string(), "bridge-domain": m.bridge, "interface": name, "age": m.age, "static": m.fixed,
+            "filter": m.interface.is_none(), "bvi": m.bvi,
+        }));
     }
+    let star = |on: bool| if on { "*" } else { "-" };
+    let age = m.age.map_or("no".to_string(), |s| format!("{:.1}", s as f64 / 60.0));
     let _ = writeln!(
-        text,
-        "L2FIB total/learned entries: {total}/{}  Learn limit: {}  Room: {}",
-        counts.learned, counts.limit, counts.room
+        page,
+        "{:>19}{:>10}{:>8}{:>10}{:>8}{:>8}{:>5}  {}",
+        m.mac.to_string(),
+        m.bridge,
+        m.interface.map_or("-".to_string(), |i| i.to_string()),
+        age,
+        star(m.fixed),
+        star(m.interface.is_none()),
+        star(m.bvi),
+        name.as_deref().unwrap_or("-"),
     );
-    let entries: Vec<Json> = all
-        .iter()
-        .map(|m| {
-            json!({
-                "mac": m.mac.to_string(), "bridge-domain": m.bridge,
-                "interface": m.interface.map(|i| router.interface_name(i)), "age": m.age, "static": m.fixed,
-                "filter": m.interface.is_none(), "bvi": m.bvi,
-            })
-        })
-        .collect();
-    let json = json!({
-        "total": total, "learned": counts.learned, "limit": counts.limit, "room": counts.room, "entries": entries,
-    });
-    Ok(Output::new(text, json))
 }

@@ -273,18 +273,28 @@ impl Router {
     /// The addresses of all bridge domains, by these and by address.
     pub fn macs(&self) -> Vec<MacInfo> {
         let now = self.plane.l2.clock.load(Ordering::Relaxed) as u16;
-        let info = |(k, e): (u64, Entry)| MacInfo {
+        let mut all: Vec<MacInfo> = self.bridges.macs.iter().map(|(k, e)| self.mac_info(now, k, e)).collect();
+        all.sort_by_key(|m| (m.bridge, m.mac.0));
+        all.dedup_by_key(|m| (m.bridge, m.mac.0));
+        all
+    }
+
+    /// Some addresses, from a place in the table on, and the place that comes next.
+    pub fn macs_from(&self, from: usize) -> (Vec<MacInfo>, Option<usize>) {
+        let now = self.plane.l2.clock.load(Ordering::Relaxed) as u16;
+        let (some, next) = self.bridges.macs.page(from, 64);
+        (some.into_iter().map(|(k, e)| self.mac_info(now, k, e)).collect(), next)
+    }
+
+    fn mac_info(&self, now: u16, k: u64, e: Entry) -> MacInfo {
+        MacInfo {
             bridge: self.bridges.ids.get(usize::from(key_bridge(k))).copied().unwrap_or(0),
             mac: MacAddr(key_mac(k)),
             interface: (!e.is_filter()).then_some(e.port()),
             fixed: e.is_static(),
             bvi: e.is_bvi(),
             age: (!e.is_static()).then(|| u64::from(now.wrapping_sub(e.stamp()) & STAMP_MASK) * STEP_SECONDS),
-        };
-        let mut all: Vec<MacInfo> = self.bridges.macs.iter().map(info).collect();
-        all.sort_by_key(|m| (m.bridge, m.mac.0));
-        all.dedup_by_key(|m| (m.bridge, m.mac.0));
-        all
+        }
     }
 
     /// Forgets learned addresses: all, or those of one bridge domain or interface. How many there were.

@@ -162,6 +162,11 @@ impl Router {
         self.bridges.by_id.get(&id)
     }
 
+    /// The bridge domains from a number on.
+    pub fn bridges_from(&self, id: u32) -> impl Iterator<Item = &BridgeState> {
+        self.bridges.by_id.range(id..).map(|(_, b)| b)
+    }
+
     /// All bridge domains, by number.
     pub fn bridges(&self) -> impl Iterator<Item = &BridgeState> {
         self.bridges.by_id.values()
