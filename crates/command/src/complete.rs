@@ -1,5 +1,6 @@
 //! Completion: what the Tab key offers.
 
+use crate::filter;
 use crate::lexer::{MAX_LINE, lex, quote};
 use crate::matcher::{Matcher, Next};
 use crate::{ArgType, Registry};
@@ -14,6 +15,12 @@ pub trait Completer {
 
     /// Whether something of this kind and name exists; `None` where that cannot be told, and then any name goes.
     fn known(&self, kind: &str, name: &str) -> Option<bool> {
+        let _ = (kind, name);
+        None
+    }
+
+    /// The number of what is called `name`, for arguments that take either.
+    fn number(&self, kind: &str, name: &str) -> Option<u64> {
         let _ = (kind, name);
         None
     }
@@ -50,6 +57,19 @@ impl<C> Registry<C> {
         }
         let line = line.get(..cursor).unwrap_or_default();
         let none = Completion { start: cursor, ..Completion::default() };
+        if let Some(bar) = filter::last_bar(line) {
+            let prefix = line.get(bar..).unwrap_or_default().trim_start();
+            let words = filter::WORDS.iter().filter(|(word, _)| word.starts_with(prefix));
+            let candidate = |(word, help): &(&str, &str)| Candidate {
+                text: (*word).to_owned(),
+                help: (*help).to_owned(),
+            };
+            return Completion {
+                start: cursor - prefix.len(),
+                candidates: words.map(candidate).collect(),
+                path: false,
+            };
+        }
         let mut lexed = lex(line);
         if line.len() > MAX_LINE || lexed.comment {
             return none;

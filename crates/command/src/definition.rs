@@ -30,6 +30,8 @@ pub type Run<C> = Box<dyn Fn(&mut C, &Args) -> Result<Output, CommandError>>;
 /// One command over a context `C`: its syntax, what it does, and what the help says about it.
 pub struct Command<C> {
     pub(crate) syntax: String,
+    /// Other ways to say it, which help does not list beside other words.
+    pub(crate) aliases: Vec<String>,
     pub(crate) help: String,
     pub(crate) details: String,
     pub(crate) examples: Vec<String>,
@@ -65,6 +67,7 @@ impl<C: 'static> Command<C> {
     ) -> Self {
         Self {
             syntax: syntax.to_owned(),
+            aliases: Vec::new(),
             help: help.to_owned(),
             details: String::new(),
             examples: Vec::new(),
@@ -88,6 +91,14 @@ impl<C: 'static> Command<C> {
         self
     }
 
+    /// Another syntax of the same command, for who comes from another program: it runs like the first one, and help
+    /// lists its words only where no other may stand.
+    #[must_use]
+    pub fn alias(mut self, syntax: &str) -> Self {
+        self.aliases.push(syntax.to_owned());
+        self
+    }
+
     /// One line of help on the argument or keyword `name`.
     #[must_use]
     pub fn arg(mut self, name: &str, help: &str) -> Self {
@@ -100,6 +111,7 @@ impl<C: 'static> Command<C> {
         let run = self.run;
         Command {
             syntax: self.syntax,
+            aliases: self.aliases,
             help: self.help,
             details: self.details,
             examples: self.examples,
@@ -117,6 +129,7 @@ impl<C: 'static> Command<C> {
         let run = self.run;
         Command {
             syntax: self.syntax,
+            aliases: self.aliases,
             help: self.help,
             details: self.details,
             examples: self.examples,
@@ -129,6 +142,11 @@ impl<C: 'static> Command<C> {
     /// The syntax string.
     pub fn syntax(&self) -> &str {
         &self.syntax
+    }
+
+    /// The other syntax strings of the command.
+    pub fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     /// What the operator must be allowed to do.

@@ -36,12 +36,20 @@ pub struct CommandError {
     pub span: Option<Range<usize>>,
     /// What could stand at that place.
     pub expected: Vec<String>,
+    /// The word is none that could stand at its place.
+    pub(crate) unknown: bool,
 }
 
 impl CommandError {
     /// A command that failed, without a place in the line.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { kind: ErrorKind::Failed, message: message.to_string(), span: None, expected: Vec::new() }
+        Self {
+            kind: ErrorKind::Failed,
+            message: message.to_string(),
+            span: None,
+            expected: Vec::new(),
+            unknown: false,
+        }
     }
 
     /// Something the operator may not do.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::definition::Access;
+use crate::filter;
 use crate::lexer::{MAX_LINE, Token, lex};
 use crate::matcher::{Matcher, Next};
 use crate::{ArgType, Completer, Registry};
@@ -11,6 +12,12 @@ impl<C> Registry<C> {
     /// What may stand at the end of `line`: one indented line each with its help. The last word, if no space
     /// follows it, is a beginning; otherwise all words that may follow are listed. An error is answered as text.
     pub fn help(&self, line: &str, completer: &dyn Completer) -> String {
+        if let Some(bar) = filter::last_bar(line) {
+            let prefix = line.get(bar..).unwrap_or_default().trim_start();
+            let words = filter::WORDS.iter().filter(|(word, _)| word.starts_with(prefix));
+            let text: String = words.map(|(word, help)| format!("  {word:7}  {help}\n")).collect();
+            return if text.is_empty() { "nothing may follow here\n".to_owned() } else { text };
+        }
         let mut lexed = lex(line);
         if line.len() > MAX_LINE {
             return "the line is too long\n".to_owned();
@@ -159,6 +166,16 @@ impl<C> Registry<C> {
             for (name, help) in rows {
                 let _ = writeln!(text, "- {name}: {help}");
             }
+            if !command.aliases.is_empty() {
+                let _ = writeln!(text, "\nThe same in other words:\n\n```");
+                for alias in &command.aliases {
+                    let _ = match crate::syntax::parse(alias) {
+                        Ok(node) => writeln!(text, "{node}"),
+                        Err(_) => writeln!(text, "{alias}"),
+                    };
+                }
+                text.push_str("```\n");
+            }
             if !command.examples.is_empty() {
                 let _ = write!(text, "\nExamples:\n\n```\n{}\n```\n", command.examples.join("\n"));
             }
@@ -177,6 +194,9 @@ fn fits(kind: &ArgType, prefix: &str, completer: &dyn Completer) -> bool {
         }
         ArgType::Ip(_) | ArgType::Prefix(_) | ArgType::Cidr(_) | ArgType::Mac | ArgType::Hex => {
             prefix.chars().all(|c| c.is_ascii_hexdigit() || ".:/x".contains(c))
+        }
+        ArgType::Number(of) => {
+            prefix.starts_with(|c: char| c.is_ascii_digit()) || !completer.values(of, prefix).is_empty()
         }
         ArgType::Text(_) | ArgType::Path | ArgType::Rest => true,
     }

@@ -37,7 +37,7 @@ pub(crate) fn lex(line: &str) -> Lexed {
             chars.next();
             continue;
         }
-        if first == '#' {
+        if first == '#' || first == '!' && lexed.tokens.is_empty() {
             lexed.comment = true;
             break;
         }
@@ -90,7 +90,7 @@ pub fn in_quotes(line: &str) -> bool {
 /// Writes `word` so that it reads back as one word, with quotes only where they are needed.
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()
-        && !word.starts_with('#')
+        && !word.starts_with(['#', '!', '|'])
         && !word.ends_with('?')
         && word != "--json"
         && !word.chars().any(|c| c.is_whitespace() || matches!(c, '"' | '\''));
@@ -126,6 +126,8 @@ mod tests {
         let open = lex("say \"half");
         assert_eq!((open.open_quote, open.tokens[1].text.as_str()), (Some(4), "half"));
         assert!(lex("x # y").comment);
+        assert!(lex(" ! a line of notes").comment && words("! x").is_empty());
+        assert_eq!(words("say !"), ["say", "!"]);
     }
 
     #[test]

@@ -39,14 +39,18 @@
 //! | `label:(...)`, `label:[...]` | the arguments inside are read with [`Args::groups`], one [`Args`] a repetition |
 //!
 //! Keywords that were given are asked for with [`Args::has`]. A word in quotes is never taken for a keyword. `#`
-//! starts a comment. A line may end in `--json`, and a `?` at its end asks what may follow.
+//! starts a comment, and so does `!` at the beginning of a line; `comment {...}` is one that may have several lines. A
+//! line may end in filters, see [`Filters`]. A line may end in `--json`, and a `?` at its end asks what may follow.
 
 mod args;
+mod comment;
 mod complete;
 mod definition;
 mod elsewhere;
 mod error;
+mod filter;
 mod help;
+mod hint;
 mod lexer;
 mod matcher;
 mod output;
@@ -59,9 +63,11 @@ mod types;
 mod value;
 
 pub use args::Args;
+pub use comment::Comments;
 pub use complete::{Candidate, Completer, Completion};
 pub use definition::{Access, Caller, Command, Run};
 pub use error::{CommandError, ErrorKind, SyntaxError};
+pub use filter::{Filters, split_filters};
 pub use lexer::{MAX_LINE, in_quotes, quote};
 pub use output::{Emit, Output, Pieces, Stream};
 pub use page::Page;

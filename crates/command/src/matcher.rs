@@ -111,6 +111,14 @@ impl<'a> Matcher<'a> {
                 _ => {}
             }
         }
+        // A word that is short for a command's own is never ambiguous because of an alias.
+        let alias = |thread: usize| self.threads.get(thread).is_some_and(|t| self.program.is_alias(t.pc));
+        if fits.iter().any(|(thread, class, _)| *class == Class::Abbreviation && !alias(*thread)) {
+            fits.retain(|(thread, class, event)| {
+                let Event::Word(word) = event else { return true };
+                *class != Class::Abbreviation || !alias(*thread) || self.own_word(word)
+            });
+        }
         if let Some(choice) = ambiguous(&fits) {
             if !fits.iter().any(|fit| fit.1 != Class::Abbreviation) {
                 let message = format!("'{word}' is ambiguous: {}", list(&choice));
@@ -209,12 +217,21 @@ impl<'a> Matcher<'a> {
         }
     }
 
+    /// Whether `word` may stand next in a command that is no alias.
+    fn own_word(&self, word: &str) -> bool {
+        self.threads.iter().any(|thread| {
+            let is = matches!(self.program.code.get(thread.pc), Some(Instr::Word(own)) if own == word);
+            is && !self.program.is_alias(thread.pc)
+        })
+    }
+
     /// What may stand next, in the order of the definitions, without repetitions.
     pub fn next(&self) -> Vec<Next<'a>> {
+        let own = self.threads.iter().any(|thread| !self.program.is_alias(thread.pc));
         let mut all: Vec<Next<'a>> = Vec::new();
         let mut seen = HashSet::new();
         for thread in &self.threads {
-            if !seen.insert(thread.pc) {
+            if !seen.insert(thread.pc) || own && self.program.is_alias(thread.pc) {
                 continue;
             }
             let command = self.program.command_at(thread.pc);
@@ -338,6 +355,7 @@ impl<'a> Matcher<'a> {
         names
     }
 
+    /// The answer to a word that fits nowhere.
     fn unexpected(&self, token: &Token, mut mismatches: Vec<crate::types::Mismatch>) -> CommandError {
         let expected = self.expected();
         let word = &token.text;
@@ -346,11 +364,50 @@ impl<'a> Matcher<'a> {
             (Some(at), _) => mismatches.swap_remove(at).message,
             (None, []) => format!("unexpected '{word}'; the command ends here"),
             (None, [_]) if mismatches.len() == 1 => mismatches.swap_remove(0).message,
-            (None, [one]) => format!("unknown word '{word}'; expected {one}"),
-            (None, many) => format!("unknown word '{word}'; expected one of: {}", list(many)),
+            (None, [one]) => match near(word, self.keywords()) {
+                Some(like) => format!("unknown word '{word}'; did you mean '{like}'?"),
+                None => format!("unknown word '{word}'; expected {one}"),
+            },
+            (None, many) => match near(word, self.keywords()) {
+                Some(like) => {
+                    format!("unknown word '{word}'; did you mean '{like}'? Expected one of: {}", list(many))
+                }
+                None => format!("unknown word '{word}'; expected one of: {}", list(many)),
+            },
         };
-        CommandError::syntax(token.span.clone(), message).expecting(expected)
+        let mut error = CommandError::syntax(token.span.clone(), message).expecting(expected);
+        error.unknown = close.is_none();
+        error
     }
+
+    /// The keywords that may stand next, those of aliases too.
+    fn keywords(&self) -> impl Iterator<Item = &'a str> {
+        self.threads.iter().filter_map(|thread| match self.program.code.get(thread.pc) {
+            Some(Instr::Word(word)) => Some(word.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// The one of `words` that `word` most likely stands for, if any is like it.
+pub(crate) fn near<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let length = word.chars().count();
+    if length < 3 {
+        return None;
+    }
+    let best = words.map(|other| (distance(word, other), other)).min_by_key(|(away, _)| *away)?;
+    // One wrong letter in three, and two letters that changed places count as one.
+    (best.0 <= (length / 3).clamp(1, 3) || best.0 == 2 && swapped(word, best.1)).then_some(best.1)
+}
+
+/// Whether two words differ in two neighbouring letters that changed places.
+fn swapped(a: &str, b: &str) -> bool {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let Some(at) = a.iter().zip(&b).position(|(x, y)| x != y) else { return false };
+    a.len() == b.len()
+        && a.get(at) == b.get(at + 1)
+        && a.get(at + 1) == b.get(at)
+        && a.get(at + 2..) == b.get(at + 2..)
 }
 
 /// Letters to be added, taken away or changed to make `b` of `a` (Levenshtein).

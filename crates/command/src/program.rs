@@ -38,18 +38,20 @@ pub(crate) enum Instr {
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub code: Vec<Instr>,
-    /// Where each command starts.
+    /// Where each syntax starts.
     pub starts: Vec<Pc>,
+    /// The command of each syntax, and whether it is an alias.
+    owners: Vec<(usize, bool)>,
     sets: usize,
     /// The beginnings of commands of another router: keywords in full, a space between two.
     pub elsewhere: HashSet<String>,
 }
 
 impl Program {
-    /// Adds a command, which gets the next number.
-    pub fn add(&mut self, node: &Node) -> Result<(), String> {
-        let number = self.starts.len();
+    /// Adds a syntax of the command `number`.
+    pub fn add(&mut self, number: usize, node: &Node, alias: bool) -> Result<(), String> {
         self.starts.push(self.code.len());
+        self.owners.push((number, alias));
         self.node(node)?;
         self.code.push(Instr::Accept(number));
         Ok(())
@@ -57,12 +59,23 @@ impl Program {
 
     /// The number of the command an instruction belongs to.
     pub fn command_at(&self, pc: Pc) -> usize {
-        self.starts.partition_point(|start| *start <= pc).saturating_sub(1)
+        self.owner(pc).0
+    }
+
+    /// Whether an instruction belongs to an alias of a command.
+    pub fn is_alias(&self, pc: Pc) -> bool {
+        self.owner(pc).1
+    }
+
+    fn owner(&self, pc: Pc) -> (usize, bool) {
+        let syntax = self.starts.partition_point(|start| *start <= pc).saturating_sub(1);
+        self.owners.get(syntax).copied().unwrap_or_default()
     }
 
     /// The argument to which the keyword `word` of a command leads.
     pub fn argument_behind(&self, command: usize, word: &str) -> Option<(&str, &ArgType)> {
-        let start = *self.starts.get(command)?;
+        let first = self.owners.iter().position(|owner| owner.0 == command)?;
+        let start = *self.starts.get(first)?;
         let code = self.code.get(start..)?.iter().enumerate();
         let own = code.take_while(|(_, instr)| !matches!(instr, Instr::Accept(_)));
         let (at, _) = own.into_iter().find(|(_, instr)| matches!(instr, Instr::Word(w) if w == word))?;

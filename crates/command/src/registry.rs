@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::comment;
 use crate::lexer::{Token, lex, lex_checked};
 use crate::matcher::Matcher;
 use crate::program::Program;
@@ -14,6 +15,8 @@ pub struct Registry<C> {
     pub(crate) nodes: Vec<Node>,
     pub(crate) program: Program,
     pub(crate) topics: Vec<(String, String)>,
+    /// Words of other programs, and what to say of them.
+    pub(crate) foreign: Vec<(String, String)>,
 }
 
 /// A line that was understood.
@@ -41,16 +44,36 @@ impl<C> Registry<C> {
             if nodes.iter().any(|other| other.to_string() == node.to_string()) {
                 return Err(fault("defined twice".to_owned()));
             }
-            program.add(&node).map_err(fault)?;
+            program.add(nodes.len(), &node, false).map_err(fault)?;
             nodes.push(node);
         }
-        Ok(Self { commands, nodes, program, topics: Vec::new() })
+        let mut known: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        for (number, command) in commands.iter().enumerate() {
+            for alias in &command.aliases {
+                let fault = |message: String| SyntaxError { syntax: alias.clone(), message };
+                let node = syntax::parse(alias).map_err(fault)?;
+                let shown = node.to_string();
+                if known.contains(&shown) {
+                    return Err(fault("defined twice".to_owned()));
+                }
+                program.add(number, &node, true).map_err(fault)?;
+                known.push(shown);
+            }
+        }
+        Ok(Self { commands, nodes, program, topics: Vec::new(), foreign: Vec::new() })
     }
 
     /// Adds help on keywords that several commands share, such as `"show"` or `"set interface"`.
     #[must_use]
     pub fn topic(mut self, words: &str, help: &str) -> Self {
         self.topics.push((words.to_owned(), help.to_owned()));
+        self
+    }
+
+    /// Adds what to say of words with which no command begins, but one of a program that operators may come from.
+    #[must_use]
+    pub fn foreign(mut self, words: &str, hint: &str) -> Self {
+        self.foreign.push((words.to_owned(), hint.to_owned()));
         self
     }
 
@@ -81,6 +104,9 @@ impl<C> Registry<C> {
         completer: &dyn Completer,
         lenient: bool,
     ) -> Result<Parsed, CommandError> {
+        if comment::is_comment(line)? {
+            return Ok(Parsed::Blank);
+        }
         let mut tokens = lex_checked(line)?;
         if tokens.is_empty() {
             return Ok(Parsed::Blank);
@@ -106,8 +132,8 @@ impl<C> Registry<C> {
         };
         let line = line.get(..end).unwrap_or_default();
         let mut matcher = Matcher::new(&self.program, completer, lenient);
-        for token in &tokens {
-            matcher.step(line, token)?;
+        for (index, token) in tokens.iter().enumerate() {
+            matcher.step(line, token).map_err(|error| self.hinted(error, &tokens, index))?;
         }
         let (command, mut args) = matcher.finish(end)?;
         set_json(&mut args, json);

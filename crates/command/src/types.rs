@@ -51,6 +51,8 @@ pub enum ArgType {
     Hex,
     /// `interface`, or `ref KIND`: the name of something that exists; the [`Completer`] knows which do.
     Ref(String),
+    /// `number KIND`: a `u32`, or the name of something that has a number, which the [`Completer`] knows.
+    Number(String),
     /// `string`, or `string KIND`: any word; the [`Completer`] may propose some.
     Text(String),
     /// `path`: a file's name.
@@ -109,6 +111,10 @@ impl ArgType {
                 Some(kind) => Self::Ref(kind.to_owned()),
                 None => return Err("'ref' needs a kind".to_owned()),
             },
+            "number" => match words.next() {
+                Some(kind) => Self::Number(kind.to_owned()),
+                None => return Err("'number' needs a kind".to_owned()),
+            },
             "string" => Self::Text(word(&mut words)),
             "path" => Self::Path,
             "rest" => Self::Rest,
@@ -141,7 +147,7 @@ impl ArgType {
     /// The kind to ask the [`Completer`] for, if any.
     pub(crate) fn kind(&self) -> Option<&str> {
         match self {
-            Self::Ref(kind) | Self::Text(kind) if !kind.is_empty() => Some(kind),
+            Self::Ref(kind) | Self::Number(kind) | Self::Text(kind) if !kind.is_empty() => Some(kind),
             _ => None,
         }
     }
@@ -171,7 +177,7 @@ impl ArgType {
             }
             Self::Prefix(family) => {
                 let host = || word.parse::<IpAddr>().ok().map(IpNet::from);
-                let net = word.parse::<IpNet>().ok().or_else(host);
+                let net = word.parse::<IpNet>().ok().or_else(host).or_else(|| default_route(*family, word));
                 let net = net.filter(|net| fits(*family, &net.addr())).ok_or_else(wrong)?;
                 if net != net.trunc() {
                     return Err(close(format!("{net} has host bits; the prefix is {}", net.trunc())));
@@ -198,6 +204,20 @@ impl ArgType {
                     _ => Ok((Value::Text(word.to_owned()), Fit::Loose)),
                 };
             }
+            Self::Number(kind) => {
+                let number = parse_uint(word, false).and_then(|n| u32::try_from(n).ok()).map(u64::from);
+                match number.or_else(|| completer.number(kind, word)) {
+                    Some(number) => Value::Uint(number),
+                    // It may have its number only once the script runs.
+                    None if lenient && !word.is_empty() => return Ok((Value::Uint(0), Fit::Loose)),
+                    None => {
+                        let names = completer.values(kind, "").join(", ");
+                        let there = if names.is_empty() { names } else { format!(": {names}") };
+                        let message = format!("'{word}' is not a number, nor a name{there}");
+                        return Err(Mismatch { message, close: false });
+                    }
+                }
+            }
             Self::Text(_) | Self::Path | Self::Rest => {
                 return Ok((Value::Text(word.to_owned()), Fit::Loose));
             }
@@ -214,8 +234,21 @@ impl ArgType {
     }
 }
 
+/// `default` as the prefix of all addresses of a family; of which one, where both may stand, the command must tell.
+fn default_route(family: Family, word: &str) -> Option<IpNet> {
+    let all = match family {
+        Family::V4 => IpNet::V4(ipnet::Ipv4Net::default()),
+        Family::V6 => IpNet::V6(ipnet::Ipv6Net::default()),
+        Family::Any => return None,
+    };
+    (word == "default").then_some(all)
+}
+
 fn unknown(kind: &str, word: &str, completer: &dyn Completer) -> String {
     let mut names = completer.values(kind, "");
+    if let Some(like) = crate::matcher::near(word, names.iter().map(String::as_str)) {
+        return format!("no {kind} '{word}'; did you mean '{like}'?");
+    }
     let more = if names.len() > 8 { ", ..." } else { "" };
     names.truncate(8);
     match names.is_empty() {
@@ -315,6 +348,7 @@ impl fmt::Display for ArgType {
             Self::Hex => f.write_str("bytes in hexadecimal"),
             Self::Ref(kind) if kind.starts_with(['a', 'e', 'i', 'o', 'u']) => write!(f, "an {kind}"),
             Self::Ref(kind) => write!(f, "a {kind}"),
+            Self::Number(kind) => write!(f, "the number or name of a {kind}"),
             Self::Text(_) => f.write_str("a word"),
             Self::Path => f.write_str("a file name"),
             Self::Rest => f.write_str("the rest of the line"),

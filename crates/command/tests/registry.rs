@@ -156,7 +156,7 @@ fn labelled_groups_repeat() {
 fn errors_name_the_place_and_what_was_expected() {
     assert_eq!(
         error("set interface stat3 left up"),
-        "set interface stat3 left up\n              ^ unknown word 'stat3'; expected one of: state, mtu, ip, mac"
+        "set interface stat3 left up\n              ^ unknown word 'stat3'; did you mean 'state'? Expected one of: state, mtu, ip, mac"
     );
     assert_eq!(
         error("show version now"),
@@ -177,7 +177,7 @@ fn errors_name_the_place_and_what_was_expected() {
     );
     assert_eq!(
         error("set interface state eth9 up"),
-        "set interface state eth9 up\n                    ^ no interface 'eth9'; there are: eth0, eth1, up, addr, a b"
+        "set interface state eth9 up\n                    ^ no interface 'eth9'; did you mean 'eth0'?"
     );
     assert_eq!(
         error("set interface state eth0"),
@@ -428,4 +428,112 @@ fn words_of_another_router_are_no_abbreviations() {
     }
     assert!(read("pcap trace dro") && read("pcap trace rx dr"), "only where the other router has it");
     assert!(!read("pcap trace dr") && registry.check("pcap trace dr").is_err());
+}
+
+/// A registry with an alias, words of another program, and things that have a number.
+mod foreign {
+    use super::{count, error as plain_error};
+    use command::{Access, Args, Command, CommandError, Completer, Output, Parsed, Registry};
+
+    struct Tables(Option<u32>);
+
+    impl Completer for Tables {
+        fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
+            let names = ["red", "blue"].into_iter().filter(|n| n.starts_with(prefix));
+            if kind == "table" { names.map(str::to_owned).collect() } else { vec![] }
+        }
+
+        fn number(&self, kind: &str, name: &str) -> Option<u64> {
+            match (kind, name) {
+                ("table", "red") => Some(7),
+                ("table", "blue") => Some(8),
+                _ => None,
+            }
+        }
+    }
+
+    fn fib(tables: &mut Tables, args: &Args) -> Result<Output, CommandError> {
+        tables.0 = args.opt("table")?;
+        Ok(Output::text(args.words().collect::<Vec<_>>().join(" ")))
+    }
+
+    fn registry() -> Registry<Tables> {
+        let show = Command::read("show ip fib [table <table:number table>]", "Routes", fib)
+            .alias("show ip route [table <table:number table>]")
+            .alias("rib");
+        let reset = Command::write("reset", "Start anew", |_: &mut Tables, _| Ok(Output::none()));
+        let neighbors =
+            Command::read("show ip neighbors", "Neighbors", |_: &mut Tables, _| Ok(Output::none()));
+        Registry::new(vec![show, reset, neighbors])
+            .unwrap()
+            .foreign("nat44", "there is no NAT here")
+            .foreign("show nat44 sessions", "there are no sessions of NAT here")
+    }
+
+    fn error(line: &str) -> String {
+        registry().parse(line, &Tables(None)).unwrap_err().message
+    }
+
+    #[test]
+    fn aliases_run_the_command_and_stay_out_of_the_way() {
+        let (registry, mut tables) = (registry(), Tables(None));
+        for (line, words, table) in [
+            ("show ip route table red", "show ip route table", Some(7)),
+            ("sh ip fib table 9", "show ip fib table", Some(9)),
+            ("rib", "rib", None),
+        ] {
+            let said = registry.run(&mut tables, Access::Read, line).unwrap().to_text();
+            assert_eq!((said.trim(), tables.0), (words, table), "{line}");
+        }
+        // `r` is short for the command's word, not for the alias.
+        assert!(matches!(registry.check("r"), Ok(Parsed::Command(1, _))));
+        let help = registry.help("", &());
+        assert!(help.contains("reset") && !help.contains("rib"), "{help}");
+        assert_eq!(
+            registry.help("show ip route ", &()),
+            "  table  the number or name of a table\n  <cr>   Routes\n"
+        );
+        assert!(
+            registry
+                .markdown()
+                .contains("The same in other words:\n\n```\nshow ip route [table <table>]\nrib\n```")
+        );
+        assert!(
+            Registry::new(vec![Command::read("a b", "", count), Command::read("c", "", count).alias("a b")])
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn unknown_words_get_a_hint() {
+        assert_eq!(error("nat44 add"), "there is no NAT here");
+        assert_eq!(error("show nat44 ses"), "there are no sessions of NAT here");
+        assert_eq!(
+            error("shwo ip fib"),
+            "unknown word 'shwo'; did you mean 'show'? Expected one of: show, reset"
+        );
+        assert_eq!(
+            error("show neighbors"),
+            "unknown word 'neighbors'; did you mean 'show ip neighbors'? Expected ip"
+        );
+        assert_eq!(error("show ip fib table green"), "'green' is not a number, nor a name: red, blue");
+        let said = plain_error("set interface state eth9 up");
+        assert!(said.ends_with("^ no interface 'eth9'; did you mean 'eth0'?"), "{said}");
+        assert_eq!(error("x"), "unknown word 'x'; expected one of: show, reset");
+    }
+
+    #[test]
+    fn comments_of_one_line_are_blank() {
+        for line in ["! notes", "# notes", "comment { don't mind }"] {
+            assert_eq!(registry().check(line), Ok(Parsed::Blank), "{line}");
+        }
+        assert!(registry().check("comment { x").unwrap_err().message.contains("not closed"));
+    }
+
+    #[test]
+    fn filters_are_completed() {
+        let completion = registry().complete("rib | ex", 8, &());
+        assert_eq!((completion.start, completion.candidates[0].text.as_str()), (6, "exclude"));
+        assert!(registry().help("rib | ", &()).starts_with("  include  only lines"));
+    }
 }

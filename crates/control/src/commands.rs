@@ -3,8 +3,11 @@
 mod configuration;
 mod control;
 mod ping;
+mod process;
+mod traceroute;
 
 use crate::ctl::Plain;
+use crate::journal::Journal;
 use crate::load::Load;
 use crate::yaml::Settings;
 use command::{Command, CommandError, Completer, Registry, SyntaxError};
@@ -17,6 +20,8 @@ pub struct App {
     router: Rc<RefCell<Router>>,
     settings: Rc<Settings>,
     load: Rc<Load>,
+    /// The last lines of the log.
+    journal: Journal,
     /// Identifier of the next ping.
     next_ping: u16,
 }
@@ -25,13 +30,26 @@ impl App {
     /// Commands on `router`, which runs in a process with these settings.
     pub fn new(router: Rc<RefCell<Router>>, settings: Settings) -> Self {
         // Two routers that ping through one another should not begin with the same identifier.
-        App { router, settings: Rc::new(settings), load: Rc::default(), next_ping: std::process::id() as u16 }
+        App {
+            router,
+            settings: Rc::new(settings),
+            load: Rc::default(),
+            journal: Journal::default(),
+            next_ping: std::process::id() as u16,
+        }
     }
 
     /// With the load of the thread that runs them.
     #[must_use]
     pub fn with_load(mut self, load: &Rc<Load>) -> Self {
         self.load = Rc::clone(load);
+        self
+    }
+
+    /// With the lines that `show log` tells.
+    #[must_use]
+    pub fn with_journal(mut self, journal: Journal) -> Self {
+        self.journal = journal;
         self
     }
 
@@ -49,6 +67,10 @@ impl Completer for App {
     fn known(&self, kind: &str, name: &str) -> Option<bool> {
         self.router.try_borrow().ok().and_then(|r| r.known(kind, name))
     }
+
+    fn number(&self, kind: &str, name: &str) -> Option<u64> {
+        self.router.try_borrow().ok().and_then(|r| r.number(kind, name))
+    }
 }
 
 /// Commands that come by the thousand: those of routes and labels.
@@ -63,6 +85,16 @@ pub fn plain() -> Plain<App> {
             }
         },
     }
+}
+
+/// `comment {...}` is taken out before commands are read: what is left of it has no braces.
+fn comment() -> Command<App> {
+    let run = |_: &mut App, _: &command::Args| {
+        Err(CommandError::new("a comment stands in braces, which may be closed lines later: comment {text}"))
+    };
+    Command::read("comment <text:rest>", "Notes in a script, which do nothing", run)
+        .arg("text", "in braces: {text}")
+        .details("The braces may be closed lines later. `#` begins a comment too, and so does `!` where a line begins.")
 }
 
 fn on_router(command: Command<Router>) -> Command<App> {
@@ -87,6 +119,11 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(configuration::command());
     commands.extend(control::all());
     commands.push(ping::command());
+    commands.push(traceroute::command());
+    commands.extend(process::commands());
+    commands.push(comment());
     let registry = Registry::new(commands)?.elsewhere(net::vpp::MISSING);
+    let registry =
+        net::vpp::MISSING.iter().fold(registry, |r, words| r.foreign(words, &net::vpp::hint(words)));
     Ok(net::commands::TOPICS.iter().fold(registry, |r, (words, help)| r.topic(words, help)))
 }

@@ -5,6 +5,7 @@ pub mod commands;
 pub mod ctl;
 pub mod dump;
 mod fd;
+pub mod journal;
 pub mod load;
 pub mod memory;
 pub mod runtime;

@@ -40,6 +40,7 @@ pub async fn run(
             r = punts => r,
             () = timers(&router, &log) => Ok(()),
             () = links(&router, &log) => Ok(()),
+            () = rates(&router) => Ok(()),
         };
         flush(&router, &log);
         router.borrow_mut().shutdown();
@@ -87,6 +88,18 @@ async fn timers(router: &SharedRouter, log: &Logger) {
         if due {
             router.borrow_mut().tick();
             flush(router, log);
+        }
+    }
+}
+
+/// Looks at the counters of interfaces once a second.
+async fn rates(router: &SharedRouter) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        while router.borrow_mut().sample_rates(std::time::Instant::now()) {
+            tokio::task::yield_now().await;
         }
     }
 }

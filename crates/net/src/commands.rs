@@ -71,10 +71,14 @@ impl Completer for Router {
                 self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
             }
             "stream" => self.streams().into_iter().map(|s| s.def.name).collect(),
+            "table" | "table4" | "table6" => {
+                named_tables(self, kind).into_iter().map(|(name, _)| name).collect()
+            }
             _ => vec![],
         };
         names.retain(|n| n.starts_with(prefix));
         names.sort();
+        names.dedup();
         names
     }
 
@@ -86,6 +90,25 @@ impl Completer for Router {
             _ => None,
         }
     }
+
+    fn number(&self, kind: &str, name: &str) -> Option<u64> {
+        let mut numbers = named_tables(self, kind).into_iter().filter(|(n, _)| n == name).map(|(_, id)| id);
+        let first = numbers.next()?;
+        // A name that stands for two tables of different numbers says nothing.
+        numbers.all(|other| other == first).then_some(first.into())
+    }
+}
+
+/// The names and numbers of routing tables: of one family for `table4` and `table6`, of both for `table`.
+fn named_tables(router: &Router, kind: &str) -> Vec<(String, u32)> {
+    let families: &[bool] = match kind {
+        "table4" => &[false],
+        "table6" => &[true],
+        "table" => &[false, true],
+        _ => &[],
+    };
+    let tables = families.iter().flat_map(|v6| router.route_tables(*v6));
+    tables.filter_map(|t| Some((t.name?, t.table.id))).collect()
 }
 
 /// Applies the operations of one command: all of them or none.

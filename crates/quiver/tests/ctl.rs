@@ -45,6 +45,10 @@ fn registry() -> Registry<Toy> {
             toy.value = args.get("n")?;
             Ok(Answer::none())
         }),
+        Definition::read("show lines <n:u32>", "So many lines", |_, args| {
+            let lines = (1..=args.get::<u32>("n")?).map(|n| format!("line {n}.\n"));
+            Ok(Answer::text(lines.collect::<String>()))
+        }),
         Definition::read("echo <text:string>", "Say it", |_, args| {
             Ok(Answer::text(args.get::<String>("text")?))
         }),
@@ -153,11 +157,11 @@ fn words_make_a_command() {
     assert_eq!(lab.ctl(&["sh val"]), said("value 7\n"));
     assert_eq!(lab.ctl(&["--json", "show", "value"]), said("{\n  \"value\": 7\n}\n"));
     assert_eq!(lab.ctl(&["show", "value", "--json"]), said("{\n  \"value\": 7\n}\n"));
-    assert_eq!(lab.ctl(&["show", "?"]), said("  value  The value\n"));
+    assert_eq!(lab.ctl(&["show", "?"]), said("  value  The value\n  lines  So many lines\n"));
     assert_eq!(lab.ctl(&["echo", "a \"b\" \\ 'c' #d?"]), said("a \"b\" \\ 'c' #d?\n"));
     assert_eq!(
         lab.ctl(&["set", "valeu", "1"]),
-        failed("set valeu 1\n    ^ unknown word 'valeu'; expected value")
+        failed("set valeu 1\n    ^ unknown word 'valeu'; did you mean 'value'?")
     );
     fs::write(lab.directory.join("some.cli"), "set value 8\nshow value\nset value 101\n").unwrap();
     let (status, _, error) = lab.ctl(&["exec", "some.cli"]);
@@ -186,6 +190,37 @@ fn a_pipe_stops_at_the_first_error() {
     assert!(error.starts_with("line 5:\nip route add 1000\n             ^ 1000 is out of range"), "{error}");
     assert_eq!(lab.pipe(b"ip route add 1\nshow value\nip route add 1\nset value 4\n"), said("value 4\n"));
     assert_eq!(lab.pipe(b"\xff\n"), failed("line 1:\nnot UTF-8"));
+}
+
+#[test]
+fn filters_comments_and_json() {
+    let lab = Lab::start("json");
+    assert_eq!(lab.ctl(&["show", "lines", "12", "|", "include", "2."]), said("line 2.\nline 12.\n"));
+    assert_eq!(lab.ctl(&["show lines 12 | begin 11"]), said("line 11.\nline 12.\n"));
+    assert_eq!(lab.ctl(&["echo", "a | count"]), said("a | count\n"));
+    let notes = b"! x\ncomment { set value 1\nset value 2 }\nshow value\nshow lines 20 | exclude 1 | count\n";
+    assert_eq!(lab.pipe(notes), said("value 0\n9\n"));
+    assert_eq!(
+        lab.pipe(b"show value\ncomment {\nset value 1"),
+        (1, "value 0\n".into(), "line 2:\nthis comment is not closed: '}' is missing\n".into())
+    );
+    // Changes and errors answer JSON where it is asked for, in the place of other answers.
+    let json = |(status, out, error): (i32, String, String)| {
+        assert_eq!(error, "");
+        (status, serde_json::from_str::<serde_json::Value>(&out).unwrap())
+    };
+    assert_eq!(json(lab.ctl(&["--json", "set", "value", "7"])), (0, serde_json::json!({ "ok": true })));
+    for words in
+        [&["--json", "set", "value", "x"][..], &["set value x --json"], &["set", "value", "x", "--json"]]
+    {
+        let (status, answer) = json(lab.ctl(words));
+        let error = &answer["error"];
+        assert_eq!((status, error["kind"].as_str(), error["column"].as_u64()), (1, Some("syntax"), Some(10)));
+        assert_eq!(error["message"], "'x' is not a number 0..100");
+    }
+    let none = lab.quiver().args(["--json", "-s", "/nonexistent/sock", "show", "value"]).output().unwrap();
+    let (status, answer) = json(result(none));
+    assert_eq!((status, &answer["error"]["kind"]), (1, &"client".into()));
 }
 
 #[test]
@@ -351,7 +386,21 @@ fn the_shell_completes_helps_and_remembers() {
     terminal.type_in("\"\r");
     terminal.expect("\r\nwhat?");
     terminal.type_in("set valeu 1\r");
-    terminal.expect("    ^ unknown word 'valeu'; expected value");
+    terminal.expect("    ^ unknown word 'valeu'; did you mean 'value'?");
+    // Long answers stop at each screenful of 49 lines; what is not wanted any more is not shown.
+    terminal.type_in("show lines 500\r");
+    terminal.expect("line 49.\r\n--more--");
+    terminal.type_in(" ");
+    terminal.expect("line 98.\r\n--more--");
+    terminal.type_in("\r");
+    terminal.expect("line 99.\r\n--more--");
+    terminal.type_in("q");
+    terminal.expect("quiver> ");
+    terminal.type_in("show lines 50\r");
+    terminal.expect("line 49.\r\n--more--");
+    terminal.type_in("a");
+    terminal.expect("line 50.\r\n");
+    terminal.expect("quiver> ");
     // Ctrl-C ends the command, not the shell.
     terminal.type_in("hang\r");
     terminal.expect("hanging");
@@ -365,6 +414,7 @@ fn the_shell_completes_helps_and_remembers() {
     let mut history = String::new();
     File::open(lab.directory.join("quiver/history")).unwrap().read_to_string(&mut history).unwrap();
     let lines: Vec<_> = history.lines().map(str::trim_end).collect();
+    let lines: Vec<_> = lines.into_iter().filter(|line| !line.starts_with("show lines")).collect();
     assert_eq!(lines[..4], ["show value", "poke eth1", "set value 5", "echo \"what?\""]);
 
     // The next shell has it.

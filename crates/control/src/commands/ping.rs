@@ -25,7 +25,7 @@ const KEPT: usize = 10_000;
 
 pub(super) fn command() -> Command<App> {
     Command::read(
-        "ping <address:ip> [table <table:u32>] [source (<interface:interface>|<from:ip>)] [repeat <repeat:u32 1..1000000>] \
+        "ping <address:ip> [table <table:number table>] [source (<interface:interface>|<from:ip>)] [repeat <repeat:u32 1..1000000>] \
          [size <size:u16 0..8900 bytes>] [interval <interval:duration>] [timeout <timeout:duration>]",
         "Send echo requests",
         start,
@@ -51,9 +51,10 @@ struct Plan {
     timeout: Duration,
 }
 
-fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+/// The request to the address that a command names, from the source that it names, with the next identifier.
+pub(super) fn probe_to(app: &mut App, args: &Args) -> Result<PingRequest, CommandError> {
     let to: IpAddr = args.get("address")?;
-    let mut router = app.router.try_borrow_mut().map_err(|_| CommandError::new("the router is busy"))?;
+    let router = app.router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
     let name: Option<String> = args.opt("interface")?;
     let interface = name.and_then(|n| router.interface_index(&n));
     let source: Option<IpAddr> = args.opt("from")?;
@@ -81,6 +82,14 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     if interface.is_none() {
         refuse_dead_end(&router, table.id, to).map_err(|why| args.error("address", why))?;
     }
+    let source = source.or_else(|| router.source_for(table.id, to, interface));
+    app.next_ping = app.next_ping.wrapping_add(1);
+    let id = app.next_ping;
+    Ok(PingRequest { to, source, table: table.id, interface, id, seq: 0, size: 0, ttl: None, port: None })
+}
+
+fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let mut request = probe_to(app, args)?;
     let interval = args.opt("interval")?.unwrap_or(Duration::from_secs(1));
     if !(LEAST_INTERVAL..=LONGEST).contains(&interval) {
         return Err(args.error("interval", "the interval is 10ms to 1h"));
@@ -96,13 +105,9 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         }
     }
     let timeout = args.opt("timeout")?.unwrap_or(Duration::from_secs(1)).min(LONGEST);
-    let source = source.or_else(|| router.source_for(table.id, to, interface));
-    app.next_ping = app.next_ping.wrapping_add(1);
-    let size = usize::from(args.opt::<u16>("size")?.unwrap_or(56));
-    let request = PingRequest { to, source, table: table.id, interface, id: app.next_ping, seq: 0, size };
+    request.size = usize::from(args.opt::<u16>("size")?.unwrap_or(56));
     let plan = Plan { request, repeat, interval, timeout };
-    router.ping_open(plan.request.id);
-    let open = Open { router: Rc::clone(&app.router), id: plan.request.id };
+    let open = Open::new(app, plan.request.id);
     Ok(Output::stream(move |emit| run(open, plan, emit)))
 }
 
@@ -119,9 +124,27 @@ fn refuse_dead_end(router: &Router, table: u32, to: IpAddr) -> Result<(), String
 }
 
 /// A ping whose answers the router keeps; forgotten when it ends, or the operator goes away.
-struct Open {
+pub(super) struct Open {
     router: Rc<RefCell<Router>>,
     id: u16,
+}
+
+impl Open {
+    /// Begins to keep the answers to requests with this identifier.
+    pub fn new(app: &App, id: u16) -> Self {
+        app.router.borrow_mut().ping_open(id);
+        Open { router: Rc::clone(&app.router), id }
+    }
+
+    /// Sends a request.
+    pub fn send(&self, request: &PingRequest) -> Result<(), CommandError> {
+        self.router.borrow_mut().ping_send(request).map_err(CommandError::new)
+    }
+
+    /// Takes the answers that have come.
+    pub fn replies(&self) -> Vec<PingReply> {
+        self.router.borrow_mut().ping_replies(self.id)
+    }
 }
 
 impl Drop for Open {
@@ -155,11 +178,10 @@ async fn run(open: Open, plan: Plan, emit: Emit) -> Result<Output, CommandError>
             let seq = stats.sent as u16;
             waiting.insert(seq, std::time::Instant::now());
             let request = PingRequest { seq, ..plan.request.clone() };
-            open.router.borrow_mut().ping_send(&request).map_err(CommandError::new)?;
+            open.send(&request)?;
             next += plan.interval;
         }
-        let replies = open.router.borrow_mut().ping_replies(open.id);
-        for reply in replies {
+        for reply in open.replies() {
             let Some(sent) = waiting.remove(&reply.seq) else { continue };
             if !emit.line(&told(&mut stats, &reply, reply.at.saturating_duration_since(sent))) {
                 return Ok(Output::none());
@@ -196,7 +218,7 @@ fn told(stats: &mut Statistics, r: &PingReply, time: Duration) -> String {
 }
 
 /// What an ICMP error about a request says (RFC 792, RFC 4443).
-fn error_words(r: &PingReply) -> String {
+pub(super) fn error_words(r: &PingReply) -> String {
     let (kind, code) = r.kind;
     let words = match (r.from.is_ipv4(), kind, code) {
         (true, 3, 0) => "network unreachable",

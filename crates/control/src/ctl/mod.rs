@@ -1,43 +1,7 @@
 //! The control socket: commands over a Unix stream socket.
 //!
-//! # Protocol
-//!
-//! One JSON object a line in both directions. A request has an `id` of any kind, which its replies repeat, and one of
-//!
-//! | field | meaning |
-//! |---|---|
-//! | `"line": "show version"` | run a command; `"json": true` asks for JSON instead of text |
-//! | `"lines": "set x 1\nset x 2"` | run the commands of these lines up to the first that fails |
-//! | `"complete": {"line": "sh", "cursor": 2}` | what could stand at this byte of the line |
-//! | `"help": "show "` | what may follow |
-//!
-//! `"cwd"` is the absolute directory from which the relative file of `exec` is looked for.
-//!
-//! A reply is any number of `{"id", "part": "text"}`, to be shown as they come, and then one of
-//!
-//! - `{"id", "ok": true, "text": "..."}`; with `"json": ...` instead where JSON was asked for;
-//! - `{"id", "ok": true, "complete": {"start", "candidates": [{"text", "help"}], "path"}}`, where `start` is the byte
-//!   at which the word to be replaced begins, and `path` says that file names could stand there;
-//! The JSON of a long answer is written while it is made, so that it is as large as it has to be. Where the command fails
-//! in the middle, lists and mappings are closed, and `"ok": false` with the error comes behind the `"json"` so far.
-//!
-//! - `{"id", "ok": false, "error": {"kind", "message", "text", "column", "length", "expected", ...}}`, where `kind` is
-//!   `syntax`, `denied`, `failed` or `protocol`; `text` is the message with the line and a caret; `column` and `length`
-//!   are in bytes. An error in a script also has `file`, `line` (from 1) and `applied`: how many commands before it ran;
-//!   so has one in `lines`, without `file`.
-//!
-//! Requests of one connection are answered in order; connections do not wait for each other. A request is at most
-//! [`MAX_REQUEST`] bytes long. A connection that does not read its replies is closed, and so is one without a request for
-//! as long as the configuration says; it gets a reply with `"id": null` and the kind `idle` before.
-//!
-//! Long answers are made as they are read: a client costs a piece of its answer, not the whole. Between two pieces, of one
-//! client or of several, the control thread does its other work. What is listed may change meanwhile: each route is shown
-//! as it is when it is written.
-//!
-//! # Who may do what
-//!
-//! The socket has mode 0660. The kernel tells who is at the other end: root, the user the router runs as, and members
-//! of the admin group may change things; members of the socket's group may look. Others are refused.
+//! The protocol, and who may do what, stand in `docs/control-protocol.md`; a test runs its examples. A request is at most
+//! [`MAX_REQUEST`] bytes long.
 
 mod credentials;
 mod protocol;
@@ -144,7 +108,7 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
     fn check(&self, line: &str) -> Result<(), CommandError> {
         match &self.plain {
             Some(plain) if (plain.is)(line) => Ok(()),
-            _ => self.registry.check(line).map(|_| ()),
+            _ => self.registry.check(command::split_filters(line)?.0).map(|_| ()),
         }
     }
 

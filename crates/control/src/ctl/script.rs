@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use command::{Caller, CommandError};
+use command::{Caller, CommandError, Comments};
 use drivers::{Files, Identity};
 use serde_json::Value as Json;
 
@@ -49,6 +49,11 @@ pub(super) async fn run(
     let (from, caller) = (path.clone(), Arc::clone(&session.caller));
     let text = net::background::run(move || read(&from, &caller)).await.flatten();
     let text = text.map_err(|error| refused(format!("cannot read {name}: {error}")))?;
+    let text = without_comments(text).map_err(|(number, mut failure)| {
+        failure.text = format!("{name}:{number}:\n{}\nnothing was applied", failure.text);
+        failure.script = Some(InScript { file: Some(name.clone()), line: number, applied: 0 });
+        Stop::Failed(failure)
+    })?;
     let (mut lines, mut number) = (text.lines(), 0);
     loop {
         let check = |executor: &dyn Executor| -> Result<bool, Failure> {
@@ -94,12 +99,40 @@ pub(super) async fn run(
 
 /// Runs the lines of a text until one fails.
 pub(super) async fn run_text(session: &mut Session, text: &str, cwd: Option<&Path>) -> Result<Answer, Stop> {
-    run_lines(session, text, cwd, 0).await.map_err(|at| {
+    let text = without_comments(text.to_owned()).map_err(|(line, mut failure)| {
+        failure.script = Some(InScript { file: None, line, applied: 0 });
+        Stop::Failed(failure)
+    })?;
+    run_lines(session, &text, cwd, 0).await.map_err(|at| {
         at.stop(|failure, line, applied| {
             failure.script.get_or_insert(InScript { file: None, line, applied });
         })
     })?;
     Ok(Answer::default())
+}
+
+/// The text with empty lines in the place of those in `comment {...}`; the line of a faulty comment.
+fn without_comments(text: String) -> Result<String, (usize, Box<Failure>)> {
+    if !text.contains("comment") {
+        return Ok(text);
+    }
+    let (mut comments, mut kept) = (Comments::default(), String::with_capacity(text.len()));
+    let mut open = (0, "");
+    for (index, line) in text.lines().enumerate() {
+        let was_open = comments.is_open();
+        let covered = comments.covers(line);
+        let covered = covered.map_err(|error| (index + 1, Box::new(Failure::new(error, line))))?;
+        if comments.is_open() && !was_open {
+            open = (index + 1, line);
+        }
+        kept.push_str(if covered { "" } else { line });
+        kept.push('\n');
+    }
+    if comments.is_open() {
+        let error = CommandError::new("this comment is not closed: '}' is missing");
+        return Err((open.0, Box::new(Failure::new(error.at(0..open.1.len()), open.1))));
+    }
+    Ok(kept)
 }
 
 /// The line that ended a run: its number from 1, how many commands were applied before it, and why.
@@ -165,7 +198,7 @@ async fn run_lines(session: &mut Session, text: &str, cwd: Option<&Path>, depth:
                     session.write_json(&json, true).await.map_err(|error| ended(error.into()))?;
                 }
                 let words = line.trim_start();
-                if !words.is_empty() && !words.starts_with('#') {
+                if !words.is_empty() && !words.starts_with(['#', '!']) {
                     applied += 1;
                 }
             }

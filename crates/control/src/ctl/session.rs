@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use command::{Access, Caller, CommandError, Emit, Output, Page, Pieces, Stream};
+use command::{Access, Caller, CommandError, Emit, Filters, Output, Page, Pieces, Stream, split_filters};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -107,8 +107,8 @@ pub(super) async fn run(stream: UnixStream, caller: Arc<Caller>, shared: Rc<Shar
     let (reader, writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let idle = shared.idle_timeout;
-    let mut session =
-        Session { writer, shared, caller, id: Json::Null, json: false, reply: Reply::default() };
+    let (id, reply, filters) = (Json::Null, Reply::default(), Vec::new());
+    let mut session = Session { writer, shared, caller, id, json: false, reply, filters };
     let mut request = Vec::new();
     loop {
         let read = read_request(&mut reader, &mut request);
@@ -172,6 +172,8 @@ pub(super) struct Session {
     pub json: bool,
     /// The JSON of the request that is being answered, as far as it is written.
     reply: Reply,
+    /// What of the text of the command that runs is to be sent: those of a script before those of its commands.
+    filters: Vec<Filters>,
 }
 
 impl Session {
@@ -248,7 +250,14 @@ impl Session {
         if self.json || text.is_empty() {
             return Ok(());
         }
-        let reply = json!({ "id": self.id, "part": text });
+        let mut passed = text.to_owned();
+        for filters in self.filters.iter_mut().rev() {
+            passed = filters.pass(&passed);
+        }
+        if passed.is_empty() {
+            return Ok(());
+        }
+        let reply = json!({ "id": self.id, "part": passed });
         self.send(&reply).await
     }
 
@@ -284,6 +293,26 @@ impl Session {
 
     /// Runs a line; `depth` is how many scripts it stands in.
     pub async fn line(&mut self, line: &str, cwd: Option<&Path>, depth: usize) -> Result<Answer, Stop> {
+        let failed = |error: CommandError| Stop::Failed(Box::new(Failure::new(error, line)));
+        let (command, filters) = split_filters(line).map_err(failed)?;
+        if filters.is_empty() {
+            return self.command(command, cwd, depth).await;
+        }
+        if self.json || command::asks_json(command) {
+            return Err(failed(CommandError::new(
+                "filters work on lines of text: leave them out, or --json",
+            )));
+        }
+        self.filters.push(filters);
+        let result = self.command(command, cwd, depth).await;
+        let mut filters = self.filters.pop().unwrap_or_default();
+        let mut answer = result?;
+        answer.text = filters.pass(&answer.text) + &filters.end();
+        Ok(answer)
+    }
+
+    /// Runs a command, without filters of its own.
+    async fn command(&mut self, line: &str, cwd: Option<&Path>, depth: usize) -> Result<Answer, Stop> {
         let failed = |error: CommandError| Stop::Failed(Box::new(Failure::new(error, line)));
         let shared = Rc::clone(&self.shared);
         let run = |executor: &dyn Executor| caught(|| executor.execute(&self.caller, line, self.json));

@@ -536,8 +536,9 @@ fn scripts_run_up_to_the_first_error() {
     // A wrong word anywhere: nothing runs.
     let wrong = lab.file("wrong.cli", "set value 1\nset valeu 2\n");
     let error = client.line(&format!("exec {wrong}"))["error"].take();
-    let text =
-        format!("{wrong}:2:\nset valeu 2\n    ^ unknown word 'valeu'; expected value\nnothing was applied");
+    let text = format!(
+        "{wrong}:2:\nset valeu 2\n    ^ unknown word 'valeu'; did you mean 'value'?\nnothing was applied"
+    );
     assert_eq!((error["text"].as_str().unwrap(), &error["line"]), (text.as_str(), &json!(2)));
     assert_eq!(client.text("show value"), "value 6\n");
 
@@ -568,6 +569,44 @@ fn scripts_run_up_to_the_first_error() {
     assert!(error.as_str().unwrap().ends_with("line 2 is not UTF-8"), "{error}");
     for path in ["/dev/zero", "/nonexistent", "/"] {
         assert_eq!(client.line(&format!("exec {path}"))["ok"], false);
+    }
+}
+
+#[test]
+fn scripts_have_comments_and_filters() {
+    let lab = Lab::start("notes", None, None);
+    let mut client = lab.connect();
+    let text =
+        "! notes\ncomment { of\nset value 99\nmany {lines} }\nset value 5\nshow big 3 | count\nshow value\n";
+    let notes = lab.file("notes.cli", text);
+    assert_eq!(client.line(&format!("exec {notes}"))["part"], "3\n");
+    assert_eq!(client.receive()["part"], "value 5\n");
+    assert_eq!(client.receive()["text"], "");
+    // Filters of a script's own line get what its commands' filters have left.
+    assert_eq!(client.line(&format!("exec {notes} | exclude value"))["part"], "3\n");
+    assert_eq!(client.receive()["text"], "");
+    assert_eq!(client.text("show big 5 | include 89 | count"), "5\n");
+    assert_eq!(client.text("show big 5 | exclude 89"), "");
+    // What comes in parts is filtered as it comes.
+    assert_eq!(client.text("show big 100000 | count"), "100000\n");
+    client.send(b"{\"id\":1,\"line\":\"wait | include ing\"}\n");
+    assert_eq!(client.receive()["part"], "waiting\n");
+    let mut other = lab.connect();
+    assert_eq!(other.line("show running")["text"], "1\n");
+    for (wrong, at) in [("comment {\nset value 1\n", 1), ("set value 2\ncomment {\nx } set value 1\n", 3)] {
+        let file = lab.file("wrong.cli", wrong);
+        let error = other.line(&format!("exec {file}"))["error"].take();
+        assert_eq!((&error["line"], &error["applied"]), (&json!(at), &json!(0)), "{error}");
+        let error = other.ask(json!({ "lines": wrong }))["error"].take();
+        assert_eq!(error["line"], at, "{error}");
+    }
+    assert_eq!(other.text("show value"), "value 5\n");
+    for (line, why) in [
+        ("show value | grep x", "unknown filter 'grep'; expected one of: include, exclude, begin, count"),
+        ("show value --json | count", "filters work on lines of text: leave them out, or --json"),
+        ("show value | count --json", "'count' takes no text"),
+    ] {
+        assert_eq!(other.line(line)["error"]["message"], why, "{line}");
     }
 }
 

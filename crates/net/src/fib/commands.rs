@@ -3,20 +3,31 @@
 use super::{explain, show, table_commands};
 use crate::commands::commit;
 use crate::mpls;
-use crate::router::{Op, RoutePath, RouteTable, Router, Source, Target};
+use crate::router::{Op, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
 use command::{Args, Command, CommandError, Output};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::net::IpAddr;
 
-const PATHS: &str = "path:(via (drop|unreachable|prohibit|ip4-lookup-in-table <lookup4:u32>|ip6-lookup-in-table <lookup6:u32>|\
-     <address:ip> [next-hop-table <next-table:u32>|<interface:interface>]|<interface:interface>) \
+const PATHS: &str = "path:((via (drop|unreachable|prohibit|ip4-lookup-in-table <lookup4:number table4>|\
+     ip6-lookup-in-table <lookup6:number table6>|<address:ip> [next-hop-table <next-table:number table>|[dev] <interface:interface>]|\
+     [dev] <interface:interface>)|dev <interface:interface>) \
      [weight <weight:u8 1..255>] [out-labels <out-label:u32 0..1048575>...] [uniform|pipe] [ttl <ttl:u8 1..255>] \
      [exp (copy|<exp:u8 0..7>)])...";
+/// What may stand before the prefix, behind it, or behind the paths.
+const WHERE: &str = "[table <table:number table>] [count <count:u32 1..1000000 routes>]";
+
+/// The syntax of `ip route VERB`, or of `ip6 route VERB`.
+fn route_syntax(word: &str, verb: &str) -> String {
+    let prefix = if word == "ip" { "(<prefix:prefix>|default)" } else { "<prefix:prefix6>" };
+    let paths = if verb == "del" { format!("[{PATHS}]") } else { PATHS.to_owned() };
+    format!("{word} route {verb} {WHERE} {prefix} {WHERE} {paths} {WHERE}")
+}
 
 /// The commands.
 pub fn all() -> Vec<Command<Router>> {
     let mut all = vec![
         route(Command::write(
-            &format!("ip route add <prefix:prefix> [table <table:u32>] {PATHS}"),
+            &route_syntax("ip", "add"),
             "Add a static route, or paths to one",
             |r, a| change(r, a, false),
         ))
@@ -29,6 +40,10 @@ pub fn all() -> Vec<Command<Router>> {
              address (RFC 8950). With out-labels packets go to a label switching router, behind those of routes on the way; \
              then the next hop of an IPv6 route may be an IPv4 address (6PE, RFC 4798).",
         )
+        .alias(&route_syntax("ip6", "add"))
+        .example("ip route add default via 10.1.1.1")
+        .example("ip route add table 10 10.9.0.0/16 via 10.1.2.1 dev right")
+        .example("ip route add 10.128.0.0/24 count 1000 via 10.1.2.1")
         .example("ip route add 10.9.0.0/16 table 10 via 10.1.2.1 right")
         .example("ip route add 10.7.0.0/16 via 10.1.2.1 right out-labels 100")
         .example("ip route add 10.8.0.0/16 table 10 via ip4-lookup-in-table 0")
@@ -36,36 +51,45 @@ pub fn all() -> Vec<Command<Router>> {
         .example("ip route add 2001:db8::/32 via fe80::1 left")
         .example("ip route add 192.0.2.0/24 via drop"),
         route(Command::write(
-            &format!("ip route set <prefix:prefix> [table <table:u32>] {PATHS}"),
+            &route_syntax("ip", "set"),
             "Set a static route, in place of what it was",
             |r, a| change(r, a, true),
         ))
+        .alias(&route_syntax("ip6", "set"))
         .example("ip route set 10.0.0.0/8 via 10.1.2.1"),
         route(Command::write(
-            &format!("ip route del <prefix:prefix> [table <table:u32>] [{PATHS}]"),
+            &route_syntax("ip", "del"),
             "Remove a static route, or paths of it",
             remove,
         ))
         .details("The route goes with its last path. Weights are not looked at.")
+        .alias(&route_syntax("ip6", "del"))
         .example("ip route del 10.0.0.0/8 via 10.1.1.1")
         .example("ip route del 10.0.0.0/8"),
-        Command::read("show adjacency [<id:u32>]", "How neighbors and links are reached", show::adjacencies)
+        Command::read("show adjacency [<id:u32>|nbr [<interface:interface>]]", "How neighbors and links are reached", show::adjacencies)
             .arg("id", "number of one adjacency")
+            .arg("nbr", "only those of neighbors")
+            .arg("interface", "and of these only those on the interface")
             .details("Each with what is put in front of packets, its users, and what was sent over it.")
-            .example("show adjacency"),
+            .example("show adjacency")
+            .example("show adj nbr"),
     ];
     for (word, table, prefix, example) in
         [("ip", RouteTable::V4, "prefix4", "10.0.0.0/8"), ("ip6", RouteTable::V6, "prefix6", "2001:db8::1")]
     {
         let family = table.family();
+        let number = if table.v6 { "table6" } else { "table4" };
         all.extend(table_commands::all(word, table.v6));
         all.push(
             Command::read(
-                &format!("show {word} fib [table <table:u32>] [all|max <routes:u32 1..10000000 routes>|<prefix:{prefix}>]"),
+                &format!("show {word} fib [table <table:number {number}>] [all|max <routes:u32 1..10000000 routes>|<prefix:{prefix}>]"),
                 &format!("{family} routes, or why packets to an address go where they go"),
                 move |r, a| fib(r, a, table),
             )
             .arg("table", "number of the table; 0 without it")
+            .alias(&format!(
+                "show {word} route [table <table:number {number}>] [all|max <routes:u32 1..10000000 routes>|<prefix:{prefix}>]"
+            ))
             .arg("all", "every route, not only the first 1000")
             .arg("routes", "list so many")
             .arg("prefix", "explain this prefix, or address")
@@ -79,11 +103,12 @@ pub fn all() -> Vec<Command<Router>> {
         );
         all.push(
             Command::read(
-                &format!("show {word} fib [table <table:u32>] summary"),
+                &format!("show {word} fib [table <table:number {number}>] summary"),
                 &format!("{family} routes by prefix length"),
                 move |r, a| Ok(show::summary(r, chosen(r, a, table)?)),
             )
             .arg("table", "number of the table; 0 without it")
+            .alias(&format!("show {word} route [table <table:number {number}>] summary"))
             .example(&format!("show {word} fib summary")),
         );
     }
@@ -99,6 +124,9 @@ fn chosen(router: &Router, args: &Args, table: RouteTable) -> Result<RouteTable,
 fn route(c: Command<Router>) -> Command<Router> {
     mpls::commands::about_labels(c)
         .arg("address", "next hop")
+        .arg("default", "0.0.0.0/0, or ::/0 where a next hop or table is one of IPv6")
+        .arg("count", "so many routes with the same paths, their prefixes counting up from this one")
+        .arg("dev", "may stand before an interface, or in the place of `via`")
         .arg("interface", "interface to it; without an address destinations are neighbors on the interface")
         .arg("table", "number of the route's table; 0 without it")
         .arg("next-table", "table in which the next hop is looked up, if not in the route's own")
@@ -157,10 +185,89 @@ fn target(router: &Router, args: &Args, v6: bool) -> Result<Option<Target>, Comm
     }
 }
 
+/// What the routes of a line are: their table, their first prefix, and how many they are.
+struct Wanted {
+    table: u32,
+    prefix: IpNet,
+    count: u32,
+}
+
+fn wanted(args: &Args) -> Result<Wanted, CommandError> {
+    let once = |what: &str| -> Result<Option<u32>, CommandError> {
+        match args.all::<u32>(what)?.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some(*one)),
+            _ => Err(args.error(what, format!("'{what}' is given twice"))),
+        }
+    };
+    let prefix = match args.opt("prefix")? {
+        Some(prefix) => prefix,
+        None => {
+            let v6 = |path: &Args| -> Result<bool, CommandError> {
+                let address: Option<IpAddr> = path.opt("address")?;
+                Ok(address.is_some_and(|a| a.is_ipv6()) || path.opt::<u32>("lookup6")?.is_some())
+            };
+            let paths: Vec<bool> = args.groups("path").map(v6).collect::<Result<_, _>>()?;
+            if paths.contains(&true) { Ipv6Net::default().into() } else { Ipv4Net::default().into() }
+        }
+    };
+    Ok(Wanted { table: once("table")?.unwrap_or(0), prefix, count: once("count")?.unwrap_or(1) })
+}
+
+/// `prefix` and those that follow it, `count` in all.
+fn prefixes(prefix: IpNet, count: u32) -> Result<Vec<IpNet>, String> {
+    let beyond = || format!("there are no {count} prefixes from {prefix} on");
+    let at = |n: u32| match prefix {
+        IpNet::V4(first) => {
+            let step = 1u64 << (32 - first.prefix_len());
+            let address = u64::from(u32::from(first.addr())).checked_add(step.checked_mul(n.into())?)?;
+            Some(Ipv4Net::new(u32::try_from(address).ok()?.into(), first.prefix_len()).ok()?.into())
+        }
+        IpNet::V6(first) => {
+            // A shift by 128, of the route to everything, has no second prefix.
+            let shift = 128 - u32::from(first.prefix_len());
+            let step = if n == 0 { 0 } else { 1u128.checked_shl(shift)?.checked_mul(n.into())? };
+            let address = u128::from(first.addr()).checked_add(step)?;
+            Some(Ipv6Net::new(address.into(), first.prefix_len()).ok()?.into())
+        }
+    };
+    // The last one tells whether there are so many, before room is made for them.
+    at(count.saturating_sub(1)).ok_or_else(beyond)?;
+    (0..count).map(|n| at(n).ok_or_else(beyond)).collect()
+}
+
+/// The same change of each of the routes; `verb` is the one of routes with a target.
+fn batch(
+    router: &mut Router,
+    args: &Args,
+    wanted: &Wanted,
+    target: Option<Target>,
+    verb: fn(&mut RouteBatch, IpNet, TargetId),
+) -> Result<Output, CommandError> {
+    let all = prefixes(wanted.prefix, wanted.count).map_err(|why| args.error("count", why))?;
+    let mut batch = RouteBatch::in_table(wanted.table);
+    match wanted.prefix {
+        IpNet::V4(_) => batch.reserve(all.len(), 0),
+        IpNet::V6(_) => batch.reserve(0, all.len()),
+    }
+    let target = target.map(|target| batch.target(target));
+    for prefix in all {
+        match target {
+            Some(target) => verb(&mut batch, prefix, target),
+            None => batch.del(prefix),
+        }
+    }
+    commit(router, vec![Op::Routes(batch)])
+}
+
 fn change(router: &mut Router, args: &Args, replace: bool) -> Result<Output, CommandError> {
-    let prefix: IpNet = args.get("prefix")?;
-    let table: u32 = args.opt("table")?.unwrap_or(0);
+    let wanted = wanted(args)?;
+    let Wanted { table, prefix, count } = wanted;
     let target = target(router, args, prefix.addr().is_ipv6())?.ok_or("a route needs a path")?;
+    if count > 1 {
+        let verb = if replace { RouteBatch::set } else { RouteBatch::add };
+        return batch(router, args, &wanted, Some(target), verb);
+    }
     let known = router.route_in(table, prefix, Source::Static);
     let ops = match target {
         Target::Paths(paths) if !replace => {
@@ -177,9 +284,13 @@ fn change(router: &mut Router, args: &Args, replace: bool) -> Result<Output, Com
 }
 
 fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let prefix: IpNet = args.get("prefix")?;
-    let table: u32 = args.opt("table")?.unwrap_or(0);
-    let ops = match target(router, args, prefix.addr().is_ipv6())? {
+    let wanted = wanted(args)?;
+    let Wanted { table, prefix, count } = wanted;
+    let target = target(router, args, prefix.addr().is_ipv6())?;
+    if count > 1 {
+        return batch(router, args, &wanted, target, RouteBatch::del_paths);
+    }
+    let ops = match target {
         None => vec![Op::DelRoute { table, prefix }],
         Some(Target::Paths(paths)) => {
             paths.into_iter().map(|path| Op::DelPath { table, prefix, path }).collect()

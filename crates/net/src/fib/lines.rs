@@ -88,8 +88,19 @@ fn is_keyword(word: &str, keywords: &[&str]) -> bool {
 fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
     const DISCARD: [&str; 3] = ["drop", "unreachable", "prohibit"];
     const LOOKUP: [&str; 2] = ["ip4-lookup-in-table", "ip6-lookup-in-table"];
-    const KEYWORDS: [&str; 8] =
-        ["via", "weight", "next-hop-table", "out-labels", "uniform", "pipe", "ttl", "exp"];
+    const KEYWORDS: [&str; 11] = [
+        "via",
+        "weight",
+        "next-hop-table",
+        "out-labels",
+        "uniform",
+        "pipe",
+        "ttl",
+        "exp",
+        "table",
+        "count",
+        "dev",
+    ];
     let mut all = vec![];
     let mut words = text.split_ascii_whitespace().peekable();
     while let Some(via) = words.next() {

@@ -334,6 +334,9 @@ pub(super) fn adjacency_json(router: &Router, i: &AdjacencyInfo) -> Json {
 /// `show adjacency`, in the order of links and neighbours.
 pub(super) fn adjacencies(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let only: Option<u32> = args.opt("id")?;
+    let neighbors = args.has("nbr");
+    let name: Option<String> = args.opt("interface")?;
+    let interface = name.and_then(|n| router.interface_index(&n));
     if let Some(id) = only.filter(|id| router.adjacency(*id).is_none()) {
         return Err(args.error("id", format!("there is no adjacency {id}")));
     }
@@ -347,7 +350,10 @@ pub(super) fn adjacencies(router: &mut Router, args: &Args) -> Result<Output, Co
                 return Ok(true);
             }
             after = Some(key);
-            if only.is_some_and(|id| id != a.id) {
+            if only.is_some_and(|id| id != a.id)
+                || interface.is_some_and(|i| i != a.adjacency.interface)
+                || neighbors && a.adjacency.state == AdjacencyState::Glean
+            {
                 continue;
             }
             if page.wants_json() {

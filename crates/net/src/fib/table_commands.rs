@@ -9,10 +9,11 @@ use serde_json::json;
 /// The commands of one family; `word` is `ip` or `ip6`.
 pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
     let family = if v6 { "IPv6" } else { "IPv4" };
+    let number = if v6 { "table6" } else { "table4" };
     let label = if v6 { " [flowlabel]" } else { "" };
     let mut hash = Command::write(
         &format!(
-            "set {word} flow-hash [table <table:u32>] [src] [dst] [sport] [dport] [proto] [reverse] [symmetric]{label}"
+            "set {word} flow-hash [table <table:number {number}>] [src] [dst] [sport] [dport] [proto] [reverse] [symmetric]{label}"
         ),
         &format!("What tells {family} flows apart where a route has several paths"),
         move |r, a| set_hash(r, a, v6),
@@ -48,7 +49,7 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         )
         .example(&format!("{word} table add 10 customers")),
         Command::write(
-            &format!("{word} table del <table:u32>"),
+            &format!("{word} table del <table:number {number}>"),
             &format!("Remove an {family} routing table and its static routes"),
             move |r, a| commit(r, vec![Op::DeleteTable { table: RouteTable { v6, id: a.get("table")? } }]),
         )
@@ -56,7 +57,7 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         .details("No interface may be in it, and no route of another table lead into it.")
         .example(&format!("{word} table del 10")),
         Command::write(
-            &format!("set interface {word} table <interface:interface> <table:u32>"),
+            &format!("set interface {word} table <interface:interface> <table:number {number}>"),
             &format!("Put an interface into an {family} routing table"),
             move |r, a| {
                 let table = RouteTable { v6, id: a.get("table")? };

@@ -14,15 +14,20 @@ pub fn all() -> Vec<Command<Router>> {
     let set = "Set a static neighbor";
     let del = "Forget a neighbor";
     vec![
-        Command::read("show ip neighbors [<interface:interface>]", "Neighbors of both families", |r, a| show(r, a, false))
+        Command::read("show ip neighbors [<interface:interface>]", "Neighbors of both families", |r, a| show(r, a, None))
             .details(
                 "Age is the time in seconds since the neighbor was last heard of. Flags: S static, D dynamic, R router. \
                  Packets are sent to all but incomplete and failed ones.",
             )
             .example("show ip neighbors")
             .example("show ip neighbors left"),
-        Command::read("show ip6 neighbors [<interface:interface>]", "IPv6 neighbors", |r, a| show(r, a, true))
+        Command::read("show ip6 neighbors [<interface:interface>]", "IPv6 neighbors", |r, a| show(r, a, Some(true)))
             .example("show ip6 neighbors"),
+        Command::read("show ip4 neighbors [<interface:interface>]", "IPv4 neighbors", |r, a| show(r, a, Some(false)))
+            .alias("show ip arp [<interface:interface>]")
+            .alias("show arp [<interface:interface>]")
+            .example("show ip4 neighbors")
+            .example("show ip arp left"),
         Command::read("show neighbor-counters", "What happened to neighbors since the start", counters)
             .example("show neighbor-counters"),
         Command::write("ip neighbor [add] <interface:interface> <address:ip> <mac:mac> [static]", set, add)
@@ -33,9 +38,11 @@ pub fn all() -> Vec<Command<Router>> {
             .details("A dynamic neighbor comes back when it is needed.")
             .example("ip neighbor del left 10.0.1.2"),
         Command::write("set ip neighbor <interface:interface> <address:ip> <mac:mac> [static]", set, add)
+            .alias("set ip arp <interface:interface> <address:ip4> <mac:mac> [static]")
             .arg("static", "never expires; every neighbor set by a command is static")
             .example("set ip neighbor left 10.0.1.2 02:fe:00:00:00:02"),
         Command::write("set ip neighbor del <interface:interface> <address:ip> [<mac:mac>]", del, remove)
+            .alias("set ip arp del <interface:interface> <address:ip4> [<mac:mac>]")
             .arg("mac", "not looked at")
             .example("set ip neighbor del left 10.0.1.2"),
     ]
@@ -61,7 +68,7 @@ fn flags(n: &NeighborInfo) -> String {
     out
 }
 
-fn show(router: &mut Router, args: &Args, only6: bool) -> Result<Output, CommandError> {
+fn show(router: &mut Router, args: &Args, only6: Option<bool>) -> Result<Output, CommandError> {
     let only: Option<String> = args.opt("interface")?;
     let only = only.and_then(|n| router.interface_index(&n));
     let (mut begun, mut after, mut widths) = (false, None, vec![]);
@@ -84,7 +91,7 @@ fn show(router: &mut Router, args: &Args, only6: bool) -> Result<Output, Command
                 break;
             }
             after = Some((n.interface, n.addr));
-            if only.is_some_and(|i| i != n.interface) || only6 && n.addr.is_ipv4() {
+            if only.is_some_and(|i| i != n.interface) || only6.is_some_and(|v6| v6 != n.addr.is_ipv6()) {
                 continue;
             }
             table.row([

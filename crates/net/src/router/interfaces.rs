@@ -373,6 +373,7 @@ impl Router {
         };
         self.interfaces.by_index.insert(index, state);
         self.start_counts(index);
+        self.forget_rates(index);
         if let Kind::Sub { parent, id, encap } = new.kind {
             if let Some(p) = self.interfaces.get_mut(parent) {
                 p.subs.insert(id, index);

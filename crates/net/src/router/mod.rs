@@ -27,6 +27,7 @@ mod op;
 mod ping;
 mod proxies;
 mod punt;
+mod rates;
 mod reassembly;
 mod resolve;
 mod routes;
@@ -51,6 +52,7 @@ pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
 pub use punt::PuntRow;
+pub use rates::Rate;
 pub use reassembly::ReassemblyStatus;
 pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
@@ -188,6 +190,7 @@ pub struct Router {
     /// Proxied addresses, and the interfaces behind which they are.
     nd_proxies: BTreeMap<Ipv6Addr, u32>,
     pings: ping::Pings,
+    rates: rates::Rates,
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
@@ -308,6 +311,7 @@ impl Router {
             proxy_arp: BTreeSet::new(),
             nd_proxies: BTreeMap::new(),
             pings: ping::Pings::default(),
+            rates: rates::Rates::default(),
             streams: BTreeMap::new(),
             most_route_bytes: 0,
             fib_changes: 0,

@@ -29,6 +29,11 @@ pub struct PingRequest {
     pub seq: u16,
     /// Payload bytes, at most 8900.
     pub size: usize,
+    /// TTL or hop limit; that of the router's other packets by default.
+    pub ttl: Option<u8>,
+    /// Send a UDP datagram from port `id` to this port in the place of an echo request. Answers then have the port as
+    /// their sequence number.
+    pub port: Option<u16>,
 }
 
 /// What came back.
@@ -82,6 +87,53 @@ fn word(b: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?]))
 }
 
+/// Identifier and sequence number of the request that an error quotes; `echo` is the ICMP type of a request.
+fn asked(protocol: IpProtocol, quoted: &[u8], echo: u8) -> Option<(u16, u16)> {
+    match protocol {
+        IpProtocol::UDP => Some((word(quoted, 0)?, word(quoted, 2)?)),
+        IpProtocol::ICMP | IpProtocol::ICMPV6 if *quoted.first()? == echo => {
+            Some((word(quoted, 4)?, word(quoted, 6)?))
+        }
+        _ => None,
+    }
+}
+
+/// The payload of the IP packet of a request, its checksum complete, and its protocol.
+fn payload(r: &PingRequest, source: IpAddr) -> Option<(Vec<u8>, IpProtocol)> {
+    let mut bytes = vec![0u8; 8 + r.size];
+    for (i, b) in bytes.iter_mut().enumerate().skip(8) {
+        *b = i as u8;
+    }
+    let protocol = match (r.port, r.to) {
+        (Some(_), _) => IpProtocol::UDP,
+        (None, IpAddr::V4(_)) => IpProtocol::ICMP,
+        (None, IpAddr::V6(_)) => IpProtocol::ICMPV6,
+    };
+    let words: [u16; 4] = match r.port {
+        Some(port) => [r.id, port, bytes.len() as u16, 0],
+        None if r.to.is_ipv4() => [8 << 8, 0, r.id, r.seq],
+        None => [128 << 8, 0, r.id, r.seq],
+    };
+    for (to, word) in bytes.chunks_exact_mut(2).zip(words) {
+        to.copy_from_slice(&word.to_be_bytes());
+    }
+    let length = bytes.len() as u32;
+    let mut sum = match (source, r.to) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) if r.port.is_some() => {
+            checksum::pseudo4(src, dst, protocol, length as u16)
+        }
+        (IpAddr::V4(_), IpAddr::V4(_)) => checksum::Sum::default(),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => checksum::pseudo6(src, dst, protocol, length),
+        _ => return None,
+    };
+    sum.add_bytes(&bytes);
+    // A UDP checksum of 0 would say that there is none.
+    let sum = if r.port.is_some() { sum.checksum_nonzero() } else { sum.checksum() };
+    let place = if r.port.is_some() { 6..8 } else { 2..4 };
+    bytes.get_mut(place)?.copy_from_slice(&sum.to_be_bytes());
+    Some((bytes, protocol))
+}
+
 fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
     let at = Instant::now();
     match bytes.first()? >> 4 {
@@ -102,9 +154,8 @@ fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
                 });
             }
             let inner = Ip4View::parse_quoted(icmp.get(8..)?).ok()?;
-            let echo = inner.payload();
-            let ours = inner.protocol() == IpProtocol::ICMP && *echo.first()? == 8;
-            ours.then_some(PingReply { from, id: word(echo, 4)?, seq: word(echo, 6)?, bytes, ttl, kind, at })
+            let (id, seq) = asked(inner.protocol(), inner.payload(), 8)?;
+            Some(PingReply { from, id, seq, bytes, ttl, kind, at })
         }
         6 => {
             let v = Ip6View::parse_quoted(bytes).ok()?;
@@ -125,9 +176,9 @@ fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
             }
             let quote = icmp.get(8..)?;
             let inner = Ip6View::parse_quoted(quote).ok()?;
-            let echo = quote.get(inner.upper_layer().ok()?.offset..)?;
-            let ours = *echo.first()? == 128;
-            ours.then_some(PingReply { from, id: word(echo, 4)?, seq: word(echo, 6)?, bytes, ttl, kind, at })
+            let upper = inner.upper_layer().ok()?;
+            let (id, seq) = asked(upper.protocol, quote.get(upper.offset..)?, 128)?;
+            Some(PingReply { from, id, seq, bytes, ttl, kind, at })
         }
         _ => None,
     }
@@ -184,45 +235,30 @@ impl Router {
         first.or_else(|| own.find_map(|i| of(i).and_then(pick)))
     }
 
-    /// Sends an echo request. The error says why it cannot be sent.
+    /// Sends an echo request or a UDP datagram. The error says why it cannot be sent.
     pub fn ping_send(&mut self, r: &PingRequest) -> Result<(), String> {
         let source = r.source.or_else(|| self.source_for(r.table, r.to, r.interface));
         let Some(source) = source else {
             return Err(format!("no interface has an address to reach {} from", r.to));
         };
-        let ttl = self.config.plane.ttl;
-        let mut icmp = vec![0u8; 8 + r.size];
-        for (i, b) in icmp.iter_mut().enumerate().skip(8) {
-            *b = i as u8;
-        }
-        icmp[4..6].copy_from_slice(&r.id.to_be_bytes());
-        icmp[6..8].copy_from_slice(&r.seq.to_be_bytes());
-        let (bytes, node) = match (source, r.to) {
+        let Some((payload, protocol)) = payload(r, source) else {
+            return Err(format!("source {source} and destination {} are of different families", r.to));
+        };
+        let ttl = r.ttl.unwrap_or(self.config.plane.ttl);
+        let mut bytes = vec![0u8; 60];
+        let (length, node) = match (source, r.to) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                icmp[0] = 8;
-                let sum = checksum::checksum(&icmp);
-                icmp[2..4].copy_from_slice(&sum.to_be_bytes());
-                let mut out = vec![0u8; 60];
-                let header = Ip4Builder { ttl, ..Ip4Builder::new(src, dst, IpProtocol::ICMP) };
-                let n = header.emit(&mut out, icmp.len()).map_err(|e| e.to_string())?;
-                out.truncate(n);
-                out.extend_from_slice(&icmp);
-                (out, "ip4-lookup")
+                let header = Ip4Builder { ttl, ..Ip4Builder::new(src, dst, protocol) };
+                (header.emit(&mut bytes, payload.len()), "ip4-lookup")
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                icmp[0] = 128;
-                let mut sum = checksum::pseudo6(src, dst, IpProtocol(58), icmp.len() as u32);
-                sum.add_bytes(&icmp);
-                icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
-                let mut out = vec![0u8; 40];
-                let header = Ip6Builder { hop_limit: ttl, ..Ip6Builder::new(src, dst, IpProtocol(58)) };
-                let n = header.emit(&mut out, icmp.len()).map_err(|e| e.to_string())?;
-                out.truncate(n);
-                out.extend_from_slice(&icmp);
-                (out, "ip6-lookup")
+                let header = Ip6Builder { hop_limit: ttl, ..Ip6Builder::new(src, dst, protocol) };
+                (header.emit(&mut bytes, payload.len()), "ip6-lookup")
             }
-            _ => return Err(format!("source {source} and destination {} are of different families", r.to)),
+            _ => return Ok(()),
         };
+        bytes.truncate(length.map_err(|e| e.to_string())?);
+        bytes.extend_from_slice(&payload);
         // Packets are looked up in the table of the interface on which they seem to come.
         let tx = r.interface.unwrap_or(0);
         let rx = r.interface.or_else(|| self.in_table(RouteTable::of(r.to, r.table)).next());

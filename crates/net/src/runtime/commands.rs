@@ -19,6 +19,7 @@ pub fn all() -> Vec<Command<Router>> {
             )
             .example("show runtime"),
         Command::read("show errors [verbose]", "Dropped packets and other events by node and reason", show::errors)
+            .alias("show node counters [verbose]")
             .arg("verbose", "and what the reasons mean")
             .example("show errors"),
         Command::read("show trace [max <packets:u32 1..10000 packets>]", "The path of traced packets", trace::show)
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Command<Router>> {
         Command::read("show node [<node:ref node>]", "Nodes of the graph, or one with its edges and counters", show::node)
             .example("show node ip4-input"),
         Command::read("show graph [dot]", "Nodes of the graph and where each sends packets", show::graph)
+            .alias("show vlib (graph|graphviz)")
             .arg("dot", "in Graphviz's language")
             .details("Edges that begin with `@` name a feature arc; `show features` lists those.")
             .example("show graph dot"),
@@ -41,7 +43,7 @@ pub fn all() -> Vec<Command<Router>> {
             .arg("packets", "so many of each worker")
             .example("trace add af-packet-input 10"),
         clear("clear runtime", "Start the counters of workers and nodes at 0", Router::clear_runtime),
-        clear("clear errors", "Start the counters of errors at 0", Router::clear_errors),
+        clear("clear errors", "Start the counters of errors at 0", Router::clear_errors).alias("clear node counters"),
         clear("clear trace", "Forget traced packets and trace no more", Router::trace_clear),
     ]
 }

@@ -305,7 +305,7 @@ pub(super) fn node(router: &mut Router, args: &Args) -> Result<Output, CommandEr
 
 pub(super) fn graph(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let Some(g) = router.graphs().first() else { return Ok(Output::none()) };
-    if args.has("dot") {
+    if args.has("dot") || args.has("graphviz") {
         return Ok(Output::new(g.dot(), json!({ "dot": g.dot() })));
     }
     let mut table = Table::new().left("Name").left("Next");

@@ -9,7 +9,7 @@ use command::{Args, Command, CommandError, Output, Table};
 pub fn all() -> Vec<Command<Router>> {
     vec![
         Command::write(
-            "set urpf (ip4|ip6) (off|(rx|tx) (off|strict|loose)) <interface:interface> [table <table:u32>]",
+            "set urpf (ip4|ip6) (off|(rx|tx) (off|strict|loose)) <interface:interface> [table <table:number table>]",
             "Check the source addresses of packets that come on an interface or leave over it",
             set,
         )

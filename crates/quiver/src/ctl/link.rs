@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub enum Failure {
     /// What to tell the operator.
     Said(String),
-    /// What to tell the operator of one of the lines sent, which has this number from 1.
-    At(usize, String),
+    /// The error that the router answered, see docs/control-protocol.md.
+    Refused(Json),
     /// The operator interrupted it.
     Interrupted,
     /// Nobody reads the output any more.
@@ -31,9 +31,26 @@ impl Failure {
     /// The message, if there is one.
     pub fn text(&self) -> Option<&str> {
         match self {
-            Failure::Said(text) | Failure::At(_, text) => Some(text),
+            Failure::Said(text) => Some(text),
+            Failure::Refused(error) => {
+                let text = error["text"].as_str().or_else(|| error["message"].as_str());
+                Some(text.unwrap_or("the router answered without a reason"))
+            }
             Failure::Interrupted | Failure::Closed => None,
         }
+    }
+
+    /// The message as the operator reads it: for people, or for programs as JSON of the router's form.
+    pub fn told(&self, json: bool) -> Option<String> {
+        let text = self.text()?;
+        if !json {
+            return Some(text.to_owned());
+        }
+        let error = match self {
+            Failure::Refused(error) => error.clone(),
+            _ => json!({ "kind": "client", "message": text, "text": text }),
+        };
+        Some(format!("{:#}", json!({ "error": error })))
     }
 }
 
@@ -105,7 +122,7 @@ impl Link {
     /// Runs several lines up to the first that fails; `show` as for [`Link::run`].
     ///
     /// # Errors
-    /// As for [`Link::run`]; [`Failure::At`] when a line fails.
+    /// As for [`Link::run`]; the router's error has the number of the line.
     pub fn run_lines(
         &mut self,
         lines: &str,
@@ -125,6 +142,8 @@ impl Link {
         let mut shown = |text: &str| show(text).map_err(|_| Failure::Closed);
         let reply = self.ask(&request, &mut shown)?;
         match reply.get("json") {
+            // A change that has nothing to say.
+            None | Some(Json::Null) if self.json => shown("{ \"ok\": true }\n")?,
             None | Some(Json::Null) => {}
             Some(json) => shown(&format!("{json:#}\n"))?,
         }
@@ -154,13 +173,7 @@ impl Link {
         if reply["id"].is_null() {
             self.stream = None;
         }
-        let error = &reply["error"];
-        let text = error["text"].as_str().or_else(|| error["message"].as_str());
-        let text = text.unwrap_or("the router answered without a reason").to_owned();
-        Err(match error["line"].as_u64().filter(|_| error["file"].is_null()) {
-            Some(line) => Failure::At(line as usize, text),
-            None => Failure::Said(text),
-        })
+        Err(Failure::Refused(reply["error"].clone()))
     }
 
     fn exchange(

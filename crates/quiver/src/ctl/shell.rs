@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use reedline::{
     ColumnarMenu, DefaultPrompt, DefaultPromptSegment, EditCommand, Emacs, FileBackedHistory, KeyCode,
@@ -13,6 +14,7 @@ use serde_json::json;
 
 use super::complete::Completer;
 use super::link::{Failure, Link};
+use super::pager::Pager;
 
 /// Lines of history kept.
 const HISTORY: usize = 2000;
@@ -21,10 +23,10 @@ const MENU: &str = "words";
 const ASK: &str = "?";
 
 /// Reads and runs lines until the operator leaves.
-pub fn run(mut link: Link) -> Result<(), Failure> {
+pub fn run(mut link: Link, pager: bool) -> Result<(), Failure> {
     // Say at once when there is no router, not after the first line.
     link.connect()?;
-    let interrupted = link.interrupted.clone();
+    let (interrupted, json) = (link.interrupted.clone(), link.json());
     let caught = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone());
     caught.map_err(|error| Failure::Said(format!("cannot catch Ctrl-C: {error}")))?;
     let link = Arc::new(Mutex::new(link));
@@ -39,15 +41,11 @@ pub fn run(mut link: Link) -> Result<(), Failure> {
                 "quit" | "exit" | "q" => return Ok(()),
                 line => {
                     interrupted.store(false, Ordering::Relaxed);
-                    let result = match link.lock() {
-                        Ok(mut link) => super::say(&mut link, line),
-                        Err(_) => return Ok(()),
-                    };
-                    match result {
+                    match paged(&link, line, &interrupted, pager) {
                         Ok(()) => {}
                         Err(Failure::Closed) => return Err(Failure::Closed),
                         Err(Failure::Interrupted) => show("\n")?,
-                        Err(Failure::Said(text) | Failure::At(_, text)) => show(&format!("{text}\n"))?,
+                        Err(failure) => show(&format!("{}\n", failure.told(json).unwrap_or_default()))?,
                     }
                 }
             },
@@ -56,6 +54,35 @@ pub fn run(mut link: Link) -> Result<(), Failure> {
             _ => {}
         }
     }
+}
+
+/// Runs a line and shows the answer, a screenful at a time. The answer is taken in while the operator reads: a router
+/// does not wait for a reader for long.
+fn paged(link: &Mutex<Link>, line: &str, interrupted: &AtomicBool, pager: bool) -> Result<(), Failure> {
+    let (sender, texts) = mpsc::channel::<String>();
+    thread::scope(|scope| {
+        let running = scope.spawn(move || {
+            let mut link = link.lock().map_err(|_| Failure::Closed)?;
+            link.run(line, &mut |text| {
+                sender.send(text.to_owned()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+            })
+        });
+        let (mut pager, mut shown) = (Pager::new(pager), Ok(true));
+        for text in texts {
+            shown = pager.show(&text);
+            if !matches!(shown, Ok(true)) {
+                interrupted.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+        let result = running.join().unwrap_or(Err(Failure::Closed));
+        interrupted.store(false, Ordering::Relaxed);
+        match shown {
+            Ok(true) => result,
+            Ok(false) => Ok(()),
+            Err(_) => Err(Failure::Closed),
+        }
+    })
 }
 
 fn show(text: &str) -> Result<(), Failure> {

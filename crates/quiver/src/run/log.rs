@@ -1,5 +1,6 @@
 //! The log: one line an event, as text or JSON, on standard error or in a file.
 
+use control::journal::Journal;
 use control::runtime::Logger;
 use control::yaml::{Log, LogLevel};
 use graph::buffer::Pages;
@@ -7,10 +8,10 @@ use net::router::Router;
 use std::fs::OpenOptions;
 use std::rc::Rc;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 
-/// Opens the log and answers what writes the router's lines to it.
-pub fn open(config: &Log) -> Result<Logger, String> {
+/// Opens the log, whose last lines `journal` keeps, and answers what writes the router's lines to it.
+pub fn open(config: &Log, journal: &Journal) -> Result<Logger, String> {
     let level = match config.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -27,7 +28,10 @@ pub fn open(config: &Log) -> Result<Logger, String> {
     };
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(writer)
+        .with_writer(writer.and({
+            let journal = journal.clone();
+            move || journal.clone()
+        }))
         .with_ansi(false)
         .with_target(false);
     let done = if config.json { log.json().try_init() } else { log.try_init() };

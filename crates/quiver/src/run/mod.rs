@@ -79,7 +79,8 @@ fn start(args: &Run) -> Result<(), String> {
     let began = Instant::now();
     let document = yaml::load_file(&args.config).map_err(|e| format!("cannot start\n{e}"))?;
     let settings = &document.settings;
-    let log = log::open(&settings.log)?;
+    let journal = control::journal::Journal::default();
+    let log = log::open(&settings.log, &journal)?;
     // A panic in a node is caught and logged by the router; no backtrace on the terminal.
     std::panic::set_hook(Box::new(|info| {
         tracing::error!("caught a panic: {}", info.to_string().replace('\n', " "));
@@ -121,7 +122,8 @@ fn start(args: &Run) -> Result<(), String> {
         let registry =
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
         let load = Rc::default();
-        let context = control::commands::App::new(Rc::clone(&router), settings).with_load(&load);
+        let context = control::commands::App::new(Rc::clone(&router), settings);
+        let context = context.with_load(&load).with_journal(journal);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
         let mut term =

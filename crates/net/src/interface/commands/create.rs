@@ -28,10 +28,22 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .example("create sub-interfaces left 300 dot1q any inner-dot1q 7")
         .example("create sub-interfaces left 1 untagged"),
         Command::write(
+            "create sub-interfaces <interface:interface> <first-last:string>",
+            "Make a sub-interface for each VLAN of a range",
+            create_subs,
+        )
+        .arg("first-last", "the first and the last VLAN, with a hyphen between them")
+        .details(
+            "Each is called INTERFACE.VLAN and takes the frames with exactly one 802.1Q tag of this VLAN. All are made, or \
+             none. The answer is their names.",
+        )
+        .example("create sub-interfaces left 110-120"),
+        Command::write(
             "create loopback interface [mac <mac:mac>] [instance <instance:u32 0..4095>]",
             "Make a loopback interface",
             create_loopback,
         )
+        .alias("loopback (create|create-interface) [mac <mac:mac>] [instance <instance:u32 0..4095>]")
         .arg("instance", "N of its name loopN; the first free one by default")
         .details("The answer is the name.")
         .example("create loopback interface instance 0"),
@@ -116,6 +128,7 @@ fn delete() -> Vec<Command<Router>> {
             "Take a loopback interface out",
             |r, a| delete_kind(r, a, "loopback", |i| i.kind == Kind::Loopback),
         )
+        .alias("loopback (delete|delete-interface) [intfc] <interface:interface>")
         .arg("intfc", "may stand before the name")
         .example("delete loopback interface loop0"),
         Command::write("delete tap <interface:interface>", "Take a TAP out with its Linux device", |r, a| {
@@ -192,6 +205,22 @@ fn create_sub(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
     let parent: String = args.get("interface")?;
     let name = format!("{parent}.{id}");
     made(router, name, vec![Op::CreateSub { parent, id, encap }])
+}
+
+fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let (parent, range): (String, String) = (args.get("interface")?, args.get("first-last")?);
+    let vlan = |text: &str| text.parse::<u16>().ok().filter(|v| (1..=4095).contains(v));
+    let ends = range.split_once('-').and_then(|(first, last)| Some((vlan(first)?, vlan(last)?)));
+    let Some((first, last)) = ends.filter(|(first, last)| first <= last) else {
+        let why = format!("'{range}' is neither a number 1..4294967295 nor a range of VLANs such as 110-120");
+        return Err(args.error("first-last", why));
+    };
+    let encap = |vlan| Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true };
+    let sub = |vlan| Op::CreateSub { parent: parent.clone(), id: u32::from(vlan), encap: encap(vlan) };
+    commit(router, (first..=last).map(sub).collect())?;
+    let names = (first..=last).map(|vlan| format!("{parent}.{vlan}"));
+    let made = names.clone().map(|n| serde_json::json!({ "name": n, "index": router.interface_index(&n) }));
+    Ok(Output::new(names.clone().collect::<Vec<_>>().join("\n"), made.collect()))
 }
 
 fn tags_of(args: &Args) -> Result<Encap, CommandError> {

@@ -1,8 +1,8 @@
 //! `show interface`, `show interface address`, `show hardware-interfaces`, `show features`.
 
 use crate::commands::chosen;
-use crate::router::{Encap, IfState, InterfaceCounts, Kind, Router};
-use command::{Args, Command, CommandError, Output};
+use crate::router::{Encap, IfState, InterfaceCounts, Kind, Rate, Router};
+use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -17,6 +17,10 @@ pub(super) fn all() -> Vec<Command<Router>> {
             )
             .example("show interface")
             .example("show interface left right"),
+        Command::read("show interface brief [<interface:interface>]...", "Interfaces, a line each", brief)
+            .details("Packets and bits a second are those of the last second, bits from the Ethernet header on.")
+            .example("show interface brief")
+            .example("show interface brief left"),
         Command::read("show interface address [<interface:interface>]...", "Addresses of interfaces", addresses)
             .example("show interface address")
             .example("show interface address left"),
@@ -48,8 +52,8 @@ fn drop_names(router: &Router, counts: &InterfaceCounts) -> Vec<(&'static str, &
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let mut text = format!(
-        "{:<24}{:>6}{:>7}  {:>20}  {:<32}{:>16}\n",
-        "Name", "Idx", "State", "MTU (L3/IP4/IP6/MPLS)", "Counter", "Count"
+        "{:<16}{:>4}{:>11} {:<16} {:<15}{:>16}\n",
+        "Name", "Idx", "State", "L3/IP4/IP6/MPLS", "Counter", "Count"
     );
     let mut all = vec![];
     for i in chosen(router, args)? {
@@ -57,6 +61,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let reasons = drop_names(router, &c);
         let dropped: u64 = reasons.iter().map(|r| r.2).sum();
         let missed: u64 = c.device_drops.iter().map(|d| d.1).sum();
+        let (now, minute) = router.rates(i.index);
         let mut rows: Vec<(String, u64)> = vec![
             ("rx packets".into(), c.rx_packets),
             ("rx bytes".into(), c.rx_bytes),
@@ -67,21 +72,33 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         rows.extend(reasons.iter().map(|(_, name, n)| (format!("  {name}"), *n)));
         rows.push(("device drops".into(), missed));
         rows.extend(c.device_drops.iter().map(|(name, n)| (format!("  {name}"), *n)));
-        rows.retain(|r| r.1 != 0);
+        let mut rows: Vec<(String, String)> =
+            rows.into_iter().filter(|r| r.1 != 0).map(|(name, n)| (name, n.to_string())).collect();
+        for (name, r) in [("1 s", now), ("1 min", minute)] {
+            for (way, packets, bits) in [("rx", r.rx_packets, r.rx_bits), ("tx", r.tx_packets, r.tx_bits)] {
+                let told = format!("{} pps {} b/s", short(packets), short(bits));
+                rows.extend((packets > 0.0).then(|| (format!("{way} {name}"), told)));
+            }
+        }
         let head = format!(
-            "{:<24}{:>6}{:>7}  {:>20}",
-            i.name,
+            "{:>4}{:>11} {:<16}",
             i.index,
             state(router, i),
             format!("{}/0/0/0", if i.kind == Kind::Local { 0 } else { i.mtu })
         );
+        // A long name has a line of its own.
+        let name = match i.name.chars().count() > 16 {
+            true => format!("{}\n{:16}", i.name, ""),
+            false => format!("{:<16}", i.name),
+        };
         let mut rows = rows.into_iter();
         match rows.next() {
-            Some((name, n)) => _ = writeln!(text, "{head}  {name:<32}{n:>16}"),
-            None => _ = writeln!(text, "{}", head.trim_end()),
+            Some(row) => _ = writeln!(text, "{name}{head} {}", aligned(&row)),
+            None => _ = writeln!(text, "{}", format!("{name}{head}").trim_end()),
         }
-        for (name, n) in rows {
-            let _ = writeln!(text, "{:<61}{name:<32}{n:>16}", "");
+        for row in rows {
+            // A long one begins further to the left.
+            let _ = writeln!(text, "{:>80}", aligned(&row));
         }
         let reasons =
             reasons.iter().map(|(node, reason, n)| json!({ "node": node, "reason": reason, "packets": n }));
@@ -89,11 +106,62 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let mut row = describe(router, i);
         row["rx"] = json!({ "packets": c.rx_packets, "bytes": c.rx_bytes });
         row["tx"] = json!({ "packets": c.tx_packets, "bytes": c.tx_bytes });
+        row["rates"] = json!({ "second": rate_json(&now), "minute": rate_json(&minute) });
         row["drops"] = json!({ "packets": dropped, "reasons": reasons.collect::<Vec<_>>() });
         row["device-drops"] = json!({ "packets": missed, "reasons": device.collect::<Vec<_>>() });
         all.push(row);
     }
     Ok(Output::new(text, Json::Array(all)))
+}
+
+/// A counter and its value, as wide as the two columns or wider.
+fn aligned((counter, value): &(String, String)) -> String {
+    let width = 31usize.saturating_sub(counter.chars().count()).max(value.len() + 1);
+    format!("{counter}{value:>width$}")
+}
+
+/// Three digits that tell, with k, M or G.
+fn short(rate: f64) -> String {
+    let (value, unit) = match rate {
+        r if r >= 999.5e6 => (r / 1e9, "G"),
+        r if r >= 999.5e3 => (r / 1e6, "M"),
+        r if r >= 999.5 => (r / 1e3, "k"),
+        r => (r, ""),
+    };
+    let digits = match value {
+        v if unit.is_empty() && v.fract() == 0.0 || v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}{unit}")
+}
+
+fn rate_json(r: &Rate) -> Json {
+    json!({
+        "rx": { "packets": r.rx_packets, "bits": r.rx_bits },
+        "tx": { "packets": r.tx_packets, "bits": r.tx_bits },
+    })
+}
+
+fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let mut table = Table::new().left("Name").left("State").right("MTU").right("RX pps").right("RX b/s");
+    table = table.right("TX pps").right("TX b/s").right("Drops");
+    for i in chosen(router, args)? {
+        let (now, _) = router.rates(i.index);
+        let rate = |r: f64| Cell::new(short(r), r);
+        let drops: u64 = router.interface_counts(i.index).drops.values().sum();
+        table.row([
+            i.name.clone().into(),
+            state(router, i).into(),
+            i.mtu.into(),
+            rate(now.rx_packets),
+            rate(now.rx_bits),
+            rate(now.tx_packets),
+            rate(now.tx_bits),
+            drops.into(),
+        ]);
+    }
+    Ok(Output::table(table))
 }
 
 fn describe(router: &Router, i: &IfState) -> Json {

@@ -43,6 +43,11 @@ fn bridges() -> Vec<Command<Router>> {
         .example("create bridge-domain 10")
         .example("create bridge-domain 20 learn 0 mac-age 5")
         .example("create bridge-domain 20 del"),
+        Command::write("delete bridge-domain <id:u32 1..16777215>", "Take a bridge domain out", |r, a| {
+            commit(r, vec![Op::Bridge(BridgeOp::Delete { id: a.get("id")? })])
+        })
+        .arg("id", "number of the bridge domain, which may have no members")
+        .example("delete bridge-domain 20"),
         Command::write(
             "set bridge-domain (learn|forward|flood|uu-flood|arp-ufwd) <id:u32 1..16777215> [disable]",
             "Switch on or off what a bridge domain does",

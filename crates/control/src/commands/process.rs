@@ -1,0 +1,68 @@
+//! `show log`, `show memory`: what the process itself says and takes.
+
+use super::App;
+use command::{Args, Command, CommandError, Output};
+use serde_json::json;
+use std::fmt::Write;
+
+pub(super) fn commands() -> [Command<App>; 2] {
+    [
+        Command::read("show log [<lines:u32 1..1000 lines>]", "The last lines of the log", log)
+            .alias("show logging [<lines:u32 1..1000 lines>]")
+            .arg("lines", "so many; 100 by default")
+            .details("The router keeps the last 1000 lines in memory, whether or not the log goes to a file too.")
+            .example("show log")
+            .example("show log 20"),
+        Command::read("show memory", "Memory of the process, of packet buffers and of tables", memory)
+            .details(
+                "Resident is what the process has in the memory of the machine, packet buffers of usual pages included; \
+                 peak is the most that it has had.",
+            )
+            .example("show memory"),
+    ]
+}
+
+fn log(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let lines = app.journal.last(args.opt::<u32>("lines")?.unwrap_or(100) as usize);
+    Ok(Output::new(lines.join("\n"), json!(lines)))
+}
+
+/// A field of `/proc/self/status` in bytes.
+fn status(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb * 1024)
+}
+
+fn memory(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+    let router = app.router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
+    let process = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let tables = |v6: bool| {
+        let all = router.route_tables(v6);
+        all.iter().fold((0, 0), |sum, t| (sum.0 + t.routes, sum.1 + t.bytes))
+    };
+    let ((routes4, bytes4), (routes6, bytes6)) = (tables(false), tables(true));
+    let pool = router.pool();
+    let (resident, peak, virt) =
+        (status(&process, "VmRSS"), status(&process, "VmHWM"), status(&process, "VmSize"));
+    let rows = [
+        ("Resident", resident, String::new()),
+        ("Peak", peak, String::new()),
+        ("Virtual", virt, String::new()),
+        ("Buffers", Some(pool.bytes() as u64), format!("{} packet buffers", pool.count())),
+        ("IPv4 tables", Some(bytes4 as u64), format!("{routes4} routes")),
+        ("IPv6 tables", Some(bytes6 as u64), format!("{routes6} routes")),
+    ];
+    let mut text = String::new();
+    for (name, bytes, note) in rows {
+        let size =
+            bytes.map_or("unknown".to_owned(), |b| format!("{:.1} MiB", b as f64 / f64::from(1 << 20)));
+        let _ = writeln!(text, "{}", format!("{name:<12}{size:>14}  {note}").trim_end());
+    }
+    let json = json!({
+        "resident": resident, "peak": peak, "virtual": virt,
+        "buffers": { "bytes": pool.bytes(), "count": pool.count() },
+        "ip4-tables": { "bytes": bytes4, "routes": routes4 },
+        "ip6-tables": { "bytes": bytes6, "routes": routes6 },
+    });
+    Ok(Output::new(text, json))
+}
