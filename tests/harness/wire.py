@@ -37,6 +37,9 @@ class Wire:
     def close(self):
         self._socket.close()
 
+    def fileno(self):
+        return self._socket.fileno()
+
     def send(self, *frames):
         """Sends frames (Scapy packets or bytes) one right after the other."""
         for raw in [bytes(f) for f in frames]:

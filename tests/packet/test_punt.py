@@ -1,12 +1,14 @@
 """Control-plane policing: a flood of each class meets its limit and no other; forwarding and the other classes go on."""
 
+import time
+
 import pytest
 from frames import *  # noqa: F403
 from frames import (
     ARP, ICMP, IP, TCP, UDP, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr,
     ICMPv6NDOptSrcLLAddr, IPv6, fix4, into, out_of, through4, through6, udp4, udp6,
 )
-from harness import CtlError, wait_for
+from harness import CtlError, Flood, wait_for
 from scapy.layers.inet6 import ICMPv6MLQuery, ICMPv6ND_RS
 
 GROUP = "ff:ff:ff:ff:ff:ff"
@@ -121,6 +123,101 @@ def test_known_neighbours_stay_known_under_a_flood_of_requests(bench):
     t.right.send(into(b) / ARP(op=2, hwsrc=b.host_mac, psrc=b.host, hwdst=b.mac, pdst=b.ip))
     t.right.expect(want)
     assert rows(t)["arp-request"]["dropped"] > 400 and rows(t)["nd-solicitation"]["dropped"] > 400
+
+
+# Seconds between two packets of one that has a fair share: a quarter of the limits in `shared`.
+PACE = 0.04
+
+
+def host(n):
+    return f"02:00:03:00:00:{n:02x}"
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """Limits of a hundred a second, so that a flood is one whatever the machine is busy with."""
+    from harness import Bench
+
+    classes = ("arp-request", "arp-reply", "nd-solicitation", "nd-advertisement", "icmp", "icmp6")
+    t = Bench({"punt": {c: {"rate": 100, "burst": 50} for c in classes}}, ports=("left", "right", "source"))
+    yield t
+    t.close()
+
+
+def ask4(p, n):
+    return Ether(dst=GROUP, src=host(n)) / ARP(op=1, hwsrc=host(n), psrc=f"10.0.{p.n}.{n}", pdst=p.ip)
+
+
+def ask6(p, n):
+    source = f"2001:db8:{p.n}::{n:x}"
+    return Ether(dst=p.mac, src=host(n)) / IPv6(src=source, dst=p.ip6, hlim=255) / ICMPv6ND_NS(tgt=p.ip6) / ICMPv6NDOptSrcLLAddr(lladdr=host(n))
+
+
+def answer4(p, n):
+    return Ether(dst=p.mac, src=host(n)) / ARP(op=2, hwsrc=host(n), psrc=f"10.0.{p.n}.{n}", hwdst=p.mac, pdst=p.ip)
+
+
+def answer6(p, n):
+    address = f"2001:db8:{p.n}::{n:x}"
+    return (Ether(dst=p.mac, src=host(n)) / IPv6(src=address, dst=p.ip6, hlim=255) / ICMPv6ND_NA(tgt=address, R=0, S=1, O=1)
+            / ICMPv6NDOptDstLLAddr(lladdr=host(n)))
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["arp", "nd"])
+def test_a_flood_of_requests_leaves_hosts_of_other_ports_their_answers(shared, v6):
+    t, name, ask = shared, "nd-solicitation" if v6 else "arp-request", ask6 if v6 else ask4
+    left, right = t.ports["left"], t.ports["right"]
+    with Flood(t.left, [ask(left, n) for n in range(100, 200)], 1000):
+        wait_for("the limit", lambda: rows(t)[name]["dropped"] > 500)
+        for n in range(100, 120):
+            t.right.send(ask(right, n))
+            frame = t.right.wait(lambda f, n=n: f.dst == host(n) and (ICMPv6ND_NA in f if v6 else ARP in f), timeout=2)
+            assert frame.src == right.mac
+            time.sleep(PACE)
+    row = rows(t)[name]
+    assert row["spared"] >= 15 and row["passed"] > row["spared"], row
+    t.left.drain()
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["icmp", "icmp6"])
+def test_a_flood_of_pings_leaves_those_of_other_ports_their_answers(shared, v6):
+    t, name = shared, "icmp6" if v6 else "icmp"
+    left, right = t.ports["left"], t.ports["right"]
+    with Flood(t.left, [FLOODS[name](left, right)], 1000):
+        wait_for("the limit", lambda: rows(t)[name]["dropped"] > 500)
+        for n in range(30):
+            time.sleep(PACE)
+            if v6:
+                t.right.send(into(right) / IPv6(src=right.host6, dst=right.ip6) / ICMPv6EchoRequest(id=5, seq=n))
+                t.right.expect(out_of(right) / IPv6(src=right.ip6, dst=right.host6, hlim=64) / ICMPv6EchoReply(id=5, seq=n), timeout=2)
+            else:
+                t.right.send(into(right) / IP(src=right.host, dst=right.ip, id=7) / ICMP(type=8, id=5, seq=n))
+                t.right.expect(out_of(right) / IP(src=right.ip, dst=right.host, id=7, ttl=64) / ICMP(type=0, id=5, seq=n), timeout=2)
+    t.left.drain()
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["arp", "nd"])
+@pytest.mark.parametrize("port", ["left", "right"])
+def test_a_flood_of_answers_leaves_room_for_those_that_the_router_asked_for(shared, v6, port):
+    """On the same port as well."""
+    t, name, answer = shared, "nd-advertisement" if v6 else "arp-reply", answer6 if v6 else answer4
+    source, p, wire = t.ports["source"], t.ports[port], getattr(t, port)
+    with Flood(t.left, [answer(t.ports["left"], n) for n in range(200, 250)], 1000):
+        wait_for("the limit", lambda: rows(t)[name]["dropped"] > 500)
+        for n in range(20, 30):
+            wire.drain()
+            if v6:
+                to = f"2001:db8:{p.n}::{n:x}"
+                t.source.send(into(source) / udp6(source.host6, to))
+                wire.wait(lambda f, to=to: ICMPv6ND_NS in f and f[ICMPv6ND_NS].tgt == to)
+            else:
+                to = f"10.0.{p.n}.{n}"
+                t.source.send(into(source) / udp4(source.host, to))
+                wire.wait(lambda f, to=to: ARP in f and f[ARP].pdst == to)
+            # Once: the router repeats its question, an answer that is lost would only come late.
+            wire.send(answer(p, n))
+            wire.wait(lambda f, n=n: f.dst == host(n) and UDP in f, timeout=3)
+    t.left.drain()
 
 
 def test_commands(bench):

@@ -132,7 +132,8 @@ impl Node for ArpInput {
         let reply = ArpMessage::reply_to(&arp, MacAddr(i.mac)).to_bytes();
         let news = for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender;
         let class = if request { Class::ArpRequest } else { Class::ArpReply };
-        if (news || proxied == Some(true)) && !punt::admits(view.plane, p, class) {
+        let station = Some(arp.sender_ip().into());
+        if (news || proxied == Some(true)) && !punt::admits_from(view.plane, p, class, station) {
             return Ok(ArpNext::Policed);
         }
         if news {

@@ -293,7 +293,10 @@ mod tests {
         r.at_ns(7_050_000_000);
         assert_eq!(sent(&mut r), 5);
         assert_eq!(r.count("icmp4-errors-sent"), 15);
-        assert_eq!(r.plane.police.counts(Class::TtlExceeded, 0), ClassCounts { passed: 15, dropped: 75 });
+        assert_eq!(
+            r.plane.police.counts(Class::TtlExceeded, 0),
+            ClassCounts { passed: 15, spared: 0, dropped: 75 }
+        );
         let other = Input::new(&hex(ORIGINAL)).aux(Ask::V4_HOST_UNREACHABLE.word());
         assert_eq!(r.one(other).node, "ip4-lookup", "another class");
     }

@@ -331,7 +331,10 @@ mod tests {
         let out = r.run(&vec![input(&hex(ORIGINAL)); 30]);
         assert!(out.iter().all(|a| a.bytes[7] == 99 || a.node == "punt-policer"));
         assert_eq!(r.count("icmp6-errors-sent"), 10);
-        assert_eq!(r.plane.police.counts(Class::TtlExceeded, 0), ClassCounts { passed: 10, dropped: 20 });
+        assert_eq!(
+            r.plane.police.counts(Class::TtlExceeded, 0),
+            ClassCounts { passed: 10, spared: 0, dropped: 20 }
+        );
         r.at_ns(7_020_000_000);
         assert_eq!(
             r.run(&vec![input(&hex(ORIGINAL)); 3]).iter().filter(|a| a.node == "ip6-lookup").count(),

@@ -7,6 +7,7 @@ use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip6::ext;
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 graph::edges! {
@@ -51,6 +52,19 @@ impl Ip6Local {
     }
 }
 
+/// Of whom a message of neighbour discovery tells: its sender, or the target of an advertisement.
+#[inline]
+fn station(packet: &[u8], upper: usize, class: Class) -> Option<IpAddr> {
+    let at = match class {
+        Class::NdSolicitation => 8,
+        Class::NdAdvertisement => upper + 8,
+        _ => return None,
+    };
+    // From beyond the link come none (RFC 4861 section 7.1).
+    let near = packet.get(7) == Some(&255);
+    packet.get(at..at + 16)?.first_chunk::<16>().filter(|_| near).map(|a| Ipv6Addr::from(*a).into())
+}
+
 impl Node for Ip6Local {
     const NAME: &'static str = "ip6-local";
     type Next = Ip6LocalNext;
@@ -74,7 +88,8 @@ impl Node for Ip6Local {
         }
         let Ok(upper) = ext::walk(p.data()) else { return Err(Ip6LocalReason::BadExtension.into()) };
         let class = Class::of_upper(upper.protocol, p.data().get(upper.offset..).unwrap_or_default());
-        if !punt::admits(plane, p, class) {
+        let station = station(p.data(), upper.offset, class);
+        if !punt::admits_from(plane, p, class, station) {
             return Ok(Ip6LocalNext::Policed);
         }
         // Whatever the type, the router is not a waypoint: with segments left it must report (RFC 8200 section 4.4).

@@ -13,7 +13,9 @@ pub fn all() -> Vec<Command<Router>> {
             .arg("verbose", "and what each worker counted")
             .details(
                 "Rate is in packets a second over all workers, burst in packets. What is beyond a limit is dropped by \
-                 `punt-policer`; `show errors` counts it too. Lost are messages to the control side that found its \
+                 `punt-policer`; `show errors` counts it too. Spared are those of the passed that came when the limit was \
+                 reached: from interfaces that had used little of it, and from neighbors that the router knows or has \
+                 asked for. Lost are messages to the control side that found its \
                  queue full.",
             )
             .example("show punt"),
@@ -67,7 +69,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     if verbose {
         table = table.left("Worker");
     }
-    table = table.right("Passed").right("Dropped").left("Packets");
+    table = table.right("Passed").right("Spared").right("Dropped").left("Packets");
     for row in router.punt_rows() {
         let limit = match row.limit {
             Some(l) => [l.rate.into(), l.burst.into()],
@@ -83,7 +85,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             if verbose {
                 cells.push(worker.into());
             }
-            cells.extend([c.passed.into(), c.dropped.into(), row.class.about().into()]);
+            cells.extend([c.passed.into(), c.spared.into(), c.dropped.into(), row.class.about().into()]);
             table.row(cells);
         }
     }

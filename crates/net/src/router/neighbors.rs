@@ -9,6 +9,7 @@ use crate::neighbor::table::NeighborCounters;
 use crate::neighbor::wire::{self, Local, Message as Frame};
 use crate::neighbor::{Action, AddressAction, Millis, NeighborInfo, State};
 use crate::punt::{Message, PuntKind};
+use graph::clock::Clock;
 use graph::flags;
 use ipnet::IpNet;
 use packet::eth::{EtherType, MacAddr};
@@ -83,11 +84,13 @@ impl Router {
                 Action::Solicit { interface, target, unicast, .. } => {
                     let Some(source) = self.solicit_source(interface, target) else { continue };
                     if let Some(f) = wire::solicit(self.mac_of(interface), source, target, unicast) {
+                        self.plane.police.expected.asked(interface, target, Clock::new().now_ns());
                         self.send_frame(interface, &f);
                     }
                 }
                 Action::Publish { interface, addr, mac } => self.publish_neighbor(interface, addr, mac),
                 Action::Withdraw { interface, addr } => {
+                    self.plane.police.expected.forget(interface, addr);
                     self.follow_failure(interface, addr);
                     for key in self.adjacencies.keys(interface, addr) {
                         self.set_adjacency_mac(key, None);
@@ -107,6 +110,7 @@ impl Router {
     }
 
     fn publish_neighbor(&mut self, interface: u32, addr: IpAddr, mac: MacAddr) {
+        self.plane.police.expected.known(interface, addr, Clock::new().now_ns());
         let key = AdjKey::Neighbor(interface, addr);
         for key in self.adjacencies.keys(interface, addr) {
             self.set_adjacency_mac(key, Some(mac));
@@ -326,7 +330,7 @@ impl Router {
             }
             self.carry_out(out);
             if self.pool.in_use() != 0 {
-                let before = graph::clock::Clock::new().now_ns().saturating_sub(HOLD_LIMIT_NS);
+                let before = Clock::new().now_ns().saturating_sub(HOLD_LIMIT_NS);
                 self.drop_old(before, None);
             }
         }

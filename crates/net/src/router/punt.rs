@@ -27,6 +27,7 @@ impl PuntRow {
     pub fn total(&self) -> ClassCounts {
         self.workers.iter().fold(ClassCounts::default(), |sum, w| ClassCounts {
             passed: sum.passed + w.passed,
+            spared: sum.spared + w.spared,
             dropped: sum.dropped + w.dropped,
         })
     }
@@ -63,7 +64,11 @@ impl Router {
         };
         let worker = |class: Class, w: usize| {
             let (now, then) = (self.plane.police.counts(class, w), cleared(w, class));
-            ClassCounts { passed: now.passed - then.passed, dropped: now.dropped - then.dropped }
+            ClassCounts {
+                passed: now.passed - then.passed,
+                spared: now.spared - then.spared,
+                dropped: now.dropped - then.dropped,
+            }
         };
         let row = |&class: &Class| PuntRow {
             class,
