@@ -68,6 +68,9 @@ pub fn router() -> Router {
     {
         ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
     }
+    for (name, tags) in [("patch.3", 1), ("right.8", 2), ("left.300", 1)] {
+        ops.push(Op::Bridge(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(tags)) }));
+    }
     let addresses = [
         ("left", "192.0.2.1/24"),
         ("left", "2001:db8:1::1/64"),
@@ -231,6 +234,9 @@ fn bridge(router: &mut Router) {
     {
         let member = Some(Membership { bridge: 2, bvi, shg });
         ops.push(BridgeOp::Port { name: name.into(), member });
+    }
+    for name in ["left.500", "right.500"] {
+        ops.push(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(1)) });
     }
     let change = TagChange::Translate(1, vec![VlanTag { dot1ad: false, vlan: 77 }]);
     ops.push(BridgeOp::Tags { name: "patch.500".into(), change: Some(change) });

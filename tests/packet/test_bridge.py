@@ -18,6 +18,7 @@ def mac(n):
     return f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}"
 
 
+FEATURES = ("learn", "forward", "flood", "uu-flood", "arp-term")
 A, B, C = mac(0xA), mac(0xB), mac(0xC)
 
 
@@ -50,7 +51,9 @@ def bridged(b, *ports, bridge=10, options=""):
         yield
     finally:
         for name in names:
-            b.ctl(f"set interface l2 tag-rewrite {name} default")
+            b.ctl(f"set interface l2 tag-rewrite {name} disable")
+            for feature in FEATURES:
+                b.ctl(f"set interface l2 {feature} {name}")
             b.ctl(f"set interface l2 learn-limit {name} disable")
             b.ctl(f"set interface l3 {name}")
         b.ctl(f"create bridge-domain {bridge} del")
@@ -231,6 +234,59 @@ def test_alone(three):
             wait_for("the address", lambda: A in entries(t))
 
 
+def test_what_an_interface_lets_its_bridge_domain_do(three):
+    t = three
+    with bridged(t, "left", "right", "third"):
+        t.ctl("set interface l2 learn left disable")
+        t.left.send(frame(A, ALL))
+        t.right.send(frame(B, ALL, n=1))
+        t.third.expect(frame(A, ALL), frame(B, ALL, n=1))
+        t.right.expect(frame(A, ALL))
+        t.left.expect(frame(B, ALL, n=1))
+        assert set(entries(t)) == {B}
+        assert t.router.json("show bridge-domain 10 detail")[0]["members"][0]["off"] == ["learn"]
+        assert "off: learn" in t.ctl("show bridge-domain 10 detail")
+        t.ctl("set interface l2 learn left")
+        # To a known address as if it were unknown, and then not that either.
+        t.ctl("set interface l2 forward left disable")
+        t.left.send(frame(A, B, n=2))
+        t.right.expect(frame(A, B, n=2))
+        t.third.expect(frame(A, B, n=2))
+        t.ctl("set interface l2 uu-flood left disable")
+        with t.counted("l2-unknown-unicast"):
+            t.left.send(frame(A, B, n=3))
+        t.ctl("set interface l2 forward left")
+        t.left.send(frame(A, B, n=4))
+        t.right.expect(frame(A, B, n=4))
+        # Other interfaces do all of it.
+        t.right.send(frame(B, C, n=5))
+        t.left.expect(frame(B, C, n=5))
+        t.third.expect(frame(B, C, n=5))
+        t.ctl("set interface l2 flood left disable")
+        with t.counted("l2-flood-off"):
+            t.left.send(frame(A, ALL, n=6))
+        # What the bridge domain does not do no interface does.
+        t.ctl("set interface l2 flood left")
+        t.ctl("set bridge-domain flood 10 disable")
+        with t.counted("l2-flood-off"):
+            t.left.send(frame(A, ALL, n=7))
+
+
+def test_arp_termination_of_one_interface(three):
+    t = three
+    with bridged(t, "left", "right", options="arp-term 1"):
+        t.ctl(f"set bridge-domain arp entry 10 192.0.2.7 {C}")
+        ask = lambda src, ip: Ether(src=src, dst=ALL) / ARP(op=1, hwsrc=src, psrc=ip, pdst="192.0.2.7")  # noqa: E731
+        t.ctl("set interface l2 arp-term left disable")
+        t.left.send(ask(A, "192.0.2.1"))
+        t.right.expect(ask(A, "192.0.2.1"))
+        t.right.send(ask(B, "192.0.2.2"))
+        assert t.right.recv()[28:32] == bytes([192, 0, 2, 7])
+        t.ctl("set interface l2 arp-term left")
+        t.left.send(ask(A, "192.0.2.1"))
+        assert t.left.recv()[28:32] == bytes([192, 0, 2, 7])
+
+
 q = lambda v, prio=0: Dot1Q(vlan=v, prio=prio)  # noqa: E731
 ad = lambda v, prio=0: Dot1AD(vlan=v, prio=prio)  # noqa: E731
 
@@ -272,10 +328,11 @@ SUBS = {
 
 # Sub-interface, change, what is inside when the frame is on the bridge: priorities by place.
 CHANGES = [
-    (1, "default", lambda p: []),
-    (2, "default", lambda p: []),
-    (3, "default", lambda p: []),
-    (4, "default", lambda p: []),
+    (1, None, lambda p: [q(10, p)]),
+    (2, None, lambda p: [ad(20, p)]),
+    (3, None, lambda p: [q(30, p), q(31, p)]),
+    (4, None, lambda p: [ad(40, p), q(41, p)]),
+    (2, "pop 1", lambda p: []),
     (1, "pop 1", lambda p: []),
     (3, "pop 1", lambda p: [q(31, p)]),
     (3, "pop 2", lambda p: []),
@@ -310,15 +367,17 @@ def test_tags_of_sub_interfaces(subs, sub, change, inside):
     t, tags = subs, SUBS[sub][1]
     name = f"left.{sub}"
     with bridged(t, name, "right"):
-        t.ctl(f"set interface l2 tag-rewrite {name} {change}")
+        if change:
+            t.ctl(f"set interface l2 tag-rewrite {name} {change}")
+        change = change or "disable"
         t.left.send(frame(A, ALL, *tags(5)))
         t.right.expect(frame(A, ALL, *inside(5)))
         # Back again: tags that are put back have the priority of those in whose place they come, or none.
         back = frame(B, A, *inside(5), n=1)
         t.right.send(back)
         want = [w.copy() for w in tags(5)]
-        if change in ("default",) or change.startswith("pop"):
-            gone = len(want) if change == "default" else int(change[-1])
+        if change.startswith("pop"):
+            gone = int(change[-1])
             for w in want[:gone]:
                 w.prio = 0
         elif change.startswith("translate 1-") or change.startswith("translate 2-1"):
@@ -338,6 +397,11 @@ def test_what_cannot_be_popped(subs):
 def test_between_sub_interfaces(subs):
     t = subs
     with bridged(t, "left.1", "left.4", "right"):
+        t.left.send(frame(A, B, q(10)))
+        for wire in (t.left, t.right):
+            wire.expect(frame(A, B, q(10)))
+        t.ctl("set interface l2 tag-rewrite left.1 pop 1")
+        t.ctl("set interface l2 tag-rewrite left.4 pop 2")
         t.left.send(frame(A, B, q(10)))
         got = {bytes(t.left.recv())}
         assert got == {bytes(frame(A, B, ad(40), q(41)))}

@@ -137,7 +137,7 @@ def test_default_and_untagged(bench):
     t.router.script("create sub-interfaces left 1 untagged", "create sub-interfaces left 2 default",
                     "create sub-interfaces left 3 dot1q 5",
                     "set interface l2 xconnect left.1 one", "set interface l2 xconnect left.2 two",
-                    "set interface l2 xconnect left.3 three",
+                    "set interface l2 xconnect left.3 three", "set interface l2 tag-rewrite left.3 pop 1",
                     *[f"set interface state left.{i} up" for i in (1, 2, 3)])
     frame = Ether(dst="02:00:00:00:99:99", src="02:00:00:00:88:88", type=0x88B5) / b"any protocol at all"
     t.left.send(frame)
@@ -180,12 +180,19 @@ TAGGINGS = {
 
 @pytest.mark.parametrize("kind", TAGGINGS)
 def test_cross_connect_pops_and_pushes(bench, kind):
+    """Once it is told: before, tags are as much the hosts' as the rest of the frame."""
     t = bench(addresses=False)
     one, tags_one, two, tags_two = TAGGINGS[kind]
     t.router.script(f"create sub-interfaces left 1 {one}", f"create sub-interfaces right 2 {two}",
                     "set interface l2 xconnect left.1 right.2", "set interface l2 xconnect right.2 left.1",
                     "set interface state left.1 up", "set interface state right.2 up")
     frame = Ether(dst="02:00:00:00:99:99", src="02:00:00:00:88:88", type=0x88B5) / bytes(range(46))
+    t.left.send(put_tags(frame, tags_one))
+    t.right.expect(put_tags(frame, tags_one))
+    t.right.send(put_tags(frame, tags_two))
+    t.left.expect(put_tags(frame, tags_two))
+    t.router.script(*[f"set interface l2 tag-rewrite {name} pop {len(tags) // 4}"
+                      for name, tags in (("left.1", tags_one), ("right.2", tags_two)) if tags])
     t.left.send(put_tags(frame, tags_one))
     t.right.expect(put_tags(frame, tags_two))
     t.right.send(put_tags(frame, tags_two))

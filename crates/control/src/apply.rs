@@ -169,7 +169,7 @@ fn interfaces(d: &Document) -> Plan {
     for b in &d.bridges {
         b.operations().into_iter().for_each(|s| p.add(s.place, &s.path, s.op));
     }
-    for s in &d.l2 {
+    for s in crate::yaml::popped(&d.interfaces, &d.bridges).iter().chain(&d.l2) {
         p.add(s.place, &s.path, s.op.clone());
     }
     // Addresses come into the table of their interface.

@@ -92,7 +92,8 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let macs = router.static_macs(b.id);
         let _ = writeln!(out, "{} {:?} {members:?} {:?} {macs:?}", b.id, b.settings, b.arp);
     }
-    let mut tags: Vec<_> = router.interfaces().map(|i| (&i.name, &i.tag_change, i.mac_limit)).collect();
+    let mut tags: Vec<_> =
+        router.interfaces().map(|i| (&i.name, &i.tag_change, i.mac_limit, i.port_features)).collect();
     tags.sort_by_key(|t| t.0);
     let _ = writeln!(out, "{tags:?}");
     let _ = writeln!(out, "{}", router.mac_counts().limit);
@@ -349,6 +350,8 @@ l2:
       tag-rewrite: push dot1ad 7 8
       split-horizon-group: 3
       learn-limit: 10
+      learn: false
+      flood: false
   bridgedomains:
     bd10:
       learn-limit: 100

@@ -2,7 +2,8 @@
 
 use super::{Map, Node, Source};
 use net::l2::bridge::MAC_LIMIT;
-use net::router::{BridgeOp, BridgeSettings, BridgeState, StaticMac};
+use net::router::{BridgeOp, BridgeSettings, BridgeState, IfState, StaticMac, TagChange};
+use std::collections::HashSet;
 
 /// `bridgedomains`.
 pub(super) fn bridges(from: Source<'_>, to: &mut Map) {
@@ -41,16 +42,28 @@ fn bridge(from: Source<'_>, b: &BridgeState) -> Map {
     to
 }
 
+/// `None` for what a document does by itself: it takes away the tags of sub-interfaces that are bridged or cross-connected.
+fn tag_rewrite(i: &IfState, target: bool) -> Option<Node> {
+    let on_l2 = i.membership.is_some_and(|m| !m.bvi) || i.xconnect.is_some() || target;
+    let popped = Some(i.tags().count).filter(|n| on_l2 && *n != 0).map(TagChange::Pop);
+    let change = || i.tag_change.as_ref().unwrap_or(&TagChange::Disabled);
+    (i.tag_change != popped).then(|| Node::text(change()))
+}
+
 /// `l2`.
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
     to.put_unless("learn-limit", u64::from(from.router.mac_counts().limit), u64::from(MAC_LIMIT));
+    let targets: HashSet<u32> = from.router.interfaces().filter_map(|i| i.xconnect).collect();
     let mut interfaces = Map::new();
     for i in from.router.interfaces() {
         let mut fields = Map::new();
         fields
-            .put_some("tag-rewrite", i.tag_change.as_ref().map(Node::text))
+            .put_some("tag-rewrite", tag_rewrite(i, targets.contains(&i.index)))
             .put_some("split-horizon-group", i.membership.filter(|m| m.shg != 0).map(|m| u16::from(m.shg)))
             .put_some("learn-limit", i.mac_limit.map(u64::from));
+        for feature in i.port_features.off() {
+            fields.put(feature, false);
+        }
         interfaces.put_some(i.name.clone(), Some(fields));
     }
     to.put_some("interfaces", Some(interfaces));

@@ -3,15 +3,25 @@
 use super::decode::{Decoder, Fields};
 use super::diag::Place;
 use super::l3::Setting;
-use super::model::{BridgeDomain, BridgeSettings};
+use super::model::{BridgeDomain, BridgeSettings, Interface, SubInterface};
 use super::rules::{Names, Port};
 use super::tree::Node;
-use net::router::{self, BridgeOp, Encap, Membership, Op, StaticMac, TagChange};
+use net::router::{self, BridgeOp, Encap, Membership, Op, PortFeatures, StaticMac, TagChange};
 use packet::MacAddr;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 pub(super) const L2: &[&str] = &["learn-limit", "interfaces", "bridgedomains"];
-pub(super) const INTERFACE: &[&str] = &["tag-rewrite", "split-horizon-group", "learn-limit"];
+pub(super) const INTERFACE: &[&str] = &[
+    "tag-rewrite",
+    "split-horizon-group",
+    "learn-limit",
+    "learn",
+    "forward",
+    "flood",
+    "uu-flood",
+    "arp-term",
+];
 pub(super) const BRIDGE: &[&str] = &["learn-limit", "macs", "arp"];
 
 impl BridgeDomain {
@@ -51,6 +61,24 @@ impl BridgeDomain {
         all.extend(self.members.iter().map(|m| at(m.place, port(&m.name, false))));
         all
     }
+}
+
+/// The tags of sub-interfaces that a document bridges or cross-connects are taken away, and put back on the way out, as vppcfg
+/// has it told to VPP; the section `l2` may say otherwise.
+pub(crate) fn popped(interfaces: &[Interface], bridges: &[BridgeDomain]) -> Vec<Setting> {
+    let subs = || interfaces.iter().flat_map(|i| &i.sub_interfaces);
+    let crossed = interfaces.iter().flat_map(|i| {
+        let own = i.l2xc.iter().map(move |peer| [&i.name, &peer.name]);
+        own.chain(i.sub_interfaces.iter().filter_map(|s| Some([&s.name, &s.l2xc.as_ref()?.name])))
+    });
+    let members = bridges.iter().flat_map(|b| &b.members).map(|m| &m.name);
+    let on_l2: HashSet<&String> = crossed.flatten().chain(members).collect();
+    let known = |s: &SubInterface| s.encapsulation.map_or(0, Encap::known_tags);
+    let popped = subs().filter(|s| on_l2.contains(&s.name) && known(s) != 0);
+    let op = |s: &SubInterface| {
+        Op::Bridge(BridgeOp::Tags { name: s.name.clone(), change: Some(TagChange::Pop(known(s))) })
+    };
+    popped.map(|s| Setting { place: s.place, path: s.path.clone(), op: op(s) }).collect()
 }
 
 /// What the section is read with.
@@ -139,6 +167,17 @@ fn interface<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &
     });
     if let Some(change) = change {
         s.set(at("tag-rewrite"), BridgeOp::Tags { name: own(), change: Some(change) });
+    }
+    let mut features = PortFeatures::default();
+    for field in PortFeatures::NAMES {
+        if let Some((on, feature)) =
+            s.d.field(&fields, field, |d, node| d.boolean(node)).zip(features.named(field))
+        {
+            *feature = on;
+        }
+    }
+    if features != PortFeatures::default() {
+        s.set(fields.place, BridgeOp::PortFeatures { name: own(), features });
     }
     if let Some((place, limit)) = s.limit(&fields) {
         s.set(place, BridgeOp::PortLimit { name: own(), limit: Some(limit) });

@@ -37,6 +37,7 @@ mod vxlan;
 pub use acl::{Acl, AclUse, Action, Endpoint, Families, PrefixList, Range, Term};
 pub use bond::{Bond, BondMode, LoadBalance};
 pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
+pub(crate) use l2::popped;
 pub use l3::Setting;
 pub use model::*;
 pub use mpls::{LocalLabel, Mpls};

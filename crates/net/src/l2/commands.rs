@@ -16,8 +16,8 @@ pub fn all() -> Vec<Command<Router>> {
         )
         .arg("peer", "where the frames go; for both directions cross-connect it to the first one, too")
         .details(
-            "Tags that the sub-interface stands for are popped, those of the peer pushed. Both need the same MTU and \
-             may have no addresses.",
+            "Tags stay as they are, unless 'set interface l2 tag-rewrite' says otherwise of either. Both need the same MTU \
+             and may have no addresses.",
         )
         .example("set interface l2 xconnect left right"),
         Command::write(

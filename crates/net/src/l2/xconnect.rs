@@ -1,5 +1,4 @@
-//! `l2-xconnect`: frames of one interface go out of another; a sub-interface's tags are popped on the way in and the
-//! other's pushed on the way out.
+//! `l2-xconnect`: frames of one interface go out of another, with the changes of tags that either has.
 
 use super::retag::RetagError;
 use crate::interface::IfCache;

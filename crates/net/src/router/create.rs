@@ -1,5 +1,6 @@
 //! Operations that make and remove interfaces.
 
+use super::bridge::PortFeatures;
 use super::interfaces::NewInterface;
 use super::op::Undo;
 use super::{BridgeOp, Encap, Feature, IfState, Kind, Op, OpError, Router, devices};
@@ -215,6 +216,9 @@ impl Router {
         ops.extend(self.feature_ops(i));
         if let Some(change) = &i.tag_change {
             ops.push(bridge(BridgeOp::Tags { name: name(), change: Some(change.clone()) }));
+        }
+        if i.port_features != PortFeatures::default() {
+            ops.push(bridge(BridgeOp::PortFeatures { name: name(), features: i.port_features }));
         }
         if let Some(limit) = i.mac_limit {
             ops.push(bridge(BridgeOp::PortLimit { name: name(), limit: Some(limit) }));

@@ -2,7 +2,7 @@
 
 use super::connected::Connected;
 use super::devices::{Device, DeviceControl};
-use super::{Membership, Op, OpError, Router, TagChange};
+use super::{Membership, Op, OpError, PortFeatures, Router, TagChange};
 use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::l2::Retag;
 use crate::neighbor::address::LinkSettings;
@@ -115,8 +115,10 @@ pub struct IfState {
     pub xconnect: Option<u32>,
     /// What it is to its bridge domain.
     pub membership: Option<Membership>,
-    /// What becomes of the tags of its frames on layer 2; none: a sub-interface's own are taken away and put back.
+    /// What becomes of the tags of its frames on layer 2; none: they stay as they are.
     pub tag_change: Option<TagChange>,
+    /// What its bridge domain may do with its frames.
+    pub port_features: PortFeatures,
     /// The most addresses that are learned on it.
     pub mac_limit: Option<u32>,
     /// What the counters of addresses said when it came into its bridge domain.
@@ -356,6 +358,7 @@ impl Router {
             xconnect: None,
             membership: None,
             tag_change: None,
+            port_features: PortFeatures::default(),
             mac_limit: None,
             mac_events: (0, 0),
             features: Features::default(),

@@ -38,8 +38,8 @@ mod workers;
 pub use adjacencies::AdjacencyInfo;
 pub use batch::{RouteBatch, TargetId};
 pub use bridge::{
-    BridgeOp, BridgeSettings, BridgeState, MAX_BRIDGE_ID, MacCounts, MacInfo, Membership, StaticMac,
-    TagChange, VlanTag,
+    BridgeOp, BridgeSettings, BridgeState, MAX_BRIDGE_ID, MacCounts, MacInfo, Membership, PortFeatures,
+    StaticMac, TagChange, VlanTag,
 };
 pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use features::Feature;

@@ -158,6 +158,11 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
     ] {
         ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
     }
+    for (name, tags) in
+        [("trunk.700", 1), ("bare.9", 1), ("trunk.900", 1), ("trunk.950", 1), ("trunk.960", 2)]
+    {
+        ops.push(Op::Bridge(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(tags)) }));
+    }
     if with_tables {
         ops.extend(bindings());
     }

@@ -29,7 +29,7 @@ graph::reasons! {
     pub enum TermReason {
         /// The interface is in no bridge domain any more.
         NoBridge => "l2-arp-term-no-bridge-domain",
-        /// No entry holds the address, and the bridge domain does not flood.
+        /// No entry holds the address, and the bridge domain or the interface does not flood.
         FloodOff => "l2-arp-term-flood-off",
         /// The entry's station is behind the interface on which the request came, or in its split-horizon group, or filtered.
         Refused => "l2-arp-term-refused",
@@ -162,7 +162,7 @@ impl Node for L2ArpTerm {
         let bvi = view.bvi_mac(bridge);
         let found = if p.has(flags::CHAINED) { None } else { answer(p.data(), bridge, bvi) };
         if let Some(a) = found {
-            if bridge.is(bflags::ARP_UFWD) {
+            if port.is(bflags::ARP_UFWD) {
                 p.data_mut()[..6].copy_from_slice(&a.mac);
                 let entry = view.macs.find(macs::key(port.bridge, a.mac));
                 match super::towards(p, &port, entry, &mut view.tx, view.counts) {
@@ -180,6 +180,6 @@ impl Node for L2ArpTerm {
                 return Ok(next);
             }
         }
-        if bridge.is(bflags::FLOOD) { Ok(TermNext::Flood) } else { Err(TermReason::FloodOff.into()) }
+        if port.is(bflags::FLOOD) { Ok(TermNext::Flood) } else { Err(TermReason::FloodOff.into()) }
     }
 }

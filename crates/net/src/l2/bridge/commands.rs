@@ -2,7 +2,9 @@
 
 use super::show;
 use crate::commands::commit;
-use crate::router::{BridgeOp, BridgeSettings, Membership, Op, Router, StaticMac, TagChange, VlanTag};
+use crate::router::{
+    BridgeOp, BridgeSettings, Membership, Op, PortFeatures, Router, StaticMac, TagChange, VlanTag,
+};
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;
 use std::net::IpAddr;
@@ -197,14 +199,14 @@ fn ports() -> Vec<Command<Router>> {
         .arg("bvi", "the loopback is the interface through which the bridge domain is routed")
         .arg("shg", "split-horizon group: members of one group other than 0 do not exchange frames")
         .details(
-            "The tags that a sub-interface stands for are taken away and put back, unless 'set interface l2 tag-rewrite' \
+            "Tags stay as they are, also those that a sub-interface stands for, unless 'set interface l2 tag-rewrite' \
              says otherwise. 'set interface l3' takes the interface out.",
         )
         .example("set interface l2 bridge left 10")
         .example("set interface l2 bridge loop0 10 bvi")
         .example("set interface l2 bridge right 10 1"),
         Command::write(
-            "set interface l2 tag-rewrite <interface:interface> (disable|default|pop (1|2)|\
+            "set interface l2 tag-rewrite <interface:interface> (disable|pop (1|2)|\
              push (dot1q|dot1ad) <tag:vlan> [<inner:vlan>]|\
              translate (1-1|1-2|2-1|2-2) (dot1q|dot1ad) <tag:vlan> [<inner:vlan>])",
             "What becomes of the VLAN tags of frames on layer 2",
@@ -213,8 +215,7 @@ fn ports() -> Vec<Command<Router>> {
                 commit(r, vec![Op::Bridge(BridgeOp::Tags { name: a.get("interface")?, change })])
             },
         )
-        .arg("disable", "they stay as they are")
-        .arg("default", "those that a sub-interface stands for are taken away")
+        .arg("disable", "they stay as they are, which is the default")
         .arg("pop", "so many are taken away")
         .arg("push", "one or two are put in front")
         .arg("translate", "so many are taken away, and so many put in their place")
@@ -229,7 +230,33 @@ fn ports() -> Vec<Command<Router>> {
         .example("set interface l2 tag-rewrite left.100 pop 1")
         .example("set interface l2 tag-rewrite left.100 translate 1-1 dot1q 200")
         .example("set interface l2 tag-rewrite left push dot1ad 100 200")
-        .example("set interface l2 tag-rewrite left.100 default"),
+        .example("set interface l2 tag-rewrite left.100 disable"),
+        Command::write(
+            "set interface l2 (learn|forward|flood|uu-flood|arp-term) <interface:interface> [disable]",
+            "What a bridge domain does with the frames that come in on an interface",
+            |r: &mut Router, a| {
+                let name: String = a.get("interface")?;
+                let i = crate::commands::interface(r, a, "interface")?;
+                let (mut features, on) = (i.port_features, !a.has("disable"));
+                if let Some(feature) = a.one_of(PortFeatures::NAMES).and_then(|n| features.named(n)) {
+                    *feature = on;
+                }
+                commit(r, vec![Op::Bridge(BridgeOp::PortFeatures { name, features })])
+            },
+        )
+        .arg("learn", "their source addresses are learned")
+        .arg("forward", "they go to where known addresses are; otherwise as if these were unknown")
+        .arg("flood", "broadcasts and multicasts are flooded")
+        .arg("uu-flood", "those to unknown addresses are flooded")
+        .arg("arp-term", "ARP requests and neighbor solicitations are answered for the entries of the bridge domain")
+        .arg("disable", "not those of this interface")
+        .details(
+            "All are on by default. What 'set bridge-domain' or 'create bridge-domain' has switched off for the bridge \
+             domain stays off.",
+        )
+        .example("set interface l2 learn left disable")
+        .example("set interface l2 arp-term left.100 disable")
+        .example("set interface l2 learn left"),
         Command::write(
             "set interface l2 learn-limit <interface:interface> (<limit:u32>|disable)",
             "The most addresses that are learned on an interface",
@@ -248,9 +275,6 @@ fn tag_change(args: &Args) -> Result<Option<TagChange>, CommandError> {
     let outer = |vlan| VlanTag { dot1ad: args.has("dot1ad"), vlan };
     let mut tags: Vec<VlanTag> = args.opt("tag")?.into_iter().map(outer).collect();
     tags.extend(args.opt("inner")?.map(|vlan| VlanTag { dot1ad: false, vlan }));
-    if args.has("disable") {
-        return Ok(Some(TagChange::Disabled));
-    }
     if args.has("pop") {
         return Ok(Some(TagChange::Pop(if args.has("2") { 2 } else { 1 })));
     }

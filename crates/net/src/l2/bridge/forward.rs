@@ -49,9 +49,9 @@ graph::reasons! {
         SameInterface => "l2-same-interface",
         /// The destination is in the same split-horizon group.
         SplitHorizon => "l2-split-horizon",
-        /// The destination is a group, and the bridge domain does not flood.
+        /// The destination is a group, and the bridge domain or the interface does not flood.
         FloodOff => "l2-flood-off",
-        /// The destination is not known, and the bridge domain does not flood such frames.
+        /// The destination is not known, and the bridge domain or the interface does not flood such frames.
         UnknownUnicast => "l2-unknown-unicast",
         /// The frame has fewer tags than are to be taken away.
         NoTag => "l2-no-tag-to-pop",
@@ -229,20 +229,20 @@ impl Node for L2Bridge {
         if src[0] & 1 != 0 || src == [0; 6] {
             return Err(BridgeReason::BadSource.into());
         }
-        if !port.bvi && bridge.is(bflags::LEARN) {
+        if !port.bvi && port.is(bflags::LEARN) {
             view.learn(p, macs::key(port.bridge, src), port, bridge)?;
         }
         rx.retag.enter(p).map_err(BridgeReason::from)?;
         if dst[0] & 1 != 0 {
-            if bridge.is(bflags::ARP_TERM) && may_be_answered(p) {
+            if port.is(bflags::ARP_TERM) && may_be_answered(p) {
                 return Ok(BridgeNext::Answer);
             }
-            if !bridge.is(bflags::FLOOD) {
+            if !port.is(bflags::FLOOD) {
                 return Err(BridgeReason::FloodOff.into());
             }
             return Ok(BridgeNext::Flood);
         }
-        if bridge.is(bflags::FORWARD) {
+        if port.is(bflags::FORWARD) {
             let found = view.macs.find(macs::key(port.bridge, dst));
             match super::towards(p, port, found, &mut view.tx, view.counts).map_err(BridgeReason::from)? {
                 Some(Way::Output) => return Ok(BridgeNext::Output),
@@ -250,7 +250,7 @@ impl Node for L2Bridge {
                 None => {}
             }
         }
-        if !bridge.is(bflags::UU_FLOOD) {
+        if !port.is(bflags::UU_FLOOD) {
             return Err(BridgeReason::UnknownUnicast.into());
         }
         Ok(BridgeNext::Flood)
@@ -498,11 +498,10 @@ impl QuickNode for L2Bridge {
     ) -> Option<(BridgeNext, Common<'v>)> {
         let rx = view.rx.peek(first.rx)?;
         let port = rx.bridge?;
-        let bridge = view.bridge.peek(port.bridge)?;
-        if !bridge.is(bflags::FORWARD) {
+        if !port.is(bflags::FORWARD) {
             return None;
         }
-        let learns = bridge.is(bflags::LEARN) && !port.bvi;
+        let learns = port.is(bflags::LEARN) && !port.bvi;
         let seen = learns.then(|| Entry::learned(first.rx, view.now));
         let from = Source { rx: first.rx, port, seen, macs: view.macs, ifs: view.rx.all() };
         let w = rooms.window::<0>(first)?;

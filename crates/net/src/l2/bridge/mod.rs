@@ -37,7 +37,7 @@ pub const MAC_LIMIT: u32 = 1 << 21;
 /// The most bridge domains.
 pub const MAX_BRIDGES: usize = 65_536;
 
-/// Bits of [`Bridge::flags`].
+/// Bits of [`BridgePort::flags`].
 pub mod bflags {
     /// Source addresses are learned.
     pub const LEARN: u8 = 1 << 0;
@@ -62,7 +62,7 @@ pub struct BridgePort {
     pub shg: u8,
     /// The interface through which the bridge domain is routed.
     pub bvi: bool,
-    /// What the bridge domain does, see [`bflags`]: a short cut need not ask it.
+    /// What the bridge domain and the interface both do, see [`bflags`].
     pub flags: u8,
     /// The most addresses that may be learned on it.
     pub limit: u32,
@@ -80,8 +80,6 @@ pub struct Member {
 /// A bridge domain as workers see it, never changed in place.
 #[derive(Clone, Debug, Default)]
 pub struct Bridge {
-    /// See [`bflags`].
-    pub flags: u8,
     /// The most addresses that may be learned in it.
     pub limit: u32,
     /// All members, the BVI among them.
@@ -92,7 +90,7 @@ pub struct Bridge {
     pub arp6: Box<[(u128, [u8; 6])]>,
 }
 
-impl Bridge {
+impl BridgePort {
     /// True when all of `bits` are set.
     #[inline]
     pub fn is(&self, bits: u8) -> bool {

@@ -2,7 +2,7 @@
 
 use super::STEP_SECONDS;
 use crate::neighbor::Millis;
-use crate::router::{BridgeOp, BridgeSettings, MacInfo, Membership, Op, StaticMac};
+use crate::router::{BridgeOp, BridgeSettings, MacInfo, Membership, Op, PortFeatures, StaticMac};
 use crate::short_cuts::world::World;
 use packet::eth::MacAddr;
 use proptest::prelude::*;
@@ -59,6 +59,7 @@ enum Act {
     /// So many seconds pass.
     Later(u64),
     PortLimit(usize, Option<u32>),
+    PortFeatures(usize, u8),
     Leave(usize),
     Join(usize),
 }
@@ -75,6 +76,8 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(f, l, age)| Act::Settings(f, l, age)),
         3 => (1u64..13).prop_map(|steps| Act::Later(steps * STEP)),
         1 => (member.clone(), prop::option::of(0u32..4)).prop_map(|(m, l)| Act::PortLimit(m, l)),
+        // Mostly with everything on.
+        1 => (member.clone(), prop_oneof![Just(15u8), 0u8..16]).prop_map(|(m, f)| Act::PortFeatures(m, f)),
         1 => member.clone().prop_map(Act::Leave),
         1 => member.prop_map(Act::Join),
     ]
@@ -94,6 +97,7 @@ struct Model {
     members: [bool; 4],
     settings: BridgeSettings,
     limits: [Option<u32>; 4],
+    features: [PortFeatures; 4],
     /// When a frame came last from each learned address, and now, seconds.
     seen: BTreeMap<Mac, u64>,
     now: u64,
@@ -123,7 +127,7 @@ impl Model {
     /// False for a frame that is dropped.
     fn learn(&mut self, from: usize, src: Mac) -> bool {
         let fine = |k: Option<&Known>| k == Some(&Known::Learned(from)) || k == Some(&Known::Static(from));
-        if !self.settings.learn {
+        if !self.settings.learn || !self.features[from].learn {
             return true;
         }
         if fine(self.known.get(&src)) {
@@ -162,9 +166,13 @@ impl Model {
             return vec![];
         }
         if dst[0] & 1 != 0 {
-            return if self.settings.flood { self.flood(from, src, dst) } else { vec![] };
+            return if self.settings.flood && self.features[from].flood {
+                self.flood(from, src, dst)
+            } else {
+                vec![]
+            };
         }
-        match self.known.get(&dst).filter(|_| self.settings.forward) {
+        match self.known.get(&dst).filter(|_| self.settings.forward && self.features[from].forward) {
             Some(Known::Filter | Known::Bvi) => vec![],
             Some(Known::Learned(to) | Known::Static(to)) => {
                 if self.may_pass(from, *to) {
@@ -173,7 +181,7 @@ impl Model {
                     vec![]
                 }
             }
-            None if self.settings.uu_flood => self.flood(from, src, dst),
+            None if self.settings.uu_flood && self.features[from].uu_flood => self.flood(from, src, dst),
             None => vec![],
         }
     }
@@ -209,8 +217,8 @@ impl Pair {
         };
         let known = world.router.macs().iter().map(|m| (m.mac.0, place(m))).collect();
         let settings = BridgeSettings::default();
-        let (limits, seen) = ([None; 4], BTreeMap::new());
-        Pair { world, model: Model { known, members: [true; 4], settings, limits, seen, now: 0 } }
+        let (limits, seen, features) = ([None; 4], BTreeMap::new(), [PortFeatures::default(); 4]);
+        Pair { world, model: Model { known, members: [true; 4], settings, limits, features, seen, now: 0 } }
     }
 
     fn commit(&mut self, op: BridgeOp) {
@@ -284,6 +292,18 @@ impl Pair {
             Act::PortLimit(p, limit) => {
                 m.limits[p] = limit;
                 self.commit(BridgeOp::PortLimit { name: MEMBERS[p].0.into(), limit });
+            }
+            Act::PortFeatures(p, flags) => {
+                let on = |bit: u8| flags & bit != 0;
+                let features = PortFeatures {
+                    learn: on(1),
+                    forward: on(2),
+                    flood: on(4),
+                    uu_flood: on(8),
+                    ..PortFeatures::default()
+                };
+                m.features[p] = features;
+                self.commit(BridgeOp::PortFeatures { name: MEMBERS[p].0.into(), features });
             }
             Act::Leave(p) => {
                 m.members[p] = false;

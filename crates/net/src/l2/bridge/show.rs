@@ -68,8 +68,9 @@ fn bridge_json(router: &Router, b: &BridgeState) -> Json {
             let i = router.interface(*i)?;
             let (refused, moves) = router.port_events(i);
             let tags = i.tag_change.as_ref().map(ToString::to_string);
+            let off: Vec<&str> = i.port_features.off().collect();
             Some(json!({
-                "interface": i.name, "index": i.index, "shg": m.shg, "bvi": m.bvi, "tag-rewrite": tags,
+                "interface": i.name, "index": i.index, "shg": m.shg, "bvi": m.bvi, "tag-rewrite": tags, "off": off,
                 "learned": router.plane().l2.macs.learned_on(i.index), "learn-limit": i.mac_limit,
                 "not-learned": refused, "moves": moves,
             }))
@@ -97,13 +98,14 @@ fn members(router: &Router, b: &BridgeState, text: &mut String) {
         let (refused, moves) = router.port_events(i);
         let tags = match &i.tag_change {
             Some(change) => change.to_string(),
-            None if i.tags().count != 0 => format!("pop {}", i.tags().count),
             None => "none".into(),
         };
+        let off: Vec<&str> = i.port_features.off().collect();
+        let off = if off.is_empty() { String::new() } else { format!("  off: {}", off.join(", ")) };
         let limit = i.mac_limit.map_or("off".to_string(), |n| n.to_string());
         let _ = writeln!(
             text,
-            "{:>24}{:>8}{:>5}{:>5}{:>10}{:>10}{:>13}{:>8}  {tags}",
+            "{:>24}{:>8}{:>5}{:>5}{:>10}{:>10}{:>13}{:>8}  {tags}{off}",
             i.name,
             i.index,
             m.shg,

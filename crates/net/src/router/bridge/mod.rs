@@ -6,7 +6,7 @@ mod port;
 
 pub use macs::{MacCounts, MacInfo};
 pub use ops::{BridgeOp, StaticMac};
-pub use port::{Membership, TagChange, VlanTag};
+pub use port::{Membership, PortFeatures, TagChange, VlanTag};
 
 use super::{OpError, Router};
 use crate::l2::bridge::{Bridge, L2Writers, Member, bflags};
@@ -146,7 +146,6 @@ impl Bridges {
             }
         }
         let content = Bridge {
-            flags: b.settings.flags(),
             limit: b.settings.mac_limit.unwrap_or(u32::MAX),
             members: members.collect(),
             arp4: arp4.into(),

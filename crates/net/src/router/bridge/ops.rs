@@ -1,6 +1,6 @@
 //! Operations on bridge domains.
 
-use super::{BridgeSettings, BridgeState, MAX_BRIDGE_ID, Membership, TagChange};
+use super::{BridgeSettings, BridgeState, MAX_BRIDGE_ID, Membership, PortFeatures, TagChange};
 use crate::l2::bridge::Bridge;
 use crate::router::op::Undo;
 use crate::router::{Kind, Op, OpError, Router};
@@ -50,8 +50,15 @@ pub enum BridgeOp {
     Tags {
         /// The interface.
         name: String,
-        /// The change; none: the tags of a sub-interface are taken away and put back.
+        /// The change; none: they stay as they are.
         change: Option<TagChange>,
+    },
+    /// What an interface lets its bridge domain do with its frames.
+    PortFeatures {
+        /// The interface.
+        name: String,
+        /// All of them.
+        features: PortFeatures,
     },
     /// The most addresses that are learned on an interface.
     PortLimit {
@@ -130,6 +137,13 @@ impl Router {
                 let was = std::mem::replace(&mut i.mac_limit, limit);
                 self.publish_interface(index);
                 undo(BridgeOp::PortLimit { name, limit: was })
+            }
+            BridgeOp::PortFeatures { name, features } => {
+                let index = self.named(&name)?.index;
+                let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
+                let was = std::mem::replace(&mut i.port_features, features);
+                self.publish_interface(index);
+                undo(BridgeOp::PortFeatures { name, features: was })
             }
             BridgeOp::TableLimit { limit } => {
                 let was = self.plane.l2.macs.limit();

@@ -3,7 +3,7 @@
 use super::BridgeOp;
 use crate::interface::Tags;
 use crate::l2::Retag;
-use crate::l2::bridge::BridgePort;
+use crate::l2::bridge::{BridgePort, bflags};
 use crate::router::op::Undo;
 use crate::router::{IfState, Kind, Op, OpError, Router};
 
@@ -16,6 +16,61 @@ pub struct Membership {
     pub bvi: bool,
     /// Split-horizon group: members of one group other than 0 do not exchange frames.
     pub shg: u8,
+}
+
+/// What an interface lets its bridge domain do with the frames that come in on it. What the bridge domain does not do is not
+/// done, whatever stands here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortFeatures {
+    /// Their source addresses are learned.
+    pub learn: bool,
+    /// They go to where known addresses are.
+    pub forward: bool,
+    /// Broadcasts and multicasts are flooded.
+    pub flood: bool,
+    /// Those to unknown addresses are flooded.
+    pub uu_flood: bool,
+    /// ARP requests and neighbour solicitations are answered, or sent to the entry's station.
+    pub arp_term: bool,
+}
+
+impl Default for PortFeatures {
+    fn default() -> Self {
+        PortFeatures { learn: true, forward: true, flood: true, uu_flood: true, arp_term: true }
+    }
+}
+
+impl PortFeatures {
+    /// Their words in commands and in the YAML document.
+    pub const NAMES: &'static [&'static str] = &["learn", "forward", "flood", "uu-flood", "arp-term"];
+
+    /// The one of this name.
+    pub fn named(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "learn" => &mut self.learn,
+            "forward" => &mut self.forward,
+            "flood" => &mut self.flood,
+            "uu-flood" => &mut self.uu_flood,
+            "arp-term" => &mut self.arp_term,
+            _ => return None,
+        })
+    }
+
+    /// The names of those that are off.
+    pub fn off(mut self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().copied().filter(move |n| self.named(n).is_some_and(|on| !*on))
+    }
+
+    fn flags(self) -> u8 {
+        let bits = [
+            (self.learn, bflags::LEARN),
+            (self.forward, bflags::FORWARD),
+            (self.flood, bflags::FLOOD),
+            (self.uu_flood, bflags::UU_FLOOD),
+            (self.arp_term, bflags::ARP_TERM | bflags::ARP_UFWD),
+        ];
+        bits.iter().filter(|b| b.0).fold(0, |all, b| all | b.1)
+    }
 }
 
 /// One VLAN tag to put in front.
@@ -99,9 +154,7 @@ impl IfState {
     /// What workers do to the tags of its frames on layer 2.
     pub(in crate::router) fn retag(&self) -> Retag {
         let own = self.tags();
-        let Some(change) = &self.tag_change else {
-            return Retag { pop: own.count, own, ..Retag::default() };
-        };
+        let Some(change) = &self.tag_change else { return Retag::default() };
         let (pop, push) = change.parts();
         let keep_priority = pop != 0 && !push.is_empty();
         Retag { pop, push: tags(push), own: Tags { count: pop.min(own.count), ..own }, keep_priority }
@@ -188,6 +241,7 @@ impl Router {
     pub(super) fn set_tags(&mut self, name: String, change: Option<TagChange>) -> Result<Undo, OpError> {
         let i = self.named(&name)?;
         let own = i.tags().count;
+        let change = change.filter(|c| *c != TagChange::Disabled);
         if let Some(change) = &change {
             let (_, push) = change.parts();
             let loopback = i.kind == Kind::Loopback;
@@ -207,7 +261,7 @@ impl Router {
     pub(in crate::router) fn bridge_port(&self, i: &IfState) -> Option<BridgePort> {
         let m = i.membership?;
         let b = self.bridge(m.bridge)?;
-        let (bridge, flags) = (b.number, b.settings.flags());
+        let (bridge, flags) = (b.number, b.settings.flags() & i.port_features.flags());
         let limit = i.mac_limit.unwrap_or(u32::MAX);
         Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, flags, limit })
     }
