@@ -135,11 +135,13 @@ def test_at_the_start_everything_is_told():
     b = Bench(start=False)
     try:
         b.router = Router(b.inside, b.config)
-        wanted = {(4, "ff02::2"), (4, "ff02::1:ff00:1")}
+        # Of its address, and of the subnet-router anycast address.
+        solicited = {"ff02::1:ff00:1", "ff02::1:ff00:0"}
+        wanted = {(4, g) for g in {"ff02::2"} | solicited}
         seen = set()
         b.left.wait(lambda p: seen.update(records6(p) or []) or wanted <= seen)
         assert not any(g == "ff02::1" for _, g in seen), "all nodes is never told"
-        link_local = next(g for _, g in seen if g.startswith("ff02::1:ff") and g != "ff02::1:ff00:1")
+        link_local = next(g for _, g in seen if g.startswith("ff02::1:ff") and g not in solicited)
         assert link_local == "ff02::1:ff00:101"
         b.left.wait(lambda p: is_report4(p, [(4, "224.0.0.2")]))
     finally:
@@ -174,7 +176,7 @@ def test_general_queries_are_answered(joined):
     joined.left.wait(lambda p: is_report4(p, [(2, "224.0.0.2"), (2, "224.0.0.5"), (2, "224.0.0.18")]))
     joined.left.send(query6(left, delay=200))
     got = joined.left.wait(lambda p: records6(p) is not None and all(t == 2 for t, _ in records6(p)))
-    assert {g for _, g in records6(got)} == {"ff02::2", "ff02::5", "ff02::9", "ff02::1:ff00:1", "ff02::1:ff00:101"}
+    assert {g for _, g in records6(got)} == {"ff02::2", "ff02::5", "ff02::9", "ff02::1:ff00:0", "ff02::1:ff00:1", "ff02::1:ff00:101"}
 
 
 def test_queries_for_a_group(joined):

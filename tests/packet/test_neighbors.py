@@ -78,7 +78,7 @@ def test_arp_that_is_refused(fresh):
     for reason, arp in [
         ("arp-malformed", bytes(good)[:27]),
         ("arp-malformed", bytes(ARP(op=1, hwtype=6, hwsrc=p.host_mac, psrc=p.host, pdst=p.ip))),
-        ("arp-sender-not-on-link", bytes(ARP(op=1, hwsrc=p.host_mac, psrc="10.9.9.9", pdst=p.ip))),
+        ("arp-sender-not-on-link", bytes(ARP(op=1, hwsrc=p.host_mac, psrc="10.9.9.9", pdst="10.0.1.77"))),
         ("arp-bad-sender", bytes(ARP(op=1, hwsrc=BROADCAST, psrc=p.host, pdst=p.ip))),
         ("arp-bad-sender", bytes(ARP(op=1, hwsrc=p.host_mac, psrc="224.0.0.1", pdst=p.ip))),
     ]:

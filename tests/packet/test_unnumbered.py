@@ -20,6 +20,7 @@ def lent():
         "routes": [{"prefix": f"{HOST}/32", "via": {"interface": "left"}}, {"prefix": f"{HOST6}/128", "via": {"interface": "left"}},
                    {"prefix": "192.0.2.77/32", "via": {"interface": "right"}},
                    {"prefix": "198.51.100.0/24", "via": {"address": HOST, "interface": "left"}}],
+        "l3": {"interfaces": {name: {"arp-sender-check": True} for name in ("left", "right")}},
     }, ports=("left", "right", "back"), addresses=False)
     yield b
     b.close()

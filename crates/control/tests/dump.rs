@@ -379,7 +379,7 @@ routes:
   - 0.0.0.0/0 via 10.0.1.2 weight 3, 10.0.1.3
   - 10.9.0.0/16 prohibit
   - ::/0 via 2001:db8:1::2
-  - \"2001:db8:9::/48 via fe80::1 left.10, 2001:db8:1::\"
+  - \"2001:db8:9::/48 via fe80::1 left.10, 2001:db8:1::9\"
 packet-generator:
   flood:
     interface: left
@@ -429,6 +429,9 @@ l3:
       urpf: {ip4: {rx: {mode: strict, table: 7}, tx: loose}, ip6: {tx: {mode: strict, table: 7}}}
       tcp-mss-clamp: {ip4: {rx: 1400, tx: 1300}, ip6: {tx: 1280}}
       proxy-arp: true
+      arp-sender-check: true
+      directed-broadcast: true
+      ip4-link-local: drop
       groups: [224.0.0.5, \"ff02::5\"]
       router-advertisements:
         interval: {min: 4, max: 30}
@@ -629,9 +632,11 @@ fn document(p: &Parts) -> String {
     for (i, last) in &p.neighbors {
         let via = usize::from(*i) % names.len();
         if neighbors.insert((via, last)) {
+            // In a prefix of the interface, or only by what the operator says.
+            let net = if last % 2 == 0 { format!("10.{via}.1") } else { format!("172.31.{via}") };
             let _ = writeln!(
                 tail,
-                "  - {{interface: if{via}, address: 10.{via}.1.{last}, mac: \"02:01:00:00:00:{last:02x}\"}}"
+                "  - {{interface: if{via}, address: {net}.{last}, mac: \"02:01:00:00:00:{last:02x}\"}}"
             );
         }
     }
@@ -656,6 +661,13 @@ fn document(p: &Parts) -> String {
         );
     }
     let (queue, entries, strict) = p.settings;
+    let _ = writeln!(
+        tail,
+        "l3: {{interfaces: {{if0: {{arp-sender-check: {}, directed-broadcast: {}, ip4-link-local: {}}}}}}}",
+        queue & 1 != 0,
+        queue & 2 != 0,
+        if queue & 4 != 0 { "drop" } else { "forward" }
+    );
     let settings = format!(
         "quiver: {{neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}}}}}\n",
         u16::from(queue) + 1,

@@ -2,7 +2,7 @@
 
 use crate::router::{IfState, Op, Router};
 use crate::{
-    capture, fib, generator, interface, l2, mpls, mss, multicast, neighbor, proxy, punt, ra, reassembly,
+    capture, fib, generator, interface, ip4, l2, mpls, mss, multicast, neighbor, proxy, punt, ra, reassembly,
     runtime, urpf,
 };
 use command::{Args, Command, CommandError, Completer, Output};
@@ -19,6 +19,7 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(neighbor::commands::all());
     all.extend(urpf::commands::all());
     all.extend(mss::commands::all());
+    all.extend(ip4::commands::all());
     all.extend(proxy::commands::all());
     all.extend(ra::commands::all());
     all.extend(multicast::commands::all());
@@ -43,6 +44,7 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("trace", "Packet trace"),
     ("set interface", "Change an interface"),
     ("set interface ip", "Addresses and table of an interface"),
+    ("set interface arp", "Whose ARP requests are answered"),
     ("set interface l2", "Layer 2: bridge domains, cross-connect, tags"),
     ("set bridge-domain", "Change a bridge domain"),
     ("set bridge-domain arp", "ARP and neighbor discovery in a bridge domain"),

@@ -68,6 +68,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(ip4::Ip4Options::new(plane))
         .quick(ip6::Ip6Input::new(plane))
         .node(ip6::Ip6HopByHop::new(plane))
+        .node(ip4::Ip4LinkLocal::new(plane))
         .quick_lookup(urpf::Ip4Urpf::new(plane))
         .quick_lookup(urpf::Ip6Urpf::new(plane))
         .node(reassembly::Ip4FullReassembly::new(plane, buffers))
@@ -123,7 +124,13 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .arc(ArcDef {
             name: "ip4-unicast",
             end: "ip4-lookup",
-            features: unicast(&["ip4-urpf", "ip4-full-reassembly", "ip4-sv-reassembly", "ip4-mss-clamp-in"]),
+            features: unicast(&[
+                "ip4-link-local",
+                "ip4-urpf",
+                "ip4-full-reassembly",
+                "ip4-sv-reassembly",
+                "ip4-mss-clamp-in",
+            ]),
         })
         .arc(ArcDef {
             name: "ip6-unicast",

@@ -35,7 +35,8 @@ pub mod kind {
     pub const UNREACHABLE: u8 = 5;
     /// Dropped and answered with "administratively prohibited".
     pub const PROHIBIT: u8 = 6;
-    /// The broadcast or network address of a connected prefix: dropped (RFC 2644).
+    /// The broadcast or network address of a connected prefix: dropped (RFC 2644), unless there is an adjacency by which its
+    /// interface sends it to all.
     pub const BROADCAST: u8 = 7;
     /// Into the table at a place: the destination is looked up there.
     pub const LOOKUP: u8 = 8;

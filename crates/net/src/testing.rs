@@ -296,7 +296,7 @@ impl Rig {
         let (mut fib4, shared_fib4) = Lpm4::new(Default::default()).unwrap();
         let (mut fib6, shared_fib6) = Lpm6::new(Default::default()).unwrap();
         let local = groups_writer.acquire(&[Path::new(kind::LOCAL, 0)]).unwrap();
-        let broadcast = groups_writer.acquire(&[Path::new(kind::BROADCAST, 0)]).unwrap();
+        let broadcast = groups_writer.acquire(&[Path::new(kind::BROADCAST, u32::MAX)]).unwrap();
         for a in ours4 {
             assert!(addr::is_unicast(a));
             fib4.insert(a, 32, local).unwrap();

@@ -92,6 +92,7 @@ pub const KNOWN: &[&str] = &[
     "set interface ip address =left =10.0.0.1/24",
     "set interface ip address del =left =10.0.0.1/24",
     "set interface ip address del =left all",
+    "set interface ip directed-broadcast =left enable",
     "set interface ip table =left =7",
     "set interface ip6 table =left =7",
     "set interface l2 arp-term =left disable",

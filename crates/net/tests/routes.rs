@@ -272,6 +272,7 @@ impl Model {
         add("10.0.0.255/32", Source::Interface, Target::Broadcast);
         add("2001:db8::1/128", Source::Interface, Target::Local(1));
         add("2001:db8::/64", Source::Interface, Target::Glean(1));
+        add("2001:db8::/128", Source::Interface, Target::Local(1));
         if self.loop1 {
             add("10.0.1.1/32", Source::Interface, Target::Local(2));
             add("10.0.1.0/24", Source::Interface, Target::Glean(2));

@@ -45,6 +45,13 @@ pub(super) fn proxy_arp(_: Source<'_>, i: &IfState, to: &mut Map) {
     to.put_unless("proxy-arp", i.features.proxy_arp, false);
 }
 
+pub(super) fn switches(_: Source<'_>, i: &IfState, to: &mut Map) {
+    let f = &i.features;
+    to.put_unless("arp-sender-check", f.arp_sender_check, false)
+        .put_unless("directed-broadcast", f.directed_broadcast, false)
+        .put_some("ip4-link-local", f.link_local4_stays.then_some("drop"));
+}
+
 pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {
     let wanted =
         from.router.groups_of(i.index).into_iter().filter(|g| from.router.is_group_wanted(i.index, *g));

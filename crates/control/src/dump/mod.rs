@@ -82,6 +82,7 @@ const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[
     l3::reassembly,
     l3::clamp,
     l3::proxy_arp,
+    l3::switches,
     l3::groups,
     advertise::write,
 ];

@@ -58,7 +58,8 @@ fn entry<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Opti
     Some(Neighbor { interface: port.name().to_string(), address, mac: mac?, place })
 }
 
-/// A neighbour lies in a connected prefix and is not the router itself.
+/// A neighbour is on a wire, and not the router itself. It need not be in a prefix of the interface: routes may lead to it
+/// there.
 fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>, names: &Names<'_>) {
     let name = port.name();
     if names.is_alone(port) {
@@ -66,25 +67,13 @@ fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>,
             .help("an interface with a wire, or a BVI");
         return;
     }
-    if port.addresses().iter().any(|a| a.net.addr() == address) {
+    if port
+        .addresses()
+        .iter()
+        .any(|a| a.net.addr() == address || net::router::anycast(a.net) == Some(address))
+    {
         d.error(place, "neighbor-connected", format!("{address} is the router's own address on `{name}`"))
             .value(address)
             .help("the neighbour's address");
-        return;
-    }
-    let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-    // Who is behind an unnumbered interface, routes say.
-    if link_local || port.unnumbered().is_some() {
-        return;
-    }
-    if !port.addresses().iter().any(|a| a.net.contains(&address)) {
-        let nets: Vec<String> = port.addresses().iter().map(|a| a.net.trunc().to_string()).collect();
-        let help = match nets.is_empty() {
-            true => format!("`{name}` has no addresses: add one in {}", port.path()),
-            false => format!("`{name}` has {}", nets.join(", ")),
-        };
-        d.error(place, "neighbor-connected", format!("{address} is not in a connected prefix of `{name}`"))
-            .value(address)
-            .help(help);
     }
 }

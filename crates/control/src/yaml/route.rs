@@ -294,6 +294,11 @@ impl<'n> Table<'_, 'n> {
             if let Some((via, owner)) = own {
                 let message = format!("{via} is the router's own address, on `{owner}`");
                 d.error(path.place, "next-hop", message).value(via).help("the neighbour's address");
+            } else if let Some(via) = path.address
+                && let Some(net) = names.nobody.get(&(looked_up.id, via))
+            {
+                let message = nobody(via, net);
+                d.error(path.place, "next-hop", message).value(via).help("the neighbour's address");
             }
         }
     }
@@ -543,12 +548,18 @@ impl Paths<'_> {
         let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
         let broadcast = address == IpAddr::from([255, 255, 255, 255]);
         // Of a next hop without interface it is known with its table whether it is the router's own.
-        let own = interface.filter(|_| !link_local).and_then(|i| {
-            let table = self.names.table(i, address.is_ipv6());
-            self.names.own.get(&(table, address)).filter(|owner| **owner == i)
-        });
+        let on = interface.filter(|_| !link_local).map(|i| (i, self.names.table(i, address.is_ipv6())));
+        let own =
+            on.and_then(|(i, table)| self.names.own.get(&(table, address)).filter(|owner| **owner == i));
+        let here = |i: &str, net: &IpNet| {
+            self.names.get(i).is_ok_and(|p| p.addresses().iter().any(|a| a.net.trunc() == *net))
+        };
+        let net =
+            on.and_then(|(i, table)| self.names.nobody.get(&(table, address)).filter(|net| here(i, net)));
         let (message, help) = if let Some(owner) = own {
             (format!("{address} is the router's own address, on `{owner}`"), "the neighbour's address")
+        } else if let Some(net) = net {
+            (nobody(address, net), "the neighbour's address")
         } else if address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast {
             (format!("{address} cannot be a next hop"), "the unicast address of a neighbour")
         } else if link_local && interface.is_none() {
@@ -559,6 +570,11 @@ impl Paths<'_> {
         d.error(at, "next-hop", message).value(text).help(help);
         None
     }
+}
+
+/// Why an address of a prefix of the router's cannot be a next hop.
+fn nobody(address: IpAddr, net: &IpNet) -> String {
+    format!("{address} is the network or broadcast address of {net}")
 }
 
 /// Labels with their modes, when they can be put on.

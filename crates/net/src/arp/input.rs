@@ -1,5 +1,6 @@
 //! `arp-input`: checks ARP packets, answers requests for the router's addresses, and hands the rest on to be learnt.
 
+use crate::adjacency::Adjacency;
 use crate::fib::table::{V4, View};
 use crate::interface::{IfCache, Interface, ifflags};
 use crate::plane::{Plane, kind};
@@ -9,6 +10,7 @@ use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
 use packet::arp::{ArpMessage, ArpOp, ArpView};
 use packet::eth::MacAddr;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tables::groups::{Entry, Paths};
 
@@ -29,7 +31,7 @@ graph::reasons! {
         BadSender => "arp-bad-sender",
         /// The interface has no IPv4 address.
         NotEnabled => "arp-ip4-not-enabled",
-        /// The sender is not in a connected prefix of the interface.
+        /// The sender is not on the link, and what it says is of no use or not wanted from there.
         NotOnLink => "arp-sender-not-on-link",
         /// A request for an address that is not the router's.
         NotForUs => "arp-not-for-us" (info),
@@ -65,6 +67,24 @@ pub struct ArpInputView<'v> {
     ifs: IfCache<'v>,
 }
 
+/// What the routing table knows of a sender.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    /// The address is the broadcast of a connected prefix.
+    Nobody,
+    /// It is the router's own.
+    Ours,
+    /// It is a host on the link.
+    Here,
+    /// It is beyond a next hop, or unknown.
+    Elsewhere,
+}
+
+/// Whether an address can be a host's (RFC 1812 section 5.3.7).
+fn is_host(address: u32) -> bool {
+    !matches!(address >> 24, 0 | 127 | 224..)
+}
+
 impl ArpInputView<'_> {
     /// Whether packets to `address` would leave over one of the router's interfaces that is (`on`) or is not `rx`.
     fn leads(&self, address: u32, on: bool, rx: u32) -> bool {
@@ -76,6 +96,23 @@ impl ArpInputView<'_> {
         match groups.paths(View::<V4>::new(self.plane, self.guard).lookup_one(rx, &address)) {
             Paths::One(e) => over(e) || !on && e.kind == kind::LOCAL,
             Paths::Many(word) => groups.all(word).any(over),
+        }
+    }
+
+    /// Where packets to `sender` would go: nowhere near a host, to that very host on `rx`, or elsewhere.
+    fn whereabouts(&self, sender: u32, rx: u32) -> Whereabouts {
+        let groups = self.plane.groups.reader();
+        let here = |e: Entry| {
+            let host = |a: &Adjacency| e.kind == kind::GLEAN || a.next_hop == IpAddr::V4(sender.into());
+            (kind::is_neighbor(e.kind) || e.kind == kind::GLEAN)
+                && self.plane.adjacencies.get(e.adj, self.guard).is_some_and(|a| a.interface == rx && host(a))
+        };
+        match groups.paths(View::<V4>::new(self.plane, self.guard).lookup_one(rx, &sender)) {
+            Paths::One(e) if e.kind == kind::BROADCAST => Whereabouts::Nobody,
+            Paths::One(e) if e.kind == kind::LOCAL => Whereabouts::Ours,
+            Paths::One(e) if here(e) => Whereabouts::Here,
+            Paths::Many(word) if groups.all(word).any(here) => Whereabouts::Here,
+            _ => Whereabouts::Elsewhere,
         }
     }
 
@@ -112,8 +149,8 @@ impl Node for ArpInput {
         }
         let sender = u32::from(arp.sender_ip());
         let probe = arp.is_probe();
-        if !arp.sender_mac().is_station() || arp.sender_ip().is_multicast() || arp.sender_ip().is_broadcast()
-        {
+        let at = if probe { Whereabouts::Here } else { view.whereabouts(sender, p.d.rx) };
+        if !arp.sender_mac().is_station() || !probe && !is_host(sender) || at == Whereabouts::Nobody {
             return Err(ArpReason::BadSender.into());
         }
         let on_link = |(a, len): &(u32, u8)| {
@@ -121,13 +158,16 @@ impl Node for ArpInput {
         };
         // Behind an unnumbered interface are hosts whose route leads there.
         let behind = |view: &ArpInputView<'_>| i.is(ifflags::UNNUMBERED) && view.leads(sender, true, p.d.rx);
-        if !probe && !i.addrs4.iter().any(on_link) && !behind(view) {
-            return Err(ArpReason::NotOnLink.into());
-        }
         let ours = |ip: u32| i.addrs4.iter().any(|a| a.0 == ip);
         let target = u32::from(arp.target_ip());
         let for_us = ours(target);
         let (request, own_sender) = (arp.op() == ArpOp::Request, ours(sender));
+        // Linux asks with any of its addresses, and a next hop may be named that no prefix holds. Of those the control side
+        // learns whom the router has asked for or has a route to.
+        let wanted = || for_us && at != Whereabouts::Ours && !(request && i.features.arp_sender_check);
+        if at != Whereabouts::Here && !i.addrs4.iter().any(on_link) && !behind(view) && !wanted() {
+            return Err(ArpReason::NotOnLink.into());
+        }
         let proxied = if request && !for_us && !own_sender { view.proxies(i, &arp, p.d.rx) } else { None };
         let reply = ArpMessage::reply_to(&arp, MacAddr(i.mac)).to_bytes();
         let news = for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender;

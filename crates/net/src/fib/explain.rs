@@ -254,6 +254,9 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
         }
         kind::UNREACHABLE => "dropped and answered with ICMP \"host unreachable\"".into(),
         kind::PROHIBIT => "dropped and answered with ICMP \"administratively prohibited\"".into(),
+        kind::BROADCAST if let Some(a) = router.adjacency(p.entry.adj) => {
+            format!("sent to all hosts on {}, as the broadcast of its prefix", name(a.interface))
+        }
         kind::BROADCAST => "dropped, as the broadcast of a connected prefix (RFC 2644)".into(),
         _ => NO_ROUTE.into(),
     }

@@ -22,6 +22,7 @@ pub(crate) fn target_words(router: &Router, t: &Target, v6: bool) -> String {
         Target::Glean(i) => format!("connected on {}", router.interface_name(*i)),
         Target::Neighbor(i, a) => format!("neighbor {a} on {}", router.interface_name(*i)),
         Target::Broadcast => "broadcast: drop".into(),
+        Target::DirectedBroadcast(i) => format!("broadcast: to all on {}", router.interface_name(*i)),
         Target::Drop => "drop".into(),
         Target::Unreachable => "unreachable".into(),
         Target::Prohibit => "prohibit".into(),

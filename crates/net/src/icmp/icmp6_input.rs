@@ -168,6 +168,8 @@ fn echo(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ic
     if addr::is_multicast(asked) {
         let own = view.ifs.get(p.d.rx).and_then(|i| i.source6(asker));
         source = own.ok_or(Icmp6Reason::NoAddress)?;
+    } else if !view.ifs.get(p.d.rx).is_some_and(|i| i.addrs6.iter().any(|a| a.0 == asked)) {
+        source = super::unicast6(view.plane, view.guard, p.d, asked, asker);
     }
     let moved = p.advance(at - ip6::HEADER_LEN);
     debug_assert!(moved, "the ICMPv6 header lies in the first buffer");
@@ -211,6 +213,13 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
             let Some(i) = view.ifs.get(p.d.rx) else { return Err(Icmp6Reason::NoAddress.into()) };
             let (asker, target) = (packet.src_u128(), ns.target.to_bits());
             let usable = |a: u128| i.addrs6.iter().any(|ours| ours.0 == a);
+            if i.is_anycast6(target) {
+                let reply = advertisement(p, i, &packet, &ns, From::Anycast)?;
+                punt(view.plane, PuntKind::Nd, p);
+                p.count(Icmp6Reason::Advertised);
+                send(p, &reply);
+                return Ok(Icmp6Next::Output);
+            }
             if !usable(target) && !i.tentative6.contains(&target) {
                 let behind = view.plane.proxies.load(view.guard).behind(target);
                 let elsewhere =
@@ -219,7 +228,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
                     p.count(Icmp6Reason::NotForUs);
                     return consume(p);
                 }
-                let reply = advertisement(p, i, &packet, &ns, true)?;
+                let reply = advertisement(p, i, &packet, &ns, From::Proxy)?;
                 p.count(Icmp6Reason::Proxied);
                 send(p, &reply);
                 return Ok(Icmp6Next::Output);
@@ -230,7 +239,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
                 punt(view.plane, PuntKind::Nd, p);
                 return consume(p);
             }
-            let reply = advertisement(p, i, &packet, &ns, false)?;
+            let reply = advertisement(p, i, &packet, &ns, From::Own)?;
             punt(view.plane, PuntKind::Nd, p);
             p.count(Icmp6Reason::Advertised);
             send(p, &reply);
@@ -271,13 +280,24 @@ struct Reply {
     own: [u8; 6],
 }
 
+/// For which address an advertisement is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// One of the interface's.
+    Own,
+    /// The subnet-router anycast address of one of its prefixes.
+    Anycast,
+    /// That of a host on another link.
+    Proxy,
+}
+
 /// The answer to `ns`.
 fn advertisement(
     p: &Packet<'_>,
     i: &Interface,
     packet: &Ip6View<'_>,
     ns: &NeighborSolicitation<'_>,
-    proxy: bool,
+    from: From,
 ) -> Result<Reply, Icmp6Reason> {
     let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
     let ethernet =
@@ -286,11 +306,11 @@ fn advertisement(
         return Err(Icmp6Reason::NoRoom);
     };
     let mut answer = Advertisement::answer(ns.target, MacAddr(i.mac), packet.src());
-    if proxy {
-        // RFC 4861 section 7.2.8: who has the address itself is heeded rather than this. The answer comes from an address of the
-        // interface.
+    if from != From::Own {
+        // RFC 4861 sections 7.2.7 and 7.2.8: who has the address itself, or answers first, is heeded rather than this. The
+        // answer comes from an address of the interface.
         let own = i.source6(packet.src_u128()).ok_or(Icmp6Reason::NoAddress)?;
-        (answer.src, answer.router, answer.override_) = (own.into(), false, false);
+        (answer.src, answer.router, answer.override_) = (own.into(), from == From::Anycast, false);
     }
     let mut to = addr::multicast_mac(addr::ALL_NODES);
     if answer.solicited {

@@ -11,9 +11,11 @@ pub use icmp6_input::{Icmp6Input, Icmp6Reason};
 pub use ip4_error::{Ip4ErrorReason, Ip4IcmpError};
 pub use ip6_error::{Ip6ErrorReason, Ip6IcmpError};
 
-use crate::plane::Plane;
+use crate::fib::table::{V6, View};
+use crate::plane::{Plane, kind};
 use crate::punt::Class;
 use graph::{Desc, Guard, Packet, flags};
+use packet::ip6::addr::is_link_local;
 
 /// The ICMP error that a node asks `ip4-icmp-error` or `ip6-icmp-error` to send, carried in [`graph::Desc::aux`]:
 /// type, code, and a 16-bit value (MTU or pointer).
@@ -126,6 +128,17 @@ fn any_source<T>(
     let near = |index| interface(index).filter(|i| table(i) == own).and_then(&of);
     let far = |index| interface(index).and_then(&of);
     far(rx).or_else(|| (0..SEARCHED).find_map(near)).or_else(|| (0..SEARCHED).find_map(far))
+}
+
+/// The address from which an answer comes to `asker`, who sent a packet to `asked`, an address of the router: itself, or for a
+/// subnet-router anycast address one of its interface (RFC 4443 section 2.2).
+pub(crate) fn unicast6(plane: &Plane, guard: &Guard, d: &Desc, asked: u128, asker: u128) -> u128 {
+    let found = View::<V6>::new(plane, guard).lookup_for(d, &asked.to_be_bytes());
+    let e = plane.groups.resolve(found, 0);
+    let interface = |index| plane.interfaces.get(index, guard);
+    let owner = interface(e.adj).filter(|i| e.kind == kind::LOCAL && i.is_anycast6(asked));
+    let near = if is_link_local(asker) { interface(d.rx) } else { owner };
+    owner.and(near).and_then(|i| i.source6(asker)).unwrap_or(asked)
 }
 
 /// Puts `bytes`, a packet that the router made, in the place of `p`. They fit one buffer.

@@ -30,6 +30,12 @@ pub struct Features {
     pub mpls: bool,
     /// ARP requests for addresses of the proxied ranges are answered.
     pub proxy_arp: bool,
+    /// ARP requests are answered only where the sender is on the link.
+    pub arp_sender_check: bool,
+    /// Packets to the broadcast address of a connected prefix are sent to all its hosts (RFC 2644).
+    pub directed_broadcast: bool,
+    /// Packets received from or for 169.254.0.0/16 are not forwarded (RFC 3927 section 2.7).
+    pub link_local4_stays: bool,
 }
 
 /// A feature's bits on the arcs of IPv4 and IPv6.
@@ -72,6 +78,7 @@ impl Features {
         let checks = |rule: urpf::Rule| rule.mode != urpf::Mode::Off;
         Bits {
             ip4: when(checks(self.urpf4), "ip4-unicast", "ip4-urpf")
+                | when(self.link_local4_stays, "ip4-unicast", "ip4-link-local")
                 | when(self.reassembly4, "ip4-unicast", "ip4-full-reassembly")
                 | when(self.virtual4, "ip4-unicast", "ip4-sv-reassembly")
                 | when(self.mss4.rx != 0, "ip4-unicast", "ip4-mss-clamp-in"),

@@ -184,6 +184,16 @@ impl Interface {
         let best = best.max_by_key(|(a, _)| (a ^ dst).leading_zeros());
         best.or(self.addrs6.first()).map(|a| a.0)
     }
+
+    /// Whether an address is the subnet-router anycast address of one of its prefixes (RFC 4291 section 2.6.1): a prefix of
+    /// two routers has none (RFC 6164), nor has a link-local one.
+    pub fn is_anycast6(&self, a: u128) -> bool {
+        let of = |(own, len): &(u128, u8)| {
+            let mask = u128::MAX.checked_shl(128 - u32::from(*len)).unwrap_or(0);
+            *len < 127 && own & mask == a && own >> 118 != 0xfe80 >> 6
+        };
+        a != 0 && self.addrs6.iter().any(of) && self.addrs6.iter().all(|(own, _)| *own != a)
+    }
 }
 
 /// One interface remembered over a vector: most packets of a vector share theirs.

@@ -1,7 +1,8 @@
 //! `ip4-local`: packets for the router itself.
 
+use crate::fib::table::{V4, View};
 use crate::icmp::Ask;
-use crate::plane::Plane;
+use crate::plane::{Plane, kind};
 use crate::punt::{self, Class};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
@@ -25,6 +26,8 @@ graph::reasons! {
     pub enum Ip4LocalReason {
         /// The packet has no IPv4 header.
         TooShort => "ip4-local-too-short",
+        /// The source is the broadcast or network address of a connected prefix (RFC 1812 section 5.3.7).
+        BroadcastSource => "ip4-local-broadcast-source",
         /// A TCP segment for a port on which nothing listens.
         NoTcp => "ip4-local-no-tcp-listener",
         /// A UDP datagram for a port on which nothing listens; the sender is told "port unreachable".
@@ -61,21 +64,26 @@ impl Node for Ip4Local {
     const NAME: &'static str = "ip4-local";
     type Next = Ip4LocalNext;
     type Drop = Ip4LocalReason;
-    type View<'v> = &'v Plane;
+    type View<'v> = (&'v Plane, View<'v, V4>);
 
-    fn view<'v>(&'v mut self, _guard: &'v Guard) -> &'v Plane {
-        &self.plane
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Self::View<'v> {
+        (&self.plane, View::new(&self.plane, guard))
     }
 
-    fn step(plane: &mut &Plane, p: &mut Packet<'_>) -> Step<Ip4LocalNext, Ip4LocalReason> {
+    fn step((plane, tables): &mut Self::View<'_>, p: &mut Packet<'_>) -> Step<Ip4LocalNext, Ip4LocalReason> {
         let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
         let h = Ip4Header(h);
-        let (protocol, fragment, class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
+        let (src, protocol, fragment) = (h.src_u32(), h.protocol(), h.is_fragment());
+        let class = class(h, p.data());
         if !punt::admits(plane, p, class) {
             return Ok(Ip4LocalNext::Policed);
         }
         if fragment {
             return Ok(Ip4LocalNext::Reassembly);
+        }
+        let from = tables.lookup_for(p.d, &src);
+        if plane.groups.resolve(from, 0).kind == kind::BROADCAST {
+            return Err(Ip4LocalReason::BroadcastSource.into());
         }
         match protocol.0 {
             1 => return Ok(Ip4LocalNext::Icmp),
@@ -134,6 +142,19 @@ mod tests {
             assert!(nodes[..2].iter().all(|n| *n != "punt-policer"), "{class:?}: {nodes:?}");
             let a = r.one(Input::new(&p));
             assert_eq!((nodes[2], a.node, a.d.aux), ("punt-policer", "punt-policer", class as u32));
+        }
+    }
+
+    #[test]
+    fn broadcast_sources_are_dropped() {
+        let mut r = Rig::new(Ip4Local::new);
+        for src in [[192, 0, 2, 255], [192, 0, 2, 0], [198, 51, 100, 255]] {
+            for protocol in [1, 6, 17] {
+                let mut p = packet(protocol, [192, 0, 2, 1], &[8, 0, 0, 0, 0, 0, 0, 0]);
+                p[12..16].copy_from_slice(&src);
+                fix_ip4(&mut p);
+                assert_eq!(r.drops(Input::new(&p)), "ip4-local-broadcast-source");
+            }
         }
     }
 

@@ -109,6 +109,7 @@ impl LookupNode for Ip4Lookup {
             kind::LOCAL => Ok(Ip4LookupNext::Local),
             kind::GLEAN => Ok(Ip4LookupNext::Hold),
             kind::DROP => Err(Ip4LookupDrop::Blackhole.into()),
+            kind::BROADCAST if e.adj != u32::MAX => Ok(Ip4LookupNext::Rewrite),
             kind::BROADCAST => Err(Ip4LookupDrop::Broadcast.into()),
             kind::UNREACHABLE => {
                 p.count(Ip4LookupDrop::Unreachable);

@@ -1,8 +1,10 @@
 //! IPv4: the life of a packet is [`input`] (checks), [`lookup`], then [`rewrite`] (to a neighbour), [`local`] (for the
 //! router), [`hold`](crate::hold) (neighbour not yet known) or an ICMP error.
 
+pub mod commands;
 pub mod frag;
 pub mod input;
+pub mod link_local;
 pub mod local;
 pub mod lookup;
 pub mod options;
@@ -10,6 +12,7 @@ pub mod rewrite;
 
 pub use frag::{Ip4Frag, Ip4FragReason};
 pub use input::{Ip4Drop, Ip4Input};
+pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop};
 pub use local::{Ip4Local, Ip4LocalReason};
 pub use lookup::{Ip4Lookup, Ip4LookupDrop};
 pub use options::{Ip4Options, Ip4OptionsReason};

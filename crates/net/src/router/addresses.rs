@@ -1,26 +1,77 @@
 //! Addresses of interfaces, with the routes and the link-local address that come with them.
 
 use super::{OpError, Router, Source, Target};
+use crate::neighbor::address::AddressState;
 use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv6Addr};
 
 impl Router {
     /// The routes that come with an address.
-    fn routes_of(index: u32, net: IpNet) -> Vec<(IpNet, Target)> {
-        let mut out = vec![(IpNet::from(net.addr()), Target::Local(index))];
+    fn routes_of(&self, index: u32, net: IpNet) -> Vec<(IpNet, Target)> {
+        let own = self.own_target(index, net.addr());
+        let mut out: Vec<_> = own.map(|target| (IpNet::from(net.addr()), target)).into_iter().collect();
         if net.prefix_len() < net.max_prefix_len() {
             out.push((net.trunc(), Target::Glean(index)));
         }
-        if let IpNet::V4(n) = net
-            && n.prefix_len() < 31
-        {
-            for a in [n.network(), n.broadcast()] {
-                if a != n.addr() {
-                    out.push((IpNet::from(IpAddr::V4(a)), Target::Broadcast));
+        if let Some(a) = anycast(net).filter(|a| *a != net.addr()) {
+            out.push((IpNet::from(a), Target::Local(index)));
+        }
+        if let IpNet::V4(n) = net {
+            let sent = self.interfaces.get(index).is_some_and(|i| i.features.directed_broadcast);
+            let to_all = if sent { Target::DirectedBroadcast(index) } else { Target::Broadcast };
+            for (a, target) in [(n.network(), Target::Broadcast), (n.broadcast(), to_all)] {
+                if nobody(net, a.into()) && a != n.addr() {
+                    out.push((IpNet::from(IpAddr::V4(a)), target));
                 }
             }
         }
         out
+    }
+
+    /// What becomes of packets to an address of an interface. While detection runs they are nobody's, and when it has found
+    /// another owner they are that one's: no route of the address's own (RFC 4862 sections 5.4 and 5.4.5).
+    fn own_target(&self, index: u32, addr: IpAddr) -> Option<Target> {
+        let here = || self.interfaces.get(index).into_iter().flat_map(|i| &i.addresses);
+        let other = || here().any(|n| n.addr() != addr && anycast(*n) == Some(addr));
+        match self.addresses.state(index, addr) {
+            Some(AddressState::Tentative) if !other() => Some(Target::Drop),
+            Some(AddressState::Duplicate) if !other() => None,
+            _ => Some(Target::Local(index)),
+        }
+    }
+
+    /// The routes of an interface's IPv6 addresses follow what detection says of them.
+    pub(super) fn sync_own_routes(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let (place, all) = (i.table(true), i.addresses.clone());
+        for addr in all.into_iter().map(|n| n.addr()).filter(IpAddr::is_ipv6) {
+            let (net, want) = (IpNet::from(addr), self.own_target(index, addr));
+            if self.route_at(place, net, Source::Interface) == want {
+                continue;
+            }
+            match want {
+                Some(target) => {
+                    if let Err(e) = self.set_route(place, net, Source::Interface, target) {
+                        self.note(true, e.message);
+                    }
+                }
+                None => self.clear_route(place, net, Source::Interface),
+            }
+        }
+    }
+
+    /// Whether an interface sends packets to the broadcast addresses of its prefixes to all hosts; answers what it did.
+    pub(super) fn set_directed_broadcast(&mut self, index: u32, on: bool) -> Result<bool, OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        let was = std::mem::replace(&mut i.features.directed_broadcast, on);
+        let (addresses, place) = (i.addresses.clone(), i.table(false));
+        let routes: Vec<_> = addresses.into_iter().flat_map(|net| self.routes_of(index, net)).collect();
+        for (prefix, target) in routes {
+            if matches!(target, Target::DirectedBroadcast(_) | Target::Broadcast) {
+                self.set_route(place, prefix, Source::Interface, target)?;
+            }
+        }
+        Ok(was)
     }
 
     /// The place of the table of an interface.
@@ -33,11 +84,14 @@ impl Router {
         if let Some(own) = link_local_of(net) {
             return self.choose_link_local(index, Some(own));
         }
+        // First, as its routes hang on its state.
+        let (now, mut actions) = (self.now(), vec![]);
+        self.addresses.added(now, index, net.addr(), &mut actions);
         let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
         let mut done: Vec<IpNet> = vec![];
         let place = self.table_of(index, net.addr().is_ipv6());
-        for (prefix, target) in Self::routes_of(index, net) {
-            let shared = taken.iter().any(|t| Self::routes_of(index, *t).iter().any(|(p, _)| *p == prefix));
+        for (prefix, target) in self.routes_of(index, net) {
+            let shared = taken.iter().any(|t| self.routes_of(index, *t).iter().any(|(p, _)| *p == prefix));
             if shared {
                 continue;
             }
@@ -45,6 +99,7 @@ impl Router {
                 for p in done {
                     self.clear_route(place, p, Source::Interface);
                 }
+                self.addresses.removed(index, net.addr(), &mut actions);
                 return Err(e);
             }
             done.push(prefix);
@@ -57,11 +112,8 @@ impl Router {
         if net.addr().is_ipv6() && self.interfaces.get(index).is_some_and(|i| i.link_local.is_none()) {
             self.set_link_local(index, true)?;
         }
-        let mut out = vec![];
-        let now = self.now();
-        self.addresses.added(now, index, net.addr(), &mut out);
         self.publish_interface(index);
-        self.carry_out_addresses(out);
+        self.carry_out_addresses(actions);
         self.refresh_groups(&[index]);
         self.follow_lent(index)?;
         self.adverts.changed(now, index);
@@ -79,8 +131,8 @@ impl Router {
         i.addresses.remove(at);
         let (left, place) = (i.addresses.clone(), i.table(net.addr().is_ipv6()));
         self.interfaces.disconnect(place, index, net);
-        for (prefix, _) in Self::routes_of(index, net) {
-            match left.iter().flat_map(|t| Self::routes_of(index, *t)).find(|(p, _)| *p == prefix) {
+        for (prefix, _) in self.routes_of(index, net) {
+            match left.iter().flat_map(|t| self.routes_of(index, *t)).find(|(p, _)| *p == prefix) {
                 Some((_, target)) => {
                     let _ = self.set_route(place, prefix, Source::Interface, target);
                 }
@@ -154,9 +206,24 @@ impl Router {
             let now = self.now();
             self.adverts.changed(now, index);
         }
+        self.sync_own_routes(index);
         // Those who use this address, too; it cannot fail, for no address comes or goes.
         let _ = self.follow_lent(index);
     }
+}
+
+/// The subnet-router anycast address of an IPv6 prefix, which every router on its link has (RFC 4291 section 2.6.1). A prefix of
+/// two routers has none (RFC 6164), nor has one of a single address; a link-local one is of no use to anybody.
+pub fn anycast(net: IpNet) -> Option<IpAddr> {
+    let IpNet::V6(n) = net else { return None };
+    let a = n.network();
+    let useful = n.prefix_len() < 127 && !a.is_unspecified() && !a.is_multicast();
+    (useful && !n.addr().is_unicast_link_local()).then_some(a.into())
+}
+
+/// Whether an address of a prefix is no host's: IPv4's network and broadcast address, unless the prefix holds just two.
+pub fn nobody(net: IpNet, addr: IpAddr) -> bool {
+    net.addr().is_ipv4() && net.prefix_len() < 31 && (addr == net.network() || addr == net.broadcast())
 }
 
 fn link_local_of(net: IpNet) -> Option<Ipv6Net> {

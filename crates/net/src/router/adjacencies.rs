@@ -20,6 +20,8 @@ pub(crate) enum AdjKey {
     Neighbor(u32, IpAddr),
     /// The link itself, for IPv4 (false) or IPv6 (true).
     Glean(u32, bool),
+    /// All IPv4 hosts on the link.
+    Broadcast(u32),
     /// A neighbour that is known by its IPv6 address, for IPv4 packets (RFC 8950).
     Via6(u32, Ipv6Addr),
     /// A neighbour, for labelled packets that get these labels as well.
@@ -29,7 +31,11 @@ pub(crate) enum AdjKey {
 impl AdjKey {
     pub fn interface(self) -> u32 {
         match self {
-            AdjKey::Neighbor(i, _) | AdjKey::Glean(i, _) | AdjKey::Via6(i, _) | AdjKey::Mpls(i, ..) => i,
+            AdjKey::Neighbor(i, _)
+            | AdjKey::Glean(i, _)
+            | AdjKey::Broadcast(i)
+            | AdjKey::Via6(i, _)
+            | AdjKey::Mpls(i, ..) => i,
         }
     }
 
@@ -38,7 +44,7 @@ impl AdjKey {
         match self {
             AdjKey::Neighbor(i, a) | AdjKey::Mpls(i, a, _) => Some((i, a)),
             AdjKey::Via6(i, a) => Some((i, a.into())),
-            AdjKey::Glean(..) => None,
+            AdjKey::Glean(..) | AdjKey::Broadcast(_) => None,
         }
     }
 
@@ -153,7 +159,10 @@ impl Router {
                 (i.mtu, self.mac_of(interface), i.tags(), self.is_plain(interface))
             });
         let v6 = key.is_v6();
+        let everybody = matches!(key, AdjKey::Broadcast(_));
+        let mac = if everybody { Some(MacAddr([0xff; 6])) } else { mac };
         let (state, next_hop) = match key.neighbor() {
+            _ if everybody => (AdjacencyState::Complete, Ipv4Addr::BROADCAST.into()),
             Some((_, a)) if mac.is_some() => (AdjacencyState::Complete, a),
             Some((_, a)) => (AdjacencyState::Incomplete, a),
             None if v6 => (AdjacencyState::Glean, Ipv6Addr::UNSPECIFIED.into()),
@@ -274,7 +283,9 @@ impl Router {
         let gleans = AdjKey::Glean(interface, false)..=AdjKey::Glean(interface, true);
         let labelled = AdjKey::labelled(interface, least, Ipv6Addr::from(u128::MAX).into());
         let by_key = &self.adjacencies.by_key;
-        let all = by_key.range(neighbors).chain(by_key.range(gleans));
+        let everybody = AdjKey::Broadcast(interface);
+        let all =
+            by_key.range(neighbors).chain(by_key.range(gleans)).chain(by_key.range(everybody..=everybody));
         let all = all.chain(by_key.range(AdjKey::via6(interface))).chain(by_key.range(labelled));
         for (key, mac) in all.map(|(k, s)| (*k, s.mac)).collect::<Vec<_>>() {
             self.set_adjacency_mac(key, mac);

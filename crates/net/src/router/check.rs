@@ -1,5 +1,6 @@
 //! What an operation must meet before it is applied.
 
+use super::addresses::{anycast, nobody};
 use super::{Encap, Kind, OpError, RoutePath, RouteTable, Router, Target};
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -54,7 +55,7 @@ impl Router {
                 (None, Some(id)) => self.place_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message),
             };
         };
-        if a.is_ipv4() && v6 && p.labels.is_none() {
+        if a.is_ipv4() && v6 && p.labels.is_empty() {
             return Err(format!("{a} cannot be the next hop of an IPv6 route without labels"));
         }
         self.check_neighbor(table, a, p)
@@ -65,8 +66,13 @@ impl Router {
         if a.is_unspecified() || a.is_multicast() {
             return Err(format!("{a} is not the address of a neighbor"));
         }
+        let mut broadcast = None;
         let own = match p.interface {
-            Some(i) => self.interface(i).is_some_and(|i| i.addresses.iter().any(|n| n.addr() == a)),
+            Some(i) => {
+                let nets = self.interface(i).map(|i| &i.addresses[..]).unwrap_or_default();
+                broadcast = nets.iter().find(|n| nobody(**n, a)).map(IpNet::trunc);
+                nets.iter().any(|n| n.addr() == a || anycast(*n) == Some(a))
+            }
             None => {
                 if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
                     return Err(format!("next hop {a} is link-local: name its interface"));
@@ -74,10 +80,22 @@ impl Router {
                 let place =
                     self.place_of(RouteTable::of(a, p.table.unwrap_or(table))).map_err(|e| e.message)?;
                 let found = self.fibs.get(a.is_ipv6(), place).and_then(|v| v.rib.longest(a));
-                matches!(found.and_then(|(_, g)| self.nexthops.target(g)), Some(Target::Local(_)))
+                let target = found.and_then(|(_, g)| self.nexthops.target(g));
+                if matches!(target, Some(Target::Broadcast | Target::DirectedBroadcast(_))) {
+                    let connected = self.fibs.get(a.is_ipv6(), place).map(|v| v.rib.covering(a));
+                    let connected = connected.unwrap_or_default();
+                    broadcast = connected.iter().rev().map(|(net, _)| *net).find(|n| n.prefix_len() < 32);
+                }
+                matches!(target, Some(Target::Local(_)))
             }
         };
-        if own { Err(format!("next hop {a} is the router's own address")) } else { Ok(()) }
+        match broadcast {
+            _ if own => Err(format!("next hop {a} is the router's own address")),
+            Some(net) => {
+                Err(format!("next hop {a} is the network or broadcast address of {net}, not a host's"))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn check_address(&self, name: &str, net: IpNet) -> Result<(), OpError> {
@@ -137,6 +155,15 @@ impl Router {
             };
         }
         let place = i.table(a.is_ipv6());
+        let ends =
+            [net.network(), net.broadcast()].into_iter().filter(|e| nobody(net, *e)).chain(anycast(net));
+        for end in ends.filter(|e| *e != a) {
+            if self.is_next_hop(i.index, place, end) {
+                return fail(format!(
+                    "{end}, which {net} makes nobody's or the router's own, is the next hop of routes: change them first"
+                ));
+            }
+        }
         if let Some(connected) = self.interfaces.connected(place, a.is_ipv6()) {
             if let Some(o) = connected.owner(a) {
                 return fail(format!("{a} is an address of {} already", self.interface_name(o)));
@@ -149,6 +176,17 @@ impl Router {
             }
         }
         Ok(())
+    }
+
+    /// Whether routes have a next hop on an interface, or look it up in the table at a place.
+    fn is_next_hop(&self, index: u32, place: u32, addr: IpAddr) -> bool {
+        let looked_up = self.fibs.get(addr.is_ipv6(), place).and_then(|v| v.watched.get(&addr));
+        let looked_up = looked_up.into_iter().flat_map(|w| w.groups.iter().copied());
+        let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);
+        let named = self.nexthops.towards(addr).into_iter().chain(looked_up);
+        named
+            .filter_map(|id| self.group(id))
+            .any(|g| g.routes > 0 && matches!(&g.target, Target::Paths(paths) if paths.iter().any(here)))
     }
 
     pub(super) fn check_xconnect(&self, name: &str, peer: Option<&str>) -> Result<(), OpError> {

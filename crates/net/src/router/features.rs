@@ -41,6 +41,12 @@ pub enum Feature {
     Mpls(bool),
     /// Whether ARP requests for addresses of the proxied ranges are answered.
     ProxyArp(bool),
+    /// Whether ARP requests of senders that are not on the link are left without an answer.
+    ArpSenderCheck(bool),
+    /// Whether packets to the broadcast addresses of its prefixes are sent to all hosts.
+    DirectedBroadcast(bool),
+    /// Whether packets received from or for 169.254.0.0/16 are not forwarded.
+    LinkLocal4Stays(bool),
     /// The interface whose addresses it uses as its own.
     Unnumbered(Option<String>),
     /// A multicast group that the operator wants it to join.
@@ -74,6 +80,9 @@ impl Router {
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
             Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
             Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
+            Feature::DirectedBroadcast(on) => {
+                Feature::DirectedBroadcast(self.set_directed_broadcast(index, on)?)
+            }
             simple => match self.interfaces.get_mut(index) {
                 Some(i) => swap(i, simple),
                 None => return Ok(vec![]),
@@ -120,6 +129,15 @@ impl Router {
         }
         if f.proxy_arp {
             all.push(Feature::ProxyArp(true));
+        }
+        if f.arp_sender_check {
+            all.push(Feature::ArpSenderCheck(true));
+        }
+        if f.directed_broadcast {
+            all.push(Feature::DirectedBroadcast(true));
+        }
+        if f.link_local4_stays {
+            all.push(Feature::LinkLocal4Stays(true));
         }
         if let Some(lender) = i.unnumbered {
             all.push(Feature::Unnumbered(Some(self.interface_name(lender))));
@@ -267,13 +285,22 @@ impl Router {
         }
     }
 
-    /// Whether a host with this address may be on the link of an interface: in one of its prefixes, or by a route.
+    /// Whether an address is the subnet-router anycast address of a prefix of an interface.
+    pub(super) fn is_anycast(&self, index: u32, address: IpAddr) -> bool {
+        let Some(i) = self.interfaces.get(index) else { return false };
+        i.addresses.iter().any(|n| super::addresses::anycast(*n) == Some(address))
+    }
+
+    /// Whether a host with this address may be on the link of an interface: in one of its prefixes, by a route that says so,
+    /// or as the router itself has asked for it there. Nobody else gets an entry among the neighbours.
     pub(super) fn on_link(&self, index: u32, address: IpAddr) -> bool {
         let Some(i) = self.interfaces.get(index) else { return false };
         i.addresses.iter().any(|n| n.contains(&address))
             || matches!(address, IpAddr::V6(a) if self.nd_proxies.get(&a) == Some(&index))
-            || i.unnumbered.is_some()
-                && (self.neighbors.get(index, address).is_some() || self.leads_over(index, address))
+            || self.neighbors.get(index, address).is_some()
+            || self.adjacencies.keys(index, address).into_iter().any(|k| self.adjacencies.find(k).is_some())
+            || self.is_attached(index, address)
+            || i.unnumbered.is_some() && self.leads_over(index, address)
     }
 
     /// Whether workers send packets to an address over this interface.
@@ -339,6 +366,8 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
         }
         Feature::Mpls(on) => Feature::Mpls(replace(&mut f.mpls, on)),
         Feature::ProxyArp(on) => Feature::ProxyArp(replace(&mut f.proxy_arp, on)),
+        Feature::ArpSenderCheck(on) => Feature::ArpSenderCheck(replace(&mut f.arp_sender_check, on)),
+        Feature::LinkLocal4Stays(on) => Feature::LinkLocal4Stays(replace(&mut f.link_local4_stays, on)),
         other => other,
     }
 }

@@ -699,6 +699,7 @@ impl Router {
         }
         self.carry_out(n);
         self.carry_out_addresses(a);
+        self.sync_own_routes(index);
         if usable {
             let mut out = vec![];
             self.multicast.link_up(now, index, &mut out);

@@ -7,6 +7,7 @@
 mod addresses;
 mod adjacencies;
 mod adverts;
+mod attached;
 mod batch;
 mod bridge;
 mod bulk;
@@ -35,6 +36,7 @@ mod streams;
 mod tables;
 mod workers;
 
+pub use addresses::{anycast, nobody};
 pub use adjacencies::AdjacencyInfo;
 pub use batch::{RouteBatch, TargetId};
 pub use bridge::{

@@ -78,8 +78,10 @@ impl Router {
         if let Some(own) = i.link_local {
             due.extend([IpAddr::V6(ALL_NODES), IpAddr::V6(ALL_ROUTERS), solicited_node(own).into()]);
             for a in &prefixes {
-                if let IpAddr::V6(a) = a.addr() {
-                    due.insert(solicited_node(a).into());
+                for a in [Some(a.addr()), super::addresses::anycast(*a)] {
+                    if let Some(IpAddr::V6(a)) = a {
+                        due.insert(solicited_node(a).into());
+                    }
                 }
             }
             let here = |behind: u32| behind != index && self.table_of(behind, true) == i.table(true);

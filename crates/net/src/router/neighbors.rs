@@ -33,13 +33,19 @@ impl Local for View<'_> {
     }
 
     fn address(&self, addr: IpAddr) -> Option<AddressState> {
-        let state = |interface| self.router.addresses.state(interface, addr);
+        // One that another station has is that station's.
+        let ours = |s: &AddressState| *s != AddressState::Duplicate;
+        let state = |interface| self.router.addresses.state(interface, addr).filter(ours);
         // A link-local address is that of its own link.
         let lent = || {
             Some(self.router.lender(self.interface))
                 .filter(|l| Some(addr) != self.router.link_local(*l).map(IpAddr::V6))
         };
         state(self.interface).or_else(|| lent().and_then(state))
+    }
+
+    fn is_anycast(&self, addr: IpAddr) -> bool {
+        self.router.is_anycast(self.interface, addr)
     }
 
     fn on_link(&self, addr: IpAddr) -> bool {
@@ -115,9 +121,13 @@ impl Router {
         for key in self.adjacencies.keys(interface, addr) {
             self.set_adjacency_mac(key, Some(mac));
         }
-        let on_link =
+        let connected =
             self.interfaces.get(interface).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)));
-        if on_link {
+        let attached = !connected && self.is_attached(interface, addr);
+        if connected || attached {
+            if attached {
+                self.note_attached(interface, addr);
+            }
             let target = Target::Neighbor(interface, addr);
             let place = self.table_of(interface, addr.is_ipv6());
             let known = self.route_at(place, addr.into(), Source::Neighbor);
@@ -152,6 +162,7 @@ impl Router {
         if self.route_at(place, addr.into(), Source::Neighbor) == Some(Target::Neighbor(interface, addr)) {
             self.clear_route(place, addr.into(), Source::Neighbor);
         }
+        self.forget_attached(interface, addr);
         self.seen_use.remove(&(interface, addr));
     }
 

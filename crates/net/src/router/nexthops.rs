@@ -102,6 +102,8 @@ pub enum Target {
     Neighbor(u32, IpAddr),
     /// Drops them, as a broadcast of a connected prefix.
     Broadcast,
+    /// Sends them to all hosts on the link of this interface, as a broadcast of its prefix.
+    DirectedBroadcast(u32),
     /// Drops them.
     Drop,
     /// Drops them and tells the sender "host unreachable".
@@ -318,7 +320,7 @@ impl NextHops {
     }
 
     /// Groups with a path to this next hop.
-    fn towards(&self, address: IpAddr) -> BTreeSet<u32> {
+    pub(super) fn towards(&self, address: IpAddr) -> BTreeSet<u32> {
         self.by_address.range((address, 0)..=(address, u32::MAX)).map(|(_, id)| *id).collect()
     }
 

@@ -635,14 +635,7 @@ impl Router {
             | Op::Routes(_) => Err(OpError::new("a route cannot undo another change")),
             Op::SetNeighbor { name, address, mac } => {
                 let i = self.named(&name)?;
-                let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-                if !link_local && i.unnumbered.is_none() && !i.addresses.iter().any(|n| n.contains(&address))
-                {
-                    return Err(OpError::new(format!(
-                        "{address} is in no prefix of {name}: a neighbor must be on its link"
-                    )));
-                }
-                if i.configured().any(|n| n.addr() == address) {
+                if i.configured().any(|n| n.addr() == address) || self.is_anycast(i.index, address) {
                     return Err(OpError::new(format!("{address} is the router's own address")));
                 }
                 self.set_neighbor(i.index, name, address, mac)

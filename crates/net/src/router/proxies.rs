@@ -1,6 +1,7 @@
 //! The addresses of others that the router answers for.
 
-use super::{Op, OpError, Router, Source, Target};
+use super::addresses::anycast;
+use super::{IfState, Op, OpError, Router, Source, Target};
 use crate::proxy::{MOST, Proxies};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -79,7 +80,11 @@ impl Router {
             if let Some(other) = self.nd_proxies.get(&address) {
                 return fail(format!("it is behind {} already", self.interface_name(*other)));
             }
-            if self.interfaces().any(|i| i.addresses.iter().any(|a| a.addr() == IpAddr::V6(address))) {
+            let own = |i: &IfState| {
+                let is = |n: &IpNet| n.addr() == IpAddr::V6(address) || anycast(*n) == Some(address.into());
+                i.addresses.iter().any(is)
+            };
+            if self.interfaces().any(own) {
                 return fail("it is the router's own address".into());
             }
             if self.nd_proxies.len() >= MOST {

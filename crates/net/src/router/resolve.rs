@@ -251,7 +251,7 @@ impl Work<'_> {
         let discard = match hop.wish.target {
             Target::Glean(i) => return self.neighbor(i, addr).into_iter().collect(),
             Target::Neighbor(i, a) => return self.neighbor(i, a).into_iter().collect(),
-            Target::Local(_) | Target::Broadcast => return vec![],
+            Target::Local(_) | Target::Broadcast | Target::DirectedBroadcast(_) => return vec![],
             Target::Drop => kind::DROP,
             Target::Unreachable => kind::UNREACHABLE,
             Target::Prohibit => kind::PROHIBIT,
@@ -306,7 +306,8 @@ impl Router {
             Target::Local(i) => single(kind::LOCAL, None, *i),
             Target::Glean(i) => single(kind::GLEAN, Some(AdjKey::Glean(*i, wish.v6)), 0),
             Target::Neighbor(i, a) => single(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a)), 0),
-            Target::Broadcast => single(kind::BROADCAST, None, 0),
+            Target::Broadcast => single(kind::BROADCAST, None, u32::MAX),
+            Target::DirectedBroadcast(i) => single(kind::BROADCAST, Some(AdjKey::Broadcast(*i)), 0),
             Target::Drop => single(kind::DROP, None, 0),
             Target::Unreachable => single(kind::UNREACHABLE, None, 0),
             Target::Prohibit => single(kind::PROHIBIT, None, 0),

@@ -187,6 +187,8 @@ pub(super) struct Vrf {
     pub shared: HashMap<IpNet, Vec<(Source, u32)>>,
     /// Next hops that are looked up here.
     pub watched: BTreeMap<IpAddr, Watch>,
+    /// Neighbours, with their interfaces, that have a host route by a route that attaches them.
+    pub attached: BTreeMap<IpAddr, u32>,
     /// Prefixes that changed since next hops were looked up last; all of them where the list would be long.
     changed: Vec<IpNet>,
     all_changed: bool,
@@ -208,6 +210,7 @@ impl Vrf {
             rib,
             shared: HashMap::new(),
             watched: BTreeMap::new(),
+            attached: BTreeMap::new(),
             changed: vec![],
             all_changed: false,
             interfaces: 0,
@@ -243,10 +246,11 @@ impl Vrf {
     /// A prefix got another group: next hops in it may lead elsewhere.
     #[inline]
     pub fn note_change(&mut self, p: IpNet) {
-        if self.watched.is_empty() || self.all_changed {
+        let looked_at = self.watched.len() + self.attached.len();
+        if looked_at == 0 || self.all_changed {
             return;
         }
-        if self.changed.len() < 16.max(self.watched.len() / 4) {
+        if self.changed.len() < 16.max(looked_at / 4) {
             self.changed.push(p);
         } else {
             self.changed.clear();
@@ -254,9 +258,10 @@ impl Vrf {
         }
     }
 
-    /// Looks the next hops up that may lead elsewhere, and answers the groups of those that do.
-    fn moved(&mut self) -> BTreeSet<u32> {
-        let mut groups = BTreeSet::new();
+    /// Looks the next hops up that may lead elsewhere, and answers the groups of those that do; and the attached neighbours
+    /// whose routes may have changed.
+    fn moved(&mut self) -> (BTreeSet<u32>, Vec<(IpAddr, u32)>) {
+        let (mut groups, mut neighbors) = (BTreeSet::new(), vec![]);
         let rib = &self.rib;
         let mut look = |addr: &IpAddr, watch: &mut Watch| {
             let via = rib.longest(*addr).map_or(0, |r| r.1);
@@ -267,6 +272,7 @@ impl Vrf {
         };
         if std::mem::take(&mut self.all_changed) {
             self.watched.iter_mut().for_each(|(a, w)| look(a, w));
+            neighbors.extend(self.attached.iter().map(|(a, i)| (*a, *i)));
         }
         for p in self.changed.drain(..) {
             let last = match p {
@@ -274,8 +280,9 @@ impl Vrf {
                 IpNet::V6(p) => IpAddr::V6(p.broadcast()),
             };
             self.watched.range_mut(p.network()..=last).for_each(|(a, w)| look(a, w));
+            neighbors.extend(self.attached.range(p.network()..=last).map(|(a, i)| (*a, *i)));
         }
-        groups
+        (groups, neighbors)
     }
 }
 
@@ -466,10 +473,11 @@ impl Router {
     /// Workers see what changed in a table, and groups whose next hops now lead elsewhere follow.
     pub(super) fn settle(&mut self, v6: bool, place: u32) {
         self.fibs.publish(v6, place);
-        let moved = self.fibs.get_mut(v6, place).map(Vrf::moved).unwrap_or_default();
+        let (moved, neighbors) = self.fibs.get_mut(v6, place).map(Vrf::moved).unwrap_or_default();
         if !moved.is_empty() {
             self.refresh(moved);
         }
+        self.follow_attached(v6, place, neighbors);
     }
 
     pub(super) fn create_table(
@@ -623,6 +631,7 @@ impl Router {
         if was == 0 {
             bound.fetch_add(1, Relaxed);
         }
+        self.leave_table(index, v6, was);
         let leaves = place == 0;
         self.publish_interface(index);
         if leaves {

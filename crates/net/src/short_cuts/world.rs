@@ -453,7 +453,8 @@ fn features(names: &[String]) -> Vec<Op> {
         };
         let checks = [urpf(false, n), urpf(true, n / 2 + 1), out(false, n / 2), out(true, n)];
         let singles = [mss(false, n), mss(true, n + 1)];
-        for feature in checks.into_iter().chain(singles).chain(parts) {
+        let ends = [Feature::LinkLocal4Stays(n % 3 == 1), Feature::DirectedBroadcast(n % 2 == 0)];
+        for feature in checks.into_iter().chain(singles).chain(parts).chain(ends) {
             ops.push(Op::SetFeature { name: name.clone(), feature });
         }
     }

@@ -28,6 +28,9 @@ pub(super) const INTERFACE: &[&str] = &[
     "virtual-reassembly",
     "tcp-mss-clamp",
     "proxy-arp",
+    "arp-sender-check",
+    "directed-broadcast",
+    "ip4-link-local",
     "groups",
     "router-advertisements",
 ];
@@ -106,6 +109,7 @@ fn interface<'n>(
     if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
         scope.set(fields.key_place("proxy-arp"), "proxy-arp", Feature::ProxyArp(on));
     }
+    switches(&mut scope, &fields);
     let alone = names.is_alone(port);
     proxy::groups(&mut scope, &fields, alone);
     advertise::decode(&mut scope, &fields, alone);
@@ -166,6 +170,21 @@ fn families<'n, T: Clone>(
         }
     }
     Some(all)
+}
+
+/// What an interface does with addresses that name no host elsewhere.
+fn switches<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
+    if let Some(on) = s.d.field(fields, "arp-sender-check", |d, node| d.boolean(node)) {
+        s.set(fields.key_place("arp-sender-check"), "arp-sender-check", Feature::ArpSenderCheck(on));
+    }
+    if let Some(on) = s.d.field(fields, "directed-broadcast", |d, node| d.boolean(node)) {
+        s.set(fields.key_place("directed-broadcast"), "directed-broadcast", Feature::DirectedBroadcast(on));
+    }
+    let word =
+        s.d.field(fields, "ip4-link-local", |d, node| d.choice(node, &[("forward", false), ("drop", true)]));
+    if let Some(stays) = word {
+        s.set(fields.key_place("ip4-link-local"), "ip4-link-local", Feature::LinkLocal4Stays(stays));
+    }
 }
 
 /// A size for both directions, or a mapping.

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::acl::{Acl, AclUse};
 use super::decode::nearest;
 use super::diag::{Diagnostic, Place, Sink};
@@ -83,6 +85,8 @@ pub(super) struct Names<'a> {
     bvis: HashSet<&'a str>,
     /// Own addresses by table, each with the name of its interface.
     pub own: HashMap<(u32, IpAddr), &'a str>,
+    /// Network and broadcast addresses of prefixes by table, each with its prefix.
+    pub nobody: HashMap<(u32, IpAddr), IpNet>,
     /// The routing tables.
     pub tables: &'a Tables,
     /// Numbers of the tables, IPv4 and IPv6, of interfaces that are not in table 0.
@@ -123,11 +127,19 @@ impl<'a> Names<'a> {
         }
         let bvis = bridges.iter().filter_map(|b| b.bvi.as_ref()).map(|b| b.name.as_str()).collect();
         let table = |p: &Port<'_>, a: IpAddr| bound.get(p.name()).map_or(0, |b| b[usize::from(a.is_ipv6())]);
-        let of = |p: &Port<'a>, a: IpAddr| ((table(p, a), a), p.name());
-        let own = list.iter().flat_map(|p| p.addresses().iter().map(|a| of(p, a.net.addr()))).collect();
+        let (mut own, mut nobody) = (HashMap::new(), HashMap::new());
+        for (p, net) in list.iter().flat_map(|p| p.addresses().iter().map(move |a| (p, a.net))) {
+            let table = table(p, net.addr());
+            if let Some(a) = net::router::anycast(net) {
+                own.entry((table, a)).or_insert(p.name());
+            }
+            own.insert((table, net.addr()), p.name());
+            let ends = [net.network(), net.broadcast()].into_iter();
+            nobody.extend(ends.filter(|a| net::router::nobody(net, *a)).map(|a| ((table, a), net.trunc())));
+        }
         let suggestions = Cell::new(1_000_000);
         let ports = list.iter().map(|p| (p.name(), *p)).collect();
-        Names { suggestions, own, tables, bound, ports, list, l2_targets, bridged, bvis }
+        Names { suggestions, own, nobody, tables, bound, ports, list, l2_targets, bridged, bvis }
     }
 
     /// The number of the table of an interface for a family.

@@ -18,6 +18,10 @@ pub trait Local {
     fn mac(&self) -> MacAddr;
     /// Where an address of the interface stands; `None`: it is not ours.
     fn address(&self, addr: IpAddr) -> Option<AddressState>;
+    /// Whether `addr` is the subnet-router anycast address of a prefix of the interface.
+    fn is_anycast(&self, _addr: IpAddr) -> bool {
+        false
+    }
     /// Whether `addr` is in a subnet of the interface. Link-local IPv6 addresses are, without asking.
     fn on_link(&self, addr: IpAddr) -> bool;
 }
@@ -166,7 +170,8 @@ fn read_ns(
     let (src, target) = (ip.src(), IpAddr::V6(ns.target));
     let asker = mac.unwrap_or(eth.src());
     let mut reading = Reading { mac_mismatch: asker != eth.src(), ..Reading::default() };
-    let Some(state) = local.address(target) else { return Ok(reading) };
+    let anycast = || local.is_anycast(target).then_some(AddressState::Usable);
+    let Some(state) = local.address(target).or_else(anycast) else { return Ok(reading) };
     if src.is_unspecified() {
         if matches!(state, AddressState::Tentative | AddressState::Optimistic) {
             reading.conflict = Some(Conflict { addr: target, by: eth.src(), kind: ConflictKind::DadSolicit });
