@@ -5,13 +5,13 @@ use control::runtime::Logger;
 use control::yaml::{Log, LogLevel};
 use graph::buffer::Pages;
 use net::router::Router;
-use std::fs::OpenOptions;
+use super::sink::Sink;
 use std::rc::Rc;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 
-/// Opens the log, whose last lines `journal` keeps, and answers what writes the router's lines to it.
-pub fn open(config: &Log, journal: &Journal) -> Result<Logger, String> {
+/// Opens the log, whose last lines `journal` keeps, and answers what writes the router's lines to it, and where they go.
+pub fn open(config: &Log, journal: &Journal) -> Result<(Logger, Sink), String> {
     let level = match config.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -19,16 +19,12 @@ pub fn open(config: &Log, journal: &Journal) -> Result<Logger, String> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let writer = match &config.file {
-        None => BoxMakeWriter::new(std::io::stderr),
-        Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
-            BoxMakeWriter::new(file.map_err(|e| format!("cannot open the log {path}: {e}"))?)
-        }
-    };
+    let sink = Sink::new(config.file.as_ref().map(Into::into)).map_err(|e| {
+        format!("cannot open the log {}: {e}", config.file.as_deref().unwrap_or("on standard error"))
+    })?;
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(writer.and({
+        .with_writer(sink.clone().and({
             let journal = journal.clone();
             move || journal.clone()
         }))
@@ -36,9 +32,10 @@ pub fn open(config: &Log, journal: &Journal) -> Result<Logger, String> {
         .with_target(false);
     let done = if config.json { log.json().try_init() } else { log.try_init() };
     done.map_err(|e| format!("cannot open the log: {e}"))?;
-    Ok(Rc::new(
+    let logger: Logger = Rc::new(
         |line| if line.warn { tracing::warn!("{}", line.text) } else { tracing::info!("{}", line.text) },
-    ))
+    );
+    Ok((logger, sink))
 }
 
 /// The line that says which memory the buffers are in.

@@ -2,17 +2,19 @@
 
 mod log;
 mod notify;
+mod signals;
+mod sink;
 
 use clap::Args;
 use control::ctl::{self, RegistryExecutor, Server};
 use control::{apply, runtime, yaml};
 use net::router::Router;
 use std::cell::RefCell;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Check a configuration: print every error and note with its place, and exit with 0 (no errors) or 1.
 #[derive(Debug, Args)]
@@ -55,7 +57,8 @@ pub fn run(args: &Run) -> ExitCode {
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("quiver: {}", e.trim_end());
+            // Where standard error is closed nobody wants to know.
+            let _ = writeln!(std::io::stderr(), "quiver: {}", e.trim_end());
             ExitCode::FAILURE
         }
     }
@@ -80,7 +83,7 @@ fn start(args: &Run) -> Result<(), String> {
     let document = yaml::load_file(&args.config).map_err(|e| format!("cannot start\n{e}"))?;
     let settings = &document.settings;
     let journal = control::journal::Journal::default();
-    let log = log::open(&settings.log, &journal)?;
+    let (log, sink) = log::open(&settings.log, &journal)?;
     // A panic in a node is caught and logged by the router; no backtrace on the terminal.
     std::panic::set_hook(Box::new(|info| {
         tracing::error!("caught a panic: {}", info.to_string().replace('\n', " "));
@@ -90,6 +93,8 @@ fn start(args: &Run) -> Result<(), String> {
         .build()
         .map_err(|e| format!("cannot start the control thread: {e}"))?;
     tokio.block_on(async move {
+        let signals =
+            signals::Signals::new().map_err(|e| format!("cannot watch for signals: {e}"))?;
         let settings = &document.settings;
         let socket = ctl::Config {
             path: settings.sockets.ctl.clone().into(),
@@ -126,17 +131,12 @@ fn start(args: &Run) -> Result<(), String> {
         let context = context.with_load(&load).with_journal(journal);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
-        let mut term =
-            signal(SignalKind::terminate()).map_err(|e| format!("cannot watch for signals: {e}"))?;
-        let mut int =
-            signal(SignalKind::interrupt()).map_err(|e| format!("cannot watch for signals: {e}"))?;
         let manager = notify::Shared::new(notify::Manager::from_environment());
         let (end, watched) = (Rc::clone(&manager), Rc::clone(&router));
         let stop = async move {
             tokio::select! {
                 () = end.watch(&watched) => {}
-                _ = term.recv() => tracing::info!("stops: SIGTERM"),
-                _ = int.recv() => tracing::info!("stops: SIGINT"),
+                () = signals.stop(sink) => {}
             }
             end.stopping();
         };
