@@ -59,6 +59,8 @@ pub struct Output(pub(crate) Body);
 pub(crate) enum Body {
     None,
     Text(String, Json),
+    /// The same, of a command that did not find what it was to find.
+    Failed(String, Json),
     Table(Table),
     Stream(Stream),
     Script(PathBuf),
@@ -82,6 +84,17 @@ impl Output {
     /// Text and the same as JSON.
     pub fn new(text: impl Into<String>, json: Json) -> Self {
         Self(Body::Text(text.into(), json))
+    }
+
+    /// As [`Output::new`], from a command whose answer is no success, such as a ping that nobody answered: it is printed
+    /// like any other, and the client ends with status 1.
+    pub fn failed(text: impl Into<String>, json: Json) -> Self {
+        Self(Body::Failed(text.into(), json))
+    }
+
+    /// Whether it was made with [`Output::failed`].
+    pub fn is_failed(&self) -> bool {
+        matches!(self.0, Body::Failed(..))
     }
 
     /// A table; the JSON is a list with one object a row.
@@ -197,7 +210,7 @@ impl Output {
             Body::None | Body::Stream(_) | Body::Script(_) | Body::Pages(_) | Body::Pieces(_) => {
                 String::new()
             }
-            Body::Text(text, _) => text.clone(),
+            Body::Text(text, _) | Body::Failed(text, _) => text.clone(),
             Body::Table(table) => table.to_text(),
         };
         if !text.is_empty() && !text.ends_with('\n') {
@@ -210,7 +223,7 @@ impl Output {
     pub fn to_json(&self) -> Json {
         match &self.0 {
             Body::None | Body::Stream(_) | Body::Script(_) | Body::Pages(_) | Body::Pieces(_) => Json::Null,
-            Body::Text(_, json) => json.clone(),
+            Body::Text(_, json) | Body::Failed(_, json) => json.clone(),
             Body::Table(table) => table.to_json(),
         }
     }
@@ -221,6 +234,7 @@ impl fmt::Debug for Output {
         match &self.0 {
             Body::None => f.write_str("None"),
             Body::Text(text, json) => f.debug_tuple("Text").field(text).field(json).finish(),
+            Body::Failed(text, json) => f.debug_tuple("Failed").field(text).field(json).finish(),
             Body::Table(table) => f.debug_tuple("Table").field(table).finish(),
             Body::Stream(_) => f.write_str("Stream"),
             Body::Pages(_) | Body::Pieces(_) => f.write_str("Pieces"),

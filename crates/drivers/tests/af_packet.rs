@@ -94,7 +94,12 @@ fn what_the_device_refuses_is_counted() {
     assert_eq!(peer.recv(), Some(tagged));
     d.handle.link.set_up(false).unwrap();
     let report = send(&mut d, &mut b, &frames[..1]);
-    assert_eq!((report.packets, report.full + report.errors), (0, 1));
+    assert_eq!((report.packets, report.full, report.errors, report.no_link), (0, 0, 0, 1));
+    // Up, and without carrier.
+    h.ip("link set peer down");
+    d.handle.link.set_up(true).unwrap();
+    let report = send(&mut d, &mut b, &frames[..1]);
+    assert_eq!((report.packets, report.full, report.errors, report.no_link), (0, 0, 0, 1));
     assert_eq!(pool.in_use(), 0);
 }
 
@@ -582,7 +587,7 @@ fn a_deleted_device_ends_quietly_and_can_come_back() {
         assert_eq!(d.rx[0].ready(), Ready::Never);
         assert_silent(&mut *d.rx[0], &mut b);
         let report = send(&mut d, &mut b, &[frame(60, 1), frame(60, 2)]);
-        assert_eq!((report.packets, report.errors), (0, 2));
+        assert_eq!((report.packets, report.no_link), (0, 2));
         let e = d.handle.link.state().err().unwrap().to_string();
         assert!(e.starts_with(&format!("there is no device eth0 in network namespace {r}")), "{e}");
         assert!(d.handle.set_promiscuous(true).is_err());

@@ -228,7 +228,7 @@ fn a_deleted_device_ends_quietly() {
     let mut b = pool.buffers();
     ns.ip("link set tap0 down");
     let p = b.alloc_bytes(&frame(60, 1)).unwrap();
-    assert_eq!(d.tx[0].send(&mut b, &[p]).errors, 1);
+    assert_eq!(d.tx[0].send(&mut b, &[p]).no_link, 1);
     assert_eq!(d.rx[0].poll(&mut b, 0, &mut v), 0);
     assert_eq!(d.rx[0].ready(), Ready::Fd);
     ns.ip("link del tap0");
@@ -236,7 +236,7 @@ fn a_deleted_device_ends_quietly() {
     assert_silent(&mut *d.rx[0], &mut b);
     assert_eq!(d.rx[0].ready(), Ready::Never);
     let p = b.alloc_bytes(&frame(60, 1)).unwrap();
-    assert_eq!(d.tx[0].send(&mut b, &[p]).errors, 1);
+    assert_eq!(d.tx[0].send(&mut b, &[p]).no_link, 1);
     assert_eq!(pool.in_use(), 0);
     // The name is free while the old queues are still held.
     let again = tap::open(&config(&ns, "tap0")).unwrap();

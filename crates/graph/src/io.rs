@@ -67,6 +67,8 @@ pub struct TxReport {
     pub full: u64,
     /// Packets dropped because the device refused them.
     pub errors: u64,
+    /// Packets dropped because the device has no link, is down or gone.
+    pub no_link: u64,
 }
 
 impl TxReport {
@@ -76,6 +78,7 @@ impl TxReport {
         self.bytes += o.bytes;
         self.full += o.full;
         self.errors += o.errors;
+        self.no_link += o.no_link;
     }
 }
 

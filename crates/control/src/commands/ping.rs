@@ -38,7 +38,10 @@ pub(super) fn command() -> Command<App> {
     .arg("size", "payload; 56 by default")
     .arg("interval", "time between requests, at least 10ms; 1s by default")
     .arg("timeout", "how long to wait after the last request; 1s by default")
-    .details("Who may only look sends at most 1000 requests, and one every 100ms.")
+    .details(
+        "Who may only look sends at most 1000 requests, and one every 100ms. `quiver ctl ping` ends with status 1 when no reply has \
+         come.",
+    )
     .example("ping 10.0.1.2")
     .example("ping 10.0.1.2 table 10")
     .example("ping fe80::1 source left repeat 3 interval 200ms")
@@ -264,5 +267,6 @@ fn summary(plan: &Plan, stats: Statistics) -> Output {
         "rtt": rtt,
         "replies": stats.replies,
     });
-    Output::new(text, json)
+    // As ping(8) has it: without any answer the status says so.
+    if stats.received == 0 { Output::failed(text, json) } else { Output::new(text, json) }
 }

@@ -53,6 +53,8 @@ impl From<io::Error> for Stop {
 pub(super) struct Answer {
     pub text: String,
     pub json: Json,
+    /// The command ran, and did not find what it was to find.
+    pub failed: bool,
 }
 
 /// What all connections share.
@@ -242,6 +244,10 @@ impl Session {
             }
             json!({ "id": self.id, "ok": true, "text": text })
         };
+        let mut reply = reply;
+        if answer.failed {
+            reply["failed"] = true.into();
+        }
         self.send(&reply).await
     }
 
@@ -342,9 +348,10 @@ impl Session {
             }
             Err(output) => output,
         };
+        let failed = output.is_failed();
         Ok(match self.json {
-            true => Answer { json: output.to_json(), ..Answer::default() },
-            false => Answer { text: output.to_text(), ..Answer::default() },
+            true => Answer { json: output.to_json(), failed, ..Answer::default() },
+            false => Answer { text: output.to_text(), failed, ..Answer::default() },
         })
     }
 

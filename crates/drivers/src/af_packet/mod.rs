@@ -312,7 +312,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let ifindex = state.ifindex;
     Ok(Device {
         rx: queues,
-        tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(s, form, caps)) as Box<dyn TxQueue>).collect(),
+        tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(name, s, form, caps)) as Box<dyn TxQueue>).collect(),
         mac: state.mac,
         mtu: state.mtu,
         handle: Handle {

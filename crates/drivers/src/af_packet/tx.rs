@@ -5,6 +5,10 @@ use crate::stage::{Form, Stage};
 use crate::sys::{self, Sent, TxArrays};
 use graph::{Buffers, Desc, TxCaps, TxQueue, TxReport};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long an answer to whether the device has carrier is good: asking takes a lock of Linux's.
+const CARRIER: Duration = Duration::from_millis(10);
 
 /// A transmit queue on an AF_PACKET socket.
 pub struct PacketTx {
@@ -18,12 +22,17 @@ struct Out {
     arrays: TxArrays,
     /// Packets go to the driver without passing the queueing discipline.
     bypass: bool,
+    /// The device.
+    name: String,
+    /// Whether it had no carrier, and when that was asked: when packets were refused.
+    no_carrier: Option<(bool, Instant)>,
 }
 
 impl PacketTx {
     /// A queue on a bound socket that wants a virtio-net header.
-    pub(super) fn new(socket: OwnedFd, form: Form, caps: TxCaps) -> PacketTx {
-        let mut out = Out { socket, arrays: TxArrays::new(), bypass: false };
+    pub(super) fn new(name: &str, socket: OwnedFd, form: Form, caps: TxCaps) -> PacketTx {
+        let name = name.to_owned();
+        let mut out = Out { socket, arrays: TxArrays::new(), bypass: false, name, no_carrier: None };
         out.set_bypass(true);
         PacketTx { stage: Stage::new(form), out, caps }
     }
@@ -51,6 +60,17 @@ impl Out {
         0
     }
 
+    /// Whether a device that is "full" has lost its carrier: Linux's answer is the same.
+    #[cold]
+    fn has_no_carrier(&mut self) -> bool {
+        if let Some((answer, _)) = self.no_carrier.filter(|(_, at)| at.elapsed() < CARRIER) {
+            return answer;
+        }
+        let answer = sys::carrier(&self.socket, &self.name).is_ok_and(|carrier| !carrier);
+        self.no_carrier = Some((answer, Instant::now()));
+        answer
+    }
+
     /// Hands over what is staged.
     fn push(&mut self, stage: &mut Stage, buffers: &Buffers, report: &mut TxReport) {
         let (mut at, end) = (0, stage.len());
@@ -68,11 +88,15 @@ impl Out {
                     if self.bypass && stage.is_super_frame(at) {
                         sent = self.retry_without_bypass(stage, buffers, at);
                     }
+                    if sent == 0 && self.has_no_carrier() {
+                        report.no_link += rest;
+                        break;
+                    }
                     report.full += u64::from(sent == 0);
                 }
                 // Nothing of this vector can go out.
                 Sent::Refused(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                    report.errors += rest;
+                    report.no_link += rest;
                     break;
                 }
                 Sent::Refused(_) => report.errors += 1,

@@ -82,7 +82,7 @@ impl<S: Sink> PcapTx<S> {
             Err(_) => {
                 // A reader shall find whole records only.
                 self.torn = self.file.cut(self.good).is_err();
-                TxReport { errors: queued.errors + queued.packets, packets: 0, bytes: 0, full: queued.full }
+                TxReport { errors: queued.errors + queued.packets, packets: 0, bytes: 0, ..queued }
             }
         }
     }

@@ -179,7 +179,7 @@ impl Out {
     fn push(&mut self, stage: &mut Stage, buffers: &Buffers, report: &mut TxReport) {
         for n in 0..stage.len() {
             if self.shared.gone.load(Ordering::Relaxed) {
-                report.errors += 1;
+                report.no_link += 1;
                 continue;
             }
             let mut sent = self.arrays.write(&self.queue, buffers, stage, n);
@@ -192,6 +192,8 @@ impl Out {
                     report.bytes += stage.bytes(n) as u64;
                 }
                 Sent::Refused(libc::EAGAIN | libc::ENOBUFS) => report.full += 1,
+                // EIO: its host side is down; EBADFD: it was deleted.
+                Sent::Refused(libc::EIO | libc::EBADFD) => report.no_link += 1,
                 Sent::Refused(_) => report.errors += 1,
             }
         }

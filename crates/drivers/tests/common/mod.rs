@@ -279,9 +279,9 @@ fn pass(
         p.udp_supers.fetch_add(udp.into(), Ordering::Relaxed);
         p.partial.fetch_add(d.has(flags::CSUM_PARTIAL).into(), Ordering::Relaxed);
     }
-    let TxReport { packets, bytes, full, errors } = tx.send(buffers, v.as_slice());
+    let TxReport { packets, bytes, full, errors, no_link } = tx.send(buffers, v.as_slice());
     v.clear();
-    for (c, n) in [(&p.packets, packets), (&p.bytes, bytes), (&p.full, full), (&p.errors, errors)] {
+    for (c, n) in [(&p.packets, packets), (&p.bytes, bytes), (&p.full, full), (&p.errors, errors + no_link)] {
         c.fetch_add(n, Ordering::Relaxed);
     }
     n

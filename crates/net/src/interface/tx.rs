@@ -17,6 +17,8 @@ graph::reasons! {
         Full => "tx-queue-full",
         /// The device refused the packet.
         Error => "tx-error",
+        /// The device has no link, or Linux has taken it down or away.
+        NoLink => "tx-no-link",
     }
 }
 
@@ -70,7 +72,7 @@ impl InterfaceTx {
             c.packets.add(r.packets);
             c.bytes.add(r.bytes);
         }
-        for (why, n) in [(TxDrop::Full, r.full), (TxDrop::Error, r.errors)] {
+        for (why, n) in [(TxDrop::Full, r.full), (TxDrop::Error, r.errors), (TxDrop::NoLink, r.no_link)] {
             if n != 0 {
                 env.count_n(why, n);
                 if let Some(c) = self.drops.get(index, env.reason(why)) {

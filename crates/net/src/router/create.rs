@@ -53,13 +53,16 @@ impl Router {
             mtu: device.mtu.clamp(128, 9216) as u16,
             link: device.link,
         };
-        let note = device.control.describe();
+        let (note, warnings) = (device.control.describe(), device.control.warnings());
         self.insert_interface(index, new);
         if let Err(e) = self.attach(index, device) {
             self.remove_interface(index);
             return Err(e);
         }
         self.note(false, format!("interface {name}: {note}"));
+        for w in warnings {
+            self.note(true, format!("interface {name}: {w}"));
+        }
         Ok(vec![Op::Delete { name }])
     }
 
@@ -166,6 +169,12 @@ impl Router {
         let routes: u32 = over.iter().filter_map(|id| self.group(*id)).map(|g| g.routes).sum();
         if routes != 0 {
             return Err(OpError::new(format!("{routes} static routes go over {name}: remove them first")));
+        }
+        if let Some(m) = i.membership.filter(|m| m.bvi) {
+            return Err(OpError::new(format!(
+                "{name} is the BVI of bridge domain {}: take it out first (set interface l3 {name})",
+                m.bridge
+            )));
         }
         if let Some(s) = self.streams.values().find(|s| all.contains(&s.interface)) {
             return Err(OpError::new(format!(

@@ -130,6 +130,10 @@ pub trait DeviceControl {
     fn drops(&self) -> Vec<(&'static str, u64)>;
     /// Driver and device, in one line.
     fn describe(&self) -> String;
+    /// What the operator should know of the device, a sentence each.
+    fn warnings(&self) -> Vec<String> {
+        vec![]
+    }
     /// Namespace and Linux index of the device, where Linux reports its changes.
     fn linux(&self) -> Option<(Option<String>, u32)>;
 }
@@ -212,16 +216,15 @@ impl DeviceControl for Host {
 
     fn describe(&self) -> String {
         let (version, slots) = self.handle.ring;
-        let mut text = format!(
+        format!(
             "af-packet on Linux device {}, receive ring {version:?} of {slots} slots, {}",
             self.handle.link.name(),
             if self.handle.offload == Offload::On { "offloads passed on" } else { "whole packets sent" }
-        );
-        for c in &self.conflicts {
-            text.push_str("; ");
-            text.push_str(c);
-        }
-        text
+        )
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.conflicts.clone()
     }
 
     fn linux(&self) -> Option<(Option<String>, u32)> {

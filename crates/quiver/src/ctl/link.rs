@@ -21,6 +21,8 @@ pub enum Failure {
     Said(String),
     /// The error that the router answered, see docs/control-protocol.md.
     Refused(Json),
+    /// The command ran and answered, without success: all is said.
+    Unsuccessful,
     /// The operator interrupted it.
     Interrupted,
     /// Nobody reads the output any more.
@@ -36,7 +38,7 @@ impl Failure {
                 let text = error["text"].as_str().or_else(|| error["message"].as_str());
                 Some(text.unwrap_or("the router answered without a reason"))
             }
-            Failure::Interrupted | Failure::Closed => None,
+            Failure::Unsuccessful | Failure::Interrupted | Failure::Closed => None,
         }
     }
 
@@ -147,7 +149,8 @@ impl Link {
             None | Some(Json::Null) => {}
             Some(json) => shown(&format!("{json:#}\n"))?,
         }
-        shown(reply["text"].as_str().unwrap_or_default())
+        shown(reply["text"].as_str().unwrap_or_default())?;
+        if reply["failed"] == true { Err(Failure::Unsuccessful) } else { Ok(()) }
     }
 
     /// Sends a request and waits for the end of its reply, without a limit: some commands take their time.

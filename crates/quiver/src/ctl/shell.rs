@@ -45,6 +45,7 @@ pub fn run(mut link: Link, pager: bool) -> Result<(), Failure> {
                         Ok(()) => {}
                         Err(Failure::Closed) => return Err(Failure::Closed),
                         Err(Failure::Interrupted) => show("\n")?,
+                        Err(Failure::Unsuccessful) => {}
                         Err(failure) => show(&format!("{}\n", failure.told(json).unwrap_or_default()))?,
                     }
                 }

@@ -290,12 +290,16 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             continue;
         }
         let driver = i.device().map_or_else(|| kind_word(i.kind).to_owned(), |d| d.describe());
+        let warnings = i.device().map(|d| d.warnings()).unwrap_or_default();
         let link = if i.link { "up" } else { "down" };
         let rx = queues(&placement, &i.name);
         let drops = router.interface_counts(i.index).device_drops;
         let _ = writeln!(text, "{:<24}{:>6}{:>6}  {}", i.name, i.index, link, i.name);
         if !brief {
             let _ = writeln!(text, "  Driver: {driver}");
+            for w in &warnings {
+                let _ = writeln!(text, "  Warning: {w}");
+            }
             if i.kind != Kind::Local {
                 let _ = writeln!(text, "  Ethernet address {}", i.mac);
                 let _ = writeln!(
