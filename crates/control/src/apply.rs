@@ -149,6 +149,10 @@ fn interfaces(d: &Document) -> Plan {
         if let (Some(mac), false) = (i.mac, matches!(i.kind, InterfaceKind::Loopback)) {
             p.add(i.place, &i.path, Op::SetMac { name: name(), mac: Some(mac) });
         }
+        for q in &i.placement {
+            let (queue, worker) = (usize::from(q.queue), Some(usize::from(q.worker)));
+            p.add(q.place, &i.path, Op::SetPlacement { name: name(), queue, worker });
+        }
         p.add(i.mtu_place, &i.path, Op::SetMtu { name: name(), mtu: i.mtu });
         if let Some(text) = &i.description {
             p.add(i.place, &i.path, Op::SetDescription { name: name(), text: Some(text.clone()) });

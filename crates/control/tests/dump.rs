@@ -17,7 +17,8 @@ fn start(text: &str) -> (Router, yaml::Settings) {
         yaml::load("test.yaml", text).unwrap_or_else(|e| panic!("{e}\n{}", &text[..text.len().min(3000)]));
     let config = apply::router_config(&document);
     let pool = graph::PoolConfig { buffers: 2048, memory: graph::PoolMemory::Normal };
-    let mut router = Router::new(RouterConfig { pool, workers: 1, cpus: vec![], ..config }).unwrap();
+    let mut router =
+        Router::new(RouterConfig { pool, workers: config.workers.min(2), cpus: vec![], ..config }).unwrap();
     apply::start(&document, &mut router).unwrap_or_else(|e| panic!("{e}\n{}", &text[..text.len().min(3000)]));
     (router, document.settings)
 }
@@ -37,7 +38,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let up = i.up && router.interface(i.hw()).is_some_and(|p| p.up);
         let _ = writeln!(
             out,
-            "{} {:?} {:?} {:?} up {up} mtu {} mac {} promiscuous {} {:?} {peer:?} {:?}",
+            "{} {:?} {:?} {:?} up {up} mtu {} mac {} promiscuous {} {:?} {peer:?} {:?} {:?}",
             i.name,
             i.features,
             i.tags(),
@@ -46,7 +47,8 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             i.mac,
             i.promiscuous,
             i.addresses,
-            (i.link_local, i.own_link_local)
+            (i.link_local, i.own_link_local),
+            i.placed
         );
     }
     let _ = writeln!(out, "{:?} {:?}", router.proxy_arp_ranges(), router.nd_proxies());
@@ -549,8 +551,14 @@ fn document(p: &Parts) -> String {
     for (n, (description, mtu, up, mac, subs)) in p.interfaces.iter().enumerate() {
         let _ = writeln!(
             devices,
-            "  if{n}: {{driver: pcap, pcap: {{write: {OUT}/if{n}.pcap}}, promiscuous: {}}}",
-            mtu % 2 == 0
+            "  if{n}: {{driver: pcap, pcap: {{write: {OUT}/if{n}.pcap{}}}, promiscuous: {}{}}}",
+            if *up { format!(", read: {OUT}/empty.pcap") } else { String::new() },
+            mtu % 2 == 0,
+            if *up && mtu % 3 != 0 {
+                format!(", rx-placement: {{0: {}}}", mtu % 3 - 1)
+            } else {
+                String::new()
+            }
         );
         let _ = writeln!(
             out,
@@ -669,7 +677,7 @@ fn document(p: &Parts) -> String {
         if queue & 4 != 0 { "drop" } else { "forward" }
     );
     let settings = format!(
-        "quiver: {{neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}}}}}\n",
+        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}}}}}\n",
         u16::from(queue) + 1,
         if strict { "strict" } else { "off" },
         u32::from(queue) * 30
@@ -682,6 +690,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn any_document_comes_back(parts in parts()) {
+        // A capture file without packets.
+        let header = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+        std::fs::write(format!("{OUT}/empty.pcap"), header).unwrap();
         round_trip(&document(&parts));
     }
 }

@@ -13,6 +13,11 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
             Op::CreateTap { config, .. } => tap_device(config, &mut fields),
             _ => {}
         }
+        let mut placed = Map::new();
+        for (queue, worker) in &i.placed {
+            placed.put(queue.to_string(), *worker);
+        }
+        fields.put_some("rx-placement", Some(Node::Flow(placed)));
         fields.put_unless("promiscuous", i.promiscuous, false);
         DEVICE.iter().for_each(|write| write(from, i, &mut fields));
         to.put_some(i.name.clone(), Some(fields));

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::decode::{Decoder, Fields, list};
-use super::diag::Place;
+use super::diag::{Diagnostic, Place};
 use super::interface::numbered;
-use super::model::{Device, Driver, Interface, InterfaceKind, Offload, Rate, RingVersion, Tap};
+use super::model::{
+    Device, Driver, Interface, InterfaceKind, Offload, QueuePlace, Rate, RingVersion, Tap,
+};
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
@@ -16,6 +18,7 @@ pub(super) const DEVICE: &[&str] = &[
     "namespace",
     "rx-queues",
     "tx-queues",
+    "rx-placement",
     "rx-ring",
     "offload",
     "pcap",
@@ -27,9 +30,9 @@ pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
 
 /// Fields that make sense with a driver.
 const AF_PACKET_FIELDS: &[&str] =
-    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-ring", "offload", "promiscuous"];
-const PCAP_FIELDS: &[&str] = &["driver", "pcap", "promiscuous"];
-const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "offload", "persistent", "promiscuous"];
+    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-placement", "rx-ring", "offload", "promiscuous"];
+const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
+const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous"];
 
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
@@ -41,6 +44,7 @@ pub(super) struct DeviceEntry {
     offload: Offload,
     persistent: bool,
     pub promiscuous: bool,
+    pub placement: Vec<QueuePlace>,
     /// It says nothing but `promiscuous`, as it may of an interface without a device.
     only_promiscuous: bool,
 }
@@ -71,6 +75,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
         offload: Offload::Auto,
         persistent: false,
         promiscuous: false,
+        placement: vec![],
         only_promiscuous: false,
     };
     let Some(fields) = d.fields(node, DEVICE) else { return entry };
@@ -89,6 +94,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     let queues = |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.int(node, 1u16, 64));
     entry.rx_queues = queues(d, "rx-queues").unwrap_or(1);
     entry.tx_queues = queues(d, "tx-queues").unwrap_or(1);
+    entry.placement = d.field(&fields, "rx-placement", placement).unwrap_or_default();
     entry.offload = d.field(&fields, "offload", offload).unwrap_or_default();
     entry.persistent = d.field(&fields, "persistent", |d, node| d.boolean(node)).unwrap_or(false);
     entry.promiscuous = d.field(&fields, "promiscuous", |d, node| d.boolean(node)).unwrap_or(false);
@@ -156,6 +162,27 @@ fn offload<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Offload> {
             None
         }
     }
+}
+
+/// Numbers of receive queues, each with the number of its worker.
+fn placement<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<QueuePlace>> {
+    let mut all: Vec<QueuePlace> = vec![];
+    for (text, place, node) in d.entries(node, "numbers of receive queues") {
+        d.key(text, |d| match text.parse() {
+            Ok(queue @ 0..=63) if all.iter().any(|p| p.queue == queue) => {
+                d.error(place, "duplicate-key", format!("queue {queue} stands here a second time"))
+                    .help("remove one of the two");
+            }
+            Ok(queue @ 0..=63) => {
+                all.extend(d.int(node, 0u16, 63).map(|worker| QueuePlace { place, queue, worker }));
+            }
+            _ => {
+                d.error(place, "type", format!("{} is not the number of a receive queue", short(text)))
+                    .help("0 to 63, with the number of a worker, as in {0: 1}");
+            }
+        });
+    }
+    Some(all)
 }
 
 fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Option<u32>, RingVersion)> {
@@ -274,6 +301,36 @@ pub(super) fn apply_to_tap(tap: &mut Tap, entry: Option<DeviceEntry>) {
         tap.tx_queues = entry.tx_queues;
         tap.offload = entry.offload;
         tap.persistent = entry.persistent;
+    }
+}
+
+/// Reports receive queues and workers that are not there.
+pub(super) fn placement_fits(d: &mut Decoder<'_>, interfaces: &[Interface], workers: u16) {
+    for i in interfaces {
+        let queues = match &i.kind {
+            InterfaceKind::Device(Device { driver: Driver::Pcap { read, .. }, .. }) => u16::from(read.is_some()),
+            InterfaceKind::Device(device) => device.rx_queues,
+            InterfaceKind::Tap(tap) => tap.rx_queues,
+            _ => 0,
+        };
+        for q in &i.placement {
+            let path = format!("devices.{}.rx-placement.{}", i.name, q.queue);
+            let mut refuse = |rule, message, help| {
+                d.errors.add(Diagnostic::new(q.place, path.clone(), rule, message)).help(help);
+            };
+            if q.queue >= queues {
+                let message = format!("`{}` has no receive queue {}", i.name, q.queue);
+                let help = match queues {
+                    0 => "a device that receives nothing has none: remove the entry".to_string(),
+                    n => format!("0 to {}, or more with `rx-queues`", n - 1),
+                };
+                refuse("no-queue", message, help);
+            }
+            if q.worker >= workers {
+                let message = format!("there is no worker {}", q.worker);
+                refuse("no-worker", message, format!("0 to {}, or more with quiver.workers", workers - 1));
+            }
+        }
     }
 }
 

@@ -92,6 +92,7 @@ fn interface<'n>(
     let tap = numbered(name, "tap").is_some();
     let entry = others.devices.remove(name);
     let promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
+    let placement = entry.as_ref().map(|e| e.placement.clone()).unwrap_or_default();
     let device = entry.as_ref().map(|e| e.place);
     let kind = if tap {
         device::tap_kind(d, name, place, others.taps, entry)
@@ -119,6 +120,7 @@ fn interface<'n>(
     }
     let mut result = blank(d.path(), name, place, kind);
     result.promiscuous = promiscuous;
+    result.placement = placement;
     let Some(fields) = fields else {
         result.mtu = 0;
         return Some(result);
@@ -191,6 +193,7 @@ pub(super) fn blank(path: String, name: &str, place: Place, kind: InterfaceKind)
         description: None,
         mac: None,
         promiscuous: false,
+        placement: vec![],
         mtu: DEFAULT_MTU,
         mtu_place: place,
         addresses: Vec::new(),

@@ -281,6 +281,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.interfaces.extend(mpls_tunnel::remaining(mpls_tunnels));
     document.interfaces.append(&mut loopbacks);
     device::promiscuity(&mut document.interfaces, &mut devices);
+    device::placement_fits(d, &document.interfaces, document.settings.workers);
     d.key("devices", |d| device::unused(d, devices));
     document.bridges = d.field(&fields, "bridgedomains", bridge::decode).unwrap_or_default();
 

@@ -102,6 +102,8 @@ pub struct Interface {
     pub mac: Option<MacAddr>,
     /// Takes frames for any station.
     pub promiscuous: bool,
+    /// Receive queues of its device whose worker is chosen.
+    pub placement: Vec<QueuePlace>,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
     /// Where the MTU stands, or the name when the document gives none.
@@ -185,6 +187,17 @@ pub struct Address {
     pub net: IpNet,
     /// Where it stands.
     pub place: Place,
+}
+
+/// A receive queue and the worker that polls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// Where the document says so.
+    pub place: Place,
+    /// Number of the queue, from 0.
+    pub queue: u16,
+    /// Number of the worker, from 0.
+    pub worker: u16,
 }
 
 /// The driver behind an interface, from `devices` or by default.

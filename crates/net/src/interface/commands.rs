@@ -1,6 +1,7 @@
 //! Commands on interfaces: their settings here, how they are made in `create`, what they show in `show`.
 
 mod create;
+mod placement;
 mod show;
 mod unnumbered;
 
@@ -81,6 +82,7 @@ pub fn all() -> Vec<Command<Router>> {
     ];
     all.extend(create::all());
     all.extend(show::all());
+    all.extend(placement::all());
     all.extend(unnumbered::all());
     all
 }

@@ -204,6 +204,8 @@ impl Router {
         if !matches!(i.kind, Kind::Sub { .. }) {
             ops.push(Op::SetMac { name: name(), mac: i.mac_set.then_some(i.mac) });
         }
+        let placed = i.placed.iter();
+        ops.extend(placed.map(|(q, w)| Op::SetPlacement { name: name(), queue: *q, worker: Some(*w) }));
         ops.push(Op::SetMtu { name: name(), mtu: i.mtu });
         if let Some(text) = &i.description {
             ops.push(Op::SetDescription { name: name(), text: Some(text.clone()) });

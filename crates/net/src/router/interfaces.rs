@@ -2,6 +2,7 @@
 
 use super::connected::Connected;
 use super::devices::{Device, DeviceControl};
+use super::placement::Input;
 use super::{Membership, Op, OpError, PortFeatures, Router, TagChange};
 use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::l2::Retag;
@@ -139,7 +140,10 @@ pub struct IfState {
     pub(super) usable6: Vec<Ipv6Addr>,
     caps: TxCaps,
     device: Option<Box<dyn DeviceControl>>,
-    pub(super) inputs: Vec<(usize, u64)>,
+    /// Its device's receive queues.
+    pub(super) inputs: Vec<Input>,
+    /// Workers that the operator chose, by number of the receive queue.
+    pub placed: BTreeMap<usize, usize>,
     pub(super) rx_features: Arc<AtomicU32>,
     pub(super) tx_features: u32,
 }
@@ -371,6 +375,7 @@ impl Router {
             caps: TxCaps::default(),
             device: None,
             inputs: vec![],
+            placed: BTreeMap::new(),
             rx_features: Arc::new(AtomicU32::new(0)),
             tx_features: 0,
         };
@@ -409,7 +414,6 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         i.caps = device.caps;
         i.device = Some(device.control);
-        let features = Arc::clone(&i.rx_features);
         for (w, q) in device.tx.into_iter().enumerate().take(workers) {
             self.workers[w].send(move |w| {
                 if let Some(tx) = w.dispatcher.node_mut::<crate::interface::InterfaceTx>("interface-tx") {
@@ -417,19 +421,8 @@ impl Router {
                 }
             });
         }
-        for (n, q) in device.rx.into_iter().enumerate() {
-            let (w, id) = (n % workers, self.next_input);
-            self.next_input += 1;
-            let features = Arc::clone(&features);
-            let added = self.workers[w].call(move |w| w.add_input(id, q, features));
-            match added {
-                Some(Ok(())) => {}
-                Some(Err(e)) => return Err(OpError::new(e)),
-                None => return Err(OpError::new("a worker has ended")),
-            }
-            if let Some(i) = self.interfaces.get_mut(index) {
-                i.inputs.push((w, id));
-            }
+        for q in device.rx {
+            self.place_queue(index, q)?;
         }
         self.publish_interface(index);
         Ok(())
@@ -450,8 +443,8 @@ impl Router {
     fn detach(&mut self, index: u32) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
-        for (w, id) in inputs {
-            let old = self.workers[w].call(move |w| w.remove_input(id));
+        for Input { worker, id, .. } in inputs {
+            let old = self.workers[worker].call(move |w| w.remove_input(id));
             drop(old);
         }
         for w in &self.workers {

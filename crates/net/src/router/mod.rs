@@ -26,6 +26,7 @@ mod neighbors;
 mod nexthops;
 mod op;
 mod ping;
+mod placement;
 mod proxies;
 mod punt;
 mod rates;
@@ -53,6 +54,7 @@ pub use mpls::{
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{Op, OpError};
 pub use ping::{PingReply, PingRequest};
+pub use placement::Placement;
 pub use punt::PuntRow;
 pub use rates::Rate;
 pub use reassembly::ReassemblyStatus;

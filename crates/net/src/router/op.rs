@@ -87,6 +87,15 @@ pub enum Op {
         /// On or off.
         on: bool,
     },
+    /// Chooses the worker that polls a receive queue.
+    SetPlacement {
+        /// Interface.
+        name: String,
+        /// Number of the receive queue, from 0.
+        queue: usize,
+        /// Number of the worker, from 0; `None`: the router chooses.
+        worker: Option<usize>,
+    },
     /// Sets the description.
     SetDescription {
         /// Interface.
@@ -310,6 +319,12 @@ impl Op {
             Op::SetMac { name, mac: None } => format!("interface {name}: its own MAC address"),
             Op::SetPromiscuous { name, on } => {
                 format!("interface {name}: promiscuous mode {}", if *on { "on" } else { "off" })
+            }
+            Op::SetPlacement { name, queue, worker: Some(w) } => {
+                format!("interface {name}: receive queue {queue} on worker {w}")
+            }
+            Op::SetPlacement { name, queue, worker: None } => {
+                format!("interface {name}: receive queue {queue} on any worker")
             }
             Op::AddAddress { name, net } => format!("interface {name}: address {net} added"),
             Op::DelAddress { name, net } => format!("interface {name}: address {net} removed"),
@@ -582,6 +597,7 @@ impl Router {
                 self.set_promiscuous(index, on)?;
                 Ok(vec![Op::SetPromiscuous { name, on: was }])
             }
+            Op::SetPlacement { name, queue, worker } => self.set_placement(name, queue, worker),
             Op::SetDescription { name, text } => {
                 let index = self.named(&name)?.index;
                 let was =
@@ -672,8 +688,8 @@ impl Router {
             d.admitted(up);
         }
         // A worker may sleep: any mail makes it look at its inputs.
-        for &(w, _) in &i.inputs {
-            self.workers[w].send(|_| {});
+        for input in &i.inputs {
+            self.workers[input.worker].send(|_| {});
         }
         Ok(())
     }

@@ -1,0 +1,141 @@
+//! Which worker polls which receive queue: spread out by the router, or as the operator chose.
+
+use super::op::Undo;
+use super::{Op, OpError, Router};
+use graph::RxQueue;
+use std::sync::Arc;
+
+/// A receive queue of an interface, by its number the place in the interface's list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input {
+    /// The worker that polls it.
+    pub worker: usize,
+    /// Its number among the worker's inputs.
+    pub id: u64,
+    /// The graph's node that its packets come out of.
+    pub node: &'static str,
+}
+
+/// A receive queue as `show interface rx-placement` lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Interface.
+    pub interface: u32,
+    /// Number of the queue, from 0.
+    pub queue: usize,
+    /// Number of the worker that polls it, from 0.
+    pub worker: usize,
+    /// The node that its packets come out of.
+    pub node: &'static str,
+    /// The operator chose the worker.
+    pub chosen: bool,
+}
+
+impl Router {
+    /// The worker with the fewest receive queues of devices, `but` for one queue of an interface: it is to be placed.
+    fn idle_worker(&self, but: Option<(u32, usize)>) -> usize {
+        let mut queues = vec![0usize; self.workers.len()];
+        for p in self.rx_placement().iter().filter(|p| Some((p.interface, p.queue)) != but) {
+            if let Some(n) = queues.get_mut(p.worker) {
+                *n += 1;
+            }
+        }
+        queues.iter().enumerate().min_by_key(|(_, n)| **n).map_or(0, |(w, _)| w)
+    }
+
+    /// Gives the next receive queue of an interface to a worker.
+    pub(super) fn place_queue(&mut self, index: u32, queue: Box<dyn RxQueue>) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get(index) else { return Err(OpError::new("no such interface")) };
+        let chosen = i.placed.get(&i.inputs.len()).copied();
+        let worker = chosen.unwrap_or_else(|| self.idle_worker(None)).min(self.workers.len() - 1);
+        let (id, node, features) = (self.next_input, queue.input_node(), Arc::clone(&i.rx_features));
+        self.next_input += 1;
+        match self.workers[worker].call(move |w| w.add_input(id, queue, features)) {
+            Some(Ok(())) => {}
+            Some(Err(e)) => return Err(OpError::new(e)),
+            None => return Err(OpError::new("a worker has ended")),
+        }
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.inputs.push(Input { worker, id, node });
+        }
+        Ok(())
+    }
+
+    /// All receive queues of devices, by interface and number.
+    pub fn rx_placement(&self) -> Vec<Placement> {
+        let of = |i: &super::IfState| {
+            let one = |(queue, input): (usize, &Input)| Placement {
+                interface: i.index,
+                queue,
+                worker: input.worker,
+                node: input.node,
+                chosen: i.placed.contains_key(&queue),
+            };
+            i.inputs.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        self.interfaces().flat_map(of).collect()
+    }
+
+    /// Has `worker` poll a receive queue from now on, or the router choose. Packets wait in the queue meanwhile: none is lost.
+    pub(super) fn set_placement(
+        &mut self,
+        name: String,
+        queue: usize,
+        worker: Option<usize>,
+    ) -> Result<Undo, OpError> {
+        let i = self.named(&name)?;
+        let last = self.workers.len() - 1;
+        if let Some(w) = worker.filter(|w| *w > last) {
+            let there = if last == 0 { "only worker 0".into() } else { format!("workers 0 to {last}") };
+            return Err(OpError::new(format!("{name}: there is no worker {w}, {there}")));
+        }
+        // One whose device is gone has its queues again once that is back.
+        let queues = if i.inputs.is_empty() { i.origin.rx_queues() } else { i.inputs.len() };
+        if queue >= queues {
+            let has = match queues {
+                0 => "no receive queues".into(),
+                1 => "only queue 0".into(),
+                n => format!("queues 0 to {}", n - 1),
+            };
+            return Err(OpError::new(format!("{name}: there is no receive queue {queue}: it has {has}")));
+        }
+        let (index, was) = (i.index, i.placed.get(&queue).copied());
+        let to = worker.unwrap_or_else(|| self.idle_worker(Some((index, queue))));
+        self.move_queue(index, queue, to)?;
+        if let Some(i) = self.interfaces.get_mut(index) {
+            match worker {
+                Some(w) => _ = i.placed.insert(queue, w),
+                None => _ = i.placed.remove(&queue),
+            }
+        }
+        Ok(vec![Op::SetPlacement { name, queue, worker: was }])
+    }
+
+    fn move_queue(&mut self, index: u32, queue: usize, to: usize) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get(index) else { return Ok(()) };
+        let Some(&Input { worker, id, .. }) = i.inputs.get(queue).filter(|input| input.worker != to) else {
+            return Ok(());
+        };
+        let features = Arc::clone(&i.rx_features);
+        let ended = || OpError::new("a worker has ended");
+        let taken = self.workers[worker].call(move |w| w.remove_input(id)).ok_or_else(ended)?;
+        let Some(taken) = taken else { return Ok(()) };
+        let added = self.workers[to].call(move |w| w.add_input(id, taken, features)).ok_or_else(ended)?;
+        added.map_err(OpError::new)?;
+        if let Some(input) = self.interfaces.get_mut(index).and_then(|i| i.inputs.get_mut(queue)) {
+            input.worker = to;
+        }
+        Ok(())
+    }
+}
+
+impl Op {
+    /// Receive queues of the device that it makes.
+    fn rx_queues(&self) -> usize {
+        match self {
+            Op::CreateHost { config, .. } => config.rx_queues,
+            Op::CreateTap { config, .. } => config.rx_queues,
+            _ => 0,
+        }
+    }
+}

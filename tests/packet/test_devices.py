@@ -1,0 +1,161 @@
+"""The router as a service: signals, its log, and Linux devices that change, vanish and come back."""
+
+import json
+import os
+import signal
+
+import pytest
+from frames import through4
+from harness import Bench, CtlError, Router, wait_for
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A router with two workers and a log file."""
+    log = tmp_path_factory.mktemp("service") / "router.log"
+    t = Bench({"quiver": {"workers": 2, "log": {"file": str(log)}}})
+    t.logfile = str(log)
+    yield t
+    t.close()
+
+
+def logged(t):
+    with open(t.logfile) as f:
+        return f.read()
+
+
+def forwards(t):
+    sent, want = through4(t.ports["left"], t.ports["right"])
+    t.left.send(sent)
+    t.right.expect(want)
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR"])
+def test_signals_that_mean_nothing_do_not_end_it(service, name):
+    service.router.process.send_signal(getattr(signal, name))
+    forwards(service)
+    assert service.router.process.poll() is None
+
+
+def test_sighup_opens_the_log_anew(service):
+    os.rename(service.logfile, service.logfile + ".1")
+    service.router.process.send_signal(signal.SIGHUP)
+    wait_for("the log is there again", lambda: os.path.exists(service.logfile) and "SIGHUP" in logged(service))
+    service.ctl("set interface description left again")
+    service.ctl("set interface promiscuous on left")
+    service.ctl("set interface promiscuous off left")
+    wait_for("lines come", lambda: "promiscuous mode on" in logged(service))
+    forwards(service)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_an_orderly_stop(how):
+    t = Bench(ports=("left",), addresses=False)
+    try:
+        t.router.process.send_signal(signal.SIGHUP)  # no log file: nothing to do
+        wait_for("it is said", lambda: "SIGHUP" in t.router.log())
+        assert t.router.kill(how) == 0
+        assert f"stops: {how.name}" in t.router.log() and not os.path.exists(t.router.socket)
+    finally:
+        t.close()
+
+
+def test_a_ping_that_nobody_answers_fails(service):
+    done = service.router.ctl_raw("ping 10.0.2.2 repeat 2 interval 10ms timeout 50ms")
+    assert done.returncode == 1 and "2 sent, 0 received" in done.stdout and done.stderr == ""
+    done = service.router.ctl_raw("ping 10.0.2.2 repeat 2 interval 10ms timeout 50ms", json_too=True)
+    assert done.returncode == 1 and json.loads(done.stdout)["received"] == 0
+    assert service.router.ctl_raw("ping 10.0.2.1 repeat 1").returncode == 0
+    service.right.drain()
+
+
+def queues(t):
+    return {(q["interface"], q["queue"]): q["worker"] for q in t.router.json("show interface rx-placement")}
+
+
+def test_queues_are_spread_over_the_workers(service):
+    assert sorted(queues(service).values()) == [0, 1]
+    text = service.ctl("show interface rx-placement")
+    assert text.index("Thread 1 (quiver_wk_0)") < text.index("node af-packet-input") < text.index("Thread 2 (quiver_wk_1)")
+    assert "left queue 0 (adaptive)" in text and "right queue 0 (adaptive)" in text
+    assert service.ctl("show interface rx-placement right").count("queue") == 1
+
+
+def test_a_queue_moves_while_packets_flow_and_none_is_lost(service):
+    a, b = service.ports["left"], service.ports["right"]
+    sent, _ = through4(a, b)
+    before = service.router.interface("left")["rx"]["packets"]
+    was = queues(service)["left", 0]
+    frames, rounds = [bytes(sent)] * 50, 40
+    for n in range(rounds):
+        for frame in frames:
+            service.left.sock.send(frame)
+        service.ctl(f"set interface rx-placement left worker {n % 2}")
+        assert queues(service)["left", 0] == n % 2
+    total = len(frames) * rounds
+    wait_for("all came", lambda: service.router.interface("left")["rx"]["packets"] - before >= total)
+    assert service.router.interface("left")["rx"]["packets"] - before == total
+    workers = {row["thread"]: {n["name"]: n["vectors"] for n in row["nodes"]} for row in service.router.json("show runtime")}
+    assert workers[1]["af-packet-input"] > 100 and workers[2]["af-packet-input"] > 100
+    assert "left: {rx-placement: {0: 1}" in service.ctl("show configuration") or "rx-placement" in service.ctl("show configuration")
+    service.ctl("set interface rx-placement left auto")
+    assert queues(service)["left", 0] == was and "rx-placement" not in service.ctl("show configuration")
+    service.right.drain()
+
+
+WRONG_PLACES = [
+    ("left main", "the main thread takes no packets: say worker N, 0 to 1"),
+    ("left worker 2", "left: there is no worker 2, workers 0 to 1"),
+    ("left queue 1 worker 0", "left: there is no receive queue 1: it has only queue 0"),
+    ("loop7 worker 0", "loop7: there is no receive queue 0: it has no receive queues"),
+]
+
+
+@pytest.mark.parametrize("words, why", WRONG_PLACES)
+def test_places_that_are_not_there(service, words, why):
+    if "loop7" in words:
+        service.ctl("create loopback interface instance 7")
+    with pytest.raises(CtlError) as e:
+        service.ctl(f"set interface rx-placement {words}")
+    assert why in str(e.value)
+    if "loop7" in words:
+        service.ctl("delete loopback interface loop7")
+
+
+def test_a_bvi_in_use_is_not_deleted(service):
+    service.ctl("create bridge-domain 9")
+    service.ctl("create loopback interface instance 9")
+    service.ctl("set interface l2 bridge loop9 9 bvi")
+    with pytest.raises(CtlError, match="loop9 is the BVI of bridge domain 9.*set interface l3 loop9"):
+        service.ctl("delete loopback interface loop9")
+    service.ctl("set interface l3 loop9")
+    service.ctl("delete loopback interface loop9")
+    service.ctl("create bridge-domain 9 del")
+
+
+def test_a_warning_about_a_device_is_a_line_of_its_own():
+    t = Bench(ports=("left",), addresses=False, start=False)
+    try:
+        t.inside.ip("addr add 192.0.2.1/24 dev left")
+        t.start()
+        lines = [line for line in t.router.log().splitlines() if "Linux has 192.0.2.1 on left" in line]
+        assert len(lines) == 1 and " WARN " in lines[0], t.router.log()
+        assert "Warning: Linux has 192.0.2.1" in t.ctl("show hardware-interfaces left")
+    finally:
+        t.close()
+
+
+def test_a_closed_terminal_does_not_end_it():
+    t = Bench(ports=("left",), addresses=False, start=False)
+    main, terminal = os.openpty()
+    try:
+        t.router = Router(t.inside, t.config, wait=False, prefix=["sh", "-c", f'exec "$@" 2>/proc/{os.getpid()}/fd/{terminal}', "sh"])
+        t.router.wait_ready()
+        assert b"quiver" in os.read(main, 65536)
+        os.close(terminal), os.close(main)
+        t.router.process.send_signal(signal.SIGHUP)
+        for n in range(20):
+            t.ctl(f"set interface promiscuous {'on' if n % 2 else 'off'} left")
+        assert t.router.process.poll() is None
+    finally:
+        t.close()
