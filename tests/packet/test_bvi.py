@@ -113,7 +113,13 @@ def test_it_stays_while_it_is_needed(bvi):
     assert not {r["group"] for r in bvi.router.json("show ip groups") if r["interface"] == "loop10"}
     bvi.ctl("set interface l2 bridge loop10 10 bvi")
     assert {r["group"] for r in bvi.router.json("show ip groups") if r["interface"] == "loop10"}
-    # One that is deleted takes all with it.
+    # It is not deleted while it is one, and does not lose what was set for it.
     bvi.ctl(f"ip neighbor loop10 10.10.0.9 {STATION} static")
     bvi.ctl("ip6 nd loop10 no ra-suppress")
+    with pytest.raises(CtlError, match="loop10 is the BVI of bridge domain 10: take it out first"):
+        bvi.ctl("delete loopback interface intfc loop10")
+    assert "10.10.0.9" in bvi.ctl("show ip neighbors")
+    bvi.ctl("ip neighbor del loop10 10.10.0.9")
+    bvi.ctl("ip6 nd loop10 ra-suppress")
+    bvi.ctl("set interface l3 loop10")
     bvi.ctl("delete loopback interface intfc loop10")
