@@ -1,4 +1,4 @@
-"""The router as a service: signals, its log, and Linux devices that change, vanish and come back."""
+"""Signals, the log, receive queues, and Linux devices that change, vanish and come back."""
 
 import json
 import os
@@ -6,7 +6,9 @@ import signal
 
 import pytest
 from frames import through4
-from harness import Bench, CtlError, Router, wait_for
+from harness import Bench, CtlError, Netns, Router, run, wait_for
+from harness.host import veth
+from harness.wire import Wire
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +90,7 @@ def test_a_queue_moves_while_packets_flow_and_none_is_lost(service):
     was = queues(service)["left", 0]
     frames, rounds = [bytes(sent)] * 50, 40
     for n in range(rounds):
-        for frame in frames:
-            service.left.sock.send(frame)
+        service.left.send(*frames)
         service.ctl(f"set interface rx-placement left worker {n % 2}")
         assert queues(service)["left", 0] == n % 2
     total = len(frames) * rounds
@@ -97,7 +98,7 @@ def test_a_queue_moves_while_packets_flow_and_none_is_lost(service):
     assert service.router.interface("left")["rx"]["packets"] - before == total
     workers = {row["thread"]: {n["name"]: n["vectors"] for n in row["nodes"]} for row in service.router.json("show runtime")}
     assert workers[1]["af-packet-input"] > 100 and workers[2]["af-packet-input"] > 100
-    assert "left: {rx-placement: {0: 1}" in service.ctl("show configuration") or "rx-placement" in service.ctl("show configuration")
+    assert "rx-placement: {0: 1}" in service.ctl("show configuration")
     service.ctl("set interface rx-placement left auto")
     assert queues(service)["left", 0] == was and "rx-placement" not in service.ctl("show configuration")
     service.right.drain()
@@ -143,6 +144,151 @@ def test_a_warning_about_a_device_is_a_line_of_its_own():
         assert "Warning: Linux has 192.0.2.1" in t.ctl("show hardware-interfaces left")
     finally:
         t.close()
+
+
+def mtu(t, device):
+    return int(t.inside.ip(f"-o link show {device}").stdout.split(" mtu ")[1].split()[0])
+
+
+def test_what_tags_need_of_a_device_is_put_back():
+    """Also after a kill: the next start takes the device's own MTU for the interface's, not the raised one."""
+    t = Bench(ports=("left",), addresses=False, mtu=1400, start=False)
+    t.config["interfaces"] = {}
+    t.config["quiver"]["log"] = {"level": "info"}
+    try:
+        t.router = Router(t.inside, t.config)
+        t.ctl("create host-interface name left")
+        t.ctl("create sub-interfaces host-left 10 dot1ad 10 exact-match")
+        assert mtu(t, "left") == 1404
+        t.ctl("create sub-interfaces host-left 11 dot1ad 11 inner-dot1q 5 exact-match")
+        assert mtu(t, "left") == 1408
+        t.ctl("delete sub-interface host-left.11")
+        assert mtu(t, "left") == 1404
+        t.ctl("set interface mac address host-left 02:00:00:00:aa:01")
+        t.router.kill()
+        assert mtu(t, "left") == 1404
+        t.router.start()
+        t.ctl("create host-interface name left")
+        assert t.router.interface("host-left")["mtu"] == 1400
+        assert t.router.interface("host-left")["mac"] == "02:00:00:00:01:01"
+        t.ctl("create sub-interfaces host-left 10 dot1ad 10 exact-match")
+        t.ctl("set interface mac address host-left 02:00:00:00:aa:02")
+        assert mtu(t, "left") == 1404
+        t.ctl("delete host-interface name left")
+        assert mtu(t, "left") == 1400
+        t.ctl("create host-interface name left")
+        t.ctl("set interface mtu packet 1500 host-left")
+        t.ctl("create sub-interfaces host-left 10 dot1ad 10 exact-match")
+        assert mtu(t, "left") == 1504
+        assert t.router.kill(signal.SIGTERM) == 0
+        shown = t.inside.ip("link show left").stdout
+        assert " mtu 1400 " in shown and "02:00:00:00:01:01" in shown and "altname" not in shown
+    finally:
+        t.close()
+
+
+@pytest.fixture(scope="module")
+def fragile():
+    """A router whose Linux devices change and vanish."""
+    t = Bench({"interfaces": {"left": {"sub-interfaces": {100: {"addresses": ["10.9.0.1/24"]}}}}})
+    yield t
+    t.close()
+
+
+def test_a_change_of_a_device_from_outside_is_told(fragile):
+    t = fragile
+    t.inside.ip("link set left mtu 1300")
+    words = "left: the MTU of Linux device left was changed to 1300; 1500 is the interface's, and larger packets are lost"
+    wait_for("it is logged", lambda: words in t.router.log())
+    assert any("WARN" in line for line in t.router.log().splitlines() if words in line)
+    assert "MTU 1300 is less than the interface's 1500" in t.ctl("show hardware-interfaces left")
+    t.inside.ip("link set left mtu 1504")
+    wait_for("it is logged", lambda: "changed to 1504" in t.router.log())
+    assert "Warning" not in t.ctl("show hardware-interfaces left")
+    t.inside.ip("link set left address 02:00:00:00:bb:bb")
+    wait_for("it is logged", lambda: "MAC address of Linux device left was changed to 02:00:00:00:bb:bb" in t.router.log())
+    assert "02:00:00:00:bb:bb is not the interface's 02:00:00:00:01:01" in t.ctl("show hardware-interfaces left")
+    t.inside.ip("link set left address 02:00:00:00:01:01")
+    wait_for("as it was", lambda: "Warning" not in t.ctl("show hardware-interfaces left"))
+
+
+def shown(t, name):
+    return next(line.split()[2] for line in t.ctl("show interface").splitlines() if line.split()[:1] == [name])
+
+
+def test_a_device_that_comes_back_goes_on_under_its_name(fragile):
+    t = fragile
+    t.ctl("set interface promiscuous on left")
+    index = t.inside.ip("-o link show left").stdout.split(":")[0]
+    forwards(t)
+    t.outside.ip("link set left down")
+    wait_for("no link", lambda: shown(t, "left") == shown(t, "left.100") == "up/no-link")
+    t.outside.ip("link set left up")
+    wait_for("link", lambda: shown(t, "left") == "up")
+    before = t.router.interface("left")["rx"]["packets"]
+    t.wires.pop("left").close()
+    t.inside.ip("link del left")
+    wait_for("no device", lambda: shown(t, "left") == shown(t, "left.100") == "up/no-dev")
+    assert t.router.interface("left")["device"] == "gone" and shown(t, "right") == "up"
+    assert "which is gone" in t.ctl("show hardware-interfaces left")
+    t.ctl("set interface mtu packet 1600 left")  # for when it is back
+
+    # Another device with its number is anybody's.
+    other = Netns("o")
+    t.inside.ip(f"link add other index {index} type veth peer name other-peer netns {other.name}")
+    second = Router(t.inside, {"interfaces": {"other": {}}, "quiver": {"dad": "off"}})
+    assert second.interface("other")["admin"] == "up"
+    second.stop()
+    t.inside.ip("link del other")
+    other.delete()
+
+    p = t.ports["left"]
+    veth(t.inside, "new", t.outside, "left", mtu=1500, mac_a="02:00:00:00:77:77", mac_b=p.host_mac)
+    for line in ("set new down", "set new name left"):
+        t.inside.ip(f"link {line}")
+    t.wires["left"] = Wire(t.outside, "left", p.host_mac)
+    wait_for("it is back", lambda: shown(t, "left") == shown(t, "left.100") == "up")
+    assert mtu(t, "left") == 1600 and t.router.interface("left")["mac"] == "02:00:00:00:77:77"
+    assert t.router.interface("left")["promiscuous"] is True
+    assert t.router.interface("left")["rx"]["packets"] >= before
+    p.mac = "02:00:00:00:77:77"
+    t.ctl(f"ip neighbor left {p.host} {p.host_mac} static")
+    forwards(t)
+    sent, want = through4(t.ports["right"], p)
+    t.right.send(sent)
+    t.left.expect(want)
+    assert t.router.log().count("Linux device left is back") == 1
+
+
+def test_a_device_with_another_name_is_another(fragile):
+    t = fragile
+    t.inside.ip("link set right down")
+    t.inside.ip("link set right name elsewhere")
+    wait_for("no device", lambda: shown(t, "right") == "up/no-dev")
+    t.inside.ip("link set elsewhere name right")
+    wait_for("it is back", lambda: shown(t, "right") == "up")
+
+
+def test_a_namespace_that_comes_back():
+    t = Bench(ports=("left",), addresses=False, start=False)
+    lan, name = Netns("n"), None
+    try:
+        lan.ip("link add eth0 type veth peer name peer0")
+        lan.ip("link set peer0 up")
+        t.config["interfaces"] = {"wan": {}}
+        t.config["devices"] = {"wan": {"host": "eth0", "namespace": lan.name}}
+        t.router = Router(t.inside, t.config)
+        wait_for("link", lambda: shown(t, "wan") == "up")
+        name = lan.name
+        lan.delete()
+        wait_for("it went", lambda: shown(t, "wan") == "up/no-dev")
+        run(f"ip netns add {name}")
+        run(f"ip -n {name} link add eth0 type veth peer name peer0")
+        run(f"ip -n {name} link set peer0 up")
+        wait_for("it is back", lambda: shown(t, "wan") == "up")
+    finally:
+        t.close()
+        run(f"ip netns del {name}", check=False)
 
 
 def test_a_closed_terminal_does_not_end_it():

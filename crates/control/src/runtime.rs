@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 
 /// Shared by everything on the control thread. Never borrowed across an await.
 pub type SharedRouter = Rc<RefCell<Router>>;
@@ -104,25 +104,52 @@ async fn rates(router: &SharedRouter) {
     }
 }
 
-/// Follows the links of the Linux devices in every namespace that has one.
+/// A namespace whose links are followed, and what tells it from another of its name.
+struct Watched {
+    ns: Option<String>,
+    identity: Option<(u64, u64)>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// Follows the links of the Linux devices in every namespace that has one, and looks for devices that are gone.
 async fn links(router: &SharedRouter, log: &Logger) {
-    let mut watched: Vec<Option<String>> = vec![];
+    let mut watched: Vec<Watched> = vec![];
     loop {
         let wanted = router.borrow().namespaces();
+        watched.retain(|w| wanted.contains(&w.ns));
         for ns in wanted {
-            if watched.contains(&ns) {
+            let identity = ns.as_deref().and_then(drivers::netns::identity);
+            if watched.iter().any(|w| w.ns == ns && w.identity == identity) {
                 continue;
             }
-            watched.push(ns.clone());
+            if let Some(name) = ns.as_deref().filter(|_| watched.iter().any(|w| w.ns == ns)) {
+                router.borrow_mut().lose_namespace(name);
+            }
+            watched.retain(|w| w.ns != ns);
+            let mut task = None;
             match LinkWatch::open(ns.as_deref()) {
                 Ok(w) => {
-                    tokio::task::spawn_local(watch(w, ns, Rc::clone(router), Rc::clone(log)));
+                    let (router, log) = (Rc::clone(router), Rc::clone(log));
+                    task = Some(tokio::task::spawn_local(watch(w, ns.clone(), router, log)));
                 }
+                // One that is gone comes back with another identity.
+                Err(_) if ns.is_some() && identity.is_none() => {}
                 Err(e) => {
                     log(&LogLine { warn: true, text: format!("cannot follow the links of devices: {e}") })
                 }
             }
+            watched.push(Watched { ns, identity, task });
         }
+        router.borrow_mut().look_for_devices();
+        flush(router, log);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

@@ -54,6 +54,13 @@ pub fn exists(name: &str) -> bool {
     within(Some(name), || Ok(())).is_ok()
 }
 
+/// What tells the namespace that has this name now from one that had it before; `None` when there is none.
+pub fn identity(name: &str) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(path(name).ok()?).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
 /// Makes the namespace as `ip netns add` does, its loopback device up. False when there is one already.
 pub fn create(name: &str) -> Result<bool, Error> {
     let path = path(name)?;

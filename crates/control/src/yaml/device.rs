@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use super::decode::{Decoder, Fields, list};
 use super::diag::{Diagnostic, Place};
 use super::interface::numbered;
-use super::model::{
-    Device, Driver, Interface, InterfaceKind, Offload, QueuePlace, Rate, RingVersion, Tap,
-};
+use super::model::{Device, Driver, Interface, InterfaceKind, Offload, QueuePlace, Rate, RingVersion, Tap};
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
@@ -29,10 +27,20 @@ pub(super) const RX_RING: &[&str] = &["slots", "version"];
 pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
 
 /// Fields that make sense with a driver.
-const AF_PACKET_FIELDS: &[&str] =
-    &["driver", "host", "namespace", "rx-queues", "tx-queues", "rx-placement", "rx-ring", "offload", "promiscuous"];
+const AF_PACKET_FIELDS: &[&str] = &[
+    "driver",
+    "host",
+    "namespace",
+    "rx-queues",
+    "tx-queues",
+    "rx-placement",
+    "rx-ring",
+    "offload",
+    "promiscuous",
+];
 const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
-const TAP_FIELDS: &[&str] = &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous"];
+const TAP_FIELDS: &[&str] =
+    &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous"];
 
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
@@ -308,7 +316,9 @@ pub(super) fn apply_to_tap(tap: &mut Tap, entry: Option<DeviceEntry>) {
 pub(super) fn placement_fits(d: &mut Decoder<'_>, interfaces: &[Interface], workers: u16) {
     for i in interfaces {
         let queues = match &i.kind {
-            InterfaceKind::Device(Device { driver: Driver::Pcap { read, .. }, .. }) => u16::from(read.is_some()),
+            InterfaceKind::Device(Device { driver: Driver::Pcap { read, .. }, .. }) => {
+                u16::from(read.is_some())
+            }
             InterfaceKind::Device(device) => device.rx_queues,
             InterfaceKind::Tap(tap) => tap.rx_queues,
             _ => 0,

@@ -5,19 +5,21 @@
 //! The Linux stack goes on seeing the device's packets: see [`crate::link::Link::conflicts`].
 
 mod claim;
+mod origin;
 mod ring;
 mod rx;
 mod tx;
 
 use crate::counts::{Drops, RxDrops};
 use crate::error::{Error, Within, check_device_name, privileged, system};
-use crate::link::Link;
+use crate::link::{Link, LinkState};
 use crate::linux::*;
 use crate::netns;
 use crate::offload::Offload;
 use crate::stage::Form;
 use crate::sys::{self, RxArrays, Statistics};
 use graph::{RxQueue, TxCaps, TxQueue};
+use origin::{Notes, Origin};
 use packet::MacAddr;
 use ring::Ring;
 pub(crate) use rx::POLL_BYTES;
@@ -81,6 +83,8 @@ pub struct Config {
     /// Who completes checksums and cuts super-frames on transmit: Quiver, or the kernel and the device (`On`). Received
     /// ones are understood always.
     pub offload: Offload,
+    /// How long to wait for a device that another router may be about to give back.
+    pub patience: Duration,
 }
 
 impl Config {
@@ -95,6 +99,7 @@ impl Config {
             ring: RingVersion::default(),
             slots: None,
             offload: Offload::Auto,
+            patience: PATIENCE,
         }
     }
 }
@@ -128,7 +133,15 @@ pub struct Handle {
     sockets: Vec<Arc<OwnedFd>>,
     control: OwnedFd,
     /// Other routers see by it that the device is taken.
-    _mark: Option<UnixListener>,
+    mark: Option<UnixListener>,
+    /// What Linux's settings were, and are when the router lets go of the device.
+    origin: Origin,
+    notes: Option<Notes>,
+    /// The settings as the router or the last look found them.
+    known: Origin,
+    /// Those that are the router's.
+    our_mtu: bool,
+    our_mac: bool,
     promiscuous: bool,
     /// Groups asked for, those of them that are joined one by one, and whether all are received.
     groups: BTreeSet<MacAddr>,
@@ -142,6 +155,99 @@ impl Handle {
     /// False once the device was deleted (a new one of the same name is another device: open it again).
     pub fn alive(&self) -> bool {
         !self.gone.load(Ordering::Relaxed) && sys::local_ll(&self.control).is_ok_and(|a| a.sll_ifindex > 0)
+    }
+
+    /// Lets go of the mark that keeps other routers off: the device is gone.
+    pub fn release(&mut self) {
+        self.mark = None;
+    }
+
+    /// Linux's settings of the device, as far as known: MTU and MAC address.
+    pub fn known(&self) -> (u32, MacAddr) {
+        (self.known.mtu, self.known.mac)
+    }
+
+    /// Makes the device take packets of `bytes` bytes, where it takes less.
+    pub fn raise_mtu(&mut self, bytes: u32) -> Result<(), Error> {
+        if self.known.mtu < bytes { self.change_mtu(bytes) } else { Ok(()) }
+    }
+
+    /// As [`Handle::raise_mtu`]; a device that was raised for more is put back as far as it can be.
+    pub fn fit_mtu(&mut self, bytes: u32) -> Result<(), Error> {
+        let bytes = bytes.max(self.origin.mtu);
+        if self.known.mtu < bytes || self.our_mtu && self.known.mtu > bytes {
+            self.change_mtu(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn change_mtu(&mut self, bytes: u32) -> Result<(), Error> {
+        self.note();
+        let set = self.link.set_mtu(bytes);
+        if set.is_ok() {
+            self.known.mtu = bytes;
+            self.our_mtu = bytes != self.origin.mtu;
+        }
+        self.forget();
+        set
+    }
+
+    /// Sets the device's MAC address.
+    pub fn set_mac(&mut self, mac: MacAddr) -> Result<(), Error> {
+        if self.known.mac == mac {
+            return Ok(());
+        }
+        self.note();
+        let set = self.link.set_mac(mac);
+        if set.is_ok() {
+            self.known.mac = mac;
+            self.our_mac = mac != self.origin.mac;
+        }
+        self.forget();
+        set
+    }
+
+    /// Writes down what the settings were, before the first that is changed.
+    fn note(&mut self) {
+        if !self.our_mtu && !self.our_mac && self.notes.is_none() {
+            self.notes = Notes::open(self.link.netns(), self.ifindex).ok();
+            if let Some(notes) = &self.notes {
+                notes.write(self.origin);
+            }
+        }
+    }
+
+    /// Takes the note away once all is as it was.
+    fn forget(&mut self) {
+        if !self.our_mtu
+            && !self.our_mac
+            && let Some(notes) = self.notes.take()
+        {
+            notes.erase(self.origin);
+        }
+    }
+
+    /// Looks at Linux's settings; the MTU and the MAC address that somebody else has changed. They are not put back.
+    pub fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
+        let Ok(LinkState { ifindex, mtu, mac, .. }) = self.link.state() else { return (None, None) };
+        if ifindex != self.ifindex || (mtu, mac) == self.known() {
+            return (None, None);
+        }
+        if let Some(notes) = &self.notes {
+            notes.erase(self.origin);
+        }
+        let changed = ((mtu != self.known.mtu).then_some(mtu), (mac != self.known.mac).then_some(mac));
+        if changed.0.is_some() {
+            (self.origin.mtu, self.known.mtu, self.our_mtu) = (mtu, mtu, false);
+        }
+        if changed.1.is_some() {
+            (self.origin.mac, self.known.mac, self.our_mac) = (mac, mac, false);
+        }
+        match &self.notes {
+            Some(notes) if self.our_mtu || self.our_mac => notes.write(self.origin),
+            _ => self.notes = None,
+        }
+        changed
     }
 
     /// Lets the device receive packets for all addresses, or ends that. Linux ends it by itself when Quiver dies.
@@ -217,6 +323,37 @@ impl Handle {
     }
 }
 
+impl Drop for Handle {
+    /// Puts back what was changed; what somebody else has changed since stays.
+    fn drop(&mut self) {
+        if !self.our_mtu && !self.our_mac {
+            return;
+        }
+        self.look();
+        let Origin { mtu, mac } = self.origin;
+        if self.link.ifindex().is_ok_and(|i| i == self.ifindex) {
+            let _ = self.fit_mtu(mtu);
+            let _ = self.set_mac(mac);
+        }
+    }
+}
+
+/// Puts back what a router has changed that was killed.
+fn put_back(link: &Link, netns: Option<&str>) -> Result<(), Error> {
+    let state = link.state()?;
+    let Ok(notes) = Notes::open(netns, state.ifindex) else { return Ok(()) };
+    if let Some(origin) = notes.read() {
+        if state.mtu != origin.mtu {
+            link.set_mtu(origin.mtu)?;
+        }
+        if state.mac != origin.mac {
+            link.set_mac(origin.mac)?;
+        }
+        notes.erase(origin);
+    }
+    Ok(())
+}
+
 /// Checks that the device could be opened: its name, its namespace, its kind, the permission, and that no other router
 /// has it. While one does, waits until `until`.
 pub fn probe(ifname: &str, netns: Option<&str>, until: Instant) -> Result<(), Error> {
@@ -247,7 +384,8 @@ fn slot_size(mtu: u32) -> usize {
     (mtu as usize + SLOT_HEADERS).next_power_of_two().clamp(2048, 16384)
 }
 
-/// Opens a device. What was opened is closed again when a step fails; Linux's settings of the device stay untouched.
+/// Opens a device. What was opened is closed again when a step fails; Linux's settings of the device stay
+/// untouched, but for those that a killed router has left, which are put back.
 pub fn open(config: &Config) -> Result<Device, Error> {
     let name = &config.ifname;
     check_device_name(name)?;
@@ -259,6 +397,10 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     }
     let netns = config.netns.as_deref();
     let link = Link::open(name, netns)?;
+    let index = link.ifindex()?;
+    // Before anything is read of it: its settings may be those of a router that was killed.
+    let mark = netns::within(netns, || claim::claim(name, netns, index, Instant::now() + config.patience))?;
+    put_back(&link, netns)?;
     let state = link.state()?;
     let ifindex = state.ifindex as i32;
     let slot = slot_size(state.mtu);
@@ -269,8 +411,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     }
     let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
 
-    let (mark, rx, tx, control) = netns::within(netns, || {
-        let mark = claim::claim(name, netns, state.ifindex, Instant::now() + PATIENCE)?;
+    let (rx, tx, control) = netns::within(netns, || {
         let mut rx = Vec::new();
         for _ in 0..config.rx_queues {
             rx.push(receive_socket(name, ifindex, config.ring, slot, slots)?);
@@ -287,7 +428,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         }
         let control = packet_socket(name)?;
         sys::bind(&control, &sys::link_address(ifindex, 0)).map_err(bind_error(name, netns))?;
-        Ok((mark, rx, tx, control))
+        Ok((rx, tx, control))
     })?;
 
     let form = if config.offload == Offload::On { Form::AsIs } else { Form::Whole };
@@ -312,7 +453,10 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let ifindex = state.ifindex;
     Ok(Device {
         rx: queues,
-        tx: tx.into_iter().map(|s| Box::new(tx::PacketTx::new(name, s, form, caps)) as Box<dyn TxQueue>).collect(),
+        tx: tx
+            .into_iter()
+            .map(|s| Box::new(tx::PacketTx::new(name, s, form, caps)) as Box<dyn TxQueue>)
+            .collect(),
         mac: state.mac,
         mtu: state.mtu,
         handle: Handle {
@@ -322,7 +466,12 @@ pub fn open(config: &Config) -> Result<Device, Error> {
             offload: config.offload,
             sockets,
             control,
-            _mark: mark,
+            mark,
+            origin: Origin { mtu: state.mtu, mac: state.mac },
+            notes: None,
+            known: Origin { mtu: state.mtu, mac: state.mac },
+            our_mtu: false,
+            our_mac: false,
             promiscuous: false,
             groups: BTreeSet::new(),
             joined: BTreeSet::new(),

@@ -192,8 +192,9 @@ impl Router {
         let (mut undo, connects): (Undo, Undo) = all.partition(|op| !names_others(op));
         undo.extend(connects);
         undo.reverse();
-        let index = self.index_of(name)?;
+        let (index, hw) = (i.index, i.hw());
         self.remove_interface(index);
+        self.fit_device(hw);
         Ok(undo)
     }
 

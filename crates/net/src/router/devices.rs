@@ -7,6 +7,7 @@ use packet::eth::MacAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub use drivers::Offload;
 /// Layout of an AF_PACKET receive ring.
@@ -109,6 +110,11 @@ pub trait DeviceControl {
     fn set_up(&mut self, up: bool) -> Result<(), drivers::Error>;
     /// Makes it take IP packets of `mtu` bytes.
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error>;
+    /// Has the device take IP packets of `bytes` bytes, tags included, and no more than it would without the router or these: what
+    /// was raised for more is put back.
+    fn fit(&mut self, _bytes: u32) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// Makes room for frames whose tags make them longer than Linux allows an IP packet of `bytes` to be.
     fn fit_tagged(&mut self, _bytes: u32) -> Result<(), drivers::Error> {
         Ok(())
@@ -133,6 +139,22 @@ pub trait DeviceControl {
     /// What the operator should know of the device, a sentence each.
     fn warnings(&self) -> Vec<String> {
         vec![]
+    }
+    /// Linux's MTU and MAC address of the device, where they are not the interface's own.
+    fn settings(&self) -> Option<(u32, MacAddr)> {
+        None
+    }
+    /// Looks at them; the MTU and the MAC address that somebody else has changed.
+    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
+        (None, None)
+    }
+    /// Whether the device is gone, and Linux has not told yet.
+    fn dead(&self) -> bool {
+        false
+    }
+    /// False where the device is gone, and may come back.
+    fn present(&self) -> bool {
+        true
     }
     /// Namespace and Linux index of the device, where Linux reports its changes.
     fn linux(&self) -> Option<(Option<String>, u32)>;
@@ -181,21 +203,31 @@ impl DeviceControl for Host {
     }
 
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
-        if self.handle.link.state()?.mtu < u32::from(mtu) {
-            self.handle.link.set_mtu(u32::from(mtu))?;
-        }
-        Ok(())
+        self.handle.raise_mtu(u32::from(mtu))
+    }
+
+    fn fit(&mut self, bytes: u32) -> Result<(), drivers::Error> {
+        self.handle.fit_mtu(bytes)
     }
 
     fn fit_tagged(&mut self, bytes: u32) -> Result<(), drivers::Error> {
-        if self.handle.link.state()?.mtu < bytes {
-            self.handle.link.set_mtu(bytes)?;
-        }
-        Ok(())
+        self.handle.raise_mtu(bytes)
     }
 
     fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error> {
-        if self.handle.link.mac()? == mac { Ok(()) } else { self.handle.link.set_mac(mac) }
+        self.handle.set_mac(mac)
+    }
+
+    fn dead(&self) -> bool {
+        !self.handle.alive()
+    }
+
+    fn settings(&self) -> Option<(u32, MacAddr)> {
+        Some(self.handle.known())
+    }
+
+    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
+        self.handle.look()
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error> {
@@ -232,18 +264,84 @@ impl DeviceControl for Host {
     }
 }
 
+/// Stands for a Linux device that is gone.
+struct Absent {
+    host: String,
+    netns: Option<String>,
+}
+
+/// The control side of a Linux device that is gone: takes every setting, for when it is back.
+pub fn absent(c: &HostConfig) -> Box<dyn DeviceControl> {
+    Box::new(Absent { host: c.host.clone(), netns: c.netns.clone() })
+}
+
+impl DeviceControl for Absent {
+    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
+
+    fn link(&self) -> bool {
+        false
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        vec![]
+    }
+
+    fn describe(&self) -> String {
+        format!("af-packet on Linux device {}, which is gone: goes on when it is back", self.host)
+    }
+
+    fn present(&self) -> bool {
+        false
+    }
+
+    fn linux(&self) -> Option<(Option<String>, u32)> {
+        // No device has this number.
+        Some((self.netns.clone(), 0))
+    }
+}
+
+/// Opens a Linux device that was gone, at once or not at all.
+pub fn reopen_host(c: &HostConfig, index: u32, workers: usize) -> Result<Device, drivers::Error> {
+    open_af_packet(c, index, workers, Some(Duration::ZERO))
+}
+
 /// Opens a Linux device.
 pub fn open_host(c: &HostConfig, index: u32, workers: usize) -> Result<Device, String> {
+    open_af_packet(c, index, workers, None).map_err(|e| e.to_string())
+}
+
+fn open_af_packet(
+    c: &HostConfig,
+    index: u32,
+    workers: usize,
+    patience: Option<Duration>,
+) -> Result<Device, drivers::Error> {
+    let usual = af_packet::Config::new(&c.host, index);
     let config = af_packet::Config {
+        patience: patience.unwrap_or(usual.patience),
         netns: c.netns.clone(),
         rx_queues: c.rx_queues,
         tx_queues: workers,
         ring: c.ring,
         slots: c.slots,
         offload: c.offload,
-        ..af_packet::Config::new(&c.host, index)
+        ..usual
     };
-    let d = af_packet::open(&config).map_err(|e| e.to_string())?;
+    let d = af_packet::open(&config)?;
     let control = Host { handle: d.handle, conflicts: d.conflicts };
     let link = control.link();
     Ok(Device {

@@ -144,6 +144,10 @@ pub struct IfState {
     pub(super) inputs: Vec<Input>,
     /// Workers that the operator chose, by number of the receive queue.
     pub placed: BTreeMap<usize, usize>,
+    /// Packets that devices dropped that stood behind it before this one.
+    pub(super) earlier_drops: Vec<(&'static str, u64)>,
+    /// Why its device, which is back, cannot be opened, as it was told.
+    pub(super) trouble: Option<String>,
     pub(super) rx_features: Arc<AtomicU32>,
     pub(super) tx_features: u32,
 }
@@ -182,6 +186,22 @@ impl IfState {
 
     pub(super) fn device_mut(&mut self) -> Option<&mut Box<dyn DeviceControl>> {
         self.device.as_mut()
+    }
+
+    pub(super) fn set_device(&mut self, device: Box<dyn DeviceControl>) {
+        self.device = Some(device);
+    }
+
+    /// Packets that its devices dropped before they reached the graph, by reason.
+    pub fn device_drops(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.device.as_ref().map(|d| d.drops()).unwrap_or_default();
+        for (reason, n) in &self.earlier_drops {
+            match all.iter_mut().find(|d| d.0 == *reason) {
+                Some(d) => d.1 += n,
+                None => all.push((reason, *n)),
+            }
+        }
+        all
     }
 
     /// Its IPv6 addresses that are not usable (yet).
@@ -376,6 +396,8 @@ impl Router {
             device: None,
             inputs: vec![],
             placed: BTreeMap::new(),
+            earlier_drops: vec![],
+            trouble: None,
             rx_features: Arc::new(AtomicU32::new(0)),
             tx_features: 0,
         };
@@ -440,7 +462,7 @@ impl Router {
         }
     }
 
-    fn detach(&mut self, index: u32) {
+    pub(super) fn detach(&mut self, index: u32) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
         for Input { worker, id, .. } in inputs {
@@ -737,10 +759,16 @@ impl Router {
             d.set_mtu(mtu)
                 .map_err(|e| OpError::new(format!("{}: cannot set the MTU to {mtu}: {e}", i.name)))?;
         }
-        i.mtu = mtu;
+        let less = std::mem::replace(&mut i.mtu, mtu) > mtu;
+        let hw = i.hw();
         self.publish_interface(index);
         self.refresh_adjacencies(index);
-        self.fit_tagged(index);
+        // Only what is less may ask for less of the device, and only then are all sub-interfaces looked at.
+        if less {
+            self.fit_device(hw)
+        } else {
+            self.fit_tagged(index)
+        }
         Ok(())
     }
 

@@ -32,6 +32,7 @@ mod punt;
 mod rates;
 mod reassembly;
 mod resolve;
+mod returning;
 mod routes;
 mod streams;
 mod tables;

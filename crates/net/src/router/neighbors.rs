@@ -349,25 +349,6 @@ impl Router {
         self.reclaim();
     }
 
-    /// Linux says that a device changed. `netns` is the namespace in which it was heard.
-    pub fn link_event(&mut self, netns: Option<&str>, ev: &drivers::LinkEvent) {
-        let ours = |i: &&super::IfState| {
-            let place = i.device().and_then(super::DeviceControl::linux);
-            place.is_some_and(|(ns, index)| ns.as_deref() == netns && index == ev.ifindex)
-        };
-        let Some(i) = self.interfaces.iter().find(ours) else { return };
-        let link = !ev.deleted && i.device().is_some_and(super::DeviceControl::link);
-        let (index, name, up, was) = (i.index, i.name.clone(), i.up, i.link);
-        if ev.deleted {
-            self.note(true, format!("{name}: Linux device {} was deleted", ev.name));
-        }
-        if link != was {
-            self.note(false, format!("{name}: link {}", if link { "up" } else { "down" }));
-            self.set_link_state(index, up, link);
-            self.reclaim();
-        }
-    }
-
     /// Namespaces in which interfaces have Linux devices.
     pub fn namespaces(&self) -> Vec<Option<String>> {
         let mut all: Vec<Option<String>> =

@@ -516,6 +516,7 @@ impl Router {
             Op::CreateHost { ref name, ref config } => {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
+                self.lose_dead(&config);
                 self.create_device(name, op, |index, workers| devices::open_host(&config, index, workers))
             }
             Op::CreatePcap { ref name, ref config } => {

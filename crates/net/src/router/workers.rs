@@ -152,8 +152,7 @@ impl Router {
         let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.rx.sum(index), c.tx.sum(index));
         let reasons = self.graphs.first().map_or(0, |g| g.reasons.len());
         let drops = (0..reasons).map(|r| (r, c.drops.sum(index, r))).filter(|(_, n)| *n != 0).collect();
-        let device_drops =
-            self.interface(index).and_then(|i| i.device()).map(|d| d.drops()).unwrap_or_default();
+        let device_drops = self.interface(index).map(super::IfState::device_drops).unwrap_or_default();
         InterfaceCounts { rx_packets, rx_bytes, tx_packets, tx_bytes, drops, device_drops }
     }
 

@@ -1,11 +1,11 @@
 //! The log: one line an event, as text or JSON, on standard error or in a file.
 
+use super::sink::Sink;
 use control::journal::Journal;
 use control::runtime::Logger;
 use control::yaml::{Log, LogLevel};
 use graph::buffer::Pages;
 use net::router::Router;
-use super::sink::Sink;
 use std::rc::Rc;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
@@ -32,9 +32,10 @@ pub fn open(config: &Log, journal: &Journal) -> Result<(Logger, Sink), String> {
         .with_target(false);
     let done = if config.json { log.json().try_init() } else { log.try_init() };
     done.map_err(|e| format!("cannot open the log: {e}"))?;
-    let logger: Logger = Rc::new(
-        |line| if line.warn { tracing::warn!("{}", line.text) } else { tracing::info!("{}", line.text) },
-    );
+    let logger: Logger =
+        Rc::new(
+            |line| if line.warn { tracing::warn!("{}", line.text) } else { tracing::info!("{}", line.text) },
+        );
     Ok((logger, sink))
 }
 

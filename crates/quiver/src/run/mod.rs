@@ -93,8 +93,7 @@ fn start(args: &Run) -> Result<(), String> {
         .build()
         .map_err(|e| format!("cannot start the control thread: {e}"))?;
     tokio.block_on(async move {
-        let signals =
-            signals::Signals::new().map_err(|e| format!("cannot watch for signals: {e}"))?;
+        let signals = signals::Signals::new().map_err(|e| format!("cannot watch for signals: {e}"))?;
         let settings = &document.settings;
         let socket = ctl::Config {
             path: settings.sockets.ctl.clone().into(),

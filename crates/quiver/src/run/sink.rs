@@ -182,7 +182,10 @@ mod tests {
         for _ in 0..3 {
             sink.make_writer().write_all(b"lost\n").unwrap();
         }
-        let tell = |sink: &Sink| sink.tell_of_lost(|n, why| write!(sink.make_writer(), "{n} {why}\n").unwrap());
+        let line = |n, why: &str| format!("{n} {why}\n");
+        let tell = |sink: &Sink| {
+            sink.tell_of_lost(|n: u64, why| sink.make_writer().write_all(line(n, why).as_bytes()).unwrap());
+        };
         tell(&sink);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(sink.reopen(), Ok(true));

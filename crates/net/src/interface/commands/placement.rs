@@ -64,7 +64,9 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     if args.has("main") {
         let last = router.config().workers - 1;
-        return Err(args.error("main", format!("the main thread takes no packets: say worker N, 0 to {last}")));
+        return Err(
+            args.error("main", format!("the main thread takes no packets: say worker N, 0 to {last}"))
+        );
     }
     let queue = usize::from(args.opt::<u8>("queue")?.unwrap_or(0));
     let worker = args.opt::<u8>("worker")?.map(usize::from);

@@ -44,6 +44,15 @@ fn state(router: &Router, i: &IfState) -> &'static str {
     if i.up && parent { "up" } else { "down" }
 }
 
+/// The same, and why one that is up carries nothing.
+fn state_words(router: &Router, i: &IfState) -> &'static str {
+    match (state(router, i), router.interface(i.hw())) {
+        ("up", Some(hw)) if !hw.has_device() => "up/no-dev",
+        ("up", Some(hw)) if !hw.link => "up/no-link",
+        (state, _) => state,
+    }
+}
+
 fn drop_names(router: &Router, counts: &InterfaceCounts) -> Vec<(&'static str, &'static str, u64)> {
     let Some(g) = router.graphs().first() else { return vec![] };
     let named = counts.drops.iter().filter_map(|(r, n)| g.reasons.get(*r).map(|i| (i.node, i.name, *n)));
@@ -83,7 +92,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let head = format!(
             "{:>4}{:>11} {:<16}",
             i.index,
-            state(router, i),
+            state_words(router, i),
             format!("{}/0/0/0", if i.kind == Kind::Local { 0 } else { i.mtu })
         );
         // A long name has a line of its own.
@@ -152,7 +161,7 @@ fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let drops: u64 = router.interface_counts(i.index).drops.values().sum();
         table.row([
             i.name.clone().into(),
-            state(router, i).into(),
+            Cell::new(state_words(router, i), state(router, i)),
             i.mtu.into(),
             rate(now.rx_packets),
             rate(now.rx_bits),
@@ -170,6 +179,7 @@ fn describe(router: &Router, i: &IfState) -> Json {
         "index": i.index,
         "state": state(router, i),
         "admin": if i.up { "up" } else { "down" },
+        "device": if router.interface(i.hw()).is_none_or(IfState::has_device) { "present" } else { "gone" },
         "link": router.interface(i.hw()).is_some_and(|h| h.link),
         "mtu": i.mtu,
         "mac": router.mac_of(i.index).to_string(),
@@ -290,7 +300,17 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             continue;
         }
         let driver = i.device().map_or_else(|| kind_word(i.kind).to_owned(), |d| d.describe());
-        let warnings = i.device().map(|d| d.warnings()).unwrap_or_default();
+        let settings = i.device().and_then(|d| d.settings());
+        let mut warnings = i.device().map(|d| d.warnings()).unwrap_or_default();
+        if let Some((mtu, _)) = settings.filter(|(mtu, _)| *mtu < u32::from(i.mtu)) {
+            warnings.push(format!(
+                "the Linux device's MTU {mtu} is less than the interface's {}: larger packets are lost",
+                i.mtu
+            ));
+        }
+        if let Some((_, mac)) = settings.filter(|(_, mac)| *mac != i.mac) {
+            warnings.push(format!("the Linux device's MAC address {mac} is not the interface's {}", i.mac));
+        }
         let link = if i.link { "up" } else { "down" };
         let rx = queues(&placement, &i.name);
         let drops = router.interface_counts(i.index).device_drops;
@@ -308,6 +328,9 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                     i.mtu,
                     if i.promiscuous { "on" } else { "off" }
                 );
+            }
+            if let Some((mtu, mac)) = settings {
+                let _ = writeln!(text, "  Linux device: MTU {mtu}, Ethernet address {mac}");
             }
             if let Some(d) = &i.description {
                 let _ = writeln!(text, "  Description: {d}");
@@ -329,6 +352,9 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             rx.iter().enumerate().map(|(n, (w, node))| json!({ "queue": n, "thread": w + 1, "node": node }));
         let mut row = describe(router, i);
         row["driver"] = driver.into();
+        row["warnings"] = warnings.into();
+        row["linux"] =
+            settings.map_or(Json::Null, |(mtu, mac)| json!({ "mtu": mtu, "mac": mac.to_string() }));
         row["rx-queues"] = rx.collect();
         row["device-drops"] =
             drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n })).collect();

@@ -1,0 +1,202 @@
+//! Linux devices that change, vanish and come back while the router runs. An interface keeps its name and all that was set for
+//! it when its device goes, and goes on as soon as there is one of the device's name again.
+
+use super::devices::{self, HostConfig};
+use super::{DeviceControl, IfState, Kind, Op, Router};
+
+impl IfState {
+    /// Whether there is a device behind it, as far as it needs one.
+    pub fn has_device(&self) -> bool {
+        self.device().is_none_or(DeviceControl::present)
+    }
+
+    fn host(&self) -> Option<&HostConfig> {
+        match &self.origin {
+            Op::CreateHost { config, .. } => Some(config),
+            _ => None,
+        }
+    }
+}
+
+impl Router {
+    /// Follows a change of a Linux device.
+    pub fn link_event(&mut self, netns: Option<&str>, ev: &drivers::LinkEvent) {
+        let ours = |i: &&IfState| {
+            let place = i.device().and_then(DeviceControl::linux);
+            place.is_some_and(|(ns, index)| ns.as_deref() == netns && index == ev.ifindex)
+        };
+        let found = self.interfaces().find(ours).map(|i| (i.index, i.host().map(|c| c.host != ev.name)));
+        match found {
+            Some((index, Some(_))) if ev.deleted => self.lose(index, "was deleted, or moved away"),
+            Some((index, Some(true))) => self.lose(index, "has another name now"),
+            Some((index, _)) => self.follow_device(index, ev),
+            None => {}
+        }
+        if !ev.deleted && found.is_none_or(|(_, renamed)| renamed == Some(true)) {
+            let named = |i: &&IfState| {
+                i.host().is_some_and(|c| c.host == ev.name && c.netns.as_deref() == netns)
+                    && i.device().and_then(DeviceControl::linux).is_some_and(|(_, index)| index != ev.ifindex)
+            };
+            let Some(i) = self.interfaces().find(named) else { return };
+            let index = i.index;
+            if i.has_device() {
+                // The message that it went was lost.
+                self.lose(index, "was replaced");
+            }
+            self.regain(index);
+        }
+    }
+
+    fn follow_device(&mut self, index: u32, ev: &drivers::LinkEvent) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let (name, up, was, mtu, mac) = (i.name.clone(), i.up, i.link, u32::from(i.mtu), i.mac);
+        let gone = ev.deleted;
+        let (new_mtu, new_mac) = match i.device_mut() {
+            Some(d) if !gone => d.look(),
+            _ => (None, None),
+        };
+        let link = !gone && i.device().is_some_and(DeviceControl::link);
+        if gone {
+            self.note(true, format!("{name}: Linux device {} was deleted", ev.name));
+        }
+        if let Some(now) = new_mtu {
+            let less = format!("; {mtu} is the interface's, and larger packets are lost");
+            let words = format!("{name}: the MTU of Linux device {} was changed to {now}", ev.name);
+            self.note(now < mtu, words + if now < mtu { &less } else { "" });
+        }
+        if let Some(now) = new_mac.filter(|now| *now != mac) {
+            self.note(
+                true,
+                format!(
+                    "{name}: the MAC address of Linux device {} was changed to {now}; the interface keeps {mac}",
+                    ev.name
+                ),
+            );
+        }
+        if link != was {
+            self.note(false, format!("{name}: link {}", if link { "up" } else { "down" }));
+            self.set_link_state(index, up, link);
+            self.reclaim();
+        }
+    }
+
+    /// A device is gone, and with it its queues and the mark that it is this router's.
+    fn lose(&mut self, index: u32, how: &str) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let (Some(config), name, up) = (i.host().cloned(), i.name.clone(), i.up) else { return };
+        if !i.has_device() {
+            return;
+        }
+        let place = config.netns.as_ref().map_or(String::new(), |n| format!(" in namespace {n}"));
+        let drops = i.device().map(DeviceControl::drops).unwrap_or_default();
+        self.note(true, format!("{name}: Linux device {}{place} {how}", config.host));
+        self.set_link_state(index, up, false);
+        self.detach(index);
+        if let Some(i) = self.interfaces.get_mut(index) {
+            for (reason, n) in drops {
+                match i.earlier_drops.iter_mut().find(|d| d.0 == reason) {
+                    Some(d) => d.1 += n,
+                    None => i.earlier_drops.push((reason, n)),
+                }
+            }
+            i.set_device(devices::absent(&config));
+        }
+        self.reclaim();
+    }
+
+    /// Tries to open a device anew that was gone.
+    fn regain(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let (Some(config), name, up) = (i.host().cloned(), i.name.clone(), i.up) else { return };
+        let device = match devices::reopen_host(&config, index, self.workers.len()) {
+            Ok(device) => device,
+            Err(e) => {
+                let e = e.to_string();
+                let told = i.trouble.as_ref() == Some(&e)
+                    || drivers::Link::open(&config.host, config.netns.as_deref()).is_err();
+                if !told {
+                    self.note(true, format!("{name}: Linux device {} is back: {e}", config.host));
+                }
+                if let Some(i) = self.interfaces.get_mut(index) {
+                    i.trouble = Some(e);
+                }
+                return;
+            }
+        };
+        let (own, mac_set, mac, mtu) = (device.mac, i.mac_set, i.mac, i.mtu);
+        let warnings = device.control.warnings();
+        if let Err(e) = self.attach(index, device) {
+            self.note(true, format!("{name}: Linux device {} is back: {e}", config.host));
+            self.detach(index);
+            if let Some(i) = self.interfaces.get_mut(index) {
+                i.set_device(devices::absent(&config));
+            }
+            return;
+        }
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.own_mac = own;
+            i.trouble = None;
+        }
+        let mut trouble = vec![];
+        trouble.extend(self.set_mac(index, if mac_set { mac } else { own }).err());
+        trouble.extend(self.set_mtu(index, mtu).err());
+        self.fit_device(index);
+        trouble.extend(self.follow_promiscuity(index).err());
+        let groups: Vec<_> = self.device_groups.keys().filter(|k| k.0 == index).map(|k| k.1).collect();
+        let mut link = false;
+        if let Some(d) = self.interfaces.get_mut(index).and_then(IfState::device_mut) {
+            let failed = |e: drivers::Error| super::OpError::new(format!("{name}: {e}"));
+            trouble.extend(groups.into_iter().filter_map(|g| d.set_group(g, true).err()).map(failed));
+            if up {
+                trouble.extend(d.set_up(true).err().map(failed));
+            }
+            d.admitted(up);
+            link = d.link();
+        }
+        self.note(false, format!("{name}: Linux device {} is back", config.host));
+        for e in trouble.into_iter().map(|e| e.to_string()).chain(warnings) {
+            self.note(true, e);
+        }
+        self.set_link_state(index, up, link);
+        self.reclaim();
+    }
+
+    /// Looks for devices that are gone: whoever waits for messages of Linux calls it now and then, as some never come.
+    pub fn look_for_devices(&mut self) {
+        let gone: Vec<u32> = self.interfaces().filter(|i| !i.has_device()).map(|i| i.index).collect();
+        gone.into_iter().for_each(|index| self.regain(index));
+    }
+
+    /// The name of a namespace stands for another one now, or for none: its devices are out of reach.
+    pub fn lose_namespace(&mut self, netns: &str) {
+        let of = |i: &&IfState| i.host().is_some_and(|c| c.netns.as_deref() == Some(netns)) && i.has_device();
+        let all: Vec<u32> = self.interfaces().filter(of).map(|i| i.index).collect();
+        all.into_iter().for_each(|index| self.lose(index, "went with its namespace"));
+    }
+
+    /// Lets go of a device that is gone, of which Linux has not told yet, and whose number the one of `config` has now.
+    pub(super) fn lose_dead(&mut self, config: &HostConfig) {
+        let netns = config.netns.as_deref();
+        let Ok(Ok(number)) = drivers::Link::open(&config.host, netns).map(|l| l.ifindex()) else { return };
+        let dead = |i: &&IfState| {
+            i.host().is_some_and(|c| c.netns.as_deref() == netns)
+                && i.device().is_some_and(|d| d.linux().is_some_and(|(_, n)| n == number) && d.dead())
+        };
+        let all: Vec<u32> = self.interfaces().filter(dead).map(|i| i.index).collect();
+        all.into_iter().for_each(|index| self.lose(index, "was deleted, or moved away"));
+    }
+
+    /// Has the Linux device behind an interface take what the interface and its sub-interfaces send, and no more than that needs.
+    pub(super) fn fit_device(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index).filter(|i| !matches!(i.kind, Kind::Sub { .. })) else {
+            return;
+        };
+        let subs = i.subs.values().filter_map(|s| self.interfaces.get(*s));
+        let tagged = subs.map(|s| u32::from(s.mtu) + s.tags().beyond_mtu()).max();
+        let (bytes, name) = (tagged.unwrap_or(0).max(u32::from(i.mtu)), i.name.clone());
+        let Some(d) = self.interfaces.get_mut(index).and_then(IfState::device_mut) else { return };
+        if let Err(e) = d.fit(bytes) {
+            self.note(true, format!("{name}: the Linux device does not take MTU {bytes}: {e}"));
+        }
+    }
+}
