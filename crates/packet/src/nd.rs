@@ -6,7 +6,7 @@ mod build;
 pub mod option;
 
 pub use advert::{AdvertHeader, Preference, RouterAdvert};
-pub use build::{Advertisement, MAX_PACKET, RouterSolicitation, Solicitation};
+pub use build::{Advertisement, MAX_PACKET, Redirection, RouterSolicitation, Solicitation};
 pub use option::{NdOption, Options, PrefixInfo};
 
 use crate::bytes::{array, be16, be32};

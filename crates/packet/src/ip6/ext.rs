@@ -152,6 +152,55 @@ const fn is_extension(protocol: IpProtocol) -> bool {
     )
 }
 
+/// Bytes of the extension header that begins with `h`.
+#[inline]
+fn header_len(protocol: IpProtocol, h: &[u8; 8]) -> usize {
+    match protocol {
+        IpProtocol::FRAGMENT => 8,
+        IpProtocol::AH => (usize::from(h[1]) + 2) * 4,
+        _ => (usize::from(h[1]) + 1) * 8,
+    }
+}
+
+/// Iterates over the extension headers of a packet with their places, as far as [`walk`] comes.
+#[derive(Clone, Debug)]
+pub struct Headers<'a> {
+    packet: &'a [u8],
+    protocol: IpProtocol,
+    at: usize,
+    left: usize,
+}
+
+impl<'a> Headers<'a> {
+    /// Those of `packet`, which begins with its fixed header.
+    pub fn new(packet: &'a [u8]) -> Self {
+        let protocol = packet.get(6).map_or(IpProtocol::NO_NEXT, |p| IpProtocol(*p));
+        Self { packet, protocol, at: HEADER_LEN, left: MAX_HEADERS }
+    }
+}
+
+impl Iterator for Headers<'_> {
+    type Item = (IpProtocol, Range<usize>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let protocol = self.protocol;
+        let misplaced = protocol == IpProtocol::HOP_BY_HOP && self.at != HEADER_LEN;
+        if self.left == 0 || misplaced || !is_extension(protocol) {
+            return None;
+        }
+        let h: &[u8; 8] = self.packet.get(self.at..)?.first_chunk()?;
+        let place = self.at..self.at + header_len(protocol, h);
+        if place.end > self.packet.len().min(HEADER_LEN + MAX_BYTES) {
+            return None;
+        }
+        // Behind the header of a later fragment there is none.
+        let later = protocol == IpProtocol::FRAGMENT && u16::from_be_bytes([h[2], h[3]]) & 0xfff8 != 0;
+        self.left = if later { 0 } else { self.left - 1 };
+        (self.protocol, self.at) = (IpProtocol(h[0]), place.end);
+        Some((protocol, place))
+    }
+}
+
 #[cold]
 fn walk_on(packet: &[u8], mut at: UpperLayer, to_fragment: bool) -> Result<UpperLayer, ExtError> {
     let mut count = 0;
@@ -166,12 +215,7 @@ fn walk_on(packet: &[u8], mut at: UpperLayer, to_fragment: bool) -> Result<Upper
         let truncated = ExtError::Truncated { pointer: at.offset };
         // Every extension header is at least 8 bytes.
         let h: &[u8; 8] = packet.get(at.offset..).and_then(|p| p.first_chunk()).ok_or(truncated)?;
-        let len = match at.protocol {
-            IpProtocol::FRAGMENT => 8,
-            IpProtocol::AH => (usize::from(h[1]) + 2) * 4,
-            _ => (usize::from(h[1]) + 1) * 8,
-        };
-        let end = at.offset + len;
+        let end = at.offset + header_len(at.protocol, h);
         if end > packet.len() {
             return Err(truncated);
         }
@@ -333,6 +377,26 @@ mod tests {
         let options: Vec<_> = Options::new(&p, 40..48).map(|o| o.unwrap()).collect();
         assert_eq!(options, [Ip6Option { kind: OPTION_ROUTER_ALERT, offset: 42, data: &[0, 0] }]);
         assert_eq!(Options::new(&p, 64..80).count(), 0);
+    }
+
+    #[test]
+    fn headers_one_by_one() {
+        let p = packet(
+            0,
+            &[
+                60, 0, 1, 4, 0, 0, 0, 0, // 40
+                44, 0, 1, 4, 0, 0, 0, 0, // 48
+                60, 0, 0, 0, 0, 0, 0, 1, // 56
+                0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // 64
+                59, 0, 1, 4, 0, 0, 0, 0,
+            ],
+        );
+        let found: Vec<_> = Headers::new(&p).map(|(kind, place)| (kind.0, place)).collect();
+        assert_eq!(found, [(0, 40..48), (60, 48..56), (44, 56..64), (60, 64..80)]);
+        let many = packet(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(9));
+        assert_eq!(Headers::new(&many).count(), MAX_HEADERS);
+        assert_eq!(Headers::new(&packet(44, &[60, 0, 0, 8, 0, 0, 0, 1, 59, 0, 0, 0, 0, 0, 0, 0])).count(), 1);
+        assert_eq!(Headers::new(&[]).count(), 0);
     }
 
     #[test]

@@ -113,6 +113,46 @@ impl RouterSolicitation {
     }
 }
 
+/// A redirect to send: `destination` is reached better by `target`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirection {
+    /// The router's link-local address.
+    pub src: Ipv6Addr,
+    /// The host that is told.
+    pub dst: Ipv6Addr,
+    /// The better next hop: link-local, or the destination itself where it is on the link.
+    pub target: Ipv6Addr,
+    /// What the host sent to.
+    pub destination: Ipv6Addr,
+    /// The target's MAC address.
+    pub target_mac: MacAddr,
+}
+
+impl Redirection {
+    /// Writes the packet about `original`, of which it quotes what fits the minimum MTU in words of eight bytes (RFC 4861,
+    /// 4.5 and 4.6.3); returns its length.
+    pub fn emit(&self, out: &mut [u8], original: &[u8]) -> Result<usize, BuildError> {
+        const BEFORE: usize = ip6::HEADER_LEN + icmp6::HEADER_LEN;
+        const BODY: usize = icmp6::MAX_ERROR_PACKET - BEFORE;
+        let mut body = [0; BODY];
+        body[..16].copy_from_slice(&self.target.octets());
+        body[16..32].copy_from_slice(&self.destination.octets());
+        body[32..34].copy_from_slice(&[option::TARGET_LINK_LAYER, 1]);
+        body[34..40].copy_from_slice(&self.target_mac.0);
+        let quoted = original.len().min(BODY - 48) & !7;
+        body[40..42].copy_from_slice(&[option::REDIRECTED, (quoted / 8 + 1) as u8]);
+        body[48..48 + quoted].copy_from_slice(&original[..quoted]);
+        let len = 48 + quoted;
+        let total = BEFORE + len;
+        let Some(out) = out.get_mut(..total) else { return Err(BuildError::NoRoom { needed: total }) };
+        let mut ip = Ip6Builder::new(self.src, self.dst, IpProtocol::ICMPV6);
+        ip.hop_limit = HOP_LIMIT;
+        let at = ip.emit(out, icmp6::HEADER_LEN + len)?;
+        icmp6::emit(&mut out[at..], (self.src, self.dst), [kind::REDIRECT, 0], 0, &body[..len])?;
+        Ok(total)
+    }
+}
+
 fn packet(
     out: &mut [u8],
     (src, dst): (Ipv6Addr, Ipv6Addr),
