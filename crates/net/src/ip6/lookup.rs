@@ -33,7 +33,7 @@ graph::reasons! {
         Blackhole => "ip6-route-drop",
         /// No route holds the destination; the sender is told "no route to destination".
         NoRoute => "ip6-no-route" (info),
-        /// A route says unreachable; the sender is told "address unreachable".
+        /// A route says unreachable; the sender is told "no route to destination".
         Unreachable => "ip6-route-unreachable" (info),
         /// A route says prohibit; the sender is told "administratively prohibited".
         Prohibit => "ip6-route-prohibit" (info),
@@ -127,7 +127,7 @@ impl LookupNode for Ip6Lookup {
             kind::LOCAL => Ok(Ip6LookupNext::Local),
             kind::GLEAN => Ok(Ip6LookupNext::Hold),
             kind::DROP => Err(Ip6LookupDrop::Blackhole.into()),
-            kind::UNREACHABLE => error(p, Ip6LookupDrop::Unreachable, Ask::V6_ADDRESS_UNREACHABLE),
+            kind::UNREACHABLE => error(p, Ip6LookupDrop::Unreachable, Ask::V6_NO_ROUTE),
             kind::PROHIBIT => error(p, Ip6LookupDrop::Prohibit, Ask::V6_PROHIBITED),
             _ => error(p, Ip6LookupDrop::NoRoute, Ask::V6_NO_ROUTE),
         }

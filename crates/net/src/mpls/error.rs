@@ -63,7 +63,7 @@ impl Ask {
     fn icmp(self, v6: bool, labels: usize) -> icmp::Ask {
         match (self.0 >> 16, v6) {
             (2, false) => icmp::Ask::V4_HOST_UNREACHABLE,
-            (2, true) => icmp::Ask::V6_ADDRESS_UNREACHABLE,
+            (2, true) => icmp::Ask::V6_NO_ROUTE,
             (3, false) => {
                 let mtu = (self.0 as u16).saturating_sub(labels as u16);
                 icmp::Ask::v4_fragmentation_needed(mtu.max(LEAST4))
