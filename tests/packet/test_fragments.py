@@ -64,7 +64,8 @@ def test_fragments(narrow, size):
     assert got == bytes(packet)[20:]
 
 
-@pytest.mark.parametrize("options", [b"\x94\x04\0\0", b"\x07\x07\x04\0\0\0\0\0", b"\x94\x04\0\0\x07\x07\x04\0\0\0\0\0"],
+@pytest.mark.parametrize("options", [b"\x94\x04\0\0", b"\x07\x07\x08\x01\x02\x03\x04\0",
+                                     b"\x94\x04\0\0\x07\x07\x08\x01\x02\x03\x04\0"],
                          ids=["copied", "not copied", "both"])
 def test_options(narrow, options):
     a, b = narrow.ports["left"], narrow.ports["right"]

@@ -141,7 +141,11 @@ def test_interfaces_without_addresses_take_no_packets(bench):
 
 
 LOCAL4 = {
-    "TCP": ("ip4-local-no-tcp-listener", lambda a: IP(src=a.host, dst=a.ip) / TCP(dport=22)),  # noqa: F405
+    "TCP reset": ("ip4-local-no-tcp-listener", lambda a: IP(src=a.host, dst=a.ip) / TCP(dport=22, flags="R")),  # noqa: F405
+    "TCP checksum": ("ip4-local-bad-tcp-checksum", lambda a: IP(src=a.host, dst=a.ip) / TCP(dport=22, chksum=1)),  # noqa: F405
+    "TCP header": ("ip4-local-bad-tcp-header", lambda a: IP(src=a.host, dst=a.ip) / TCP(dport=22, dataofs=15)),  # noqa: F405
+    "UDP checksum": ("ip4-local-bad-udp-checksum", lambda a: IP(src=a.host, dst=a.ip) / UDP(chksum=1)),
+    "UDP length": ("ip4-local-bad-udp-length", lambda a: IP(src=a.host, dst=a.ip) / UDP(len=9)),
     "ICMP checksum": ("icmp4-bad-checksum", lambda a: IP(src=a.host, dst=a.ip) / ICMP(chksum=1)),  # noqa: F405
     "ICMP too short": ("icmp4-too-short", lambda a: IP(src=a.host, dst=a.ip, proto=1) / b"\x08\0\0\0"),
     "redirect": ("icmp4-redirect-ignored", lambda a: IP(src=a.host, dst=a.ip) / ICMP(type=5)),  # noqa: F405
@@ -159,7 +163,16 @@ def test_packets_to_the_router_that_it_does_not_take_ip4(pair, what):
 
 
 LOCAL6 = {
-    "TCP": ("ip6-local-no-tcp-listener", lambda a: IPv6(src=a.host6, dst=a.ip6) / TCP(dport=22)),  # noqa: F405
+    "TCP reset": ("ip6-local-no-tcp-listener", lambda a: IPv6(src=a.host6, dst=a.ip6) / TCP(dport=22, flags="R")),  # noqa: F405
+    "TCP checksum": ("ip6-local-bad-tcp-checksum", lambda a: IPv6(src=a.host6, dst=a.ip6) / TCP(dport=22, chksum=1)),  # noqa: F405
+    "TCP header": ("ip6-local-bad-tcp-header", lambda a: IPv6(src=a.host6, dst=a.ip6) / TCP(dport=22, dataofs=15)),  # noqa: F405
+    "UDP checksum": ("ip6-local-bad-udp-checksum", lambda a: IPv6(src=a.host6, dst=a.ip6) / UDP(chksum=1)),
+    "UDP without checksum": ("ip6-local-bad-udp-checksum", lambda a: IPv6(src=a.host6, dst=a.ip6) / UDP(chksum=0)),
+    "UDP length": ("ip6-local-bad-udp-length", lambda a: IPv6(src=a.host6, dst=a.ip6) / UDP(len=9)),
+    "destination option": ("ip6-local-option-discard",
+                           lambda a: IPv6(src=a.host6, dst=a.ip6, nh=60) / b"\x3b\0\x5e\x00\x01\x02\0\0"),
+    "destination options": ("ip6-local-too-many-options",
+                            lambda a: IPv6(src=a.host6, dst=a.ip6, nh=60) / (b"\x3b\x02" + b"\x1e\0" * 9 + b"\x01\x02\0\0")),
     "no next header": ("ip6-local-no-next-header", lambda a: IPv6(src=a.host6, dst=a.ip6, nh=59)),
     "cut off extension": ("ip6-local-bad-extension-header",
                           lambda a: IPv6(src=a.host6, dst=a.ip6, nh=60) / b"\x11\x05\x01\x04\0\0\0\0"),

@@ -75,7 +75,7 @@ def test_unreachable_ip4(pair, what):
 UNREACHABLE6 = {
     "no route": (0, "ip6-no-route", lambda a: udp6(a.host6, "2001:db8:99::1")),
     "prohibited": (1, "ip6-route-prohibit", lambda a: udp6(a.host6, "2001:db8:f::1")),
-    "address": (3, "ip6-route-unreachable", lambda a: udp6(a.host6, "2001:db8:e::1")),
+    "unreachable route": (0, "ip6-route-unreachable", lambda a: udp6(a.host6, "2001:db8:e::1")),
     "port": (4, "ip6-local-no-udp-port", lambda a: udp6(a.host6, a.ip6)),
 }
 
@@ -129,6 +129,10 @@ def test_parameter_problem_ip6(pair):
         (IPv6(src=a.host6, dst=a.ip6, nh=43) / (b"\x11\0\x07\x01\0\0\0\0" + udp), ICMPv6ParamProblem(code=0, ptr=42),
          "ip6-local-unknown-routing-header"),
         (hop_by_hop(b"\x1e\x09\0\0\0\0", b.host6), ICMPv6ParamProblem(code=0, ptr=43), "ip6-hop-by-hop-malformed"),
+        (IPv6(src=a.host6, dst=a.ip6, nh=60, plen=16) / (b"\x11\0\x9e\x00\x01\x02\0\0" + udp),
+         ICMPv6ParamProblem(code=2, ptr=42), "ip6-local-option-unknown"),
+        (IPv6(src=a.host6, dst=a.ip6, nh=60, plen=24) / (b"\0\0\x01\x04\0\0\0\0\x11\0\x01\x04\0\0\0\0" + udp),
+         ICMPv6ParamProblem(code=1, ptr=40), "ip6-local-hop-by-hop-not-first"),
         (hop_by_hop(b"\x9e\x00\x01\x02\0\0", b.host6), ICMPv6ParamProblem(code=2, ptr=42),
          "ip6-hop-by-hop-option-unknown"),
     ]:

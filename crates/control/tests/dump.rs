@@ -52,6 +52,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         );
     }
     let _ = writeln!(out, "{:?} {:?}", router.proxy_arp_ranges(), router.nd_proxies());
+    let _ = writeln!(out, "{:?} {:?}", router.tcp_resets(), router.ip4_options());
     let mut interfaces: Vec<_> = router.interfaces().collect();
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     for i in interfaces {
@@ -430,6 +431,8 @@ l3:
     left:
       urpf: {ip4: {rx: {mode: strict, table: 7}, tx: loose}, ip6: {tx: {mode: strict, table: 7}}}
       tcp-mss-clamp: {ip4: {rx: 1400, tx: 1300}, ip6: {tx: 1280}}
+      mtu: {ip4: 68, ip6: 1450, mpls: 1400}
+      redirects: {ip6: true}
       proxy-arp: true
       arp-sender-check: true
       directed-broadcast: true
@@ -463,6 +466,8 @@ l3:
     - 10.0.1.128 - 10.0.1.254
   nd-proxy:
     - {interface: left, address: \"2001:db8:5::50\"}
+  tcp-resets: false
+  ip4-options: pass
 routes:
   - 10.255.0.2/32 via 10.255.0.2 right
 ";
@@ -668,6 +673,16 @@ fn document(p: &Parts) -> String {
             1 + u32::from(*port)
         );
     }
+    let mut l3 = String::from("l3:\n  interfaces:\n");
+    for (n, (_, mtu, _, mac, _)) in p.interfaces.iter().enumerate() {
+        let (ip4, ip6, on) = (68 + mtu / 2, 1280.max(mtu - 100), mac.is_some());
+        let _ = writeln!(l3, "    if{n}:\n      redirects: {{ip4: {on}, ip6: {}}}", mtu % 2 == 0);
+        if on {
+            let _ = writeln!(l3, "      mtu: {{ip4: {ip4}, ip6: {ip6}, mpls: {mtu}}}");
+        }
+    }
+    let policy = ["record", "pass", "drop"][usize::from(p.settings.0) % 3];
+    let _ = writeln!(l3, "  tcp-resets: {}\n  ip4-options: {policy}", p.settings.2);
     let (queue, entries, strict) = p.settings;
     let _ = writeln!(
         tail,
@@ -683,7 +698,7 @@ fn document(p: &Parts) -> String {
         u32::from(queue) * 30
     );
     let loopbacks = if loops.is_empty() { String::new() } else { more };
-    format!("{settings}{devices}{out}{loopbacks}{tail}")
+    format!("{settings}{devices}{out}{loopbacks}{l3}{tail}")
 }
 
 proptest! {

@@ -20,6 +20,9 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(urpf::commands::all());
     all.extend(mss::commands::all());
     all.extend(ip4::commands::all());
+    all.extend(crate::path_mtu::commands::all());
+    all.extend(crate::redirect::commands::all());
+    all.extend(crate::local::commands());
     all.extend(proxy::commands::all());
     all.extend(ra::commands::all());
     all.extend(multicast::commands::all());

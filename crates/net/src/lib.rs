@@ -18,22 +18,26 @@ pub mod interface;
 pub mod ip4;
 pub mod ip6;
 pub mod l2;
+pub mod local;
 pub mod mpls;
 pub mod mss;
 pub mod multicast;
 pub mod neighbor;
 pub mod nodes;
 pub mod offload;
+pub mod path_mtu;
 pub mod plane;
 pub mod proxy;
 pub mod punt;
 pub mod ra;
 pub mod reassembly;
+pub mod redirect;
 pub mod router;
 pub mod runtime;
 #[cfg(test)]
 pub(crate) mod short_cuts;
 #[cfg(test)]
 mod testing;
+mod transport;
 pub mod urpf;
 pub mod vpp;

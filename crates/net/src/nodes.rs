@@ -6,7 +6,7 @@ use crate::capture::{CaptureRx, CaptureTx, Tap};
 use crate::plane::Plane;
 use crate::{
     arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, punt,
-    reassembly, urpf,
+    reassembly, redirect, urpf,
 };
 use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
@@ -111,6 +111,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(ip4::Ip4Frag::new(plane))
         .node(ip6::Ip6Frag::new(plane, worker))
         .node(punt::PuntPolicer)
+        .quick(redirect::Redirect::<redirect::In4>::new(plane))
+        .quick(redirect::Redirect::<redirect::In6>::new(plane))
         .lookup(urpf::UrpfOut::<urpf::Out4>::new(plane))
         .lookup(urpf::UrpfOut::<urpf::Out6>::new(plane))
         .quick(mss::MssClamp::<mss::Out4>::new(plane))
@@ -140,12 +142,12 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .arc(ArcDef {
             name: "ip4-output",
             end: "interface-output",
-            features: unicast(&["ip4-urpf-out", "ip4-mss-clamp-out"]),
+            features: unicast(&["ip4-redirect", "ip4-urpf-out", "ip4-mss-clamp-out"]),
         })
         .arc(ArcDef {
             name: "ip6-output",
             end: "interface-output",
-            features: unicast(&["ip6-urpf-out", "ip6-mss-clamp-out"]),
+            features: unicast(&["ip6-redirect", "ip6-urpf-out", "ip6-mss-clamp-out"]),
         })
         .arc(ArcDef {
             name: "interface-output",

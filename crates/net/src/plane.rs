@@ -12,6 +12,7 @@ use graph::epoch::Published;
 use graph::stats::Count;
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tables::fib::{Routes4, Routes6};
 use tables::groups::Groups;
 use tables::labels::Labels;
@@ -181,6 +182,10 @@ pub struct PlaneConfig {
     pub fragment_id: Option<u32>,
     /// Limits of the reassembly of fragments.
     pub reassembly: reassembly::Config,
+    /// TCP segments for ports on which nothing listens are answered with a reset.
+    pub tcp_resets: bool,
+    /// What becomes of record route and timestamp options.
+    pub ip4_options: crate::ip4::OptionPolicy,
 }
 
 impl Default for PlaneConfig {
@@ -192,6 +197,8 @@ impl Default for PlaneConfig {
             ttl: 64,
             fragment_id: None,
             reassembly: reassembly::Config::default(),
+            tcp_resets: true,
+            ip4_options: crate::ip4::OptionPolicy::default(),
         }
     }
 }
@@ -226,6 +233,10 @@ pub struct Plane {
     pub counters: Counters,
     /// What workers tell the control side.
     pub punt: Punt,
+    /// Path MTUs that were learnt for what the router itself sends.
+    pub path_mtus: Published<crate::path_mtu::PathMtus>,
+    /// What is added to the workers' clock, nanoseconds, for the time since 1970.
+    pub wall: AtomicU64,
     /// Limits of what goes to the router itself.
     pub police: Police,
     /// Chooses the worker of a datagram whose fragments come; nobody outside knows how.

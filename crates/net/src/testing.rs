@@ -330,6 +330,8 @@ impl Rig {
                 drops: Drops::new(1),
                 adjacency: PerWorker::new(1).unwrap(),
             },
+            path_mtus: Published::new(Default::default()),
+            wall: Default::default(),
             punt: Punt::new().unwrap(),
             police: Police::new(1),
             fragment_hash: std::hash::RandomState::new(),

@@ -1,6 +1,8 @@
 //! The section `l3`.
 
 use super::{L3, Map, Node, Source};
+use net::interface::MtuOf;
+use net::ip4::OptionPolicy;
 use net::mss::Clamp;
 use net::reassembly::Kind;
 use net::router::IfState;
@@ -24,6 +26,9 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         Node::Flow(host)
     };
     to.put_some("nd-proxy", Some(Node::List(from.router.nd_proxies().into_iter().map(host).collect())));
+    to.put_unless("tcp-resets", from.router.tcp_resets(), true);
+    let policy = from.router.ip4_options();
+    to.put_some("ip4-options", (policy != OptionPolicy::default()).then(|| policy.name()));
 }
 
 pub(super) fn unnumbered(from: Source<'_>, i: &IfState, to: &mut Map) {
@@ -39,6 +44,22 @@ pub(super) fn clamp(_: Source<'_>, i: &IfState, to: &mut Map) {
     let mut families = Map::new();
     families.put_some("ip4", Some(sizes(i.features.mss4))).put_some("ip6", Some(sizes(i.features.mss6)));
     to.put_some("tcp-mss-clamp", Some(Node::Flow(families)));
+}
+
+/// MTUs that protocols have of their own.
+pub(super) fn mtu(_: Source<'_>, i: &IfState, to: &mut Map) {
+    let mut protocols = Map::new();
+    for (name, of) in MtuOf::ALL {
+        protocols.put_unless(name, i.features.mtu(of), 0);
+    }
+    to.put_some("mtu", Some(Node::Flow(protocols)));
+}
+
+pub(super) fn redirects(_: Source<'_>, i: &IfState, to: &mut Map) {
+    let on = |on: bool| on.then_some(true);
+    let mut families = Map::new();
+    families.put_some("ip4", on(i.features.redirects4)).put_some("ip6", on(i.features.redirects6));
+    to.put_some("redirects", Some(Node::Flow(families)));
 }
 
 pub(super) fn proxy_arp(_: Source<'_>, i: &IfState, to: &mut Map) {

@@ -81,6 +81,8 @@ const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[
     l3::urpf,
     l3::reassembly,
     l3::clamp,
+    l3::mtu,
+    l3::redirects,
     l3::proxy_arp,
     l3::switches,
     l3::groups,

@@ -2,7 +2,7 @@
 
 use crate::adjacency::Adjacency;
 use crate::fib::table::{V4, View};
-use crate::interface::{IfCache, Interface, ifflags};
+use crate::interface::{IfCache, Interface, ifflags, untag};
 use crate::plane::{Plane, kind};
 use crate::punt::{self, Class, PuntKind};
 use graph::node::Step;
@@ -193,8 +193,8 @@ impl Node for ArpInput {
             return Err(Exit::Consumed);
         }
         p.data_mut()[..reply.len()].copy_from_slice(&reply);
-        // The request's own Ethernet header and tags serve for the answer.
-        if !p.seek(p.d.l2) {
+        // The request's own Ethernet header and tags serve for the answer, but for a tag that only tells a priority.
+        if !untag(p, i) || !p.seek(p.d.l2) {
             return Err(ArpReason::Malformed.into());
         }
         let data = p.data_mut();

@@ -1,6 +1,8 @@
 //! `icmp4-input`: ICMP messages to the router. Echo requests are answered here; echo replies and errors go to the
 //! control side.
 
+use crate::ip4::OptionPolicy;
+use crate::ip4::options::is_recorded;
 use crate::plane::Plane;
 use crate::punt::PuntKind;
 use graph::node::Step;
@@ -56,6 +58,8 @@ impl Icmp4Input {
 pub struct Icmp4InputView<'v> {
     plane: &'v Plane,
     ttl: u8,
+    /// Options into which the router writes go back to who asks.
+    keep: bool,
 }
 
 impl Node for Icmp4Input {
@@ -65,7 +69,12 @@ impl Node for Icmp4Input {
     type View<'v> = Icmp4InputView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Icmp4InputView<'v> {
-        Icmp4InputView { plane: &self.plane, ttl: self.plane.config.load(guard).ttl }
+        let config = self.plane.config.load(guard);
+        Icmp4InputView {
+            plane: &self.plane,
+            ttl: config.ttl,
+            keep: config.ip4_options == OptionPolicy::Record,
+        }
     }
 
     fn step(view: &mut Icmp4InputView<'_>, p: &mut Packet<'_>) -> Step<Icmp4Next, Icmp4Reason> {
@@ -89,7 +98,7 @@ impl Node for Icmp4Input {
                 if p.has(flags::L2_GROUP) || !addr::is_unicast(dst) {
                     return Err(Icmp4Reason::ToGroup.into());
                 }
-                reply(p, header_len, view.ttl);
+                reply(p, header_len, view.ttl, view.keep);
                 p.count(Icmp4Reason::Replied);
                 Ok(Icmp4Next::Lookup)
             }
@@ -110,25 +119,31 @@ impl Node for Icmp4Input {
     }
 }
 
-/// Makes an echo request of `header_len` bytes of IP header its own reply. Options are left out: source routes do not
-/// come here, and RFC 1122 section 3.2.2.6 asks for the others only with "should". Type of service and identification
-/// stay (RFC 1812 section 4.3.2.5).
-fn reply(p: &mut Packet<'_>, header_len: usize, ttl: u8) {
-    let options = header_len - ip4::HEADER_LEN;
-    if options != 0 {
-        p.data_mut().copy_within(..ip4::HEADER_LEN, options);
-        let moved = p.advance(options);
-        debug_assert!(moved, "the header lies in the first buffer");
+/// Makes an echo request of `header_len` bytes of IP header its own reply. Of the options, those into which the router has
+/// written go back (RFC 1812 section 4.3.3.6), with `keep`; source routes do not come here, and the others are left out. Type
+/// of service and identification stay (RFC 1812 section 4.3.2.5).
+fn reply(p: &mut Packet<'_>, header_len: usize, ttl: u8, keep: bool) {
+    let mut header = [0; ip4::MAX_HEADER_LEN];
+    let Some(came) = p.data().get(..header_len) else { return };
+    header[..ip4::HEADER_LEN].copy_from_slice(&came[..ip4::HEADER_LEN]);
+    let mut len = ip4::HEADER_LEN;
+    for o in ip4::Options::new(came).map_while(Result::ok).filter(|o| keep && is_recorded(o.kind)) {
+        header[len..len + o.bytes.len()].copy_from_slice(o.bytes);
+        len += o.bytes.len();
     }
+    let len = len.next_multiple_of(4);
+    let moved = p.advance(header_len - len);
+    debug_assert!(moved, "the header lies in the first buffer");
     let total = p.total_len() as u16;
-    let Some((h, message)) = p.data_mut().split_first_chunk_mut::<20>() else { return };
-    h[0] = 0x45;
-    h[2..4].copy_from_slice(&total.to_be_bytes());
-    h[6..8].fill(0);
-    h[8] = ttl;
-    let (from, to) = h[12..20].split_at_mut(4);
+    header[0] = 0x40 | (len / 4) as u8;
+    header[2..4].copy_from_slice(&total.to_be_bytes());
+    header[6..8].fill(0);
+    header[8] = ttl;
+    let (from, to) = header[12..20].split_at_mut(4);
     from.swap_with_slice(to);
-    ip4::fill_checksum(h);
+    ip4::fill_checksum(&mut header[..len]);
+    let Some((h, message)) = p.data_mut().split_at_mut_checked(len) else { return };
+    h.copy_from_slice(&header[..len]);
     if let Some(m) = message.first_chunk_mut() {
         icmp4::echo_reply_in_place(m);
     }
@@ -138,7 +153,7 @@ fn reply(p: &mut Packet<'_>, header_len: usize, ttl: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Input, Rig, hex};
+    use crate::testing::{Input, Rig, fix_ip4, hex};
 
     // Scapy: IP(src="192.0.2.9", dst="192.0.2.1", id=0x1234, ttl=17, tos=0x28, flags="DF") /
     //   ICMP(type=8, id=7, seq=9) / b"quiver echo"
@@ -175,8 +190,22 @@ mod tests {
     }
 
     #[test]
-    fn options_are_left_out_of_the_answer() {
-        assert_eq!(rig().one(Input::new(&hex(WITH_OPTIONS))).bytes, hex(REPLY));
+    fn options_of_the_answer() {
+        // Scapy: REPLY with IPOption_RR(routers=["0.0.0.0"])
+        let with = "4728002f1234000040 01e762 c0000201c00002090707040000000000 0000ccc300070009 717569766572206563686f";
+        let mut r = rig();
+        let kept = r.one(Input::new(&hex(WITH_OPTIONS))).bytes;
+        let mut want = hex(with);
+        fix_ip4(&mut want);
+        assert_eq!(kept, want);
+        // A router alert does not go back, and leaves its place.
+        let mut alert = hex(WITH_OPTIONS);
+        alert[0] = 0x48;
+        alert.splice(20..20, [148, 4, 0, 0]);
+        alert[3] += 4;
+        assert_eq!(r.one(Input::new(&alert)).bytes, want);
+        r.configure(|c| c.ip4_options = OptionPolicy::Pass);
+        assert_eq!(r.one(Input::new(&hex(WITH_OPTIONS))).bytes, hex(REPLY));
     }
 
     #[test]

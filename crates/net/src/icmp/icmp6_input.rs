@@ -1,7 +1,7 @@
 //! `icmp6-input`: ICMPv6 messages to the router. Echo requests and solicitations of the router's addresses are answered
 //! here; what neighbours say of themselves, echo replies and errors go to the control side.
 
-use crate::interface::{IfCache, Interface, ifflags};
+use crate::interface::{IfCache, Interface, ifflags, untag};
 use crate::plane::Plane;
 use crate::punt::PuntKind;
 use graph::buffer::ROOM;
@@ -217,7 +217,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
                 let reply = advertisement(p, i, &packet, &ns, From::Anycast)?;
                 punt(view.plane, PuntKind::Nd, p);
                 p.count(Icmp6Reason::Advertised);
-                send(p, &reply);
+                send(p, i, &reply);
                 return Ok(Icmp6Next::Output);
             }
             if !usable(target) && !i.tentative6.contains(&target) {
@@ -230,7 +230,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
                 }
                 let reply = advertisement(p, i, &packet, &ns, From::Proxy)?;
                 p.count(Icmp6Reason::Proxied);
-                send(p, &reply);
+                send(p, i, &reply);
                 return Ok(Icmp6Next::Output);
             }
             // Another node probing for a tentative address, or using one of ours, is for the control side to know and
@@ -242,7 +242,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
             let reply = advertisement(p, i, &packet, &ns, From::Own)?;
             punt(view.plane, PuntKind::Nd, p);
             p.count(Icmp6Reason::Advertised);
-            send(p, &reply);
+            send(p, i, &reply);
             Ok(Icmp6Next::Output)
         }
         NdMessage::NeighborAdvertisement(_) => {
@@ -326,8 +326,10 @@ fn advertisement(
     Ok(Reply { to, bytes, len, own: i.mac })
 }
 
-/// Puts the answer in the place of the solicitation, behind its own Ethernet header and tags.
-fn send(p: &mut Packet<'_>, reply: &Reply) {
+/// Puts the answer in the place of the solicitation on `i`, behind its own Ethernet header and tags but for one that only
+/// tells a priority.
+fn send(p: &mut Packet<'_>, i: &Interface, reply: &Reply) {
+    untag(p, i);
     let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
     let end = l3 + reply.len;
     let room = p.env.buffers.room_mut(p.d.buf);

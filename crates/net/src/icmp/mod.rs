@@ -142,7 +142,7 @@ pub(crate) fn unicast6(plane: &Plane, guard: &Guard, d: &Desc, asked: u128, aske
 }
 
 /// Puts `bytes`, a packet that the router made, in the place of `p`. They fit one buffer.
-fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
+pub(crate) fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
     // First empty, so that the rest of a chain goes back.
     p.trim(0);
     let old = *p.d;

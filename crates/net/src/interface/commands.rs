@@ -7,8 +7,9 @@ mod unnumbered;
 
 pub(crate) use create::{free, made};
 
+use super::MtuOf;
 use crate::commands::commit;
-use crate::router::{Op, Router};
+use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -25,17 +26,21 @@ pub fn all() -> Vec<Command<Router>> {
         .arg("down", "drop what comes and what is to be sent")
         .example("set interface state left up"),
         Command::write(
-            "set interface mtu [packet] <mtu:u16 128..9216 bytes> <interface:interface>",
+            "set interface mtu [packet|ip4|ip6|mpls] <mtu:u16 0..9216 bytes> <interface:interface>",
             "Set the largest IP packet of an interface",
             set_mtu,
         )
-        .arg("packet", "the MTU of IP packets, which is the only one there is")
+        .arg("packet", "the MTU of the interface, from 128 bytes, of which no protocol has more")
+        .arg("ip4", "of IPv4 packets that are sent, from 68 bytes; 0: that of the interface")
+        .arg("ip6", "of IPv6 packets that are sent, from 1280 bytes; 0: that of the interface")
+        .arg("mpls", "of labelled packets that are sent, from 128 bytes; 0: that of the interface")
         .details(
             "The MTU counts from the IP header on. IPv6 needs 1280 bytes. A sub-interface has at most the MTU of its \
              interface. A Linux device behind the interface is raised when it has less.",
         )
         .example("set interface mtu packet 9000 left")
-        .example("set interface mtu 1500 left.100"),
+        .example("set interface mtu 1500 left.100")
+        .example("set interface mtu ip6 1400 left"),
         Command::write(
             "set interface ip address <interface:interface> <address:cidr>",
             "Add an address to an interface",
@@ -92,7 +97,15 @@ fn set_state(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn set_mtu(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    commit(router, vec![Op::SetMtu { name: args.get("interface")?, mtu: args.get("mtu")? }])
+    let (name, mtu) = (args.get("interface")?, args.get("mtu")?);
+    let of = MtuOf::ALL.iter().find(|(word, _)| args.has(word));
+    commit(
+        router,
+        vec![match of {
+            Some((_, of)) => Op::SetFeature { name, feature: Feature::Mtu { of: *of, mtu } },
+            None => Op::SetMtu { name, mtu },
+        }],
+    )
 }
 
 fn add_address(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

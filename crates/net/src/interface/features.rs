@@ -36,6 +36,47 @@ pub struct Features {
     pub directed_broadcast: bool,
     /// Packets received from or for 169.254.0.0/16 are not forwarded (RFC 3927 section 2.7).
     pub link_local4_stays: bool,
+    /// Hosts are told of better next hops on their link over IPv4.
+    pub redirects4: bool,
+    /// The same over IPv6.
+    pub redirects6: bool,
+    /// The largest IPv4 packet that is sent, bytes; 0: the interface's MTU.
+    pub mtu4: u16,
+    /// The same for IPv6.
+    pub mtu6: u16,
+    /// The same for labelled packets, labels counted.
+    pub mtu_mpls: u16,
+}
+
+/// What an MTU of its own is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MtuOf {
+    /// IPv4.
+    Ip4,
+    /// IPv6.
+    Ip6,
+    /// Labelled packets.
+    Mpls,
+}
+
+impl MtuOf {
+    /// All of them, with their words.
+    pub const ALL: [(&'static str, MtuOf); 3] =
+        [("ip4", MtuOf::Ip4), ("ip6", MtuOf::Ip6), ("mpls", MtuOf::Mpls)];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, m)| *m == self).map_or("ip4", |(name, _)| name)
+    }
+
+    /// The least that it may be, bytes (RFC 791, RFC 8200 section 5).
+    pub fn least(self) -> u16 {
+        match self {
+            MtuOf::Ip4 => crate::path_mtu::LEAST4,
+            MtuOf::Ip6 => packet::ip6::MIN_MTU,
+            MtuOf::Mpls => 128,
+        }
+    }
 }
 
 /// A feature's bits on the arcs of IPv4 and IPv6.
@@ -72,6 +113,24 @@ impl Features {
         }
     }
 
+    /// The MTU of its own for a protocol, bytes; 0: none.
+    pub fn mtu(&self, of: MtuOf) -> u16 {
+        match of {
+            MtuOf::Ip4 => self.mtu4,
+            MtuOf::Ip6 => self.mtu6,
+            MtuOf::Mpls => self.mtu_mpls,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn mtu_mut(&mut self, of: MtuOf) -> &mut u16 {
+        match of {
+            MtuOf::Ip4 => &mut self.mtu4,
+            MtuOf::Ip6 => &mut self.mtu6,
+            MtuOf::Mpls => &mut self.mtu_mpls,
+        }
+    }
+
     /// The features that packets are to visit; `bit` answers that of a node on an arc.
     pub fn bits(&self, bit: impl Fn(&str, &str) -> u32) -> Bits {
         let when = |on: bool, arc: &str, node: &str| if on { bit(arc, node) } else { 0 };
@@ -86,9 +145,11 @@ impl Features {
                 | when(self.reassembly6, "ip6-unicast", "ip6-full-reassembly")
                 | when(self.virtual6, "ip6-unicast", "ip6-sv-reassembly")
                 | when(self.mss6.rx != 0, "ip6-unicast", "ip6-mss-clamp-in"),
-            ip4_output: when(checks(self.urpf4_out), "ip4-output", "ip4-urpf-out")
+            ip4_output: when(self.redirects4, "ip4-output", "ip4-redirect")
+                | when(checks(self.urpf4_out), "ip4-output", "ip4-urpf-out")
                 | when(self.mss4.tx != 0, "ip4-output", "ip4-mss-clamp-out"),
-            ip6_output: when(checks(self.urpf6_out), "ip6-output", "ip6-urpf-out")
+            ip6_output: when(self.redirects6, "ip6-output", "ip6-redirect")
+                | when(checks(self.urpf6_out), "ip6-output", "ip6-urpf-out")
                 | when(self.mss6.tx != 0, "ip6-output", "ip6-mss-clamp-out"),
         }
     }

@@ -10,7 +10,7 @@ mod tx;
 
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
-pub use features::{Bits, Features};
+pub use features::{Bits, Features, MtuOf};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use tx::{InterfaceTx, TxDrop};
 
@@ -84,6 +84,21 @@ pub fn l2_header(out: &mut [u8; 22], dst: MacAddr, src: MacAddr, tags: &Tags, et
     out[12..12 + t.len()].copy_from_slice(t);
     out[12 + t.len()..14 + t.len()].copy_from_slice(&ethertype.0.to_be_bytes());
     14 + t.len()
+}
+
+/// Takes a priority tag, which `i`, on which a frame came, does not put on itself, off the frame's Ethernet header, which ends
+/// where the packet begins. False, and nothing done, where there is no such header.
+pub fn untag(p: &mut graph::Packet<'_>, i: &Interface) -> bool {
+    let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
+    let Some(header) = p.env.buffers.room_mut(p.d.buf).get_mut(l2..l3).filter(|h| h.len() >= 14) else {
+        return false;
+    };
+    let tag = header.len() >= 18 + i.tags.as_slice().len() && header[14] & 0x0f == 0 && header[15] == 0;
+    if tag {
+        header.copy_within(..12, 4);
+        p.d.l2 += 4;
+    }
+    true
 }
 
 /// An interface or sub-interface, never changed in place. What is asked of it for frames on layer 2 and on output stands in

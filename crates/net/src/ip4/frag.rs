@@ -2,7 +2,9 @@
 //!
 //! A super-frame is first cut into the segments that its sender meant, then each of these into fragments.
 
+use crate::path_mtu;
 use crate::plane::Plane;
+use crate::reassembly::REASSEMBLED;
 use graph::node::Step;
 use graph::{Desc, Exit, Guard, Node, Packet, TraceRecord, flags};
 use packet::checksum::Sum;
@@ -128,7 +130,7 @@ impl Node for Ip4Frag {
             return Err(Ip4FragReason::Gone.into());
         };
         let work = &mut *view.work;
-        work.cut(p, usize::from(a.ip_mtu()))?;
+        work.cut(p, path_mtu::largest4(view.plane, view.guard, p, a.ip_mtu()))?;
         let next = match a.mpls.as_deref() {
             None => Ip4FragNext::Rewrite,
             Some(m) if m.stack.is_empty() => Ip4FragNext::Popped,
@@ -189,7 +191,8 @@ fn cut(made: &mut Vec<Desc>, p: &mut Packet<'_>, packet: &[u8], mtu: usize) -> R
     if made.len() + fragmenter.count() > MAX_FRAGMENTS {
         return Err(Ip4FragReason::TooMany);
     }
-    let kept = p.d.flags & !(flags::GSO | flags::CSUM_PARTIAL | flags::CHAINED);
+    // The fragments are not to be looked at again: they fit.
+    let kept = p.d.flags & !(flags::GSO | flags::CSUM_PARTIAL | flags::CHAINED | REASSEMBLED);
     let trace_id = p.meta().trace_id;
     for fragment in fragmenter.fragments() {
         let mut header = [0; MAX_HEADER_LEN];

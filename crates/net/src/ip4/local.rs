@@ -1,12 +1,14 @@
 //! `ip4-local`: packets for the router itself.
 
 use crate::fib::table::{V4, View};
-use crate::icmp::Ask;
-use crate::plane::{Plane, kind};
+use crate::icmp::{self, Ask};
+use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt::{self, Class};
+use crate::transport::{self, Fault};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord};
-use packet::ip4::Ip4Header;
+use graph::{Guard, Node, Packet, TraceRecord, flags};
+use packet::ip4::{Ip4Builder, Ip4Header, addr};
+use packet::{IpProtocol, checksum, tcp};
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ graph::edges! {
         Error => "ip4-icmp-error",
         Reassembly => "ip4-full-reassembly",
         Policed => "punt-policer",
+        Lookup => "ip4-lookup",
     }
 }
 
@@ -28,8 +31,18 @@ graph::reasons! {
         TooShort => "ip4-local-too-short",
         /// The source is the broadcast or network address of a connected prefix (RFC 1812 section 5.3.7).
         BroadcastSource => "ip4-local-broadcast-source",
-        /// A TCP segment for a port on which nothing listens.
+        /// A TCP segment for a port on which nothing listens that gets no reset: it is one, was sent to many, or resets are off.
         NoTcp => "ip4-local-no-tcp-listener",
+        /// A TCP segment whose header is cut off or says a wrong length.
+        TcpLength => "ip4-local-bad-tcp-header",
+        /// The checksum of a TCP segment is wrong.
+        TcpChecksum => "ip4-local-bad-tcp-checksum",
+        /// The length of a UDP datagram is under 8 bytes or beyond the packet.
+        UdpLength => "ip4-local-bad-udp-length",
+        /// The checksum of a UDP datagram is wrong (RFC 1122 section 4.1.3.4).
+        UdpChecksum => "ip4-local-bad-udp-checksum",
+        /// A TCP segment for a port on which nothing listens was answered with a reset (RFC 9293 section 3.10.7.1).
+        Reset => "ip4-local-tcp-resets-sent" (info),
         /// A UDP datagram for a port on which nothing listens; the sender is told "port unreachable".
         NoPort => "ip4-local-no-udp-port" (info),
         /// A protocol that the router does not speak; the sender is told "protocol unreachable".
@@ -60,36 +73,81 @@ fn class(h: Ip4Header<'_>, packet: &[u8]) -> Class {
     Class::of_upper(h.protocol(), packet.get(h.header_len()..).unwrap_or_default())
 }
 
+/// Snapshot of one vector.
+pub struct Ip4LocalView<'v> {
+    plane: &'v Plane,
+    config: &'v PlaneConfig,
+    tables: View<'v, V4>,
+}
+
+/// The answer to a TCP segment behind `header_len` bytes of header.
+fn tcp(view: &Ip4LocalView<'_>, p: &mut Packet<'_>, header_len: usize) -> Step<Ip4LocalNext, Ip4LocalReason> {
+    let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
+    let (src, dst) = (Ip4Header(h).src(), Ip4Header(h).dst());
+    let pseudo = |len: u32| checksum::pseudo4(src, dst, IpProtocol::TCP, len as u16);
+    let reset = transport::reset(p, header_len, pseudo).map_err(|f| match f {
+        Fault::Length => Ip4LocalReason::TcpLength,
+        Fault::Checksum => Ip4LocalReason::TcpChecksum,
+    })?;
+    let to_many = p.has(flags::L2_GROUP) || !addr::is_unicast(dst.to_bits());
+    let Some(reset) = reset.filter(|_| view.config.tcp_resets && !to_many) else {
+        return Err(Ip4LocalReason::NoTcp.into());
+    };
+    if !punt::admits(view.plane, p, Class::TcpReset) {
+        return Ok(Ip4LocalNext::Policed);
+    }
+    let ip = Ip4Builder {
+        ttl: view.config.ttl,
+        dont_fragment: true,
+        ..Ip4Builder::new(dst, src, IpProtocol::TCP)
+    };
+    let mut out = [0; 40];
+    let whole = ip.emit(&mut out, tcp::HEADER_LEN).and_then(|at| reset.emit4(&mut out[at..], dst, src, &[]));
+    whole.map_err(|_| Ip4LocalReason::TcpLength)?;
+    icmp::replace(p, &out);
+    p.count(Ip4LocalReason::Reset);
+    Ok(Ip4LocalNext::Lookup)
+}
+
 impl Node for Ip4Local {
     const NAME: &'static str = "ip4-local";
     type Next = Ip4LocalNext;
     type Drop = Ip4LocalReason;
-    type View<'v> = (&'v Plane, View<'v, V4>);
+    type View<'v> = Ip4LocalView<'v>;
 
-    fn view<'v>(&'v mut self, guard: &'v Guard) -> Self::View<'v> {
-        (&self.plane, View::new(&self.plane, guard))
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4LocalView<'v> {
+        Ip4LocalView {
+            plane: &self.plane,
+            config: self.plane.config.load(guard),
+            tables: View::new(&self.plane, guard),
+        }
     }
 
-    fn step((plane, tables): &mut Self::View<'_>, p: &mut Packet<'_>) -> Step<Ip4LocalNext, Ip4LocalReason> {
+    fn step(view: &mut Ip4LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip4LocalNext, Ip4LocalReason> {
         let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
         let h = Ip4Header(h);
-        let (src, protocol, fragment) = (h.src_u32(), h.protocol(), h.is_fragment());
-        let class = class(h, p.data());
-        if !punt::admits(plane, p, class) {
+        let (protocol, fragment, class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
+        let (header_len, src, dst) = (h.header_len(), h.src(), h.dst());
+        if !punt::admits(view.plane, p, class) {
             return Ok(Ip4LocalNext::Policed);
         }
         if fragment {
             return Ok(Ip4LocalNext::Reassembly);
         }
-        let from = tables.lookup_for(p.d, &src);
-        if plane.groups.resolve(from, 0).kind == kind::BROADCAST {
+        let from = view.tables.lookup_for(p.d, &src.to_bits());
+        if view.plane.groups.resolve(from, 0).kind == kind::BROADCAST {
             return Err(Ip4LocalReason::BroadcastSource.into());
         }
         match protocol.0 {
             1 => return Ok(Ip4LocalNext::Icmp),
             2 => return Ok(Ip4LocalNext::Igmp),
-            6 => return Err(Ip4LocalReason::NoTcp.into()),
+            6 => return tcp(view, p, header_len),
             17 => {
+                let pseudo = |len| checksum::pseudo4(src, dst, IpProtocol::UDP, len);
+                transport::check_udp(p, header_len, true, pseudo).map_err(|f| match f {
+                    Fault::Length => Ip4LocalReason::UdpLength,
+                    Fault::Checksum => Ip4LocalReason::UdpChecksum,
+                })?;
                 p.count(Ip4LocalReason::NoPort);
                 p.d.aux = Ask::V4_PORT_UNREACHABLE.word();
             }
@@ -167,5 +225,67 @@ mod tests {
             assert_eq!(r.one(Input::new(&p)).node, "ip4-full-reassembly");
         }
         assert_eq!(r.drops(Input::new(&[0x45; 19])), "ip4-local-too-short");
+    }
+
+    #[test]
+    fn datagrams_are_checked_first() {
+        let mut r = Rig::new(Ip4Local::new);
+        let ours = [192, 0, 2, 1];
+        let bare = [3, 232, 0, 7, 0, 12, 0, 0, 1, 2, 3, 4];
+        let node = |r: &mut Rig, upper: &[u8]| r.one(Input::new(&packet(17, ours, upper))).node;
+        assert_eq!(node(&mut r, &bare), "ip4-icmp-error", "no checksum is none");
+        let mut sum = checksum::pseudo4([203, 0, 113, 7].into(), ours.into(), IpProtocol::UDP, 12);
+        sum.add_bytes(&bare);
+        let mut whole = bare;
+        whole[6..8].copy_from_slice(&sum.checksum().to_be_bytes());
+        assert_eq!(node(&mut r, &whole), "ip4-icmp-error");
+        // Bytes behind the datagram are not of it.
+        assert_eq!(node(&mut r, &[&whole[..], &[9; 5]].concat()), "ip4-icmp-error");
+        let mut bad = whole;
+        bad[9] ^= 1;
+        assert_eq!(r.drops(Input::new(&packet(17, ours, &bad))), "ip4-local-bad-udp-checksum");
+        assert_eq!(r.drops(Input::new(&packet(17, ours, &whole[..11]))), "ip4-local-bad-udp-length");
+        assert_eq!(r.drops(Input::new(&packet(17, ours, &whole[..7]))), "ip4-local-bad-udp-length");
+    }
+
+    #[test]
+    fn segments_are_reset() {
+        use packet::tcp::{TcpBuilder, TcpView, flag};
+        let mut r = Rig::new(Ip4Local::new);
+        let (host, ours) = ([203, 0, 113, 7], [192, 0, 2, 1]);
+        let segment = |flags: u8, payload: &[u8]| {
+            let mut out = vec![0; 20 + payload.len()];
+            let t = TcpBuilder { seq: 1000, ack: 77, flags, ..TcpBuilder::new(4000, 22) };
+            t.emit4(&mut out, host.into(), ours.into(), payload).unwrap();
+            packet(6, ours, &out)
+        };
+        for (bits, payload, want) in [
+            (flag::SYN, &b""[..], (0, 1001, flag::RST | flag::ACK)),
+            (flag::SYN | flag::FIN, b"data", (0, 1006, flag::RST | flag::ACK)),
+            (0, b"", (0, 1000, flag::RST | flag::ACK)),
+            (flag::ACK, b"data", (77, 0, flag::RST)),
+            (flag::SYN | flag::ACK, b"", (77, 0, flag::RST)),
+        ] {
+            let a = r.one(Input::new(&segment(bits, payload)));
+            assert_eq!((a.node, a.d.flags, a.bytes.len()), ("ip4-lookup", flags::LOCAL, 40));
+            assert!(packet::ip4::check(&a.bytes, 40).is_ok());
+            assert_eq!((&a.bytes[12..16], &a.bytes[16..20]), (&ours[..], &host[..]));
+            let t = TcpView::parse(&a.bytes[20..]).unwrap();
+            assert!(t.verify4(ours.into(), host.into()));
+            assert_eq!((t.src_port(), t.dst_port()), (22, 4000));
+            assert_eq!((t.seq(), t.ack(), t.flags()), want);
+        }
+        assert_eq!(r.drops(Input::new(&segment(flag::RST, b""))), "ip4-local-no-tcp-listener");
+        assert_eq!(r.drops(Input::new(&segment(flag::RST | flag::ACK, b""))), "ip4-local-no-tcp-listener");
+        let many = Input::new(&segment(flag::SYN, b"")).flags(flags::L2_GROUP);
+        assert_eq!(r.drops(many), "ip4-local-no-tcp-listener");
+        let mut bad = segment(flag::SYN, b"data");
+        bad[43] ^= 1;
+        assert_eq!(r.drops(Input::new(&bad)), "ip4-local-bad-tcp-checksum");
+        assert_eq!(r.drops(Input::new(&segment(flag::SYN, b"")[..39])), "ip4-local-bad-tcp-header");
+        r.plane.police.set(Class::TcpReset, Some(Limit { rate: 0, burst: 1 }));
+        assert_eq!(r.one(Input::new(&segment(flag::SYN, b""))).node, "punt-policer");
+        r.configure(|c| c.tcp_resets = false);
+        assert_eq!(r.drops(Input::new(&segment(flag::SYN, b""))), "ip4-local-no-tcp-listener");
     }
 }

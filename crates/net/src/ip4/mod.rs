@@ -7,7 +7,7 @@ pub mod input;
 pub mod link_local;
 pub mod local;
 pub mod lookup;
-pub mod options;
+pub(crate) mod options;
 pub mod rewrite;
 
 pub use frag::{Ip4Frag, Ip4FragReason};
@@ -15,5 +15,5 @@ pub use input::{Ip4Drop, Ip4Input};
 pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop};
 pub use local::{Ip4Local, Ip4LocalReason};
 pub use lookup::{Ip4Lookup, Ip4LookupDrop};
-pub use options::{Ip4Options, Ip4OptionsReason};
+pub use options::{Ip4Options, Ip4OptionsReason, OptionPolicy};
 pub use rewrite::{Ip4Rewrite, Ip4RewriteDrop};

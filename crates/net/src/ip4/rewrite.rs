@@ -2,6 +2,7 @@
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::icmp::Ask;
+use crate::path_mtu;
 use crate::plane::{Plane, kind};
 use graph::counters::{Run, Table};
 use graph::node::Step;
@@ -55,8 +56,10 @@ impl Ip4Rewrite {
 
 /// Snapshot of one vector.
 pub struct RewriteView<'v> {
-    plane: &'v Plane,
-    guard: &'v Guard,
+    /// What nodes read.
+    pub plane: &'v Plane,
+    /// Keeps what is read.
+    pub guard: &'v Guard,
     sent: &'v Table,
 }
 
@@ -117,7 +120,7 @@ impl Node for Ip4Rewrite {
     fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip4RewriteNext, Ip4RewriteDrop> {
         let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip4RewriteDrop::Gone.into()) };
         let local = p.has(flags::LOCAL);
-        let len = wire_len(p);
+        let (len, most) = (wire_len(p), path_mtu::largest4(view.plane, view.guard, p, a.mtu));
         let Some(h) = p.head_mut::<20>() else { return Err(Ip4RewriteDrop::TooShort.into()) };
         // The TTL is looked at first (RFC 1812 section 5.3.1), but changed only when the packet leaves.
         if !local && h[8] <= 1 {
@@ -125,7 +128,7 @@ impl Node for Ip4Rewrite {
             p.d.aux = Ask::V4_TTL_EXCEEDED.word();
             return Ok(Ip4RewriteNext::Error);
         }
-        if len > usize::from(a.mtu) {
+        if len > most {
             if h[6] & 0x40 != 0 {
                 p.count(Ip4RewriteDrop::FragmentationNeeded);
                 p.d.aux = Ask::v4_fragmentation_needed(a.mtu).word();

@@ -1,6 +1,7 @@
 //! `ip6-frag`: cuts packets that the router made, or put together, and that exceed their adjacency's MTU
 //! (RFC 8200 section 4.5). Other packets only their source may cut.
 
+use crate::path_mtu;
 use crate::plane::Plane;
 use crate::reassembly;
 use graph::node::Step;
@@ -108,7 +109,7 @@ impl Node for Ip6Frag {
         let Some(a) = view.node.plane.adjacencies.get(p.d.aux, view.guard) else {
             return Err(Ip6FragReason::Gone.into());
         };
-        let mtu = reassembly::largest6(p, a.ip_mtu());
+        let mtu = path_mtu::largest6(&view.node.plane, view.guard, p, a.ip_mtu());
         let next = match a.mpls.as_deref() {
             None => Ip6FragNext::Rewrite,
             Some(m) if m.uniform => Ip6FragNext::PushUniform,

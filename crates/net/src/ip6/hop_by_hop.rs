@@ -3,13 +3,13 @@
 //! The router knows padding and router alert; it takes no note of an alert, but lets it pass. An option that it does not
 //! know, jumbo payload among them, is treated as the two highest bits of its type demand.
 
+use super::options::{self, Fault};
 use crate::icmp::Ask;
 use crate::plane::Plane;
 use crate::punt::{self, Class};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
-use packet::icmp6::parameter;
-use packet::ip6::ext::{OPTION_ROUTER_ALERT, Options, UnknownAction};
+use packet::ip6::ext::OPTION_ROUTER_ALERT;
 use packet::ip6::{HEADER_LEN, Ip6Header, addr};
 use std::fmt;
 use std::sync::Arc;
@@ -42,8 +42,6 @@ graph::reasons! {
 
 /// Bytes of the longest header that is taken.
 const MAX_BYTES: usize = 256;
-/// Options, padding apart, that are taken.
-const MAX_OPTIONS: usize = 8;
 
 /// The node.
 pub struct Ip6HopByHop {
@@ -63,11 +61,16 @@ enum Refused {
     Report(Ip6HopByHopReason, Ask),
 }
 
-fn malformed(pointer: usize) -> Refused {
-    Refused::Report(
-        Ip6HopByHopReason::Malformed,
-        Ask::v6_parameter_problem(parameter::HEADER_FIELD, pointer as u16),
-    )
+impl From<Fault> for Refused {
+    fn from(f: Fault) -> Self {
+        let why = match f {
+            Fault::TooMany => Ip6HopByHopReason::TooLong,
+            Fault::Discard => Ip6HopByHopReason::Discard,
+            Fault::Malformed(_) => Ip6HopByHopReason::Malformed,
+            Fault::Unknown(_) => Ip6HopByHopReason::Unknown,
+        };
+        f.ask().map_or(Refused::Silently(why), |ask| Refused::Report(why, ask))
+    }
 }
 
 /// Checks a packet of `total` bytes of which `data` are at hand.
@@ -77,35 +80,18 @@ fn check(data: &[u8], total: usize) -> Result<(), Refused> {
     };
     let end = HEADER_LEN + (usize::from(units) + 1) * 8;
     if end > total {
-        return Err(malformed(HEADER_LEN + 1));
+        return Err(Fault::Malformed(HEADER_LEN + 1).into());
     }
     if end - HEADER_LEN > MAX_BYTES || end > data.len() {
         return Err(Refused::Silently(Ip6HopByHopReason::TooLong));
     }
     let multicast = addr::is_multicast(Ip6Header(fixed).dst_u128());
-    for (n, option) in Options::new(data, HEADER_LEN..end).enumerate() {
-        let option = option.map_err(malformed)?;
-        if n == MAX_OPTIONS {
-            return Err(Refused::Silently(Ip6HopByHopReason::TooLong));
-        }
-        // RFC 2711 section 2.1; the type says "skip", so that nothing else is left to do.
-        if option.kind == OPTION_ROUTER_ALERT && option.data.len() != 2 {
-            return Err(malformed(option.offset + 1));
-        }
-        match option.unknown_action() {
-            UnknownAction::Skip => {}
-            UnknownAction::DiscardIcmp => return Err(unknown(option.offset)),
-            UnknownAction::DiscardIcmpUnlessMulticast if !multicast => return Err(unknown(option.offset)),
-            UnknownAction::Discard | UnknownAction::DiscardIcmpUnlessMulticast => {
-                return Err(Refused::Silently(Ip6HopByHopReason::Discard));
-            }
-        }
-    }
+    options::check(data, HEADER_LEN..end, multicast, |option| match option.kind {
+        // RFC 2711 section 2.1.
+        OPTION_ROUTER_ALERT if option.data.len() != 2 => Err(Fault::Malformed(option.offset + 1)),
+        kind => Ok(kind == OPTION_ROUTER_ALERT),
+    })?;
     Ok(())
-}
-
-fn unknown(pointer: usize) -> Refused {
-    Refused::Report(Ip6HopByHopReason::Unknown, Ask::v6_parameter_problem(parameter::OPTION, pointer as u16))
 }
 
 fn is_group(p: &Packet<'_>) -> bool {

@@ -6,6 +6,7 @@ pub mod hop_by_hop;
 pub mod input;
 pub mod local;
 pub mod lookup;
+mod options;
 pub mod rewrite;
 
 pub use frag::{Ip6Frag, Ip6FragReason};

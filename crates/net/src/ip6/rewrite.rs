@@ -4,6 +4,7 @@ use super::lookup::is_link_local;
 use crate::adjacency::AdjacencyState;
 use crate::icmp::Ask;
 use crate::ip4::rewrite::{RewriteView, Sender, wire_len};
+use crate::path_mtu;
 use crate::plane::Plane;
 use crate::reassembly;
 use graph::counters::Table;
@@ -75,7 +76,7 @@ impl Node for Ip6Rewrite {
     fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip6RewriteNext, Ip6RewriteDrop> {
         let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip6RewriteDrop::Gone.into()) };
         let local = p.has(flags::LOCAL);
-        let (len, most) = (wire_len(p), reassembly::largest6(p, a.mtu));
+        let (len, most) = (wire_len(p), path_mtu::largest6(view.plane, view.guard, p, a.mtu));
         let rx = p.d.rx;
         let Some(h) = p.head_mut::<40>() else { return Err(Ip6RewriteDrop::TooShort.into()) };
         if !local {

@@ -184,19 +184,20 @@ fn above(p: &mut Packet<'_>, stack: &[Push], ttl: u8, exp: u8, bottom: bool) -> 
 }
 
 fn on_ip4(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionReason> {
-    let (local, len, most) = (p.has(flags::LOCAL), wire_len(p), a.ip_mtu());
+    let (local, len) = (p.has(flags::LOCAL), wire_len(p));
+    let (mtu, most) = (a.ip_mtu(), reassembly::largest4(p, a.ip_mtu()));
     let super_frame = p.has(flags::GSO);
     let Some(h) = p.head_mut::<20>() else { return Err(ImpositionReason::TooShort.into()) };
     if !local && h[8] <= 1 {
         return error(p, ImpositionReason::TtlExpired, Ask::V4_TTL_EXCEEDED, ImpositionNext::Error4);
     }
     // What cuts into fragments also makes the segments of a super-frame.
-    if super_frame && len <= usize::from(most) {
+    if super_frame && len <= most {
         return Ok(ImpositionNext::Fragment4);
     }
-    if len > usize::from(most) {
+    if len > most {
         if h[6] & 0x40 != 0 {
-            let ask = Ask::v4_fragmentation_needed(most);
+            let ask = Ask::v4_fragmentation_needed(mtu);
             return error(p, ImpositionReason::TooBig, ask, ImpositionNext::Error4);
         }
         return Ok(ImpositionNext::Fragment4);

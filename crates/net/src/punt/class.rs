@@ -105,6 +105,10 @@ classes! {
     RouterAlert: "mpls-router-alert", 1000 a second, 200 at once => "policed-mpls-router-alert";
     /// Packets whose TTL or hop limit ran out, to be answered with "time exceeded"
     TtlExceeded: "ttl-exceeded", 1000 a second, 200 at once => "policed-ttl-exceeded";
+    /// TCP segments for ports on which nothing listens, to be answered with a reset
+    TcpReset: "tcp-reset", 1000 a second, 200 at once => "policed-tcp-reset";
+    /// Packets to be answered with a redirect
+    Redirect: "redirect", 100 a second, 50 at once => "policed-redirect";
     /// Packets to be answered with another ICMP error
     IcmpError: "icmp-error", 1000 a second, 200 at once => "policed-icmp-error";
 }

@@ -58,6 +58,16 @@ pub fn largest6(p: &Packet<'_>, mtu: u16) -> usize {
     mtu.into()
 }
 
+/// The largest IPv4 packet that may leave over a link of this MTU: the same, for one that was put together here and goes on. Its
+/// largest fragment had room for a header and eight bytes, so what is cut to it has, too.
+#[inline]
+pub fn largest4(p: &Packet<'_>, mtu: u16) -> usize {
+    if p.has(REASSEMBLED) && !p.has(flags::LOCAL) {
+        return usize::from(mtu).min(p.meta().user[LARGEST] as usize);
+    }
+    mtu.into()
+}
+
 /// Limits of one kind of reassembly, for each worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {

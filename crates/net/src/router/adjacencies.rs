@@ -2,6 +2,7 @@
 
 use super::Router;
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use crate::interface::MtuOf;
 use crate::mpls::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
 use std::collections::BTreeMap;
@@ -156,7 +157,12 @@ impl Router {
         let interface = key.interface();
         let (mtu, own, tags, plain) =
             self.interfaces.get(interface).map_or((1500, MacAddr::ZERO, Default::default(), false), |i| {
-                (i.mtu, self.mac_of(interface), i.tags(), self.is_plain(interface))
+                let of = match key {
+                    _ if key.stack().is_some() => MtuOf::Mpls,
+                    _ if key.is_v6() => MtuOf::Ip6,
+                    _ => MtuOf::Ip4,
+                };
+                (i.mtu_of(of), self.mac_of(interface), i.tags(), self.is_plain(interface))
             });
         let v6 = key.is_v6();
         let everybody = matches!(key, AdjKey::Broadcast(_));

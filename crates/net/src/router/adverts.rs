@@ -1,6 +1,7 @@
 //! Router advertisements: carries out what their machine says, and hears solicitations.
 
 use super::{OpError, Router};
+use crate::interface::MtuOf;
 use crate::neighbor::wire::Message;
 use crate::neighbor::{Heard, Millis};
 use crate::ra::machine::AdvertCounts;
@@ -56,8 +57,11 @@ impl Router {
                 if i.is_alone() {
                     return fail("nobody is behind a loopback".into());
                 }
-                if let Some(mtu) = config.mtu.filter(|m| *m > u32::from(i.mtu)) {
-                    return fail(format!("an MTU of {mtu}, more than the interface has, {}", i.mtu));
+                if let Some(mtu) = config.mtu.filter(|m| *m > u32::from(i.mtu_of(MtuOf::Ip6))) {
+                    return fail(format!(
+                        "an MTU of {mtu}, more than the interface has, {}",
+                        i.mtu_of(MtuOf::Ip6)
+                    ));
                 }
                 let up = self.is_usable(index);
                 self.adverts.enable(now, index, up, *config);
@@ -84,7 +88,7 @@ impl Router {
         let (Some(config), Some(i)) = (config, self.interfaces.get(a.interface)) else { return };
         // Without its link-local address nothing can be said (RFC 4861 section 6.1.2).
         let Some(source) = i.link_local.filter(|l| i.usable6.contains(l)) else { return };
-        let (mtu, mut addresses) = (i.mtu, i.addresses.clone());
+        let (mtu, mut addresses) = (i.mtu_of(MtuOf::Ip6), i.addresses.clone());
         addresses.retain(|n| Some(*n) != without);
         let (to, dst) = match a.to {
             Some(host) => (host, self.neighbors.get(a.interface, host.into()).and_then(|n| n.mac)),

@@ -1,7 +1,7 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
 use super::{IfState, Op, OpError, RouteTable, Router};
-use crate::interface::Bits;
+use crate::interface::{Bits, MtuOf};
 use crate::mss::Clamp;
 use crate::ra::RaConfig;
 use crate::{reassembly, urpf};
@@ -36,6 +36,20 @@ pub enum Feature {
         v6: bool,
         /// The sizes.
         clamp: Clamp,
+    },
+    /// Whether hosts are told of better next hops on their link.
+    Redirects {
+        /// For IPv6 instead of IPv4.
+        v6: bool,
+        /// On or off.
+        on: bool,
+    },
+    /// The MTU that one protocol has of its own.
+    Mtu {
+        /// The protocol.
+        of: MtuOf,
+        /// Bytes; 0: that of the interface.
+        mtu: u16,
     },
     /// Whether labelled packets are taken.
     Mpls(bool),
@@ -79,6 +93,20 @@ impl Router {
             Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
             Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
+            Feature::Mtu { of, mtu } if mtu != 0 && !(of.least()..=9216).contains(&mtu) => {
+                let (word, least) = (of.name(), of.least());
+                return Err(OpError::new(format!(
+                    "{name}: {word} MTU {mtu} is out of range, {least} to 9216 bytes, or 0 for that of the interface"
+                )));
+            }
+            Feature::Mtu { of: MtuOf::Ip6, mtu }
+                if mtu != 0
+                    && self.advertises(index).and_then(|c| c.mtu).is_some_and(|told| told > mtu.into()) =>
+            {
+                return Err(OpError::new(format!(
+                    "{name}: ip6 MTU {mtu} is less than its router advertisements tell: change these first"
+                )));
+            }
             Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
             Feature::DirectedBroadcast(on) => {
                 Feature::DirectedBroadcast(self.set_directed_broadcast(index, on)?)
@@ -89,7 +117,8 @@ impl Router {
             },
         };
         self.publish_interface(index);
-        if self.interfaces.get(index).is_some_and(|i| self.feature_bits(i) != bits) {
+        let mtu = matches!(was, Feature::Mtu { .. });
+        if mtu || self.interfaces.get(index).is_some_and(|i| self.feature_bits(i) != bits) {
             self.refresh_adjacencies(index);
         }
         Ok(vec![Op::SetFeature { name, feature: was }])
@@ -122,6 +151,16 @@ impl Router {
         }) {
             if on {
                 all.push(Feature::Reassembly { kind, on });
+            }
+        }
+        for (v6, on) in [(false, f.redirects4), (true, f.redirects6)] {
+            if on {
+                all.push(Feature::Redirects { v6, on });
+            }
+        }
+        for (_, of) in MtuOf::ALL {
+            if f.mtu(of) != 0 {
+                all.push(Feature::Mtu { of, mtu: f.mtu(of) });
             }
         }
         if f.mpls {
@@ -364,6 +403,10 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
             };
             Feature::Reassembly { kind, on: replace(to, on) }
         }
+        Feature::Redirects { v6, on } => {
+            Feature::Redirects { v6, on: replace(if v6 { &mut f.redirects6 } else { &mut f.redirects4 }, on) }
+        }
+        Feature::Mtu { of, mtu } => Feature::Mtu { of, mtu: replace(f.mtu_mut(of), mtu) },
         Feature::Mpls(on) => Feature::Mpls(replace(&mut f.mpls, on)),
         Feature::ProxyArp(on) => Feature::ProxyArp(replace(&mut f.proxy_arp, on)),
         Feature::ArpSenderCheck(on) => Feature::ArpSenderCheck(replace(&mut f.arp_sender_check, on)),

@@ -4,7 +4,7 @@ use super::connected::Connected;
 use super::devices::{Device, DeviceControl};
 use super::placement::Input;
 use super::{Membership, Op, OpError, PortFeatures, Router, TagChange};
-use crate::interface::{Features, Interface, Tags, ifflags};
+use crate::interface::{Features, Interface, MtuOf, Tags, ifflags};
 use crate::l2::Retag;
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
@@ -153,6 +153,14 @@ pub struct IfState {
 }
 
 impl IfState {
+    /// The largest packet of a protocol that is sent, bytes.
+    pub fn mtu_of(&self, of: MtuOf) -> u16 {
+        match self.features.mtu(of) {
+            0 => self.mtu,
+            own => own.min(self.mtu),
+        }
+    }
+
     /// The tags it puts in front of frames.
     pub fn tags(&self) -> Tags {
         let Kind::Sub { encap: Encap::Tags { dot1ad, outer: Some(outer), inner, .. }, .. } = self.kind else {

@@ -20,11 +20,13 @@ mod devices;
 mod features;
 mod inspect;
 mod interfaces;
+mod local;
 pub(crate) mod mpls;
 mod multicast;
 mod neighbors;
 mod nexthops;
 mod op;
+mod path_mtu;
 mod ping;
 mod placement;
 mod proxies;
@@ -196,6 +198,7 @@ pub struct Router {
     nd_proxies: BTreeMap<Ipv6Addr, u32>,
     pings: ping::Pings,
     rates: rates::Rates,
+    path_mtus: crate::path_mtu::PathMtuTable,
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
@@ -268,6 +271,8 @@ impl Router {
                 drops: Drops::new(n),
                 adjacency: PerWorker::new(n).map_err(system("counters"))?,
             },
+            path_mtus: Published::new(Default::default()),
+            wall: Default::default(),
             punt: Punt::new().map_err(system("the queue to the control side"))?,
             police: Police::new(n),
             fragment_hash: std::hash::RandomState::new(),
@@ -317,6 +322,7 @@ impl Router {
             nd_proxies: BTreeMap::new(),
             pings: ping::Pings::default(),
             rates: rates::Rates::default(),
+            path_mtus: Default::default(),
             streams: BTreeMap::new(),
             most_route_bytes: 0,
             fib_changes: 0,
@@ -344,6 +350,7 @@ impl Router {
             captures: inspect::Captures::default(),
             files: drivers::Files::default(),
         };
+        router.set_wall();
         router.make_local0();
         router.fill_labels(0).map_err(|e| StartError::Config(e.message))?;
         Ok(router)

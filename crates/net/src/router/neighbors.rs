@@ -270,6 +270,7 @@ impl Router {
                 Message::Packet { kind: PuntKind::Icmp, interface, len, bytes, full, .. } => {
                     let n = usize::from(len).min(bytes.len());
                     self.pings.heard(interface, &bytes[..n], full as usize);
+                    self.heard_path_mtu(now, interface, &bytes[..n]);
                 }
                 Message::Packet { kind: PuntKind::Group, interface, len, bytes, .. } => {
                     let n = usize::from(len).min(bytes.len());
@@ -334,6 +335,8 @@ impl Router {
         if now >= self.next_use_check {
             self.next_use_check = now.after(USE_CHECK);
             self.check_use(now);
+            self.set_wall();
+            self.age_path_mtus(now);
             // No packet asks for a next hop that is left out. The table says how soon it may be asked again.
             let mut out = vec![];
             for (interface, addr) in self.dead_next_hops() {

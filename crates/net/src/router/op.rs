@@ -6,6 +6,7 @@ use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::mpls::{LabelBatch, LabelUndo, MplsOp};
 use super::{BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
+use crate::ip4::OptionPolicy;
 use crate::neighbor::State;
 use crate::punt::{Class, Limit};
 use crate::reassembly;
@@ -238,6 +239,10 @@ pub enum Op {
         /// Its limits.
         settings: reassembly::Settings,
     },
+    /// Whether TCP segments for ports on which nothing listens are answered with a reset.
+    SetTcpResets(bool),
+    /// What becomes of record route and timestamp options.
+    SetIp4Options(OptionPolicy),
     /// Limits a class of packets for the router itself.
     SetPunt {
         /// The class.
@@ -332,6 +337,8 @@ impl Op {
                 format!("interface {name}: cross-connected to {peer}")
             }
             Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
+            Op::SetTcpResets(on) => format!("TCP resets: {}", if *on { "on" } else { "off" }),
+            Op::SetIp4Options(policy) => format!("IPv4 options: {}", policy.name()),
             Op::SetReassembly { kind, .. } => format!("reassembly {}: other limits", kind.name()),
             Op::SetPunt { class, limit: Some(l) } => {
                 format!("punt policer {}: {} packets/s, burst {}", class.name(), l.rate, l.burst)
@@ -662,6 +669,8 @@ impl Router {
                 self.del_neighbor(index, name, address)
             }
             Op::SetReassembly { kind, settings } => self.set_reassembly(kind, settings),
+            Op::SetTcpResets(on) => Ok(self.set_tcp_resets(on)),
+            Op::SetIp4Options(policy) => Ok(self.set_ip4_options(policy)),
             Op::SetPunt { class, limit } => self.set_punt(class, limit),
             Op::CreateStream { def } => self.create_stream(*def),
             Op::DeleteStream { name } => self.delete_stream(&name),

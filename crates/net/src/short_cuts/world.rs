@@ -2,6 +2,7 @@
 
 use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::InterfaceTx;
+use crate::interface::MtuOf;
 use crate::mpls::{Exp, OutLabels};
 use crate::mss::Clamp;
 use crate::neighbor::DadMode;
@@ -453,8 +454,14 @@ fn features(names: &[String]) -> Vec<Op> {
         };
         let checks = [urpf(false, n), urpf(true, n / 2 + 1), out(false, n / 2), out(true, n)];
         let singles = [mss(false, n), mss(true, n + 1)];
-        let ends = [Feature::LinkLocal4Stays(n % 3 == 1), Feature::DirectedBroadcast(n % 2 == 0)];
-        for feature in checks.into_iter().chain(singles).chain(parts).chain(ends) {
+        let others = [
+            Feature::Redirects { v6: n % 2 == 0, on: n % 3 != 0 },
+            Feature::Redirects { v6: n % 2 == 1, on: n % 5 == 0 },
+            Feature::Mtu { of: MtuOf::ALL[n % 3].1, mtu: [0, 1300][n / 2 % 2] },
+            Feature::LinkLocal4Stays(n % 3 == 1),
+            Feature::DirectedBroadcast(n % 2 == 0),
+        ];
+        for feature in checks.into_iter().chain(singles).chain(parts).chain(others) {
             ops.push(Op::SetFeature { name: name.clone(), feature });
         }
     }
@@ -494,6 +501,8 @@ impl World {
             ..RouterConfig::default()
         };
         let mut router = Router::new(config).unwrap();
+        // The same time of day in all worlds.
+        router.plane().wall.store(0, std::sync::atomic::Ordering::Relaxed);
         commit(&mut router, interfaces(with_features));
         commit(&mut router, Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect());
         let right = router.interface_index("right");

@@ -5,6 +5,8 @@ mod proxy;
 mod reassembly;
 mod urpf;
 
+use net::interface::MtuOf;
+use net::ip4::OptionPolicy;
 use net::mss::Clamp;
 use net::router::{Feature, Op};
 use std::collections::BTreeMap;
@@ -19,7 +21,8 @@ use super::tree::{Node, Value};
 #[cfg(test)]
 pub(super) use reassembly::{KINDS as REASSEMBLY, LIMITS as REASSEMBLY_LIMITS};
 
-pub(super) const L3: &[&str] = &["reassembly", "interfaces", "proxy-arp", "nd-proxy"];
+pub(super) const L3: &[&str] =
+    &["reassembly", "interfaces", "proxy-arp", "nd-proxy", "tcp-resets", "ip4-options"];
 pub(super) const INTERFACE: &[&str] = &[
     "addresses",
     "table",
@@ -27,6 +30,8 @@ pub(super) const INTERFACE: &[&str] = &[
     "reassembly",
     "virtual-reassembly",
     "tcp-mss-clamp",
+    "mtu",
+    "redirects",
     "proxy-arp",
     "arp-sender-check",
     "directed-broadcast",
@@ -35,6 +40,7 @@ pub(super) const INTERFACE: &[&str] = &[
     "router-advertisements",
 ];
 const FAMILIES: &[&str] = &["ip4", "ip6"];
+pub(super) const MTU: &[&str] = &["ip4", "ip6", "mpls"];
 const DIRECTIONS: &[&str] = &["rx", "tx"];
 
 /// An operation that the section asks for.
@@ -76,6 +82,12 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
     });
     d.field(&fields, "proxy-arp", |d, node| proxy::ranges(d, node, &mut out));
     d.field(&fields, "nd-proxy", |d, node| proxy::hosts(d, node, names, &mut out));
+    let resets = d.field(&fields, "tcp-resets", |d, node| d.boolean(node)).map(Op::SetTcpResets);
+    let options = d.field(&fields, "ip4-options", |d, node| d.choice(node, OptionPolicy::ALL));
+    for (field, op) in [("tcp-resets", resets), ("ip4-options", options.map(Op::SetIp4Options))] {
+        let path = format!("{}.{field}", d.path());
+        out.extend(op.map(|op| Setting { place: fields.key_place(field), path, op }));
+    }
     Some(out)
 }
 
@@ -106,6 +118,12 @@ fn interface<'n>(
     urpf::decode(&mut scope, &fields, names.tables);
     reassembly::features(&mut scope, &fields);
     clamp(&mut scope, &fields);
+    mtu(&mut scope, &fields);
+    let redirects =
+        scope.d.field(&fields, "redirects", |d, node| families(d, node, |d, node| d.boolean(node)));
+    for (v6, place, on) in redirects.unwrap_or_default() {
+        scope.set(place, "redirects", Feature::Redirects { v6, on });
+    }
     if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
         scope.set(fields.key_place("proxy-arp"), "proxy-arp", Feature::ProxyArp(on));
     }
@@ -184,6 +202,25 @@ fn switches<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
         s.d.field(fields, "ip4-link-local", |d, node| d.choice(node, &[("forward", false), ("drop", true)]));
     if let Some(stays) = word {
         s.set(fields.key_place("ip4-link-local"), "ip4-link-local", Feature::LinkLocal4Stays(stays));
+    }
+}
+
+/// MTUs that protocols have of their own.
+fn mtu<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
+    let all = s.d.field(fields, "mtu", |d, node| {
+        let fields = d.fields(node, MTU)?;
+        let mut all = vec![];
+        for (name, of) in MtuOf::ALL {
+            let mtu = d.field(&fields, name, |d, node| d.int(node, of.least(), 9216));
+            all.extend(mtu.map(|mtu| (fields.key_place(name), of, mtu)));
+        }
+        Some(all)
+    });
+    for (place, of, mtu) in all.unwrap_or_default() {
+        if of == MtuOf::Ip6 && s.mtu != 0 {
+            s.mtu = s.mtu.min(mtu);
+        }
+        s.set(place, "mtu", Feature::Mtu { of, mtu });
     }
 }
 

@@ -1,6 +1,7 @@
 //! `show interface`, `show interface address`, `show hardware-interfaces`, `show features`.
 
 use crate::commands::chosen;
+use crate::interface::MtuOf;
 use crate::router::{Encap, IfState, InterfaceCounts, Kind, Rate, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
@@ -89,12 +90,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 rows.extend((packets > 0.0).then(|| (format!("{way} {name}"), told)));
             }
         }
-        let head = format!(
-            "{:>4}{:>11} {:<16}",
-            i.index,
-            state_words(router, i),
-            format!("{}/0/0/0", if i.kind == Kind::Local { 0 } else { i.mtu })
-        );
+        let head = format!("{:>4}{:>11} {:<16}", i.index, state_words(router, i), mtus(i));
         // A long name has a line of its own.
         let name = match i.name.chars().count() > 16 {
             true => format!("{}\n{:16}", i.name, ""),
@@ -173,6 +169,12 @@ fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     Ok(Output::table(table))
 }
 
+/// The MTU of the interface, and those that IPv4, IPv6 and MPLS have of their own.
+fn mtus(i: &IfState) -> String {
+    let (f, mtu) = (&i.features, if i.kind == Kind::Local { 0 } else { i.mtu });
+    format!("{mtu}/{}/{}/{}", f.mtu4, f.mtu6, f.mtu_mpls)
+}
+
 fn describe(router: &Router, i: &IfState) -> Json {
     json!({
         "name": i.name,
@@ -182,6 +184,9 @@ fn describe(router: &Router, i: &IfState) -> Json {
         "device": if router.interface(i.hw()).is_none_or(IfState::has_device) { "present" } else { "gone" },
         "link": router.interface(i.hw()).is_some_and(|h| h.link),
         "mtu": i.mtu,
+        "ip4-mtu": i.mtu_of(MtuOf::Ip4),
+        "ip6-mtu": i.mtu_of(MtuOf::Ip6),
+        "mpls-mtu": i.mtu_of(MtuOf::Mpls),
         "mac": router.mac_of(i.index).to_string(),
         "kind": kind_word(i.kind),
         "parent": matches!(i.kind, Kind::Sub { .. }).then(|| router.interface_name(i.hw())),

@@ -1,0 +1,49 @@
+//! Commands on what the router answers and does by itself.
+
+use crate::commands::commit;
+use crate::ip4::OptionPolicy;
+use crate::router::{Op, Router};
+use command::{Args, Command, CommandError, Output, Table};
+
+/// The commands.
+pub fn commands() -> Vec<Command<Router>> {
+    vec![
+        Command::write(
+            "set ip tcp-resets (enable|disable)",
+            "Answer TCP segments for ports on which nothing listens with a reset, or not at all",
+            |r: &mut Router, args: &Args| commit(r, vec![Op::SetTcpResets(args.has("enable"))]),
+        )
+        .arg("enable", "answer, which is the default")
+        .arg("disable", "drop in silence")
+        .details("Of IPv4 and IPv6. The class tcp-reset limits them (set punt policer).")
+        .example("set ip tcp-resets disable"),
+        Command::write(
+            "set ip options (record|pass|drop)",
+            "What becomes of IPv4 packets with record route and timestamp options",
+            set_options,
+        )
+        .arg("record", "the router writes its address and its time into them, which is the default")
+        .arg("pass", "forward them as they came")
+        .arg("drop", "drop them")
+        .details("Source routes are refused in any case; other options are forwarded as they came.")
+        .example("set ip options pass"),
+        Command::read(
+            "show ip settings",
+            "What the router answers and does by itself",
+            |r: &mut Router, _: &Args| {
+                let mut table = Table::new().left("Setting").left("Value");
+                table.row(["tcp-resets".into(), if r.tcp_resets() { "on" } else { "off" }.into()]);
+                table.row(["options".into(), r.ip4_options().name().into()]);
+                Ok(Output::table(table))
+            },
+        )
+        .example("show ip settings"),
+    ]
+}
+
+fn set_options(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let word = args.one_of(&["record", "pass", "drop"]).unwrap_or("record");
+    let policy =
+        OptionPolicy::ALL.iter().find(|(name, _)| *name == word).map_or(OptionPolicy::Record, |p| p.1);
+    commit(router, vec![Op::SetIp4Options(policy)])
+}
