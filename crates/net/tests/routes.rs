@@ -164,6 +164,12 @@ impl Model {
         })
     }
 
+    /// Whether a route leads over loop1 to this address, which then cannot be its own.
+    fn is_next_hop_on_loop1(&self, a: &str) -> bool {
+        let here = |p: &RoutePath| p.interface == Some(2) && p.address == Some(a.parse().unwrap());
+        self.routes.values().any(|t| matches!(t, Target::Paths(paths) if paths.iter().any(here)))
+    }
+
     /// Whether a change is wrong whatever routes there are.
     fn wrong(&self, prefix: IpNet, change: &Change, all: &[Target]) -> bool {
         prefix != prefix.trunc()
@@ -233,6 +239,7 @@ impl Model {
             let single;
             let changes = match step {
                 Step::Address(on) if next.loop1 == *on => return Err((index, 0)),
+                Step::Address(true) if next.is_next_hop_on_loop1("10.0.1.1") => return Err((index, 0)),
                 Step::Address(on) => {
                     next.loop1 = *on;
                     continue;

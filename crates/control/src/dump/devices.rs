@@ -10,7 +10,7 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         match &i.origin {
             Op::CreateHost { config, .. } => host(i, config, &mut fields),
             Op::CreatePcap { config, .. } => pcap(config, &mut fields),
-            Op::CreateTap { config, .. } => tap_device(config, &mut fields),
+            Op::CreateTap { config, .. } => tap_device(i, config, &mut fields),
             _ => {}
         }
         let mut placed = Map::new();
@@ -50,10 +50,12 @@ fn pcap(c: &PcapConfig, to: &mut Map) {
     to.put("driver", "pcap").put("pcap", file);
 }
 
-fn tap_device(c: &TapConfig, to: &mut Map) {
+fn tap_device(i: &IfState, c: &TapConfig, to: &mut Map) {
     to.put_unless("rx-queues", c.rx_queues, 1);
     to.put_some("offload", offload(c.offload));
     to.put_unless("persistent", c.persist, false);
+    // Without it the format allows neither.
+    to.put_some("routed", (i.configured().next().is_some() || !i.subs.is_empty()).then_some(true));
 }
 
 /// `taps`.
@@ -63,12 +65,6 @@ pub(super) fn taps(from: Source<'_>, to: &mut Map) {
         let mut host = Map::new();
         host.put("name", c.host_name.as_str());
         host.put_some("mac", c.host_mac.map(Node::text));
-        if c.host_mtu.is_some_and(|mtu| mtu != u32::from(i.mtu)) {
-            host.remark(format!(
-                "its MTU is {}; a document gives both sides the same",
-                c.host_mtu.unwrap_or(0)
-            ));
-        }
         host.put_some("bridge", c.bridge.as_deref()).put_unless("bridge-create", c.bridge_create, false);
         host.put_some("namespace", c.netns.as_deref());
         host.put_unless("namespace-create", c.netns_create, false);

@@ -11,19 +11,26 @@ pub(super) fn further_addresses(_from: Source<'_>, i: &IfState, to: &mut Map) {
     to.put_some("addresses", Some(Node::Row(i.configured().skip(MOST).map(Node::text).collect())));
 }
 
-/// `interfaces`: devices and TAPs in the order in which they were made, with their sub-interfaces, and the state of
-/// loopbacks that are down.
+/// `interfaces`: devices and TAPs in the order in which they were made, with their sub-interfaces. Of loopbacks the state
+/// of those that are down, and their places where these are not behind all others.
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    for i in from.router.interfaces() {
+    let all: Vec<&IfState> = from.router.interfaces().collect();
+    let named = |i: &&IfState| match i.kind {
+        Kind::Device | Kind::MplsTunnel { .. } => true,
+        Kind::Loopback => !i.up,
+        Kind::Local | Kind::Sub { .. } => false,
+    };
+    let last = all.iter().rposition(named).unwrap_or(0);
+    for (at, i) in all.into_iter().enumerate() {
         match i.kind {
             Kind::Device | Kind::MplsTunnel { .. } => {
                 let mut fields = Map::new();
                 interface(from, i, &mut fields);
                 to.put(i.name.clone(), fields);
             }
-            Kind::Loopback if !i.up => {
+            Kind::Loopback if at <= last => {
                 let mut fields = Map::new();
-                fields.put("state", "down");
+                fields.put_some("state", (!i.up).then_some("down"));
                 to.put(i.name.clone(), fields);
             }
             _ => {}
@@ -48,10 +55,7 @@ fn interface(from: Source<'_>, i: &IfState, to: &mut Map) {
         let Kind::Sub { id, encap, .. } = s.kind else { continue };
         let mut fields = Map::new();
         common(from, s, i.mtu, &mut fields);
-        if s.up && !i.up {
-            fields.remark(format!("it is up, and {} is down", i.name));
-        }
-        fields.put_some("state", (!s.up || !i.up).then_some("down"));
+        fields.put_some("state", if !s.up { Some("down") } else { (!i.up).then_some("follow") });
         fields.put_some("encapsulation", encapsulation(id, encap).map(Node::Flow));
         subs.put(id.to_string(), fields);
     }

@@ -2,8 +2,8 @@
 
 use super::{Map, Node, Source};
 use net::l2::bridge::MAC_LIMIT;
-use net::router::{BridgeOp, BridgeSettings, BridgeState, IfState, StaticMac, TagChange};
-use std::collections::HashSet;
+use net::router::{BridgeOp, BridgeSettings, BridgeState, IfState, Router, StaticMac, TagChange};
+use std::collections::{BTreeMap, HashSet};
 
 /// `bridgedomains`.
 pub(super) fn bridges(from: Source<'_>, to: &mut Map) {
@@ -12,23 +12,26 @@ pub(super) fn bridges(from: Source<'_>, to: &mut Map) {
     }
 }
 
+/// Its members in the order of all interfaces.
+fn members<'r>(router: &'r Router, b: &BridgeState) -> Vec<&'r IfState> {
+    let mut all: Vec<&IfState> = b.members.keys().filter_map(|i| router.interface(*i)).collect();
+    all.sort_by_key(|i| i.order());
+    all
+}
+
+/// A bridge domain of the format has an MTU, here its first member's; those that have another one say so.
+fn mtu(router: &Router, b: &BridgeState) -> Option<u16> {
+    members(router, b).first().map(|i| i.mtu)
+}
+
 fn bridge(from: Source<'_>, b: &BridgeState) -> Map {
     let (s, usual) = (&b.settings, BridgeSettings::default());
     let mut to = Map::new();
     to.put_some("description", s.tag.as_deref());
-    let mtus: Vec<u16> = b.members.keys().filter_map(|i| Some(from.router.interface(*i)?.mtu)).collect();
-    if let Some(first) = mtus.first() {
-        to.put_unless("mtu", *first, 1500);
-        if mtus.iter().any(|m| m != first) {
-            to.remark(format!("a document has one MTU for all members, those of bd{} differ", b.id));
-        }
-    }
+    to.put_some("mtu", mtu(from.router, b).filter(|mtu| *mtu != 1500));
     to.put_some("bvi", b.bvi().map(|i| from.router.interface_name(i)));
-    let members = b.members.iter().filter(|(_, m)| !m.bvi);
-    to.put_some(
-        "interfaces",
-        Some(Node::Row(members.map(|(i, _)| Node::text(from.router.interface_name(*i))).collect())),
-    );
+    let ports = members(from.router, b).into_iter().filter(|i| !i.membership.is_some_and(|m| m.bvi));
+    to.put_some("interfaces", Some(Node::Row(ports.map(|i| Node::text(&i.name)).collect())));
     let mut settings = Map::new();
     settings
         .put_unless("learn", s.learn, usual.learn)
@@ -54,13 +57,18 @@ fn tag_rewrite(i: &IfState, target: bool) -> Option<Node> {
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
     to.put_unless("learn-limit", u64::from(from.router.mac_counts().limit), u64::from(MAC_LIMIT));
     let targets: HashSet<u32> = from.router.interfaces().filter_map(|i| i.xconnect).collect();
+    let mtus: BTreeMap<u32, Option<u16>> =
+        from.router.bridges().map(|b| (b.id, mtu(from.router, b))).collect();
     let mut interfaces = Map::new();
     for i in from.router.interfaces() {
+        let peer = i.xconnect.and_then(|p| from.router.interface(p)).map(|p| p.mtu);
+        let other = peer.or_else(|| mtus.get(&i.membership?.bridge).copied().flatten());
         let mut fields = Map::new();
         fields
             .put_some("tag-rewrite", tag_rewrite(i, targets.contains(&i.index)))
             .put_some("split-horizon-group", i.membership.filter(|m| m.shg != 0).map(|m| u16::from(m.shg)))
-            .put_some("learn-limit", i.mac_limit.map(u64::from));
+            .put_some("learn-limit", i.mac_limit.map(u64::from))
+            .put_some("own-mtu", other.filter(|mtu| *mtu != i.mtu).map(|_| true));
         for feature in i.port_features.off() {
             fields.put(feature, false);
         }

@@ -22,6 +22,7 @@ pub(super) const DEVICE: &[&str] = &[
     "pcap",
     "persistent",
     "promiscuous",
+    "routed",
 ];
 pub(super) const RX_RING: &[&str] = &["slots", "version"];
 pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
@@ -40,7 +41,7 @@ const AF_PACKET_FIELDS: &[&str] = &[
 ];
 const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
 const TAP_FIELDS: &[&str] =
-    &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous"];
+    &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous", "routed"];
 
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
@@ -51,10 +52,12 @@ pub(super) struct DeviceEntry {
     tx_queues: u16,
     offload: Offload,
     persistent: bool,
+    /// Of a TAP: it may have addresses and sub-interfaces.
+    routed: bool,
     pub promiscuous: bool,
     pub placement: Vec<QueuePlace>,
     /// It says nothing but `promiscuous`, as it may of an interface without a device.
-    only_promiscuous: bool,
+    pub only_promiscuous: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -82,6 +85,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
         tx_queues: 1,
         offload: Offload::Auto,
         persistent: false,
+        routed: false,
         promiscuous: false,
         placement: vec![],
         only_promiscuous: false,
@@ -106,6 +110,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     entry.offload = d.field(&fields, "offload", offload).unwrap_or_default();
     entry.persistent = d.field(&fields, "persistent", |d, node| d.boolean(node)).unwrap_or(false);
     entry.promiscuous = d.field(&fields, "promiscuous", |d, node| d.boolean(node)).unwrap_or(false);
+    entry.routed = d.field(&fields, "routed", |d, node| d.boolean(node)).unwrap_or(false);
     entry.only_promiscuous = DEVICE.iter().all(|name| fields.has(name) == (*name == "promiscuous"));
     let host = d.field(&fields, "host", linux_device);
     let namespace = d.field(&fields, "namespace", namespace);
@@ -211,6 +216,7 @@ fn pcap<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Driver> {
     if !fields.has("read") && !fields.has("write") {
         d.error(fields.place, "required", "neither `read` nor `write` is given")
             .help("read: FILE to receive from, write: FILE to send to, or both");
+        return None;
     }
     for name in ["rate", "loop"] {
         if fields.has(name) && !fields.has("read") {
@@ -263,7 +269,7 @@ pub(super) fn take(name: &str, place: Place, entry: Option<DeviceEntry>) -> Devi
     }
 }
 
-/// Gives loopbacks and sub-interfaces what an entry may say of them.
+/// Gives loopbacks, sub-interfaces and tunnels of frames what an entry may say of them.
 pub(super) fn promiscuity(interfaces: &mut [Interface], devices: &mut BTreeMap<&str, DeviceEntry>) {
     if devices.is_empty() {
         return;
@@ -274,7 +280,8 @@ pub(super) fn promiscuity(interfaces: &mut [Interface], devices: &mut BTreeMap<&
         }
     };
     for i in interfaces {
-        if i.kind == InterfaceKind::Loopback {
+        let frames = matches!(&i.kind, InterfaceKind::MplsTunnel(t) if t.l2_only);
+        if frames || i.kind == InterfaceKind::Loopback {
             take(&i.name, &mut i.promiscuous);
         }
         i.sub_interfaces.iter_mut().for_each(|s| take(&s.name, &mut s.promiscuous));
@@ -309,6 +316,7 @@ pub(super) fn apply_to_tap(tap: &mut Tap, entry: Option<DeviceEntry>) {
         tap.tx_queues = entry.tx_queues;
         tap.offload = entry.offload;
         tap.persistent = entry.persistent;
+        tap.routed = entry.routed;
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) const DEFAULT_MTU: u16 = 1500;
 pub(super) struct Others<'a, 'n> {
     pub devices: &'a mut BTreeMap<&'n str, DeviceEntry>,
     pub taps: &'a mut BTreeMap<&'n str, Tap>,
-    pub loopbacks: &'a mut [Interface],
+    pub loopbacks: &'a mut [Option<Interface>],
     pub bonds: &'a mut BTreeMap<&'n str, Bond>,
     pub tunnels: &'a mut BTreeMap<&'n str, VxlanTunnel>,
     pub mpls_tunnels: &'a mut BTreeMap<&'n str, MplsTunnel>,
@@ -84,8 +84,7 @@ fn interface<'n>(
     others: &mut Others<'_, 'n>,
 ) -> Option<Interface> {
     if numbered(name, "loop").is_some() {
-        loopback_state(d, name, place, node, others);
-        return None;
+        return loopback_state(d, name, place, node, others);
     }
     check_name(d, name, place);
     let fields = d.fields(node, INTERFACE);
@@ -93,7 +92,7 @@ fn interface<'n>(
     let entry = others.devices.remove(name);
     let promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
     let placement = entry.as_ref().map(|e| e.placement.clone()).unwrap_or_default();
-    let device = entry.as_ref().map(|e| e.place);
+    let device = entry.as_ref().map(|e| (e.place, e.only_promiscuous));
     let kind = if tap {
         device::tap_kind(d, name, place, others.taps, entry)
     } else if numbered(name, "BondEthernet").is_some() {
@@ -114,9 +113,13 @@ fn interface<'n>(
     let kind = kind?;
     let without =
         matches!(kind, InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_) | InterfaceKind::MplsTunnel(_));
-    if let (true, Some(place)) = (without, device) {
+    let frames = matches!(&kind, InterfaceKind::MplsTunnel(t) if t.l2_only);
+    if let (true, Some((place, only_promiscuous))) = (without, device)
+        && !(frames && only_promiscuous)
+    {
+        let but = if frames { ", or all of it but `promiscuous`" } else { "" };
         d.error(place, "device-unused", format!("`{name}` has no device of its own"))
-            .help(format!("remove devices.{name}"));
+            .help(format!("remove devices.{name}{but}"));
     }
     let mut result = blank(d.path(), name, place, kind);
     result.promiscuous = promiscuous;
@@ -130,13 +133,29 @@ fn interface<'n>(
         result.description.clone_from(&tap.description);
     }
     tap_mtu(d, &mut result);
+    let physical = matches!(result.kind, InterfaceKind::Device(_));
     d.field(&fields, "device-type", |d, node| {
         d.choice(node, &[("dpdk", ())])?;
+        if !physical {
+            d.error(
+                fields.key_place("device-type"),
+                "not-physical",
+                format!("`{name}` is no physical interface"),
+            )
+            .help("remove `device-type`, which says how a device is opened");
+            return None;
+        }
         // It says how VPP opens the device. Here `devices` says that, so a file that has it runs as it is.
         d.note(fields.key_place("device-type"), "no-effect", "`device-type` means nothing to Quiver")
             .help("`devices` says which driver opens the device; without an entry it is af-packet");
         Some(())
     });
+    if let (InterfaceKind::Bond(_), true) = (&result.kind, fields.has("mac")) {
+        d.key("mac", |d| {
+            d.error(fields.key_place("mac"), "bond-mac", format!("the MAC address of `{name}` stands here"))
+                .help(format!("move it to bondethernets.{name}.mac"));
+        });
+    }
     not_yet_true(d, &fields, "sflow");
     let subs = d.field(&fields, "sub-interfaces", |d, node| {
         let mut subs = Vec::new();
@@ -222,7 +241,7 @@ fn tap_mtu(d: &mut Decoder<'_>, interface: &mut Interface) {
 
 /// Fills in the fields that interfaces and loopbacks share; a field that is not in `fields` keeps its default.
 fn common<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, to: &mut Interface) {
-    let c = Common::decode(d, fields, DEFAULT_MTU);
+    let c = Common::decode(d, fields, DEFAULT_MTU, OWN_STATES);
     to.description = c.description;
     to.mac = c.mac;
     to.mtu = c.mtu;
@@ -233,7 +252,7 @@ fn common<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, to: &mut Interface) {
     to.mpls = c.mpls;
     to.l2xc = c.l2xc;
     to.acls = c.acls;
-    to.up = c.up;
+    to.up = c.state == State::Up;
 }
 
 /// The fields that interfaces, sub-interfaces and loopbacks share.
@@ -247,11 +266,25 @@ struct Common {
     mpls: bool,
     l2xc: Option<Reference>,
     acls: AclUse,
-    up: bool,
+    state: State,
+}
+
+/// What `state` says.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Up,
+    Down,
+    /// Of a sub-interface: up whenever its parent is.
+    Follow,
 }
 
 impl Common {
-    fn decode<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default_mtu: u16) -> Common {
+    fn decode<'n>(
+        d: &mut Decoder<'n>,
+        fields: &Fields<'n>,
+        default_mtu: u16,
+        states: &[(&str, State)],
+    ) -> Common {
         let acls = d.field(fields, "acls", acl::uses);
         if fields.has("acls") {
             d.key("acls", |d| d.unsupported(fields.key_place("acls"), "`acls`"));
@@ -271,14 +304,14 @@ impl Common {
             mpls: d.field(fields, "mpls", |d, node| d.boolean(node)).unwrap_or(false),
             l2xc: d.field(fields, "l2xc", |d, node| d.reference(node)),
             acls: acls.unwrap_or_default(),
-            up: d.field(fields, "state", state).unwrap_or(true),
+            state: d.field(fields, "state", |d, node| d.choice(node, states)).unwrap_or(State::Up),
         }
     }
 }
 
-fn state<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<bool> {
-    d.choice(node, &[("up", true), ("down", false)])
-}
+/// The words of `state`. What has no parent to follow takes the first two.
+const STATES: &[(&str, State)] = &[("up", State::Up), ("down", State::Down), ("follow", State::Follow)];
+const OWN_STATES: &[(&str, State)] = STATES.split_at(2).0;
 
 /// `mtu`, the default when absent, 0 when wrong, so that rules about it can keep quiet.
 pub(super) fn mtu<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default: u16) -> u16 {
@@ -318,8 +351,12 @@ fn sub_interface<'n>(
     // Only decimal: 0x5 would be another name for 5.
     let decimal = if id_text.starts_with("0x") { "0x" } else { id_text };
     let id = d.int_text(place, decimal, 1, u32::MAX.into());
+    if node.is_null() {
+        d.error(place, "required", "nothing is said of the sub-interface")
+            .help(format!("{id_text}: {{}} for all defaults"));
+    }
     let fields = d.fields(node, SUB_INTERFACE)?;
-    let c = Common::decode(d, &fields, parent.mtu);
+    let c = Common::decode(d, &fields, parent.mtu, STATES);
     let id = u32::try_from(id?).ok()?;
     let encapsulation = match fields.get("encapsulation") {
         Some(node) => d.key("encapsulation", |d| encapsulation(d, node)),
@@ -342,7 +379,8 @@ fn sub_interface<'n>(
         mpls: c.mpls,
         l2xc: c.l2xc,
         acls: c.acls,
-        up: c.up,
+        up: c.state != State::Down,
+        follows: c.state == State::Follow,
     })
 }
 
@@ -432,22 +470,25 @@ pub(super) fn loopbacks<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<V
     Some(loopbacks)
 }
 
-/// `interfaces.loopN` may give the state of a loopback that `loopbacks` declares.
+/// `interfaces.loopN` may give the state of a loopback that `loopbacks` declares, and its place among the interfaces.
 fn loopback_state<'n>(
     d: &mut Decoder<'n>,
     name: &'n str,
     place: Place,
     node: &'n Node<'n>,
     others: &mut Others<'_, 'n>,
-) {
-    let up = d.fields(node, LOOPBACK_IN_INTERFACES).and_then(|fields| d.field(&fields, "state", state));
-    match others.loopbacks.iter_mut().find(|l| l.name == name) {
-        Some(loopback) => loopback.up = up.unwrap_or(true),
-        None => {
-            d.error(place, "undeclared", format!("the loopback `{name}` is not declared"))
-                .help(format!("add `{name}` to the section `loopbacks`"));
-        }
-    }
+) -> Option<Interface> {
+    let fields = d.fields(node, LOOPBACK_IN_INTERFACES);
+    let state = fields.and_then(|fields| d.field(&fields, "state", |d, node| d.choice(node, OWN_STATES)));
+    let mut declared = others.loopbacks.iter_mut();
+    let found = declared.find(|l| l.as_ref().is_some_and(|l| l.name == name)).and_then(Option::take);
+    let Some(mut loopback) = found else {
+        d.error(place, "undeclared", format!("the loopback `{name}` is not declared"))
+            .help(format!("add `{name}` to the section `loopbacks`"));
+        return None;
+    };
+    loopback.up = state != Some(State::Down);
+    Some(loopback)
 }
 
 /// Checks a name such as `loop0` with its number from 0 to `most`.

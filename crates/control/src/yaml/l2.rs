@@ -5,6 +5,7 @@ use super::diag::Place;
 use super::l3::Setting;
 use super::model::{BridgeDomain, BridgeSettings, Interface, SubInterface};
 use super::rules::{Names, Port};
+use super::table;
 use super::tree::Node;
 use net::router::{self, BridgeOp, Encap, Membership, Op, PortFeatures, StaticMac, TagChange};
 use packet::MacAddr;
@@ -16,6 +17,7 @@ pub(super) const INTERFACE: &[&str] = &[
     "tag-rewrite",
     "split-horizon-group",
     "learn-limit",
+    "own-mtu",
     "learn",
     "forward",
     "flood",
@@ -79,6 +81,16 @@ pub(crate) fn popped(interfaces: &[Interface], bridges: &[BridgeDomain]) -> Vec<
         Op::Bridge(BridgeOp::Tags { name: s.name.clone(), change: Some(TagChange::Pop(known(s))) })
     };
     popped.map(|s| Setting { place: s.place, path: s.path.clone(), op: op(s) }).collect()
+}
+
+/// Interfaces whose MTU may differ from that of their bridge or cross-connect, read ahead of the section: rules ask for
+/// them. What is wrong there is reported later.
+pub(super) fn own_mtu<'n>(root: &'n Node<'n>) -> HashSet<&'n str> {
+    let is = |node: &'n Node<'n>| {
+        let says = table::get(node, "own-mtu");
+        says.is_some_and(|n| Decoder::default().boolean(n) == Some(true))
+    };
+    table::entries_of(root, "l2").filter(|(_, node)| is(node)).map(|(name, _)| name).collect()
 }
 
 /// What the section is read with.
@@ -182,6 +194,8 @@ fn interface<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &
     if let Some((place, limit)) = s.limit(&fields) {
         s.set(place, BridgeOp::PortLimit { name: own(), limit: Some(limit) });
     }
+    // Read ahead, for the rules.
+    s.d.field(&fields, "own-mtu", |d, node| d.boolean(node));
     let group = s.d.field(&fields, "split-horizon-group", |d, node| d.int(node, 0u8, 255));
     if let Some(shg) = group {
         let place = at("split-horizon-group");

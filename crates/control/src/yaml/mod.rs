@@ -261,7 +261,8 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.settings = d.field(&fields, "quiver", settings::decode).unwrap_or_default();
     let mut devices = d.field(&fields, "devices", device::decode).unwrap_or_default();
     let mut taps = d.field(&fields, "taps", tap::decode).unwrap_or_default();
-    let mut loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
+    let loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
+    let mut loopbacks: Vec<Option<Interface>> = loopbacks.into_iter().map(Some).collect();
     let mut bonds = d.field(&fields, "bondethernets", bond::decode).unwrap_or_default();
     let mut tunnels = d.field(&fields, "vxlan_tunnels", vxlan::decode).unwrap_or_default();
     let mut mpls_tunnels = mpls_tunnel::declared(root);
@@ -279,7 +280,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     interface::only_declared(d, left.chain(tunnels.values().map(|t| (&t.name, t.place, &t.path))));
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.extend(mpls_tunnel::remaining(mpls_tunnels));
-    document.interfaces.append(&mut loopbacks);
+    document.interfaces.extend(loopbacks.into_iter().flatten());
     device::promiscuity(&mut document.interfaces, &mut devices);
     device::placement_fits(d, &document.interfaces, document.settings.workers);
     d.key("devices", |d| device::unused(d, devices));
@@ -292,7 +293,8 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
 
     l3::further_addresses(root, &mut document.interfaces);
     let bound = table::bindings(root, &document.tables);
-    let names = rules::Names::new(&document.interfaces, &document.bridges, &document.tables, bound);
+    let own_mtu = l2::own_mtu(root);
+    let names = rules::Names::new(&document.interfaces, &document.bridges, &document.tables, bound, own_mtu);
     rules::check(&document.interfaces, &document.bridges, &document.acls, &names, &mut d.errors);
     let routes = d.field(&fields, "routes", |d, node| route::decode(d, node, &names));
     let neighbors = d.field(&fields, "neighbors", |d, node| neighbor::decode(d, node, &names));

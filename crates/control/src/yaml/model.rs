@@ -178,6 +178,8 @@ pub struct SubInterface {
     pub acls: AclUse,
     /// Administrative state.
     pub up: bool,
+    /// It may be up under a parent that is down.
+    pub follows: bool,
 }
 
 /// An interface's own address.
@@ -287,6 +289,8 @@ pub struct Tap {
     pub tx_ring_size: u32,
     /// The Linux side outlives Quiver.
     pub persistent: bool,
+    /// It may have addresses and sub-interfaces.
+    pub routed: bool,
     /// Receive queues, 1..64.
     pub rx_queues: u16,
     /// Transmit queues, 1..64.

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use net::mpls::{Exp, OutLabels};
-use net::router::{Lookup, RouteTable};
+use net::router::{Lookup, MOST_PATHS, RouteTable};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -33,8 +33,6 @@ const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "ex
 const TYPES: &[(&str, Discard)] =
     &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
 const FORM: &str = "`PREFIX [table N] via ADDRESS [INTERFACE] [weight N] [out-labels L ...], ...` or `PREFIX [table N] drop|unreachable|prohibit`";
-/// Most paths of one route.
-const MAX_PATHS: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 enum Discard {
@@ -606,8 +604,8 @@ pub(super) fn check_paths(
     place: Place,
     paths: Vec<RoutePath>,
 ) -> Option<Vec<RoutePath>> {
-    if paths.len() > MAX_PATHS {
-        d.error(place, "route-paths", format!("{} paths", paths.len())).help(format!("at most {MAX_PATHS}"));
+    if paths.len() > MOST_PATHS {
+        d.error(place, "route-paths", format!("{} paths", paths.len())).help(format!("at most {MOST_PATHS}"));
         return None;
     }
     for (i, path) in paths.iter().enumerate() {

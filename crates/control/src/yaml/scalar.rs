@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use net::router::{MOST_DESCRIPTION, check_description, is_tap_host};
 use packet::MacAddr;
 
 use super::decode::{Decoder, list, nearest};
@@ -100,20 +101,13 @@ impl<'n> Decoder<'n> {
         None
     }
 
-    /// A description: at most 64 characters, without quotes.
+    /// A description, without quotes.
     pub fn description(&mut self, node: &'n Node<'n>) -> Option<String> {
-        const HELP: &str = "at most 64 characters on one line, without quotes inside";
         let text = self.text(node, "a description")?;
-        let count = text.chars().count();
-        if count > 64 {
-            self.error(node.place, "description", format!("the description has {count} characters"))
-                .help(HELP);
-            return None;
-        }
-        if text.chars().any(|c| c.is_control() || c == '\'' || c == '"') {
-            self.error(node.place, "description", "a description has no quotes and no control characters")
+        if let Err(why) = check_description(text) {
+            self.error(node.place, "description", why)
                 .value(text)
-                .help(HELP);
+                .help(format!("at most {MOST_DESCRIPTION} characters on one line, without quotes inside"));
             return None;
         }
         Some(text.to_string())
@@ -158,11 +152,8 @@ impl<'n> Decoder<'n> {
 
     fn device_name(&mut self, node: &'n Node<'n>, dots: bool) -> Option<Reference> {
         let text = self.text(node, "a device name")?;
-        let mut bytes = text.bytes();
-        let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (dots && b == b'.');
-        let right =
-            text.len() <= 15 && bytes.next().is_some_and(|b| b.is_ascii_lowercase()) && bytes.all(rest);
-        if !right {
+        let plain = if dots { text.replace('.', "-") } else { text.to_string() };
+        if !is_tap_host(&plain) {
             let message = format!("{} is not a device name for this format", short(text));
             self.error(node.place, "linux-name", message)
                 .value(text)

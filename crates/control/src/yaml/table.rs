@@ -192,9 +192,12 @@ pub(super) fn get<'n>(node: &'n Node<'n>, key: &str) -> Option<&'n Node<'n>> {
     pairs.iter().find(|(k, _)| text(k) == Some(key)).map(|(_, v)| v)
 }
 
-/// The entries of `l3.interfaces` by name, before the section is read.
-pub(super) fn l3_interfaces<'n>(root: &'n Node<'n>) -> impl Iterator<Item = (&'n str, &'n Node<'n>)> {
-    let all = match get(root, "l3").and_then(|n| get(n, "interfaces")).map(|n| &n.value) {
+/// The entries of `interfaces` of the section `l2` or `l3` by name, before the section is read.
+pub(super) fn entries_of<'n>(
+    root: &'n Node<'n>,
+    section: &str,
+) -> impl Iterator<Item = (&'n str, &'n Node<'n>)> {
+    let all = match get(root, section).and_then(|n| get(n, "interfaces")).map(|n| &n.value) {
         Some(Value::Map(all)) => all.as_slice(),
         _ => &[],
     };
@@ -205,7 +208,7 @@ pub(super) fn l3_interfaces<'n>(root: &'n Node<'n>) -> impl Iterator<Item = (&'n
 /// them. What is wrong there is reported later.
 pub(super) fn bindings<'n>(root: &'n Node<'n>, tables: &Tables) -> BTreeMap<&'n str, [u32; 2]> {
     let mut out = BTreeMap::new();
-    for (name, node) in l3_interfaces(root) {
+    for (name, node) in entries_of(root, "l3") {
         let Some(node) = get(node, "table") else { continue };
         let mut silent = Decoder::default();
         let mut of = [0; 2];

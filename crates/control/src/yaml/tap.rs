@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use net::router::is_namespace;
+
 use super::decode::Decoder;
 use super::device::{self, DeviceEntry};
 use super::diag::Place;
@@ -97,6 +99,7 @@ fn blank_tap(place: Place) -> Tap {
         rx_ring_size: 256,
         tx_ring_size: 256,
         persistent: false,
+        routed: false,
         rx_queues: 1,
         tx_queues: 1,
         offload: Offload::Auto,
@@ -138,7 +141,7 @@ pub(super) fn power_of_two<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, low: u32
 /// The name of a network namespace: one path component.
 pub(super) fn namespace<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<String> {
     let name = d.string(node, "the name of a network namespace", 255)?;
-    if name.contains('/') || name == "." || name == ".." {
+    if !is_namespace(&name) {
         d.error(node.place, "namespace", "this cannot name a network namespace")
             .value(&name)
             .help("a name as `ip netns list` shows it");

@@ -77,9 +77,10 @@ fn interfaces() {
             ("pc0", 1500, true),
             ("pc1", 1500, true),
             ("tap0", 1400, false),
+            // Named there, and the others behind.
+            ("loop1", 1500, false),
             ("tap1", 1500, true),
             ("loop0", 2000, true),
-            ("loop1", 1500, false),
         ]
     );
     let ge0 = document.interface("ge0").unwrap();
@@ -166,6 +167,7 @@ fn devices_and_taps() {
         rx_ring_size: 512,
         tx_ring_size: 1024,
         persistent: true,
+        routed: false,
         rx_queues: 2,
         tx_queues: 2,
         offload: Offload::On,

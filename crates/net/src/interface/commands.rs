@@ -9,7 +9,7 @@ pub(crate) use create::{free, made};
 
 use super::MtuOf;
 use crate::commands::commit;
-use crate::router::{Feature, Op, Router};
+use crate::router::{Feature, Op, Router, check_description};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -77,7 +77,7 @@ pub fn all() -> Vec<Command<Router>> {
             "Describe an interface, or remove its description",
             set_description,
         )
-        .arg("text", "at most 64 characters; in quotes when there are blanks")
+        .arg("text", "at most 255 characters; in quotes when there are blanks")
         .example("set interface description left \"to the hosts\""),
         Command::write("clear interfaces", "Start the counters of all interfaces at 0", |r: &mut Router, _| {
             r.clear_interfaces();
@@ -131,11 +131,8 @@ fn set_promiscuous(router: &mut Router, args: &Args) -> Result<Output, CommandEr
 
 fn set_description(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let text: Option<String> = args.opt("text")?;
-    if text
-        .as_ref()
-        .is_some_and(|t| t.chars().count() > 64 || t.contains(['"', '\'']) || t.contains(char::is_control))
-    {
-        return Err(args.error("text", "a description has at most 64 characters and no quotes"));
+    if let Some(Err(why)) = text.as_deref().map(check_description) {
+        return Err(args.error("text", why));
     }
     let text = text.filter(|t| !t.is_empty());
     commit(router, vec![Op::SetDescription { name: args.get("interface")?, text }])

@@ -26,6 +26,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound;
 use store::{Link, Newcomer};
 
+/// The first and the last of all addresses.
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const LAST: IpAddr = IpAddr::V6(Ipv6Addr::from_bits(u128::MAX));
+
 /// What the caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -487,7 +491,7 @@ impl NeighborTable {
         self.entries.iter().map(|(key, e)| e.info(*key))
     }
 
-    /// The neighbours behind the key `after` in the order of [`NeighborTable::iter`].
+    /// The neighbours behind that of an interface and address, or all.
     pub fn iter_after(&self, after: Option<Key>) -> impl Iterator<Item = NeighborInfo> + '_ {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.entries.range((from, Bound::Unbounded)).map(|(key, e)| e.info(*key))
@@ -496,6 +500,16 @@ impl NeighborTable {
     /// The neighbours of an interface, by address.
     pub fn iter_interface(&self, interface: u32) -> impl Iterator<Item = NeighborInfo> + '_ {
         self.range(interface).map(|(key, e)| e.info(*key))
+    }
+
+    /// Those of them behind an address, or all.
+    pub fn iter_interface_after(
+        &self,
+        interface: u32,
+        after: Option<IpAddr>,
+    ) -> impl Iterator<Item = NeighborInfo> + '_ {
+        let first = after.map_or(Bound::Included((interface, FIRST)), |a| Bound::Excluded((interface, a)));
+        self.entries.range((first, Bound::Included((interface, LAST)))).map(|(key, e)| e.info(*key))
     }
 
     /// The stale neighbours: those whose adjacency counters are worth a look, for [`NeighborTable::used`].
@@ -519,9 +533,7 @@ impl NeighborTable {
     }
 
     fn range(&self, interface: u32) -> impl Iterator<Item = (&Key, &Entry)> {
-        let first = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let last = IpAddr::V6(Ipv6Addr::from_bits(u128::MAX));
-        self.entries.range((interface, first)..=(interface, last))
+        self.entries.range((interface, FIRST)..=(interface, LAST))
     }
 
     fn is_up(&self, interface: u32) -> bool {

@@ -3,7 +3,10 @@
 use super::addresses::{anycast, nobody};
 use super::{Encap, Kind, OpError, RoutePath, RouteTable, Router, Target};
 use ipnet::IpNet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The most paths of a route, a label or a tunnel.
+pub const MOST_PATHS: usize = tables::groups::MAX_BUCKETS;
 
 impl Router {
     pub(super) fn check_target(&self, table: u32, prefix: IpNet, target: &Target) -> Result<(), OpError> {
@@ -12,9 +15,9 @@ impl Router {
             Target::Drop | Target::Unreachable | Target::Prohibit => return Ok(()),
             _ => return Err(OpError::new(format!("route {prefix}: not a target for a static route"))),
         };
-        if paths.is_empty() || paths.len() > tables::groups::MAX_BUCKETS {
+        if paths.is_empty() || paths.len() > MOST_PATHS {
             return Err(OpError::new(format!(
-                "route {prefix}: {} paths, there must be 1 to 256",
+                "route {prefix}: {} paths, there must be 1 to {MOST_PATHS}",
                 paths.len()
             )));
         }
@@ -46,8 +49,8 @@ impl Router {
             if !p.labels.is_none() && !tunnel {
                 return Err("labels are put on for a neighbor: name its address".into());
             }
-            return match (p.interface, p.table) {
-                (Some(_), _) => Ok(()),
+            return match (p.interface.and_then(|i| self.interface(i)), p.table) {
+                (Some(i), _) => self.check_routed(i).map_err(|e| e.message),
                 (None, None) => Err("a path needs an address, an interface or a table".into()),
                 (None, Some(id)) if id == table => {
                     Err(format!("{} leads into itself", RouteTable { v6, id }))
@@ -63,8 +66,11 @@ impl Router {
 
     /// Whether an address can be the next hop of a path of a table's route.
     pub(super) fn check_neighbor(&self, table: u32, a: IpAddr, p: &RoutePath) -> Result<(), String> {
-        if a.is_unspecified() || a.is_multicast() {
+        if a.is_unspecified() || a.is_multicast() || a.is_loopback() || a == IpAddr::V4(Ipv4Addr::BROADCAST) {
             return Err(format!("{a} is not the address of a neighbor"));
+        }
+        if let Some(i) = p.interface.and_then(|i| self.interface(i)) {
+            self.check_routed(i).map_err(|e| e.message)?;
         }
         let mut broadcast = None;
         let own = match p.interface {
@@ -131,9 +137,8 @@ impl Router {
                 "is in bridge domain {id}, whose addresses stand on its BVI: take it out first"
             ));
         }
-        if i.xconnect.is_some() || self.interfaces.xconnected.contains_key(&i.index) {
-            return fail("is cross-connected: make it an L3 interface first (set interface l3)".to_string());
-        }
+        self.check_routed(i)?;
+        self.check_nobody_has(i, a)?;
         if let Kind::Sub { encap, .. } = i.kind
             && !matches!(
                 encap,
@@ -145,6 +150,9 @@ impl Router {
         }
         if a.is_ipv6() && i.mtu < 1280 {
             return fail(format!("MTU {} is too small for IPv6, which needs 1280 bytes", i.mtu));
+        }
+        if a.is_ipv6() {
+            self.check_borrowers_carry(i.index)?;
         }
         if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
             return match i.own_link_local {
@@ -172,6 +180,12 @@ impl Router {
                 && let Some(o) = self.interface(o)
             {
                 let with = o.addresses.iter().find(|t| t.trunc() == prefix).unwrap_or(&prefix);
+                if o.index == i.index {
+                    return fail(format!(
+                        "{net} overlaps its address {with}, of another prefix: addresses of one interface share a prefix \
+                         with the same length, or do not overlap"
+                    ));
+                }
                 return fail(format!("{net} overlaps {with} on {}", o.name));
             }
         }
@@ -203,20 +217,11 @@ impl Router {
                 let id = m.bridge;
                 return Err(OpError::new(format!("{} is in bridge domain {id}: take it out first", i.name)));
             }
-            if let Some(has) = i.configured().next() {
-                return Err(OpError::new(format!(
-                    "{} has the address {has}: remove it before a cross-connect",
-                    i.name
-                )));
-            }
-            if i.unnumbered.is_some() || self.borrower(i.index).is_some() {
-                return Err(OpError::new(format!(
-                    "{} is unnumbered, or lends its addresses: undo that first",
-                    i.name
-                )));
-            }
             if i.kind == Kind::Loopback {
                 return Err(OpError::new(format!("{} is a loopback: it cannot be cross-connected", i.name)));
+            }
+            if let Some(has) = self.layer3(i) {
+                return Err(OpError::new(format!("{} cannot be cross-connected: it {has}", i.name)));
             }
         }
         if !a.subs.is_empty() {
@@ -225,10 +230,6 @@ impl Router {
         if let Some(o) = self.interfaces.xconnected.get(&b.index).filter(|o| **o != a.index) {
             let name = self.interface_name(*o);
             return Err(OpError::new(format!("{peer} is the target of {name} already")));
-        }
-        if a.mtu != b.mtu {
-            let (m, n) = (a.mtu, b.mtu);
-            return Err(OpError::new(format!("{name} has MTU {m} and {peer} has {n}: they must be equal")));
         }
         Ok(())
     }

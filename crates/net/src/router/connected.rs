@@ -60,14 +60,14 @@ impl Connected {
             .flat_map(|net| self.prefixes.get(&net).into_iter().flatten().map(move |index| (net, *index)))
     }
 
-    /// A prefix of another interface that shares addresses with `net`.
+    /// A prefix that shares addresses with `net`, of another interface, or another one of this interface.
     pub fn overlapping(&self, index: u32, net: IpNet) -> Option<(IpNet, u32)> {
         let net = net.trunc();
         let around = self.around(net.addr(), net.prefix_len());
         let last = IpNet::new(net.broadcast(), net.max_prefix_len()).unwrap_or(net);
         let within = self.prefixes.range(net..=last);
         let within = within.flat_map(|(net, list)| list.iter().map(|index| (*net, *index)));
-        around.chain(within).find(|(_, other)| *other != index)
+        around.chain(within).find(|(other, of)| *of != index || *other != net)
     }
 }
 
@@ -104,7 +104,8 @@ mod tests {
                 }
                 prop_assert_eq!(c.owner(probe.addr()), list.iter().find(|(_, n)| n.addr() == probe.addr()).map(|(i, _)| *i));
                 let other = list.iter().any(|(i, n)| {
-                    *i != index && (n.contains(&probe.trunc()) || probe.trunc().contains(&n.trunc()))
+                    let other = *i != index || n.trunc() != probe.trunc();
+                    other && (n.contains(&probe.trunc()) || probe.trunc().contains(&n.trunc()))
                 });
                 prop_assert_eq!(c.overlapping(index, probe).is_some(), other);
             }

@@ -1,5 +1,6 @@
 //! Opens the drivers' devices in one shape.
 
+use super::{is_namespace, is_tap_host};
 use drivers::{Files, af_packet, pcap, tap};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
@@ -85,7 +86,50 @@ pub struct TapConfig {
     pub offload: Offload,
 }
 
+impl PcapConfig {
+    /// Whether its parts fit together.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        if self.read.is_none() && self.write.is_none() {
+            return Err("neither `read` nor `write` is given".into());
+        }
+        if self.read.is_none() && (self.pps.is_some() || self.repeat) {
+            return Err("a rate, or to begin again, is of a file that is read: there is no `read`".into());
+        }
+        if self.read.is_some() && self.read == self.write {
+            return Err("packets are read from and written to one file: write to another one".into());
+        }
+        Ok(())
+    }
+}
+
 impl TapConfig {
+    /// Whether a document could say it of the TAP `name`.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self, name: &str) -> Result<(), String> {
+        let number = name.strip_prefix("tap").and_then(|n| n.parse::<u32>().ok());
+        if number.is_none_or(|n| n > 1024 || name != format!("tap{n}")) {
+            return Err("TAPs are tap0 to tap1024".into());
+        }
+        if !is_tap_host(&self.host_name) {
+            return Err(format!(
+                "{:?} cannot name its Linux side: a lower-case letter, then lower-case letters, digits and '-', at \
+                 most 15",
+                self.host_name
+            ));
+        }
+        if let Some(netns) = self.netns.as_deref().filter(|n| !is_namespace(n)) {
+            return Err(format!(
+                "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
+            ));
+        }
+        Ok(())
+    }
+
     /// One queue.
     pub fn new(host_name: &str) -> Self {
         TapConfig {

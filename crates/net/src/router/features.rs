@@ -3,6 +3,7 @@
 use super::{IfState, Op, OpError, RouteTable, Router};
 use crate::interface::{Bits, MtuOf};
 use crate::mss::Clamp;
+use crate::neighbor::State;
 use crate::ra::RaConfig;
 use crate::{reassembly, urpf};
 use ipnet::IpNet;
@@ -74,6 +75,27 @@ pub enum Feature {
     Advertise(Option<Box<RaConfig>>),
 }
 
+impl Feature {
+    /// Whether it gives an interface something that only layer 3 has.
+    fn switches_on(&self) -> bool {
+        match self {
+            Feature::Urpf { mode, .. } => *mode != urpf::Mode::Off,
+            Feature::Reassembly { on, .. }
+            | Feature::Redirects { on, .. }
+            | Feature::ProxyArp(on)
+            | Feature::ArpSenderCheck(on)
+            | Feature::DirectedBroadcast(on)
+            | Feature::LinkLocal4Stays(on) => *on,
+            Feature::Mtu { mtu, .. } => *mtu != 0,
+            Feature::Mss { clamp, .. } => !clamp.is_off(),
+            Feature::Mpls(_) => false,
+            Feature::Unnumbered(lender) => lender.is_some(),
+            Feature::Group { joined, .. } => *joined,
+            Feature::Advertise(config) => config.is_some(),
+        }
+    }
+}
+
 impl Router {
     /// The bit of a feature on an arc.
     pub(super) fn feature_bit(&self, arc: &str, node: &str) -> u32 {
@@ -89,6 +111,9 @@ impl Router {
     pub(super) fn set_feature(&mut self, name: String, feature: Feature) -> Result<Vec<Op>, OpError> {
         let i = self.named(&name)?;
         let (index, bits) = (i.index, self.feature_bits(i));
+        if feature.switches_on() {
+            self.check_routed(i)?;
+        }
         let was = match feature {
             Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
@@ -240,6 +265,15 @@ impl Router {
             Some(lender) => Some(self.check_lender(index, name, lender)?),
             None => None,
         };
+        let far = |a: &IpAddr| !matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
+        let fixed = self.neighbors.iter_interface(index).filter(|n| n.state == State::Static && far(&n.addr));
+        if let (None, Some(n)) = (to, fixed.map(|n| n.addr).next()) {
+            return Err(OpError::new(format!(
+                "{name}: {n} is a static neighbor, and in no prefix of its own: remove it first (ip neighbor del {name} {n})"
+            )));
+        }
+        let left = to.and_then(|l| self.interface(l)).is_some_and(IfState::has_ip6);
+        self.check_asks_on(index, left || self.interface(index).is_some_and(IfState::has_ip6))?;
         let was = self.interfaces.get_mut(index).and_then(|i| std::mem::replace(&mut i.unnumbered, to));
         if let Some(lender) = was {
             self.borrowers.remove(&(lender, index));
@@ -268,13 +302,7 @@ impl Router {
         if let Some(user) = self.borrower(index) {
             return fail(format!("{user} uses its addresses: it cannot be unnumbered itself"));
         }
-        for (who, one) in [(name, i), (lender, l)] {
-            if one.xconnect.is_some() || self.interfaces.xconnected.contains_key(&one.index) {
-                return fail(format!(
-                    "{who} is cross-connected: make it an L3 interface first (set interface l3)"
-                ));
-            }
-        }
+        self.check_routed(l)?;
         if i.mtu < 1280 && l.has_ip6() {
             return fail(format!(
                 "MTU {} is too small for the IPv6 addresses of {lender}, which need 1280 bytes",

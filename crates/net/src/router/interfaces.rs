@@ -187,6 +187,12 @@ impl IfState {
         if let Kind::Sub { parent, .. } = self.kind { parent } else { self.index }
     }
 
+    /// Where it stands among all interfaces.
+    pub fn order(&self) -> (u32, u32) {
+        let Kind::Sub { parent, id, .. } = self.kind else { return (self.index, 0) };
+        (parent, id)
+    }
+
     /// The driver's words about its device.
     pub fn device(&self) -> Option<&dyn DeviceControl> {
         self.device.as_deref()
@@ -268,8 +274,13 @@ impl Interfaces {
         self.by_index.get_mut(&index)
     }
 
+    /// In the order of a document: each with its sub-interfaces behind it, so that a restart keeps it.
     pub fn iter(&self) -> impl Iterator<Item = &IfState> {
-        self.by_index.values()
+        let whole = self.by_index.values().filter(|i| !matches!(i.kind, Kind::Sub { .. }));
+        let subs = |i: &IfState| i.subs.values().copied().collect::<Vec<u32>>();
+        whole.flat_map(move |i| {
+            std::iter::once(i).chain(subs(i).into_iter().filter_map(|s| self.by_index.get(&s)))
+        })
     }
 
     /// Who has which address of a table.
@@ -547,7 +558,7 @@ impl Router {
         self.interfaces.get(index)
     }
 
-    /// All interfaces, by number.
+    /// All interfaces, in the order in which they were made, each with its sub-interfaces behind it.
     pub fn interfaces(&self) -> impl Iterator<Item = &IfState> {
         self.interfaces.iter()
     }

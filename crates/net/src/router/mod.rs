@@ -21,6 +21,7 @@ mod features;
 mod inspect;
 mod interfaces;
 mod local;
+mod mode;
 pub(crate) mod mpls;
 mod multicast;
 mod neighbors;
@@ -38,6 +39,7 @@ mod returning;
 mod routes;
 mod streams;
 mod tables;
+mod words;
 mod workers;
 
 pub use addresses::{anycast, nobody};
@@ -47,6 +49,7 @@ pub use bridge::{
     BridgeOp, BridgeSettings, BridgeState, MAX_BRIDGE_ID, MacCounts, MacInfo, Membership, PortFeatures,
     StaticMac, TagChange, VlanTag,
 };
+pub use check::MOST_PATHS;
 pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus, Ended};
@@ -65,6 +68,7 @@ pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
 pub use streams::StreamInfo;
 pub use tables::{RouteTable, TableInfo};
+pub use words::{MOST_DESCRIPTION, check_description, is_namespace, is_tap_host};
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
 use self::tables::Fibs;
@@ -466,12 +470,6 @@ impl Router {
                 .filter(|i| i.xconnect.is_some())
                 .map(|i| Op::SetXconnect { name: i.name.clone(), peer: None }),
         );
-        let lends = |i: &&IfState| i.unnumbered.is_some();
-        ops.extend(
-            self.interfaces()
-                .filter(lends)
-                .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
-        );
         ops.extend(self.proxy_arp.iter().map(|(first, last)| Op::SetProxyArp {
             first: *first,
             last: *last,
@@ -482,6 +480,19 @@ impl Router {
             address: *address,
             on: false,
         }));
+        // Behind the proxied addresses and the neighbours that need those that are lent.
+        let lends = |i: &&IfState| i.unnumbered.is_some();
+        let behind = self.interfaces().filter(lends).flat_map(|i| self.neighbors.iter_interface(i.index));
+        ops.extend(
+            behind
+                .filter(|n| n.state == crate::neighbor::State::Static)
+                .map(|n| Op::DelNeighbor { name: self.interface_name(n.interface), address: n.addr }),
+        );
+        ops.extend(
+            self.interfaces()
+                .filter(lends)
+                .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
+        );
         let members = self.interfaces().filter(|i| i.membership.is_some());
         ops.extend(members.map(|i| Op::Bridge(BridgeOp::Port { name: i.name.clone(), member: None })));
         ops.extend(self.bridges().map(|b| Op::Bridge(BridgeOp::Delete { id: b.id })));

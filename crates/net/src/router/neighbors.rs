@@ -443,6 +443,15 @@ impl Router {
         self.neighbors.iter_after(after)
     }
 
+    /// The neighbours of an interface, by address: those behind `after`, or all.
+    pub fn neighbors_on(
+        &self,
+        interface: u32,
+        after: Option<IpAddr>,
+    ) -> impl Iterator<Item = NeighborInfo> + '_ {
+        self.neighbors.iter_interface_after(interface, after)
+    }
+
     /// What the neighbour table counts.
     pub fn neighbor_counters(&self) -> NeighborCounters {
         self.neighbors.counters()

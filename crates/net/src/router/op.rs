@@ -504,17 +504,9 @@ impl Router {
         Ok(())
     }
 
-    /// Whether a device may be called so: a document must be able to say it.
     fn new_name(&self, name: &str) -> Result<(), OpError> {
         self.free_name(name)?;
-        // A dot tells the number of a sub-interface, but in names that a command makes of a Linux device's.
-        let dots = name.starts_with("host-");
-        let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
-        if (1..=63).contains(&name.len()) && name.bytes().all(right) {
-            return Ok(());
-        }
-        let right = "1 to 63 letters, digits, '/', '-' and '_'";
-        Err(OpError::new(format!("an interface cannot be called {name:?}: {right}")))
+        super::words::check_device_name(name).map_err(OpError::new)
     }
 
     /// Applies one operation and answers the operations that undo it, to be run last first.
@@ -534,7 +526,8 @@ impl Router {
                 self.create_device(name, op, open)
             }
             Op::CreateTap { ref name, ref config } => {
-                self.new_name(name)?;
+                self.free_name(name)?;
+                config.check(name).map_err(|e| OpError::new(format!("{name}: {e}")))?;
                 let (name, config) = (name.clone(), config.clone());
                 self.create_device(name, op, |index, workers| devices::open_tap(&config, index, workers))
             }
@@ -572,11 +565,7 @@ impl Router {
                         "{name}: MTU {mtu} is less than its sub-interface {sub} has, {has}"
                     )));
                 }
-                if mtu < 1280 && i.has_ip6() {
-                    return Err(OpError::new(format!(
-                        "{name}: MTU {mtu} is too small for IPv6, which needs 1280 bytes"
-                    )));
-                }
+                self.check_mtu_carries(i, mtu)?;
                 self.set_mtu(index, mtu)?;
                 Ok(vec![Op::SetMtu { name, mtu: was }])
             }
@@ -602,12 +591,18 @@ impl Router {
             Op::SetPromiscuous { name, on } => {
                 let i = self.named(&name)?;
                 let (index, was) = (i.index, i.promiscuous);
+                if let Some(why) = self.takes_no_frames(index).filter(|_| on) {
+                    return Err(OpError::new(why));
+                }
                 self.set_promiscuous(index, on)?;
                 Ok(vec![Op::SetPromiscuous { name, on: was }])
             }
             Op::SetPlacement { name, queue, worker } => self.set_placement(name, queue, worker),
             Op::SetDescription { name, text } => {
                 let index = self.named(&name)?.index;
+                if let Some(Err(why)) = text.as_deref().map(super::words::check_description) {
+                    return Err(OpError::new(format!("{name}: {why}")));
+                }
                 let was =
                     self.interfaces.get_mut(index).and_then(|i| std::mem::replace(&mut i.description, text));
                 Ok(vec![Op::SetDescription { name, text: was }])
@@ -619,7 +614,12 @@ impl Router {
                 Ok(vec![Op::DelAddress { name, net }])
             }
             Op::DelAddress { name, net } => {
-                let index = self.named(&name)?.index;
+                let i = self.named(&name)?;
+                let index = i.index;
+                if net.addr().is_ipv6() && i.configured().any(|n| n == net) {
+                    let left = i.configured().any(|n| n != net && n.addr().is_ipv6());
+                    self.check_asks_on(index, left)?;
+                }
                 let fixed: Vec<(IpAddr, MacAddr)> = self
                     .neighbors()
                     .filter(|n| n.interface == index && n.state == State::Static)
@@ -662,6 +662,7 @@ impl Router {
                 if i.configured().any(|n| n.addr() == address) || self.is_anycast(i.index, address) {
                     return Err(OpError::new(format!("{address} is the router's own address")));
                 }
+                self.check_routed(i)?;
                 self.set_neighbor(i.index, name, address, mac)
             }
             Op::DelNeighbor { name, address } => {

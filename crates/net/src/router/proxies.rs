@@ -74,6 +74,7 @@ impl Router {
             {
                 return fail("not the address of a host beyond its link".into());
             }
+            self.check_routed(self.named(&name)?)?;
             if !has6 {
                 return fail(format!("{name} has no IPv6 address: it cannot ask for neighbors"));
             }

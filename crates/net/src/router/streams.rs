@@ -33,9 +33,8 @@ impl Router {
         if self.streams.contains_key(&name) {
             return Err(OpError::new(format!("there is a stream {name} already")));
         }
-        let interface = self
-            .interface_index(&def.interface)
-            .ok_or_else(|| OpError::new(format!("stream {name}: there is no interface {}", def.interface)))?;
+        let interface = self.named(&def.interface).map(|i| i.index);
+        let interface = interface.map_err(|e| OpError::new(format!("stream {name}: {e}")))?;
         if let Some(first) = def.layers.first() {
             crate::generator::first_layer_fits(&def.node, first)
                 .map_err(|e| OpError::new(format!("stream {name}: {e}")))?;

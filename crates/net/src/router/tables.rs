@@ -610,6 +610,9 @@ impl Router {
         if was != place {
             self.check_features_stay(index, &name, v6)?;
         }
+        if table.id != 0 {
+            self.check_routed(self.named(&name)?)?;
+        }
         self.bind(index, v6, place);
         Ok(vec![Op::SetTable { name, table: RouteTable { v6, id: before } }])
     }

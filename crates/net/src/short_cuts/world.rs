@@ -509,7 +509,13 @@ impl World {
         commit(&mut router, routes(right));
         commit(&mut router, labels(with_features));
         if with_features {
-            let names: Vec<String> = router.interfaces().skip(1).map(|i| i.name.clone()).collect();
+            // Interfaces of layer 2 take none.
+            let targets: Vec<u32> = router.interfaces().filter_map(|i| i.xconnect).collect();
+            let routed = |i: &&crate::router::IfState| {
+                i.membership.is_none_or(|m| m.bvi) && i.xconnect.is_none() && !targets.contains(&i.index)
+            };
+            let names: Vec<String> =
+                router.interfaces().skip(1).filter(routed).map(|i| i.name.clone()).collect();
             commit(&mut router, features(&names));
             commit(&mut router, table_routes());
         }

@@ -146,7 +146,7 @@ fn addresses<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<Address>
 /// Further addresses of interfaces: the format allows six in `interfaces`. Errors are told when the section is read.
 pub(super) fn further_addresses<'n>(root: &'n Node<'n>, interfaces: &mut [Interface]) {
     let mut further: BTreeMap<&str, Vec<Address>> = BTreeMap::new();
-    for (name, node) in table::l3_interfaces(root) {
+    for (name, node) in table::entries_of(root, "l3") {
         if let Some(node) = table::get(node, "addresses") {
             further.insert(name, addresses(&mut Decoder::default(), node).unwrap_or_default());
         }

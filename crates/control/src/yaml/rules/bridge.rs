@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Names, Port, say};
+use super::{Names, Port, or_own_mtu, say};
 use crate::yaml::diag::{Place, Sink};
 use crate::yaml::model::BridgeDomain;
 use crate::yaml::scalar::Reference;
@@ -34,7 +34,7 @@ pub(super) fn check(bridges: &[BridgeDomain], names: &Names<'_>, errors: &mut Si
             }
             members.insert(&member.name, (&bridge.name, member.place));
             match names.get(&member.name) {
-                Ok(port) => self::member(bridge, member, port, &path, errors),
+                Ok(port) => self::member((bridge, member), names, port, &path, errors),
                 Err(e) => {
                     say(errors, member.place, path, e.rule, e.message).value(&member.name).help(e.help);
                 }
@@ -43,7 +43,13 @@ pub(super) fn check(bridges: &[BridgeDomain], names: &Names<'_>, errors: &mut Si
     }
 }
 
-fn member(bridge: &BridgeDomain, member: &Reference, port: Port<'_>, path: &str, errors: &mut Sink) {
+fn member(
+    (bridge, member): (&BridgeDomain, &Reference),
+    names: &Names<'_>,
+    port: Port<'_>,
+    path: &str,
+    errors: &mut Sink,
+) {
     let name = port.name();
     let mut refuse = |message: String, help: String| {
         say(errors, member.place, path.to_string(), "bridge-member", message).value(name).help(help);
@@ -56,10 +62,17 @@ fn member(bridge: &BridgeDomain, member: &Reference, port: Port<'_>, path: &str,
         let help = format!("remove {}.lcp; the BVI may have one", port.path());
         refuse(format!("`{name}` has an LCP"), help);
     }
-    if port.mtu() != bridge.mtu && port.mtu() != 0 && bridge.mtu != 0 {
+    if names.mtu_differs(port, bridge.mtu) {
         refuse(
             format!("the MTU {} of `{name}` differs from the bridge's {}", port.mtu(), bridge.mtu),
-            format!("mtu: {} in {}, or mtu: {} in {}", bridge.mtu, port.path(), port.mtu(), bridge.path),
+            format!(
+                "mtu: {} in {}, or mtu: {} in {}{}",
+                bridge.mtu,
+                port.path(),
+                port.mtu(),
+                bridge.path,
+                or_own_mtu(name)
+            ),
         );
     }
 }
@@ -87,10 +100,17 @@ fn bvi(bridge: &BridgeDomain, bvi: &Reference, names: &Names<'_>, errors: &mut S
             format!("remove it from {}.interfaces", of.path),
         );
     }
-    if port.mtu() != bridge.mtu && port.mtu() != 0 && bridge.mtu != 0 {
+    if names.mtu_differs(port, bridge.mtu) {
         refuse(
             format!("the MTU {} of `{name}` differs from the bridge's {}", port.mtu(), bridge.mtu),
-            format!("mtu: {} in {}, or mtu: {} in {}", bridge.mtu, port.path(), port.mtu(), bridge.path),
+            format!(
+                "mtu: {} in {}, or mtu: {} in {}{}",
+                bridge.mtu,
+                port.path(),
+                port.mtu(),
+                bridge.path,
+                or_own_mtu(name)
+            ),
         );
     }
 }

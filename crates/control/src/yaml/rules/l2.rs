@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Names, Port, say};
+use super::{Names, Port, or_own_mtu, say};
 use crate::yaml::diag::{Place, Sink};
 use crate::yaml::scalar::Reference;
 
@@ -80,10 +80,10 @@ fn target(names: &Names<'_>, port: Port<'_>, target: &Reference, other: Port<'_>
         refuse(format!("`{name}` is a loopback"), "name a device, a TAP or a sub-interface".into());
         return;
     }
-    if port.mtu() != other.mtu() && port.mtu() != 0 && other.mtu() != 0 {
+    if names.mtu_differs(port, other.mtu()) && names.mtu_differs(other, port.mtu()) {
         refuse(
             format!("the MTU {} differs from the {} of `{name}`", port.mtu(), other.mtu()),
-            "the same mtu on both sides".into(),
+            format!("the same mtu on both sides{}", or_own_mtu(port.name())),
         );
     }
     if !other.addresses().is_empty() {

@@ -81,6 +81,8 @@ pub(super) struct Names<'a> {
     pub l2_targets: HashMap<&'a str, Place>,
     /// Members of bridges, each with its bridge and the place of the first use.
     pub bridged: HashMap<&'a str, (&'a BridgeDomain, Place)>,
+    /// Interfaces whose MTU may differ from that of their bridge, or of the other side of their cross-connect.
+    own_mtu: HashSet<&'a str>,
     /// Loopbacks through which bridges are routed.
     bvis: HashSet<&'a str>,
     /// Own addresses by table, each with the name of its interface.
@@ -109,6 +111,7 @@ impl<'a> Names<'a> {
         bridges: &'a [BridgeDomain],
         tables: &'a Tables,
         bound: BTreeMap<&'a str, [u32; 2]>,
+        own_mtu: HashSet<&'a str>,
     ) -> Names<'a> {
         let mut list = Vec::new();
         for interface in interfaces {
@@ -139,7 +142,7 @@ impl<'a> Names<'a> {
         }
         let suggestions = Cell::new(1_000_000);
         let ports = list.iter().map(|p| (p.name(), *p)).collect();
-        Names { suggestions, own, nobody, tables, bound, ports, list, l2_targets, bridged, bvis }
+        Names { suggestions, own, nobody, tables, bound, ports, list, l2_targets, bridged, bvis, own_mtu }
     }
 
     /// The number of the table of an interface for a family.
@@ -184,12 +187,22 @@ impl<'a> Names<'a> {
         port.is_loopback() && !self.bvis.contains(port.name())
     }
 
+    /// Whether an MTU must be that of the bridge or the cross-connect, and is not. One that was given wrong is told.
+    fn mtu_differs(&self, port: Port<'_>, from: u16) -> bool {
+        port.mtu() != from && port.mtu() != 0 && from != 0 && !self.own_mtu.contains(port.name())
+    }
+
     /// True for a port in a cross-connect, on either side, or in a bridge.
     pub fn is_l2(&self, port: Port<'_>) -> bool {
         port.l2xc().is_some()
             || self.l2_targets.contains_key(port.name())
             || self.bridged.contains_key(port.name())
     }
+}
+
+/// How to say that an MTU may differ.
+fn or_own_mtu(name: &str) -> String {
+    format!(", or l2.interfaces.{name}.own-mtu: true, where they are to differ")
 }
 
 /// Adds an error.
@@ -262,19 +275,24 @@ fn hosts_unique(interfaces: &[Interface], errors: &mut Sink) {
 }
 
 fn tap(interface: &Interface, errors: &mut Sink) {
-    if !matches!(interface.kind, InterfaceKind::Tap(_)) {
-        return;
-    }
+    let InterfaceKind::Tap(tap) = &interface.kind else { return };
     let mut refuse = |place, field: &str, what| {
         let message = format!("a TAP carries no {what}");
+        let or = match field {
+            "lcp" => String::new(),
+            _ => format!(", or add devices.{}.routed: true, which the format does not have", interface.name),
+        };
         say(errors, place, format!("{}.{field}", interface.path), "tap-plain", message)
-            .help("configure the Linux side of the TAP instead");
+            .help(format!("configure the Linux side of the TAP instead{or}"));
     };
-    if let Some(address) = interface.addresses.first() {
-        refuse(address.place, "addresses", "address");
-    }
     if let Some(lcp) = &interface.lcp {
         refuse(lcp.place, "lcp", "LCP");
+    }
+    if tap.routed {
+        return;
+    }
+    if let Some(address) = interface.addresses.first() {
+        refuse(address.place, "addresses", "address");
     }
     if let Some(sub) = interface.sub_interfaces.first() {
         refuse(sub.place, "sub-interfaces", "sub-interfaces");

@@ -22,10 +22,11 @@ pub(super) fn check(parent: &Interface, errors: &mut Sink) {
                 .value(sub.mtu)
                 .help(format!("at most {}, or a larger mtu in {}", parent.mtu, parent.path));
         }
-        if sub.up && !parent.up {
+        if sub.up && !sub.follows && !parent.up {
             let message = format!("up under `{}`, which is down", parent.name);
-            say(errors, sub.place, format!("{}.state", sub.path), "sub-interface-state", message)
-                .help("state: down here, or state: up in the parent");
+            say(errors, sub.place, format!("{}.state", sub.path), "sub-interface-state", message).help(
+                "state: down here, state: up in the parent, or state: follow, up as soon as the parent is",
+            );
         }
         let Some(encapsulation) = sub.encapsulation else { continue };
         let tags = tags(encapsulation);

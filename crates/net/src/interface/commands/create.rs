@@ -73,7 +73,7 @@ pub(super) fn all() -> Vec<Command<Router>> {
 fn tap() -> Command<Router> {
     Command::write(
         "create tap [id <id:u32 0..1024>] [host-if-name <host-if-name:string>] [hw-addr <mac:mac>] [host-ns <host-ns:string>] \
-         [host-ns-create] [host-mac-addr <host-mac:mac>] [host-mtu-size <host-mtu:u32 68..65521 bytes>] \
+         [host-ns-create] [host-mac-addr <host-mac:mac>] [host-mtu-size <host-mtu:u32 128..9216 bytes>] \
          [host-bridge <host-bridge:string>] [host-bridge-create] [rx-ring-size <rx-ring:u32 8..32768>] \
          [num-rx-queues <queues:u8 1..64>] [persist] [offload (auto|on|off)]",
         "Make a TAP: a Linux device whose other end is an interface",
@@ -308,9 +308,7 @@ fn create_pcap(router: &mut Router, args: &Args) -> Result<Output, CommandError>
         pps: args.opt("rate")?,
         repeat: args.has("repeat"),
     };
-    if config.read.is_none() && config.write.is_none() {
-        return Err("a pcap interface needs 'read FILE', 'write FILE' or both".into());
-    }
     let name: String = args.get("name")?;
+    config.check().map_err(|e| CommandError::new(format!("{name}: {e}")))?;
     router.with_files(files(args), |r| made(r, name.clone(), vec![Op::CreatePcap { name, config }]))
 }

@@ -40,7 +40,7 @@ fn bridges() -> Vec<Command<Router>> {
         )
         .arg("arp-ufwd", "send these requests to the entry's station instead: 1, or 0, the default")
         .arg("mac-age", "minutes after which an address that is not seen is forgotten; 0, the default: never")
-        .arg("bd-tag", "a word of the operator's own")
+        .arg("bd-tag", "a word of the operator's own, at most 255 characters")
         .arg("del", "take it out; it may have no members")
         .example("create bridge-domain 10")
         .example("create bridge-domain 20 learn 0 mac-age 5")
@@ -132,7 +132,7 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         arp_ufwd: flag("arp-ufwd", usual.arp_ufwd)?,
         mac_age: args.opt("mac-age")?.unwrap_or(usual.mac_age),
         mac_limit: usual.mac_limit,
-        tag: args.opt("bd-tag")?,
+        tag: args.opt("bd-tag")?.filter(|t: &String| !t.is_empty()),
     };
     commit(router, vec![Op::Bridge(BridgeOp::Create { id, settings })])
 }

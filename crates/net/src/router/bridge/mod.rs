@@ -8,7 +8,7 @@ pub use macs::{MacCounts, MacInfo};
 pub use ops::{BridgeOp, StaticMac};
 pub use port::{Membership, PortFeatures, TagChange, VlanTag};
 
-use super::{OpError, Router};
+use super::{OpError, Router, check_description};
 use crate::l2::bridge::{Bridge, L2Writers, Member, bflags};
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, HashMap};
@@ -56,6 +56,11 @@ impl Default for BridgeSettings {
 }
 
 impl BridgeSettings {
+    fn check(&self, id: u32) -> Result<(), OpError> {
+        let right = self.tag.as_deref().map_or(Ok(()), check_description);
+        right.map_err(|why| OpError::new(format!("bridge domain {id}: {why}")))
+    }
+
     fn flags(&self) -> u8 {
         let bits = [
             (self.learn, bflags::LEARN),

@@ -122,6 +122,7 @@ impl Router {
             BridgeOp::Delete { id } => self.delete_bridge(id),
             BridgeOp::Set { id, settings } => {
                 self.bridges.find(id)?;
+                settings.check(id)?;
                 let Some(b) = self.bridges.by_id.get_mut(&id) else { return Ok(vec![]) };
                 let was = std::mem::replace(&mut b.settings, settings);
                 let members: Vec<u32> = b.members.keys().copied().collect();
@@ -178,6 +179,7 @@ impl Router {
     }
 
     fn create_bridge(&mut self, id: u32, settings: BridgeSettings) -> Result<(), OpError> {
+        settings.check(id)?;
         if !(1..=MAX_BRIDGE_ID).contains(&id) {
             return Err(OpError::new(format!("bridge domain {id}: the number is 1 to {MAX_BRIDGE_ID}")));
         }
@@ -244,6 +246,9 @@ impl Router {
         }
         if let Some(a) = i.configured().next() {
             return fail(format!("has the address {a}: a bridge domain's own addresses stand on its BVI"));
+        }
+        if let Some(has) = self.layer3(i) {
+            return fail(format!("it {has}"));
         }
         Ok(())
     }

@@ -1,0 +1,218 @@
+//! Layer 2 or layer 3: an interface takes part in one of them. What it has of one keeps it from the other, so that nothing
+//! is configured that does nothing, and a document can say every state.
+
+use super::{Feature, IfState, Lookup, Op, OpError, RoutePath, Router, Target};
+use crate::neighbor::State;
+use std::net::IpAddr;
+
+impl Router {
+    /// Why an interface takes no part in layer 3, with what undoes it; nothing where it does.
+    pub(super) fn layer2(&self, i: &IfState) -> Option<String> {
+        let name = &i.name;
+        if let Some(m) = i.membership.filter(|m| !m.bvi) {
+            let id = m.bridge;
+            return Some(format!("is in bridge domain {id}: take it out first (set interface l3 {name})"));
+        }
+        if i.xconnect.is_some() {
+            return Some(format!(
+                "is cross-connected: make it an L3 interface first (set interface l3 {name})"
+            ));
+        }
+        let from = self.interfaces.xconnected.get(&i.index)?;
+        let from = self.interface_name(*from);
+        Some(format!("is cross-connected: make {from} an L3 interface first (set interface l3 {from})"))
+    }
+
+    /// Refuses what only an interface of layer 3 may have.
+    pub(super) fn check_routed(&self, i: &IfState) -> Result<(), OpError> {
+        self.layer2(i).map_or(Ok(()), |why| Err(OpError::new(format!("{} {why}", i.name))))
+    }
+
+    /// What an interface has of layer 3, which keeps it from a bridge domain and a cross-connect.
+    pub(super) fn layer3(&self, i: &IfState) -> Option<String> {
+        let name = &i.name;
+        if let Some(a) = i.configured().next() {
+            return Some(format!(
+                "has the address {a}: remove it first (set interface ip address del {name} {a})"
+            ));
+        }
+        if i.unnumbered.is_some() {
+            return Some(format!("is unnumbered: undo that first (set interface unnumbered del {name})"));
+        }
+        if let Some(user) = self.borrower(i.index) {
+            let how = format!("set interface unnumbered del {user}");
+            return Some(format!("lends its addresses to {user}: undo that first ({how})"));
+        }
+        for (v6, command) in [(false, "ip"), (true, "ip6")] {
+            let id = self.table_of_interface(i, v6);
+            if id != 0 {
+                let how = format!("set interface {command} table {name} 0");
+                return Some(format!("is in {}: move it back first ({how})", super::RouteTable { v6, id }));
+            }
+        }
+        // Labelled packets are taken, or not, on both layers.
+        let features = self.feature_ops(i).into_iter().filter_map(|op| match op {
+            Op::SetFeature { feature: Feature::Mpls(_), .. } => None,
+            Op::SetFeature { feature, .. } => Some(feature),
+            _ => None,
+        });
+        if let Some((what, how)) = features.map(|f| words(&f, name)).next() {
+            return Some(format!("{what}: undo that first ({how})"));
+        }
+        if let Some((a, _)) = self.nd_proxies().into_iter().find(|(_, at)| *at == i.index) {
+            let how = format!("ip6 nd proxy del {name} {a}");
+            return Some(format!("has {a} behind it, which is answered for: undo that first ({how})"));
+        }
+        let mut neighbors = self.neighbors.iter_interface(i.index).filter(|n| n.state == State::Static);
+        if let Some(a) = neighbors.next().map(|n| n.addr) {
+            return Some(format!(
+                "has the static neighbor {a}: undo that first (ip neighbor del {name} {a})"
+            ));
+        }
+        let over = |p: &RoutePath| p.interface == Some(i.index) && p.lookup != Lookup::Frame;
+        let routes = self.user_of(self.nexthops.over(&[i.index]), over)?;
+        Some(format!("{routes} it: change that first"))
+    }
+
+    /// What the operator's routes, labels and tunnels of these groups have over a path, in words.
+    fn user_of(
+        &self,
+        groups: impl IntoIterator<Item = u32>,
+        is: impl Fn(&RoutePath) -> bool,
+    ) -> Option<String> {
+        let has = |id: &u32| matches!(self.nexthops.target(*id), Some(Target::Paths(p)) if p.iter().any(&is));
+        groups.into_iter().filter(has).filter_map(|id| self.group(id)).find_map(|g| {
+            if let Some(t) = self.tunnels().find(|t| t.group == g.id) {
+                return Some(format!(
+                    "is on the way of the tunnel {}, which leads over",
+                    self.interface_name(t.interface)
+                ));
+            }
+            (g.routes != 0).then(|| {
+                format!("is on the way of {}, which lead over", super::routes::plural_routes(g.routes))
+            })
+        })
+    }
+
+    /// Refuses an address of an interface that others know as somebody else's.
+    pub(super) fn check_nobody_has(&self, i: &IfState, a: IpAddr) -> Result<(), OpError> {
+        let name = &i.name;
+        let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
+        let fixed = self.neighbors.get(i.index, a).filter(|n| n.state == State::Static);
+        if fixed.is_some() {
+            return fail(format!(
+                "{a} is a static neighbor there: remove that first (ip neighbor del {name} {a})"
+            ));
+        }
+        if let IpAddr::V6(a) = a
+            && let Some(behind) = self.nd_proxies.get(&a)
+        {
+            let behind = self.interface_name(*behind);
+            return fail(format!(
+                "{a} is behind {behind}, and answered for: remove that first (ip6 nd proxy del {behind} {a})"
+            ));
+        }
+        let here = |p: &RoutePath| p.address == Some(a) && p.interface.is_none_or(|on| on == i.index);
+        let named = self.nexthops.over(&[i.index]);
+        let looked_up = self.fibs.get(a.is_ipv6(), i.table(a.is_ipv6()));
+        let looked_up = looked_up.and_then(|v| v.watched.get(&a)).map(|w| w.groups.iter().copied());
+        match self.user_of(named.into_iter().chain(looked_up.into_iter().flatten()), here) {
+            Some(_) => fail(format!(
+                "{a} is the next hop of routes, labels or tunnels: the router cannot be its own neighbor; change those \
+                 first (show ip fib {a})"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to take the last IPv6 address, of its own or lent, from an interface behind which addresses are answered
+    /// for. `left`: whether it keeps one.
+    pub(super) fn check_asks_on(&self, index: u32, left: bool) -> Result<(), OpError> {
+        let mut without = vec![index];
+        without.extend(self.borrowers.range((index, 0)..=(index, u32::MAX)).map(|b| b.1));
+        match self.nd_proxies.iter().find(|(_, behind)| !left && without.contains(behind)) {
+            Some((a, behind)) => {
+                let name = self.interface_name(*behind);
+                Err(OpError::new(format!(
+                    "{a} is behind {name} and answered for, and without an IPv6 address {name} cannot ask for it: remove \
+                     it first (ip6 nd proxy del {name} {a})"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses an MTU that is too small for what the interface carries or says.
+    pub(super) fn check_mtu_carries(&self, i: &IfState, mtu: u16) -> Result<(), OpError> {
+        let fail = |why: String| Err(OpError::new(format!("{}: MTU {mtu} is {why}", i.name)));
+        let lent = i.unnumbered.and_then(|l| self.interface(l)).is_some_and(IfState::has_ip6);
+        if mtu < 1280 && (i.has_ip6() || lent) {
+            return fail("too small for IPv6, which needs 1280 bytes".into());
+        }
+        if let Some(told) = self.advertises(i.index).and_then(|c| c.mtu).filter(|told| *told > u32::from(mtu))
+        {
+            return fail(format!(
+                "less than its router advertisements tell, {told} (ip6 nd {} ra-mtu)",
+                i.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses IPv6 addresses where an interface that uses them is too small.
+    pub(super) fn check_borrowers_carry(&self, lender: u32) -> Result<(), OpError> {
+        let users = self.borrowers.range((lender, 0)..=(lender, u32::MAX));
+        match users.filter_map(|b| self.interface(b.1)).find(|i| i.mtu < 1280) {
+            Some(i) => Err(OpError::new(format!(
+                "{}, which uses the addresses of {}, has MTU {}: IPv6 needs 1280 bytes",
+                i.name,
+                self.interface_name(lender),
+                i.mtu
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A feature in words, and the command that switches it off.
+fn words(feature: &Feature, name: &str) -> (String, String) {
+    let family = |v6: bool| if v6 { "ip6" } else { "ip4" };
+    match feature {
+        Feature::Urpf { v6, .. } => ("checks sources".into(), format!("set urpf {} off {name}", family(*v6))),
+        Feature::Reassembly { kind, .. } => {
+            let shallow = if kind.shallow { "virtual-" } else { "" };
+            ("reassembles fragments".into(), format!("set interface {shallow}reassembly {name} off"))
+        }
+        Feature::Mss { v6, .. } => {
+            let how = format!("set interface tcp-mss-clamp {name} {} disable", family(*v6));
+            ("limits the segment size of TCP".into(), how)
+        }
+        Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
+        Feature::ProxyArp(_) => {
+            ("answers for proxied ranges".into(), format!("set interface proxy-arp {name} disable"))
+        }
+        Feature::Redirects { v6, .. } => {
+            let how = format!("set interface ip redirects {name} {} disable", family(*v6));
+            ("sends redirects".into(), how)
+        }
+        Feature::Mtu { of, .. } => {
+            let how = format!("set interface mtu {} 0 {name}", of.name());
+            (format!("has an MTU of its own for {}", of.name()), how)
+        }
+        Feature::ArpSenderCheck(_) => {
+            ("checks senders of ARP".into(), format!("set interface arp sender-check {name} disable"))
+        }
+        Feature::DirectedBroadcast(_) => {
+            let how = format!("set interface ip directed-broadcast {name} disable");
+            ("sends directed broadcasts".into(), how)
+        }
+        Feature::LinkLocal4Stays(_) => {
+            ("keeps 169.254.0.0/16 on the link".into(), format!("set interface ip link-local {name} forward"))
+        }
+        Feature::Unnumbered(_) => ("is unnumbered".into(), format!("set interface unnumbered del {name}")),
+        Feature::Group { group, .. } => {
+            (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))
+        }
+        Feature::Advertise(_) => ("sends router advertisements".into(), format!("ip6 nd {name} ra-suppress")),
+    }
+}

@@ -1,0 +1,61 @@
+//! What the operator may write, for commands and documents alike.
+
+/// The most characters of a description.
+pub const MOST_DESCRIPTION: usize = 255;
+
+/// Names of the kinds of interfaces that are numbered: no device may be called so, for a document could not tell them.
+const NUMBERED: [&str; 5] = ["loop", "tap", "BondEthernet", "vxlan_tunnel", "mpls-tunnel"];
+
+/// Whether a text can describe an interface or a bridge domain.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_description(text: &str) -> Result<(), String> {
+    let count = text.chars().count();
+    if count > MOST_DESCRIPTION {
+        return Err(format!("the description has {count} characters, at most {MOST_DESCRIPTION} may be"));
+    }
+    if text.chars().any(|c| c.is_control() || c == '\'' || c == '"') {
+        return Err("a description has no quotes and no control characters".into());
+    }
+    Ok(())
+}
+
+/// Whether a device may be called so: a document must be able to say it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check_device_name(name: &str) -> Result<(), String> {
+    // A dot tells the number of a sub-interface, but in names that a command makes of a Linux device's.
+    let dots = name.starts_with("host-");
+    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
+    if !(1..=63).contains(&name.len()) || !name.bytes().all(right) {
+        let right = "1 to 63 letters, digits, '/', '-' and '_'";
+        return Err(format!("an interface cannot be called {name:?}: {right}"));
+    }
+    let digits = |stem: &&&str| {
+        name.strip_prefix(**stem).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    match NUMBERED.iter().find(digits) {
+        Some(stem) => {
+            Err(format!("{name} is the name of another kind of interface: not {stem} and a number"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether the Linux side of a TAP may be called so.
+pub fn is_tap_host(name: &str) -> bool {
+    let rest = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let mut bytes = name.bytes();
+    name.len() <= 15 && bytes.next().is_some_and(|b| b.is_ascii_lowercase()) && bytes.all(rest)
+}
+
+/// Whether a text names a network namespace: one component of a path.
+pub fn is_namespace(name: &str) -> bool {
+    let length = name.chars().count();
+    (1..=255).contains(&length)
+        && name != "."
+        && name != ".."
+        && !name.chars().any(|c| c == '/' || c.is_control())
+}
