@@ -382,7 +382,7 @@ routes:
   - 0.0.0.0/0 via 10.0.1.2 weight 3, 10.0.1.3
   - 10.9.0.0/16 prohibit
   - ::/0 via 2001:db8:1::2
-  - \"2001:db8:9::/48 via fe80::1 left.10, 2001:db8:1::9\"
+  - 2001:db8:9::/48 via fe80::1 left.10, 2001:db8:1::9
 packet-generator:
   flood:
     interface: left
@@ -677,6 +677,15 @@ fn document(p: &Parts) -> String {
     for (n, (_, mtu, _, mac, _)) in p.interfaces.iter().enumerate() {
         let (ip4, ip6, on) = (68 + mtu / 2, 1280.max(mtu - 100), mac.is_some());
         let _ = writeln!(l3, "    if{n}:\n      redirects: {{ip4: {on}, ip6: {}}}", mtu % 2 == 0);
+        if n == 0 {
+            let link_local = if p.settings.0 & 4 != 0 { "drop" } else { "forward" };
+            let _ = writeln!(
+                l3,
+                "      arp-sender-check: {}\n      directed-broadcast: {}\n      ip4-link-local: {link_local}",
+                p.settings.0 & 1 != 0,
+                p.settings.0 & 2 != 0,
+            );
+        }
         if on {
             let _ = writeln!(l3, "      mtu: {{ip4: {ip4}, ip6: {ip6}, mpls: {mtu}}}");
         }
@@ -684,13 +693,6 @@ fn document(p: &Parts) -> String {
     let policy = ["record", "pass", "drop"][usize::from(p.settings.0) % 3];
     let _ = writeln!(l3, "  tcp-resets: {}\n  ip4-options: {policy}", p.settings.2);
     let (queue, entries, strict) = p.settings;
-    let _ = writeln!(
-        tail,
-        "l3: {{interfaces: {{if0: {{arp-sender-check: {}, directed-broadcast: {}, ip4-link-local: {}}}}}}}",
-        queue & 1 != 0,
-        queue & 2 != 0,
-        if queue & 4 != 0 { "drop" } else { "forward" }
-    );
     let settings = format!(
         "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}}}}}\n",
         u16::from(queue) + 1,

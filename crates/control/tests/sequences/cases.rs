@@ -85,7 +85,7 @@ pub const CASES: &[(&str, &str)] = &[
          create pcap-interface name p2 write {dir}/a.pcap rate 5 ! there is no `read`
          create pcap-interface name p2 read {dir}/a.pcap write {dir}/a.pcap ! one file
          create pcap-interface name loop3 write {dir}/a.pcap ! name of another kind
-         create pcap-interface name p2 read {dir}/a.pcap write {dir}/b.pcap rate 5 repeat",
+         create pcap-interface name p2 read {dir}/a.pcap write {dir}/b.pcap overwrite rate 5 repeat",
     ),
     (
         "next hops that are no neighbors",
@@ -154,7 +154,7 @@ pub const CASES: &[(&str, &str)] = &[
          set interface state p1 up
          create loopback interface instance 9
          set interface state loop9 up
-         create pcap-interface name p2 write {dir}/c.pcap
+         create pcap-interface name p2 write {dir}/c.pcap overwrite
          set interface ip address p0.100 10.0.0.1/24
          ip neighbor p0.100 10.0.0.2 02:00:00:00:00:01 static
          set interface ip address loop9 10.9.0.1/32

@@ -6,9 +6,9 @@ pub const LINES: &[&str] = &[
     // Interfaces.
     "create loopback interface instance {n}",
     "create loopback interface mac {mac}",
-    "create pcap-interface name {pcap} write {file}",
+    "create pcap-interface name {pcap} write {file} overwrite",
     "create pcap-interface name {pcap} read {file} rate 5 repeat",
-    "create pcap-interface name {pcap} write {file} rate 5",
+    "create pcap-interface name {pcap} write {file} overwrite rate 5",
     "create pcap-interface name {pcap} read {file} write {file}",
     "create tap id {n}",
     "create tap id {n} host-if-name {host} host-mtu-size {mtu} hw-addr {mac} host-mac-addr {mac} rx-ring-size 64",
@@ -256,9 +256,9 @@ pub const VALUES: &[(&str, &[&str])] = &[
 
 /// Lines that most sequences begin with: without anything there is little to refuse or to save.
 pub const START: &[&str] = &[
-    "create pcap-interface name p0 write {dir}/p0.pcap",
+    "create pcap-interface name p0 write {dir}/p0.pcap overwrite",
     "create loopback interface instance 0",
-    "create pcap-interface name p1 write {dir}/p1.pcap",
+    "create pcap-interface name p1 write {dir}/p1.pcap overwrite",
     "ip table add 10",
     "ip6 table add 10",
     "create bridge-domain 1",
