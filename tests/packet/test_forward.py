@@ -66,7 +66,7 @@ def test_unknown_transport_protocols_pass(pair):
 
 def test_options_and_extension_headers_pass_unchanged(pair):
     a, b = pair.ports["left"], pair.ports["right"]
-    for options in (b"\x07\x07\x04\0\0\0\0\0", b"\x94\x04\0\0", b"\x01\x01\x01\0"):
+    for options in (b"\x07\x07\x08\0\0\0\0\0", b"\x94\x04\0\0", b"\x01\x01\x01\0"):
         def packet(ttl, o=options):
             raw = bytes(udp4(a.host, b.host, ttl=ttl))  # noqa: F405
             head = bytes([0x45 + len(o) // 4]) + raw[1:2] + (len(raw) + len(o)).to_bytes(2, "big") + raw[4:20]

@@ -8,7 +8,7 @@ from frames import (
     through4, through6, udp4, udp6,
 )
 from harness import CtlError, wait_for
-from socket import AF_INET6, inet_ntop, inet_pton
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 
@@ -176,14 +176,17 @@ def test_many_neighbours_at_once(fresh):
     """A burst to 100 unknown hosts: each is asked for, and each gets its packet."""
     a, b = fresh.ports["left"], fresh.ports["right"]
     hosts = [f"10.0.2.{i}" for i in range(100, 200)]
-    fresh.left.send(*[into(a) / udp4(a.host, h) for h in hosts])
-    asked = {Ether(f)[ARP].pdst for f in fresh.right.take(100)}
-    assert asked == set(hosts)
     mac = {h: f"02:00:00:00:aa:{int(h.split('.')[3]):02x}" for h in hosts}
-    fresh.right.send(*[Ether(dst=b.mac, src=mac[h]) / ARP(op=2, hwsrc=mac[h], psrc=h, hwdst=b.mac, pdst=b.ip)
-                       for h in hosts])
+    # All is made before the router begins to wait for answers.
+    burst = [bytes(into(a) / udp4(a.host, h)) for h in hosts]
+    answers = [bytes(Ether(dst=b.mac, src=mac[h]) / ARP(op=2, hwsrc=mac[h], psrc=h, hwdst=b.mac, pdst=b.ip)) for h in hosts]
+    want = sorted(bytes(Ether(dst=mac[h], src=b.mac) / udp4(a.host, h, ttl=63)).hex() for h in hosts)
+    fresh.left.send(*burst)
+    asked = {inet_ntop(AF_INET, f[38:42]) for f in map(bytes, fresh.right.take(100)) if f[12:14] == b"\x08\x06"}
+    assert asked == set(hosts)
+    fresh.right.send(*answers)
     got = sorted(bytes(f).hex() for f in fresh.right.take(100))
-    assert got == sorted(bytes(Ether(dst=mac[h], src=b.mac) / udp4(a.host, h, ttl=63)).hex() for h in hosts)
+    assert got == want
 
 
 def test_nobody_answers(fresh):

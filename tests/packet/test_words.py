@@ -134,7 +134,7 @@ def test_bridge_domains_loopbacks_and_ranges(bench):
     t.ctl("loopback delete loop7")
     names = [f"left.{n}" for n in range(110, 121)]
     assert t.ctl("create sub left 110-120").split() == names
-    assert [row["name"] for row in t.router.json("show interface")][-11:] == names
+    assert [row["name"] for row in t.router.json("show interface") if row["name"].startswith("left.")] == names
     with pytest.raises(CtlError, match="neither a number"):
         t.ctl("create sub left 120-110")
     with pytest.raises(CtlError):

@@ -222,6 +222,13 @@ pub fn ioctl_name(fd: &impl AsRawFd, request: u64, name: &str) -> io::Result<()>
     ioctl(fd, request, &mut name)
 }
 
+/// Whether a device is up with carrier, as Linux sees it up to a second late. Unlike [`carrier`] it waits for no lock.
+pub fn running(fd: &impl AsRawFd, name: &str) -> io::Result<bool> {
+    let mut request = IfReq::new(name);
+    ioctl(fd, crate::linux::SIOCGIFFLAGS, &mut request)?;
+    Ok(request.flags() & libc::IFF_RUNNING as u16 != 0)
+}
+
 /// Whether a device has carrier; an error where it does not say.
 pub fn carrier(fd: &impl AsRawFd, name: &str) -> io::Result<bool> {
     // The command and its answer (`struct ethtool_value`), to which the request holds a pointer.

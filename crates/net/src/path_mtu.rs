@@ -20,6 +20,8 @@ use std::net::IpAddr;
 
 /// The least IPv4 MTU (RFC 791).
 pub const LEAST4: u16 = 68;
+/// The least IPv4 path MTU that others are believed, as Linux has it: smaller ones would make thousands of fragments of one reply.
+pub const LEAST_TOLD4: u16 = 552;
 /// The most path MTUs that are kept.
 pub const MOST: usize = 256;
 /// How long one is kept, milliseconds (RFC 8201 section 4).
@@ -97,11 +99,12 @@ impl Told {
             let echo = quote.fixed().protocol() == IpProtocol::ICMP
                 && quote.fixed().fragment_offset() == 0
                 && matches!(*quote.payload().first()?, icmp4::kind::ECHO_REPLY | icmp4::kind::ECHO_REQUEST);
-            let fits = (LEAST4..quote.fixed().total_len()).contains(&mtu);
+            let total = quote.fixed().total_len();
+            let fits = (LEAST4..total).contains(&mtu) && total > LEAST_TOLD4;
             return (echo && fits).then_some(Told {
                 own: quote.fixed().src().into(),
                 to: quote.fixed().dst().into(),
-                mtu,
+                mtu: mtu.max(LEAST_TOLD4),
             });
         }
         let v = Ip6View::parse_quoted(message).ok()?;

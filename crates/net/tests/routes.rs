@@ -155,11 +155,22 @@ impl Model {
                 Some(2) => self.loop1 && has("10.0.1.1"),
                 _ => has("10.0.0.1") || has("2001:db8::1"),
             };
+            // Nor may they be what is no host's in a connected prefix.
+            let on0 = has("10.0.0.0") || has("10.0.0.255") || has("2001:db8::");
+            let on1 = self.loop1 && (has("10.0.1.0") || has("10.0.1.255"));
+            let own = own
+                || match p.interface {
+                    Some(2) => on1,
+                    Some(_) => on0,
+                    None => on0 || on1,
+                };
             p.weight != 0
                 && !own
                 && p.address.is_none_or(|a| {
                     // IPv4 goes over IPv6 neighbours as well (RFC 8950).
-                    (a.is_ipv6() || prefix.addr().is_ipv4()) && !a.is_unspecified()
+                    (a.is_ipv6() || prefix.addr().is_ipv4())
+                        && !a.is_unspecified()
+                        && a != IpAddr::from([255, 255, 255, 255])
                 })
         })
     }

@@ -13,6 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// How often answers are looked for; their times are taken where they come in.
 const LOOK: Duration = Duration::from_millis(2);
+/// How long answers of a TTL are waited for at least and at most.
+const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The port of the first UDP probe; each further one has the next.
 const PORT: u16 = 33434;
@@ -73,7 +75,7 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         first,
         max,
         queries: args.opt("queries")?.unwrap_or(3),
-        timeout: args.opt("timeout")?.unwrap_or(Duration::from_secs(2)).min(LONGEST),
+        timeout: args.opt("timeout")?.unwrap_or(Duration::from_secs(2)).clamp(SHORTEST, LONGEST),
     };
     let open = Open::new(app, plan.request.id);
     Ok(Output::stream(move |emit| run(open, plan, emit)))

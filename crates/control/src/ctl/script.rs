@@ -56,11 +56,11 @@ pub(super) async fn run(
     })?;
     let (mut lines, mut number) = (text.lines(), 0);
     loop {
-        let check = |executor: &dyn Executor| -> Result<bool, Failure> {
+        let check = |executor: &dyn Executor| -> Result<bool, Box<Failure>> {
             let began = Instant::now();
             for line in lines.by_ref() {
                 number += 1;
-                executor.check(line).map_err(|error| Failure::new(error, line))?;
+                executor.check(line).map_err(|error| Box::new(Failure::new(error, line)))?;
                 if number % 64 == 0 && began.elapsed() >= TURN {
                     return Ok(true);
                 }
@@ -73,7 +73,7 @@ pub(super) async fn run(
             Err(mut failure) => {
                 failure.text = format!("{name}:{number}:\n{}\nnothing was applied", failure.text);
                 failure.script = Some(InScript { file: Some(name), line: number, applied: 0 });
-                return Err(Stop::Failed(Box::new(failure)));
+                return Err(Stop::Failed(failure));
             }
         }
     }

@@ -66,7 +66,7 @@ impl Out {
         if let Some((answer, _)) = self.no_carrier.filter(|(_, at)| at.elapsed() < CARRIER) {
             return answer;
         }
-        let answer = sys::carrier(&self.socket, &self.name).is_ok_and(|carrier| !carrier);
+        let answer = sys::running(&self.socket, &self.name).is_ok_and(|running| !running);
         self.no_carrier = Some((answer, Instant::now()));
         answer
     }

@@ -87,8 +87,7 @@ impl Ip6ErrorView<'_> {
             let tables = View::<V6>::new(self.plane, self.guard);
             let group = tables.lookup_one(rx, &dst.to_be_bytes());
             let e = self.plane.groups.resolve(group, 0);
-            let anycast = || self.plane.interfaces.get(e.adj, self.guard).is_some_and(|i| i.is_anycast6(dst));
-            e.kind == kind::LOCAL && !anycast()
+            e.kind == kind::LOCAL && self.plane.interfaces.get(e.adj, self.guard).is_none_or(|i| i.has6(dst))
         };
         let reaches = |a: &u128| !addr::is_link_local(*a) || addr::is_link_local(src);
         if local && reaches(&dst) {

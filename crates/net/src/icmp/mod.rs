@@ -130,13 +130,13 @@ fn any_source<T>(
     far(rx).or_else(|| (0..SEARCHED).find_map(near)).or_else(|| (0..SEARCHED).find_map(far))
 }
 
-/// The address from which an answer comes to `asker`, who sent a packet to `asked`, an address of the router: itself, or for a
-/// subnet-router anycast address one of its interface (RFC 4443 section 2.2).
+/// The address from which an answer comes to `asker`, who sent a packet to `asked`, an address of the router: itself, or where
+/// it is no address that an interface may use, as a subnet-router anycast address, one of its interface (RFC 4443 section 2.2).
 pub(crate) fn unicast6(plane: &Plane, guard: &Guard, d: &Desc, asked: u128, asker: u128) -> u128 {
     let found = View::<V6>::new(plane, guard).lookup_for(d, &asked.to_be_bytes());
     let e = plane.groups.resolve(found, 0);
     let interface = |index| plane.interfaces.get(index, guard);
-    let owner = interface(e.adj).filter(|i| e.kind == kind::LOCAL && i.is_anycast6(asked));
+    let owner = interface(e.adj).filter(|i| e.kind == kind::LOCAL && !is_link_local(asked) && !i.has6(asked));
     let near = if is_link_local(asker) { interface(d.rx) } else { owner };
     owner.and(near).and_then(|i| i.source6(asker)).unwrap_or(asked)
 }

@@ -9,7 +9,7 @@ pub(crate) use create::{free, made};
 
 use super::MtuOf;
 use crate::commands::commit;
-use crate::router::{Feature, Op, Router, check_description};
+use crate::router::{Feature, MTU, Op, Router, check_description};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -97,8 +97,14 @@ fn set_state(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn set_mtu(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let (name, mtu) = (args.get("interface")?, args.get("mtu")?);
+    let (name, mtu): (String, u16) = (args.get("interface")?, args.get("mtu")?);
     let of = MtuOf::ALL.iter().find(|(word, _)| args.has(word));
+    // Only what protocols have of their own can be taken away.
+    let least = of.map_or(*MTU.start(), |(_, of)| of.least());
+    if !(least..=*MTU.end()).contains(&mtu) && (of.is_none() || mtu != 0) {
+        let range = format!("{mtu} is out of range: <mtu> is {least}..{} bytes", MTU.end());
+        return Err(args.error("mtu", range));
+    }
     commit(
         router,
         vec![match of {

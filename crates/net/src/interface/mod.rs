@@ -200,6 +200,11 @@ impl Interface {
         best.or(self.addrs6.first()).map(|a| a.0)
     }
 
+    /// Whether an address is one of its own that it may use.
+    pub fn has6(&self, a: u128) -> bool {
+        self.addrs6.iter().any(|(own, _)| *own == a)
+    }
+
     /// Whether an address is the subnet-router anycast address of one of its prefixes (RFC 4291 section 2.6.1): a prefix of
     /// two routers has none (RFC 6164), nor has a link-local one.
     pub fn is_anycast6(&self, a: u128) -> bool {

@@ -94,6 +94,7 @@ fn station(packet: &[u8], upper: usize, class: Class) -> Option<IpAddr> {
 /// Snapshot of one vector.
 pub struct Ip6LocalView<'v> {
     plane: &'v Plane,
+    guard: &'v Guard,
     config: &'v PlaneConfig,
 }
 
@@ -140,9 +141,12 @@ fn tcp(view: &Ip6LocalView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ip6LocalN
         Fault::Length => Ip6LocalReason::TcpLength,
         Fault::Checksum => Ip6LocalReason::TcpChecksum,
     })?;
+    // A reset from another address would be of no use to who sent to an anycast address.
+    let unicast =
+        || icmp::unicast6(view.plane, view.guard, p.d, dst.to_bits(), src.to_bits()) == dst.to_bits();
     let one_each =
         !dst.is_multicast() && !src.is_unspecified() && !src.is_multicast() && !p.has(flags::L2_GROUP);
-    let Some(reset) = reset.filter(|_| view.config.tcp_resets && one_each) else {
+    let Some(reset) = reset.filter(|_| view.config.tcp_resets && one_each && unicast()) else {
         return Err(Ip6LocalReason::NoTcp.into());
     };
     if !punt::admits(view.plane, p, Class::TcpReset) {
@@ -167,7 +171,7 @@ impl Node for Ip6Local {
     type View<'v> = Ip6LocalView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LocalView<'v> {
-        Ip6LocalView { plane: &self.plane, config: self.plane.config.load(guard) }
+        Ip6LocalView { plane: &self.plane, guard, config: self.plane.config.load(guard) }
     }
 
     fn step(view: &mut Ip6LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip6LocalNext, Ip6LocalReason> {

@@ -33,7 +33,8 @@ impl Scale {
     /// A packet counts twice: only those are counted that come when half of the burst is gone. Who alone has used up the
     /// burst has then used as much here, and is allowed no more: use decays more slowly than the bucket fills.
     pub fn new(window: u64, burst: u64) -> Scale {
-        Scale { window, cost: (2 * BURST).div_ceil(burst.max(1)) }
+        // Of an odd burst the smaller half.
+        Scale { window, cost: (2 * BURST).div_ceil((burst & !1).max(1)) }
     }
 
     /// The unit of time is a 64th of the largest power of two within the window.

@@ -161,9 +161,6 @@ impl<F: Family> RedirectView<'_, F> {
             usize::from(a.len),
             [a.rewrite[0], a.rewrite[1], a.rewrite[2], a.rewrite[3], a.rewrite[4], a.rewrite[5]],
         );
-        if p.has(flags::CSUM_PARTIAL) {
-            let _ = crate::offload::complete(&mut p.env.buffers, p.d);
-        }
         let mut quote = [0; message::MOST];
         let quoted = p.env.buffers.copy_out(p.d, len, &mut quote);
         let mut out = [0; message::MOST];

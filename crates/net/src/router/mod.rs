@@ -58,7 +58,7 @@ pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
 };
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
-pub use op::{Op, OpError};
+pub use op::{MTU, Op, OpError};
 pub use ping::{PingReply, PingRequest};
 pub use placement::Placement;
 pub use punt::PuntRow;

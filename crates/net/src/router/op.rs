@@ -14,6 +14,10 @@ use ipnet::IpNet;
 use packet::eth::MacAddr;
 use packet::flow::Fields;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+/// What the MTU of an interface may be, bytes.
+pub const MTU: RangeInclusive<u16> = 128..=9216;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +75,7 @@ pub enum Op {
     SetMtu {
         /// Interface.
         name: String,
-        /// Bytes, 128 to 9216.
+        /// Bytes, within [`MTU`].
         mtu: u16,
     },
     /// Sets the MAC address.
@@ -547,9 +551,11 @@ impl Router {
             }
             Op::SetMtu { name, mtu } => {
                 let i = self.named(&name)?;
-                if !(128..=9216).contains(&mtu) {
+                if !MTU.contains(&mtu) {
                     return Err(OpError::new(format!(
-                        "{name}: MTU {mtu} is out of range, 128 to 9216 bytes"
+                        "{name}: MTU {mtu} is out of range, {} to {} bytes",
+                        MTU.start(),
+                        MTU.end()
                     )));
                 }
                 let (index, was, hw) = (i.index, i.mtu, i.hw());

@@ -126,10 +126,15 @@ impl Router {
         let (own, mac_set, mac, mtu) = (device.mac, i.mac_set, i.mac, i.mtu);
         let warnings = device.control.warnings();
         if let Err(e) = self.attach(index, device) {
-            self.note(true, format!("{name}: Linux device {} is back: {e}", config.host));
+            let e = e.to_string();
+            let told = self.interfaces.get(index).is_some_and(|i| i.trouble.as_ref() == Some(&e));
+            if !told {
+                self.note(true, format!("{name}: Linux device {} is back: {e}", config.host));
+            }
             self.detach(index);
             if let Some(i) = self.interfaces.get_mut(index) {
                 i.set_device(devices::absent(&config));
+                i.trouble = Some(e);
             }
             return;
         }
