@@ -295,15 +295,16 @@ impl Rig {
         let (mut groups_writer, groups) = Groups::new(64).unwrap();
         let (mut fib4, shared_fib4) = Lpm4::new(Default::default()).unwrap();
         let (mut fib6, shared_fib6) = Lpm6::new(Default::default()).unwrap();
-        let local = groups_writer.acquire(&[Path::new(kind::LOCAL, 0)]).unwrap();
+        // Of interfaces 1 and 2.
+        let locals = [1, 2].map(|i| groups_writer.acquire(&[Path::new(kind::LOCAL, i)]).unwrap());
         let broadcast = groups_writer.acquire(&[Path::new(kind::BROADCAST, u32::MAX)]).unwrap();
-        for a in ours4 {
+        for (a, local) in ours4.into_iter().zip(locals) {
             assert!(addr::is_unicast(a));
             fib4.insert(a, 32, local).unwrap();
             fib4.insert(a & !0xff, 32, broadcast).unwrap();
             fib4.insert(a | 0xff, 32, broadcast).unwrap();
         }
-        for a in ["2001:db8:1::1", "2001:db8:2::1"] {
+        for (a, local) in ["2001:db8:1::1", "2001:db8:2::1"].into_iter().zip(locals) {
             fib6.insert(a.parse::<Ipv6Addr>().unwrap().to_bits(), 128, local).unwrap();
         }
         let (main4, main6) = crate::fib::table::main(&shared_fib4, &shared_fib6);
