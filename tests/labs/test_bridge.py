@@ -2,7 +2,7 @@
 
 import pytest
 from harness import veth, wait_for
-from tools import hops, iperf, iperf_server, no_storm
+from tools import hops, iperf_server, tcp
 
 
 def test_hosts_on_a_bridge_and_behind_it(lab):
@@ -43,11 +43,11 @@ def test_hosts_on_a_bridge_and_behind_it(lab):
     d.ping("10.10.0.13")
     assert hops(d, "10.10.0.13") == ["10.0.2.1", "10.10.0.13"]
     with iperf_server(d):
-        no_storm(iperf(a, "10.0.2.2", seconds=1))
-        no_storm(iperf(c, "2001:db8:2::2", seconds=1))
+        tcp(a, "10.0.2.2", seconds=1)
+        tcp(c, "2001:db8:2::2", seconds=1)
     with iperf_server(c):
-        no_storm(iperf(a, "10.10.0.13", seconds=1))
-        no_storm(iperf(a, "10.10.0.13", "-R", seconds=1))
+        tcp(a, "10.10.0.13", seconds=1)
+        tcp(a, "10.10.0.13", "-R", seconds=1)
     table = {e["mac"]: e for e in r.json("show l2fib verbose")["entries"]}
     behind = {e["interface"] for e in table.values()}
     assert behind == {"one", "two", "trunk.10", "loop10"}, table

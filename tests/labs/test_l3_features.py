@@ -4,7 +4,7 @@ answers for, live behind an unnumbered interface, and get segments of the clampe
 import re
 
 from harness import wait_for
-from tools import capture, iperf, iperf_server
+from tools import capture, iperf, iperf_server, tcp
 
 
 def autoconfigured(lab, name, device, inside):
@@ -136,7 +136,7 @@ def test_hosts_behind_unnumbered_interfaces(lab):
         a.ping(to, count=5)
     b.ping("192.0.2.11", count=5)
     with iperf_server(b):
-        assert iperf(a, "192.0.2.12", seconds=1)["sum_received"]["bytes"] > 5e6
+        tcp(a, "192.0.2.12", seconds=1)
 
 
 def test_segments_are_as_large_as_the_clamp_says(two_hosts):

@@ -2,7 +2,7 @@
 
 import pytest
 from harness import run, veth, wait_for
-from tools import bad_checksums, capture, hops, iperf, iperf_server, no_storm
+from tools import bad_checksums, capture, hops, iperf, iperf_server, tcp
 
 
 def test_jumbo_frames(lab):
@@ -18,7 +18,7 @@ def test_jumbo_frames(lab):
     a.ping("10.0.1.1", size=8972, extra="-M do")
     with iperf_server(b):
         for to in ("10.0.2.2", "2001:db8:2::2"):
-            no_storm(iperf(a, to), mtu=9000, at_least=25e6)
+            tcp(a, to, mtu=9000, at_least=25e6)
     assert not [e for e in r.errors() if "too-big" in e or "fragment" in e], r.errors()
 
 
@@ -41,7 +41,7 @@ def test_path_mtu_discovery(lab):
     a.ping("10.0.2.2", size=3000, extra="-M dont")
     with iperf_server(b):
         for to in ("10.0.2.2", "2001:db8:2::2"):
-            no_storm(iperf(a, to), mtu=1400)
+            tcp(a, to, mtu=1400)
 
 
 @pytest.mark.parametrize("encapsulation", [
@@ -70,7 +70,7 @@ def test_vlan_trunk(lab, encapsulation):
     with iperf_server(b):
         for words in ([], ["-R"]):
             for to in ("10.0.2.2", "2001:db8:2::2"):
-                no_storm(iperf(a, to, *words, seconds=1))
+                tcp(a, to, *words, seconds=1)
 
 
 def linux_has_vlans(ns):
@@ -97,7 +97,7 @@ def test_vlan_devices_of_linux(lab):
     a.ping("10.0.2.2")
     with iperf_server(b):
         for words in ([], ["-R"]):
-            no_storm(iperf(a, "10.0.2.2", *words, seconds=1))
+            tcp(a, "10.0.2.2", *words, seconds=1)
 
 
 def test_tap_in_a_namespace(lab):
@@ -118,7 +118,7 @@ def test_tap_in_a_namespace(lab):
     b.ping("10.8.0.1", size=1472)
     with iperf_server(b):
         for words in ([], ["-R"]):
-            no_storm(iperf(a, "10.8.0.2", *words))
+            tcp(a, "10.8.0.2", *words)
 
 
 @pytest.mark.parametrize("offload", ["auto", "on", "off"])
@@ -176,7 +176,7 @@ def test_two_routers_in_a_row(lab):
     assert hops(a, "2001:db8:2::2", "-6") == ["2001:db8:1::1", "2001:db8:12::2", "2001:db8:2::2"]
     with iperf_server(b):
         for to in ("10.0.2.2", "2001:db8:2::2"):
-            no_storm(iperf(a, to, seconds=1))
+            tcp(a, to, seconds=1)
 
 
 def test_linux_router_on_the_other_side(lab):

@@ -32,12 +32,34 @@ def iperf(host, to, *words, seconds=2, port=5201):
     return report["end"]
 
 
-def no_storm(end, mtu=1500, at_least=5e6):
-    """TCP moved at least so many bytes, and sent fewer than one segment in a hundred again."""
-    sent, received = end["sum_sent"], end["sum_received"]
-    segments = sent["bytes"] / (mtu - 60)
-    assert received["bytes"] > max(at_least, 0.9 * sent["bytes"]), end
-    assert sent["retransmits"] < 20 + segments / 100, f"{sent['retransmits']} retransmissions of {segments:.0f} segments"
+def tried(check, times=3):
+    """What `check` returns, once it passes: a measurement of a second or two, in which others may take the machine away for
+    a part of it. What Quiver itself does wrong, it does each time."""
+    for left in reversed(range(times)):
+        try:
+            return check()
+        except AssertionError:
+            if not left:
+                raise
+
+
+def tcp(host, to, *words, mtu=1500, at_least=5e6, **more):
+    """TCP moves at least so many bytes, and sends fewer than one segment in a hundred again."""
+    def check():
+        end = iperf(host, to, *words, **more)
+        sent, received = end["sum_sent"], end["sum_received"]
+        segments = sent["bytes"] / (mtu - 60)
+        assert received["bytes"] > max(at_least, 0.9 * sent["bytes"]), end
+        assert sent["retransmits"] < 20 + segments / 100, f"{sent['retransmits']} retransmissions of {segments:.0f} segments"
+    tried(check)
+
+
+def udp(host, to, *words, **more):
+    """Of UDP at a fixed rate less than a hundredth is lost."""
+    def check():
+        end = iperf(host, to, "-u", *words, **more)["sum"]
+        assert end["lost_percent"] < 1, end
+    tried(check)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def test_arp_request_is_answered(fresh):
         fresh.left.send(Ether(dst=BROADCAST, src=p.host_mac) / ARP(op=1, hwsrc=p.host_mac, psrc=p.host, pdst="10.0.1.77"),
                         Ether(dst=BROADCAST, src=p.host_mac) / ARP(op=1, hwsrc=p.host_mac, psrc="0.0.0.0", pdst=p.ip))
         fresh.left.expect(Ether(dst=p.host_mac, src=p.mac) / ARP(
-            op=2, hwsrc=p.mac, psrc=p.ip, hwdst=p.host_mac, pdst="0.0.0.0"), chatter=True)
+            op=2, hwsrc=p.mac, psrc=p.ip, hwdst=p.host_mac, pdst="0.0.0.0"))
 
 
 def test_arp_that_is_refused(fresh):
