@@ -1,5 +1,7 @@
 """Sub-interfaces of every kind, cross-connects with tags popped and pushed, MAC filter, MTU, state, counters."""
 
+import re
+
 import pytest
 from frames import *  # noqa: F403
 from frames import Dot1AD, Dot1Q, Ether, IP, ICMP, into, out_of, through4, through6, udp4
@@ -129,6 +131,35 @@ def test_counters_of_sub_interfaces(trunk):
 
     wait_for("the counters", lambda: delta()["right"][1] >= 10)
     assert delta() == {"left": (10, 0, 10 * len(frame)), "left.1": (10, 0, 10 * len(frame)), "right": (0, 10, 0)}
+
+
+def test_packets_of_either_family_are_counted(trunk):
+    """As in VPP: what comes to `ip4-input` and `ip6-input`, also what is wrong with it, in whatever company; and all of it
+    among what was received."""
+    t, p, r = trunk, trunk.ports["left"], trunk.ports["right"]
+    t.settle("right")
+    one, two = tagged(0x8100, 100), tagged(0x88A8, 100, 7)
+    bad = into(p) / udp4("10.1.1.2", r.host, chksum=1)
+    frames = [put_tags(bad, one), into(p) / udp4(p.host, r.host, chksum=1)]
+    good = []
+    for n in range(40):
+        good += [put_tags(into(p) / udp4("10.1.1.2", r.host), one), into(p) / udp6(p.host6, r.host6),
+                 put_tags(into(p) / udp4("10.1.4.2", r.host), two)]
+    good += [into(p) / udp4(p.host, r.host)] * 50 + [put_tags(into(p) / udp4("10.1.1.2", r.host), one)] * 50
+    names = ("left", "left.1", "left.4")
+    before = {n: t.router.interface(n) for n in names}
+
+    def delta():
+        now = {n: t.router.interface(n) for n in names}
+        return {n: tuple(now[n][k]["packets"] - before[n][k]["packets"] for k in ("rx", "ip4", "ip6")) for n in names}
+
+    t.left.send(*frames, *good)
+    t.right.take(len(good))
+    wanted = {"left": (222, 51, 40), "left.1": (91, 91, 0), "left.4": (40, 40, 0)}
+    wait_for("the counters", lambda: delta()["left.4"][0] == 40)
+    assert delta() == wanted
+    text = t.ctl("show interface left.1")
+    assert re.search(r"^ *ip4 +\d+$", text, re.M) and "ip6" not in text.split("Counter")[1], text
 
 
 def test_default_and_untagged(bench):

@@ -74,6 +74,14 @@ impl Table {
         crate::prefetch(self.pairs.as_ptr().cast::<Pair>().wrapping_add(index as usize));
     }
 
+    /// Counts packets of object `index` whose bytes do not matter.
+    #[inline(always)]
+    pub fn add(&self, index: u32, packets: usize) {
+        if let Some(c) = self.get(index) {
+            c.packets.add(packets as u64);
+        }
+    }
+
     /// Counts a packet of object `index`.
     #[inline(always)]
     pub fn count(&self, index: u32, bytes: usize) {

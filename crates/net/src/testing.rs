@@ -8,11 +8,10 @@
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::fib::table::Tables;
 use crate::interface::{Features, Interface, Tags, ifflags};
-use crate::plane::{Counters, Drops, Plane, PlaneConfig, kind};
+use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt};
 use graph::arcs::ArcDef;
 use graph::buffer::HEADROOM;
-use graph::counters::PerWorker;
 use graph::epoch::Reader;
 use graph::node::Never;
 use graph::{
@@ -325,12 +324,7 @@ impl Rig {
             labels: crate::mpls::table0().unwrap().2,
             config: Published::new(PlaneConfig::default()),
             proxies: Published::new(crate::proxy::Proxies::default()),
-            counters: Counters {
-                rx: PerWorker::new(1).unwrap(),
-                tx: PerWorker::new(1).unwrap(),
-                drops: Drops::new(1),
-                adjacency: PerWorker::new(1).unwrap(),
-            },
+            counters: Counters::new(1).unwrap(),
             path_mtus: Published::new(Default::default()),
             wall: Default::default(),
             punt: Punt::new().unwrap(),

@@ -2,7 +2,7 @@
 
 use super::tagged::Tagged;
 use crate::interface::{IfCache, ifflags};
-use crate::plane::Plane;
+use crate::plane::{Plane, RxCounts};
 use crate::punt::{self, Class};
 use crate::{ip4, ip6};
 use graph::counters::Table;
@@ -63,13 +63,13 @@ graph::reasons! {
 /// The node.
 pub struct EthernetInput {
     plane: Arc<Plane>,
-    rx: Arc<Table>,
+    counts: RxCounts,
 }
 
 impl EthernetInput {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        EthernetInput { plane: Arc::clone(plane), rx: plane.counters.rx.of(worker) }
+        EthernetInput { plane: Arc::clone(plane), counts: plane.counters.received_by(worker) }
     }
 }
 
@@ -110,7 +110,7 @@ pub struct EthernetView<'v> {
     pub(super) plane: &'v Plane,
     hw: IfCache<'v>,
     pub(super) sub: IfCache<'v>,
-    pub(super) rx: &'v Table,
+    pub(super) counts: &'v RxCounts,
 }
 
 impl Node for EthernetInput {
@@ -124,7 +124,7 @@ impl Node for EthernetInput {
             plane: &self.plane,
             hw: IfCache::new(&self.plane, guard),
             sub: IfCache::new(&self.plane, guard),
-            rx: &self.rx,
+            counts: &self.counts,
         }
     }
 
@@ -148,7 +148,7 @@ impl Node for EthernetInput {
                     if !i.is(ifflags::UP) {
                         return Err(EthernetDrop::SubDown.into());
                     }
-                    view.rx.count(index, p.total_len());
+                    view.counts.rx.count(index, p.total_len());
                 }
                 // A tag that only carries a priority belongs to the interface itself (IEEE 802.1Q section 6.9).
                 None if tags.count == 0 || tags.count == 1 && tags.outer_vid() == 0 => {}
@@ -202,9 +202,9 @@ pub enum Common<'v> {
     /// Without sub-interfaces: untagged frames of one EtherType for the router.
     Plain(Plain),
     /// The same, and `ip4-input` would find nothing unusual either.
-    Ip4(Plain),
+    Ip4(Plain, &'v Table),
     /// The same for IPv6.
-    Ip6(Plain),
+    Ip6(Plain, &'v Table),
     /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
     Mpls(Plain),
     /// The same with the label IPv4 explicit null alone, and the packet behind it would not be found unusual either.
@@ -328,10 +328,10 @@ impl QuickNode for EthernetInput {
         match next_of(u16::from_be_bytes([w[12], w[13]]))? {
             EthernetNext::Ip4 if i.takes_ip4() => {
                 let ours = plain.ours.and(14, ip4::input::PLAIN);
-                Some((EthernetNext::Ip4Features, Common::Ip4(Plain { ours, feat: i.ip4_unicast, ..plain })))
+                Some((EthernetNext::Ip4Features, Common::Ip4(Plain { ours, feat: i.ip4_unicast, ..plain }, &view.counts.ip4)))
             }
             EthernetNext::Ip6 if i.takes_ip6() => {
-                Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain })))
+                Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain }, &view.counts.ip6)))
             }
             EthernetNext::Mpls if i.is(ifflags::MPLS) => Some(if is_explicit_null(w) {
                 (EthernetNext::Ip4Lookup, Common::ExplicitNull(plain))
@@ -344,7 +344,7 @@ impl QuickNode for EthernetInput {
 
     fn features(common: &Common<'_>) -> u32 {
         match common {
-            Common::Ip4(plain) | Common::Ip6(plain) => plain.feat,
+            Common::Ip4(plain, _) | Common::Ip6(plain, _) => plain.feat,
             Common::Tagged(tagged) => tagged.features(),
             Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) => 0,
             Common::Mpls(_) | Common::ExplicitNull(_) => 0,
@@ -353,8 +353,8 @@ impl QuickNode for EthernetInput {
 
     fn behind(common: &mut Common<'_>, edge: EthernetNext) -> Option<EthernetNext> {
         *common = match (&common, edge) {
-            (Common::Ip4(plain), EthernetNext::Ip4)
-            | (Common::Ip6(plain), EthernetNext::Ip6)
+            (Common::Ip4(plain, _), EthernetNext::Ip4)
+            | (Common::Ip6(plain, _), EthernetNext::Ip6)
             | (Common::Mpls(plain) | Common::ExplicitNull(plain), EthernetNext::Mpls) => {
                 Common::Plain(*plain)
             }
@@ -415,11 +415,15 @@ impl QuickNode for EthernetInput {
                     true
                 })
             }
-            Common::Ip4(plain) => plain.ip4::<14>(descs, rooms),
+            Common::Ip4(plain, counts) => {
+                let taken = plain.ip4::<14>(descs, rooms);
+                counts.add(plain.rx, taken);
+                taken
+            }
             Common::ExplicitNull(plain) => plain.ip4::<18>(descs, rooms),
-            Common::Ip6(plain) => {
+            Common::Ip6(plain, counts) => {
                 let plain = *plain;
-                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                let taken = quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
                     let Some(w) = rooms.window::<0>(d) else { return false };
                     let Some(h) = w[14..].first_chunk() else { return false };
                     if !plain.fits(d, w) {
@@ -433,7 +437,9 @@ impl QuickNode for EthernetInput {
                     d.off += 14;
                     d.len = total as u16;
                     true
-                })
+                });
+                counts.add(plain.rx, taken);
+                taken
             }
             Common::Tagged(t) => t.quick(descs, rooms),
         }

@@ -3,6 +3,7 @@
 
 use super::input::{EthernetNext, EthernetView, Ours, next_of};
 use crate::interface::{Brief, Briefs, Interface};
+use crate::plane::RxCounts;
 use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
 use graph::{Desc, Rooms, WINDOW, flags, quick};
@@ -45,7 +46,9 @@ pub struct Tagged<'v> {
     subs: &'v VlanTable,
     briefs: &'v Briefs,
     ifs: SlotsReader<'v, Interface>,
+    /// Where all of them are counted.
     rx_counts: &'v Table,
+    counts: &'v RxCounts,
 }
 
 /// Bytes 12 to 19 of a frame in memory order: both tags, or one and the type behind it.
@@ -112,7 +115,8 @@ impl<'v> Tagged<'v> {
             subs,
             briefs: &view.plane.briefs,
             ifs: view.sub.all(),
-            rx_counts: view.rx,
+            rx_counts: &view.counts.rx,
+            counts: view.counts,
         };
         let index = if two { t.sub::<true>(word) } else { t.sub::<false>(word) };
         let brief = t.briefs.get(index);
@@ -125,11 +129,13 @@ impl<'v> Tagged<'v> {
             EthernetNext::Ip4 if sub.takes_ip4() => {
                 (t.feat, t.want) = (sub.ip4_unicast, Brief::IP4);
                 t.want |= if t.feat != 0 { Brief::FEATURES4 } else { 0 };
+                t.rx_counts = &view.counts.rx4;
                 (EthernetNext::Ip4Features, Inside::Ip4)
             }
             EthernetNext::Ip6 if sub.takes_ip6() => {
                 (t.feat, t.want) = (sub.ip6_unicast, Brief::IP6);
                 t.want |= if t.feat != 0 { Brief::FEATURES6 } else { 0 };
+                t.rx_counts = &view.counts.rx6;
                 (EthernetNext::Ip6Features, Inside::Ip6)
             }
             next => {
@@ -150,7 +156,8 @@ impl<'v> Tagged<'v> {
     pub fn behind(&self, edge: EthernetNext) -> Option<Self> {
         match (self.inside, edge) {
             (Inside::Ip4, EthernetNext::Ip4) | (Inside::Ip6, EthernetNext::Ip6) => {
-                Some(Tagged { inside: Inside::Any(edge), feat: 0, want: Brief::ROUTED, ..*self })
+                let (inside, rx_counts) = (Inside::Any(edge), &*self.counts.rx);
+                Some(Tagged { inside, feat: 0, want: Brief::ROUTED, rx_counts, ..*self })
             }
             _ => None,
         }

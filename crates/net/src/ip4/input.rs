@@ -2,6 +2,7 @@
 
 use crate::interface::{IfCache, ifflags};
 use crate::plane::Plane;
+use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
 use packet::ip4::{self, Ip4Error};
@@ -58,13 +59,20 @@ impl From<Ip4Error> for Ip4Drop {
 /// The node.
 pub struct Ip4Input {
     plane: Arc<Plane>,
+    counts: Arc<Table>,
 }
 
 impl Ip4Input {
-    /// A node over `plane`.
-    pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Input { plane: Arc::clone(plane) }
+    /// For worker `worker`.
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        Ip4Input { plane: Arc::clone(plane), counts: plane.counters.ip4.of(worker) }
     }
+}
+
+/// Snapshot of one vector.
+pub struct Ip4InputView<'v> {
+    ifs: IfCache<'v>,
+    counts: &'v Table,
 }
 
 /// First octets of addresses that need a closer look: 0, 127 and 224 upwards.
@@ -91,19 +99,20 @@ impl Node for Ip4Input {
     const NAME: &'static str = "ip4-input";
     type Next = Ip4Next;
     type Drop = Ip4Drop;
-    type View<'v> = IfCache<'v>;
+    type View<'v> = Ip4InputView<'v>;
 
-    fn view<'v>(&'v mut self, guard: &'v Guard) -> IfCache<'v> {
-        IfCache::new(&self.plane, guard)
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4InputView<'v> {
+        Ip4InputView { ifs: IfCache::new(&self.plane, guard), counts: &self.counts }
     }
 
     #[inline]
-    fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<Ip4Next, Ip4Drop> {
+    fn step(view: &mut Ip4InputView<'_>, p: &mut Packet<'_>) -> Step<Ip4Next, Ip4Drop> {
+        view.counts.add(p.d.rx, 1);
         let have = p.total_len();
         let h = ip4::Ip4Header(ip4::check(p.data(), have).map_err(Ip4Drop::from)?);
         let (src, dst) = (h.src_u32(), h.dst_u32());
         let (total, options) = (usize::from(h.total_len()), h.header_len() > ip4::HEADER_LEN);
-        let Some(i) = ifs.get(p.d.rx) else { return Err(Ip4Drop::NotEnabled.into()) };
+        let Some(i) = view.ifs.get(p.d.rx) else { return Err(Ip4Drop::NotEnabled.into()) };
         if !i.is(ifflags::IP4) {
             return Err(Ip4Drop::NotEnabled.into());
         }
@@ -166,24 +175,24 @@ pub(crate) fn sane(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
 
 impl QuickNode for Ip4Input {
     /// The interface of the usual packets, which has an IPv4 address, and its features.
-    type Common<'v> = (u32, u32);
+    type Common<'v> = (u32, u32, &'v Table);
 
     fn common<'v>(
-        ifs: &IfCache<'v>,
+        view: &Ip4InputView<'v>,
         first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
-    ) -> Option<(Ip4Next, (u32, u32))> {
-        let i = ifs.peek(first.rx)?;
-        i.takes_ip4().then_some((Ip4Next::Features, (first.rx, i.ip4_unicast)))
+    ) -> Option<(Ip4Next, Self::Common<'v>)> {
+        let i = view.ifs.peek(first.rx)?;
+        i.takes_ip4().then_some((Ip4Next::Features, (first.rx, i.ip4_unicast, view.counts)))
     }
 
-    fn features(common: &(u32, u32)) -> u32 {
+    fn features(common: &Self::Common<'_>) -> u32 {
         common.1
     }
 
-    fn quick(&(rx, _): &(u32, u32), descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let taken = quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
             let Some((total, dst)) = usual(h) else { return false };
             if d.rx != rx || total > d.len {
@@ -192,6 +201,8 @@ impl QuickNode for Ip4Input {
             d.len = total;
             d.aux = dst;
             true
-        })
+        });
+        counts.add(rx, taken);
+        taken
     }
 }

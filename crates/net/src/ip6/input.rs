@@ -2,6 +2,7 @@
 
 use crate::interface::{IfCache, ifflags};
 use crate::plane::Plane;
+use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
 use packet::ip6::{self, Ip6Error};
@@ -58,32 +59,40 @@ impl From<Ip6Error> for Ip6Drop {
 /// The node.
 pub struct Ip6Input {
     plane: Arc<Plane>,
+    counts: Arc<Table>,
 }
 
 impl Ip6Input {
-    /// A node over `plane`.
-    pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6Input { plane: Arc::clone(plane) }
+    /// For worker `worker`.
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        Ip6Input { plane: Arc::clone(plane), counts: plane.counters.ip6.of(worker) }
     }
+}
+
+/// Snapshot of one vector.
+pub struct Ip6InputView<'v> {
+    ifs: IfCache<'v>,
+    counts: &'v Table,
 }
 
 impl Node for Ip6Input {
     const NAME: &'static str = "ip6-input";
     type Next = Ip6Next;
     type Drop = Ip6Drop;
-    type View<'v> = IfCache<'v>;
+    type View<'v> = Ip6InputView<'v>;
 
-    fn view<'v>(&'v mut self, guard: &'v Guard) -> IfCache<'v> {
-        IfCache::new(&self.plane, guard)
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6InputView<'v> {
+        Ip6InputView { ifs: IfCache::new(&self.plane, guard), counts: &self.counts }
     }
 
     #[inline]
-    fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<Ip6Next, Ip6Drop> {
+    fn step(view: &mut Ip6InputView<'_>, p: &mut Packet<'_>) -> Step<Ip6Next, Ip6Drop> {
+        view.counts.add(p.d.rx, 1);
         let have = p.total_len();
         let h = ip6::Ip6Header(ip6::check(p.data(), have).map_err(Ip6Drop::from)?);
         let (src, dst) = (h.src_u128(), h.dst_u128());
         let (total, hop_by_hop) = (h.total_len(), h.next_header().0 == 0);
-        let Some(i) = ifs.get(p.d.rx) else { return Err(Ip6Drop::NotEnabled.into()) };
+        let Some(i) = view.ifs.get(p.d.rx) else { return Err(Ip6Drop::NotEnabled.into()) };
         if !i.is(ifflags::IP6) {
             return Err(Ip6Drop::NotEnabled.into());
         }
@@ -146,24 +155,24 @@ pub(crate) fn usual(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
 
 impl QuickNode for Ip6Input {
     /// The interface of the usual packets, which has an IPv6 address, and its features.
-    type Common<'v> = (u32, u32);
+    type Common<'v> = (u32, u32, &'v Table);
 
     fn common<'v>(
-        ifs: &IfCache<'v>,
+        view: &Ip6InputView<'v>,
         first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
-    ) -> Option<(Ip6Next, (u32, u32))> {
-        let i = ifs.peek(first.rx)?;
-        i.takes_ip6().then_some((Ip6Next::Features, (first.rx, i.ip6_unicast)))
+    ) -> Option<(Ip6Next, Self::Common<'v>)> {
+        let i = view.ifs.peek(first.rx)?;
+        i.takes_ip6().then_some((Ip6Next::Features, (first.rx, i.ip6_unicast, view.counts)))
     }
 
-    fn features(common: &(u32, u32)) -> u32 {
+    fn features(common: &Self::Common<'_>) -> u32 {
         common.1
     }
 
-    fn quick(&(rx, _): &(u32, u32), descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let taken = quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
             let Some(total) = usual(h) else { return false };
             if d.rx != rx || total > u32::from(d.len) {
@@ -171,6 +180,8 @@ impl QuickNode for Ip6Input {
             }
             d.len = total as u16;
             true
-        })
+        });
+        counts.add(rx, taken);
+        taken
     }
 }

@@ -76,13 +76,12 @@ use crate::capture::Tap;
 use crate::fib::table::Tables;
 use crate::l2::bridge::L2Plane;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
-use crate::plane::{Counters, Drops, Plane, PlaneConfig};
+use crate::plane::{Counters, Plane, PlaneConfig};
 use crate::punt::{Police, Punt};
 use ::tables::fib::{Fib4Writer, Fib6Writer, Routes};
 use ::tables::groups::Groups;
 use ::tables::slots::Slots;
 use adjacencies::Adjacencies;
-use graph::counters::PerWorker;
 use graph::dispatch::PanicReport;
 use graph::epoch::Published;
 use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, WorkerHandle};
@@ -269,12 +268,7 @@ impl Router {
             labels: shared_labels,
             config: Published::new(config.plane.clone()),
             proxies: Published::new(crate::proxy::Proxies::default()),
-            counters: Counters {
-                rx: PerWorker::new(n).map_err(system("counters"))?,
-                tx: PerWorker::new(n).map_err(system("counters"))?,
-                drops: Drops::new(n),
-                adjacency: PerWorker::new(n).map_err(system("counters"))?,
-            },
+            counters: Counters::new(n).map_err(system("counters"))?,
             path_mtus: Published::new(Default::default()),
             wall: Default::default(),
             punt: Punt::new().map_err(system("the queue to the control side"))?,

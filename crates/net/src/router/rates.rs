@@ -94,7 +94,7 @@ impl Router {
         due.truncate(TURN);
         for index in &due {
             let c = &self.plane.counters;
-            let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.rx.sum(*index), c.tx.sum(*index));
+            let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.received(*index), c.tx.sum(*index));
             let place = *index as usize;
             if self.rates.of.len() <= place {
                 self.rates.of.resize_with(place + 1, History::default);

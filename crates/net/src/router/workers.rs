@@ -136,6 +136,10 @@ pub struct InterfaceCounts {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
+    /// IPv4 packets received, without those under labels.
+    pub ip4: u64,
+    /// IPv6 packets received, without those under labels.
+    pub ip6: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Bytes sent.
@@ -149,11 +153,12 @@ pub struct InterfaceCounts {
 impl Router {
     fn raw_counts(&self, index: u32) -> InterfaceCounts {
         let c = &self.plane.counters;
-        let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.rx.sum(index), c.tx.sum(index));
+        let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.received(index), c.tx.sum(index));
+        let (ip4, ip6) = c.by_family(index);
         let reasons = self.graphs.first().map_or(0, |g| g.reasons.len());
         let drops = (0..reasons).map(|r| (r, c.drops.sum(index, r))).filter(|(_, n)| *n != 0).collect();
         let device_drops = self.interface(index).map(super::IfState::device_drops).unwrap_or_default();
-        InterfaceCounts { rx_packets, rx_bytes, tx_packets, tx_bytes, drops, device_drops }
+        InterfaceCounts { rx_packets, rx_bytes, ip4, ip6, tx_packets, tx_bytes, drops, device_drops }
     }
 
     /// Counters of an interface since the last clear (or since it was made).
@@ -162,6 +167,8 @@ impl Router {
         let Some(b) = self.cleared.interfaces.get(&index) else { return now };
         now.rx_packets -= b.rx_packets;
         now.rx_bytes -= b.rx_bytes;
+        now.ip4 -= b.ip4;
+        now.ip6 -= b.ip6;
         now.tx_packets -= b.tx_packets;
         now.tx_bytes -= b.tx_bytes;
         for (r, n) in &mut now.drops {

@@ -609,10 +609,12 @@ impl World {
         all.extend(reasons.map(|(r, c)| (format!("{} {}", r.node, r.name), c.get())));
         let c = &self.router.plane().counters;
         for i in 0..self.interfaces {
-            for (what, (packets, bytes)) in [("rx", c.rx.sum(i)), ("tx", c.tx.sum(i))] {
+            for (what, (packets, bytes)) in [("rx", c.received(i)), ("tx", c.tx.sum(i))] {
                 all.push((format!("{what} {i} packets"), packets));
                 all.push((format!("{what} {i} bytes"), bytes));
             }
+            let (ip4, ip6) = c.by_family(i);
+            all.extend([(format!("ip4 {i}"), ip4), (format!("ip6 {i}"), ip6)]);
             for (n, r) in self.graph.reasons.iter().enumerate() {
                 all.push((format!("drops of {i} {}", r.name), c.drops.sum(i, n)));
             }

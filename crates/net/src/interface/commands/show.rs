@@ -75,6 +75,8 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let mut rows: Vec<(String, u64)> = vec![
             ("rx packets".into(), c.rx_packets),
             ("rx bytes".into(), c.rx_bytes),
+            ("ip4".into(), c.ip4),
+            ("ip6".into(), c.ip6),
             ("tx packets".into(), c.tx_packets),
             ("tx bytes".into(), c.tx_bytes),
             ("drops".into(), dropped),
@@ -110,6 +112,8 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let device = c.device_drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n }));
         let mut row = describe(router, i);
         row["rx"] = json!({ "packets": c.rx_packets, "bytes": c.rx_bytes });
+        row["ip4"] = json!({ "packets": c.ip4 });
+        row["ip6"] = json!({ "packets": c.ip6 });
         row["tx"] = json!({ "packets": c.tx_packets, "bytes": c.tx_bytes });
         row["rates"] = json!({ "second": rate_json(&now), "minute": rate_json(&minute) });
         row["drops"] = json!({ "packets": dropped, "reasons": reasons.collect::<Vec<_>>() });

@@ -4,7 +4,7 @@ use super::tagged::Members;
 use super::{Bridge, BridgeCache, BridgePort, Refused, Way, bflags, may_pass};
 use crate::interface::{IfCache, Interface, ifflags};
 use crate::l2::retag::RetagError;
-use crate::plane::Plane;
+use crate::plane::{Plane, RxCounts};
 use crate::punt::Message;
 use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
@@ -96,7 +96,7 @@ impl From<Refused> for BridgeReason {
 /// The node.
 pub struct L2Bridge {
     plane: Arc<Plane>,
-    rx: Arc<Table>,
+    counts: RxCounts,
     tx: Arc<Table>,
     bridges: Arc<Table>,
     ports: Arc<Table>,
@@ -107,8 +107,8 @@ impl L2Bridge {
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
         let l2 = &plane.l2;
         let (bridges, ports) = (l2.bridge_events.of(worker), l2.port_events.of(worker));
-        let (rx, tx) = (plane.counters.rx.of(worker), plane.counters.tx.of(worker));
-        L2Bridge { plane: Arc::clone(plane), rx, tx, bridges, ports }
+        let (counts, tx) = (plane.counters.received_by(worker), plane.counters.tx.of(worker));
+        L2Bridge { plane: Arc::clone(plane), counts, tx, bridges, ports }
     }
 }
 
@@ -121,7 +121,7 @@ pub struct BridgeView<'v> {
     macs: MacReader<'v>,
     /// The stamp of now.
     now: u16,
-    counts: &'v Table,
+    counts: &'v RxCounts,
     sent: &'v Table,
     bridges: &'v Table,
     ports: &'v Table,
@@ -209,7 +209,7 @@ impl Node for L2Bridge {
             bridge: BridgeCache::new(plane, guard),
             macs: plane.l2.macs.reader(guard),
             now: plane.l2.clock.load(Ordering::Relaxed) as u16,
-            counts: &self.rx,
+            counts: &self.counts,
             sent: &self.tx,
             bridges: &self.bridges,
             ports: &self.ports,
@@ -244,7 +244,7 @@ impl Node for L2Bridge {
         }
         if port.is(bflags::FORWARD) {
             let found = view.macs.find(macs::key(port.bridge, dst));
-            match super::towards(p, port, found, &mut view.tx, view.counts).map_err(BridgeReason::from)? {
+            match super::towards(p, port, found, &mut view.tx, &view.counts.rx).map_err(BridgeReason::from)? {
                 Some(Way::Output) => return Ok(BridgeNext::Output),
                 Some(Way::Bvi) => return Ok(BridgeNext::Bvi),
                 None => {}
@@ -305,7 +305,7 @@ struct Up<'v> {
     /// Its MAC address in the low six bytes.
     mac: u64,
     feat: u32,
-    counts: &'v Table,
+    counts: &'v RxCounts,
 }
 
 /// The addresses at the start of a frame, destination and source, each in the low six bytes.
@@ -448,11 +448,12 @@ impl Source<'_> {
     fn up(
         self,
         up: Up<'_>,
+        counts: &Table,
         descs: &mut [Desc],
         rooms: Rooms<'_>,
         inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<(u16, u16)>,
     ) -> usize {
-        let mut counts = Run::new(up.counts);
+        let mut counts = Run::new(counts);
         counts.turn(up.bvi);
         let want = TO_BVI | up.bvi;
         // What comes from the address of the BVI itself is no usual frame.
@@ -471,7 +472,7 @@ impl Source<'_> {
 
     #[inline(never)]
     fn up4(self, up: Up<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
-        self.up(up, descs, rooms, |w, d| {
+        self.up(up, &up.counts.rx4, descs, rooms, |w, d| {
             let (total, dst) = ip4::input::usual(w[14..].first_chunk()?)?;
             let fits = w[12..14] == [0x08, 0x00] && u32::from(total) + 14 <= u32::from(d.len);
             fits.then(|| d.aux = dst).map(|()| (14, total))
@@ -480,7 +481,7 @@ impl Source<'_> {
 
     #[inline(never)]
     fn up6(self, up: Up<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
-        self.up(up, descs, rooms, |w, d| {
+        self.up(up, &up.counts.rx6, descs, rooms, |w, d| {
             let total = ip6::input::usual(w[14..].first_chunk()?)?;
             (w[12..14] == [0x86, 0xdd] && total + 14 <= u32::from(d.len)).then_some((14, total as u16))
         })
@@ -563,7 +564,7 @@ impl QuickNode for L2Bridge {
             To::TaggedOutput(m) => m.quick::<{ flags::UNUSUAL }, false>(descs, rooms),
             To::Ip4(up) => from.up4(up, descs, rooms),
             To::Ip6(up) => from.up6(up, descs, rooms),
-            To::Up(up) => from.up(up, descs, rooms, |_, d| Some((0, d.len))),
+            To::Up(up) => from.up(up, &up.counts.rx, descs, rooms, |_, d| Some((0, d.len))),
         }
     }
 }
