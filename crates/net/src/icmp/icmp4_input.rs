@@ -123,8 +123,32 @@ impl Node for Icmp4Input {
 /// written go back (RFC 1812 section 4.3.3.6), with `keep`; source routes do not come here, and the others are left out. Type
 /// of service and identification stay (RFC 1812 section 4.3.2.5).
 fn reply(p: &mut Packet<'_>, header_len: usize, ttl: u8, keep: bool) {
+    let len = if header_len == ip4::HEADER_LEN { header_len } else { keep_recorded(p, header_len, keep) };
+    let total = p.total_len() as u16;
+    let Some((h, message)) = p.data_mut().split_at_mut_checked(len) else { return };
+    let Some(fixed) = h.first_chunk_mut::<{ ip4::HEADER_LEN }>() else { return };
+    fixed[0] = 0x40 | (len / 4) as u8;
+    fixed[2..4].copy_from_slice(&total.to_be_bytes());
+    fixed[6..8].fill(0);
+    fixed[8] = ttl;
+    let (from, to) = fixed[12..20].split_at_mut(4);
+    from.swap_with_slice(to);
+    match len {
+        // Most have this length, for which the sum is quicker.
+        ip4::HEADER_LEN => ip4::fill_checksum(fixed),
+        _ => ip4::fill_checksum(h),
+    }
+    if let Some(m) = message.first_chunk_mut() {
+        icmp4::echo_reply_in_place(m);
+    }
+    p.d.flags = p.d.flags & !flags::L2_GROUP | flags::LOCAL;
+}
+
+/// Takes away the options that do not go back; how long the header is then.
+#[cold]
+fn keep_recorded(p: &mut Packet<'_>, header_len: usize, keep: bool) -> usize {
     let mut header = [0; ip4::MAX_HEADER_LEN];
-    let Some(came) = p.data().get(..header_len) else { return };
+    let Some(came) = p.data().get(..header_len) else { return header_len };
     header[..ip4::HEADER_LEN].copy_from_slice(&came[..ip4::HEADER_LEN]);
     let mut len = ip4::HEADER_LEN;
     for o in ip4::Options::new(came).map_while(Result::ok).filter(|o| keep && is_recorded(o.kind)) {
@@ -134,20 +158,10 @@ fn reply(p: &mut Packet<'_>, header_len: usize, ttl: u8, keep: bool) {
     let len = len.next_multiple_of(4);
     let moved = p.advance(header_len - len);
     debug_assert!(moved, "the header lies in the first buffer");
-    let total = p.total_len() as u16;
-    header[0] = 0x40 | (len / 4) as u8;
-    header[2..4].copy_from_slice(&total.to_be_bytes());
-    header[6..8].fill(0);
-    header[8] = ttl;
-    let (from, to) = header[12..20].split_at_mut(4);
-    from.swap_with_slice(to);
-    ip4::fill_checksum(&mut header[..len]);
-    let Some((h, message)) = p.data_mut().split_at_mut_checked(len) else { return };
-    h.copy_from_slice(&header[..len]);
-    if let Some(m) = message.first_chunk_mut() {
-        icmp4::echo_reply_in_place(m);
+    if let Some(h) = p.data_mut().get_mut(..len) {
+        h.copy_from_slice(&header[..len]);
     }
-    p.d.flags = p.d.flags & !flags::L2_GROUP | flags::LOCAL;
+    len
 }
 
 #[cfg(test)]
