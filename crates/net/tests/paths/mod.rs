@@ -152,6 +152,8 @@ fn ops() -> Vec<Op> {
         ("right", "10.0.2.4"),
         ("right", "10.0.2.5"),
         ("right", "2001:db8:2::2"),
+        // Not who sends: a link without any known host is rare, and its sources are found a step sooner.
+        ("guarded", "2001:db8:5::9"),
         ("trunk.200", "10.0.4.2"),
     ] {
         let mac = packet::MacAddr([2, 0, 0, 0, 1, 1]);
