@@ -228,20 +228,27 @@ impl<'a> Matcher<'a> {
     /// What may stand next, in the order of the definitions, without repetitions.
     pub fn next(&self) -> Vec<Next<'a>> {
         let own = self.threads.iter().any(|thread| !self.program.is_alias(thread.pc));
-        let mut all: Vec<Next<'a>> = Vec::new();
-        let mut seen = HashSet::new();
+        let (mut all, mut others): (Vec<Next<'a>>, Vec<Next<'a>>) = (Vec::new(), Vec::new());
+        let (mut seen, mut words) = (HashSet::new(), HashSet::new());
         for thread in &self.threads {
             if !seen.insert(thread.pc) || own && self.program.is_alias(thread.pc) {
                 continue;
             }
             let command = self.program.command_at(thread.pc);
             let next = match self.program.code.get(thread.pc) {
-                Some(Instr::Word(word)) => Next::Word { word, command },
+                Some(Instr::Word(word)) => {
+                    // There are many at the start of a line.
+                    if words.insert((word, command)) {
+                        all.push(Next::Word { word, command });
+                    }
+                    continue;
+                }
                 Some(Instr::Arg { name, kind }) => Next::Arg { name, kind, command },
                 Some(Instr::Accept(command)) => Next::End { command: *command },
                 _ => continue,
             };
-            if !all.contains(&next) {
+            if !others.contains(&next) {
+                others.push(next.clone());
                 all.push(next);
             }
         }
@@ -395,7 +402,10 @@ pub(crate) fn near<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Opti
     if length < 3 {
         return None;
     }
-    let best = words.map(|other| (distance(word, other), other)).min_by_key(|(away, _)| *away)?;
+    // No other word can be near enough, and most stand here many times.
+    let mut seen = HashSet::new();
+    let fits = |other: &&'w str| other.chars().count().abs_diff(length) <= 3 && seen.insert(*other);
+    let best = words.filter(fits).map(|other| (distance(word, other), other)).min_by_key(|(away, _)| *away)?;
     // One wrong letter in three, and two letters that changed places count as one.
     (best.0 <= (length / 3).clamp(1, 3) || best.0 == 2 && swapped(word, best.1)).then_some(best.1)
 }
