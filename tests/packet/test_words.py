@@ -43,16 +43,6 @@ def test_the_examples_of_the_control_protocol(pair):
                 assert same(got, message), f"{got}\nis not\n{message}"
 
 
-def test_the_json_fields_of_the_document(pair):
-    """Each field of `show interface` stands in the document."""
-    with open(os.path.join(REPO, "docs", "control-protocol.md")) as f:
-        known = set(re.findall(r"`([a-z0-9-]+)`", f.read().split("## JSON fields")[1]))
-    row = pair.router.json("show interface left")[0]
-    memory = pair.router.json("show memory")
-    assert not (set(row) | set(row["rates"]) | set(memory)) - known
-    assert set(pair.router.json("show ip neighbors")[0]) <= known
-
-
 ALIASES = [
     ("show ip arp", "show ip4 neighbors"), ("show ip route", "show ip fib"), ("show ip route 10.0.2.2", "show ip fib 10.0.2.2"),
     ("show ip route summary", "show ip fib summary"), ("show ip6 route", "show ip6 fib"), ("show adj nbr", None),
