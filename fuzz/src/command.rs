@@ -37,8 +37,10 @@ pub fn run(data: &[u8]) {
         // Whoever may only look runs every command that looks; the others are refused.
         match registry.run(app, Access::Read, &line) {
             Ok(output) => {
-                let _ = output.to_text();
-                let _ = output.to_json();
+                // Streams take their time; lists are made whole.
+                if let Err(output) = output.into_stream() {
+                    let _ = output.whole(app, command::asks_json(&line));
+                }
             }
             Err(e) => shown(&e.render(&line)),
         }

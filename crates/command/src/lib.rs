@@ -72,6 +72,6 @@ pub use lexer::{MAX_LINE, in_quotes, quote};
 pub use output::{Emit, Output, Pieces, Stream};
 pub use page::Page;
 pub use registry::{Parsed, Registry, asks_json};
-pub use table::{Cell, Table};
+pub use table::{Cell, Table, Widths};
 pub use types::ArgType;
 pub use value::{FromValue, Value};

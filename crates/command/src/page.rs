@@ -19,10 +19,12 @@ const TIME: Duration = Duration::from_millis(1);
 /// page.open("{\"list\":[");
 /// page.item(&1.into());
 /// page.item(&2.into());
+/// page.open_item("{\"three\":[");
+/// page.close("]}");
 /// page.close("]");
 /// page.field("more", &true.into());
 /// page.close("}");
-/// assert_eq!(page.take(), "{\"list\":[1,2],\"more\":true}");
+/// assert_eq!(page.take(), "{\"list\":[1,2,{\"three\":[]}],\"more\":true}");
 /// ```
 #[derive(Debug)]
 pub struct Page {
@@ -65,6 +67,12 @@ impl Page {
     pub fn item(&mut self, item: &Json) {
         self.comma();
         let _ = fmt::Write::write_fmt(self, format_args!("{item}"));
+    }
+
+    /// Writes an item of a list which ends in an open list or mapping.
+    pub fn open_item(&mut self, json: &str) {
+        self.comma();
+        self.open(json);
     }
 
     /// Writes a field of a mapping.

@@ -71,6 +71,14 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
+/// How wide the columns of a table are that is written piece by piece.
+#[derive(Debug, Clone, Default)]
+pub struct Widths {
+    columns: Vec<usize>,
+    /// The titles are written.
+    headed: bool,
+}
+
 impl Table {
     /// A table without columns.
     pub fn new() -> Self {
@@ -115,12 +123,12 @@ impl Table {
 
     /// The title line and one line a row.
     pub fn to_text(&self) -> String {
-        self.text(&mut Vec::new())
+        self.text(&mut Widths::default())
     }
 
-    /// Writes the rows as the next ones of a longer table, and takes them out. `widths`, empty at first, keeps how wide the
-    /// columns are; one that later turns out wider than the first rows showed is so from there on.
-    pub fn write_rows(&mut self, page: &mut Page, widths: &mut Vec<usize>) {
+    /// Writes the rows as the next ones of a longer table, and takes them out. A column that later turns out wider than
+    /// it was so far is so from there on.
+    pub fn write_rows(&mut self, page: &mut Page, widths: &mut Widths) {
         if page.wants_json() {
             self.rows.iter().for_each(|row| page.item(&self.object(row)));
         } else {
@@ -129,9 +137,14 @@ impl Table {
         self.rows.clear();
     }
 
-    fn text(&self, widths: &mut Vec<usize>) -> String {
-        let first = widths.is_empty();
-        if first {
+    /// Takes the rows out, which come again to be written: each column will be as wide as they need from the first row on.
+    pub fn measure_rows(&mut self, widths: &mut Widths) {
+        self.widen(widths);
+        self.rows.clear();
+    }
+
+    fn widen(&self, Widths { columns: widths, .. }: &mut Widths) {
+        if widths.is_empty() {
             *widths = self.columns.iter().map(|c| c.title.chars().count()).collect();
         }
         for row in &self.rows {
@@ -139,6 +152,12 @@ impl Table {
                 *width = (*width).max(cell.text.chars().count());
             }
         }
+    }
+
+    fn text(&self, widths: &mut Widths) -> String {
+        self.widen(widths);
+        let first = !std::mem::replace(&mut widths.headed, true);
+        let widths = &widths.columns;
         let mut text = String::new();
         if first {
             self.line(&mut text, widths, self.columns.iter().map(|c| c.title.as_str()));

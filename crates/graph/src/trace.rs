@@ -86,6 +86,13 @@ impl TraceLog {
         self.records[..n].iter().map(|s| unsafe { (*s.get()).assume_init() }).collect()
     }
 
+    /// A record by its place, from 0 on in the order in which they were made.
+    pub fn get(&self, at: usize) -> Option<TraceRecord> {
+        let n = self.len.load(Ordering::Acquire);
+        // SAFETY: slots below `len` are initialised and never written again.
+        self.records.get(..n)?.get(at).map(|s| unsafe { (*s.get()).assume_init() })
+    }
+
     /// Records it can hold.
     pub fn capacity(&self) -> usize {
         self.records.len()
@@ -135,6 +142,11 @@ impl Tracing {
     /// Control side: the records so far, in the order they were made.
     pub fn records(&self, guard: &Guard) -> Vec<TraceRecord> {
         self.log.load(guard).records()
+    }
+
+    /// Control side: a record by its place. It keeps that until all are forgotten.
+    pub fn get(&self, at: usize, guard: &Guard) -> Option<TraceRecord> {
+        self.log.load(guard).get(at)
     }
 
     /// Worker: starts tracing packets of `v` if `node` is armed.
@@ -215,9 +227,12 @@ mod tests {
     #[test]
     fn a_full_log_keeps_what_it_has() {
         let log = TraceLog::new(2);
+        assert!(log.get(0).is_none());
         for i in 0..5 {
             log.append(record(i));
         }
         assert_eq!(log.records().iter().map(|r| r.id).collect::<Vec<_>>(), [0, 1]);
+        let single: Vec<u32> = (0..3).filter_map(|at| log.get(at)).map(|r| r.id).collect();
+        assert_eq!(single, [0, 1]);
     }
 }

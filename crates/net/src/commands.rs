@@ -68,10 +68,16 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("delete loopback", "Take a loopback interface out"),
 ];
 
+/// Names of interfaces that a completion or an error proposes or compares with, at most: there may be many thousands.
+const PROPOSED: usize = 1000;
+
 impl Completer for Router {
     fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
         let mut names: Vec<String> = match kind {
-            "interface" => self.interfaces().map(|i| i.name.clone()).collect(),
+            "interface" => {
+                let names = self.interfaces().map(|i| &i.name).filter(|n| n.starts_with(prefix));
+                names.take(PROPOSED).cloned().collect()
+            }
             "node" => {
                 self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
             }
@@ -133,17 +139,10 @@ pub(crate) fn interface<'r>(
     found.ok_or_else(|| args.error(name, format!("there is no interface {given}")))
 }
 
-/// The interfaces named by the arguments `interface`; all of them when none is named.
-pub(crate) fn chosen<'r>(router: &'r Router, args: &Args) -> Result<Vec<&'r IfState>, CommandError> {
-    let names: Vec<String> = args.all("interface")?;
-    if names.is_empty() {
-        return Ok(router.interfaces().collect());
-    }
-    let find = |n: &String| {
-        let found = router.interface_index(n).and_then(|i| router.interface(i));
-        found.ok_or_else(|| args.error("interface", format!("there is no interface {n}")))
-    };
-    names.iter().map(find).collect()
+/// The interface of a name that is one of the arguments `interface`.
+pub(crate) fn find<'r>(router: &'r Router, args: &Args, name: &str) -> Result<&'r IfState, CommandError> {
+    let found = router.interface_index(name).and_then(|i| router.interface(i));
+    found.ok_or_else(|| args.error("interface", format!("there is no interface {name}")))
 }
 
 /// The rights of who gives a command.

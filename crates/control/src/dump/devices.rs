@@ -3,25 +3,26 @@
 use super::{DEVICE, Map, Node, Source};
 use net::router::{HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, TapConfig};
 
-/// `devices`: what is not as it is without an entry.
-pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    for i in from.router.interfaces().filter(|i| i.kind != Kind::Local) {
-        let mut fields = Map::new();
-        match &i.origin {
-            Op::CreateHost { config, .. } => host(i, config, &mut fields),
-            Op::CreatePcap { config, .. } => pcap(config, &mut fields),
-            Op::CreateTap { config, .. } => tap_device(i, config, &mut fields),
-            _ => {}
-        }
-        let mut placed = Map::new();
-        for (queue, worker) in &i.placed {
-            placed.put(queue.to_string(), *worker);
-        }
-        fields.put_some("rx-placement", Some(Node::Flow(placed)));
-        fields.put_unless("promiscuous", i.promiscuous, false);
-        DEVICE.iter().for_each(|write| write(from, i, &mut fields));
-        to.put_some(i.name.clone(), Some(fields));
+/// An entry of `devices`: what is not as it is without one.
+pub(super) fn device(from: Source<'_>, i: &IfState) -> Option<Node> {
+    if i.kind == Kind::Local {
+        return None;
     }
+    let mut fields = Map::new();
+    match &i.origin {
+        Op::CreateHost { config, .. } => host(i, config, &mut fields),
+        Op::CreatePcap { config, .. } => pcap(config, &mut fields),
+        Op::CreateTap { config, .. } => tap_device(i, config, &mut fields),
+        _ => {}
+    }
+    let mut placed = Map::new();
+    for (queue, worker) in &i.placed {
+        placed.put(queue.to_string(), *worker);
+    }
+    fields.put_some("rx-placement", Some(Node::Flow(placed)));
+    fields.put_unless("promiscuous", i.promiscuous, false);
+    DEVICE.iter().for_each(|write| write(from, i, &mut fields));
+    (!fields.is_empty()).then_some(fields.into())
 }
 
 fn offload(o: Offload) -> Option<Node> {
@@ -58,19 +59,17 @@ fn tap_device(i: &IfState, c: &TapConfig, to: &mut Map) {
     to.put_some("routed", (i.configured().next().is_some() || !i.subs.is_empty()).then_some(true));
 }
 
-/// `taps`.
-pub(super) fn taps(from: Source<'_>, to: &mut Map) {
-    for i in from.router.interfaces() {
-        let Op::CreateTap { config: c, .. } = &i.origin else { continue };
-        let mut host = Map::new();
-        host.put("name", c.host_name.as_str());
-        host.put_some("mac", c.host_mac.map(Node::text));
-        host.put_some("bridge", c.bridge.as_deref()).put_unless("bridge-create", c.bridge_create, false);
-        host.put_some("namespace", c.netns.as_deref());
-        host.put_unless("namespace-create", c.netns_create, false);
-        let mut fields = Map::new();
-        fields.put("host", host);
-        fields.put_unless("rx-ring-size", c.rx_ring.unwrap_or(256), 256);
-        to.put(i.name.clone(), fields);
-    }
+/// An entry of `taps`.
+pub(super) fn tap(_: Source<'_>, i: &IfState) -> Option<Node> {
+    let Op::CreateTap { config: c, .. } = &i.origin else { return None };
+    let mut host = Map::new();
+    host.put("name", c.host_name.as_str());
+    host.put_some("mac", c.host_mac.map(Node::text));
+    host.put_some("bridge", c.bridge.as_deref()).put_unless("bridge-create", c.bridge_create, false);
+    host.put_some("namespace", c.netns.as_deref());
+    host.put_unless("namespace-create", c.netns_create, false);
+    let mut fields = Map::new();
+    fields.put("host", host);
+    fields.put_unless("rx-ring-size", c.rx_ring.unwrap_or(256), 256);
+    Some(fields.into())
 }

@@ -1,7 +1,7 @@
 //! The sections `interfaces` and `loopbacks`.
 
-use super::{INTERFACE, Map, Node, Source};
-use net::router::{Encap, IfState, Kind, Op};
+use super::{INTERFACE, Map, Node, Pages, Path, Pieces, Source, each};
+use net::router::{Encap, IfState, Kind, Op, Order};
 
 /// The most addresses that the format allows in `interfaces`; the others stand in `l3.interfaces`.
 const MOST: usize = 6;
@@ -13,53 +13,66 @@ pub(super) fn further_addresses(_from: Source<'_>, i: &IfState, to: &mut Map) {
 
 /// `interfaces`: devices and TAPs in the order in which they were made, with their sub-interfaces. Of loopbacks the state
 /// of those that are down, and their places where these are not behind all others.
-pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    let all: Vec<&IfState> = from.router.interfaces().collect();
-    let named = |i: &&IfState| match i.kind {
-        Kind::Device | Kind::MplsTunnel { .. } => true,
-        Kind::Loopback => !i.up,
-        Kind::Local | Kind::Sub { .. } => false,
-    };
-    let last = all.iter().rposition(named).unwrap_or(0);
-    for (at, i) in all.into_iter().enumerate() {
-        match i.kind {
-            Kind::Device | Kind::MplsTunnel { .. } => {
-                let mut fields = Map::new();
-                interface(from, i, &mut fields);
-                to.put(i.name.clone(), fields);
+#[derive(Default)]
+pub(super) struct Interfaces {
+    after: Option<Order>,
+    /// The last one that is to be named.
+    last: Option<Option<Order>>,
+}
+
+impl Pages for Interfaces {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let named = |i: &&IfState| match i.kind {
+            Kind::Device | Kind::MplsTunnel { .. } => true,
+            Kind::Loopback => !i.up,
+            Kind::Local | Kind::Sub { .. } => false,
+        };
+        let find = || from.router.interfaces().filter(named).last().map(IfState::order);
+        let last = *self.last.get_or_insert_with(find);
+        each(from, &mut self.after, |i| {
+            let mut fields = Map::new();
+            let mut put = |place: Path, name: String, fields: Map| {
+                let mut field = Map::new();
+                field.put(name, fields);
+                to.fields(place, field);
+            };
+            match i.kind {
+                Kind::Device | Kind::MplsTunnel { .. } => {
+                    common(from, i, 1500, &mut fields);
+                    fields.put_some("state", (!i.up).then_some("down"));
+                    match i.subs.is_empty() {
+                        true => put(vec![], i.name.clone(), fields),
+                        // They come behind it.
+                        false => to.fields(vec![i.name.clone().into()], fields),
+                    }
+                }
+                Kind::Loopback if Some(i.order()) <= last => {
+                    fields.put_some("state", (!i.up).then_some("down"));
+                    put(vec![], i.name.clone(), fields);
+                }
+                Kind::Sub { parent, id, encap } => {
+                    let Some(parent) = from.router.interface(parent).filter(|p| named(p)) else { return };
+                    common(from, i, parent.mtu, &mut fields);
+                    let state = if !i.up { Some("down") } else { (!parent.up).then_some("follow") };
+                    fields.put_some("state", state);
+                    fields.put_some("encapsulation", encapsulation(id, encap).map(Node::Flow));
+                    let place = vec![parent.name.clone().into(), "sub-interfaces".into()];
+                    put(place, id.to_string(), fields);
+                }
+                _ => {}
             }
-            Kind::Loopback if at <= last => {
-                let mut fields = Map::new();
-                fields.put_some("state", (!i.up).then_some("down"));
-                to.put(i.name.clone(), fields);
-            }
-            _ => {}
-        }
+        })
     }
 }
 
-/// `loopbacks`.
-pub(super) fn loopbacks(from: Source<'_>, to: &mut Map) {
-    for i in from.router.interfaces().filter(|i| i.kind == Kind::Loopback) {
-        let mut fields = Map::new();
-        common(from, i, 1500, &mut fields);
-        to.put(i.name.clone(), fields);
+/// An entry of `loopbacks`.
+pub(super) fn loopback(from: Source<'_>, i: &IfState) -> Option<Node> {
+    if i.kind != Kind::Loopback {
+        return None;
     }
-}
-
-fn interface(from: Source<'_>, i: &IfState, to: &mut Map) {
-    common(from, i, 1500, to);
-    to.put_some("state", (!i.up).then_some("down"));
-    let mut subs = Map::new();
-    for s in i.subs.values().filter_map(|s| from.router.interface(*s)) {
-        let Kind::Sub { id, encap, .. } = s.kind else { continue };
-        let mut fields = Map::new();
-        common(from, s, i.mtu, &mut fields);
-        fields.put_some("state", if !s.up { Some("down") } else { (!i.up).then_some("follow") });
-        fields.put_some("encapsulation", encapsulation(id, encap).map(Node::Flow));
-        subs.put(id.to_string(), fields);
-    }
-    to.put_some("sub-interfaces", Some(subs));
+    let mut fields = Map::new();
+    common(from, i, 1500, &mut fields);
+    Some(fields.into())
 }
 
 /// What every kind of interface has.

@@ -1,27 +1,36 @@
 //! The sections `bridgedomains` and `l2`.
 
-use super::{Map, Node, Source};
+use super::{Map, Node, PAGE, Pages, Pieces, Source, each};
 use net::l2::bridge::MAC_LIMIT;
-use net::router::{BridgeOp, BridgeSettings, BridgeState, IfState, Router, StaticMac, TagChange};
-use std::collections::{BTreeMap, HashSet};
+use net::router::{BridgeSettings, BridgeState, IfState, Order, Router, TagChange};
+use packet::eth::MacAddr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::ops::Bound;
 
-/// `bridgedomains`.
-pub(super) fn bridges(from: Source<'_>, to: &mut Map) {
-    for b in from.router.bridges() {
-        to.put(format!("bd{}", b.id), bridge(from, b));
-    }
-}
-
-/// Its members in the order of all interfaces.
-fn members<'r>(router: &'r Router, b: &BridgeState) -> Vec<&'r IfState> {
-    let mut all: Vec<&IfState> = b.members.keys().filter_map(|i| router.interface(*i)).collect();
-    all.sort_by_key(|i| i.order());
-    all
+/// The first of its members in the order of all interfaces.
+fn first<'r>(router: &'r Router, b: &BridgeState) -> Option<&'r IfState> {
+    b.members.keys().filter_map(|i| router.interface(*i)).min_by_key(|i| i.order())
 }
 
 /// A bridge domain of the format has an MTU, here its first member's; those that have another one say so.
 fn mtu(router: &Router, b: &BridgeState) -> Option<u16> {
-    members(router, b).first().map(|i| i.mtu)
+    first(router, b).map(|i| i.mtu)
+}
+
+/// `bridgedomains`, one a page: it may have thousands of members.
+#[derive(Default)]
+pub(super) struct Bridges(u32);
+
+impl Pages for Bridges {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let Some(b) = from.router.bridges_from(self.0).next() else { return false };
+        let mut fields = Map::new();
+        fields.put(format!("bd{}", b.id), bridge(from, b));
+        to.fields(vec![], fields);
+        self.0 = b.id + 1;
+        true
+    }
 }
 
 fn bridge(from: Source<'_>, b: &BridgeState) -> Map {
@@ -30,8 +39,11 @@ fn bridge(from: Source<'_>, b: &BridgeState) -> Map {
     to.put_some("description", s.tag.as_deref());
     to.put_some("mtu", mtu(from.router, b).filter(|mtu| *mtu != 1500));
     to.put_some("bvi", b.bvi().map(|i| from.router.interface_name(i)));
-    let ports = members(from.router, b).into_iter().filter(|i| !i.membership.is_some_and(|m| m.bvi));
-    to.put_some("interfaces", Some(Node::Row(ports.map(|i| Node::text(&i.name)).collect())));
+    // In the order of all interfaces.
+    let mut ports: Vec<&IfState> = b.members.keys().filter_map(|i| from.router.interface(*i)).collect();
+    ports.retain(|i| !i.membership.is_some_and(|m| m.bvi));
+    ports.sort_by_key(|i| i.order());
+    to.put_some("interfaces", Some(Node::Row(ports.iter().map(|i| Node::text(&i.name)).collect())));
     let mut settings = Map::new();
     settings
         .put_unless("learn", s.learn, usual.learn)
@@ -53,44 +65,114 @@ fn tag_rewrite(i: &IfState, target: bool) -> Option<Node> {
     (i.tag_change != popped).then(|| Node::text(change()))
 }
 
-/// `l2`.
-pub(super) fn write(from: Source<'_>, to: &mut Map) {
+/// `l2` itself.
+pub(super) fn limit(from: Source<'_>, to: &mut Map) {
     to.put_unless("learn-limit", u64::from(from.router.mac_counts().limit), u64::from(MAC_LIMIT));
-    let targets: HashSet<u32> = from.router.interfaces().filter_map(|i| i.xconnect).collect();
-    let mtus: BTreeMap<u32, Option<u16>> =
-        from.router.bridges().map(|b| (b.id, mtu(from.router, b))).collect();
-    let mut interfaces = Map::new();
-    for i in from.router.interfaces() {
-        let peer = i.xconnect.and_then(|p| from.router.interface(p)).map(|p| p.mtu);
-        let other = peer.or_else(|| mtus.get(&i.membership?.bridge).copied().flatten());
-        let mut fields = Map::new();
-        fields
-            .put_some("tag-rewrite", tag_rewrite(i, targets.contains(&i.index)))
-            .put_some("split-horizon-group", i.membership.filter(|m| m.shg != 0).map(|m| u16::from(m.shg)))
-            .put_some("learn-limit", i.mac_limit.map(u64::from))
-            .put_some("own-mtu", other.filter(|mtu| *mtu != i.mtu).map(|_| true));
-        for feature in i.port_features.off() {
-            fields.put(feature, false);
-        }
-        interfaces.put_some(i.name.clone(), Some(fields));
+}
+
+/// `l2.interfaces`.
+#[derive(Default)]
+pub(super) struct Ports {
+    after: Option<Order>,
+    /// The MTU of each bridge domain that was met.
+    mtus: HashMap<u32, Option<u16>>,
+}
+
+impl Pages for Ports {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let (mut interfaces, mtus) = (Map::new(), &mut self.mtus);
+        let more = each(from, &mut self.after, |i| {
+            let peer = i.xconnect.and_then(|p| from.router.interface(p)).map(|p| p.mtu);
+            let other = peer.or_else(|| {
+                let id = i.membership?.bridge;
+                *mtus.entry(id).or_insert_with(|| mtu(from.router, from.router.bridge(id)?))
+            });
+            let target = from.router.is_xconnect_target(i.index);
+            let mut fields = Map::new();
+            fields
+                .put_some("tag-rewrite", tag_rewrite(i, target))
+                .put_some(
+                    "split-horizon-group",
+                    i.membership.filter(|m| m.shg != 0).map(|m| u16::from(m.shg)),
+                )
+                .put_some("learn-limit", i.mac_limit.map(u64::from))
+                .put_some("own-mtu", other.filter(|mtu| *mtu != i.mtu).map(|_| true));
+            for feature in i.port_features.off() {
+                fields.put(feature, false);
+            }
+            interfaces.put_some(i.name.clone(), Some(fields));
+        });
+        to.fields(vec![], interfaces);
+        more
     }
-    to.put_some("interfaces", Some(interfaces));
-    let mut domains = Map::new();
-    for b in from.router.bridges() {
-        let (mut fields, mut macs, mut arp) = (Map::new(), Map::new(), Map::new());
-        fields.put_some("learn-limit", b.settings.mac_limit.map(u64::from));
-        for op in from.router.static_macs(b.id) {
-            let BridgeOp::Mac { mac, to: Some(place), .. } = op else { continue };
-            match place {
-                StaticMac::Filter => macs.put(mac.to_string(), "filter"),
-                StaticMac::Port(name) => macs.put(mac.to_string(), Node::text(name)),
-            };
+}
+
+/// `l2.bridgedomains`.
+#[derive(Default)]
+pub(super) struct Domains {
+    /// The place in the table of addresses up to which static ones were looked for; none when all of it was.
+    looked: Option<usize>,
+    begun: bool,
+    /// Those of bridge domains that are not written: by bridge domain, with the interface, or none for a filter.
+    fixed: BTreeSet<(u32, [u8; 6], Option<u32>)>,
+    /// The bridge domain that is to be written, whether that has begun, and the address behind which its ARP entries go on.
+    bridge: u32,
+    headed: Option<u32>,
+    arp: Option<IpAddr>,
+}
+
+impl Domains {
+    /// Looks for static addresses; true when there is more to look at.
+    fn look(&mut self, router: &Router) -> bool {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.looked = (router.mac_counts().fixed != 0).then_some(0);
         }
-        for (a, mac) in &b.arp {
+        let mut left = 16;
+        while let Some(at) = self.looked.filter(|_| left != 0) {
+            let (some, next) = router.macs_from(at);
+            let fixed = some.iter().filter(|m| m.fixed && !m.bvi);
+            self.fixed.extend(fixed.map(|m| (m.bridge, m.mac.0, m.interface)));
+            (self.looked, left) = (next, left - 1);
+        }
+        self.looked.is_some()
+    }
+}
+
+impl Pages for Domains {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        if self.look(from.router) {
+            return true;
+        }
+        let Some(b) = from.router.bridges_from(self.bridge).next() else { return false };
+        let place = |name: &'static str| vec![format!("bd{}", b.id).into(), name.into()];
+        if self.headed != Some(b.id) {
+            (self.headed, self.arp) = (Some(b.id), None);
+            let mut fields = Map::new();
+            fields.put_some("learn-limit", b.settings.mac_limit.map(u64::from));
+            to.fields(vec![format!("bd{}", b.id).into()], fields);
+        }
+        let next = |fixed: &BTreeSet<_>| fixed.range((b.id, [0; 6], None)..).next().copied();
+        let mut macs = Map::new();
+        for _ in 0..PAGE {
+            let Some(first) = next(&self.fixed).filter(|first| first.0 == b.id) else { break };
+            self.fixed.remove(&first);
+            let to = first.2.map_or_else(|| "filter".to_owned(), |port| from.router.interface_name(port));
+            macs.put(MacAddr(first.1).to_string(), to);
+        }
+        to.fields(place("macs"), macs);
+        if next(&self.fixed).is_some_and(|first| first.0 == b.id) {
+            return true;
+        }
+        let behind = self.arp.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut arp, mut left) = (Map::new(), b.arp.range((behind, Bound::Unbounded)));
+        for (a, mac) in left.by_ref().take(PAGE) {
             arp.put(a.to_string(), Node::text(mac));
+            self.arp = Some(*a);
         }
-        fields.put_some("macs", Some(macs)).put_some("arp", Some(arp));
-        domains.put_some(format!("bd{}", b.id), Some(fields));
+        to.fields(place("arp"), arp);
+        if left.next().is_none() {
+            self.bridge = b.id + 1;
+        }
+        true
     }
-    to.put_some("bridgedomains", Some(domains));
 }

@@ -8,15 +8,15 @@ use net::reassembly::Kind;
 use net::router::IfState;
 use net::urpf::Mode;
 
+/// An entry of `interfaces`.
+pub(super) fn interface(from: Source<'_>, i: &IfState) -> Option<Node> {
+    let mut fields = Map::new();
+    L3.iter().for_each(|write| write(from, i, &mut fields));
+    (!fields.is_empty()).then_some(fields.into())
+}
+
+/// What is not of an interface.
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    let mut interfaces = Map::new();
-    for i in from.router.interfaces() {
-        let mut fields = Map::new();
-        L3.iter().for_each(|write| write(from, i, &mut fields));
-        interfaces.put_some(i.name.clone(), Some(fields));
-    }
-    to.put_some("reassembly", Some(reassembly_limits(from)));
-    to.put_some("interfaces", Some(interfaces));
     let ranges = from.router.proxy_arp_ranges().into_iter();
     let range = |(first, last)| Node::Text(format!("{first} - {last}"));
     to.put_some("proxy-arp", Some(Node::List(ranges.map(range).collect())));
@@ -80,7 +80,7 @@ pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {
 }
 
 /// Limits that are not the default ones.
-fn reassembly_limits(from: Source<'_>) -> Map {
+pub(super) fn reassembly_limits(from: Source<'_>, to: &mut Map) {
     let mut kinds = Map::new();
     for kind in Kind::ALL {
         let (now, default) = (from.router.reassembly_settings(kind), kind.defaults());
@@ -93,7 +93,7 @@ fn reassembly_limits(from: Source<'_>) -> Map {
             .put_unless("expire-walk-interval-ms", ms(now.walk), ms(default.walk));
         kinds.put_some(kind.name(), Some(Node::Flow(limits)));
     }
-    kinds
+    to.put_some("reassembly", Some(kinds));
 }
 
 /// What becomes of fragments.

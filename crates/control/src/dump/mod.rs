@@ -1,10 +1,10 @@
 //! The running state as a document that loads to the same state: `quiver dump`, `show configuration`.
 //!
 //! A feature has one file here, with a function for each place of the document that it fills, and one line for each in
-//! the lists below: `SECTIONS` for a section of its own, `INTERFACE` for fields of interfaces and sub-interfaces, `L3` for
+//! the lists below: `SECTIONS` for a section or a part of one, `INTERFACE` for fields of interfaces and sub-interfaces, `L3` for
 //! those of `l3.interfaces`, `DEVICE` for fields of `devices`, `QUIVER` for fields of `quiver`. A function is given the router and fills a
-//! [`Map`]; fields that have their default are left out. A list that may be long is made page by page ([`Pages`]), so
-//! that a million routes take little memory and do not hold up the control thread.
+//! [`Map`]; fields that have their default are left out. What may be long is made in pieces ([`Pages`]), so that a million
+//! routes or thousands of interfaces take little memory and do not hold up the control thread.
 
 mod advertise;
 mod devices;
@@ -24,8 +24,10 @@ pub use node::{Map, Node};
 
 use crate::yaml::Settings;
 use command::Page;
-use net::router::{IfState, Router};
+use net::router::{IfState, Order, Router};
 use serde_json::Value as Json;
+use std::borrow::Cow;
+use std::collections::VecDeque;
 
 /// Where the state is read.
 #[derive(Clone, Copy)]
@@ -36,39 +38,71 @@ pub struct Source<'a> {
     pub settings: &'a Settings,
 }
 
-/// How a section is made.
-enum Section {
-    /// A mapping, made at once.
-    Map(fn(Source<'_>, &mut Map)),
-    /// A list that may be long.
+/// How a part of the document is made.
+enum Part {
+    /// Fields of a mapping, made at once.
+    Fields(fn(Source<'_>, &mut Map)),
+    /// A field for each interface of which the function has something to say.
+    Interfaces(fn(Source<'_>, &IfState) -> Option<Node>),
+    /// A list or mapping that may be long.
     Pages(fn() -> Box<dyn Pages>),
 }
 
-/// A long list that is made in pieces. The state may change between two of them.
+/// A long list or mapping that is made in pieces. The state may change between two of them.
 pub trait Pages {
-    /// Adds the next items, some [`PAGE`] of them, to `items`; false when the list is at its end.
-    fn page(&mut self, from: Source<'_>, items: &mut Vec<Node>) -> bool;
+    /// Adds what comes next, some [`PAGE`] items or fields, or nothing where it has looked in vain for as long; false at the end.
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool;
 }
 
-/// Items of a page, about.
-pub const PAGE: usize = 2000;
+/// Items or fields of a page, about.
+pub const PAGE: usize = 250;
+/// Interfaces that are looked at for a page.
+const INTERFACES: usize = 16;
 
-/// The sections of a document, in the order in which they are written. One that turns out empty is left out.
-const SECTIONS: &[(&str, Section)] = &[
-    ("quiver", Section::Map(settings::write)),
-    ("devices", Section::Map(devices::write)),
-    ("taps", Section::Map(devices::taps)),
-    ("loopbacks", Section::Map(interfaces::loopbacks)),
-    ("interfaces", Section::Map(interfaces::write)),
-    ("bridgedomains", Section::Map(l2::bridges)),
-    ("l2", Section::Map(l2::write)),
-    ("tables", Section::Map(tables::write)),
-    ("l3", Section::Map(l3::write)),
-    ("punt", Section::Map(punt::write)),
-    ("mpls", Section::Map(mpls::write)),
-    ("neighbors", Section::Pages(|| Box::<neighbors::Neighbors>::default())),
-    ("routes", Section::Pages(|| Box::<routes::Routes>::default())),
-    ("packet-generator", Section::Map(streams::write)),
+/// The names from a section down to a list or mapping within it.
+type Path = Vec<Cow<'static, str>>;
+
+/// What a page holds: items and fields, each with its place below that of the part.
+#[derive(Default)]
+pub struct Pieces(VecDeque<(Path, Node)>);
+
+impl Pieces {
+    /// Adds items to the list of the part.
+    pub fn items(&mut self, items: Vec<Node>) {
+        self.0.push_back((vec![], Node::List(items)));
+    }
+
+    /// Adds fields to the mapping at a place, which stand together: one that another place followed is not gone back to.
+    pub fn fields(&mut self, place: Path, fields: Map) {
+        match self.0.back_mut() {
+            Some((last, Node::Map(map))) if *last == place => map.append(fields),
+            _ => self.0.push_back((place, Node::Map(fields))),
+        }
+    }
+}
+
+/// The parts of a document, each with its place, in the order in which they are written. What turns out empty is left out.
+const PARTS: &[(&[&str], Part)] = &[
+    (&["quiver"], Part::Fields(settings::write)),
+    (&["devices"], Part::Interfaces(devices::device)),
+    (&["taps"], Part::Interfaces(devices::tap)),
+    (&["loopbacks"], Part::Interfaces(interfaces::loopback)),
+    (&["interfaces"], Part::Pages(|| Box::<interfaces::Interfaces>::default())),
+    (&["bridgedomains"], Part::Pages(|| Box::<l2::Bridges>::default())),
+    (&["l2"], Part::Fields(l2::limit)),
+    (&["l2", "interfaces"], Part::Pages(|| Box::<l2::Ports>::default())),
+    (&["l2", "bridgedomains"], Part::Pages(|| Box::<l2::Domains>::default())),
+    (&["tables"], Part::Fields(tables::write)),
+    (&["l3"], Part::Fields(l3::reassembly_limits)),
+    (&["l3", "interfaces"], Part::Interfaces(l3::interface)),
+    (&["l3"], Part::Fields(l3::write)),
+    (&["punt"], Part::Fields(punt::write)),
+    (&["mpls"], Part::Fields(mpls::tables)),
+    (&["mpls", "local-labels"], Part::Pages(|| Box::<mpls::Labels>::default())),
+    (&["mpls", "tunnels"], Part::Interfaces(mpls::tunnel)),
+    (&["neighbors"], Part::Pages(|| Box::<neighbors::Neighbors>::default())),
+    (&["routes"], Part::Pages(|| Box::<routes::Routes>::default())),
+    (&["packet-generator"], Part::Fields(streams::write)),
 ];
 
 /// Fields of an interface, loopback or sub-interface that a feature adds to those of `interfaces.rs`.
@@ -95,91 +129,132 @@ const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];
 /// Fields of `quiver` that a feature adds to those of `settings.rs`.
 const QUIVER: &[fn(Source<'_>, &mut Map)] = &[];
 
+/// A mapping with a field for each interface.
+struct Interfaces {
+    after: Option<Order>,
+    field: fn(Source<'_>, &IfState) -> Option<Node>,
+}
+
+impl Pages for Interfaces {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let mut fields = Map::new();
+        let more = each(from, &mut self.after, |i| {
+            if let Some(value) = (self.field)(from, i) {
+                fields.put(i.name.clone(), value);
+            }
+        });
+        to.fields(vec![], fields);
+        more
+    }
+}
+
+/// Calls `take` with some interfaces behind a place, which it moves; false when those were the last.
+fn each(from: Source<'_>, after: &mut Option<Order>, mut take: impl FnMut(&IfState)) -> bool {
+    let mut left = INTERFACES;
+    for i in from.router.interfaces_after(*after) {
+        take(i);
+        *after = Some(i.order());
+        left -= 1;
+        if left == 0 {
+            return true;
+        }
+    }
+    false
+}
+
 /// A document that is being written.
 #[derive(Default)]
 pub struct Dump {
-    /// The section that comes next.
+    /// The part that comes next.
     at: usize,
     pages: Option<Box<dyn Pages>>,
-    /// The section whose name was written last.
-    named: Option<&'static str>,
-    /// In JSON: that section is a list which may go on.
-    open: bool,
+    /// What is made of it and not written yet.
+    made: Pieces,
+    /// The names from the section down to the list or mapping that was written last.
+    open: Path,
+    /// In JSON: that is a list; something was written.
+    in_list: bool,
+    begun: bool,
 }
 
 impl Dump {
-    /// The next piece of the document: the name of its section, and its value or more items of its list. `None` at the
-    /// end.
-    fn next(&mut self, from: Source<'_>) -> Option<(&'static str, Node)> {
-        loop {
-            let (name, section) = SECTIONS.get(self.at)?;
-            let node = match section {
-                Section::Map(write) => {
-                    self.at += 1;
-                    let mut map = Map::new();
-                    write(from, &mut map);
-                    Node::Map(map)
+    /// The next piece of the document: a place, and items of the list or fields of the mapping there. It may be empty, so that
+    /// others have their turn. `None` at the end.
+    fn next(&mut self, from: Source<'_>) -> Option<(Path, Node)> {
+        if self.made.0.is_empty() {
+            let (place, part) = PARTS.get(self.at)?;
+            let mut made = Pieces::default();
+            let more = match part {
+                Part::Fields(write) => {
+                    let mut fields = Map::new();
+                    write(from, &mut fields);
+                    made.fields(vec![], fields);
+                    false
                 }
-                Section::Pages(start) => {
-                    let pages = self.pages.get_or_insert_with(start);
-                    let mut items = Vec::with_capacity(PAGE);
-                    if !pages.page(from, &mut items) {
-                        self.pages = None;
-                        self.at += 1;
-                    }
-                    Node::List(items)
+                Part::Interfaces(field) => {
+                    let start = || Box::new(Interfaces { after: None, field: *field });
+                    self.pages.get_or_insert_with(|| start()).page(from, &mut made)
                 }
+                Part::Pages(start) => self.pages.get_or_insert_with(start).page(from, &mut made),
             };
-            if !node.is_empty() {
-                return Some((name, node));
+            if !more {
+                self.pages = None;
+                self.at += 1;
             }
+            let whole = |below: Path| place.iter().map(|name| Cow::Borrowed(*name)).chain(below).collect();
+            self.made.0.extend(made.0.into_iter().map(|(below, node)| (whole(below), node)));
         }
+        Some(self.made.0.pop_front().unwrap_or_else(|| (vec![], Node::Map(Map::new()))))
     }
 
-    /// The next piece of the document as YAML; `None` at the end.
+    /// Goes to a place, and answers how many of the names to it were open.
+    fn go(&mut self, place: Path) -> usize {
+        let same = self.open.iter().zip(&place).take_while(|(a, b)| a == b).count();
+        self.open = place;
+        same
+    }
+
+    /// The next piece of the document as YAML, which may be empty; `None` at the end.
     pub fn next_text(&mut self, from: Source<'_>) -> Option<String> {
-        let (name, node) = self.next(from)?;
+        let (place, node) = self.next(from)?;
         let mut out = String::new();
-        if self.named != Some(name) {
-            out.push_str(name);
-            out.push(':');
-            node.write(&mut out, 1);
-            self.named = Some(name);
-        } else if let Node::List(items) = node {
-            items.iter().for_each(|item| item.write_item(&mut out, 1));
+        if node.is_empty() {
+            return Some(out);
         }
+        let open = self.go(place);
+        for (depth, name) in self.open.iter().enumerate().skip(open) {
+            node::write_name(&mut out, name, depth);
+        }
+        node.write_within(&mut out, self.open.len());
         Some(out)
     }
 
     /// Writes the next piece of the document as JSON; false at the end.
     pub fn next_json(&mut self, from: Source<'_>, page: &mut Page) -> bool {
-        let (piece, open) = (self.next(from), self.open);
-        if self.named.is_none() {
+        if !std::mem::replace(&mut self.begun, true) {
             page.open("{");
-            self.named = Some("");
         }
-        let name = piece.as_ref().map(|(name, _)| *name);
-        // A list goes on over several pieces.
-        if open && name != self.named {
-            page.close("]");
-            self.open = false;
+        let piece = self.next(from);
+        let more = piece.is_some();
+        let (place, node) = piece.unwrap_or_else(|| (vec![], Node::Map(Map::new())));
+        if more && node.is_empty() {
+            return true;
         }
-        let Some((name, node)) = piece else {
+        let was = self.open.len();
+        let open = self.go(place);
+        for depth in (open..was).rev() {
+            page.close(if self.in_list && depth + 1 == was { "]" } else { "}" });
+        }
+        self.in_list = matches!(node, Node::List(_));
+        for (depth, name) in self.open.iter().enumerate().skip(open) {
+            let list = self.in_list && depth + 1 == self.open.len();
+            page.open_field(name, if list { "[" } else { "{" });
+        }
+        node.write_json(page);
+        if !more {
             page.close("}");
-            return false;
-        };
-        match node {
-            Node::List(items) => {
-                if !self.open {
-                    page.open_field(name, "[");
-                    self.open = true;
-                }
-                items.iter().for_each(|item| page.item(&item.to_json()));
-            }
-            node => page.field(name, &node.to_json()),
         }
-        self.named = Some(name);
-        true
+        more
     }
 
     /// The whole document as YAML.

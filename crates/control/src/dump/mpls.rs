@@ -1,7 +1,7 @@
 //! The section `mpls`, and which interfaces take labelled packets.
 
 use super::routes::path_words;
-use super::{Map, Node, Source};
+use super::{Map, Node, PAGE, Pages, Pieces, Source};
 use net::router::{IfState, LabelRoute, Router, Source as RouteSource, Target};
 
 /// `mpls` of an interface.
@@ -9,30 +9,60 @@ pub(super) fn enabled(_: Source<'_>, i: &IfState, to: &mut Map) {
     to.put_unless("mpls", i.features.mpls, false);
 }
 
-/// The section.
-pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    let tables = from.router.label_tables();
-    let own: Vec<Node> = tables.iter().filter(|t| t.id != 0).map(|t| Node::Plain(t.id.to_string())).collect();
-    to.put_some("tables", Some(Node::Row(own)));
-    let mut labels = vec![];
-    for t in &tables {
-        let routes = from.router.label_routes(t.id, 0).filter(|r| r.source == RouteSource::Static);
-        labels.extend(routes.filter_map(|r| label(from.router, t.id, &r)).map(Node::Text));
+/// The numbers of the tables.
+pub(super) fn tables(from: Source<'_>, to: &mut Map) {
+    let tables = from.router.label_tables().into_iter().filter(|t| t.id != 0);
+    to.put_some("tables", Some(Node::Row(tables.map(|t| Node::Plain(t.id.to_string())).collect())));
+}
+
+/// The labels, by table and number.
+#[derive(Default)]
+pub(super) struct Labels {
+    /// The table, and the label in it, that come next.
+    table: u32,
+    label: (u32, bool),
+}
+
+impl Pages for Labels {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let mut items = vec![];
+        let tables = from.router.label_tables();
+        let Some(table) = tables.iter().map(|t| t.id).find(|id| *id >= self.table) else { return false };
+        if table > self.table {
+            (self.table, self.label) = (table, (0, false));
+        }
+        let start = self.label;
+        // A label has two entries, that of packets with more labels first.
+        let routes = from.router.label_routes(table, start.0).filter(|r| (r.label, r.bottom) >= start);
+        for (seen, r) in routes.enumerate() {
+            if seen >= PAGE {
+                to.items(items);
+                return true;
+            }
+            self.label = if r.bottom { (r.label + 1, false) } else { (r.label, true) };
+            if r.source == RouteSource::Static {
+                items.extend(label(from.router, table, &r).map(Node::Text));
+            }
+        }
+        to.items(items);
+        let Some(next) = table.checked_add(1) else { return false };
+        (self.table, self.label) = (next, (0, false));
+        true
     }
-    to.put_some("local-labels", Some(Node::List(labels)));
-    let mut tunnels = Map::new();
-    for t in from.router.tunnels() {
-        let mut fields = Map::new();
-        fields.put_unless("l2-only", t.config.l2_only, false).put_unless(
-            "control-word",
-            t.config.control_word,
-            false,
-        );
-        let paths = t.config.paths.iter().map(|p| Node::text(path_words(from.router, false, p)));
-        fields.put("via", Node::List(paths.collect()));
-        tunnels.put(from.router.interface_name(t.interface), fields);
-    }
-    to.put_some("tunnels", Some(tunnels));
+}
+
+/// An entry of `tunnels`.
+pub(super) fn tunnel(from: Source<'_>, i: &IfState) -> Option<Node> {
+    let t = from.router.tunnel(i.index)?;
+    let mut fields = Map::new();
+    fields.put_unless("l2-only", t.config.l2_only, false).put_unless(
+        "control-word",
+        t.config.control_word,
+        false,
+    );
+    let paths = t.config.paths.iter().map(|p| Node::text(path_words(from.router, false, p)));
+    fields.put("via", Node::List(paths.collect()));
+    Some(fields.into())
 }
 
 fn label(router: &Router, table: u32, r: &LabelRoute) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
+use command::Page;
 use serde_json::Value as Json;
 
 /// A value of the document.
@@ -72,6 +73,11 @@ impl Map {
         self
     }
 
+    /// Adds all of another one.
+    pub(super) fn append(&mut self, mut other: Map) {
+        self.0.append(&mut other.0);
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -124,6 +130,30 @@ impl Node {
                 inline.write_inline(out, false);
                 out.push('\n');
             }
+        }
+    }
+
+    /// Writes the items or fields of a list or mapping whose name stands already, at `depth` levels.
+    pub(super) fn write_within(&self, out: &mut String, depth: usize) {
+        match self {
+            Node::List(items) => items.iter().for_each(|item| item.write_item(out, depth)),
+            Node::Map(map) => map.write(out, depth, true),
+            inline => inline.write(out, depth),
+        }
+    }
+
+    /// The same as JSON.
+    pub(super) fn write_json(&self, page: &mut Page) {
+        match self {
+            Node::List(items) => items.iter().for_each(|item| page.item(&item.to_json())),
+            Node::Map(map) => {
+                for entry in &map.0 {
+                    if let Entry::Field(name, value) = entry {
+                        page.field(name, &value.to_json());
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -200,6 +230,13 @@ fn indent(out: &mut String, depth: usize) {
     for _ in 0..depth {
         out.push_str("  ");
     }
+}
+
+/// Writes the name of a list or mapping whose items or fields come in the lines behind it.
+pub(super) fn write_name(out: &mut String, name: &str, depth: usize) {
+    indent(out, depth);
+    write_key(out, name);
+    out.push_str(":\n");
 }
 
 /// Writes the name of a field; a number, such as that of a sub-interface, as it is.

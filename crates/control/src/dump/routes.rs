@@ -1,6 +1,6 @@
 //! The section `routes`: static routes, one a line in the form that is read fastest.
 
-use super::{Node, PAGE, Pages, Source};
+use super::{Node, PAGE, Pages, Pieces, Source};
 use ipnet::IpNet;
 use net::router::{Lookup, RoutePath, RouteTable, Router, Target};
 use std::collections::HashMap;
@@ -19,13 +19,15 @@ impl Default for Routes {
 }
 
 impl Pages for Routes {
-    fn page(&mut self, from: Source<'_>, items: &mut Vec<Node>) -> bool {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let mut items = vec![];
         // Many routes share few groups: their words are made once a page.
         let mut words: HashMap<u32, Option<String>> = HashMap::new();
         let place = if self.table.id == 0 { String::new() } else { format!(" table {}", self.table.id) };
         // Routes of other sources are passed over, but not endlessly within one page.
         for (seen, r) in from.router.routes_after(self.table, self.after).enumerate() {
-            if items.len() >= PAGE || seen >= 16 * PAGE {
+            if items.len() >= PAGE || seen >= 4 * PAGE {
+                to.items(items);
                 return true;
             }
             self.after = Some(r.prefix);
@@ -36,6 +38,7 @@ impl Pages for Routes {
             });
             items.extend(words.as_ref().map(|words| Node::Text(format!("{}{place} {words}", r.prefix))));
         }
+        to.items(items);
         // The next table: of IPv4 in the order of their numbers, then of IPv6.
         let RouteTable { v6, id } = self.table;
         let next = from.router.table_after(self.table).or((!v6).then_some(RouteTable::V6));

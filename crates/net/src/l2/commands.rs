@@ -1,9 +1,10 @@
 //! Commands on layer 2: cross-connects, and the way back to layer 3.
 
-use crate::commands::{chosen, commit};
+use crate::commands::commit;
+use crate::listing;
 use crate::router::{BridgeOp, Op, Router};
 use command::{Args, Command, CommandError, Output};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::fmt::Write;
 
 /// The commands.
@@ -41,23 +42,20 @@ pub fn all() -> Vec<Command<Router>> {
 }
 
 fn show_mode(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let (mut text, mut all) = (String::new(), vec![]);
-    for i in chosen(router, args)? {
+    listing::list(router, args, "", |router, i, text| {
         let peer = i.xconnect.map(|p| router.interface_name(p));
         if let Some(m) = i.membership {
             let bvi = if m.bvi { " bvi" } else { "" };
             let _ = writeln!(text, "l2 bridge {} bd_id {}{bvi} shg {}", i.name, m.bridge, m.shg);
-            all.push(json!({
+            return Some(json!({
                 "name": i.name, "mode": "l2-bridge", "bridge-domain": m.bridge, "bvi": m.bvi, "shg": m.shg,
             }));
-            continue;
         }
         let _ = match &peer {
             Some(peer) => writeln!(text, "l2 xconnect {} {peer}", i.name),
             None => writeln!(text, "l3 {}", i.name),
         };
         let mode = if peer.is_some() { "l2-xconnect" } else { "l3" };
-        all.push(json!({ "name": i.name, "mode": mode, "peer": peer }));
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        Some(json!({ "name": i.name, "mode": mode, "peer": peer }))
+    })
 }

@@ -2,6 +2,7 @@
 
 use crate::commands::plural;
 use crate::fib::show::{adjacency_line, group_json, target_words};
+use crate::listing;
 use crate::plane::kind;
 use crate::router::{LabelRoute, NextHopInfo, Router};
 use command::{Args, CommandError, Output, Page};
@@ -161,14 +162,13 @@ fn into_words(router: &Router, kind: u8, place: u32) -> String {
 }
 
 /// `show mpls interface`.
-pub(super) fn interfaces(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
-    let (mut text, mut all) = (String::new(), vec![]);
-    for i in router.interfaces().filter(|i| i.features.mpls) {
+pub(super) fn interfaces(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    if !router.interfaces().any(|i| i.features.mpls) {
+        let none = "no interface takes labelled packets (set interface mpls IF enable)\n";
+        return Ok(Output::new(none, json!([])));
+    }
+    listing::list(router, args, "", |_, i, text| {
         let _ = writeln!(text, "{}: enabled, MPLS table 0, mtu {}", i.name, i.mtu);
-        all.push(json!({ "name": i.name, "table": 0, "mtu": i.mtu }));
-    }
-    if all.is_empty() {
-        text.push_str("no interface takes labelled packets (set interface mpls IF enable)\n");
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        i.features.mpls.then(|| json!({ "name": i.name, "table": 0, "mtu": i.mtu }))
+    })
 }

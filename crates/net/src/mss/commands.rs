@@ -1,7 +1,8 @@
 //! Commands on clamping the TCP segment size.
 
 use super::Clamp;
-use crate::commands::{chosen, commit};
+use crate::commands::commit;
+use crate::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
@@ -57,14 +58,13 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut table = Table::new().left("Interface").left("Family").right("Rx MSS").right("Tx MSS");
-    for i in chosen(router, args)? {
+    let columns = Table::new().left("Interface").left("Family").right("Rx MSS").right("Tx MSS");
+    listing::table(router, args, columns, |_, i, table| {
         for (family, clamp) in [("ip4", i.features.mss4), ("ip6", i.features.mss6)] {
             if !clamp.is_off() {
                 let size = |n: u16| (n != 0).then(|| n.to_string()).into();
                 table.row([i.name.clone().into(), family.into(), size(clamp.rx), size(clamp.tx)]);
             }
         }
-    }
-    Ok(Output::table(table))
+    })
 }

@@ -1,6 +1,7 @@
 //! Commands on multicast groups.
 
-use crate::commands::{chosen, commit};
+use crate::commands::commit;
+use crate::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
@@ -40,8 +41,8 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut table = Table::new().left("Interface").left("Group").left("Reason").left("Querier");
-    for i in chosen(router, args)? {
+    let columns = Table::new().left("Interface").left("Group").left("Reason").left("Querier");
+    listing::table(router, args, columns, |router, i, table| {
         for g in router.groups_of(i.index) {
             let reason = if router.is_group_wanted(i.index, g) { "set" } else { "own" };
             let (name, newest) = if g.is_ipv6() { ("MLD", 2) } else { ("IGMP", 3) };
@@ -53,6 +54,5 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 format!("{name}v{version}").into(),
             ]);
         }
-    }
-    Ok(Output::table(table))
+    })
 }

@@ -3,7 +3,7 @@
 use crate::commands::commit;
 use crate::neighbor::{NeighborInfo, State};
 use crate::router::{Op, Router};
-use command::{Args, Cell, Command, CommandError, Output, Page, Table};
+use command::{Args, Cell, Command, CommandError, Output, Page, Table, Widths};
 use packet::eth::MacAddr;
 
 /// Neighbours of a piece of the list, at most.
@@ -71,7 +71,7 @@ fn flags(n: &NeighborInfo) -> String {
 fn show(router: &mut Router, args: &Args, only6: Option<bool>) -> Result<Output, CommandError> {
     let only: Option<String> = args.opt("interface")?;
     let only = only.and_then(|n| router.interface_index(&n));
-    let (mut begun, mut after, mut widths) = (false, None, vec![]);
+    let (mut begun, mut after, mut widths) = (false, None, Widths::default());
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
         if page.wants_json() && !std::mem::replace(&mut begun, true) {
             page.open("[");

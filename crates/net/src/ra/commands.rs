@@ -1,7 +1,8 @@
 //! Commands on router advertisements.
 
 use super::content::{INFINITE, Prefix, RaConfig, Route};
-use crate::commands::{chosen, commit};
+use crate::commands::commit;
+use crate::listing;
 use crate::router::{Feature, IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use ipnet::{IpNet, Ipv6Net};
@@ -259,8 +260,7 @@ fn preference_word(p: Preference) -> &'static str {
 }
 
 fn show_ra(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let now = router.now();
-    let mut table = Table::new()
+    let columns = Table::new()
         .left("Interface")
         .left("Interval")
         .right("Lifetime")
@@ -269,10 +269,10 @@ fn show_ra(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         .right("Unicast")
         .right("Solicited")
         .right("Next in");
-    for i in chosen(router, args)? {
-        let Some(c) = router.advertises(i.index) else { continue };
+    listing::table(router, args, columns, |router, i, table| {
+        let Some(c) = router.advertises(i.index) else { return };
         let counts = router.advert_counts(i.index);
-        let next = router.next_advert(i.index).map(|at| (at.since(now) / 1000).to_string());
+        let next = router.next_advert(i.index).map(|at| (at.since(router.now()) / 1000).to_string());
         table.row([
             i.name.clone().into(),
             format!("{}-{}", c.min_interval, c.max_interval).into(),
@@ -283,8 +283,7 @@ fn show_ra(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             counts.solicits.into(),
             next.into(),
         ]);
-    }
-    Ok(Output::table(table))
+    })
 }
 
 fn advert_words(router: &Router, i: &IfState, c: &RaConfig, text: &mut String) -> Json {
@@ -354,9 +353,8 @@ fn advert_words(router: &Router, i: &IfState, c: &RaConfig, text: &mut String) -
 }
 
 fn show_interface(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let (mut text, mut all) = (String::new(), vec![]);
-    for i in chosen(router, args)? {
-        let Some(link_local) = i.link_local else { continue };
+    listing::list(router, args, "", |router, i, text| {
+        let link_local = i.link_local?;
         let _ = writeln!(text, "{} is admin {}", i.name, if i.up { "up" } else { "down" });
         let state =
             |a: Ipv6Addr| router.address_state(i.index, a.into()).map_or_else(String::new, |s| s.to_string());
@@ -376,16 +374,15 @@ fn show_interface(router: &mut Router, args: &Args) -> Result<Output, CommandErr
             router.groups_of(i.index).iter().filter(|g| g.is_ipv6()).map(ToString::to_string).collect();
         let _ = writeln!(text, "  Joined groups {}", groups.join(" "));
         let advert = match router.advertises(i.index) {
-            Some(c) => advert_words(router, i, c, &mut text),
+            Some(c) => advert_words(router, i, c, text),
             None => {
                 let _ = writeln!(text, "  No router advertisements");
                 Json::Null
             }
         };
-        all.push(json!({
+        Some(json!({
             "name": i.name, "up": i.up, "link-local": link_local.to_string(), "unnumbered": lender,
             "addresses": addresses, "groups": groups, "advertisements": advert,
-        }));
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        }))
+    })
 }

@@ -1,6 +1,7 @@
 //! Commands on redirects.
 
-use crate::commands::{chosen, commit};
+use crate::commands::commit;
+use crate::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
@@ -41,13 +42,12 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut table = Table::new().left("Interface").left("IPv4").left("IPv6");
+    let columns = Table::new().left("Interface").left("IPv4").left("IPv6");
     let word = |on: bool| if on { "on" } else { "off" };
-    for i in chosen(router, args)? {
+    listing::table(router, args, columns, move |_, i, table| {
         let f = &i.features;
         if f.redirects4 || f.redirects6 {
             table.row([i.name.clone().into(), word(f.redirects4).into(), word(f.redirects6).into()]);
         }
-    }
-    Ok(Output::table(table))
+    })
 }

@@ -12,6 +12,7 @@ use ipnet::{IpNet, Ipv6Net};
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tables::slots::SlotsWriter;
@@ -79,6 +80,10 @@ pub enum Kind {
         encap: Encap,
     },
 }
+
+/// The place of an interface among all others: its number, or for sub-interfaces that of the interface that they are of, behind
+/// which they stand by their own.
+pub type Order = (u32, Option<u32>);
 
 /// One interface on the control side.
 pub struct IfState {
@@ -188,9 +193,9 @@ impl IfState {
     }
 
     /// Where it stands among all interfaces.
-    pub fn order(&self) -> (u32, u32) {
-        let Kind::Sub { parent, id, .. } = self.kind else { return (self.index, 0) };
-        (parent, id)
+    pub fn order(&self) -> Order {
+        let Kind::Sub { parent, id, .. } = self.kind else { return (self.index, None) };
+        (parent, Some(id))
     }
 
     /// The driver's words about its device.
@@ -274,7 +279,20 @@ impl Interfaces {
         self.by_index.get_mut(&index)
     }
 
-    /// In the order of a document: each with its sub-interfaces behind it, so that a restart keeps it.
+    /// In the order of a document: each with its sub-interfaces behind it, so that a restart keeps it. Those behind a place
+    /// in this order ([`IfState::order`]).
+    pub fn after(&self, place: Option<Order>) -> impl Iterator<Item = &IfState> {
+        let (first, by_index) = (place.map_or(0, |(whole, _)| whole), &self.by_index);
+        let whole = by_index.range(first..).map(|(_, i)| i).filter(|i| !matches!(i.kind, Kind::Sub { .. }));
+        whole.flat_map(move |i| {
+            let within = place.filter(|(whole, _)| *whole == i.index);
+            let behind = within.and_then(|(_, id)| id).map_or(Bound::Unbounded, Bound::Excluded);
+            let subs = i.subs.range((behind, Bound::Unbounded)).filter_map(|(_, s)| by_index.get(s));
+            within.is_none().then_some(i).into_iter().chain(subs)
+        })
+    }
+
+    /// All of them in this order.
     pub fn iter(&self) -> impl Iterator<Item = &IfState> {
         let whole = self.by_index.values().filter(|i| !matches!(i.kind, Kind::Sub { .. }));
         let subs = |i: &IfState| i.subs.values().copied().collect::<Vec<u32>>();
@@ -563,9 +581,19 @@ impl Router {
         self.interfaces.iter()
     }
 
+    /// Those of them that stand behind a place ([`IfState::order`]).
+    pub fn interfaces_after(&self, place: Option<Order>) -> impl Iterator<Item = &IfState> {
+        self.interfaces.after(place)
+    }
+
     /// The number of the interface called `name`.
     pub fn interface_index(&self, name: &str) -> Option<u32> {
         self.interfaces.by_name.get(name).copied()
+    }
+
+    /// Whether all frames of another interface go to this one.
+    pub fn is_xconnect_target(&self, index: u32) -> bool {
+        self.interfaces.xconnected.contains_key(&index)
     }
 
     /// The name of an interface, or its number when it is gone.

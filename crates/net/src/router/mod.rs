@@ -53,7 +53,7 @@ pub use check::MOST_PATHS;
 pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus, Ended};
-pub use interfaces::{Encap, IfState, Kind};
+pub use interfaces::{Encap, IfState, Kind, Order};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
 };

@@ -115,6 +115,8 @@ pub(crate) struct Cleared {
     reasons: Vec<u64>,
     pub(super) punt: super::punt::Cleared,
     interfaces: BTreeMap<u32, InterfaceCounts>,
+    /// Times that the trace was.
+    traces: u64,
 }
 
 impl Cleared {
@@ -125,6 +127,7 @@ impl Cleared {
             reasons: vec![],
             punt: super::punt::Cleared::default(),
             interfaces: BTreeMap::new(),
+            traces: 0,
         }
     }
 }
@@ -307,11 +310,17 @@ impl Router {
         for g in &self.graphs {
             g.tracing.clear(&mut self.reclaimer);
         }
+        self.cleared.traces += 1;
     }
 
-    /// The trace records of worker `w`, in the order they were made.
-    pub fn trace_records(&self, w: usize) -> Vec<graph::TraceRecord> {
-        self.graphs.get(w).map(|g| g.tracing.records(&self.guard)).unwrap_or_default()
+    /// Times that the trace was cleared.
+    pub fn traces_cleared(&self) -> u64 {
+        self.cleared.traces
+    }
+
+    /// A trace record of worker `w` by its place, which it keeps until the trace is cleared.
+    pub fn trace_record(&self, w: usize, at: usize) -> Option<graph::TraceRecord> {
+        self.graphs.get(w).and_then(|g| g.tracing.get(at, &self.guard))
     }
 
     /// Receive queues of each worker: input node and interface.

@@ -1,7 +1,7 @@
 //! `trace add` and `show trace`.
 
 use crate::router::Router;
-use command::{Args, CommandError, Output};
+use command::{Args, CommandError, Output, Page};
 use graph::trace::NO_REASON;
 use graph::{Graph, TraceRecord};
 use serde_json::{Value as Json, json};
@@ -61,33 +61,124 @@ fn named(router: &Router, text: &str) -> String {
 pub(super) fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let most = args.opt("packets")?.unwrap_or(MOST) as usize;
     let started = graph::clock::Clock::new().now_ns().saturating_sub(router.uptime().as_nanos() as u64);
-    let (mut text, mut all) = (String::new(), vec![]);
-    for (w, g) in router.graphs().iter().enumerate() {
-        let _ =
-            writeln!(text, "------------------- Start of thread {} quiver_wk_{w} -------------------", w + 1);
-        let records = router.trace_records(w);
-        let mut packets: BTreeMap<u32, Vec<&TraceRecord>> = BTreeMap::new();
-        for r in &records {
-            packets.entry(r.id).or_default().push(r);
+    let cleared = router.traces_cleared();
+    let (mut begun, mut worker, mut thread) = (false, 0, Thread::default());
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        if router.traces_cleared() != cleared {
+            return Err("the trace was cleared while it was shown".into());
         }
-        if packets.is_empty() {
-            text.push_str("No packets in trace buffer\n");
+        if page.wants_json() && !std::mem::replace(&mut begun, true) {
+            page.open("[");
         }
-        let left_out = packets.len().saturating_sub(most);
-        for (id, records) in packets.into_iter().take(most) {
-            let _ = writeln!(text, "Packet {}\n", id + 1);
-            let steps: Vec<Json> = records.iter().map(|r| step(router, g, r, started, &mut text)).collect();
-            text.push('\n');
-            all.push(json!({ "thread": w + 1, "packet": id + 1, "steps": steps }));
+        while let Some(graph) = router.graphs().get(worker) {
+            if thread.next(router, (worker, graph), most, started, page) {
+                return Ok(true);
+            }
+            (worker, thread) = (worker + 1, Thread::default());
         }
-        if left_out != 0 {
+        if page.wants_json() {
+            page.close("]");
+        }
+        Ok(false)
+    }))
+}
+
+/// How far the trace of a worker is shown.
+#[derive(Default)]
+struct Thread {
+    /// Places of the records of each packet, as far as they are looked through.
+    packets: BTreeMap<u32, Vec<u32>>,
+    /// How many records that is.
+    seen: usize,
+    /// All of them are: packets are shown.
+    all_seen: bool,
+    /// Places of the records that are to be shown of the packet that is shown.
+    places: std::vec::IntoIter<u32>,
+    /// There is one.
+    open: bool,
+    /// Packets that were shown.
+    shown: usize,
+}
+
+impl Thread {
+    /// Shows more; true when the page is full.
+    fn next(
+        &mut self,
+        router: &Router,
+        (w, graph): (usize, &Graph),
+        most: usize,
+        started: u64,
+        page: &mut Page,
+    ) -> bool {
+        let text = !page.wants_json();
+        // A worker's records stand in the order of time, those of a packet among those of others.
+        while !self.all_seen {
+            match router.trace_record(w, self.seen) {
+                Some(r) => self.packets.entry(r.id).or_default().push(self.seen as u32),
+                None => {
+                    self.all_seen = true;
+                    self.head(w, page);
+                    break;
+                }
+            }
+            self.seen += 1;
+            if self.seen.is_multiple_of(64) && page.is_full() {
+                return true;
+            }
+        }
+        loop {
+            // A packet that was flooded has thousands of records.
+            for at in self.places.by_ref() {
+                let Some(r) = router.trace_record(w, at as usize) else { continue };
+                let mut words = String::new();
+                let step = step(router, graph, &r, started, &mut words);
+                match text {
+                    true => _ = page.write_str(&words),
+                    false => page.item(&step),
+                }
+                if page.is_full() {
+                    return true;
+                }
+            }
+            match text {
+                _ if !std::mem::take(&mut self.open) => {}
+                true => _ = page.write_str("\n"),
+                false => page.close("]}"),
+            }
+            if self.shown >= most {
+                break;
+            }
+            let Some((id, places)) = self.packets.pop_first() else { break };
+            match text {
+                true => _ = writeln!(page, "Packet {}\n", id + 1),
+                false => {
+                    page.open_item(&format!("{{\"thread\":{},\"packet\":{},\"steps\":[", w + 1, id + 1));
+                }
+            }
+            (self.shown, self.open, self.places) = (self.shown + 1, true, places.into_iter());
+        }
+        if text && !self.packets.is_empty() {
             let _ = writeln!(
-                text,
-                "Limiting display to {most} packets: 'max N' shows more of the {left_out} left\n"
+                page,
+                "Limiting display to {most} packets: 'max N' shows more of the {} left\n",
+                self.packets.len()
             );
         }
+        false
     }
-    Ok(Output::new(text, Json::Array(all)))
+
+    fn head(&self, w: usize, page: &mut Page) {
+        if !page.wants_json() {
+            let _ = writeln!(
+                page,
+                "------------------- Start of thread {} quiver_wk_{w} -------------------",
+                w + 1
+            );
+            if self.packets.is_empty() {
+                let _ = writeln!(page, "No packets in trace buffer");
+            }
+        }
+    }
 }
 
 fn step(router: &Router, g: &Graph, r: &TraceRecord, started: u64, text: &mut String) -> Json {

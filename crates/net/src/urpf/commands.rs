@@ -1,7 +1,8 @@
 //! Commands on unicast reverse path forwarding.
 
 use super::Mode;
-use crate::commands::{chosen, commit};
+use crate::commands::commit;
+use crate::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
@@ -63,10 +64,10 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut table = Table::new().left("Interface").left("Family").left("Direction").left("Mode");
-    table = table.right("Table").right("Drops");
+    let columns = Table::new().left("Interface").left("Family").left("Direction").left("Mode");
+    let columns = columns.right("Table").right("Drops");
     let all = [(false, false), (true, false), (false, true), (true, true)];
-    for i in chosen(router, args)? {
+    listing::table(router, args, columns, move |router, i, table| {
         for (v6, tx) in all {
             let rule = i.features.urpf(v6, tx);
             if rule.mode == Mode::Off {
@@ -81,6 +82,5 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             let cells = [i.name.clone().into(), family.into(), direction.into(), rule.mode.name().into()];
             table.row(cells.into_iter().chain([u64::from(id).into(), drops.into()]));
         }
-    }
-    Ok(Output::table(table))
+    })
 }

@@ -1,9 +1,10 @@
 //! `show interface rx-placement` and `set interface rx-placement`: which worker polls which receive queue.
 
-use crate::commands::{chosen, commit};
+use crate::commands::{commit, find};
 use crate::router::{Op, Placement, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 pub(super) fn all() -> Vec<Command<Router>> {
@@ -35,9 +36,11 @@ pub(super) fn all() -> Vec<Command<Router>> {
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let wanted: Vec<u32> = chosen(router, args)?.iter().map(|i| i.index).collect();
-    let mut all = router.rx_placement();
-    all.retain(|p| wanted.contains(&p.interface));
+    let named: Vec<String> = args.all("interface")?;
+    let numbers: Result<HashSet<u32>, _> =
+        named.iter().map(|n| find(router, args, n).map(|i| i.index)).collect();
+    let (wanted, mut all) = (numbers?, router.rx_placement());
+    all.retain(|p| named.is_empty() || wanted.contains(&p.interface));
     all.sort_by(|a, b| (a.worker, a.node).cmp(&(b.worker, b.node)));
     let mut text = String::new();
     for worker in all.chunk_by(|a, b| a.worker == b.worker) {

@@ -1,7 +1,7 @@
 //! `show interface`, `show interface address`, `show hardware-interfaces`, `show features`.
 
-use crate::commands::chosen;
 use crate::interface::MtuOf;
+use crate::listing;
 use crate::router::{Encap, IfState, InterfaceCounts, Kind, Rate, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
@@ -61,12 +61,11 @@ fn drop_names(router: &Router, counts: &InterfaceCounts) -> Vec<(&'static str, &
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut text = format!(
+    let head = format!(
         "{:<16}{:>4}{:>11} {:<16} {:<15}{:>16}\n",
         "Name", "Idx", "State", "L3/IP4/IP6/MPLS", "Counter", "Count"
     );
-    let mut all = vec![];
-    for i in chosen(router, args)? {
+    listing::list(router, args, head, |router, i, text| {
         let c = router.interface_counts(i.index);
         let reasons = drop_names(router, &c);
         let dropped: u64 = reasons.iter().map(|r| r.2).sum();
@@ -118,9 +117,8 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         row["rates"] = json!({ "second": rate_json(&now), "minute": rate_json(&minute) });
         row["drops"] = json!({ "packets": dropped, "reasons": reasons.collect::<Vec<_>>() });
         row["device-drops"] = json!({ "packets": missed, "reasons": device.collect::<Vec<_>>() });
-        all.push(row);
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        Some(row)
+    })
 }
 
 /// A counter and its value, as wide as the two columns or wider.
@@ -153,9 +151,9 @@ fn rate_json(r: &Rate) -> Json {
 }
 
 fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut table = Table::new().left("Name").left("State").right("MTU").right("RX pps").right("RX b/s");
-    table = table.right("TX pps").right("TX b/s").right("Drops");
-    for i in chosen(router, args)? {
+    let columns = Table::new().left("Name").left("State").right("MTU").right("RX pps").right("RX b/s");
+    let columns = columns.right("TX pps").right("TX b/s").right("Drops");
+    listing::table(router, args, columns, |router, i, table| {
         let (now, _) = router.rates(i.index);
         let rate = |r: f64| Cell::new(short(r), r);
         let drops: u64 = router.interface_counts(i.index).drops.values().sum();
@@ -169,8 +167,7 @@ fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             rate(now.tx_bits),
             drops.into(),
         ]);
-    }
-    Ok(Output::table(table))
+    })
 }
 
 /// The MTU of the interface, and those that IPv4, IPv6 and MPLS have of their own.
@@ -230,8 +227,7 @@ fn encap_words(encap: Encap) -> String {
 }
 
 fn addresses(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let (mut text, mut all) = (String::new(), vec![]);
-    for i in chosen(router, args)? {
+    listing::list(router, args, "", |router, i, text| {
         let up = state(router, i);
         let _ = writeln!(text, "{} ({}):", i.name, if up == "up" { "up" } else { "dn" });
         let mut list = vec![];
@@ -260,7 +256,7 @@ fn addresses(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         if let Some(peer) = i.xconnect {
             let _ = writeln!(text, "  L2 xconnect {}", router.interface_name(peer));
         }
-        all.push(json!({
+        Some(json!({
             "name": i.name,
             "index": i.index,
             "state": up,
@@ -268,9 +264,8 @@ fn addresses(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             "link-local": i.link_local.map(|a| a.to_string()),
             "unnumbered": lender,
             "xconnect": i.xconnect.map(|p| router.interface_name(p)),
-        }));
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        }))
+    })
 }
 
 fn address_word(router: &Router, index: u32, a: IpAddr) -> Option<String> {
@@ -287,14 +282,13 @@ fn queues(placement: &[Vec<(String, String)>], name: &str) -> Vec<(usize, String
 }
 
 fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let mut text = format!("{:<24}{:>6}{:>6}  {}\n", "Name", "Idx", "Link", "Hardware");
-    let mut all = vec![];
+    let head = format!("{:<24}{:>6}{:>6}  {}\n", "Name", "Idx", "Link", "Hardware");
     let placement = router.placement();
-    let brief = args.has("brief");
-    for i in chosen(router, args)? {
+    let (brief, named) = (args.has("brief"), args.opt::<String>("interface")?.is_some());
+    listing::list(router, args, head, move |router, i, text| {
         if let Kind::Sub { encap, .. } = i.kind {
             // Named by the operator, or all are listed: a sub-interface has no hardware of its own.
-            if args.opt::<String>("interface")?.is_some() {
+            if named {
                 let parent = router.interface_name(i.hw());
                 let _ = writeln!(
                     text,
@@ -304,9 +298,11 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                     "",
                     encap_words(encap)
                 );
-                all.push(json!({ "name": i.name, "index": i.index, "parent": parent, "encapsulation": encap_words(encap) }));
+                return Some(
+                    json!({ "name": i.name, "index": i.index, "parent": parent, "encapsulation": encap_words(encap) }),
+                );
             }
-            continue;
+            return None;
         }
         let driver = i.device().map_or_else(|| kind_word(i.kind).to_owned(), |d| d.describe());
         let settings = i.device().and_then(|d| d.settings());
@@ -367,14 +363,13 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         row["rx-queues"] = rx.collect();
         row["device-drops"] =
             drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n })).collect();
-        all.push(row);
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        Some(row)
+    })
 }
 
 fn features(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let (mut text, mut all) = (String::new(), vec![]);
     if args.opt::<String>("interface")?.is_none() {
+        let (mut text, mut all) = (String::new(), vec![]);
         let arcs = router.graphs().first().map_or(vec![], |g| g.wiring.arcs.iter().collect());
         for a in arcs {
             let end = router
@@ -391,7 +386,7 @@ fn features(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         }
         return Ok(Output::new(text, Json::Array(all)));
     }
-    for i in chosen(router, args)? {
+    listing::list(router, args, "", |router, i, text| {
         let _ = writeln!(text, "{}:", i.name);
         let mut arcs = vec![];
         for a in router.features(i.index) {
@@ -399,7 +394,6 @@ fn features(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             let _ = writeln!(text, "  {}: {words}", a.arc);
             arcs.push(json!({ "arc": a.arc, "enabled": a.enabled }));
         }
-        all.push(json!({ "name": i.name, "arcs": arcs }));
-    }
-    Ok(Output::new(text, Json::Array(all)))
+        Some(json!({ "name": i.name, "arcs": arcs }))
+    })
 }
