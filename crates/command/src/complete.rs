@@ -57,6 +57,9 @@ impl<C> Registry<C> {
         }
         let line = line.get(..cursor).unwrap_or_default();
         let none = Completion { start: cursor, ..Completion::default() };
+        if line.len() > MAX_LINE {
+            return none;
+        }
         if let Some(bar) = filter::last_bar(line) {
             let prefix = line.get(bar..).unwrap_or_default().trim_start();
             let words = filter::WORDS.iter().filter(|(word, _)| word.starts_with(prefix));
@@ -71,7 +74,7 @@ impl<C> Registry<C> {
             };
         }
         let mut lexed = lex(line);
-        if line.len() > MAX_LINE || lexed.comment {
+        if lexed.comment {
             return none;
         }
         let partial = match lexed.tokens.last() {

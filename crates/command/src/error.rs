@@ -87,6 +87,12 @@ const EXCERPT: usize = 160;
 
 /// The part of `line` around byte `at`, free of control characters, and the column of `at` in it.
 fn excerpt(line: &str, at: usize) -> (String, usize) {
+    // What is far behind the place is not looked at.
+    let mut end = line.len().min(at.saturating_add(8 * EXCERPT));
+    while !line.is_char_boundary(end) {
+        end += 1;
+    }
+    let line = line.get(..end).unwrap_or(line);
     let column = line.char_indices().take_while(|(index, _)| *index < at).count();
     let length = line.chars().count();
     let printable = |c: char| if c.is_control() { ' ' } else { c };

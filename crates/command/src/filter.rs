@@ -1,7 +1,7 @@
 //! Filters of a command's text: what stands behind `|` at the end of a line.
 
 use crate::CommandError;
-use crate::lexer::{Token, lex};
+use crate::lexer::{MAX_LINE, Token, lex};
 
 /// The words of filters.
 pub(crate) const WORDS: [(&str, &str); 4] = [
@@ -109,8 +109,8 @@ fn is_bar(token: &Token) -> bool {
 /// What stands behind a `|` outside of quotes is no filter.
 pub fn split_filters(line: &str) -> Result<(&str, Filters), CommandError> {
     let mut filters = Filters::default();
-    // The usual line needs no look at its words.
-    if !line.contains('|') {
+    // The usual line needs no look at its words; one that is too long is refused by who reads it.
+    if line.len() > MAX_LINE || !line.contains('|') {
         return Ok((line, filters));
     }
     let tokens = lex(line).tokens;

@@ -12,6 +12,9 @@ impl<C> Registry<C> {
     /// What may stand at the end of `line`: one indented line each with its help. The last word, if no space
     /// follows it, is a beginning; otherwise all words that may follow are listed. An error is answered as text.
     pub fn help(&self, line: &str, completer: &dyn Completer) -> String {
+        if line.len() > MAX_LINE {
+            return "the line is too long\n".to_owned();
+        }
         if let Some(bar) = filter::last_bar(line) {
             let prefix = line.get(bar..).unwrap_or_default().trim_start();
             let words = filter::WORDS.iter().filter(|(word, _)| word.starts_with(prefix));
@@ -19,9 +22,6 @@ impl<C> Registry<C> {
             return if text.is_empty() { "nothing may follow here\n".to_owned() } else { text };
         }
         let mut lexed = lex(line);
-        if line.len() > MAX_LINE {
-            return "the line is too long\n".to_owned();
-        }
         let partial = match lexed.tokens.last() {
             Some(token) if token.span.end == line.len() => lexed.tokens.pop(),
             _ => None,

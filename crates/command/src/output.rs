@@ -20,6 +20,12 @@ pub type Pieces = Box<dyn FnMut(&mut Page) -> Result<bool, CommandError>>;
 /// [`Pieces`] over a context that is lent for each.
 type Pages = Box<dyn FnMut(&mut dyn Any, &mut Page) -> Result<bool, CommandError>>;
 
+/// What is done with the context when a [`Stream`] has ended.
+pub type Next = Box<dyn FnOnce() -> Result<Output, CommandError>>;
+
+/// [`Next`] with a context that is lent for it.
+type Then = Box<dyn FnOnce(&mut dyn Any) -> Result<Output, CommandError>>;
+
 /// Where a [`Stream`] sends what it has so far.
 #[derive(Clone)]
 pub struct Emit(Rc<dyn Fn(&str) -> bool>);
@@ -66,6 +72,8 @@ pub(crate) enum Body {
     Script(PathBuf),
     Pages(Pages),
     Pieces(Pieces),
+    Then(Then),
+    Next(Next),
 }
 
 impl Output {
@@ -126,13 +134,43 @@ impl Output {
         Self(Body::Pieces(Box::new(next)))
     }
 
-    /// Binds the pages of a long answer to a context: `lend` calls what it is given with it.
+    /// The last words of a stream that has done what takes long, such as the opening of a file: `then` does the rest with the
+    /// command's context.
+    pub fn then<C: 'static>(then: impl FnOnce(&mut C) -> Result<Output, CommandError> + 'static) -> Self {
+        Self(Body::Then(Box::new(|context| match context.downcast_mut() {
+            Some(context) => then(context),
+            None => Err(CommandError::new("internal error: the command has another context")),
+        })))
+    }
+
+    /// Takes out what is to be done next, when the answer was made with [`Output::then`] and bound to its context.
+    ///
+    /// # Errors
+    /// The answer itself, when it is of another kind.
+    pub fn into_next(self) -> Result<Next, Output> {
+        match self.0 {
+            Body::Next(next) => Ok(next),
+            body => Err(Self(body)),
+        }
+    }
+
+    /// Binds what of an answer needs a context to one, also what comes behind a stream: `lend` calls what it is given with it.
     #[must_use]
     pub fn bind(
         self,
         mut lend: impl FnMut(&mut dyn FnMut(&mut dyn Any)) -> Result<(), CommandError> + 'static,
     ) -> Self {
         match self.0 {
+            Body::Stream(stream) => Self::stream(async move |emit| Ok(stream(emit).await?.bind(lend))),
+            Body::Then(then) => Self(Body::Next(Box::new(move || {
+                let (mut then, mut done) = (Some(then), Ok(Self::none()));
+                lend(&mut |context| {
+                    if let Some(then) = then.take() {
+                        done = then(context);
+                    }
+                })?;
+                Ok(done?.bind(lend))
+            }))),
             Body::Pages(mut next) => Self::pieces(move |page| {
                 let mut done = Ok(false);
                 lend(&mut |context| done = next(context, page))?;
@@ -148,8 +186,11 @@ impl Output {
     /// # Errors
     /// What the command answers in the middle.
     pub fn whole<C: 'static>(self, context: &mut C, json: bool) -> Result<Self, CommandError> {
-        if let Body::Stream(stream) = self.0 {
-            return wait(stream(Emit::new(|_| true)));
+        match self.0 {
+            Body::Stream(stream) => return wait(stream(Emit::new(|_| true)))?.whole(context, json),
+            Body::Then(then) => return then(context)?.whole(context, json),
+            Body::Next(next) => return next()?.whole(context, json),
+            _ => {}
         }
         let (mut page, mut all, mut body) = (Page::new(json), String::new(), self.0);
         loop {
@@ -207,11 +248,9 @@ impl Output {
     /// The text; a non-empty one ends with a line end.
     pub fn to_text(&self) -> String {
         let mut text = match &self.0 {
-            Body::None | Body::Stream(_) | Body::Script(_) | Body::Pages(_) | Body::Pieces(_) => {
-                String::new()
-            }
             Body::Text(text, _) | Body::Failed(text, _) => text.clone(),
             Body::Table(table) => table.to_text(),
+            _ => String::new(),
         };
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -222,9 +261,9 @@ impl Output {
     /// The JSON; null when there is nothing to say.
     pub fn to_json(&self) -> Json {
         match &self.0 {
-            Body::None | Body::Stream(_) | Body::Script(_) | Body::Pages(_) | Body::Pieces(_) => Json::Null,
             Body::Text(_, json) | Body::Failed(_, json) => json.clone(),
             Body::Table(table) => table.to_json(),
+            _ => Json::Null,
         }
     }
 }
@@ -238,6 +277,7 @@ impl fmt::Debug for Output {
             Body::Table(table) => f.debug_tuple("Table").field(table).finish(),
             Body::Stream(_) => f.write_str("Stream"),
             Body::Pages(_) | Body::Pieces(_) => f.write_str("Pieces"),
+            Body::Then(_) | Body::Next(_) => f.write_str("Next"),
             Body::Script(path) => f.debug_tuple("Script").field(path).finish(),
         }
     }

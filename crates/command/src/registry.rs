@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::comment;
-use crate::lexer::{Token, lex, lex_checked};
+use crate::lexer::{MAX_LINE, Token, lex, lex_checked};
 use crate::matcher::Matcher;
 use crate::program::Program;
 use crate::syntax::{self, Node};
@@ -236,7 +236,7 @@ impl<C> Registry<C> {
 
 /// Whether the line ends in `--json`.
 pub fn asks_json(line: &str) -> bool {
-    lex(line).tokens.last().is_some_and(is_json)
+    line.len() <= MAX_LINE && lex(line).tokens.last().is_some_and(is_json)
 }
 
 fn is_json(token: &Token) -> bool {

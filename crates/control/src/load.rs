@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// A stretch that is longer is counted: nothing that an operator asks for should take so long.
 pub const LONG: Duration = Duration::from_millis(10);
 
-/// The longest stretch so far.
+/// A longest stretch so far.
 #[derive(Clone, Debug, Default)]
 pub struct Longest {
     /// How long it was.
@@ -28,6 +28,10 @@ pub struct Load {
     stretches: Cell<u64>,
     long: Cell<u64>,
     longest: RefCell<Longest>,
+    /// The one that took the processor longest: a thread that others keep from it is not busy.
+    busiest: RefCell<Longest>,
+    /// Processor time of the thread when the last stretch ended.
+    used: Cell<Duration>,
     /// What is run in this stretch.
     what: RefCell<String>,
 }
@@ -40,6 +44,8 @@ impl Default for Load {
             stretches: Cell::default(),
             long: Cell::default(),
             longest: RefCell::default(),
+            busiest: RefCell::default(),
+            used: Cell::new(used()),
             what: RefCell::default(),
         }
     }
@@ -72,9 +78,13 @@ impl Load {
         self.busy.set(self.busy.get() + time);
         self.stretches.set(self.stretches.get() + 1);
         self.long.set(self.long.get() + u64::from(time > LONG));
-        let mut longest = self.longest.borrow_mut();
-        if time > longest.time {
-            *longest = Longest { time, at: Some(now), what: self.what.borrow().clone() };
+        let before = self.used.replace(used());
+        let taken = self.used.get().saturating_sub(before);
+        for (kept, time) in [(&self.longest, time), (&self.busiest, taken)] {
+            let mut kept = kept.borrow_mut();
+            if time > kept.time {
+                *kept = Longest { time, at: Some(now), what: self.what.borrow().clone() };
+            }
         }
         self.what.borrow_mut().clear();
     }
@@ -86,11 +96,17 @@ impl Load {
         self.stretches.set(0);
         self.long.set(0);
         *self.longest.borrow_mut() = Longest::default();
+        *self.busiest.borrow_mut() = Longest::default();
     }
 
     /// The longest stretch.
     pub fn longest(&self) -> Longest {
         self.longest.borrow().clone()
+    }
+
+    /// The stretch that took the processor longest.
+    pub fn busiest(&self) -> Longest {
+        self.busiest.borrow().clone()
     }
 
     /// How many stretches there were, and how many of them longer than [`LONG`].
@@ -102,6 +118,12 @@ impl Load {
     pub fn share(&self) -> f64 {
         self.busy.get().as_secs_f64() / self.since.get().elapsed().as_secs_f64().max(1e-9)
     }
+}
+
+/// Processor time that this thread has had.
+fn used() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec.unsigned_abs(), t.tv_nsec.try_into().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -123,8 +145,9 @@ mod tests {
             context.waker().wake_by_ref();
             if left == 0 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })));
-        let longest = load.longest();
+        let (longest, busiest) = (load.longest(), load.busiest());
         assert!(longest.time >= LONG && longest.what == "slow", "{longest:?}");
+        assert!(busiest.what == "slow" && busiest.time <= longest.time + LONG, "{busiest:?}");
         assert_eq!(load.stretches().0, 3);
         assert!(load.stretches().1 >= 1);
         load.clear();

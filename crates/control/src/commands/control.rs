@@ -1,7 +1,7 @@
 //! `show control`: how busy the control thread is.
 
 use super::App;
-use crate::load::LONG;
+use crate::load::{LONG, Longest};
 use command::{Args, Command, CommandError, Output};
 use serde_json::json;
 
@@ -11,7 +11,8 @@ pub(super) fn all() -> Vec<Command<App>> {
             .details(
                 "The control thread answers commands, resolves neighbors and keeps timers. While it does one thing it does \
                  nothing else, so long answers are made in pieces, and others have their turn between two of them. The \
-                 longest stretch is shown with the last command that was run in it, if there was one.",
+                 longest stretch is shown with the last command that was run in it, if there was one; and that which took the \
+                 processor longest, which others on the machine may take away in the midst of a stretch.",
             )
             .example("show control"),
         Command::write("clear control", "Start the measurement of `show control` anew", |app: &mut App, _| {
@@ -23,24 +24,28 @@ pub(super) fn all() -> Vec<Command<App>> {
 }
 
 fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
-    let (longest, (stretches, long)) = (app.load.longest(), app.load.stretches());
+    let (longest, busiest) = (app.load.longest(), app.load.busiest());
+    let (stretches, long) = app.load.stretches();
     let ms = longest.time.as_secs_f64() * 1000.0;
+    let busiest_ms = busiest.time.as_secs_f64() * 1000.0;
     let ago = longest.at.map(|at| at.elapsed().as_secs_f64());
     let share = app.load.share() * 100.0;
     let mut text = format!(
         "busy {share:.1} % of the time in {stretches} stretches, {long} of them over {} ms\n",
         LONG.as_millis()
     );
+    let within = |stretch: &Longest| match stretch.what.as_str() {
+        "" => String::new(),
+        what => format!(", in '{what}'"),
+    };
     if let Some(ago) = ago {
-        text += &format!("longest {ms:.3} ms, {ago:.1} s ago");
-        if !longest.what.is_empty() {
-            text += &format!(", in '{}'", longest.what);
-        }
-        text.push('\n');
+        text += &format!("longest {ms:.3} ms, {ago:.1} s ago{}\n", within(&longest));
+        text += &format!("longest on the processor {busiest_ms:.3} ms{}\n", within(&busiest));
     }
     let json = json!({
         "busy-percent": share, "stretches": stretches, "long": long, "long-ms": LONG.as_millis() as u64,
         "longest-ms": ms, "longest-ago": ago, "longest-in": longest.what,
+        "longest-cpu-ms": busiest_ms, "longest-cpu-in": busiest.what,
     });
     Ok(Output::new(text, json))
 }

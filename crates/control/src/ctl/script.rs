@@ -22,8 +22,12 @@ const MAX_SCRIPT: u64 = 256 << 20;
 const LARGE: usize = 4 << 20;
 /// A script of fewer lines takes little memory, whatever stands there; in longer ones it is looked at that often.
 const SHORT: usize = 4096;
+/// A text that is shorter is looked through for comments in a turn, in bytes.
+const MOST_OF_A_TURN: usize = 64 << 10;
 /// How long lines are checked or run, about, before others have their turn.
 const TURN: Duration = Duration::from_millis(2);
+/// Bytes that are checked between two looks at the clock, about.
+const LOOKS: usize = 4096;
 /// Lines that are run at once at first, and in the limits between which that changes with the time they take.
 const FIRST_BATCH: usize = 512;
 const LEAST_AT_ONCE: usize = 64;
@@ -47,9 +51,10 @@ pub(super) async fn run(
     }
     // A large file takes a while to read.
     let (from, caller) = (path.clone(), Arc::clone(&session.caller));
-    let text = net::background::run(move || read(&from, &caller)).await.flatten();
+    let read = move || read(&from, &caller).map(without_comments);
+    let text = net::background::run(read).await.flatten();
     let text = text.map_err(|error| refused(format!("cannot read {name}: {error}")))?;
-    let text = without_comments(text).map_err(|(number, mut failure)| {
+    let text = text.map_err(|(number, mut failure)| {
         failure.text = format!("{name}:{number}:\n{}\nnothing was applied", failure.text);
         failure.script = Some(InScript { file: Some(name.clone()), line: number, applied: 0 });
         Stop::Failed(failure)
@@ -58,11 +63,16 @@ pub(super) async fn run(
     loop {
         let check = |executor: &dyn Executor| -> Result<bool, Box<Failure>> {
             let began = Instant::now();
+            let mut bytes = 0;
             for line in lines.by_ref() {
                 number += 1;
+                bytes += line.len() + 16;
                 executor.check(line).map_err(|error| Box::new(Failure::new(error, line)))?;
-                if number % 64 == 0 && began.elapsed() >= TURN {
-                    return Ok(true);
+                if bytes >= LOOKS {
+                    bytes = 0;
+                    if began.elapsed() >= TURN {
+                        return Ok(true);
+                    }
                 }
             }
             Ok(false)
@@ -79,10 +89,14 @@ pub(super) async fn run(
     }
     let result = run_lines(session, &text, path.parent(), depth + 1).await;
     if text.len() > LARGE {
-        drop(text);
-        memory::give_back();
+        let give_back = move || {
+            drop(text);
+            memory::give_back();
+        };
+        // Without a thread for it the text is gone, which is most of it.
+        let _ = net::background::run(give_back).await;
     }
-    result.map_err(|at| {
+    let failed = result.map_err(|at| {
         at.stop(|failure, line, applied| {
             let before = match applied {
                 0 => "nothing before it was applied".to_owned(),
@@ -94,21 +108,26 @@ pub(super) async fn run(
             failure.script.get_or_insert(InScript { file: Some(name.clone()), line, applied });
         })
     })?;
-    Ok(Answer::default())
+    Ok(Answer { failed, ..Answer::default() })
 }
 
 /// Runs the lines of a text until one fails.
 pub(super) async fn run_text(session: &mut Session, text: &str, cwd: Option<&Path>) -> Result<Answer, Stop> {
-    let text = without_comments(text.to_owned()).map_err(|(line, mut failure)| {
+    let text = text.to_owned();
+    let text = match text.len() {
+        0..MOST_OF_A_TURN => Ok(without_comments(text)),
+        _ => net::background::run(move || without_comments(text)).await,
+    };
+    let text = text?.map_err(|(line, mut failure)| {
         failure.script = Some(InScript { file: None, line, applied: 0 });
         Stop::Failed(failure)
     })?;
-    run_lines(session, &text, cwd, 0).await.map_err(|at| {
+    let failed = run_lines(session, &text, cwd, 0).await.map_err(|at| {
         at.stop(|failure, line, applied| {
             failure.script.get_or_insert(InScript { file: None, line, applied });
         })
     })?;
-    Ok(Answer::default())
+    Ok(Answer { failed, ..Answer::default() })
 }
 
 /// The text with empty lines in the place of those in `comment {...}`; the line of a faulty comment.
@@ -148,13 +167,19 @@ impl Ended {
     }
 }
 
-/// Runs lines until one fails; their JSON becomes a list in that of the reply.
-async fn run_lines(session: &mut Session, text: &str, cwd: Option<&Path>, depth: usize) -> Result<(), Ended> {
+/// Runs lines until one fails; their JSON becomes a list in that of the reply. Whether any of them did not find what it was to
+/// find.
+async fn run_lines(
+    session: &mut Session,
+    text: &str,
+    cwd: Option<&Path>,
+    depth: usize,
+) -> Result<bool, Ended> {
     let gone = |error: io::Error| Ended(0, 0, error.into());
     if session.json {
         session.write_json("[", true).await.map_err(gone)?;
     }
-    let (mut applied, mut next) = (0, 0);
+    let (mut applied, mut next, mut failed) = (0, 0, false);
     let (mut asked, mut most) = (SHORT, usize::MAX);
     let (mut lines, mut batch) = (text.lines(), FIRST_BATCH);
     let mut window: Vec<&str> = Vec::new();
@@ -192,6 +217,7 @@ async fn run_lines(session: &mut Session, text: &str, cwd: Option<&Path>, depth:
                 next += 1;
                 let ended = |stop| Ended(next, applied, stop);
                 let answer = session.line(line, cwd, depth).await.map_err(ended)?;
+                failed |= answer.failed;
                 session.part(&answer.text).await.map_err(|error| ended(error.into()))?;
                 if answer.json != Json::Null {
                     let json = answer.json.to_string();
@@ -207,7 +233,7 @@ async fn run_lines(session: &mut Session, text: &str, cwd: Option<&Path>, depth:
     if session.json {
         session.write_json("]", false).await.map_err(gone)?;
     }
-    Ok(())
+    Ok(failed)
 }
 
 fn resolve(path: &Path, cwd: Option<&Path>) -> Result<PathBuf, String> {

@@ -11,12 +11,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use command::{Access, Caller, CommandError, Emit, Filters, Output, Page, Pieces, Stream, split_filters};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use super::protocol::{Ask, Failure, MAX_REQUEST, Request, completion, refusal};
 use super::reply::Reply;
@@ -31,6 +32,8 @@ const WRITE_CHUNK: usize = 64 * 1024;
 const PART: usize = 128 * 1024;
 /// What a running command may have said and the client not yet read, in bytes.
 const MAX_PENDING: usize = 256 << 10;
+/// How often is looked whether the client of a command that says nothing is still there.
+const LOOK: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(1) };
 /// Commands that go on for a while and were started by those who may only look, at once.
 const MAX_STREAMS: usize = 16;
 
@@ -226,7 +229,7 @@ impl Session {
 
     async fn finish(&mut self, answer: Answer) -> io::Result<()> {
         if self.reply.begun {
-            self.reply.end(",\"ok\":true}\n");
+            self.reply.end(if answer.failed { ",\"ok\":true,\"failed\":true}\n" } else { ",\"ok\":true}\n" });
             return self.flush().await;
         }
         let reply = if self.json {
@@ -326,7 +329,7 @@ impl Session {
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
-        let output = match output.into_stream() {
+        let mut output = match output.into_stream() {
             Ok(stream) => {
                 let looks = self.caller.access < Access::Write;
                 let looking = if looks { Looking::new(&shared.streams) } else { None };
@@ -338,6 +341,16 @@ impl Session {
                 let done = self.stream(stream).await?;
                 drop(looking);
                 done.map_err(failed)?
+            }
+            Err(output) => output,
+        };
+        output = match output.into_next() {
+            Ok(next) => {
+                let next = shared.turn(line, |_| caught(next)).await.map_err(failed)?;
+                match next.into_stream() {
+                    Ok(stream) => self.stream(stream).await?.map_err(failed)?,
+                    Err(output) => output,
+                }
             }
             Err(output) => output,
         };
@@ -371,7 +384,9 @@ impl Session {
                 Err(error) => return Ok(Err(error)),
             };
             let piece = page.take();
-            if self.json {
+            // Work in turns may have nothing to say.
+            if piece.is_empty() {
+            } else if self.json {
                 self.write_json(&piece, std::mem::take(&mut begins)).await?;
             } else {
                 self.part(&piece).await?;
@@ -382,7 +397,16 @@ impl Session {
         }
     }
 
-    /// Runs a command that goes on for a while and sends what it says as it says it.
+    /// Whether the client has closed the connection. One that will only say nothing more still reads.
+    fn is_gone(&self) -> bool {
+        let mut fds = [PollFd::new(self.writer.as_ref(), PollFlags::empty())];
+        let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+        let [fd] = fds;
+        found.is_ok() && fd.revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Runs a command that goes on for a while and sends what it says as it says it. It ends when the client goes away, also
+    /// while there is nothing to say.
     async fn stream(&mut self, stream: Stream) -> io::Result<Result<Output, CommandError>> {
         let (sender, mut parts) = mpsc::unbounded_channel::<String>();
         let pending = Rc::new(Cell::new(0usize));
@@ -395,6 +419,9 @@ impl Session {
         });
         let mut running = stream(emit);
         let mut ended = None;
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         loop {
             let part = poll_fn(|context| {
                 if ended.is_none()
@@ -403,20 +430,23 @@ impl Session {
                     ended = Some(result);
                 }
                 match parts.poll_recv(context) {
-                    Poll::Ready(part) => Poll::Ready(part),
-                    Poll::Pending if ended.is_some() => Poll::Ready(None),
-                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(Some(part)) => Poll::Ready(Some(part)),
+                    // The command may have dropped its `Emit` and go on in silence.
+                    _ if ended.is_some() => Poll::Ready(None),
+                    _ if look.poll_tick(context).is_ready() => Poll::Ready(Some(String::new())),
+                    _ => Poll::Pending,
                 }
             });
             match (part.await, ended.take()) {
                 (Some(part), result) => {
+                    if part.is_empty() && self.is_gone() {
+                        return Err(gone());
+                    }
                     ended = result;
                     pending.set(pending.get().saturating_sub(part.len()));
                     self.part(&part).await?;
                 }
-                (None, Some(result)) => return Ok(result),
-                // The command has dropped its `Emit` and goes on in silence.
-                (None, None) => return Ok(running.await),
+                (None, result) => return Ok(result.unwrap_or_else(|| Err("the command did not end".into()))),
             }
         }
     }

@@ -155,6 +155,23 @@ fn registry() -> Registry<Toy> {
                 Err("nobody listens".into())
             }))
         }),
+        Command::read("look", "Look for what is not there", |_: &mut Toy, _| {
+            Ok(Output::failed("nothing found", json!({ "found": 0 })))
+        }),
+        Command::write("open", "Make 42 when something that takes a while is done", |toy: &mut Toy, _| {
+            let (released, mut made) = (toy.released.clone(), Rc::clone(&toy.made));
+            let stream = Output::stream(async move |_| {
+                released.notified().await;
+                Ok(Output::then(|made: &mut Rc<Cell<u64>>| {
+                    made.set(42);
+                    Ok(Output::new("opened", json!({ "opened": true })))
+                }))
+            });
+            Ok(stream.bind(move |call| {
+                call(&mut made);
+                Ok(())
+            }))
+        }),
         Command::read("release", "End a wait", |toy: &mut Toy, _| {
             toy.released.notify_one();
             Ok(Output::none())
@@ -244,8 +261,12 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn ask(&mut self, request: Json) -> Json {
+    fn request(&mut self, request: Json) {
         self.send(format!("{request}\n").as_bytes());
+    }
+
+    fn ask(&mut self, request: Json) -> Json {
+        self.request(request);
         self.receive()
     }
 
@@ -707,4 +728,67 @@ fn lookers_cannot_take_all_connections() {
     until("all places are taken", || as_user(&lab, 65534, readers, &[]) == Err(full.clone()));
     assert_eq!(lab.connect().text("show value"), "value 0\n");
     drop(clients);
+}
+
+#[test]
+fn a_stream_ends_when_its_client_is_gone() {
+    let lab = Lab::start("gone", None, None);
+    let mut other = lab.connect();
+    let waiting = |lab: &Lab, json: bool| {
+        let mut client = lab.connect();
+        client.request(json!({ "line": "wait", "json": json }));
+        client
+    };
+    let gone: Vec<Client> = (0..4).map(|n| waiting(&lab, n % 2 == 0)).collect();
+    // One that will ask nothing more is still there.
+    let mut stays = waiting(&lab, true);
+    stays.reader.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    until("they did not begin", || other.text("show running") == "5\n");
+    drop(gone);
+    until("commands of clients that are gone go on", || other.text("show running") == "1\n");
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(other.text("show running"), "1\n");
+    other.line("release");
+    assert_eq!(stays.receive()["json"], "released");
+}
+
+#[test]
+fn a_script_tells_that_a_command_did_not_find_what_it_looked_for() {
+    let lab = Lab::start("looks", None, None);
+    let mut client = lab.connect();
+    let path = lab.directory.join("looks.cli");
+    for (lines, failed) in [("show value\nlook\nshow value\n", true), ("show value\n", false)] {
+        fs::write(&path, lines).unwrap();
+        let exec = format!("exec {}", path.display());
+        for request in [json!({ "lines": lines }), json!({ "line": exec }), json!({ "lines": exec })] {
+            for json in [false, true] {
+                let mut request = request.clone();
+                request["json"] = json.into();
+                client.request(request);
+                let reply = loop {
+                    let reply = client.receive();
+                    if reply.get("part").is_none() {
+                        break reply;
+                    }
+                };
+                assert_eq!(reply["ok"], true, "{reply}");
+                assert_eq!(reply.get("failed"), failed.then_some(&json!(true)), "{reply}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_takes_a_while_comes_before_the_rest() {
+    let lab = Lab::start("then", None, None);
+    let (mut client, mut other) = (lab.connect(), lab.connect());
+    for (json, want) in [(false, json!("opened\n")), (true, json!({ "opened": true }))] {
+        client.request(json!({ "line": "open", "json": json }));
+        // Others go on meanwhile.
+        assert_eq!(other.text("show made"), "0\n");
+        other.line("release");
+        let reply = client.receive();
+        assert_eq!(reply[if json { "json" } else { "text" }], want, "{reply}");
+        assert_eq!(other.text("show made"), "42\n");
+    }
 }
