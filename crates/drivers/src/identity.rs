@@ -4,6 +4,7 @@
 // calls change the calling thread alone: the C library's own `setgroups` would change all threads.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 /// Whose rights files are opened with: user, group and further groups, by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,20 +38,14 @@ impl Identity {
     /// # Errors
     /// The router may not take on these rights (it has neither CAP_SETUID nor CAP_SETGID), or what `f` answers.
     pub fn with<R: Send>(&self, f: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
-        let kept = dumpable();
-        let done = std::thread::scope(|scope| {
+        let _changes = Changes::begin();
+        std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("files".to_owned()).spawn_scoped(scope, || {
                 self.assume()?;
                 f()
             })?;
             thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
-        });
-        // The kernel takes a process whose threads change their rights for one that must not dump core. That thread is gone.
-        if kept {
-            // SAFETY: the call takes integers only.
-            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
-        }
-        done
+        })
     }
 
     /// The calling thread takes on these rights for good.
@@ -85,7 +80,66 @@ impl Identity {
     }
 }
 
+/// A time in which a thread has other rights. The kernel takes a process whose threads change their rights for one that must
+/// not dump core: it may again when the last such thread is gone.
+struct Changes;
+
+/// How many there are at once, and whether the process might dump core before the first.
+static CHANGES: Mutex<(usize, bool)> = Mutex::new((0, false));
+
+impl Changes {
+    fn begin() -> Changes {
+        let mut changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.0 == 0 {
+            changes.1 = dumpable();
+        }
+        changes.0 += 1;
+        Changes
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let mut changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.0 -= 1;
+        if *changes == (0, true) {
+            // SAFETY: the call takes integers only.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+        }
+    }
+}
+
 fn dumpable() -> bool {
     // SAFETY: the call takes integers only.
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_dump_core_again_when_the_last_thread_has_its_rights_back() {
+        let other = Identity { user: 65534, group: 65534, groups: vec![] };
+        if other.with(|| Ok(())).is_err() {
+            return; // Only root can be somebody else.
+        }
+        assert!(dumpable());
+        std::thread::scope(|scope| {
+            for n in 0..8u64 {
+                let other = &other;
+                scope.spawn(move || {
+                    for round in 0..20 {
+                        let pause = std::time::Duration::from_micros((n * 37 + round * 13) % 400);
+                        let seen = other.with(|| {
+                            std::thread::sleep(pause);
+                            Ok(dumpable())
+                        });
+                        assert!(!seen.unwrap(), "it may dump what a thread of other rights does");
+                    }
+                });
+            }
+        });
+        assert!(dumpable());
+    }
 }

@@ -151,6 +151,11 @@ impl PcapRx {
         })
     }
 
+    /// The number of its interface, where it became known after the file was opened.
+    pub fn set_interface(&mut self, interface: u32) {
+        self.interface = interface;
+    }
+
     /// Its counts, for another thread.
     pub fn stats(&self) -> Arc<PcapStats> {
         Arc::clone(&self.stats)

@@ -3,7 +3,8 @@
 use crate::commands::{files, plural};
 use crate::router::{CaptureStatus, Ended, Router};
 use command::{Args, Command, CommandError, Output};
-use drivers::pcap::CaptureConfig;
+use drivers::Files;
+use drivers::pcap::{Capture, CaptureConfig};
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::path::PathBuf;
@@ -61,8 +62,25 @@ fn start(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     };
     let file: Option<PathBuf> = args.opt("file")?;
     let file = file.unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    router.start_capture(config, &file, &files(args)).map_err(CommandError::new)?;
-    Ok(Output::none())
+    router.check_no_capture().map_err(CommandError::new)?;
+    let files = files(args);
+    Ok(Output::stream(async move |_| {
+        // Making ready so much memory takes a while, too.
+        let capture = crate::background::run(move || Capture::new(config)).await;
+        let capture = capture.map_err(CommandError::new)?.map_err(CommandError::new)?;
+        let opened = open(files, file.clone()).await.map_err(CommandError::new)?;
+        Ok(Output::then(move |router: &mut Router| {
+            router.start_capture(capture, &file, opened).map_err(CommandError::new)?;
+            Ok(Output::none())
+        }))
+    }))
+}
+
+/// Opens a file to be written, which the router does not wait for.
+async fn open(files: Files, file: PathBuf) -> Result<File, String> {
+    let name = file.display().to_string();
+    let opened = crate::background::run(move || files.write(&file)).await.flatten();
+    opened.map_err(|e| format!("cannot write {name}: {e}"))
 }
 
 fn stop(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -70,17 +88,18 @@ fn stop(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     if router.capture().is_none() && router.ended_capture().is_none() {
         return Err("no capture runs: start one with 'pcap trace rx tx'".into());
     }
-    let other = match file {
-        Some(file) => {
-            let opened = files(args).write(&file);
-            let opened =
-                opened.map_err(|e| args.error("file", format!("cannot write {}: {e}", file.display())))?;
-            Some((file, Arc::new(opened)))
-        }
-        None => None,
+    let Some(file) = file else {
+        let ended = router.end_capture();
+        return Ok(Output::stream(move |_| write(ended, None)));
     };
-    let ended = router.end_capture();
-    Ok(Output::stream(move |_| write(ended, other)))
+    let (files, args) = (files(args), args.clone());
+    Ok(Output::stream(async move |_| {
+        let opened = open(files, file.clone()).await.map_err(|why| args.error("file", why))?;
+        Ok(Output::then(move |router: &mut Router| {
+            let (ended, other) = (router.end_capture(), Some((file, Arc::new(opened))));
+            Ok(Output::stream(move |_| write(ended, other)))
+        }))
+    }))
 }
 
 /// Writes the capture that ended, and forgets it when that has worked.
@@ -150,7 +169,7 @@ mod tests {
         let open = |path: &str| {
             Arc::new(File::options().write(true).create(true).truncate(false).open(path).unwrap())
         };
-        let capture = Arc::new(drivers::pcap::Capture::new(CaptureConfig::default()).unwrap());
+        let capture = Arc::new(Capture::new(CaptureConfig::default()).unwrap());
         let status = CaptureStatus { capture, file: "full".into(), opened: open("/dev/full") };
         let ended: Ended = Arc::new(Mutex::new(Some(status)));
         let end = |other| {

@@ -5,6 +5,7 @@ use drivers::{Files, af_packet, pcap, tap};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -551,11 +552,15 @@ impl TxQueue for Shared {
     }
 }
 
-/// Opens capture files.
-pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize, files: &Files) -> Result<Device, String> {
-    let mut rx: Vec<Box<dyn RxQueue>> = vec![];
-    let mut words = String::from("pcap");
-    let open = Arc::new(AtomicBool::new(false));
+/// Capture files that are open, and loaded as far as they will be.
+pub struct PcapFiles {
+    config: PcapConfig,
+    read: Option<pcap::PcapRx>,
+    write: Option<pcap::PcapTx>,
+}
+
+/// Opens capture files, which may take long: they may be large, and their disk far away.
+pub fn open_pcap_files(c: &PcapConfig, files: &Files) -> Result<PcapFiles, String> {
     let name = |file: &str, what: &str, e: std::io::Error| format!("cannot {what} {file}: {e}");
     let read =
         c.read.as_ref().map(|f| files.read(Path::new(f)).map_err(|e| name(f, "read", e))).transpose()?;
@@ -566,22 +571,37 @@ pub fn open_pcap(c: &PcapConfig, index: u32, workers: usize, files: &Files) -> R
     {
         return Err(format!("{file} cannot be read and written at the same time: name two files"));
     }
-    if let (Some(file), Some(opened)) = (&c.read, read) {
+    let load = |(file, opened): (&String, File)| {
         let rate = c.pps.map_or(pcap::PcapRate::Max, |pps| pcap::PcapRate::Pps(pps as f64));
         let passes = if c.repeat { 0 } else { 1 };
-        let config = pcap::PcapConfig { rate, passes, ..pcap::PcapConfig::new(file, index) };
-        let queue = pcap::PcapRx::of(opened, &config).map_err(|e| format!("{file}: {e}"))?;
+        let config = pcap::PcapConfig { rate, passes, ..pcap::PcapConfig::new(file, 0) };
+        pcap::PcapRx::of(opened, &config).map_err(|e| format!("{file}: {e}"))
+    };
+    let read = c.read.as_ref().zip(read).map(load).transpose()?;
+    let begin =
+        |(file, opened): (&String, File)| pcap::PcapTx::of(opened).map_err(|e| name(file, "write", e));
+    let write = c.write.as_ref().zip(write).map(begin).transpose()?;
+    Ok(PcapFiles { config: c.clone(), read, write })
+}
+
+/// The device of capture files.
+pub fn pcap_device(files: PcapFiles, index: u32, workers: usize) -> Device {
+    let PcapFiles { config: c, read, write } = files;
+    let mut rx: Vec<Box<dyn RxQueue>> = vec![];
+    let mut words = String::from("pcap");
+    let open = Arc::new(AtomicBool::new(false));
+    if let (Some(file), Some(mut queue)) = (&c.read, read) {
+        queue.set_interface(index);
         rx.push(Box::new(Gated { file: queue, open: Arc::clone(&open) }));
         words.push_str(&format!(" reading {file}"));
     }
     let mut tx: Vec<Box<dyn TxQueue>> = vec![];
-    if let (Some(file), Some(opened)) = (&c.write, write) {
-        let queue = pcap::PcapTx::of(opened).map_err(|e| name(file, "write", e))?;
+    if let (Some(file), Some(queue)) = (&c.write, write) {
         let shared = Arc::new(Mutex::new(queue));
         tx.extend((0..workers).map(|_| Box::new(Shared(Arc::clone(&shared))) as Box<dyn TxQueue>));
         words.push_str(&format!(" writing {file}"));
     }
     let mac = MacAddr([0x02, 0xfe, 0x70, (index >> 16) as u8, (index >> 8) as u8, index as u8]);
     let control = Box::new(PcapControl { words, open });
-    Ok(Device { rx, caps: caps(&tx), tx, mac, mtu: 9000, link: true, control })
+    Device { rx, caps: caps(&tx), tx, mac, mtu: 9000, link: true, control }
 }

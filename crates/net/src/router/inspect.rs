@@ -1,9 +1,10 @@
 //! What only commands need: packet capture, features of an interface, buckets of a group.
 
-use super::{Kind, Router};
-use drivers::Files;
-use drivers::pcap::{Capture, CaptureConfig};
+use super::devices::PcapFiles;
+use super::{Kind, Op, OpError, PcapConfig, Router};
+use drivers::pcap::Capture;
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,29 +42,50 @@ pub struct ArcFeatures {
 }
 
 impl Router {
-    /// Runs `f`, whose operations open the files that they name as `files` says.
-    pub fn with_files<R>(&mut self, files: Files, f: impl FnOnce(&mut Router) -> R) -> R {
-        self.files = files;
-        let done = f(self);
-        self.files = Files::default();
-        done
-    }
-
-    /// Starts a packet capture, to be written to `file` later; the file is made now, so that a wrong name shows.
+    /// Makes an interface of capture files, which were opened for it with [`super::open_pcap_files`].
     ///
     /// # Errors
-    /// There is a capture already, it would be too large, or the file cannot be made.
-    pub fn start_capture(&mut self, config: CaptureConfig, file: &Path, files: &Files) -> Result<(), String> {
+    /// As of the operation.
+    pub fn create_pcap(&mut self, name: &str, config: PcapConfig, files: PcapFiles) -> Result<(), OpError> {
+        self.opened = Some(files);
+        // Whatever becomes of it, no other operation gets the files.
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            self.commit(vec![Op::CreatePcap { name: name.into(), config }])
+        }));
+        self.opened = None;
+        done.unwrap_or_else(|cause| resume_unwind(cause)).map(|_| ())
+    }
+
+    /// Refuses a name that a device cannot have, or that an interface has.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn check_new_device(&self, name: &str) -> Result<(), OpError> {
+        self.new_name(name)
+    }
+
+    /// Starts a packet capture, to be written to `file` later; that is made before, so that a wrong name shows.
+    ///
+    /// # Errors
+    /// There is a capture already.
+    pub fn start_capture(&mut self, capture: Capture, file: &Path, opened: File) -> Result<(), String> {
+        self.check_no_capture()?;
+        self.captures.file = Some((file.to_path_buf(), Arc::new(opened)));
+        self.set_capture(Some(Arc::new(capture)));
+        Ok(())
+    }
+
+    /// Refuses a capture while there is one already.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn check_no_capture(&self) -> Result<(), String> {
         if self.capture().is_some() {
             return Err("a capture runs already: end it with 'pcap trace off'".into());
         }
         if self.ended_capture().is_some() {
             return Err("the last capture is not written yet: 'pcap trace off' tries again, 'pcap trace discard' forgets it".into());
         }
-        let capture = Capture::new(config).map_err(|e| e.to_string())?;
-        let opened = files.write(file).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-        self.captures.file = Some((file.to_path_buf(), Arc::new(opened)));
-        self.set_capture(Some(Arc::new(capture)));
         Ok(())
     }
 

@@ -50,7 +50,9 @@ pub use bridge::{
     StaticMac, TagChange, VlanTag,
 };
 pub use check::MOST_PATHS;
-pub use devices::{Device, DeviceControl, HostConfig, Offload, PcapConfig, Ring, TapConfig};
+pub use devices::{
+    Device, DeviceControl, HostConfig, Offload, PcapConfig, PcapFiles, Ring, TapConfig, open_pcap_files,
+};
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus, Ended};
 pub use interfaces::{Encap, IfState, Kind, Order};
@@ -219,8 +221,8 @@ pub struct Router {
     cleared: workers::Cleared,
     /// Where packet captures are written to.
     captures: inspect::Captures,
-    /// How files are opened that the operations of this moment name.
-    files: drivers::Files,
+    /// Capture files that were opened for the operation of this moment.
+    opened: Option<PcapFiles>,
 }
 
 impl Router {
@@ -346,7 +348,7 @@ impl Router {
             fibs,
             cleared,
             captures: inspect::Captures::default(),
-            files: drivers::Files::default(),
+            opened: None,
         };
         router.set_wall();
         router.make_local0();

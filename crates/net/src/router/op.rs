@@ -508,7 +508,8 @@ impl Router {
         Ok(())
     }
 
-    fn new_name(&self, name: &str) -> Result<(), OpError> {
+    /// Whether a device may get this name.
+    pub(super) fn new_name(&self, name: &str) -> Result<(), OpError> {
         self.free_name(name)?;
         super::words::check_device_name(name).map_err(OpError::new)
     }
@@ -525,9 +526,14 @@ impl Router {
             Op::CreatePcap { ref name, ref config } => {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
-                let files = self.files.clone();
-                let open = |index, workers| devices::open_pcap(&config, index, workers, &files);
-                self.create_device(name, op, open)
+                // A command has opened them; those of a document are opened now.
+                let files = match self.opened.take() {
+                    Some(files) => Ok(files),
+                    None => devices::open_pcap_files(&config, &drivers::Files::default()),
+                };
+                self.create_device(name, op, |index, workers| {
+                    Ok(devices::pcap_device(files?, index, workers))
+                })
             }
             Op::CreateTap { ref name, ref config } => {
                 self.free_name(name)?;

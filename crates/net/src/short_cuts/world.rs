@@ -524,7 +524,8 @@ impl World {
         let interface = router.interface_index(TAPED);
         let capture = CaptureConfig { max: 1, rx: false, drop: false, interface, ..CaptureConfig::default() };
         let file = std::env::temp_dir().join(format!("quiver-short-cuts-{}.pcap", std::process::id()));
-        router.start_capture(capture, &file, &drivers::Files::default()).unwrap();
+        let opened = drivers::Files::default().write(&file).unwrap();
+        router.start_capture(drivers::pcap::Capture::new(capture).unwrap(), &file, opened).unwrap();
         let _ = std::fs::remove_file(file);
         let pool = Arc::clone(router.pool());
         // The router's own worker still sends what the new interfaces have to say.

@@ -1,7 +1,9 @@
 //! Commands that make interfaces and take them out.
 
 use crate::commands::{check_namespace, commit, files, interface};
-use crate::router::{Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapConfig};
+use crate::router::{
+    Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapConfig, open_pcap_files,
+};
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;
 
@@ -180,9 +182,13 @@ fn delete_kind(
 /// Applies the operations that make the interface `name`, and answers its name.
 pub(crate) fn made(router: &mut Router, name: String, ops: Vec<Op>) -> Result<Output, CommandError> {
     commit(router, ops)?;
+    Ok(created(router, name))
+}
+
+fn created(router: &Router, name: String) -> Output {
     let index = router.interface_index(&name);
     let json = serde_json::json!({ "name": name, "index": index });
-    Ok(Output::new(name, json))
+    Output::new(name, json)
 }
 
 fn create_sub(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -310,5 +316,16 @@ fn create_pcap(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     };
     let name: String = args.get("name")?;
     config.check().map_err(|e| CommandError::new(format!("{name}: {e}")))?;
-    router.with_files(files(args), |r| made(r, name.clone(), vec![Op::CreatePcap { name, config }]))
+    router.check_new_device(&name).map_err(|e| CommandError::new(e.message))?;
+    let (files, wanted) = (files(args), config.clone());
+    // A file may be large, or far away: the router does not wait for it.
+    Ok(Output::stream(async move |_| {
+        let open = move || Ok(open_pcap_files(&wanted, &files));
+        let opened = crate::background::run(open).await.flatten().map_err(|e| e.to_string());
+        let opened = opened.flatten().map_err(|e| CommandError::new(format!("{name}: {e}")))?;
+        Ok(Output::then(move |router: &mut Router| {
+            router.create_pcap(&name, config, opened).map_err(|e| CommandError::new(e.message))?;
+            Ok(created(router, name))
+        }))
+    }))
 }
