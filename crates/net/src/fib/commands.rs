@@ -1,10 +1,11 @@
 //! `ip route`, `show ip fib`, `show ip6 fib`, `show adjacency`.
 
+use super::table_commands::AT_ONCE;
 use super::{explain, show, table_commands};
 use crate::commands::commit;
 use crate::mpls;
 use crate::router::{Op, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
-use command::{Args, Command, CommandError, Output};
+use command::{Args, Command, CommandError, Output, Page};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::IpAddr;
 
@@ -125,7 +126,10 @@ fn route(c: Command<Router>) -> Command<Router> {
     mpls::commands::about_labels(c)
         .arg("address", "next hop")
         .arg("default", "0.0.0.0/0, or ::/0 where a next hop or table is one of IPv6")
-        .arg("count", "so many routes with the same paths, their prefixes counting up from this one")
+        .arg(
+            "count",
+            "so many routes with the same paths, their prefixes counting up from this one; many are changed some hundred at a time",
+        )
         .arg("dev", "may stand before an interface, or in the place of `via`")
         .arg("interface", "interface to it; without an address destinations are neighbors on the interface")
         .arg("table", "number of the route's table; 0 without it")
@@ -214,10 +218,9 @@ fn wanted(args: &Args) -> Result<Wanted, CommandError> {
     Ok(Wanted { table: once("table")?.unwrap_or(0), prefix, count: once("count")?.unwrap_or(1) })
 }
 
-/// `prefix` and those that follow it, `count` in all.
-fn prefixes(prefix: IpNet, count: u32) -> Result<Vec<IpNet>, String> {
-    let beyond = || format!("there are no {count} prefixes from {prefix} on");
-    let at = |n: u32| match prefix {
+/// The prefix that comes `n` prefixes of the same length behind one.
+fn nth(prefix: IpNet, n: u32) -> Option<IpNet> {
+    match prefix {
         IpNet::V4(first) => {
             let step = 1u64 << (32 - first.prefix_len());
             let address = u64::from(u32::from(first.addr())).checked_add(step.checked_mul(n.into())?)?;
@@ -230,13 +233,10 @@ fn prefixes(prefix: IpNet, count: u32) -> Result<Vec<IpNet>, String> {
             let address = u128::from(first.addr()).checked_add(step)?;
             Some(Ipv6Net::new(address.into(), first.prefix_len()).ok()?.into())
         }
-    };
-    // The last one tells whether there are so many, before room is made for them.
-    at(count.saturating_sub(1)).ok_or_else(beyond)?;
-    (0..count).map(|n| at(n).ok_or_else(beyond)).collect()
+    }
 }
 
-/// The same change of each of the routes; `verb` is the one of routes with a target.
+/// The same change of each of the routes, some at a time; `verb` is the one of routes with a target.
 fn batch(
     router: &mut Router,
     args: &Args,
@@ -244,20 +244,36 @@ fn batch(
     target: Option<Target>,
     verb: fn(&mut RouteBatch, IpNet, TargetId),
 ) -> Result<Output, CommandError> {
-    let all = prefixes(wanted.prefix, wanted.count).map_err(|why| args.error("count", why))?;
-    let mut batch = RouteBatch::in_table(wanted.table);
-    match wanted.prefix {
-        IpNet::V4(_) => batch.reserve(all.len(), 0),
-        IpNet::V6(_) => batch.reserve(0, all.len()),
-    }
-    let target = target.map(|target| batch.target(target));
-    for prefix in all {
-        match target {
-            Some(target) => verb(&mut batch, prefix, target),
-            None => batch.del(prefix),
+    let Wanted { table, prefix, count } = *wanted;
+    // The last one tells whether there are so many.
+    nth(prefix, count.saturating_sub(1))
+        .ok_or_else(|| args.error("count", format!("there are no {count} prefixes from {prefix} on")))?;
+    let some = move |router: &mut Router, from: u32| {
+        let mut batch = RouteBatch::in_table(table);
+        let target = target.clone().map(|target| batch.target(target));
+        let end = count.min(from + AT_ONCE as u32);
+        for prefix in (from..end).filter_map(|n| nth(prefix, n)) {
+            match target {
+                Some(target) => verb(&mut batch, prefix, target),
+                None => batch.del(prefix),
+            }
         }
+        commit(router, vec![Op::Routes(batch)]).map(|_| end)
+    };
+    let mut done = some(router, 0)?;
+    if done == count {
+        return Ok(Output::none());
     }
-    commit(router, vec![Op::Routes(batch)])
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        while done < count {
+            if page.is_full() {
+                return Ok(true);
+            }
+            let before = format!("the {done} routes before are changed");
+            done = some(router, done).map_err(|e| CommandError::new(format!("{}; {before}", e.message)))?;
+        }
+        Ok(false)
+    }))
 }
 
 fn change(router: &mut Router, args: &Args, replace: bool) -> Result<Output, CommandError> {

@@ -1,10 +1,13 @@
 //! `ip table`, `show ip table`, `set interface ip table`, `set ip flow-hash`.
 
 use crate::commands::commit;
-use crate::router::{Op, RouteTable, Router, TableInfo};
-use command::{Args, Command, CommandError, Output, Table};
+use crate::router::{Op, OpError, RouteBatch, RouteTable, Router, TableInfo};
+use command::{Args, Command, CommandError, Output, Page, Table};
 use packet::flow::Fields;
 use serde_json::json;
+
+/// Routes that are changed at a time, where a command changes many.
+pub(super) const AT_ONCE: usize = 256;
 
 /// The commands of one family; `word` is `ip` or `ip6`.
 pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
@@ -51,10 +54,14 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         Command::write(
             &format!("{word} table del <table:number {number}>"),
             &format!("Remove an {family} routing table and its static routes"),
-            move |r, a| commit(r, vec![Op::DeleteTable { table: RouteTable { v6, id: a.get("table")? } }]),
+            move |r, a| delete(r, RouteTable { v6, id: a.get("table")? }),
         )
         .arg("table", "its number")
-        .details("No interface may be in it, and no route of another table lead into it.")
+        .details(
+            "No interface may be in it, and no route of another table lead into it. The routes of a large table go some \
+             hundred at a time, and neighbors and other commands have their turn between; where next hops of its own \
+             routes are looked up in it, all go at once.",
+        )
         .example(&format!("{word} table del 10")),
         Command::write(
             &format!("set interface {word} table <interface:interface> <table:number {number}>"),
@@ -76,6 +83,33 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         )
         .example(&format!("show {word} table")),
     ]
+}
+
+/// Removes a table. The routes of a large one go before it, some at a time, so that others have their turn.
+fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError> {
+    let refused = |e: OpError| CommandError::new(e.message);
+    let whole = move |router: &mut Router| commit(router, vec![Op::DeleteTable { table }]);
+    if router.route_count(table) <= AT_ONCE || !router.is_removable(table).map_err(refused)? {
+        return whole(router);
+    }
+    let mut after = None;
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        while !page.is_full() {
+            let mut batch = RouteBatch::in_table(table.id);
+            let behind = after;
+            for r in router.routes_after(table, behind).take(AT_ONCE) {
+                after = Some(r.prefix);
+                if router.static_route(table, &r).is_some() {
+                    batch.del(r.prefix);
+                }
+            }
+            if after == behind {
+                return whole(router).map(|_| false);
+            }
+            commit(router, vec![Op::Routes(batch)])?;
+        }
+        Ok(true)
+    }))
 }
 
 fn set_hash(router: &mut Router, args: &Args, v6: bool) -> Result<Output, CommandError> {

@@ -533,13 +533,32 @@ impl Router {
         (!batch.is_empty()).then_some(batch)
     }
 
-    pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
+    /// Whether a table can go as it is, once its own static routes are gone. No where only a transaction tells, since routes
+    /// lead into it that may be its own.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn is_removable(&self, table: RouteTable) -> Result<bool, OpError> {
+        let place = self.check_removable(table)?;
+        Ok(self.leading_into(table, place).is_none())
+    }
+
+    /// A group that leads into a table, and has routes.
+    fn leading_into(&self, table: RouteTable, place: u32) -> Option<super::NextHopInfo> {
+        let vrf = self.fibs.get(table.v6, place)?;
+        let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
+        let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));
+        users.filter_map(|g| self.group(g)).find(|g| g.routes > 0)
+    }
+
+    /// Refuses a table that interfaces use; else its place.
+    fn check_removable(&self, table: RouteTable) -> Result<u32, OpError> {
         if table.id == 0 {
             return Err(OpError::new(format!("{table} is there always")));
         }
         let place = self.place_of(table)?;
         let fail = |why: String| Err(OpError::new(format!("{table} cannot be removed: {why}")));
-        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
+        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(place) };
         // Most tables that go are empty: nothing is searched for then.
         let inside = |i: &&IfState| i.table(table.v6) == place;
         if vrf.interfaces != 0
@@ -558,16 +577,20 @@ impl Router {
             let family = if table.v6 { "ip6" } else { "ip4" };
             return fail(format!("{} looks sources up in it (set urpf {family} off {})", i.name, i.name));
         }
-        let (name, fields) = (vrf.name.clone(), vrf.fields);
-        let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
-        let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));
-        if let Some(g) = users.filter_map(|g| self.group(g)).find(|g| g.routes > 0) {
-            return fail(format!(
-                "{} of next-hop group {} lead into it",
+        Ok(place)
+    }
+
+    pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
+        let place = self.check_removable(table)?;
+        if let Some(g) = self.leading_into(table, place) {
+            return Err(OpError::new(format!(
+                "{table} cannot be removed: {} of next-hop group {} lead into it",
                 super::routes::plural_routes(g.routes),
                 g.id
-            ));
+            )));
         }
+        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
+        let (name, fields) = (vrf.name.clone(), vrf.fields);
         if let Some(vrf) = self.fibs.get_mut(table.v6, place) {
             vrf.doomed = true;
             self.fibs.doomed.push((table.v6, place));
