@@ -1,6 +1,7 @@
 """Fixtures of all Python tests."""
 
 import os
+import shutil
 import sys
 
 import pytest
@@ -42,3 +43,15 @@ def bench(request):
     yield make
     for b in reversed(made):
         b.close()
+
+
+@pytest.fixture
+def public_binary():
+    """The binary where everybody may run it."""
+    folder = f"/tmp/quiver-test-bin-{os.getpid()}"
+    os.makedirs(folder, exist_ok=True)
+    shutil.copy(harness.BINARY, folder)
+    os.chmod(folder, 0o755)
+    os.chmod(f"{folder}/{os.path.basename(harness.BINARY)}", 0o755)
+    yield f"{folder}/{os.path.basename(harness.BINARY)}"
+    shutil.rmtree(folder)

@@ -108,18 +108,6 @@ def test_ping_command(bench):
     assert process.returncode == 0 and answered >= 1 and a.host in text and " 0%" in text, text
 
 
-@pytest.fixture
-def public_binary(tmp_path):
-    """The binary where everybody may run it."""
-    folder = f"/tmp/quiver-test-bin-{os.getpid()}"
-    os.makedirs(folder, exist_ok=True)
-    shutil.copy(BINARY, folder)
-    os.chmod(folder, 0o755)
-    os.chmod(f"{folder}/{os.path.basename(BINARY)}", 0o755)
-    yield f"{folder}/{os.path.basename(BINARY)}"
-    shutil.rmtree(folder)
-
-
 def test_the_socket_decides_who_may_do_what(bench, public_binary):
     """Mode 0660; SO_PEERCRED: members of the group look, of the admin group change, others are turned away."""
     t = bench({"quiver": {"sockets": {"group": "users", "admin-group": "adm"}}})
