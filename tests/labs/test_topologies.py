@@ -121,6 +121,60 @@ def test_tap_in_a_namespace(lab):
             tcp(a, "10.8.0.2", *words)
 
 
+@pytest.mark.parametrize("way", ["document", "command"])
+def test_tap_with_addresses_of_its_own(lab, way):
+    """The Linux side has its addresses and default routes from the router: no `ip` by hand, and a host beyond answers."""
+    inside, a = lab.namespace("r"), lab.host("a", [])
+    b = lab.cable(inside, "right", lab.host("b", ["10.0.2.2/24", "2001:db8:2::2/64"], ["10.0.2.1", "2001:db8:2::1"]))
+    document = {"interfaces": {"right": {"addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}}}
+    if way == "document":
+        document["interfaces"]["tap0"] = {"addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]}
+        document["devices"] = {"tap0": {"routed": True}}
+        document["taps"] = {"tap0": {"host": {
+            "name": "eth0", "namespace": a.name, "ip4-address": "10.0.1.2/24", "ip4-gateway": "10.0.1.1",
+            "ip6-address": "2001:db8:1::2/64", "ip6-gateway": "2001:db8:1::1"}}}
+    r = lab.router(inside, document)
+    if way == "command":
+        r.script(f"create tap id 0 host-if-name eth0 host-ns {a.name} host-ip4-addr 10.0.1.2/24 host-ip4-gw 10.0.1.1"
+                 " host-ip6-addr 2001:db8:1::2/64 host-ip6-gw 2001:db8:1::1",
+                 "set interface ip address tap0 10.0.1.1/24", "set interface ip address tap0 2001:db8:1::1/64",
+                 "set interface state tap0 up")
+    for to in ("10.0.1.1", "2001:db8:1::1", "10.0.2.2", "2001:db8:2::2"):
+        wait_for(f"{to} answers", lambda: a.run(f"ping -c 1 -W 1 {to}", check=False).returncode == 0)
+    b.ping("10.0.1.2")
+    b.ping("2001:db8:1::2")
+    row = r.json("show tap tap0")[0]
+    assert (row["host-ip4-addr"], row["host-ip6-gw"]) == ("10.0.1.2/24", "2001:db8:1::1")
+    assert "default gateway: 10.0.1.1" in r.ctl("show tap")
+    if way == "command":
+        assert "ip4-gateway: 10.0.1.1" in r.ctl("show configuration")
+        failed = r.ctl_raw(f"create tap id 1 host-ns {a.name} host-ip4-addr 10.0.3.2/24 host-ip4-gw 10.0.3.1")
+        assert failed.returncode != 0 and "another default route" in failed.stderr + failed.stdout
+        assert "tap1" not in a.ip("-br link").stdout and "10.0.1.1" in a.ip("route show default").stdout
+        # The namespace of the router itself has IPv6 switched off.
+        for words, why in (("host-ip6-addr 2001:db8:3::2/64", "disable_ipv6"), ("host-ip4-gw 10.0.3.1", "needs an IPv4 address"), ("host-ip6-addr 2001:db8:3::2/64 host-mtu-size 1000", "1280"),
+                           ("host-ip4-addr 10.0.3.2/24 host-bridge b0", "port of a bridge")):
+            failed = r.ctl_raw(f"create tap id 1 {words}")
+            assert failed.returncode != 0 and why in failed.stderr + failed.stdout
+        failed = r.ctl_raw("set interface mtu packet 1000 tap0")
+        assert failed.returncode != 0 and "1280" in failed.stderr + failed.stdout
+
+
+def test_a_persistent_tap_gets_its_addresses_again(lab):
+    inside = lab.namespace("r")
+    inside.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=0")
+    r = lab.router(inside, {"taps": {"tap0": {"host": {"name": "stays", "ip4-address": "10.7.0.2/24", "ip4-gateway": "10.7.0.1",
+                                                       "ip6-address": "2001:db8:7::2/64", "ip6-gateway": "2001:db8:7::1"}}},
+                            "devices": {"tap0": {"persistent": True}}})
+    for _ in range(2):
+        shown = inside.ip("addr show stays").stdout
+        assert shown.count("10.7.0.2/24") == 1 and shown.count("2001:db8:7::2/64") == 1
+        assert inside.ip("route show default").stdout.count("via 10.7.0.1") == 1
+        assert inside.ip("-6 route show default").stdout.count("via 2001:db8:7::1") == 1
+        r.kill(9)
+        r.start()
+
+
 @pytest.mark.parametrize("offload", ["auto", "on", "off"])
 def test_tap_with_and_without_offloads(lab, offload):
     """Two hosts behind TAPs. By default Linux gives and gets super-frames, and a capture on its side shows whole checksums;

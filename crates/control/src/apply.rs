@@ -97,6 +97,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
                 netns_create: t.namespace_create,
                 host_mac: t.host_mac,
                 host_mtu: Some(u32::from(t.host_mtu)),
+                addresses: t.addresses,
                 bridge: t.bridge.clone(),
                 bridge_create: t.bridge_create,
                 persist: t.persistent,

@@ -151,6 +151,30 @@ pub enum Error {
         /// Where.
         within: Within,
     },
+    /// Another device has the default route.
+    #[error(
+        "{what} is refused{within}: there is another default route, which \"{} {ip} route show default\" shows", within.ip()
+    )]
+    DefaultRoute {
+        /// What was asked for, e.g. `the gateway 10.0.0.1`.
+        what: String,
+        /// Where.
+        within: Within,
+        /// The option of `ip` for the family.
+        ip: &'static str,
+    },
+    /// Linux has no IPv6 on the device.
+    #[error(
+        "{name}{within} does not take {what}: IPv6 is off there, sysctl net.ipv6.conf.{name}.disable_ipv6 says so"
+    )]
+    NoIp6 {
+        /// The device.
+        name: String,
+        /// Where.
+        within: Within,
+        /// What was asked for.
+        what: String,
+    },
     /// The kernel refused a value.
     #[error("{name}{within} does not take {what}: {cause}")]
     Value {

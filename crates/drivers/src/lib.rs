@@ -8,6 +8,7 @@ pub mod generator;
 pub mod identity;
 pub mod link;
 mod linux;
+mod netlink;
 pub mod netns;
 pub mod offload;
 pub mod pcap;

@@ -26,6 +26,7 @@ pub const KNOWN: &[&str] = &[
     "create tap",
     "create tap id =3 host-if-name =tap3 hw-addr =02:00:00:00:00:07 host-mac-addr =02:00:00:00:00:08",
     "create tap id =3 host-ns =lab host-bridge =br0 host-mtu-size =1500 rx-ring-size =256 num-rx-queues =1",
+    "create tap id =3 host-ip4-addr =10.9.0.2/24 host-ip4-gw =10.9.0.1 host-ip6-addr =2001:db8:9::2/64 host-ip6-gw =2001:db8:9::1",
     "delete host-interface name =eth0",
     "delete loopback interface intfc =loop0",
     "delete sub-interface =left.100",
@@ -427,7 +428,6 @@ pub const MISSING: &[&str] = &[
     "show session",
     "show sflow",
     "show sr",
-    "show tap",
     "show tcp",
     "show teib",
     "show udp",
@@ -473,7 +473,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ("show ip6 neighbor-sorted", "'show ip6 neighbors' tells them"),
     ("show physmem", "'show memory' and 'show buffers' tell the memory in use"),
     ("show punt", "'show punt' tells the packets for the router itself"),
-    ("show tap", "'show hardware-interfaces' tells the TAPs"),
     ("trace filter", "'trace add NODE' begins at any node"),
 ];
 

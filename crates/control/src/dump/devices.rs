@@ -65,6 +65,10 @@ pub(super) fn tap(_: Source<'_>, i: &IfState) -> Option<Node> {
     let mut host = Map::new();
     host.put("name", c.host_name.as_str());
     host.put_some("mac", c.host_mac.map(Node::text));
+    host.put_some("ip4-address", c.addresses.ip4.map(Node::text));
+    host.put_some("ip4-gateway", c.addresses.gw4.map(Node::text));
+    host.put_some("ip6-address", c.addresses.ip6.map(Node::text));
+    host.put_some("ip6-gateway", c.addresses.gw6.map(Node::text));
     host.put_some("bridge", c.bridge.as_deref()).put_unless("bridge-create", c.bridge_create, false);
     host.put_some("namespace", c.netns.as_deref());
     host.put_unless("namespace-create", c.netns_create, false);

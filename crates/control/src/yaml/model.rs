@@ -1,7 +1,7 @@
 //! The typed document: plain data in which every name and rule has been checked.
 
 use net::mpls::OutLabels;
-use net::router::Lookup;
+use net::router::{Lookup, TapAddresses};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -275,6 +275,8 @@ pub struct Tap {
     pub host_mac: Option<MacAddr>,
     /// MTU of the Linux side, equal to the interface's.
     pub host_mtu: u16,
+    /// Addresses and default gateways of the Linux side.
+    pub addresses: TapAddresses,
     /// Linux bridge that the Linux side joins.
     pub bridge: Option<String>,
     /// Create that bridge when it is missing.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use net::router::is_namespace;
+use ipnet::IpNet;
+use net::router::{TapAddresses, is_namespace};
+use std::net::IpAddr;
 
-use super::decode::Decoder;
+use super::decode::{Decoder, Fields};
 use super::device::{self, DeviceEntry};
 use super::diag::Place;
 use super::interface::{blank, mtu, object_name};
@@ -13,8 +15,19 @@ use super::scalar::Reference;
 use super::tree::Node;
 
 pub(super) const TAP: &[&str] = &["description", "host", "rx-ring-size", "tx-ring-size"];
-pub(super) const TAP_HOST: &[&str] =
-    &["name", "mac", "mtu", "bridge", "bridge-create", "namespace", "namespace-create"];
+pub(super) const TAP_HOST: &[&str] = &[
+    "name",
+    "mac",
+    "mtu",
+    "ip4-address",
+    "ip4-gateway",
+    "ip6-address",
+    "ip6-gateway",
+    "bridge",
+    "bridge-create",
+    "namespace",
+    "namespace-create",
+];
 
 /// The section. A host MTU that is not given is 0 until the interface's is known.
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<BTreeMap<&'n str, Tap>> {
@@ -71,18 +84,62 @@ fn host<'n>(
         }
     }
     let host_mtu = mtu(d, &fields, 0);
+    let addresses = addresses(d, &fields);
     let name = d.required(&fields, "name", "the name of the Linux side", |d, node| d.linux_name(node))?;
     unique_host(d, &name, namespace.clone(), hosts);
     Some(Tap {
         host_name: name.name,
         host_mac: mac,
         host_mtu,
+        addresses,
         bridge,
         bridge_create: bridge_create.unwrap_or(false),
         namespace,
         namespace_create: namespace_create.unwrap_or(false),
         ..blank_tap(place)
     })
+}
+
+/// What fits and what does not is said when the MTU is known.
+fn addresses<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>) -> TapAddresses {
+    let mut a = TapAddresses::default();
+    for (field, six) in [("ip4-address", false), ("ip6-address", true)] {
+        let family = |d: &mut Decoder<'n>, node| {
+            let net = d.interface_address(node)?;
+            of_family(d, node, net.addr(), six)?;
+            Some(net)
+        };
+        match d.field(fields, field, family) {
+            Some(IpNet::V4(net)) => a.ip4 = Some(net),
+            Some(IpNet::V6(net)) => a.ip6 = Some(net),
+            None => {}
+        }
+    }
+    for (field, six) in [("ip4-gateway", false), ("ip6-gateway", true)] {
+        let gateway = |d: &mut Decoder<'n>, node: &'n Node<'n>| {
+            let text = d.text(node, "an address")?;
+            let address = d.address(node.place, text)?;
+            of_family(d, node, address, six)?;
+            Some(address)
+        };
+        match d.field(fields, field, gateway) {
+            Some(IpAddr::V4(gateway)) => a.gw4 = Some(gateway),
+            Some(IpAddr::V6(gateway)) => a.gw6 = Some(gateway),
+            None => {}
+        }
+    }
+    a
+}
+
+fn of_family<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, address: IpAddr, six: bool) -> Option<()> {
+    if address.is_ipv6() == six {
+        return Some(());
+    }
+    let (wanted, other) = if six { ("IPv6", "ip4") } else { ("IPv4", "ip6") };
+    d.error(node.place, "address-family", format!("{address} is not an {wanted} address"))
+        .value(address)
+        .help(format!("the fields {other}-address and {other}-gateway take it"));
+    None
 }
 
 fn blank_tap(place: Place) -> Tap {
@@ -92,6 +149,7 @@ fn blank_tap(place: Place) -> Tap {
         host_name: String::new(),
         host_mac: None,
         host_mtu: 0,
+        addresses: TapAddresses::default(),
         bridge: None,
         bridge_create: false,
         namespace: None,

@@ -1,11 +1,13 @@
 //! What the fields become.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use control::yaml::*;
 use drivers::generator::{
     self, Arp, Checksum, Echo, Ethernet, Field, Ipv4, Ipv6, Layer, Mode, Payload, Size, Tcp, Udp, Vlan,
 };
+use net::router::TapAddresses;
 use packet::MacAddr;
 
 fn document() -> Document {
@@ -160,6 +162,7 @@ fn devices_and_taps() {
         host_name: "mgmt0".into(),
         host_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
         host_mtu: 1400,
+        addresses: TapAddresses::default(),
         bridge: Some("br0".into()),
         bridge_create: true,
         namespace: Some("mgmt".into()),
@@ -175,6 +178,13 @@ fn devices_and_taps() {
     assert_eq!(tap("tap0"), expected);
     let plain = tap("tap1");
     assert_eq!((plain.host_mtu, plain.rx_ring_size, plain.persistent), (1500, 256, false));
+    let addresses = TapAddresses {
+        ip4: Some("10.9.0.2/24".parse().unwrap()),
+        ip6: Some("2001:db8:9::2/64".parse().unwrap()),
+        gw4: Some(Ipv4Addr::new(10, 9, 0, 1)),
+        gw6: Some("fe80::1".parse().unwrap()),
+    };
+    assert_eq!(plain.addresses, addresses);
 }
 
 #[test]
@@ -247,7 +257,7 @@ fn streams() {
         Field::Range { low, high, mode: Mode::Random }
     }
     let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
-    let ip = |last| std::net::Ipv4Addr::new(10, 0, 0, last);
+    let ip = |last| Ipv4Addr::new(10, 0, 0, last);
     assert_eq!(
         udp.layers,
         [

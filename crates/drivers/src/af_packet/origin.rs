@@ -1,20 +1,18 @@
 //! What Linux's settings of a device were before the router changed them, kept with the device itself: an alternative name
 //! (`quiver.IFINDEX.MTU.MAC`) outlives a router that is killed, moves and ends with the device, and is never another's.
 
-use crate::error::{Error, system};
-use crate::{netns, sys};
+use crate::error::Error;
+use crate::netlink::{
+    NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request, attribute, attributes,
+};
+use crate::netns;
 use packet::MacAddr;
-use std::os::fd::OwnedFd;
 
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWLINKPROP: u16 = 108;
 const RTM_DELLINKPROP: u16 = 109;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_CREATE_NEW: u16 = 0x200 | 0x400 | 0x800;
 const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
-const NESTED: u16 = 0x8000;
 const HEADERS: usize = 32;
 
 /// The settings of a device that are not the router's.
@@ -46,51 +44,33 @@ impl Origin {
 
 /// Where a device's note is written and read.
 pub(super) struct Notes {
-    socket: OwnedFd,
+    socket: Netlink,
     ifindex: u32,
 }
 
 impl Notes {
     /// For a device of a namespace.
     pub fn open(netns: Option<&str>, ifindex: u32) -> Result<Notes, Error> {
-        let socket = netns::within(netns, || {
-            sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)
-                .map_err(system("open a netlink socket"))
-        })?;
-        Ok(Notes { socket, ifindex })
+        Ok(Notes { socket: netns::within(netns, Netlink::here)?, ifindex })
     }
 
-    fn message(&self, kind: u16, flags: u16, name: Option<&str>) -> Vec<u8> {
-        let mut m = vec![0; HEADERS];
-        m[4..6].copy_from_slice(&kind.to_ne_bytes());
-        m[6..8].copy_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
-        m[20..24].copy_from_slice(&self.ifindex.to_ne_bytes());
-        if let Some(name) = name {
-            let mut alt = ((5 + name.len()) as u16).to_ne_bytes().to_vec();
-            alt.extend(IFLA_ALT_IFNAME.to_ne_bytes());
-            alt.extend(name.bytes().chain([0]));
-            alt.resize(alt.len().next_multiple_of(4), 0);
-            m.extend(((4 + alt.len()) as u16).to_ne_bytes());
-            m.extend((IFLA_PROP_LIST | NESTED).to_ne_bytes());
-            m.extend(alt);
-        }
-        let len = m.len() as u32;
-        m[..4].copy_from_slice(&len.to_ne_bytes());
-        m
+    /// `struct ifinfomsg` of the device.
+    fn device(&self) -> [u8; 16] {
+        let mut info = [0; 16];
+        info[4..8].copy_from_slice(&self.ifindex.to_ne_bytes());
+        info
     }
 
-    /// Sends a request and answers the first message that comes back: Linux has answered when sending returns.
-    fn ask(&self, message: &[u8]) -> Option<Vec<u8>> {
-        sys::send(&self.socket, message).ok()?;
-        let mut answer = vec![0; 64 << 10];
-        let n = sys::recv(&self.socket, &mut answer).ok()?;
-        answer.truncate(n);
-        Some(answer)
+    fn change(&self, kind: u16, flags: u16, origin: Origin) {
+        let name = attribute(IFLA_ALT_IFNAME, &[origin.name(self.ifindex).as_bytes(), &[0]].concat());
+        let request = Request::change(kind, flags, &self.device()).with(IFLA_PROP_LIST | NESTED, &name);
+        // Older kernels cannot; the router runs without as well.
+        let _ = self.socket.change(request);
     }
 
     /// What was noted of the device, by this router or one that is dead.
     pub fn read(&self) -> Option<Origin> {
-        let answer = self.ask(&self.message(RTM_GETLINK, 0, None))?;
+        let answer = self.socket.ask(Request::get(RTM_GETLINK, &self.device())).ok()?;
         let list = attributes(answer.get(HEADERS..)?).find(|(kind, _)| *kind & !NESTED == IFLA_PROP_LIST)?.1;
         attributes(list).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).find_map(|(_, name)| {
             let name = std::str::from_utf8(name.strip_suffix(b"\0")?).ok()?;
@@ -98,28 +78,15 @@ impl Notes {
         })
     }
 
-    /// Notes it. Older kernels cannot; the router runs without as well.
+    /// Notes it.
     pub fn write(&self, origin: Origin) {
-        let name = origin.name(self.ifindex);
-        let _ = self.ask(&self.message(RTM_NEWLINKPROP, NLM_F_ACK | NLM_F_CREATE_NEW, Some(&name)));
+        self.change(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL | NLM_F_APPEND, origin);
     }
 
     /// Takes the note away.
     pub fn erase(&self, origin: Origin) {
-        let name = origin.name(self.ifindex);
-        let _ = self.ask(&self.message(RTM_DELLINKPROP, NLM_F_ACK, Some(&name)));
+        self.change(RTM_DELLINKPROP, 0, origin);
     }
-}
-
-/// Attributes of a netlink message: kind and value.
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let word = |at: usize| Some(u16::from_ne_bytes(rest.get(at..at + 2)?.try_into().ok()?));
-        let (len, kind) = (usize::from(word(0)?), word(2)?);
-        let value = rest.get(4..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! TAP: an Ethernet device that Quiver makes in Linux, for hosts, containers and virtual machines behind it.
 
+mod host;
 mod queue;
 
 use crate::counts::{Drops, RxDrops};
@@ -15,6 +16,7 @@ use packet::MacAddr;
 use packet::gso::VnetHdr;
 use queue::{Shared, TapRx, TapTx};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +43,10 @@ pub struct Config {
     pub host_mac: Option<MacAddr>,
     /// MTU of the host side.
     pub host_mtu: Option<u32>,
+    /// Addresses of the host side, with the lengths of their prefixes.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Gateways of default routes over the host side.
+    pub gateways: Vec<IpAddr>,
     /// Bridge to which the host side is added.
     pub bridge: Option<String>,
     /// Make the bridge when there is none.
@@ -70,6 +76,8 @@ impl Config {
             netns_create: false,
             host_mac: None,
             host_mtu: None,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
             bridge: None,
             bridge_create: false,
             persist: false,
@@ -301,6 +309,7 @@ fn make(config: &Config) -> Result<Made, Error> {
         Some(bridge) => link.join_bridge(bridge, config.bridge_create)?,
         None => false,
     };
+    host::assign(&link, config)?;
     if config.persist {
         sys::ioctl_value(&*queues[0], TUNSETPERSIST, 1).map_err(what("the persistence"))?;
     }

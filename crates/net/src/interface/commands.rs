@@ -3,6 +3,7 @@
 mod create;
 mod placement;
 mod show;
+mod tap;
 mod unnumbered;
 
 pub(crate) use create::{free, made};
@@ -87,6 +88,7 @@ pub fn all() -> Vec<Command<Router>> {
     ];
     all.extend(create::all());
     all.extend(show::all());
+    all.extend(tap::all());
     all.extend(placement::all());
     all.extend(unnumbered::all());
     all

@@ -1,5 +1,6 @@
 //! Opens the drivers' devices in one shape.
 
+use super::tap_addresses::TapAddresses;
 use super::{is_namespace, is_tap_host};
 use drivers::{Files, af_packet, pcap, tap};
 use graph::io::Ready;
@@ -73,6 +74,8 @@ pub struct TapConfig {
     pub host_mac: Option<MacAddr>,
     /// MTU of the Linux side.
     pub host_mtu: Option<u32>,
+    /// Addresses of the Linux side.
+    pub addresses: TapAddresses,
     /// Linux bridge that it joins.
     pub bridge: Option<String>,
     /// Make the bridge when there is none.
@@ -128,7 +131,7 @@ impl TapConfig {
                 "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
             ));
         }
-        Ok(())
+        self.addresses.check(self.bridge.is_some(), self.host_mtu)
     }
 
     /// One queue.
@@ -139,6 +142,7 @@ impl TapConfig {
             netns_create: false,
             host_mac: None,
             host_mtu: None,
+            addresses: TapAddresses::default(),
             bridge: None,
             bridge_create: false,
             persist: false,
@@ -444,6 +448,8 @@ pub fn open_tap(c: &TapConfig, index: u32, workers: usize) -> Result<Device, Str
         netns_create: c.netns_create,
         host_mac: c.host_mac,
         host_mtu: c.host_mtu,
+        addresses: c.addresses.nets().map(|n| (n.addr(), n.prefix_len())).collect(),
+        gateways: c.addresses.gateways().collect(),
         bridge: c.bridge.clone(),
         bridge_create: c.bridge_create,
         persist: c.persist,

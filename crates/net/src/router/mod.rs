@@ -39,6 +39,7 @@ mod returning;
 mod routes;
 mod streams;
 mod tables;
+mod tap_addresses;
 mod words;
 mod workers;
 
@@ -70,6 +71,7 @@ pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
 pub use streams::StreamInfo;
 pub use tables::{RouteTable, TableInfo};
+pub use tap_addresses::TapAddresses;
 pub use words::{MOST_DESCRIPTION, check_description, is_namespace, is_tap_host};
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 

@@ -564,6 +564,10 @@ impl Router {
                         MTU.end()
                     )));
                 }
+                if let Op::CreateTap { config, .. } = &i.origin {
+                    let fits = config.addresses.check(false, Some(u32::from(mtu)));
+                    fits.map_err(|e| OpError::new(format!("{name}: {e}")))?;
+                }
                 let (index, was, hw) = (i.index, i.mtu, i.hw());
                 if let Some(p) = self.interface(hw).filter(|p| p.index != index && p.mtu < mtu) {
                     let (parent, most) = (&p.name, p.mtu);

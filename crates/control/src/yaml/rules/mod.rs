@@ -276,6 +276,9 @@ fn hosts_unique(interfaces: &[Interface], errors: &mut Sink) {
 
 fn tap(interface: &Interface, errors: &mut Sink) {
     let InterfaceKind::Tap(tap) = &interface.kind else { return };
+    if let Err(why) = tap.addresses.check(tap.bridge.is_some(), Some(u32::from(tap.host_mtu))) {
+        say(errors, tap.place, format!("taps.{}.host", interface.name), "tap-host-address", why);
+    }
     let mut refuse = |place, field: &str, what| {
         let message = format!("a TAP carries no {what}");
         let or = match field {

@@ -2,7 +2,8 @@
 
 use crate::commands::{check_namespace, commit, files, interface};
 use crate::router::{
-    Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapConfig, open_pcap_files,
+    Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapAddresses, TapConfig,
+    open_pcap_files,
 };
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;
@@ -76,7 +77,8 @@ fn tap() -> Command<Router> {
     Command::write(
         "create tap [id <id:u32 0..1024>] [host-if-name <host-if-name:string>] [hw-addr <mac:mac>] [host-ns <host-ns:string>] \
          [host-ns-create] [host-mac-addr <host-mac:mac>] [host-mtu-size <host-mtu:u32 128..9216 bytes>] \
-         [host-bridge <host-bridge:string>] [host-bridge-create] [rx-ring-size <rx-ring:u32 8..32768>] \
+         [host-ip4-addr <host-ip4:cidr4>] [host-ip4-gw <host-gw4:ip4>] [host-ip6-addr <host-ip6:cidr6>] \
+         [host-ip6-gw <host-gw6:ip6>] [host-bridge <host-bridge:string>] [host-bridge-create] [rx-ring-size <rx-ring:u32 8..32768>] \
          [num-rx-queues <queues:u8 1..64>] [persist] [offload (auto|on|off)]",
         "Make a TAP: a Linux device whose other end is an interface",
         create_tap,
@@ -88,6 +90,10 @@ fn tap() -> Command<Router> {
     .arg("host-ns-create", "make the namespace when there is none")
     .arg("host-mac-addr", "MAC address of the Linux device")
     .arg("host-mtu-size", "MTU of the Linux device")
+    .arg("host-ip4-addr", "IPv4 address of the Linux device")
+    .arg("host-ip4-gw", "gateway of Linux's IPv4 default route, over the device")
+    .arg("host-ip6-addr", "IPv6 address of the Linux device")
+    .arg("host-ip6-gw", "gateway of Linux's IPv6 default route, over the device")
     .arg("host-bridge", "Linux bridge that the device joins")
     .arg("host-bridge-create", "make the bridge when there is none")
     .arg("rx-ring-size", "packets that may wait from Linux to the router, a power of two; 256 by default")
@@ -96,8 +102,12 @@ fn tap() -> Command<Router> {
     .arg("auto", "super-frames both ways, with complete checksums towards Linux: the default")
     .arg("on", "partial checksums and super-frames both ways")
     .arg("off", "complete checksums and no super-frames, both ways")
-    .details("The answer is the name.")
+    .details(
+        "The answer is the name. A gateway needs an address of its family, and is in its prefix (or an IPv6 link-local \
+         address). A default route that the namespace has over another device is not touched: the command fails.",
+    )
     .example("create tap id 0 host-if-name lan0 host-ns blue host-mtu-size 1500")
+    .example("create tap id 1 host-ns blue host-ip4-addr 10.0.1.2/24 host-ip4-gw 10.0.1.1")
 }
 
 fn host() -> Command<Router> {
@@ -265,6 +275,12 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
         netns_create: args.has("host-ns-create"),
         host_mac: args.opt::<[u8; 6]>("host-mac")?.map(MacAddr),
         host_mtu: args.opt("host-mtu")?,
+        addresses: TapAddresses {
+            ip4: args.opt("host-ip4")?,
+            ip6: args.opt("host-ip6")?,
+            gw4: args.opt("host-gw4")?,
+            gw6: args.opt("host-gw6")?,
+        },
         bridge: args.opt("host-bridge")?,
         bridge_create: args.has("host-bridge-create"),
         persist: args.has("persist"),
