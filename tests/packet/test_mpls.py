@@ -100,6 +100,31 @@ def test_routes_push_labels(lsr, run, words, want):
     lsr.right.expect(sent(right, stack(*want), ip6(hlim=8, tc=0xC0)))
 
 
+def test_echo_replies_below_labels_follow_the_path_mtu(lsr, run):
+    """What the router answers through a labelled route is cut to what a router on the way has said, as without labels."""
+    left, right = lsr.ports["left"], lsr.ports["right"]
+    far4, far6 = "198.51.100.77", "2001:db8:77::77"
+    run("ip route add 198.51.100.0/24 via 10.0.2.2 right out-labels 100",
+        "ip route add 2001:db8:77::/48 via 2001:db8:2::2 right out-labels 100")
+    ask4 = IP(src=far4, dst=left.ip, id=7) / ICMP(type=8, id=1, seq=2) / bytes(1200)
+    ask6 = IPv6(src=far6, dst=left.ip6) / ICMPv6EchoRequest(id=1, seq=2, data=bytes(1400))
+    lsr.left.send(into(left) / ask4)
+    reply4 = lsr.right.recv()[18:]
+    lsr.left.send(into(left) / ask6)
+    reply6 = lsr.right.recv()[18:]
+    assert (len(reply4), len(reply6)) == (1228, 1448)
+    lsr.left.send(into(left) / IP(src="10.0.1.9", dst=left.ip) / ICMP(type=3, code=4, nexthopmtu=600) / Raw(reply4[:548]),
+                  into(left) / IPv6(src="2001:db8:1::9", dst=left.ip6) / ICMPv6PacketTooBig(mtu=1300) / Raw(reply6[:1232]))
+    wait_for("both are learnt", lambda: len(lsr.router.json("show ip pmtu")) == 2)
+    lsr.left.send(into(left) / ask4)
+    frames = lsr.right.take(3)
+    assert max(map(len, frames)) <= 18 + 600 and sum(len(f) - 38 for f in frames) == 1208
+    assert all(f[12:14] == b"\x88\x47" for f in frames)
+    lsr.left.send(into(left) / ask6)
+    frames = lsr.right.take(2)
+    assert max(map(len, frames)) <= 18 + 1300 and all(f[12:14] == b"\x88\x47" for f in frames)
+
+
 def test_ipv6_over_an_ipv4_next_hop(lsr, run):
     """6PE: the route of an IPv6 prefix may lead to an IPv4 neighbour when it has labels."""
     left, right = lsr.ports["left"], lsr.ports["right"]

@@ -240,6 +240,12 @@ mod tests {
         assert_eq!(Told::read(&quote4(8, 1500)), Some(got));
         assert_eq!(Told::read(&quote4(0, 1000)), None, "it fitted");
         assert_eq!(Told::read(&quote4(3, 1500)), None, "no echo");
+        let mut small = quote4(0, 1001);
+        small[26..28].copy_from_slice(&500u16.to_be_bytes());
+        assert_eq!(Told::read(&small), Some(Told { mtu: LEAST_TOLD4, ..got }), "not believed as it is");
+        let mut short = quote4(0, LEAST_TOLD4);
+        short[26..28].copy_from_slice(&500u16.to_be_bytes());
+        assert_eq!(Told::read(&short), None, "it fits in the least that is believed");
         let mut low = quote4(0, 1001);
         low[26..28].copy_from_slice(&67u16.to_be_bytes());
         assert_eq!(Told::read(&low), None, "less than any link has");

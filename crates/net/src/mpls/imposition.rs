@@ -6,6 +6,7 @@ use super::{Push, top};
 use crate::adjacency::Adjacency;
 use crate::icmp::Ask;
 use crate::ip4::rewrite::wire_len;
+use crate::path_mtu;
 use crate::plane::Plane;
 use crate::reassembly;
 use graph::node::Step;
@@ -52,7 +53,11 @@ pub trait Below: Send + 'static {
     /// Name of the node.
     const NAME: &'static str;
     /// Puts the labels of an adjacency on a packet.
-    fn put(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionReason>;
+    fn put(
+        view: &ImpositionView<'_>,
+        p: &mut Packet<'_>,
+        a: &Adjacency,
+    ) -> Step<ImpositionNext, ImpositionReason>;
 }
 
 macro_rules! variants {
@@ -64,8 +69,12 @@ macro_rules! variants {
             const NAME: &'static str = $name;
 
             #[inline]
-            fn put(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionReason> {
-                $put(p, a)
+            fn put(
+                view: &ImpositionView<'_>,
+                p: &mut Packet<'_>,
+                a: &Adjacency,
+            ) -> Step<ImpositionNext, ImpositionReason> {
+                $put(view, p, a)
             }
         }
     )*};
@@ -118,7 +127,7 @@ impl<B: Below> Node for LabelImposition<B> {
     #[inline]
     fn step(view: &mut ImpositionView<'_>, p: &mut Packet<'_>) -> Step<ImpositionNext, ImpositionReason> {
         match view.plane.adjacencies.get(p.d.aux, view.guard) {
-            Some(a) => B::put(p, a),
+            Some(a) => B::put(view, p, a),
             None => Err(ImpositionReason::Gone.into()),
         }
     }
@@ -183,9 +192,13 @@ fn above(p: &mut Packet<'_>, stack: &[Push], ttl: u8, exp: u8, bottom: bool) -> 
     Ok(())
 }
 
-fn on_ip4(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionReason> {
+fn on_ip4(
+    view: &ImpositionView<'_>,
+    p: &mut Packet<'_>,
+    a: &Adjacency,
+) -> Step<ImpositionNext, ImpositionReason> {
     let (local, len) = (p.has(flags::LOCAL), wire_len(p));
-    let (mtu, most) = (a.ip_mtu(), reassembly::largest4(p, a.ip_mtu()));
+    let (mtu, most) = (a.ip_mtu(), path_mtu::largest4(view.plane, view.guard, p, a.ip_mtu()));
     let super_frame = p.has(flags::GSO);
     let Some(h) = p.head_mut::<20>() else { return Err(ImpositionReason::TooShort.into()) };
     if !local && h[8] <= 1 {
@@ -211,9 +224,13 @@ fn on_ip4(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionR
     Ok(ImpositionNext::Output)
 }
 
-fn on_ip6(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionReason> {
+fn on_ip6(
+    view: &ImpositionView<'_>,
+    p: &mut Packet<'_>,
+    a: &Adjacency,
+) -> Step<ImpositionNext, ImpositionReason> {
     let (local, len, rx) = (p.has(flags::LOCAL), wire_len(p), p.d.rx);
-    let (mtu, most) = (a.ip_mtu(), reassembly::largest6(p, a.ip_mtu()));
+    let (mtu, most) = (a.ip_mtu(), path_mtu::largest6(view.plane, view.guard, p, a.ip_mtu()));
     let super_frame = p.has(flags::GSO);
     let Some(h) = p.head_mut::<40>() else { return Err(ImpositionReason::TooShort.into()) };
     if !local {
@@ -244,7 +261,11 @@ fn on_ip6(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionR
 }
 
 /// The label in whose place others come is the first of the packet; `hash` is the one that the label's table has for it, or 0.
-fn in_place(p: &mut Packet<'_>, a: &Adjacency) -> Step<ImpositionNext, ImpositionReason> {
+fn in_place(
+    _: &ImpositionView<'_>,
+    p: &mut Packet<'_>,
+    a: &Adjacency,
+) -> Step<ImpositionNext, ImpositionReason> {
     let stack = a.mpls.as_ref().map(|m| m.stack.as_slice()).unwrap_or_default();
     let Some(came) = top(p.data()) else { return Err(ImpositionReason::TooShort.into()) };
     let (swap, outer) = match (Push(p.d.hash), stack.split_last()) {
