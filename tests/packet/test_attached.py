@@ -70,6 +70,73 @@ def test_the_host_is_asked_for_and_its_answer_heard(wide, dst, host):
     assert wide.router.errors().get("held-for-neighbor", 0) == before, "no packet was held"
 
 
+def forwarded(b, dst, ways):
+    """Sends flows from `back` to a host that one or two links have, answers whoever asks for it, and then counts what comes
+    straight through and what is held."""
+    back = b.ports["back"]
+    make = udp6 if ":" in dst else udp4
+    flows = [into(back) / make(back.host6 if ":" in dst else back.host, dst, sport=4000 + n) for n in range(32)]
+    wires = {"left": b.left, "right": b.right}
+    b.back.send(*flows)
+    for name in ways:
+        port, wire = b.ports[name], wires[name]
+        if ":" in dst:
+            q = wire.wait(lambda p: ICMPv6ND_NS in p and p[ICMPv6ND_NS].tgt == dst)
+            wire.send(into(port) / IPv6(src=dst, dst=q[IPv6].src, hlim=255) / ICMPv6ND_NA(tgt=dst, R=0, S=1, O=1)
+                      / ICMPv6NDOptDstLLAddr(lladdr=port.host_mac))
+        else:
+            q = wire.wait(lambda p: ARP in p and p[ARP].op == 1 and p[ARP].pdst == dst)
+            wire.send(into(port) / ARP(op=2, hwsrc=port.host_mac, psrc=dst, hwdst=port.mac, pdst=port.ip))
+    for name in ways:
+        wait_for(f"{dst} on {name} is known", lambda name=name: [
+            n for n in b.router.json("show ip neighbors")
+            if (n["ip"], n["interface"], n["state"]) == (dst, name, "reachable")])
+        wires[name].drain()
+    held = b.router.errors().get("held-for-neighbor", 0)
+    b.back.send(*flows)
+    upper = IPv6 if ":" in dst else IP
+    got = {name: 0 for name in ways}
+    for name in ways:
+        while sum(got.values()) < len(flows):
+            frame = wires[name].recv(timeout=0.5)
+            if frame is None:
+                break
+            packet = Ether(frame)
+            if upper in packet and packet[upper].dst == dst and UDP in packet:
+                assert packet.dst == b.ports[name].host_mac
+                got[name] += 1
+    assert sum(got.values()) == len(flows) and all(got.values()), got
+    assert b.router.errors().get("held-for-neighbor", 0) == held, "no packet was held"
+
+
+@pytest.mark.parametrize("net, dst", [("56.0.0.0/24", "56.0.0.9"), ("2001:db8:56::/64", "2001:db8:56::9")])
+def test_an_attached_route_of_another_table(bench, net, dst):
+    """The interface is in table 0, its hosts are reached from table 7 as well."""
+    t = bench({"tables": {7: {}}, "l3": {"interfaces": {"back": {"table": 7}}},
+               "routes": [{"prefix": net, "via": {"interface": "left"}, "table": 7}]}, ports=("left", "right", "back"))
+    forwarded(t, dst, ["left"])
+    # A neighbour that goes is asked for again.
+    t.ctl(f"ip neighbor del left {dst}")
+    forwarded(t, dst, ["left"])
+
+
+@pytest.mark.parametrize("net, dst", [("57.0.0.0/24", "57.0.0.9"), ("2001:db8:57::/64", "2001:db8:57::9")])
+def test_an_attached_route_of_several_paths(bench, net, dst):
+    t = bench({"routes": [{"prefix": net, "via": [{"interface": "left"}, {"interface": "right"}]}]},
+              ports=("left", "right", "back"))
+    forwarded(t, dst, ["left", "right"])
+
+
+@pytest.mark.parametrize("dst", ["10.0.1.2", "2001:db8:1::2"])
+def test_a_connected_prefix_in_another_table(bench, dst):
+    """A route of another table leads to hosts that have host routes in their own."""
+    net = "2001:db8:1::/64" if ":" in dst else "10.0.1.0/24"
+    t = bench({"tables": {7: {}}, "l3": {"interfaces": {"back": {"table": 7}}},
+               "routes": [{"prefix": net, "via": {"interface": "left"}, "table": 7}]},
+              ports=("left", "right", "back"), neighbors=False)
+    forwarded(t, dst, ["left"])
+
+
 @pytest.mark.parametrize("host, net, route", [
     ("55.0.0.20", "55.0.0.16/28", "ip route"), ("2001:db8:55::20", "2001:db8:55::/123", "ip route"),
 ])

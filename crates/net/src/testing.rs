@@ -325,6 +325,7 @@ impl Rig {
             config: Published::new(PlaneConfig::default()),
             proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters::new(1).unwrap(),
+            known: Default::default(),
             path_mtus: Published::new(Default::default()),
             wall: Default::default(),
             punt: Punt::new().unwrap(),
@@ -377,6 +378,12 @@ impl Rig {
         let mut config = self.plane.config.load(self.reader.guard()).clone();
         change(&mut config);
         self.plane.config.publish(config, &mut self.reclaimer);
+    }
+
+    /// Tells the node a neighbour's adjacency.
+    pub fn know(&mut self, interface: u32, address: std::net::IpAddr, adjacency: u32) {
+        let guard = self.reader.guard();
+        self.plane.known.set(interface, address, Some(adjacency), guard, &mut self.reclaimer);
     }
 
     /// Sets the worker's clock.

@@ -20,6 +20,7 @@ pub struct V4;
 impl Family for V4 {
     const NAME: &'static str = "ip4-hold";
     type Next = Ip4HoldNext;
+    const REWRITE: Option<Ip4HoldNext> = Some(Ip4HoldNext::Rewrite);
 
     fn neighbor(p: &Packet<'_>, adjacency: Option<&Adjacency>) -> Option<(u32, IpAddr)> {
         let a = adjacency?;

@@ -20,6 +20,7 @@ pub struct V6;
 impl Family for V6 {
     const NAME: &'static str = "ip6-hold";
     type Next = Ip6HoldNext;
+    const REWRITE: Option<Ip6HoldNext> = Some(Ip6HoldNext::Rewrite);
 
     fn neighbor(p: &Packet<'_>, adjacency: Option<&Adjacency>) -> Option<(u32, IpAddr)> {
         let Some(a) = adjacency else {

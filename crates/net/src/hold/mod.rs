@@ -2,15 +2,17 @@
 
 mod ip4;
 mod ip6;
+mod known;
 mod mpls;
 mod waiting;
 
 pub use ip4::V4;
 pub use ip6::V6;
+pub use known::Known;
 pub use mpls::Mpls;
 pub use waiting::{Bounds, Key, Refused, Waiting};
 
-use crate::adjacency::Adjacency;
+use crate::adjacency::{Adjacency, AdjacencyState};
 use crate::plane::Plane;
 use crate::punt::Message;
 use graph::node::Step;
@@ -49,6 +51,8 @@ pub trait Family: Send + 'static {
     const NAME: &'static str;
     /// Where released packets go (by the control side's mail).
     type Next: Edge;
+    /// Where a packet goes whose neighbour is known although its route does not lead to it.
+    const REWRITE: Option<Self::Next>;
     /// The neighbour that a packet needs: interface and address.
     fn neighbor(p: &Packet<'_>, adjacency: Option<&Adjacency>) -> Option<(u32, IpAddr)>;
 }
@@ -97,6 +101,13 @@ impl<F: Family> Node for Hold<F> {
         let Some((interface, address)) = F::neighbor(p, adjacency) else {
             return Err(HoldReason::Gone.into());
         };
+        if let Some(rewrite) = F::REWRITE
+            && let Some(known) = view.plane.known.find(interface, address, view.guard)
+            && adjacency.is_none_or(|a| a.state == AdjacencyState::Glean)
+        {
+            p.d.aux = known;
+            return Ok(rewrite);
+        }
         let key = Key::new(interface, address);
         match view.waiting.hold(key, *p.d, p.env.now_ns, view.most) {
             Ok(ask) => {
@@ -120,7 +131,6 @@ impl<F: Family> Node for Hold<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adjacency::AdjacencyState;
     use crate::testing::{Input, Rig};
 
     fn packet(last: u8) -> Vec<u8> {
@@ -141,6 +151,17 @@ mod tests {
         assert_eq!(r.count("held-for-neighbor"), 4);
         let asked: Vec<IpAddr> = r.resolves().into_iter().map(|(_, a)| a).collect();
         assert_eq!(asked, ["10.0.2.7".parse::<IpAddr>().unwrap(), "10.0.2.8".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_packet_to_a_known_neighbour_goes_on() {
+        let mut r = Rig::new(Ip4Hold::new);
+        let (glean, adj) =
+            (r.adjacency_with(1500, AdjacencyState::Glean), r.adjacency_with(1500, AdjacencyState::Complete));
+        r.know(2, "10.0.2.7".parse().unwrap(), adj);
+        let out = r.run_holding(&[Input::new(&packet(7)).aux(glean), Input::new(&packet(8)).aux(glean)], 1);
+        assert_eq!(out.iter().map(|a| (a.node, a.d.aux)).collect::<Vec<_>>(), [("ip4-rewrite", adj)]);
+        assert_eq!(r.resolves().len(), 1, "the other one is asked for");
     }
 
     #[test]

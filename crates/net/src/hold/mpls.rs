@@ -19,6 +19,7 @@ pub struct Mpls;
 impl Family for Mpls {
     const NAME: &'static str = "mpls-hold";
     type Next = MplsHoldNext;
+    const REWRITE: Option<MplsHoldNext> = None;
 
     fn neighbor(_: &Packet<'_>, adjacency: Option<&Adjacency>) -> Option<(u32, IpAddr)> {
         adjacency.map(|a| (a.interface, a.next_hop))

@@ -218,8 +218,8 @@ pub struct Router {
     next_use_check: Millis,
     /// When fragments whose time ran out are looked for again, by kind.
     next_walk: [Millis; 4],
-    /// Link-local neighbours: they have no route that would keep their adjacency.
-    link_locals: BTreeSet<adjacencies::AdjKey>,
+    /// Neighbours whose adjacency is kept as workers find it by their address: not all have a route that keeps it.
+    known: BTreeSet<adjacencies::AdjKey>,
     cleared: workers::Cleared,
     /// Where packet captures are written to.
     captures: inspect::Captures,
@@ -273,6 +273,7 @@ impl Router {
             config: Published::new(config.plane.clone()),
             proxies: Published::new(crate::proxy::Proxies::default()),
             counters: Counters::new(n).map_err(system("counters"))?,
+            known: Default::default(),
             path_mtus: Published::new(Default::default()),
             wall: Default::default(),
             punt: Punt::new().map_err(system("the queue to the control side"))?,
@@ -337,7 +338,7 @@ impl Router {
             seen_use: BTreeMap::new(),
             next_use_check: Millis(0),
             next_walk: [Millis(0); 4],
-            link_locals: BTreeSet::new(),
+            known: BTreeSet::new(),
             plane,
             pool,
             tap,

@@ -136,8 +136,12 @@ impl Router {
             {
                 self.note(true, format!("neighbor {addr}: {e}"));
             }
-        } else if !self.link_locals.contains(&key) && self.hold_adjacency(key).is_some() {
-            self.link_locals.insert(key);
+        }
+        if !self.known.contains(&key)
+            && let Some(adjacency) = self.hold_adjacency(key)
+        {
+            self.known.insert(key);
+            self.plane.known.set(interface, addr, Some(adjacency), &self.guard, &mut self.reclaimer);
         }
         self.set_adjacency_mac(key, Some(mac));
         self.next_hop_found(interface, addr);
@@ -155,7 +159,8 @@ impl Router {
 
     fn unroute_neighbor(&mut self, interface: u32, addr: IpAddr) {
         let key = AdjKey::Neighbor(interface, addr);
-        if self.link_locals.remove(&key) {
+        if self.known.remove(&key) {
+            self.plane.known.set(interface, addr, None, &self.guard, &mut self.reclaimer);
             self.release_adjacency_key(key);
         }
         let place = self.table_of(interface, addr.is_ipv6());
