@@ -6,7 +6,7 @@ import pytest
 from scapy.layers.inet6 import ICMPv6ND_Redirect
 from harness import wait_for
 from frames import (
-    ARP, ICMP, IP, TCP, Dot1Q, Ether, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr, ICMPv6NDOptSrcLLAddr,
+    ARP, ICMP, IP, TCP, Dot1Q, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr, ICMPv6NDOptSrcLLAddr,
     ICMPv6PacketTooBig, IPv6, Raw, expect_error4, fix4, icmp6_error, into, out_of, through6, udp4, udp6,
 )
 
@@ -43,6 +43,46 @@ def test_tcp_resets_can_be_switched_off(pair):
     with pair.counted("ip4-local-tcp-resets-sent"):
         pair.left.send(syn)
         assert pair.left.recv() is not None
+
+
+def test_no_tcp_reset_from_an_anycast_address(pair):
+    """It would come from another address, of no use to who asked: subnet-router anycast."""
+    a = pair.ports["left"]
+    segment = TCP(sport=4000, dport=22, flags="S")
+    with pair.counted("ip6-local-no-tcp-listener"):
+        pair.left.send(into(a) / IPv6(src=a.host6, dst="2001:db8:1::") / segment)
+    # The next one is answered, and is the first that comes.
+    pair.left.send(into(a) / IPv6(src=a.host6, dst=a.ip6) / segment)
+    pair.left.expect(out_of(a) / IPv6(src=a.ip6, dst=a.host6, hlim=64)
+                     / TCP(sport=22, dport=4000, window=0, flags="RA", seq=0, ack=1))
+
+
+@pytest.mark.parametrize("what", ["reset", "echo"])
+def test_answers_from_a_link_local_address_stay_on_their_link(bench, what):
+    """Who sends to the router's link-local address is on the link, whatever the routes say of its own address."""
+    t = bench({"routes": ["2001:db8:77::/48 via 2001:db8:2::2"]})
+    a = t.ports["left"]
+    own = next(r for r in t.router.json("show interface address left") if r["name"] == "left")["link-local"]
+    host = "2001:db8:77::9"
+    if what == "reset":
+        sent = TCP(sport=4000, dport=22, flags="S")
+        answer = IPv6(src=own, dst=host, hlim=64) / TCP(sport=22, dport=4000, window=0, flags="RA", seq=0, ack=1)
+    else:
+        sent = ICMPv6EchoRequest(id=1, seq=2, data=b"abc")
+        answer = IPv6(src=own, dst=host, hlim=64) / ICMPv6EchoReply(id=1, seq=2, data=b"abc")
+    t.left.send(into(a) / IPv6(src=host, dst=own) / sent)
+    q = t.left.wait(lambda p: ICMPv6ND_NS in p and p[ICMPv6ND_NS].tgt == host)
+    t.left.send(into(a) / IPv6(src=host, dst=q[IPv6].src, hlim=255) / ICMPv6ND_NA(tgt=host, R=0, S=1, O=1)
+                / ICMPv6NDOptDstLLAddr(lladdr=a.host_mac))
+    t.left.expect(out_of(a) / answer)
+    # Now that the host is known nothing is held.
+    held = t.router.errors().get("held-for-neighbor", 0)
+    t.left.send(into(a) / IPv6(src=host, dst=own) / sent)
+    t.left.expect(out_of(a) / answer)
+    assert t.router.errors().get("held-for-neighbor", 0) == held
+    # To another address of the router it is a host beyond the other port.
+    t.left.send(into(a) / IPv6(src=host, dst=a.ip6) / sent)
+    t.right.wait(lambda p: IPv6 in p and (p[IPv6].src, p[IPv6].dst) == (a.ip6, host))
 
 
 def with_options(frame, options):

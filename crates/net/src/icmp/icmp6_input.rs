@@ -192,7 +192,7 @@ fn echo(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ic
         m[2..4].copy_from_slice(&check.to_be_bytes());
     }
     p.d.flags = p.d.flags & !flags::L2_GROUP | flags::LOCAL;
-    if addr::is_link_local(asker) {
+    if addr::is_link_local(asker) || addr::is_link_local(source) {
         p.d.tx = p.d.rx;
     }
     p.count(Icmp6Reason::EchoReplied);

@@ -157,7 +157,7 @@ fn tcp(view: &Ip6LocalView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ip6LocalN
     let whole = ip.emit(&mut out, tcp::HEADER_LEN).and_then(|at| reset.emit6(&mut out[at..], dst, src, &[]));
     whole.map_err(|_| Ip6LocalReason::TcpLength)?;
     icmp::replace(p, &out);
-    if super::lookup::is_link_local(src.to_bits()) {
+    if super::lookup::is_link_local(src.to_bits()) || super::lookup::is_link_local(dst.to_bits()) {
         p.d.tx = p.d.rx;
     }
     p.count(Ip6LocalReason::Reset);
