@@ -1,7 +1,11 @@
 """Other places for the router: jumbo links, a narrow link in the path, VLAN trunks, TAPs, two routers in a row."""
 
+import socket
+
 import pytest
 from harness import run, veth, wait_for
+from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.l2 import Ether
 from tools import bad_checksums, capture, hops, iperf, iperf_server, tcp
 
 
@@ -158,6 +162,32 @@ def test_tap_with_addresses_of_its_own(lab, way):
             assert failed.returncode != 0 and why in failed.stderr + failed.stdout
         failed = r.ctl_raw("set interface mtu packet 1000 tap0")
         assert failed.returncode != 0 and "1280" in failed.stderr + failed.stdout
+
+
+def test_a_redirect_quotes_a_whole_checksum(lab):
+    """Linux hands partial checksums to a TAP. Who is told of a better next hop gets the packet back as it would be on a wire."""
+    inside, a = lab.namespace("r"), lab.host("a", [])
+    r = lab.router(inside, {
+        "interfaces": {"tap0": {"addresses": ["10.0.1.1/24"]}}, "devices": {"tap0": {"routed": True, "offload": True}},
+        "taps": {"tap0": {"host": {"name": "eth0", "namespace": a.name, "ip4-address": "10.0.1.2/24", "ip4-gateway": "10.0.1.1"}}},
+        "l3": {"interfaces": {"tap0": {"redirects": {"ip4": True}}}}, "routes": ["20.0.0.0/8 via 10.0.1.9"]})
+    r.ctl("ip neighbor tap0 10.0.1.9 02:00:00:00:00:99 static")
+    wait_for("carrier", lambda: "LOWER_UP" in a.ip("link show eth0").stdout)
+    with a.entered():
+        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        raw.bind(("eth0", 0))
+        raw.settimeout(5)
+        datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagram.sendto(b"partial checksum", ("20.0.0.1", 4000))
+    while True:
+        packet = Ether(raw.recv(2048))
+        if ICMP in packet and packet[ICMP].type == 5:
+            break
+    quote = IP(bytes(packet[ICMP].payload))
+    assert (quote.dst, bytes(quote[UDP].payload)) == ("20.0.0.1", b"partial checksum")
+    told = quote[UDP].chksum
+    del quote[UDP].chksum
+    assert told == IP(bytes(quote))[UDP].chksum
 
 
 def test_a_persistent_tap_gets_its_addresses_again(lab):

@@ -12,9 +12,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Bytes of the longest message, and of what it may quote.
 pub(super) const MOST: usize = icmp6::MAX_ERROR_PACKET;
 
-/// The addresses of a packet.
-pub(super) fn pair(packet: &[u8; MOST]) -> &[u8] {
-    if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] }
+/// Writes the redirect about `packet`, as it came, to `out`, for a next hop with this address and this MAC address; `None`
+/// where there is none to be sent.
+pub type Writer = fn(
+    out: &mut [u8; MOST],
+    packet: &mut [u8],
+    i: &Interface,
+    next_hop: IpAddr,
+    mac: [u8; 6],
+    id: u16,
+) -> Option<usize>;
+
+/// A hash of a packet's addresses, not 0. FNV-1a: who finds pairs with the same one gets more of what the class limits anyway.
+pub(super) fn hash(packet: &[u8; MOST]) -> u64 {
+    let pair = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
+    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3);
+    pair.iter().fold(0xcbf2_9ce4_8422_2325, step) | 1
 }
 
 /// Writes the redirect about a packet that was counted down already. Its source and the next hop must be in one prefix of the
@@ -24,6 +37,7 @@ pub(super) fn redirect4(
     packet: &mut [u8],
     i: &Interface,
     next_hop: IpAddr,
+    _mac: [u8; 6],
     id: u16,
 ) -> Option<usize> {
     let IpAddr::V4(gateway) = next_hop else { return None };
@@ -59,6 +73,7 @@ pub(super) fn redirect6(
     i: &Interface,
     next_hop: IpAddr,
     mac: [u8; 6],
+    _id: u16,
 ) -> Option<usize> {
     let IpAddr::V6(target) = next_hop else { return None };
     let hops = packet.get_mut(7)?;

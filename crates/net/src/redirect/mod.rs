@@ -7,7 +7,7 @@
 pub mod commands;
 mod message;
 
-use crate::interface::{IfCache, Interface};
+use crate::interface::IfCache;
 use crate::plane::Plane;
 use crate::punt::{self, Class};
 use graph::node::Step;
@@ -54,16 +54,8 @@ pub trait Family: Send + 'static {
     const ON: Self::Next;
     /// Where redirects go.
     const LOOKUP: Self::Next;
-    /// Writes the redirect about `packet`, as it came, to `out`, for a next hop with this address and this MAC address; `None`
-    /// where there is none to be sent.
-    fn redirect(
-        out: &mut [u8; message::MOST],
-        packet: &mut [u8],
-        i: &Interface,
-        next_hop: std::net::IpAddr,
-        mac: [u8; 6],
-        id: u16,
-    ) -> Option<usize>;
+    /// Writes what is told.
+    const REDIRECT: message::Writer;
 }
 
 /// IPv4.
@@ -76,17 +68,7 @@ impl Family for In4 {
     type Next = Redirect4Next;
     const ON: Redirect4Next = Redirect4Next::Features;
     const LOOKUP: Redirect4Next = Redirect4Next::Lookup;
-
-    fn redirect(
-        out: &mut [u8; message::MOST],
-        packet: &mut [u8],
-        i: &Interface,
-        next_hop: std::net::IpAddr,
-        _mac: [u8; 6],
-        id: u16,
-    ) -> Option<usize> {
-        message::redirect4(out, packet, i, next_hop, id)
-    }
+    const REDIRECT: message::Writer = message::redirect4;
 }
 
 impl Family for In6 {
@@ -94,17 +76,7 @@ impl Family for In6 {
     type Next = Redirect6Next;
     const ON: Redirect6Next = Redirect6Next::Features;
     const LOOKUP: Redirect6Next = Redirect6Next::Lookup;
-
-    fn redirect(
-        out: &mut [u8; message::MOST],
-        packet: &mut [u8],
-        i: &Interface,
-        next_hop: std::net::IpAddr,
-        mac: [u8; 6],
-        _id: u16,
-    ) -> Option<usize> {
-        message::redirect6(out, packet, i, next_hop, mac)
-    }
+    const REDIRECT: message::Writer = message::redirect6;
 }
 
 /// Places for pairs of addresses that were told a moment ago.
@@ -140,11 +112,8 @@ pub struct RedirectView<'v, F> {
 }
 
 impl<F: Family> RedirectView<'_, F> {
-    /// Whether a pair of addresses may be told now, which is then noted.
-    fn is_due(&mut self, pair: &[u8], now_ns: u64) -> bool {
-        // FNV-1a. Who finds pairs that share a place gets more of what the class limits anyway.
-        let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3);
-        let hash = pair.iter().fold(0xcbf2_9ce4_8422_2325, step) | 1;
+    /// Whether the pair of addresses with this hash may be told now, which is then noted.
+    fn is_due(&mut self, hash: u64, now_ns: u64) -> bool {
         let place = &mut self.recent[(hash >> 32) as usize % RECENT];
         if place.0 == hash && now_ns.saturating_sub(place.1) < AGAIN_NS {
             return false;
@@ -161,12 +130,15 @@ impl<F: Family> RedirectView<'_, F> {
             usize::from(a.len),
             [a.rewrite[0], a.rewrite[1], a.rewrite[2], a.rewrite[3], a.rewrite[4], a.rewrite[5]],
         );
-        let mut quote = [0; message::MOST];
-        let quoted = p.env.buffers.copy_out(p.d, len, &mut quote);
         let mut out = [0; message::MOST];
-        let made = F::redirect(&mut out, &mut quote[..quoted], i, a.next_hop, mac, *self.id);
-        let Some(made) = made else { return };
-        let pair = message::pair(&quote);
+        let id = *self.id;
+        let write = |p: &Packet<'_>, out: &mut [u8; message::MOST]| {
+            let mut quote = [0; message::MOST];
+            let quoted = p.env.buffers.copy_out(p.d, len, &mut quote);
+            let made = (F::REDIRECT)(out, &mut quote[..quoted], i, a.next_hop, mac, id)?;
+            Some((made, message::hash(&quote)))
+        };
+        let Some((mut made, pair)) = write(p, &mut out) else { return };
         if !self.is_due(pair, p.env.now_ns) {
             return;
         }
@@ -176,6 +148,15 @@ impl<F: Family> RedirectView<'_, F> {
         if !admitted {
             p.count(RedirectReason::Policed);
             return;
+        }
+        // The quote is the packet as it is on the wire, its checksum complete. Few packets come this far.
+        if p.has(flags::CSUM_PARTIAL) {
+            if !crate::offload::complete(&mut p.env.buffers, p.d) {
+                p.d.flags |= flags::CSUM_PARTIAL;
+                return;
+            }
+            let Some((again, _)) = write(p, &mut out) else { return };
+            made = again;
         }
         let Some(d) = p.env.buffers.alloc_bytes(&out[..made]) else {
             p.count(RedirectReason::NoBuffers);
@@ -189,8 +170,9 @@ impl<F: Family> RedirectView<'_, F> {
     }
 }
 
-/// What a packet is about which nobody is told.
-const SILENT: u16 = flags::LOCAL | flags::L2_GROUP | crate::mpls::IN_TABLE;
+/// What a packet is about which nobody is told. A super-frame is no packet that its sender knows: it is told about those that
+/// opened the connection.
+const SILENT: u16 = flags::GSO | flags::LOCAL | flags::L2_GROUP | crate::mpls::IN_TABLE;
 
 impl<F: Family> Node for Redirect<F> {
     const NAME: &'static str = F::NAME;
