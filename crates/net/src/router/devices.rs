@@ -153,12 +153,16 @@ impl TapConfig {
     }
 }
 
-/// The control side of an open device.
+/// The control side of an open device. What a device has no use for it need not say.
 pub trait DeviceControl {
     /// Brings it up or down.
-    fn set_up(&mut self, up: bool) -> Result<(), drivers::Error>;
+    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// Makes it take IP packets of `mtu` bytes.
-    fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error>;
+    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// Has the device take IP packets of `bytes` bytes, tags included, and no more than it would without the router or these: what
     /// was raised for more is put back.
     fn fit(&mut self, _bytes: u32) -> Result<(), drivers::Error> {
@@ -169,9 +173,13 @@ pub trait DeviceControl {
         Ok(())
     }
     /// Sets its MAC address.
-    fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error>;
+    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// Takes frames for any station, or not.
-    fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error>;
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
+        Ok(())
+    }
     /// Takes frames for a group, or not.
     fn set_group(&mut self, _group: MacAddr, _wanted: bool) -> Result<(), drivers::Error> {
         Ok(())
@@ -182,7 +190,9 @@ pub trait DeviceControl {
     /// Whether it has link.
     fn link(&self) -> bool;
     /// Packets dropped before they reached the graph, by reason.
-    fn drops(&self) -> Vec<(&'static str, u64)>;
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        vec![]
+    }
     /// Driver and device, in one line.
     fn describe(&self) -> String;
     /// What the operator should know of the device, a sentence each.
@@ -206,7 +216,9 @@ pub trait DeviceControl {
         true
     }
     /// Namespace and Linux index of the device, where Linux reports its changes.
-    fn linux(&self) -> Option<(Option<String>, u32)>;
+    fn linux(&self) -> Option<(Option<String>, u32)> {
+        None
+    }
 }
 
 /// An open device.
@@ -325,28 +337,8 @@ pub fn absent(c: &HostConfig) -> Box<dyn DeviceControl> {
 }
 
 impl DeviceControl for Absent {
-    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
     fn link(&self) -> bool {
         false
-    }
-
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        vec![]
     }
 
     fn describe(&self) -> String {
@@ -413,14 +405,6 @@ impl DeviceControl for TapControl {
 
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
         self.0.link.set_mtu(u32::from(mtu))
-    }
-
-    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
-        Ok(())
     }
 
     fn link(&self) -> bool {
@@ -508,36 +492,12 @@ impl DeviceControl for PcapControl {
         self.open.store(up, Ordering::Release);
     }
 
-    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
     fn link(&self) -> bool {
         true
     }
 
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        vec![]
-    }
-
     fn describe(&self) -> String {
         self.words.clone()
-    }
-
-    fn linux(&self) -> Option<(Option<String>, u32)> {
-        None
     }
 }
 

@@ -33,28 +33,8 @@ pub fn always() -> Arc<AtomicBool> {
 }
 
 impl DeviceControl for NoWires {
-    fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, _mtu: u16) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_mac(&mut self, _mac: MacAddr) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
-    fn set_promiscuous(&mut self, _on: bool) -> Result<(), drivers::Error> {
-        Ok(())
-    }
-
     fn link(&self) -> bool {
         self.link.load(Ordering::Acquire)
-    }
-
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        vec![]
     }
 
     fn describe(&self) -> String {
