@@ -260,6 +260,30 @@ def test_a_device_that_comes_back_goes_on_under_its_name(fragile):
     assert t.router.log().count("Linux device left is back") == 1
 
 
+def test_the_mac_address_that_a_new_device_gets_a_moment_later_is_followed(bench):
+    """Who makes a device anew gives it its address with the next command."""
+    t = bench()
+    p = t.ports["right"]
+    t.wires.pop("right").close()
+    t.inside.ip("link del right")
+    wait_for("no device", lambda: shown(t, "right") == "up/no-dev")
+    veth(t.inside, "right", t.outside, "right", mtu=1500, mac_a="02:00:00:00:77:01", mac_b=p.host_mac)
+    t.wires["right"] = Wire(t.outside, "right", p.host_mac)
+    wait_for("it is back", lambda: shown(t, "right") == "up")
+    assert t.router.interface("right")["mac"] == "02:00:00:00:77:01"
+    t.inside.ip("link set right address 02:00:00:00:77:02")
+    wait_for("it follows", lambda: t.router.interface("right")["mac"] == "02:00:00:00:77:02")
+    p.mac = "02:00:00:00:77:02"
+    assert "Warning" not in t.ctl("show hardware-interfaces right")
+    t.ctl(f"ip neighbor right {p.host} {p.host_mac} static")
+    forwards(t)
+    # One that the operator has set stays.
+    t.ctl("set interface mac address right 02:00:00:00:77:03")
+    t.inside.ip("link set right address 02:00:00:00:77:04")
+    wait_for("it is logged", lambda: "changed to 02:00:00:00:77:04" in t.router.log())
+    assert t.router.interface("right")["mac"] == "02:00:00:00:77:03"
+
+
 def test_a_device_with_another_name_is_another(fragile):
     t = fragile
     t.inside.ip("link set right down")

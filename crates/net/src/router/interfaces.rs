@@ -6,6 +6,7 @@ use super::placement::Input;
 use super::{Membership, Op, OpError, PortFeatures, Router, TagChange};
 use crate::interface::{Features, Interface, MtuOf, Tags, ifflags};
 use crate::l2::Retag;
+use crate::neighbor::Millis;
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
 use ipnet::{IpNet, Ipv6Net};
@@ -153,6 +154,8 @@ pub struct IfState {
     pub(super) earlier_drops: Vec<(&'static str, u64)>,
     /// Why its device, which is back, cannot be opened, as it was told.
     pub(super) trouble: Option<String>,
+    /// When its device came back.
+    pub(super) returned: Option<Millis>,
     pub(super) rx_features: Arc<AtomicU32>,
     pub(super) tx_features: u32,
 }
@@ -435,6 +438,7 @@ impl Router {
             placed: BTreeMap::new(),
             earlier_drops: vec![],
             trouble: None,
+            returned: None,
             rx_features: Arc::new(AtomicU32::new(0)),
             tx_features: 0,
         };

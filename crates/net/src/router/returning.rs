@@ -4,6 +4,10 @@
 use super::devices::{self, HostConfig};
 use super::{DeviceControl, IfState, Kind, Op, Router};
 
+/// For how long an interface follows the MAC address of a device that has come back, milliseconds: who makes a device anew
+/// gives it its address a moment later.
+const FOLLOWS_MS: u64 = 5000;
+
 impl IfState {
     /// Whether there is a device behind it, as far as it needs one.
     pub fn has_device(&self) -> bool {
@@ -64,7 +68,15 @@ impl Router {
             let words = format!("{name}: the MTU of Linux device {} was changed to {now}", ev.name);
             self.note(now < mtu, words + if now < mtu { &less } else { "" });
         }
-        if let Some(now) = new_mac.filter(|now| *now != mac) {
+        if let Some(now) = new_mac.filter(|now| *now != mac && self.follows_mac(index)) {
+            if let Some(i) = self.interfaces.get_mut(index) {
+                i.own_mac = now;
+            }
+            let set = self.set_mac(index, now);
+            let why = set.as_ref().err().map_or(String::new(), |e| format!(": {e}"));
+            let words = format!("{name}: Linux device {} is back with MAC address {now}{why}", ev.name);
+            self.note(set.is_err(), words);
+        } else if let Some(now) = new_mac.filter(|now| *now != mac) {
             self.note(
                 true,
                 format!(
@@ -78,6 +90,14 @@ impl Router {
             self.set_link_state(index, up, link);
             self.reclaim();
         }
+    }
+
+    /// Whether an interface has the MAC address of its device, which came back a moment ago.
+    fn follows_mac(&self, index: u32) -> bool {
+        let now = self.now();
+        self.interfaces
+            .get(index)
+            .is_some_and(|i| !i.mac_set && i.returned.is_some_and(|at| now.since(at) < FOLLOWS_MS))
     }
 
     /// A device is gone, and with it its queues and the mark that it is this router's.
@@ -123,6 +143,7 @@ impl Router {
                 return;
             }
         };
+        let now = self.now();
         let (own, mac_set, mac, mtu) = (device.mac, i.mac_set, i.mac, i.mtu);
         let warnings = device.control.warnings();
         if let Err(e) = self.attach(index, device) {
@@ -141,6 +162,7 @@ impl Router {
         if let Some(i) = self.interfaces.get_mut(index) {
             i.own_mac = own;
             i.trouble = None;
+            i.returned = Some(now);
         }
         let mut trouble = vec![];
         trouble.extend(self.set_mac(index, if mac_set { mac } else { own }).err());
