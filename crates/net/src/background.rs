@@ -36,3 +36,36 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Wake};
+
+    struct Unpark(std::thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+        loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(done) => return done,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn work_that_panics_is_an_error_for_who_waits() {
+        assert_eq!(wait(run(|| 7)).ok(), Some(7));
+        let fault = wait(run(|| -> u32 { panic!("on purpose") })).err();
+        assert_eq!(fault.map(|e| e.to_string()).as_deref(), Some("a fault in the router"));
+    }
+}

@@ -128,6 +128,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn more_interfaces_than_a_turn_are_all_looked_at() {
+        use super::super::{Op, RouterConfig};
+        let pool = graph::PoolConfig { buffers: 1024, memory: graph::PoolMemory::Normal };
+        let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).expect("a router");
+        let most = 3 * TURN / 2;
+        let ops = (0..most as u32).map(|n| Op::CreateLoopback { instance: Some(n), mac: None });
+        r.commit(ops.collect()).expect("loopbacks");
+        let start = Instant::now();
+        for second in 0..2 {
+            let at = start + SECOND * second;
+            assert!(r.sample_rates(at), "more than one turn");
+            assert!(!r.sample_rates(at), "and no third one");
+        }
+        // The first interface is the router's own.
+        let seen = |h: &History| h.now.is_some_and(|(a, b)| b.at.duration_since(a.at) == SECOND);
+        assert_eq!(r.rates.of.iter().filter(|h| seen(h)).count(), most + 1);
+        r.shutdown();
+    }
+
+    #[test]
     fn rates_of_a_second_and_of_a_minute() {
         let start = Instant::now();
         let mut history = History::default();
