@@ -97,3 +97,31 @@ def test_routes_beyond_memory_are_refused_and_the_router_goes_on(tmp_path):
     finally:
         router.stop()
         ns.delete()
+
+
+def test_a_large_batch_beyond_memory_is_refused(tmp_path):
+    """One command for a million routes, under a limit of the address space that it does not fit into."""
+    def taken(pid):
+        with open(f"/proc/{pid}/status") as f:
+            return int(f.read().split("VmSize:")[1].split()[0]) * 1024
+
+    ns = Netns("router")
+    config = {"loopbacks": {"loop0": {"addresses": ["10.0.0.1/24"]}}}
+    router = Router(ns, config)
+    try:
+        size = taken(router.process.pid)
+        router.stop()
+        # What is left is a little more than the reserve, and then room for the prefixes but not for the tables.
+        for more in (60, 130):
+            router = Router(ns, config, prefix=("prlimit", f"--as={size + (more << 20)}"))
+            for prefix in ("2001:db8::/64", "20.0.0.0/28"):
+                done = router.ctl_raw(f"ip route add {prefix} count 1000000 via drop")
+                assert router.process.poll() is None, router.log()
+                assert done.returncode == 0 or "memory" in done.stdout + done.stderr, done
+                assert done.returncode != 0 or more != 60
+            router.ctl("ip route add 9.0.0.0/8 via drop")
+            assert "9.0.0.0/8" in router.ctl("show ip fib 9.0.0.0/8")
+            router.stop()
+    finally:
+        router.stop()
+        ns.delete()

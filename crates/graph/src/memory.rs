@@ -97,6 +97,11 @@ pub fn room() -> usize {
     [address_space(), cgroup(), machine()].into_iter().flatten().min().unwrap_or(usize::MAX)
 }
 
+/// The same, less the reserve.
+pub fn spare() -> usize {
+    room().saturating_sub(RESERVE)
+}
+
 fn address_space() -> Option<usize> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     let taken = kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;

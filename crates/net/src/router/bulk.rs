@@ -2,9 +2,13 @@
 
 use super::batch::{Change, RouteBatch, Verb};
 use super::{OpError, RoutePath, RouteTable, Router, Source, Target};
+use graph::memory;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::borrow::Cow;
 use std::collections::HashMap;
+
+/// Changes from which on a batch looks at what memory is left: that takes some system calls.
+const LARGE: usize = 4096;
 
 /// Addresses of one family.
 pub(super) trait Key: Copy + Ord {
@@ -92,12 +96,18 @@ impl Router {
     /// one in the order of the batch.
     pub(super) fn apply_routes(&mut self, batch: RouteBatch) -> Result<RouteUndo, OpError> {
         let RouteBatch { table, targets, v4, v6, .. } = batch;
+        let changes = v4.len() + v6.len();
+        // What each prefix had before, and the same again where the error is looked for.
+        memory::check(changes * 2 * size_of::<u32>()).map_err(|e| {
+            OpError::new(format!("there is no memory for {changes} routes at once: {e}: {}", memory::HELP))
+        })?;
         let place =
             |v6: bool, any: bool| if any { self.place_of(RouteTable { v6, id: table }) } else { Ok(0) };
         let places = [place(false, !v4.is_empty())?, place(true, !v6.is_empty())?];
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
         self.most_route_bytes = self.most_route_bytes.max(self.route_bytes());
         let limit = self.config.route_memory.map(|limit| limit.max(self.most_route_bytes));
+        let limit = if changes < LARGE { limit } else { self.limit_now(limit) };
         let mut goals = Goals {
             table,
             places,
@@ -109,8 +119,21 @@ impl Router {
             limited: true,
         };
         let result = self.apply_checked(&mut goals, v4, v6);
+        self.short_of_memory = None;
         goals.held.into_iter().for_each(|id| self.let_go(id));
         result
+    }
+
+    /// The most bytes that all routes may take, where others may have taken memory since the limit was chosen.
+    fn limit_now(&mut self, limit: Option<usize>) -> Option<usize> {
+        // A table that grows stands there twice for a moment: a third of what there will be must be left.
+        let has = self.route_bytes();
+        let most = has + (memory::spare() / 4 * 3).saturating_sub(has / 4);
+        if limit.is_some_and(|limit| limit <= most) {
+            return limit;
+        }
+        self.short_of_memory = Some(most);
+        Some(most)
     }
 
     fn apply_checked(

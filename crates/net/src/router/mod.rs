@@ -212,6 +212,8 @@ pub struct Router {
     subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
     subs_gone: Vec<u32>,
     changes: u64,
+    /// What all routes may take, for as long as a batch is applied that memory, and no setting, limits.
+    short_of_memory: Option<usize>,
     log: Vec<LogLine>,
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
@@ -336,6 +338,7 @@ impl Router {
             changes: 0,
             log: vec![],
             seen_use: BTreeMap::new(),
+            short_of_memory: None,
             next_use_check: Millis(0),
             next_walk: [Millis(0); 4],
             known: BTreeSet::new(),

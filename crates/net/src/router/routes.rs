@@ -40,7 +40,7 @@ impl Router {
         if done != Ok(Some(group)) {
             vrf.note_change(p);
         }
-        done.map_err(|e| match (e, self.config.route_memory) {
+        done.map_err(|e| match (e, self.short_of_memory.or(self.config.route_memory)) {
             (RouteError::Full(_), Some(limit)) => self.out_of_memory(p, limit),
             (e, _) => OpError::new(format!("route {p}: {e}")),
         })
@@ -50,6 +50,13 @@ impl Router {
         let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
         let count = |v6| self.fibs.iter(v6).map(|v| v.rib.len()).sum::<usize>();
         let (v4, v6) = (count(false), count(true));
+        if self.short_of_memory.is_some() {
+            let text = format!(
+                "route {p}: no memory is left for it beside a reserve and {v4} IPv4 and {v6} IPv6 routes: {}",
+                graph::memory::HELP
+            );
+            return OpError { fits: Some(0), ..OpError::new(text) };
+        }
         let text = format!(
             "route {p}: no memory is left for it. {v4} IPv4 and {v6} IPv6 routes take {:.1} MiB, and 'memory-mb' in \
              'quiver: routes:' allows {:.1}: allow more, or remove routes",

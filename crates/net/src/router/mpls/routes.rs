@@ -4,6 +4,7 @@ use super::batch::{Change, LabelBatch, Verb, join, split};
 use super::check;
 use crate::router::nexthops::Source;
 use crate::router::{MplsOp, Op, OpError, RoutePath, Router, Target};
+use graph::memory::{self, Growth, HELP, OutOfMemory};
 use std::collections::HashMap;
 use tables::labels::{LabelEntry, place};
 
@@ -35,6 +36,10 @@ impl Router {
     pub(in crate::router) fn apply_labels(&mut self, batch: LabelBatch) -> Result<LabelUndo, OpError> {
         let LabelBatch { table, targets, changes, .. } = batch;
         self.checked_label_place(table)?;
+        let mut growth = Growth::default();
+        let short = |e: OutOfMemory| format!("no memory is left for it: {e}: {HELP}");
+        memory::check(changes.len() * size_of::<(u32, Option<LabelEntry>)>())
+            .map_err(|e| OpError::new(short(e)))?;
         let mut undo = LabelUndo { table, old: Vec::with_capacity(changes.len()) };
         let mut groups: Vec<Option<u32>> = vec![None; targets.len()];
         let mut checked: HashMap<(u32, bool), ()> = HashMap::new();
@@ -54,7 +59,11 @@ impl Router {
                 }
                 Ok(())
             });
+            let before = self.nexthops.bytes();
             let done = done.and_then(|()| self.change_label(table, c, &targets, &mut groups, &mut undo));
+            // A group of its own is small against the reserve: it may be made first.
+            let done =
+                done.and_then(|()| growth.take(self.nexthops.bytes().saturating_sub(before)).map_err(short));
             if let Err(why) = done {
                 let what =
                     if c.place < tables::labels::ENTRIES { check::name(c.place) } else { "label".into() };
