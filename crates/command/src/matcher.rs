@@ -405,7 +405,8 @@ pub(crate) fn near<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Opti
     // No other word can be near enough, and most stand here many times.
     let mut seen = HashSet::new();
     let fits = |other: &&'w str| other.chars().count().abs_diff(length) <= 3 && seen.insert(*other);
-    let best = words.filter(fits).map(|other| (distance(word, other), other)).min_by_key(|(away, _)| *away)?;
+    let best =
+        words.filter(fits).map(|other| (distance(word, other), other)).min_by_key(|(away, _)| *away)?;
     // One wrong letter in three, and two letters that changed places count as one.
     (best.0 <= (length / 3).clamp(1, 3) || best.0 == 2 && swapped(word, best.1)).then_some(best.1)
 }

@@ -328,11 +328,15 @@ impl QuickNode for EthernetInput {
         match next_of(u16::from_be_bytes([w[12], w[13]]))? {
             EthernetNext::Ip4 if i.takes_ip4() => {
                 let ours = plain.ours.and(14, ip4::input::PLAIN);
-                Some((EthernetNext::Ip4Features, Common::Ip4(Plain { ours, feat: i.ip4_unicast, ..plain }, &view.counts.ip4)))
+                Some((
+                    EthernetNext::Ip4Features,
+                    Common::Ip4(Plain { ours, feat: i.ip4_unicast, ..plain }, &view.counts.ip4),
+                ))
             }
-            EthernetNext::Ip6 if i.takes_ip6() => {
-                Some((EthernetNext::Ip6Features, Common::Ip6(Plain { feat: i.ip6_unicast, ..plain }, &view.counts.ip6)))
-            }
+            EthernetNext::Ip6 if i.takes_ip6() => Some((
+                EthernetNext::Ip6Features,
+                Common::Ip6(Plain { feat: i.ip6_unicast, ..plain }, &view.counts.ip6),
+            )),
             EthernetNext::Mpls if i.is(ifflags::MPLS) => Some(if is_explicit_null(w) {
                 (EthernetNext::Ip4Lookup, Common::ExplicitNull(plain))
             } else {
