@@ -19,6 +19,8 @@ DOCS = os.path.join(REPO, "docs")
 UNSEEN = {
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
+    # A TAP beside the router.
+    "show tap": {"host-ns", "host-bridge"},
 }
 # Answers that are no lists of fields: what there is instead.
 OTHERWISE = {"show configuration": dict, "show log": list}
@@ -92,6 +94,9 @@ CONFIG = {
         {"interface": "right", "address": "10.0.2.2", "mac": "02:00:00:00:02:02"},
         {"interface": "right", "address": "2001:db8:2::2", "mac": "02:00:00:00:02:02"},
     ],
+    "taps": {"tap9": {"host": {
+        "name": "tap9", "mac": "02:00:00:00:03:03", "ip4-address": "10.3.3.2/24", "ip4-gateway": "10.3.3.1",
+        "ip6-address": "2001:db8:33::2/64", "ip6-gateway": "2001:db8:33::1"}, "rx-ring-size": 256}},
     "punt": {"bgp": "off"},
     "quiver": {"workers": {"cpus": [max(os.sched_getaffinity(0))]}},
     "packet-generator": [
@@ -141,6 +146,7 @@ COMMANDS = {
     "create pcap-interface name": ["create pcap-interface name replay write {}/replay.pcap"],
     "create loopback interface": ["create loopback interface instance 9"],
     "create tap": ["create tap id 3"],
+    "show tap": ["show tap", "show tap tap9"],
     "mpls tunnel add": ["mpls tunnel add via 10.0.2.2 right out-labels 500"],
     "pcap trace off": ["pcap trace off overwrite"],
 }
