@@ -155,6 +155,14 @@ def test_tap_with_addresses_of_its_own(lab, way):
         failed = r.ctl_raw(f"create tap id 1 host-ns {a.name} host-ip4-addr 10.0.3.2/24 host-ip4-gw 10.0.3.1")
         assert failed.returncode != 0 and "another default route" in failed.stderr + failed.stdout
         assert "tap1" not in a.ip("-br link").stdout and "10.0.1.1" in a.ip("route show default").stdout
+        # Nor is one of another metric, as DHCP gives.
+        for family, gateway, words in (("-4", "10.0.1.1", "host-ip4-addr 10.0.3.2/24 host-ip4-gw 10.0.3.1"),
+                                       ("-6", "2001:db8:1::1", "host-ip6-addr 2001:db8:3::2/64 host-ip6-gw 2001:db8:3::1")):
+            a.ip(f"{family} route del default")
+            a.ip(f"{family} route add default via {gateway} dev eth0 metric 100")
+            failed = r.ctl_raw(f"create tap id 1 host-ns {a.name} {words}")
+            assert failed.returncode != 0 and "another default route" in failed.stderr + failed.stdout
+            assert a.ip(f"{family} route show default").stdout.count("default") == 1
         # The namespace of the router itself has IPv6 switched off.
         for words, why in (("host-ip6-addr 2001:db8:3::2/64", "disable_ipv6"), ("host-ip4-gw 10.0.3.1", "needs an IPv4 address"), ("host-ip6-addr 2001:db8:3::2/64 host-mtu-size 1000", "1280"),
                            ("host-ip4-addr 10.0.3.2/24 host-bridge b0", "port of a bridge")):
@@ -203,6 +211,16 @@ def test_a_persistent_tap_gets_its_addresses_again(lab):
         assert inside.ip("-6 route show default").stdout.count("via 2001:db8:7::1") == 1
         r.kill(9)
         r.start()
+
+
+def test_a_persistent_tap_of_a_failed_transaction_goes(lab):
+    inside = lab.namespace("r")
+    r = lab.router(inside, {})
+    # A group address: the TAP is made, and its MAC address is refused.
+    failed = r.ctl_raw("create tap id 5 host-if-name stays persist hw-addr 01:00:5e:00:00:01 host-ip4-addr 10.7.0.2/24 host-ip4-gw 10.7.0.1")
+    assert failed.returncode != 0 and "single station" in failed.stderr + failed.stdout
+    wait_for("the device to go", lambda: "stays" not in inside.ip("-br link").stdout)
+    assert "10.7.0.1" not in inside.ip("route show default").stdout
 
 
 @pytest.mark.parametrize("offload", ["auto", "on", "off"])

@@ -17,11 +17,13 @@ pub const SIOCBRDELIF: u64 = 0x89a3;
 
 pub const TUNSETIFF: u64 = 0x4004_54ca;
 pub const TUNSETPERSIST: u64 = 0x4004_54cb;
+pub const TUNGETIFF: u64 = 0x8004_54d2;
 pub const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 pub const TUNSETVNETHDRSZ: u64 = 0x4004_54d8;
 pub const TUNSETCARRIER: u64 = 0x4004_54e2;
 pub const IFF_TAP: u16 = 0x0002;
 pub const IFF_MULTI_QUEUE: u16 = 0x0100;
+pub const IFF_PERSIST: u16 = 0x0800;
 pub const IFF_NO_PI: u16 = 0x1000;
 pub const IFF_VNET_HDR: u16 = 0x4000;
 pub const TUN_F_CSUM: u64 = 0x01;

@@ -13,7 +13,9 @@ pub(crate) const NLM_F_APPEND: u16 = 0x800;
 pub(crate) const NESTED: u16 = 0x8000;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
 const HEADER: usize = 16;
 
 /// A request: the header, what its kind begins with, and attributes.
@@ -69,6 +71,34 @@ impl Netlink {
         Ok(answer)
     }
 
+    /// Asks for all that there is of a kind, and answers those messages that `wanted` takes, without their headers.
+    pub fn dump(
+        &self,
+        kind: u16,
+        body: &[u8],
+        mut wanted: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        sys::send(&self.0, &Request::new(kind, NLM_F_DUMP, body).finish())?;
+        let mut found = Vec::new();
+        // Linux makes no part longer than half of this.
+        let mut part = vec![0; 64 << 10];
+        loop {
+            let n = sys::recv(&self.0, &mut part)?;
+            let mut rest = part.get(..n).unwrap_or_default();
+            while let Some((kind, body, behind)) = message(rest) {
+                match kind {
+                    NLMSG_DONE | NLMSG_ERROR => {
+                        let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c));
+                        return if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(found) };
+                    }
+                    _ if wanted(body) => found.push(body.to_vec()),
+                    _ => {}
+                }
+                rest = behind;
+            }
+        }
+    }
+
     /// Asks for a change; the error is the kernel's.
     pub fn change(&self, request: Request) -> io::Result<()> {
         let answer = self.ask(request)?;
@@ -88,6 +118,13 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     a.extend(value);
     a.resize(a.len().next_multiple_of(4), 0);
     a
+}
+
+/// The first of several messages: its kind, what it holds, and the rest.
+fn message(all: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let len = usize::try_from(u32::from_ne_bytes(*all.first_chunk()?)).ok()?;
+    let kind = u16::from_ne_bytes(all.get(4..6)?.try_into().ok()?);
+    Some((kind, all.get(HEADER..len)?, all.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
 /// Attributes of a message: kind and value.

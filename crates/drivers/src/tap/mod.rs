@@ -112,6 +112,8 @@ pub struct Handle {
     pub made_netns: bool,
     /// The bridge was made for it.
     pub made_bridge: bool,
+    /// A router before this one has left the device.
+    pub was_there: bool,
     queues: Vec<Arc<OwnedFd>>,
     shared: Arc<Shared>,
 }
@@ -133,6 +135,14 @@ impl Handle {
     pub fn set_persist(&self, on: bool) -> Result<(), Error> {
         sys::ioctl_value(&*self.queues[0], TUNSETPERSIST, u64::from(on))
             .map_err(system(format!("make {} persistent", self.link.name())))
+    }
+
+    /// Has a persistent device end with its queues where it was made here: its creation is undone. One that was there stays.
+    pub fn unmake(&self) {
+        if !self.was_there {
+            // Nobody is left who could do something about it.
+            let _ = self.set_persist(false);
+        }
     }
 
     /// Packets dropped before they reached the graph.
@@ -252,7 +262,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     if let (Err(_), Some(name), true) = (&made, netns, made_netns) {
         let _ = netns::remove(name);
     }
-    let (queues, link, uso, made_bridge) = made?;
+    let Made { queues, link, uso, made_bridge, was_there } = made?;
     let null = sys::open("/dev/null", libc::O_RDWR).map_err(system("open /dev/null"))?;
     let shared = Arc::new(Shared { gone: AtomicBool::new(false), drops: Drops::default(), null });
     let form = match config.offload {
@@ -272,10 +282,21 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         tx.push(Box::new(TapTx::new(queue, form, caps, shared)));
     }
     let mac = stable_mac(config);
-    Ok(Device { rx, tx, mac, mtu, handle: Handle { link, made_netns, made_bridge, queues, shared } })
+    let handle = Handle { link, made_netns, made_bridge, was_there, queues, shared };
+    // The last of all, since what fails before must leave no device behind.
+    if config.persist {
+        handle.set_persist(true)?;
+    }
+    Ok(Device { rx, tx, mac, mtu, handle })
 }
 
-type Made = (Vec<Arc<OwnedFd>>, Link, bool, bool);
+struct Made {
+    queues: Vec<Arc<OwnedFd>>,
+    link: Link,
+    uso: bool,
+    made_bridge: bool,
+    was_there: bool,
+}
 
 /// The part that runs in the namespace.
 fn make(config: &Config) -> Result<Made, Error> {
@@ -290,6 +311,10 @@ fn make(config: &Config) -> Result<Made, Error> {
         uso = offloads(&fd, config.offload != Offload::Off).map_err(what("the offloads"))?;
         queues.push(Arc::new(fd));
     }
+    // Asked of the device itself: one of that name that was there a moment ago may have ended with its process.
+    let mut now = IfReq::new(name);
+    sys::ioctl(&*queues[0], TUNGETIFF, &mut now).map_err(what("the flags"))?;
+    let was_there = now.flags() & IFF_PERSIST != 0;
     let link = Link::here(name, config.netns.as_deref())?;
     if let Some(mac) = config.host_mac
         && link.mac()? != mac
@@ -310,10 +335,7 @@ fn make(config: &Config) -> Result<Made, Error> {
         None => false,
     };
     host::assign(&link, config)?;
-    if config.persist {
-        sys::ioctl_value(&*queues[0], TUNSETPERSIST, 1).map_err(what("the persistence"))?;
-    }
-    Ok((queues, link, uso, made_bridge))
+    Ok(Made { queues, link, uso, made_bridge, was_there })
 }
 
 /// A locally administered address made of the machine's, the namespace's and the device's names: neighbours need not

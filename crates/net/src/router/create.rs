@@ -56,6 +56,7 @@ impl Router {
         let (note, warnings) = (device.control.describe(), device.control.warnings());
         self.insert_interface(index, new);
         if let Err(e) = self.attach(index, device) {
+            self.unmake_device(&name);
             self.remove_interface(index);
             return Err(e);
         }
@@ -64,6 +65,14 @@ impl Router {
             self.note(true, format!("interface {name}: {w}"));
         }
         Ok(vec![Op::Delete { name }])
+    }
+
+    /// For an interface whose creation is undone.
+    pub(super) fn unmake_device(&mut self, name: &str) {
+        let i = self.interface_index(name).and_then(|index| self.interfaces.get_mut(index));
+        if let Some(device) = i.and_then(|i| i.device_mut()) {
+            device.unmake();
+        }
     }
 
     pub(super) fn create_loopback(

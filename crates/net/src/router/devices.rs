@@ -187,6 +187,8 @@ pub trait DeviceControl {
     /// The interface has been set up or down for all to see: the device may begin to give packets, or must pause.
     /// Wires have no say in that.
     fn admitted(&mut self, _up: bool) {}
+    /// Its creation is undone: what outlives the router otherwise goes, if it was made for it.
+    fn unmake(&mut self) {}
     /// Whether it has link.
     fn link(&self) -> bool;
     /// Packets dropped before they reached the graph, by reason.
@@ -405,6 +407,10 @@ impl DeviceControl for TapControl {
 
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
         self.0.link.set_mtu(u32::from(mtu))
+    }
+
+    fn unmake(&mut self) {
+        self.0.unmake();
     }
 
     fn link(&self) -> bool {

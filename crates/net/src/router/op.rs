@@ -481,6 +481,10 @@ impl Router {
                 Step::Labels(undo) => self.undo_labels(undo),
                 Step::Op(op) => {
                     let what = format!("{op:?}");
+                    // Only what was made is undone by its deletion: nothing of it stays.
+                    if let Op::Delete { name } = &op {
+                        self.unmake_device(name);
+                    }
                     if let Err(e) = self.apply(op) {
                         let text = format!("cannot undo a part of a failed transaction: {e} ({what})");
                         self.note(true, text);
