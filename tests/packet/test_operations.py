@@ -151,9 +151,11 @@ def test_files_are_opened_with_the_rights_of_who_names_them(bench, public_binary
             assert refused.returncode != 0 and "TheSecret" not in refused.stderr + refused.stdout, line
             with open(secret) as f:
                 assert f.read() == "TheSecret of root\n", line
-        for line in (f"create tap id 7 host-ns {t.outside.name}", f"create host-interface name lo netns {t.outside.name}"):
+        for line in (f"create tap id 7 host-ns {t.outside.name}", f"create host-interface name lo netns {t.outside.name}",
+                     "create tap id 7 host-ip4-addr 10.7.0.2/24 host-ip4-gw 10.7.0.1", "create tap id 7 host-ip6-addr 2001:db8:7::2/64",
+                     "create tap id 7 host-ip4-addr 10.7.0.2/24", "create tap id 7 host-ip6-gw 2001:db8:7::1"):
             assert "only root" in as_nobody(line).stderr, line
-        assert "tap7" not in run(["ip", "-n", t.outside.name, "link"]).stdout
+        assert "tap7" not in run(["ip", "-n", t.outside.name, "link"]).stdout + t.ctl("show interface")
         # What such a one may make belongs to that one.
         assert as_nobody(f"pcap trace rx file {mine}").returncode == 0
         assert as_nobody("pcap trace off").returncode == 0

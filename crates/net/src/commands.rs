@@ -155,11 +155,16 @@ pub(crate) fn files(args: &Args) -> Files {
     Files::of(identity(args), args.has("overwrite"))
 }
 
+/// Whether the caller has all rights that the router has.
+pub(crate) fn is_privileged(args: &Args) -> bool {
+    identity(args).is_none_or(|who| who.is_privileged())
+}
+
 /// Refuses a namespace that the argument `name` says, unless the caller has all rights that the router has: entering one is
 /// for who may do so without the router too.
 pub(crate) fn check_namespace(args: &Args, name: &str) -> Result<(), CommandError> {
-    match (args.opt::<String>(name)?, identity(args)) {
-        (Some(namespace), Some(who)) if !who.is_privileged() => {
+    match args.opt::<String>(name)? {
+        Some(namespace) if !is_privileged(args) => {
             let why =
                 format!("namespace {namespace}: only root may put devices there or take them from there");
             Err(args.error(name, why))

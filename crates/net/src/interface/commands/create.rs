@@ -1,6 +1,6 @@
 //! Commands that make interfaces and take them out.
 
-use crate::commands::{check_namespace, commit, files, interface};
+use crate::commands::{check_namespace, commit, files, interface, is_privileged};
 use crate::router::{
     Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, TapAddresses, TapConfig,
     open_pcap_files,
@@ -90,10 +90,10 @@ fn tap() -> Command<Router> {
     .arg("host-ns-create", "make the namespace when there is none")
     .arg("host-mac-addr", "MAC address of the Linux device")
     .arg("host-mtu-size", "MTU of the Linux device")
-    .arg("host-ip4-addr", "IPv4 address of the Linux device")
-    .arg("host-ip4-gw", "gateway of Linux's IPv4 default route, over the device")
-    .arg("host-ip6-addr", "IPv6 address of the Linux device")
-    .arg("host-ip6-gw", "gateway of Linux's IPv6 default route, over the device")
+    .arg("host-ip4-addr", "IPv4 address of the Linux device; for root only")
+    .arg("host-ip4-gw", "gateway of Linux's IPv4 default route, over the device; for root only")
+    .arg("host-ip6-addr", "IPv6 address of the Linux device; for root only")
+    .arg("host-ip6-gw", "gateway of Linux's IPv6 default route, over the device; for root only")
     .arg("host-bridge", "Linux bridge that the device joins")
     .arg("host-bridge-create", "make the bridge when there is none")
     .arg("rx-ring-size", "packets that may wait from Linux to the router, a power of two; 256 by default")
@@ -104,7 +104,8 @@ fn tap() -> Command<Router> {
     .arg("off", "complete checksums and no super-frames, both ways")
     .details(
         "The answer is the name. A gateway needs an address of its family, and is in its prefix (or an IPv6 link-local \
-         address). A default route that the namespace has over another device is not touched: the command fails.",
+         address). Where the namespace has a default route of that family over another device, whatever its metric, the \
+         command fails.",
     )
     .example("create tap id 0 host-if-name lan0 host-ns blue host-mtu-size 1500")
     .example("create tap id 1 host-ns blue host-ip4-addr 10.0.1.2/24 host-ip4-gw 10.0.1.1")
@@ -260,6 +261,7 @@ fn create_loopback(router: &mut Router, args: &Args) -> Result<Output, CommandEr
 
 fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     check_namespace(args, "host-ns")?;
+    check_host_side(args)?;
     let id: Option<u32> = args.opt("id")?;
     let id = id.or_else(|| free(router, "tap", 0..=1024)).ok_or("there are 1025 TAPs already")?;
     let name = format!("tap{id}");
@@ -299,6 +301,17 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
         ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
     }
     made(router, name, ops)
+}
+
+/// Linux's addresses and default routes are the machine's: they are for who may change them without the router too.
+fn check_host_side(args: &Args) -> Result<(), CommandError> {
+    let all = ["host-ip4-addr", "host-ip4-gw", "host-ip6-addr", "host-ip6-gw"];
+    match all.iter().find(|what| args.has(what)) {
+        Some(what) if !is_privileged(args) => {
+            Err(CommandError::new(format!("{what}: only root may give Linux addresses and default routes")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn offload(args: &Args) -> Offload {
