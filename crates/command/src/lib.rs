@@ -69,7 +69,7 @@ pub use definition::{Access, Caller, Command, Run};
 pub use error::{CommandError, ErrorKind, SyntaxError};
 pub use filter::{Filters, split_filters};
 pub use lexer::{MAX_LINE, in_quotes, quote};
-pub use output::{Emit, Output, Pieces, Stream};
+pub use output::{Emit, Output, Pieces, Running, Stream};
 pub use page::Page;
 pub use registry::{Parsed, Registry, asks_json};
 pub use table::{Cell, Table, Widths};

@@ -11,8 +11,29 @@ use serde_json::Value as Json;
 
 use crate::{CommandError, Page, Table};
 
-/// The running part of a command that takes its time and answers line by line. Dropping the future ends it.
-pub type Stream = Box<dyn FnOnce(Emit) -> Pin<Box<dyn Future<Output = Result<Output, CommandError>>>>>;
+/// The part of a command that takes its time, as it runs. Dropping it ends it.
+pub type Running = Pin<Box<dyn Future<Output = Result<Output, CommandError>>>>;
+
+/// The part of a command that takes its time and may answer line by line.
+pub struct Stream {
+    run: Box<dyn FnOnce(Emit) -> Running>,
+    /// It changes something, and is finished also when its client has gone.
+    pub finishes: bool,
+}
+
+impl Stream {
+    fn new<F>(finishes: bool, run: impl FnOnce(Emit) -> F + 'static) -> Self
+    where
+        F: Future<Output = Result<Output, CommandError>> + 'static,
+    {
+        Stream { run: Box::new(|emit| Box::pin(run(emit))), finishes }
+    }
+
+    /// Begins it.
+    pub fn start(self, emit: Emit) -> Running {
+        (self.run)(emit)
+    }
+}
 
 /// Writes the next piece of a long answer; false when that was the last one.
 pub type Pieces = Box<dyn FnMut(&mut Page) -> Result<bool, CommandError>>;
@@ -115,7 +136,15 @@ impl Output {
     where
         F: Future<Output = Result<Output, CommandError>> + 'static,
     {
-        Self(Body::Stream(Box::new(|emit| Box::pin(run(emit)))))
+        Self(Body::Stream(Stream::new(false, run)))
+    }
+
+    /// A command that changes something, and takes its time before it can: it is finished also when its client has gone.
+    pub fn work<F>(run: impl FnOnce() -> F + 'static) -> Self
+    where
+        F: Future<Output = Result<Output, CommandError>> + 'static,
+    {
+        Self(Body::Stream(Stream::new(true, |_| run())))
     }
 
     /// A long answer, made piece by piece as it is read: `next` writes some of it and answers whether more is to come. It is
@@ -161,7 +190,11 @@ impl Output {
         mut lend: impl FnMut(&mut dyn FnMut(&mut dyn Any)) -> Result<(), CommandError> + 'static,
     ) -> Self {
         match self.0 {
-            Body::Stream(stream) => Self::stream(async move |emit| Ok(stream(emit).await?.bind(lend))),
+            Body::Stream(stream) => {
+                let bound =
+                    Stream::new(stream.finishes, async move |emit| Ok(stream.start(emit).await?.bind(lend)));
+                Self(Body::Stream(bound))
+            }
             Body::Then(then) => Self(Body::Next(Box::new(move || {
                 let (mut then, mut done) = (Some(then), Ok(Self::none()));
                 lend(&mut |context| {
@@ -187,7 +220,7 @@ impl Output {
     /// What the command answers in the middle.
     pub fn whole<C: 'static>(self, context: &mut C, json: bool) -> Result<Self, CommandError> {
         match self.0 {
-            Body::Stream(stream) => return wait(stream(Emit::new(|_| true)))?.whole(context, json),
+            Body::Stream(stream) => return wait(stream.start(Emit::new(|_| true)))?.whole(context, json),
             Body::Then(then) => return then(context)?.whole(context, json),
             Body::Next(next) => return next()?.whole(context, json),
             _ => {}
@@ -226,7 +259,7 @@ impl Output {
         Self(Body::Script(path))
     }
 
-    /// Takes the stream out of an answer made with [`Output::stream`].
+    /// Takes the stream out of an answer made with [`Output::stream`] or [`Output::work`].
     ///
     /// # Errors
     /// The answer itself, when it is of another kind.

@@ -81,7 +81,7 @@ mod ping {
             };
             let end = tokio.block_on(async {
                 tokio::select! {
-                    end = stream(emit) => end,
+                    end = stream.start(emit) => end,
                     () = pump => unreachable!(),
                 }
             });

@@ -118,22 +118,38 @@ fn kilobytes(text: &str, name: &str) -> Option<usize> {
     Some(line.split_whitespace().next()?.parse::<usize>().ok()?.saturating_mul(1024))
 }
 
-/// What the cgroup (version 2) of the process and those above it leave. What they count as file cache can be taken back,
-/// and is not counted.
+/// What the cgroup of the process and those above it leave, of either version. What they count as file cache can be taken
+/// back, and is not counted.
 fn cgroup() -> Option<usize> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
-    cgroup_below("/sys/fs/cgroup".as_ref(), path.as_ref())
+    let left = own.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let path = path.trim_start_matches('/').as_ref();
+        match controllers {
+            "" => cgroup_below("/sys/fs/cgroup".as_ref(), path, &V2),
+            c if c.split(',').any(|c| c == "memory") => {
+                cgroup_below("/sys/fs/cgroup/memory".as_ref(), path, &V1)
+            }
+            _ => None,
+        }
+    });
+    left.min()
 }
 
-fn cgroup_below(root: &std::path::Path, path: &std::path::Path) -> Option<usize> {
+/// The files of a cgroup that tell its limit and what it has taken.
+type LimitFiles = [&'static str; 2];
+
+const V1: LimitFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+const V2: LimitFiles = ["memory.max", "memory.current"];
+
+fn cgroup_below(root: &std::path::Path, path: &std::path::Path, files: &LimitFiles) -> Option<usize> {
     let number = |text: String| text.trim().parse::<usize>().ok();
     path.ancestors()
         .filter_map(|part| {
             let folder = root.join(part);
             let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
-            let (limit, taken) =
-                (read("memory.max").and_then(number)?, read("memory.current").and_then(number)?);
+            let (limit, taken) = (read(files[0]).and_then(number)?, read(files[1]).and_then(number)?);
             let stat = read("memory.stat").unwrap_or_default();
             let cache = |name: &str| {
                 let line = stat.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
@@ -175,14 +191,17 @@ mod tests {
         };
         write(&leaf, "memory.max", "max\n");
         write(&leaf, "memory.current", "5000\n");
-        assert_eq!(cgroup_below(&root, "a/b".as_ref()), None);
+        assert_eq!(cgroup_below(&root, "a/b".as_ref(), &V2), None);
         // A limit of the cgroup above holds as well; half of what it has taken is file cache.
         write(&root.join("a"), "memory.max", "10000\n");
         write(&root.join("a"), "memory.current", "8000\n");
         write(&root.join("a"), "memory.stat", "anon 4000\nactive_file 1000\ninactive_file 3000\n");
-        assert_eq!(cgroup_below(&root, "a/b".as_ref()), Some(6000));
+        assert_eq!(cgroup_below(&root, "a/b".as_ref(), &V2), Some(6000));
         write(&leaf, "memory.max", "5500\n");
-        assert_eq!(cgroup_below(&root, "a/b".as_ref()), Some(500));
+        assert_eq!(cgroup_below(&root, "a/b".as_ref(), &V2), Some(500));
+        write(&leaf, "memory.limit_in_bytes", "9000\n");
+        write(&leaf, "memory.usage_in_bytes", "8000\n");
+        assert_eq!(cgroup_below(&root, "a/b".as_ref(), &V1), Some(1000));
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
+pub(crate) mod listing;
+
 use crate::router::{IfState, Op, Router};
 use crate::{
     capture, fib, generator, interface, ip4, l2, mpls, mss, multicast, neighbor, proxy, punt, ra, reassembly,

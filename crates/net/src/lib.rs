@@ -18,7 +18,6 @@ pub mod interface;
 pub mod ip4;
 pub mod ip6;
 pub mod l2;
-mod listing;
 pub mod local;
 pub mod mpls;
 pub mod mss;

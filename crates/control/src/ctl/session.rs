@@ -406,7 +406,7 @@ impl Session {
     }
 
     /// Runs a command that goes on for a while and sends what it says as it says it. It ends when the client goes away, also
-    /// while there is nothing to say.
+    /// while there is nothing to say, unless it changes something.
     async fn stream(&mut self, stream: Stream) -> io::Result<Result<Output, CommandError>> {
         let (sender, mut parts) = mpsc::unbounded_channel::<String>();
         let pending = Rc::new(Cell::new(0usize));
@@ -417,7 +417,8 @@ impl Session {
                 pending.get() <= MAX_PENDING && sender.send(text.to_owned()).is_ok()
             }
         });
-        let mut running = stream(emit);
+        let finishes = stream.finishes;
+        let mut running = stream.start(emit);
         let mut ended = None;
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -439,7 +440,7 @@ impl Session {
             });
             match (part.await, ended.take()) {
                 (Some(part), result) => {
-                    if part.is_empty() && self.is_gone() {
+                    if part.is_empty() && !finishes && self.is_gone() {
                         return Err(gone());
                     }
                     ended = result;

@@ -34,6 +34,10 @@ impl Pages for Neighbors {
             }
             seen += 1;
             (self.done, self.after) = (Some(i.order()), None);
+            if seen >= PAGE {
+                to.items(items);
+                return true;
+            }
         }
         to.items(items);
         false

@@ -64,7 +64,7 @@ fn start(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let file = file.unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
     router.check_no_capture().map_err(CommandError::new)?;
     let files = files(args);
-    Ok(Output::stream(async move |_| {
+    Ok(Output::work(async move || {
         // Making ready so much memory takes a while, too.
         let capture = crate::background::run(move || Capture::new(config)).await;
         let capture = capture.map_err(CommandError::new)?.map_err(CommandError::new)?;
@@ -85,19 +85,24 @@ async fn open(files: Files, file: PathBuf) -> Result<File, String> {
 
 fn stop(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let file: Option<PathBuf> = args.opt("file")?;
-    if router.capture().is_none() && router.ended_capture().is_none() {
+    let running = router.capture().map(|c| c.capture);
+    if running.is_none() && router.ended_capture().is_none() {
         return Err("no capture runs: start one with 'pcap trace rx tx'".into());
     }
     let Some(file) = file else {
         let ended = router.end_capture();
-        return Ok(Output::stream(move |_| write(ended, None)));
+        return Ok(Output::work(move || write(ended, None)));
     };
     let (files, args) = (files(args), args.clone());
-    Ok(Output::stream(async move |_| {
+    Ok(Output::work(async move || {
         let opened = open(files, file.clone()).await.map_err(|why| args.error("file", why))?;
         Ok(Output::then(move |router: &mut Router| {
+            let now = router.capture().map(|c| c.capture);
+            if now.as_ref().is_some_and(|now| !running.as_ref().is_some_and(|then| Arc::ptr_eq(then, now))) {
+                return Err("another capture was started meanwhile: it runs on".into());
+            }
             let (ended, other) = (router.end_capture(), Some((file, Arc::new(opened))));
-            Ok(Output::stream(move |_| write(ended, other)))
+            Ok(Output::work(move || write(ended, other)))
         }))
     }))
 }
@@ -174,7 +179,7 @@ mod tests {
         let ended: Ended = Arc::new(Mutex::new(Some(status)));
         let end = |other| {
             let ended = Arc::clone(&ended);
-            Output::stream(move |_| write(ended, other)).whole(&mut (), false)
+            Output::work(move || write(ended, other)).whole(&mut (), false)
         };
         let refused = end(None).unwrap_err().to_string();
         assert!(refused.contains("The capture is kept"), "{refused}");

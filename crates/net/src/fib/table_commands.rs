@@ -92,8 +92,12 @@ fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError
     if router.route_count(table) <= AT_ONCE || !router.is_removable(table).map_err(refused)? {
         return whole(router);
     }
-    let mut after = None;
+    let (mut after, mut gone) = (None, 0);
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        let told = |e: CommandError, gone: usize| match gone {
+            0 => e,
+            _ => CommandError::new(format!("{}; {gone} of its routes are removed", e.message)),
+        };
         while !page.is_full() {
             let mut batch = RouteBatch::in_table(table.id);
             let behind = after;
@@ -104,9 +108,11 @@ fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError
                 }
             }
             if after == behind {
-                return whole(router).map(|_| false);
+                return whole(router).map(|_| false).map_err(|e| told(e, gone));
             }
-            commit(router, vec![Op::Routes(batch)])?;
+            let more = batch.len();
+            commit(router, vec![Op::Routes(batch)]).map_err(|e| told(e, gone))?;
+            gone += more;
         }
         Ok(true)
     }))

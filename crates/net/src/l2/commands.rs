@@ -1,7 +1,7 @@
 //! Commands on layer 2: cross-connects, and the way back to layer 3.
 
 use crate::commands::commit;
-use crate::listing;
+use crate::commands::listing;
 use crate::router::{BridgeOp, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::json;

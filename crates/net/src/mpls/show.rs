@@ -1,8 +1,8 @@
 //! `show mpls fib`, `show mpls interface`.
 
+use crate::commands::listing;
 use crate::commands::plural;
 use crate::fib::show::{adjacency_line, group_json, target_words};
-use crate::listing;
 use crate::plane::kind;
 use crate::router::{LabelRoute, NextHopInfo, Router};
 use command::{Args, CommandError, Output, Page};

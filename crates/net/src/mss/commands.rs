@@ -2,7 +2,7 @@
 
 use super::Clamp;
 use crate::commands::commit;
-use crate::listing;
+use crate::commands::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 

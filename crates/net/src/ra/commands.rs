@@ -2,7 +2,7 @@
 
 use super::content::{INFINITE, Prefix, RaConfig, Route};
 use crate::commands::commit;
-use crate::listing;
+use crate::commands::listing;
 use crate::router::{Feature, IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use ipnet::{IpNet, Ipv6Net};

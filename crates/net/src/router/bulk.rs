@@ -7,8 +7,15 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Changes from which on a batch looks at what memory is left: that takes some system calls.
+/// Changes after which it is looked at what memory is left: that takes some system calls.
 const LARGE: usize = 4096;
+/// Bytes by which routes may grow as long as so many are left.
+const LITTLE: usize = 4 << 20;
+
+/// Whether any of the changes may take memory.
+fn grows<K: Key>(changes: &[Change<K>]) -> bool {
+    changes.iter().any(|c| matches!(c.verb(), Verb::Set | Verb::Add))
+}
 
 /// Addresses of one family.
 pub(super) trait Key: Copy + Ord {
@@ -98,16 +105,23 @@ impl Router {
         let RouteBatch { table, targets, v4, v6, .. } = batch;
         let changes = v4.len() + v6.len();
         // What each prefix had before, and the same again where the error is looked for.
-        memory::check(changes * 2 * size_of::<u32>()).map_err(|e| {
-            OpError::new(format!("there is no memory for {changes} routes at once: {e}: {}", memory::HELP))
-        })?;
+        if grows(&v4) || grows(&v6) {
+            memory::check(changes * 2 * size_of::<u32>()).map_err(|e| {
+                OpError::new(format!(
+                    "there is no memory for {changes} routes at once: {e}: {}",
+                    memory::HELP
+                ))
+            })?;
+            // Many small batches take as much as a large one.
+            self.unlooked += changes;
+        }
         let place =
             |v6: bool, any: bool| if any { self.place_of(RouteTable { v6, id: table }) } else { Ok(0) };
         let places = [place(false, !v4.is_empty())?, place(true, !v6.is_empty())?];
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
         self.most_route_bytes = self.most_route_bytes.max(self.route_bytes());
         let limit = self.config.route_memory.map(|limit| limit.max(self.most_route_bytes));
-        let limit = if changes < LARGE { limit } else { self.limit_now(limit) };
+        let limit = if self.unlooked < LARGE { limit } else { self.limit_now(limit) };
         let mut goals = Goals {
             table,
             places,
@@ -127,8 +141,10 @@ impl Router {
     /// The most bytes that all routes may take, where others may have taken memory since the limit was chosen.
     fn limit_now(&mut self, limit: Option<usize>) -> Option<usize> {
         // A table that grows stands there twice for a moment: a third of what there will be must be left.
-        let has = self.route_bytes();
-        let most = has + (memory::spare() / 4 * 3).saturating_sub(has / 4);
+        let (has, spare) = (self.route_bytes(), memory::spare());
+        self.unlooked = 0;
+        // What grows little, such as groups of next hops for routes that are there, may take a part of what is left.
+        let most = has + (spare / 4 * 3).saturating_sub(has / 4).max(spare.min(LITTLE));
         if limit.is_some_and(|limit| limit <= most) {
             return limit;
         }

@@ -214,6 +214,8 @@ pub struct Router {
     changes: u64,
     /// What all routes may take, for as long as a batch is applied that memory, and no setting, limits.
     short_of_memory: Option<usize>,
+    /// Changes of routes since it was looked at what memory is left.
+    unlooked: usize,
     log: Vec<LogLine>,
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
@@ -339,6 +341,7 @@ impl Router {
             log: vec![],
             seen_use: BTreeMap::new(),
             short_of_memory: None,
+            unlooked: 0,
             next_use_check: Millis(0),
             next_walk: [Millis(0); 4],
             known: BTreeSet::new(),

@@ -348,7 +348,7 @@ fn create_pcap(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     router.check_new_device(&name).map_err(|e| CommandError::new(e.message))?;
     let (files, wanted) = (files(args), config.clone());
     // A file may be large, or far away: the router does not wait for it.
-    Ok(Output::stream(async move |_| {
+    Ok(Output::work(async move || {
         let open = move || Ok(open_pcap_files(&wanted, &files));
         let opened = crate::background::run(open).await.flatten().map_err(|e| e.to_string());
         let opened = opened.flatten().map_err(|e| CommandError::new(format!("{name}: {e}")))?;

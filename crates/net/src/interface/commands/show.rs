@@ -1,7 +1,7 @@
 //! `show interface`, `show interface address`, `show hardware-interfaces`, `show features`.
 
+use crate::commands::listing;
 use crate::interface::MtuOf;
-use crate::listing;
 use crate::router::{Encap, IfState, InterfaceCounts, Kind, Rate, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};

@@ -1,7 +1,7 @@
 //! `show tap`.
 
 use crate::commands::find;
-use crate::listing;
+use crate::commands::listing;
 use crate::router::{IfState, Offload, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};

@@ -31,6 +31,9 @@ pub struct LabelRoute {
     pub swap: u32,
 }
 
+/// Entries of a batch that do not ask for memory.
+const FEW: usize = 4096;
+
 impl Router {
     /// Applies a batch, or nothing of it.
     pub(in crate::router) fn apply_labels(&mut self, batch: LabelBatch) -> Result<LabelUndo, OpError> {
@@ -38,8 +41,11 @@ impl Router {
         self.checked_label_place(table)?;
         let mut growth = Growth::default();
         let short = |e: OutOfMemory| format!("no memory is left for it: {e}: {HELP}");
-        memory::check(changes.len() * size_of::<(u32, Option<LabelEntry>)>())
-            .map_err(|e| OpError::new(short(e)))?;
+        let grows = changes.iter().any(|c| matches!(c.verb, Verb::Set | Verb::Add));
+        if grows {
+            memory::check(changes.len() * size_of::<(u32, Option<LabelEntry>)>())
+                .map_err(|e| OpError::new(short(e)))?;
+        }
         let mut undo = LabelUndo { table, old: Vec::with_capacity(changes.len()) };
         let mut groups: Vec<Option<u32>> = vec![None; targets.len()];
         let mut checked: HashMap<(u32, bool), ()> = HashMap::new();
@@ -61,9 +67,9 @@ impl Router {
             });
             let before = self.nexthops.bytes();
             let done = done.and_then(|()| self.change_label(table, c, &targets, &mut groups, &mut undo));
-            // A group of its own is small against the reserve: it may be made first.
-            let done =
-                done.and_then(|()| growth.take(self.nexthops.bytes().saturating_sub(before)).map_err(short));
+            // What a few entries take is small against the reserve, and so is the group that is made before it is asked.
+            let grown = if at < FEW { 0 } else { self.nexthops.bytes().saturating_sub(before) };
+            let done = done.and_then(|()| growth.take(grown).map_err(short));
             if let Err(why) = done {
                 let what =
                     if c.place < tables::labels::ENTRIES { check::name(c.place) } else { "label".into() };
