@@ -49,11 +49,16 @@ impl PathMtus {
 }
 
 /// The largest IPv4 packet to be sent as it is over an adjacency of this MTU.
-#[inline]
+#[inline(always)]
 pub(crate) fn largest4(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
     if !p.has(flags::LOCAL | reassembly::REASSEMBLED) {
         return mtu.into();
     }
+    largest4_of_own(plane, guard, p, mtu)
+}
+
+#[inline(never)]
+fn largest4_of_own(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
     let most = reassembly::largest4(p, mtu);
     let to = p.head::<20>().filter(|_| p.has(flags::LOCAL)).map(|h| Ip4Header(h).dst());
     let path = to.and_then(|to| PathMtus::for_packet(plane, guard, p, to.into()));
@@ -61,11 +66,16 @@ pub(crate) fn largest4(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -
 }
 
 /// The same for IPv6.
-#[inline]
+#[inline(always)]
 pub(crate) fn largest6(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
     if !p.has(flags::LOCAL | reassembly::REASSEMBLED) {
         return mtu.into();
     }
+    largest6_of_own(plane, guard, p, mtu)
+}
+
+#[inline(never)]
+fn largest6_of_own(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
     let most = reassembly::largest6(p, mtu);
     let to = p.head::<40>().filter(|_| p.has(flags::LOCAL)).map(|h| Ip6Header(h).dst());
     let path = to.and_then(|to| PathMtus::for_packet(plane, guard, p, to.into()));

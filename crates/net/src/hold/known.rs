@@ -15,19 +15,29 @@ type Part = Vec<((u32, IpAddr), u32)>;
 pub struct Known {
     parts: Box<[Published<Part>]>,
     /// Others choose addresses, but not which of them share a part.
-    hash: RandomState,
+    seeds: [u64; 2],
 }
 
 impl Default for Known {
     fn default() -> Self {
         let parts = (0..PARTS).map(|_| Published::new(Part::new())).collect();
-        Known { parts, hash: RandomState::new() }
+        let random = RandomState::new();
+        Known { parts, seeds: [0, 1].map(|n: u64| random.hash_one(n)) }
     }
 }
 
 impl Known {
-    fn part(&self, of: (u32, IpAddr)) -> &Published<Part> {
-        &self.parts[self.hash.hash_one(of) as usize % PARTS]
+    /// By the product of what was mixed with secrets, folded: packets that wait for nobody pay for it, too.
+    #[inline]
+    fn part(&self, (interface, address): (u32, IpAddr)) -> &Published<Part> {
+        let bits = match address {
+            IpAddr::V4(a) => u128::from(a.to_bits()),
+            IpAddr::V6(a) => a.to_bits(),
+        };
+        let low = bits as u64 ^ self.seeds[0];
+        let high = (bits >> 64) as u64 ^ self.seeds[1] ^ u64::from(interface);
+        let product = u128::from(low) * u128::from(high);
+        &self.parts[(product ^ product >> 64) as usize % PARTS]
     }
 
     /// The adjacency of a neighbour.

@@ -102,8 +102,8 @@ impl<F: Family> Node for Hold<F> {
             return Err(HoldReason::Gone.into());
         };
         if let Some(rewrite) = F::REWRITE
-            && let Some(known) = view.plane.known.find(interface, address, view.guard)
             && adjacency.is_none_or(|a| a.state == AdjacencyState::Glean)
+            && let Some(known) = view.plane.known.find(interface, address, view.guard)
         {
             p.d.aux = known;
             return Ok(rewrite);

@@ -83,7 +83,9 @@ impl Punt {
         })))
     }
 
-    /// Worker: hands a message over; false when it is lost.
+    /// Worker: hands a message over; false when it is lost. Out of line: inside of several callers the queue's own function would
+    /// be out of line, and a message be copied once more.
+    #[inline(never)]
     pub fn push(&self, m: Message) -> bool {
         let q = if matches!(m, Message::Resolve { .. } | Message::MacTable) {
             &self.0.resolve
