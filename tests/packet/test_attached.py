@@ -175,6 +175,105 @@ def test_without_the_attached_route_a_known_host_is_not_reached(wide):
     wide.ctl("ip neighbor del left 55.1.0.7")
 
 
+def host_route(b, host):
+    """Whether the route that decides on a host is its own."""
+    v6 = ":" in host
+    return f"{host}/{128 if v6 else 32}" in b.ctl(f"show {'ip6' if v6 else 'ip'} fib {host}")
+
+
+def straight(b, host, name="left"):
+    """Packets for a known host go to it, and none by way of the hold node; its host route is there soon."""
+    back, port, wire = b.ports["back"], b.ports[name], getattr(b, name)
+    b.back.send(into(back) / udp(back, host))
+    wire.wait(lambda p: bytes(p) == bytes(out_of(port) / udp(back, host, 63)))
+    wait_for(f"{host} has a route", lambda: host_route(b, host))
+    b.ctl("trace add af-packet-input 20")
+    b.back.send(*[into(back) / udp(back, host)] * 5)
+    for _ in range(5):
+        wire.wait(lambda p: bytes(p) == bytes(out_of(port) / udp(back, host, 63)))
+    trace = b.ctl("show trace max 20")
+    b.ctl("clear trace")
+    assert "-lookup" in trace and "-hold" not in trace, trace
+
+
+BOTH = pytest.mark.parametrize("net, more, host", [
+    ("58.0.0.0/24", "58.0.0.0/28", "58.0.0.9"), ("2001:db8:58::/64", "2001:db8:58::/124", "2001:db8:58::9"),
+])
+
+
+@BOTH
+def test_a_known_host_has_its_route_again_with_the_attached_route(bench, net, more, host):
+    b = bench({"routes": [{"prefix": net, "via": {"interface": "left"}}]}, ports=("left", "right", "back"))
+    right = b.ports["right"]
+    b.ctl(f"ip neighbor left {host} {b.ports['left'].host_mac}")
+    straight(b, host)
+    for _ in range(2):
+        b.ctl(f"ip route del {net} via left")
+        assert not host_route(b, host)
+        b.ctl(f"ip route add {net} via left")
+        straight(b, host)
+    # A more specific route comes and goes.
+    via = right.host6 if ":" in host else right.host
+    b.ctl(f"ip route add {more} via {via}")
+    assert not host_route(b, host)
+    b.ctl(f"ip route del {more} via {via}")
+    straight(b, host)
+    # A second path does as well.
+    b.ctl(f"ip route add {net} via right")
+    assert not host_route(b, host)
+    b.ctl(f"ip route del {net} via right")
+    straight(b, host)
+
+
+@BOTH
+def test_a_known_host_has_its_route_with_the_first_one_that_covers_it(bench, net, more, host):
+    """The neighbour is there before any route, and before the address."""
+    b = bench(ports=("left", "right", "back"), neighbors=False)
+    b.ctl(f"ip neighbor left {host} {b.ports['left'].host_mac}")
+    assert not host_route(b, host)
+    b.ctl(f"ip route add {net} via left")
+    straight(b, host)
+    other = "2001:db8:59::9" if ":" in host else "59.0.0.9"
+    b.ctl(f"ip neighbor left {other} {b.ports['left'].host_mac}")
+    b.ctl(f"set interface ip address left {'2001:db8:59::1/64' if ':' in host else '59.0.0.1/24'}")
+    straight(b, other)
+
+
+@BOTH
+def test_many_known_hosts_have_their_routes_again(bench, net, more, host):
+    """All of them, although not in one turn."""
+    b = bench({"routes": [{"prefix": net, "via": {"interface": "left"}}]}, ports=("left", "right", "back"))
+    first = net.split("/")[0]
+    v6 = ":" in first
+    hosts = [f"{first}{n:x}" if v6 else f"{first[:-1]}{n}" for n in range(1, 250)]
+    mac = b.ports["left"].host_mac
+    b.router.script(*[f"ip neighbor left {h} {mac}" for h in hosts])
+
+    def routed():
+        return b.ctl(f"show {'ip6' if v6 else 'ip'} fib").count(f"{first[:-1] if not v6 else first}")
+
+    # The attached route is one of them.
+    wait_for("all have routes", lambda: routed() > len(hosts))
+    b.ctl(f"ip route del {net} via left")
+    assert routed() == 0
+    b.ctl(f"ip route add {net} via left")
+    wait_for("all have routes again", lambda: routed() > len(hosts))
+
+
+@BOTH
+def test_flows_are_spread_again_when_the_second_link_is_back(bench, net, more, host):
+    """A host that was learnt while one link was down has no route of its own for longer than that."""
+    b = bench({"routes": [{"prefix": net, "via": [{"interface": "left"}, {"interface": "right"}]}]},
+              ports=("left", "right", "back"))
+    b.ctl("set interface state right down")
+    b.ctl(f"ip neighbor left {host} {b.ports['left'].host_mac}")
+    straight(b, host)
+    b.ctl("set interface state right up")
+    wait_for("its route is gone", lambda: not host_route(b, host))
+    b.ctl("set interface state right down")
+    straight(b, host)
+
+
 def arp(port, src, dst=None, op=1):
     dst = port.ip if dst is None else dst
     return Ether(dst=BROADCAST if op == 1 else port.mac, src=port.host_mac) / ARP(

@@ -70,3 +70,23 @@ def test_where_it_is_refused(local):
     b.ctl("set interface ip address right fe80::1/64")
     with pytest.raises(CtlError, match="has the address fe80::1/64"):
         b.ctl("set interface l2 bridge right 5")
+
+
+def test_pings_from_a_link_local_address_take_the_gateway(bench):
+    """A link without other addresses: what is behind the neighbour is not on the link."""
+    b = bench({"interfaces": {"left": {"addresses": ["fe80::1/64"]}}}, addresses=False)
+    left, gateway, to = b.ports["left"], "02:00:00:00:01:77", "2001:db8:99::1"
+    b.ctl(f"ip neighbor left fe80::2 {gateway}")
+    b.ctl("ip route add 2001:db8:99::/48 via fe80::2 left")
+    for line in (f"ping {to}", f"ping {to} source left", f"ping {to} from fe80::1", f"traceroute {to}",
+                 f"traceroute {to} source left"):
+        b.left.drain()
+        more = "repeat 1 timeout 100ms" if line.startswith("ping") else "max 1 timeout 100ms"
+        b.router.ctl_raw(f"{line} {more}")
+        got = b.left.wait(lambda p: IPv6 in p and p[IPv6].dst == to or ICMPv6ND_NS in p and p[ICMPv6ND_NS].tgt == to)
+        assert ICMPv6ND_NS not in got, f"{line}: {to} is asked for on the link"
+        assert (got.src, got.dst, got[IPv6].src) == (left.mac, gateway, "fe80::1"), line
+    # The neighbour itself is reached on its link.
+    b.left.drain()
+    b.router.ctl_raw("ping fe80::2 source left repeat 1 timeout 100ms")
+    assert b.left.wait(lambda p: IPv6 in p and p[IPv6].dst == "fe80::2").dst == gateway

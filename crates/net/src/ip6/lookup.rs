@@ -107,7 +107,7 @@ impl LookupNode for Ip6Lookup {
         group: u32,
     ) -> Step<Ip6LookupNext, Ip6LookupDrop> {
         let dst = p.head::<40>().map_or(0, |h| packet::ip6::Ip6Header(h).dst_u128());
-        if is_link_local(dst) || leaves_as_it_came(p) {
+        if is_link_local(dst) || leaves_as_it_came(p, dst) {
             return link_local(view, p, dst);
         }
         let flow = |p: &Packet<'_>| flow::of_ip6(p.data(), view.tables.flow(p.d));
@@ -147,11 +147,13 @@ fn error(p: &mut Packet<'_>, why: Ip6LookupDrop, ask: Ask) -> Step<Ip6LookupNext
 }
 
 /// Whether a packet of the router's own must leave on the link of the one that it answers: from its link-local address there.
-/// Who sent to that address is on the link, whatever a table says of its own address (RFC 4007 section 9).
+/// Who sent to that address is on the link, whatever a table says of its own address (RFC 4007 section 9). A group is no
+/// neighbour.
 #[inline]
-fn leaves_as_it_came(p: &Packet<'_>) -> bool {
+fn leaves_as_it_came(p: &Packet<'_>, dst: u128) -> bool {
     p.has(flags::LOCAL)
         && p.d.tx == p.d.rx
+        && dst >> 120 != 0xff
         && p.head::<40>().is_some_and(|h| is_link_local(packet::ip6::Ip6Header(h).src_u128()))
 }
 

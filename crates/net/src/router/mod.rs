@@ -224,6 +224,8 @@ pub struct Router {
     next_walk: [Millis; 4],
     /// Neighbours whose adjacency is kept as workers find it by their address: not all have a route that keeps it.
     known: BTreeSet<adjacencies::AdjKey>,
+    /// Those of them whose host routes are looked at in the turns that follow.
+    again: attached::Again,
     cleared: workers::Cleared,
     /// Where packet captures are written to.
     captures: inspect::Captures,
@@ -345,6 +347,7 @@ impl Router {
             next_use_check: Millis(0),
             next_walk: [Millis(0); 4],
             known: BTreeSet::new(),
+            again: Default::default(),
             plane,
             pool,
             tap,

@@ -121,22 +121,7 @@ impl Router {
         for key in self.adjacencies.keys(interface, addr) {
             self.set_adjacency_mac(key, Some(mac));
         }
-        let connected =
-            self.interfaces.get(interface).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)));
-        let attached = !connected && self.is_attached(interface, addr);
-        if connected || attached {
-            if attached {
-                self.note_attached(interface, addr);
-            }
-            let target = Target::Neighbor(interface, addr);
-            let place = self.table_of(interface, addr.is_ipv6());
-            let known = self.route_at(place, addr.into(), Source::Neighbor);
-            if known.as_ref() != Some(&target)
-                && let Err(e) = self.set_route(place, addr.into(), Source::Neighbor, target)
-            {
-                self.note(true, format!("neighbor {addr}: {e}"));
-            }
-        }
+        self.route_neighbor(interface, addr);
         if !self.known.contains(&key)
             && let Some(adjacency) = self.hold_adjacency(key)
         {
@@ -317,6 +302,7 @@ impl Router {
             self.adverts.next_deadline(),
             self.multicast.next_deadline(),
             self.bridges.waits_for_workers().then(|| self.now().after(1)),
+            (!self.again.is_empty()).then(|| self.now()),
         ];
         machines.into_iter().flatten().fold(self.next_use_check.min(self.next_walk()), Millis::min)
     }
@@ -354,6 +340,7 @@ impl Router {
             }
         }
         self.walk_reassembly(now);
+        self.look_again();
         self.reclaim();
     }
 

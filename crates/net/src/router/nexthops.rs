@@ -5,6 +5,7 @@ use super::adjacencies::AdjKey;
 use super::resolve::{Lead, Resolution, TableKind};
 use super::{OpError, RouteTable, Router};
 use crate::mpls::OutLabels;
+use crate::plane::kind;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -359,6 +360,19 @@ impl Hop {
 }
 
 impl Hop {
+    /// The interface onto whose link its routes lead straight. One of several paths does not count: flows are then spread,
+    /// and no host has a route.
+    pub(super) fn attaches(&self) -> Option<u32> {
+        match (&self.wish.target, &self.resolution.leads[..]) {
+            (Target::Glean(i), _) => Some(*i),
+            (Target::Paths(_), [lead]) if !self.wish.mpls && lead.kind == kind::GLEAN => match lead.key {
+                Some(AdjKey::Glean(i, v6)) if v6 == self.wish.v6 => Some(i),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     fn has_paths(&self) -> bool {
         matches!(&self.wish.target, Target::Paths(p) if p.len() > 1)
     }
@@ -515,6 +529,7 @@ impl Router {
             return;
         }
         let (mpls, same) = (h.wish.mpls, h.resolution.leads == resolution.leads);
+        let (v6, before) = (h.wish.v6, h.attaches());
         let gone = if same {
             vec![]
         } else {
@@ -537,6 +552,11 @@ impl Router {
             self.list_group(id, mpls, &resolution, true);
         }
         gone.into_iter().for_each(|k| self.release_adjacency_key(k));
+        // No prefix changed, but the neighbours that its routes attach are others.
+        let after = self.nexthops.get(id).and_then(Hop::attaches);
+        if before != after {
+            before.into_iter().chain(after).for_each(|i| self.look_again_at(i, v6));
+        }
     }
 
     /// A next-hop group.

@@ -260,7 +260,10 @@ impl Router {
         bytes.truncate(length.map_err(|e| e.to_string())?);
         bytes.extend_from_slice(&payload);
         // Packets are looked up in the table of the interface on which they seem to come.
-        let tx = r.interface.unwrap_or(0);
+        // Only where the destination says nothing of its link does the interface say where they leave: to all others a
+        // gateway may lead, from a link-local address as well.
+        let on_link = matches!(r.to, IpAddr::V6(a) if a.is_unicast_link_local() || a.is_multicast());
+        let tx = r.interface.filter(|_| on_link).unwrap_or(u32::MAX);
         let rx = r.interface.or_else(|| self.in_table(RouteTable::of(r.to, r.table)).next());
         let Some(rx) = rx else { return Err(format!("no interface is in table {}", r.table)) };
         let Some(w) = self.workers.first() else { return Err("there is no worker".into()) };

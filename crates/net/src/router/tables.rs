@@ -246,11 +246,11 @@ impl Vrf {
     /// A prefix got another group: next hops in it may lead elsewhere.
     #[inline]
     pub fn note_change(&mut self, p: IpNet) {
-        let looked_at = self.watched.len() + self.attached.len();
-        if looked_at == 0 || self.all_changed {
+        if self.all_changed {
             return;
         }
-        if self.changed.len() < 16.max(looked_at / 4) {
+        // Also where nothing is looked up yet: the prefix may be the first that attaches a neighbour.
+        if self.changed.len() < MOST_CHANGED.max((self.watched.len() + self.attached.len()) / 4) {
             self.changed.push(p);
         } else {
             self.changed.clear();
@@ -258,10 +258,11 @@ impl Vrf {
         }
     }
 
-    /// Looks the next hops up that may lead elsewhere, and answers the groups of those that do; and the attached neighbours
-    /// whose routes may have changed.
-    fn moved(&mut self) -> (BTreeSet<u32>, Vec<(IpAddr, u32)>) {
+    /// Looks the next hops up that may lead elsewhere, and answers the groups of those that do; the attached neighbours
+    /// whose routes may have changed; and the prefixes that did, `None` where they are too many.
+    fn moved(&mut self) -> Moved {
         let (mut groups, mut neighbors) = (BTreeSet::new(), vec![]);
+        let changed = std::mem::take(&mut self.changed);
         let rib = &self.rib;
         let mut look = |addr: &IpAddr, watch: &mut Watch| {
             let via = rib.longest(*addr).map_or(0, |r| r.1);
@@ -270,21 +271,25 @@ impl Vrf {
                 groups.extend(&watch.groups);
             }
         };
-        if std::mem::take(&mut self.all_changed) {
+        let all = std::mem::take(&mut self.all_changed);
+        if all {
             self.watched.iter_mut().for_each(|(a, w)| look(a, w));
             neighbors.extend(self.attached.iter().map(|(a, i)| (*a, *i)));
         }
-        for p in self.changed.drain(..) {
-            let last = match p {
-                IpNet::V4(p) => IpAddr::V4(p.broadcast()),
-                IpNet::V6(p) => IpAddr::V6(p.broadcast()),
-            };
+        for p in &changed {
+            let last = p.broadcast();
             self.watched.range_mut(p.network()..=last).for_each(|(a, w)| look(a, w));
             neighbors.extend(self.attached.range(p.network()..=last).map(|(a, i)| (*a, *i)));
         }
-        (groups, neighbors)
+        (groups, neighbors, (!all).then_some(changed))
     }
 }
+
+/// What [`Vrf::moved`] answers.
+type Moved = (BTreeSet<u32>, Vec<(IpAddr, u32)>, Option<Vec<IpNet>>);
+
+/// More prefixes than so many that change at once are not looked at one by one, unless far more addresses hang on them.
+const MOST_CHANGED: usize = 256;
 
 /// All tables.
 pub(crate) struct Fibs {
@@ -473,11 +478,12 @@ impl Router {
     /// Workers see what changed in a table, and groups whose next hops now lead elsewhere follow.
     pub(super) fn settle(&mut self, v6: bool, place: u32) {
         self.fibs.publish(v6, place);
-        let (moved, neighbors) = self.fibs.get_mut(v6, place).map(Vrf::moved).unwrap_or_default();
+        let Some((moved, neighbors, changed)) = self.fibs.get_mut(v6, place).map(Vrf::moved) else { return };
         if !moved.is_empty() {
             self.refresh(moved);
         }
         self.follow_attached(v6, place, neighbors);
+        self.note_attaching(v6, place, changed);
     }
 
     pub(super) fn create_table(
@@ -658,6 +664,7 @@ impl Router {
             bound.fetch_add(1, Relaxed);
         }
         self.leave_table(index, v6, was);
+        self.look_again_at(index, v6);
         let leaves = place == 0;
         self.publish_interface(index);
         if leaves {
