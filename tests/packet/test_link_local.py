@@ -78,7 +78,7 @@ def test_pings_from_a_link_local_address_take_the_gateway(bench):
     left, gateway, to = b.ports["left"], "02:00:00:00:01:77", "2001:db8:99::1"
     b.ctl(f"ip neighbor left fe80::2 {gateway}")
     b.ctl("ip route add 2001:db8:99::/48 via fe80::2 left")
-    for line in (f"ping {to}", f"ping {to} source left", f"ping {to} from fe80::1", f"traceroute {to}",
+    for line in (f"ping {to}", f"ping {to} source left", f"ping {to} source fe80::1", f"traceroute {to}",
                  f"traceroute {to} source left"):
         b.left.drain()
         more = "repeat 1 timeout 100ms" if line.startswith("ping") else "max 1 timeout 100ms"
