@@ -199,7 +199,7 @@ impl Decisions {
     }
 
     /// Notes the decision for the next packet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note<N: Edge, D: Reason>(
         &mut self,
         env: &mut Env,
