@@ -19,6 +19,9 @@ mod create;
 mod devices;
 mod features;
 mod inspect;
+mod interface_publish;
+mod interface_settings;
+mod interface_state;
 mod interfaces;
 mod local;
 mod mode;
@@ -56,7 +59,7 @@ pub use devices::{
 };
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus, Ended};
-pub use interfaces::{Encap, IfState, Kind, Order};
+pub use interface_state::{Encap, IfState, Kind, Order};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
 };

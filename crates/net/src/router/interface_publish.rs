@@ -1,0 +1,145 @@
+//! What workers see of an interface.
+
+use super::{Encap, IfState, Kind, Router};
+use crate::interface::{Interface, ifflags};
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use tables::vlan::{Match, Tpid, Vid, VlanTable};
+
+impl Router {
+    /// Shows workers the sub-interfaces that this transaction made and took out: once, however many there are.
+    pub(super) fn publish_subs(&mut self) {
+        for (parent, changes) in std::mem::take(&mut self.subs_changed) {
+            let p = self.interfaces.get(parent);
+            let table = p.and_then(|p| changed(p, &changes).or_else(|| self.vlan_table(p))).map(Arc::new);
+            if let Some(p) = self.interfaces.get_mut(parent) {
+                p.vlans = table;
+            }
+            self.publish_interface(parent);
+        }
+        for index in std::mem::take(&mut self.subs_gone) {
+            self.release_index(index);
+        }
+    }
+
+    /// Writes what workers see of an interface.
+    pub(super) fn publish_interface(&mut self, index: u32) {
+        let reports = self.sync_groups(index);
+        let (groups4, groups6) = self.published_groups(index);
+        let Some(i) = self.interfaces.get(index) else { return };
+        let Some(hw) = self.interfaces.get(i.hw()) else { return };
+        let mut flags = 0;
+        let mut set = |on: bool, bit: u16| flags |= if on { bit } else { 0 };
+        set(i.up && hw.up, ifflags::UP);
+        set(hw.link, ifflags::LINK);
+        let bvi = i.membership.is_some_and(|m| m.bvi);
+        set(i.xconnect.is_some() || i.membership.is_some() && !bvi, ifflags::L2);
+        set(bvi, ifflags::BVI);
+        set(i.features.mpls, ifflags::MPLS);
+        set(i.promiscuous, ifflags::PROMISC);
+        let prefixes = self.prefixes_of(i);
+        let addrs4: Vec<(u32, u8)> = prefixes
+            .iter()
+            .filter_map(|a| match a {
+                IpNet::V4(a) => Some((u32::from(a.addr()), a.prefix_len())),
+                IpNet::V6(_) => None,
+            })
+            .collect();
+        let len6 =
+            |a: Ipv6Addr| prefixes.iter().find(|n| n.addr() == IpAddr::V6(a)).map_or(64, IpNet::prefix_len);
+        let lent = i.unnumbered.and_then(|l| self.interfaces.get(l));
+        let lent6 =
+            lent.into_iter().flat_map(|l| l.usable6.iter().copied().filter(|a| Some(*a) != l.link_local));
+        let addrs6: Vec<(u128, u8)> = i
+            .all6()
+            .filter(|a| i.usable6.contains(a))
+            .chain(lent6)
+            .map(|a| (u128::from(a), len6(a)))
+            .collect();
+        let tentative6: Vec<u128> = i.unusable6().map(u128::from).collect();
+        // Packets may come back from where IPv4 goes over IPv6 neighbours (RFC 8950).
+        set(!addrs4.is_empty() || self.adjacencies.carries_ip4(index), ifflags::IP4);
+        set(i.all6().next().is_some(), ifflags::IP6);
+        set(lent.is_some(), ifflags::UNNUMBERED);
+        set(self.adverts.config(index).is_some(), ifflags::ADVERTISES);
+        let bits = self.feature_bits(i);
+        let content = Interface {
+            flags,
+            mtu: i.mtu,
+            mac: hw.mac.0,
+            hw: hw.index,
+            caps: hw.caps,
+            ip4_unicast: bits.ip4,
+            ip6_unicast: bits.ip6,
+            output: hw.tx_features | self.tunnel_feature(hw.index),
+            features: i.features,
+            table4: i.table(false),
+            table6: i.table(true),
+            tags: i.tags(),
+            xconnect: i.xconnect,
+            bridge: self.bridge_port(i),
+            retag: i.retag(),
+            tunnel: self.frame_tunnel(index),
+            subs: i.vlans.clone(),
+            addrs4: addrs4.into(),
+            addrs6: addrs6.into(),
+            groups4,
+            groups6,
+            tentative6: tentative6.into(),
+        };
+        // What sub-interfaces have from their interface.
+        let handed_on = |i: &Interface| (i.mac, i.caps, i.output, i.flags & (ifflags::UP | ifflags::LINK));
+        let same = self.interfaces.slots.get(index).is_some_and(|was| handed_on(was) == handed_on(&content));
+        let subs: Vec<u32> = if same { vec![] } else { i.subs.values().copied().collect() };
+        let plain = self.is_plain(index);
+        self.interfaces.stores += 1;
+        self.plane.briefs.set(index, Some(&content));
+        self.interfaces.slots.replace(index, content);
+        if plain != self.is_plain(index) {
+            self.refresh_adjacencies(index);
+        }
+        self.carry_out_multicast(reports);
+        for s in subs {
+            self.publish_interface(s);
+        }
+    }
+
+    /// Whether workers would find nothing to do for a packet in `interface-output`.
+    pub(super) fn is_plain(&self, index: u32) -> bool {
+        self.interfaces.slots.get(index).is_some_and(|i| i.is_plain(index))
+    }
+
+    fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
+        if parent.subs.is_empty() {
+            return None;
+        }
+        let rule = |index: u32| {
+            let Kind::Sub { encap, .. } = self.interfaces.get(index)?.kind else { return None };
+            Some((rule_of(encap), index))
+        };
+        let rules: Vec<(Match, u32)> = parent.subs.values().filter_map(|i| rule(*i)).collect();
+        // Two rules for the same frames were refused when the second sub-interface was made.
+        VlanTable::build(&rules).ok()
+    }
+}
+
+/// What packets a sub-interface takes, as its parent's table has it.
+fn rule_of(encap: Encap) -> Match {
+    let vid = |v: Option<u16>| v.map_or(Vid::Any, Vid::Id);
+    match encap {
+        Encap::Untagged => Match::Untagged,
+        Encap::Default => Match::Default,
+        Encap::Tags { dot1ad, outer, inner, exact } => {
+            let tpid = if dot1ad { Tpid::Dot1ad } else { Tpid::Dot1q };
+            Match::Tagged { tpid, outer: vid(outer), inner: inner.map(vid), exact }
+        }
+    }
+}
+
+/// The table of a parent of thousands after a few changes, where that does not take going through all of them.
+fn changed(parent: &IfState, changes: &[(Encap, Option<u32>)]) -> Option<VlanTable> {
+    let was = parent.vlans.as_ref().filter(|_| !parent.subs.is_empty() && changes.len() <= 8)?;
+    let mut table = VlanTable::clone(was);
+    changes.iter().all(|(encap, to)| table.change(rule_of(*encap), *to)).then_some(table)
+}

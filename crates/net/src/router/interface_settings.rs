@@ -1,0 +1,188 @@
+//! Settings of interfaces that change while they run, and who follows them.
+
+use super::{IfState, Kind, OpError, Router};
+use crate::neighbor::address::LinkSettings;
+use packet::eth::MacAddr;
+use std::sync::atomic::Ordering;
+
+impl Router {
+    /// Changes administrative and link state, and tells whoever depends on them.
+    pub(crate) fn set_link_state(&mut self, index: u32, up: bool, link: bool) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        (i.up, i.link) = (up, link);
+        if matches!(i.kind, Kind::Sub { .. }) {
+            i.link = true;
+        }
+        let mut all: Vec<u32> = vec![index];
+        all.extend(i.subs.values());
+        // Routes leave an interface before anything else is done about it, and come to one that is ready.
+        let usable = self.is_usable(index);
+        if !usable {
+            all.iter().for_each(|i| self.forget_dead(*i));
+            self.refresh_groups(&all);
+        }
+        self.publish_interface(index);
+        for &index in &all {
+            self.follow_state(index);
+        }
+        if usable {
+            self.refresh_groups(&all);
+        }
+    }
+
+    /// The neighbour and address machines follow the state of an interface.
+    fn follow_state(&mut self, index: u32) {
+        let (usable, mac, now) = (self.is_usable(index), self.mac_of(index), self.now());
+        let (mut n, mut a) = (vec![], vec![]);
+        if usable {
+            self.neighbors.interface_up(index, &mut n);
+            let shared = self.interfaces.get(index).is_some_and(|i| !i.is_alone());
+            let dad = self.config.dad;
+            self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
+            self.adverts.link_up(now, index);
+        } else {
+            self.neighbors.interface_down(index, &mut n);
+            self.addresses.link_down(index, &mut a);
+            self.adverts.link_down(index);
+            self.multicast.link_down(index);
+        }
+        self.carry_out(n);
+        self.carry_out_addresses(a);
+        self.sync_own_routes(index);
+        if usable {
+            let mut out = vec![];
+            self.multicast.link_up(now, index, &mut out);
+            self.carry_out_multicast(out);
+        }
+    }
+
+    pub(super) fn set_mac(&mut self, index: u32, mac: MacAddr) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        if let Some(d) = &mut i.device {
+            d.set_mac(mac)
+                .map_err(|e| OpError::new(format!("{}: cannot set the MAC address: {e}", i.name)))?;
+        }
+        i.mac = mac;
+        let mut all: Vec<u32> = vec![index];
+        all.extend(i.subs.values());
+        for &n in &all {
+            self.renew_link_local(n)?;
+        }
+        self.publish_interface(index);
+        self.follow_bvi(index)?;
+        for n in all {
+            self.refresh_adjacencies(n);
+            if self.is_usable(n) {
+                self.follow_state(n);
+            }
+        }
+        Ok(())
+    }
+
+    fn renew_link_local(&mut self, index: u32) -> Result<(), OpError> {
+        if self.interfaces.get(index).is_some_and(|i| i.link_local.is_some()) {
+            self.set_link_local(index, false)?;
+            self.set_link_local(index, true)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_mtu(&mut self, index: u32, mtu: u16) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
+        if let Some(d) = &mut i.device {
+            d.set_mtu(mtu)
+                .map_err(|e| OpError::new(format!("{}: cannot set the MTU to {mtu}: {e}", i.name)))?;
+        }
+        let less = std::mem::replace(&mut i.mtu, mtu) > mtu;
+        let hw = i.hw();
+        self.publish_interface(index);
+        self.refresh_adjacencies(index);
+        // Only what is less may ask for less of the device, and only then are all sub-interfaces looked at.
+        if less {
+            self.fit_device(hw)
+        } else {
+            self.fit_tagged(index)
+        }
+        Ok(())
+    }
+
+    /// Raises the Linux device behind a sub-interface whose tagged frames would be too long for it. A device that
+    /// cannot be raised still carries shorter packets.
+    pub(super) fn fit_tagged(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let more = i.tags().beyond_mtu();
+        if more == 0 {
+            return;
+        }
+        let (hw, bytes, name) = (i.hw(), u32::from(i.mtu) + more, i.name.clone());
+        let Some(d) = self.interfaces.get_mut(hw).and_then(|h| h.device.as_mut()) else { return };
+        if let Err(e) = d.fit_tagged(bytes) {
+            self.note(
+                true,
+                format!("{name}: packets of full size do not pass, the Linux device needs MTU {bytes}: {e}"),
+            );
+        }
+    }
+
+    pub(super) fn set_promiscuous(&mut self, index: u32, on: bool) -> Result<(), OpError> {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.promiscuous = on;
+        }
+        self.follow_promiscuity(index)
+    }
+
+    pub(super) fn set_xconnect(&mut self, index: u32, peer: Option<u32>) -> Result<(), OpError> {
+        if let Some(i) = self.interfaces.get_mut(index)
+            && let Some(was) = std::mem::replace(&mut i.xconnect, peer)
+        {
+            self.interfaces.xconnected.remove(&was);
+        }
+        if let Some(peer) = peer {
+            self.interfaces.xconnected.insert(peer, index);
+        }
+        self.follow_promiscuity(index)
+    }
+
+    /// A device takes frames for other stations when it, or one of its sub-interfaces, is promiscuous or
+    /// cross-connected.
+    pub(super) fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
+        let hw = self.interfaces.get(index).map_or(index, IfState::hw);
+        let all = |i: &IfState| i.promiscuous || i.xconnect.is_some() || i.membership.is_some_and(|m| !m.bvi);
+        let want = self
+            .interfaces
+            .get(hw)
+            .is_some_and(|h| all(h) || h.subs.values().filter_map(|s| self.interfaces.get(*s)).any(all));
+        if let Some(h) = self.interfaces.get_mut(hw)
+            && let Some(d) = &mut h.device
+        {
+            d.set_promiscuous(want)
+                .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
+        }
+        self.publish_interface(index);
+        Ok(())
+    }
+
+    /// Switches the capture features of all interfaces on or off, as the capture's filter says.
+    pub(super) fn apply_capture(&mut self) {
+        self.apply_capture_to(self.interfaces.iter().map(|i| i.index).collect());
+    }
+
+    pub(super) fn apply_capture_to(&mut self, interfaces: Vec<u32>) {
+        let wants = self.tap.wants(&self.guard);
+        let rx_bit = self.feature_bit(crate::nodes::DEVICE_INPUT, "pcap-rx");
+        let tx_bit = self.feature_bit("interface-output", "pcap-tx");
+        for index in interfaces {
+            if self.interfaces.get(index).is_none_or(|i| i.hw() != index) {
+                continue;
+            }
+            let (rx, tx) = wants.as_ref().map_or((false, false), |w| (w.rx(index), w.tx(index)));
+            let Some(i) = self.interfaces.get_mut(index) else { continue };
+            i.rx_features.store(if rx { rx_bit } else { 0 }, Ordering::Relaxed);
+            let tx = if tx { tx_bit } else { 0 };
+            if i.tx_features != tx {
+                i.tx_features = tx;
+                self.publish_interface(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What the operator set on an interface, and what is known of it.
+
+use super::devices::DeviceControl;
+use super::placement::Input;
+use super::{Membership, Op, PortFeatures, TagChange};
+use crate::interface::{Features, MtuOf, Tags};
+use crate::neighbor::Millis;
+use graph::TxCaps;
+use ipnet::{IpNet, Ipv6Net};
+use packet::eth::MacAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use tables::vlan::VlanTable;
+
+/// Which tagged frames a sub-interface takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encap {
+    /// One tag, or two.
+    Tags {
+        /// 802.1ad outer tag instead of 802.1Q.
+        dot1ad: bool,
+        /// Outer VLAN; `None`: any.
+        outer: Option<u16>,
+        /// Inner 802.1Q tag: `None`: no inner tag named; `Some(None)`: any.
+        inner: Option<Option<u16>>,
+        /// Exactly these tags, not more.
+        exact: bool,
+    },
+    /// Frames without a tag.
+    Untagged,
+    /// Whatever no other sub-interface takes.
+    Default,
+}
+
+impl Encap {
+    /// Tags of its frames that are known by number.
+    pub fn known_tags(self) -> u8 {
+        match self {
+            Encap::Tags { outer: Some(_), inner, .. } => 1 + u8::from(inner.flatten().is_some()),
+            _ => 0,
+        }
+    }
+
+    /// The same for two that take the same frames, which cannot stand under one interface.
+    pub(super) fn frames(self) -> Encap {
+        match self {
+            Encap::Tags { dot1ad, outer, inner, .. } => Encap::Tags { dot1ad, outer, inner, exact: false },
+            other => other,
+        }
+    }
+}
+
+/// What stands behind an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `local0`: nothing.
+    Local,
+    /// A driver's device.
+    Device,
+    /// Nothing but its addresses.
+    Loopback,
+    /// An MPLS tunnel.
+    MplsTunnel {
+        /// For frames.
+        l2: bool,
+    },
+    /// Tagged frames of another interface.
+    Sub {
+        /// The interface.
+        parent: u32,
+        /// The operator's number for it.
+        id: u32,
+        /// Which frames.
+        encap: Encap,
+    },
+}
+
+/// The place of an interface among all others: its number, or for sub-interfaces that of the interface that they are of, behind
+/// which they stand by their own.
+pub type Order = (u32, Option<u32>);
+
+/// One interface on the control side.
+pub struct IfState {
+    /// Its number (VPP: sw_if_index).
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// What stands behind it.
+    pub kind: Kind,
+    /// Operation that made it.
+    pub origin: Op,
+    /// Free text.
+    pub description: Option<String>,
+    /// Administratively up.
+    pub up: bool,
+    /// The device's link.
+    pub link: bool,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Its MAC address (a sub-interface has its parent's).
+    pub mac: MacAddr,
+    /// The MAC address that it had when it was made.
+    pub own_mac: MacAddr,
+    /// The operator chose its MAC address.
+    pub mac_set: bool,
+    /// Takes frames for any station.
+    pub promiscuous: bool,
+    /// Its addresses as configured.
+    pub addresses: Vec<IpNet>,
+    /// Its IPv6 link-local address, made when it gets its first IPv6 address.
+    pub link_local: Option<Ipv6Addr>,
+    /// The link-local address that the operator chose in place of the one made from the MAC address.
+    pub own_link_local: Option<Ipv6Net>,
+    /// The interface to which all its frames go.
+    pub xconnect: Option<u32>,
+    /// What it is to its bridge domain.
+    pub membership: Option<Membership>,
+    /// What becomes of the tags of its frames on layer 2; none: they stay as they are.
+    pub tag_change: Option<TagChange>,
+    /// What its bridge domain may do with its frames.
+    pub port_features: PortFeatures,
+    /// The most addresses that are learned on it.
+    pub mac_limit: Option<u32>,
+    /// What the counters of addresses said when it came into its bridge domain.
+    pub(super) mac_events: (u64, u64),
+    /// Features that the operator switched on.
+    pub features: Features,
+    /// The interface whose addresses it has as its own.
+    pub unnumbered: Option<u32>,
+    /// Sub-interfaces by the operator's number.
+    pub subs: BTreeMap<u32, u32>,
+    /// Places of its IPv4 and IPv6 table.
+    pub(super) tables: [u32; 2],
+    /// Which of them takes which frames.
+    pub(super) by_encap: HashMap<Encap, u32>,
+    /// The same as workers see it.
+    pub(super) vlans: Option<Arc<VlanTable>>,
+    /// IPv6 addresses that may be used.
+    pub(super) usable6: Vec<Ipv6Addr>,
+    pub(super) caps: TxCaps,
+    pub(super) device: Option<Box<dyn DeviceControl>>,
+    /// Its device's receive queues.
+    pub(super) inputs: Vec<Input>,
+    /// Workers that the operator chose, by number of the receive queue.
+    pub placed: BTreeMap<usize, usize>,
+    /// Packets that devices dropped that stood behind it before this one.
+    pub(super) earlier_drops: Vec<(&'static str, u64)>,
+    /// Why its device, which is back, cannot be opened, as it was told.
+    pub(super) trouble: Option<String>,
+    /// When its device came back.
+    pub(super) returned: Option<Millis>,
+    pub(super) rx_features: Arc<AtomicU32>,
+    pub(super) tx_features: u32,
+}
+
+impl IfState {
+    /// The largest packet of a protocol that is sent, bytes.
+    pub fn mtu_of(&self, of: MtuOf) -> u16 {
+        match self.features.mtu(of) {
+            0 => self.mtu,
+            own => own.min(self.mtu),
+        }
+    }
+
+    /// The tags it puts in front of frames.
+    pub fn tags(&self) -> Tags {
+        let Kind::Sub { encap: Encap::Tags { dot1ad, outer: Some(outer), inner, .. }, .. } = self.kind else {
+            return Tags::default();
+        };
+        let mut t = Tags { count: 1, bytes: [0; 8] };
+        t.bytes[..2].copy_from_slice(&if dot1ad { 0x88a8u16 } else { 0x8100 }.to_be_bytes());
+        t.bytes[2..4].copy_from_slice(&outer.to_be_bytes());
+        if let Some(Some(inner)) = inner {
+            t.count = 2;
+            t.bytes[4..6].copy_from_slice(&0x8100u16.to_be_bytes());
+            t.bytes[6..8].copy_from_slice(&inner.to_be_bytes());
+        }
+        t
+    }
+
+    /// Place of its table of a family.
+    pub(super) fn table(&self, v6: bool) -> u32 {
+        self.tables[usize::from(v6)]
+    }
+
+    /// The number of the interface whose queues carry its frames.
+    pub fn hw(&self) -> u32 {
+        if let Kind::Sub { parent, .. } = self.kind { parent } else { self.index }
+    }
+
+    /// Where it stands among all interfaces.
+    pub fn order(&self) -> Order {
+        let Kind::Sub { parent, id, .. } = self.kind else { return (self.index, None) };
+        (parent, Some(id))
+    }
+
+    /// The driver's words about its device.
+    pub fn device(&self) -> Option<&dyn DeviceControl> {
+        self.device.as_deref()
+    }
+
+    pub(super) fn device_mut(&mut self) -> Option<&mut Box<dyn DeviceControl>> {
+        self.device.as_mut()
+    }
+
+    pub(super) fn set_device(&mut self, device: Box<dyn DeviceControl>) {
+        self.device = Some(device);
+    }
+
+    /// Packets that its devices dropped before they reached the graph, by reason.
+    pub fn device_drops(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.device.as_ref().map(|d| d.drops()).unwrap_or_default();
+        for (reason, n) in &self.earlier_drops {
+            match all.iter_mut().find(|d| d.0 == *reason) {
+                Some(d) => d.1 += n,
+                None => all.push((reason, *n)),
+            }
+        }
+        all
+    }
+
+    /// Its IPv6 addresses that are not usable (yet).
+    pub fn unusable6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        self.all6().filter(|a| !self.usable6.contains(a))
+    }
+
+    /// All addresses that the operator gave it.
+    pub fn configured(&self) -> impl Iterator<Item = IpNet> + '_ {
+        self.own_link_local.map(IpNet::V6).into_iter().chain(self.addresses.iter().copied())
+    }
+
+    /// Whether it has an IPv6 address of the operator's.
+    pub fn has_ip6(&self) -> bool {
+        self.configured().any(|a| a.addr().is_ipv6())
+    }
+
+    pub(super) fn all6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        let configured = self.addresses.iter().filter_map(|a| match a.addr() {
+            IpAddr::V6(a) => Some(a),
+            IpAddr::V4(_) => None,
+        });
+        self.link_local.into_iter().chain(configured)
+    }
+}
