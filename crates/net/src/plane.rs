@@ -110,17 +110,8 @@ impl Default for DropRow {
 /// Counters by object, per worker.
 #[derive(Clone)]
 pub struct Counters {
-    /// Received, by interface, but for those in `rx4` and `rx6`.
-    pub rx: PerWorker,
-    /// Received on a sub-interface or BVI in a frame that was found at once to hold IPv4: counted here alone, which costs
-    /// nothing.
-    pub rx4: PerWorker,
-    /// The same for IPv6.
-    pub rx6: PerWorker,
-    /// Packets among `rx` that came to `ip4-input`, or past it by a short cut; no bytes.
-    pub ip4: PerWorker,
-    /// The same for IPv6.
-    pub ip6: PerWorker,
+    /// What is received, by interface.
+    pub received: Received<PerWorker>,
     /// Sent, by interface.
     pub tx: PerWorker,
     /// Dropped on the receive side's account, by interface and reason.
@@ -129,19 +120,23 @@ pub struct Counters {
     pub adjacency: PerWorker,
 }
 
-/// One worker's counters of what is received.
-pub struct RxCounts {
-    /// As in [`Counters`].
-    pub rx: Arc<Table>,
-    /// As in [`Counters`].
-    pub rx4: Arc<Table>,
-    /// As in [`Counters`].
-    pub rx6: Arc<Table>,
-    /// As in [`Counters`].
-    pub ip4: Arc<Table>,
-    /// As in [`Counters`].
-    pub ip6: Arc<Table>,
+/// Counters of what is received, by interface: of all workers, or of one.
+#[derive(Clone)]
+pub struct Received<T> {
+    /// All but those in `rx4` and `rx6`.
+    pub rx: T,
+    /// Those on a sub-interface or BVI in a frame that was found at once to hold IPv4: counted here alone, which costs nothing.
+    pub rx4: T,
+    /// The same for IPv6.
+    pub rx6: T,
+    /// Packets among `rx` that came to `ip4-input`, or past it by a short cut; no bytes.
+    pub ip4: T,
+    /// The same for IPv6.
+    pub ip6: T,
 }
+
+/// One worker's part.
+pub type RxCounts = Received<Arc<Table>>;
 
 impl Counters {
     /// Counters for `workers` workers.
@@ -151,11 +146,7 @@ impl Counters {
     pub fn new(workers: usize) -> std::io::Result<Self> {
         let table = || PerWorker::new(workers);
         Ok(Counters {
-            rx: table()?,
-            rx4: table()?,
-            rx6: table()?,
-            ip4: table()?,
-            ip6: table()?,
+            received: Received { rx: table()?, rx4: table()?, rx6: table()?, ip4: table()?, ip6: table()? },
             tx: table()?,
             drops: Drops::new(workers),
             adjacency: table()?,
@@ -164,26 +155,21 @@ impl Counters {
 
     /// What worker `worker` counts of received packets.
     pub fn received_by(&self, worker: usize) -> RxCounts {
-        let of = |counters: &PerWorker| counters.of(worker);
-        RxCounts {
-            rx: of(&self.rx),
-            rx4: of(&self.rx4),
-            rx6: of(&self.rx6),
-            ip4: of(&self.ip4),
-            ip6: of(&self.ip6),
-        }
+        let (r, of) = (&self.received, |counters: &PerWorker| counters.of(worker));
+        Received { rx: of(&r.rx), rx4: of(&r.rx4), rx6: of(&r.rx6), ip4: of(&r.ip4), ip6: of(&r.ip6) }
     }
 
     /// Packets and bytes received on interface `index`.
     pub fn received(&self, index: u32) -> (u64, u64) {
-        let sums = [&self.rx, &self.rx4, &self.rx6].map(|c| c.sum(index));
+        let r = &self.received;
+        let sums = [&r.rx, &r.rx4, &r.rx6].map(|c| c.sum(index));
         sums.iter().fold((0, 0), |(packets, bytes), s| (packets + s.0, bytes + s.1))
     }
 
     /// Packets among those received that came to `ip4-input` and to `ip6-input`.
     pub fn by_family(&self, index: u32) -> (u64, u64) {
-        let packets = |c: &PerWorker| c.sum(index).0;
-        (packets(&self.rx4) + packets(&self.ip4), packets(&self.rx6) + packets(&self.ip6))
+        let (r, packets) = (&self.received, |c: &PerWorker| c.sum(index).0);
+        (packets(&r.rx4) + packets(&r.ip4), packets(&r.rx6) + packets(&r.ip6))
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Ip4Input {
 impl Ip4Input {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip4Input { plane: Arc::clone(plane), counts: plane.counters.ip4.of(worker) }
+        Ip4Input { plane: Arc::clone(plane), counts: plane.counters.received.ip4.of(worker) }
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Ip6Input {
 impl Ip6Input {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip6Input { plane: Arc::clone(plane), counts: plane.counters.ip6.of(worker) }
+        Ip6Input { plane: Arc::clone(plane), counts: plane.counters.received.ip6.of(worker) }
     }
 }
 

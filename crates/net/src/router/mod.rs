@@ -304,7 +304,7 @@ impl Router {
                 reader,
                 wc,
                 &plane.handoff,
-                &plane.counters.rx,
+                &plane.counters.received.rx,
                 crate::nodes::DEVICE_INPUT,
             )
             .map_err(system("a worker"))?;

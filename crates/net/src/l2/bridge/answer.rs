@@ -49,7 +49,7 @@ pub struct L2ArpTerm {
 impl L2ArpTerm {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        L2ArpTerm { plane: Arc::clone(plane), rx: plane.counters.rx.of(worker) }
+        L2ArpTerm { plane: Arc::clone(plane), rx: plane.counters.received.rx.of(worker) }
     }
 }
 

@@ -47,7 +47,7 @@ pub struct L2Flood {
 impl L2Flood {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        L2Flood { plane: Arc::clone(plane), rx: plane.counters.rx.of(worker) }
+        L2Flood { plane: Arc::clone(plane), rx: plane.counters.received.rx.of(worker) }
     }
 }
 

@@ -35,7 +35,7 @@ pub struct InterfaceRxL2 {
 impl InterfaceRxL2 {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        InterfaceRxL2 { plane: Arc::clone(plane), received: plane.counters.rx.of(worker) }
+        InterfaceRxL2 { plane: Arc::clone(plane), received: plane.counters.received.rx.of(worker) }
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
         assert!(a.d.has(flags::TRACED) && !a.d.has(flags::L2_GROUP));
         let a = r.one(Input::new(&hex(&[WORD, FRAME].concat())).aux(2));
         assert_eq!((a.bytes, a.d.rx), (hex(FRAME), 2));
-        assert_eq!(r.plane.counters.rx.of(0).get(2).unwrap().bytes.get(), 18);
+        assert_eq!(r.plane.counters.received.rx.of(0).get(2).unwrap().bytes.get(), 18);
     }
 
     #[test]
