@@ -1,6 +1,5 @@
 //! Neighbours that a route without a next hop puts on a link (`ip route add 55.0.0.0/24 via left`). Once known they have a
 //! host route, as those of connected prefixes have, for as long as that route decides on them.
-
 //!
 //! A neighbour may be known when the route that attaches it comes, or comes again: packets are forwarded then without asking
 //! for it, and nothing but a look at the known neighbours of the link gives it its host route.
