@@ -1,5 +1,6 @@
 //! A piece of a long answer.
 
+use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -33,12 +34,14 @@ pub struct Page {
     /// The next item or field is the first one of its list or mapping.
     first: bool,
     began: Instant,
+    /// [`Page::is_full`] was asked since.
+    asked: Cell<bool>,
 }
 
 impl Page {
     /// An empty page of JSON or of text.
     pub fn new(json: bool) -> Self {
-        Self { json, out: String::new(), first: true, began: Instant::now() }
+        Self { json, out: String::new(), first: true, began: Instant::now(), asked: Cell::new(false) }
     }
 
     /// Whether JSON is wanted; else text.
@@ -46,9 +49,10 @@ impl Page {
         self.json
     }
 
-    /// Whether others are to have their turn: go on in the next call.
+    /// Whether others are to have their turn: go on in the next call. The first answer of a piece is that there is room: also
+    /// where the finding of an item takes all the time of a piece, each piece gets on by one.
     pub fn is_full(&self) -> bool {
-        self.out.len() >= BYTES || self.began.elapsed() >= TIME
+        self.asked.replace(true) && (self.out.len() >= BYTES || self.began.elapsed() >= TIME)
     }
 
     /// Writes JSON that ends in an open list or mapping.
@@ -96,13 +100,14 @@ impl Page {
 
     /// Takes what was written; the time of the next piece begins.
     pub fn take(&mut self) -> String {
-        self.began = Instant::now();
+        self.start();
         std::mem::take(&mut self.out)
     }
 
     /// The time of a piece begins.
     pub fn start(&mut self) {
         self.began = Instant::now();
+        self.asked.set(false);
     }
 }
 
@@ -110,5 +115,21 @@ impl fmt::Write for Page {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.out.push_str(text);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_piece_gets_on_by_one() {
+        let mut page = Page::new(false);
+        for _ in 0..2 {
+            page.began = Instant::now().checked_sub(2 * TIME).expect("a clock that has run for a while");
+            assert!(!page.is_full(), "nothing was done yet");
+            assert!(page.is_full(), "its time is over");
+            page.take();
+        }
     }
 }
