@@ -74,7 +74,7 @@ impl<C> Registry<C> {
             };
         }
         let mut lexed = lex(line);
-        if lexed.comment {
+        if lexed.comment || lexed.too_many.is_some() {
             return none;
         }
         let partial = match lexed.tokens.last() {

@@ -22,6 +22,9 @@ impl<C> Registry<C> {
             return if text.is_empty() { "nothing may follow here\n".to_owned() } else { text };
         }
         let mut lexed = lex(line);
+        if lexed.too_many.is_some() {
+            return "the line has too many words\n".to_owned();
+        }
         let partial = match lexed.tokens.last() {
             Some(token) if token.span.end == line.len() => lexed.tokens.pop(),
             _ => None,

@@ -6,6 +6,8 @@ use crate::CommandError;
 
 /// The longest line the parser takes, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
+/// The most words that a line may have: the parser takes some microseconds for each, and others wait meanwhile.
+const MAX_WORDS: usize = 2048;
 
 /// A word of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) struct Lexed {
     pub tokens: Vec<Token>,
     /// The place of a quote that is not closed; the last token then holds what follows it.
     pub open_quote: Option<usize>,
+    /// The place of the first word that is too many; neither it nor what follows is split.
+    pub too_many: Option<usize>,
     /// Whether the line ends inside a comment.
     pub comment: bool,
 }
@@ -39,6 +43,10 @@ pub(crate) fn lex(line: &str) -> Lexed {
         }
         if first == '#' || first == '!' && lexed.tokens.is_empty() {
             lexed.comment = true;
+            break;
+        }
+        if lexed.tokens.len() == MAX_WORDS {
+            lexed.too_many = Some(start);
             break;
         }
         let mut token = Token { text: String::new(), span: start..line.len(), quoted: false };
@@ -70,12 +78,15 @@ pub(crate) fn lex(line: &str) -> Lexed {
     lexed
 }
 
-/// Splits a whole line, refusing one that is too long or has an open quote.
+/// Splits a whole line, refusing one that is too long, has too many words or an open quote.
 pub(crate) fn lex_checked(line: &str) -> Result<Vec<Token>, CommandError> {
     if line.len() > MAX_LINE {
         return Err(CommandError::syntax(0..0, format!("the line is longer than {MAX_LINE} bytes")));
     }
     let lexed = lex(line);
+    if lexed.too_many.is_some() {
+        return Err(CommandError::syntax(0..0, format!("the line has more than {MAX_WORDS} words")));
+    }
     match lexed.open_quote {
         Some(at) => Err(CommandError::syntax(at..line.len(), "this quote is not closed")),
         None => Ok(lexed.tokens),
@@ -134,6 +145,9 @@ mod tests {
     fn long_lines_are_refused() {
         assert!(lex_checked(&"x".repeat(MAX_LINE)).is_ok());
         assert!(lex_checked(&"x".repeat(MAX_LINE + 1)).is_err());
+        assert!(lex_checked(&"x ".repeat(MAX_WORDS)).is_ok());
+        assert!(lex_checked(&"x ".repeat(MAX_WORDS + 1)).is_err());
+        assert!(lex_checked(&("x ".repeat(MAX_WORDS) + "# of which this is none")).is_ok());
     }
 
     proptest! {
