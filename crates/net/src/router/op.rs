@@ -420,29 +420,25 @@ impl Router {
         let mut more_than_routes = false;
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
-            let first = match &op {
-                Op::DeleteTable { table } => self.empty_table(*table),
+            // A table that goes takes its own routes along.
+            let emptied = match &op {
+                Op::DeleteTable { table } => {
+                    self.empty_table(*table).map(|b| self.apply_routes(b).map(Step::Routes))
+                }
+                Op::Mpls(MplsOp::DeleteTable { table: table @ 1.. }) => {
+                    self.empty_label_table(*table).map(|b| self.apply_labels(b).map(Step::Labels))
+                }
                 _ => None,
             };
-            if let Some(batch) = first
-                && let Ok(undo) = self.apply_routes(batch)
-            {
-                steps.push(Step::Routes(undo));
-            }
-            if let Op::Mpls(MplsOp::DeleteTable { table: table @ 1.. }) = &op
-                && let Some(batch) = self.empty_label_table(*table)
-                && let Ok(undo) = self.apply_labels(batch)
-            {
-                steps.push(Step::Labels(undo));
-            }
-            let result = match op.sort_out() {
+            let emptied = emptied.transpose().map(|step| steps.extend(step));
+            let result = emptied.and_then(|()| match op.sort_out() {
                 Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::Routes(u))),
                 Work::Labels(batch) => self.apply_labels(batch).map(|u| steps.push(Step::Labels(u))),
                 Work::Op(op) => {
                     more_than_routes = true;
                     self.apply(op).map(|u| steps.extend(u.into_iter().map(Step::Op)))
                 }
-            };
+            });
             match result {
                 Ok(()) => done.extend(words),
                 Err(mut e) => {
