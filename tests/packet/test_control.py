@@ -224,8 +224,17 @@ def test_many_routes_of_one_command_are_changed_in_turns(full):
     full.ctl("ip table add 77")
     for line in (
         "ip route add 100.0.0.0/24 count 100000 via 10.0.2.2 right", "ip route del 100.0.0.0/24 count 100000",
-        "ip route add table 77 100.0.0.0/24 count 100000 via 10.0.2.2 right", "ip table del 77",
+        "ip route add table 77 100.0.0.0/24 count 100000 via 10.0.2.2 right",
+        # Routes whose next hops are looked up in the table go with it.
+        "ip route add table 77 99.0.0.0/24 via 100.0.0.5", "ip table del 77",
     ):
+        if line == "ip table del 77":
+            full.ctl("ip route add 98.0.0.0/24 via ip4-lookup-in-table 77")
+            with pytest.raises(CtlError, match="1 route of next-hop group .* lead into it"):
+                full.ctl(line)
+            full.ctl("ip route del 98.0.0.0/24")
+            assert full.router.json("show ip fib table 77 summary")["total"] == 100_001
+
         full.ctl("clear control")
         full.ctl(line)
         load = full.router.json("show control")
@@ -295,7 +304,9 @@ def test_who_has_left_keeps_no_place(bench, public_binary):
 def test_requests_as_long_as_can_be(many):
     """A megabyte of words, and a name that is like thousands of others."""
     words = "show interface " + "left " * 200_000
+    paths = "ip route add 10.9.0.0/16" + " via 10.0.2.2 right" * 3200
     for request in (
+        {"line": paths}, {"complete": {"line": paths, "cursor": len(paths)}}, {"help": paths},
         {"line": words}, {"line": "show " + "x" * 1_000_000}, {"complete": {"line": words, "cursor": len(words)}}, {"help": words},
         {"complete": {"line": "show interface ", "cursor": 15}}, {"line": "show interface left.4095"}, {"help": "show interface "},
     ):

@@ -85,7 +85,8 @@ impl Completer for Router {
             }
             "stream" => self.streams().into_iter().map(|s| s.def.name).collect(),
             "table" | "table4" | "table6" => {
-                named_tables(self, kind).into_iter().map(|(name, _)| name).collect()
+                let wanted = |name: &str| name.starts_with(prefix);
+                named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).take(PROPOSED).collect()
             }
             _ => vec![],
         };
@@ -105,23 +106,23 @@ impl Completer for Router {
     }
 
     fn number(&self, kind: &str, name: &str) -> Option<u64> {
-        let mut numbers = named_tables(self, kind).into_iter().filter(|(n, _)| n == name).map(|(_, id)| id);
+        let mut numbers = named_tables(self, kind, |n| n == name).into_iter().map(|(_, id)| id);
         let first = numbers.next()?;
         // A name that stands for two tables of different numbers says nothing.
         numbers.all(|other| other == first).then_some(first.into())
     }
 }
 
-/// The names and numbers of routing tables: of one family for `table4` and `table6`, of both for `table`.
-fn named_tables(router: &Router, kind: &str) -> Vec<(String, u32)> {
+/// The wanted names of routing tables with their numbers: of one family for `table4` and `table6`, of both for `table`.
+fn named_tables(router: &Router, kind: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, u32)> {
     let families: &[bool] = match kind {
         "table4" => &[false],
         "table6" => &[true],
         "table" => &[false, true],
         _ => &[],
     };
-    let tables = families.iter().flat_map(|v6| router.route_tables(*v6));
-    tables.filter_map(|t| Some((t.name?, t.table.id))).collect()
+    let names = families.iter().flat_map(|v6| router.table_names(*v6));
+    names.filter(|(name, _)| wanted(name)).map(|(name, id)| (name.to_owned(), id)).collect()
 }
 
 /// Applies the operations of one command: all of them or none.

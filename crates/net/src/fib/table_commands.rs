@@ -2,9 +2,10 @@
 
 use crate::commands::commit;
 use crate::router::{Op, OpError, RouteBatch, RouteTable, Router, TableInfo};
-use command::{Args, Command, CommandError, Output, Page, Table};
+use command::{Args, Command, CommandError, Output, Page, Table, Widths};
 use packet::flow::Fields;
 use serde_json::json;
+use std::collections::HashMap;
 
 /// Routes that are changed at a time, where a command changes many.
 pub(super) const AT_ONCE: usize = 256;
@@ -59,8 +60,7 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         .arg("table", "its number")
         .details(
             "No interface may be in it, and no route of another table lead into it. The routes of a large table go some \
-             hundred at a time, and neighbors and other commands have their turn between; where next hops of its own \
-             routes are looked up in it, all go at once.",
+             hundred at a time, and neighbors and other commands have their turn between.",
         )
         .example(&format!("{word} table del 10")),
         Command::write(
@@ -79,7 +79,7 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         Command::read(
             &format!("show {word} table"),
             &format!("{family} routing tables"),
-            move |r, _| Ok(show(r, v6)),
+            move |_, _| Ok(show(v6)),
         )
         .example(&format!("show {word} table")),
     ]
@@ -89,9 +89,11 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
 fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError> {
     let refused = |e: OpError| CommandError::new(e.message);
     let whole = move |router: &mut Router| commit(router, vec![Op::DeleteTable { table }]);
-    if router.route_count(table) <= AT_ONCE || !router.is_removable(table).map_err(refused)? {
+    if router.route_count(table) <= AT_ONCE {
         return whole(router);
     }
+    // Whether the routes that lead into the table are all its own shows when its own are counted.
+    let (mut own, mut counted) = (HashMap::new(), false);
     let (mut after, mut gone) = (None, 0);
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
         let told = |e: CommandError, gone: usize| match gone {
@@ -103,16 +105,24 @@ fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError
             let behind = after;
             for r in router.routes_after(table, behind).take(AT_ONCE) {
                 after = Some(r.prefix);
-                if router.static_route(table, &r).is_some() {
-                    batch.del(r.prefix);
+                match router.static_route(table, &r) {
+                    Some(group) if !counted => *own.entry(group).or_insert(0) += 1,
+                    Some(_) => batch.del(r.prefix),
+                    None => {}
                 }
             }
-            if after == behind {
+            if after != behind && !counted {
+                continue;
+            } else if after != behind {
+                let more = batch.len();
+                commit(router, vec![Op::Routes(batch)]).map_err(|e| told(e, gone))?;
+                gone += more;
+            } else if counted {
                 return whole(router).map(|_| false).map_err(|e| told(e, gone));
+            } else {
+                router.check_removable(table, &own).map_err(refused)?;
+                (counted, after) = (true, None);
             }
-            let more = batch.len();
-            commit(router, vec![Op::Routes(batch)]).map_err(|e| told(e, gone))?;
-            gone += more;
         }
         Ok(true)
     }))
@@ -125,32 +135,49 @@ fn set_hash(router: &mut Router, args: &Args, v6: bool) -> Result<Output, Comman
     commit(router, vec![Op::SetFlowHash { table, fields }])
 }
 
-fn show(router: &Router, v6: bool) -> Output {
-    let mut rows = Table::new()
-        .right("Place")
-        .right("Table")
-        .left("Name")
-        .right("Routes")
-        .right("KiB")
-        .right("Interfaces")
-        .left("Flow hash");
-    let mut all = vec![];
-    for t in router.route_tables(v6) {
-        let TableInfo { table, place, name, routes, bytes, compact, interfaces, fields } = t;
-        let hash: Vec<&str> = fields.words().collect();
-        rows.row([
-            place.into(),
-            table.id.into(),
-            name.clone().unwrap_or_default().into(),
-            routes.into(),
-            (bytes / 1024).into(),
-            interfaces.into(),
-            hash.join(" ").into(),
-        ]);
-        all.push(json!({
-            "place": place, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
-            "compact": compact, "interfaces": interfaces, "flow-hash": hash,
-        }));
-    }
-    Output::new(rows.to_text(), json!(all))
+fn show(v6: bool) -> Output {
+    let (mut next, mut begun) = (Some(RouteTable { v6, id: 0 }), false);
+    let mut widths = Widths::default();
+    Output::pages(move |router: &mut Router, page: &mut Page| {
+        if page.wants_json() && !std::mem::replace(&mut begun, true) {
+            page.open("[");
+        }
+        let mut rows = Table::new()
+            .right("Place")
+            .right("Table")
+            .left("Name")
+            .right("Routes")
+            .right("KiB")
+            .right("Interfaces")
+            .left("Flow hash");
+        while let Some(at) = next
+            && !page.is_full()
+        {
+            next = router.table_after(at);
+            let Some(t) = router.table_info(at) else { continue };
+            let TableInfo { table, place, name, routes, bytes, compact, interfaces, fields } = t;
+            let hash: Vec<&str> = fields.words().collect();
+            if page.wants_json() {
+                page.item(&json!({
+                    "place": place, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
+                    "compact": compact, "interfaces": interfaces, "flow-hash": hash,
+                }));
+                continue;
+            }
+            rows.row([
+                place.into(),
+                table.id.into(),
+                name.unwrap_or_default().into(),
+                routes.into(),
+                (bytes / 1024).into(),
+                interfaces.into(),
+                hash.join(" ").into(),
+            ]);
+        }
+        rows.write_rows(page, &mut widths);
+        if page.wants_json() && next.is_none() {
+            page.close("]");
+        }
+        Ok(next.is_some())
+    })
 }

@@ -433,6 +433,11 @@ impl Router {
         self.fibs.iter(v6).filter_map(|v| self.table_info(v.table)).collect()
     }
 
+    /// The names of a family's tables, with their numbers.
+    pub fn table_names(&self, v6: bool) -> impl Iterator<Item = (&str, u32)> {
+        self.fibs.iter(v6).filter_map(|v| Some((v.name.as_deref()?, v.table.id)))
+    }
+
     /// The table of a family with the next number.
     pub fn table_after(&self, table: RouteTable) -> Option<RouteTable> {
         let places = &self.fibs.places[usize::from(table.v6)];
@@ -539,26 +544,26 @@ impl Router {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Whether a table can go as it is, once its own static routes are gone. No where only a transaction tells, since routes
-    /// lead into it that may be its own.
-    ///
-    /// # Errors
-    /// It cannot.
-    pub fn is_removable(&self, table: RouteTable) -> Result<bool, OpError> {
-        let place = self.check_removable(table)?;
-        Ok(self.leading_into(table, place).is_none())
-    }
-
-    /// A group that leads into a table, and has routes.
-    fn leading_into(&self, table: RouteTable, place: u32) -> Option<super::NextHopInfo> {
-        let vrf = self.fibs.get(table.v6, place)?;
+    /// Refuses to remove a table that is in use: by interfaces, or by more routes than `own`, the number of routes of each
+    /// group that would go with it.
+    pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<(), OpError> {
+        let place = self.check_interfaces_left(table)?;
+        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(()) };
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
         let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));
-        users.filter_map(|g| self.group(g)).find(|g| g.routes > 0)
+        let others = |g: &super::NextHopInfo| g.routes > own.get(&g.id).copied().unwrap_or(0);
+        match users.filter_map(|g| self.group(g)).find(others) {
+            None => Ok(()),
+            Some(g) => Err(OpError::new(format!(
+                "{table} cannot be removed: {} of next-hop group {} lead into it",
+                super::routes::plural_routes(g.routes),
+                g.id
+            ))),
+        }
     }
 
     /// Refuses a table that interfaces use; else its place.
-    fn check_removable(&self, table: RouteTable) -> Result<u32, OpError> {
+    fn check_interfaces_left(&self, table: RouteTable) -> Result<u32, OpError> {
         if table.id == 0 {
             return Err(OpError::new(format!("{table} is there always")));
         }
@@ -587,14 +592,8 @@ impl Router {
     }
 
     pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
-        let place = self.check_removable(table)?;
-        if let Some(g) = self.leading_into(table, place) {
-            return Err(OpError::new(format!(
-                "{table} cannot be removed: {} of next-hop group {} lead into it",
-                super::routes::plural_routes(g.routes),
-                g.id
-            )));
-        }
+        self.check_removable(table, &HashMap::new())?;
+        let place = self.place_of(table)?;
         let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
         let (name, fields) = (vrf.name.clone(), vrf.fields);
         if let Some(vrf) = self.fibs.get_mut(table.v6, place) {
