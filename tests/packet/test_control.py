@@ -218,6 +218,47 @@ def test_lists_of_interfaces_hold_nobody_up(many):
     assert not {line: said for line, said in load.items() if said["longest-cpu-ms"] > BUSY_MS}
 
 
+def test_bridges_and_tables_by_the_thousand(bench, tmp_path):
+    """A bridge domain with thousands of members, and thousands of tables: made by a script, which the log tells, and listed."""
+    t = bench(neighbors=False)
+    tables, hosts = 8000, 600
+    file = tmp_path / "many.cli"
+    file.write_text("".join(f"{line}\n" for line in (
+        f"create sub-interfaces left 1-{SUBS}", "create bridge-domain 7 arp-term 1", "create bridge-domain 8",
+        *(f"set interface l2 bridge left.{n} 7" for n in range(1, SUBS + 1)),
+        *(f"set bridge-domain arp entry 7 10.7.{n >> 8}.{n & 255} 02:00:00:00:{n >> 8:02x}:{n & 255:02x}" for n in range(hosts)),
+        *(f"ip table add {n} table-{n}" for n in range(1, tables + 1)),
+    )))
+    load = {}
+    lists = ["show bridge-domain", "show bridge-domain 7 detail", "show ip table", "show memory", "show version verbose",
+             "show configuration", f"show ip fib table table-{tables}"]
+    said = {}
+    for line in [f"exec {file}", *lists]:
+        for as_json in (False, True)[: 1 if line.startswith("exec") else 2]:
+            t.ctl("clear control")
+            said[line, as_json] = t.router.json(line) if as_json else t.ctl(line)
+            if line.startswith("exec"):
+                # What is done every second, and the writing of the log, come behind it.
+                wait_for("the log tells of the last table", lambda: f"IPv4 table {tables}: made" in t.router.log())
+            load[line, as_json] = t.router.json("show control")
+    for (line, _), work in load.items():
+        print(f"{work['longest-cpu-ms']:.2f} ms of {work['longest-ms']:.2f} in {line}: {work['longest-cpu-in']}")
+    assert not {line: work for line, work in load.items() if work["longest-cpu-ms"] > BUSY_MS}
+    members = [f"left.{n}" for n in range(1, SUBS + 1)]
+    for line in lists[:2]:
+        domain, *others = said[line, True]
+        assert (domain["id"], [d["id"] for d in others]) == (7, [8] if line == lists[0] else [])
+        assert [m["interface"] for m in domain["members"]] == members
+        assert len({a["address"] for a in domain["arp"]}) == len(domain["arp"]) == hosts
+        assert all(d["members"] == d["arp"] == [] for d in others)
+    text = said["show bridge-domain 7 detail", False].splitlines()
+    assert [line.split()[0] for line in text if " left." in line] == members
+    assert len([line for line in text if " => 02:00:" in line]) == hosts
+    assert [x["table"] for x in said["show ip table", True]] == list(range(tables + 1))
+    assert len(said["show ip table", False].splitlines()) == tables + 2
+    assert len(said["show configuration", True]["tables"]) == tables
+
+
 def test_many_routes_of_one_command_are_changed_in_turns(full):
     """`count`, and a table that goes with all its routes."""
     before = full.router.json("show ip fib summary")["total"]

@@ -130,6 +130,10 @@ def test_bridge_domains_loopbacks_and_ranges(bench):
     with pytest.raises(CtlError):
         t.ctl("create sub left 119-125")
     assert "left.125" not in t.ctl("show interface"), "all or none"
+    t.ctl("create sub left 1000 dot1q 90 exact-match")
+    with pytest.raises(CtlError, match="left.1000"):
+        t.ctl("create sub left 10-100")
+    assert [row["name"] for row in t.router.json("show interface") if row["name"].startswith("left.")] == [*names, "left.1000"]
     t.ctl("set ip arp left 10.0.1.77 02:00:00:00:00:77")
     assert "10.0.1.77" in t.ctl("show ip arp left")
     t.ctl("set ip arp del left 10.0.1.77")

@@ -12,6 +12,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::{JoinHandle, LocalSet};
 
+/// Lines of the log that are written in a turn.
+const LINES: usize = 256;
+
 /// Shared by everything on the control thread. Never borrowed across an await.
 pub type SharedRouter = Rc<RefCell<Router>>;
 
@@ -42,16 +45,22 @@ pub async fn run(
             () = links(&router, &log) => Ok(()),
             () = rates(&router) => Ok(()),
         };
-        flush(&router, &log);
+        flush(&router, &log).await;
         router.borrow_mut().shutdown();
         done
     });
     load.watch(work).await
 }
 
-fn flush(router: &SharedRouter, log: &Logger) {
-    for line in router.borrow_mut().take_log() {
-        log(&line);
+/// Writes the router's log. A script makes thousands of lines at once: others have their turn between them.
+async fn flush(router: &SharedRouter, log: &Logger) {
+    loop {
+        let lines = router.borrow_mut().take_lines(LINES);
+        lines.iter().for_each(|line| log(line));
+        if lines.len() < LINES {
+            break;
+        }
+        tokio::task::yield_now().await;
     }
 }
 
@@ -67,7 +76,7 @@ fn punts(router: &SharedRouter, log: &Logger) -> io::Result<impl Future<Output =
                 // A flood of packets to the router must not starve commands.
                 tokio::task::yield_now().await;
             }
-            flush(&router, &log);
+            flush(&router, &log).await;
         }
     })
 }
@@ -87,7 +96,7 @@ async fn timers(router: &SharedRouter, log: &Logger) {
         };
         if due {
             router.borrow_mut().tick();
-            flush(router, log);
+            flush(router, log).await;
         }
     }
 }
@@ -149,7 +158,7 @@ async fn links(router: &SharedRouter, log: &Logger) {
             watched.push(Watched { ns, identity, task });
         }
         router.borrow_mut().look_for_devices();
-        flush(router, log);
+        flush(router, log).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -163,6 +172,6 @@ async fn watch(w: LinkWatch, ns: Option<String>, router: SharedRouter, log: Logg
             router.borrow_mut().link_event(ns.as_deref(), &event);
         }
         ready.clear_ready();
-        flush(&router, &log);
+        flush(&router, &log).await;
     }
 }

@@ -36,11 +36,8 @@ fn status(text: &str, field: &str) -> Option<u64> {
 fn memory(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let router = app.router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
     let process = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let tables = |v6: bool| {
-        let all = router.route_tables(v6);
-        all.iter().fold((0, 0), |sum, t| (sum.0 + t.routes, sum.1 + t.bytes))
-    };
-    let ((routes4, bytes4), (routes6, bytes6)) = (tables(false), tables(true));
+    let ((_, routes4, bytes4), (_, routes6, bytes6)) =
+        (router.table_totals(false), router.table_totals(true));
     let pool = router.pool();
     let (resident, peak, virt) =
         (status(&process, "VmRSS"), status(&process, "VmHWM"), status(&process, "VmSize"));

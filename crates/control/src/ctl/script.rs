@@ -206,9 +206,9 @@ async fn run_lines(
             };
             let (taken, time) = session.shared.turn("exec: many lines at once", many).await;
             // As many at once as take a turn: routes by the million are applied some thousand at a time.
-            if taken == window.len() && time < TURN {
+            if taken == window.len() && time < TURN / 2 {
                 batch = (batch * 2).min(MOST_AT_ONCE);
-            } else if time > TURN * 2 {
+            } else if time > TURN {
                 batch = (batch / 2).max(LEAST_AT_ONCE);
             }
             (next, applied) = (next + taken, applied + taken);

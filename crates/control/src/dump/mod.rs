@@ -92,7 +92,7 @@ const PARTS: &[(&[&str], Part)] = &[
     (&["l2"], Part::Fields(l2::limit)),
     (&["l2", "interfaces"], Part::Pages(|| Box::<l2::Ports>::default())),
     (&["l2", "bridgedomains"], Part::Pages(|| Box::<l2::Domains>::default())),
-    (&["tables"], Part::Fields(tables::write)),
+    (&["tables"], Part::Pages(|| Box::<tables::Tables>::default())),
     (&["l3"], Part::Fields(l3::reassembly_limits)),
     (&["l3", "interfaces"], Part::Interfaces(l3::interface)),
     (&["l3"], Part::Fields(l3::write)),

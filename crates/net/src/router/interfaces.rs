@@ -60,6 +60,11 @@ impl Interfaces {
         })
     }
 
+    /// Their numbers from one on, in the order of these.
+    pub fn numbers_from(&self, first: u32) -> impl Iterator<Item = u32> {
+        self.by_index.range(first..).map(|(index, _)| *index)
+    }
+
     /// All of them in this order.
     pub fn iter(&self) -> impl Iterator<Item = &IfState> {
         let whole = self.by_index.values().filter(|i| !matches!(i.kind, Kind::Sub { .. }));

@@ -96,7 +96,7 @@ use interfaces::Interfaces;
 use nexthops::NextHops;
 use packet::eth::MacAddr;
 use rustix::fd::BorrowedFd;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -219,7 +219,7 @@ pub struct Router {
     short_of_memory: Option<usize>,
     /// Changes of routes since it was looked at what memory is left.
     unlooked: usize,
-    log: Vec<LogLine>,
+    log: VecDeque<LogLine>,
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
     next_use_check: Millis,
@@ -343,7 +343,7 @@ impl Router {
             subs_changed: BTreeMap::new(),
             subs_gone: vec![],
             changes: 0,
-            log: vec![],
+            log: VecDeque::new(),
             seen_use: BTreeMap::new(),
             short_of_memory: None,
             unlooked: 0,
@@ -423,9 +423,14 @@ impl Router {
 
     /// Lines for the log since the last call.
     pub fn take_log(&mut self) -> Vec<LogLine> {
+        self.take_lines(usize::MAX)
+    }
+
+    /// The first of them, so many at most.
+    pub fn take_lines(&mut self, most: usize) -> Vec<LogLine> {
         for r in self.panics.try_iter() {
             let bytes: String = r.bytes.iter().map(|b| format!("{b:02x}")).collect();
-            self.log.push(LogLine {
+            self.log.push_back(LogLine {
                 warn: true,
                 text: format!(
                     "worker {}: node {} panicked ({}); {} packets dropped; first one: {bytes}",
@@ -433,13 +438,13 @@ impl Router {
                 ),
             });
         }
-        std::mem::take(&mut self.log)
+        self.log.drain(..most.min(self.log.len())).collect()
     }
 
     fn note(&mut self, warn: bool, text: impl Into<String>) {
         // Bounded: whoever never takes the log does not grow it.
         if self.log.len() < 10_000 {
-            self.log.push(LogLine { warn, text: text.into() });
+            self.log.push_back(LogLine { warn, text: text.into() });
         }
     }
 

@@ -87,11 +87,7 @@ impl Router {
     /// Looks at the counters of some interfaces, and answers whether there are more to be looked at in this round. A
     /// round is due every second.
     pub fn sample_rates(&mut self, at: Instant) -> bool {
-        let mut due: Vec<u32> =
-            self.interfaces().map(|i| i.index).filter(|i| *i >= self.rates.next).collect();
-        // They come in the order of the document.
-        due.sort_unstable();
-        due.truncate(TURN);
+        let due: Vec<u32> = self.interfaces.numbers_from(self.rates.next).take(TURN).collect();
         for index in &due {
             let c = &self.plane.counters;
             let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.received(*index), c.tx.sum(*index));

@@ -433,6 +433,13 @@ impl Router {
         self.fibs.iter(v6).filter_map(|v| self.table_info(v.table)).collect()
     }
 
+    /// How many tables a family has, and their routes and bytes together.
+    pub fn table_totals(&self, v6: bool) -> (usize, usize, usize) {
+        self.fibs
+            .iter(v6)
+            .fold((0, 0, 0), |(n, routes, bytes), v| (n + 1, routes + v.rib.len(), bytes + v.rib.bytes()))
+    }
+
     /// The names of a family's tables, with their numbers.
     pub fn table_names(&self, v6: bool) -> impl Iterator<Item = (&str, u32)> {
         self.fibs.iter(v6).filter_map(|v| Some((v.name.as_deref()?, v.table.id)))

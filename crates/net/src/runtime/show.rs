@@ -26,10 +26,8 @@ pub(super) fn version(router: &mut Router, args: &Args) -> Result<Output, Comman
     if args.has("verbose") {
         // Of all tables of a family.
         let routes = |v6: bool| {
-            let tables = router.route_tables(v6);
-            let (n, bytes) = tables.iter().fold((0, 0), |all, t| (all.0 + t.routes, all.1 + t.bytes));
-            let among =
-                if tables.len() == 1 { String::new() } else { format!(" in {} tables", tables.len()) };
+            let (tables, n, bytes) = router.table_totals(v6);
+            let among = if tables == 1 { String::new() } else { format!(" in {tables} tables") };
             format!("{n} routes{among}, {:.1} MiB", bytes as f64 / f64::from(1 << 20))
         };
         let rows = [

@@ -4,8 +4,13 @@ use crate::commands::{check_namespace, commit, files, interface};
 use crate::router::{
     Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, open_pcap_files,
 };
-use command::{Args, Command, CommandError, Output};
+use command::{Args, Command, CommandError, Output, Page};
 use packet::eth::MacAddr;
+use serde_json::json;
+use std::fmt::Write;
+
+/// Sub-interfaces of a range that are made in one go.
+const SUBS_AT_ONCE: u16 = 32;
 
 pub(super) fn all() -> Vec<Command<Router>> {
     let mut all = vec![
@@ -37,7 +42,8 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .arg("first-last", "the first and the last VLAN, with a hyphen between them")
         .details(
             "Each is called INTERFACE.VLAN and takes the frames with exactly one 802.1Q tag of this VLAN. All are made, or \
-             none. The answer is their names.",
+             none; they go some dozens at a time, and if the client leaves meanwhile, those that are made stay. The answer is \
+             their names.",
         )
         .example("create sub-interfaces left 110-120"),
         Command::write(
@@ -193,12 +199,50 @@ fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError>
         let why = format!("'{range}' is neither a number 1..4294967295 nor a range of VLANs such as 110-120");
         return Err(args.error("first-last", why));
     };
+    let whole = parent.clone();
+    let name = move |vlan: u16| format!("{whole}.{vlan}");
     let encap = |vlan| Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true };
-    let sub = |vlan| Op::CreateSub { parent: parent.clone(), id: u32::from(vlan), encap: encap(vlan) };
-    commit(router, (first..=last).map(sub).collect())?;
-    let names = (first..=last).map(|vlan| format!("{parent}.{vlan}"));
-    let made = names.clone().map(|n| serde_json::json!({ "name": n, "index": router.interface_index(&n) }));
-    Ok(Output::new(names.clone().collect::<Vec<_>>().join("\n"), made.collect()))
+    let sub = move |vlan| Op::CreateSub { parent: parent.clone(), id: u32::from(vlan), encap: encap(vlan) };
+    if let Some(there) = (first..=last).map(&name).find(|n| router.interface_index(n).is_some()) {
+        return Err(args.error("first-last", format!("there is an interface {there} already")));
+    }
+    let (mut next, mut failed) = (first, None);
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        while failed.is_none() && next <= last {
+            if page.is_full() {
+                return Ok(true);
+            }
+            let end = last.min(next + SUBS_AT_ONCE - 1);
+            match commit(router, (next..=end).map(&sub).collect()) {
+                Ok(_) => next = end + 1,
+                Err(e) => failed = Some(e),
+            }
+        }
+        let Some(error) = &failed else {
+            let names: Vec<String> = (first..=last).map(&name).collect();
+            if page.wants_json() {
+                let made = |n: &String| json!({ "name": n, "index": router.interface_index(n) });
+                page.open("[");
+                names.iter().for_each(|n| page.item(&made(n)));
+                page.close("]");
+            } else {
+                let _ = page.write_str(&names.join("\n"));
+            }
+            return Ok(false);
+        };
+        // Those before it go again.
+        while next > first {
+            if page.is_full() {
+                return Ok(true);
+            }
+            let from = first.max(next.saturating_sub(SUBS_AT_ONCE));
+            commit(router, (from..next).map(|vlan| Op::Delete { name: name(vlan) }).collect()).map_err(
+                |e| CommandError::new(format!("{}; those made before it stay: {}", error.message, e.message)),
+            )?;
+            next = from;
+        }
+        Err(error.clone())
+    }))
 }
 
 fn tags_of(args: &Args) -> Result<Encap, CommandError> {

@@ -1,9 +1,11 @@
 //! `show bridge-domain`, `show l2fib`.
 
-use crate::router::{BridgeState, MacInfo, Router};
+use crate::router::{BridgeState, IfState, MacInfo, Membership, Router};
 use command::{Args, Command, CommandError, Output, Page};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::fmt::Write;
+use std::net::IpAddr;
+use std::ops::Bound;
 
 /// Addresses that are sorted before they are listed, at most.
 const SORTED: usize = 4096;
@@ -58,72 +60,161 @@ fn row(router: &Router, b: &BridgeState) -> String {
     )
 }
 
-fn bridge_json(router: &Router, b: &BridgeState) -> Json {
+/// What a bridge domain says of itself, as the JSON of a mapping that is still open.
+fn bridge_json(router: &Router, b: &BridgeState) -> String {
     let (refused, moves) = router.bridge_events(b);
     let s = &b.settings;
-    let members: Vec<Json> = b
-        .members
-        .iter()
-        .filter_map(|(i, m)| {
-            let i = router.interface(*i)?;
-            let (refused, moves) = router.port_events(i);
-            let tags = i.tag_change.as_ref().map(ToString::to_string);
-            let off: Vec<&str> = i.port_features.off().collect();
-            Some(json!({
-                "interface": i.name, "index": i.index, "shg": m.shg, "bvi": m.bvi, "tag-rewrite": tags, "off": off,
-                "learned": router.plane().l2.macs.learned_on(i.index), "learn-limit": i.mac_limit,
-                "not-learned": refused, "moves": moves,
-            }))
-        })
-        .collect();
-    let arp: Vec<Json> =
-        b.arp.iter().map(|(a, m)| json!({ "address": a.to_string(), "mac": m.to_string() })).collect();
-    json!({
+    let fields = json!({
         "id": b.id, "index": b.number, "mac-age": s.mac_age, "learn": s.learn, "forward": s.forward,
         "uu-flood": s.uu_flood, "flood": s.flood, "arp-term": s.arp_term, "arp-ufwd": s.arp_ufwd,
         "learned": router.plane().l2.macs.learned_in(b.number), "learn-limit": s.mac_limit, "bd-tag": s.tag,
         "bvi": b.bvi().map(|i| router.interface_name(i)), "not-learned": refused, "moves": moves,
-        "members": members, "arp": arp,
-    })
+    });
+    let mut open = fields.to_string();
+    open.pop();
+    open
 }
 
-fn members(router: &Router, b: &BridgeState, text: &mut String) {
+fn member(router: &Router, i: &IfState, m: &Membership, page: &mut Page) {
+    let (refused, moves) = router.port_events(i);
+    let learned = router.plane().l2.macs.learned_on(i.index);
+    let tags = i.tag_change.as_ref().map(ToString::to_string);
+    let off: Vec<&str> = i.port_features.off().collect();
+    if page.wants_json() {
+        page.item(&json!({
+            "interface": i.name, "index": i.index, "shg": m.shg, "bvi": m.bvi, "tag-rewrite": tags, "off": off,
+            "learned": learned, "learn-limit": i.mac_limit, "not-learned": refused, "moves": moves,
+        }));
+        return;
+    }
     let _ = writeln!(
-        text,
-        "\n{:>24}{:>8}{:>5}{:>5}{:>10}{:>10}{:>13}{:>8}  VLAN-Tag-Rewrite",
-        "Interface", "If-idx", "SHG", "BVI", "Learn-co", "Learn-lim", "Not-learned", "Moves"
+        page,
+        "{:>24}{:>8}{:>5}{:>5}{learned:>10}{:>10}{refused:>13}{moves:>8}  {}{}",
+        i.name,
+        i.index,
+        m.shg,
+        if m.bvi { "*" } else { "-" },
+        i.mac_limit.map_or("off".to_string(), |n| n.to_string()),
+        tags.as_deref().unwrap_or("none"),
+        if off.is_empty() { String::new() } else { format!("  off: {}", off.join(", ")) },
     );
-    for (index, m) in &b.members {
-        let Some(i) = router.interface(*index) else { continue };
-        let (refused, moves) = router.port_events(i);
-        let tags = match &i.tag_change {
-            Some(change) => change.to_string(),
-            None => "none".into(),
-        };
-        let off: Vec<&str> = i.port_features.off().collect();
-        let off = if off.is_empty() { String::new() } else { format!("  off: {}", off.join(", ")) };
-        let limit = i.mac_limit.map_or("off".to_string(), |n| n.to_string());
-        let _ = writeln!(
-            text,
-            "{:>24}{:>8}{:>5}{:>5}{:>10}{:>10}{:>13}{:>8}  {tags}{off}",
-            i.name,
-            i.index,
-            m.shg,
-            if m.bvi { "*" } else { "-" },
-            router.plane().l2.macs.learned_on(*index),
-            limit,
-            refused,
-            moves
-        );
-    }
 }
 
-fn arp(b: &BridgeState, text: &mut String) {
-    if !b.arp.is_empty() {
-        let _ = writeln!(text, "\n  IP4/IP6 to MAC table for ARP Termination");
+/// How far a list of bridge domains is.
+struct List {
+    only: Option<u32>,
+    /// What is shown of each in text: its events, its members, its ARP entries.
+    words: [bool; 3],
+    begun: bool,
+    /// The bridge domain that is next, or the first behind the one that is being written.
+    from: u32,
+    /// The one that is being written.
+    within: Option<(u32, Part)>,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    /// Its members from this interface on.
+    Members(u32),
+    /// Its ARP entries behind this one.
+    Arp(Option<IpAddr>),
+}
+
+impl List {
+    fn next(&mut self, router: &Router, page: &mut Page) -> bool {
+        if !std::mem::replace(&mut self.begun, true) {
+            match page.wants_json() {
+                true => page.open("["),
+                false => _ = page.write_str(&head()),
+            }
+        }
+        loop {
+            let Some((id, part)) = self.within else {
+                let only = self.only;
+                let Some(b) = router.bridges_from(self.from).find(|b| only.is_none_or(|id| id == b.id))
+                else {
+                    break;
+                };
+                if page.is_full() {
+                    return true;
+                }
+                self.begin(router, b, page);
+                continue;
+            };
+            // One that went meanwhile ends where it is.
+            self.within = match (router.bridge(id), part) {
+                (Some(b), Part::Members(from)) if page.wants_json() || self.words[1] => {
+                    for (index, m) in b.members.range(from..) {
+                        if page.is_full() {
+                            self.within = Some((id, Part::Members(*index)));
+                            return true;
+                        }
+                        if let Some(i) = router.interface(*index) {
+                            member(router, i, m, page);
+                        }
+                    }
+                    Some((id, Part::Arp(None)))
+                }
+                (Some(b), Part::Arp(after)) if page.wants_json() || self.words[2] => {
+                    let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+                    for (address, mac) in b.arp.range((behind, Bound::Unbounded)) {
+                        if page.is_full() {
+                            return true;
+                        }
+                        self.within = Some((id, Part::Arp(Some(*address))));
+                        match page.wants_json() {
+                            true => {
+                                page.item(&json!({ "address": address.to_string(), "mac": mac.to_string() }));
+                            }
+                            false => _ = writeln!(page, "{:>42} => {mac}", address.to_string()),
+                        }
+                    }
+                    None
+                }
+                (_, Part::Members(_)) => Some((id, Part::Arp(None))),
+                (_, Part::Arp(_)) => None,
+            };
+            match self.within {
+                Some(_) => self.begin_arp(router, id, page),
+                None if page.wants_json() => page.close("]}"),
+                None => {}
+            }
+        }
+        if page.wants_json() {
+            page.close("]");
+        }
+        false
     }
-    for (address, mac) in &b.arp {
-        let _ = writeln!(text, "{:>42} => {mac}", address.to_string());
+
+    fn begin(&mut self, router: &Router, b: &BridgeState, page: &mut Page) {
+        self.from = b.id + 1;
+        self.within = Some((b.id, Part::Members(0)));
+        if page.wants_json() {
+            page.open_item(&(bridge_json(router, b) + ",\"members\":["));
+            return;
+        }
+        let _ = page.write_str(&row(router, b));
+        let [events, members, _] = self.words;
+        if events {
+            let (refused, moves) = router.bridge_events(b);
+            let _ = writeln!(page, "\n  not learned for a limit {refused}, moves {moves}");
+        }
+        if members {
+            let _ = writeln!(
+                page,
+                "\n{:>24}{:>8}{:>5}{:>5}{:>10}{:>10}{:>13}{:>8}  VLAN-Tag-Rewrite",
+                "Interface", "If-idx", "SHG", "BVI", "Learn-co", "Learn-lim", "Not-learned", "Moves"
+            );
+        }
+    }
+
+    fn begin_arp(&self, router: &Router, id: u32, page: &mut Page) {
+        if page.wants_json() {
+            page.close("]");
+            page.open_field("arp", "[");
+        } else if self.words[2] && router.bridge(id).is_some_and(|b| !b.arp.is_empty()) {
+            let _ = writeln!(page, "\n  IP4/IP6 to MAC table for ARP Termination");
+        }
     }
 }
 
@@ -135,45 +226,10 @@ fn bridges(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     if router.bridges().next().is_none() {
         return Ok(Output::new("no bridge domains\n", json!([])));
     }
-    let (detail, int, with_arp) = (args.has("detail"), args.has("int"), args.has("arp"));
-    let (mut begun, mut from) = (false, id.unwrap_or(0));
-    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
-        if !std::mem::replace(&mut begun, true) {
-            match page.wants_json() {
-                true => page.open("["),
-                false => _ = page.write_str(&head()),
-            }
-        }
-        for b in router.bridges_from(from).filter(|b| id.is_none_or(|id| id == b.id)) {
-            if page.is_full() {
-                return Ok(true);
-            }
-            from = b.id + 1;
-            if page.wants_json() {
-                page.item(&bridge_json(router, b));
-                continue;
-            }
-            let mut text = row(router, b);
-            if detail {
-                let (refused, moves) = router.bridge_events(b);
-                let _ = writeln!(text, "\n  not learned for a limit {refused}, moves {moves}");
-            }
-            if detail || int {
-                members(router, b, &mut text);
-            }
-            if detail || with_arp {
-                arp(b, &mut text);
-            }
-            let _ = page.write_str(&text);
-            if id.is_some() {
-                break;
-            }
-        }
-        if page.wants_json() {
-            page.close("]");
-        }
-        Ok(false)
-    }))
+    let (detail, int, arp) = (args.has("detail"), args.has("int"), args.has("arp"));
+    let words = [detail, detail || int, detail || arp];
+    let mut list = List { only: id, words, begun: false, from: id.unwrap_or(0), within: None };
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| Ok(list.next(router, page))))
 }
 
 fn head() -> String {
