@@ -158,7 +158,9 @@ impl Router {
         Ok(vec![Op::Delete { name }])
     }
 
-    pub(super) fn delete(&mut self, name: &str) -> Result<Undo, OpError> {
+    /// Refuses to delete an interface that is in use. Its number and those of its sub-interfaces, which go with it; its own
+    /// is the last.
+    pub fn check_deletable(&self, name: &str) -> Result<Vec<u32>, OpError> {
         let i = self.named(name)?;
         let mut gone: Vec<u32> = i.subs.values().copied().collect();
         gone.push(i.index);
@@ -192,6 +194,12 @@ impl Router {
             )));
         }
         self.check_features_unused(name, &gone)?;
+        Ok(gone)
+    }
+
+    pub(super) fn delete(&mut self, name: &str) -> Result<Undo, OpError> {
+        let gone = self.check_deletable(name)?;
+        let i = self.named(name)?;
         // Undone last first: the device, its settings, its sub-interfaces, and at the end what names other interfaces.
         let states = gone.iter().rev().filter_map(|index| self.interface(*index));
         let all = states.flat_map(|i| self.settings_of(i));
@@ -201,9 +209,8 @@ impl Router {
         let (mut undo, connects): (Undo, Undo) = all.partition(|op| !names_others(op));
         undo.extend(connects);
         undo.reverse();
-        let (index, hw) = (i.index, i.hw());
+        let index = i.index;
         self.remove_interface(index);
-        self.fit_device(hw);
         Ok(undo)
     }
 

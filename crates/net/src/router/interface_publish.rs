@@ -17,6 +17,10 @@ impl Router {
                 p.vlans = table;
             }
             self.publish_interface(parent);
+            // Where one went, the device may have to take less.
+            if changes.iter().any(|(_, now)| now.is_none()) {
+                self.fit_device(parent);
+            }
         }
         for index in std::mem::take(&mut self.subs_gone) {
             self.release_index(index);

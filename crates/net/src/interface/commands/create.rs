@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fmt::Write;
 
 /// Sub-interfaces of a range that are made in one go.
-const SUBS_AT_ONCE: u16 = 32;
+const SUBS_AT_ONCE: u16 = 16;
 
 pub(super) fn all() -> Vec<Command<Router>> {
     let mut all = vec![
@@ -128,15 +128,15 @@ fn delete() -> Vec<Command<Router>> {
                 return Err(a.error("device", why));
             }
             drop(names);
-            commit(r, vec![Op::Delete { name }])
+            delete_named(r, name)
         })
         .arg("device", "the Linux device")
         .example("delete host-interface name eth1"),
         Command::write("delete interface <interface:interface>", "Take an interface of any kind out", |r, a| {
-            commit(r, vec![Op::Delete { name: a.get("interface")? }])
+            delete_named(r, a.get("interface")?)
         })
         .details(
-            "Its sub-interfaces, addresses and neighbors go with it. Static routes over it, streams into it and \
+            "Its sub-interfaces, addresses and neighbors go with it, many sub-interfaces some at a time before it. Static routes over it, streams into it and \
              cross-connects to it must be gone before.",
         )
         .example("delete interface left"),
@@ -154,7 +154,34 @@ fn delete_kind(
     if !is(i) {
         return Err(args.error("interface", format!("{name} is not a {kind}")));
     }
-    commit(router, vec![Op::Delete { name }])
+    delete_named(router, name)
+}
+
+/// Deletes an interface. Of many sub-interfaces some go at a time before it, so that others have their turn.
+fn delete_named(router: &mut Router, name: String) -> Result<Output, CommandError> {
+    let mut gone = router.check_deletable(&name).map_err(|e| CommandError::new(e.message))?;
+    gone.pop();
+    if gone.len() <= usize::from(SUBS_AT_ONCE) {
+        return commit(router, vec![Op::Delete { name }]);
+    }
+    // By name: their numbers may be given to others meanwhile.
+    let mut subs: Vec<String> = gone.into_iter().map(|index| router.interface_name(index)).collect();
+    let mut begun = false;
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        // The look at who needs them has taken a turn.
+        if !std::mem::replace(&mut begun, true) {
+            return Ok(true);
+        }
+        while !subs.is_empty() {
+            if page.is_full() {
+                return Ok(true);
+            }
+            let some = subs.split_off(subs.len().saturating_sub(SUBS_AT_ONCE.into()));
+            // Those of which one is still needed, by a cross-connect from another one perhaps, go with the interface.
+            let _ = commit(router, some.into_iter().rev().map(|name| Op::Delete { name }).collect());
+        }
+        commit(router, vec![Op::Delete { name: name.clone() }]).map(|_| false)
+    }))
 }
 
 /// Applies the operations that make the interface `name`, and answers its name.
