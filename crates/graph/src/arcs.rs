@@ -7,43 +7,51 @@
 
 use crate::node::NodeId;
 
-/// A feature's declared place in its arc.
-#[derive(Clone, Debug)]
-pub struct FeatureDef {
-    /// Name of the node.
-    pub node: &'static str,
-    /// Features of the arc that must come before it (missing ones are ignored).
-    pub after: &'static [&'static str],
-    /// Features of the arc that must come after it (missing ones are ignored).
-    pub before: &'static [&'static str],
-}
-
-/// A declared arc.
-#[derive(Clone, Debug)]
-pub struct ArcDef {
-    /// Its name.
+/// A feature arc. A `static` of this type stands for it wherever it is meant, so that no name of one can be misspelt.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FeatureArc {
+    /// Its name, for commands and for edges that begin it (`@name`).
     pub name: &'static str,
     /// The node where packets go that have no feature left.
     pub end: &'static str,
-    /// Its features, in any order.
-    pub features: Vec<FeatureDef>,
+}
+
+/// A node's place on an arc: a `static` too, in the folder of what it does.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// The arc.
+    pub arc: &'static FeatureArc,
+    /// Name of the node.
+    pub node: &'static str,
+    /// Features of the arc that must come before it (those that a graph lacks are ignored).
+    pub after: &'static [&'static Feature],
+}
+
+impl Feature {
+    /// A place on `arc` for the node called `node`, which is best named as `TheNode::NAME`.
+    pub const fn new(arc: &'static FeatureArc, node: &'static str) -> Self {
+        Feature { arc, node, after: &[] }
+    }
+
+    /// The same behind other features.
+    #[must_use]
+    pub const fn after(self, after: &'static [&'static Feature]) -> Self {
+        Feature { after, ..self }
+    }
 }
 
 /// The most features of one arc.
 pub const MAX_FEATURES: usize = 32;
 
-/// Orders an arc's features by their declarations; among free ones the order of the list. `Err` names the features of
-/// a cycle.
-pub fn order(def: &ArcDef) -> Result<Vec<&'static str>, Vec<&'static str>> {
-    let mut left: Vec<&FeatureDef> = def.features.iter().collect();
+/// Orders the features of one arc by their declarations; among free ones the order of the list. `Err` names the features
+/// of a cycle.
+pub fn order(features: &[&Feature]) -> Result<Vec<&'static str>, Vec<&'static str>> {
+    let mut left = features.to_vec();
     let mut out = Vec::new();
     while !left.is_empty() {
-        let free = left.iter().position(|f| {
-            !left
-                .iter()
-                .any(|o| o.node != f.node && (f.after.contains(&o.node) || o.before.contains(&f.node)))
-        });
-        match free {
+        let free =
+            |f: &&Feature| left.iter().all(|o| o.node == f.node || !f.after.iter().any(|a| a.node == o.node));
+        match left.iter().position(free) {
             Some(i) => out.push(left.remove(i).node),
             None => return Err(left.iter().map(|f| f.node).collect()),
         }
@@ -76,9 +84,9 @@ impl ArcNodes {
         self.nodes[bit as usize % MAX_FEATURES]
     }
 
-    /// The bit of a feature.
-    pub fn bit(&self, feature: &str) -> Option<u32> {
-        self.features.iter().position(|f| *f == feature).map(|i| 1 << i)
+    /// The bit of a feature; 0 where it is not in this graph.
+    pub fn bit(&self, feature: &str) -> u32 {
+        self.features.iter().position(|f| *f == feature).map_or(0, |i| 1 << i)
     }
 }
 
@@ -86,24 +94,22 @@ impl ArcNodes {
 mod tests {
     use super::*;
 
-    fn f(node: &'static str, after: &'static [&'static str], before: &'static [&'static str]) -> FeatureDef {
-        FeatureDef { node, after, before }
-    }
+    static LINE: FeatureArc = FeatureArc { name: "a", end: "e" };
 
     #[test]
     fn declared_order_holds() {
-        let def = ArcDef {
-            name: "a",
-            end: "e",
-            features: vec![f("c", &["b"], &[]), f("b", &[], &[]), f("a", &[], &["b"])],
-        };
-        assert_eq!(order(&def), Ok(vec!["a", "b", "c"]));
+        static A: Feature = Feature::new(&LINE, "a");
+        static B: Feature = Feature::new(&LINE, "b").after(&[&A]);
+        static C: Feature = Feature::new(&LINE, "c").after(&[&B]);
+        assert_eq!(order(&[&C, &B, &A]), Ok(vec!["a", "b", "c"]));
+        assert_eq!(order(&[&C, &A]), Ok(vec!["c", "a"]), "what is not there holds nobody up");
     }
 
     #[test]
     fn a_cycle_is_named() {
-        let def = ArcDef { name: "a", end: "e", features: vec![f("x", &["y"], &[]), f("y", &["x"], &[])] };
-        assert_eq!(order(&def), Err(vec!["x", "y"]));
+        static X: Feature = Feature::new(&LINE, "x").after(&[&Y]);
+        static Y: Feature = Feature::new(&LINE, "y").after(&[&X]);
+        assert_eq!(order(&[&X, &Y]), Err(vec!["x", "y"]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Builds a worker's graph from plain lists of nodes and arcs, and refuses what does not fit together.
 
-use crate::arcs::{self, ArcDef, ArcNodes, MAX_FEATURES};
+use crate::arcs::{self, ArcNodes, Feature, FeatureArc, MAX_FEATURES};
 use crate::buffer::{NONE, Pool};
 use crate::dispatch::{Dispatcher, own_reasons};
 use crate::driver::{ARC, BatchDriver, DynNode, Env, FormatTrace, LookupDriver, StepDriver, Wiring};
@@ -86,7 +86,8 @@ struct Entry {
 #[derive(Default)]
 pub struct Builder {
     entries: Vec<Entry>,
-    arcs: Vec<ArcDef>,
+    arcs: Vec<&'static FeatureArc>,
+    features: Vec<&'static Feature>,
     drop: &'static str,
     plain: bool,
 }
@@ -157,7 +158,7 @@ impl DynNode for InputPlace {
 impl Builder {
     /// An empty graph whose dropped packets go to the node called `drop`.
     pub fn new(drop: &'static str) -> Self {
-        Builder { entries: Vec::new(), arcs: Vec::new(), drop, plain: false }
+        Builder { drop, ..Builder::default() }
     }
 
     fn add(
@@ -266,8 +267,14 @@ impl Builder {
     }
 
     /// Adds a feature arc.
-    pub fn arc(mut self, def: ArcDef) -> Self {
-        self.arcs.push(def);
+    pub fn arc(mut self, arc: &'static FeatureArc) -> Self {
+        self.arcs.push(arc);
+        self
+    }
+
+    /// Adds features to arcs. Where their declarations leave it open, those of an arc come in the order of the calls.
+    pub fn features(mut self, features: impl IntoIterator<Item = &'static Feature>) -> Self {
+        self.features.extend(features);
         self
     }
 
@@ -287,9 +294,13 @@ impl Builder {
                 .ok_or(BuildError::Missing { by: by.to_string(), target })
         };
         let mut arcs_out = Vec::new();
+        if let Some(f) = self.features.iter().find(|f| !self.arcs.contains(&f.arc)) {
+            return Err(BuildError::Missing { by: f.node.to_string(), target: f.arc.name });
+        }
         for def in &self.arcs {
-            let features =
-                arcs::order(def).map_err(|f| BuildError::Cycle { arc: def.name, features: f.join(", ") })?;
+            let features: Vec<&Feature> = self.features.iter().copied().filter(|f| f.arc == *def).collect();
+            let features = arcs::order(&features)
+                .map_err(|f| BuildError::Cycle { arc: def.name, features: f.join(", ") })?;
             if features.len() > MAX_FEATURES {
                 return Err(BuildError::TooMany(def.name));
             }

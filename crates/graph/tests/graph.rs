@@ -1,7 +1,7 @@
 //! A small graph with invented nodes: what the runtime promises, whatever the protocol.
 
 #![allow(clippy::unwrap_used, clippy::panic, unused_qualifications)]
-use graph::arcs::{ArcDef, FeatureDef};
+use graph::arcs::{Feature, FeatureArc};
 use graph::io::Ready;
 use graph::worker::{Worker, WorkerConfig};
 use graph::*;
@@ -95,6 +95,10 @@ struct Rig {
     seen: [mpsc::Receiver<(u32, Vec<u8>)>; 3],
 }
 
+static LINE: FeatureArc = FeatureArc { name: "line", end: "even" };
+static FIRST: Feature = Feature::new(&LINE, First::NAME);
+static SECOND: Feature = Feature::new(&LINE, Second::NAME).after(&[&FIRST]);
+
 fn rig(buffers: usize) -> Rig {
     let pool = Pool::new(PoolConfig { buffers, memory: PoolMemory::Normal }).unwrap();
     let chans: [_; 3] = std::array::from_fn(|_| mpsc::channel());
@@ -108,14 +112,8 @@ fn rig(buffers: usize) -> Rig {
         .batch(Even(Collect("even", n(), e)))
         .batch(Odd(Collect("odd", n(), o)))
         .batch(Bin(Collect("bin", n(), b)))
-        .arc(ArcDef {
-            name: "line",
-            end: "even",
-            features: vec![
-                FeatureDef { node: "second", after: &["first"], before: &[] },
-                FeatureDef { node: "first", after: &[], before: &[] },
-            ],
-        });
+        .arc(&LINE)
+        .features([&SECOND, &FIRST]);
     let (dispatcher, graph) = builder.build(&pool, 0).unwrap();
     Rig { pool, dispatcher, graph, seen: [er, or, br] }
 }

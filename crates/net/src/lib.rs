@@ -4,6 +4,7 @@
 //! [`router::Router`] is the control side that owns and changes the state.
 
 pub mod adjacency;
+pub mod arcs;
 pub mod arp;
 pub mod background;
 pub mod capture;

@@ -1,19 +1,23 @@
 //! Every node of the graph, in the order in which a worker runs them, and the feature arcs.
 //!
-//! To add a node: write it in its feature's folder, add it here, and name it in an edge or an arc.
+//! To add a node: write it in its feature's folder, add it here, and name it in an edge or in a feature of an arc.
 
-use crate::capture::{CaptureRx, CaptureTx, Tap};
+use crate::capture::{self, CaptureRx, CaptureTx, Tap};
+use crate::interface::Switch;
 use crate::plane::Plane;
 use crate::{
-    arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, punt,
+    arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, punt,
     reassembly, redirect, urpf,
 };
-use graph::arcs::{ArcDef, FeatureDef};
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
 
-/// The arc that received frames take first where their interface has features.
-pub const DEVICE_INPUT: &str = "device-input";
+/// What the settings of an interface switch on, in the order in which packets meet it.
+pub fn switches() -> impl Iterator<Item = &'static Switch> {
+    [&ip4::SWITCHES[..], &redirect::SWITCHES, &urpf::SWITCHES, &reassembly::SWITCHES, &mss::SWITCHES]
+        .into_iter()
+        .flatten()
+}
 
 /// Makes worker `worker`'s graph.
 pub fn build(
@@ -48,10 +52,9 @@ fn build_from(
 }
 
 fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: usize) -> Builder {
-    let feature = |node| FeatureDef { node, after: &[], before: &[] };
-    // In this order.
-    let unicast = |nodes: &[&'static str]| nodes.iter().copied().map(feature).collect::<Vec<_>>();
-    empty
+    arcs::ALL
+        .into_iter()
+        .fold(empty, Builder::arc)
         .input("af-packet-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
@@ -122,36 +125,6 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .node(CaptureTx::new(tap))
         .batch(interface::InterfaceTx::new(plane, worker))
         .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
-        .arc(ArcDef { name: DEVICE_INPUT, end: "ethernet-input", features: vec![feature("pcap-rx")] })
-        .arc(ArcDef {
-            name: "ip4-unicast",
-            end: "ip4-lookup",
-            features: unicast(&[
-                "ip4-link-local",
-                "ip4-urpf",
-                "ip4-full-reassembly",
-                "ip4-sv-reassembly",
-                "ip4-mss-clamp-in",
-            ]),
-        })
-        .arc(ArcDef {
-            name: "ip6-unicast",
-            end: "ip6-lookup",
-            features: unicast(&["ip6-urpf", "ip6-full-reassembly", "ip6-sv-reassembly", "ip6-mss-clamp-in"]),
-        })
-        .arc(ArcDef {
-            name: "ip4-output",
-            end: "interface-output",
-            features: unicast(&["ip4-redirect", "ip4-urpf-out", "ip4-mss-clamp-out"]),
-        })
-        .arc(ArcDef {
-            name: "ip6-output",
-            end: "interface-output",
-            features: unicast(&["ip6-redirect", "ip6-urpf-out", "ip6-mss-clamp-out"]),
-        })
-        .arc(ArcDef {
-            name: "interface-output",
-            end: "interface-tx",
-            features: unicast(&["pcap-tx", "mpls-tunnel-tx"]),
-        })
+        .features([&capture::PCAP_RX, &capture::PCAP_TX, &mpls::TUNNEL_TX])
+        .features(switches().map(|s| s.feature))
 }

@@ -10,7 +10,6 @@ use crate::fib::table::Tables;
 use crate::interface::{Features, Interface, Tags, ifflags};
 use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt};
-use graph::arcs::ArcDef;
 use graph::buffer::HEADROOM;
 use graph::epoch::Reader;
 use graph::node::Never;
@@ -338,15 +337,9 @@ impl Rig {
         let mut b = Builder::new(NAMES[0]).node(make(&plane));
         let mut ends = vec![NAMES[0]];
         for target in N::Next::TARGETS {
-            let end = match target.strip_prefix('@') {
-                Some("ip4-unicast") => "ip4-lookup",
-                Some("ip6-unicast") => "ip6-lookup",
-                Some("ip4-output" | "ip6-output") => "interface-output",
-                _ => target,
-            };
-            if let Some(name) = target.strip_prefix('@') {
-                b = b.arc(ArcDef { name, end, features: vec![] });
-            }
+            let arc = crate::arcs::ALL.into_iter().find(|a| target.strip_prefix('@') == Some(a.name));
+            let end = arc.map_or(*target, |a| a.end);
+            b = arc.into_iter().fold(b, Builder::arc);
             ends.push(end);
         }
         ends.dedup();

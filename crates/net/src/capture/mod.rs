@@ -8,10 +8,17 @@ mod tx;
 pub use rx::CaptureRx;
 pub use tx::CaptureTx;
 
+use crate::arcs;
 use drivers::pcap::{Capture, Direction};
+use graph::arcs::Feature;
 use graph::epoch::Published;
-use graph::{Buffers, Desc, Guard, Reclaimer};
+use graph::{Buffers, Desc, Guard, Node, Reclaimer};
 use std::sync::Arc;
+
+/// Where frames are taken that were received.
+pub static PCAP_RX: Feature = Feature::new(&arcs::DEVICE_INPUT, CaptureRx::NAME);
+/// Where frames are taken that are sent.
+pub static PCAP_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, CaptureTx::NAME);
 
 /// The place where workers find the capture that runs, if one does.
 #[derive(Clone)]

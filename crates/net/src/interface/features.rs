@@ -1,7 +1,9 @@
 //! What the operator switched on for an interface, as workers see it.
 
+use crate::arcs;
 use crate::mss::Clamp;
 use crate::urpf;
+use graph::arcs::Feature;
 
 /// Settings of the features of an interface; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +94,39 @@ pub struct Bits {
     pub ip6_output: u32,
 }
 
+/// A feature that packets visit where the settings of their interface say so.
+#[derive(Debug)]
+pub struct Switch {
+    /// The feature.
+    pub feature: &'static Feature,
+    /// Whether the settings say so.
+    pub on: fn(&Features) -> bool,
+}
+
+impl Bits {
+    /// Those of the features that are switched on; `bit` answers that of one.
+    pub fn of<'s>(
+        settings: &Features,
+        switches: impl IntoIterator<Item = &'s Switch>,
+        bit: impl Fn(&Feature) -> u32,
+    ) -> Bits {
+        let mut bits = Bits::default();
+        for s in switches.into_iter().filter(|s| (s.on)(settings)) {
+            for (arc, to) in [
+                (&arcs::IP4_UNICAST, &mut bits.ip4),
+                (&arcs::IP6_UNICAST, &mut bits.ip6),
+                (&arcs::IP4_OUTPUT, &mut bits.ip4_output),
+                (&arcs::IP6_OUTPUT, &mut bits.ip6_output),
+            ] {
+                if std::ptr::eq(arc, s.feature.arc) {
+                    *to |= bit(s.feature);
+                }
+            }
+        }
+        bits
+    }
+}
+
 impl Features {
     /// The source check of a family and direction.
     pub fn urpf(&self, v6: bool, tx: bool) -> urpf::Rule {
@@ -128,29 +163,6 @@ impl Features {
             MtuOf::Ip4 => &mut self.mtu4,
             MtuOf::Ip6 => &mut self.mtu6,
             MtuOf::Mpls => &mut self.mtu_mpls,
-        }
-    }
-
-    /// The features that packets are to visit; `bit` answers that of a node on an arc.
-    pub fn bits(&self, bit: impl Fn(&str, &str) -> u32) -> Bits {
-        let when = |on: bool, arc: &str, node: &str| if on { bit(arc, node) } else { 0 };
-        let checks = |rule: urpf::Rule| rule.mode != urpf::Mode::Off;
-        Bits {
-            ip4: when(checks(self.urpf4), "ip4-unicast", "ip4-urpf")
-                | when(self.link_local4_stays, "ip4-unicast", "ip4-link-local")
-                | when(self.reassembly4, "ip4-unicast", "ip4-full-reassembly")
-                | when(self.virtual4, "ip4-unicast", "ip4-sv-reassembly")
-                | when(self.mss4.rx != 0, "ip4-unicast", "ip4-mss-clamp-in"),
-            ip6: when(checks(self.urpf6), "ip6-unicast", "ip6-urpf")
-                | when(self.reassembly6, "ip6-unicast", "ip6-full-reassembly")
-                | when(self.virtual6, "ip6-unicast", "ip6-sv-reassembly")
-                | when(self.mss6.rx != 0, "ip6-unicast", "ip6-mss-clamp-in"),
-            ip4_output: when(self.redirects4, "ip4-output", "ip4-redirect")
-                | when(checks(self.urpf4_out), "ip4-output", "ip4-urpf-out")
-                | when(self.mss4.tx != 0, "ip4-output", "ip4-mss-clamp-out"),
-            ip6_output: when(self.redirects6, "ip6-output", "ip6-redirect")
-                | when(checks(self.urpf6_out), "ip6-output", "ip6-urpf-out")
-                | when(self.mss6.tx != 0, "ip6-output", "ip6-mss-clamp-out"),
         }
     }
 }

@@ -10,7 +10,7 @@ mod tx;
 
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
-pub use features::{Bits, Features, MtuOf};
+pub use features::{Bits, Features, MtuOf, Switch};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use tx::{InterfaceTx, TxDrop};
 

@@ -1,7 +1,10 @@
 //! `ip4-link-local`: keeps packets from and for 169.254.0.0/16 on their link, where the operator wants that.
 
+use crate::arcs;
 use crate::fib::table::{V4, View};
+use crate::interface::Switch;
 use crate::plane::{Plane, kind};
+use graph::arcs::Feature;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip4::Ip4Header;
@@ -27,6 +30,11 @@ graph::reasons! {
 pub struct Ip4LinkLocal {
     plane: Arc<Plane>,
 }
+
+static LINK_LOCAL: Feature = Feature::new(&arcs::IP4_UNICAST, Ip4LinkLocal::NAME);
+
+/// What it is switched on by.
+pub static SWITCHES: [Switch; 1] = [Switch { feature: &LINK_LOCAL, on: |f| f.link_local4_stays }];
 
 impl Ip4LinkLocal {
     /// A node over `plane`.

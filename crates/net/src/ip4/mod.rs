@@ -12,7 +12,7 @@ pub mod rewrite;
 
 pub use frag::{Ip4Frag, Ip4FragReason};
 pub use input::{Ip4Drop, Ip4Input};
-pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop};
+pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop, SWITCHES};
 pub use local::{Ip4Local, Ip4LocalReason};
 pub use lookup::{Ip4Lookup, Ip4LookupDrop};
 pub use options::{Ip4Options, Ip4OptionsReason, OptionPolicy};

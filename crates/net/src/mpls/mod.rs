@@ -33,7 +33,7 @@ pub use input::{MplsInput, MplsInputDrop};
 pub use labels::{Exp, Imposition, MOST_LABELS, OutLabels, PIPE_TTL, Push, Stack, reserved};
 pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
-pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, Tunnel, TunnelTxDrop};
+pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TUNNEL_TX, Tunnel, TunnelTxDrop};
 
 use crate::plane::Plane;
 use graph::{Guard, flags};

@@ -7,8 +7,10 @@
 mod clamp;
 pub mod commands;
 
-use crate::interface::{Features, IfCache};
+use crate::arcs;
+use crate::interface::{Features, IfCache, Switch};
 use crate::plane::Plane;
+use graph::arcs::Feature;
 use graph::node::Step;
 use graph::{Desc, Edge, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use std::fmt;
@@ -84,6 +86,19 @@ place!(In4, In4Next, "ip4-mss-clamp-in", "@ip4-unicast", false, false, |f| f.mss
 place!(In6, In6Next, "ip6-mss-clamp-in", "@ip6-unicast", true, false, |f| f.mss6.rx);
 place!(Out4, Out4Next, "ip4-mss-clamp-out", "@ip4-output", false, true, |f| f.mss4.tx);
 place!(Out6, Out6Next, "ip6-mss-clamp-out", "@ip6-output", true, true, |f| f.mss6.tx);
+
+static IP4_IN: Feature = Feature::new(&arcs::IP4_UNICAST, In4::NAME);
+static IP6_IN: Feature = Feature::new(&arcs::IP6_UNICAST, In6::NAME);
+static IP4_OUT: Feature = Feature::new(&arcs::IP4_OUTPUT, Out4::NAME);
+static IP6_OUT: Feature = Feature::new(&arcs::IP6_OUTPUT, Out6::NAME);
+
+/// What they are switched on by.
+pub static SWITCHES: [Switch; 4] = [
+    Switch { feature: &IP4_IN, on: |f| In4::size(f) != 0 },
+    Switch { feature: &IP6_IN, on: |f| In6::size(f) != 0 },
+    Switch { feature: &IP4_OUT, on: |f| Out4::size(f) != 0 },
+    Switch { feature: &IP6_OUT, on: |f| Out6::size(f) != 0 },
+];
 
 /// The node of a place.
 pub struct MssClamp<P> {

@@ -22,7 +22,10 @@ pub use fragment::{Family, Key4, Key6, ReassemblyReason, V4, V6};
 pub use full::FullReassembly;
 pub use virt::VirtualReassembly;
 
+use crate::arcs;
+use crate::interface::Switch;
 use crate::plane::Plane;
+use graph::arcs::Feature;
 use graph::{Dispatcher, Exit, Guard, Packet, flags};
 use packet::IpProtocol;
 use packet::ip6::MIN_MTU;
@@ -37,6 +40,19 @@ pub type Ip6FullReassembly = FullReassembly<V6>;
 pub type Ip4VirtualReassembly = VirtualReassembly<V4>;
 /// `ip6-sv-reassembly`.
 pub type Ip6VirtualReassembly = VirtualReassembly<V6>;
+
+static IP4_FULL: Feature = Feature::new(&arcs::IP4_UNICAST, V4::FULL);
+static IP6_FULL: Feature = Feature::new(&arcs::IP6_UNICAST, V6::FULL);
+static IP4_VIRTUAL: Feature = Feature::new(&arcs::IP4_UNICAST, V4::VIRTUAL);
+static IP6_VIRTUAL: Feature = Feature::new(&arcs::IP6_UNICAST, V6::VIRTUAL);
+
+/// What they are switched on by.
+pub static SWITCHES: [Switch; 4] = [
+    Switch { feature: &IP4_FULL, on: |f| f.reassembly4 },
+    Switch { feature: &IP6_FULL, on: |f| f.reassembly6 },
+    Switch { feature: &IP4_VIRTUAL, on: |f| f.virtual4 },
+    Switch { feature: &IP6_VIRTUAL, on: |f| f.virtual6 },
+];
 
 /// Flag of a packet that was put together here; the first user word of its meta line holds the size of its largest
 /// fragment.

@@ -7,9 +7,11 @@
 pub mod commands;
 mod message;
 
-use crate::interface::IfCache;
+use crate::arcs;
+use crate::interface::{IfCache, Switch};
 use crate::plane::Plane;
 use crate::punt::{self, Class};
+use graph::arcs::Feature;
 use graph::node::Step;
 use graph::{Desc, Edge, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
 use std::fmt;
@@ -78,6 +80,13 @@ impl Family for In6 {
     const LOOKUP: Redirect6Next = Redirect6Next::Lookup;
     const REDIRECT: message::Writer = message::redirect6;
 }
+
+static IP4: Feature = Feature::new(&arcs::IP4_OUTPUT, In4::NAME);
+static IP6: Feature = Feature::new(&arcs::IP6_OUTPUT, In6::NAME);
+
+/// What they are switched on by.
+pub static SWITCHES: [Switch; 2] =
+    [Switch { feature: &IP4, on: |f| f.redirects4 }, Switch { feature: &IP6, on: |f| f.redirects6 }];
 
 /// Places for pairs of addresses that were told a moment ago.
 const RECENT: usize = 1024;

@@ -97,14 +97,14 @@ impl Feature {
 }
 
 impl Router {
-    /// The bit of a feature on an arc.
-    pub(super) fn feature_bit(&self, arc: &str, node: &str) -> u32 {
-        self.graphs.first().and_then(|g| g.arc(arc)?.bit(node)).unwrap_or(0)
+    /// The bit of a feature on its arc.
+    pub(super) fn feature_bit(&self, feature: &graph::arcs::Feature) -> u32 {
+        self.graphs.first().and_then(|g| g.arc(feature.arc.name)).map_or(0, |arc| arc.bit(feature.node))
     }
 
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
-        i.features.bits(|arc, node| self.feature_bit(arc, node))
+        Bits::of(&i.features, crate::nodes::switches(), |feature| self.feature_bit(feature))
     }
 
     /// Sets a feature and answers what undoes it.

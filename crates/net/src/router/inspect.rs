@@ -2,6 +2,7 @@
 
 use super::devices::PcapFiles;
 use super::{Kind, Op, OpError, PcapConfig, Router};
+use crate::arcs;
 use drivers::pcap::Capture;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -129,19 +130,22 @@ impl Router {
     pub fn features(&self, index: u32) -> Vec<ArcFeatures> {
         let (Some(graph), Some(state)) = (self.graphs.first(), self.interface(index)) else { return vec![] };
         let seen = self.plane.interfaces.get(index, &self.guard);
-        let bits = |arc: &str| match arc {
-            crate::nodes::DEVICE_INPUT if matches!(state.kind, Kind::Sub { .. }) => 0,
-            crate::nodes::DEVICE_INPUT => state.rx_features.load(Ordering::Relaxed),
-            "ip4-unicast" => seen.map_or(0, |i| i.ip4_unicast),
-            "ip6-unicast" => seen.map_or(0, |i| i.ip6_unicast),
-            "ip4-output" => self.feature_bits(state).ip4_output,
-            "ip6-output" => self.feature_bits(state).ip6_output,
-            "interface-output" => seen.map_or(0, |i| i.output),
-            _ => 0,
+        let own = self.feature_bits(state);
+        let rx = match state.kind {
+            Kind::Sub { .. } => 0,
+            _ => state.rx_features.load(Ordering::Relaxed),
         };
+        let bits = [
+            (&arcs::DEVICE_INPUT, rx),
+            (&arcs::IP4_UNICAST, seen.map_or(0, |i| i.ip4_unicast)),
+            (&arcs::IP6_UNICAST, seen.map_or(0, |i| i.ip6_unicast)),
+            (&arcs::IP4_OUTPUT, own.ip4_output),
+            (&arcs::IP6_OUTPUT, own.ip6_output),
+            (&arcs::INTERFACE_OUTPUT, seen.map_or(0, |i| i.output)),
+        ];
         let arc = |a: &graph::arcs::ArcNodes| {
-            let on = bits(a.name);
-            let enabled = a.features.iter().copied().filter(|f| a.bit(f).is_some_and(|b| on & b != 0));
+            let on = bits.iter().find(|(arc, _)| arc.name == a.name).map_or(0, |(_, bits)| *bits);
+            let enabled = a.features.iter().copied().filter(|f| on & a.bit(f) != 0);
             ArcFeatures { arc: a.name, enabled: enabled.collect() }
         };
         graph.wiring.arcs.iter().map(arc).collect()

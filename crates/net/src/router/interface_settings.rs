@@ -169,8 +169,8 @@ impl Router {
 
     pub(super) fn apply_capture_to(&mut self, interfaces: Vec<u32>) {
         let wants = self.tap.wants(&self.guard);
-        let rx_bit = self.feature_bit(crate::nodes::DEVICE_INPUT, "pcap-rx");
-        let tx_bit = self.feature_bit("interface-output", "pcap-tx");
+        let rx_bit = self.feature_bit(&crate::capture::PCAP_RX);
+        let tx_bit = self.feature_bit(&crate::capture::PCAP_TX);
         for index in interfaces {
             if self.interfaces.get(index).is_none_or(|i| i.hw() != index) {
                 continue;

@@ -305,7 +305,7 @@ impl Router {
                 wc,
                 &plane.handoff,
                 &plane.counters.received.rx,
-                crate::nodes::DEVICE_INPUT,
+                crate::arcs::DEVICE_INPUT.name,
             )
             .map_err(system("a worker"))?;
             graphs.push(graph);

@@ -21,12 +21,27 @@ pub use ip6::Ip6Urpf;
 pub use out::{Out4, Out6, UrpfOut};
 
 use crate::adjacency::Adjacency;
+use crate::arcs;
 use crate::fib::table::{Family, View};
-use crate::interface::{Features, Interface};
+use crate::interface::{Features, Interface, Switch};
 use crate::plane::{Plane, kind};
-use graph::{Desc, Guard, flags, quick};
+use graph::arcs::Feature;
+use graph::{Desc, Guard, LookupNode, flags, quick};
 use tables::groups::{Entry, GroupsReader, Paths};
 use tables::slots::SlotsReader;
+
+static IP4: Feature = Feature::new(&arcs::IP4_UNICAST, Ip4Urpf::NAME);
+static IP6: Feature = Feature::new(&arcs::IP6_UNICAST, Ip6Urpf::NAME);
+static IP4_OUT: Feature = Feature::new(&arcs::IP4_OUTPUT, UrpfOut::<Out4>::NAME);
+static IP6_OUT: Feature = Feature::new(&arcs::IP6_OUTPUT, UrpfOut::<Out6>::NAME);
+
+/// What they are switched on by.
+pub static SWITCHES: [Switch; 4] = [
+    Switch { feature: &IP4, on: |f| f.urpf4.mode != Mode::Off },
+    Switch { feature: &IP6, on: |f| f.urpf6.mode != Mode::Off },
+    Switch { feature: &IP4_OUT, on: |f| f.urpf4_out.mode != Mode::Off },
+    Switch { feature: &IP6_OUT, on: |f| f.urpf6_out.mode != Mode::Off },
+];
 
 /// Where the way back may lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,13 @@ mod tx;
 pub use rx::{InterfaceRxL2, InterfaceRxL2Drop};
 pub use tx::{MplsTunnelTx, TunnelTxDrop};
 
+use crate::arcs;
+use graph::Node;
+use graph::arcs::Feature;
+
+/// Where frames meet it that are sent over the interface.
+pub static TUNNEL_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, MplsTunnelTx::NAME);
+
 /// A tunnel for frames, as workers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {

@@ -75,7 +75,7 @@ impl Router {
     /// The feature that frames of a tunnel meet on `interface-output`.
     pub(in crate::router) fn tunnel_feature(&self, interface: u32) -> u32 {
         match self.frame_tunnel(interface) {
-            Some(_) => self.feature_bit("interface-output", "mpls-tunnel-tx"),
+            Some(_) => self.feature_bit(&crate::mpls::TUNNEL_TX),
             None => 0,
         }
     }

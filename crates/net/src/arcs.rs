@@ -1,0 +1,21 @@
+//! The feature arcs. What stands on them is told in the folders of the features, each in a `static` of its own, and listed
+//! in [`crate::nodes`].
+
+use graph::arcs::FeatureArc;
+
+/// Frames as devices deliver them.
+pub static DEVICE_INPUT: FeatureArc = FeatureArc { name: "device-input", end: "ethernet-input" };
+/// IPv4 packets whose headers were checked, before they are looked up.
+pub static IP4_UNICAST: FeatureArc = FeatureArc { name: "ip4-unicast", end: "ip4-lookup" };
+/// The same for IPv6.
+pub static IP6_UNICAST: FeatureArc = FeatureArc { name: "ip6-unicast", end: "ip6-lookup" };
+/// IPv4 packets that were rewritten, before they leave.
+pub static IP4_OUTPUT: FeatureArc = FeatureArc { name: "ip4-output", end: "interface-output" };
+/// The same for IPv6.
+pub static IP6_OUTPUT: FeatureArc = FeatureArc { name: "ip6-output", end: "interface-output" };
+/// Frames that leave over an interface.
+pub static INTERFACE_OUTPUT: FeatureArc = FeatureArc { name: "interface-output", end: "interface-tx" };
+
+/// All of them.
+pub static ALL: [&FeatureArc; 6] =
+    [&DEVICE_INPUT, &IP4_UNICAST, &IP6_UNICAST, &IP4_OUTPUT, &IP6_OUTPUT, &INTERFACE_OUTPUT];
