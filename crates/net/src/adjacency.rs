@@ -1,6 +1,6 @@
 //! Adjacencies: how to reach one neighbour, or one link.
 
-use crate::mpls::Imposition;
+use crate::labels::Imposition;
 use std::net::IpAddr;
 
 /// Room for an Ethernet header with two tags, or for an untagged one with two labels.

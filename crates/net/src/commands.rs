@@ -1,14 +1,11 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
-pub(crate) mod listing;
-
-use crate::router::{IfState, Op, Router};
+use crate::router::Router;
 use crate::{
     capture, fib, generator, interface, ip4, l2, mpls, mss, multicast, neighbor, proxy, punt, ra, reassembly,
     runtime, urpf,
 };
-use command::{Args, Command, CommandError, Completer, Output};
-use drivers::{Files, Identity};
+use command::Command;
 
 /// Every command over a router.
 pub fn all() -> Vec<Command<Router>> {
@@ -69,114 +66,3 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("create loopback", "Make a loopback interface"),
     ("delete loopback", "Take a loopback interface out"),
 ];
-
-/// Names of interfaces that a completion or an error proposes or compares with, at most: there may be many thousands.
-const PROPOSED: usize = 1000;
-
-impl Completer for Router {
-    fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
-        let mut names: Vec<String> = match kind {
-            "interface" => {
-                let names = self.interfaces().map(|i| &i.name).filter(|n| n.starts_with(prefix));
-                names.take(PROPOSED).cloned().collect()
-            }
-            "node" => {
-                self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
-            }
-            "stream" => self.streams().into_iter().map(|s| s.def.name).collect(),
-            "table" | "table4" | "table6" => {
-                let wanted = |name: &str| name.starts_with(prefix);
-                named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).take(PROPOSED).collect()
-            }
-            _ => vec![],
-        };
-        names.retain(|n| n.starts_with(prefix));
-        names.sort();
-        names.dedup();
-        names
-    }
-
-    fn known(&self, kind: &str, name: &str) -> Option<bool> {
-        match kind {
-            "interface" => Some(self.interface_index(name).is_some()),
-            "node" => Some(self.graphs().first().is_some_and(|g| g.node(name).is_some())),
-            "stream" => Some(self.streams().iter().any(|s| s.def.name == name)),
-            _ => None,
-        }
-    }
-
-    fn number(&self, kind: &str, name: &str) -> Option<u64> {
-        let mut numbers = named_tables(self, kind, |n| n == name).into_iter().map(|(_, id)| id);
-        let first = numbers.next()?;
-        // A name that stands for two tables of different numbers says nothing.
-        numbers.all(|other| other == first).then_some(first.into())
-    }
-}
-
-/// The wanted names of routing tables with their numbers: of one family for `table4` and `table6`, of both for `table`.
-fn named_tables(router: &Router, kind: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, u32)> {
-    let families: &[bool] = match kind {
-        "table4" => &[false],
-        "table6" => &[true],
-        "table" => &[false, true],
-        _ => &[],
-    };
-    let names = families.iter().flat_map(|v6| router.table_names(*v6));
-    names.filter(|(name, _)| wanted(name)).map(|(name, id)| (name.to_owned(), id)).collect()
-}
-
-/// Applies the operations of one command: all of them or none.
-pub(crate) fn commit(router: &mut Router, ops: Vec<Op>) -> Result<Output, CommandError> {
-    router.commit(ops).map_err(|e| CommandError::new(e.message))?;
-    Ok(Output::none())
-}
-
-/// The interface named by the argument `name`.
-pub(crate) fn interface<'r>(
-    router: &'r Router,
-    args: &Args,
-    name: &str,
-) -> Result<&'r IfState, CommandError> {
-    let given: String = args.get(name)?;
-    let found = router.interface_index(&given).and_then(|i| router.interface(i));
-    found.ok_or_else(|| args.error(name, format!("there is no interface {given}")))
-}
-
-/// The interface of a name that is one of the arguments `interface`.
-pub(crate) fn find<'r>(router: &'r Router, args: &Args, name: &str) -> Result<&'r IfState, CommandError> {
-    let found = router.interface_index(name).and_then(|i| router.interface(i));
-    found.ok_or_else(|| args.error("interface", format!("there is no interface {name}")))
-}
-
-/// The rights of who gives a command.
-fn identity(args: &Args) -> Option<Identity> {
-    args.caller().map(|c| Identity { user: c.user, group: c.group, groups: c.groups.clone() })
-}
-
-/// How files that a command names are opened.
-pub(crate) fn files(args: &Args) -> Files {
-    Files::of(identity(args), args.has("overwrite"))
-}
-
-/// Whether the caller has all rights that the router has.
-pub(crate) fn is_privileged(args: &Args) -> bool {
-    identity(args).is_none_or(|who| who.is_privileged())
-}
-
-/// Refuses a namespace that the argument `name` says, unless the caller has all rights that the router has: entering one is
-/// for who may do so without the router too.
-pub(crate) fn check_namespace(args: &Args, name: &str) -> Result<(), CommandError> {
-    match args.opt::<String>(name)? {
-        Some(namespace) if !is_privileged(args) => {
-            let why =
-                format!("namespace {namespace}: only root may put devices there or take them from there");
-            Err(args.error(name, why))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// `1 route`, `2 routes`.
-pub(crate) fn plural(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}

@@ -123,7 +123,7 @@ pub fn frame(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match s.ethertype {
         EtherType::ARP => arp(payload, f),
         EtherType::IPV4 | EtherType::IPV6 => ip(payload, f),
-        EtherType::MPLS => crate::mpls::stack(payload, f),
+        EtherType::MPLS => crate::labels::stack(payload, f),
         _ => Ok(()),
     }
 }
@@ -147,7 +147,7 @@ pub fn interface_and_l2(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Res
         return frame(r.bytes(), f);
     }
     match r.bytes().first().map(|b| b >> 4) {
-        _ if r.after.hash == u32::from(EtherType::MPLS.0) => crate::mpls::stack(r.bytes(), f),
+        _ if r.after.hash == u32::from(EtherType::MPLS.0) => crate::labels::stack(r.bytes(), f),
         Some(4 | 6) => ip(r.bytes(), f),
         _ => arp(r.bytes(), f),
     }

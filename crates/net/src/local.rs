@@ -1,6 +1,6 @@
 //! Commands on what the router answers and does by itself.
 
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::ip4::OptionPolicy;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};

@@ -5,6 +5,7 @@
 use crate::capture::{self, CaptureRx, CaptureTx, Tap};
 use crate::interface::Switch;
 use crate::plane::Plane;
+use crate::router::{Nodes, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, punt,
     reassembly, redirect, urpf,
@@ -17,6 +18,16 @@ pub fn switches() -> impl Iterator<Item = &'static Switch> {
     [&ip4::SWITCHES[..], &redirect::SWITCHES, &urpf::SWITCHES, &reassembly::SWITCHES, &mss::SWITCHES]
         .into_iter()
         .flatten()
+}
+
+impl Router {
+    /// Makes the tables and buffers, and starts the workers.
+    ///
+    /// # Errors
+    /// What is configured cannot be, or the system refuses what it needs.
+    pub fn new(config: RouterConfig) -> Result<Router, StartError> {
+        Router::with_nodes(config, Nodes { build, switches: switches().collect() })
+    }
 }
 
 /// Makes worker `worker`'s graph.

@@ -1,6 +1,6 @@
 //! `pcap trace`.
 
-use crate::commands::{files, plural};
+use crate::cli::{files, plural};
 use crate::router::{CaptureStatus, Ended, Router};
 use command::{Args, Command, CommandError, Output};
 use drivers::Files;

@@ -2,7 +2,7 @@
 
 use super::table_commands::AT_ONCE;
 use super::{explain, show, table_commands};
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::mpls;
 use crate::router::{Op, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
 use command::{Args, Command, CommandError, Output, Page};

@@ -2,7 +2,7 @@
 
 use super::show;
 use crate::adjacency::AdjacencyState;
-use crate::commands::plural;
+use crate::cli::plural;
 use crate::plane::kind;
 use crate::router::{AdjacencyInfo, NextHopInfo, NextHopStep, RouteInfo, RouteTable, Router, Target};
 use command::Output;

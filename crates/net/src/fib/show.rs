@@ -1,7 +1,7 @@
 //! Lists: routes, their number by prefix length, adjacencies.
 
 use crate::adjacency::{Adjacency, AdjacencyState};
-use crate::commands::plural;
+use crate::cli::plural;
 use crate::mpls::{Imposition, Push};
 use crate::plane::kind;
 use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, RoutePath, RouteTable, Router, Target};

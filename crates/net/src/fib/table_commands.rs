@@ -1,6 +1,6 @@
 //! `ip table`, `show ip table`, `set interface ip table`, `set ip flow-hash`.
 
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Op, OpError, RouteBatch, RouteTable, Router, TableInfo};
 use command::{Args, Command, CommandError, Output, Page, Table, Widths};
 use packet::flow::Fields;

@@ -9,7 +9,7 @@ mod unnumbered;
 pub(crate) use create::{free, made};
 
 use super::MtuOf;
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Feature, MTU, Op, Router, check_description};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;
@@ -124,7 +124,7 @@ fn del_address(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     let name: String = args.get("interface")?;
     let nets: Vec<IpNet> = match args.opt("address")? {
         Some(net) => vec![net],
-        None => crate::commands::interface(router, args, "interface")?.addresses.clone(),
+        None => crate::cli::interface(router, args, "interface")?.addresses.clone(),
     };
     commit(router, nets.into_iter().map(|net| Op::DelAddress { name: name.clone(), net }).collect())
 }

@@ -1,6 +1,6 @@
 //! Commands on what an interface does with addresses that name no host elsewhere.
 
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output};
 

@@ -1,7 +1,7 @@
 //! Commands on layer 2: cross-connects, and the way back to layer 3.
 
-use crate::commands::commit;
-use crate::commands::listing;
+use crate::cli::commit;
+use crate::cli::listing;
 use crate::router::{BridgeOp, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::json;
@@ -25,7 +25,7 @@ pub fn all() -> Vec<Command<Router>> {
             "set interface l3 <interface:interface>",
             "Take an interface out of its bridge domain or cross-connect",
             |r, a| {
-                let i = crate::commands::interface(r, a, "interface")?;
+                let i = crate::cli::interface(r, a, "interface")?;
                 let name = i.name.clone();
                 let op = match i.membership {
                     Some(_) => Op::Bridge(BridgeOp::Port { name, member: None }),

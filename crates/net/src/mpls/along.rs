@@ -67,7 +67,7 @@ impl Kept {
 
 /// What the trace shows of an error: the stack, if it has one, else the IP packet.
 pub(crate) fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if r.before.has(ALONG) { super::stack(r.bytes(), f) } else { crate::format::ip(r.bytes(), f) }
+    if r.before.has(ALONG) { crate::labels::stack(r.bytes(), f) } else { crate::format::ip(r.bytes(), f) }
 }
 
 /// Puts a label stack in front of a packet; false where there is no room.

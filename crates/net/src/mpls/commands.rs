@@ -1,7 +1,7 @@
 //! `mpls`, `set interface mpls`, `show mpls`.
 
 use super::{Exp, OutLabels, show};
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Feature, LabelBatch, Lookup, MplsOp, Op, RoutePath, Router, Target, check_label};
 use command::{Args, Command, CommandError, Output};
 

@@ -132,7 +132,11 @@ impl<I: Inside> Node for LabelDisposition<I> {
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if r.after.off == r.before.off { super::stack(r.bytes(), f) } else { crate::format::ip(r.bytes(), f) }
+        if r.after.off == r.before.off {
+            crate::labels::stack(r.bytes(), f)
+        } else {
+            crate::format::ip(r.bytes(), f)
+        }
     }
 }
 

@@ -93,6 +93,6 @@ impl Node for MplsFrag {
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::stack(r.bytes(), f)
+        crate::labels::stack(r.bytes(), f)
     }
 }

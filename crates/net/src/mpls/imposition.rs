@@ -134,7 +134,7 @@ impl<B: Below> Node for LabelImposition<B> {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if r.after.off < r.before.off || r.after.hash as u16 == EtherType::MPLS.0 {
-            super::stack(r.bytes(), f)
+            crate::labels::stack(r.bytes(), f)
         } else {
             crate::format::ip(r.bytes(), f)
         }

@@ -61,7 +61,7 @@ impl Node for MplsInput {
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::stack(r.bytes(), f)
+        crate::labels::stack(r.bytes(), f)
     }
 }
 

@@ -242,7 +242,7 @@ impl LookupNode for MplsLookup {
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::stack(r.bytes(), f)
+        crate::labels::stack(r.bytes(), f)
     }
 }
 

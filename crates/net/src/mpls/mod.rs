@@ -13,7 +13,6 @@ mod frag;
 mod guards;
 mod imposition;
 mod input;
-mod labels;
 pub mod lines;
 mod lookup;
 #[cfg(test)]
@@ -22,6 +21,7 @@ mod output;
 mod show;
 mod tunnel;
 
+pub use crate::labels::{Exp, Imposition, MOST_LABELS, OutLabels, PIPE_TTL, Push, Stack, reserved};
 pub use disposition::{DispositionReason, Ip4Pipe, Ip4Uniform, Ip6Pipe, Ip6Uniform, LabelDisposition};
 pub use error::{Ask, MplsErrorReason, MplsIcmpError};
 pub use frag::{MplsFrag, MplsFragNext};
@@ -30,7 +30,6 @@ pub use imposition::{
     SwapUniform,
 };
 pub use input::{MplsInput, MplsInputDrop};
-pub use labels::{Exp, Imposition, MOST_LABELS, OutLabels, PIPE_TTL, Push, Stack, reserved};
 pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
 pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TUNNEL_TX, Tunnel, TunnelTxDrop};
@@ -38,7 +37,6 @@ pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TUNNEL_TX, Tunn
 use crate::plane::Plane;
 use graph::{Guard, flags};
 use packet::mpls::Entry;
-use std::fmt;
 use std::sync::Arc;
 use tables::labels::{Labels, LabelsWriter};
 use tables::slots::{Slots, SlotsWriter};
@@ -75,15 +73,4 @@ pub fn is_uniform(plane: &Plane, guard: &Guard, adj: u32) -> bool {
 #[inline]
 fn top(data: &[u8]) -> Option<Entry> {
     data.first_chunk().map(|b| Entry::from_bytes(*b))
-}
-
-/// The label stack with which a packet begins, for the trace.
-pub(crate) fn stack(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for entry in bytes.as_chunks::<4>().0.iter().take(8).map(|b| Entry::from_bytes(*b)) {
-        writeln!(f, "  {entry}")?;
-        if entry.is_bottom() {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! `show mpls fib`, `show mpls interface`.
 
-use crate::commands::listing;
-use crate::commands::plural;
+use crate::cli::listing;
+use crate::cli::plural;
 use crate::fib::show::{adjacency_line, group_json, target_words};
 use crate::plane::kind;
 use crate::router::{LabelRoute, NextHopInfo, Router};

@@ -1,8 +1,8 @@
 //! Commands on clamping the TCP segment size.
 
 use super::Clamp;
-use crate::commands::commit;
-use crate::commands::listing;
+use crate::cli::commit;
+use crate::cli::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 

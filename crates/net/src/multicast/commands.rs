@@ -1,7 +1,7 @@
 //! Commands on multicast groups.
 
-use crate::commands::commit;
-use crate::commands::listing;
+use crate::cli::commit;
+use crate::cli::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 

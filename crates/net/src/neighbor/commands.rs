@@ -1,6 +1,6 @@
 //! Commands on neighbours.
 
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::neighbor::{NeighborInfo, State};
 use crate::router::{Op, Router};
 use command::{Args, Cell, Command, CommandError, Output, Page, Table, Widths};
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Command<Router>> {
 }
 
 fn add(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    if crate::commands::interface(router, args, "interface")?.is_alone() {
+    if crate::cli::interface(router, args, "interface")?.is_alone() {
         return Err(args.error("interface", "nobody is behind a loopback that is no BVI"));
     }
     let (name, address) = (args.get("interface")?, args.get("address")?);

@@ -1,6 +1,6 @@
 //! Commands on proxy ARP and neighbour discovery proxies.
 
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};

@@ -1,7 +1,7 @@
 //! `show punt` and `set punt policer`.
 
 use super::{Class, Limit};
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Op, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Commands on router advertisements.
 
 use super::content::{INFINITE, Prefix, RaConfig, Route};
-use crate::commands::commit;
-use crate::commands::listing;
+use crate::cli::commit;
+use crate::cli::listing;
 use crate::router::{Feature, IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use ipnet::{IpNet, Ipv6Net};
@@ -111,7 +111,7 @@ fn change(
     change: impl FnOnce(&mut RaConfig) -> Result<(), CommandError>,
 ) -> Result<Output, CommandError> {
     let name: String = args.get("interface")?;
-    let i = crate::commands::interface(router, args, "interface")?;
+    let i = crate::cli::interface(router, args, "interface")?;
     let Some(mut config) = router.advertises(i.index).cloned() else {
         let why = format!(
             "{name} sends no router advertisements: let it first, with 'ip6 nd {name} no ra-suppress'"
@@ -127,7 +127,7 @@ fn flag(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let name: String = args.get("interface")?;
     match args.one_of(&FLAGS) {
         Some("ra-suppress") => {
-            let i = crate::commands::interface(router, args, "interface")?;
+            let i = crate::cli::interface(router, args, "interface")?;
             let known = router.advertises(i.index).cloned().unwrap_or_default();
             let config = (!on).then(|| Box::new(known));
             commit(router, vec![Op::SetFeature { name, feature: Feature::Advertise(config) }])

@@ -1,7 +1,7 @@
 //! Commands on the reassembly of fragments.
 
 use super::{Datagram, Kind, Settings};
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Feature, Op, ReassemblyStatus, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};

@@ -104,7 +104,7 @@ impl Router {
 
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
-        Bits::of(&i.features, crate::nodes::switches(), |feature| self.feature_bit(feature))
+        Bits::of(&i.features, self.switches.iter().copied(), |feature| self.feature_bit(feature))
     }
 
     /// Sets a feature and answers what undoes it.

@@ -81,6 +81,7 @@ pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 use self::tables::Fibs;
 use crate::capture::Tap;
 use crate::fib::table::Tables;
+use crate::interface::Switch;
 use crate::l2::bridge::L2Plane;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::{Counters, Plane, PlaneConfig};
@@ -100,6 +101,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+
+/// Makes a worker's graph.
+pub(crate) type MakeGraph =
+    fn(&Arc<Plane>, &Tap, &Arc<Pool>, usize) -> Result<(graph::Dispatcher, Graph), graph::BuildError>;
+
+/// The nodes on which workers run.
+pub(crate) struct Nodes {
+    /// Makes a worker's graph of them.
+    pub build: MakeGraph,
+    /// Which of them the settings of interfaces switch on.
+    pub switches: Vec<&'static Switch>,
+}
 
 /// How a router is made.
 #[derive(Clone, Debug)]
@@ -234,12 +247,13 @@ pub struct Router {
     captures: inspect::Captures,
     /// Capture files that were opened for the operation of this moment.
     opened: Option<PcapFiles>,
+    switches: Vec<&'static Switch>,
 }
 
 impl Router {
-    /// Makes the tables and buffers, and starts the workers.
+    /// Makes the tables and buffers, and starts the workers on graphs of these nodes.
     #[allow(unsafe_code)]
-    pub fn new(config: RouterConfig) -> Result<Router, StartError> {
+    pub(crate) fn with_nodes(config: RouterConfig, nodes: Nodes) -> Result<Router, StartError> {
         let system = |what| move |err| StartError::System { what, err };
         if config.workers == 0 || config.workers > 64 {
             return Err(StartError::Config(format!("{} workers: there must be 1 to 64", config.workers)));
@@ -294,7 +308,7 @@ impl Router {
         let (report, panics) = mpsc::channel();
         let (mut graphs, mut workers) = (vec![], vec![]);
         for w in 0..n {
-            let (mut dispatcher, graph) = crate::nodes::build(&plane, &tap, &pool, w)?;
+            let (mut dispatcher, graph) = (nodes.build)(&plane, &tap, &pool, w)?;
             dispatcher.report_panics(report.clone());
             let cpu = config.cpus.get(w).copied();
             let wc = graph::WorkerConfig { cpu, spin: config.spin };
@@ -364,6 +378,7 @@ impl Router {
             cleared,
             captures: inspect::Captures::default(),
             opened: None,
+            switches: nodes.switches,
         };
         router.set_wall();
         router.make_local0();

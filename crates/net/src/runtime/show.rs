@@ -1,6 +1,6 @@
 //! Counters of workers and nodes, buffers, threads, the graph.
 
-use super::thread_label;
+use crate::cli::thread_label;
 use crate::router::{Router, WorkerInfo};
 use command::{Args, Cell, CommandError, Output, Table};
 use graph::Severity;

@@ -1,8 +1,8 @@
 //! Commands on unicast reverse path forwarding.
 
 use super::Mode;
-use crate::commands::commit;
-use crate::commands::listing;
+use crate::cli::commit;
+use crate::cli::listing;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 

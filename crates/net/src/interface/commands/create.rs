@@ -1,6 +1,6 @@
 //! Commands that make interfaces and take them out.
 
-use crate::commands::{check_namespace, commit, files, interface};
+use crate::cli::{check_namespace, commit, files, interface};
 use crate::router::{
     Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, open_pcap_files,
 };

@@ -1,6 +1,6 @@
 //! `show interface rx-placement` and `set interface rx-placement`: which worker polls which receive queue.
 
-use crate::commands::{commit, find};
+use crate::cli::{commit, find};
 use crate::router::{Op, Placement, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};

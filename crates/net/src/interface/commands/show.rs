@@ -1,6 +1,6 @@
 //! `show interface`, `show interface address`, `show hardware-interfaces`, `show features`.
 
-use crate::commands::listing;
+use crate::cli::listing;
 use crate::interface::MtuOf;
 use crate::router::{Encap, IfState, InterfaceCounts, Kind, Rate, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
@@ -344,7 +344,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 let _ = writeln!(text, "  RX queues:\n    {:<6} {:<16} node", "queue", "thread");
             }
             for (n, (w, node)) in rx.iter().enumerate() {
-                let _ = writeln!(text, "    {n:<6} {:<16} {node}", crate::runtime::thread_label(*w));
+                let _ = writeln!(text, "    {n:<6} {:<16} {node}", crate::cli::thread_label(*w));
             }
             if i.kind == Kind::Device {
                 let _ = writeln!(text, "  TX queues: {}, one a worker", router.graphs().len());

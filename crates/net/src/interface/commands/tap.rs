@@ -1,7 +1,7 @@
 //! `create tap` and `show tap`.
 
 use super::create::{free, made, offload};
-use crate::commands::{check_namespace, find, is_privileged, listing};
+use crate::cli::{check_namespace, find, is_privileged, listing};
 use crate::router::{IfState, Offload, Op, Router, TapAddresses, TapConfig};
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;

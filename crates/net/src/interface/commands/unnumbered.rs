@@ -1,6 +1,6 @@
 //! `set interface unnumbered`.
 
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{Feature, Op, Router};
 use command::{Args, Command, CommandError, Output};
 

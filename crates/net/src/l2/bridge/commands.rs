@@ -1,7 +1,7 @@
 //! Commands that make bridge domains and change what is in them.
 
 use super::show;
-use crate::commands::commit;
+use crate::cli::commit;
 use crate::router::{
     BridgeOp, BridgeSettings, Membership, Op, PortFeatures, Router, StaticMac, TagChange, VlanTag,
 };
@@ -236,7 +236,7 @@ fn ports() -> Vec<Command<Router>> {
             "What a bridge domain does with the frames that come in on an interface",
             |r: &mut Router, a| {
                 let name: String = a.get("interface")?;
-                let i = crate::commands::interface(r, a, "interface")?;
+                let i = crate::cli::interface(r, a, "interface")?;
                 let (mut features, on) = (i.port_features, !a.has("disable"));
                 if let Some(feature) = a.one_of(PortFeatures::NAMES).and_then(|n| features.named(n)) {
                     *feature = on;
@@ -333,7 +333,7 @@ fn addresses() -> Vec<Command<Router>> {
                     return Err(a.error("id", format!("there is no bridge domain {id}")));
                 }
                 let index = match a.opt::<String>("interface")? {
-                    Some(_) => Some(crate::commands::interface(r, a, "interface")?.index),
+                    Some(_) => Some(crate::cli::interface(r, a, "interface")?.index),
                     None => None,
                 };
                 r.flush_macs(id, index);

@@ -1,6 +1,6 @@
 //! `mpls tunnel`, `show mpls tunnel`.
 
-use crate::commands::{commit, interface};
+use crate::cli::{commit, interface};
 use crate::fib::show::{adjacency_line, target_words};
 use crate::interface::commands::{free, made};
 use crate::mpls::commands::{LABELS, about_labels, labels};

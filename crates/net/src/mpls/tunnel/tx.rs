@@ -102,7 +102,7 @@ impl Node for MplsTunnelTx {
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::mpls::stack(r.bytes(), f)
+        crate::labels::stack(r.bytes(), f)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lists by interface, made piece by piece as they are read: there may be thousands of interfaces.
 
-use crate::commands::find;
+use crate::cli::find;
 use crate::router::{IfState, Order, Router};
 use command::{Args, CommandError, Output, Page, Table, Widths};
 use serde_json::Value as Json;

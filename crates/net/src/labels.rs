@@ -341,6 +341,17 @@ impl Imposition {
     }
 }
 
+/// The label stack with which a packet begins, for the trace.
+pub(crate) fn stack(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for entry in bytes.as_chunks::<4>().0.iter().take(8).map(|b| Entry::from_bytes(*b)) {
+        writeln!(f, "  {entry}")?;
+        if entry.is_bottom() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
