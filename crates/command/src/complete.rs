@@ -74,7 +74,7 @@ impl<C> Registry<C> {
             };
         }
         let mut lexed = lex(line);
-        if lexed.comment || lexed.too_many.is_some() {
+        if lexed.comment || lexed.is_too_long_to_ask() {
             return none;
         }
         let partial = match lexed.tokens.last() {

@@ -109,11 +109,15 @@ fn is_bar(token: &Token) -> bool {
 /// What stands behind a `|` outside of quotes is no filter.
 pub fn split_filters(line: &str) -> Result<(&str, Filters), CommandError> {
     let mut filters = Filters::default();
-    // The usual line needs no look at its words; one that is too long is refused by who reads it.
+    // The usual line needs no look at its words; one that is too long, or has too many, is refused by who reads it.
     if line.len() > MAX_LINE || !line.contains('|') {
         return Ok((line, filters));
     }
-    let tokens = lex(line).tokens;
+    let lexed = lex(line);
+    if lexed.too_many {
+        return Ok((line, filters));
+    }
+    let tokens = lexed.tokens;
     let Some(first) = tokens.iter().position(is_bar).filter(|first| *first > 0) else {
         return Ok((line, filters));
     };

@@ -22,7 +22,7 @@ impl<C> Registry<C> {
             return if text.is_empty() { "nothing may follow here\n".to_owned() } else { text };
         }
         let mut lexed = lex(line);
-        if lexed.too_many.is_some() {
+        if lexed.is_too_long_to_ask() {
             return "the line has too many words\n".to_owned();
         }
         let partial = match lexed.tokens.last() {

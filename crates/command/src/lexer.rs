@@ -8,6 +8,8 @@ use crate::CommandError;
 pub const MAX_LINE: usize = 64 * 1024;
 /// The most words that a line may have: the parser takes some microseconds for each, and others wait meanwhile.
 const MAX_WORDS: usize = 2048;
+/// The most in front of which help and completion look for what may follow, which takes longer.
+const MAX_ASKED: usize = 1000;
 
 /// A word of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,10 +28,17 @@ pub(crate) struct Lexed {
     pub tokens: Vec<Token>,
     /// The place of a quote that is not closed; the last token then holds what follows it.
     pub open_quote: Option<usize>,
-    /// The place of the first word that is too many; neither it nor what follows is split.
-    pub too_many: Option<usize>,
+    /// There are more words: they are not split.
+    pub too_many: bool,
     /// Whether the line ends inside a comment.
     pub comment: bool,
+}
+
+impl Lexed {
+    /// There are too many words to find what may follow them.
+    pub fn is_too_long_to_ask(&self) -> bool {
+        self.tokens.len() > MAX_ASKED
+    }
 }
 
 /// Splits `line` into words. A quote that is not closed is noted, not refused: completion needs it.
@@ -46,7 +55,7 @@ pub(crate) fn lex(line: &str) -> Lexed {
             break;
         }
         if lexed.tokens.len() == MAX_WORDS {
-            lexed.too_many = Some(start);
+            lexed.too_many = true;
             break;
         }
         let mut token = Token { text: String::new(), span: start..line.len(), quoted: false };
@@ -84,7 +93,7 @@ pub(crate) fn lex_checked(line: &str) -> Result<Vec<Token>, CommandError> {
         return Err(CommandError::syntax(0..0, format!("the line is longer than {MAX_LINE} bytes")));
     }
     let lexed = lex(line);
-    if lexed.too_many.is_some() {
+    if lexed.too_many {
         return Err(CommandError::syntax(0..0, format!("the line has more than {MAX_WORDS} words")));
     }
     match lexed.open_quote {

@@ -368,9 +368,9 @@ impl<'a> Matcher<'a> {
         let word = &token.text;
         let close = mismatches.iter().position(|mismatch| mismatch.close);
         let message = match (close, self.named(&token.text).as_slice()) {
-            (Some(at), _) => mismatches.swap_remove(at).message,
+            (Some(at), _) => mismatches.swap_remove(at).message(word, self.completer),
             (None, []) => format!("unexpected '{word}'; the command ends here"),
-            (None, [_]) if mismatches.len() == 1 => mismatches.swap_remove(0).message,
+            (None, [_]) if mismatches.len() == 1 => mismatches.swap_remove(0).message(word, self.completer),
             (None, [one]) => match near(word, self.keywords()) {
                 Some(like) => format!("unknown word '{word}'; did you mean '{like}'?"),
                 None => format!("unknown word '{word}'; expected {one}"),

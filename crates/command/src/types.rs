@@ -63,9 +63,37 @@ pub enum ArgType {
 
 /// Why a word is not of a type.
 pub(crate) struct Mismatch {
-    pub message: String,
+    why: Why,
     /// It has the right form but a wrong value: worth telling even where other words could stand.
     pub close: bool,
+}
+
+enum Why {
+    Said(String),
+    /// It is no name of this kind. The names that are there are looked at when that is said: most mismatches are not, as the
+    /// word is another thing, and there may be thousands.
+    Unknown(String),
+    /// The same where a number would do.
+    NoNumber(String),
+}
+
+impl Mismatch {
+    fn new(message: String) -> Self {
+        Self { why: Why::Said(message), close: false }
+    }
+
+    /// What is wrong with `word`.
+    pub fn message(self, word: &str, completer: &dyn Completer) -> String {
+        match self.why {
+            Why::Said(message) => message,
+            Why::Unknown(kind) => unknown(&kind, word, completer),
+            Why::NoNumber(kind) => {
+                let names = completer.values(&kind, "").join(", ");
+                let there = if names.is_empty() { names } else { format!(": {names}") };
+                format!("'{word}' is not a number, nor a name{there}")
+            }
+        }
+    }
 }
 
 /// How well a word fits a type.
@@ -160,8 +188,8 @@ impl ArgType {
         completer: &dyn Completer,
         lenient: bool,
     ) -> Result<(Value, Fit), Mismatch> {
-        let wrong = || Mismatch { message: format!("'{word}' is not {self}"), close: false };
-        let close = |message: String| Mismatch { message, close: true };
+        let wrong = || Mismatch::new(format!("'{word}' is not {self}"));
+        let close = |message: String| Mismatch { close: true, ..Mismatch::new(message) };
         let value = match self {
             Self::Uint { min, max, suffix, .. } => {
                 let number = parse_uint(word, *suffix).ok_or_else(wrong)?;
@@ -198,7 +226,7 @@ impl ArgType {
             Self::Ref(kind) => {
                 return match completer.known(kind, word) {
                     Some(false) if !lenient => {
-                        Err(Mismatch { message: unknown(kind, word, completer), close: false })
+                        Err(Mismatch { why: Why::Unknown(kind.clone()), close: false })
                     }
                     Some(true) => Ok((Value::Text(word.to_owned()), Fit::Checked)),
                     _ => Ok((Value::Text(word.to_owned()), Fit::Loose)),
@@ -210,12 +238,7 @@ impl ArgType {
                     Some(number) => Value::Uint(number),
                     // It may have its number only once the script runs.
                     None if lenient && !word.is_empty() => return Ok((Value::Uint(0), Fit::Loose)),
-                    None => {
-                        let names = completer.values(kind, "").join(", ");
-                        let there = if names.is_empty() { names } else { format!(": {names}") };
-                        let message = format!("'{word}' is not a number, nor a name{there}");
-                        return Err(Mismatch { message, close: false });
-                    }
+                    None => return Err(Mismatch { why: Why::NoNumber(kind.clone()), close: false }),
                 }
             }
             Self::Text(_) | Self::Path | Self::Rest => {
@@ -362,7 +385,7 @@ mod tests {
 
     fn check(kind: &str, word: &str) -> Result<Value, String> {
         let kind = ArgType::parse(kind).unwrap();
-        kind.check("x", word, &(), false).map(|(value, _)| value).map_err(|m| m.message)
+        kind.check("x", word, &(), false).map(|(value, _)| value).map_err(|m| m.message(word, &()))
     }
 
     #[test]
