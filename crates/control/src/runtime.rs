@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
 
 /// Lines of the log that are written in a turn.
@@ -36,13 +37,15 @@ pub async fn run(
     let local = LocalSet::new();
     let load = executor.load();
     let work = local.run_until(async {
-        let punts = punts(&router, &log)?;
+        let wake = Rc::new(Notify::new());
+        let punts = punts(&router, &wake)?;
         let done = tokio::select! {
             () = stop => Ok(()),
             r = server.serve(executor) => r,
             r = punts => r,
-            () = timers(&router, &log) => Ok(()),
-            () = links(&router, &log) => Ok(()),
+            () = timers(&router, &wake) => Ok(()),
+            () = links(&router, &log, &wake) => Ok(()),
+            () = logs(&router, &log, &wake) => Ok(()),
             () = rates(&router) => Ok(()),
         };
         flush(&router, &log).await;
@@ -52,7 +55,15 @@ pub async fn run(
     load.watch(work).await
 }
 
-/// Writes the router's log. A script makes thousands of lines at once: others have their turn between them.
+/// Writes the router's log when there may be some of it, while whoever says so goes on.
+async fn logs(router: &SharedRouter, log: &Logger, wake: &Notify) {
+    loop {
+        wake.notified().await;
+        flush(router, log).await;
+    }
+}
+
+/// Writes all of the router's log. A script makes thousands of lines at once: others have their turn between them.
 async fn flush(router: &SharedRouter, log: &Logger) {
     loop {
         let lines = router.borrow_mut().take_lines(LINES);
@@ -64,10 +75,10 @@ async fn flush(router: &SharedRouter, log: &Logger) {
     }
 }
 
-fn punts(router: &SharedRouter, log: &Logger) -> io::Result<impl Future<Output = io::Result<()>>> {
+fn punts(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<impl Future<Output = io::Result<()>>> {
     let fd: OwnedFd = router.borrow().punt_fd().try_clone_to_owned()?;
     let fd = crate::fd::watch(fd)?;
-    let (router, log) = (Rc::clone(router), Rc::clone(log));
+    let (router, wake) = (Rc::clone(router), Rc::clone(wake));
     Ok(async move {
         loop {
             let mut ready = fd.readable().await?;
@@ -76,12 +87,12 @@ fn punts(router: &SharedRouter, log: &Logger) -> io::Result<impl Future<Output =
                 // A flood of packets to the router must not starve commands.
                 tokio::task::yield_now().await;
             }
-            flush(&router, &log).await;
+            wake.notify_one();
         }
     })
 }
 
-async fn timers(router: &SharedRouter, log: &Logger) {
+async fn timers(router: &SharedRouter, wake: &Notify) {
     loop {
         let wait = {
             let r = router.borrow();
@@ -90,13 +101,15 @@ async fn timers(router: &SharedRouter, log: &Logger) {
         };
         // Events may bring a deadline forward: look at least every 50 ms while something is due soon.
         tokio::time::sleep(Duration::from_millis(wait.clamp(1, 50))).await;
-        let due = {
+        let (due, said) = {
             let r = router.borrow();
-            r.next_deadline() <= r.now()
+            (r.next_deadline() <= r.now(), r.has_lines())
         };
         if due {
             router.borrow_mut().tick();
-            flush(router, log).await;
+        }
+        if due || said {
+            wake.notify_one();
         }
     }
 }
@@ -129,7 +142,7 @@ impl Drop for Watched {
 }
 
 /// Follows the links of the Linux devices in every namespace that has one, and looks for devices that are gone.
-async fn links(router: &SharedRouter, log: &Logger) {
+async fn links(router: &SharedRouter, log: &Logger, wake: &Rc<Notify>) {
     let mut watched: Vec<Watched> = vec![];
     loop {
         let wanted = router.borrow().namespaces();
@@ -146,8 +159,8 @@ async fn links(router: &SharedRouter, log: &Logger) {
             let mut task = None;
             match LinkWatch::open(ns.as_deref()) {
                 Ok(w) => {
-                    let (router, log) = (Rc::clone(router), Rc::clone(log));
-                    task = Some(tokio::task::spawn_local(watch(w, ns.clone(), router, log)));
+                    let (router, wake) = (Rc::clone(router), Rc::clone(wake));
+                    task = Some(tokio::task::spawn_local(watch(w, ns.clone(), router, wake)));
                 }
                 // One that is gone comes back with another identity.
                 Err(_) if ns.is_some() && identity.is_none() => {}
@@ -158,12 +171,12 @@ async fn links(router: &SharedRouter, log: &Logger) {
             watched.push(Watched { ns, identity, task });
         }
         router.borrow_mut().look_for_devices();
-        flush(router, log).await;
+        wake.notify_one();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
-async fn watch(w: LinkWatch, ns: Option<String>, router: SharedRouter, log: Logger) {
+async fn watch(w: LinkWatch, ns: Option<String>, router: SharedRouter, wake: Rc<Notify>) {
     let Ok(mut fd) = crate::fd::watch(w) else { return };
     let _ = fd.get_ref().request_all();
     loop {
@@ -172,6 +185,6 @@ async fn watch(w: LinkWatch, ns: Option<String>, router: SharedRouter, log: Logg
             router.borrow_mut().link_event(ns.as_deref(), &event);
         }
         ready.clear_ready();
-        flush(&router, &log).await;
+        wake.notify_one();
     }
 }

@@ -233,6 +233,8 @@ pub struct Router {
     /// Changes of routes since it was looked at what memory is left.
     unlooked: usize,
     log: VecDeque<LogLine>,
+    /// Lines for which there was no room since.
+    lines_lost: u64,
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
     next_use_check: Millis,
@@ -358,6 +360,7 @@ impl Router {
             subs_gone: vec![],
             changes: 0,
             log: VecDeque::new(),
+            lines_lost: 0,
             seen_use: BTreeMap::new(),
             short_of_memory: None,
             unlooked: 0,
@@ -453,13 +456,25 @@ impl Router {
                 ),
             });
         }
+        if self.lines_lost != 0 {
+            let text = format!("{} lines are left out here: too many came at once", self.lines_lost);
+            self.log.push_back(LogLine { warn: true, text });
+            self.lines_lost = 0;
+        }
         self.log.drain(..most.min(self.log.len())).collect()
+    }
+
+    /// Whether there are any.
+    pub fn has_lines(&self) -> bool {
+        !self.log.is_empty()
     }
 
     fn note(&mut self, warn: bool, text: impl Into<String>) {
         // Bounded: whoever never takes the log does not grow it.
         if self.log.len() < 10_000 {
             self.log.push_back(LogLine { warn, text: text.into() });
+        } else {
+            self.lines_lost += 1;
         }
     }
 
