@@ -193,7 +193,7 @@ impl Router {
                 s.def.name
             )));
         }
-        self.check_features_unused(name, &gone)?;
+        self.check_features_unused(name, &all)?;
         Ok(gone)
     }
 

@@ -7,6 +7,7 @@ use crate::neighbor::State;
 use crate::ra::RaConfig;
 use crate::{reassembly, urpf};
 use ipnet::IpNet;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -398,7 +399,7 @@ impl Router {
     }
 
     /// Refuses to take interfaces out that others depend on.
-    pub(super) fn check_features_unused(&self, name: &str, gone: &[u32]) -> Result<(), OpError> {
+    pub(super) fn check_features_unused(&self, name: &str, gone: &HashSet<u32>) -> Result<(), OpError> {
         let mut users = gone.iter().flat_map(|g| self.borrowers.range((*g, 0)..=(*g, u32::MAX)));
         if let Some((_, user)) = users.find(|(_, user)| !gone.contains(user)) {
             let user = self.interface_name(*user);

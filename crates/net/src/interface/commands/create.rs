@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fmt::Write;
 
 /// Sub-interfaces of a range that are made in one go.
-const SUBS_AT_ONCE: u16 = 16;
+const SUBS_AT_ONCE: u16 = 8;
 
 pub(super) fn all() -> Vec<Command<Router>> {
     let mut all = vec![
@@ -42,8 +42,7 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .arg("first-last", "the first and the last VLAN, with a hyphen between them")
         .details(
             "Each is called INTERFACE.VLAN and takes the frames with exactly one 802.1Q tag of this VLAN. All are made, or \
-             none; they go some dozens at a time, and if the client leaves meanwhile, those that are made stay. The answer is \
-             their names.",
+             none. The answer is their names.",
         )
         .example("create sub-interfaces left 110-120"),
         Command::write(
@@ -160,27 +159,41 @@ fn delete_kind(
 /// Deletes an interface. Of many sub-interfaces some go at a time before it, so that others have their turn.
 fn delete_named(router: &mut Router, name: String) -> Result<Output, CommandError> {
     let mut gone = router.check_deletable(&name).map_err(|e| CommandError::new(e.message))?;
-    gone.pop();
+    let index = gone.pop();
     if gone.len() <= usize::from(SUBS_AT_ONCE) {
         return commit(router, vec![Op::Delete { name }]);
     }
-    // By name: their numbers may be given to others meanwhile.
-    let mut subs: Vec<String> = gone.into_iter().map(|index| router.interface_name(index)).collect();
-    let mut begun = false;
+    // By name: their numbers may be given to others meanwhile. Cross-connects among them go first, for no sub-interface goes
+    // before what leads to it.
+    let subs: Vec<&IfState> = gone.iter().rev().filter_map(|index| router.interface(*index)).collect();
+    let connected = subs.iter().filter(|i| i.xconnect.is_some()).map(|i| i.name.clone());
+    let mut ops: Vec<Op> = connected.map(|name| Op::SetXconnect { name, peer: None }).collect();
+    let connects = ops.len();
+    ops.extend(subs.iter().map(|i| Op::Delete { name: i.name.clone() }));
+    ops.push(Op::Delete { name: name.clone() });
+    let (mut ops, mut done) = (ops.into_iter(), 0);
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
-        // The look at who needs them has taken a turn.
-        if !std::mem::replace(&mut begun, true) {
-            return Ok(true);
-        }
-        while !subs.is_empty() {
+        while router.interface_index(&name) == index && !ops.as_slice().is_empty() {
             if page.is_full() {
                 return Ok(true);
             }
-            let some = subs.split_off(subs.len().saturating_sub(SUBS_AT_ONCE.into()));
-            // Those of which one is still needed, by a cross-connect from another one perhaps, go with the interface.
-            let _ = commit(router, some.into_iter().rev().map(|name| Op::Delete { name }).collect());
+            let mut some: Vec<Op> = ops.by_ref().take(SUBS_AT_ONCE.into()).collect();
+            let took = some.len();
+            some.retain(|op| match op {
+                Op::SetXconnect { name, .. } | Op::Delete { name } => router.interface_index(name).is_some(),
+                _ => true,
+            });
+            commit(router, some).map_err(|e| match done {
+                0 => e,
+                _ => CommandError::new(format!(
+                    "{}; {} of its sub-interfaces are deleted",
+                    e.message,
+                    usize::saturating_sub(done, connects)
+                )),
+            })?;
+            done += took;
         }
-        commit(router, vec![Op::Delete { name: name.clone() }]).map(|_| false)
+        Ok(false)
     }))
 }
 
@@ -233,7 +246,8 @@ fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     if let Some(there) = (first..=last).map(&name).find(|n| router.interface_index(n).is_some()) {
         return Err(args.error("first-last", format!("there is an interface {there} already")));
     }
-    let (mut next, mut failed) = (first, None);
+    // The one that is made next, and the last of which the answer has told.
+    let (mut next, mut told, mut failed) = (first, first - 1, None);
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
         while failed.is_none() && next <= last {
             if page.is_full() {
@@ -246,14 +260,22 @@ fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError>
             }
         }
         let Some(error) = &failed else {
-            let names: Vec<String> = (first..=last).map(&name).collect();
-            if page.wants_json() {
-                let made = |n: &String| json!({ "name": n, "index": router.interface_index(n) });
+            if page.wants_json() && told < first {
                 page.open("[");
-                names.iter().for_each(|n| page.item(&made(n)));
+            }
+            while told < last {
+                if page.is_full() {
+                    return Ok(true);
+                }
+                told += 1;
+                let name = name(told);
+                match page.wants_json() {
+                    true => page.item(&json!({ "name": name, "index": router.interface_index(&name) })),
+                    false => _ = writeln!(page, "{name}"),
+                }
+            }
+            if page.wants_json() {
                 page.close("]");
-            } else {
-                let _ = page.write_str(&names.join("\n"));
             }
             return Ok(false);
         };
@@ -264,7 +286,12 @@ fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError>
             }
             let from = first.max(next.saturating_sub(SUBS_AT_ONCE));
             commit(router, (from..next).map(|vlan| Op::Delete { name: name(vlan) }).collect()).map_err(
-                |e| CommandError::new(format!("{}; those made before it stay: {}", error.message, e.message)),
+                |e| {
+                    CommandError::new(format!(
+                        "{}; some of those made before it stay: {}",
+                        error.message, e.message
+                    ))
+                },
             )?;
             next = from;
         }
