@@ -23,7 +23,7 @@ impl Completer for Router {
             "stream" => self.streams().into_iter().map(|s| s.def.name).collect(),
             "table" | "table4" | "table6" => {
                 let wanted = |name: &str| name.starts_with(prefix);
-                named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).take(PROPOSED).collect()
+                named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).collect()
             }
             _ => vec![],
         };
@@ -58,8 +58,8 @@ fn named_tables(router: &Router, kind: &str, wanted: impl Fn(&str) -> bool) -> V
         "table" => &[false, true],
         _ => &[],
     };
-    let names = families.iter().flat_map(|v6| router.table_names(*v6));
-    names.filter(|(name, _)| wanted(name)).map(|(name, id)| (name.to_owned(), id)).collect()
+    let names = |v6: bool| router.table_names(v6).filter(|(name, _)| wanted(name)).take(PROPOSED);
+    families.iter().flat_map(|v6| names(*v6)).map(|(name, id)| (name.to_owned(), id)).collect()
 }
 
 /// Applies the operations of one command: all of them or none.

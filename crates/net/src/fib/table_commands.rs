@@ -92,6 +92,7 @@ fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError
     if router.route_count(table) <= AT_ONCE {
         return whole(router);
     }
+    router.check_no_interfaces(table).map_err(refused)?;
     // Whether the routes that lead into the table are all its own shows when its own are counted.
     let (mut own, mut counted) = (HashMap::new(), false);
     let (mut after, mut gone) = (None, 0);

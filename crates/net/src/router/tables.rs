@@ -553,14 +553,14 @@ impl Router {
 
     /// Refuses to remove a table that is in use: by interfaces, or by more routes than `own`, the number of routes of each
     /// group that would go with it.
-    pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<(), OpError> {
-        let place = self.check_interfaces_left(table)?;
-        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(()) };
+    pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<u32, OpError> {
+        let place = self.check_no_interfaces(table)?;
+        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(place) };
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
         let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));
         let others = |g: &super::NextHopInfo| g.routes > own.get(&g.id).copied().unwrap_or(0);
         match users.filter_map(|g| self.group(g)).find(others) {
-            None => Ok(()),
+            None => Ok(place),
             Some(g) => Err(OpError::new(format!(
                 "{table} cannot be removed: {} of next-hop group {} lead into it",
                 super::routes::plural_routes(g.routes),
@@ -569,8 +569,8 @@ impl Router {
         }
     }
 
-    /// Refuses a table that interfaces use; else its place.
-    fn check_interfaces_left(&self, table: RouteTable) -> Result<u32, OpError> {
+    /// Refuses to remove a table that interfaces use; else its place.
+    pub fn check_no_interfaces(&self, table: RouteTable) -> Result<u32, OpError> {
         if table.id == 0 {
             return Err(OpError::new(format!("{table} is there always")));
         }
@@ -599,8 +599,7 @@ impl Router {
     }
 
     pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
-        self.check_removable(table, &HashMap::new())?;
-        let place = self.place_of(table)?;
+        let place = self.check_removable(table, &HashMap::new())?;
         let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
         let (name, fields) = (vrf.name.clone(), vrf.fields);
         if let Some(vrf) = self.fibs.get_mut(table.v6, place) {
