@@ -27,10 +27,13 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         }
         let from = Source { router: &router, settings: &settings };
         loop {
+            if page.is_full() {
+                return Ok(true);
+            }
             let more =
                 if page.wants_json() { dump.next_json(from, page) } else { text(&mut dump, from, page) };
-            if !more || page.is_full() {
-                return Ok(more);
+            if !more {
+                return Ok(false);
             }
         }
     }))

@@ -55,7 +55,7 @@ pub trait Pages {
 }
 
 /// Items or fields of a page, about.
-pub const PAGE: usize = 250;
+pub const PAGE: usize = 100;
 /// Interfaces that are looked at for a page.
 const INTERFACES: usize = 16;
 

@@ -272,6 +272,9 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             l2fib_head(router, page, listed);
         }
         while let Some(at) = next {
+            if page.is_full() {
+                return Ok(true);
+            }
             let some: Vec<MacInfo> = match &mut sorted {
                 Some(all) => {
                     let some: Vec<MacInfo> = all.take(64).collect();
@@ -285,9 +288,6 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 }
             };
             some.iter().filter(|m| wanted(m)).for_each(|m| mac(router, m, page));
-            if page.is_full() {
-                return Ok(true);
-            }
         }
         if page.wants_json() {
             page.close("]}");
