@@ -74,7 +74,8 @@ def full(tmp_path_factory):
 def many():
     """A router with thousands of sub-interfaces, each with something to tell."""
     t = Bench(neighbors=False)
-    t.ctl(f"create sub-interfaces left 1-{SUBS}")
+    made = t.router.json(f"create sub-interfaces left 1-{SUBS}")
+    assert [i["name"] for i in made] == [f"left.{n}" for n in range(1, SUBS + 1)]
     lines = []
     for n in range(1, SUBS + 1):
         name = f"left.{n}"

@@ -246,8 +246,9 @@ fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     if let Some(there) = (first..=last).map(&name).find(|n| router.interface_index(n).is_some()) {
         return Err(args.error("first-last", format!("there is an interface {there} already")));
     }
-    // The one that is made next, and the last of which the answer has told.
-    let (mut next, mut told, mut failed) = (first, first - 1, None);
+    // The one that is made next, and the one that the answer names next.
+    let (mut next, mut untold, mut failed) = (first, first, None);
+    let mut begun = false;
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
         while failed.is_none() && next <= last {
             if page.is_full() {
@@ -260,15 +261,15 @@ fn create_subs(router: &mut Router, args: &Args) -> Result<Output, CommandError>
             }
         }
         let Some(error) = &failed else {
-            if page.wants_json() && told < first {
+            if page.wants_json() && !std::mem::replace(&mut begun, true) {
                 page.open("[");
             }
-            while told < last {
+            while untold <= last {
                 if page.is_full() {
                     return Ok(true);
                 }
-                told += 1;
-                let name = name(told);
+                let name = name(untold);
+                untold += 1;
                 match page.wants_json() {
                     true => page.item(&json!({ "name": name, "index": router.interface_index(&name) })),
                     false => _ = writeln!(page, "{name}"),
