@@ -180,7 +180,7 @@ impl<'v> Tagged<'v> {
                 descs,
                 rooms,
                 20,
-                |b, index| {
+                move |b, index| {
                     b.has(Brief::IP4 | Brief::FEATURES4, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip4_unicast == self.feat))
                 },
@@ -197,7 +197,7 @@ impl<'v> Tagged<'v> {
                 descs,
                 rooms,
                 40,
-                |b, index| {
+                move |b, index| {
                     b.has(Brief::IP6 | Brief::FEATURES6, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip6_unicast == self.feat))
                 },
