@@ -136,6 +136,13 @@ pub trait QuickNode: Node {
         0
     }
 
+    /// Whether a packet that `step` sent over `edge` will be dropped, or answered, by a node that the short cut leaves out: no
+    /// other can overtake it, and [`QuickNode::behind`] is not asked.
+    fn ends(edge: Self::Next, p: &Packet<'_>) -> bool {
+        let _ = (edge, p);
+        false
+    }
+
     /// `step` sent a packet over `edge`: where that leads through nodes which the short cut leaves out, the usual packets
     /// behind it must not overtake it, for they may be of its flow. `common` is changed then, and their edge answered.
     fn behind(common: &mut Self::Common<'_>, edge: Self::Next) -> Option<Self::Next> {
@@ -147,17 +154,87 @@ pub trait QuickNode: Node {
     /// edge; how many. The first packet that is not usual is left unchanged. A packet of several buffers is shown as if all
     /// of it were in the first one. See [`run`].
     fn quick(common: &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize;
+
+    /// Whether vectors of several kinds are sorted: see [`QuickNode::kinds`].
+    const SORTS: bool = false;
+
+    /// Says of what kind packets are that have yet to come to the node. Packets of one flow are of one kind, and so are packets
+    /// whose order matters otherwise; those of one kind keep their order. A vector of several kinds goes kind by kind, each
+    /// with a `common` of its own.
+    fn kinds(view: &mut Self::View<'_>, descs: &[Desc], rooms: Rooms<'_>, kinds: &mut [u32]) {
+        let _ = (view, descs, rooms, kinds);
+    }
+}
+
+/// Packets of a vector that ended. Where many do, the short cut is tried in vain behind each, and they are not asked any more.
+struct Ended(u8);
+
+impl Ended {
+    fn ends(&mut self, ask: impl FnOnce() -> bool) -> bool {
+        let ends = self.0 < 16 && ask();
+        self.0 += u8::from(ends);
+        ends
+    }
+}
+
+/// Kinds of packets in a vector that are told apart; what is left then goes as it comes.
+const MOST_KINDS: usize = 4;
+
+/// Brings packets of one kind together.
+struct Sorter {
+    /// The kinds of the packets at these places.
+    kinds: Box<[u32]>,
+    /// Packets of other kinds until those of the kind have moved up.
+    others: Box<[Desc]>,
+    /// The kinds of those.
+    other_kinds: Box<[u32]>,
+}
+
+impl Sorter {
+    /// For nodes that sort, or not.
+    fn new(sorts: bool) -> Self {
+        let n = if sorts { VECTOR_SIZE } else { 0 };
+        let kinds: Box<[u32]> = vec![0; n].into();
+        Sorter { kinds: kinds.clone(), others: vec![Desc::default(); n].into(), other_kinds: kinds }
+    }
+
+    /// Looks at packets from `at` on.
+    fn look<N: QuickNode>(&mut self, view: &mut N::View<'_>, descs: &[Desc], at: usize, rooms: Rooms<'_>) {
+        N::kinds(view, &descs[at..], rooms, &mut self.kinds[at..descs.len()]);
+    }
+
+    /// Moves the packets of kind `kind` among those from `at` on to the front, all in their order; the place behind them.
+    #[inline(never)]
+    fn bring_forward(&mut self, descs: &mut [Desc], at: usize, kind: u32) -> usize {
+        let n = descs.len();
+        let kinds = &mut self.kinds[..n];
+        let (others, other_kinds) = (&mut self.others[..n], &mut self.other_kinds[..n]);
+        let first = kinds[at..].iter().position(|k| *k != kind).map_or(n, |ahead| at + ahead);
+        let (mut end, mut moved) = (first, 0);
+        for i in first..n {
+            // Written to both places, and one of them counts: nobody foretells which.
+            (descs[end], others[moved]) = (descs[i], descs[i]);
+            let of = kinds[i];
+            (kinds[end], other_kinds[moved]) = (of, of);
+            end += usize::from(of == kind);
+            moved += usize::from(of != kind);
+        }
+        descs[end..].copy_from_slice(&others[..moved]);
+        kinds[end..].copy_from_slice(&other_kinds[..moved]);
+        end
+    }
 }
 
 pub(crate) struct QuickDriver<N> {
     node: N,
     edges: Box<[u16]>,
     decisions: Decisions,
+    sorter: Sorter,
 }
 
 impl<N: QuickNode> QuickDriver<N> {
     pub fn new(node: N, edges: Box<[u16]>) -> Self {
-        QuickDriver { node, edges, decisions: Decisions::new() }
+        QuickDriver { node, edges, decisions: Decisions::new(), sorter: Sorter::new(N::SORTS) }
     }
 }
 
@@ -166,31 +243,54 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
         self.decisions.begin();
         let mut view = self.node.view(guard);
         let descs = v.as_mut_slice();
-        let mut usual = descs
-            .first()
-            .filter(|d| !d.has(flags::UNUSUAL & !flags::CHAINED))
-            .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
-            .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
-        let mut at = 0;
+        let (mut at, mut rounds, mut looked) = (0, 0, false);
+        let mut ended = Ended(0);
         while at < descs.len() {
-            if let Some((way, common)) = &usual {
-                let rest = &mut descs[at..];
-                let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
-                let n = N::quick(common, rest, env.buffers.rooms());
-                if let Some(whole) = whole {
-                    show_parts(&whole, rest, &mut env.buffers);
-                }
-                way.mark(&mut rest[..n]);
-                self.decisions.run(n, way.to);
-                at += n;
-                if n != 0 && begins_chained(&descs[at..]) {
-                    continue;
-                }
+            // Packets from here to `end` go by one `common`.
+            let (first, mut end) = (descs[at], descs.len());
+            let mut usual = Some(&first)
+                .filter(|d| !d.has(flags::UNUSUAL & !flags::CHAINED))
+                .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
+                .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
+            rounds += 1;
+            let sorts = N::SORTS && rounds <= MOST_KINDS && end - at > 1;
+            if sorts && !looked && usual.is_none() {
+                self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
+                looked = true;
             }
-            if let Some(d) = descs.get_mut(at) {
+            if sorts && looked {
+                end = self.sorter.bring_forward(descs, at, self.sorter.kinds[at]);
+            }
+            while at < end {
+                if let Some((way, common)) = &usual {
+                    let rest = &mut descs[at..end];
+                    let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
+                    let n = N::quick(common, rest, env.buffers.rooms());
+                    if let Some(whole) = whole {
+                        show_parts(&whole, rest, &mut env.buffers);
+                    }
+                    way.mark(&mut rest[..n]);
+                    self.decisions.run(n, way.to);
+                    at += n;
+                    if n != 0 && begins_chained(&descs[at..end]) {
+                        continue;
+                    }
+                }
+                let Some(d) = descs[..end].get_mut(at) else { break };
+                if sorts && !looked {
+                    let mut two = [0; 2];
+                    N::kinds(&mut view, &[first, *d], env.buffers.rooms(), &mut two);
+                    if two[0] != two[1] {
+                        self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
+                        looked = true;
+                        end = self.sorter.bring_forward(descs, at, two[0]);
+                        continue;
+                    }
+                }
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env });
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
+                    && !ended.ends(|| N::ends(*edge, &Packet { d, env }))
                     && let Some(other) = N::behind(common, *edge)
                 {
                     *way = Way::new(env, &self.edges, other, N::features(common));
@@ -236,6 +336,12 @@ pub trait QuickLookup: LookupNode {
     fn features(common: &Self::Common<'_>) -> u32 {
         let _ = common;
         0
+    }
+
+    /// As [`QuickNode::ends`].
+    fn ends(edge: Self::Next, p: &Packet<'_>) -> bool {
+        let _ = (edge, p);
+        false
     }
 
     /// As [`QuickNode::behind`], with what `step` left in the packet's descriptor.
@@ -329,7 +435,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         N::lookup(&mut view, descs, keys, results);
         let mut usual = N::common(&view, &descs[0], results[0], guard)
             .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
-        let mut at = 0;
+        let (mut at, mut ended) = (0, Ended(0));
         while at < n {
             if let Some((way, common)) = &usual {
                 let rest = &mut descs[at..];
@@ -349,6 +455,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
+                    && !ended.ends(|| N::ends(*edge, &Packet { d, env }))
                     && let Some(other) = N::behind(common, *edge, d)
                 {
                     *way = Way::new(env, &self.edges, other, N::features(common));

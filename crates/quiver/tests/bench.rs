@@ -98,11 +98,11 @@ fn several_workers_are_held_against_one() {
 #[test]
 fn sizes_and_tables_are_what_was_asked_for() {
     let (dir, f) = files("table", &[("t", "8.0.0.0/8\n8.8.8.0/24\n1.1.1.0/24\n2001:db8::/32\n2400::/12\n")]);
-    let scenarios = ["ip4-internet", "ip4-internet-skew", "ip6-internet", "internet"];
+    let scenarios = ["ip4-internet", "ip4-internet-skew", "ip6-internet", "internet", "internet-turns"];
     let options = ["--json", "--seconds", "0.1", "--size", "4000", "--table", &f[0]];
     let all = objects(&[&scenarios[..], &options].concat());
     let got = |f: &str| all.iter().map(|o| o[f].as_u64().unwrap()).collect::<Vec<_>>();
-    assert_eq!((got("routes"), got("size")), (vec![3, 3, 2, 5], vec![4000; 4]));
+    assert_eq!((got("routes"), got("size")), (vec![3, 3, 2, 5, 5], vec![4000; 5]));
     all.iter().for_each(clean);
     std::fs::remove_dir_all(&dir).unwrap();
 }

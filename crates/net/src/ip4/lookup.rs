@@ -189,6 +189,10 @@ impl QuickLookup for Ip4Lookup {
         })
     }
 
+    fn ends(edge: Ip4LookupNext, p: &Packet<'_>) -> bool {
+        edge == Ip4LookupNext::Rewrite && super::rewrite::is_last_hop(p)
+    }
+
     fn behind(common: &mut Common<'_>, edge: Ip4LookupNext, d: &Desc) -> Option<Ip4LookupNext> {
         if matches!(common, Common::Push1(_) | Common::Push2(_))
             && matches!(edge, Ip4LookupNext::Push | Ip4LookupNext::PushUniform)

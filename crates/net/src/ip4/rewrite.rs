@@ -106,6 +106,11 @@ pub fn wire_len(p: &Packet<'_>) -> usize {
     if p.has(flags::GSO) { crate::offload::segment_len(p) } else { p.total_len() }
 }
 
+/// True when the packet goes no further than this router (RFC 1812 section 5.3.1).
+pub(super) fn is_last_hop(p: &Packet<'_>) -> bool {
+    !p.has(flags::LOCAL) && p.head::<20>().is_some_and(|h| h[8] <= 1)
+}
+
 impl Node for Ip4Rewrite {
     const NAME: &'static str = "ip4-rewrite";
     type Next = Ip4RewriteNext;

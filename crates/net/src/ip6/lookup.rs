@@ -239,6 +239,10 @@ impl QuickLookup for Ip6Lookup {
         })
     }
 
+    fn ends(edge: Ip6LookupNext, p: &Packet<'_>) -> bool {
+        edge == Ip6LookupNext::Rewrite && super::rewrite::is_last_hop(p)
+    }
+
     fn behind(common: &mut Common<'_>, edge: Ip6LookupNext, d: &Desc) -> Option<Ip6LookupNext> {
         if matches!(common, Common::Push1(_) | Common::Push2(_))
             && matches!(edge, Ip6LookupNext::Push | Ip6LookupNext::PushUniform)

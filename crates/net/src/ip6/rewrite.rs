@@ -62,6 +62,11 @@ fn error(p: &mut Packet<'_>, why: Ip6RewriteDrop, ask: Ask) -> Step<Ip6RewriteNe
     Ok(Ip6RewriteNext::Error)
 }
 
+/// True when the packet goes no further than this router (RFC 8200 section 3).
+pub(super) fn is_last_hop(p: &Packet<'_>) -> bool {
+    !p.has(flags::LOCAL) && p.head::<40>().is_some_and(|h| h[7] <= 1)
+}
+
 impl Node for Ip6Rewrite {
     const NAME: &'static str = "ip6-rewrite";
     type Next = Ip6RewriteNext;

@@ -80,7 +80,8 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
     pub held: Vec<Held>,
     pub messages: Vec<String>,
-    pub traces: Vec<String>,
+    /// Of each traced packet, by its number.
+    pub traces: Vec<(u32, String)>,
 }
 
 pub struct World {
@@ -590,10 +591,10 @@ impl World {
         if traced != 0 {
             let names = |r: &TraceRecord| {
                 let node = |n: graph::NodeId| self.graph.nodes[usize::from(n.0)].name;
-                (r.id, node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
+                (node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
             };
             let records = self.graph.tracing.records(&self.guard);
-            out.traces = records.iter().map(|r| format!("{:?} {:?}", names(r), r.bytes())).collect();
+            out.traces = records.iter().map(|r| (r.id, format!("{:?} {:?}", names(r), r.bytes()))).collect();
             self.graph.tracing.clear(&mut self.reclaimer);
             self.reclaimer.domain().advance();
             self.reclaimer.collect();

@@ -109,18 +109,11 @@ pub const ALL: &[Scenario] = &[
     forward("ip6-100k", "IPv6, 100,000 routes, lengths as in the Internet", |i| mix(i, true, 100_000)),
     forward("ip6-internet", "IPv6, the table of --table, 256 next hops", |i| plain(i, i.table(true)?, HOPS)),
     forward("ip6-1m", "IPv6, a million routes", |i| mix(i, true, 1_000_000)),
-    forward("internet", "both tables of --table, as many packets of each", |i| {
-        let (four, six) = (i.table(false)?, i.table(true)?);
-        let mut random = Random::new(1);
-        let traffic = Traffic {
-            templates: vec![traffic::ip4(i.size, 0)?, traffic::ip6(i.size, 0)?],
-            order: traffic::order(&[1, 1], &mut random),
-            dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
-            dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
-            ..Traffic::default()
-        };
-        let routes = vec![four, six];
-        Ok(Plan { routes, hops: HOPS, egress: EGRESS, traffic, ..Plan::default() })
+    forward("internet", "both tables of --table, as many packets of each in random order", |i| {
+        internet(i, |random| traffic::order(&[1, 1], random))
+    }),
+    forward("internet-turns", "the same, 256 packets of each in turn", |i| {
+        internet(i, |_| [0, 1].into_iter().flat_map(|family| std::iter::repeat_n(family, 256)).collect())
     }),
     forward("ip4-ecmp16", "IPv4, one route with 16 paths", |i| {
         let plan = plain(i, small_table(false)?, 16)?;
@@ -243,6 +236,20 @@ pub const ALL: &[Scenario] = &[
         growth::vrfs,
     ),
 ];
+
+/// Packets of both families to all prefixes of the real tables; `order` says which family follows which.
+fn internet(i: &Input, order: impl FnOnce(&mut Random) -> Vec<u16>) -> Result<Plan, String> {
+    let (four, six) = (i.table(false)?, i.table(true)?);
+    let mut random = Random::new(1);
+    let traffic = Traffic {
+        templates: vec![traffic::ip4(i.size, 0)?, traffic::ip6(i.size, 0)?],
+        order: order(&mut random),
+        dst4: list4(&four.uniform(DESTINATIONS, &mut random)),
+        dst6: list6(&six.uniform(DESTINATIONS, &mut random)),
+        ..Traffic::default()
+    };
+    Ok(Plan { routes: vec![four, six], hops: HOPS, egress: EGRESS, traffic, ..Plan::default() })
+}
 
 /// IPv4 packets behind a label.
 fn labelled(i: &Input, labels: Labels, label: u32) -> Result<Plan, String> {
