@@ -123,7 +123,7 @@ pub fn router() -> Router {
     }
     let (urpf, mss) = (
         |v6, tx, mode| Feature::Urpf { v6, tx, mode, table: None },
-        |v6, rx, tx| Feature::Mss { v6, clamp: Clamp { rx, tx } },
+        |v6, rx, tx| Feature::Setting(net::mss::size(v6).to(Clamp { rx, tx })),
     );
     let group = |g: &str| Feature::Group { group: g.parse().expect("a group"), joined: true };
     let features = [

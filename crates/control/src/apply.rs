@@ -217,10 +217,11 @@ fn interfaces(d: &Document) -> Plan {
 
 /// Tables, into which addresses come, and what packets must meet from the first one on.
 fn before_packets(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::SetTable { .. } | Op::SetFeature { feature: Feature::Urpf { .. } | Feature::Mss { .. }, .. }
-    )
+    match op {
+        Op::SetTable { .. } | Op::SetFeature { feature: Feature::Urpf { .. }, .. } => true,
+        Op::SetFeature { feature: Feature::Setting(choice), .. } => choice.declared().early,
+        _ => false,
+    }
 }
 
 /// Interfaces that use the addresses of others, once these have them.

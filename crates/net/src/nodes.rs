@@ -3,7 +3,7 @@
 //! To add a node: write it in its feature's folder, add it here, and name it in an edge or in a feature of an arc.
 
 use crate::capture::{self, CaptureRx, CaptureTx, Tap};
-use crate::interface::Switch;
+use crate::interface::{Columns, Declared, Switch};
 use crate::plane::Plane;
 use crate::router::{Nodes, Router, RouterConfig, StartError};
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
+
+/// The settings of interfaces that features declare.
+pub static SETTINGS: &[&[&Declared]] = &[&mss::SETTINGS];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {
@@ -26,7 +29,10 @@ impl Router {
     /// # Errors
     /// What is configured cannot be, or the system refuses what it needs.
     pub fn new(config: RouterConfig) -> Result<Router, StartError> {
-        Router::with_nodes(config, Nodes { build, switches: switches().collect() })
+        Router::with_nodes(
+            config,
+            Nodes { build, switches: switches().collect(), settings: Columns::new(SETTINGS) },
+        )
     }
 }
 

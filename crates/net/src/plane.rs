@@ -2,7 +2,7 @@
 
 use crate::adjacency::Adjacency;
 use crate::fib::table::Tables;
-use crate::interface::{Briefs, Interface};
+use crate::interface::{Briefs, Columns, Interface};
 use crate::l2::bridge::L2Plane;
 use crate::punt::{Police, Punt};
 use crate::reassembly;
@@ -262,6 +262,8 @@ pub struct Plane {
     pub interfaces: Arc<Slots<Interface>>,
     /// What short cuts ask of them.
     pub briefs: Briefs,
+    /// Where they have the settings that features declare.
+    pub columns: Columns,
     /// Adjacencies, by number.
     pub adjacencies: Arc<Slots<Adjacency>>,
     /// IPv4 routes of table 0: group numbers.

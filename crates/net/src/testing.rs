@@ -7,7 +7,7 @@
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::fib::table::Tables;
-use crate::interface::{Features, Interface, Tags, ifflags};
+use crate::interface::{Features, Interface, Tags, Words, ifflags};
 use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt};
 use graph::buffer::HEADROOM;
@@ -231,6 +231,7 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         ip6_unicast: 0,
         output: 0,
         features: Features::default(),
+        settings: Words::default(),
         table4: 0,
         table6: 0,
         tags: Tags::default(),
@@ -313,6 +314,7 @@ impl Rig {
         let plane = Arc::new(Plane {
             interfaces: shared_interfaces,
             briefs: crate::interface::Briefs::new(),
+            columns: crate::interface::Columns::new(crate::nodes::SETTINGS),
             adjacencies: shared_adjacencies,
             fib4: shared_fib4,
             fib6: shared_fib6,

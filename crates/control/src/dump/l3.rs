@@ -3,7 +3,7 @@
 use super::{L3, Map, Node, Source};
 use net::interface::MtuOf;
 use net::ip4::OptionPolicy;
-use net::mss::Clamp;
+use net::mss::{self, Clamp};
 use net::reassembly::Kind;
 use net::router::IfState;
 use net::urpf::Mode;
@@ -42,7 +42,9 @@ pub(super) fn clamp(_: Source<'_>, i: &IfState, to: &mut Map) {
         Node::Flow(sizes)
     };
     let mut families = Map::new();
-    families.put_some("ip4", Some(sizes(i.features.mss4))).put_some("ip6", Some(sizes(i.features.mss6)));
+    for (v6, family) in [(false, "ip4"), (true, "ip6")] {
+        families.put_some(family, Some(sizes(i.settings.get(mss::size(v6)))));
+    }
     to.put_some("tcp-mss-clamp", Some(Node::Flow(families)));
 }
 

@@ -1,7 +1,7 @@
 //! What the operator switched on for an interface, as workers see it.
 
+use super::Settings;
 use crate::arcs;
-use crate::mss::Clamp;
 use crate::urpf;
 use graph::arcs::Feature;
 
@@ -24,10 +24,6 @@ pub struct Features {
     pub virtual4: bool,
     /// IPv6 fragments are told their ports.
     pub virtual6: bool,
-    /// The largest TCP segment size that passes over IPv4.
-    pub mss4: Clamp,
-    /// The same over IPv6.
-    pub mss6: Clamp,
     /// Labelled packets are taken.
     pub mpls: bool,
     /// ARP requests for addresses of the proxied ranges are answered.
@@ -100,18 +96,19 @@ pub struct Switch {
     /// The feature.
     pub feature: &'static Feature,
     /// Whether the settings say so.
-    pub on: fn(&Features) -> bool,
+    pub on: fn(&Features, &Settings) -> bool,
 }
 
 impl Bits {
     /// Those of the features that are switched on; `bit` answers that of one.
     pub fn of<'s>(
-        settings: &Features,
+        features: &Features,
+        settings: &Settings,
         switches: impl IntoIterator<Item = &'s Switch>,
         bit: impl Fn(&Feature) -> u32,
     ) -> Bits {
         let mut bits = Bits::default();
-        for s in switches.into_iter().filter(|s| (s.on)(settings)) {
+        for s in switches.into_iter().filter(|s| (s.on)(features, settings)) {
             for (arc, to) in [
                 (&arcs::IP4_UNICAST, &mut bits.ip4),
                 (&arcs::IP6_UNICAST, &mut bits.ip6),

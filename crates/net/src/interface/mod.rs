@@ -6,12 +6,14 @@ mod brief;
 mod drop;
 mod features;
 mod output;
+mod settings;
 mod tx;
 
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
 pub use features::{Bits, Features, MtuOf, Switch};
 pub use output::{InterfaceOutput, OutputDrop};
+pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
 pub use tx::{InterfaceTx, TxDrop};
 
 use crate::l2::Retag;
@@ -136,6 +138,8 @@ pub struct Interface {
     pub caps: TxCaps,
     /// Settings of the features that are enabled.
     pub features: Features,
+    /// Those that features declare.
+    pub settings: Words,
     /// Tags to put in front on output.
     pub tags: Tags,
     /// The MPLS tunnel that its frames take.

@@ -34,7 +34,7 @@ pub struct Ip4LinkLocal {
 static LINK_LOCAL: Feature = Feature::new(&arcs::IP4_UNICAST, Ip4LinkLocal::NAME);
 
 /// What it is switched on by.
-pub static SWITCHES: [Switch; 1] = [Switch { feature: &LINK_LOCAL, on: |f| f.link_local4_stays }];
+pub static SWITCHES: [Switch; 1] = [Switch { feature: &LINK_LOCAL, on: |f, _| f.link_local4_stays }];
 
 impl Ip4LinkLocal {
     /// A node over `plane`.

@@ -1,9 +1,9 @@
 //! Commands on clamping the TCP segment size.
 
-use super::Clamp;
+use super::{Clamp, size};
 use crate::cli::commit;
 use crate::cli::listing;
-use crate::router::{Feature, Op, Router};
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
 /// The commands.
@@ -43,13 +43,13 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let mut ops = vec![];
     for (v6, label) in [(false, "v4"), (true, "v6")] {
         let Some(group) = args.group(label) else { continue };
-        let size: u16 = group.opt("mss")?.unwrap_or(0);
+        let most: u16 = group.opt("mss")?.unwrap_or(0);
         let clamp = match group.one_of(&["rx", "tx"]) {
-            Some("rx") => Clamp { rx: size, tx: 0 },
-            Some(_) => Clamp { rx: 0, tx: size },
-            None => Clamp { rx: size, tx: size },
+            Some("rx") => Clamp { rx: most, tx: 0 },
+            Some(_) => Clamp { rx: 0, tx: most },
+            None => Clamp { rx: most, tx: most },
         };
-        ops.push(Op::SetFeature { name: name.clone(), feature: Feature::Mss { v6, clamp } });
+        ops.push(Op::SetFeature { name: name.clone(), feature: size(v6).to(clamp).into() });
     }
     if ops.is_empty() {
         return Err("name a family: ip4 or ip6".into());
@@ -60,7 +60,8 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let columns = Table::new().left("Interface").left("Family").right("Rx MSS").right("Tx MSS");
     listing::table(router, args, columns, |_, i, table| {
-        for (family, clamp) in [("ip4", i.features.mss4), ("ip6", i.features.mss6)] {
+        for (family, v6) in [("ip4", false), ("ip6", true)] {
+            let clamp = i.settings.get(size(v6));
             if !clamp.is_off() {
                 let size = |n: u16| (n != 0).then(|| n.to_string()).into();
                 table.row([i.name.clone().into(), family.into(), size(clamp.rx), size(clamp.tx)]);

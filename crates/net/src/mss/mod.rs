@@ -8,7 +8,7 @@ mod clamp;
 pub mod commands;
 
 use crate::arcs;
-use crate::interface::{Features, IfCache, Switch};
+use crate::interface::{Column, Declared, IfCache, Setting, Settings, Switch, Word};
 use crate::plane::Plane;
 use graph::arcs::Feature;
 use graph::node::Step;
@@ -31,7 +31,36 @@ impl Clamp {
     pub fn is_off(self) -> bool {
         self == Clamp::default()
     }
+
+    /// The size of one direction.
+    fn of(self, tx: bool) -> u16 {
+        if tx { self.tx } else { self.rx }
+    }
 }
+
+impl Word for Clamp {
+    #[inline]
+    fn to_word(self) -> u64 {
+        u64::from(self.rx) | u64::from(self.tx) << 16
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Self {
+        Clamp { rx: word as u16, tx: (word >> 16) as u16 }
+    }
+}
+
+const DOES: &str = "limits the segment size of TCP";
+static SIZE4: Setting<Clamp> = Setting::new(DOES, "set interface tcp-mss-clamp {} ip4 disable").early();
+static SIZE6: Setting<Clamp> = Setting::new(DOES, "set interface tcp-mss-clamp {} ip6 disable").early();
+
+/// The largest TCP segment size that passes over IPv4, or IPv6.
+pub fn size(v6: bool) -> &'static Setting<Clamp> {
+    if v6 { &SIZE6 } else { &SIZE4 }
+}
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 2] = [&SIZE4.declared, &SIZE6.declared];
 
 graph::reasons! {
     /// What the nodes count.
@@ -53,12 +82,10 @@ pub trait Place: Send + 'static {
     const V6: bool;
     /// Packets sent; the link-layer header is in front of them.
     const OUT: bool;
-    /// What is clamped to.
-    fn size(f: &Features) -> u16;
 }
 
 macro_rules! place {
-    ($name:ident, $next:ident, $node:literal, $arc:literal, $v6:literal, $out:literal, $size:expr) => {
+    ($name:ident, $next:ident, $node:literal, $arc:literal, $v6:literal, $out:literal) => {
         graph::edges! {
             #[doc = concat!("Where `", $node, "` sends packets.")]
             pub enum $next { Features => $arc }
@@ -73,19 +100,14 @@ macro_rules! place {
             const NEXT: $next = $next::Features;
             const V6: bool = $v6;
             const OUT: bool = $out;
-
-            fn size(f: &Features) -> u16 {
-                let size: fn(&Features) -> u16 = $size;
-                size(f)
-            }
         }
     };
 }
 
-place!(In4, In4Next, "ip4-mss-clamp-in", "@ip4-unicast", false, false, |f| f.mss4.rx);
-place!(In6, In6Next, "ip6-mss-clamp-in", "@ip6-unicast", true, false, |f| f.mss6.rx);
-place!(Out4, Out4Next, "ip4-mss-clamp-out", "@ip4-output", false, true, |f| f.mss4.tx);
-place!(Out6, Out6Next, "ip6-mss-clamp-out", "@ip6-output", true, true, |f| f.mss6.tx);
+place!(In4, In4Next, "ip4-mss-clamp-in", "@ip4-unicast", false, false);
+place!(In6, In6Next, "ip6-mss-clamp-in", "@ip6-unicast", true, false);
+place!(Out4, Out4Next, "ip4-mss-clamp-out", "@ip4-output", false, true);
+place!(Out6, Out6Next, "ip6-mss-clamp-out", "@ip6-output", true, true);
 
 static IP4_IN: Feature = Feature::new(&arcs::IP4_UNICAST, In4::NAME);
 static IP6_IN: Feature = Feature::new(&arcs::IP6_UNICAST, In6::NAME);
@@ -94,39 +116,51 @@ static IP6_OUT: Feature = Feature::new(&arcs::IP6_OUTPUT, Out6::NAME);
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4_IN, on: |f| In4::size(f) != 0 },
-    Switch { feature: &IP6_IN, on: |f| In6::size(f) != 0 },
-    Switch { feature: &IP4_OUT, on: |f| Out4::size(f) != 0 },
-    Switch { feature: &IP6_OUT, on: |f| Out6::size(f) != 0 },
+    Switch { feature: &IP4_IN, on: |_, s| is_on::<In4>(s) },
+    Switch { feature: &IP6_IN, on: |_, s| is_on::<In6>(s) },
+    Switch { feature: &IP4_OUT, on: |_, s| is_on::<Out4>(s) },
+    Switch { feature: &IP6_OUT, on: |_, s| is_on::<Out6>(s) },
 ];
+
+fn is_on<P: Place>(settings: &Settings) -> bool {
+    settings.get(size(P::V6)).of(P::OUT) != 0
+}
 
 /// The node of a place.
 pub struct MssClamp<P> {
     plane: Arc<Plane>,
+    sizes: Column<Clamp>,
     place: PhantomData<P>,
 }
 
 impl<P: Place> MssClamp<P> {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        MssClamp { plane: Arc::clone(plane), place: PhantomData }
+        MssClamp { plane: Arc::clone(plane), sizes: plane.columns.of(size(P::V6)), place: PhantomData }
     }
+}
+
+/// Snapshot of one vector.
+pub struct MssView<'v> {
+    ifs: IfCache<'v>,
+    sizes: Column<Clamp>,
 }
 
 impl<P: Place> Node for MssClamp<P> {
     const NAME: &'static str = P::NAME;
     type Next = P::Next;
     type Drop = MssReason;
-    type View<'v> = IfCache<'v>;
+    type View<'v> = MssView<'v>;
 
-    fn view<'v>(&'v mut self, guard: &'v Guard) -> IfCache<'v> {
-        IfCache::new(&self.plane, guard)
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> MssView<'v> {
+        MssView { ifs: IfCache::new(&self.plane, guard), sizes: self.sizes }
     }
 
     #[inline]
-    fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<P::Next, MssReason> {
+    fn step(view: &mut MssView<'_>, p: &mut Packet<'_>) -> Step<P::Next, MssReason> {
         let index = if P::OUT { p.d.tx } else { p.d.rx };
-        let most = ifs.get(index).map_or(0, |i| P::size(&i.features));
+        let sizes = view.sizes;
+        let most = view.ifs.get(index).map_or(0, |i| i.settings.get(sizes).of(P::OUT));
         let partial = p.has(flags::CSUM_PARTIAL);
         if most != 0
             && let Some(segment) = clamp::segment(p.data_mut(), P::V6, P::OUT)
@@ -158,7 +192,7 @@ impl<P: Place> QuickNode for MssClamp<P> {
     type Common<'v> = u32;
 
     fn common<'v>(
-        _view: &IfCache<'v>,
+        _view: &MssView<'v>,
         first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,

@@ -48,10 +48,10 @@ static IP6_VIRTUAL: Feature = Feature::new(&arcs::IP6_UNICAST, V6::VIRTUAL);
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4_FULL, on: |f| f.reassembly4 },
-    Switch { feature: &IP6_FULL, on: |f| f.reassembly6 },
-    Switch { feature: &IP4_VIRTUAL, on: |f| f.virtual4 },
-    Switch { feature: &IP6_VIRTUAL, on: |f| f.virtual6 },
+    Switch { feature: &IP4_FULL, on: |f, _| f.reassembly4 },
+    Switch { feature: &IP6_FULL, on: |f, _| f.reassembly6 },
+    Switch { feature: &IP4_VIRTUAL, on: |f, _| f.virtual4 },
+    Switch { feature: &IP6_VIRTUAL, on: |f, _| f.virtual6 },
 ];
 
 /// Flag of a packet that was put together here; the first user word of its meta line holds the size of its largest

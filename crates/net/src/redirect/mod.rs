@@ -86,7 +86,7 @@ static IP6: Feature = Feature::new(&arcs::IP6_OUTPUT, In6::NAME);
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 2] =
-    [Switch { feature: &IP4, on: |f| f.redirects4 }, Switch { feature: &IP6, on: |f| f.redirects6 }];
+    [Switch { feature: &IP4, on: |f, _| f.redirects4 }, Switch { feature: &IP6, on: |f, _| f.redirects6 }];
 
 /// Places for pairs of addresses that were told a moment ago.
 const RECENT: usize = 1024;

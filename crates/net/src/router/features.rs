@@ -1,8 +1,7 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
 use super::{IfState, Op, OpError, RouteTable, Router};
-use crate::interface::{Bits, MtuOf};
-use crate::mss::Clamp;
+use crate::interface::{Bits, Choice, MtuOf};
 use crate::neighbor::State;
 use crate::ra::RaConfig;
 use crate::{reassembly, urpf};
@@ -32,12 +31,15 @@ pub enum Feature {
         /// On or off.
         on: bool,
     },
-    /// The largest TCP segment size that passes.
+    /// A setting that a feature declares.
+    Setting(Choice),
+    /// A setting in the words of the world in which tests compare short cuts.
+    #[cfg(test)]
     Mss {
         /// For IPv6 instead of IPv4.
         v6: bool,
         /// The sizes.
-        clamp: Clamp,
+        clamp: world::Clamp,
     },
     /// Whether hosts are told of better next hops on their link.
     Redirects {
@@ -76,6 +78,12 @@ pub enum Feature {
     Advertise(Option<Box<RaConfig>>),
 }
 
+impl From<Choice> for Feature {
+    fn from(choice: Choice) -> Self {
+        Feature::Setting(choice)
+    }
+}
+
 impl Feature {
     /// Whether it gives an interface something that only layer 3 has.
     fn switches_on(&self) -> bool {
@@ -88,7 +96,9 @@ impl Feature {
             | Feature::DirectedBroadcast(on)
             | Feature::LinkLocal4Stays(on) => *on,
             Feature::Mtu { mtu, .. } => *mtu != 0,
-            Feature::Mss { clamp, .. } => !clamp.is_off(),
+            Feature::Setting(choice) => !choice.is_default(),
+            #[cfg(test)]
+            Feature::Mss { .. } => self.clone().in_settings().switches_on(),
             Feature::Mpls(_) => false,
             Feature::Unnumbered(lender) => lender.is_some(),
             Feature::Group { joined, .. } => *joined,
@@ -105,11 +115,13 @@ impl Router {
 
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
-        Bits::of(&i.features, self.switches.iter().copied(), |feature| self.feature_bit(feature))
+        Bits::of(&i.features, &i.settings, self.switches.iter().copied(), |feature| self.feature_bit(feature))
     }
 
     /// Sets a feature and answers what undoes it.
     pub(super) fn set_feature(&mut self, name: String, feature: Feature) -> Result<Vec<Op>, OpError> {
+        #[cfg(test)]
+        let feature = feature.in_settings();
         let i = self.named(&name)?;
         let (index, bits) = (i.index, self.feature_bits(i));
         if feature.switches_on() {
@@ -134,6 +146,12 @@ impl Router {
                 )));
             }
             Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
+            Feature::Setting(choice) => {
+                let was = self.interfaces.get_mut(index).and_then(|i| i.settings.replace(choice));
+                Feature::Setting(
+                    was.ok_or_else(|| OpError::new(format!("{name}: {choice:?} is not listed")))?,
+                )
+            }
             Feature::DirectedBroadcast(on) => {
                 Feature::DirectedBroadcast(self.set_directed_broadcast(index, on)?)
             }
@@ -159,11 +177,7 @@ impl Router {
                 all.push(self.urpf_feature(v6, tx, f.urpf(v6, tx)));
             }
         }
-        for (v6, clamp) in [(false, f.mss4), (true, f.mss6)] {
-            if !clamp.is_off() {
-                all.push(Feature::Mss { v6, clamp });
-            }
-        }
+        all.extend(i.settings.chosen().map(Feature::Setting));
         for (kind, on) in reassembly::Kind::ALL.into_iter().map(|k| {
             (
                 k,
@@ -420,9 +434,6 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
     use std::mem::replace;
     let f = &mut i.features;
     match feature {
-        Feature::Mss { v6, clamp } => {
-            Feature::Mss { v6, clamp: replace(if v6 { &mut f.mss6 } else { &mut f.mss4 }, clamp) }
-        }
         Feature::Reassembly { kind, on } => {
             let to = match (kind.v6, kind.shallow) {
                 (false, false) => &mut f.reassembly4,
@@ -441,5 +452,23 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
         Feature::ArpSenderCheck(on) => Feature::ArpSenderCheck(replace(&mut f.arp_sender_check, on)),
         Feature::LinkLocal4Stays(on) => Feature::LinkLocal4Stays(replace(&mut f.link_local4_stays, on)),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod world {
+    //! The world in which tests compare short cuts says settings in words of their own.
+
+    use super::Feature;
+    use crate::mss;
+    pub use mss::Clamp;
+
+    impl Feature {
+        pub(in crate::router) fn in_settings(self) -> Feature {
+            match self {
+                Feature::Mss { v6, clamp } => mss::size(v6).to(clamp).into(),
+                other => other,
+            }
+        }
     }
 }

@@ -78,6 +78,7 @@ impl Router {
             ip6_unicast: bits.ip6,
             output: hw.tx_features | self.tunnel_feature(hw.index),
             features: i.features,
+            settings: i.settings.words(),
             table4: i.table(false),
             table6: i.table(true),
             tags: i.tags(),

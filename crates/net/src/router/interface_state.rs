@@ -3,7 +3,7 @@
 use super::devices::DeviceControl;
 use super::placement::Input;
 use super::{Membership, Op, PortFeatures, TagChange};
-use crate::interface::{Features, MtuOf, Tags};
+use crate::interface::{Features, MtuOf, Settings, Tags};
 use crate::neighbor::Millis;
 use graph::TxCaps;
 use ipnet::{IpNet, Ipv6Net};
@@ -127,6 +127,8 @@ pub struct IfState {
     pub(super) mac_events: (u64, u64),
     /// Features that the operator switched on.
     pub features: Features,
+    /// Settings that features declare.
+    pub settings: Settings,
     /// The interface whose addresses it has as its own.
     pub unnumbered: Option<u32>,
     /// Sub-interfaces by the operator's number.

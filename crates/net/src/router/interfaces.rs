@@ -4,7 +4,7 @@ use super::connected::Connected;
 use super::devices::Device;
 use super::placement::Input;
 use super::{IfState, Kind, Op, OpError, Order, PortFeatures, Router};
-use crate::interface::{Features, Interface, Tags};
+use crate::interface::{Columns, Features, Interface, Settings, Tags, Words};
 use crate::l2::Retag;
 use graph::TxCaps;
 use ipnet::IpNet;
@@ -25,10 +25,11 @@ pub(crate) struct Interfaces {
     pub xconnected: HashMap<u32, u32>,
     /// Times that an interface was written for workers.
     pub(super) stores: u64,
+    columns: Columns,
 }
 
 impl Interfaces {
-    pub fn new(slots: SlotsWriter<Interface>) -> Self {
+    pub fn new(slots: SlotsWriter<Interface>, columns: Columns) -> Self {
         Interfaces {
             slots,
             by_index: BTreeMap::new(),
@@ -36,6 +37,7 @@ impl Interfaces {
             connected: HashMap::new(),
             xconnected: HashMap::new(),
             stores: 0,
+            columns,
         }
     }
 
@@ -111,6 +113,7 @@ fn blank() -> Interface {
         ip6_unicast: 0,
         output: 0,
         features: Features::default(),
+        settings: Words::default(),
         table4: 0,
         table6: 0,
         tags: Tags::default(),
@@ -196,6 +199,7 @@ impl Router {
             mac_limit: None,
             mac_events: (0, 0),
             features: Features::default(),
+            settings: Settings::new(self.interfaces.columns),
             unnumbered: None,
             subs: BTreeMap::new(),
             tables: [0; 2],

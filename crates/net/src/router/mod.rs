@@ -81,7 +81,7 @@ pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 use self::tables::Fibs;
 use crate::capture::Tap;
 use crate::fib::table::Tables;
-use crate::interface::Switch;
+use crate::interface::{Columns, Switch};
 use crate::l2::bridge::L2Plane;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::{Counters, Plane, PlaneConfig};
@@ -112,6 +112,8 @@ pub(crate) struct Nodes {
     pub build: MakeGraph,
     /// Which of them the settings of interfaces switch on.
     pub switches: Vec<&'static Switch>,
+    /// What interfaces can be told for them.
+    pub settings: Columns,
 }
 
 /// How a router is made.
@@ -287,6 +289,7 @@ impl Router {
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
             briefs: crate::interface::Briefs::new(),
+            columns: nodes.settings,
             adjacencies: shared_adjs,
             fib4: shared4,
             fib6: shared6,
@@ -333,7 +336,7 @@ impl Router {
             reclaimer: Reclaimer::new(Arc::clone(&domain)),
             // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
             guard: unsafe { Guard::unprotected() },
-            interfaces: Interfaces::new(interfaces),
+            interfaces: Interfaces::new(interfaces, nodes.settings),
             bridges: bridge::Bridges::new(bridges),
             labels: mpls::LabelTables::new(label_slots, main_labels),
             tunnels: mpls::Tunnels::default(),

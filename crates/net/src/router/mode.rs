@@ -183,10 +183,9 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
             let shallow = if kind.shallow { "virtual-" } else { "" };
             ("reassembles fragments".into(), format!("set interface {shallow}reassembly {name} off"))
         }
-        Feature::Mss { v6, .. } => {
-            let how = format!("set interface tcp-mss-clamp {name} {} disable", family(*v6));
-            ("limits the segment size of TCP".into(), how)
-        }
+        Feature::Setting(c) => (c.declared().does.into(), c.declared().undo.replace("{}", name)),
+        #[cfg(test)]
+        Feature::Mss { .. } => words(&feature.clone().in_settings(), name),
         Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
         Feature::ProxyArp(_) => {
             ("answers for proxied ranges".into(), format!("set interface proxy-arp {name} disable"))

@@ -37,10 +37,10 @@ static IP6_OUT: Feature = Feature::new(&arcs::IP6_OUTPUT, UrpfOut::<Out6>::NAME)
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4, on: |f| f.urpf4.mode != Mode::Off },
-    Switch { feature: &IP6, on: |f| f.urpf6.mode != Mode::Off },
-    Switch { feature: &IP4_OUT, on: |f| f.urpf4_out.mode != Mode::Off },
-    Switch { feature: &IP6_OUT, on: |f| f.urpf6_out.mode != Mode::Off },
+    Switch { feature: &IP4, on: |f, _| f.urpf4.mode != Mode::Off },
+    Switch { feature: &IP6, on: |f, _| f.urpf6.mode != Mode::Off },
+    Switch { feature: &IP4_OUT, on: |f, _| f.urpf4_out.mode != Mode::Off },
+    Switch { feature: &IP6_OUT, on: |f, _| f.urpf6_out.mode != Mode::Off },
 ];
 
 /// Where the way back may lead.

@@ -159,7 +159,7 @@ fn ops() -> Vec<Op> {
         let mac = packet::MacAddr([2, 0, 0, 0, 1, 1]);
         ops.push(Op::SetNeighbor { name: name.into(), address: address.parse().unwrap(), mac });
     }
-    let feature = Feature::Mss { v6: false, clamp: net::mss::Clamp { rx: 1000, tx: 0 } };
+    let feature = net::mss::size(false).to(net::mss::Clamp { rx: 1000, tx: 0 }).into();
     ops.push(Op::SetFeature { name: "clamped".into(), feature });
     for v6 in [false, true] {
         let feature = Feature::Urpf { v6, tx: false, mode: net::urpf::Mode::Strict, table: None };

@@ -7,7 +7,7 @@ mod urpf;
 
 use net::interface::MtuOf;
 use net::ip4::OptionPolicy;
-use net::mss::Clamp;
+use net::mss::{self, Clamp};
 use net::router::{Feature, Op};
 use std::collections::BTreeMap;
 
@@ -63,8 +63,8 @@ struct Scope<'s, 'n> {
 }
 
 impl Scope<'_, '_> {
-    fn set(&mut self, place: Place, field: &'static str, feature: Feature) {
-        let op = Op::SetFeature { name: self.name.to_string(), feature };
+    fn set(&mut self, place: Place, field: &'static str, feature: impl Into<Feature>) {
+        let op = Op::SetFeature { name: self.name.to_string(), feature: feature.into() };
         self.out.push(Setting { place, path: format!("{}.{field}", self.d.path()), op });
     }
 }
@@ -239,6 +239,6 @@ fn clamp<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
         })
     });
     for (v6, place, clamp) in all.unwrap_or_default() {
-        s.set(place, "tcp-mss-clamp", Feature::Mss { v6, clamp });
+        s.set(place, "tcp-mss-clamp", mss::size(v6).to(clamp));
     }
 }
