@@ -114,7 +114,7 @@ pub fn router() -> Router {
     for (name, kind) in
         [("left.100", 0), ("left.100", 1), ("left.200", 2), ("left.200", 3), ("six", 1), ("right", 2)]
     {
-        let feature = Feature::Reassembly { kind: Kind::ALL[kind], on: true };
+        let feature = Kind::ALL[kind].setting().to(true).into();
         ops.push(Op::SetFeature { name: name.into(), feature });
     }
     for v6 in [false, true] {
@@ -134,8 +134,8 @@ pub fn router() -> Router {
         ("right", mss(false, 1000, 900)),
         ("six", urpf(true, false, Mode::Strict)),
         ("left.200", mss(true, 800, 1200)),
-        ("left", Feature::Redirects { v6: false, on: true }),
-        ("left", Feature::Redirects { v6: true, on: true }),
+        ("left", net::redirect::sent(false).to(true).into()),
+        ("left", net::redirect::sent(true).to(true).into()),
         ("right", Feature::LinkLocal4Stays(true)),
         ("left", Feature::ProxyArp(true)),
         ("left", group("224.0.0.5")),

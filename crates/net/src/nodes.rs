@@ -13,8 +13,8 @@ use crate::{
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
 
-/// The settings of interfaces that features declare.
-pub static SETTINGS: &[&[&Declared]] = &[&mss::SETTINGS];
+/// The settings of interfaces that features declare, in the order in which an operator is told what an interface has.
+pub static SETTINGS: &[&[&Declared]] = &[&mss::SETTINGS, &reassembly::SETTINGS, &redirect::SETTINGS];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {

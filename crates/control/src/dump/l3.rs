@@ -5,6 +5,7 @@ use net::interface::MtuOf;
 use net::ip4::OptionPolicy;
 use net::mss::{self, Clamp};
 use net::reassembly::Kind;
+use net::redirect;
 use net::router::IfState;
 use net::urpf::Mode;
 
@@ -60,7 +61,9 @@ pub(super) fn mtu(_: Source<'_>, i: &IfState, to: &mut Map) {
 pub(super) fn redirects(_: Source<'_>, i: &IfState, to: &mut Map) {
     let on = |on: bool| on.then_some(true);
     let mut families = Map::new();
-    families.put_some("ip4", on(i.features.redirects4)).put_some("ip6", on(i.features.redirects6));
+    for (v6, family) in [(false, "ip4"), (true, "ip6")] {
+        families.put_some(family, on(i.settings.get(redirect::sent(v6))));
+    }
     to.put_some("redirects", Some(Node::Flow(families)));
 }
 
@@ -100,13 +103,12 @@ pub(super) fn reassembly_limits(from: Source<'_>, to: &mut Map) {
 
 /// What becomes of fragments.
 pub(super) fn reassembly(_: Source<'_>, i: &IfState, to: &mut Map) {
-    let f = &i.features;
-    for (name, four, six) in
-        [("reassembly", f.reassembly4, f.reassembly6), ("virtual-reassembly", f.virtual4, f.virtual6)]
-    {
+    for (name, shallow) in [("reassembly", false), ("virtual-reassembly", true)] {
         let mut families = Map::new();
-        let on = |on: bool| on.then_some(true);
-        families.put_some("ip4", on(four)).put_some("ip6", on(six));
+        for (v6, family) in [(false, "ip4"), (true, "ip6")] {
+            let on = i.settings.get(Kind { v6, shallow }.setting());
+            families.put_some(family, on.then_some(true));
+        }
         to.put_some(name, Some(Node::Flow(families)));
     }
 }

@@ -16,14 +16,6 @@ pub struct Features {
     pub urpf4_out: urpf::Rule,
     /// The same for IPv6.
     pub urpf6_out: urpf::Rule,
-    /// IPv4 fragments are put together.
-    pub reassembly4: bool,
-    /// IPv6 fragments are put together.
-    pub reassembly6: bool,
-    /// IPv4 fragments are told their ports.
-    pub virtual4: bool,
-    /// IPv6 fragments are told their ports.
-    pub virtual6: bool,
     /// Labelled packets are taken.
     pub mpls: bool,
     /// ARP requests for addresses of the proxied ranges are answered.
@@ -34,10 +26,6 @@ pub struct Features {
     pub directed_broadcast: bool,
     /// Packets received from or for 169.254.0.0/16 are not forwarded (RFC 3927 section 2.7).
     pub link_local4_stays: bool,
-    /// Hosts are told of better next hops on their link over IPv4.
-    pub redirects4: bool,
-    /// The same over IPv6.
-    pub redirects6: bool,
     /// The largest IPv4 packet that is sent, bytes; 0: the interface's MTU.
     pub mtu4: u16,
     /// The same for IPv6.

@@ -2,7 +2,7 @@
 
 use super::{Datagram, Kind, Settings};
 use crate::cli::commit;
-use crate::router::{Feature, Op, ReassemblyStatus, Router};
+use crate::router::{Op, ReassemblyStatus, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -51,7 +51,7 @@ fn feature(words: &str, help: &str, shallow: bool) -> Command<Router> {
         let on = |v6: bool| args.has("on") || args.has(if v6 { "ip6" } else { "ip4" });
         let op = |v6| Op::SetFeature {
             name: name.clone(),
-            feature: Feature::Reassembly { kind: Kind { v6, shallow }, on: on(v6) },
+            feature: Kind { v6, shallow }.setting().to(on(v6)).into(),
         };
         commit(router, [false, true].map(op).to_vec())
     };

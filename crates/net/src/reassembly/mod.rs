@@ -23,7 +23,7 @@ pub use full::FullReassembly;
 pub use virt::VirtualReassembly;
 
 use crate::arcs;
-use crate::interface::Switch;
+use crate::interface::{Declared, Setting, Switch};
 use crate::plane::Plane;
 use graph::arcs::Feature;
 use graph::{Dispatcher, Exit, Guard, Packet, flags};
@@ -46,12 +46,24 @@ static IP6_FULL: Feature = Feature::new(&arcs::IP6_UNICAST, V6::FULL);
 static IP4_VIRTUAL: Feature = Feature::new(&arcs::IP4_UNICAST, V4::VIRTUAL);
 static IP6_VIRTUAL: Feature = Feature::new(&arcs::IP6_UNICAST, V6::VIRTUAL);
 
+const DOES: &str = "reassembles fragments";
+const FULL: &str = "set interface reassembly {} off";
+const VIRTUAL: &str = "set interface virtual-reassembly {} off";
+static FULL4: Setting<bool> = Setting::new(DOES, FULL);
+static FULL6: Setting<bool> = Setting::new(DOES, FULL);
+static VIRTUAL4: Setting<bool> = Setting::new(DOES, VIRTUAL);
+static VIRTUAL6: Setting<bool> = Setting::new(DOES, VIRTUAL);
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 4] =
+    [&FULL4.declared, &FULL6.declared, &VIRTUAL4.declared, &VIRTUAL6.declared];
+
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4_FULL, on: |f, _| f.reassembly4 },
-    Switch { feature: &IP6_FULL, on: |f, _| f.reassembly6 },
-    Switch { feature: &IP4_VIRTUAL, on: |f, _| f.virtual4 },
-    Switch { feature: &IP6_VIRTUAL, on: |f, _| f.virtual6 },
+    Switch { feature: &IP4_FULL, on: |_, s| s.get(&FULL4) },
+    Switch { feature: &IP6_FULL, on: |_, s| s.get(&FULL6) },
+    Switch { feature: &IP4_VIRTUAL, on: |_, s| s.get(&VIRTUAL4) },
+    Switch { feature: &IP6_VIRTUAL, on: |_, s| s.get(&VIRTUAL6) },
 ];
 
 /// Flag of a packet that was put together here; the first user word of its meta line holds the size of its largest
@@ -135,6 +147,16 @@ impl Kind {
             (true, false) => "ip6-full-reassembly",
             (false, true) => "ip4-sv-reassembly",
             (true, true) => "ip6-sv-reassembly",
+        }
+    }
+
+    /// What switches it on for an interface.
+    pub fn setting(self) -> &'static Setting<bool> {
+        match (self.v6, self.shallow) {
+            (false, false) => &FULL4,
+            (true, false) => &FULL6,
+            (false, true) => &VIRTUAL4,
+            (true, true) => &VIRTUAL6,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Commands on redirects.
 
+use super::sent;
 use crate::cli::commit;
 use crate::cli::listing;
-use crate::router::{Feature, Op, Router};
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
 /// The commands.
@@ -37,7 +38,7 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let name: String = args.get("interface")?;
     let on = args.has("enable");
     let families = [(false, "ip6"), (true, "ip4")].into_iter().filter(|(_, other)| !args.has(other));
-    let op = |(v6, _)| Op::SetFeature { name: name.clone(), feature: Feature::Redirects { v6, on } };
+    let op = |(v6, _)| Op::SetFeature { name: name.clone(), feature: sent(v6).to(on).into() };
     commit(router, families.map(op).collect())
 }
 
@@ -45,9 +46,9 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let columns = Table::new().left("Interface").left("IPv4").left("IPv6");
     let word = |on: bool| if on { "on" } else { "off" };
     listing::table(router, args, columns, move |_, i, table| {
-        let f = &i.features;
-        if f.redirects4 || f.redirects6 {
-            table.row([i.name.clone().into(), word(f.redirects4).into(), word(f.redirects6).into()]);
+        let (over4, over6) = (i.settings.get(sent(false)), i.settings.get(sent(true)));
+        if over4 || over6 {
+            table.row([i.name.clone().into(), word(over4).into(), word(over6).into()]);
         }
     })
 }

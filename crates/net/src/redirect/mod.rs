@@ -8,7 +8,7 @@ pub mod commands;
 mod message;
 
 use crate::arcs;
-use crate::interface::{IfCache, Switch};
+use crate::interface::{Declared, IfCache, Setting, Switch};
 use crate::plane::Plane;
 use crate::punt::{self, Class};
 use graph::arcs::Feature;
@@ -84,9 +84,21 @@ impl Family for In6 {
 static IP4: Feature = Feature::new(&arcs::IP4_OUTPUT, In4::NAME);
 static IP6: Feature = Feature::new(&arcs::IP6_OUTPUT, In6::NAME);
 
+const DOES: &str = "sends redirects";
+static SENT4: Setting<bool> = Setting::new(DOES, "set interface ip redirects {} ip4 disable");
+static SENT6: Setting<bool> = Setting::new(DOES, "set interface ip redirects {} ip6 disable");
+
+/// Whether hosts are told of better next hops on their link, over IPv4 or IPv6.
+pub fn sent(v6: bool) -> &'static Setting<bool> {
+    if v6 { &SENT6 } else { &SENT4 }
+}
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 2] = [&SENT4.declared, &SENT6.declared];
+
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 2] =
-    [Switch { feature: &IP4, on: |f, _| f.redirects4 }, Switch { feature: &IP6, on: |f, _| f.redirects6 }];
+    [Switch { feature: &IP4, on: |_, s| s.get(&SENT4) }, Switch { feature: &IP6, on: |_, s| s.get(&SENT6) }];
 
 /// Places for pairs of addresses that were told a moment ago.
 const RECENT: usize = 1024;

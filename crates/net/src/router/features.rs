@@ -4,7 +4,7 @@ use super::{IfState, Op, OpError, RouteTable, Router};
 use crate::interface::{Bits, Choice, MtuOf};
 use crate::neighbor::State;
 use crate::ra::RaConfig;
-use crate::{reassembly, urpf};
+use crate::urpf;
 use ipnet::IpNet;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -24,13 +24,6 @@ pub enum Feature {
         /// The routing table in which sources are looked up; that of the interface when there is none.
         table: Option<u32>,
     },
-    /// What becomes of fragments that are received.
-    Reassembly {
-        /// Which kind.
-        kind: reassembly::Kind,
-        /// On or off.
-        on: bool,
-    },
     /// A setting that a feature declares.
     Setting(Choice),
     /// A setting in the words of the world in which tests compare short cuts.
@@ -41,7 +34,16 @@ pub enum Feature {
         /// The sizes.
         clamp: world::Clamp,
     },
-    /// Whether hosts are told of better next hops on their link.
+    /// The same.
+    #[cfg(test)]
+    Reassembly {
+        /// Which kind.
+        kind: world::Kind,
+        /// On or off.
+        on: bool,
+    },
+    /// The same.
+    #[cfg(test)]
     Redirects {
         /// For IPv6 instead of IPv4.
         v6: bool,
@@ -89,20 +91,18 @@ impl Feature {
     fn switches_on(&self) -> bool {
         match self {
             Feature::Urpf { mode, .. } => *mode != urpf::Mode::Off,
-            Feature::Reassembly { on, .. }
-            | Feature::Redirects { on, .. }
-            | Feature::ProxyArp(on)
+            Feature::ProxyArp(on)
             | Feature::ArpSenderCheck(on)
             | Feature::DirectedBroadcast(on)
             | Feature::LinkLocal4Stays(on) => *on,
             Feature::Mtu { mtu, .. } => *mtu != 0,
             Feature::Setting(choice) => !choice.is_default(),
-            #[cfg(test)]
-            Feature::Mss { .. } => self.clone().in_settings().switches_on(),
             Feature::Mpls(_) => false,
             Feature::Unnumbered(lender) => lender.is_some(),
             Feature::Group { joined, .. } => *joined,
             Feature::Advertise(config) => config.is_some(),
+            #[cfg(test)]
+            other => other.clone().in_settings().switches_on(),
         }
     }
 }
@@ -178,26 +178,6 @@ impl Router {
             }
         }
         all.extend(i.settings.chosen().map(Feature::Setting));
-        for (kind, on) in reassembly::Kind::ALL.into_iter().map(|k| {
-            (
-                k,
-                match (k.v6, k.shallow) {
-                    (false, false) => f.reassembly4,
-                    (true, false) => f.reassembly6,
-                    (false, true) => f.virtual4,
-                    (true, true) => f.virtual6,
-                },
-            )
-        }) {
-            if on {
-                all.push(Feature::Reassembly { kind, on });
-            }
-        }
-        for (v6, on) in [(false, f.redirects4), (true, f.redirects6)] {
-            if on {
-                all.push(Feature::Redirects { v6, on });
-            }
-        }
         for (_, of) in MtuOf::ALL {
             if f.mtu(of) != 0 {
                 all.push(Feature::Mtu { of, mtu: f.mtu(of) });
@@ -434,18 +414,6 @@ fn swap(i: &mut IfState, feature: Feature) -> Feature {
     use std::mem::replace;
     let f = &mut i.features;
     match feature {
-        Feature::Reassembly { kind, on } => {
-            let to = match (kind.v6, kind.shallow) {
-                (false, false) => &mut f.reassembly4,
-                (true, false) => &mut f.reassembly6,
-                (false, true) => &mut f.virtual4,
-                (true, true) => &mut f.virtual6,
-            };
-            Feature::Reassembly { kind, on: replace(to, on) }
-        }
-        Feature::Redirects { v6, on } => {
-            Feature::Redirects { v6, on: replace(if v6 { &mut f.redirects6 } else { &mut f.redirects4 }, on) }
-        }
         Feature::Mtu { of, mtu } => Feature::Mtu { of, mtu: replace(f.mtu_mut(of), mtu) },
         Feature::Mpls(on) => Feature::Mpls(replace(&mut f.mpls, on)),
         Feature::ProxyArp(on) => Feature::ProxyArp(replace(&mut f.proxy_arp, on)),
@@ -460,13 +428,16 @@ mod world {
     //! The world in which tests compare short cuts says settings in words of their own.
 
     use super::Feature;
-    use crate::mss;
-    pub use mss::Clamp;
+    pub use crate::mss::Clamp;
+    pub use crate::reassembly::Kind;
+    use crate::{mss, redirect};
 
     impl Feature {
         pub(in crate::router) fn in_settings(self) -> Feature {
             match self {
                 Feature::Mss { v6, clamp } => mss::size(v6).to(clamp).into(),
+                Feature::Reassembly { kind, on } => kind.setting().to(on).into(),
+                Feature::Redirects { v6, on } => redirect::sent(v6).to(on).into(),
                 other => other,
             }
         }

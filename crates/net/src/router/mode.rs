@@ -179,20 +179,10 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
     let family = |v6: bool| if v6 { "ip6" } else { "ip4" };
     match feature {
         Feature::Urpf { v6, .. } => ("checks sources".into(), format!("set urpf {} off {name}", family(*v6))),
-        Feature::Reassembly { kind, .. } => {
-            let shallow = if kind.shallow { "virtual-" } else { "" };
-            ("reassembles fragments".into(), format!("set interface {shallow}reassembly {name} off"))
-        }
         Feature::Setting(c) => (c.declared().does.into(), c.declared().undo.replace("{}", name)),
-        #[cfg(test)]
-        Feature::Mss { .. } => words(&feature.clone().in_settings(), name),
         Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
         Feature::ProxyArp(_) => {
             ("answers for proxied ranges".into(), format!("set interface proxy-arp {name} disable"))
-        }
-        Feature::Redirects { v6, .. } => {
-            let how = format!("set interface ip redirects {name} {} disable", family(*v6));
-            ("sends redirects".into(), how)
         }
         Feature::Mtu { of, .. } => {
             let how = format!("set interface mtu {} 0 {name}", of.name());
@@ -213,5 +203,7 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
             (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))
         }
         Feature::Advertise(_) => ("sends router advertisements".into(), format!("ip6 nd {name} ra-suppress")),
+        #[cfg(test)]
+        other => words(&other.clone().in_settings(), name),
     }
 }

@@ -8,6 +8,7 @@ mod urpf;
 use net::interface::MtuOf;
 use net::ip4::OptionPolicy;
 use net::mss::{self, Clamp};
+use net::redirect;
 use net::router::{Feature, Op};
 use std::collections::BTreeMap;
 
@@ -122,7 +123,7 @@ fn interface<'n>(
     let redirects =
         scope.d.field(&fields, "redirects", |d, node| families(d, node, |d, node| d.boolean(node)));
     for (v6, place, on) in redirects.unwrap_or_default() {
-        scope.set(place, "redirects", Feature::Redirects { v6, on });
+        scope.set(place, "redirects", redirect::sent(v6).to(on));
     }
     if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
         scope.set(fields.key_place("proxy-arp"), "proxy-arp", Feature::ProxyArp(on));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use net::reassembly::{Kind, Settings};
-use net::router::{Feature, Op};
+use net::router::Op;
 
 use super::super::decode::{Decoder, Fields};
 use super::super::tree::Node;
@@ -51,7 +51,7 @@ pub(super) fn features<'n>(scope: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
     for (name, shallow) in [("reassembly", false), ("virtual-reassembly", true)] {
         let switches = scope.d.field(fields, name, |d, node| families(d, node, |d, node| d.boolean(node)));
         for (v6, place, on) in switches.unwrap_or_default() {
-            scope.set(place, name, Feature::Reassembly { kind: Kind { v6, shallow }, on });
+            scope.set(place, name, Kind { v6, shallow }.setting().to(on));
         }
     }
 }
