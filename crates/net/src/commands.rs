@@ -18,6 +18,7 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(neighbor::commands::all());
     all.extend(urpf::commands::all());
     all.extend(mss::commands::all());
+    all.extend(crate::arp::commands::all());
     all.extend(ip4::commands::all());
     all.extend(crate::path_mtu::commands::all());
     all.extend(crate::redirect::commands::all());

@@ -7,14 +7,22 @@ use crate::interface::{Columns, Declared, Switch};
 use crate::plane::Plane;
 use crate::router::{Nodes, Router, RouterConfig, StartError};
 use crate::{
-    arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, punt,
-    reassembly, redirect, urpf,
+    arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, proxy,
+    punt, reassembly, redirect, urpf,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
 
 /// The settings of interfaces that features declare, in the order in which an operator is told what an interface has.
-pub static SETTINGS: &[&[&Declared]] = &[&mss::SETTINGS, &reassembly::SETTINGS, &redirect::SETTINGS];
+pub static SETTINGS: &[&[&Declared]] = &[
+    &mss::SETTINGS,
+    &reassembly::SETTINGS,
+    &redirect::SETTINGS,
+    &interface::SETTINGS,
+    &proxy::SETTINGS,
+    &arp::SETTINGS,
+    &ip4::SETTINGS,
+];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {

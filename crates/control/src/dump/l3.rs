@@ -2,12 +2,12 @@
 
 use super::{L3, Map, Node, Source};
 use net::interface::MtuOf;
-use net::ip4::OptionPolicy;
+use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
 use net::reassembly::Kind;
-use net::redirect;
 use net::router::IfState;
 use net::urpf::Mode;
+use net::{arp, proxy, redirect};
 
 /// An entry of `interfaces`.
 pub(super) fn interface(from: Source<'_>, i: &IfState) -> Option<Node> {
@@ -53,7 +53,7 @@ pub(super) fn clamp(_: Source<'_>, i: &IfState, to: &mut Map) {
 pub(super) fn mtu(_: Source<'_>, i: &IfState, to: &mut Map) {
     let mut protocols = Map::new();
     for (name, of) in MtuOf::ALL {
-        protocols.put_unless(name, i.features.mtu(of), 0);
+        protocols.put_unless(name, i.settings.get(of.setting()), 0);
     }
     to.put_some("mtu", Some(Node::Flow(protocols)));
 }
@@ -68,14 +68,14 @@ pub(super) fn redirects(_: Source<'_>, i: &IfState, to: &mut Map) {
 }
 
 pub(super) fn proxy_arp(_: Source<'_>, i: &IfState, to: &mut Map) {
-    to.put_unless("proxy-arp", i.features.proxy_arp, false);
+    to.put_unless("proxy-arp", i.settings.get(&proxy::ARP), false);
 }
 
 pub(super) fn switches(_: Source<'_>, i: &IfState, to: &mut Map) {
-    let f = &i.features;
-    to.put_unless("arp-sender-check", f.arp_sender_check, false)
-        .put_unless("directed-broadcast", f.directed_broadcast, false)
-        .put_some("ip4-link-local", f.link_local4_stays.then_some("drop"));
+    let s = &i.settings;
+    to.put_unless("arp-sender-check", s.get(&arp::SENDER_CHECK), false)
+        .put_unless("directed-broadcast", s.get(&ip4::DIRECTED_BROADCAST), false)
+        .put_some("ip4-link-local", s.get(&ip4::LINK_LOCAL_STAYS).then_some("drop"));
 }
 
 pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {

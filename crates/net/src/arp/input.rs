@@ -2,8 +2,9 @@
 
 use crate::adjacency::Adjacency;
 use crate::fib::table::{V4, View};
-use crate::interface::{IfCache, Interface, ifflags, untag};
+use crate::interface::{Column, IfCache, Interface, ifflags, untag};
 use crate::plane::{Plane, kind};
+use crate::proxy;
 use crate::punt::{self, Class, PuntKind};
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
@@ -51,12 +52,22 @@ graph::reasons! {
 /// The node.
 pub struct ArpInput {
     plane: Arc<Plane>,
+    told: Told,
+}
+
+/// Where interfaces have what they were told.
+#[derive(Clone, Copy)]
+struct Told {
+    sender_check: Column<bool>,
+    proxy: Column<bool>,
 }
 
 impl ArpInput {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        ArpInput { plane: Arc::clone(plane) }
+        let column = |setting| plane.columns.of(setting);
+        let told = Told { sender_check: column(&super::SENDER_CHECK), proxy: column(&proxy::ARP) };
+        ArpInput { plane: Arc::clone(plane), told }
     }
 }
 
@@ -65,6 +76,7 @@ pub struct ArpInputView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     ifs: IfCache<'v>,
+    told: Told,
 }
 
 /// What the routing table knows of a sender.
@@ -119,7 +131,7 @@ impl ArpInputView<'_> {
     /// Whether the router answers for an address that is not its own.
     fn proxies(&self, i: &Interface, arp: &ArpView<'_>, rx: u32) -> Option<bool> {
         let target = u32::from(arp.target_ip());
-        if !i.features.proxy_arp || !self.plane.proxies.load(self.guard).holds4(target) {
+        if !i.settings.get(self.told.proxy) || !self.plane.proxies.load(self.guard).holds4(target) {
             return None;
         }
         let detection = arp.is_probe() || arp.is_gratuitous();
@@ -134,7 +146,7 @@ impl Node for ArpInput {
     type View<'v> = ArpInputView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> ArpInputView<'v> {
-        ArpInputView { plane: &self.plane, guard, ifs: IfCache::new(&self.plane, guard) }
+        ArpInputView { plane: &self.plane, guard, ifs: IfCache::new(&self.plane, guard), told: self.told }
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,7 +176,8 @@ impl Node for ArpInput {
         let (request, own_sender) = (arp.op() == ArpOp::Request, ours(sender));
         // Linux asks with any of its addresses, and a next hop may be named that no prefix holds. Of those the control side
         // learns whom the router has asked for or has a route to.
-        let wanted = || for_us && at != Whereabouts::Ours && !(request && i.features.arp_sender_check);
+        let checked = i.settings.get(view.told.sender_check);
+        let wanted = || for_us && at != Whereabouts::Ours && !(request && checked);
         if at != Whereabouts::Here && !i.addrs4.iter().any(on_link) && !behind(view) && !wanted() {
             return Err(ArpReason::NotOnLink.into());
         }

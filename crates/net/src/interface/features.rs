@@ -1,6 +1,6 @@
 //! What the operator switched on for an interface, as workers see it.
 
-use super::Settings;
+use super::{Declared, Setting, Settings};
 use crate::arcs;
 use crate::urpf;
 use graph::arcs::Feature;
@@ -18,21 +18,17 @@ pub struct Features {
     pub urpf6_out: urpf::Rule,
     /// Labelled packets are taken.
     pub mpls: bool,
-    /// ARP requests for addresses of the proxied ranges are answered.
-    pub proxy_arp: bool,
-    /// ARP requests are answered only where the sender is on the link.
-    pub arp_sender_check: bool,
-    /// Packets to the broadcast address of a connected prefix are sent to all its hosts (RFC 2644).
-    pub directed_broadcast: bool,
-    /// Packets received from or for 169.254.0.0/16 are not forwarded (RFC 3927 section 2.7).
-    pub link_local4_stays: bool,
-    /// The largest IPv4 packet that is sent, bytes; 0: the interface's MTU.
-    pub mtu4: u16,
-    /// The same for IPv6.
-    pub mtu6: u16,
-    /// The same for labelled packets, labels counted.
-    pub mtu_mpls: u16,
 }
+
+static MTU4: Setting<u16> =
+    Setting::new("has an MTU of its own for ip4", "set interface mtu ip4 0 {}").in_adjacencies();
+static MTU6: Setting<u16> =
+    Setting::new("has an MTU of its own for ip6", "set interface mtu ip6 0 {}").in_adjacencies();
+static MTU_MPLS: Setting<u16> =
+    Setting::new("has an MTU of its own for mpls", "set interface mtu mpls 0 {}").in_adjacencies();
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 3] = [&MTU4.declared, &MTU6.declared, &MTU_MPLS.declared];
 
 /// What an MTU of its own is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +49,15 @@ impl MtuOf {
     /// The word for it.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, m)| *m == self).map_or("ip4", |(name, _)| name)
+    }
+
+    /// The largest packet that is sent, bytes, labels counted; 0: the interface's MTU.
+    pub fn setting(self) -> &'static Setting<u16> {
+        match self {
+            MtuOf::Ip4 => &MTU4,
+            MtuOf::Ip6 => &MTU6,
+            MtuOf::Mpls => &MTU_MPLS,
+        }
     }
 
     /// The least that it may be, bytes (RFC 791, RFC 8200 section 5).
@@ -130,24 +135,6 @@ impl Features {
             (true, false) => &mut self.urpf6,
             (false, true) => &mut self.urpf4_out,
             (true, true) => &mut self.urpf6_out,
-        }
-    }
-
-    /// The MTU of its own for a protocol, bytes; 0: none.
-    pub fn mtu(&self, of: MtuOf) -> u16 {
-        match of {
-            MtuOf::Ip4 => self.mtu4,
-            MtuOf::Ip6 => self.mtu6,
-            MtuOf::Mpls => self.mtu_mpls,
-        }
-    }
-
-    /// The same, to be changed.
-    pub fn mtu_mut(&mut self, of: MtuOf) -> &mut u16 {
-        match of {
-            MtuOf::Ip4 => &mut self.mtu4,
-            MtuOf::Ip6 => &mut self.mtu6,
-            MtuOf::Mpls => &mut self.mtu_mpls,
         }
     }
 }

@@ -24,6 +24,16 @@ impl Word for bool {
     }
 }
 
+impl Word for u16 {
+    fn to_word(self) -> u64 {
+        self.into()
+    }
+
+    fn from_word(word: u64) -> Self {
+        word as u16
+    }
+}
+
 /// What there is to say of a setting, whatever it may be.
 #[derive(Debug)]
 pub struct Declared {
@@ -33,6 +43,10 @@ pub struct Declared {
     pub undo: &'static str,
     /// Packets meet it from the first one on: a document sets it before interfaces come up.
     pub early: bool,
+    /// Adjacencies hold what follows from it.
+    pub in_adjacencies: bool,
+    /// Routes of the interface's addresses follow from it.
+    pub in_routes: bool,
 }
 
 /// A setting of layer 3: a `static` in the folder of its feature.
@@ -45,12 +59,27 @@ pub struct Setting<T> {
 impl<T: Word> Setting<T> {
     /// A setting in these words (see [`Declared`]).
     pub const fn new(does: &'static str, undo: &'static str) -> Self {
-        Setting { declared: Declared { does, undo, early: false }, of: PhantomData }
+        Setting {
+            declared: Declared { does, undo, early: false, in_adjacencies: false, in_routes: false },
+            of: PhantomData,
+        }
     }
 
     /// One that packets meet from the first one on.
     pub const fn early(mut self) -> Self {
         self.declared.early = true;
+        self
+    }
+
+    /// One that adjacencies follow.
+    pub const fn in_adjacencies(mut self) -> Self {
+        self.declared.in_adjacencies = true;
+        self
+    }
+
+    /// One that routes of addresses follow.
+    pub const fn in_routes(mut self) -> Self {
+        self.declared.in_routes = true;
         self
     }
 

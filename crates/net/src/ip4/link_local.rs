@@ -2,7 +2,7 @@
 
 use crate::arcs;
 use crate::fib::table::{V4, View};
-use crate::interface::Switch;
+use crate::interface::{Setting, Switch};
 use crate::plane::{Plane, kind};
 use graph::arcs::Feature;
 use graph::node::Step;
@@ -33,8 +33,12 @@ pub struct Ip4LinkLocal {
 
 static LINK_LOCAL: Feature = Feature::new(&arcs::IP4_UNICAST, Ip4LinkLocal::NAME);
 
+/// Whether packets received from or for 169.254.0.0/16 are not forwarded (RFC 3927 section 2.7).
+pub static LINK_LOCAL_STAYS: Setting<bool> =
+    Setting::new("keeps 169.254.0.0/16 on the link", "set interface ip link-local {} forward");
+
 /// What it is switched on by.
-pub static SWITCHES: [Switch; 1] = [Switch { feature: &LINK_LOCAL, on: |f, _| f.link_local4_stays }];
+pub static SWITCHES: [Switch; 1] = [Switch { feature: &LINK_LOCAL, on: |_, s| s.get(&LINK_LOCAL_STAYS) }];
 
 impl Ip4LinkLocal {
     /// A node over `plane`.

@@ -12,8 +12,17 @@ pub mod rewrite;
 
 pub use frag::{Ip4Frag, Ip4FragReason};
 pub use input::{Ip4Drop, Ip4Input};
-pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop, SWITCHES};
+pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop, LINK_LOCAL_STAYS, SWITCHES};
 pub use local::{Ip4Local, Ip4LocalReason};
 pub use lookup::{Ip4Lookup, Ip4LookupDrop};
 pub use options::{Ip4Options, Ip4OptionsReason, OptionPolicy};
 pub use rewrite::{Ip4Rewrite, Ip4RewriteDrop};
+
+use crate::interface::{Declared, Setting};
+
+/// Whether packets to the broadcast addresses of an interface's prefixes are sent to all its hosts (RFC 2644).
+pub static DIRECTED_BROADCAST: Setting<bool> =
+    Setting::new("sends directed broadcasts", "set interface ip directed-broadcast {} disable").in_routes();
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 2] = [&DIRECTED_BROADCAST.declared, &LINK_LOCAL_STAYS.declared];

@@ -1,7 +1,7 @@
 //! Commands on proxy ARP and neighbour discovery proxies.
 
 use crate::cli::commit;
-use crate::router::{Feature, Op, Router};
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -58,7 +58,7 @@ fn range(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn enable(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let feature = Feature::ProxyArp(args.has("enable"));
+    let feature = super::ARP.to(args.has("enable")).into();
     commit(router, vec![Op::SetFeature { name: args.get("interface")?, feature }])
 }
 
@@ -70,7 +70,7 @@ fn host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
     let ranges = router.proxy_arp_ranges();
     let interfaces: Vec<String> =
-        router.interfaces().filter(|i| i.features.proxy_arp).map(|i| i.name.clone()).collect();
+        router.interfaces().filter(|i| i.settings.get(&super::ARP)).map(|i| i.name.clone()).collect();
     let mut text = String::from("Proxy arps enabled for:\n");
     for (first, last) in &ranges {
         let _ = writeln!(text, "  {first} - {last}");

@@ -8,7 +8,15 @@
 
 pub mod commands;
 
+use crate::interface::{Declared, Setting};
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Whether ARP requests for addresses of the ranges are answered.
+pub static ARP: Setting<bool> =
+    Setting::new("answers for proxied ranges", "set interface proxy-arp {} disable");
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 1] = [&ARP.declared];
 
 /// The most ranges, and the most proxied IPv6 addresses.
 pub const MOST: usize = 4096;

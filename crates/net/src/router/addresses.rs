@@ -1,6 +1,7 @@
 //! Addresses of interfaces, with the routes and the link-local address that come with them.
 
 use super::{OpError, Router, Source, Target};
+use crate::ip4;
 use crate::neighbor::address::AddressState;
 use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,7 +18,7 @@ impl Router {
             out.push((IpNet::from(a), Target::Local(index)));
         }
         if let IpNet::V4(n) = net {
-            let sent = self.interfaces.get(index).is_some_and(|i| i.features.directed_broadcast);
+            let sent = self.interfaces.get(index).is_some_and(|i| i.settings.get(&ip4::DIRECTED_BROADCAST));
             let to_all = if sent { Target::DirectedBroadcast(index) } else { Target::Broadcast };
             for (a, target) in [(n.network(), Target::Broadcast), (n.broadcast(), to_all)] {
                 if nobody(net, a.into()) && a != n.addr() {
@@ -60,10 +61,9 @@ impl Router {
         }
     }
 
-    /// Whether an interface sends packets to the broadcast addresses of its prefixes to all hosts; answers what it did.
-    pub(super) fn set_directed_broadcast(&mut self, index: u32, on: bool) -> Result<bool, OpError> {
-        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
-        let was = std::mem::replace(&mut i.features.directed_broadcast, on);
+    /// The routes of the broadcast addresses of an interface's prefixes follow what it does with such packets.
+    pub(super) fn refresh_broadcast_routes(&mut self, index: u32) -> Result<(), OpError> {
+        let Some(i) = self.interfaces.get(index) else { return Ok(()) };
         let (addresses, place) = (i.addresses.clone(), i.table(false));
         let routes: Vec<_> = addresses.into_iter().flat_map(|net| self.routes_of(index, net)).collect();
         for (prefix, target) in routes {
@@ -71,7 +71,7 @@ impl Router {
                 self.set_route(place, prefix, Source::Interface, target)?;
             }
         }
-        Ok(was)
+        Ok(())
     }
 
     /// The place of the table of an interface.

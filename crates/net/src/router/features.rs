@@ -44,6 +44,12 @@ pub enum Feature {
     },
     /// The same.
     #[cfg(test)]
+    DirectedBroadcast(bool),
+    /// The same.
+    #[cfg(test)]
+    LinkLocal4Stays(bool),
+    /// The same.
+    #[cfg(test)]
     Redirects {
         /// For IPv6 instead of IPv4.
         v6: bool,
@@ -59,14 +65,6 @@ pub enum Feature {
     },
     /// Whether labelled packets are taken.
     Mpls(bool),
-    /// Whether ARP requests for addresses of the proxied ranges are answered.
-    ProxyArp(bool),
-    /// Whether ARP requests of senders that are not on the link are left without an answer.
-    ArpSenderCheck(bool),
-    /// Whether packets to the broadcast addresses of its prefixes are sent to all hosts.
-    DirectedBroadcast(bool),
-    /// Whether packets received from or for 169.254.0.0/16 are not forwarded.
-    LinkLocal4Stays(bool),
     /// The interface whose addresses it uses as its own.
     Unnumbered(Option<String>),
     /// A multicast group that the operator wants it to join.
@@ -91,10 +89,6 @@ impl Feature {
     fn switches_on(&self) -> bool {
         match self {
             Feature::Urpf { mode, .. } => *mode != urpf::Mode::Off,
-            Feature::ProxyArp(on)
-            | Feature::ArpSenderCheck(on)
-            | Feature::DirectedBroadcast(on)
-            | Feature::LinkLocal4Stays(on) => *on,
             Feature::Mtu { mtu, .. } => *mtu != 0,
             Feature::Setting(choice) => !choice.is_default(),
             Feature::Mpls(_) => false,
@@ -146,26 +140,31 @@ impl Router {
                 )));
             }
             Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
-            Feature::Setting(choice) => {
-                let was = self.interfaces.get_mut(index).and_then(|i| i.settings.replace(choice));
-                Feature::Setting(
-                    was.ok_or_else(|| OpError::new(format!("{name}: {choice:?} is not listed")))?,
-                )
+            Feature::Mtu { of, mtu } => self.set_setting(index, &name, of.setting().to(mtu))?.into(),
+            Feature::Setting(choice) => self.set_setting(index, &name, choice)?.into(),
+            Feature::Mpls(on) => {
+                let was = self.interfaces.get_mut(index).map(|i| std::mem::replace(&mut i.features.mpls, on));
+                Feature::Mpls(was.unwrap_or(false))
             }
-            Feature::DirectedBroadcast(on) => {
-                Feature::DirectedBroadcast(self.set_directed_broadcast(index, on)?)
-            }
-            simple => match self.interfaces.get_mut(index) {
-                Some(i) => swap(i, simple),
-                None => return Ok(vec![]),
-            },
+            #[cfg(test)]
+            other => other,
         };
         self.publish_interface(index);
-        let mtu = matches!(was, Feature::Mtu { .. });
-        if mtu || self.interfaces.get(index).is_some_and(|i| self.feature_bits(i) != bits) {
+        let followed = matches!(was, Feature::Setting(c) if c.declared().in_adjacencies);
+        if followed || self.interfaces.get(index).is_some_and(|i| self.feature_bits(i) != bits) {
             self.refresh_adjacencies(index);
         }
         Ok(vec![Op::SetFeature { name, feature: was }])
+    }
+
+    /// Sets what a feature declares and answers what it was.
+    fn set_setting(&mut self, index: u32, name: &str, choice: Choice) -> Result<Choice, OpError> {
+        let was = self.interfaces.get_mut(index).and_then(|i| i.settings.replace(choice));
+        let was = was.ok_or_else(|| OpError::new(format!("{name}: {choice:?} is not listed")))?;
+        if choice.declared().in_routes {
+            self.refresh_broadcast_routes(index)?;
+        }
+        Ok(was)
     }
 
     /// The features of an interface as operations, in the order in which they can be set.
@@ -178,25 +177,8 @@ impl Router {
             }
         }
         all.extend(i.settings.chosen().map(Feature::Setting));
-        for (_, of) in MtuOf::ALL {
-            if f.mtu(of) != 0 {
-                all.push(Feature::Mtu { of, mtu: f.mtu(of) });
-            }
-        }
         if f.mpls {
             all.push(Feature::Mpls(true));
-        }
-        if f.proxy_arp {
-            all.push(Feature::ProxyArp(true));
-        }
-        if f.arp_sender_check {
-            all.push(Feature::ArpSenderCheck(true));
-        }
-        if f.directed_broadcast {
-            all.push(Feature::DirectedBroadcast(true));
-        }
-        if f.link_local4_stays {
-            all.push(Feature::LinkLocal4Stays(true));
         }
         if let Some(lender) = i.unnumbered {
             all.push(Feature::Unnumbered(Some(self.interface_name(lender))));
@@ -410,19 +392,6 @@ impl Router {
     }
 }
 
-fn swap(i: &mut IfState, feature: Feature) -> Feature {
-    use std::mem::replace;
-    let f = &mut i.features;
-    match feature {
-        Feature::Mtu { of, mtu } => Feature::Mtu { of, mtu: replace(f.mtu_mut(of), mtu) },
-        Feature::Mpls(on) => Feature::Mpls(replace(&mut f.mpls, on)),
-        Feature::ProxyArp(on) => Feature::ProxyArp(replace(&mut f.proxy_arp, on)),
-        Feature::ArpSenderCheck(on) => Feature::ArpSenderCheck(replace(&mut f.arp_sender_check, on)),
-        Feature::LinkLocal4Stays(on) => Feature::LinkLocal4Stays(replace(&mut f.link_local4_stays, on)),
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod world {
     //! The world in which tests compare short cuts says settings in words of their own.
@@ -430,13 +399,15 @@ mod world {
     use super::Feature;
     pub use crate::mss::Clamp;
     pub use crate::reassembly::Kind;
-    use crate::{mss, redirect};
+    use crate::{ip4, mss, redirect};
 
     impl Feature {
         pub(in crate::router) fn in_settings(self) -> Feature {
             match self {
                 Feature::Mss { v6, clamp } => mss::size(v6).to(clamp).into(),
                 Feature::Reassembly { kind, on } => kind.setting().to(on).into(),
+                Feature::DirectedBroadcast(on) => ip4::DIRECTED_BROADCAST.to(on).into(),
+                Feature::LinkLocal4Stays(stays) => ip4::LINK_LOCAL_STAYS.to(stays).into(),
                 Feature::Redirects { v6, on } => redirect::sent(v6).to(on).into(),
                 other => other,
             }

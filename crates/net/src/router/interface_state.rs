@@ -160,7 +160,7 @@ pub struct IfState {
 impl IfState {
     /// The largest packet of a protocol that is sent, bytes.
     pub fn mtu_of(&self, of: MtuOf) -> u16 {
-        match self.features.mtu(of) {
+        match self.settings.get(of.setting()) {
             0 => self.mtu,
             own => own.min(self.mtu),
         }

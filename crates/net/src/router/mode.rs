@@ -181,23 +181,7 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
         Feature::Urpf { v6, .. } => ("checks sources".into(), format!("set urpf {} off {name}", family(*v6))),
         Feature::Setting(c) => (c.declared().does.into(), c.declared().undo.replace("{}", name)),
         Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
-        Feature::ProxyArp(_) => {
-            ("answers for proxied ranges".into(), format!("set interface proxy-arp {name} disable"))
-        }
-        Feature::Mtu { of, .. } => {
-            let how = format!("set interface mtu {} 0 {name}", of.name());
-            (format!("has an MTU of its own for {}", of.name()), how)
-        }
-        Feature::ArpSenderCheck(_) => {
-            ("checks senders of ARP".into(), format!("set interface arp sender-check {name} disable"))
-        }
-        Feature::DirectedBroadcast(_) => {
-            let how = format!("set interface ip directed-broadcast {name} disable");
-            ("sends directed broadcasts".into(), how)
-        }
-        Feature::LinkLocal4Stays(_) => {
-            ("keeps 169.254.0.0/16 on the link".into(), format!("set interface ip link-local {name} forward"))
-        }
+        Feature::Mtu { of, mtu } => words(&of.setting().to(*mtu).into(), name),
         Feature::Unnumbered(_) => ("is unnumbered".into(), format!("set interface unnumbered del {name}")),
         Feature::Group { group, .. } => {
             (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))

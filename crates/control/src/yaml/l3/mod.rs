@@ -6,10 +6,10 @@ mod reassembly;
 mod urpf;
 
 use net::interface::MtuOf;
-use net::ip4::OptionPolicy;
+use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
-use net::redirect;
 use net::router::{Feature, Op};
+use net::{arp, redirect};
 use std::collections::BTreeMap;
 
 use super::decode::{Decoder, Fields};
@@ -126,7 +126,7 @@ fn interface<'n>(
         scope.set(place, "redirects", redirect::sent(v6).to(on));
     }
     if let Some(on) = scope.d.field(&fields, "proxy-arp", |d, node| d.boolean(node)) {
-        scope.set(fields.key_place("proxy-arp"), "proxy-arp", Feature::ProxyArp(on));
+        scope.set(fields.key_place("proxy-arp"), "proxy-arp", net::proxy::ARP.to(on));
     }
     switches(&mut scope, &fields);
     let alone = names.is_alone(port);
@@ -194,15 +194,15 @@ fn families<'n, T: Clone>(
 /// What an interface does with addresses that name no host elsewhere.
 fn switches<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
     if let Some(on) = s.d.field(fields, "arp-sender-check", |d, node| d.boolean(node)) {
-        s.set(fields.key_place("arp-sender-check"), "arp-sender-check", Feature::ArpSenderCheck(on));
+        s.set(fields.key_place("arp-sender-check"), "arp-sender-check", arp::SENDER_CHECK.to(on));
     }
     if let Some(on) = s.d.field(fields, "directed-broadcast", |d, node| d.boolean(node)) {
-        s.set(fields.key_place("directed-broadcast"), "directed-broadcast", Feature::DirectedBroadcast(on));
+        s.set(fields.key_place("directed-broadcast"), "directed-broadcast", ip4::DIRECTED_BROADCAST.to(on));
     }
     let word =
         s.d.field(fields, "ip4-link-local", |d, node| d.choice(node, &[("forward", false), ("drop", true)]));
     if let Some(stays) = word {
-        s.set(fields.key_place("ip4-link-local"), "ip4-link-local", Feature::LinkLocal4Stays(stays));
+        s.set(fields.key_place("ip4-link-local"), "ip4-link-local", ip4::LINK_LOCAL_STAYS.to(stays));
     }
 }
 

@@ -172,8 +172,9 @@ fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 
 /// The MTU of the interface, and those that IPv4, IPv6 and MPLS have of their own.
 fn mtus(i: &IfState) -> String {
-    let (f, mtu) = (&i.features, if i.kind == Kind::Local { 0 } else { i.mtu });
-    format!("{mtu}/{}/{}/{}", f.mtu4, f.mtu6, f.mtu_mpls)
+    let mtu = if i.kind == Kind::Local { 0 } else { i.mtu };
+    let [ip4, ip6, mpls] = MtuOf::ALL.map(|(_, of)| i.settings.get(of.setting()));
+    format!("{mtu}/{ip4}/{ip6}/{mpls}")
 }
 
 fn describe(router: &Router, i: &IfState) -> Json {
