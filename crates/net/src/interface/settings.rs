@@ -180,7 +180,9 @@ impl Settings {
 
     /// The value of a setting.
     pub fn get<T: Word>(&self, setting: &Setting<T>) -> T {
-        T::from_word(self.words.get(self.columns.place(&setting.declared)).copied().unwrap_or(0))
+        // Most interfaces have none: then nothing is searched for.
+        let place = if self.words.is_empty() { 0 } else { self.columns.place(&setting.declared) };
+        T::from_word(self.words.get(place).copied().unwrap_or(0))
     }
 
     /// Sets one and answers what it was; `None`, and nothing done, where it is not listed.
