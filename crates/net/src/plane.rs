@@ -283,7 +283,7 @@ pub struct Plane {
     /// Settings.
     pub config: Published<PlaneConfig>,
     /// Addresses of others that are answered for.
-    pub proxies: Published<crate::proxy::Proxies>,
+    pub proxies: Published<crate::neighbor::Proxies>,
     /// Counters by object.
     pub counters: Counters,
     /// What workers tell the control side.

@@ -16,11 +16,13 @@ pub mod wire;
 mod entry;
 mod limiter;
 mod log;
+mod proxies;
 
 pub use address::{AddressAction, AddressTable};
 pub use config::{AddressConfig, DadMode, NeighborConfig};
 pub use entry::{NeighborInfo, State};
 pub use log::NeighborLog;
+pub use proxies::{MOST_PROXIES, Proxies};
 pub use table::{Action, AddStaticError, Heard, NeighborTable};
 
 use std::net::IpAddr;

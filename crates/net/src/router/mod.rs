@@ -299,7 +299,7 @@ impl Router {
             l2,
             labels: shared_labels,
             config: Published::new(config.plane.clone()),
-            proxies: Published::new(crate::proxy::Proxies::default()),
+            proxies: Published::new(crate::neighbor::Proxies::default()),
             counters: Counters::new(n).map_err(system("counters"))?,
             known: Default::default(),
             path_mtus: Published::new(Default::default()),

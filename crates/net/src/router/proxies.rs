@@ -2,7 +2,7 @@
 
 use super::addresses::anycast;
 use super::{IfState, Op, OpError, Router, Source, Target};
-use crate::proxy::{MOST, Proxies};
+use crate::neighbor::{MOST_PROXIES, Proxies};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ impl Router {
         if on && !(unicast(first) && unicast(last)) {
             return fail("not addresses of hosts");
         }
-        if on && self.proxy_arp.len() >= MOST {
+        if on && self.proxy_arp.len() >= MOST_PROXIES {
             return fail("there are as many ranges as may be, 4096");
         }
         let changed =
@@ -88,7 +88,7 @@ impl Router {
             if self.interfaces().any(own) {
                 return fail("it is the router's own address".into());
             }
-            if self.nd_proxies.len() >= MOST {
+            if self.nd_proxies.len() >= MOST_PROXIES {
                 return fail("there are as many as may be, 4096".into());
             }
             let target = Target::Neighbor(index, address.into());
