@@ -26,36 +26,6 @@ pub enum Feature {
     },
     /// A setting that a feature declares.
     Setting(Choice),
-    /// A setting in the words of the world in which tests compare short cuts.
-    #[cfg(test)]
-    Mss {
-        /// For IPv6 instead of IPv4.
-        v6: bool,
-        /// The sizes.
-        clamp: world::Clamp,
-    },
-    /// The same.
-    #[cfg(test)]
-    Reassembly {
-        /// Which kind.
-        kind: world::Kind,
-        /// On or off.
-        on: bool,
-    },
-    /// The same.
-    #[cfg(test)]
-    DirectedBroadcast(bool),
-    /// The same.
-    #[cfg(test)]
-    LinkLocal4Stays(bool),
-    /// The same.
-    #[cfg(test)]
-    Redirects {
-        /// For IPv6 instead of IPv4.
-        v6: bool,
-        /// On or off.
-        on: bool,
-    },
     /// The MTU that one protocol has of its own.
     Mtu {
         /// The protocol.
@@ -95,8 +65,6 @@ impl Feature {
             Feature::Unnumbered(lender) => lender.is_some(),
             Feature::Group { joined, .. } => *joined,
             Feature::Advertise(config) => config.is_some(),
-            #[cfg(test)]
-            other => other.clone().in_settings().switches_on(),
         }
     }
 }
@@ -114,8 +82,6 @@ impl Router {
 
     /// Sets a feature and answers what undoes it.
     pub(super) fn set_feature(&mut self, name: String, feature: Feature) -> Result<Vec<Op>, OpError> {
-        #[cfg(test)]
-        let feature = feature.in_settings();
         let i = self.named(&name)?;
         let (index, bits) = (i.index, self.feature_bits(i));
         if feature.switches_on() {
@@ -146,8 +112,6 @@ impl Router {
                 let was = self.interfaces.get_mut(index).map(|i| std::mem::replace(&mut i.features.mpls, on));
                 Feature::Mpls(was.unwrap_or(false))
             }
-            #[cfg(test)]
-            other => other,
         };
         self.publish_interface(index);
         let followed = matches!(was, Feature::Setting(c) if c.declared().in_adjacencies);
@@ -389,28 +353,5 @@ impl Router {
             )));
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod world {
-    //! The world in which tests compare short cuts says settings in words of their own.
-
-    use super::Feature;
-    pub use crate::mss::Clamp;
-    pub use crate::reassembly::Kind;
-    use crate::{ip4, mss, redirect};
-
-    impl Feature {
-        pub(in crate::router) fn in_settings(self) -> Feature {
-            match self {
-                Feature::Mss { v6, clamp } => mss::size(v6).to(clamp).into(),
-                Feature::Reassembly { kind, on } => kind.setting().to(on).into(),
-                Feature::DirectedBroadcast(on) => ip4::DIRECTED_BROADCAST.to(on).into(),
-                Feature::LinkLocal4Stays(stays) => ip4::LINK_LOCAL_STAYS.to(stays).into(),
-                Feature::Redirects { v6, on } => redirect::sent(v6).to(on).into(),
-                other => other,
-            }
-        }
     }
 }

@@ -187,7 +187,5 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
             (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))
         }
         Feature::Advertise(_) => ("sends router advertisements".into(), format!("ip6 nd {name} ra-suppress")),
-        #[cfg(test)]
-        other => words(&other.clone().in_settings(), name),
     }
 }

@@ -4,17 +4,17 @@ use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::InterfaceTx;
 use crate::interface::MtuOf;
 use crate::mpls::{Exp, OutLabels};
-use crate::mss::Clamp;
+use crate::mss::{self, Clamp};
 use crate::neighbor::DadMode;
 use crate::nodes;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
-use crate::reassembly;
 use crate::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
 };
 use crate::urpf::Mode;
+use crate::{ip4, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
@@ -447,20 +447,18 @@ fn features(names: &[String]) -> Vec<Op> {
             mode: modes[(n + 1) % 3],
             table: (n % 4 == 1).then_some(0),
         };
-        let part = |kind: usize, on| Feature::Reassembly { kind: reassembly::Kind::ALL[kind], on };
+        let part = |kind: usize, on| reassembly::Kind::ALL[kind].setting().to(on).into();
         let parts = [part(n % 4, n % 3 == 0), part((n + 2) % 4, n % 5 == 0)];
-        let mss = |v6, n: usize| Feature::Mss {
-            v6,
-            clamp: Clamp { rx: [0, 1000][n % 2], tx: [0, 900][n / 2 % 2] },
-        };
+        let mss =
+            |v6, n: usize| mss::size(v6).to(Clamp { rx: [0, 1000][n % 2], tx: [0, 900][n / 2 % 2] }).into();
         let checks = [urpf(false, n), urpf(true, n / 2 + 1), out(false, n / 2), out(true, n)];
         let singles = [mss(false, n), mss(true, n + 1)];
         let others = [
-            Feature::Redirects { v6: n % 2 == 0, on: n % 3 != 0 },
-            Feature::Redirects { v6: n % 2 == 1, on: n % 5 == 0 },
+            redirect::sent(n % 2 == 0).to(n % 3 != 0).into(),
+            redirect::sent(n % 2 == 1).to(n % 5 == 0).into(),
             Feature::Mtu { of: MtuOf::ALL[n % 3].1, mtu: [0, 1300][n / 2 % 2] },
-            Feature::LinkLocal4Stays(n % 3 == 1),
-            Feature::DirectedBroadcast(n % 2 == 0),
+            ip4::LINK_LOCAL_STAYS.to(n % 3 == 1).into(),
+            ip4::DIRECTED_BROADCAST.to(n % 2 == 0).into(),
         ];
         for feature in checks.into_iter().chain(singles).chain(parts).chain(others) {
             ops.push(Op::SetFeature { name: name.clone(), feature });
