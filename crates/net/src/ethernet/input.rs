@@ -114,8 +114,8 @@ pub struct EthernetView<'v> {
 }
 
 impl EthernetView<'_> {
-    /// The EtherType behind the tags of a frame; none for one to a bridge domain. An interface without sub-interfaces, and not
-    /// on layer 2, becomes the `plain` one.
+    /// The EtherType behind the tags of a frame that is routed. An interface without sub-interfaces, and not on layer 2, becomes
+    /// the `plain` one.
     #[inline(never)]
     fn within(&mut self, rx: u32, w: &[u8; WINDOW], plain: &mut u32) -> Option<EtherType> {
         let tags = VlanStack::parse(w)?;
@@ -127,8 +127,8 @@ impl EthernetView<'_> {
             None => *plain = rx,
             Some(subs) => {
                 let sub = subs.lookup(tags_of(&tags));
-                let bridged = |sub| self.plane.briefs.get(sub).has(Brief::BRIDGED, Brief::BRIDGED);
-                if sub.is_some_and(bridged) {
+                let routed = |sub| self.plane.briefs.get(sub).has(Brief::ROUTED, Brief::ROUTED);
+                if !sub.is_none_or(routed) {
                     return None;
                 }
             }
@@ -319,7 +319,7 @@ fn is_explicit_null(w: &[u8; WINDOW]) -> bool {
 
 /// Frames without a short cut, ARP among them; with the interface, a kind of its own, as are less of it by 1 to 3.
 const OTHER: u32 = 3;
-/// The kind of frames to bridge domains, which learn in the order in which they come.
+/// The kind of frames that stay on layer 2: they keep their order whatever is in them, and bridge domains learn from it.
 const LAYER2: u32 = u32::MAX;
 
 pub(super) fn next_of(ethertype: u16) -> Option<EthernetNext> {
