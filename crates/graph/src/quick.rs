@@ -166,14 +166,14 @@ pub trait QuickNode: Node {
     }
 }
 
-/// Packets of a vector that ended. Where many do, the short cut is tried in vain behind each, and they are not asked any more.
-struct Ended(u8);
+/// Packets of a vector of which was asked whether they end. Where it is many, asking costs more than the short cut saves.
+struct Asked(u8);
 
-impl Ended {
+impl Asked {
     fn ends(&mut self, ask: impl FnOnce() -> bool) -> bool {
-        let ends = self.0 < 16 && ask();
-        self.0 += u8::from(ends);
-        ends
+        let more = self.0 < 16;
+        self.0 += u8::from(more);
+        more && ask()
     }
 }
 
@@ -225,6 +225,13 @@ impl Sorter {
     }
 }
 
+/// The kind of one packet.
+fn kind_of<N: QuickNode>(view: &mut N::View<'_>, d: &Desc, rooms: Rooms<'_>) -> u32 {
+    let mut kind = [0];
+    N::kinds(view, std::slice::from_ref(d), rooms, &mut kind);
+    kind[0]
+}
+
 pub(crate) struct QuickDriver<N> {
     node: N,
     edges: Box<[u16]>,
@@ -244,7 +251,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
         let mut view = self.node.view(guard);
         let descs = v.as_mut_slice();
         let (mut at, mut rounds, mut looked) = (0, 0, false);
-        let mut ended = Ended(0);
+        let mut asked = Asked(0);
         while at < descs.len() {
             // Packets from here to `end` go by one `common`.
             let (first, mut end) = (descs[at], descs.len());
@@ -261,6 +268,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
             if sorts && looked {
                 end = self.sorter.bring_forward(descs, at, self.sorter.kinds[at]);
             }
+            let kind = (sorts && !looked).then(|| kind_of::<N>(&mut view, &first, env.buffers.rooms()));
             while at < end {
                 if let Some((way, common)) = &usual {
                     let rest = &mut descs[at..end];
@@ -277,20 +285,19 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
                     }
                 }
                 let Some(d) = descs[..end].get_mut(at) else { break };
-                if sorts && !looked {
-                    let mut two = [0; 2];
-                    N::kinds(&mut view, &[first, *d], env.buffers.rooms(), &mut two);
-                    if two[0] != two[1] {
-                        self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
-                        looked = true;
-                        end = self.sorter.bring_forward(descs, at, two[0]);
-                        continue;
-                    }
+                if let Some(kind) = kind
+                    && !looked
+                    && kind_of::<N>(&mut view, d, env.buffers.rooms()) != kind
+                {
+                    self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
+                    looked = true;
+                    end = self.sorter.bring_forward(descs, at, kind);
+                    continue;
                 }
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env });
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
-                    && !ended.ends(|| N::ends(*edge, &Packet { d, env }))
+                    && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
                     && let Some(other) = N::behind(common, *edge)
                 {
                     *way = Way::new(env, &self.edges, other, N::features(common));
@@ -435,7 +442,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         N::lookup(&mut view, descs, keys, results);
         let mut usual = N::common(&view, &descs[0], results[0], guard)
             .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
-        let (mut at, mut ended) = (0, Ended(0));
+        let (mut at, mut asked) = (0, Asked(0));
         while at < n {
             if let Some((way, common)) = &usual {
                 let rest = &mut descs[at..];
@@ -455,7 +462,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
                 let before = *d;
                 let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
-                    && !ended.ends(|| N::ends(*edge, &Packet { d, env }))
+                    && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
                     && let Some(other) = N::behind(common, *edge, d)
                 {
                     *way = Way::new(env, &self.edges, other, N::features(common));

@@ -114,8 +114,8 @@ pub struct EthernetView<'v> {
 }
 
 impl EthernetView<'_> {
-    /// The EtherType behind the tags of a frame that is routed. An interface without sub-interfaces, and not on layer 2, becomes
-    /// the `plain` one.
+    /// The EtherType behind the tags of a frame that is routed; none where it, or its whole interface, is on layer 2. An interface
+    /// without sub-interfaces, and not on layer 2, becomes the `plain` one.
     #[inline(never)]
     fn within(&mut self, rx: u32, w: &[u8; WINDOW], plain: &mut u32) -> Option<EtherType> {
         let tags = VlanStack::parse(w)?;
@@ -317,7 +317,7 @@ fn is_explicit_null(w: &[u8; WINDOW]) -> bool {
     entry & !0xeff == Entry::BOTTOM && entry as u8 > 1
 }
 
-/// Frames without a short cut, ARP among them; with the interface, a kind of its own, as are less of it by 1 to 3.
+/// What a kind has beside its interface: 0 IPv4, 1 IPv6, 2 MPLS, and this for all that has no short cut, ARP among it.
 const OTHER: u32 = 3;
 /// The kind of frames that stay on layer 2: they keep their order whatever is in them, and bridge domains learn from it.
 const LAYER2: u32 = u32::MAX;
