@@ -3,7 +3,8 @@
 
 use command::{Access, CommandError, Completer, Registry};
 use graph::{PoolConfig, PoolMemory};
-use net::router::{Router, RouterConfig};
+use net::interface::MtuOf;
+use net::router::{Op, Router, RouterConfig};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -549,4 +550,23 @@ fn names_are_completed() {
     assert_eq!(offered("show ip fib su"), ["summary"]);
     assert_eq!(offered("create l"), ["loopback"]);
     assert_eq!(b.router.values("stream", ""), Vec::<String>::new());
+}
+
+#[test]
+fn the_mtu_of_a_protocol_has_its_range_whoever_sets_it() {
+    let mut b = Bench::new("mtu-of");
+    let file = b.dir.join("port.pcap");
+    b.run(&format!("create pcap-interface name port write {}", file.display()));
+    let set = |b: &mut Bench, of: MtuOf, mtu| {
+        let feature = of.setting().to(mtu).into();
+        b.router.commit(vec![Op::SetFeature { name: "port".into(), feature }]).map_err(|e| e.to_string())
+    };
+    let e = set(&mut b, MtuOf::Ip6, 1279).unwrap_err();
+    assert!(e.contains("ip6 MTU 1279 is out of range, 1280 to 9216 bytes"), "{e}");
+    assert!(set(&mut b, MtuOf::Ip4, 67).is_err() && set(&mut b, MtuOf::Mpls, 9217).is_err());
+    set(&mut b, MtuOf::Ip6, 1400).unwrap();
+    b.run("ip6 nd port no ra-suppress");
+    b.run("ip6 nd port ra-mtu 1400");
+    let e = set(&mut b, MtuOf::Ip6, 1300).unwrap_err();
+    assert!(e.contains("less than its router advertisements tell"), "{e}");
 }

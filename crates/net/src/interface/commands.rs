@@ -10,7 +10,7 @@ pub(crate) use create::{free, made};
 
 use super::MtuOf;
 use crate::cli::commit;
-use crate::router::{Feature, MTU, Op, Router, check_description};
+use crate::router::{MTU, Op, Router, check_description};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -110,7 +110,7 @@ fn set_mtu(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     commit(
         router,
         vec![match of {
-            Some((_, of)) => Op::SetFeature { name, feature: Feature::Mtu { of: *of, mtu } },
+            Some((_, of)) => Op::SetFeature { name, feature: of.setting().to(mtu).into() },
             None => Op::SetMtu { name, mtu },
         }],
     )

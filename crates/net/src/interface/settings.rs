@@ -1,7 +1,7 @@
 //! Settings of interfaces that features declare, each in its own folder. [`crate::nodes::SETTINGS`] lists them.
 //!
-//! An interface has a word for each; a node asks for its column once, when the graph is built, and a packet pays for one
-//! indexed load.
+//! An interface has a word for each, up to the last that is not as by default; a node asks for its column once, when the graph
+//! is built, and a packet pays for one indexed load.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -45,8 +45,8 @@ pub struct Declared {
     pub early: bool,
     /// Adjacencies hold what follows from it.
     pub in_adjacencies: bool,
-    /// Routes of the interface's addresses follow from it.
-    pub in_routes: bool,
+    /// What becomes of packets to the broadcast addresses of its prefixes follows from it.
+    pub in_broadcast_routes: bool,
 }
 
 /// A setting of layer 3: a `static` in the folder of its feature.
@@ -60,7 +60,13 @@ impl<T: Word> Setting<T> {
     /// A setting in these words (see [`Declared`]).
     pub const fn new(does: &'static str, undo: &'static str) -> Self {
         Setting {
-            declared: Declared { does, undo, early: false, in_adjacencies: false, in_routes: false },
+            declared: Declared {
+                does,
+                undo,
+                early: false,
+                in_adjacencies: false,
+                in_broadcast_routes: false,
+            },
             of: PhantomData,
         }
     }
@@ -77,9 +83,9 @@ impl<T: Word> Setting<T> {
         self
     }
 
-    /// One that routes of addresses follow.
-    pub const fn in_routes(mut self) -> Self {
-        self.declared.in_routes = true;
+    /// One that routes of broadcast addresses follow.
+    pub const fn in_broadcast_routes(mut self) -> Self {
+        self.declared.in_broadcast_routes = true;
         self
     }
 
@@ -100,6 +106,11 @@ impl Choice {
     /// What there is to say of the setting.
     pub fn declared(&self) -> &'static Declared {
         self.declared
+    }
+
+    /// The value, if it is for this setting.
+    pub fn value<T: Word>(&self, setting: &'static Setting<T>) -> Option<T> {
+        std::ptr::eq(self.declared, &setting.declared).then(|| T::from_word(self.word))
     }
 
     /// True for what interfaces have that were told nothing else.
@@ -215,7 +226,8 @@ impl Settings {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.chosen()).finish()
+        // By place: two settings may be taken away by one command.
+        f.debug_map().entries(self.words.iter().enumerate().filter(|(_, word)| **word != 0)).finish()
     }
 }
 
@@ -239,6 +251,16 @@ mod tests {
         assert!(s.chosen().eq([B.to(true)]));
         assert_eq!(s.replace(B.to(false)), Some(B.to(true)));
         assert_eq!(s.words(), Words::default(), "what is as by default takes no memory");
+    }
+
+    #[test]
+    fn two_in_the_same_words_are_told_apart() {
+        let only = |choice| {
+            let mut s = Settings::new(Columns::new(LIST));
+            s.replace(choice);
+            format!("{s:?}")
+        };
+        assert_ne!(only(A.to(true)), only(B.to(true)));
     }
 
     #[test]

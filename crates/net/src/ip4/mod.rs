@@ -22,7 +22,8 @@ use crate::interface::{Declared, Setting};
 
 /// Whether packets to the broadcast addresses of an interface's prefixes are sent to all its hosts (RFC 2644).
 pub static DIRECTED_BROADCAST: Setting<bool> =
-    Setting::new("sends directed broadcasts", "set interface ip directed-broadcast {} disable").in_routes();
+    Setting::new("sends directed broadcasts", "set interface ip directed-broadcast {} disable")
+        .in_broadcast_routes();
 
 /// What interfaces can be told.
 pub static SETTINGS: [&Declared; 2] = [&DIRECTED_BROADCAST.declared, &LINK_LOCAL_STAYS.declared];

@@ -26,13 +26,6 @@ pub enum Feature {
     },
     /// A setting that a feature declares.
     Setting(Choice),
-    /// The MTU that one protocol has of its own.
-    Mtu {
-        /// The protocol.
-        of: MtuOf,
-        /// Bytes; 0: that of the interface.
-        mtu: u16,
-    },
     /// Whether labelled packets are taken.
     Mpls(bool),
     /// The interface whose addresses it uses as its own.
@@ -59,7 +52,6 @@ impl Feature {
     fn switches_on(&self) -> bool {
         match self {
             Feature::Urpf { mode, .. } => *mode != urpf::Mode::Off,
-            Feature::Mtu { mtu, .. } => *mtu != 0,
             Feature::Setting(choice) => !choice.is_default(),
             Feature::Mpls(_) => false,
             Feature::Unnumbered(lender) => lender.is_some(),
@@ -91,22 +83,7 @@ impl Router {
             Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
             Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
-            Feature::Mtu { of, mtu } if mtu != 0 && !(of.least()..=9216).contains(&mtu) => {
-                let (word, least) = (of.name(), of.least());
-                return Err(OpError::new(format!(
-                    "{name}: {word} MTU {mtu} is out of range, {least} to 9216 bytes, or 0 for that of the interface"
-                )));
-            }
-            Feature::Mtu { of: MtuOf::Ip6, mtu }
-                if mtu != 0
-                    && self.advertises(index).and_then(|c| c.mtu).is_some_and(|told| told > mtu.into()) =>
-            {
-                return Err(OpError::new(format!(
-                    "{name}: ip6 MTU {mtu} is less than its router advertisements tell: change these first"
-                )));
-            }
             Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
-            Feature::Mtu { of, mtu } => self.set_setting(index, &name, of.setting().to(mtu))?.into(),
             Feature::Setting(choice) => self.set_setting(index, &name, choice)?.into(),
             Feature::Mpls(on) => {
                 let was = self.interfaces.get_mut(index).map(|i| std::mem::replace(&mut i.features.mpls, on));
@@ -121,11 +98,33 @@ impl Router {
         Ok(vec![Op::SetFeature { name, feature: was }])
     }
 
+    /// Refuses an MTU of a protocol that cannot be; 0 is that of the interface.
+    fn check_mtu_of(&self, index: u32, name: &str, choice: Choice) -> Result<(), OpError> {
+        let told =
+            MtuOf::ALL.into_iter().find_map(|(word, of)| Some((word, of, choice.value(of.setting())?)));
+        let Some((word, of, mtu)) = told.filter(|(_, _, mtu)| *mtu != 0) else { return Ok(()) };
+        if !(of.least()..=9216).contains(&mtu) {
+            let least = of.least();
+            return Err(OpError::new(format!(
+                "{name}: {word} MTU {mtu} is out of range, {least} to 9216 bytes, or 0 for that of the interface"
+            )));
+        }
+        let advertised = self.advertises(index).and_then(|c| c.mtu);
+        if of == MtuOf::Ip6 && advertised.is_some_and(|told| told > mtu.into()) {
+            return Err(OpError::new(format!(
+                "{name}: ip6 MTU {mtu} is less than its router advertisements tell: change these first"
+            )));
+        }
+        Ok(())
+    }
+
     /// Sets what a feature declares and answers what it was.
     fn set_setting(&mut self, index: u32, name: &str, choice: Choice) -> Result<Choice, OpError> {
+        self.check_mtu_of(index, name, choice)?;
         let was = self.interfaces.get_mut(index).and_then(|i| i.settings.replace(choice));
-        let was = was.ok_or_else(|| OpError::new(format!("{name}: {choice:?} is not listed")))?;
-        if choice.declared().in_routes {
+        let does = choice.declared().does;
+        let was = was.ok_or_else(|| OpError::new(format!("{name}: no list names what \"{does}\"")))?;
+        if choice.declared().in_broadcast_routes {
             self.refresh_broadcast_routes(index)?;
         }
         Ok(was)

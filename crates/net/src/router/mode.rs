@@ -181,7 +181,6 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
         Feature::Urpf { v6, .. } => ("checks sources".into(), format!("set urpf {} off {name}", family(*v6))),
         Feature::Setting(c) => (c.declared().does.into(), c.declared().undo.replace("{}", name)),
         Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
-        Feature::Mtu { of, mtu } => words(&of.setting().to(*mtu).into(), name),
         Feature::Unnumbered(_) => ("is unnumbered".into(), format!("set interface unnumbered del {name}")),
         Feature::Group { group, .. } => {
             (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))

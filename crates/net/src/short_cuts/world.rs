@@ -468,7 +468,7 @@ fn features(names: &[String]) -> Vec<Op> {
         let others = [
             redirect::sent(n % 2 == 0).to(n % 3 != 0).into(),
             redirect::sent(n % 2 == 1).to(n % 5 == 0).into(),
-            Feature::Mtu { of: MtuOf::ALL[n % 3].1, mtu: [0, 1300][n / 2 % 2] },
+            MtuOf::ALL[n % 3].1.setting().to([0, 1300][n / 2 % 2]).into(),
             ip4::LINK_LOCAL_STAYS.to(n % 3 == 1).into(),
             ip4::DIRECTED_BROADCAST.to(n % 2 == 0).into(),
         ];

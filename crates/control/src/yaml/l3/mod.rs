@@ -221,7 +221,7 @@ fn mtu<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
         if of == MtuOf::Ip6 && s.mtu != 0 {
             s.mtu = s.mtu.min(mtu);
         }
-        s.set(place, "mtu", Feature::Mtu { of, mtu });
+        s.set(place, "mtu", of.setting().to(mtu));
     }
 }
 
