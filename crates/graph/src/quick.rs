@@ -232,20 +232,21 @@ fn kind_of<N: QuickNode>(view: &mut N::View<'_>, d: &Desc, rooms: Rooms<'_>) -> 
     kind[0]
 }
 
-pub(crate) struct QuickDriver<N> {
+/// Not `SHORT`: each packet goes by `step`, in the order that the short cut has.
+pub(crate) struct QuickDriver<N, const SHORT: bool> {
     node: N,
     edges: Box<[u16]>,
     decisions: Decisions,
     sorter: Sorter,
 }
 
-impl<N: QuickNode> QuickDriver<N> {
+impl<N: QuickNode, const SHORT: bool> QuickDriver<N, SHORT> {
     pub fn new(node: N, edges: Box<[u16]>) -> Self {
         QuickDriver { node, edges, decisions: Decisions::new(), sorter: Sorter::new(N::SORTS) }
     }
 }
 
-impl<N: QuickNode> DynNode for QuickDriver<N> {
+impl<N: QuickNode, const SHORT: bool> DynNode for QuickDriver<N, SHORT> {
     fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
         self.decisions.begin();
         let mut view = self.node.view(guard);
@@ -256,7 +257,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
             // Packets from here to `end` go by one `common`.
             let (first, mut end) = (descs[at], descs.len());
             let mut usual = Some(&first)
-                .filter(|d| !d.has(flags::UNUSUAL & !flags::CHAINED))
+                .filter(|d| SHORT && !d.has(flags::UNUSUAL & !flags::CHAINED))
                 .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
                 .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
             rounds += 1;

@@ -8,7 +8,7 @@ use crate::mss::{self, Clamp};
 use crate::neighbor::DadMode;
 use crate::nodes;
 use crate::plane::PlaneConfig;
-use crate::punt::{Class, Message};
+use crate::punt::Class;
 use crate::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
@@ -74,26 +74,13 @@ impl TxQueue for Wire {
     }
 }
 
-/// The kind of a message, with the interface that it is about and the version of IP.
-fn of_message(m: &Message) -> (u8, u32, u8) {
-    match m {
-        Message::Resolve { interface, address } => (0, *interface, if address.is_ipv4() { 4 } else { 6 }),
-        Message::MacTable => (1, 0, 0),
-        Message::Packet { kind, interface, bytes, l3, .. } => {
-            (2 + *kind as u8, *interface, if *l3 == 0 { bytes[0] >> 4 } else { 0 })
-        }
-    }
-}
-
 /// What became of one vector.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub sent: Vec<Sent>,
     pub held: Vec<Held>,
-    /// With their kind and interface: what comes on several may change places.
-    pub messages: Vec<((u8, u32, u8), String)>,
-    /// Of each traced packet, by its number.
-    pub traces: Vec<(u32, String)>,
+    pub messages: Vec<String>,
+    pub traces: Vec<String>,
 }
 
 pub struct World {
@@ -597,15 +584,14 @@ impl World {
             }
         }
         let punt = &self.router.plane().punt;
-        out.messages =
-            std::iter::from_fn(|| punt.pop()).map(|m| (of_message(&m), format!("{m:?}"))).collect();
+        out.messages = std::iter::from_fn(|| punt.pop()).map(|m| format!("{m:?}")).collect();
         if traced != 0 {
             let names = |r: &TraceRecord| {
                 let node = |n: graph::NodeId| self.graph.nodes[usize::from(n.0)].name;
-                (node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
+                (r.id, node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
             };
             let records = self.graph.tracing.records(&self.guard);
-            out.traces = records.iter().map(|r| (r.id, format!("{:?} {:?}", names(r), r.bytes()))).collect();
+            out.traces = records.iter().map(|r| format!("{:?} {:?}", names(r), r.bytes())).collect();
             self.graph.tracing.clear(&mut self.reclaimer);
             self.reclaimer.domain().advance();
             self.reclaimer.collect();
