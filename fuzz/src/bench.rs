@@ -140,7 +140,7 @@ pub fn router() -> Router {
         ("left", net::proxy::ARP.to(true).into()),
         ("left", group("224.0.0.5")),
         ("left", group("ff02::5")),
-        ("left", Feature::Advertise(Some(Box::default()))),
+        ("left", net::ra::Advertise(Some(Box::default())).into()),
     ];
     ops.extend(features.map(|(name, feature)| Op::SetFeature { name: name.into(), feature }));
     let every = (Ipv4Addr::new(1, 0, 0, 0), Ipv4Addr::new(223, 255, 255, 255));

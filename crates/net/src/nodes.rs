@@ -5,10 +5,10 @@
 use crate::capture::{self, CaptureRx, CaptureTx, Tap};
 use crate::interface::{Columns, Declared, Switch};
 use crate::plane::Plane;
-use crate::router::{Nodes, Router, RouterConfig, StartError};
+use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, proxy,
-    punt, reassembly, redirect, urpf,
+    punt, ra, reassembly, redirect, urpf,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -23,6 +23,9 @@ pub static SETTINGS: &[&[&Declared]] = &[
     &arp::SETTINGS,
     &ip4::SETTINGS,
 ];
+
+/// The features that have a control side of their own, in the order in which they are called.
+static PARTS: &[&dyn Part] = &[&ra::Adverts];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {
@@ -39,7 +42,7 @@ impl Router {
     pub fn new(config: RouterConfig) -> Result<Router, StartError> {
         Router::with_nodes(
             config,
-            Nodes { build, switches: switches().collect(), settings: Columns::new(SETTINGS) },
+            Nodes { build, switches: switches().collect(), settings: Columns::new(SETTINGS), parts: PARTS },
         )
     }
 }

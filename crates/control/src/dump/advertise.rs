@@ -19,7 +19,7 @@ fn seconds(n: u32) -> Node {
 }
 
 pub(super) fn write(from: Source<'_>, i: &IfState, to: &mut Map) {
-    let Some(c) = from.router.advertises(i.index) else { return };
+    let Some(c) = net::ra::config(from.router, i.index) else { return };
     let mut out = Map::new();
     let default = RaConfig::default();
     if (c.min_interval, c.max_interval) != (default.min_interval, default.max_interval) {

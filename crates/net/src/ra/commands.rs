@@ -1,9 +1,10 @@
 //! Commands on router advertisements.
 
 use super::content::{INFINITE, Prefix, RaConfig, Route};
+use super::part::{self, Advertise};
 use crate::cli::commit;
 use crate::cli::listing;
-use crate::router::{Feature, IfState, Op, Router};
+use crate::router::{IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use ipnet::{IpNet, Ipv6Net};
 use packet::nd::Preference;
@@ -112,14 +113,14 @@ fn change(
 ) -> Result<Output, CommandError> {
     let name: String = args.get("interface")?;
     let i = crate::cli::interface(router, args, "interface")?;
-    let Some(mut config) = router.advertises(i.index).cloned() else {
+    let Some(mut config) = part::config(router, i.index).cloned() else {
         let why = format!(
             "{name} sends no router advertisements: let it first, with 'ip6 nd {name} no ra-suppress'"
         );
         return Err(args.error("interface", why));
     };
     change(&mut config)?;
-    commit(router, vec![Op::SetFeature { name, feature: Feature::Advertise(Some(Box::new(config))) }])
+    commit(router, vec![Op::SetFeature { name, feature: Advertise(Some(Box::new(config))).into() }])
 }
 
 fn flag(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -128,9 +129,9 @@ fn flag(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     match args.one_of(&FLAGS) {
         Some("ra-suppress") => {
             let i = crate::cli::interface(router, args, "interface")?;
-            let known = router.advertises(i.index).cloned().unwrap_or_default();
+            let known = part::config(router, i.index).cloned().unwrap_or_default();
             let config = (!on).then(|| Box::new(known));
-            commit(router, vec![Op::SetFeature { name, feature: Feature::Advertise(config) }])
+            commit(router, vec![Op::SetFeature { name, feature: Advertise(config).into() }])
         }
         word => change(router, args, |c| {
             match word {
@@ -270,9 +271,9 @@ fn show_ra(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         .right("Solicited")
         .right("Next in");
     listing::table(router, args, columns, |router, i, table| {
-        let Some(c) = router.advertises(i.index) else { return };
-        let counts = router.advert_counts(i.index);
-        let next = router.next_advert(i.index).map(|at| (at.since(router.now()) / 1000).to_string());
+        let Some(c) = part::config(router, i.index) else { return };
+        let counts = part::counts(router, i.index);
+        let next = part::next(router, i.index).map(|at| (at.since(router.now()) / 1000).to_string());
         table.row([
             i.name.clone().into(),
             format!("{}-{}", c.min_interval, c.max_interval).into(),
@@ -310,7 +311,7 @@ fn advert_words(router: &Router, i: &IfState, c: &RaConfig, text: &mut String) -
         c.reachable,
         c.retrans,
     );
-    let prefixes = router.advertised_prefixes(i.index);
+    let prefixes = part::prefixes(router, i.index);
     for (net, p) in &prefixes {
         let _ = writeln!(
             text,
@@ -373,7 +374,7 @@ fn show_interface(router: &mut Router, args: &Args) -> Result<Output, CommandErr
         let groups: Vec<String> =
             router.groups_of(i.index).iter().filter(|g| g.is_ipv6()).map(ToString::to_string).collect();
         let _ = writeln!(text, "  Joined groups {}", groups.join(" "));
-        let advert = match router.advertises(i.index) {
+        let advert = match part::config(router, i.index) {
             Some(c) => advert_words(router, i, c, text),
             None => {
                 let _ = writeln!(text, "  No router advertisements");

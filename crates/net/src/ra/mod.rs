@@ -6,8 +6,10 @@
 
 pub mod commands;
 pub mod content;
-pub mod machine;
-pub mod withdrawn;
+mod machine;
+mod part;
+mod withdrawn;
 
 pub use content::{Prefix, RaConfig, Route};
-pub use machine::{Action, AdvertTable};
+pub(crate) use part::Adverts;
+pub use part::{Advertise, config};

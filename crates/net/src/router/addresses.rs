@@ -116,8 +116,17 @@ impl Router {
         self.carry_out_addresses(actions);
         self.refresh_groups(&[index]);
         self.follow_lent(index)?;
-        self.adverts.changed(now, index);
+        self.tell_parts(|part, router| part.addresses_changed(router, index));
         Ok(())
+    }
+
+    /// An address is about to go: with the last one of IPv6 goes the link-local address.
+    pub(super) fn tell_of_last_address6(&mut self, index: u32, net: IpNet) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let others = i.configured().any(|n| n.addr().is_ipv6() && n != net);
+        if !others && i.configured().any(|n| n == net) {
+            self.tell_parts(|part, router| part.link_local_goes(router, index, Some(net)));
+        }
     }
 
     pub(super) fn del_address(&mut self, index: u32, net: IpNet) -> Result<(), OpError> {
@@ -151,8 +160,7 @@ impl Router {
         self.publish_interface(index);
         self.refresh_groups(&[index]);
         self.follow_lent(index)?;
-        let now = self.now();
-        self.adverts.changed(now, index);
+        self.tell_parts(|part, router| part.addresses_changed(router, index));
         Ok(())
     }
 
@@ -161,7 +169,7 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         let had = i.link_local.is_some();
         if had {
-            self.end_adverts(index, None);
+            self.tell_parts(|part, router| part.link_local_goes(router, index, None));
             self.set_link_local(index, false)?;
         }
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
@@ -171,8 +179,7 @@ impl Router {
         }
         self.refresh_groups(&[index]);
         self.follow_lent(index)?;
-        let now = self.now();
-        self.adverts.changed(now, index);
+        self.tell_parts(|part, router| part.addresses_changed(router, index));
         Ok(())
     }
 
@@ -203,8 +210,7 @@ impl Router {
         self.publish_interface(index);
         if usable && self.interfaces.get(index).is_some_and(|i| i.link_local == Some(addr)) {
             // Without it nothing could be advertised.
-            let now = self.now();
-            self.adverts.changed(now, index);
+            self.tell_parts(|part, router| part.addresses_changed(router, index));
         }
         self.sync_own_routes(index);
         // Those who use this address, too; it cannot fail, for no address comes or goes.

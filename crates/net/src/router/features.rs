@@ -1,9 +1,8 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
-use super::{IfState, Op, OpError, RouteTable, Router};
+use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, RouteTable, Router};
 use crate::interface::{Bits, Choice, MtuOf};
 use crate::neighbor::State;
-use crate::ra::RaConfig;
 use crate::urpf;
 use ipnet::IpNet;
 use std::collections::HashSet;
@@ -37,8 +36,14 @@ pub enum Feature {
         /// Joined or not.
         joined: bool,
     },
-    /// Router advertisements; `None`: it sends none.
-    Advertise(Option<Box<RaConfig>>),
+    /// What one part of the router understands.
+    Part(BoxedOp),
+}
+
+impl<T: InterfaceOp> From<T> for Feature {
+    fn from(op: T) -> Self {
+        Feature::Part(BoxedOp::new(op))
+    }
 }
 
 impl From<Choice> for Feature {
@@ -56,7 +61,7 @@ impl Feature {
             Feature::Mpls(_) => false,
             Feature::Unnumbered(lender) => lender.is_some(),
             Feature::Group { joined, .. } => *joined,
-            Feature::Advertise(config) => config.is_some(),
+            Feature::Part(op) => op.switches_on(),
         }
     }
 }
@@ -83,7 +88,7 @@ impl Router {
             Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
             Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
-            Feature::Advertise(config) => Feature::Advertise(self.set_advertise(index, config)?),
+            Feature::Part(op) => Feature::Part(op.take(self, index)?),
             Feature::Setting(choice) => self.set_setting(index, &name, choice)?.into(),
             Feature::Mpls(on) => {
                 let was = self.interfaces.get_mut(index).map(|i| std::mem::replace(&mut i.features.mpls, on));
@@ -109,13 +114,10 @@ impl Router {
                 "{name}: {word} MTU {mtu} is out of range, {least} to 9216 bytes, or 0 for that of the interface"
             )));
         }
-        let advertised = self.advertises(index).and_then(|c| c.mtu);
-        if of == MtuOf::Ip6 && advertised.is_some_and(|told| told > mtu.into()) {
-            return Err(OpError::new(format!(
-                "{name}: ip6 MTU {mtu} is less than its router advertisements tell: change these first"
-            )));
+        if of != MtuOf::Ip6 {
+            return Ok(());
         }
-        Ok(())
+        self.check_mtu6(index, mtu).map_err(|why| OpError::new(format!("{name}: ip6 MTU {mtu} is {why}")))
     }
 
     /// Sets what a feature declares and answers what it was.
@@ -147,9 +149,7 @@ impl Router {
             all.push(Feature::Unnumbered(Some(self.interface_name(lender))));
         }
         all.extend(self.wanted_groups(i.index).map(|group| Feature::Group { group, joined: true }));
-        if let Some(config) = self.advertises(i.index) {
-            all.push(Feature::Advertise(Some(Box::new(config.clone()))));
-        }
+        all.extend(self.told_to_parts(i.index).map(Feature::Part));
         all.into_iter().map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
     }
 
@@ -300,7 +300,7 @@ impl Router {
 
     /// Whether a host with this address may be on the link of an interface: in one of its prefixes, by a route that says so,
     /// or as the router itself has asked for it there. Nobody else gets an entry among the neighbours.
-    pub(super) fn on_link(&self, index: u32, address: IpAddr) -> bool {
+    pub(crate) fn on_link(&self, index: u32, address: IpAddr) -> bool {
         let Some(i) = self.interfaces.get(index) else { return false };
         i.addresses.iter().any(|n| n.contains(&address))
             || matches!(address, IpAddr::V6(a) if self.nd_proxies.get(&a) == Some(&index))

@@ -66,7 +66,7 @@ impl Router {
         set(!addrs4.is_empty() || self.adjacencies.carries_ip4(index), ifflags::IP4);
         set(i.all6().next().is_some(), ifflags::IP6);
         set(lent.is_some(), ifflags::UNNUMBERED);
-        set(self.adverts.config(index).is_some(), ifflags::ADVERTISES);
+        self.parts.all.iter().for_each(|p| set(true, p.flags(self, index)));
         let bits = self.feature_bits(i);
         let content = Interface {
             flags,

@@ -39,13 +39,12 @@ impl Router {
             let shared = self.interfaces.get(index).is_some_and(|i| !i.is_alone());
             let dad = self.config.dad;
             self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
-            self.adverts.link_up(now, index);
         } else {
             self.neighbors.interface_down(index, &mut n);
             self.addresses.link_down(index, &mut a);
-            self.adverts.link_down(index);
             self.multicast.link_down(index);
         }
+        self.tell_parts(|part, router| part.usable(router, index, usable));
         self.carry_out(n);
         self.carry_out_addresses(a);
         self.sync_own_routes(index);

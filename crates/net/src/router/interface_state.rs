@@ -158,6 +158,11 @@ pub struct IfState {
 }
 
 impl IfState {
+    /// Whether packets may come from one of its IPv6 addresses: duplicate address detection lets them.
+    pub(crate) fn may_use(&self, address: &Ipv6Addr) -> bool {
+        self.usable6.contains(address)
+    }
+
     /// The largest packet of a protocol that is sent, bytes.
     pub fn mtu_of(&self, of: MtuOf) -> u16 {
         match self.settings.get(of.setting()) {

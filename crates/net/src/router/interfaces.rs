@@ -302,7 +302,7 @@ impl Router {
         self.leave_bridge(index, false);
         self.set_link_state(index, false, false);
         let mut out = vec![];
-        self.adverts.removed(index);
+        self.tell_parts(|part, router| part.removed(router, index));
         self.forget_groups(index);
         if let Some(lender) = self.interfaces.get(index).and_then(|i| i.unnumbered) {
             self.borrowers.remove(&(lender, index));

@@ -6,7 +6,6 @@
 
 mod addresses;
 mod adjacencies;
-mod adverts;
 mod attached;
 mod batch;
 mod bridge;
@@ -30,6 +29,7 @@ mod multicast;
 mod neighbors;
 mod nexthops;
 mod op;
+mod part;
 mod path_mtu;
 mod ping;
 mod placement;
@@ -65,6 +65,8 @@ pub use mpls::{
 };
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{MTU, Op, OpError};
+pub(crate) use part::Part;
+pub use part::{BoxedOp, InterfaceOp};
 pub use ping::{PingReply, PingRequest};
 pub use placement::Placement;
 pub use punt::PuntRow;
@@ -114,6 +116,8 @@ pub(crate) struct Nodes {
     pub switches: Vec<&'static Switch>,
     /// What interfaces can be told for them.
     pub settings: Columns,
+    /// The features that have a control side of their own.
+    pub parts: &'static [&'static dyn Part],
 }
 
 /// How a router is made.
@@ -210,7 +214,7 @@ pub struct Router {
     fib_changes: u64,
     neighbors: NeighborTable,
     addresses: AddressTable,
-    adverts: crate::ra::AdvertTable,
+    parts: part::Parts,
     multicast: crate::multicast::MulticastTable,
     /// Interfaces whose addresses others use, with those.
     borrowers: BTreeSet<(u32, u32)>,
@@ -344,7 +348,7 @@ impl Router {
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),
             addresses: AddressTable::new(AddressConfig::default(), seed),
-            adverts: crate::ra::AdvertTable::new(seed),
+            parts: part::Parts::new(nodes.parts, seed),
             multicast: crate::multicast::MulticastTable::new(seed),
             borrowers: BTreeSet::new(),
             wanted_groups: BTreeSet::new(),
@@ -555,7 +559,7 @@ impl Router {
 
     /// Stops the workers and closes all devices.
     pub fn shutdown(&mut self) {
-        self.say_farewell(None);
+        self.tell_parts(|part, router| part.ends(router, None));
         for w in &mut self.workers {
             w.stop();
         }

@@ -149,14 +149,7 @@ impl Router {
         if mtu < 1280 && (i.has_ip6() || lent) {
             return fail("too small for IPv6, which needs 1280 bytes".into());
         }
-        if let Some(told) = self.advertises(i.index).and_then(|c| c.mtu).filter(|told| *told > u32::from(mtu))
-        {
-            return fail(format!(
-                "less than its router advertisements tell, {told} (ip6 nd {} ra-mtu)",
-                i.name
-            ));
-        }
-        Ok(())
+        self.check_mtu6(i.index, mtu).or_else(fail)
     }
 
     /// Refuses IPv6 addresses where an interface that uses them is too small.
@@ -185,6 +178,6 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
         Feature::Group { group, .. } => {
             (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))
         }
-        Feature::Advertise(_) => ("sends router advertisements".into(), format!("ip6 nd {name} ra-suppress")),
+        Feature::Part(op) => op.words(name),
     }
 }

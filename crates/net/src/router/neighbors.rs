@@ -7,7 +7,7 @@ use crate::icmp::Ask;
 use crate::neighbor::address::AddressState;
 use crate::neighbor::table::NeighborCounters;
 use crate::neighbor::wire::{self, Local, Message as Frame};
-use crate::neighbor::{Action, AddressAction, Millis, NeighborInfo, State};
+use crate::neighbor::{Action, AddressAction, Heard, Millis, NeighborInfo, State};
 use crate::punt::{Message, PuntKind};
 use graph::clock::Clock;
 use graph::flags;
@@ -55,7 +55,7 @@ impl Local for View<'_> {
 
 impl Router {
     /// Sends a frame out of an interface.
-    pub(super) fn send_frame(&mut self, interface: u32, frame: &Frame) {
+    pub(crate) fn send_frame(&mut self, interface: u32, frame: &Frame) {
         let tags: Vec<(EtherType, u16)> = self.interfaces.get(interface).map_or(vec![], |i| {
             let t = i.tags();
             let words = t.as_slice().chunks_exact(4);
@@ -244,6 +244,18 @@ impl Router {
         }
     }
 
+    /// A host that a part has heard of is a neighbour with this MAC address.
+    pub(crate) fn heard_of_neighbor(&mut self, interface: u32, host: IpAddr, mac: MacAddr, how: Heard) {
+        let (now, mut out) = (self.now(), vec![]);
+        self.neighbors.heard(now, interface, host, Some(mac), how, &mut out);
+        self.carry_out(out);
+    }
+
+    /// The MAC address of a neighbour, where it is known.
+    pub(crate) fn neighbor_mac(&self, interface: u32, host: IpAddr) -> Option<MacAddr> {
+        self.neighbors.get(interface, host)?.mac
+    }
+
     /// Takes what workers have handed over. Call when [`Router::punt_fd`] is readable. True when more may wait.
     pub fn handle_punts(&mut self) -> bool {
         self.plane.punt.acknowledge();
@@ -266,13 +278,12 @@ impl Router {
                     let n = usize::from(len).min(bytes.len());
                     self.heard_query(now, interface, &bytes[..n]);
                 }
-                Message::Packet { kind: PuntKind::Solicitation, interface, len, bytes, .. } => {
-                    let n = usize::from(len).min(bytes.len());
-                    self.heard_solicitation(now, interface, &bytes[..n]);
-                }
-                Message::Packet { interface, len, bytes, .. } => {
-                    let n = usize::from(len).min(bytes.len());
-                    self.heard(now, interface, &bytes[..n]);
+                Message::Packet { kind, interface, len, bytes, .. } => {
+                    let bytes = &bytes[..usize::from(len).min(bytes.len())];
+                    match self.parts.all.iter().find(|p| p.hears(kind)) {
+                        Some(part) => part.heard(self, now, interface, bytes),
+                        None => self.heard(now, interface, bytes),
+                    }
                 }
             }
         }
@@ -299,7 +310,7 @@ impl Router {
         let machines = [
             self.neighbors.next_deadline(),
             self.addresses.next_deadline(),
-            self.adverts.next_deadline(),
+            self.parts.all.iter().filter_map(|p| p.next_deadline(self)).min(),
             self.multicast.next_deadline(),
             self.bridges.waits_for_workers().then(|| self.now().after(1)),
             (!self.again.is_empty()).then(|| self.now()),
@@ -317,9 +328,7 @@ impl Router {
         let mut out = vec![];
         self.addresses.tick(now, &mut out);
         self.carry_out_addresses(out);
-        let mut out = vec![];
-        self.adverts.tick(now, &mut out);
-        self.carry_out_adverts(out);
+        self.tell_parts(|part, router| part.tick(router, now));
         let mut out = vec![];
         self.multicast.tick(now, &mut out);
         self.carry_out_multicast(out);

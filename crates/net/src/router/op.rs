@@ -641,7 +641,7 @@ impl Router {
                     .filter(|n| n.interface == index && n.state == State::Static)
                     .filter_map(|n| Some((n.addr, n.mac?)))
                     .collect();
-                self.withdraw_address(index, net);
+                self.tell_of_last_address6(index, net);
                 self.del_address(index, net)?;
                 // The neighbours that went with it come back behind it.
                 let gone = fixed.into_iter().filter(|(a, _)| self.neighbors.get(index, *a).is_none());
@@ -697,7 +697,7 @@ impl Router {
 
     fn set_admin(&mut self, index: u32, up: bool, link: bool) -> Result<(), OpError> {
         if !up {
-            self.say_farewell(Some(index));
+            self.tell_parts(|part, router| part.ends(router, Some(index)));
         }
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
         let mut link = link;

@@ -2,8 +2,7 @@
 
 use ipnet::{IpNet, Ipv6Net};
 use net::ra::content::INFINITE;
-use net::ra::{Prefix, RaConfig, Route};
-use net::router::Feature;
+use net::ra::{Advertise, Prefix, RaConfig, Route};
 use packet::nd::Preference;
 
 use super::super::decode::{Decoder, Fields};
@@ -66,7 +65,7 @@ pub(super) fn decode<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, alone: bool
             "that of the interface, or less",
         );
     }
-    s.set(place, "router-advertisements", Feature::Advertise(Some(Box::new(config))));
+    s.set(place, "router-advertisements", Advertise(Some(Box::new(config))));
 }
 
 fn config<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>) -> RaConfig {

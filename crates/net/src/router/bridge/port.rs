@@ -213,10 +213,10 @@ impl Router {
         if let Some(g) = self.wanted_groups(index).next() {
             return fail(format!("has joined {g}"), format!("set interface ip group leave {name} {g}"));
         }
-        if self.adverts.config(index).is_some() {
-            return fail("sends router advertisements".into(), format!("ip6 nd {name} ra-suppress"));
+        match self.told_to_parts(index).next().map(|op| op.words(name)) {
+            Some((does, undo)) => fail(does, undo),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes an interface out of its bridge domain, if it is in one. Its addresses stay where it is about to `return`.

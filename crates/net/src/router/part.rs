@@ -1,0 +1,207 @@
+//! Parts of the control side that are a feature's own: the router keeps their state and calls them when something happens that
+//! they follow, and knows none of them by name. A part is one line in the list of parts.
+
+use super::{OpError, Router};
+use crate::neighbor::Millis;
+use crate::punt::PuntKind;
+use ipnet::IpNet;
+use std::any::Any;
+use std::fmt;
+
+/// What a feature follows. The parts are called in the order of their list, for interfaces by number.
+pub(crate) trait Part: Sync {
+    /// Its state, in which nothing is set; `seed` is for times that are chosen at random. Its type is the part's own: see
+    /// [`Router::state`].
+    fn state(&self, seed: u64) -> Box<dyn Any + Send>;
+
+    /// What the operator has told an interface, to be told again in this order.
+    fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp>;
+
+    /// Flags with which workers see an interface, of [`crate::interface::ifflags`].
+    fn flags(&self, router: &Router, index: u32) -> u16 {
+        let _ = (router, index);
+        0
+    }
+
+    /// The least MTU for IPv6 that it leaves an interface, bytes, and what would be wrong with a smaller one.
+    fn least_mtu6(&self, router: &Router, index: u32) -> Option<(u32, String)> {
+        let _ = (router, index);
+        None
+    }
+
+    /// An interface can carry packets from now on, or no more.
+    fn usable(&self, router: &mut Router, index: u32, usable: bool) {
+        let _ = (router, index, usable);
+    }
+
+    /// The addresses of an interface have changed, or its link-local address can be used from now on.
+    fn addresses_changed(&self, router: &mut Router, index: u32) {
+        let _ = (router, index);
+    }
+
+    /// The link-local address of an interface goes in a moment; `with` is an address that goes as well.
+    fn link_local_goes(&self, router: &mut Router, index: u32, with: Option<IpNet>) {
+        let _ = (router, index, with);
+    }
+
+    /// An interface is set down in a moment; none: the router ends.
+    fn ends(&self, router: &mut Router, index: Option<u32>) {
+        let _ = (router, index);
+    }
+
+    /// An interface is gone, and its number goes to another one some day.
+    fn removed(&self, router: &mut Router, index: u32) {
+        let _ = (router, index);
+    }
+
+    /// When it has something to do next.
+    fn next_deadline(&self, router: &Router) -> Option<Millis> {
+        let _ = router;
+        None
+    }
+
+    /// Does what is due.
+    fn tick(&self, router: &mut Router, now: Millis) {
+        let _ = (router, now);
+    }
+
+    /// Which of what workers hand over is for it.
+    fn hears(&self, kind: PuntKind) -> bool {
+        let _ = kind;
+        false
+    }
+
+    /// Such a packet came on an interface; `bytes` is as much of it as was handed over.
+    fn heard(&self, router: &mut Router, now: Millis, interface: u32, bytes: &[u8]) {
+        let _ = (router, now, interface, bytes);
+    }
+}
+
+/// The parts, with their states in the same order.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub all: &'static [&'static dyn Part],
+    states: Vec<Box<dyn Any + Send>>,
+}
+
+impl Parts {
+    pub fn new(all: &'static [&'static dyn Part], seed: u64) -> Self {
+        Parts { all, states: all.iter().map(|p| p.state(seed)).collect() }
+    }
+}
+
+impl Router {
+    /// The state of the part that has this type for it; none where no list names the part.
+    pub(crate) fn state<T: Any>(&self) -> Option<&T> {
+        self.parts.states.iter().find_map(|s| s.downcast_ref())
+    }
+
+    /// The same, to change it.
+    pub(crate) fn state_mut<T: Any>(&mut self) -> Option<&mut T> {
+        self.parts.states.iter_mut().find_map(|s| s.downcast_mut())
+    }
+
+    /// Calls all parts.
+    pub(super) fn tell_parts(&mut self, what: impl Fn(&dyn Part, &mut Router)) {
+        for part in self.parts.all {
+            what(*part, self);
+        }
+    }
+
+    /// What the operator has told an interface that is for parts.
+    pub(super) fn told_to_parts(&self, index: u32) -> impl Iterator<Item = BoxedOp> + '_ {
+        self.parts.all.iter().flat_map(move |p| p.told(self, index))
+    }
+
+    /// Refuses an MTU for IPv6 that is less than a part leaves the interface.
+    pub(super) fn check_mtu6(&self, index: u32, mtu: u16) -> Result<(), String> {
+        let least = self.parts.all.iter().filter_map(|p| p.least_mtu6(self, index));
+        least.into_iter().find(|(least, _)| *least > mtu.into()).map_or(Ok(()), |(_, why)| Err(why))
+    }
+}
+
+/// What an operator tells an interface and only one part understands. What was told before undoes it.
+pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
+    /// Takes it in, and answers what was told before.
+    ///
+    /// # Errors
+    /// It cannot be, on this interface or at all; nothing has changed then.
+    fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError>;
+
+    /// Whether it gives the interface something that only layer 3 has.
+    fn switches_on(&self) -> bool;
+
+    /// What an interface of this name does that was told so, and the command that ends it.
+    fn words(&self, name: &str) -> (String, String);
+}
+
+/// [`InterfaceOp`] of any type.
+trait ErasedOp: Any + fmt::Debug + Send {
+    fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
+    fn switches_on(&self) -> bool;
+    fn words(&self, name: &str) -> (String, String);
+    fn copy(&self) -> Box<dyn ErasedOp>;
+    fn same(&self, other: &dyn Any) -> bool;
+    fn any(&self) -> &dyn Any;
+}
+
+impl<T: InterfaceOp> ErasedOp for T {
+    fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError> {
+        InterfaceOp::take(*self, router, index).map(BoxedOp::new)
+    }
+
+    fn switches_on(&self) -> bool {
+        InterfaceOp::switches_on(self)
+    }
+
+    fn words(&self, name: &str) -> (String, String) {
+        InterfaceOp::words(self, name)
+    }
+
+    fn copy(&self) -> Box<dyn ErasedOp> {
+        Box::new(self.clone())
+    }
+
+    fn same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+
+    fn any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An [`InterfaceOp`], whichever part it is for.
+#[derive(Debug)]
+pub struct BoxedOp(Box<dyn ErasedOp>);
+
+impl BoxedOp {
+    /// For this one.
+    pub fn new(op: impl InterfaceOp) -> Self {
+        BoxedOp(Box::new(op))
+    }
+
+    pub(super) fn take(self, router: &mut Router, index: u32) -> Result<BoxedOp, OpError> {
+        self.0.take(router, index)
+    }
+
+    pub(super) fn switches_on(&self) -> bool {
+        self.0.switches_on()
+    }
+
+    pub(super) fn words(&self, name: &str) -> (String, String) {
+        self.0.words(name)
+    }
+}
+
+impl Clone for BoxedOp {
+    fn clone(&self) -> Self {
+        BoxedOp(self.0.copy())
+    }
+}
+
+impl PartialEq for BoxedOp {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same(other.0.any())
+    }
+}
