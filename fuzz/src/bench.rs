@@ -125,7 +125,7 @@ pub fn router() -> Router {
         |v6, tx, mode| Feature::Urpf { v6, tx, mode, table: None },
         |v6, rx, tx| Feature::Setting(net::mss::size(v6).to(Clamp { rx, tx })),
     );
-    let group = |g: &str| Feature::Group { group: g.parse().expect("a group"), joined: true };
+    let group = |g: &str| Feature::from(net::multicast::Join { group: g.parse().expect("a group"), joined: true });
     let features = [
         ("right", urpf(false, false, Mode::Strict)),
         ("right", urpf(true, false, Mode::Loose)),

@@ -56,7 +56,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     let mut interfaces: Vec<_> = router.interfaces().collect();
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     for i in interfaces {
-        let (groups, adverts) = (router.groups_of(i.index), net::ra::config(router, i.index));
+        let (groups, adverts) = (net::multicast::joined(router, i.index), net::ra::config(router, i.index));
         let _ = writeln!(out, "{} {:?} {groups:?} {adverts:?}", i.name, i.unnumbered);
     }
     for t in [false, true].into_iter().flat_map(|v6| router.route_tables(v6)) {

@@ -7,7 +7,7 @@ use net::mss::{self, Clamp};
 use net::reassembly::Kind;
 use net::router::IfState;
 use net::urpf::Mode;
-use net::{arp, proxy, redirect};
+use net::{arp, multicast, proxy, redirect};
 
 /// An entry of `interfaces`.
 pub(super) fn interface(from: Source<'_>, i: &IfState) -> Option<Node> {
@@ -79,8 +79,7 @@ pub(super) fn switches(_: Source<'_>, i: &IfState, to: &mut Map) {
 }
 
 pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {
-    let wanted =
-        from.router.groups_of(i.index).into_iter().filter(|g| from.router.is_group_wanted(i.index, *g));
+    let wanted = multicast::wanted(from.router, i.index);
     to.put_some("groups", Some(Node::Row(wanted.map(Node::text).collect())));
 }
 

@@ -1,9 +1,12 @@
 //! Commands on multicast groups.
 
+use super::{Join, part};
 use crate::cli::commit;
 use crate::cli::listing;
-use crate::router::{Feature, Op, Router};
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// The commands.
 pub fn all() -> Vec<Command<Router>> {
@@ -36,17 +39,18 @@ pub fn all() -> Vec<Command<Router>> {
 }
 
 fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let feature = Feature::Group { group: args.get("group")?, joined: args.has("join") };
+    let feature = Join { group: args.get("group")?, joined: args.has("join") }.into();
     commit(router, vec![Op::SetFeature { name: args.get("interface")?, feature }])
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let columns = Table::new().left("Interface").left("Group").left("Reason").left("Querier");
     listing::table(router, args, columns, |router, i, table| {
-        for g in router.groups_of(i.index) {
-            let reason = if router.is_group_wanted(i.index, g) { "set" } else { "own" };
+        let set: BTreeSet<IpAddr> = part::wanted(router, i.index).collect();
+        for g in part::joined(router, i.index) {
+            let reason = if set.contains(&g) { "set" } else { "own" };
             let (name, newest) = if g.is_ipv6() { ("MLD", 2) } else { ("IGMP", 3) };
-            let version = router.querier_version(i.index, g.is_ipv6()).unwrap_or(newest);
+            let version = part::querier_version(router, i.index, g.is_ipv6()).unwrap_or(newest);
             table.row([
                 i.name.clone().into(),
                 g.to_string().into(),

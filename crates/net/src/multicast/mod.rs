@@ -9,8 +9,11 @@ pub mod table;
 pub mod wire;
 
 mod igmp_input;
+mod part;
 
 pub use igmp_input::IgmpInput;
+pub(crate) use part::Multicast;
+pub use part::{Join, joined, wanted};
 pub use table::{Action, MulticastTable, Record};
 pub use wire::Query;
 

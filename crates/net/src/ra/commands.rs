@@ -371,8 +371,11 @@ fn show_interface(router: &mut Router, args: &Args) -> Result<Output, CommandErr
                 addresses.push(json!({ "address": a.to_string(), "state": state(a.addr()) }));
             }
         }
-        let groups: Vec<String> =
-            router.groups_of(i.index).iter().filter(|g| g.is_ipv6()).map(ToString::to_string).collect();
+        let groups: Vec<String> = crate::multicast::joined(router, i.index)
+            .iter()
+            .filter(|g| g.is_ipv6())
+            .map(ToString::to_string)
+            .collect();
         let _ = writeln!(text, "  Joined groups {}", groups.join(" "));
         let advert = match part::config(router, i.index) {
             Some(c) => advert_words(router, i, c, text),

@@ -29,13 +29,6 @@ pub enum Feature {
     Mpls(bool),
     /// The interface whose addresses it uses as its own.
     Unnumbered(Option<String>),
-    /// A multicast group that the operator wants it to join.
-    Group {
-        /// The group.
-        group: IpAddr,
-        /// Joined or not.
-        joined: bool,
-    },
     /// What one part of the router understands.
     Part(BoxedOp),
 }
@@ -60,7 +53,6 @@ impl Feature {
             Feature::Setting(choice) => !choice.is_default(),
             Feature::Mpls(_) => false,
             Feature::Unnumbered(lender) => lender.is_some(),
-            Feature::Group { joined, .. } => *joined,
             Feature::Part(op) => op.switches_on(),
         }
     }
@@ -87,7 +79,6 @@ impl Router {
         let was = match feature {
             Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
-            Feature::Group { group, joined } => return self.set_group(index, name, group, joined),
             Feature::Part(op) => Feature::Part(op.take(self, index)?),
             Feature::Setting(choice) => self.set_setting(index, &name, choice)?.into(),
             Feature::Mpls(on) => {
@@ -148,7 +139,6 @@ impl Router {
         if let Some(lender) = i.unnumbered {
             all.push(Feature::Unnumbered(Some(self.interface_name(lender))));
         }
-        all.extend(self.wanted_groups(i.index).map(|group| Feature::Group { group, joined: true }));
         all.extend(self.told_to_parts(i.index).map(Feature::Part));
         all.into_iter().map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
     }
@@ -285,7 +275,7 @@ impl Router {
     }
 
     /// The prefixes of an interface as workers see them: addresses that are lent stand for themselves alone.
-    pub(super) fn prefixes_of(&self, i: &IfState) -> Vec<IpNet> {
+    pub(crate) fn prefixes_of(&self, i: &IfState) -> Vec<IpNet> {
         match i.unnumbered.and_then(|l| self.interfaces.get(l)) {
             None => i.addresses.clone(),
             Some(l) => l.addresses.iter().map(|a| IpNet::from(a.addr())).collect(),

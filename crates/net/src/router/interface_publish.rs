@@ -3,7 +3,9 @@
 use super::{Encap, IfState, Kind, Router};
 use crate::interface::{Interface, ifflags};
 use ipnet::IpNet;
-use std::net::{IpAddr, Ipv6Addr};
+use packet::eth::MacAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use tables::vlan::{Match, Tpid, Vid, VlanTable};
 
@@ -29,8 +31,7 @@ impl Router {
 
     /// Writes what workers see of an interface.
     pub(super) fn publish_interface(&mut self, index: u32) {
-        let reports = self.sync_groups(index);
-        let (groups4, groups6) = self.published_groups(index);
+        self.tell_parts(|part, router| part.publishing(router, index));
         let Some(i) = self.interfaces.get(index) else { return };
         let Some(hw) = self.interfaces.get(i.hw()) else { return };
         let mut flags = 0;
@@ -89,8 +90,8 @@ impl Router {
             subs: i.vlans.clone(),
             addrs4: addrs4.into(),
             addrs6: addrs6.into(),
-            groups4,
-            groups6,
+            groups4: i.groups4.clone(),
+            groups6: i.groups6.clone(),
             tentative6: tentative6.into(),
         };
         // What sub-interfaces have from their interface.
@@ -104,9 +105,53 @@ impl Router {
         if plain != self.is_plain(index) {
             self.refresh_adjacencies(index);
         }
-        self.carry_out_multicast(reports);
+        self.tell_parts(|part, router| part.published(router));
         for s in subs {
             self.publish_interface(s);
+        }
+    }
+
+    /// Publishes all interfaces anew.
+    pub(super) fn publish_interfaces(&mut self) {
+        let all: Vec<u32> = self.interfaces.iter().map(|i| i.index).collect();
+        for index in all {
+            self.publish_interface(index);
+        }
+    }
+
+    /// An interface that is about to be published is in these multicast groups.
+    pub(crate) fn set_groups(&mut self, index: u32, groups: &BTreeSet<IpAddr>) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let v4 = groups.iter().filter_map(|g| if let IpAddr::V4(a) = g { Some(u32::from(*a)) } else { None });
+        let v6 =
+            groups.iter().filter_map(|g| if let IpAddr::V6(a) = g { Some(u128::from(*a)) } else { None });
+        (i.groups4, i.groups6) = (v4.collect(), v6.collect());
+    }
+
+    /// The addresses with which an interface says which groups it is in, of IGMP and MLD; none where there is no such interface.
+    pub(crate) fn report_sources(&self, index: u32) -> Option<(Option<Ipv4Addr>, Option<Ipv6Addr>)> {
+        let i = self.plane.interfaces.get(index, &self.guard)?;
+        let source4 = i.addrs4.first().map(|a| Ipv4Addr::from(a.0));
+        let source6 = i.addrs6.iter().map(|a| Ipv6Addr::from(a.0)).find(Ipv6Addr::is_unicast_link_local);
+        Some((source4, source6))
+    }
+
+    /// The device below an interface takes frames for a group address on its account, or no more.
+    pub(crate) fn receive_frames_to(&mut self, index: u32, mac: MacAddr, on: bool) {
+        let Some(hw) = self.interfaces.get(index).map(IfState::hw) else { return };
+        let users = self.device_groups.entry((hw, mac)).or_insert(0);
+        let was = *users;
+        *users = if on { was + 1 } else { was.saturating_sub(1) };
+        let now = *users;
+        if now == 0 {
+            self.device_groups.remove(&(hw, mac));
+        }
+        if (was == 0) == (now == 0) {
+            return;
+        }
+        let device = self.interfaces.get_mut(hw).and_then(IfState::device_mut);
+        if let Some(Err(e)) = device.map(|d| d.set_group(mac, on)) {
+            self.note(true, format!("frames for {mac} may not be received: {e}"));
         }
     }
 

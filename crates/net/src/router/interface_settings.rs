@@ -42,16 +42,13 @@ impl Router {
         } else {
             self.neighbors.interface_down(index, &mut n);
             self.addresses.link_down(index, &mut a);
-            self.multicast.link_down(index);
+            self.tell_parts(|part, router| part.usable(router, index, false));
         }
-        self.tell_parts(|part, router| part.usable(router, index, usable));
         self.carry_out(n);
         self.carry_out_addresses(a);
         self.sync_own_routes(index);
         if usable {
-            let mut out = vec![];
-            self.multicast.link_up(now, index, &mut out);
-            self.carry_out_multicast(out);
+            self.tell_parts(|part, router| part.usable(router, index, true));
         }
     }
 

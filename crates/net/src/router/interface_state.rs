@@ -141,6 +141,9 @@ pub struct IfState {
     pub(super) vlans: Option<Arc<VlanTable>>,
     /// IPv6 addresses that may be used.
     pub(super) usable6: Vec<Ipv6Addr>,
+    /// The multicast groups that workers are to take packets to.
+    pub(super) groups4: Box<[u32]>,
+    pub(super) groups6: Box<[u128]>,
     pub(super) caps: TxCaps,
     pub(super) device: Option<Box<dyn DeviceControl>>,
     /// Its device's receive queues.

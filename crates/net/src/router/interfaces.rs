@@ -206,6 +206,8 @@ impl Router {
             by_encap: HashMap::new(),
             vlans: None,
             usable6: vec![],
+            groups4: Box::default(),
+            groups6: Box::default(),
             caps: TxCaps::default(),
             device: None,
             inputs: vec![],
@@ -303,7 +305,6 @@ impl Router {
         self.set_link_state(index, false, false);
         let mut out = vec![];
         self.tell_parts(|part, router| part.removed(router, index));
-        self.forget_groups(index);
         if let Some(lender) = self.interfaces.get(index).and_then(|i| i.unnumbered) {
             self.borrowers.remove(&(lender, index));
         }

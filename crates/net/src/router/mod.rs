@@ -25,7 +25,6 @@ mod interfaces;
 mod local;
 mod mode;
 pub(crate) mod mpls;
-mod multicast;
 mod neighbors;
 mod nexthops;
 mod op;
@@ -215,12 +214,9 @@ pub struct Router {
     neighbors: NeighborTable,
     addresses: AddressTable,
     parts: part::Parts,
-    multicast: crate::multicast::MulticastTable,
     /// Interfaces whose addresses others use, with those.
     borrowers: BTreeSet<(u32, u32)>,
-    /// Groups that the operator wants interfaces to join.
-    wanted_groups: BTreeSet<(u32, IpAddr)>,
-    /// Interfaces that have joined a group, by the device below and the group's MAC address.
+    /// Interfaces that want frames for a group, by the device below and the group's MAC address.
     device_groups: HashMap<(u32, MacAddr), u32>,
     proxy_arp: BTreeSet<(Ipv4Addr, Ipv4Addr)>,
     /// Proxied addresses, and the interfaces behind which they are.
@@ -349,9 +345,7 @@ impl Router {
             neighbors: NeighborTable::new(config.neighbor, seed),
             addresses: AddressTable::new(AddressConfig::default(), seed),
             parts: part::Parts::new(nodes.parts, seed),
-            multicast: crate::multicast::MulticastTable::new(seed),
             borrowers: BTreeSet::new(),
-            wanted_groups: BTreeSet::new(),
             device_groups: HashMap::new(),
             proxy_arp: BTreeSet::new(),
             nd_proxies: BTreeMap::new(),

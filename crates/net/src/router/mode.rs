@@ -175,9 +175,6 @@ fn words(feature: &Feature, name: &str) -> (String, String) {
         Feature::Setting(c) => (c.declared().does.into(), c.declared().undo.replace("{}", name)),
         Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
         Feature::Unnumbered(_) => ("is unnumbered".into(), format!("set interface unnumbered del {name}")),
-        Feature::Group { group, .. } => {
-            (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))
-        }
         Feature::Part(op) => op.words(name),
     }
 }

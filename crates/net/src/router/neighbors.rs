@@ -274,10 +274,6 @@ impl Router {
                     self.pings.heard(interface, &bytes[..n], full as usize);
                     self.heard_path_mtu(now, interface, &bytes[..n]);
                 }
-                Message::Packet { kind: PuntKind::Group, interface, len, bytes, .. } => {
-                    let n = usize::from(len).min(bytes.len());
-                    self.heard_query(now, interface, &bytes[..n]);
-                }
                 Message::Packet { kind, interface, len, bytes, .. } => {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
                     match self.parts.all.iter().find(|p| p.hears(kind)) {
@@ -311,7 +307,6 @@ impl Router {
             self.neighbors.next_deadline(),
             self.addresses.next_deadline(),
             self.parts.all.iter().filter_map(|p| p.next_deadline(self)).min(),
-            self.multicast.next_deadline(),
             self.bridges.waits_for_workers().then(|| self.now().after(1)),
             (!self.again.is_empty()).then(|| self.now()),
         ];
@@ -329,9 +324,6 @@ impl Router {
         self.addresses.tick(now, &mut out);
         self.carry_out_addresses(out);
         self.tell_parts(|part, router| part.tick(router, now));
-        let mut out = vec![];
-        self.multicast.tick(now, &mut out);
-        self.carry_out_multicast(out);
         if now >= self.next_use_check {
             self.next_use_check = now.after(USE_CHECK);
             self.check_use(now);

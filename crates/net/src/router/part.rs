@@ -29,7 +29,17 @@ pub(crate) trait Part: Sync {
         None
     }
 
-    /// An interface can carry packets from now on, or no more.
+    /// Workers are about to see an interface as it is now.
+    fn publishing(&self, router: &mut Router, index: u32) {
+        let _ = (router, index);
+    }
+
+    /// They see it.
+    fn published(&self, router: &mut Router) {
+        let _ = router;
+    }
+
+    /// An interface can carry packets from now on, and its addresses know it; or no more, and they do not know it yet.
     fn usable(&self, router: &mut Router, index: u32, usable: bool) {
         let _ = (router, index, usable);
     }
@@ -49,7 +59,7 @@ pub(crate) trait Part: Sync {
         let _ = (router, index);
     }
 
-    /// An interface is gone, and its number goes to another one some day.
+    /// An interface goes, and its number to another one some day.
     fn removed(&self, router: &mut Router, index: u32) {
         let _ = (router, index);
     }

@@ -7,6 +7,13 @@ use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 impl Router {
+    /// Addresses behind other interfaces that are answered for on the link of this one.
+    pub(crate) fn answered_for_on(&self, index: u32) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        let table = self.table_of(index, true);
+        let here = move |behind: u32| behind != index && self.table_of(behind, true) == table;
+        self.nd_proxies.iter().filter(move |(_, behind)| here(**behind)).map(|(a, _)| *a)
+    }
+
     /// Ranges of addresses for which ARP requests are answered.
     pub fn proxy_arp_ranges(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
         self.proxy_arp.iter().copied().collect()
@@ -96,7 +103,7 @@ impl Router {
             self.nd_proxies.insert(address, index);
         }
         self.publish_proxies();
-        self.sync_all_groups();
+        self.publish_interfaces();
         Ok(vec![Op::SetNdProxy { name, address, on: !on }])
     }
 }

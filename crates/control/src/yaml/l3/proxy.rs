@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use net::router::{Feature, Op};
+use net::multicast::Join;
+use net::router::Op;
 
 use super::super::decode::{Decoder, Fields};
 use super::super::rules::Names;
@@ -133,6 +134,6 @@ pub(super) fn groups<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, alone: bool
         return;
     }
     for (place, group) in found {
-        s.set(place, "groups", Feature::Group { group, joined: true });
+        s.set(place, "groups", Join { group, joined: true });
     }
 }

@@ -210,9 +210,6 @@ impl Router {
             let a = n.addr;
             return fail(format!("has the static neighbor {a}"), format!("ip neighbor del {name} {a}"));
         }
-        if let Some(g) = self.wanted_groups(index).next() {
-            return fail(format!("has joined {g}"), format!("set interface ip group leave {name} {g}"));
-        }
         match self.told_to_parts(index).next().map(|op| op.words(name)) {
             Some((does, undo)) => fail(does, undo),
             None => Ok(()),
