@@ -19,6 +19,9 @@ use tables::labels::Labels;
 use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
 use tables::slots::Slots;
+use type_map::TypeMap;
+
+mod type_map;
 
 /// What a route leads to; the `kind` of a [`tables::groups::Entry`].
 pub mod kind {
@@ -300,4 +303,14 @@ pub struct Plane {
     pub fragment_hash: RandomState,
     /// Packets from one worker to another.
     pub handoff: Arc<Handoff>,
+    /// What features publish, by its type: [`Plane::publish`].
+    pub published: TypeMap,
+}
+
+impl Plane {
+    /// What a feature publishes for workers by this type: the same for all nodes and for the control side. Nodes ask for it when
+    /// the graph is built and keep it, so that no packet looks it up. It has the default value until another is published.
+    pub fn publish<T: Default + Send + Sync + 'static>(&self) -> Arc<Published<T>> {
+        self.published.get_or_make(|| Published::new(T::default()))
+    }
 }

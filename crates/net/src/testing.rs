@@ -333,6 +333,7 @@ impl Rig {
             police: Police::new(1),
             fragment_hash: std::hash::RandomState::new(),
             handoff: Arc::new(graph::Handoff::new(1).unwrap()),
+            published: Default::default(),
         });
         let log = Log::default();
         let pool = Pool::new(PoolConfig { buffers, memory: PoolMemory::Normal }).unwrap();

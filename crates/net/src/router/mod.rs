@@ -308,6 +308,7 @@ impl Router {
             police: Police::new(n),
             fragment_hash: std::hash::RandomState::new(),
             handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
+            published: Default::default(),
         });
         let tap = Tap::new();
         let (report, panics) = mpsc::channel();
