@@ -285,8 +285,6 @@ pub struct Plane {
     pub labels: Arc<Slots<Arc<Labels>>>,
     /// Settings.
     pub config: Published<PlaneConfig>,
-    /// Addresses of others that are answered for.
-    pub proxies: Published<crate::neighbor::Proxies>,
     /// Counters by object.
     pub counters: Counters,
     /// What workers tell the control side.

@@ -324,7 +324,6 @@ impl Rig {
             l2: crate::l2::bridge::L2Plane::new(1, packet::CpuLevel::detect()).unwrap().1,
             labels: crate::mpls::table0().unwrap().2,
             config: Published::new(PlaneConfig::default()),
-            proxies: Published::new(crate::neighbor::Proxies::default()),
             counters: Counters::new(1).unwrap(),
             known: Default::default(),
             path_mtus: Published::new(Default::default()),

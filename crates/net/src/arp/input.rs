@@ -3,11 +3,12 @@
 use crate::adjacency::Adjacency;
 use crate::fib::table::{V4, View};
 use crate::interface::{Column, IfCache, Interface, ifflags, untag};
+use crate::neighbor::Proxies;
 use crate::plane::{Plane, kind};
 use crate::proxy;
 use crate::punt::{self, Class, PuntKind};
 use graph::node::Step;
-use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::arp::{ArpMessage, ArpOp, ArpView};
 use packet::eth::MacAddr;
 use std::fmt;
@@ -52,6 +53,7 @@ graph::reasons! {
 /// The node.
 pub struct ArpInput {
     plane: Arc<Plane>,
+    proxies: Arc<Published<Proxies>>,
     told: Told,
 }
 
@@ -67,7 +69,7 @@ impl ArpInput {
     pub fn new(plane: &Arc<Plane>) -> Self {
         let column = |setting| plane.columns.of(setting);
         let told = Told { sender_check: column(&super::SENDER_CHECK), proxy: column(&proxy::ARP) };
-        ArpInput { plane: Arc::clone(plane), told }
+        ArpInput { plane: Arc::clone(plane), proxies: plane.publish(), told }
     }
 }
 
@@ -76,6 +78,8 @@ pub struct ArpInputView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     ifs: IfCache<'v>,
+    /// Addresses of others that are answered for.
+    proxies: &'v Proxies,
     told: Told,
 }
 
@@ -131,7 +135,7 @@ impl ArpInputView<'_> {
     /// Whether the router answers for an address that is not its own.
     fn proxies(&self, i: &Interface, arp: &ArpView<'_>, rx: u32) -> Option<bool> {
         let target = u32::from(arp.target_ip());
-        if !i.settings.get(self.told.proxy) || !self.plane.proxies.load(self.guard).holds4(target) {
+        if !i.settings.get(self.told.proxy) || !self.proxies.holds4(target) {
             return None;
         }
         let detection = arp.is_probe() || arp.is_gratuitous();
@@ -146,7 +150,8 @@ impl Node for ArpInput {
     type View<'v> = ArpInputView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> ArpInputView<'v> {
-        ArpInputView { plane: &self.plane, guard, ifs: IfCache::new(&self.plane, guard), told: self.told }
+        let ifs = IfCache::new(&self.plane, guard);
+        ArpInputView { plane: &self.plane, guard, ifs, proxies: self.proxies.load(guard), told: self.told }
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {

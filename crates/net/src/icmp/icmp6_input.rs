@@ -2,11 +2,12 @@
 //! here; what neighbours say of themselves, echo replies and errors go to the control side.
 
 use crate::interface::{IfCache, Interface, ifflags, untag};
+use crate::neighbor::Proxies;
 use crate::plane::Plane;
 use crate::punt::PuntKind;
 use graph::buffer::ROOM;
 use graph::node::Step;
-use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::checksum::{Sum, pseudo6, update128};
 use packet::eth::{self, MacAddr};
 use packet::icmp6::{self, kind};
@@ -71,12 +72,13 @@ graph::reasons! {
 /// The node.
 pub struct Icmp6Input {
     plane: Arc<Plane>,
+    proxies: Arc<Published<Proxies>>,
 }
 
 impl Icmp6Input {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Icmp6Input { plane: Arc::clone(plane) }
+        Icmp6Input { plane: Arc::clone(plane), proxies: plane.publish() }
     }
 }
 
@@ -85,6 +87,8 @@ pub struct Icmp6InputView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     ifs: IfCache<'v>,
+    /// Addresses of others that are answered for.
+    proxies: &'v Proxies,
     hop_limit: u8,
 }
 
@@ -96,7 +100,8 @@ impl Node for Icmp6Input {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Icmp6InputView<'v> {
         let hop_limit = self.plane.config.load(guard).ttl;
-        Icmp6InputView { plane: &self.plane, guard, ifs: IfCache::new(&self.plane, guard), hop_limit }
+        let ifs = IfCache::new(&self.plane, guard);
+        Icmp6InputView { plane: &self.plane, guard, ifs, proxies: self.proxies.load(guard), hop_limit }
     }
 
     /// `hash` of the descriptor holds the offset of the ICMPv6 header.
@@ -221,7 +226,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
                 return Ok(Icmp6Next::Output);
             }
             if !usable(target) && !i.tentative6.contains(&target) {
-                let behind = view.plane.proxies.load(view.guard).behind(target);
+                let behind = view.proxies.behind(target);
                 let elsewhere =
                     |at: u32| at != p.d.rx && view.ifs.peek(at).is_some_and(|o| o.table6 == i.table6);
                 if !behind.is_some_and(elsewhere) {

@@ -299,7 +299,6 @@ impl Router {
             l2,
             labels: shared_labels,
             config: Published::new(config.plane.clone()),
-            proxies: Published::new(crate::neighbor::Proxies::default()),
             counters: Counters::new(n).map_err(system("counters"))?,
             known: Default::default(),
             path_mtus: Published::new(Default::default()),
@@ -478,6 +477,11 @@ impl Router {
         } else {
             self.lines_lost += 1;
         }
+    }
+
+    /// Publishes for workers what nodes ask for by this type.
+    fn publish<T: Default + Send + Sync + 'static>(&mut self, value: T) {
+        self.plane.publish::<T>().publish(value, &mut self.reclaimer);
     }
 
     /// Frees what no worker sees any more. Called by [`Router::commit`] and [`Router::tick`].

@@ -26,8 +26,7 @@ impl Router {
 
     fn publish_proxies(&mut self) {
         let hosts = self.nd_proxies.iter().map(|(a, i)| (*a, *i));
-        let content = Proxies::new(self.proxy_arp.iter().copied(), hosts);
-        self.plane.proxies.publish(content, &mut self.reclaimer);
+        self.publish(Proxies::new(self.proxy_arp.iter().copied(), hosts));
     }
 
     pub(super) fn set_proxy_arp(
