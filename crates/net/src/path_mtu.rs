@@ -9,7 +9,7 @@ pub mod commands;
 use crate::neighbor::Millis;
 use crate::plane::Plane;
 use crate::reassembly;
-use graph::{Guard, Packet, flags};
+use graph::{Guard, Packet, Published, flags};
 use packet::IpProtocol;
 use packet::icmp4::{self, unreachable};
 use packet::icmp6;
@@ -17,6 +17,7 @@ use packet::ip4::{Ip4Header, Ip4View};
 use packet::ip6::{self, Ip6Header, Ip6View};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The least IPv4 MTU (RFC 791).
 pub const LEAST4: u16 = 68;
@@ -36,50 +37,63 @@ impl PathMtus {
         let at = self.0.binary_search_by_key(&(table, to), |e| e.0).ok()?;
         self.0.get(at).map(|e| e.1)
     }
+}
+
+/// What nodes read of them.
+pub(crate) struct Reader {
+    plane: Arc<Plane>,
+    known: Arc<Published<PathMtus>>,
+}
+
+impl Reader {
+    /// For a node over `plane`.
+    pub fn new(plane: &Arc<Plane>) -> Self {
+        Reader { plane: Arc::clone(plane), known: plane.publish() }
+    }
 
     /// The path MTU for the packet `p` of the router's own to `to`.
-    fn for_packet(plane: &Plane, guard: &Guard, p: &Packet<'_>, to: IpAddr) -> Option<u16> {
-        let known = plane.path_mtus.load(guard);
+    fn of(&self, guard: &Guard, p: &Packet<'_>, to: IpAddr) -> Option<u16> {
+        let known = self.known.load(guard);
         if known.0.is_empty() {
             return None;
         }
-        let i = plane.interfaces.get(p.d.rx, guard);
+        let i = self.plane.interfaces.get(p.d.rx, guard);
         known.of(i.map_or(0, |i| if to.is_ipv6() { i.table6 } else { i.table4 }), to)
     }
-}
 
-/// The largest IPv4 packet to be sent as it is over an adjacency of this MTU.
-#[inline(always)]
-pub(crate) fn largest4(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
-    if !p.has(flags::LOCAL | reassembly::REASSEMBLED) {
-        return mtu.into();
+    /// The largest IPv4 packet to be sent as it is over an adjacency of this MTU.
+    #[inline(always)]
+    pub fn largest4(&self, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
+        if !p.has(flags::LOCAL | reassembly::REASSEMBLED) {
+            return mtu.into();
+        }
+        self.largest4_of_own(guard, p, mtu)
     }
-    largest4_of_own(plane, guard, p, mtu)
-}
 
-#[inline(never)]
-fn largest4_of_own(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
-    let most = reassembly::largest4(p, mtu);
-    let to = p.head::<20>().filter(|_| p.has(flags::LOCAL)).map(|h| Ip4Header(h).dst());
-    let path = to.and_then(|to| PathMtus::for_packet(plane, guard, p, to.into()));
-    path.map_or(most, |path| most.min(path.into()))
-}
-
-/// The same for IPv6.
-#[inline(always)]
-pub(crate) fn largest6(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
-    if !p.has(flags::LOCAL | reassembly::REASSEMBLED) {
-        return mtu.into();
+    #[inline(never)]
+    fn largest4_of_own(&self, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
+        let most = reassembly::largest4(p, mtu);
+        let to = p.head::<20>().filter(|_| p.has(flags::LOCAL)).map(|h| Ip4Header(h).dst());
+        let path = to.and_then(|to| self.of(guard, p, to.into()));
+        path.map_or(most, |path| most.min(path.into()))
     }
-    largest6_of_own(plane, guard, p, mtu)
-}
 
-#[inline(never)]
-fn largest6_of_own(plane: &Plane, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
-    let most = reassembly::largest6(p, mtu);
-    let to = p.head::<40>().filter(|_| p.has(flags::LOCAL)).map(|h| Ip6Header(h).dst());
-    let path = to.and_then(|to| PathMtus::for_packet(plane, guard, p, to.into()));
-    path.map_or(most, |path| most.min(path.into()))
+    /// The same for IPv6.
+    #[inline(always)]
+    pub fn largest6(&self, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
+        if !p.has(flags::LOCAL | reassembly::REASSEMBLED) {
+            return mtu.into();
+        }
+        self.largest6_of_own(guard, p, mtu)
+    }
+
+    #[inline(never)]
+    fn largest6_of_own(&self, guard: &Guard, p: &Packet<'_>, mtu: u16) -> usize {
+        let most = reassembly::largest6(p, mtu);
+        let to = p.head::<40>().filter(|_| p.has(flags::LOCAL)).map(|h| Ip6Header(h).dst());
+        let path = to.and_then(|to| self.of(guard, p, to.into()));
+        path.map_or(most, |path| most.min(path.into()))
+    }
 }
 
 /// What a message says.

@@ -291,8 +291,6 @@ pub struct Plane {
     pub punt: Punt,
     /// Neighbours for packets of attached routes.
     pub known: crate::hold::Known,
-    /// Path MTUs that were learnt for what the router itself sends.
-    pub path_mtus: Published<crate::path_mtu::PathMtus>,
     /// What is added to the workers' clock, nanoseconds, for the time since 1970.
     pub wall: AtomicU64,
     /// Limits of what goes to the router itself.

@@ -326,7 +326,6 @@ impl Rig {
             config: Published::new(PlaneConfig::default()),
             counters: Counters::new(1).unwrap(),
             known: Default::default(),
-            path_mtus: Published::new(Default::default()),
             wall: Default::default(),
             punt: Punt::new().unwrap(),
             police: Police::new(1),

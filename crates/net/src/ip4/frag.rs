@@ -69,6 +69,7 @@ const MAX_FRAME: usize = 1 << 16;
 /// The node.
 pub struct Ip4Frag {
     plane: Arc<Plane>,
+    path_mtus: path_mtu::Reader,
     work: Work,
 }
 
@@ -104,7 +105,7 @@ impl Work {
 impl Ip4Frag {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Frag { plane: Arc::clone(plane), work: Work::new() }
+        Ip4Frag { plane: Arc::clone(plane), path_mtus: path_mtu::Reader::new(plane), work: Work::new() }
     }
 }
 
@@ -112,6 +113,7 @@ impl Ip4Frag {
 pub struct Ip4FragView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
+    path_mtus: &'v path_mtu::Reader,
     work: &'v mut Work,
 }
 
@@ -122,7 +124,7 @@ impl Node for Ip4Frag {
     type View<'v> = Ip4FragView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4FragView<'v> {
-        Ip4FragView { plane: &self.plane, guard, work: &mut self.work }
+        Ip4FragView { plane: &self.plane, guard, path_mtus: &self.path_mtus, work: &mut self.work }
     }
 
     fn step(view: &mut Ip4FragView<'_>, p: &mut Packet<'_>) -> Step<Ip4FragNext, Ip4FragReason> {
@@ -130,7 +132,7 @@ impl Node for Ip4Frag {
             return Err(Ip4FragReason::Gone.into());
         };
         let work = &mut *view.work;
-        work.cut(p, path_mtu::largest4(view.plane, view.guard, p, a.ip_mtu()))?;
+        work.cut(p, view.path_mtus.largest4(view.guard, p, a.ip_mtu()))?;
         let next = match a.mpls.as_deref() {
             None => Ip4FragNext::Rewrite,
             Some(m) if m.stack.is_empty() => Ip4FragNext::Popped,

@@ -44,13 +44,18 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Rewrite {
     plane: Arc<Plane>,
+    path_mtus: path_mtu::Reader,
     sent: Arc<Table>,
 }
 
 impl Ip4Rewrite {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip4Rewrite { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
+        Ip4Rewrite {
+            plane: Arc::clone(plane),
+            path_mtus: path_mtu::Reader::new(plane),
+            sent: plane.counters.adjacency.of(worker),
+        }
     }
 }
 
@@ -100,6 +105,14 @@ impl<'v> RewriteView<'v> {
     }
 }
 
+/// Snapshot of one vector of IP packets.
+pub struct IpRewriteView<'v> {
+    /// What sends them to their neighbours.
+    pub to: RewriteView<'v>,
+    /// How large the router's own may be.
+    pub(crate) path_mtus: &'v path_mtu::Reader,
+}
+
 /// Bytes of the largest IP packet that will be on the wire: a super-frame counts by its segments.
 #[inline]
 pub fn wire_len(p: &Packet<'_>) -> usize {
@@ -115,17 +128,17 @@ impl Node for Ip4Rewrite {
     const NAME: &'static str = "ip4-rewrite";
     type Next = Ip4RewriteNext;
     type Drop = Ip4RewriteDrop;
-    type View<'v> = RewriteView<'v>;
+    type View<'v> = IpRewriteView<'v>;
 
-    fn view<'v>(&'v mut self, guard: &'v Guard) -> RewriteView<'v> {
-        RewriteView { plane: &self.plane, guard, sent: &self.sent }
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> IpRewriteView<'v> {
+        IpRewriteView { to: RewriteView::new(&self.plane, guard, &self.sent), path_mtus: &self.path_mtus }
     }
 
     #[inline]
-    fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip4RewriteNext, Ip4RewriteDrop> {
-        let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip4RewriteDrop::Gone.into()) };
+    fn step(view: &mut IpRewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip4RewriteNext, Ip4RewriteDrop> {
+        let Some(a) = view.to.adjacency(p.d.aux) else { return Err(Ip4RewriteDrop::Gone.into()) };
         let local = p.has(flags::LOCAL);
-        let (len, most) = (wire_len(p), path_mtu::largest4(view.plane, view.guard, p, a.mtu));
+        let (len, most) = (wire_len(p), view.path_mtus.largest4(view.to.guard, p, a.mtu));
         let Some(h) = p.head_mut::<20>() else { return Err(Ip4RewriteDrop::TooShort.into()) };
         // The TTL is looked at first (RFC 1812 section 5.3.1), but changed only when the packet leaves.
         if !local && h[8] <= 1 {
@@ -147,7 +160,7 @@ impl Node for Ip4Rewrite {
         if !local {
             ip4::decrement_ttl(h);
         }
-        if !view.apply(p, a) {
+        if !view.to.apply(p, a) {
             return Err(Ip4RewriteDrop::NoRoom.into());
         }
         p.d.feat = a.features;
@@ -402,12 +415,12 @@ impl QuickNode for Ip4Rewrite {
     type Common<'v> = Sender<'v>;
 
     fn common<'v>(
-        view: &RewriteView<'v>,
+        view: &IpRewriteView<'v>,
         _first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
     ) -> Option<(Ip4RewriteNext, Sender<'v>)> {
-        Some((Ip4RewriteNext::Output, view.sender()))
+        Some((Ip4RewriteNext::Output, view.to.sender()))
     }
 
     fn quick(sender: &Sender<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {

@@ -56,6 +56,7 @@ const MAX_PACKET: usize = 40 + u16::MAX as usize;
 /// The node.
 pub struct Ip6Frag {
     plane: Arc<Plane>,
+    path_mtus: path_mtu::Reader,
     /// The packet in one piece.
     packet: Box<[u8]>,
     /// Fragments made so far.
@@ -68,6 +69,7 @@ impl Ip6Frag {
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
         Ip6Frag {
             plane: Arc::clone(plane),
+            path_mtus: path_mtu::Reader::new(plane),
             packet: vec![0; MAX_PACKET].into_boxed_slice(),
             made: Vec::with_capacity(MAX_SEGMENTS),
             ids: Ids { secret: RandomState::new(), next: worker as u64 },
@@ -109,7 +111,7 @@ impl Node for Ip6Frag {
         let Some(a) = view.node.plane.adjacencies.get(p.d.aux, view.guard) else {
             return Err(Ip6FragReason::Gone.into());
         };
-        let mtu = path_mtu::largest6(&view.node.plane, view.guard, p, a.ip_mtu());
+        let mtu = view.node.path_mtus.largest6(view.guard, p, a.ip_mtu());
         let next = match a.mpls.as_deref() {
             None => Ip6FragNext::Rewrite,
             Some(m) if m.uniform => Ip6FragNext::PushUniform,

@@ -3,7 +3,7 @@
 use super::lookup::is_link_local;
 use crate::adjacency::AdjacencyState;
 use crate::icmp::Ask;
-use crate::ip4::rewrite::{RewriteView, Sender, wire_len};
+use crate::ip4::rewrite::{IpRewriteView, RewriteView, Sender, wire_len};
 use crate::path_mtu;
 use crate::plane::Plane;
 use crate::reassembly;
@@ -45,13 +45,18 @@ graph::reasons! {
 /// The node.
 pub struct Ip6Rewrite {
     plane: Arc<Plane>,
+    path_mtus: path_mtu::Reader,
     sent: Arc<Table>,
 }
 
 impl Ip6Rewrite {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip6Rewrite { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
+        Ip6Rewrite {
+            plane: Arc::clone(plane),
+            path_mtus: path_mtu::Reader::new(plane),
+            sent: plane.counters.adjacency.of(worker),
+        }
     }
 }
 
@@ -71,17 +76,17 @@ impl Node for Ip6Rewrite {
     const NAME: &'static str = "ip6-rewrite";
     type Next = Ip6RewriteNext;
     type Drop = Ip6RewriteDrop;
-    type View<'v> = RewriteView<'v>;
+    type View<'v> = IpRewriteView<'v>;
 
-    fn view<'v>(&'v mut self, guard: &'v Guard) -> RewriteView<'v> {
-        RewriteView::new(&self.plane, guard, &self.sent)
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> IpRewriteView<'v> {
+        IpRewriteView { to: RewriteView::new(&self.plane, guard, &self.sent), path_mtus: &self.path_mtus }
     }
 
     #[inline]
-    fn step(view: &mut RewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip6RewriteNext, Ip6RewriteDrop> {
-        let Some(a) = view.adjacency(p.d.aux) else { return Err(Ip6RewriteDrop::Gone.into()) };
+    fn step(view: &mut IpRewriteView<'_>, p: &mut Packet<'_>) -> Step<Ip6RewriteNext, Ip6RewriteDrop> {
+        let Some(a) = view.to.adjacency(p.d.aux) else { return Err(Ip6RewriteDrop::Gone.into()) };
         let local = p.has(flags::LOCAL);
-        let (len, most) = (wire_len(p), path_mtu::largest6(view.plane, view.guard, p, a.mtu));
+        let (len, most) = (wire_len(p), view.path_mtus.largest6(view.to.guard, p, a.mtu));
         let rx = p.d.rx;
         let Some(h) = p.head_mut::<40>() else { return Err(Ip6RewriteDrop::TooShort.into()) };
         if !local {
@@ -105,7 +110,7 @@ impl Node for Ip6Rewrite {
         if !local {
             ip6::decrement_hop_limit(h);
         }
-        if !view.apply(p, a) {
+        if !view.to.apply(p, a) {
             return Err(Ip6RewriteDrop::NoRoom.into());
         }
         p.d.feat = a.features;
@@ -132,12 +137,12 @@ impl QuickNode for Ip6Rewrite {
     type Common<'v> = Sender<'v>;
 
     fn common<'v>(
-        view: &RewriteView<'v>,
+        view: &IpRewriteView<'v>,
         _first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
     ) -> Option<(Ip6RewriteNext, Sender<'v>)> {
-        Some((Ip6RewriteNext::Output, view.sender()))
+        Some((Ip6RewriteNext::Output, view.to.sender()))
     }
 
     fn quick(sender: &Sender<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {

@@ -98,13 +98,18 @@ variants! {
 /// The node of a variant.
 pub struct LabelImposition<B> {
     plane: Arc<Plane>,
+    path_mtus: path_mtu::Reader,
     variant: PhantomData<B>,
 }
 
 impl<B: Below> LabelImposition<B> {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        LabelImposition { plane: Arc::clone(plane), variant: PhantomData }
+        LabelImposition {
+            plane: Arc::clone(plane),
+            path_mtus: path_mtu::Reader::new(plane),
+            variant: PhantomData,
+        }
     }
 }
 
@@ -112,6 +117,7 @@ impl<B: Below> LabelImposition<B> {
 pub struct ImpositionView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
+    path_mtus: &'v path_mtu::Reader,
 }
 
 impl<B: Below> Node for LabelImposition<B> {
@@ -121,7 +127,7 @@ impl<B: Below> Node for LabelImposition<B> {
     type View<'v> = ImpositionView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> ImpositionView<'v> {
-        ImpositionView { plane: &self.plane, guard }
+        ImpositionView { plane: &self.plane, guard, path_mtus: &self.path_mtus }
     }
 
     #[inline]
@@ -198,7 +204,7 @@ fn on_ip4(
     a: &Adjacency,
 ) -> Step<ImpositionNext, ImpositionReason> {
     let (local, len) = (p.has(flags::LOCAL), wire_len(p));
-    let (mtu, most) = (a.ip_mtu(), path_mtu::largest4(view.plane, view.guard, p, a.ip_mtu()));
+    let (mtu, most) = (a.ip_mtu(), view.path_mtus.largest4(view.guard, p, a.ip_mtu()));
     let super_frame = p.has(flags::GSO);
     let Some(h) = p.head_mut::<20>() else { return Err(ImpositionReason::TooShort.into()) };
     if !local && h[8] <= 1 {
@@ -230,7 +236,7 @@ fn on_ip6(
     a: &Adjacency,
 ) -> Step<ImpositionNext, ImpositionReason> {
     let (local, len, rx) = (p.has(flags::LOCAL), wire_len(p), p.d.rx);
-    let (mtu, most) = (a.ip_mtu(), path_mtu::largest6(view.plane, view.guard, p, a.ip_mtu()));
+    let (mtu, most) = (a.ip_mtu(), view.path_mtus.largest6(view.guard, p, a.ip_mtu()));
     let super_frame = p.has(flags::GSO);
     let Some(h) = p.head_mut::<40>() else { return Err(ImpositionReason::TooShort.into()) };
     if !local {

@@ -301,7 +301,6 @@ impl Router {
             config: Published::new(config.plane.clone()),
             counters: Counters::new(n).map_err(system("counters"))?,
             known: Default::default(),
-            path_mtus: Published::new(Default::default()),
             wall: Default::default(),
             punt: Punt::new().map_err(system("the queue to the control side"))?,
             police: Police::new(n),

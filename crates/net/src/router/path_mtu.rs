@@ -49,7 +49,7 @@ impl Router {
     }
 
     fn publish_path_mtus(&mut self) {
-        self.plane.path_mtus.publish(self.path_mtus.published(), &mut self.reclaimer);
+        self.publish(self.path_mtus.published());
     }
 
     /// What was learnt.
