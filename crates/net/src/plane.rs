@@ -5,7 +5,6 @@ use crate::fib::table::Tables;
 use crate::interface::{Briefs, Columns, Interface};
 use crate::l2::bridge::L2Plane;
 use crate::punt::{Police, Punt};
-use crate::reassembly;
 use graph::Handoff;
 use graph::counters::{PerWorker, Table};
 use graph::epoch::Published;
@@ -236,8 +235,6 @@ pub struct PlaneConfig {
     pub ttl: u8,
     /// The identification of all IPv6 fragments that the router makes: for tests that compare routers. Random without.
     pub fragment_id: Option<u32>,
-    /// Limits of the reassembly of fragments.
-    pub reassembly: reassembly::Config,
     /// TCP segments for ports on which nothing listens are answered with a reset.
     pub tcp_resets: bool,
     /// What becomes of record route and timestamp options.
@@ -252,7 +249,6 @@ impl Default for PlaneConfig {
             hash_seed: 0x5155_4956,
             ttl: 64,
             fragment_id: None,
-            reassembly: reassembly::Config::default(),
             tcp_resets: true,
             ip4_options: crate::ip4::OptionPolicy::default(),
         }

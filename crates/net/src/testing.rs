@@ -374,6 +374,14 @@ impl Rig {
         self.plane.config.publish(config, &mut self.reclaimer);
     }
 
+    /// Changes what is published by this type.
+    pub fn change<T: Default + Clone + Send + Sync + 'static>(&mut self, change: impl FnOnce(&mut T)) {
+        let published = self.plane.publish::<T>();
+        let mut value = published.load(self.reader.guard()).clone();
+        change(&mut value);
+        published.publish(value, &mut self.reclaimer);
+    }
+
     /// Tells the node a neighbour's adjacency.
     pub fn know(&mut self, interface: u32, address: std::net::IpAddr, adjacency: u32) {
         let guard = self.reader.guard();

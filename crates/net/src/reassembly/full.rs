@@ -7,10 +7,10 @@
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
 use super::store::{Held, Store};
 use super::table::Place;
-use super::{Kind, LARGEST, REASSEMBLED, Settings, Summary, allowance};
+use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, allowance};
 use crate::plane::Plane;
 use graph::node::Step;
-use graph::{Buffers, Desc, Env, Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Buffers, Desc, Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ impl Held for State {
 /// The node of a family.
 pub struct FullReassembly<F: Family> {
     plane: Arc<Plane>,
+    config: Arc<Published<Config>>,
     store: Store<F::Key, State>,
     family: PhantomData<F>,
 }
@@ -61,7 +62,7 @@ impl<F: Family> FullReassembly<F> {
     /// A node over `plane` for a pool of `buffers` buffers.
     pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
         let store = Store::new(allowance(buffers, plane.handoff.workers()));
-        FullReassembly { plane: Arc::clone(plane), store, family: PhantomData }
+        FullReassembly { plane: Arc::clone(plane), config: plane.publish(), store, family: PhantomData }
     }
 
     /// Lets go of datagrams whose time ran out, for the control side's mail.
@@ -87,7 +88,7 @@ impl<F: Family> Node for FullReassembly<F> {
     type View<'v> = FullView<'v, F>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> FullView<'v, F> {
-        let settings = self.plane.config.load(guard).reassembly.of(Self::KIND);
+        let settings = self.config.load(guard).of(Self::KIND);
         FullView { plane: &self.plane, guard, settings, store: &mut self.store }
     }
 

@@ -81,7 +81,7 @@ fn bytes(n: usize) -> Vec<u8> {
 
 fn rig<N: Node>(make: impl FnOnce(&Arc<Plane>, usize) -> N, change: impl Fn(&mut Settings)) -> Rig {
     let mut r = Rig::new(|plane| make(plane, 4096));
-    r.configure(|c| Kind::ALL.into_iter().for_each(|k| change(c.reassembly.of_mut(k))));
+    r.change(|c: &mut Config| Kind::ALL.into_iter().for_each(|k| change(c.of_mut(k))));
     r.at_ns(1_000_000_000);
     r
 }

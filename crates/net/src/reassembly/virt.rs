@@ -4,10 +4,10 @@
 
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
 use super::store::{Held, Store};
-use super::{KNOWN_L4, Kind, L4, Settings, Summary, allowance};
+use super::{Config, KNOWN_L4, Kind, L4, Settings, Summary, allowance};
 use crate::plane::Plane;
 use graph::node::Step;
-use graph::{Env, Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ impl Held for State {
 /// The node of a family.
 pub struct VirtualReassembly<F: Family> {
     plane: Arc<Plane>,
+    config: Arc<Published<Config>>,
     store: Store<F::Key, State>,
     family: PhantomData<F>,
 }
@@ -59,7 +60,7 @@ impl<F: Family> VirtualReassembly<F> {
     /// A node over `plane` for a pool of `buffers` buffers.
     pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
         let store = Store::new(allowance(buffers, plane.handoff.workers()));
-        VirtualReassembly { plane: Arc::clone(plane), store, family: PhantomData }
+        VirtualReassembly { plane: Arc::clone(plane), config: plane.publish(), store, family: PhantomData }
     }
 
     /// Lets go of datagrams whose time ran out, for the control side's mail.
@@ -85,7 +86,7 @@ impl<F: Family> Node for VirtualReassembly<F> {
     type View<'v> = VirtualView<'v, F>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> VirtualView<'v, F> {
-        let settings = self.plane.config.load(guard).reassembly.of(Self::KIND);
+        let settings = self.config.load(guard).of(Self::KIND);
         VirtualView { plane: &self.plane, guard, settings, store: &mut self.store }
     }
 

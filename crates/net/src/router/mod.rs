@@ -478,6 +478,11 @@ impl Router {
         }
     }
 
+    /// What workers have of this type now.
+    fn current<T: Default + Clone + Send + Sync + 'static>(&self) -> T {
+        self.plane.publish::<T>().load(&self.guard).clone()
+    }
+
     /// Publishes for workers what nodes ask for by this type.
     fn publish<T: Default + Send + Sync + 'static>(&mut self, value: T) {
         self.plane.publish::<T>().publish(value, &mut self.reclaimer);

@@ -3,7 +3,7 @@
 use super::op::Undo;
 use super::{Op, OpError, Router};
 use crate::neighbor::Millis;
-use crate::reassembly::{FullReassembly, Kind, Settings, Summary, V4, V6, VirtualReassembly};
+use crate::reassembly::{Config, FullReassembly, Kind, Settings, Summary, V4, V6, VirtualReassembly};
 use graph::Worker;
 
 /// One kind of reassembly.
@@ -47,17 +47,16 @@ impl Router {
                 return refuse(what, time.as_millis(), format!("1 to {} ms", Settings::MOST_MS));
             }
         }
-        let mut config = self.plane.config.load(&self.guard).clone();
-        let was = std::mem::replace(config.reassembly.of_mut(kind), s);
-        self.config.plane = config.clone();
-        self.plane.config.publish(config, &mut self.reclaimer);
+        let mut config: Config = self.current();
+        let was = std::mem::replace(config.of_mut(kind), s);
+        self.publish(config);
         self.next_walk = [Millis(0); 4];
         Ok(vec![Op::SetReassembly { kind, settings: was }])
     }
 
     /// The limits of one kind of reassembly.
     pub fn reassembly_settings(&self, kind: Kind) -> Settings {
-        *self.config.plane.reassembly.of(kind)
+        *self.current::<Config>().of(kind)
     }
 
     /// What the workers hold of one kind; `details` says whether the datagrams one by one, too.
@@ -80,12 +79,12 @@ impl Router {
 
     /// Ends what is too old on all workers. While no packet is held anywhere there is nothing to be done.
     pub(super) fn walk_reassembly(&mut self, now: Millis) {
-        let holds = self.pool.in_use() != 0;
+        let (holds, config): (_, Config) = (self.pool.in_use() != 0, self.current());
         for (kind, next) in Kind::ALL.into_iter().zip(&mut self.next_walk) {
             if now < *next {
                 continue;
             }
-            let settings = *self.config.plane.reassembly.of(kind);
+            let settings = *config.of(kind);
             *next = now.after(settings.walk.as_millis() as u64);
             if !holds {
                 continue;
