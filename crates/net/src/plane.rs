@@ -237,8 +237,6 @@ pub struct PlaneConfig {
     pub fragment_id: Option<u32>,
     /// TCP segments for ports on which nothing listens are answered with a reset.
     pub tcp_resets: bool,
-    /// What becomes of record route and timestamp options.
-    pub ip4_options: crate::ip4::OptionPolicy,
 }
 
 impl Default for PlaneConfig {
@@ -250,7 +248,6 @@ impl Default for PlaneConfig {
             ttl: 64,
             fragment_id: None,
             tcp_resets: true,
-            ip4_options: crate::ip4::OptionPolicy::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::ip4::options::is_recorded;
 use crate::plane::Plane;
 use crate::punt::PuntKind;
 use graph::node::Step;
-use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::checksum::Sum;
 use packet::icmp4::{self, kind};
 use packet::ip4::{self, Ip4Header, addr};
@@ -45,12 +45,13 @@ graph::reasons! {
 /// The node.
 pub struct Icmp4Input {
     plane: Arc<Plane>,
+    options: Arc<Published<OptionPolicy>>,
 }
 
 impl Icmp4Input {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Icmp4Input { plane: Arc::clone(plane) }
+        Icmp4Input { plane: Arc::clone(plane), options: plane.publish() }
     }
 }
 
@@ -69,11 +70,10 @@ impl Node for Icmp4Input {
     type View<'v> = Icmp4InputView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Icmp4InputView<'v> {
-        let config = self.plane.config.load(guard);
         Icmp4InputView {
             plane: &self.plane,
-            ttl: config.ttl,
-            keep: config.ip4_options == OptionPolicy::Record,
+            ttl: self.plane.config.load(guard).ttl,
+            keep: *self.options.load(guard) == OptionPolicy::Record,
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         alert.splice(20..20, [148, 4, 0, 0]);
         alert[3] += 4;
         assert_eq!(r.one(Input::new(&alert)).bytes, want);
-        r.configure(|c| c.ip4_options = OptionPolicy::Pass);
+        r.change(|policy| *policy = OptionPolicy::Pass);
         assert_eq!(r.one(Input::new(&hex(WITH_OPTIONS))).bytes, hex(REPLY));
     }
 

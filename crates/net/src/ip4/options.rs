@@ -9,7 +9,7 @@ use crate::icmp::Ask;
 use crate::plane::{Plane, kind};
 use crate::punt::{self, Class};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord};
+use graph::{Guard, Node, Packet, Published, TraceRecord};
 use packet::flow;
 use packet::ip4::{self, Ip4View, OptionKind, Options};
 use std::fmt;
@@ -43,12 +43,13 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Options {
     plane: Arc<Plane>,
+    policy: Arc<Published<OptionPolicy>>,
 }
 
 impl Ip4Options {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Options { plane: Arc::clone(plane) }
+        Ip4Options { plane: Arc::clone(plane), policy: plane.publish() }
     }
 }
 
@@ -215,7 +216,7 @@ impl Node for Ip4Options {
     type View<'v> = Ip4OptionsView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4OptionsView<'v> {
-        Ip4OptionsView { plane: &self.plane, guard, policy: self.plane.config.load(guard).ip4_options }
+        Ip4OptionsView { plane: &self.plane, guard, policy: *self.policy.load(guard) }
     }
 
     fn step(view: &mut Ip4OptionsView<'_>, p: &mut Packet<'_>) -> Step<Ip4OptionsNext, Ip4OptionsReason> {
@@ -355,9 +356,9 @@ mod tests {
         assert_eq!(r.one(Input::new(&time)).bytes, to_router(&[68, 8, 9, 0, 0, 0, 0, 1]));
         let bad = r.one(Input::new(&to_router(&[1, 7, 7, 5, 0, 0, 0, 0])));
         assert_eq!((bad.node, Ask::from_word(bad.d.aux)), ("ip4-icmp-error", Ask::new(12, 0, 23)));
-        r.configure(|c| c.ip4_options = OptionPolicy::Pass);
+        r.change(|policy| *policy = OptionPolicy::Pass);
         assert_eq!(r.one(Input::new(&sent)).bytes, sent);
-        r.configure(|c| c.ip4_options = OptionPolicy::Drop);
+        r.change(|policy| *policy = OptionPolicy::Drop);
         assert_eq!(r.drops(Input::new(&sent)), "ip4-options-dropped");
         assert_eq!(r.one(Input::new(&to_router(&[148, 4, 0, 0]))).node, "ip4-lookup", "others pass");
     }

@@ -21,7 +21,8 @@ impl Router {
     }
 
     pub(super) fn set_ip4_options(&mut self, policy: OptionPolicy) -> Undo {
-        let was = self.configure(|c| std::mem::replace(&mut c.ip4_options, policy));
+        let was = self.ip4_options();
+        self.publish(policy);
         vec![Op::SetIp4Options(was)]
     }
 
@@ -32,6 +33,6 @@ impl Router {
 
     /// What becomes of record route and timestamp options.
     pub fn ip4_options(&self) -> OptionPolicy {
-        self.config.plane.ip4_options
+        self.current()
     }
 }
