@@ -235,8 +235,6 @@ pub struct PlaneConfig {
     pub ttl: u8,
     /// The identification of all IPv6 fragments that the router makes: for tests that compare routers. Random without.
     pub fragment_id: Option<u32>,
-    /// TCP segments for ports on which nothing listens are answered with a reset.
-    pub tcp_resets: bool,
 }
 
 impl Default for PlaneConfig {
@@ -247,7 +245,6 @@ impl Default for PlaneConfig {
             hash_seed: 0x5155_4956,
             ttl: 64,
             fragment_id: None,
-            tcp_resets: true,
         }
     }
 }

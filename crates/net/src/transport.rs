@@ -32,6 +32,16 @@ fn is_valid(p: &Packet<'_>, at: usize, len: usize, sum: Sum) -> bool {
     left == 0 && sum.is_valid()
 }
 
+/// Whether segments for ports on which nothing listens are answered.
+#[derive(Clone, Copy)]
+pub(crate) struct TcpResets(pub bool);
+
+impl Default for TcpResets {
+    fn default() -> Self {
+        TcpResets(true)
+    }
+}
+
 /// Checks the UDP datagram at `at` of a packet (RFC 768, RFC 1122 section 4.1.3.4, RFC 8200 section 8.1). `pseudo` is the sum
 /// of the pseudo header of so many bytes; `bare` says whether it may go without a checksum.
 pub(crate) fn check_udp(

@@ -4,9 +4,9 @@ use crate::fib::table::{V4, View};
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::punt::{self, Class};
-use crate::transport::{self, Fault};
+use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::ip4::{Ip4Builder, Ip4Header, addr};
 use packet::{IpProtocol, checksum, tcp};
 use std::fmt;
@@ -53,12 +53,13 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Local {
     plane: Arc<Plane>,
+    resets: Arc<Published<TcpResets>>,
 }
 
 impl Ip4Local {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Local { plane: Arc::clone(plane) }
+        Ip4Local { plane: Arc::clone(plane), resets: plane.publish() }
     }
 }
 
@@ -77,6 +78,7 @@ fn class(h: Ip4Header<'_>, packet: &[u8]) -> Class {
 pub struct Ip4LocalView<'v> {
     plane: &'v Plane,
     config: &'v PlaneConfig,
+    resets: TcpResets,
     tables: View<'v, V4>,
 }
 
@@ -90,7 +92,7 @@ fn tcp(view: &Ip4LocalView<'_>, p: &mut Packet<'_>, header_len: usize) -> Step<I
         Fault::Checksum => Ip4LocalReason::TcpChecksum,
     })?;
     let to_many = p.has(flags::L2_GROUP) || !addr::is_unicast(dst.to_bits());
-    let Some(reset) = reset.filter(|_| view.config.tcp_resets && !to_many) else {
+    let Some(reset) = reset.filter(|_| view.resets.0 && !to_many) else {
         return Err(Ip4LocalReason::NoTcp.into());
     };
     if !punt::admits(view.plane, p, Class::TcpReset) {
@@ -119,6 +121,7 @@ impl Node for Ip4Local {
         Ip4LocalView {
             plane: &self.plane,
             config: self.plane.config.load(guard),
+            resets: *self.resets.load(guard),
             tables: View::new(&self.plane, guard),
         }
     }
@@ -285,7 +288,7 @@ mod tests {
         assert_eq!(r.drops(Input::new(&segment(flag::SYN, b"")[..39])), "ip4-local-bad-tcp-header");
         r.plane.police.set(Class::TcpReset, Some(Limit { rate: 0, burst: 1 }));
         assert_eq!(r.one(Input::new(&segment(flag::SYN, b""))).node, "punt-policer");
-        r.configure(|c| c.tcp_resets = false);
+        r.change(|resets| *resets = TcpResets(false));
         assert_eq!(r.drops(Input::new(&segment(flag::SYN, b""))), "ip4-local-no-tcp-listener");
     }
 }

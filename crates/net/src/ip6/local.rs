@@ -4,9 +4,9 @@ use super::options;
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig};
 use crate::punt::{self, Class};
-use crate::transport::{self, Fault};
+use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::icmp6::parameter;
 use packet::ip6::ext::{self, ExtError};
 use packet::ip6::{self, Ip6Builder, Ip6Header};
@@ -69,12 +69,13 @@ graph::reasons! {
 /// The node.
 pub struct Ip6Local {
     plane: Arc<Plane>,
+    resets: Arc<Published<TcpResets>>,
 }
 
 impl Ip6Local {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6Local { plane: Arc::clone(plane) }
+        Ip6Local { plane: Arc::clone(plane), resets: plane.publish() }
     }
 }
 
@@ -96,6 +97,7 @@ pub struct Ip6LocalView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     config: &'v PlaneConfig,
+    resets: TcpResets,
 }
 
 /// Goes through the extension headers in their order (RFC 8200 section 4.1) and answers what is wrong with the first one that
@@ -146,7 +148,7 @@ fn tcp(view: &Ip6LocalView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ip6LocalN
         || icmp::unicast6(view.plane, view.guard, p.d, dst.to_bits(), src.to_bits()) == dst.to_bits();
     let one_each =
         !dst.is_multicast() && !src.is_unspecified() && !src.is_multicast() && !p.has(flags::L2_GROUP);
-    let Some(reset) = reset.filter(|_| view.config.tcp_resets && one_each && unicast()) else {
+    let Some(reset) = reset.filter(|_| view.resets.0 && one_each && unicast()) else {
         return Err(Ip6LocalReason::NoTcp.into());
     };
     if !punt::admits(view.plane, p, Class::TcpReset) {
@@ -171,7 +173,12 @@ impl Node for Ip6Local {
     type View<'v> = Ip6LocalView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LocalView<'v> {
-        Ip6LocalView { plane: &self.plane, guard, config: self.plane.config.load(guard) }
+        Ip6LocalView {
+            plane: &self.plane,
+            guard,
+            config: self.plane.config.load(guard),
+            resets: *self.resets.load(guard),
+        }
     }
 
     fn step(view: &mut Ip6LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip6LocalNext, Ip6LocalReason> {

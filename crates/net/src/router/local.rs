@@ -3,20 +3,12 @@
 use super::op::Undo;
 use super::{Op, Router};
 use crate::ip4::OptionPolicy;
-use crate::plane::PlaneConfig;
+use crate::transport::TcpResets;
 
 impl Router {
-    /// Changes what nodes read of the settings, and answers what `change` does.
-    fn configure<T>(&mut self, change: impl FnOnce(&mut PlaneConfig) -> T) -> T {
-        let mut config = self.plane.config.load(&self.guard).clone();
-        let answer = change(&mut config);
-        self.config.plane = config.clone();
-        self.plane.config.publish(config, &mut self.reclaimer);
-        answer
-    }
-
     pub(super) fn set_tcp_resets(&mut self, on: bool) -> Undo {
-        let was = self.configure(|c| std::mem::replace(&mut c.tcp_resets, on));
+        let was = self.tcp_resets();
+        self.publish(TcpResets(on));
         vec![Op::SetTcpResets(was)]
     }
 
@@ -28,7 +20,7 @@ impl Router {
 
     /// Whether TCP segments for ports on which nothing listens are answered with a reset.
     pub fn tcp_resets(&self) -> bool {
-        self.config.plane.tcp_resets
+        self.current::<TcpResets>().0
     }
 
     /// What becomes of record route and timestamp options.
