@@ -279,8 +279,6 @@ pub struct Plane {
     pub counters: Counters,
     /// What workers tell the control side.
     pub punt: Punt,
-    /// Neighbours for packets of attached routes.
-    pub known: crate::hold::Known,
     /// What is added to the workers' clock, nanoseconds, for the time since 1970.
     pub wall: AtomicU64,
     /// Limits of what goes to the router itself.
@@ -298,5 +296,10 @@ impl Plane {
     /// the graph is built and keep it, so that no packet looks it up. It has the default value until another is published.
     pub fn publish<T: Default + Send + Sync + 'static>(&self) -> Arc<Published<T>> {
         self.published.get_or_make(|| Published::new(T::default()))
+    }
+
+    /// The same for what the control side changes in place.
+    pub fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.published.get_or_make(T::default)
     }
 }

@@ -325,7 +325,6 @@ impl Rig {
             labels: crate::mpls::table0().unwrap().2,
             config: Published::new(PlaneConfig::default()),
             counters: Counters::new(1).unwrap(),
-            known: Default::default(),
             wall: Default::default(),
             punt: Punt::new().unwrap(),
             police: Police::new(1),
@@ -385,7 +384,8 @@ impl Rig {
     /// Tells the node a neighbour's adjacency.
     pub fn know(&mut self, interface: u32, address: std::net::IpAddr, adjacency: u32) {
         let guard = self.reader.guard();
-        self.plane.known.set(interface, address, Some(adjacency), guard, &mut self.reclaimer);
+        let known = self.plane.shared::<crate::hold::Known>();
+        known.set(interface, address, Some(adjacency), guard, &mut self.reclaimer);
     }
 
     /// Sets the worker's clock.

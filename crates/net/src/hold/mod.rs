@@ -60,6 +60,7 @@ pub trait Family: Send + 'static {
 /// The node of a family.
 pub struct Hold<F> {
     plane: Arc<Plane>,
+    known: Arc<Known>,
     waiting: Waiting,
     family: PhantomData<F>,
 }
@@ -67,7 +68,12 @@ pub struct Hold<F> {
 impl<F: Family> Hold<F> {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Hold { plane: Arc::clone(plane), waiting: Waiting::default(), family: PhantomData }
+        Hold {
+            plane: Arc::clone(plane),
+            known: plane.shared(),
+            waiting: Waiting::default(),
+            family: PhantomData,
+        }
     }
 
     /// The held packets, for the control side's mail.
@@ -80,6 +86,7 @@ impl<F: Family> Hold<F> {
 pub struct HoldView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
+    known: &'v Known,
     most: Bounds,
     waiting: &'v mut Waiting,
 }
@@ -93,7 +100,7 @@ impl<F: Family> Node for Hold<F> {
     fn view<'v>(&'v mut self, guard: &'v Guard) -> HoldView<'v> {
         let config = self.plane.config.load(guard);
         let most = Bounds { neighbor: config.hold_per_neighbor, interface: config.hold_per_interface };
-        HoldView { plane: &self.plane, guard, most, waiting: &mut self.waiting }
+        HoldView { plane: &self.plane, guard, known: &self.known, most, waiting: &mut self.waiting }
     }
 
     fn step(view: &mut HoldView<'_>, p: &mut Packet<'_>) -> Step<F::Next, HoldReason> {
@@ -103,7 +110,7 @@ impl<F: Family> Node for Hold<F> {
         };
         if let Some(rewrite) = F::REWRITE
             && adjacency.is_none_or(|a| a.state == AdjacencyState::Glean)
-            && let Some(known) = view.plane.known.find(interface, address, view.guard)
+            && let Some(known) = view.known.find(interface, address, view.guard)
         {
             p.d.aux = known;
             return Ok(rewrite);

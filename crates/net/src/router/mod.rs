@@ -300,7 +300,6 @@ impl Router {
             labels: shared_labels,
             config: Published::new(config.plane.clone()),
             counters: Counters::new(n).map_err(system("counters"))?,
-            known: Default::default(),
             wall: Default::default(),
             punt: Punt::new().map_err(system("the queue to the control side"))?,
             police: Police::new(n),

@@ -2,7 +2,7 @@
 
 use super::adjacencies::{AdjKey, Holder};
 use super::{Op, OpError, Router, Source, Target};
-use crate::hold::{Ip4Hold, Ip6Hold, Key, MplsHold};
+use crate::hold::{Ip4Hold, Ip6Hold, Key, Known, MplsHold};
 use crate::icmp::Ask;
 use crate::neighbor::address::AddressState;
 use crate::neighbor::table::NeighborCounters;
@@ -126,7 +126,13 @@ impl Router {
             && let Some(adjacency) = self.hold_adjacency(key)
         {
             self.known.insert(key);
-            self.plane.known.set(interface, addr, Some(adjacency), &self.guard, &mut self.reclaimer);
+            self.plane.shared::<Known>().set(
+                interface,
+                addr,
+                Some(adjacency),
+                &self.guard,
+                &mut self.reclaimer,
+            );
         }
         self.set_adjacency_mac(key, Some(mac));
         self.next_hop_found(interface, addr);
@@ -145,7 +151,7 @@ impl Router {
     fn unroute_neighbor(&mut self, interface: u32, addr: IpAddr) {
         let key = AdjKey::Neighbor(interface, addr);
         if self.known.remove(&key) {
-            self.plane.known.set(interface, addr, None, &self.guard, &mut self.reclaimer);
+            self.plane.shared::<Known>().set(interface, addr, None, &self.guard, &mut self.reclaimer);
             self.release_adjacency_key(key);
         }
         let place = self.table_of(interface, addr.is_ipv6());
