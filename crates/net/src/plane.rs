@@ -222,7 +222,7 @@ impl DropTable {
     }
 }
 
-/// Settings that nodes read.
+/// Settings that nodes read, as the router is made with them.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
     /// Packets held for one unresolved neighbour, per worker.
