@@ -210,17 +210,14 @@ impl Builder {
 
     /// Adds a node with a short cut.
     pub fn quick<N: QuickNode>(mut self, node: N) -> Self {
-        let plain = self.plain;
+        let short = !self.plain;
         self.add(
             N::NAME,
             Kind::Internal,
             N::Next::TARGETS,
             N::Drop::ALL,
             N::format_trace,
-            Box::new(move |e| match plain {
-                true => Box::new(QuickDriver::<N, false>::new(node, e)),
-                false => Box::new(QuickDriver::<N, true>::new(node, e)),
-            }),
+            Box::new(move |e| Box::new(QuickDriver::new(node, short, e))),
         );
         self
     }

@@ -232,21 +232,22 @@ fn kind_of<N: QuickNode>(view: &mut N::View<'_>, d: &Desc, rooms: Rooms<'_>) -> 
     kind[0]
 }
 
-/// Not `SHORT`: each packet goes by `step`, in the order that the short cut has.
-pub(crate) struct QuickDriver<N, const SHORT: bool> {
+pub(crate) struct QuickDriver<N> {
     node: N,
+    /// Otherwise each packet goes by `step`, in the order that the short cut has.
+    short: bool,
     edges: Box<[u16]>,
     decisions: Decisions,
     sorter: Sorter,
 }
 
-impl<N: QuickNode, const SHORT: bool> QuickDriver<N, SHORT> {
-    pub fn new(node: N, edges: Box<[u16]>) -> Self {
-        QuickDriver { node, edges, decisions: Decisions::new(), sorter: Sorter::new(N::SORTS) }
+impl<N: QuickNode> QuickDriver<N> {
+    pub fn new(node: N, short: bool, edges: Box<[u16]>) -> Self {
+        QuickDriver { node, short, edges, decisions: Decisions::new(), sorter: Sorter::new(N::SORTS) }
     }
 }
 
-impl<N: QuickNode, const SHORT: bool> DynNode for QuickDriver<N, SHORT> {
+impl<N: QuickNode> DynNode for QuickDriver<N> {
     fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
         self.decisions.begin();
         let mut view = self.node.view(guard);
@@ -257,7 +258,7 @@ impl<N: QuickNode, const SHORT: bool> DynNode for QuickDriver<N, SHORT> {
             // Packets from here to `end` go by one `common`.
             let (first, mut end) = (descs[at], descs.len());
             let mut usual = Some(&first)
-                .filter(|d| SHORT && !d.has(flags::UNUSUAL & !flags::CHAINED))
+                .filter(|d| self.short && !d.has(flags::UNUSUAL & !flags::CHAINED))
                 .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
                 .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
             rounds += 1;
