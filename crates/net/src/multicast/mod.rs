@@ -2,7 +2,8 @@
 //! (RFC 3810), with the older versions where a querier speaks those. So that switches which listen in forward the groups here.
 //!
 //! What comes for a group that its interface has not joined is dropped by `ip4-input` and `ip6-input`. Joined groups go to
-//! `ip4-local` and `ip6-local`. [`table`] is pure logic, with time as an argument; [`wire`] makes and reads packets.
+//! `ip4-local` and `ip6-local`. [`table`] is pure logic, with time as an argument; [`wire`] makes and reads packets;
+//! `part` follows interfaces and addresses.
 
 pub mod commands;
 pub mod table;
