@@ -234,7 +234,7 @@ fn kind_of<N: QuickNode>(view: &mut N::View<'_>, d: &Desc, rooms: Rooms<'_>) -> 
 
 pub(crate) struct QuickDriver<N> {
     node: N,
-    /// Otherwise each packet goes by `step`, in the order that the short cut has.
+    /// False: each packet goes by `step`, in the order that the short cut gives them.
     short: bool,
     edges: Box<[u16]>,
     decisions: Decisions,

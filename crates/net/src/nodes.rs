@@ -57,7 +57,7 @@ pub fn build(
     build_from(Builder::new("error-drop"), plane, tap, pool, worker)
 }
 
-/// The same without the short cuts of nodes: what tests compare `build` with.
+/// The same without the short cuts of nodes, but with the order in which they have packets: what tests compare `build` with.
 pub fn build_without_short_cuts(
     plane: &Arc<Plane>,
     tap: &Tap,
@@ -65,6 +65,17 @@ pub fn build_without_short_cuts(
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
     build_from(Builder::new("error-drop").without_short_cuts(), plane, tap, pool, worker)
+}
+
+/// The same with packets in the order in which they came, with which tests compare those of each flow.
+#[cfg(test)]
+pub(crate) fn build_unsorted(
+    plane: &Arc<Plane>,
+    tap: &Tap,
+    pool: &Arc<Pool>,
+    worker: usize,
+) -> Result<(Dispatcher, Graph), BuildError> {
+    build_from(Builder::new("error-drop").unsorted(), plane, tap, pool, worker)
 }
 
 fn build_from(

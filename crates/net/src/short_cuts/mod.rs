@@ -1,10 +1,12 @@
-//! A short cut is never something else than `step`: two routers that are built alike, one with the short cuts of its
-//! nodes and one without, are given the same vectors. What they send, hold, tell the control side, trace and count must
-//! be the same.
+//! A short cut is never something else than `step`: routers that are built alike, one with the short cuts of its nodes and one
+//! without, are given the same vectors. What they send, hold, tell the control side, trace and count must be the same. A third
+//! one leaves packets in the order in which they came: what it sends and holds of each flow must be the same, for sorting keeps
+//! the order of a flow.
 
 mod packets;
 pub(crate) mod world;
 
+use crate::nodes;
 use crate::router::Router;
 use packets::{Spec, vector};
 use proptest::prelude::*;
@@ -13,25 +15,27 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use world::{Held, Outcome, Sent, World};
 
-struct Both {
+struct Worlds {
     quick: World,
     plain: World,
+    unsorted: World,
     with_features: bool,
 }
 
-impl Both {
-    fn new(with_features: bool) -> Both {
-        Both {
+impl Worlds {
+    fn new(with_features: bool) -> Worlds {
+        Worlds {
             quick: World::new(true, with_features),
             plain: World::new(false, with_features),
+            unsorted: World::of(nodes::build_unsorted, with_features),
             with_features,
         }
     }
 }
 
 thread_local! {
-    static BOTH: RefCell<Both> = RefCell::new(Both::new(false));
-    static FEATURED: RefCell<Both> = RefCell::new(Both::new(true));
+    static USUAL: RefCell<Worlds> = RefCell::new(Worlds::new(false));
+    static FEATURED: RefCell<Worlds> = RefCell::new(Worlds::new(true));
 }
 
 /// What tells flows apart, of a packet at `l3`: nothing that differs from packet to packet.
@@ -102,7 +106,23 @@ fn same<T: PartialEq + Debug>(what: &str, got: &T, want: &T) -> Result<(), Strin
     if got == want { Ok(()) } else { Err(format!("{what}: with short cuts {got:?}\n    without {want:?}")) }
 }
 
-impl Both {
+type Flows = (BTreeMap<(u32, u32, Vec<u8>), Vec<Sent>>, BTreeMap<(u8, u32, Vec<u8>), Vec<Held>>);
+
+/// Packets that leave and that wait, by flow.
+fn flows(router: &Router, sent: Vec<Sent>, held: Vec<Held>) -> Flows {
+    (by_flow(sent, |s| flow_of_sent(router, s)), by_flow(held, flow_of_held))
+}
+
+/// The same flows, each in its order.
+fn same_flows(got: &Flows, want: &Flows) -> Result<(), String> {
+    for (flow, want) in &want.0 {
+        same("sent", &got.0.get(flow), &Some(want))?;
+    }
+    same("number of flows", &got.0.len(), &want.0.len())?;
+    same("held", &got.1, &want.1)
+}
+
+impl Worlds {
     /// Runs a vector for each node at which packets enter through both; `Err` says what differs.
     fn compare(&mut self, specs: &[Spec]) -> Result<(), String> {
         let mut entries: BTreeMap<&str, Vec<&Spec>> = BTreeMap::new();
@@ -124,23 +144,21 @@ impl Both {
         };
         let Outcome { sent, held, messages, traces } = run(&mut self.quick);
         let want = run(&mut self.plain);
+        let as_it_came = run(&mut self.unsorted);
         let (counts, want_counts) = (self.quick.counts(), self.plain.counts());
         let differ: Vec<_> = counts.iter().zip(&want_counts).filter(|(a, b)| a != b).collect();
         let counted = differ.is_empty().then_some(()).ok_or(format!("counts: {differ:?}"));
         if counted.is_err() {
             // The next vector begins anew.
-            *self = Both::new(self.with_features);
+            *self = Worlds::new(self.with_features);
         }
         counted?;
-        let flow_of = |s: &Sent| flow_of_sent(&self.plain.router, s);
-        let (sent, want_sent) = (by_flow(sent, flow_of), by_flow(want.sent, flow_of));
-        for (flow, want) in &want_sent {
-            same("sent", &sent.get(flow), &Some(want))?;
-        }
-        same("number of flows", &sent.len(), &want_sent.len())?;
-        same("held", &by_flow(held, flow_of_held), &by_flow(want.held, flow_of_held))?;
+        let of = |sent, held| flows(&self.plain.router, sent, held);
+        let (got, want_flows) = (of(sent, held), of(want.sent, want.held));
+        same_flows(&got, &want_flows)?;
         same("messages", &messages, &want.messages)?;
-        same("traces", &traces, &want.traces)
+        same("traces", &traces, &want.traces)?;
+        same_flows(&got, &of(as_it_came.sent, as_it_came.held)).map_err(|e| format!("in another order: {e}"))
     }
 }
 
@@ -152,7 +170,7 @@ proptest! {
         packets in prop::collection::vec((any::<u64>(), prop_oneof![3 => Just(1usize), 1 => 1usize..80]), 1..24),
     ) {
         let specs = vector(theme, &packets);
-        let verdict = BOTH.with_borrow_mut(|b| b.compare(&specs));
+        let verdict = USUAL.with_borrow_mut(|b| b.compare(&specs));
         prop_assert!(verdict.is_ok(), "{}\n{specs:#?}", verdict.unwrap_err());
     }
 

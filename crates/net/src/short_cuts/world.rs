@@ -10,8 +10,8 @@ use crate::nodes;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
+    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, MakeGraph, Membership, MplsOp, Op,
+    PcapConfig, RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
 };
 use crate::urpf::Mode;
 use crate::{ip4, reassembly, redirect};
@@ -481,9 +481,15 @@ fn commit(router: &mut Router, ops: Vec<Op>) {
 }
 
 impl World {
-    /// With the nodes' short cuts, or without; with features on its interfaces, or on none.
-    #[allow(unsafe_code)]
+    /// With the short cuts of nodes, or without; with features on its interfaces, or on none.
     pub fn new(short_cuts: bool, with_features: bool) -> World {
+        let build = if short_cuts { nodes::build } else { nodes::build_without_short_cuts };
+        World::of(build, with_features)
+    }
+
+    /// With a worker's graph that `build` makes.
+    #[allow(unsafe_code)]
+    pub fn of(build: MakeGraph, with_features: bool) -> World {
         // Which packets a full queue refuses depends on the order between flows, which short cuts may change.
         let all = VECTOR_SIZE as u32;
         let plane = PlaneConfig {
@@ -529,7 +535,6 @@ impl World {
         // The router's own worker still sends what the new interfaces have to say.
         wait_until(|| pool.in_use() == 0);
         router.shutdown();
-        let build = if short_cuts { nodes::build } else { nodes::build_without_short_cuts };
         let (mut dispatcher, graph) = build(router.plane(), router.tap(), &pool, 0).unwrap();
         let log = Arc::new(Mutex::new(vec![]));
         let mut ports = vec![];
