@@ -290,3 +290,40 @@ def test_what_is_no_longer_advertised_is_withdrawn():
         assert prefixes(last) == {"2001:db8:bb::": (2592000, 604800), "2001:db8:1::": (0, 0)}
     finally:
         b.close()
+
+
+def test_with_another_mac_address_the_link_local_address_changes():
+    """Hosts are told that nobody routes at the old one (RFC 4861 6.2.8); one that the operator chose stays."""
+    b = first(make({"initial": {"count": 1}}))
+    try:
+        old, mac = link_local(b.ports["left"]), "02:00:00:00:77:01"
+        b.ctl(f"set interface mac address left {mac}")
+        got = b.left.wait(is_advert, timeout=3)
+        assert (got[IPv6].src, got[ICMPv6ND_RA].routerlifetime) == (old, 0)
+        got = b.left.wait(is_advert, timeout=5)
+        assert (got[IPv6].src, got[ICMPv6ND_RA].routerlifetime, got.src) == ("fe80::ff:fe00:7701", 1800, mac)
+        b.ctl("set interface ip address left fe80::1/64")
+        got = b.left.wait(is_advert, timeout=3)
+        assert (got[IPv6].src, got[ICMPv6ND_RA].routerlifetime) == ("fe80::ff:fe00:7701", 0)
+        got = b.left.wait(is_advert, timeout=5)
+        assert (got[IPv6].src, got[ICMPv6ND_RA].routerlifetime) == ("fe80::1", 1800)
+        b.ctl("set interface mac address left 02:00:00:00:77:02")
+        got = b.left.wait(is_advert, timeout=5)
+        assert (got[IPv6].src, got[ICMPv6ND_RA].routerlifetime) == ("fe80::1", 1800)
+    finally:
+        b.close()
+
+
+def test_an_interface_that_lends_its_addresses_loses_the_last():
+    """Those who use them have no link-local address any more either, and say so before."""
+    b = first(Bench({
+        "loopbacks": {"loop0": {"addresses": ["2001:db8:cafe::1/64"]}},
+        "interfaces": {"left": {"unnumbered": "loop0"}, "right": {"addresses": ["2001:db8:2::1/64"]}},
+        "l3": {"interfaces": {"left": {"router-advertisements": {"initial": {"count": 1}}}}},
+    }, addresses=False))
+    try:
+        b.ctl("set interface ip address del loop0 2001:db8:cafe::1/64")
+        got = b.left.wait(is_advert, timeout=3)
+        assert (got[IPv6].src, got[ICMPv6ND_RA].routerlifetime) == (link_local(b.ports["left"]), 0)
+    finally:
+        b.close()

@@ -124,7 +124,7 @@ impl Router {
     pub(super) fn tell_of_last_address6(&mut self, index: u32, net: IpNet) {
         let Some(i) = self.interfaces.get(index) else { return };
         let others = i.configured().any(|n| n.addr().is_ipv6() && n != net);
-        if !others && i.configured().any(|n| n == net) {
+        if net.addr().is_ipv6() && !others && i.configured().any(|n| n == net) {
             self.tell_parts(|part, router| part.link_local_goes(router, index, Some(net)));
         }
     }

@@ -257,6 +257,9 @@ impl Router {
         let want =
             i.has_ip6() || i.unnumbered.and_then(|l| self.interfaces.get(l)).is_some_and(IfState::has_ip6);
         if want != i.link_local.is_some() {
+            if !want {
+                self.tell_parts(|part, router| part.link_local_goes(router, index, None));
+            }
             self.set_link_local(index, want)?;
         }
         self.publish_interface(index);

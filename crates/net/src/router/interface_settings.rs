@@ -76,7 +76,10 @@ impl Router {
     }
 
     fn renew_link_local(&mut self, index: u32) -> Result<(), OpError> {
-        if self.interfaces.get(index).is_some_and(|i| i.link_local.is_some()) {
+        if let Some(i) = self.interfaces.get(index).filter(|i| i.link_local.is_some()) {
+            if i.own_link_local.is_none() {
+                self.tell_parts(|part, router| part.link_local_goes(router, index, None));
+            }
             self.set_link_local(index, false)?;
             self.set_link_local(index, true)?;
         }

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use std::any::Any;
 use std::fmt;
 
-/// What a feature follows. The parts are called in the order of their list, for interfaces by number.
+/// What a feature follows. The parts are called in the order of their list.
 pub(crate) trait Part: Sync {
     /// Its state, in which nothing is set; `seed` is for times that are chosen at random. Its type is the part's own: see
     /// [`Router::state`].
@@ -39,7 +39,8 @@ pub(crate) trait Part: Sync {
         let _ = router;
     }
 
-    /// An interface can carry packets from now on, and its addresses know it; or no more, and they do not know it yet.
+    /// An interface can carry packets from now on, after its addresses have taken that in; or no more, before they have. Also told
+    /// where that has not changed.
     fn usable(&self, router: &mut Router, index: u32, usable: bool) {
         let _ = (router, index, usable);
     }
@@ -49,12 +50,12 @@ pub(crate) trait Part: Sync {
         let _ = (router, index);
     }
 
-    /// The link-local address of an interface goes in a moment; `with` is an address that goes as well.
+    /// The link-local address of an interface that stays goes in a moment; `with` is an address that goes as well.
     fn link_local_goes(&self, router: &mut Router, index: u32, with: Option<IpNet>) {
         let _ = (router, index, with);
     }
 
-    /// An interface is set down in a moment; none: the router ends.
+    /// An interface is set down in a moment; none: the router ends. One that is taken out while it is up ends without a word.
     fn ends(&self, router: &mut Router, index: Option<u32>) {
         let _ = (router, index);
     }
@@ -75,7 +76,7 @@ pub(crate) trait Part: Sync {
         let _ = (router, now);
     }
 
-    /// Which of what workers hand over is for it.
+    /// Which of what workers hand over is for it: the first part of the list that says so has it.
     fn hears(&self, kind: PuntKind) -> bool {
         let _ = kind;
         false
@@ -125,8 +126,8 @@ impl Router {
 
     /// Refuses an MTU for IPv6 that is less than a part leaves the interface.
     pub(super) fn check_mtu6(&self, index: u32, mtu: u16) -> Result<(), String> {
-        let least = self.parts.all.iter().filter_map(|p| p.least_mtu6(self, index));
-        least.into_iter().find(|(least, _)| *least > mtu.into()).map_or(Ok(()), |(_, why)| Err(why))
+        let mut all = self.parts.all.iter().filter_map(|p| p.least_mtu6(self, index));
+        all.find(|(least, _)| *least > mtu.into()).map_or(Ok(()), |(_, why)| Err(why))
     }
 }
 

@@ -79,6 +79,9 @@ impl Router {
 
     /// Ends what is too old on all workers. While no packet is held anywhere there is nothing to be done.
     pub(super) fn walk_reassembly(&mut self, now: Millis) {
+        if now < self.next_walk() {
+            return;
+        }
         let (holds, config): (_, Config) = (self.pool.in_use() != 0, self.current());
         for (kind, next) in Kind::ALL.into_iter().zip(&mut self.next_walk) {
             if now < *next {
