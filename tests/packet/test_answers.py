@@ -175,6 +175,23 @@ def test_echo_replies_follow_the_path_mtu(bench):
     t.left.expect(out_of(a) / udp4(b.host, a.host, size=1000, ttl=63))
 
 
+def test_path_mtus_go_with_their_table(bench):
+    """Its place is another table's some day, which has heard of nothing."""
+    t = bench()
+    a = t.ports["left"]
+    for line in (f"set interface ip address del left {a.ip}/24", "ip table add 7", "set interface ip table left 7",
+                 f"set interface ip address left {a.ip}/24", f"ip neighbor add left {a.host} {a.host_mac}"):
+        t.ctl(line)
+    t.left.send(into(a) / IP(src=a.host, dst=a.ip, id=7) / ICMP(type=8, id=1, seq=2) / bytes(1200))
+    reply = t.left.wait(lambda p: ICMP in p and p[ICMP].type == 0)
+    t.left.send(into(a) / IP(src="10.0.1.9", dst=a.ip) / ICMP(type=3, code=4, nexthopmtu=600) / Raw(bytes(reply[IP])[:548]))
+    wait_for("it is learnt", lambda: [r["table"] for r in t.router.json("show ip pmtu")] == ["7"])
+    for line in (f"ip neighbor del left {a.host}", f"set interface ip address del left {a.ip}/24", "set interface ip table left 0",
+                 "ip table del 7"):
+        t.ctl(line)
+    assert t.router.json("show ip pmtu") == []
+
+
 def test_mtu_by_protocol(bench):
     t = bench()
     a, b = t.ports["left"], t.ports["right"]

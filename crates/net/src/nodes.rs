@@ -7,8 +7,8 @@ use crate::interface::{Columns, Declared, Switch};
 use crate::plane::Plane;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
-    arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload, proxy,
-    punt, ra, reassembly, redirect, urpf,
+    arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload,
+    path_mtu, proxy, punt, ra, reassembly, redirect, urpf,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub static SETTINGS: &[&[&Declared]] = &[
 ];
 
 /// The features that have a control side of their own, in the order in which they are called.
-static PARTS: &[&dyn Part] = &[&multicast::Multicast, &ra::Adverts];
+static PARTS: &[&dyn Part] = &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {

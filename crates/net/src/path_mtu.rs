@@ -5,6 +5,9 @@
 //! router's own that is larger than the MTU that it tells. Bounded in number; the oldest goes. Aged after ten minutes.
 
 pub mod commands;
+mod part;
+
+pub(crate) use part::PathMtuPart;
 
 use crate::neighbor::Millis;
 use crate::plane::Plane;
@@ -192,6 +195,18 @@ impl PathMtuTable {
         self.0.len() != before
     }
 
+    /// Forgets what is of a table that goes; true when workers are to be told.
+    pub fn forget(&mut self, v6: bool, table: u32) -> bool {
+        let before = self.0.len();
+        self.0.retain(|(at, to), _| *at != table || to.is_ipv6() != v6);
+        self.0.len() != before
+    }
+
+    /// When the first is too old.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.0.values().map(|l| l.at.after(KEPT_MS)).min()
+    }
+
     /// As workers see it.
     pub fn published(&self) -> PathMtus {
         PathMtus(self.0.iter().map(|(k, l)| (*k, l.mtu)).collect())
@@ -226,9 +241,21 @@ mod tests {
         }
         assert_eq!(t.iter().count(), MOST);
         assert_eq!(t.published().of(0, [10, 0, 1, 1].into()), None, "the oldest went");
+        assert_eq!(t.next_deadline(), t.iter().map(|(_, l)| l.at.after(KEPT_MS)).min());
         assert!(!t.age(Millis(KEPT_MS)));
         assert!(t.age(Millis(1009 + KEPT_MS)));
-        assert_eq!(t.iter().count(), 0);
+        assert_eq!((t.iter().count(), t.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn a_table_that_goes_is_forgotten() {
+        let mut t = PathMtuTable::default();
+        t.learn(Millis(0), 7, told(1, 1400));
+        t.learn(Millis(0), 8, told(1, 1400));
+        t.learn(Millis(0), 7, Told { to: "2001:db8::1".parse().unwrap(), ..told(1, 1400) });
+        assert!(t.forget(false, 7) && !t.forget(false, 7), "its place may be another table's tomorrow");
+        assert_eq!(t.published().of(7, [10, 0, 1, 1].into()), None);
+        assert_eq!(t.iter().count(), 2, "the IPv6 table at this place is another one");
     }
 
     fn quote4(kind: u8, total: u16) -> Vec<u8> {

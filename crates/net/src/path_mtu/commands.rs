@@ -1,5 +1,6 @@
 //! What was learnt of path MTUs.
 
+use super::part;
 use crate::router::Router;
 use command::{Args, Command, CommandError, Output, Table};
 
@@ -21,7 +22,7 @@ pub fn all() -> Vec<Command<Router>> {
 
 fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
     let mut table = Table::new().right("Table").left("Destination").right("MTU").right("Age s");
-    for p in router.path_mtus() {
+    for p in part::all(router) {
         let row = [p.table.to_string(), p.to.to_string(), p.mtu.to_string(), (p.age_ms / 1000).to_string()];
         table.row(row.map(Into::into));
     }

@@ -75,7 +75,7 @@ impl Router {
     }
 
     /// The place of the table of an interface.
-    pub(super) fn table_of(&self, index: u32, v6: bool) -> u32 {
+    pub(crate) fn table_of(&self, index: u32, v6: bool) -> u32 {
         self.interfaces.get(index).map_or(0, |i| i.table(v6))
     }
 

@@ -29,7 +29,6 @@ mod neighbors;
 mod nexthops;
 mod op;
 mod part;
-mod path_mtu;
 mod ping;
 mod placement;
 mod proxies;
@@ -223,7 +222,6 @@ pub struct Router {
     nd_proxies: BTreeMap<Ipv6Addr, u32>,
     pings: ping::Pings,
     rates: rates::Rates,
-    path_mtus: crate::path_mtu::PathMtuTable,
     streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
@@ -349,7 +347,6 @@ impl Router {
             nd_proxies: BTreeMap::new(),
             pings: ping::Pings::default(),
             rates: rates::Rates::default(),
-            path_mtus: Default::default(),
             streams: BTreeMap::new(),
             most_route_bytes: 0,
             fib_changes: 0,
@@ -483,7 +480,7 @@ impl Router {
     }
 
     /// Publishes for workers what nodes ask for by this type.
-    fn publish<T: Default + Send + Sync + 'static>(&mut self, value: T) {
+    pub(crate) fn publish<T: Default + Send + Sync + 'static>(&mut self, value: T) {
         self.plane.publish::<T>().publish(value, &mut self.reclaimer);
     }
 

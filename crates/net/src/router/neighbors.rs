@@ -15,6 +15,8 @@ use ipnet::IpNet;
 use packet::eth::{EtherType, MacAddr};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often traffic to stale neighbours is looked for, milliseconds.
 const USE_CHECK: u64 = 1000;
@@ -54,6 +56,12 @@ impl Local for View<'_> {
 }
 
 impl Router {
+    /// Workers tell the time by their own clock: what is to be added to it.
+    pub(super) fn set_wall(&self) {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        self.plane.wall.store(wall.wrapping_sub(Clock::new().now_ns()), Relaxed);
+    }
+
     /// Sends a frame out of an interface.
     pub(crate) fn send_frame(&mut self, interface: u32, frame: &Frame) {
         let tags: Vec<(EtherType, u16)> = self.interfaces.get(interface).map_or(vec![], |i| {
@@ -275,17 +283,18 @@ impl Router {
                     self.carry_out(out);
                 }
                 Message::MacTable => self.grow_macs(),
-                Message::Packet { kind: PuntKind::Icmp, interface, len, bytes, full, .. } => {
-                    let n = usize::from(len).min(bytes.len());
-                    self.pings.heard(interface, &bytes[..n], full as usize);
-                    self.heard_path_mtu(now, interface, &bytes[..n]);
-                }
-                Message::Packet { kind, interface, len, bytes, .. } => {
+                Message::Packet { kind, interface, len, bytes, full, .. } => {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
-                    match self.parts.all.iter().find(|p| p.hears(kind)) {
-                        Some(part) => part.heard(self, now, interface, bytes),
-                        None => self.heard(now, interface, bytes),
+                    match kind {
+                        PuntKind::Icmp => self.pings.heard(interface, bytes, full as usize),
+                        PuntKind::Arp | PuntKind::Nd => self.heard(now, interface, bytes),
+                        _ => {}
                     }
+                    self.parts
+                        .all
+                        .iter()
+                        .filter(|p| p.hears(kind))
+                        .for_each(|p| p.heard(self, now, interface, bytes));
                 }
             }
         }
@@ -334,7 +343,6 @@ impl Router {
             self.next_use_check = now.after(USE_CHECK);
             self.check_use(now);
             self.set_wall();
-            self.age_path_mtus(now);
             // No packet asks for a next hop that is left out. The table says how soon it may be asked again.
             let mut out = vec![];
             for (interface, addr) in self.dead_next_hops() {

@@ -15,7 +15,10 @@ pub(crate) trait Part: Sync {
     fn state(&self, seed: u64) -> Box<dyn Any + Send>;
 
     /// What the operator has told an interface, to be told again in this order.
-    fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp>;
+    fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {
+        let _ = (router, index);
+        vec![]
+    }
 
     /// Flags with which workers see an interface, of [`crate::interface::ifflags`].
     fn flags(&self, router: &Router, index: u32) -> u16 {
@@ -65,6 +68,11 @@ pub(crate) trait Part: Sync {
         let _ = (router, index);
     }
 
+    /// A routing table is gone, and its place goes to another one some day.
+    fn table_removed(&self, router: &mut Router, v6: bool, place: u32) {
+        let _ = (router, v6, place);
+    }
+
     /// When it has something to do next.
     fn next_deadline(&self, router: &Router) -> Option<Millis> {
         let _ = router;
@@ -76,7 +84,7 @@ pub(crate) trait Part: Sync {
         let _ = (router, now);
     }
 
-    /// Which of what workers hand over is for it: the first part of the list that says so has it.
+    /// Which of what workers hand over is for it; several parts may hear the same.
     fn hears(&self, kind: PuntKind) -> bool {
         let _ = kind;
         false

@@ -626,6 +626,7 @@ impl Router {
             } else {
                 self.fibs.slots4.remove(place);
             }
+            self.tell_parts(|part, router| part.table_removed(router, v6, place));
         }
     }
 
