@@ -250,7 +250,8 @@ mod tests {
             w.take_old(u64::MAX, None, |_| held -= 1);
             assert_eq!((held, w.len(), w.index.len()), (0, 0, 0));
         }
-        assert_eq!(w.index.capacity(), room, "nothing was allocated");
+        // A mark that a removed key left counts as taken, and may be there still.
+        assert!(w.index.capacity() <= room, "nothing was allocated");
         for n in 0..1000 {
             assert!(w.hold(key(n), Desc::default(), u64::from(n), most(4)).is_ok());
         }
