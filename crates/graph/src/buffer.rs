@@ -11,6 +11,7 @@ use crate::desc::{Desc, flags};
 use crossbeam_queue::ArrayQueue;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -508,6 +509,20 @@ impl Buffers {
         unsafe { &mut *self.pool.at(buf).add(64).cast() }
     }
 
+    /// Copies these bytes of one buffer's room to the same place of another's.
+    #[inline]
+    pub fn copy_room(&mut self, from: u32, to: u32, bytes: Range<usize>) {
+        let end = bytes.end.min(ROOM);
+        let start = bytes.start.min(end);
+        if from == to {
+            return;
+        }
+        let (from, to) = (self.pool.at(from), self.pool.at(to));
+        // SAFETY: `at` checked the indices; the range lies within the rooms of two buffers, which do not overlap; `&mut self` as
+        // `room_mut`.
+        unsafe { core::ptr::copy_nonoverlapping(from.add(64 + start), to.add(64 + start), end - start) }
+    }
+
     /// The buffer's meta line.
     #[inline]
     pub fn meta(&self, buf: u32) -> &Meta {
@@ -749,6 +764,22 @@ mod tests {
             b.free(&d);
             prop_assert_eq!(p.in_use(), 0);
         }
+    }
+
+    #[test]
+    fn bytes_are_copied_from_room_to_room() {
+        let p = pool(64);
+        let mut b = p.buffers();
+        let (from, to) = (b.alloc().unwrap(), b.alloc().unwrap());
+        b.room_mut(from).fill(7);
+        b.room_mut(to).fill(0);
+        b.copy_room(from, to, 100..103);
+        assert_eq!(b.room(to)[99..104], [0, 7, 7, 7, 0]);
+        b.copy_room(from, to, ROOM - 1..ROOM + 9);
+        b.copy_room(from, to, ROOM + 1..ROOM + 9);
+        assert_eq!(b.room(to).iter().filter(|byte| **byte == 7).count(), 4, "none beyond the room");
+        b.free_one(from);
+        b.free_one(to);
     }
 
     #[test]

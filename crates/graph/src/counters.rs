@@ -166,6 +166,11 @@ impl PerWorker {
         (0..workers.max(1)).map(|_| Table::new().map(Arc::new)).collect::<io::Result<_>>().map(PerWorker)
     }
 
+    /// How many workers.
+    pub fn workers(&self) -> usize {
+        self.0.len()
+    }
+
     /// The table that worker `w` writes. Falls back to the first for a number that does not exist.
     pub fn of(&self, w: usize) -> Arc<Table> {
         Arc::clone(self.0.get(w).unwrap_or(&self.0[0]))

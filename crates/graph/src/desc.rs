@@ -25,6 +25,8 @@ pub mod flags {
     pub const CSUM_VALID: u16 = 1 << 8;
     /// What a packet may not be for a node's short cut ([`crate::QuickNode`]).
     pub const UNUSUAL: u16 = TRACED | CHAINED | GSO | LOCAL | L2_GROUP | INJECTED | SPECIAL;
+    /// Those that say nothing of the meta line: without any other there is nothing valid in it.
+    pub const WITHOUT_META: u16 = LOCAL | L2_GROUP | INJECTED | CSUM_VALID;
     /// First bit free for the protocols' own use; the graph never looks at bits from here on.
     pub const USER: u16 = 1 << 9;
 }

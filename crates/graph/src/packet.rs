@@ -122,22 +122,17 @@ impl Packet<'_> {
     /// A copy of the packet in buffers of its own, with the same descriptor words. `None` when buffers ran out.
     pub fn duplicate(&mut self) -> Option<Desc> {
         let b = &mut self.env.buffers;
-        let mut copy = b.alloc_desc()?;
+        let buf = b.alloc()?;
         let (off, len) = (self.d.off as usize, self.d.len as usize);
-        let start = (self.d.l2 as usize).min(off);
-        let mut room = [0u8; ROOM];
-        let end = (off + len).min(ROOM);
-        room[start..end].copy_from_slice(&b.room(self.d.buf)[start..end]);
-        b.room_mut(copy.buf)[start..end].copy_from_slice(&room[start..end]);
-        let meta = *b.meta(self.d.buf);
-        let m = b.meta_mut(copy.buf);
-        *m = meta;
-        let buf = copy.buf;
-        copy = *self.d;
+        b.copy_room(self.d.buf, buf, (self.d.l2 as usize).min(off)..off + len);
+        if self.d.has(!flags::WITHOUT_META) {
+            *b.meta_mut(buf) = *b.meta(self.d.buf);
+        }
+        let mut copy = *self.d;
         copy.buf = buf;
         copy.flags &= !flags::CHAINED;
         if self.d.has(flags::CHAINED) {
-            let mut at = len;
+            let (mut at, mut room) = (len, [0u8; ROOM]);
             let total = b.total_len(self.d);
             while at < total {
                 let n = b.copy_out(self.d, at, &mut room);

@@ -158,6 +158,10 @@ pub trait QuickNode: Node {
     /// Whether vectors of several kinds are sorted: see [`QuickNode::kinds`].
     const SORTS: bool = false;
 
+    /// Whether that goes for vectors that begin with an unusual packet as well. Where those are answers and the like, a few of
+    /// them, asking costs more than the short cut saves.
+    const SORTS_UNUSUAL: bool = true;
+
     /// Says of what kind packets are that have yet to come to the node. Packets of one flow are of one kind, and so are packets
     /// whose order matters otherwise; those of one kind keep their order. A vector of several kinds goes kind by kind, each
     /// with a `common` of its own.
@@ -262,7 +266,8 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
                 .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
                 .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
             rounds += 1;
-            let sorts = N::SORTS && rounds <= MOST_KINDS && end - at > 1;
+            let asks = N::SORTS && (N::SORTS_UNUSUAL || !first.has(flags::UNUSUAL & !flags::CHAINED));
+            let sorts = asks && rounds <= MOST_KINDS && end - at > 1;
             if sorts && !looked && usual.is_none() {
                 self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
                 looked = true;
