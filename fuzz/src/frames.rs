@@ -190,8 +190,10 @@ impl Bench {
         }
         router.shutdown();
         let plane = Arc::clone(router.plane());
-        let build = if short_cuts { net::nodes::build } else { net::nodes::build_without_short_cuts };
-        let (mut dispatcher, graph) = build(&plane, router.tap(), &pool, 0).expect("a graph");
+        let empty = net::nodes::empty();
+        let empty = if short_cuts { empty } else { empty.without_short_cuts() };
+        let (mut dispatcher, graph) =
+            net::nodes::build_from(empty, &plane, router.tap(), &pool, 0).expect("a graph");
         let strict = Arc::new(AtomicBool::new(true));
         let labelled = Arc::new(AtomicBool::new(false));
         let bridged =

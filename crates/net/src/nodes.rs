@@ -54,31 +54,16 @@ pub fn build(
     pool: &Arc<Pool>,
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
-    build_from(Builder::new("error-drop"), plane, tap, pool, worker)
+    build_from(empty(), plane, tap, pool, worker)
 }
 
-/// The same without the short cuts of nodes, but with the order in which they have packets: what tests compare `build` with.
-pub fn build_without_short_cuts(
-    plane: &Arc<Plane>,
-    tap: &Tap,
-    pool: &Arc<Pool>,
-    worker: usize,
-) -> Result<(Dispatcher, Graph), BuildError> {
-    build_from(Builder::new("error-drop").without_short_cuts(), plane, tap, pool, worker)
+/// A graph without nodes. Tests have their nodes added without short cuts, or unsorted as well, and compare with [`build`].
+pub fn empty() -> Builder {
+    Builder::new("error-drop")
 }
 
-/// The same with packets in the order in which they came, with which tests compare those of each flow.
-#[cfg(test)]
-pub(crate) fn build_unsorted(
-    plane: &Arc<Plane>,
-    tap: &Tap,
-    pool: &Arc<Pool>,
-    worker: usize,
-) -> Result<(Dispatcher, Graph), BuildError> {
-    build_from(Builder::new("error-drop").unsorted(), plane, tap, pool, worker)
-}
-
-fn build_from(
+/// Makes worker `worker`'s graph of an [`empty`] one.
+pub fn build_from(
     empty: Builder,
     plane: &Arc<Plane>,
     tap: &Tap,

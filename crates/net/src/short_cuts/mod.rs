@@ -27,7 +27,7 @@ impl Worlds {
         Worlds {
             quick: World::new(true, with_features),
             plain: World::new(false, with_features),
-            unsorted: World::of(nodes::build_unsorted, with_features),
+            unsorted: World::of(nodes::empty().unsorted(), with_features),
             with_features,
         }
     }

@@ -10,16 +10,16 @@ use crate::nodes;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, MakeGraph, Membership, MplsOp, Op,
-    PcapConfig, RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
+    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
+    RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
 };
 use crate::urpf::Mode;
 use crate::{ip4, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
-    Buffers, Desc, Dispatcher, Domain, Graph, Pool, PoolConfig, PoolMemory, Reclaimer, TraceRecord, TxCaps,
-    TxQueue, TxReport, VECTOR_SIZE, flags,
+    Buffers, Builder, Desc, Dispatcher, Domain, Graph, Pool, PoolConfig, PoolMemory, Reclaimer, TraceRecord,
+    TxCaps, TxQueue, TxReport, VECTOR_SIZE, flags,
 };
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -483,13 +483,13 @@ fn commit(router: &mut Router, ops: Vec<Op>) {
 impl World {
     /// With the short cuts of nodes, or without; with features on its interfaces, or on none.
     pub fn new(short_cuts: bool, with_features: bool) -> World {
-        let build = if short_cuts { nodes::build } else { nodes::build_without_short_cuts };
-        World::of(build, with_features)
+        let empty = nodes::empty();
+        World::of(if short_cuts { empty } else { empty.without_short_cuts() }, with_features)
     }
 
-    /// With a worker's graph that `build` makes.
+    /// With the nodes added to this graph.
     #[allow(unsafe_code)]
-    pub fn of(build: MakeGraph, with_features: bool) -> World {
+    pub fn of(empty: Builder, with_features: bool) -> World {
         // Which packets a full queue refuses depends on the order between flows, which short cuts may change.
         let all = VECTOR_SIZE as u32;
         let plane = PlaneConfig {
@@ -535,7 +535,8 @@ impl World {
         // The router's own worker still sends what the new interfaces have to say.
         wait_until(|| pool.in_use() == 0);
         router.shutdown();
-        let (mut dispatcher, graph) = build(router.plane(), router.tap(), &pool, 0).unwrap();
+        let (mut dispatcher, graph) =
+            nodes::build_from(empty, router.plane(), router.tap(), &pool, 0).unwrap();
         let log = Arc::new(Mutex::new(vec![]));
         let mut ports = vec![];
         for name in PORTS {
