@@ -2,7 +2,7 @@
 
 use crate::router::Router;
 use crate::{
-    capture, fib, generator, interface, ip4, l2, mpls, mss, multicast, neighbor, proxy, punt, ra, reassembly,
+    capture, fib, generator, interface, ip4, l2, mpls, mss, neighbor, nodes, proxy, punt, reassembly,
     runtime, urpf,
 };
 use command::Command;
@@ -20,17 +20,15 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(mss::commands::all());
     all.extend(crate::arp::commands::all());
     all.extend(ip4::commands::all());
-    all.extend(crate::path_mtu::commands::all());
     all.extend(crate::redirect::commands::all());
     all.extend(crate::local::commands());
     all.extend(proxy::commands::all());
-    all.extend(ra::commands::all());
-    all.extend(multicast::commands::all());
     all.extend(generator::commands::all());
     all.extend(capture::commands::all());
     all.extend(punt::commands::all());
     all.extend(reassembly::commands::all());
     all.extend(runtime::commands::all());
+    all.extend(nodes::PARTS.iter().flat_map(|p| p.commands()));
     all
 }
 

@@ -25,7 +25,7 @@ pub static SETTINGS: &[&[&Declared]] = &[
 ];
 
 /// The features that have a control side of their own, in the order in which they are called.
-static PARTS: &[&dyn Part] = &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart];
+pub(crate) static PARTS: &[&dyn Part] = &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {

@@ -5,6 +5,7 @@ use super::{Action, MOST_GROUPS, MulticastTable, Query, wire};
 use crate::neighbor::Millis;
 use crate::punt::PuntKind;
 use crate::router::{self, BoxedOp, IfState, InterfaceOp, Kind, OpError, Part, Router};
+use command::Command;
 use packet::ip6::addr::{ALL_NODES, ALL_ROUTERS, solicited_node};
 use packet::{ip4, ip6};
 use std::any::Any;
@@ -94,6 +95,10 @@ impl InterfaceOp for Join {
 impl Part for Multicast {
     fn state(&self, seed: u64) -> Box<dyn Any + Send> {
         Box::new(Groups { table: MulticastTable::new(seed), wanted: BTreeSet::new(), reports: vec![] })
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        super::commands::all()
     }
 
     fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {

@@ -5,6 +5,7 @@ use crate::neighbor::Millis;
 use crate::plane::kind;
 use crate::punt::PuntKind;
 use crate::router::{Part, Router};
+use command::Command;
 use std::any::Any;
 use std::net::IpAddr;
 
@@ -39,6 +40,10 @@ pub(super) fn all(router: &Router) -> Vec<PathMtuInfo> {
 impl Part for PathMtuPart {
     fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
         Box::new(PathMtuTable::default())
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        super::commands::all()
     }
 
     fn table_removed(&self, router: &mut Router, v6: bool, place: u32) {

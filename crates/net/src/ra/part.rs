@@ -7,6 +7,7 @@ use crate::neighbor::wire::Message;
 use crate::neighbor::{Heard, Millis};
 use crate::punt::PuntKind;
 use crate::router::{BoxedOp, InterfaceOp, OpError, Part, Router};
+use command::Command;
 use ipnet::{IpNet, Ipv6Net};
 use packet::eth::{EthView, EtherType, MacAddr};
 use packet::ip6::Ip6View;
@@ -84,6 +85,10 @@ impl InterfaceOp for Advertise {
 impl Part for Adverts {
     fn state(&self, seed: u64) -> Box<dyn Any + Send> {
         Box::new(AdvertTable::new(seed))
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        super::commands::all()
     }
 
     fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {

@@ -4,6 +4,7 @@
 use super::{OpError, Router};
 use crate::neighbor::Millis;
 use crate::punt::PuntKind;
+use command::Command;
 use ipnet::IpNet;
 use std::any::Any;
 use std::fmt;
@@ -13,6 +14,11 @@ pub(crate) trait Part: Sync {
     /// Its state, in which nothing is set; `seed` is for times that are chosen at random. Its type is the part's own: see
     /// [`Router::state`].
     fn state(&self, seed: u64) -> Box<dyn Any + Send>;
+
+    /// Its commands.
+    fn commands(&self) -> Vec<Command<Router>> {
+        vec![]
+    }
 
     /// What the operator has told an interface, to be told again in this order.
     fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {
