@@ -172,11 +172,10 @@ impl AdvertTable {
 
     /// What is to be said when the router, or an interface of it, goes away in a moment.
     pub fn farewells(&self, only: Option<u32>) -> Vec<Action> {
-        let goes =
-            |(i, s): &(&u32, &Sender)| s.up && s.last_multicast.is_some() && only.is_none_or(|o| o == **i);
+        let (first, last) = only.map_or((0, u32::MAX), |only| (only, only));
         self.senders
-            .iter()
-            .filter(goes)
+            .range(first..=last)
+            .filter(|(_, s)| s.up && s.last_multicast.is_some())
             .map(|(i, _)| Action { interface: *i, to: None, last: true })
             .collect()
     }
