@@ -13,7 +13,8 @@ pub static IP6_UNICAST: FeatureArc = FeatureArc { name: "ip6-unicast", end: "ip6
 pub static IP4_OUTPUT: FeatureArc = FeatureArc { name: "ip4-output", end: "interface-output" };
 /// The same for IPv6.
 pub static IP6_OUTPUT: FeatureArc = FeatureArc { name: "ip6-output", end: "interface-output" };
-/// Frames that leave over an interface.
+/// Frames that leave over an interface, which [`graph::Desc::aux`] names: a sub-interface, where [`graph::Desc::tx`] is the one
+/// whose queues carry them.
 pub static INTERFACE_OUTPUT: FeatureArc = FeatureArc { name: "interface-output", end: "interface-tx" };
 
 /// All of them.

@@ -127,7 +127,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 34] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -159,6 +159,9 @@ const NAMES: [&str; 31] = [
     "mpls-frag",
     "ip4-frag",
     "ip6-frag",
+    "interface-tx",
+    "gso-segment",
+    "l2-bridge",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -215,6 +218,9 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(28) => b.batch(Sink::<28>(log)),
         Some(29) => b.batch(Sink::<29>(log)),
         Some(30) => b.batch(Sink::<30>(log)),
+        Some(31) => b.batch(Sink::<31>(log)),
+        Some(32) => b.batch(Sink::<32>(log)),
+        Some(33) => b.batch(Sink::<33>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -342,6 +348,7 @@ impl Rig {
             b = arc.into_iter().fold(b, Builder::arc);
             ends.push(end);
         }
+        ends.sort_unstable();
         ends.dedup();
         for end in ends {
             b = sink(b, end, &log);
@@ -386,6 +393,16 @@ impl Rig {
         let guard = self.reader.guard();
         let known = self.plane.shared::<crate::hold::Known>();
         known.set(interface, address, Some(adjacency), guard, &mut self.reclaimer);
+    }
+
+    /// Buffers beside those of the node, to ask its short cut itself.
+    pub fn buffers(&self) -> graph::Buffers {
+        self.pool.buffers()
+    }
+
+    /// Reads as a worker does.
+    pub fn read<T>(&self, look: impl FnOnce(&Guard) -> T) -> T {
+        look(self.reader.guard())
     }
 
     /// Sets the worker's clock.

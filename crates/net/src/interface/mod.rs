@@ -168,8 +168,14 @@ impl Interface {
     /// True when frames to it, whose number is `index`, go to its device as they are.
     #[inline]
     pub fn is_plain(&self, index: IfIndex) -> bool {
+        self.is_ready(index) && self.output == 0
+    }
+
+    /// The same where they may have features to visit.
+    #[inline]
+    pub fn is_ready(&self, index: IfIndex) -> bool {
         let up = ifflags::UP | ifflags::LINK;
-        self.hw == index && self.flags & (up | ifflags::BVI) == up && self.output == 0
+        self.hw == index && self.flags & (up | ifflags::BVI) == up
     }
 
     /// True when it takes IPv4 packets.

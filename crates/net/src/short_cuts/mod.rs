@@ -140,6 +140,10 @@ impl Worlds {
             }
             let mut outcome = w.run(traced);
             unnumbered_all(&mut outcome);
+            // Frames that leave over several interfaces are sorted by what these have, beginning with the first one, and which that
+            // is a short cut may change. Each record says from which node to which.
+            outcome.traces.sort();
+            outcome.messages.sort();
             outcome
         };
         let Outcome { sent, held, messages, traces } = run(&mut self.quick);

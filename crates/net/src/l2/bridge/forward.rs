@@ -411,18 +411,22 @@ impl Source<'_> {
         }
     }
 
-    /// The longest frame that an interface takes as it is; `None` for one that is no usual member.
+    /// The longest frame that an interface takes as it is; `None` for one that is no usual member, or with `DIRECT` has features.
     #[inline]
-    fn room(&self, tx: u32) -> Option<u32> {
+    fn room<const DIRECT: bool>(&self, tx: u32) -> Option<u32> {
         let i = self.ifs.get(tx)?;
         let to = i.bridge.as_ref()?;
-        (tx != self.rx && may_pass(&self.port, to) && i.retag.is_none() && i.is_plain(tx))
+        (tx != self.rx
+            && may_pass(&self.port, to)
+            && i.retag.is_none()
+            && i.is_ready(tx)
+            && !(DIRECT && i.output != 0))
             .then(|| u32::from(i.mtu) + 14 + 8)
     }
 
     /// Frames to other members.
     #[inline(never)]
-    fn across<const UNUSUAL: u16>(self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+    fn across<const UNUSUAL: u16, const DIRECT: bool>(self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         let (mut last, mut room) = (u32::MAX, 0);
         let judge = |_, answer: u32| {
             if answer & KIND != TO_MEMBER {
@@ -430,7 +434,7 @@ impl Source<'_> {
             }
             let tx = Entry::from_bits(answer).port();
             if tx != last {
-                (last, room) = (tx, self.room(tx)?);
+                (last, room) = (tx, self.room::<DIRECT>(tx)?);
             }
             Some((tx, room))
         };
@@ -509,15 +513,19 @@ impl QuickNode for L2Bridge {
         let found = view.macs.find(addresses(w).0 | u64::from(port.bridge) << 48);
         let tx = found.port();
         let members = Members { macs: view.macs, ifs: from.ifs, now: view.now, sent: view.sent };
-        let tagged = || members.take(first.rx, rx, found);
+        // Members with features of their own are left to `interface-output`.
+        let tagged = || match members.take::<true>(first.rx, rx, found) {
+            true => Some((BridgeNext::Direct, To::Tagged(members))),
+            false if !members.take::<false>(first.rx, rx, found) => None,
+            false => Some((BridgeNext::Output, To::TaggedOutput(members))),
+        };
         if !rx.retag.is_none() {
-            return tagged().then_some((BridgeNext::Direct, Common { from, to: To::Tagged(members) }));
+            return tagged().map(|(next, to)| (next, Common { from, to }));
         }
         let (next, to) = match found.bits() & (KIND & !SETTLED) {
-            kind if kind == TO_MEMBER & !SETTLED => match from.room(tx) {
+            kind if kind == TO_MEMBER & !SETTLED => match from.room::<true>(tx) {
                 Some(_) => (BridgeNext::Direct, To::Direct),
-                None if tagged() => (BridgeNext::Direct, To::Tagged(members)),
-                None => return None,
+                None => tagged()?,
             },
             kind if kind == TO_BVI & !SETTLED => {
                 let i = from.ifs.get(tx).filter(|i| i.is(ifflags::UP))?;
@@ -558,8 +566,8 @@ impl QuickNode for L2Bridge {
     fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         let from = common.from;
         match common.to {
-            To::Direct => from.across::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }>(descs, rooms),
-            To::Output => from.across::<{ flags::UNUSUAL }>(descs, rooms),
+            To::Direct => from.across::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, true>(descs, rooms),
+            To::Output => from.across::<{ flags::UNUSUAL }, false>(descs, rooms),
             To::Tagged(m) => m.quick::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, true>(descs, rooms),
             To::TaggedOutput(m) => m.quick::<{ flags::UNUSUAL }, false>(descs, rooms),
             To::Ip4(up) => from.up4(up, descs, rooms),

@@ -124,7 +124,8 @@ impl Members<'_> {
                     0 => keys.1 & super::forward::MAC != 0,
                     _ => self.macs.find_at(homes.1, keys.1).is_settled(Entry::learned(d.rx, self.now)),
                 };
-                let Some(way) = self.way(d.rx, *found, port).filter(|_| settled) else { return at };
+                let way = self.way::<DIRECT>(d.rx, *found, port);
+                let Some(way) = way.filter(|_| settled) else { return at };
                 let Some(w) = rooms.window::<FRONT>(d) else { return at };
                 last = Way { pair: addresses(w), pop: i.retag.pop, ..way };
                 if !send::<DIRECT>(d, w, &last, &mut counts) {
@@ -136,25 +137,25 @@ impl Members<'_> {
         at
     }
 
-    /// The way from member `rx` to where an entry says; `None` where that is not usual.
+    /// The way from member `rx` to where an entry says; `None` where that is not usual, or leads not with `DIRECT` to the device.
     #[inline(always)]
-    fn way(&self, rx: u32, found: Entry, port: &BridgePort) -> Option<Way> {
+    fn way<const DIRECT: bool>(&self, rx: u32, found: Entry, port: &BridgePort) -> Option<Way> {
         let tx = found.port();
         if !found.is_live() || found.is_filter() || found.is_bvi() || tx == rx {
             return None;
         }
         let to = self.ifs.get(tx)?;
         let up = ifflags::UP | ifflags::LINK;
-        if !may_pass(port, member(to)?) || to.flags & (up | ifflags::BVI) != up || to.output != 0 {
+        if !may_pass(port, member(to)?) || to.flags & (up | ifflags::BVI) != up || DIRECT && to.output != 0 {
             return None;
         }
         let push = to.retag.own;
         Some(Way { rx, pair: (0, 0), pop: 0, tx, hw: to.hw, push, room: u32::from(to.mtu) + 14 + 8 })
     }
 
-    /// Whether frames from member `i` to where an entry says are usual.
-    pub fn take(&self, rx: u32, i: &Interface, found: Entry) -> bool {
-        member(i).and_then(|port| self.way(rx, found, port)).is_some()
+    /// Whether frames from member `i` to where an entry says are usual, with `DIRECT` straight to the device.
+    pub fn take<const DIRECT: bool>(&self, rx: u32, i: &Interface, found: Entry) -> bool {
+        member(i).and_then(|port| self.way::<DIRECT>(rx, found, port)).is_some()
     }
 }
 
