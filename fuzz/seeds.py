@@ -243,6 +243,25 @@ def frames():
     names["mixed"] = b"".join(fed(on("left", p)) for p in mixed) + fed(on("left", list(arps())[0][1]))
     names["held"] = b"".join(fed(on("left", samples["ip4-to-16"])) for _ in range(20))
     names["held-even"] = names["held"] + fed(on("left", samples["ip6-to-16"]), how=TRACED) + b"\0"
+    for name, to in [("4", "10.34.0.9"), ("over-6", "10.35.0.9"), ("frames", "10.36.0.2")]:
+        for size in (20, 1440):
+            names[f"gre-in-{name}-{size}"] = fed(on("left", IP(src="192.0.2.7", dst=to) / UDP() / Raw(bytes(size))), how=TRACED)
+    names["gre-in-6"] = fed(on("left", IPv6(src="2001:db8:1::7", dst="2001:db8:34::9") / UDP() / Raw(b"six")))
+    inner = IP(src="10.34.0.9", dst="10.10.0.9") / UDP() / Raw(b"inner")
+    ends4 = IP(src="198.51.100.2", dst="198.51.100.1", proto=47, tos=1)
+    ends6 = IPv6(src="2001:db8:2::2", dst="2001:db8:2::1", nh=47)
+    for name, packet in [
+        ("4", ends4 / GRE(proto=0x800) / inner),
+        ("6", ends4 / GRE(proto=0x86dd) / IPv6(src="2001:db8:34::9", dst="2001:db8:10::9") / UDP()),
+        ("labelled", ends4 / GRE(proto=0x8847) / Raw(labelled(100) + bytes(inner))),
+        ("nested", ends4 / GRE(proto=0x800) / IP(src="10.34.0.9", dst="10.34.0.8") / UDP()),
+        ("all-fields", ends4 / GRE(proto=0x800, chksum_present=1, key_present=1, seqnum_present=1) / inner),
+        ("over-6", ends6 / GRE(proto=0x800, key_present=1, key=5) / inner),
+        ("options-6", IPv6(src="2001:db8:2::2", dst="2001:db8:2::1") / IPv6ExtHdrDestOpt(nh=47) / GRE(proto=0x800, key_present=1, key=5) / inner),
+        ("frame", IP(src="203.0.113.2", dst="203.0.113.1", proto=47) / GRE(proto=0x6558) / on("left", inner, dst="02:fe:00:00:00:01")),
+        ("no-tunnel", ends4 / GRE(proto=0x800, key_present=1, key=6) / inner),
+    ]:
+        names["gre-out-" + name] = fed(on("left", packet), how=TRACED if len(name) % 2 else 0)
     names["lldp"] = fed(Ether(src="02:00:00:00:00:aa", dst="01:80:c2:00:00:0e", type=0x88CC) / Raw(bytes(50)))
     # Datagrams in fragments: to the router, through it to be put together (left.100), and to be told their ports (left.200).
     to4, to6 = dict(src="192.0.2.7", dst="192.0.2.1"), dict(src="2001:db8:1::7", dst="2001:db8:1::1")

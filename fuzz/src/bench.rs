@@ -1,6 +1,7 @@
 //! The router that the targets share: five ports, sub-interfaces, loopbacks, a bridge domain, routes of every kind, labels.
 
 use graph::{PoolConfig, PoolMemory};
+use net::gre::{GreConfig, GreOp};
 use net::mpls::{Exp, OutLabels};
 use net::mss::Clamp;
 use net::neighbor::DadMode;
@@ -125,7 +126,8 @@ pub fn router() -> Router {
         |v6, tx, mode| Feature::Urpf { v6, tx, mode, table: None },
         |v6, rx, tx| Feature::Setting(net::mss::size(v6).to(Clamp { rx, tx })),
     );
-    let group = |g: &str| Feature::from(net::multicast::Join { group: g.parse().expect("a group"), joined: true });
+    let group =
+        |g: &str| Feature::from(net::multicast::Join { group: g.parse().expect("a group"), joined: true });
     let features = [
         ("right", urpf(false, false, Mode::Strict)),
         ("right", urpf(true, false, Mode::Loose)),
@@ -186,6 +188,7 @@ pub fn router() -> Router {
         target,
     };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
+    tunnels(&mut router);
     labels(&mut router);
     bridge(&mut router);
     // Into another table and back, without end.
@@ -256,6 +259,36 @@ fn bridge(router: &mut Router) {
         ops.push(BridgeOp::Arp { id: 2, address: address.parse().expect("an address"), mac: Some(mac) });
     }
     router.commit(ops.into_iter().map(Op::Bridge).collect()).expect("a bridge domain");
+}
+
+/// GRE tunnels over both families, one of them for frames.
+fn tunnels(router: &mut Router) {
+    let gre = |local: &str, remote: &str| {
+        let address = |a: &str| a.parse().expect("an address");
+        GreConfig::new(address(local), address(remote))
+    };
+    let all = [
+        GreConfig { ttl: None, dscp: None, ..gre("198.51.100.1", "198.51.100.2") },
+        GreConfig { key: Some(5), checksum: true, ..gre("2001:db8:2::1", "2001:db8:2::2") },
+        GreConfig { teb: true, ..gre("203.0.113.1", "203.0.113.2") },
+    ];
+    let mut ops = vec![];
+    for (instance, config) in (0..).zip(all) {
+        ops.push(GreOp::Create { instance, config }.into());
+        ops.push(Op::SetState { name: format!("gre{instance}"), up: true });
+    }
+    for (name, net) in [
+        ("gre0", "10.34.0.1/24"),
+        ("gre0", "2001:db8:34::1/64"),
+        ("gre1", "10.35.0.1/24"),
+        ("gre1", "2001:db8:35::1/64"),
+        ("gre2", "10.36.0.1/24"),
+    ] {
+        ops.push(Op::AddAddress { name: name.into(), net: net.parse().expect("an address") });
+    }
+    let (name, address) = ("gre2".into(), "10.36.0.2".parse().expect("an address"));
+    ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 2, 36]) });
+    router.commit(ops).expect("tunnels");
 }
 
 /// Labels of every kind, and tunnels: 100 to 119 are swapped, taken off or looked up, 1000 and 1001 carry frames.

@@ -90,6 +90,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
             let config = TunnelConfig { l2_only: t.l2_only, control_word: t.control_word, paths: vec![] };
             (t.place, Op::Mpls(MplsOp::CreateTunnel { instance, config }))
         }
+        InterfaceKind::Virtual(v) => (v.place, v.op.clone()),
         InterfaceKind::Tap(t) => {
             let config = TapConfig {
                 host_name: t.host_name.clone(),

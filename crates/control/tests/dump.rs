@@ -59,6 +59,9 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let (groups, adverts) = (net::multicast::joined(router, i.index), net::ra::config(router, i.index));
         let _ = writeln!(out, "{} {:?} {groups:?} {adverts:?}", i.name, i.unnumbered);
     }
+    for (interface, tunnel) in net::gre::tunnels(router) {
+        let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
+    }
     for t in [false, true].into_iter().flat_map(|v6| router.route_tables(v6)) {
         let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
         for r in router.routes(t.table) {
@@ -279,6 +282,42 @@ mpls:
     ] {
         assert!(written.contains(line), "{line}\n{written}");
     }
+}
+
+#[test]
+fn gre_tunnels() {
+    let text = "\
+tables:
+  7: {}
+gre_tunnels:
+  gre0: {local: 10.0.0.1, remote: 10.77.0.1, ttl: copy, dscp: 46}
+  gre1: {local: 10.0.0.1, remote: 10.77.0.1, key: 0, sequence: true, checksum: true}
+  gre2: {local: \"2001:db8::1\", remote: \"2001:db8:77::1\", teb: true, ttl: 1, dscp: copy}
+  gre3: {local: 10.0.0.1, remote: 10.77.0.1, table: 7}
+interfaces:
+  gre0: {addresses: [10.5.0.1/30], mpls: true}
+  gre1: {mtu: 1000, state: down}
+  gre2: {sub-interfaces: {7: {addresses: [10.6.0.1/24]}}, mac: \"02:00:00:00:00:07\"}
+routes:
+  - 10.1.0.0/16 via gre0
+";
+    let written = round_trip(text);
+    for line in [
+        "ttl: copy",
+        "dscp: 46",
+        "key: 0",
+        "sequence: true",
+        "checksum: true",
+        "teb: true",
+        "ttl: 1",
+        "dscp: copy",
+        "table: 7",
+        "mtu: 1000",
+        "- 10.1.0.0/16 via gre0",
+    ] {
+        assert!(written.contains(line), "{line}\n{written}");
+    }
+    assert!(!written.contains("mtu: 14"), "what a tunnel has by itself is left out\n{written}");
 }
 
 #[test]

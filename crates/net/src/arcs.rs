@@ -16,7 +16,19 @@ pub static IP6_OUTPUT: FeatureArc = FeatureArc { name: "ip6-output", end: "inter
 /// Frames that leave over an interface, which [`graph::Desc::aux`] names: a sub-interface, where [`graph::Desc::tx`] is the one
 /// whose queues carry them.
 pub static INTERFACE_OUTPUT: FeatureArc = FeatureArc { name: "interface-output", end: "interface-tx" };
+/// IPv4 packets to the router of protocols that features take ([`crate::protocols`]): each goes to the one that takes it.
+pub static IP4_LOCAL: FeatureArc = FeatureArc { name: "ip4-local", end: "error-drop" };
+/// The same for IPv6.
+pub static IP6_LOCAL: FeatureArc = FeatureArc { name: "ip6-local", end: "error-drop" };
 
 /// All of them.
-pub static ALL: [&FeatureArc; 6] =
-    [&DEVICE_INPUT, &IP4_UNICAST, &IP6_UNICAST, &IP4_OUTPUT, &IP6_OUTPUT, &INTERFACE_OUTPUT];
+pub static ALL: [&FeatureArc; 8] = [
+    &DEVICE_INPUT,
+    &IP4_UNICAST,
+    &IP6_UNICAST,
+    &IP4_OUTPUT,
+    &IP6_OUTPUT,
+    &INTERFACE_OUTPUT,
+    &IP4_LOCAL,
+    &IP6_LOCAL,
+];

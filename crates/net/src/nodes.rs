@@ -5,10 +5,11 @@
 use crate::capture::{self, CaptureRx, CaptureTx, Tap};
 use crate::interface::{Columns, Declared, Switch};
 use crate::plane::Plane;
+use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
-    arcs, arp, ethernet, format, hold, icmp, interface, ip4, ip6, l2, mpls, mss, multicast, offload,
-    path_mtu, proxy, punt, ra, reassembly, redirect, urpf,
+    arcs, arp, ethernet, format, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss, multicast,
+    offload, path_mtu, proxy, punt, ra, reassembly, redirect, urpf,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -25,7 +26,11 @@ pub static SETTINGS: &[&[&Declared]] = &[
 ];
 
 /// The features that have a control side of their own, in the order in which they are called.
-pub(crate) static PARTS: &[&dyn Part] = &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart];
+pub(crate) static PARTS: &[&dyn Part] =
+    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &gre::Gre];
+
+/// The protocols above IP that features bring.
+static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {
@@ -116,6 +121,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .node(ip4::Ip4Local::new(plane))
         .node(ip6::Ip6Local::new(plane))
+        .node(gre::GreInput::<gre::Over4>::new(plane, worker))
+        .node(gre::GreInput::<gre::Over6>::new(plane, worker))
         .node(multicast::IgmpInput::new(plane))
         .node(icmp::Icmp4Input::new(plane))
         .node(icmp::Icmp6Input::new(plane))
@@ -147,8 +154,12 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick(interface::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
         .node(CaptureTx::new(tap))
+        .node(midchain::MidchainTx::new(plane, worker))
         .batch(interface::InterfaceTx::new(plane, worker))
         .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
-        .features([&capture::PCAP_RX, &capture::PCAP_TX, &mpls::TUNNEL_TX])
+        .features([&capture::PCAP_RX])
+        // Frames are seen before a tunnel takes them.
+        .features([&capture::PCAP_TX, &mpls::TUNNEL_TX, &midchain::MIDCHAIN_TX])
+        .features(PROTOCOLS.iter().flat_map(|p| p.features()))
         .features(switches().map(|s| s.feature))
 }

@@ -233,7 +233,7 @@ pub struct PlaneConfig {
     pub hash_seed: u32,
     /// Hop limit and TTL of packets that the router makes.
     pub ttl: u8,
-    /// The identification of all IPv6 fragments that the router makes: for tests that compare routers. Random without.
+    /// The identification of all IPv6 fragments and headers of tunnels that the router makes: for tests that compare routers. Random without.
     pub fragment_id: Option<u32>,
 }
 

@@ -21,6 +21,11 @@ fn is_valid(p: &Packet<'_>, at: usize, len: usize, sum: Sum) -> bool {
     if p.has(flags::CSUM_PARTIAL | flags::CSUM_VALID | flags::GSO) {
         return true;
     }
+    sum_of(p, at, len, sum).is_some_and(Sum::is_valid)
+}
+
+/// `sum` with the `len` bytes of the packet from `at` on, which lies in its first buffer; `None` where it has not as many.
+pub(crate) fn sum_of(p: &Packet<'_>, at: usize, len: usize, sum: Sum) -> Option<Sum> {
     let (mut sum, mut skip, mut left) = (sum, at, len);
     for part in p.env.buffers.parts(p.d) {
         let part = part.get(skip.min(part.len())..).unwrap_or_default();
@@ -29,7 +34,7 @@ fn is_valid(p: &Packet<'_>, at: usize, len: usize, sum: Sum) -> bool {
         sum.append(Sum::of(part));
         left -= part.len();
     }
-    left == 0 && sum.is_valid()
+    (left == 0).then_some(sum)
 }
 
 /// Whether segments for ports on which nothing listens are answered.

@@ -131,6 +131,8 @@ impl EtherType {
     pub const ARP: Self = Self(0x0806);
     /// IEEE 802.1Q customer tag.
     pub const VLAN: Self = Self(0x8100);
+    /// A whole frame, in GRE.
+    pub const TRANSPARENT_ETHERNET: Self = Self(0x6558);
     pub const IPV6: Self = Self(0x86dd);
     /// Slow protocols: LACP.
     pub const SLOW: Self = Self(0x8809);
@@ -158,6 +160,7 @@ impl EtherType {
             Self::IPV4 => "IPv4",
             Self::ARP => "ARP",
             Self::VLAN => "802.1q",
+            Self::TRANSPARENT_ETHERNET => "transparent-ethernet",
             Self::IPV6 => "IPv6",
             Self::SLOW => "slow-protocols",
             Self::MPLS => "MPLS",

@@ -23,7 +23,7 @@ pub(super) struct Interfaces {
 impl Pages for Interfaces {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
         let named = |i: &&IfState| match i.kind {
-            Kind::Device | Kind::MplsTunnel { .. } => true,
+            Kind::Device | Kind::MplsTunnel { .. } | Kind::Virtual(_) => true,
             Kind::Loopback => !i.up,
             Kind::Local | Kind::Sub { .. } => false,
         };
@@ -37,8 +37,8 @@ impl Pages for Interfaces {
                 to.fields(place, field);
             };
             match i.kind {
-                Kind::Device | Kind::MplsTunnel { .. } => {
-                    common(from, i, 1500, &mut fields);
+                Kind::Device | Kind::MplsTunnel { .. } | Kind::Virtual(_) => {
+                    common(from, i, i.own_mtu, &mut fields);
                     fields.put_some("state", (!i.up).then_some("down"));
                     match i.subs.is_empty() {
                         true => put(vec![], i.name.clone(), fields),

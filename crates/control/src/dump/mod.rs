@@ -23,6 +23,7 @@ mod tables;
 pub use node::{Map, Node};
 
 use crate::yaml::Settings;
+use crate::yaml::virtuals::SECTIONS;
 use command::Page;
 use net::router::{IfState, Order, Router};
 use serde_json::Value as Json;
@@ -87,6 +88,7 @@ const PARTS: &[(&[&str], Part)] = &[
     (&["devices"], Part::Interfaces(devices::device)),
     (&["taps"], Part::Interfaces(devices::tap)),
     (&["loopbacks"], Part::Interfaces(interfaces::loopback)),
+    (&[], Part::Pages(|| Box::<Virtuals>::default())),
     (&["interfaces"], Part::Pages(|| Box::<interfaces::Interfaces>::default())),
     (&["bridgedomains"], Part::Pages(|| Box::<l2::Bridges>::default())),
     (&["l2"], Part::Fields(l2::limit)),
@@ -145,6 +147,33 @@ impl Pages for Interfaces {
         });
         to.fields(vec![], fields);
         more
+    }
+}
+
+/// The sections of interfaces that features make.
+#[derive(Default)]
+struct Virtuals {
+    /// The section that comes next.
+    at: usize,
+    after: Option<Order>,
+}
+
+impl Pages for Virtuals {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let Some(section) = SECTIONS.get(self.at) else { return false };
+        let mut all = Map::new();
+        let more = each(from, &mut self.after, |i| {
+            let mut fields = Map::new();
+            (section.dump)(from, i, &mut fields);
+            if !fields.is_empty() {
+                all.put(i.name.clone(), fields);
+            }
+        });
+        to.fields(vec![section.name.into()], all);
+        if !more {
+            (self.at, self.after) = (self.at + 1, None);
+        }
+        self.at < SECTIONS.len()
     }
 }
 

@@ -280,8 +280,7 @@ pub(super) fn promiscuity(interfaces: &mut [Interface], devices: &mut BTreeMap<&
         }
     };
     for i in interfaces {
-        let frames = matches!(&i.kind, InterfaceKind::MplsTunnel(t) if t.l2_only);
-        if frames || i.kind == InterfaceKind::Loopback {
+        if i.kind.is_tunnel_of_frames() || i.kind == InterfaceKind::Loopback {
             take(&i.name, &mut i.promiscuous);
         }
         i.sub_interfaces.iter_mut().for_each(|s| take(&s.name, &mut s.promiscuous));

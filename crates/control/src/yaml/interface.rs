@@ -13,6 +13,7 @@ use super::model::{Address, Encap, Interface, InterfaceKind, SubInterface, Tap};
 use super::mpls_tunnel::MplsTunnel;
 use super::scalar::{Reference, number, short};
 use super::tree::{Node, Value};
+use super::virtuals;
 use super::vxlan::VxlanTunnel;
 
 pub(super) const INTERFACE: &[&str] = &[
@@ -61,6 +62,7 @@ pub(super) struct Others<'a, 'n> {
     pub bonds: &'a mut BTreeMap<&'n str, Bond>,
     pub tunnels: &'a mut BTreeMap<&'n str, VxlanTunnel>,
     pub mpls_tunnels: &'a mut BTreeMap<&'n str, MplsTunnel>,
+    pub virtuals: &'a mut virtuals::All<'n>,
 }
 
 /// The section `interfaces`.
@@ -107,13 +109,19 @@ fn interface<'n>(
             ));
         }
         tunnel
+    } else if let Some(section) = virtuals::section_of(name) {
+        let declared = others.virtuals.remove(name).map(InterfaceKind::Virtual);
+        if declared.is_none() {
+            d.error(place, "undeclared", format!("the interface `{name}` is not declared"))
+                .help(format!("add `{name}` to the section `{}`", section.name));
+        }
+        declared
     } else {
         Some(InterfaceKind::Device(device::take(name, place, entry)))
     };
     let kind = kind?;
-    let without =
-        matches!(kind, InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_) | InterfaceKind::MplsTunnel(_));
-    let frames = matches!(&kind, InterfaceKind::MplsTunnel(t) if t.l2_only);
+    let without = kind.is_without_device();
+    let frames = kind.is_tunnel_of_frames();
     if let (true, Some((place, only_promiscuous))) = (without, device)
         && !(frames && only_promiscuous)
     {
@@ -129,6 +137,9 @@ fn interface<'n>(
         return Some(result);
     };
     common(d, &fields, &mut result);
+    if let (InterfaceKind::Virtual(v), false) = (&result.kind, fields.has("mtu")) {
+        result.mtu = v.mtu;
+    }
     if let (InterfaceKind::Tap(tap), None) = (&result.kind, &result.description) {
         result.description.clone_from(&tap.description);
     }

@@ -4,7 +4,7 @@
 //! the sections say about each other, `diag` shows the errors. `docs/configuration.md` is the operator's view.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 mod acl;
 mod bond;
@@ -32,6 +32,7 @@ mod tap;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod virtuals;
 mod vxlan;
 
 pub use acl::{Acl, AclUse, Action, Endpoint, Families, PrefixList, Range, Term};
@@ -48,6 +49,7 @@ pub use sflow::Sflow;
 pub use stream::Stream;
 pub use table::Tables;
 pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
+pub use virtuals::Virtual;
 pub use vxlan::VxlanTunnel;
 
 use decode::Decoder;
@@ -75,8 +77,11 @@ pub(crate) fn texts(text: &str) -> Vec<String> {
     out
 }
 
-/// The sections of a document.
-const SECTIONS: &[&str] = &[
+/// The sections of a document, with those that features bring.
+static SECTIONS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| OWN_SECTIONS.iter().copied().chain(virtuals::SECTIONS.iter().map(|s| s.name)).collect());
+
+const OWN_SECTIONS: &[&str] = &[
     "quiver",
     "devices",
     "interfaces",
@@ -251,7 +256,7 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Document) {
-    let Some(fields) = d.fields(root, SECTIONS) else { return };
+    let Some(fields) = d.fields(root, &SECTIONS) else { return };
     for name in LATER {
         if fields.has(name) {
             d.key(name, |d| d.unsupported(fields.key_place(name), &format!("the section `{name}`")));
@@ -266,8 +271,14 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let mut bonds = d.field(&fields, "bondethernets", bond::decode).unwrap_or_default();
     let mut tunnels = d.field(&fields, "vxlan_tunnels", vxlan::decode).unwrap_or_default();
     let mut mpls_tunnels = mpls_tunnel::declared(root);
+    let mut virtuals = virtuals::All::new();
+    for section in virtuals::SECTIONS {
+        let all = d.field(&fields, section.name, |d, node| virtuals::decode(d, node, section));
+        virtuals.extend(all.unwrap_or_default());
+    }
     let mut others = interface::Others {
         mpls_tunnels: &mut mpls_tunnels,
+        virtuals: &mut virtuals,
         devices: &mut devices,
         taps: &mut taps,
         loopbacks: &mut loopbacks,
@@ -280,6 +291,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     interface::only_declared(d, left.chain(tunnels.values().map(|t| (&t.name, t.place, &t.path))));
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.extend(mpls_tunnel::remaining(mpls_tunnels));
+    document.interfaces.extend(virtuals::remaining(virtuals));
     document.interfaces.extend(loopbacks.into_iter().flatten());
     device::promiscuity(&mut document.interfaces, &mut devices);
     device::placement_fits(d, &document.interfaces, document.settings.workers);
@@ -291,6 +303,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.sflow = d.field(&fields, "sflow", sflow::decode);
     document.tables = d.field(&fields, "tables", table::decode).unwrap_or_default();
 
+    virtuals::check_tables(d, &document.interfaces, &document.tables);
     l3::further_addresses(root, &mut document.interfaces);
     let bound = table::bindings(root, &document.tables);
     let own_mtu = l2::own_mtu(root);

@@ -137,10 +137,33 @@ pub enum InterfaceKind {
     Loopback,
     /// An MPLS tunnel.
     MplsTunnel(super::MplsTunnel),
+    /// One that a feature makes.
+    Virtual(super::Virtual),
     /// A bond: not supported yet.
     Bond(Bond),
     /// A VXLAN tunnel: not supported yet.
     Vxlan(VxlanTunnel),
+}
+
+impl InterfaceKind {
+    /// No entry of `devices` says anything of what stands behind it.
+    pub(super) fn is_without_device(&self) -> bool {
+        matches!(self, Self::Bond(_) | Self::Vxlan(_) | Self::MplsTunnel(_) | Self::Virtual(_))
+    }
+
+    /// A tunnel that carries frames.
+    pub(super) fn is_tunnel_of_frames(&self) -> bool {
+        match self {
+            Self::MplsTunnel(t) => t.l2_only,
+            Self::Virtual(v) => v.frames,
+            _ => false,
+        }
+    }
+
+    /// Packets go to one other end.
+    pub(super) fn is_point_to_point(&self) -> bool {
+        matches!(self, Self::Virtual(v) if !v.frames)
+    }
 }
 
 /// A sub-interface; its full name is `parent.id`.

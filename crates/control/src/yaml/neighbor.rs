@@ -63,7 +63,7 @@ fn entry<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<'_>) -> Opti
 fn connected(d: &mut Decoder<'_>, place: Place, address: IpAddr, port: Port<'_>, names: &Names<'_>) {
     let name = port.name();
     if names.is_alone(port) {
-        d.error(place, "neighbor-connected", format!("`{name}` is a loopback: nobody is behind it"))
+        d.error(place, "neighbor-connected", format!("`{name}` has no neighbors"))
             .help("an interface with a wire, or a BVI");
         return;
     }

@@ -68,6 +68,10 @@ fn the_manual_has_every_field() {
     for (heading, fields) in tables {
         assert_eq!(documented(&manual, heading), *fields, "{heading}");
     }
+    for section in super::virtuals::SECTIONS {
+        let heading = format!("## `{}`", section.name);
+        assert_eq!(documented(&manual, &heading), *section.fields, "{heading}");
+    }
     for (layer, fields) in stream::LAYERS.iter().filter(|(_, fields)| !fields.is_empty()) {
         assert_eq!(documented(&manual, &format!("### layer `{layer}`")), *fields, "{layer}");
     }

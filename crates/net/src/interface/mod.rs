@@ -5,6 +5,7 @@ pub mod commands;
 mod brief;
 mod drop;
 mod features;
+mod midchain;
 mod output;
 mod settings;
 mod tx;
@@ -12,6 +13,7 @@ mod tx;
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
 pub use features::{Bits, Features, MtuOf, SETTINGS, Switch};
+pub use midchain::{Fixup, Midchain};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
 pub use tx::{InterfaceTx, TxDrop};
@@ -20,7 +22,7 @@ use crate::l2::Retag;
 use crate::l2::bridge::BridgePort;
 use crate::mpls::Tunnel;
 use crate::plane::Plane;
-use graph::{Guard, TxCaps};
+use graph::{Desc, Guard, TxCaps, flags};
 use packet::eth::{EtherType, MacAddr};
 use std::sync::Arc;
 use tables::slots::SlotsReader;
@@ -28,6 +30,20 @@ use tables::vlan::VlanTable;
 
 /// The number of an interface or sub-interface; 0 is `local0`, which never carries packets.
 pub type IfIndex = u32;
+
+/// Two bits of [`Desc::flags`] that count in how many tunnels a packet was put here. Routes may lead from one into another and back,
+/// or out of one into the next, and a frame has nothing else that ends its way.
+pub const NESTED: u16 = flags::USER << 5;
+/// As many as may be.
+pub const MOST_NESTED: u16 = 3 * NESTED;
+
+/// What was inside of another packet comes in on interface `index`, where it is to visit these features. What was known of the
+/// packet around it does not hold for it.
+#[inline]
+pub fn comes_in(d: &mut Desc, index: IfIndex, features: u32) {
+    (d.rx, d.l2, d.feat) = (index, d.off, features);
+    d.flags &= flags::TRACED | flags::CHAINED | MOST_NESTED;
+}
 
 /// Bits of [`Interface::flags`].
 pub mod ifflags {
@@ -126,6 +142,8 @@ pub struct Interface {
     pub ip4_unicast: u32,
     /// Enabled features on the `ip6-unicast` arc.
     pub ip6_unicast: u32,
+    /// Enabled features on the `device-input` arc, for frames that reach it in other packets.
+    pub input: u32,
     /// Place of its IPv4 table.
     pub table4: u32,
     /// Place of its IPv6 table.
@@ -144,6 +162,8 @@ pub struct Interface {
     pub tags: Tags,
     /// The MPLS tunnel that its frames take.
     pub tunnel: Option<Tunnel>,
+    /// What it puts around its packets, where it is no device.
+    pub midchain: Option<Arc<Midchain>>,
     /// Its IPv4 addresses (host order) with prefix lengths.
     pub addrs4: Box<[(u32, u8)]>,
     /// Its usable IPv6 addresses with prefix lengths, link-local first.

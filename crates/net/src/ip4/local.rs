@@ -3,6 +3,7 @@
 use crate::fib::table::{V4, View};
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig, kind};
+use crate::protocols::Takers;
 use crate::punt::{self, Class};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
@@ -21,6 +22,7 @@ graph::edges! {
         Reassembly => "ip4-full-reassembly",
         Policed => "punt-policer",
         Lookup => "ip4-lookup",
+        Protocol => "@ip4-local",
     }
 }
 
@@ -54,12 +56,13 @@ graph::reasons! {
 pub struct Ip4Local {
     plane: Arc<Plane>,
     resets: Arc<Published<TcpResets>>,
+    takers: Arc<Takers>,
 }
 
 impl Ip4Local {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Local { plane: Arc::clone(plane), resets: plane.publish() }
+        Ip4Local { plane: Arc::clone(plane), resets: plane.publish(), takers: plane.shared() }
     }
 }
 
@@ -80,6 +83,7 @@ pub struct Ip4LocalView<'v> {
     config: &'v PlaneConfig,
     resets: TcpResets,
     tables: View<'v, V4>,
+    takers: &'v Takers,
 }
 
 /// The answer to a TCP segment behind `header_len` bytes of header.
@@ -123,6 +127,7 @@ impl Node for Ip4Local {
             config: self.plane.config.load(guard),
             resets: *self.resets.load(guard),
             tables: View::new(&self.plane, guard),
+            takers: &self.takers,
         }
     }
 
@@ -131,6 +136,11 @@ impl Node for Ip4Local {
         let h = Ip4Header(h);
         let (protocol, fragment, class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
         let (header_len, src, dst) = (h.header_len(), h.src(), h.dst());
+        let taken_by = view.takers.of(false, protocol);
+        if taken_by != 0 && !fragment {
+            (p.d.feat, p.d.aux) = (taken_by, header_len as u32);
+            return Ok(Ip4LocalNext::Protocol);
+        }
         if !punt::admits(view.plane, p, class) {
             return Ok(Ip4LocalNext::Policed);
         }

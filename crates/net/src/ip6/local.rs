@@ -3,6 +3,7 @@
 use super::options;
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig};
+use crate::protocols::Takers;
 use crate::punt::{self, Class};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
@@ -23,6 +24,7 @@ graph::edges! {
         Reassembly => "ip6-full-reassembly",
         Policed => "punt-policer",
         Lookup => "ip6-lookup",
+        Protocol => "@ip6-local",
     }
 }
 
@@ -70,12 +72,13 @@ graph::reasons! {
 pub struct Ip6Local {
     plane: Arc<Plane>,
     resets: Arc<Published<TcpResets>>,
+    takers: Arc<Takers>,
 }
 
 impl Ip6Local {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6Local { plane: Arc::clone(plane), resets: plane.publish() }
+        Ip6Local { plane: Arc::clone(plane), resets: plane.publish(), takers: plane.shared() }
     }
 }
 
@@ -98,6 +101,7 @@ pub struct Ip6LocalView<'v> {
     guard: &'v Guard,
     config: &'v PlaneConfig,
     resets: TcpResets,
+    takers: &'v Takers,
 }
 
 /// Goes through the extension headers in their order (RFC 8200 section 4.1) and answers what is wrong with the first one that
@@ -178,6 +182,7 @@ impl Node for Ip6Local {
             guard,
             config: self.plane.config.load(guard),
             resets: *self.resets.load(guard),
+            takers: &self.takers,
         }
     }
 
@@ -192,6 +197,13 @@ impl Node for Ip6Local {
             return Ok(Ip6LocalNext::Reassembly);
         }
         let upper = ext::walk(p.data());
+        if let Ok(u) = upper
+            && let taken_by @ 1.. = view.takers.of(true, u.protocol)
+            && extensions(p.data(), dst.is_multicast()).is_ok()
+        {
+            (p.d.feat, p.d.aux) = (taken_by, u.offset as u32);
+            return Ok(Ip6LocalNext::Protocol);
+        }
         let class = upper.map_or(Class::Local, |u| {
             Class::of_upper(u.protocol, p.data().get(u.offset..).unwrap_or_default())
         });

@@ -71,6 +71,6 @@ pub fn is_uniform(plane: &Plane, guard: &Guard, adj: u32) -> bool {
 
 /// The entry with which a packet begins.
 #[inline]
-fn top(data: &[u8]) -> Option<Entry> {
+pub(crate) fn top(data: &[u8]) -> Option<Entry> {
     data.first_chunk().map(|b| Entry::from_bytes(*b))
 }

@@ -68,8 +68,8 @@ impl InterfaceOp for Join {
             }
             _ => {}
         }
-        if interface.is_some_and(IfState::is_alone) {
-            return fail("nobody sends to groups on a loopback");
+        if interface.is_some_and(IfState::is_without_stations) {
+            return fail("nobody sends to groups on a loopback, or is told of them through a tunnel");
         }
         if joined && wanted(router, index).count() >= MOST_GROUPS {
             return fail("the interface is in as many groups as may be, 256");
@@ -185,7 +185,7 @@ fn machine(router: &mut Router, ask: impl FnOnce(&mut MulticastTable, &mut Vec<A
 fn due(router: &Router, index: u32) -> BTreeSet<IpAddr> {
     let Some(i) = router.interface(index) else { return BTreeSet::new() };
     let mut due: BTreeSet<IpAddr> = wanted(router, index).collect();
-    if i.is_alone() || i.kind == Kind::Local || i.xconnect.is_some() {
+    if i.is_without_stations() || i.kind == Kind::Local || i.xconnect.is_some() {
         return due;
     }
     let prefixes = router.prefixes_of(i);

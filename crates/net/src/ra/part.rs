@@ -57,8 +57,8 @@ impl InterfaceOp for Advertise {
                 if let Err(why) = config.check() {
                     return fail(why);
                 }
-                if i.is_alone() {
-                    return fail("nobody is behind a loopback".into());
+                if i.is_without_stations() {
+                    return fail("no host is behind a loopback or a tunnel".into());
                 }
                 let most = i.mtu_of(MtuOf::Ip6);
                 if let Some(mtu) = config.mtu.filter(|m| *m > u32::from(most)) {
@@ -167,7 +167,7 @@ impl Part for Adverts {
         if let Some(host) =
             known.filter(|h| h.is_unicast_link_local() || router.on_link(interface, (*h).into()))
         {
-            router.heard_of_neighbor(interface, host.into(), mac, Heard::NsWithSource);
+            router.heard_of_neighbor(now, interface, host.into(), Some(mac), Heard::NsWithSource);
         }
         machine(router, |table, out| table.solicited(now, interface, known, out));
     }

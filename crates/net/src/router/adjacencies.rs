@@ -166,9 +166,17 @@ impl Router {
             });
         let v6 = key.is_v6();
         let everybody = matches!(key, AdjKey::Broadcast(_));
-        let mac = if everybody { Some(MacAddr([0xff; 6])) } else { mac };
+        // The other end has no address of the link layer. What it is sent has a header all the same, which says what it is.
+        let one_end = self.is_point_to_point(interface);
+        let mac = match mac {
+            _ if one_end => Some(MacAddr::ZERO),
+            _ if everybody => Some(MacAddr([0xff; 6])),
+            mac => mac,
+        };
         let (state, next_hop) = match key.neighbor() {
             _ if everybody => (AdjacencyState::Complete, Ipv4Addr::BROADCAST.into()),
+            None if one_end && v6 => (AdjacencyState::Complete, Ipv6Addr::UNSPECIFIED.into()),
+            None if one_end => (AdjacencyState::Complete, Ipv4Addr::UNSPECIFIED.into()),
             Some((_, a)) if mac.is_some() => (AdjacencyState::Complete, a),
             Some((_, a)) => (AdjacencyState::Incomplete, a),
             None if v6 => (AdjacencyState::Glean, Ipv6Addr::UNSPECIFIED.into()),

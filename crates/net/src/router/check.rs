@@ -1,7 +1,7 @@
 //! What an operation must meet before it is applied.
 
 use super::addresses::{anycast, nobody};
-use super::{Encap, Kind, OpError, RoutePath, RouteTable, Router, Target};
+use super::{Encap, IfState, Kind, OpError, RoutePath, RouteTable, Router, Target};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -64,6 +64,26 @@ impl Router {
         self.check_neighbor(table, a, p)
     }
 
+    /// Why an interface cannot have addresses; nothing where it can.
+    pub(super) fn takes_no_addresses(&self, interface: u32) -> Option<String> {
+        let name = self.interface_name(interface);
+        self.ip_tunnel(interface).map(|_| {
+            format!("{name} carries IP packets of routes over it alone: make it with l2-only for frames and addresses")
+        })
+    }
+
+    /// Why an interface cannot have frames of its own; nothing where it can.
+    pub(crate) fn takes_no_frames(&self, interface: u32) -> Option<String> {
+        let packets = self.interface(interface).filter(|i| i.is_point_to_point());
+        let packets = packets.map(|i| format!("{} carries packets and no frames", i.name));
+        packets.or_else(|| self.takes_no_addresses(interface))
+    }
+
+    /// Whether packets over an interface go to one other end.
+    pub(super) fn is_point_to_point(&self, interface: u32) -> bool {
+        self.interface(interface).is_some_and(IfState::is_point_to_point)
+    }
+
     /// Whether an address can be the next hop of a path of a table's route.
     pub(super) fn check_neighbor(&self, table: u32, a: IpAddr, p: &RoutePath) -> Result<(), String> {
         if a.is_unspecified() || a.is_multicast() || a.is_loopback() || a == IpAddr::V4(Ipv4Addr::BROADCAST) {
@@ -108,7 +128,7 @@ impl Router {
         let i = self.named(name)?;
         let a = net.addr();
         let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
-        if let Some(why) = self.takes_no_frames(i.index) {
+        if let Some(why) = self.takes_no_addresses(i.index) {
             return Err(OpError::new(why));
         }
         if i.configured().any(|n| n == net) {

@@ -3,9 +3,23 @@
 use super::bridge::PortFeatures;
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{BridgeOp, Encap, Feature, IfState, Kind, Op, OpError, Router, devices};
+use super::{BridgeOp, Encap, IfState, Kind, Op, OpError, Router, VirtualKind, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
+
+/// An interface that a part makes.
+pub(crate) struct NewVirtual {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: &'static VirtualKind,
+    /// What makes it.
+    pub origin: Op,
+    /// Its MAC address, for its link-local address, and in its frames.
+    pub mac: MacAddr,
+    /// The largest IP packet, bytes.
+    pub mtu: u16,
+}
 
 impl Router {
     /// Adds an interface over a device of the caller's own making, as benchmarks and tests have. `open` gets the
@@ -111,6 +125,22 @@ impl Router {
         Ok(vec![Op::Delete { name }])
     }
 
+    /// Makes an interface of a part, which `then` takes in, before workers see it.
+    pub(crate) fn create_virtual(
+        &mut self,
+        new: NewVirtual,
+        then: impl FnOnce(&mut Router, u32),
+    ) -> Result<(), OpError> {
+        self.free_name(&new.name)?;
+        let index = self.reserve_index()?;
+        then(self, index);
+        let NewVirtual { name, kind, origin, mac, mtu } = new;
+        let kind = Kind::Virtual(kind);
+        let new = NewInterface { name, kind, origin, mac, own_mac: None, mtu, link: true };
+        self.insert_interface(index, new);
+        Ok(())
+    }
+
     pub(super) fn create_sub(
         &mut self,
         parent: &str,
@@ -203,8 +233,10 @@ impl Router {
         // Undone last first: the device, its settings, its sub-interfaces, and at the end what names other interfaces.
         let states = gone.iter().rev().filter_map(|index| self.interface(*index));
         let all = states.flat_map(|i| self.settings_of(i));
-        let names_others = |op: &Op| {
-            matches!(op, Op::SetXconnect { .. } | Op::SetFeature { feature: Feature::Unnumbered(_), .. })
+        let names_others = |op: &Op| match op {
+            Op::SetXconnect { .. } => true,
+            Op::SetFeature { feature, .. } => feature.names_others(),
+            _ => false,
         };
         let (mut undo, connects): (Undo, Undo) = all.partition(|op| !names_others(op));
         undo.extend(connects);

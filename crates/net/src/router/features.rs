@@ -3,6 +3,7 @@
 use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, RouteTable, Router};
 use crate::interface::{Bits, Choice, MtuOf};
 use crate::neighbor::State;
+use crate::protocols::{LocalProtocol, Takers};
 use crate::urpf;
 use ipnet::IpNet;
 use std::collections::HashSet;
@@ -46,8 +47,17 @@ impl From<Choice> for Feature {
 }
 
 impl Feature {
+    /// Whether it names another interface.
+    pub(super) fn names_others(&self) -> bool {
+        match self {
+            Feature::Unnumbered(_) => true,
+            Feature::Part(op) => op.names_others(),
+            Feature::Urpf { .. } | Feature::Setting(_) | Feature::Mpls(_) => false,
+        }
+    }
+
     /// Whether it gives an interface something that only layer 3 has.
-    fn switches_on(&self) -> bool {
+    pub(super) fn switches_on(&self) -> bool {
         match self {
             Feature::Urpf { mode, .. } => *mode != urpf::Mode::Off,
             Feature::Setting(choice) => !choice.is_default(),
@@ -62,6 +72,12 @@ impl Router {
     /// The bit of a feature on its arc.
     pub(super) fn feature_bit(&self, feature: &graph::arcs::Feature) -> u32 {
         self.graphs.first().and_then(|g| g.arc(feature.arc.name)).map_or(0, |arc| arc.bit(feature.node))
+    }
+
+    /// A feature takes packets to the router of a protocol over a family from now on, or no more.
+    pub(crate) fn take_protocol(&self, protocol: &LocalProtocol, v6: bool, on: bool) {
+        let bit = self.feature_bit(if v6 { protocol.ip6 } else { protocol.ip4 });
+        self.plane.shared::<Takers>().set(v6, protocol.number, if on { bit } else { 0 });
     }
 
     /// The features that packets of an interface are to visit.
@@ -344,6 +360,7 @@ impl Router {
                 "{address} is behind {name} and answered for elsewhere: remove it first (ip6 nd proxy del)"
             )));
         }
-        Ok(())
+        let needed = self.parts.all.iter().find_map(|p| p.needs(self, gone));
+        needed.map_or(Ok(()), |why| Err(OpError::new(why)))
     }
 }

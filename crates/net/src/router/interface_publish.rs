@@ -7,6 +7,7 @@ use packet::eth::MacAddr;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tables::vlan::{Match, Tpid, Vid, VlanTable};
 
 impl Router {
@@ -30,7 +31,7 @@ impl Router {
     }
 
     /// Writes what workers see of an interface.
-    pub(super) fn publish_interface(&mut self, index: u32) {
+    pub(crate) fn publish_interface(&mut self, index: u32) {
         self.tell_parts(|part, router| part.publishing(router, index));
         let Some(i) = self.interfaces.get(index) else { return };
         let Some(hw) = self.interfaces.get(i.hw()) else { return };
@@ -69,6 +70,12 @@ impl Router {
         set(lent.is_some(), ifflags::UNNUMBERED);
         self.parts.all.iter().for_each(|p| set(true, p.flags(self, index)));
         let bits = self.feature_bits(i);
+        let (input, mut output) = self.visited(index);
+        if hw.index == index {
+            i.rx_features.store(i.rx_captured | input, Ordering::Relaxed);
+        } else {
+            output |= self.visited(hw.index).1;
+        }
         let content = Interface {
             flags,
             mtu: i.mtu,
@@ -77,7 +84,8 @@ impl Router {
             caps: hw.caps,
             ip4_unicast: bits.ip4,
             ip6_unicast: bits.ip6,
-            output: hw.tx_features | self.tunnel_feature(hw.index),
+            input: i.rx_captured | input,
+            output: hw.tx_captured | self.tunnel_feature(hw.index) | output,
             features: i.features,
             settings: i.settings.words(),
             table4: i.table(false),
@@ -87,6 +95,7 @@ impl Router {
             bridge: self.bridge_port(i),
             retag: i.retag(),
             tunnel: self.frame_tunnel(index),
+            midchain: self.parts.all.iter().find_map(|p| p.midchain(self, index)),
             subs: i.vlans.clone(),
             addrs4: addrs4.into(),
             addrs6: addrs6.into(),

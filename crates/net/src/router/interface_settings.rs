@@ -3,7 +3,6 @@
 use super::{IfState, Kind, OpError, Router};
 use crate::neighbor::address::LinkSettings;
 use packet::eth::MacAddr;
-use std::sync::atomic::Ordering;
 
 impl Router {
     /// Changes administrative and link state, and tells whoever depends on them.
@@ -36,7 +35,7 @@ impl Router {
         let (mut n, mut a) = (vec![], vec![]);
         if usable {
             self.neighbors.interface_up(index, &mut n);
-            let shared = self.interfaces.get(index).is_some_and(|i| !i.is_alone());
+            let shared = self.interfaces.get(index).is_some_and(|i| !i.is_without_stations());
             let dad = self.config.dad;
             self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
         } else {
@@ -176,10 +175,9 @@ impl Router {
             }
             let (rx, tx) = wants.as_ref().map_or((false, false), |w| (w.rx(index), w.tx(index)));
             let Some(i) = self.interfaces.get_mut(index) else { continue };
-            i.rx_features.store(if rx { rx_bit } else { 0 }, Ordering::Relaxed);
-            let tx = if tx { tx_bit } else { 0 };
-            if i.tx_features != tx {
-                i.tx_features = tx;
+            let bits = (if rx { rx_bit } else { 0 }, if tx { tx_bit } else { 0 });
+            if (i.rx_captured, i.tx_captured) != bits {
+                (i.rx_captured, i.tx_captured) = bits;
                 self.publish_interface(index);
             }
         }

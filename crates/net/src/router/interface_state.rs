@@ -66,6 +66,8 @@ pub enum Kind {
         /// For frames.
         l2: bool,
     },
+    /// Made by a part of the router.
+    Virtual(&'static VirtualKind),
     /// Tagged frames of another interface.
     Sub {
         /// The interface.
@@ -75,6 +77,15 @@ pub enum Kind {
         /// Which frames.
         encap: Encap,
     },
+}
+
+/// What a part has made.
+#[derive(Debug, PartialEq, Eq)]
+pub struct VirtualKind {
+    /// The word for it in `show interface`.
+    pub word: &'static str,
+    /// It carries frames as a device does; else packets, to one other end.
+    pub frames: bool,
 }
 
 /// The place of an interface among all others: its number, or for sub-interfaces that of the interface that they are of, behind
@@ -93,6 +104,8 @@ pub struct IfState {
     pub origin: Op,
     /// Free text.
     pub description: Option<String>,
+    /// The MTU that it was made with, unless the operator says otherwise: of a device 1500.
+    pub own_mtu: u16,
     /// Administratively up.
     pub up: bool,
     /// The device's link.
@@ -156,8 +169,11 @@ pub struct IfState {
     pub(super) trouble: Option<String>,
     /// When its device came back.
     pub(super) returned: Option<Millis>,
+    /// Features of `device-input` that frames of its device's queues visit.
     pub(super) rx_features: Arc<AtomicU32>,
-    pub(super) tx_features: u32,
+    /// Those among them, and of `interface-output`, that a packet capture has.
+    pub(super) rx_captured: u32,
+    pub(super) tx_captured: u32,
 }
 
 impl IfState {
@@ -193,6 +209,17 @@ impl IfState {
     /// Place of its table of a family.
     pub(super) fn table(&self, v6: bool) -> u32 {
         self.tables[usize::from(v6)]
+    }
+
+    /// True where packets go to one other end, which needs no address on the link.
+    pub fn is_point_to_point(&self) -> bool {
+        matches!(self.kind, Kind::Virtual(k) if !k.frames)
+    }
+
+    /// True where no station is to be found or told of anything: on a loopback that is not the BVI of a bridge domain, and
+    /// where packets go to one other end.
+    pub fn is_without_stations(&self) -> bool {
+        self.is_alone() || self.is_point_to_point()
     }
 
     /// The number of the interface whose queues carry its frames.

@@ -111,6 +111,7 @@ fn blank() -> Interface {
         caps: TxCaps::default(),
         ip4_unicast: 0,
         ip6_unicast: 0,
+        input: 0,
         output: 0,
         features: Features::default(),
         settings: Words::default(),
@@ -121,6 +122,7 @@ fn blank() -> Interface {
         bridge: None,
         retag: Retag::default(),
         tunnel: None,
+        midchain: None,
         subs: None,
         addrs4: Box::default(),
         addrs6: Box::default(),
@@ -182,6 +184,7 @@ impl Router {
             kind: new.kind,
             origin: new.origin,
             description: None,
+            own_mtu: if matches!(new.kind, Kind::Virtual(_)) { new.mtu } else { 1500 },
             up: false,
             link: new.link,
             mtu: new.mtu,
@@ -216,7 +219,8 @@ impl Router {
             trouble: None,
             returned: None,
             rx_features: Arc::new(AtomicU32::new(0)),
-            tx_features: 0,
+            rx_captured: 0,
+            tx_captured: 0,
         };
         self.interfaces.by_index.insert(index, state);
         self.start_counts(index);

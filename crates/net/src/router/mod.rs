@@ -52,19 +52,20 @@ pub use bridge::{
     StaticMac, TagChange, VlanTag,
 };
 pub use check::MOST_PATHS;
+pub(crate) use create::NewVirtual;
 pub use devices::{
     Device, DeviceControl, HostConfig, Offload, PcapConfig, PcapFiles, Ring, TapConfig, open_pcap_files,
 };
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus, Ended};
-pub use interface_state::{Encap, IfState, Kind, Order};
+pub use interface_state::{Encap, IfState, Kind, Order, VirtualKind};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
 };
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{MTU, Op, OpError};
 pub(crate) use part::Part;
-pub use part::{BoxedOp, InterfaceOp};
+pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
 pub use ping::{PingReply, PingRequest};
 pub use placement::Placement;
 pub use punt::PuntRow;
@@ -545,6 +546,7 @@ impl Router {
                 .filter(lends)
                 .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
         );
+        ops.extend(self.parts.all.iter().flat_map(|p| p.releases(self)));
         let members = self.interfaces().filter(|i| i.membership.is_some());
         ops.extend(members.map(|i| Op::Bridge(BridgeOp::Port { name: i.name.clone(), member: None })));
         ops.extend(self.bridges().map(|b| Op::Bridge(BridgeOp::Delete { id: b.id })));

@@ -50,10 +50,8 @@ impl Router {
                 return Some(format!("is in {}: move it back first ({how})", super::RouteTable { v6, id }));
             }
         }
-        // Labelled packets are taken, or not, on both layers.
         let features = self.feature_ops(i).into_iter().filter_map(|op| match op {
-            Op::SetFeature { feature: Feature::Mpls(_), .. } => None,
-            Op::SetFeature { feature, .. } => Some(feature),
+            Op::SetFeature { feature, .. } if feature.switches_on() => Some(feature),
             _ => None,
         });
         if let Some((what, how)) = features.map(|f| words(&f, name)).next() {

@@ -258,10 +258,17 @@ impl Router {
         }
     }
 
-    /// A host that a part has heard of is a neighbour with this MAC address.
-    pub(crate) fn heard_of_neighbor(&mut self, interface: u32, host: IpAddr, mac: MacAddr, how: Heard) {
-        let (now, mut out) = (self.now(), vec![]);
-        self.neighbors.heard(now, interface, host, Some(mac), how, &mut out);
+    /// A host was heard of, with its MAC address where that was said.
+    pub(crate) fn heard_of_neighbor(
+        &mut self,
+        now: Millis,
+        interface: u32,
+        host: IpAddr,
+        mac: Option<MacAddr>,
+        how: Heard,
+    ) {
+        let mut out = vec![];
+        self.neighbors.heard(now, interface, host, mac, how, &mut out);
         self.carry_out(out);
     }
 
@@ -277,6 +284,10 @@ impl Router {
             let Some(m) = self.plane.punt.pop() else { return false };
             let now = self.now();
             match m {
+                // Nobody can answer.
+                Message::Resolve { interface, .. } if self.is_point_to_point(interface) => {
+                    self.drop_held(interface);
+                }
                 Message::Resolve { interface, address } => {
                     let mut out = vec![];
                     self.neighbors.resolve_wanted(now, interface, address, &mut out);
@@ -287,14 +298,14 @@ impl Router {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
                     match kind {
                         PuntKind::Icmp => self.pings.heard(interface, bytes, full as usize),
-                        PuntKind::Arp | PuntKind::Nd => self.heard(now, interface, bytes),
+                        PuntKind::Arp | PuntKind::Nd if !self.is_point_to_point(interface) => {
+                            self.heard(now, interface, bytes);
+                        }
                         _ => {}
                     }
-                    self.parts
-                        .all
-                        .iter()
-                        .filter(|p| p.hears(kind))
-                        .for_each(|p| p.heard(self, now, interface, bytes));
+                    for part in self.parts.all.iter().filter(|p| p.hears(kind)) {
+                        part.heard(self, now, interface, bytes);
+                    }
                 }
             }
         }
@@ -305,9 +316,7 @@ impl Router {
         // The nodes have answered requests already; `reply` is for addresses that they do not answer for.
         let Ok(r) = wire::read(frame, &View { router: self, interface }) else { return };
         if let Some(n) = r.neighbor {
-            let mut out = vec![];
-            self.neighbors.heard(now, interface, n.addr, n.mac, n.what, &mut out);
-            self.carry_out(out);
+            self.heard_of_neighbor(now, interface, n.addr, n.mac, n.what);
         }
         if let Some(c) = r.conflict {
             let mut out = vec![];

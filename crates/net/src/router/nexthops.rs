@@ -448,6 +448,12 @@ impl Router {
         self.hold_wish(Wish { source, v6: table.v6, mpls: false, table: id, target })
     }
 
+    /// The group that leads to an address as the routes of a table say, held once more: [`Router::let_go`] must follow.
+    pub(crate) fn hold_way_to(&mut self, table: RouteTable, address: IpAddr) -> Result<u32, OpError> {
+        let path = RoutePath { address: Some(address), ..RoutePath::default() };
+        self.hold_group(Source::Static, table, Target::Paths(vec![path]))
+    }
+
     /// The group for what a label route wants, held once more.
     pub(super) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
         self.hold_wish(Wish { source, v6: false, mpls: true, table: 0, target })
@@ -476,7 +482,7 @@ impl Router {
     }
 
     /// One hold less on a group; the last one takes it out, if no route points to it.
-    pub(super) fn let_go(&mut self, id: u32) {
+    pub(crate) fn let_go(&mut self, id: u32) {
         let Some(h) = self.nexthops.get_mut(id) else { return };
         h.held -= 1;
         if h.held == 0

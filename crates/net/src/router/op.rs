@@ -5,7 +5,7 @@ use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::mpls::{LabelBatch, LabelUndo, MplsOp};
-use super::{BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
+use super::{BoxedPartOp, BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::ip4::OptionPolicy;
 use crate::neighbor::State;
 use crate::punt::{Class, Limit};
@@ -59,6 +59,8 @@ pub enum Op {
         /// Which frames it takes.
         encap: Encap,
     },
+    /// What only one part of the router understands.
+    Part(BoxedPartOp),
     /// Takes an interface out, with its sub-interfaces.
     Delete {
         /// Its name.
@@ -361,6 +363,7 @@ impl Op {
             }
             Op::Bridge(op) => return op.log_line(),
             Op::Mpls(op) => return op.log_line(),
+            Op::Part(op) => return op.log_line(),
             Op::CreateHost { .. }
             | Op::CreatePcap { .. }
             | Op::CreateTap { .. }
@@ -652,6 +655,7 @@ impl Router {
             }
             Op::Bridge(op) => self.apply_bridge(op),
             Op::Mpls(op) => self.apply_mpls(op),
+            Op::Part(op) => op.apply(self),
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
             Op::SetProxyArp { first, last, on } => self.set_proxy_arp(first, last, on),
             Op::SetNdProxy { name, address, on } => self.set_nd_proxy(name, address, on),
@@ -677,6 +681,11 @@ impl Router {
                 let i = self.named(&name)?;
                 if i.configured().any(|n| n.addr() == address) || self.is_anycast(i.index, address) {
                     return Err(OpError::new(format!("{address} is the router's own address")));
+                }
+                if i.is_point_to_point() {
+                    return Err(OpError::new(format!(
+                        "{name}: packets go to the one other end, which needs no neighbors"
+                    )));
                 }
                 self.check_routed(i)?;
                 self.set_neighbor(i.index, name, address, mac)

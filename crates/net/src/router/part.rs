@@ -1,13 +1,18 @@
 //! Parts of the control side that are a feature's own: the router keeps their state and calls them when something happens that
 //! they follow, and knows none of them by name. A part is one line in the list of parts.
 
-use super::{OpError, Router};
+use super::{Op, OpError, Router};
+use crate::arcs;
+use crate::interface::Midchain;
 use crate::neighbor::Millis;
 use crate::punt::PuntKind;
 use command::Command;
+use graph::arcs::Feature;
 use ipnet::IpNet;
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// What a feature follows. The parts are called in the order of their list.
 pub(crate) trait Part: Sync {
@@ -30,6 +35,31 @@ pub(crate) trait Part: Sync {
     fn flags(&self, router: &Router, index: u32) -> u16 {
         let _ = (router, index);
         0
+    }
+
+    /// What an interface of its making puts around its packets, in a feature of `interface-output` that they visit.
+    fn midchain(&self, router: &Router, index: u32) -> Option<Arc<Midchain>> {
+        let _ = (router, index);
+        None
+    }
+
+    /// Features of the arcs `device-input` and `interface-output` that frames of an interface visit on its account: frames of
+    /// sub-interfaces come in on the device below, and visit what that has when they leave.
+    fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
+        let _ = (router, index);
+        vec![]
+    }
+
+    /// Why these interfaces cannot go: something of other interfaces refers to them. With the command that undoes it.
+    fn needs(&self, router: &Router, gone: &HashSet<u32>) -> Option<String> {
+        let _ = (router, gone);
+        None
+    }
+
+    /// What undoes all by which interfaces refer to each other.
+    fn releases(&self, router: &Router) -> Vec<Op> {
+        let _ = router;
+        vec![]
     }
 
     /// The least MTU for IPv6 that it leaves an interface, bytes, and what would be wrong with a smaller one.
@@ -72,6 +102,12 @@ pub(crate) trait Part: Sync {
     /// An interface goes, and its number to another one some day.
     fn removed(&self, router: &mut Router, index: u32) {
         let _ = (router, index);
+    }
+
+    /// Why a routing table cannot go; nothing where it can.
+    fn uses_table(&self, router: &Router, v6: bool, place: u32) -> Option<String> {
+        let _ = (router, v6, place);
+        None
     }
 
     /// A routing table is gone, and its place goes to another one some day.
@@ -138,6 +174,16 @@ impl Router {
         self.parts.all.iter().flat_map(move |p| p.told(self, index))
     }
 
+    /// Bits of what frames of an interface visit on account of parts, on `device-input` and on `interface-output`.
+    pub(super) fn visited(&self, index: u32) -> (u32, u32) {
+        let all = self.parts.all.iter().flat_map(|p| p.visits(self, index));
+        all.fold((0, 0), |(input, output), f| match self.feature_bit(f) {
+            bit if std::ptr::eq(f.arc, &arcs::DEVICE_INPUT) => (input | bit, output),
+            bit if std::ptr::eq(f.arc, &arcs::INTERFACE_OUTPUT) => (input, output | bit),
+            _ => (input, output),
+        })
+    }
+
     /// Refuses an MTU for IPv6 that is less than a part leaves the interface.
     pub(super) fn check_mtu6(&self, index: u32, mtu: u16) -> Result<(), String> {
         let mut all = self.parts.all.iter().filter_map(|p| p.least_mtu6(self, index));
@@ -156,6 +202,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
     /// Whether it gives the interface something that only layer 3 has.
     fn switches_on(&self) -> bool;
 
+    /// Whether it names another interface, which is to be there before.
+    fn names_others(&self) -> bool {
+        false
+    }
+
     /// What an interface of this name does that was told so, and the command that ends it.
     fn words(&self, name: &str) -> (String, String);
 }
@@ -164,10 +215,10 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
 trait ErasedOp: Any + fmt::Debug + Send {
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
     fn switches_on(&self) -> bool;
+    fn names_others(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
     fn copy(&self) -> Box<dyn ErasedOp>;
     fn same(&self, other: &dyn Any) -> bool;
-    fn any(&self) -> &dyn Any;
 }
 
 impl<T: InterfaceOp> ErasedOp for T {
@@ -177,6 +228,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn switches_on(&self) -> bool {
         InterfaceOp::switches_on(self)
+    }
+
+    fn names_others(&self) -> bool {
+        InterfaceOp::names_others(self)
     }
 
     fn words(&self, name: &str) -> (String, String) {
@@ -189,10 +244,6 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn same(&self, other: &dyn Any) -> bool {
         other.downcast_ref() == Some(self)
-    }
-
-    fn any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -214,6 +265,10 @@ impl BoxedOp {
         self.0.switches_on()
     }
 
+    pub(super) fn names_others(&self) -> bool {
+        self.0.names_others()
+    }
+
     pub(super) fn words(&self, name: &str) -> (String, String) {
         self.0.words(name)
     }
@@ -227,6 +282,87 @@ impl Clone for BoxedOp {
 
 impl PartialEq for BoxedOp {
     fn eq(&self, other: &Self) -> bool {
-        self.0.same(other.0.any())
+        self.0.same(&*other.0)
+    }
+}
+
+/// A change of what a part has that is no interface's, or makes one.
+pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
+    /// Makes it, and answers what undoes it, in the order in which that is to be done last first.
+    ///
+    /// # Errors
+    /// It cannot be; nothing has changed then.
+    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError>;
+
+    /// A line for the log, where it is worth one.
+    fn log_line(&self) -> Option<String> {
+        None
+    }
+}
+
+/// [`PartOp`] of any type.
+trait ErasedPartOp: Any + fmt::Debug + Send {
+    fn apply(self: Box<Self>, router: &mut Router) -> Result<Vec<Op>, OpError>;
+    fn log_line(&self) -> Option<String>;
+    fn copy(&self) -> Box<dyn ErasedPartOp>;
+    fn same(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: PartOp> ErasedPartOp for T {
+    fn apply(self: Box<Self>, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        T::apply(*self, router)
+    }
+
+    fn log_line(&self) -> Option<String> {
+        T::log_line(self)
+    }
+
+    fn copy(&self) -> Box<dyn ErasedPartOp> {
+        Box::new(self.clone())
+    }
+
+    fn same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+}
+
+/// A [`PartOp`], whichever part it is for.
+#[derive(Debug)]
+pub struct BoxedPartOp(Box<dyn ErasedPartOp>);
+
+impl BoxedPartOp {
+    pub(super) fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        self.0.apply(router)
+    }
+
+    pub(super) fn log_line(&self) -> Option<String> {
+        self.0.log_line()
+    }
+}
+
+impl Op {
+    /// What it is, where it is for the part that has this type.
+    pub fn part_op<T: PartOp>(&self) -> Option<&T> {
+        let Op::Part(BoxedPartOp(op)) = self else { return None };
+        let any: &dyn Any = &**op;
+        any.downcast_ref()
+    }
+}
+
+impl<T: PartOp> From<T> for Op {
+    fn from(op: T) -> Self {
+        Op::Part(BoxedPartOp(Box::new(op)))
+    }
+}
+
+impl Clone for BoxedPartOp {
+    fn clone(&self) -> Self {
+        BoxedPartOp(self.0.copy())
+    }
+}
+
+impl PartialEq for BoxedPartOp {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same(&*other.0)
     }
 }

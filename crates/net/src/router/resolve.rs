@@ -218,7 +218,7 @@ impl Work<'_> {
             (Some(i), Some(a)) => self.neighbor(i, a).into_iter().collect(),
             (Some(i), None) => {
                 self.out.interfaces.push(i);
-                let lead = single(kind::GLEAN, Some(AdjKey::Glean(i, self.v6)), 0);
+                let lead = self.router.onto_link(i, self.v6);
                 self.router.is_usable(i).then_some(lead).into_iter().collect()
             }
             (None, Some(a)) => {
@@ -263,14 +263,14 @@ impl Work<'_> {
                 let mut parts = vec![];
                 for l in &hop.resolution.leads {
                     let leads = match (l.kind, l.key) {
+                        // The next hop is a neighbour on the link.
+                        (kind::GLEAN | kind::REWRITE, Some(AdjKey::Glean(i, _))) => {
+                            self.neighbor(i, addr).into_iter().collect()
+                        }
                         (kind::REWRITE, Some(AdjKey::Neighbor(i, a))) => {
                             vec![single(kind::REWRITE, Some(neighbor_key(self.v6, i, a)), 0)]
                         }
                         (kind::REWRITE | kind::LABEL, key) => vec![single(l.kind, key, 0)],
-                        // The next hop is a neighbour on the link.
-                        (kind::GLEAN, Some(AdjKey::Glean(i, _))) => {
-                            self.neighbor(i, addr).into_iter().collect()
-                        }
                         (kind::LOOKUP, _) => {
                             before.push(place);
                             let leads = self.follow(addr, l.value, before);
@@ -300,11 +300,18 @@ impl Work<'_> {
 }
 
 impl Router {
+    /// Onto the link of an interface: to whoever has a packet's destination there, or to the one other end.
+    fn onto_link(&self, interface: u32, v6: bool) -> Lead {
+        let one_end = self.is_point_to_point(interface);
+        let kind = if one_end { kind::REWRITE } else { kind::GLEAN };
+        single(kind, Some(AdjKey::Glean(interface, v6)), 0)
+    }
+
     /// What a group holds now. Groups for which `looped` holds lead back to it.
     pub(super) fn resolve(&self, wish: &Wish, looped: &dyn Fn(u32) -> bool) -> Resolution {
         let fixed = match &wish.target {
             Target::Local(i) => single(kind::LOCAL, None, *i),
-            Target::Glean(i) => single(kind::GLEAN, Some(AdjKey::Glean(*i, wish.v6)), 0),
+            Target::Glean(i) => self.onto_link(*i, wish.v6),
             Target::Neighbor(i, a) => single(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a)), 0),
             Target::Broadcast => single(kind::BROADCAST, None, u32::MAX),
             Target::DirectedBroadcast(i) => single(kind::BROADCAST, Some(AdjKey::Broadcast(*i)), 0),

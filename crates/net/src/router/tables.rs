@@ -410,7 +410,7 @@ impl Fibs {
 }
 
 impl Router {
-    pub(super) fn place_of(&self, t: RouteTable) -> Result<u32, OpError> {
+    pub(crate) fn place_of(&self, t: RouteTable) -> Result<u32, OpError> {
         self.fibs.place(t).filter(|p| self.fibs.get(t.v6, *p).is_some_and(|v| !v.doomed)).ok_or_else(|| {
             let command = if t.v6 { "ip6" } else { "ip" };
             OpError::new(format!("there is no {t}: add it first ({command} table add {})", t.id))
@@ -584,6 +584,9 @@ impl Router {
         {
             let command = if table.v6 { "ip6" } else { "ip" };
             return fail(format!("{} is in it (set interface {command} table {} 0)", i.name, i.name));
+        }
+        if let Some(why) = self.parts.all.iter().find_map(|p| p.uses_table(self, table.v6, place)) {
+            return fail(why);
         }
         let named = if table.v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
         let looks = |i: &&IfState| {

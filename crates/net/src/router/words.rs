@@ -4,7 +4,7 @@
 pub const MOST_DESCRIPTION: usize = 255;
 
 /// Names of the kinds of interfaces that are numbered: no device may be called so, for a document could not tell them.
-const NUMBERED: [&str; 5] = ["loop", "tap", "BondEthernet", "vxlan_tunnel", "mpls-tunnel"];
+const NUMBERED: [&str; 6] = ["loop", "tap", "BondEthernet", "vxlan_tunnel", "mpls-tunnel", "gre"];
 
 /// Whether a text can describe an interface or a bridge domain.
 ///

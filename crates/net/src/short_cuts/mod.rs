@@ -6,8 +6,10 @@
 mod packets;
 pub(crate) mod world;
 
+use crate::gre::header::GreHeader;
 use crate::nodes;
 use crate::router::Router;
+use packet::EtherType;
 use packets::{Spec, vector};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -40,6 +42,24 @@ thread_local! {
 
 /// What tells flows apart, of a packet at `l3`: nothing that differs from packet to packet.
 fn flow(ethertype: u16, l3: &[u8]) -> Option<Vec<u8>> {
+    // The flow of what is in a tunnel.
+    let upper = match ethertype {
+        0x0800 if l3.get(9) == Some(&47) => l3.get(20..),
+        0x86dd if l3.get(6) == Some(&47) => l3.get(40..),
+        _ => None,
+    };
+    if let Some((h, inside)) = upper.and_then(|gre| {
+        let h = GreHeader::parse(gre).ok()?;
+        Some((h, gre.get(h.len()..)?))
+    }) {
+        let inner = match packet::vlan::VlanStack::parse(inside) {
+            Some(link) if h.protocol == EtherType::TRANSPARENT_ETHERNET => {
+                flow(link.ethertype.0, inside.get(usize::from(link.header_len)..)?)
+            }
+            _ => flow(h.protocol.0, inside),
+        };
+        return Some([&inner.unwrap_or_else(|| inside.to_vec())[..], &l3[12..20]].concat());
+    }
     match ethertype {
         // With the identification and the flow label, which tell ports apart.
         0x0800 if l3.len() >= 24 => Some([&l3[4..6], &l3[9..10], &l3[12..24]].concat()),

@@ -107,7 +107,7 @@ const STACKS: [&[(u32, u8)]; 46] = [
     &[(102, 64), (7, 64)],
 ];
 
-const DST4: [[u8; 4]; 38] = [
+const DST4: [[u8; 4]; 42] = [
     [10, 10, 1, 1],
     [10, 11, 0, 0],
     [10, 12, 0, 1],
@@ -146,8 +146,12 @@ const DST4: [[u8; 4]; 38] = [
     [10, 28, 0, 1],
     [10, 29, 0, 1],
     [10, 30, 0, 1],
+    [10, 34, 0, 2],
+    [10, 35, 0, 2],
+    [198, 51, 100, 1],
+    [10, 36, 0, 2],
 ];
-const SRC4: [[u8; 4]; 12] = [
+const SRC4: [[u8; 4]; 13] = [
     [192, 0, 2, 2],
     [10, 99, 0, 1],
     [192, 0, 2, 1],
@@ -160,8 +164,9 @@ const SRC4: [[u8; 4]; 12] = [
     [224, 0, 0, 1],
     [255, 255, 255, 255],
     [240, 1, 1, 1],
+    [198, 51, 100, 2],
 ];
-const DST6: [&str; 33] = [
+const DST6: [&str; 36] = [
     "2001:db8:10::1",
     "2001:db8:11::1",
     "2001:db8:12::1",
@@ -195,8 +200,11 @@ const DST6: [&str; 33] = [
     "2001:db8:25::1",
     "2001:db8:26::1",
     "2001:db8:27::1",
+    "2001:db8:34::2",
+    "2001:db8:35::2",
+    "2001:db8:2::1",
 ];
-const SRC6: [&str; 12] = [
+const SRC6: [&str; 13] = [
     "2001:db8:1::2",
     "2001:db8:99::1",
     "2001:db8:1::1",
@@ -209,6 +217,7 @@ const SRC6: [&str; 12] = [
     "::9",
     "0:0:0:1::1",
     "fe7f::1",
+    "2001:db8:2::2",
 ];
 
 /// From here on `to` is the address of another port.
@@ -272,6 +281,8 @@ impl Spec {
         let tags =
             if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21, 21, 22, 22, 23, 26]) } else { 0 };
         let labels = r.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 22, 23, 14, 35]);
+        // Out of a tunnel.
+        let tunnelled = r.below(8) == 0;
         Spec {
             labels,
             entry: Entry::Ethernet,
@@ -285,31 +296,38 @@ impl Spec {
             from: 0,
             ethertype: if v6 { 0x86dd } else { 0x0800 },
             v6,
-            dst: r.pick(&[
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                1,
-                1,
-                5,
-                8,
-                9,
-                13,
-                if v6 { 30 } else { 32 },
-                if v6 { 31 } else { 33 },
-                if v6 { 32 } else { 34 },
-            ]),
+            dst: r.pick(&if tunnelled {
+                [if v6 { 35 } else { 40 }; 18]
+            } else {
+                [
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    1,
+                    1,
+                    5,
+                    8,
+                    9,
+                    13,
+                    if v6 { 30 } else { 32 },
+                    if v6 { 31 } else { 33 },
+                    if v6 { 32 } else { 34 },
+                    if v6 { 33 } else { 38 },
+                    if v6 { 34 } else { 39 },
+                    if v6 { 33 } else { 41 },
+                ]
+            }),
             host: 0,
-            src: 0,
+            src: if tunnelled { 12 } else { 0 },
             ttl: 64,
             check: None,
             options: 0,
             fragment: 0,
             first: 0,
-            next: 17,
+            next: if tunnelled { 47 } else { 17 },
             wrong_len: 0,
             size: r.pick(&[26, 26, 26, 60, 500]),
             padding: 0,
@@ -502,11 +520,27 @@ impl Spec {
             udp[2..4].copy_from_slice(&[0, 80]);
             udp[4..6].copy_from_slice(&len.to_be_bytes());
         }
+        if self.next == 47 {
+            self.gre(p);
+        }
         if let Some(tcp) = p.first_chunk_mut::<24>().filter(|_| self.next == 6) {
             // A SYN, or no SYN, with a segment size.
             (tcp[12], tcp[13]) = (0x60, if self.sport.is_multiple_of(2) { 2 } else { 0x10 });
             tcp[20..].copy_from_slice(&[2, 4, 5, 0xb4]);
         }
+    }
+
+    /// What tunnels carry: an IPv4 packet, of the flow of its mark.
+    fn gre(&self, p: &mut [u8]) {
+        let header: &[u8] = if self.v6 { &[0x20, 0, 8, 0, 0, 0, 0, 5] } else { &[0, 0, 8, 0] };
+        let Some((gre, inner)) = p.split_at_mut_checked(header.len()) else { return };
+        gre.copy_from_slice(header);
+        let len = inner.len() as u16;
+        let Some(h) = inner.get_mut(..20) else { return };
+        h.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 34, 0, 2, 10, 10, 1, self.host]);
+        h[2..4].copy_from_slice(&len.to_be_bytes());
+        h[4..6].copy_from_slice(&self.mark());
+        fix_ip4(h);
     }
 
     fn frame(&self) -> (Vec<u8>, usize) {
@@ -624,11 +658,13 @@ impl Spec {
             let whole = usize::from(d.l2) + start;
             (m.csum_start, m.csum_offset) = (whole as u16, 6);
             d.flags |= flags::CSUM_PARTIAL;
-            if let Some((size, kind)) = self.gso
-                && self.next == 17
-            {
-                (m.gso_size, m.gso_type) = (size, kind);
-                d.flags |= flags::GSO;
+            match self.gso {
+                Some((size, kind)) if self.next == 17 => {
+                    (m.gso_size, m.gso_type) = (size, kind);
+                    d.flags |= flags::GSO;
+                }
+                // Nobody has said how.
+                _ => d.flags &= !flags::GSO,
             }
         } else {
             d.flags &= !(flags::CSUM_PARTIAL | flags::GSO);

@@ -1,5 +1,6 @@
 //! A router with interfaces, routes and neighbours of every kind, and a graph of its own that is run inline.
 
+use crate::gre::{GreConfig, GreOp};
 use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::InterfaceTx;
 use crate::interface::MtuOf;
@@ -23,6 +24,7 @@ use graph::{
 };
 use packet::eth::MacAddr;
 use packet::flow::Fields;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Ports with a device; the first has 02:00:00:00:00:01 and so on.
@@ -95,6 +97,8 @@ pub struct World {
     guard: Guard,
     /// What the router's own worker had counted.
     before: Vec<u64>,
+    /// The same by adjacency: packets and bytes.
+    sent_before: BTreeMap<u32, (u64, u64)>,
 }
 
 fn tags(dot1ad: bool, outer: u16, inner: Option<Option<u16>>, exact: bool) -> Encap {
@@ -308,6 +312,33 @@ fn routes(right: Option<u32>) -> Vec<Op> {
     routes.into_iter().map(set).collect()
 }
 
+/// Tunnels over both families, and one for frames.
+fn tunnels() -> Vec<Op> {
+    let gre = |local: &str, remote: &str| GreConfig::new(local.parse().unwrap(), remote.parse().unwrap());
+    let all = [
+        GreConfig { ttl: None, dscp: None, ..gre("198.51.100.1", "198.51.100.2") },
+        GreConfig { key: Some(5), checksum: true, ..gre("2001:db8:2::1", "2001:db8:2::2") },
+        GreConfig { teb: true, ..gre("203.0.113.1", "203.0.113.2") },
+    ];
+    let mut ops = vec![];
+    for (instance, config) in (0..).zip(all) {
+        ops.push(GreOp::Create { instance, config }.into());
+        ops.push(Op::SetState { name: format!("gre{instance}"), up: true });
+    }
+    for (name, net) in [
+        ("gre0", "10.34.0.1/24"),
+        ("gre0", "2001:db8:34::1/64"),
+        ("gre1", "10.35.0.1/24"),
+        ("gre1", "2001:db8:35::1/64"),
+        ("gre2", "10.36.0.1/24"),
+    ] {
+        ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
+    }
+    let (name, address) = ("gre2".to_string(), "10.36.0.2".parse().unwrap());
+    ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 2, 36]) });
+    ops
+}
+
 /// Labels of every kind, and routes that put some on.
 fn labels(with_tables: bool) -> Vec<Op> {
     let out = |list: &[u32]| OutLabels::new(list).unwrap();
@@ -511,6 +542,7 @@ impl World {
         commit(&mut router, Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect());
         let right = router.interface_index("right");
         commit(&mut router, routes(right));
+        commit(&mut router, tunnels());
         commit(&mut router, labels(with_features));
         if with_features {
             // Interfaces of layer 2 take none.
@@ -557,7 +589,11 @@ impl World {
             // SAFETY: nothing is reclaimed while a vector runs: this thread does both.
             guard: unsafe { Guard::unprotected() },
             before: vec![],
+            sent_before: BTreeMap::new(),
         };
+        let sent = world.router.adjacency_list().into_iter().map(|a| (a.id, (a.packets, a.bytes)));
+        world.sent_before = sent.collect();
+        // Those of adjacencies, which come last, are 0 now.
         world.before = world.counts().into_iter().map(|c| c.1).collect();
         world
     }
@@ -624,12 +660,14 @@ impl World {
                 all.push((format!("drops of {i} {}", r.name), c.drops.sum(i, n)));
             }
         }
-        for a in self.router.adjacency_list() {
-            all.push((format!("adjacency {} packets", a.id), a.packets));
-            all.push((format!("adjacency {} bytes", a.id), a.bytes));
-        }
         for (count, before) in all.iter_mut().zip(&self.before) {
             count.1 -= before;
+        }
+        // Others may have come since.
+        for a in self.router.adjacency_list() {
+            let before = self.sent_before.get(&a.id).copied().unwrap_or_default();
+            all.push((format!("adjacency {} packets", a.id), a.packets - before.0));
+            all.push((format!("adjacency {} bytes", a.id), a.bytes - before.1));
         }
         all
     }

@@ -4,7 +4,7 @@ use super::feed::{Patch, Template, Traffic};
 use super::many;
 use super::prefixes::Prefixes;
 use super::random::Random;
-use super::rig::{Bridging, FIRST, Labels, Plan, Tags, Vrfs, list4, list6, prefix};
+use super::rig::{Bridging, FIRST, Gre, Labels, Plan, Tags, Vrfs, list4, list6, prefix};
 use super::special::{churn, converge, growth, idle, latency, lines, objects, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -167,6 +167,15 @@ pub const ALL: &[Scenario] = &[
     forward("mpls-explicit-null", "the same for label 0", |i| labelled(i, Labels::Lookup, 0)),
     forward("mpls-php", "a label taken off, the IPv4 packet to the next hop", |i| {
         labelled(i, Labels::Pop, FIRST)
+    }),
+    forward("gre-encap", "IPv4, one route into a GRE tunnel over IPv4", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { gre: Gre::In, ..plan })
+    }),
+    forward("gre-decap", "IPv4, out of a GRE tunnel over IPv4, one route", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        let traffic = Traffic { templates: vec![traffic::gre(i.size)?], ..plan.traffic };
+        Ok(Plan { gre: Gre::Out, traffic, ..plan })
     }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
         many::routed(i, Tags::One, 1, Vrfs::None, false)

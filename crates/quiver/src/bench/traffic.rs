@@ -65,6 +65,19 @@ pub fn labelled(size: usize, label: u32) -> Result<Template, String> {
     Ok(Template { bytes, patch: Patch::Ip4(18), tags: 0 })
 }
 
+/// [`ip4`] in a GRE tunnel from the host to the router.
+pub fn gre(size: usize) -> Result<Template, String> {
+    let Template { bytes: inner, .. } = ip4(size.saturating_sub(24).max(14 + 28), 0)?;
+    let mut payload = vec![0, 0, 8, 0];
+    payload.extend_from_slice(inner.get(14..).unwrap_or_default());
+    let ip = Ip4Builder::new(HOST4, ROUTER4, IpProtocol::GRE);
+    let mut packet = vec![0; 20];
+    ip.emit(&mut packet, payload.len()).map_err(|e| e.to_string())?;
+    packet.extend(payload);
+    let bytes = frame(ROUTER, HOST, &[], EtherType::IPV4, &packet);
+    Ok(Template { bytes, patch: Patch::Ip4(14 + 24), tags: 0 })
+}
+
 /// A frame for a cross-connect or a bridge domain.
 pub fn ethernet(size: usize, tagged: usize) -> Template {
     let payload = vec![0; size.saturating_sub(14 + 4 * tagged)];

@@ -54,7 +54,7 @@ pub(super) fn decode<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, alone: bool
         });
     };
     if alone {
-        return refuse("nobody is behind a loopback".into(), "remove `router-advertisements`");
+        return refuse("no host is behind a loopback or a tunnel".into(), "remove `router-advertisements`");
     }
     if let Err(why) = config.check() {
         return refuse(why, "RFC 4861 section 6.2.1 has the bounds");

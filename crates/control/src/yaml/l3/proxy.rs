@@ -129,8 +129,12 @@ pub(super) fn groups<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, alone: bool
         Some(())
     });
     if alone && !found.is_empty() {
-        s.d.error(fields.key_place("groups"), "group", "nobody sends to groups on a loopback")
-            .help("remove `groups`");
+        s.d.error(
+            fields.key_place("groups"),
+            "group",
+            "nobody sends to groups on a loopback, or through a tunnel",
+        )
+        .help("remove `groups`");
         return;
     }
     for (place, group) in found {

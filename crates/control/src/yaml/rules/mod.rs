@@ -13,6 +13,7 @@ use super::interface::numbered;
 use super::model::{Address, BridgeDomain, Driver, Interface, InterfaceKind, SubInterface};
 use super::scalar::{Reference, short};
 use super::table::Tables;
+use super::virtuals;
 
 mod acl;
 mod address;
@@ -64,6 +65,10 @@ impl<'a> Port<'a> {
 
     pub fn acls(self) -> &'a AclUse {
         self.sub.map_or(&self.interface.acls, |s| &s.acls)
+    }
+
+    pub fn is_point_to_point(self) -> bool {
+        self.sub.is_none() && self.interface.kind.is_point_to_point()
     }
 
     pub fn is_loopback(self) -> bool {
@@ -162,6 +167,10 @@ impl<'a> Names<'a> {
                 return unknown("undeclared", message, format!("add it to the section `{section}`"));
             }
         }
+        if let Some(section) = virtuals::section_of(name) {
+            let message = format!("the interface {} is not declared", short(name));
+            return unknown("undeclared", message, format!("add it to the section `{}`", section.name));
+        }
         for (stem, section) in [("BondEthernet", "bondethernets"), ("vxlan_tunnel", "vxlan_tunnels")] {
             if numbered(name, stem).is_some() {
                 let message = format!("the interface {} is not declared", short(name));
@@ -182,9 +191,9 @@ impl<'a> Names<'a> {
         unknown("unknown-interface", message, help)
     }
 
-    /// True where no station can be: on a loopback that is not the BVI of a bridge.
+    /// True where no station can be: on a loopback that is not the BVI of a bridge, or behind a tunnel for packets.
     pub fn is_alone(&self, port: Port<'_>) -> bool {
-        port.is_loopback() && !self.bvis.contains(port.name())
+        port.is_loopback() && !self.bvis.contains(port.name()) || port.is_point_to_point()
     }
 
     /// Whether an MTU must be that of the bridge or the cross-connect, and is not. One that was given wrong is told.
@@ -230,6 +239,13 @@ pub(super) fn check(
     for interface in interfaces {
         tap(interface, errors);
         sub_interface::check(interface, errors);
+    }
+    for port in names.list.iter().filter(|p| p.is_point_to_point()) {
+        if names.is_l2(*port) || !port.interface.sub_interfaces.is_empty() {
+            let message = format!("`{}` carries packets and no frames", port.name());
+            say(errors, port.place(), port.path().to_string(), "no-frames", message)
+                .help("no bridge domain, cross-connect or sub-interfaces, or a tunnel for frames");
+        }
     }
     l2::cross_connects(names, errors);
     l2::unnumbered(names, errors);

@@ -204,6 +204,7 @@ fn kind_word(kind: Kind) -> &'static str {
         Kind::Device => "device",
         Kind::Loopback => "loopback",
         Kind::MplsTunnel { .. } => "mpls-tunnel",
+        Kind::Virtual(kind) => kind.word,
         Kind::Sub { .. } => "sub-interface",
     }
 }

@@ -1,17 +1,17 @@
 //! `interface-rx-dpo-l2`: a frame from below a label stack seems to come in on an interface.
 
-use crate::interface::{IfCache, ifflags};
+use crate::interface::{IfCache, comes_in, ifflags};
 use crate::plane::Plane;
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Guard, Node, Packet, TraceRecord, flags};
+use graph::{Guard, Node, Packet, TraceRecord};
 use packet::mpls::{CONTROL_WORD_LEN, ControlWord};
 use std::fmt;
 use std::sync::Arc;
 
 graph::edges! {
     /// Where `interface-rx-dpo-l2` sends frames.
-    pub enum InterfaceRxL2Next { Ethernet => "ethernet-input" }
+    pub enum InterfaceRxL2Next { Ethernet => "@device-input" }
 }
 
 graph::reasons! {
@@ -72,10 +72,7 @@ impl Node for InterfaceRxL2 {
                 return Err(InterfaceRxL2Drop::NoControlWord.into());
             }
         }
-        p.d.rx = index;
-        p.d.l2 = p.d.off;
-        // What was known of the packet around it holds for the frame no more.
-        p.d.flags &= flags::TRACED | flags::CHAINED;
+        comes_in(p.d, index, i.input);
         view.received.count(index, p.total_len());
         Ok(InterfaceRxL2Next::Ethernet)
     }
@@ -90,6 +87,7 @@ mod tests {
     use super::*;
     use crate::mpls::Tunnel;
     use crate::testing::{Input, Rig, hex};
+    use graph::flags;
 
     // Behind the label: a control word, and a frame.
     const WORD: &str = "0fff1234";

@@ -80,14 +80,6 @@ impl Router {
         }
     }
 
-    /// Why an interface cannot have frames of its own; nothing where it can.
-    pub(in crate::router) fn takes_no_frames(&self, interface: u32) -> Option<String> {
-        let name = self.interface_name(interface);
-        self.ip_tunnel(interface).map(|_| {
-            format!("{name} carries IP packets of routes over it alone: make it with l2-only for frames and addresses")
-        })
-    }
-
     /// A tunnel over one of these interfaces, those themselves aside.
     pub(in crate::router) fn tunnel_over(&self, interfaces: &[u32]) -> Option<u32> {
         let over = self.nexthops.over(interfaces);

@@ -8,7 +8,7 @@ mod wires;
 
 pub use bridge::Bridging;
 pub use labels::{FIRST, Labels};
-pub use plan::{Plan, Tags, Vrfs, list4, list6, prefix};
+pub use plan::{Gre, Plan, Tags, Vrfs, list4, list6, prefix};
 
 use super::feed::{Control, Feed};
 use super::histogram::Histogram;
@@ -20,7 +20,8 @@ use super::sink::{Seen, Sink};
 use super::traffic::{HOST, HOST4, HOST6, ROUTER, ROUTER4, ROUTER6};
 use addresses::{hop, hop_mac, host_net, own, tagged_net, tagged_net6};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
+use net::gre::{GreConfig, GreOp};
 use net::router::{Feature, Op, RoutePath, RouteTable, Router, RouterConfig, Target};
 use net::urpf::Mode;
 use packet::eth::MacAddr;
@@ -31,6 +32,8 @@ use wires::MTU;
 
 /// Buffers that rotate through the sinks of one worker, at least.
 pub const ROTATION: usize = 8192;
+/// The router's address in a tunnel.
+const TUNNEL: Ipv4Addr = Ipv4Addr::new(10, 253, 0, 1);
 /// Packets for whose buffers the pool has room, for each worker.
 const POOL: usize = 16_384;
 /// Routes of one transaction while a table is loaded, at most: all of a full table.
@@ -221,6 +224,16 @@ impl Rig {
             }
         }
         ops.extend(plan.labels.ops(plan));
+        if plan.gre != Gre::None {
+            // Packets that come out come from the host.
+            let (local, remote) = match plan.gre {
+                Gre::Out => (ROUTER4.into(), HOST4.into()),
+                _ => (own(0, false), hop(0, plan.egress, false).1),
+            };
+            let net = IpNet::new(TUNNEL.into(), 30).map_err(|e| e.to_string())?;
+            ops.push(GreOp::Create { instance: 0, config: GreConfig::new(local, remote) }.into());
+            ops.extend([up("gre0"), addr("gre0", net)]);
+        }
         self.commit(ops)?;
         self.learn(plan)?;
         // Addresses get their networks from the interface's own number where it has a tag.
@@ -240,6 +253,10 @@ impl Rig {
 
     /// The target of a route whose first path is next hop `k`.
     fn target(&self, plan: &Plan, k: usize, v6: bool) -> Target {
+        if plan.gre == Gre::In {
+            let interface = self.router.interface_index("gre0");
+            return Target::Paths(vec![RoutePath { interface, ..RoutePath::default() }]);
+        }
         let path = |n| {
             let (i, address) = hop((k + n) % plan.hops.max(1), plan.egress, v6);
             let interface = self.egress.get(i).map(|e| e.index);

@@ -37,10 +37,24 @@ pub struct Plan {
     pub vrfs: Vrfs,
     /// Labels.
     pub labels: Labels,
+    /// A GRE tunnel to the first next hop: all routes lead into it.
+    pub gre: Gre,
     /// The routes' next hop is found over so many other routes.
     pub recursive: u8,
     /// Packets.
     pub traffic: Traffic,
+}
+
+/// What goes through a GRE tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gre {
+    /// Nothing: there is none.
+    #[default]
+    None,
+    /// Packets go in.
+    In,
+    /// Packets come out, to the next hops.
+    Out,
 }
 
 /// Which routing tables are used.
@@ -109,6 +123,7 @@ impl Default for Plan {
             urpf_strict: false,
             vrfs: Vrfs::None,
             labels: Labels::None,
+            gre: Gre::None,
             recursive: 0,
             traffic: Traffic::default(),
         }

@@ -1,0 +1,51 @@
+//! What an interface that is no device puts around its packets: the middle of the chain from an adjacency over the interface to one
+//! over a device.
+
+use packet::checksum::Sum;
+use packet::eth::EtherType;
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+
+/// The end of a tunnel as workers see it, never changed in place but for its sequence number.
+pub struct Midchain {
+    /// The headers that go in front, outermost first: IP, and what stands between it and the packet inside. What differs from
+    /// packet to packet is 0.
+    pub template: Box<[u8]>,
+    /// Whether the outer header is IPv6.
+    pub v6: bool,
+    /// Frames go inside as they are; else packets, whose Ethernet header only says what they are.
+    pub frames: bool,
+    /// The next-hop group that leads to the other end.
+    pub group: u32,
+    /// Place of the table in which the other end is looked up where the group cannot be followed at once.
+    pub table: u32,
+    /// Outer TTL or hop limit; `None`: that of the packet inside.
+    pub ttl: Option<u8>,
+    /// Outer DSCP; `None`: that of the packet inside.
+    pub dscp: Option<u8>,
+    /// Whether `fixup` needs the sum of the packet inside.
+    pub sums: bool,
+    /// Writes what the template cannot know behind the outer IP header.
+    pub fixup: fn(&Midchain, Fixup<'_>),
+    /// Packets that `fixup` has numbered.
+    pub sequence: AtomicU32,
+}
+
+/// What there is to know of one packet.
+pub struct Fixup<'p> {
+    /// The headers behind the outer IP header, as in the template.
+    pub headers: &'p mut [u8],
+    /// What is inside.
+    pub inside: EtherType,
+    /// The sum of its bytes, where [`Midchain::sums`] asks for it; 0 else.
+    pub sum: Sum,
+}
+
+impl fmt::Debug for Midchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Midchain")
+            .field("template", &self.template)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
