@@ -12,6 +12,7 @@ use net::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, TunnelConfig, VlanTag,
 };
+use net::span::{Directions, Mirror};
 use net::urpf::Mode;
 use packet::MacAddr;
 use std::net::Ipv4Addr;
@@ -189,6 +190,7 @@ pub fn router() -> Router {
     };
     router.commit(routes.into_iter().map(set).collect()).expect("routes");
     tunnels(&mut router);
+    mirrors(&mut router);
     labels(&mut router);
     bridge(&mut router);
     // Into another table and back, without end.
@@ -214,6 +216,23 @@ pub fn router() -> Router {
             .expect("a route");
     }
     router
+}
+
+/// Mirrors in a circle, of a sub-interface, and to one.
+fn mirrors(router: &mut Router) {
+    let [both, rx, tx] = Directions::ALL.map(|(_, directions)| directions);
+    let ops = [
+        ("left", "right", rx),
+        ("right", "left", both),
+        ("left.100", "patch.3", both),
+        ("right.8", "six", tx),
+        ("small", "left.300", tx),
+    ];
+    let op = |(name, to, directions): (&str, &str, Directions)| Op::SetFeature {
+        name: name.into(),
+        feature: Mirror { destination: to.into(), directions }.into(),
+    };
+    router.commit(ops.map(op).into()).expect("mirrors");
 }
 
 /// The address of `loop1`.

@@ -106,7 +106,8 @@ impl TxQueue for Wire {
                     "nothing is left to a device that can do nothing"
                 );
                 let unseen = self.labelled.load(Ordering::Relaxed) && !d.has(flags::LOCAL);
-                if !unseen && !self.bridged.contains(&d.rx) {
+                // A copy is of a frame as it came, whatever that was.
+                if !unseen && !self.bridged.contains(&d.rx) && !d.has(net::interface::MIRRORED) {
                     self.check(&bytes, d.has(flags::LOCAL));
                 }
             }
@@ -234,7 +235,9 @@ impl Bench {
 
     fn entry(&self, head: &Head) -> NodeId {
         let name = match head.entry {
-            0..=9 => "ethernet-input",
+            0..=4 => "ethernet-input",
+            // Where frames of a mirrored interface come in; those of others pass.
+            5..=9 => "span-input",
             10..=12 => "ip4-input",
             13..=15 => "ip6-input",
             n => return self.inner[usize::from(n) % self.inner.len()],

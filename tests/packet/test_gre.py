@@ -338,7 +338,7 @@ def test_tunnels_through_each_other(bench):
 
 
 def test_what_comes_out_and_goes_in_again(bench):
-    """Two tunnels from the router to itself in one bridge domain: nothing goes round for ever."""
+    """Two tunnels from the router to itself in one bridge domain, and a mirror from one to the other: nothing goes round for ever."""
     left = bench.ports["left"]
     for line in ("set interface ip address loop0 10.9.9.10/32", f"create gre tunnel src {OWN} dst 10.9.9.10 teb instance 90",
                  f"create gre tunnel src 10.9.9.10 dst {OWN} teb instance 91", "set interface mtu packet 1400 gre90",
@@ -348,10 +348,38 @@ def test_what_comes_out_and_goes_in_again(bench):
     before = bench.router.errors().get("midchain-recursive-routing", 0)
     bench.left.send(Ether(dst="ff:ff:ff:ff:ff:ff", src="02:00:00:00:77:09") / Dot1Q(vlan=7) / udp4("10.7.0.1", "10.7.0.255"))
     wait_for("it ends", lambda: bench.router.errors().get("midchain-recursive-routing", 0) > before and bench.router.in_use() == 0)
+    for line in ("set interface l3 gre90", "set interface l3 gre91", "set interface span gre91 destination gre90 rx",
+                 "set interface ip address gre90 10.90.0.1/24", "set ip neighbor gre90 10.90.0.2 02:00:00:00:90:02"):
+        bench.ctl(line)
+    bench.left.send(into(left) / udp4(left.host, "10.90.0.2"))
+    wait_for("it has come back", lambda: bench.router.interface("gre91")["rx"]["packets"] > 0 and bench.router.in_use() == 0)
+    bench.ctl("set interface span gre91 disable")
     for line in ("delete interface gre90", "delete interface gre91", "set interface ip address del loop0 10.9.9.10/32"):
         bench.ctl(line)
     bench.right.drain()
     bench.left.drain()
+
+
+def test_a_mirror_through_a_tunnel(bench):
+    """What comes on `left` goes as a copy through a tunnel for frames, also where the way there is mirrored itself; and what comes
+    out of a tunnel can be mirrored."""
+    left, right = bench.ports["left"], bench.ports["right"]
+    bench.ctl("set interface span left destination gre3 rx")
+    bench.ctl("set interface span right destination gre3 tx")
+    sent = into(left) / udp4(left.host, right.host)
+    bench.left.send(sent)
+    out = out_of(right) / udp4(left.host, right.host, ttl=63)
+    frames = [Ether(f) for f in bench.right.take(3)]
+    inside = [bytes(f[GRE].payload) for f in frames if GRE in f]
+    assert sorted(inside) == sorted([bytes(sent), bytes(out)]) and sum(bytes(f) == bytes(out) for f in frames) == 1
+    bench.ctl("set interface span left disable")
+    bench.ctl("set interface span right disable")
+    bench.ctl("set interface span gre3 destination left rx")
+    frame = Ether(dst="ff:ff:ff:ff:ff:ff", src=HOST_MAC) / ARP(op=2, hwsrc=HOST_MAC, psrc="10.203.0.2", pdst="10.203.0.2")
+    bench.right.send(comes(bench, gre(frame, 0x6558, key=3)))
+    assert bytes(bench.left.wait(lambda p: p.src == HOST_MAC)) == bytes(frame)
+    bench.ctl("set interface span gre3 disable")
+    bench.right.drain()
 
 
 def test_commands(bench):

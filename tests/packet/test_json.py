@@ -247,6 +247,7 @@ def busy(bench, tmp_path):
     a, b = t.ports["left"], t.ports["right"]
     t.ctl("create bridge-domain 20 bd-tag customers")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
+    t.ctl("set interface span left.400 destination wire")
     t.ctl("trace add af-packet-input 50")
     t.ctl(f"pcap trace rx tx drop max 100 intfc left file {tmp_path}/capture.pcap")
     # Through the router, for nobody, and for an address without a neighbor.

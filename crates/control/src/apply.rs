@@ -178,6 +178,9 @@ fn interfaces(d: &Document) -> Plan {
     for s in crate::yaml::popped(&d.interfaces, &d.bridges).iter().chain(&d.l2) {
         p.add(s.place, &s.path, s.op.clone());
     }
+    for s in &d.span {
+        p.add(s.place, &s.path, s.op.clone());
+    }
     // Addresses come into the table of their interface.
     for s in d.l3.iter().filter(|s| before_packets(&s.op)) {
         p.add(s.place, &s.path, s.op.clone());

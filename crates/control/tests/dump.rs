@@ -57,7 +57,10 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     for i in interfaces {
         let (groups, adverts) = (net::multicast::joined(router, i.index), net::ra::config(router, i.index));
-        let _ = writeln!(out, "{} {:?} {groups:?} {adverts:?}", i.name, i.unnumbered);
+        let mirrors = net::span::mirrors(router, i.index);
+        let mut mirrors: Vec<_> = mirrors.map(|(to, d)| (router.interface_name(to), d.name())).collect();
+        mirrors.sort();
+        let _ = writeln!(out, "{} {:?} {groups:?} {adverts:?} {mirrors:?}", i.name, i.unnumbered);
     }
     for (interface, tunnel) in net::gre::tunnels(router) {
         let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
@@ -513,6 +516,36 @@ routes:
     let text = text.replace("OUT", OUT);
     let written = round_trip(&text);
     assert_eq!(written, text);
+}
+
+#[test]
+fn mirrors() {
+    let text = "\
+devices:
+  left:
+    driver: pcap
+    pcap:
+      write: OUT/left.pcap
+  right:
+    driver: pcap
+    pcap:
+      write: OUT/right.pcap
+interfaces:
+  left:
+    mac: \"02:00:00:00:01:01\"
+    sub-interfaces:
+      7: {}
+      8: {}
+  right:
+    mac: \"02:00:00:00:01:02\"
+span:
+  - {source: left, destination: right}
+  - {source: left.7, destination: left.8, direction: tx}
+  - {source: left.7, destination: right, direction: rx}
+  - {source: right, destination: left.8}
+";
+    let text = text.replace("OUT", OUT);
+    assert_eq!(round_trip(&text), text);
 }
 
 /// Routes and neighbours that take more than a page.

@@ -42,6 +42,7 @@ pub mod router;
 pub mod runtime;
 #[cfg(test)]
 pub(crate) mod short_cuts;
+pub mod span;
 #[cfg(test)]
 mod testing;
 mod transport;

@@ -9,7 +9,7 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss, multicast,
-    offload, path_mtu, proxy, punt, ra, reassembly, redirect, urpf,
+    offload, path_mtu, proxy, punt, ra, reassembly, redirect, span, urpf,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub static SETTINGS: &[&[&Declared]] = &[
 
 /// The features that have a control side of their own, in the order in which they are called.
 pub(crate) static PARTS: &[&dyn Part] =
-    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &gre::Gre];
+    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &span::Span, &gre::Gre];
 
 /// The protocols above IP that features bring.
 static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL];
@@ -89,6 +89,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
         .node(CaptureRx::new(tap))
+        .node(span::SpanInput::new(plane))
         .quick(ethernet::EthernetInput::new(plane, worker))
         .quick(l2::L2Xconnect::new(plane))
         .quick(l2::bridge::L2Bridge::new(plane, worker))
@@ -154,12 +155,13 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick(interface::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
         .node(CaptureTx::new(tap))
+        .node(span::SpanOutput::new(plane))
         .node(midchain::MidchainTx::new(plane, worker))
         .batch(interface::InterfaceTx::new(plane, worker))
         .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
-        .features([&capture::PCAP_RX])
+        .features([&capture::PCAP_RX, &span::SPAN_INPUT])
         // Frames are seen before a tunnel takes them.
-        .features([&capture::PCAP_TX, &mpls::TUNNEL_TX, &midchain::MIDCHAIN_TX])
+        .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &mpls::TUNNEL_TX, &midchain::MIDCHAIN_TX])
         .features(PROTOCOLS.iter().flat_map(|p| p.features()))
         .features(switches().map(|s| s.feature))
 }

@@ -490,7 +490,10 @@ fn what_the_router_is() {
         (json!("quiver_main"), json!("quiver_wk_0"))
     );
     let features = b.run("show features");
-    assert!(features.contains("device-input:\n  pcap-rx\n  ethernet-input (end of the arc)\n"), "{features}");
+    assert!(
+        features.contains("device-input:\n  pcap-rx\n  span-input\n  ethernet-input (end of the arc)\n"),
+        "{features}"
+    );
     let node = b.run("show node ip4-input");
     assert!(
         node.contains("next: @ip4-unicast, ip4-options") && node.contains("error ip4-bad-checksum: "),

@@ -70,6 +70,8 @@ fn leaving(path: &str) -> u64 {
     let all = (COUNTED * graph::VECTOR_SIZE) as u64;
     match path {
         "drop" | "unknown-neighbor" => 0,
+        // With as many copies.
+        "span-rx" | "span-tx" => 2 * all,
         // To both other members, and to the BVI, which takes no broadcast of UDP.
         "l2-flood" => 2 * all,
         // As many fragments.

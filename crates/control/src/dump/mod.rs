@@ -17,6 +17,7 @@ mod node;
 mod punt;
 mod routes;
 mod settings;
+mod span;
 mod streams;
 mod tables;
 
@@ -94,6 +95,7 @@ const PARTS: &[(&[&str], Part)] = &[
     (&["l2"], Part::Fields(l2::limit)),
     (&["l2", "interfaces"], Part::Pages(|| Box::<l2::Ports>::default())),
     (&["l2", "bridgedomains"], Part::Pages(|| Box::<l2::Domains>::default())),
+    (&["span"], Part::Pages(|| Box::<span::Mirrors>::default())),
     (&["tables"], Part::Pages(|| Box::<tables::Tables>::default())),
     (&["l3"], Part::Fields(l3::reassembly_limits)),
     (&["l3", "interfaces"], Part::Interfaces(l3::interface)),

@@ -26,6 +26,7 @@ mod runs;
 mod scalar;
 mod settings;
 mod sflow;
+mod span;
 mod stream;
 mod table;
 mod tap;
@@ -101,6 +102,7 @@ const OWN_SECTIONS: &[&str] = &[
     "sflow",
     "tables",
     "mpls",
+    "span",
 ];
 
 /// Those of them that belong to the format but are not supported yet.
@@ -315,6 +317,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let l2 = d.field(&fields, "l2", |d, node| l2::decode(d, node, &names, &document.bridges));
     document.l3 = d.field(&fields, "l3", |d, node| l3::decode(d, node, &names)).unwrap_or_default();
     document.mpls = d.field(&fields, "mpls", |d, node| mpls::decode(d, node, &names)).unwrap_or_default();
+    document.span = d.field(&fields, "span", |d, node| span::decode(d, node, &names)).unwrap_or_default();
     document.l2 = l2.unwrap_or_default();
     document.routes = routes.unwrap_or_default();
     document.neighbors = neighbors.unwrap_or_default();

@@ -47,6 +47,8 @@ pub struct Document {
     pub l2: Vec<Setting>,
     /// What the section `l3` asks for, in the order in which it is to be applied.
     pub l3: Vec<Setting>,
+    /// Mirrors.
+    pub span: Vec<Setting>,
     /// Limits of packets for the router itself; classes that it does not name keep theirs.
     pub punt: Vec<PuntLimit>,
     /// Streams of the packet generator.

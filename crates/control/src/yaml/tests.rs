@@ -1,8 +1,8 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bond, bridge, device, interface, l2, l3, mpls, neighbor, punt, route, settings, sflow, stream, tap,
-    vxlan,
+    acl, bond, bridge, device, interface, l2, l3, mpls, neighbor, punt, route, settings, sflow, span, stream,
+    tap, vxlan,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -47,6 +47,7 @@ fn the_manual_has_every_field() {
         ("## `mpls`", mpls::MPLS),
         ("### `mpls.local-labels[N]`", mpls::LABEL),
         ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
+        ("## `span`", span::MIRROR),
         ("## `l3`", l3::L3),
         ("### `l3.reassembly`", l3::REASSEMBLY),
         ("### `l3.reassembly.KIND`", l3::REASSEMBLY_LIMITS),

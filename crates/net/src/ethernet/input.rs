@@ -1,7 +1,7 @@
 //! `ethernet-input`: finds the sub-interface of a frame, whether the frame is for the router, and its protocol.
 
 use super::tagged::Tagged;
-use crate::interface::{Brief, IfCache, ifflags};
+use crate::interface::{Brief, IfCache, IfIndex, ifflags};
 use crate::plane::{Plane, RxCounts};
 use crate::punt::{self, Class};
 use crate::{ip4, ip6};
@@ -13,7 +13,7 @@ use packet::mpls::Entry;
 use packet::vlan::VlanStack;
 use std::fmt;
 use std::sync::Arc;
-use tables::vlan::{Tags, Tpid};
+use tables::vlan::{Tags, Tpid, VlanTable};
 
 graph::edges! {
     /// Where `ethernet-input` sends packets.
@@ -86,6 +86,12 @@ fn tags_of(s: &VlanStack) -> Tags {
     Tags { count, tpid, outer: s.outer_vid(), inner: s.inner_vid() }
 }
 
+/// The sub-interface, of these of a device, that takes a frame with these tags.
+#[inline]
+pub fn sub_interface(subs: &VlanTable, tags: &VlanStack) -> Option<IfIndex> {
+    subs.lookup(tags_of(tags))
+}
+
 /// LACP and its like (IEEE 802.3 annex 57A).
 const SLOW_PROTOCOLS: EtherType = EtherType(0x8809);
 /// IEEE 802.1AB.
@@ -126,7 +132,7 @@ impl EthernetView<'_> {
         match &i.subs {
             None => *plain = rx,
             Some(subs) => {
-                let sub = subs.lookup(tags_of(&tags));
+                let sub = sub_interface(subs, &tags);
                 let routed = |sub| self.plane.briefs.get(sub).has(Brief::ROUTED, Brief::ROUTED);
                 if !sub.is_none_or(routed) {
                     return None;
@@ -164,7 +170,7 @@ impl Node for EthernetInput {
         let mut header_len = 14;
         if EtherType(ethertype).is_vlan() || i.subs.is_some() {
             let Some(tags) = VlanStack::parse(p.data()) else { return Err(EthernetDrop::BadVlan.into()) };
-            match i.subs.as_ref().and_then(|t| t.lookup(tags_of(&tags))) {
+            match i.subs.as_ref().and_then(|subs| sub_interface(subs, &tags)) {
                 Some(index) => {
                     p.d.rx = index;
                     let Some(sub) = view.sub.get(index) else { return Err(EthernetDrop::Gone.into()) };

@@ -3,4 +3,4 @@
 mod input;
 mod tagged;
 
-pub use input::{EthernetDrop, EthernetInput};
+pub use input::{EthernetDrop, EthernetInput, sub_interface};

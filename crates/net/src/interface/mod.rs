@@ -31,6 +31,9 @@ use tables::vlan::VlanTable;
 /// The number of an interface or sub-interface; 0 is `local0`, which never carries packets.
 pub type IfIndex = u32;
 
+/// Set in [`Desc::flags`] of the copy of a frame that is mirrored for as long as it is in the router, in a tunnel and out of it: it
+/// is not mirrored again.
+pub const MIRRORED: u16 = flags::USER << 4;
 /// Two bits of [`Desc::flags`] that count in how many tunnels a packet was put here. Routes may lead from one into another and back,
 /// or out of one into the next, and a frame has nothing else that ends its way.
 pub const NESTED: u16 = flags::USER << 5;
@@ -42,7 +45,7 @@ pub const MOST_NESTED: u16 = 3 * NESTED;
 #[inline]
 pub fn comes_in(d: &mut Desc, index: IfIndex, features: u32) {
     (d.rx, d.l2, d.feat) = (index, d.off, features);
-    d.flags &= flags::TRACED | flags::CHAINED | MOST_NESTED;
+    d.flags &= flags::TRACED | flags::CHAINED | MIRRORED | MOST_NESTED;
 }
 
 /// Bits of [`Interface::flags`].

@@ -5,5 +5,5 @@ pub mod commands;
 mod retag;
 mod xconnect;
 
-pub use retag::Retag;
+pub use retag::{Retag, RetagError, push};
 pub use xconnect::{L2Xconnect, XconnectDrop};

@@ -49,6 +49,11 @@ impl Retag {
     }
 }
 
+/// Puts tags in front of those of a frame.
+pub fn push(p: &mut Packet<'_>, tags: &Tags) -> Result<(), RetagError> {
+    change(p, 0, tags, false)
+}
+
 /// Takes `pop` tags away and puts others in front. The packet starts with its Ethernet header.
 pub fn change(p: &mut Packet<'_>, pop: u8, push: &Tags, keep_priority: bool) -> Result<(), RetagError> {
     let (pop, tags) = (usize::from(pop.min(2)), push.as_slice());

@@ -1,7 +1,7 @@
 //! `adj-midchain-tx`: puts what stands between two adjacencies around packets that leave over an interface that is no device.
 
 use crate::arcs;
-use crate::interface::{Fixup, IfCache, MOST_NESTED, NESTED};
+use crate::interface::{Fixup, IfCache, MIRRORED, MOST_NESTED, NESTED};
 use crate::mpls::{self, IN_TABLE};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::transport;
@@ -179,7 +179,7 @@ impl Node for MidchainTx {
         if fits.is_none() {
             return Err(MidchainDrop::TooBig.into());
         }
-        let kept = flags::TRACED | flags::CHAINED | MOST_NESTED;
+        let kept = flags::TRACED | flags::CHAINED | MIRRORED | MOST_NESTED;
         p.d.flags = ((p.d.flags & kept) + NESTED) | flags::LOCAL;
         (p.d.l2, p.d.feat, p.d.hash) = (p.d.off, 0, 0);
         let way = view.plane.groups.resolve_with(m.group, || inside.hash);

@@ -423,6 +423,7 @@ impl Spec {
                         "ip4-rewrite",
                         "ip6-rewrite",
                         "interface-output",
+                        "span-output",
                         "l2-xconnect",
                         "l2-bridge",
                         "l2-flood",
@@ -641,8 +642,10 @@ impl Spec {
                 0
             };
             let skip = (l3 - labels).min(usize::from(d.len)) as u16;
-            if !matches!(name, "interface-output" | "l2-xconnect" | "l2-bridge" | "l2-flood" | "l2-arp-term")
-            {
+            if !matches!(
+                name,
+                "interface-output" | "span-output" | "l2-xconnect" | "l2-bridge" | "l2-flood" | "l2-arp-term"
+            ) {
                 d.off += skip;
                 d.len -= skip;
             }
@@ -669,7 +672,10 @@ impl Spec {
         } else {
             d.flags &= !(flags::CSUM_PARTIAL | flags::GSO);
         }
-        let node = w.dispatcher.id(self.node()).unwrap();
+        let node = match self.entry {
+            Entry::Ethernet => w.received(&mut d),
+            Entry::Inner(..) => w.dispatcher.id(self.node()).unwrap(),
+        };
         w.dispatcher.env.enqueue(d, node);
     }
 }

@@ -14,13 +14,14 @@ use crate::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
 };
+use crate::span::{Directions, Mirror};
 use crate::urpf::Mode;
-use crate::{ip4, reassembly, redirect};
+use crate::{arcs, ip4, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
-    Buffers, Builder, Desc, Dispatcher, Domain, Graph, Pool, PoolConfig, PoolMemory, Reclaimer, TraceRecord,
-    TxCaps, TxQueue, TxReport, VECTOR_SIZE, flags,
+    Buffers, Builder, Desc, Dispatcher, Domain, Graph, NodeId, Pool, PoolConfig, PoolMemory, Reclaimer,
+    TraceRecord, TxCaps, TxQueue, TxReport, VECTOR_SIZE, flags,
 };
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -497,6 +498,28 @@ fn features(names: &[String]) -> Vec<Op> {
     ops
 }
 
+/// Mirrors, each to a port to which nothing else goes of what comes in where its frames do: nothing is said of the order between
+/// copies and others. One destination puts tags in front, one has no link, and one is mirrored itself.
+fn mirrors() -> Vec<Op> {
+    let [both, rx, tx] = Directions::ALL.map(|(_, directions)| directions);
+    let mirror = |(name, to, directions): (&str, &str, Directions)| Op::SetFeature {
+        name: name.into(),
+        feature: Mirror { destination: to.into(), directions }.into(),
+    };
+    let all = [
+        ("left", "loom", rx),
+        ("left", "nolink", rx),
+        ("right", "patch", tx),
+        ("six", "bare", tx),
+        ("trunk.100", "hub", both),
+        ("trunk.700", "cord", both),
+        ("spoke", "bare.9", both),
+        ("hub", "loom", tx),
+        ("loom", "patch", both),
+    ];
+    all.map(mirror).into()
+}
+
 fn wait_until(mut done: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !done() {
@@ -554,6 +577,7 @@ impl World {
                 router.interfaces().skip(1).filter(routed).map(|i| i.name.clone()).collect();
             commit(&mut router, features(&names));
             commit(&mut router, table_routes());
+            commit(&mut router, mirrors());
         }
         commit(&mut router, vec![Op::SetState { name: "down".into(), up: false }]);
         router.set_link_state(router.interface_index("nolink").unwrap(), true, false);
@@ -598,6 +622,13 @@ impl World {
         world
     }
 
+    /// The node to which the interface of a frame that it received hands it.
+    pub fn received(&self, d: &mut Desc) -> NodeId {
+        let arc = self.graph.arc(arcs::DEVICE_INPUT.name).unwrap();
+        d.feat = self.router.plane().interfaces.get(d.rx, &self.guard).map_or(0, |i| i.input);
+        arc.next(&mut d.feat)
+    }
+
     /// Runs what was put into the graph and lets go of what it holds.
     pub fn run(&mut self, traced: usize) -> Outcome {
         self.dispatcher.env.now_ns += 100_000_000_000;
@@ -629,7 +660,7 @@ impl World {
         out.messages = std::iter::from_fn(|| punt.pop()).map(|m| format!("{m:?}")).collect();
         if traced != 0 {
             let names = |r: &TraceRecord| {
-                let node = |n: graph::NodeId| self.graph.nodes[usize::from(n.0)].name;
+                let node = |n: NodeId| self.graph.nodes[usize::from(n.0)].name;
                 (r.id, node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
             };
             let records = self.graph.tracing.records(&self.guard);

@@ -14,11 +14,12 @@ use net::router::{
     BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
 };
+use net::span::{Directions, Mirror};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 35] = [
+pub const PATHS: [&str; 37] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -54,6 +55,8 @@ pub const PATHS: [&str; 35] = [
     "mpls-error-along",
     "pseudowire",
     "pseudowire-in",
+    "span-rx",
+    "span-tx",
 ];
 
 const PORTS: [&str; 12] = [
@@ -433,7 +436,7 @@ fn bridged(to: packet::MacAddr, from: u8, packet: Vec<u8>) -> (u8, Vec<u8>) {
 /// Port and bytes of packet `n` of a path's vectors.
 fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
     let (port, vlan, ethertype, packet) = match path {
-        "ip4" => (0, None, 0x0800, ip4(20, n, 64)),
+        "ip4" | "span-rx" | "span-tx" => (0, None, 0x0800, ip4(20, n, 64)),
         "ip6" => (0, None, 0x86dd, ip6(1, n)),
         // Every eighth packet is a SYN.
         "mss-clamp" => (7, None, 0x0800, tcp4(7, n)),
@@ -503,6 +506,13 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
     (port, f)
 }
 
+/// Copies of all frames of an interface go out of `cord`.
+fn mirror(name: &str) -> Op {
+    let directions = Directions { rx: true, tx: true };
+    let feature = Mirror { destination: "cord".into(), directions }.into();
+    Op::SetFeature { name: name.into(), feature }
+}
+
 impl Rig {
     /// The graph, and the frames of `path`.
     pub fn new(path: &str) -> Rig {
@@ -522,6 +532,9 @@ impl Rig {
             router.commit(many(path == "vrf-many", right)).unwrap();
         }
         router.commit(vec![frames_in(&router)]).unwrap();
+        // Of `ip4`, where its packets come in and where they leave.
+        let mirrored = [("span-rx", "left"), ("span-tx", "right")].into_iter().find(|m| m.0 == path);
+        router.commit(mirrored.map(|(_, name)| mirror(name)).into_iter().collect()).unwrap();
         let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
         router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit }).collect()).unwrap();
         let pool = Arc::clone(router.pool());
@@ -545,7 +558,7 @@ impl Rig {
         });
         Rig {
             frames: frames.collect(),
-            input: dispatcher.id("ethernet-input").unwrap(),
+            input: dispatcher.id(if path == "span-rx" { "span-input" } else { "ethernet-input" }).unwrap(),
             _router: router,
             dispatcher,
             vector: Vector::boxed(),

@@ -67,6 +67,12 @@ impl<'a> Port<'a> {
         self.sub.map_or(&self.interface.acls, |s| &s.acls)
     }
 
+    /// False for tunnels of packets.
+    pub fn carries_frames(self) -> bool {
+        let mpls = matches!(&self.interface.kind, InterfaceKind::MplsTunnel(t) if !t.l2_only);
+        self.sub.is_some() || !self.is_point_to_point() && !mpls
+    }
+
     pub fn is_point_to_point(self) -> bool {
         self.sub.is_none() && self.interface.kind.is_point_to_point()
     }
