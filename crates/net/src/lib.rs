@@ -13,6 +13,7 @@ pub mod commands;
 pub mod ethernet;
 pub mod fib;
 pub mod format;
+pub mod forward;
 pub mod generator;
 pub mod gre;
 pub mod hold;

@@ -54,6 +54,11 @@ impl Reader {
         Reader { plane: Arc::clone(plane), known: plane.publish() }
     }
 
+    /// Whether one is known for a destination, in any table.
+    pub fn knows(&self, guard: &Guard, to: IpAddr) -> bool {
+        self.known.load(guard).0.iter().any(|e| e.0.1 == to)
+    }
+
     /// The path MTU for the packet `p` of the router's own to `to`.
     fn of(&self, guard: &Guard, p: &Packet<'_>, to: IpAddr) -> Option<u16> {
         let known = self.known.load(guard);

@@ -2,7 +2,9 @@
 //! of what the router answers.
 
 use graph::arcs::Feature;
+use graph::{Desc, Rooms, flags, quick};
 use packet::IpProtocol;
+use packet::{ip4, ip6};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A protocol, and who takes its packets. They begin with the IP header, and `aux` says how many bytes the headers are long that
@@ -52,5 +54,46 @@ impl Takers {
     fn entry(&self, v6: bool, protocol: IpProtocol) -> &AtomicU32 {
         let all = if v6 { &self.ip6 } else { &self.ip4 };
         &all[usize::from(protocol.0)]
+    }
+}
+
+/// What usual packets to the router have in common: a feature takes them, and their IP header ends where it can.
+pub struct Common {
+    protocol: u8,
+    taken_by: u32,
+}
+
+impl Common {
+    /// Judged by the first packet, which begins with its IP header.
+    pub fn of<const V6: bool>(takers: &Takers, first: &Desc, mut rooms: Rooms<'_>) -> Option<Common> {
+        let w = rooms.window::<0>(first)?;
+        let protocol = if V6 { w[6] } else { w[9] };
+        let taken_by = takers.of(V6, IpProtocol(protocol));
+        (taken_by != 0).then_some(Common { protocol, taken_by })
+    }
+
+    /// The bit of who takes them.
+    pub fn features(&self) -> u32 {
+        self.taken_by
+    }
+
+    /// [`graph::QuickNode::quick`].
+    #[inline(always)]
+    pub fn quick<const V6: bool>(&self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let (protocol, len) = (self.protocol, if V6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN } as u16);
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            // No options, and no fragment.
+            let plain = if V6 {
+                w[6] == protocol
+            } else {
+                w[0] == 0x45 && w[9] == protocol && w[6] & 0x3f | w[7] == 0
+            };
+            if !plain || d.len < len {
+                return false;
+            }
+            d.aux = len.into();
+            true
+        })
     }
 }

@@ -426,7 +426,7 @@ impl Rig {
             len: 14,
             rewrite: [0; MAX_REWRITE],
             next_hop: "198.51.100.2".parse().unwrap(),
-            direct: false,
+            straight: crate::adjacency::Straight::No,
             features: 0,
             pushes: 0,
             mpls: None,

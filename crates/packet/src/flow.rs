@@ -229,6 +229,24 @@ pub fn of_ip4_plain(h: &[u8; 24], flow: Flow) -> Option<u32> {
     plain.then(|| flow.hash4(fixed.src_u32(), fixed.dst_u32(), be32(h, 20), fixed.protocol()))
 }
 
+/// [`of_ip4`] of a packet without options of at least 24 bytes from its first ones; `None` for others.
+#[inline(always)]
+pub fn of_ip4_near(h: &[u8; 24], flow: Flow) -> Option<u32> {
+    let fixed = Ip4Header(h.first_chunk()?);
+    let ports = if has_ports(fixed.protocol()) & !fixed.is_fragment() { be32(h, 20) } else { 0 };
+    (h[0] == 0x45).then(|| flow.hash4(fixed.src_u32(), fixed.dst_u32(), ports, fixed.protocol()))
+}
+
+/// [`of_ip6`] of a packet of at least 44 bytes from its first ones; `None` where extension headers may follow.
+#[inline(always)]
+pub fn of_ip6_near(h: &[u8; 44], flow: Flow) -> Option<u32> {
+    let fixed = Ip6Header(h.first_chunk()?);
+    let next = fixed.next_header();
+    let ports = if has_ports(next) { be32(h, 40) } else { 0 };
+    let plain = has_ports(next) || next == IpProtocol::ICMPV6;
+    plain.then(|| flow.hash6(fixed.src_u128(), fixed.dst_u128(), ports, next, fixed.flow_label()))
+}
+
 /// [`of_ip6`] of a packet without extension headers from its first bytes; `None` where more has to be
 /// looked at.
 #[inline(always)]
@@ -350,6 +368,31 @@ mod tests {
             let found = of_ip6_plain(p.first_chunk().unwrap(), flow);
             prop_assert!(found.is_none_or(|h| h == of_ip6(&p, flow)));
             prop_assert!(!plain || found.is_some() == has_ports(IpProtocol(protocol)));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        /// What is hashed from the first bytes is hashed from the whole packet.
+        #[test]
+        fn near_is_as_from_the_whole(bytes: [u8; 44], behind in prop::collection::vec(any::<u8>(), 0..60), protocol in 0usize..8) {
+            let flow = Flow::five_tuple(7);
+            let mut whole = bytes.to_vec();
+            whole.extend(behind);
+            let protocol = [6, 17, 1, 58, 47, 0, 44, 60][protocol];
+            (whole[0], whole[9]) = (0x45, protocol);
+            if whole[3] & 1 == 0 {
+                (whole[6], whole[7]) = (0x40, 0);
+            }
+            let near = of_ip4_near(whole.first_chunk().unwrap(), flow);
+            prop_assert_eq!(near, Some(of_ip4(&whole, flow)));
+            if let Some(plain) = of_ip4_plain(whole.first_chunk().unwrap(), flow) {
+                prop_assert_eq!(Some(plain), near);
+            }
+            (whole[0], whole[6]) = (0x60, protocol);
+            let near = of_ip6_near(whole.first_chunk().unwrap(), flow);
+            prop_assert_eq!(near.is_some(), matches!(protocol, 6 | 17 | 58));
+            prop_assert!(near.is_none_or(|hash| hash == of_ip6(&whole, flow)));
         }
     }
 

@@ -5,13 +5,14 @@ use super::{AllInbound, Ends, Inbound};
 use crate::fib::table::{Family, V4, V6, View};
 use crate::icmp::Ask;
 use crate::interface::{IfCache, comes_in, ifflags};
+use crate::mpls::IN_TABLE;
 use crate::offload;
 use crate::plane::Plane;
 use crate::punt::{self, Class};
 use crate::transport;
-use graph::counters::Table;
+use graph::counters::{Run, Table};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags, quick};
 use packet::checksum::Sum;
 use packet::eth::EtherType;
 use packet::icmp6::parameter;
@@ -68,8 +69,10 @@ pub trait Over: Send + 'static {
     const V6: bool;
     /// Its tables.
     type Family: Family;
+    /// Bytes of its header without options or extension headers.
+    const HEADER_LEN: usize;
     /// The ends, with traffic class; `None` where the header is cut off. The packet begins with its IP header.
-    fn outer(p: &Packet<'_>) -> Option<(u128, u128, u8)>;
+    fn outer(packet: &[u8]) -> Option<(u128, u128, u8)>;
     /// How the sender is told that nobody speaks the protocol.
     fn refusal(p: &Packet<'_>) -> (Ask, GreNext);
 }
@@ -82,11 +85,12 @@ pub enum Over6 {}
 impl Over for Over4 {
     const NAME: &'static str = "gre4-input";
     const V6: bool = false;
+    const HEADER_LEN: usize = ip4::HEADER_LEN;
     type Family = V4;
 
-    #[inline]
-    fn outer(p: &Packet<'_>) -> Option<(u128, u128, u8)> {
-        let h = Ip4Header(p.head()?);
+    #[inline(always)]
+    fn outer(packet: &[u8]) -> Option<(u128, u128, u8)> {
+        let h = Ip4Header(packet.first_chunk()?);
         Some((h.dst_u32().into(), h.src_u32().into(), h.tos()))
     }
 
@@ -98,11 +102,12 @@ impl Over for Over4 {
 impl Over for Over6 {
     const NAME: &'static str = "gre6-input";
     const V6: bool = true;
+    const HEADER_LEN: usize = ip6::HEADER_LEN;
     type Family = V6;
 
-    #[inline]
-    fn outer(p: &Packet<'_>) -> Option<(u128, u128, u8)> {
-        let h = Ip6Header(p.head()?);
+    #[inline(always)]
+    fn outer(packet: &[u8]) -> Option<(u128, u128, u8)> {
+        let h = Ip6Header(packet.first_chunk()?);
         Some((h.dst_u128(), h.src_u128(), h.traffic_class()))
     }
 
@@ -163,7 +168,7 @@ impl<O: Over> Node for GreInput<O> {
     /// The packet begins with its IP header; `aux` is how long all headers before that of GRE are.
     #[inline]
     fn step(view: &mut GreView<'_, O>, p: &mut Packet<'_>) -> Step<GreNext, GreDrop> {
-        let Some((local, remote, class)) = O::outer(p) else { return Err(GreDrop::TooShort.into()) };
+        let Some((local, remote, class)) = O::outer(p.data()) else { return Err(GreDrop::TooShort.into()) };
         let at = p.d.aux as usize;
         let h = GreHeader::parse(p.data().get(at..).unwrap_or_default()).map_err(|e| match e {
             GreError::TooShort => GreDrop::TooShort,
@@ -194,13 +199,7 @@ impl<O: Over> Node for GreInput<O> {
         if h.checksum && !whole && !is_valid(p, at) {
             return Err(GreDrop::Checksum.into());
         }
-        let next = match h.protocol {
-            EtherType::TRANSPARENT_ETHERNET if tunnel.frames => GreNext::Frames,
-            EtherType::IPV4 if !tunnel.frames => GreNext::Ip4,
-            EtherType::IPV6 if !tunnel.frames => GreNext::Ip6,
-            EtherType::MPLS if !tunnel.frames => GreNext::Mpls,
-            _ => return Err(GreDrop::Protocol.into()),
-        };
+        let Some(next) = tunnel.next(h.protocol) else { return Err(GreDrop::Protocol.into()) };
         let index = tunnel.interface;
         let Some(i) = view.ifs.get(index).filter(|i| i.is(ifflags::UP)) else {
             return Err(GreDrop::Down.into());
@@ -223,6 +222,89 @@ impl<O: Over> Node for GreInput<O> {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::interface_and_l2(r, f)
+    }
+}
+
+impl Inbound {
+    /// Where goes what is inside; `None` for what the tunnel does not carry.
+    #[inline]
+    fn next(&self, what: EtherType) -> Option<GreNext> {
+        match what {
+            EtherType::TRANSPARENT_ETHERNET if self.frames => Some(GreNext::Frames),
+            EtherType::IPV4 if !self.frames => Some(GreNext::Ip4),
+            EtherType::IPV6 if !self.frames => Some(GreNext::Ip6),
+            EtherType::MPLS if !self.frames => Some(GreNext::Mpls),
+            _ => None,
+        }
+    }
+}
+
+/// What the usual packets of a vector have in common: they come out of one tunnel, with headers that say the same.
+pub struct Common<'v> {
+    rx: u32,
+    local: u128,
+    remote: u128,
+    /// The first eight bytes from the header of GRE on, as far as they are of it.
+    gre: u64,
+    mask: u64,
+    /// Bytes of all headers.
+    len: u16,
+    tunnel: u32,
+    features: u32,
+    received: &'v Table,
+}
+
+impl<O: Over> QuickNode for GreInput<O> {
+    type Common<'v> = Common<'v>;
+
+    fn common<'v>(
+        view: &GreView<'v, O>,
+        first: &Desc,
+        mut rooms: Rooms<'_>,
+        guard: &'v Guard,
+    ) -> Option<(GreNext, Common<'v>)> {
+        // All are looked up in the table of the interface on which they came.
+        let w = rooms.window::<0>(first).filter(|_| !first.has(IN_TABLE))?;
+        let (local, remote, _) = O::outer(w)?;
+        let h = GreHeader::parse(&w[O::HEADER_LEN..]).ok().filter(|h| !h.checksum)?;
+        let ends = Ends { local, remote, v6: O::V6, table: view.tables.place(first), key: h.key };
+        let tunnel = view.all.get(&ends).filter(|t| t.last.is_none() && h.sequence.is_none())?;
+        let i = view.plane.interfaces.get(tunnel.interface, guard).filter(|i| i.is(ifflags::UP))?;
+        let features = if tunnel.frames { i.input } else { 0 };
+        let common = Common {
+            rx: first.rx,
+            local,
+            remote,
+            gre: u64::from_be_bytes(*w[O::HEADER_LEN..].first_chunk()?),
+            mask: if h.key.is_some() { u64::MAX } else { u64::MAX << 32 },
+            len: (O::HEADER_LEN + h.len()) as u16,
+            tunnel: tunnel.interface,
+            features,
+            received: view.received,
+        };
+        Some((tunnel.next(h.protocol)?, common))
+    }
+
+    fn features(common: &Common<'_>) -> u32 {
+        common.features
+    }
+
+    fn quick(c: &Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let mut received = Run::new(c.received);
+        let &Common { rx, local, remote, gre, mask, len, tunnel, features, .. } = c;
+        quick::run::<{ flags::UNUSUAL | flags::CSUM_PARTIAL | IN_TABLE }>(descs, move |d| {
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            let at = w[O::HEADER_LEN..].first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
+            let same = O::outer(w).is_some_and(|(l, r, class)| l == local && r == remote && class & 3 == 0);
+            if !same || d.rx != rx || d.aux != O::HEADER_LEN as u32 || (at ^ gre) & mask != 0 || d.len < len {
+                return false;
+            }
+            d.off += len;
+            d.len -= len;
+            comes_in(d, tunnel, features);
+            received.add(tunnel, d.len);
+            true
+        })
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::header::GreHeader;
 use super::{AllInbound, Ends, Inbound};
-use crate::interface::{Fixup, Midchain};
-use crate::midchain::MIDCHAIN_TX;
+use crate::interface::{Fixup, MIDCHAIN_TX, Midchain};
 use crate::router::{NewVirtual, Op, OpError, Part, PartOp, RouteTable, Router, VirtualKind};
 use command::Command;
 use graph::arcs::Feature;
@@ -183,6 +182,7 @@ impl PartOp for GreOp {
         let group = router.hold_way_to(table, config.remote)?;
         let midchain = Midchain {
             template: config.template().into(),
+            remote: config.remote,
             v6: config.local.is_ipv6(),
             frames: config.teb,
             group,

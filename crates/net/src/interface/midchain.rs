@@ -1,16 +1,24 @@
 //! What an interface that is no device puts around its packets: the middle of the chain from an adjacency over the interface to one
 //! over a device.
 
+use crate::arcs;
+use graph::arcs::Feature;
 use packet::checksum::Sum;
 use packet::eth::EtherType;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
+
+/// Where packets that are sent over such an interface get their headers.
+pub static MIDCHAIN_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, "adj-midchain-tx");
 
 /// The end of a tunnel as workers see it, never changed in place but for its sequence number.
 pub struct Midchain {
     /// The headers that go in front, outermost first: IP, and what stands between it and the packet inside. What differs from
     /// packet to packet is 0.
     pub template: Box<[u8]>,
+    /// The other end.
+    pub remote: IpAddr,
     /// Whether the outer header is IPv6.
     pub v6: bool,
     /// Frames go inside as they are; else packets, whose Ethernet header only says what they are.

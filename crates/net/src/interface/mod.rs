@@ -13,7 +13,7 @@ mod tx;
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
 pub use features::{Bits, Features, MtuOf, SETTINGS, Switch};
-pub use midchain::{Fixup, Midchain};
+pub use midchain::{Fixup, MIDCHAIN_TX, Midchain};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
 pub use tx::{InterfaceTx, TxDrop};
@@ -188,13 +188,7 @@ impl Interface {
         self.flags & bits == bits
     }
 
-    /// True when frames to it, whose number is `index`, go to its device as they are.
-    #[inline]
-    pub fn is_plain(&self, index: IfIndex) -> bool {
-        self.is_ready(index) && self.output == 0
-    }
-
-    /// The same where they may have features to visit.
+    /// True when frames to it, whose number is `index`, go to its device as they are, unless it has features to visit.
     #[inline]
     pub fn is_ready(&self, index: IfIndex) -> bool {
         let up = ifflags::UP | ifflags::LINK;

@@ -3,11 +3,11 @@
 use crate::fib::table::{V4, View};
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig, kind};
-use crate::protocols::Takers;
+use crate::protocols::{Common, Takers};
 use crate::punt::{self, Class};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
 use packet::ip4::{Ip4Builder, Ip4Header, addr};
 use packet::{IpProtocol, checksum, tcp};
 use std::fmt;
@@ -174,6 +174,27 @@ impl Node for Ip4Local {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+impl QuickNode for Ip4Local {
+    type Common<'v> = Common;
+
+    fn common<'v>(
+        view: &Ip4LocalView<'v>,
+        first: &Desc,
+        rooms: Rooms<'_>,
+        _: &'v Guard,
+    ) -> Option<(Ip4LocalNext, Common)> {
+        Common::of::<false>(view.takers, first, rooms).map(|common| (Ip4LocalNext::Protocol, common))
+    }
+
+    fn features(common: &Common) -> u32 {
+        common.features()
+    }
+
+    fn quick(common: &Common, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        common.quick::<false>(descs, rooms)
     }
 }
 

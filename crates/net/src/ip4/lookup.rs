@@ -1,15 +1,15 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
-use super::rewrite::{Choice, Last, Sender};
 use crate::fib::table::{V4, View};
+use crate::forward::{Common, Onward, Sender};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
-use packet::{flow, ip4};
+use packet::flow::{self, Flow};
+use packet::ip4;
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::Paths;
 
 graph::edges! {
     /// Where `ip4-lookup` sends packets.
@@ -18,6 +18,7 @@ graph::edges! {
         Push => "ip4-mpls-label-imposition-pipe",
         PushUniform => "ip4-mpls-label-imposition-uniform",
         Direct => "interface-tx",
+        Midchain => "adj-midchain-tx",
         Local => "ip4-local",
         Hold => "ip4-hold",
         Error => "ip4-icmp-error",
@@ -135,18 +136,35 @@ impl LookupNode for Ip4Lookup {
     }
 }
 
-/// Where the usual packets go: groups of one path, to neighbours.
-pub enum Common<'v> {
-    /// Straight to the device with a label.
-    Push1(Last<'v>),
-    /// With two.
-    Push2(Last<'v>),
-    /// Labelled packets of the vector went a longer way: all do.
-    Slow,
-    /// Straight to the device: what `ip4-rewrite` and `interface-output` would do is done here.
-    Direct(Last<'v>),
-    /// To `ip4-rewrite`.
-    Rewrite(Choice<'v>),
+impl Onward for Ip4LookupNext {
+    type Key = u32;
+    type Head = [u8; 24];
+    const REWRITE: Self = Self::Rewrite;
+    const PUSH: Self = Self::Push;
+    const PUSH_UNIFORM: Self = Self::PushUniform;
+    const DEVICE: Self = Self::Direct;
+    const MIDCHAIN: Self = Self::Midchain;
+    const LOCAL: Self = Self::Local;
+
+    #[inline(always)]
+    fn head(packet: &mut [u8]) -> Option<&mut [u8; 24]> {
+        packet.first_chunk_mut()
+    }
+
+    #[inline(always)]
+    fn takes(_: &u32) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn hash(head: &[u8; 24], flow: Flow) -> Option<u32> {
+        flow::of_ip4_plain(head, flow)
+    }
+
+    #[inline(always)]
+    fn hop(packet: &mut [u8]) -> bool {
+        packet.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual)
+    }
 }
 
 impl QuickLookup for Ip4Lookup {
@@ -165,28 +183,8 @@ impl QuickLookup for Ip4Lookup {
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Ip4LookupNext, Common<'v>)> {
-        let groups = view.plane.groups.reader();
-        let sender = Sender::new(view.plane, guard, view.sent);
-        let first = match groups.paths(result) {
-            Paths::One(e) => e,
-            Paths::Many(word) => groups.pick(word, 0),
-        };
-        if first.kind == kind::LABEL {
-            let last = sender.last(groups, view.tables.flow);
-            return match sender.pushes(first.adj) {
-                1 => Some((Ip4LookupNext::Direct, Common::Push1(last))),
-                2 => Some((Ip4LookupNext::Direct, Common::Push2(last))),
-                _ => None,
-            };
-        }
-        if first.kind != kind::REWRITE {
-            return None;
-        }
-        Some(if sender.is_direct(first.adj) {
-            (Ip4LookupNext::Direct, Common::Direct(sender.last(groups, view.tables.flow)))
-        } else {
-            (Ip4LookupNext::Rewrite, Common::Rewrite(Choice { groups, flow: view.tables.flow }))
-        })
+        let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
+        Common::of(sender, view.plane.groups.reader(), view.tables.flow, result)
     }
 
     fn ends(edge: Ip4LookupNext, p: &Packet<'_>) -> bool {
@@ -194,18 +192,7 @@ impl QuickLookup for Ip4Lookup {
     }
 
     fn behind(common: &mut Common<'_>, edge: Ip4LookupNext, d: &Desc) -> Option<Ip4LookupNext> {
-        if matches!(common, Common::Push1(_) | Common::Push2(_))
-            && matches!(edge, Ip4LookupNext::Push | Ip4LookupNext::PushUniform)
-        {
-            *common = Common::Slow;
-            return Some(edge);
-        }
-        let Common::Direct(last) = common else { return None };
-        if edge != Ip4LookupNext::Rewrite || !last.is_direct(d.aux) {
-            return None;
-        }
-        *common = Common::Rewrite(last.choice());
-        Some(edge)
+        common.behind(edge, d)
     }
 
     fn quick(
@@ -213,46 +200,8 @@ impl QuickLookup for Ip4Lookup {
         descs: &mut [Desc],
         keys: &[u32],
         results: &[u32],
-        mut rooms: Rooms<'_>,
+        rooms: Rooms<'_>,
     ) -> usize {
-        let hash = |h: &[u8], flow| flow::of_ip4_plain(h.first_chunk()?, flow);
-        let hop = |_: &u32, h: &mut [u8]| h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual);
-        match common {
-            Common::Push1(last) => last.push::<1, 18, _>(descs, keys, results, rooms, hash, hop),
-            Common::Push2(last) => last.push::<2, 22, _>(descs, keys, results, rooms, hash, hop),
-            Common::Slow => 0,
-            Common::Direct(last) => {
-                let mut last = last.begin();
-                quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
-                    descs,
-                    keys,
-                    results,
-                    move |d, _, group| {
-                        let Some(w) = rooms.window::<14>(d) else { return false };
-                        let Some(h) = w[14..].first_chunk_mut::<24>() else { return false };
-                        let hash = |flow| flow::of_ip4_plain(h, flow);
-                        let Some(a) = last.adjacency(group, d.len, hash) else {
-                            return false;
-                        };
-                        if !h.first_chunk_mut().is_some_and(ip4::decrement_ttl_usual) {
-                            return false;
-                        }
-                        last.send(d, a, w);
-                        true
-                    },
-                )
-            }
-            Common::Rewrite(choice) => {
-                let choice = *choice;
-                quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, _, group| {
-                    let hash = |flow| flow::of_ip4_plain(rooms.window::<0>(d)?.first_chunk()?, flow);
-                    let Some(e) = choice.path(group, hash).filter(|e| e.kind == kind::REWRITE) else {
-                        return false;
-                    };
-                    d.aux = e.adj;
-                    true
-                })
-            }
-        }
+        common.quick::<Ip4LookupNext>(descs, keys, results, rooms)
     }
 }

@@ -1,19 +1,16 @@
 //! `ip4-rewrite`: TTL, MTU, and the neighbour's link-layer header.
 
-use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use crate::adjacency::{Adjacency, AdjacencyState};
+use crate::forward::Sender;
 use crate::icmp::Ask;
 use crate::path_mtu;
-use crate::plane::{Plane, kind};
-use graph::counters::{Run, Table};
+use crate::plane::Plane;
+use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
-use packet::flow::Flow;
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags};
 use packet::ip4;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use tables::groups::{Entry, GroupsReader, Paths};
-use tables::slots::SlotsReader;
 
 graph::edges! {
     /// Where `ip4-rewrite` sends packets.
@@ -76,7 +73,7 @@ impl<'v> RewriteView<'v> {
 
     /// For the short cuts.
     pub fn sender(&self) -> Sender<'v> {
-        Sender::new(self.plane, self.guard, self.sent)
+        Sender::new(self.plane.adjacencies.reader(self.guard), self.sent)
     }
 
     /// The adjacency with this number.
@@ -169,245 +166,6 @@ impl Node for Ip4Rewrite {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::output(r, f)
-    }
-}
-
-/// What sends usual packets to neighbours: the adjacencies and where to count.
-#[derive(Clone, Copy)]
-pub struct Sender<'v> {
-    adjacencies: SlotsReader<'v, Adjacency>,
-    sent: &'v Table,
-}
-
-impl<'v> Sender<'v> {
-    /// Over `plane`, counting in `sent`.
-    pub fn new(plane: &'v Plane, guard: &'v Guard, sent: &'v Table) -> Self {
-        Sender { adjacencies: plane.adjacencies.reader(guard), sent }
-    }
-
-    /// For packets straight from a lookup; `flow` tells flows apart.
-    pub fn last(self, groups: GroupsReader<'v>, flow: Option<Flow>) -> Last<'v> {
-        Last { sender: self, groups, flow, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
-    }
-
-    /// The labels that usual IP packets to adjacency `adj` get on their way straight to the device.
-    pub fn pushes(&self, adj: u32) -> u8 {
-        self.adjacencies.get(adj).map_or(0, |a| a.pushes)
-    }
-
-    /// True when packets to adjacency `adj` go straight to the device.
-    pub fn is_direct(&self, adj: u32) -> bool {
-        self.adjacencies.get(adj).is_some_and(|a| a.direct)
-    }
-
-    /// What [`QuickNode::quick`] of both rewrite nodes does: `change` decrements the TTL or hop limit of a header of `N`
-    /// bytes, or refuses the packet.
-    #[inline(always)]
-    pub fn rewrite<const N: usize>(
-        self,
-        descs: &mut [Desc],
-        mut rooms: Rooms<'_>,
-        change: impl Fn(&mut [u8; N]) -> bool,
-    ) -> usize {
-        let mut counts = Run::new(self.sent);
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(a) = self.adjacencies.get(d.aux) else { return false };
-            let n = u16::from(a.len);
-            if a.state != AdjacencyState::Complete
-                || a.features != 0
-                || d.len > a.mtu
-                || usize::from(d.len) < N
-                || d.off < n
-            {
-                return false;
-            }
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            if !w.first_chunk_mut().is_some_and(&change) {
-                return false;
-            }
-            counts.add(d.aux, d.len);
-            d.off -= n;
-            d.len += n;
-            d.l2 = d.off;
-            d.tx = a.interface;
-            let Some(w) = rooms.window::<0>(d) else { return true };
-            if n == 14 {
-                w[..14].copy_from_slice(&a.rewrite[..14]);
-            } else {
-                let n = usize::from(n).min(MAX_REWRITE);
-                w[..n].copy_from_slice(&a.rewrite[..n]);
-            }
-            true
-        })
-    }
-}
-
-/// What chooses the path of usual packets: the groups, and what tells flows apart.
-#[derive(Clone, Copy)]
-pub struct Choice<'v> {
-    /// The groups.
-    pub groups: GroupsReader<'v>,
-    /// What tells flows apart; `None`: that is not the same for all packets of the vector.
-    pub flow: Option<Flow>,
-}
-
-impl Choice<'_> {
-    /// The path of a packet to a group; `hash` is its flow hash, if it can be worked out.
-    #[inline(always)]
-    pub fn path(&self, group: u32, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<Entry> {
-        match self.groups.paths(group) {
-            Paths::One(e) => Some(e),
-            Paths::Many(word) => Some(self.groups.pick(word, hash(self.flow?)?)),
-        }
-    }
-}
-
-/// Sends packets from a lookup straight to the device. It remembers the adjacency of the last group, which many vectors
-/// share.
-pub struct Last<'v> {
-    sender: Sender<'v>,
-    groups: GroupsReader<'v>,
-    flow: Option<Flow>,
-    group: u32,
-    found: &'v Adjacency,
-    sent: Run<'v>,
-}
-
-/// Takes no packet.
-static NOWHERE: Adjacency = Adjacency {
-    interface: 0,
-    features: 0,
-    direct: false,
-    mtu: 0,
-    state: AdjacencyState::Incomplete,
-    len: 0,
-    rewrite: [0; MAX_REWRITE],
-    next_hop: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-    pushes: 0,
-    mpls: None,
-};
-
-impl<'v> Last<'v> {
-    /// What chooses without remembering.
-    pub fn choice(&self) -> Choice<'v> {
-        Choice { groups: self.groups, flow: self.flow }
-    }
-
-    /// True when packets to adjacency `adj` go straight to the device.
-    pub fn is_direct(&self, adj: u32) -> bool {
-        self.sender.is_direct(adj)
-    }
-
-    /// The same with nothing remembered.
-    pub fn begin(&self) -> Last<'v> {
-        self.sender.last(self.groups, self.flow)
-    }
-
-    /// The direct adjacency to which a group sends a packet of `len` bytes; `hash` is its flow hash, if it can be worked out.
-    #[inline(always)]
-    pub fn adjacency(
-        &mut self,
-        group: u32,
-        len: u16,
-        hash: impl FnOnce(Flow) -> Option<u32>,
-    ) -> Option<&'v Adjacency> {
-        self.by::<{ kind::REWRITE }>(group, len, |_| true, hash)
-    }
-
-    /// The same for paths of another kind, over adjacencies that are `fit`.
-    #[inline(always)]
-    pub fn by<const KIND: u8>(
-        &mut self,
-        group: u32,
-        len: u16,
-        fit: impl FnOnce(&Adjacency) -> bool,
-        hash: impl FnOnce(Flow) -> Option<u32>,
-    ) -> Option<&'v Adjacency> {
-        let a = if group == self.group { self.found } else { self.find::<KIND>(group, fit, hash)? };
-        (len <= a.mtu).then_some(a)
-    }
-
-    #[inline(always)]
-    fn find<const KIND: u8>(
-        &mut self,
-        group: u32,
-        fit: impl FnOnce(&Adjacency) -> bool,
-        hash: impl FnOnce(Flow) -> Option<u32>,
-    ) -> Option<&'v Adjacency> {
-        let (e, group) = match self.groups.paths(group) {
-            Paths::One(e) => (e, group),
-            // The next packet may go elsewhere. Group 0 stands for no route: nothing is remembered for it.
-            Paths::Many(word) => (self.groups.pick(word, hash(self.flow?)?), 0),
-        };
-        if e.kind != KIND {
-            return None;
-        }
-        let a = self.sender.adjacencies.get(e.adj).filter(|a| a.direct && fit(a))?;
-        self.sent.turn(e.adj);
-        (self.group, self.found) = (group, if group == 0 { &NOWHERE } else { a });
-        Some(a)
-    }
-
-    /// What both lookups do with usual packets whose adjacencies put `LABELS` labels on: `N` bytes with the link-layer header.
-    /// `hash` is the flow hash of a packet, if it can be worked out; `hop` counts its TTL or hop limit down, or refuses it.
-    #[inline(always)]
-    pub fn push<const LABELS: u8, const N: u16, K: Copy>(
-        &self,
-        descs: &mut [Desc],
-        keys: &[K],
-        results: &[u32],
-        mut rooms: Rooms<'_>,
-        hash: impl Fn(&[u8], Flow) -> Option<u32>,
-        hop: impl Fn(&K, &mut [u8]) -> bool,
-    ) -> usize {
-        let mut last = self.begin();
-        quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
-            descs,
-            keys,
-            results,
-            move |d, key, group| {
-                // The window begins where the link-layer header will.
-                let w = match N {
-                    18 => rooms.window::<18>(d),
-                    _ => rooms.window::<22>(d),
-                };
-                let Some(w) = w else { return false };
-                let below = &mut w[usize::from(N)..];
-                let fit = |a: &Adjacency| a.pushes == LABELS;
-                let hash = |flow| hash(below, flow);
-                let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
-                    return false;
-                };
-                if !hop(key, below) {
-                    return false;
-                }
-                last.send_labelled::<N>(d, a, w);
-                true
-            },
-        )
-    }
-
-    /// [`Last::send`] with the adjacency's `N` bytes of header and labels; `w` begins as many bytes before the packet's
-    /// current header.
-    #[inline(always)]
-    pub fn send_labelled<const N: u16>(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
-        const { assert!(N as usize <= MAX_REWRITE) };
-        // Counted with its labels, as `mpls-output` does.
-        self.sent.count(d.len + N - 14);
-        w[..usize::from(N)].copy_from_slice(&a.rewrite[..usize::from(N)]);
-        d.grow_front::<N>();
-        d.l2 = d.off;
-        d.tx = a.interface;
-    }
-
-    /// Counts the packet and puts the adjacency's header in front of it; `w` begins 14 bytes before its current header.
-    #[inline(always)]
-    pub fn send(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
-        self.sent.count(d.len);
-        w[..14].copy_from_slice(&a.rewrite[..14]);
-        d.grow_front::<14>();
-        d.l2 = d.off;
-        d.tx = a.interface;
     }
 }
 

@@ -3,11 +3,11 @@
 use super::options;
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig};
-use crate::protocols::Takers;
+use crate::protocols::{Common, Takers};
 use crate::punt::{self, Class};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
-use graph::{Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
 use packet::icmp6::parameter;
 use packet::ip6::ext::{self, ExtError};
 use packet::ip6::{self, Ip6Builder, Ip6Header};
@@ -248,6 +248,27 @@ impl Node for Ip6Local {
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
+    }
+}
+
+impl QuickNode for Ip6Local {
+    type Common<'v> = Common;
+
+    fn common<'v>(
+        view: &Ip6LocalView<'v>,
+        first: &Desc,
+        rooms: Rooms<'_>,
+        _: &'v Guard,
+    ) -> Option<(Ip6LocalNext, Common)> {
+        Common::of::<true>(view.takers, first, rooms).map(|common| (Ip6LocalNext::Protocol, common))
+    }
+
+    fn features(common: &Common) -> u32 {
+        common.features()
+    }
+
+    fn quick(common: &Common, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        common.quick::<true>(descs, rooms)
     }
 }
 

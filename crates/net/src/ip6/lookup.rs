@@ -1,17 +1,16 @@
 //! `ip6-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
 use crate::fib::table::{V6, View};
+use crate::forward::{Common, Onward, Sender};
 use crate::icmp::Ask;
 use crate::interface::IfCache;
-use crate::ip4::rewrite::{Choice, Last, Sender};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
-use packet::flow;
+use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
+use packet::flow::{self, Flow};
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::Paths;
 
 graph::edges! {
     /// Where `ip6-lookup` sends packets.
@@ -20,6 +19,7 @@ graph::edges! {
         Push => "ip6-mpls-label-imposition-pipe",
         PushUniform => "ip6-mpls-label-imposition-uniform",
         Direct => "interface-tx",
+        Midchain => "adj-midchain-tx",
         Local => "ip6-local",
         Hold => "ip6-hold",
         Error => "ip6-icmp-error",
@@ -177,18 +177,35 @@ fn link_local(
     if ours { Ok(Ip6LookupNext::Local) } else { Err(Ip6LookupDrop::LinkLocal.into()) }
 }
 
-/// Where the usual packets go: groups of one path, to neighbours.
-pub enum Common<'v> {
-    /// Straight to the device with a label.
-    Push1(Last<'v>),
-    /// With two.
-    Push2(Last<'v>),
-    /// Labelled packets of the vector went a longer way: all do.
-    Slow,
-    /// Straight to the device: what `ip6-rewrite` and `interface-output` would do is done here.
-    Direct(Last<'v>),
-    /// To `ip6-rewrite`.
-    Rewrite(Choice<'v>),
+impl Onward for Ip6LookupNext {
+    type Key = [u8; 16];
+    type Head = [u8; 44];
+    const REWRITE: Self = Self::Rewrite;
+    const PUSH: Self = Self::Push;
+    const PUSH_UNIFORM: Self = Self::PushUniform;
+    const DEVICE: Self = Self::Direct;
+    const MIDCHAIN: Self = Self::Midchain;
+    const LOCAL: Self = Self::Local;
+
+    #[inline(always)]
+    fn head(packet: &mut [u8]) -> Option<&mut [u8; 44]> {
+        packet.first_chunk_mut()
+    }
+
+    #[inline(always)]
+    fn takes(dst: &[u8; 16]) -> bool {
+        !begins_link_local(dst)
+    }
+
+    #[inline(always)]
+    fn hash(head: &[u8; 44], flow: Flow) -> Option<u32> {
+        flow::of_ip6_plain(head, flow)
+    }
+
+    #[inline(always)]
+    fn hop(packet: &mut [u8]) -> bool {
+        packet.first_chunk_mut().is_some_and(super::rewrite::usual)
+    }
 }
 
 impl QuickLookup for Ip6Lookup {
@@ -215,28 +232,8 @@ impl QuickLookup for Ip6Lookup {
         result: u32,
         guard: &'v Guard,
     ) -> Option<(Ip6LookupNext, Common<'v>)> {
-        let groups = view.plane.groups.reader();
-        let sender = Sender::new(view.plane, guard, view.sent);
-        let first = match groups.paths(result) {
-            Paths::One(e) => e,
-            Paths::Many(word) => groups.pick(word, 0),
-        };
-        if first.kind == kind::LABEL {
-            let last = sender.last(groups, view.tables.flow);
-            return match sender.pushes(first.adj) {
-                1 => Some((Ip6LookupNext::Direct, Common::Push1(last))),
-                2 => Some((Ip6LookupNext::Direct, Common::Push2(last))),
-                _ => None,
-            };
-        }
-        if first.kind != kind::REWRITE {
-            return None;
-        }
-        Some(if sender.is_direct(first.adj) {
-            (Ip6LookupNext::Direct, Common::Direct(sender.last(groups, view.tables.flow)))
-        } else {
-            (Ip6LookupNext::Rewrite, Common::Rewrite(Choice { groups, flow: view.tables.flow }))
-        })
+        let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
+        Common::of(sender, view.plane.groups.reader(), view.tables.flow, result)
     }
 
     fn ends(edge: Ip6LookupNext, p: &Packet<'_>) -> bool {
@@ -244,18 +241,7 @@ impl QuickLookup for Ip6Lookup {
     }
 
     fn behind(common: &mut Common<'_>, edge: Ip6LookupNext, d: &Desc) -> Option<Ip6LookupNext> {
-        if matches!(common, Common::Push1(_) | Common::Push2(_))
-            && matches!(edge, Ip6LookupNext::Push | Ip6LookupNext::PushUniform)
-        {
-            *common = Common::Slow;
-            return Some(edge);
-        }
-        let Common::Direct(last) = common else { return None };
-        if edge != Ip6LookupNext::Rewrite || !last.is_direct(d.aux) {
-            return None;
-        }
-        *common = Common::Rewrite(last.choice());
-        Some(edge)
+        common.behind(edge, d)
     }
 
     fn quick(
@@ -263,55 +249,8 @@ impl QuickLookup for Ip6Lookup {
         descs: &mut [Desc],
         keys: &[[u8; 16]],
         results: &[u32],
-        mut rooms: Rooms<'_>,
+        rooms: Rooms<'_>,
     ) -> usize {
-        // Behind two labels the ports are out of sight.
-        let hash = |h: &[u8], flow| flow::of_ip6_plain(h.first_chunk()?, flow);
-        let hop = |dst: &[u8; 16], h: &mut [u8]| {
-            !begins_link_local(dst) && h.first_chunk_mut().is_some_and(super::rewrite::usual)
-        };
-        match common {
-            Common::Push1(last) => last.push::<1, 18, _>(descs, keys, results, rooms, hash, hop),
-            Common::Push2(last) => last.push::<2, 22, _>(descs, keys, results, rooms, hash, hop),
-            Common::Slow => 0,
-            Common::Direct(last) => {
-                let mut last = last.begin();
-                quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
-                    descs,
-                    keys,
-                    results,
-                    move |d, key, group| {
-                        if begins_link_local(key) {
-                            return false;
-                        }
-                        let Some(w) = rooms.window::<14>(d) else { return false };
-                        let Some(h) = w[14..].first_chunk_mut::<44>() else { return false };
-                        let hash = |flow| flow::of_ip6_plain(h, flow);
-                        let Some(a) = last.adjacency(group, d.len, hash) else {
-                            return false;
-                        };
-                        if !h.first_chunk_mut().is_some_and(super::rewrite::usual) {
-                            return false;
-                        }
-                        last.send(d, a, w);
-                        true
-                    },
-                )
-            }
-            Common::Rewrite(choice) => {
-                let choice = *choice;
-                quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, key, group| {
-                    if begins_link_local(key) {
-                        return false;
-                    }
-                    let hash = |flow| flow::of_ip6_plain(rooms.window::<0>(d)?.first_chunk()?, flow);
-                    let Some(e) = choice.path(group, hash).filter(|e| e.kind == kind::REWRITE) else {
-                        return false;
-                    };
-                    d.aux = e.adj;
-                    true
-                })
-            }
-        }
+        common.quick::<Ip6LookupNext>(descs, keys, results, rooms)
     }
 }

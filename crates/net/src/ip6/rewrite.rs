@@ -2,8 +2,9 @@
 
 use super::lookup::is_link_local;
 use crate::adjacency::AdjacencyState;
+use crate::forward::Sender;
 use crate::icmp::Ask;
-use crate::ip4::rewrite::{IpRewriteView, RewriteView, Sender, wire_len};
+use crate::ip4::rewrite::{IpRewriteView, RewriteView, wire_len};
 use crate::path_mtu;
 use crate::plane::Plane;
 use crate::reassembly;

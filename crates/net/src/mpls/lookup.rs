@@ -5,7 +5,7 @@ use super::disposition::{INTO_TABLE, TO_NEIGHBOR, exposed};
 use super::{Ask, IN_TABLE, Push, top};
 use crate::adjacency::Adjacency;
 use crate::fib::table::MAX_LOOKUPS;
-use crate::ip4::rewrite::{Last, Sender};
+use crate::forward::{Last, Sender};
 use crate::plane::{Plane, kind};
 use crate::punt::{self, Class};
 use crate::{ip4, ip6};
@@ -424,7 +424,7 @@ impl QuickLookup for MplsLookup {
             Paths::One(e) => e,
             Paths::Many(word) => groups.pick(word, 0),
         };
-        let sender = Sender::new(view.plane, guard, view.sent);
+        let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
         let into = Into { groups, kind: e.kind, group: u32::MAX, place: 0 };
         match e.kind {
             kind::LABEL if found.swap & Push::COPY != 0 && sender.is_direct(e.adj) => {

@@ -1,7 +1,7 @@
 //! The control side of adjacencies: made for next hops and neighbours, shared, counted.
 
 use super::Router;
-use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
+use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE, Straight};
 use crate::interface::MtuOf;
 use crate::mpls::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
@@ -155,15 +155,17 @@ impl Router {
     /// The content of an adjacency as the interface is now.
     fn adjacency_of(&self, key: AdjKey, mac: Option<MacAddr>) -> Adjacency {
         let interface = key.interface();
-        let (mtu, own, tags, plain) =
-            self.interfaces.get(interface).map_or((1500, MacAddr::ZERO, Default::default(), false), |i| {
+        let (mtu, own, tags, straight) = self.interfaces.get(interface).map_or(
+            (1500, MacAddr::ZERO, Default::default(), Straight::No),
+            |i| {
                 let of = match key {
                     _ if key.stack().is_some() => MtuOf::Mpls,
                     _ if key.is_v6() => MtuOf::Ip6,
                     _ => MtuOf::Ip4,
                 };
-                (i.mtu_of(of), self.mac_of(interface), i.tags(), self.is_plain(interface))
-            });
+                (i.mtu_of(of), self.mac_of(interface), i.tags(), self.straight(interface))
+            },
+        );
         let v6 = key.is_v6();
         let everybody = matches!(key, AdjKey::Broadcast(_));
         // The other end has no address of the link layer. What it is sent has a header all the same, which says what it is.
@@ -199,9 +201,11 @@ impl Router {
             None if v6 => bits.ip6_output,
             None => bits.ip4_output,
         };
-        let direct = plain && features == 0 && state == AdjacencyState::Complete && len == 14;
+        let complete = features == 0 && state == AdjacencyState::Complete && len == 14;
+        let straight = if complete { straight } else { Straight::No };
         let mut pushes = 0;
-        if let Some(m) = mpls.as_deref().filter(|m| direct && (1..=2).contains(&m.stack.len()))
+        if let Some(m) =
+            mpls.as_deref().filter(|m| straight == Straight::Device && (1..=2).contains(&m.stack.len()))
             && let Some(entries) = m.fixed()
         {
             for (place, entry) in rewrite[len..].chunks_exact_mut(4).zip(entries) {
@@ -209,7 +213,18 @@ impl Router {
                 pushes += 1;
             }
         }
-        Adjacency { interface, features, mtu, state, len: len as u8, pushes, rewrite, next_hop, direct, mpls }
+        Adjacency {
+            interface,
+            features,
+            mtu,
+            state,
+            len: len as u8,
+            pushes,
+            rewrite,
+            next_hop,
+            straight,
+            mpls,
+        }
     }
 
     /// The adjacency for `key`, with one user more; made when there is none.

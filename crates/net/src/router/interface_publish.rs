@@ -1,7 +1,8 @@
 //! What workers see of an interface.
 
 use super::{Encap, IfState, Kind, Router};
-use crate::interface::{Interface, ifflags};
+use crate::adjacency::Straight;
+use crate::interface::{Interface, MIDCHAIN_TX, ifflags};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::collections::BTreeSet;
@@ -107,11 +108,11 @@ impl Router {
         let handed_on = |i: &Interface| (i.mac, i.caps, i.output, i.flags & (ifflags::UP | ifflags::LINK));
         let same = self.interfaces.slots.get(index).is_some_and(|was| handed_on(was) == handed_on(&content));
         let subs: Vec<u32> = if same { vec![] } else { i.subs.values().copied().collect() };
-        let plain = self.is_plain(index);
+        let straight = self.straight(index);
         self.interfaces.stores += 1;
         self.plane.briefs.set(index, Some(&content));
         self.interfaces.slots.replace(index, content);
-        if plain != self.is_plain(index) {
+        if straight != self.straight(index) {
             self.refresh_adjacencies(index);
         }
         self.tell_parts(|part, router| part.published(router));
@@ -164,9 +165,15 @@ impl Router {
         }
     }
 
-    /// Whether workers would find nothing to do for a packet in `interface-output`.
-    pub(super) fn is_plain(&self, index: u32) -> bool {
-        self.interfaces.slots.get(index).is_some_and(|i| i.is_plain(index))
+    /// How far untagged packets to an interface can go at once, for there is nothing to do for them in `interface-output`.
+    pub(super) fn straight(&self, index: u32) -> Straight {
+        match self.interfaces.slots.get(index).filter(|i| i.is_ready(index)) {
+            Some(i) if i.output == 0 => Straight::Device,
+            Some(i) if i.midchain.is_some() && i.output == self.feature_bit(&MIDCHAIN_TX) => {
+                Straight::Midchain
+            }
+            _ => Straight::No,
+        }
     }
 
     fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
