@@ -47,7 +47,7 @@ impl<'v> Sender<'v> {
         self.straight(adj) == Straight::Device
     }
 
-    /// What [`QuickNode::quick`] of both rewrite nodes does: `change` decrements the TTL or hop limit of a header of `N`
+    /// What [`graph::QuickNode::quick`] of both rewrite nodes does: `change` decrements the TTL or hop limit of a header of `N`
     /// bytes, or refuses the packet.
     #[inline(always)]
     pub fn rewrite<const N: usize>(

@@ -47,5 +47,6 @@ pub mod span;
 #[cfg(test)]
 mod testing;
 mod transport;
+pub mod tunnel;
 pub mod urpf;
 pub mod vpp;

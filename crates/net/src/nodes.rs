@@ -9,7 +9,7 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss, multicast,
-    offload, path_mtu, proxy, punt, ra, reassembly, redirect, span, urpf,
+    offload, path_mtu, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub static SETTINGS: &[&[&Declared]] = &[
 
 /// The features that have a control side of their own, in the order in which they are called.
 pub(crate) static PARTS: &[&dyn Part] =
-    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &span::Span, &gre::Gre];
+    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &span::Span, &gre::PART];
 
 /// The protocols above IP that features bring.
 static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL];
@@ -122,8 +122,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .quick(ip4::Ip4Local::new(plane))
         .quick(ip6::Ip6Local::new(plane))
-        .quick(gre::GreInput::<gre::Over4>::new(plane, worker))
-        .quick(gre::GreInput::<gre::Over6>::new(plane, worker))
+        .quick(gre::GreInput::<tunnel::Over4>::new(plane, worker))
+        .quick(gre::GreInput::<tunnel::Over6>::new(plane, worker))
         .node(multicast::IgmpInput::new(plane))
         .node(icmp::Icmp4Input::new(plane))
         .node(icmp::Icmp6Input::new(plane))

@@ -1,16 +1,16 @@
-//! Protocols above IP that features bring: packets to the router of such a protocol go to the feature's node, past the limits
-//! of what the router answers.
+//! Protocols above IP, and UDP ports, that features take: packets to the router of such a protocol or port go to the feature's
+//! node, past the limits of what the router answers.
 
 use graph::arcs::Feature;
-use graph::{Desc, Rooms, flags, quick};
+use graph::{Desc, Rooms, WINDOW, flags, quick};
 use packet::IpProtocol;
-use packet::{ip4, ip6};
+use packet::{ip4, ip6, udp};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A protocol, and who takes its packets. They begin with the IP header, and `aux` says how many bytes the headers are long that
 /// stand in front of the protocol's own.
 pub struct LocalProtocol {
-    /// Its number.
+    /// Its number; for UDP the feature says which ports it takes.
     pub number: IpProtocol,
     /// Who takes it over IPv4, on the arc `ip4-local`.
     pub ip4: &'static Feature,
@@ -28,13 +28,22 @@ impl LocalProtocol {
 /// Who takes packets of which protocol at the moment, as workers read it. Packets of the others are answered as if nobody knew the
 /// protocol.
 pub struct Takers {
-    ip4: [AtomicU32; 256],
-    ip6: [AtomicU32; 256],
+    ip4: Family,
+    ip6: Family,
+}
+
+struct Family {
+    protocols: [AtomicU32; 256],
+    /// Of UDP.
+    ports: Box<[AtomicU32]>,
 }
 
 impl Default for Takers {
     fn default() -> Self {
-        let nobody = || std::array::from_fn(|_| AtomicU32::new(0));
+        let nobody = || Family {
+            protocols: std::array::from_fn(|_| AtomicU32::new(0)),
+            ports: (0..1 << 16).map(|_| AtomicU32::new(0)).collect(),
+        };
         Takers { ip4: nobody(), ip6: nobody() }
     }
 }
@@ -46,21 +55,59 @@ impl Takers {
         self.entry(v6, protocol).load(Relaxed)
     }
 
+    /// The same for a UDP port.
+    #[inline]
+    pub fn of_port(&self, v6: bool, port: u16) -> u32 {
+        self.port(v6, port).load(Relaxed)
+    }
+
+    /// Of the packet with its upper-layer header at `at`, which is no fragment: who takes its protocol, or its port.
+    #[inline]
+    pub fn of_packet(&self, v6: bool, protocol: IpProtocol, packet: &[u8], at: usize) -> u32 {
+        if protocol != IpProtocol::UDP {
+            return self.of(v6, protocol);
+        }
+        let port = packet.get(at + 2..).and_then(|p| p.first_chunk()).map(|p| u16::from_be_bytes(*p));
+        port.map_or(0, |port| self.of_port(v6, port))
+    }
+
     /// The feature of this bit takes a protocol from now on; 0: nobody.
     pub fn set(&self, v6: bool, protocol: IpProtocol, bit: u32) {
         self.entry(v6, protocol).store(bit, Relaxed);
     }
 
+    /// The same for a UDP port.
+    pub fn set_port(&self, v6: bool, port: u16, bit: u32) {
+        self.port(v6, port).store(bit, Relaxed);
+    }
+
+    fn family(&self, v6: bool) -> &Family {
+        if v6 { &self.ip6 } else { &self.ip4 }
+    }
+
     fn entry(&self, v6: bool, protocol: IpProtocol) -> &AtomicU32 {
-        let all = if v6 { &self.ip6 } else { &self.ip4 };
-        &all[usize::from(protocol.0)]
+        &self.family(v6).protocols[usize::from(protocol.0)]
+    }
+
+    fn port(&self, v6: bool, port: u16) -> &AtomicU32 {
+        &self.family(v6).ports[usize::from(port)]
     }
 }
 
 /// What usual packets to the router have in common: a feature takes them, and their IP header ends where it can.
 pub struct Common {
     protocol: u8,
+    /// The port of datagrams, which have no checksum.
+    port: Option<u16>,
     taken_by: u32,
+}
+
+/// The destination port of a datagram without a checksum, and its length.
+#[inline(always)]
+fn bare<const V6: bool>(w: &[u8; WINDOW]) -> Option<(u16, u16)> {
+    let h: &[u8; 8] = w[if V6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN }..].first_chunk()?;
+    let word = u64::from_be_bytes(*h);
+    (word as u16 == 0).then_some(((word >> 32) as u16, (word >> 16) as u16))
 }
 
 impl Common {
@@ -68,8 +115,10 @@ impl Common {
     pub fn of<const V6: bool>(takers: &Takers, first: &Desc, mut rooms: Rooms<'_>) -> Option<Common> {
         let w = rooms.window::<0>(first)?;
         let protocol = if V6 { w[6] } else { w[9] };
-        let taken_by = takers.of(V6, IpProtocol(protocol));
-        (taken_by != 0).then_some(Common { protocol, taken_by })
+        let port = if protocol == IpProtocol::UDP.0 { Some(bare::<V6>(w)?.0) } else { None };
+        let taken_by =
+            port.map_or_else(|| takers.of(V6, IpProtocol(protocol)), |port| takers.of_port(V6, port));
+        (taken_by != 0).then_some(Common { protocol, port, taken_by })
     }
 
     /// The bit of who takes them.
@@ -81,6 +130,7 @@ impl Common {
     #[inline(always)]
     pub fn quick<const V6: bool>(&self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
         let (protocol, len) = (self.protocol, if V6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN } as u16);
+        let wanted = self.port;
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
             let Some(w) = rooms.window::<0>(d) else { return false };
             // No options, and no fragment.
@@ -91,6 +141,14 @@ impl Common {
             };
             if !plain || d.len < len {
                 return false;
+            }
+            if let Some(wanted) = wanted {
+                let fits = |(port, n): (u16, u16)| {
+                    port == wanted && (udp::HEADER_LEN as u16..=d.len - len).contains(&n)
+                };
+                if !bare::<V6>(w).is_some_and(fits) {
+                    return false;
+                }
             }
             d.aux = len.into();
             true

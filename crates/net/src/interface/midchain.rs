@@ -45,6 +45,10 @@ pub struct Fixup<'p> {
     pub headers: &'p mut [u8],
     /// What is inside.
     pub inside: EtherType,
+    /// Its flow hash.
+    pub hash: u32,
+    /// Its bytes.
+    pub len: usize,
     /// The sum of its bytes, where [`Midchain::sums`] asks for it; 0 else.
     pub sum: Sum,
 }

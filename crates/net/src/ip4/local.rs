@@ -115,6 +115,17 @@ fn tcp(view: &Ip4LocalView<'_>, p: &mut Packet<'_>, header_len: usize) -> Step<I
     Ok(Ip4LocalNext::Lookup)
 }
 
+/// Checks the datagram at `at`.
+fn check_udp(p: &Packet<'_>, at: usize) -> Result<(), Ip4LocalReason> {
+    let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort) };
+    let (src, dst) = (Ip4Header(h).src(), Ip4Header(h).dst());
+    let pseudo = |len| checksum::pseudo4(src, dst, IpProtocol::UDP, len);
+    transport::check_udp(p, at, true, pseudo).map_err(|f| match f {
+        Fault::Length => Ip4LocalReason::UdpLength,
+        Fault::Checksum => Ip4LocalReason::UdpChecksum,
+    })
+}
+
 impl Node for Ip4Local {
     const NAME: &'static str = "ip4-local";
     type Next = Ip4LocalNext;
@@ -135,9 +146,12 @@ impl Node for Ip4Local {
         let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
         let h = Ip4Header(h);
         let (protocol, fragment, class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
-        let (header_len, src, dst) = (h.header_len(), h.src(), h.dst());
-        let taken_by = view.takers.of(false, protocol);
+        let (header_len, src) = (h.header_len(), h.src());
+        let taken_by = view.takers.of_packet(false, protocol, p.data(), header_len);
         if taken_by != 0 && !fragment {
+            if protocol == IpProtocol::UDP {
+                check_udp(p, header_len)?;
+            }
             (p.d.feat, p.d.aux) = (taken_by, header_len as u32);
             return Ok(Ip4LocalNext::Protocol);
         }
@@ -156,11 +170,7 @@ impl Node for Ip4Local {
             2 => return Ok(Ip4LocalNext::Igmp),
             6 => return tcp(view, p, header_len),
             17 => {
-                let pseudo = |len| checksum::pseudo4(src, dst, IpProtocol::UDP, len);
-                transport::check_udp(p, header_len, true, pseudo).map_err(|f| match f {
-                    Fault::Length => Ip4LocalReason::UdpLength,
-                    Fault::Checksum => Ip4LocalReason::UdpChecksum,
-                })?;
+                check_udp(p, header_len)?;
                 p.count(Ip4LocalReason::NoPort);
                 p.d.aux = Ask::V4_PORT_UNREACHABLE.word();
             }

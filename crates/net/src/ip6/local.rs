@@ -170,6 +170,17 @@ fn tcp(view: &Ip6LocalView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ip6LocalN
     Ok(Ip6LocalNext::Lookup)
 }
 
+/// Checks the datagram at `at`; `bare` says whether it may go without a checksum.
+fn check_udp(p: &Packet<'_>, at: usize, bare: bool) -> Result<(), Ip6LocalReason> {
+    let Some(h) = p.head::<40>() else { return Err(Ip6LocalReason::TooShort) };
+    let (src, dst) = (Ip6Header(h).src(), Ip6Header(h).dst());
+    let pseudo = |len: u16| checksum::pseudo6(src, dst, IpProtocol::UDP, len.into());
+    transport::check_udp(p, at, bare, pseudo).map_err(|f| match f {
+        Fault::Length => Ip6LocalReason::UdpLength,
+        Fault::Checksum => Ip6LocalReason::UdpChecksum,
+    })
+}
+
 impl Node for Ip6Local {
     const NAME: &'static str = "ip6-local";
     type Next = Ip6LocalNext;
@@ -188,7 +199,7 @@ impl Node for Ip6Local {
 
     fn step(view: &mut Ip6LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip6LocalNext, Ip6LocalReason> {
         let Some(h) = p.head::<40>() else { return Err(Ip6LocalReason::TooShort.into()) };
-        let (src, dst) = (Ip6Header(h).src(), Ip6Header(h).dst());
+        let dst = Ip6Header(h).dst();
         // Before the rest of the headers is looked at: only all fragments together must hold it.
         if matches!(ext::fragment(p.data()), Ok(Some((f, _))) if !f.is_atomic()) {
             if !punt::admits(view.plane, p, Class::Fragment) {
@@ -198,9 +209,13 @@ impl Node for Ip6Local {
         }
         let upper = ext::walk(p.data());
         if let Ok(u) = upper
-            && let taken_by @ 1.. = view.takers.of(true, u.protocol)
+            && let taken_by @ 1.. = view.takers.of_packet(true, u.protocol, p.data(), u.offset)
             && extensions(p.data(), dst.is_multicast()).is_ok()
         {
+            if u.protocol == IpProtocol::UDP {
+                // Who takes tunnels takes them without a checksum, too (RFC 6935).
+                check_udp(p, u.offset, true)?;
+            }
             (p.d.feat, p.d.aux) = (taken_by, u.offset as u32);
             return Ok(Ip6LocalNext::Protocol);
         }
@@ -230,11 +245,7 @@ impl Node for Ip6Local {
             6 => return tcp(view, p, upper.offset),
             59 => return Err(Ip6LocalReason::NoNextHeader.into()),
             17 => {
-                let pseudo = |len: u16| checksum::pseudo6(src, dst, IpProtocol::UDP, len.into());
-                transport::check_udp(p, upper.offset, false, pseudo).map_err(|f| match f {
-                    Fault::Length => Ip6LocalReason::UdpLength,
-                    Fault::Checksum => Ip6LocalReason::UdpChecksum,
-                })?;
+                check_udp(p, upper.offset, false)?;
                 p.count(Ip6LocalReason::NoPort);
                 p.d.aux = Ask::V6_PORT_UNREACHABLE.word();
             }

@@ -240,7 +240,7 @@ impl<'v> Outer<'v> {
         let outer = if m.v6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN };
         let (ip, behind) = headers.split_at_mut(outer.min(headers.len()));
         let upper = behind.len() + len;
-        (m.fixup)(m, Fixup { headers: behind, inside: inside.what, sum });
+        (m.fixup)(m, Fixup { headers: behind, inside: inside.what, hash: inside.hash, len, sum });
         // The ECN field is copied (RFC 6040 section 4.1, normal mode).
         let tos = m.dscp.map_or(inside.tos, |d| d << 2 | inside.tos & 3);
         // A packet that goes on with what it has must not begin anew by going round.

@@ -80,6 +80,12 @@ impl Router {
         self.plane.shared::<Takers>().set(v6, protocol.number, if on { bit } else { 0 });
     }
 
+    /// The same for a UDP port, of who takes datagrams.
+    pub(crate) fn take_port(&self, protocol: &LocalProtocol, v6: bool, port: u16, on: bool) {
+        let bit = self.feature_bit(if v6 { protocol.ip6 } else { protocol.ip4 });
+        self.plane.shared::<Takers>().set_port(v6, port, if on { bit } else { 0 });
+    }
+
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
         Bits::of(&i.features, &i.settings, self.switches.iter().copied(), |feature| self.feature_bit(feature))

@@ -1,0 +1,152 @@
+//! What tunnels between two addresses have in common, whatever stands between the IP header outside and what is inside: each is an
+//! interface ([`crate::router::VirtualKind`]), what leaves over it gets its headers in `adj-midchain-tx`, and what comes is told by its
+//! ends.
+
+mod ecn;
+mod input;
+mod part;
+
+pub(crate) use ecn::hand_on;
+pub(crate) use input::{Arrivals, Fault};
+pub use input::{ArrivalsView, Common, Over, Over4, Over6};
+pub(crate) use part::{State, TunnelKind, create, tunnel, tunnels};
+pub use part::{Tunnel, TunnelPart};
+
+use packet::IpProtocol;
+use packet::ip4::{self, Ip4Builder};
+use packet::ip6::{self, Ip6Builder};
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// What tells the packets of a tunnel from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ends {
+    /// This end; IPv4 addresses as such.
+    pub local: u128,
+    /// The other one.
+    pub remote: u128,
+    /// Whether both are IPv6.
+    pub v6: bool,
+    /// Place of the routing table in which both are addresses.
+    pub table: u32,
+    /// What tells tunnels between them apart: a key, a network identifier.
+    pub id: Option<u64>,
+}
+
+impl Ends {
+    /// In the table at a place.
+    pub fn new(local: IpAddr, remote: IpAddr, table: u32, id: Option<u64>) -> Ends {
+        let bits = |a: IpAddr| match a {
+            IpAddr::V4(a) => a.to_bits().into(),
+            IpAddr::V6(a) => a.to_bits(),
+        };
+        Ends { local: bits(local), remote: bits(remote), v6: local.is_ipv6(), table, id }
+    }
+}
+
+/// A tunnel as the node sees it that takes its packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbound {
+    /// Its interface.
+    pub interface: u32,
+    /// Frames come out, and no packets.
+    pub frames: bool,
+    /// The sequence number that came last with a bit above it that says that there was one, where the order is kept.
+    pub last: Option<Arc<AtomicU64>>,
+}
+
+/// All tunnels of a kind.
+pub(crate) struct AllInbound<K> {
+    by_ends: HashMap<Ends, Inbound>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> AllInbound<K> {
+    /// The tunnel with these ends.
+    #[inline]
+    pub fn get(&self, ends: &Ends) -> Option<&Inbound> {
+        self.by_ends.get(ends)
+    }
+}
+
+impl<K> Clone for AllInbound<K> {
+    fn clone(&self) -> Self {
+        AllInbound { by_ends: self.by_ends.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> Default for AllInbound<K> {
+    fn default() -> Self {
+        AllInbound { by_ends: HashMap::new(), kind: PhantomData }
+    }
+}
+
+/// What the IP header outside says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outside {
+    /// This end.
+    pub local: IpAddr,
+    /// The other end.
+    pub remote: IpAddr,
+    /// Number of the routing table in which both are addresses.
+    pub table: u32,
+    /// TTL or hop limit, 1 to 255; `None`: that of the packet inside.
+    pub ttl: Option<u8>,
+    /// DSCP, 0 to 63; `None`: that of the packet inside.
+    pub dscp: Option<u8>,
+}
+
+impl Outside {
+    /// Between two addresses of table 0, with TTL 64 and DSCP 0.
+    pub fn new(local: IpAddr, remote: IpAddr) -> Self {
+        Outside { local, remote, table: 0, ttl: Some(64), dscp: Some(0) }
+    }
+
+    /// Whether it can be.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let (local, remote) = (self.local, self.remote);
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(format!("{local} and {remote} are of two families"));
+        }
+        for a in [local, remote] {
+            let link_local = matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
+            let reserved = matches!(a, IpAddr::V4(a) if a.octets()[0] == 0 || a.octets()[0] >= 240);
+            if a.is_unspecified() || a.is_multicast() || a.is_loopback() || link_local || reserved {
+                return Err(format!("{a} cannot be an end of a tunnel: an address that is routed is needed"));
+            }
+        }
+        if local == remote {
+            return Err(format!("both ends are {local}"));
+        }
+        if self.ttl == Some(0) {
+            return Err("a TTL is 1 to 255".into());
+        }
+        if self.dscp.is_some_and(|d| d > 63) {
+            return Err("a DSCP is 0 to 63".into());
+        }
+        Ok(())
+    }
+
+    /// The headers in front of packets, with these behind that of IP.
+    pub(crate) fn template(&self, protocol: IpProtocol, behind: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; ip6::HEADER_LEN];
+        let len = match (self.local, self.remote) {
+            (IpAddr::V4(l), IpAddr::V4(r)) => Ip4Builder::new(l, r, protocol).emit(&mut out, 0),
+            (IpAddr::V6(l), IpAddr::V6(r)) => Ip6Builder::new(l, r, protocol).emit(&mut out, 0),
+            _ => Ok(0),
+        };
+        out.truncate(len.unwrap_or(0));
+        if self.local.is_ipv4() {
+            // Worked out with each packet.
+            out[ip4::HEADER_LEN - 10..][..2].fill(0);
+        }
+        out.extend_from_slice(behind);
+        out
+    }
+}
