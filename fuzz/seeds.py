@@ -13,6 +13,7 @@ from scapy.all import (ARP, Dot1AD, Dot1Q, Ether, GRE, HBHOptUnknown, ICMP, ICMP
                        ICMPv6NDOptMTU, ICMPv6NDOptPrefixInfo, ICMPv6NDOptSrcLLAddr, IP, IPOption_LSRR,
                        IPOption_Router_Alert, IPOption_RR, IPOption_Timestamp, IPv6, IPv6ExtHdrDestOpt,
                        IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, RouterAlert, TCP, UDP, fragment)
+from scapy.layers.vxlan import VXLAN
 
 HERE = pathlib.Path(__file__).resolve().parent
 PORT = {"left": 0, "right": 1, "small": 2, "patch": 3}
@@ -262,6 +263,19 @@ def frames():
         ("no-tunnel", ends4 / GRE(proto=0x800, key_present=1, key=6) / inner),
     ]:
         names["gre-out-" + name] = fed(on("left", packet), how=TRACED if len(name) % 2 else 0)
+    for name, to in [("4", "10.37.0.2"), ("6", "2001:db8:37::2")]:
+        packet = (IPv6 if name == "6" else IP)(dst=to) / UDP(sport=7) / Raw(bytes(64))
+        names["vxlan-in-" + name] = fed(on("left", packet), how=TRACED)
+    frame = Ether(dst="02:00:00:00:01:25", src="02:00:00:00:02:25") / inner
+    over4 = IP(src="198.51.100.2", dst="198.51.100.1", tos=1) / UDP(sport=50000, dport=4789, chksum=0)
+    for name, packet in [
+        ("4", over4 / VXLAN(vni=5, flags="Instance") / frame),
+        ("summed", IP(src="198.51.100.2", dst="198.51.100.1") / UDP(sport=50000, dport=4789) / VXLAN(vni=5, flags="Instance") / frame),
+        ("other", over4 / VXLAN(vni=6, flags="Instance") / frame),
+        ("no-vni", over4 / VXLAN(vni=5, flags=0) / frame),
+        ("6", IPv6(src="2001:db8:2::2", dst="2001:db8:2::1") / UDP(dport=4789, chksum=0) / VXLAN(vni=5, flags="Instance") / frame),
+    ]:
+        names["vxlan-out-" + name] = fed(on("left", packet), how=TRACED if len(name) % 2 else 0)
     names["lldp"] = fed(Ether(src="02:00:00:00:00:aa", dst="01:80:c2:00:00:0e", type=0x88CC) / Raw(bytes(50)))
     # Datagrams in fragments: to the router, through it to be put together (left.100), and to be told their ports (left.200).
     to4, to6 = dict(src="192.0.2.7", dst="192.0.2.1"), dict(src="2001:db8:1::7", dst="2001:db8:1::1")

@@ -14,6 +14,7 @@ use net::router::{
 };
 use net::span::{Directions, Mirror};
 use net::urpf::Mode;
+use net::vxlan::{VxlanConfig, VxlanOp};
 use packet::MacAddr;
 use std::net::Ipv4Addr;
 
@@ -280,7 +281,7 @@ fn bridge(router: &mut Router) {
     router.commit(ops.into_iter().map(Op::Bridge).collect()).expect("a bridge domain");
 }
 
-/// GRE tunnels over both families, one of them for frames.
+/// GRE tunnels over both families, one of them for frames, and VXLAN tunnels over both.
 fn tunnels(router: &mut Router) {
     let gre = |local: &str, remote: &str| {
         let address = |a: &str| a.parse().expect("an address");
@@ -296,17 +297,39 @@ fn tunnels(router: &mut Router) {
         ops.push(GreOp::Create { instance, config }.into());
         ops.push(Op::SetState { name: format!("gre{instance}"), up: true });
     }
+    let vxlan = |local: &str, remote: &str| {
+        let address = |a: &str| a.parse().expect("an address");
+        VxlanConfig::new(address(local), address(remote), 5)
+    };
+    let all = [
+        vxlan("198.51.100.1", "198.51.100.2"),
+        VxlanConfig { zero_checksum: true, ..vxlan("2001:db8:2::1", "2001:db8:2::2") },
+    ];
+    for (instance, config) in (0..).zip(all) {
+        ops.push(VxlanOp::Create { instance, config }.into());
+        let name = format!("vxlan_tunnel{instance}");
+        ops.push(Op::SetState { name: name.clone(), up: true });
+        ops.push(Op::SetMac { name, mac: Some(MacAddr([2, 0, 0, 0, 1, 37])) });
+    }
     for (name, net) in [
         ("gre0", "10.34.0.1/24"),
         ("gre0", "2001:db8:34::1/64"),
         ("gre1", "10.35.0.1/24"),
         ("gre1", "2001:db8:35::1/64"),
         ("gre2", "10.36.0.1/24"),
+        ("vxlan_tunnel0", "10.37.0.1/24"),
+        ("vxlan_tunnel1", "2001:db8:37::1/64"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().expect("an address") });
     }
-    let (name, address) = ("gre2".into(), "10.36.0.2".parse().expect("an address"));
-    ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 2, 36]) });
+    for (name, address, last) in [
+        ("gre2", "10.36.0.2", 36),
+        ("vxlan_tunnel0", "10.37.0.2", 37),
+        ("vxlan_tunnel1", "2001:db8:37::2", 37),
+    ] {
+        let address = address.parse().expect("an address");
+        ops.push(Op::SetNeighbor { name: name.into(), address, mac: MacAddr([2, 0, 0, 0, 2, last]) });
+    }
     router.commit(ops).expect("tunnels");
 }
 

@@ -142,6 +142,7 @@ COMMANDS = {
     "packet-generator show": ["packet-generator show"],
     "create sub-interfaces": ["create sub-interfaces right 500-502", "create sub-interfaces right 600"],
     "create gre tunnel src": ["create gre tunnel src 10.0.1.1 dst 192.0.2.78"],
+    "create vxlan tunnel src": ["create vxlan tunnel src 10.0.1.1 dst 192.0.2.78 vni 8"],
     "create host-interface name": ["create host-interface name spare"],
     "create pcap-interface name": ["create pcap-interface name replay write {}/replay.pcap"],
     "create loopback interface": ["create loopback interface instance 9"],
@@ -247,6 +248,7 @@ def busy(bench, tmp_path):
     a, b = t.ports["left"], t.ports["right"]
     t.ctl("create bridge-domain 20 bd-tag customers")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
+    t.ctl("create vxlan tunnel src 10.0.1.1 dst 192.0.2.77 vni 7 ttl copy")
     t.ctl("set interface span left.400 destination wire")
     t.ctl("trace add af-packet-input 50")
     t.ctl(f"pcap trace rx tx drop max 100 intfc left file {tmp_path}/capture.pcap")

@@ -104,7 +104,7 @@ def test_routes_as_people_type_them(pair):
 def test_unknown_words_are_answered_with_what_is_meant(pair):
     for line, says in [
         ("show acl-plugin acl", "VPP has 'show acl-plugin acl', Quiver has nothing like it"),
-        ("create vxlan tunnel src 10.0.0.1", "VPP has 'create vxlan tunnel', Quiver has nothing like it"),
+        ("create vxlan-gpe tunnel local 10.0.0.1", "VPP has 'create vxlan-gpe tunnel', Quiver has nothing like it"),
         ("show interface features left", "'show features INTERFACE' tells them"),
         ("show interfaec", "did you mean 'interface'?"),
         ("show neighbors", "did you mean 'show ip neighbors'"),

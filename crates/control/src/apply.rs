@@ -79,7 +79,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
     let name = i.name.clone();
     Some(match &i.kind {
         // `Document::supported` has refused them.
-        InterfaceKind::Bond(_) | InterfaceKind::Vxlan(_) => return None,
+        InterfaceKind::Bond(_) => return None,
         InterfaceKind::Loopback => {
             let instance = name.strip_prefix("loop").and_then(|n| n.parse().ok());
             (i.place, Op::CreateLoopback { instance, mac: i.mac })
@@ -90,7 +90,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
             let config = TunnelConfig { l2_only: t.l2_only, control_word: t.control_word, paths: vec![] };
             (t.place, Op::Mpls(MplsOp::CreateTunnel { instance, config }))
         }
-        InterfaceKind::Virtual(v) => (v.place, v.op.clone()),
+        InterfaceKind::Virtual(v) => (v.place, v.op.clone()?),
         InterfaceKind::Tap(t) => {
             let config = TapConfig {
                 host_name: t.host_name.clone(),

@@ -65,6 +65,9 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     for (interface, tunnel) in net::gre::tunnels(router) {
         let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
     }
+    for (interface, tunnel) in net::vxlan::tunnels(router) {
+        let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
+    }
     for t in [false, true].into_iter().flat_map(|v6| router.route_tables(v6)) {
         let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
         for r in router.routes(t.table) {
@@ -321,6 +324,41 @@ routes:
         assert!(written.contains(line), "{line}\n{written}");
     }
     assert!(!written.contains("mtu: 14"), "what a tunnel has by itself is left out\n{written}");
+}
+
+#[test]
+fn vxlan_tunnels() {
+    let text = "\
+tables:
+  7: {}
+vxlan_tunnels:
+  vxlan_tunnel0: {description: to B, local: 10.0.0.1, remote: 10.77.0.1, vni: 100, ttl: copy, dscp: 46}
+  vxlan_tunnel1: {local: 10.0.0.1, remote: 10.77.0.2, vni: 100, local-port: 8472, remote-port: 8473}
+  vxlan_tunnel2: {local: \"2001:db8::1\", remote: \"2001:db8:77::1\", vni: 16777215, zero-checksum: true}
+  vxlan_tunnel3: {local: 10.0.0.1, remote: 10.77.0.1, vni: 100, table: 7}
+interfaces:
+  vxlan_tunnel0: {}
+  vxlan_tunnel1: {mtu: 1450, state: down}
+  vxlan_tunnel2: {sub-interfaces: {7: {addresses: [10.6.0.1/24]}}, mac: \"02:00:00:00:00:07\"}
+  vxlan_tunnel3: {description: own, addresses: [10.7.0.1/24]}
+bridgedomains:
+  bd10: {interfaces: [vxlan_tunnel0]}
+";
+    let written = round_trip(text);
+    for line in [
+        "description: to B",
+        "vni: 16777215",
+        "ttl: copy",
+        "dscp: 46",
+        "local-port: 8472",
+        "remote-port: 8473",
+        "zero-checksum: true",
+        "table: 7",
+        "mtu: 1450",
+    ] {
+        assert!(written.contains(line), "{line}\n{written}");
+    }
+    assert!(!written.contains("ttl: 64") && !written.contains("port: 4789"), "{written}");
 }
 
 #[test]

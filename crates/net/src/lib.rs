@@ -50,3 +50,4 @@ mod transport;
 pub mod tunnel;
 pub mod urpf;
 pub mod vpp;
+pub mod vxlan;

@@ -9,7 +9,7 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss, multicast,
-    offload, path_mtu, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf,
+    offload, path_mtu, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub static SETTINGS: &[&[&Declared]] = &[
 
 /// The features that have a control side of their own, in the order in which they are called.
 pub(crate) static PARTS: &[&dyn Part] =
-    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &span::Span, &gre::PART];
+    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &span::Span, &gre::PART, &vxlan::PART];
 
 /// The protocols above IP that features bring.
-static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL];
+static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL, &vxlan::PROTOCOL];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {
@@ -124,6 +124,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick(ip6::Ip6Local::new(plane))
         .quick(gre::GreInput::<tunnel::Over4>::new(plane, worker))
         .quick(gre::GreInput::<tunnel::Over6>::new(plane, worker))
+        .quick(vxlan::VxlanInput::<tunnel::Over4>::new(plane, worker))
+        .quick(vxlan::VxlanInput::<tunnel::Over6>::new(plane, worker))
         .node(multicast::IgmpInput::new(plane))
         .node(icmp::Icmp4Input::new(plane))
         .node(icmp::Icmp6Input::new(plane))

@@ -30,6 +30,9 @@ pub const KNOWN: &[&str] = &[
     "create tap id =3 host-if-name =tap3 hw-addr =02:00:00:00:00:07 host-mac-addr =02:00:00:00:00:08",
     "create tap id =3 host-ns =lab host-bridge =br0 host-mtu-size =1500 rx-ring-size =256 num-rx-queues =1",
     "create tap id =3 host-ip4-addr =10.9.0.2/24 host-ip4-gw =10.9.0.1 host-ip6-addr =2001:db8:9::2/64 host-ip6-gw =2001:db8:9::1",
+    "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13",
+    "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13 instance =7 encap-vrf-id =0 decap-next l2 src_port =4000 dst_port =4790",
+    "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13 del",
     "delete host-interface name =eth0",
     "delete loopback interface intfc =loop0",
     "delete sub-interface =left.100",
@@ -207,6 +210,7 @@ pub const KNOWN: &[&str] = &[
     "show vlib graph",
     "show vlib graphviz",
     "show version verbose",
+    "show vxlan tunnel",
     "trace add =af-packet-input =10",
 ];
 
@@ -264,7 +268,6 @@ pub const MISSING: &[&str] = &[
     "create pppoe session",
     "create teib",
     "create vhost-user",
-    "create vxlan tunnel",
     "create vxlan-gbp tunnel",
     "create vxlan-gpe tunnel",
     "create wireguard",
@@ -442,7 +445,6 @@ pub const MISSING: &[&str] = &[
     "show virtio pci",
     "show vmxnet3",
     "show vrrp",
-    "show vxlan tunnel",
     "show vxlan",
     "show wireguard",
     "sr localsid",

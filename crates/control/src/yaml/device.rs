@@ -9,6 +9,7 @@ use super::model::{Device, Driver, Interface, InterfaceKind, Offload, QueuePlace
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
+use super::virtuals;
 
 pub(super) const DEVICE: &[&str] = &[
     "driver",
@@ -355,10 +356,10 @@ pub(super) fn placement_fits(d: &mut Decoder<'_>, interfaces: &[Interface], work
 pub(super) fn unused<'n>(d: &mut Decoder<'n>, devices: BTreeMap<&'n str, DeviceEntry>) {
     for (name, entry) in devices {
         d.key(name, |d| {
-            let bonded = numbered(name, "BondEthernet").or_else(|| numbered(name, "vxlan_tunnel"));
+            let bonded = numbered(name, "BondEthernet").is_some() || virtuals::section_of(name).is_some();
             let help = if numbered(name, "loop").is_some() {
                 "a loopback has no device, and may only be `promiscuous`: remove the entry".to_string()
-            } else if bonded.is_some() {
+            } else if bonded {
                 "it has no device of its own: remove the entry".to_string()
             } else {
                 format!("add `{name}: {{}}` to the section `interfaces`, or remove the entry")

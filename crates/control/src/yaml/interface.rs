@@ -14,7 +14,6 @@ use super::mpls_tunnel::MplsTunnel;
 use super::scalar::{Reference, number, short};
 use super::tree::{Node, Value};
 use super::virtuals;
-use super::vxlan::VxlanTunnel;
 
 pub(super) const INTERFACE: &[&str] = &[
     "description",
@@ -60,7 +59,6 @@ pub(super) struct Others<'a, 'n> {
     pub taps: &'a mut BTreeMap<&'n str, Tap>,
     pub loopbacks: &'a mut [Option<Interface>],
     pub bonds: &'a mut BTreeMap<&'n str, Bond>,
-    pub tunnels: &'a mut BTreeMap<&'n str, VxlanTunnel>,
     pub mpls_tunnels: &'a mut BTreeMap<&'n str, MplsTunnel>,
     pub virtuals: &'a mut virtuals::All<'n>,
 }
@@ -99,8 +97,6 @@ fn interface<'n>(
         device::tap_kind(d, name, place, others.taps, entry)
     } else if numbered(name, "BondEthernet").is_some() {
         later(d, name, place, others.bonds.remove(name).map(InterfaceKind::Bond), "bondethernets")
-    } else if numbered(name, "vxlan_tunnel").is_some() {
-        later(d, name, place, others.tunnels.remove(name).map(InterfaceKind::Vxlan), "vxlan_tunnels")
     } else if numbered(name, "mpls-tunnel").is_some() {
         let tunnel = others.mpls_tunnels.remove(name).map(InterfaceKind::MplsTunnel);
         if tunnel.is_none() {
@@ -137,9 +133,7 @@ fn interface<'n>(
         return Some(result);
     };
     common(d, &fields, &mut result);
-    if let (InterfaceKind::Virtual(v), false) = (&result.kind, fields.has("mtu")) {
-        result.mtu = v.mtu;
-    }
+    virtuals::fill(&mut result, fields.has("mtu"));
     if let (InterfaceKind::Tap(tap), None) = (&result.kind, &result.description) {
         result.description.clone_from(&tap.description);
     }
@@ -197,20 +191,17 @@ fn later(
     kind
 }
 
-/// Bonds and tunnels that `interfaces` does not have.
-pub(super) fn only_declared<'a>(
-    d: &mut Decoder<'_>,
-    left: impl Iterator<Item = (&'a String, Place, &'a String)>,
-) {
+/// Reports a bond or tunnel that `interfaces` does not have.
+pub(super) fn only_declared(d: &mut Decoder<'_>, name: &str, place: Place, path: &str) {
     // One that is named wrong was reported.
-    let named = |name: &str| ["BondEthernet", "vxlan_tunnel"].iter().any(|s| numbered(name, s).is_some());
-    for (name, place, path) in left.filter(|(name, ..)| named(name)) {
-        let message = format!("`{name}` does not stand in `interfaces`");
-        let error = Diagnostic::new(place, path.as_str(), "not-in-interfaces", message);
-        d.errors
-            .add(error)
-            .help(format!("add `{name}: {{}}` there: its addresses and sub-interfaces go there too"));
+    if numbered(name, "BondEthernet").is_none() && virtuals::section_of(name).is_none() {
+        return;
     }
+    let message = format!("`{name}` does not stand in `interfaces`");
+    let error = Diagnostic::new(place, path, "not-in-interfaces", message);
+    d.errors
+        .add(error)
+        .help(format!("add `{name}: {{}}` there: its addresses and sub-interfaces go there too"));
 }
 
 /// An interface with every default.

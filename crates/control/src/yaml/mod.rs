@@ -34,7 +34,6 @@ mod tap;
 mod tests;
 mod tree;
 pub(crate) mod virtuals;
-mod vxlan;
 
 pub use acl::{Acl, AclUse, Action, Endpoint, Families, PrefixList, Range, Term};
 pub use bond::{Bond, BondMode, LoadBalance};
@@ -51,7 +50,6 @@ pub use stream::Stream;
 pub use table::Tables;
 pub use tree::{MAX_ALIAS_NODES, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use virtuals::Virtual;
-pub use vxlan::VxlanTunnel;
 
 use decode::Decoder;
 use graph::memory::{self, Growth};
@@ -96,7 +94,6 @@ const OWN_SECTIONS: &[&str] = &[
     "l3",
     "bondethernets",
     "bridgedomains",
-    "vxlan_tunnels",
     "acls",
     "prefixlists",
     "sflow",
@@ -106,7 +103,7 @@ const OWN_SECTIONS: &[&str] = &[
 ];
 
 /// Those of them that belong to the format but are not supported yet.
-const LATER: &[&str] = &["bondethernets", "vxlan_tunnels", "acls", "prefixlists", "sflow"];
+const LATER: &[&str] = &["bondethernets", "acls", "prefixlists", "sflow"];
 
 /// Reads and checks a document that a router is to run. `file` is the name shown in errors.
 ///
@@ -271,7 +268,6 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
     let mut loopbacks: Vec<Option<Interface>> = loopbacks.into_iter().map(Some).collect();
     let mut bonds = d.field(&fields, "bondethernets", bond::decode).unwrap_or_default();
-    let mut tunnels = d.field(&fields, "vxlan_tunnels", vxlan::decode).unwrap_or_default();
     let mut mpls_tunnels = mpls_tunnel::declared(root);
     let mut virtuals = virtuals::All::new();
     for section in virtuals::SECTIONS {
@@ -285,15 +281,13 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
         taps: &mut taps,
         loopbacks: &mut loopbacks,
         bonds: &mut bonds,
-        tunnels: &mut tunnels,
     };
     let interfaces = d.field(&fields, "interfaces", |d, node| interface::decode(d, node, &mut others));
     document.interfaces = interfaces.unwrap_or_default();
-    let left = bonds.values().map(|b| (&b.name, b.place, &b.path));
-    interface::only_declared(d, left.chain(tunnels.values().map(|t| (&t.name, t.place, &t.path))));
+    bonds.values().for_each(|b| interface::only_declared(d, &b.name, b.place, &b.path));
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.extend(mpls_tunnel::remaining(mpls_tunnels));
-    document.interfaces.extend(virtuals::remaining(virtuals));
+    document.interfaces.extend(virtuals::remaining(d, virtuals));
     document.interfaces.extend(loopbacks.into_iter().flatten());
     device::promiscuity(&mut document.interfaces, &mut devices);
     device::placement_fits(d, &document.interfaces, document.settings.workers);

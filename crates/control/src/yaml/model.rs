@@ -20,7 +20,6 @@ use super::scalar::Reference;
 use super::sflow::Sflow;
 use super::stream::Stream;
 use super::table::Tables;
-use super::vxlan::VxlanTunnel;
 
 /// A whole configuration, checked.
 #[derive(Debug, Clone, Default)]
@@ -143,14 +142,12 @@ pub enum InterfaceKind {
     Virtual(super::Virtual),
     /// A bond: not supported yet.
     Bond(Bond),
-    /// A VXLAN tunnel: not supported yet.
-    Vxlan(VxlanTunnel),
 }
 
 impl InterfaceKind {
     /// No entry of `devices` says anything of what stands behind it.
     pub(super) fn is_without_device(&self) -> bool {
-        matches!(self, Self::Bond(_) | Self::Vxlan(_) | Self::MplsTunnel(_) | Self::Virtual(_))
+        matches!(self, Self::Bond(_) | Self::MplsTunnel(_) | Self::Virtual(_))
     }
 
     /// A tunnel that carries frames.

@@ -2,7 +2,7 @@
 
 use super::{
     acl, bond, bridge, device, interface, l2, l3, mpls, neighbor, punt, route, settings, sflow, span, stream,
-    tap, vxlan,
+    tap,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -31,7 +31,6 @@ fn the_manual_has_every_field() {
         ("## `bridgedomains`", bridge::BRIDGE),
         ("### `bridgedomains.NAME.settings`", bridge::SETTINGS),
         ("## `bondethernets`", bond::BOND),
-        ("## `vxlan_tunnels`", vxlan::VXLAN),
         ("## `prefixlists`", acl::prefixlist::PREFIX_LIST),
         ("## `acls`", acl::ACL),
         ("### `acls.NAME.terms[N]`", acl::TERM),

@@ -43,6 +43,16 @@ thread_local! {
 /// What tells flows apart, of a packet at `l3`: nothing that differs from packet to packet.
 fn flow(ethertype: u16, l3: &[u8]) -> Option<Vec<u8>> {
     // The flow of what is in a tunnel.
+    let datagram = match ethertype {
+        0x0800 if l3.get(9) == Some(&17) => l3.get(20..),
+        0x86dd if l3.get(6) == Some(&17) => l3.get(40..),
+        _ => None,
+    };
+    if let Some(frame) = datagram.filter(|d| d.get(2..4) == Some(&[0x12, 0xb5])).and_then(|d| d.get(16..)) {
+        let link = packet::vlan::VlanStack::parse(frame);
+        let inner = link.and_then(|l| flow(l.ethertype.0, frame.get(usize::from(l.header_len)..)?));
+        return Some([&inner.unwrap_or_else(|| frame.to_vec())[..], &l3[12..20]].concat());
+    }
     let upper = match ethertype {
         0x0800 if l3.get(9) == Some(&47) => l3.get(20..),
         0x86dd if l3.get(6) == Some(&47) => l3.get(40..),

@@ -107,7 +107,7 @@ const STACKS: [&[(u32, u8)]; 46] = [
     &[(102, 64), (7, 64)],
 ];
 
-const DST4: [[u8; 4]; 42] = [
+const DST4: [[u8; 4]; 43] = [
     [10, 10, 1, 1],
     [10, 11, 0, 0],
     [10, 12, 0, 1],
@@ -150,6 +150,7 @@ const DST4: [[u8; 4]; 42] = [
     [10, 35, 0, 2],
     [198, 51, 100, 1],
     [10, 36, 0, 2],
+    [10, 37, 0, 2],
 ];
 const SRC4: [[u8; 4]; 13] = [
     [192, 0, 2, 2],
@@ -166,7 +167,7 @@ const SRC4: [[u8; 4]; 13] = [
     [240, 1, 1, 1],
     [198, 51, 100, 2],
 ];
-const DST6: [&str; 36] = [
+const DST6: [&str; 37] = [
     "2001:db8:10::1",
     "2001:db8:11::1",
     "2001:db8:12::1",
@@ -203,6 +204,7 @@ const DST6: [&str; 36] = [
     "2001:db8:34::2",
     "2001:db8:35::2",
     "2001:db8:2::1",
+    "2001:db8:37::2",
 ];
 const SRC6: [&str; 13] = [
     "2001:db8:1::2",
@@ -270,6 +272,8 @@ pub struct Spec {
     split: Option<usize>,
     gso: Option<(u16, u8)>,
     sport: u16,
+    /// Datagrams are of a VXLAN tunnel.
+    vxlan: bool,
 }
 
 impl Spec {
@@ -297,7 +301,7 @@ impl Spec {
             ethertype: if v6 { 0x86dd } else { 0x0800 },
             v6,
             dst: r.pick(&if tunnelled {
-                [if v6 { 35 } else { 40 }; 18]
+                [if v6 { 35 } else { 40 }; 19]
             } else {
                 [
                     0,
@@ -318,6 +322,7 @@ impl Spec {
                     if v6 { 33 } else { 38 },
                     if v6 { 34 } else { 39 },
                     if v6 { 33 } else { 41 },
+                    if v6 { 36 } else { 42 },
                 ]
             }),
             host: 0,
@@ -327,7 +332,8 @@ impl Spec {
             options: 0,
             fragment: 0,
             first: 0,
-            next: if tunnelled { 47 } else { 17 },
+            next: if tunnelled && r.below(2) == 0 { 47 } else { 17 },
+            vxlan: tunnelled,
             wrong_len: 0,
             size: r.pick(&[26, 26, 26, 60, 500]),
             padding: 0,
@@ -524,6 +530,9 @@ impl Spec {
         if self.next == 47 {
             self.gre(p);
         }
+        if self.next == 17 && self.vxlan {
+            self.vxlan(p);
+        }
         if let Some(tcp) = p.first_chunk_mut::<24>().filter(|_| self.next == 6) {
             // A SYN, or no SYN, with a segment size.
             (tcp[12], tcp[13]) = (0x60, if self.sport.is_multiple_of(2) { 2 } else { 0x10 });
@@ -531,11 +540,36 @@ impl Spec {
         }
     }
 
+    /// The same in a frame, for the tunnel or for nobody there.
+    fn vxlan(&self, p: &mut [u8]) {
+        let Some((headers, frame)) = p.split_at_mut_checked(16) else { return };
+        headers[2..4].copy_from_slice(&4789u16.to_be_bytes());
+        let checksum = if self.sport.is_multiple_of(5) { [1, 2] } else { [0, 0] };
+        headers[6..8].copy_from_slice(&checksum);
+        headers[8..].copy_from_slice(&[
+            8,
+            0,
+            0,
+            0,
+            0,
+            0,
+            if self.sport.is_multiple_of(7) { 6 } else { 5 },
+            0,
+        ]);
+        let Some((ethernet, inner)) = frame.split_at_mut_checked(14) else { return };
+        ethernet.copy_from_slice(&[2, 0, 0, 0, 1, 37, 2, 0, 0, 0, 2, 37, 8, 0]);
+        self.inner(inner);
+    }
+
     /// What tunnels carry: an IPv4 packet, of the flow of its mark.
     fn gre(&self, p: &mut [u8]) {
         let header: &[u8] = if self.v6 { &[0x20, 0, 8, 0, 0, 0, 0, 5] } else { &[0, 0, 8, 0] };
         let Some((gre, inner)) = p.split_at_mut_checked(header.len()) else { return };
         gre.copy_from_slice(header);
+        self.inner(inner);
+    }
+
+    fn inner(&self, inner: &mut [u8]) {
         let len = inner.len() as u16;
         let Some(h) = inner.get_mut(..20) else { return };
         h.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 34, 0, 2, 10, 10, 1, self.host]);

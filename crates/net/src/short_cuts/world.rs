@@ -16,6 +16,7 @@ use crate::router::{
 };
 use crate::span::{Directions, Mirror};
 use crate::urpf::Mode;
+use crate::vxlan::{VxlanConfig, VxlanOp};
 use crate::{arcs, ip4, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
@@ -313,7 +314,7 @@ fn routes(right: Option<u32>) -> Vec<Op> {
     routes.into_iter().map(set).collect()
 }
 
-/// Tunnels over both families, and one for frames.
+/// GRE tunnels over both families, and one for frames, and VXLAN tunnels over both.
 fn tunnels() -> Vec<Op> {
     let gre = |local: &str, remote: &str| GreConfig::new(local.parse().unwrap(), remote.parse().unwrap());
     let all = [
@@ -326,17 +327,37 @@ fn tunnels() -> Vec<Op> {
         ops.push(GreOp::Create { instance, config }.into());
         ops.push(Op::SetState { name: format!("gre{instance}"), up: true });
     }
+    let vxlan =
+        |local: &str, remote: &str| VxlanConfig::new(local.parse().unwrap(), remote.parse().unwrap(), 5);
+    let all = [
+        vxlan("198.51.100.1", "198.51.100.2"),
+        VxlanConfig { zero_checksum: true, ..vxlan("2001:db8:2::1", "2001:db8:2::2") },
+    ];
+    for (instance, config) in (0..).zip(all) {
+        ops.push(VxlanOp::Create { instance, config }.into());
+        let name = format!("vxlan_tunnel{instance}");
+        ops.push(Op::SetState { name: name.clone(), up: true });
+        ops.push(Op::SetMac { name, mac: Some(MacAddr([2, 0, 0, 0, 1, 37])) });
+    }
     for (name, net) in [
         ("gre0", "10.34.0.1/24"),
         ("gre0", "2001:db8:34::1/64"),
         ("gre1", "10.35.0.1/24"),
         ("gre1", "2001:db8:35::1/64"),
         ("gre2", "10.36.0.1/24"),
+        ("vxlan_tunnel0", "10.37.0.1/24"),
+        ("vxlan_tunnel1", "2001:db8:37::1/64"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
     }
-    let (name, address) = ("gre2".to_string(), "10.36.0.2".parse().unwrap());
-    ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 2, 36]) });
+    for (name, address, last) in [
+        ("gre2", "10.36.0.2", 36),
+        ("vxlan_tunnel0", "10.37.0.2", 37),
+        ("vxlan_tunnel1", "2001:db8:37::2", 37),
+    ] {
+        let (name, address) = (name.to_string(), address.parse().unwrap());
+        ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 2, last]) });
+    }
     ops
 }
 

@@ -4,7 +4,7 @@ use super::feed::{Patch, Template, Traffic};
 use super::many;
 use super::prefixes::Prefixes;
 use super::random::Random;
-use super::rig::{Bridging, FIRST, Gre, Labels, Plan, Tags, Vrfs, list4, list6, prefix};
+use super::rig::{Bridging, FIRST, Gre, Labels, Plan, Tags, VNI, Vrfs, list4, list6, prefix};
 use super::special::{churn, converge, growth, idle, latency, lines, objects, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -176,6 +176,16 @@ pub const ALL: &[Scenario] = &[
         let plan = plain(i, small_table(false)?, 1)?;
         let traffic = Traffic { templates: vec![traffic::gre(i.size)?], ..plan.traffic };
         Ok(Plan { gre: Gre::Out, traffic, ..plan })
+    }),
+    forward("vxlan-encap", "IPv4, from a bridge domain into a VXLAN tunnel over IPv4", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        let traffic = Traffic { templates: vec![traffic::to_station(i.size)?], ..plan.traffic };
+        Ok(Plan { bridging: Bridging::IntoVxlan, traffic, ..plan })
+    }),
+    forward("vxlan-decap", "IPv4, out of a VXLAN tunnel over IPv4 into a bridge domain", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        let traffic = Traffic { templates: vec![traffic::vxlan(i.size, VNI)?], ..plan.traffic };
+        Ok(Plan { bridging: Bridging::OutOfVxlan, traffic, ..plan })
     }),
     forward("vlan", "IPv4, 802.1Q in and out, one route", |i| {
         many::routed(i, Tags::One, 1, Vrfs::None, false)

@@ -78,10 +78,34 @@ pub fn gre(size: usize) -> Result<Template, String> {
     Ok(Template { bytes, patch: Patch::Ip4(14 + 24), tags: 0 })
 }
 
+/// The station of a bridge domain.
+pub const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+/// [`ip4`] to the station.
+pub fn to_station(size: usize) -> Result<Template, String> {
+    let mut t = ip4(size, 0)?;
+    t.bytes[..6].copy_from_slice(&STATION.0);
+    Ok(t)
+}
+
+/// The same in a VXLAN tunnel from the host to the router.
+pub fn vxlan(size: usize, vni: u32) -> Result<Template, String> {
+    let Template { bytes: inner, .. } = to_station(size.saturating_sub(50).max(14 + 28))?;
+    let len = (16 + inner.len()) as u16;
+    let ports = [50_000, 4789, len, 0].map(u16::to_be_bytes).concat();
+    let payload = [&ports[..], &[8, 0, 0, 0], &(vni << 8).to_be_bytes(), &inner].concat();
+    let mut packet = vec![0; 20];
+    let ip = Ip4Builder::new(HOST4, ROUTER4, IpProtocol::UDP);
+    ip.emit(&mut packet, payload.len()).map_err(|e| e.to_string())?;
+    packet.extend(payload);
+    let bytes = frame(ROUTER, HOST, &[], EtherType::IPV4, &packet);
+    Ok(Template { bytes, patch: Patch::Ip4(14 + 36 + 14), tags: 0 })
+}
+
 /// A frame for a cross-connect or a bridge domain.
 pub fn ethernet(size: usize, tagged: usize) -> Template {
     let payload = vec![0; size.saturating_sub(14 + 4 * tagged)];
-    let bytes = frame(MacAddr([2, 0, 0, 0, 0, 9]), HOST, &tags(tagged), EtherType(0x88b5), &payload);
+    let bytes = frame(STATION, HOST, &tags(tagged), EtherType(0x88b5), &payload);
     Template { bytes, patch: Patch::None, tags: 4 * tagged }
 }
 

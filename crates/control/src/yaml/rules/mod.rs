@@ -177,12 +177,10 @@ impl<'a> Names<'a> {
             let message = format!("the interface {} is not declared", short(name));
             return unknown("undeclared", message, format!("add it to the section `{}`", section.name));
         }
-        for (stem, section) in [("BondEthernet", "bondethernets"), ("vxlan_tunnel", "vxlan_tunnels")] {
-            if numbered(name, stem).is_some() {
-                let message = format!("the interface {} is not declared", short(name));
-                let help = format!("add it to the sections `{section}` and `interfaces`");
-                return unknown("undeclared", message, help);
-            }
+        if numbered(name, "BondEthernet").is_some() {
+            let message = format!("the interface {} is not declared", short(name));
+            let help = "add it to the sections `bondethernets` and `interfaces`";
+            return unknown("undeclared", message, help.into());
         }
         let message = format!("there is no interface {}", short(name));
         let parent = name.rsplit_once('.').and_then(|(parent, id)| Some((self.ports.get(parent)?, id)));

@@ -2,17 +2,20 @@
 //! A feature has a file here, with all that the document says of its interfaces, and one line in [`SECTIONS`].
 
 mod gre;
+mod vxlan;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::decode::{Decoder, Fields};
 use super::diag::Place;
-use super::interface::{blank, numbered};
+use super::interface::{blank, numbered, only_declared};
 use super::model::{Interface, InterfaceKind};
 use super::table::Tables;
-use super::tree::Node;
-use crate::dump::{Map, Source};
+use super::tree::{Node, Value};
+use crate::dump::{self, Map, Source};
 use net::router::{IfState, Op, RouteTable};
+use net::tunnel::Outside;
 
 /// An interface that a section declares.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +24,10 @@ pub struct Virtual {
     pub place: Place,
     /// Its path in the document.
     pub path: String,
-    /// What makes it.
-    pub op: Op,
+    /// What makes it; `None` where its entry is faulty, which was reported.
+    pub op: Option<Op>,
+    /// What its section says to describe it.
+    pub description: Option<String>,
     /// It carries frames; else packets to one other end.
     pub frames: bool,
     /// The routing table of its ends.
@@ -40,6 +45,8 @@ pub(crate) struct Section {
     pub name: &'static str,
     /// What the names of its interfaces begin with; a number follows.
     pub stem: &'static str,
+    /// Whether its interfaces must stand in `interfaces`, too.
+    pub stands_twice: bool,
     /// The fields of an entry.
     pub fields: &'static [&'static str],
     /// Reads an entry; those before it are known.
@@ -50,7 +57,7 @@ pub(crate) struct Section {
 }
 
 /// All of them.
-pub(crate) const SECTIONS: &[Section] = &[gre::SECTION];
+pub(crate) const SECTIONS: &[Section] = &[gre::SECTION, vxlan::SECTION];
 
 /// The section that declares an interface of this name.
 pub(super) fn section_of(name: &str) -> Option<&'static Section> {
@@ -62,20 +69,71 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, section: &Sect
     let mut all = All::new();
     for (name, place, node) in d.entries(node, "interface names") {
         let one = d.key(name, |d| {
-            let fields = d.fields(node, section.fields)?;
-            (section.decode)(d, name, place, &fields, &all)
+            let path = d.path();
+            let fields = d.fields(node, section.fields);
+            let one = fields.and_then(|fields| (section.decode)(d, name, place, &fields, &all));
+            let table = RouteTable { id: 0, v6: false };
+            one.unwrap_or(Virtual { place, path, op: None, description: None, frames: true, table, mtu: 0 })
         });
-        all.extend(one.map(|v| (name, v)));
+        all.insert(name, one);
     }
     Some(all)
 }
 
-/// The interfaces of which `interfaces` does not speak.
-pub(super) fn remaining(all: All<'_>) -> impl Iterator<Item = Interface> {
-    all.into_iter().map(|(name, v)| {
-        let (path, place, mtu) = (v.path.clone(), v.place, v.mtu);
-        Interface { mtu, ..blank(path, name, place, InterfaceKind::Virtual(v)) }
+/// The interfaces of which `interfaces` does not speak; those of which it must are reported.
+pub(super) fn remaining(d: &mut Decoder<'_>, all: All<'_>) -> Vec<Interface> {
+    let must = all.iter().filter(|(name, _)| section_of(name).is_some_and(|s| s.stands_twice));
+    must.for_each(|(name, v)| only_declared(d, name, v.place, &v.path));
+    let interface = |(name, v): (&str, Virtual)| {
+        let (path, place, mtu, description) = (v.path.clone(), v.place, v.mtu, v.description.clone());
+        Interface { mtu, description, ..blank(path, name, place, InterfaceKind::Virtual(v)) }
+    };
+    all.into_iter().map(interface).collect()
+}
+
+/// What `interfaces` says of an interface, with what its section says where that is silent.
+pub(super) fn fill(i: &mut Interface, has_mtu: bool) {
+    let InterfaceKind::Virtual(v) = &i.kind else { return };
+    if !has_mtu {
+        i.mtu = v.mtu;
+    }
+    if i.description.is_none() {
+        i.description.clone_from(&v.description);
+    }
+}
+
+/// What the header outside of a tunnel between these ends says.
+fn outside<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, local: IpAddr, remote: IpAddr) -> Outside {
+    let own = Outside::new(local, remote);
+    Outside {
+        table: d.field(fields, "table", |d, node| d.int(node, 0, u32::MAX)).unwrap_or(own.table),
+        ttl: d.field(fields, "ttl", |d, node| copied(d, node, 1, 255)).unwrap_or(own.ttl),
+        dscp: d.field(fields, "dscp", |d, node| copied(d, node, 0, 63)).unwrap_or(own.dscp),
+        ..own
+    }
+}
+
+/// A number, or `copy`: `Some(None)`.
+fn copied<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, least: u8, most: u8) -> Option<Option<u8>> {
+    match &node.value {
+        Value::Scalar { text, .. } if text == "copy" => Some(None),
+        _ => d.int(node, least, most).map(Some),
+    }
+}
+
+/// An address that a tunnel must have.
+fn address<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, field: &'static str, help: &str) -> Option<IpAddr> {
+    d.required(fields, field, help, |d, node| {
+        let text = d.text(node, "an address")?;
+        d.address(node.place, text)
     })
+}
+
+/// Writes the TTL and DSCP of a tunnel's packets where they are not what they are by default.
+fn put_marks(to: &mut Map, ttl: Option<u8>, dscp: Option<u8>, own: Outside) {
+    let copied = |n: Option<u8>| n.map_or(dump::Node::from("copy"), dump::Node::from);
+    to.put_some("ttl", (ttl != own.ttl).then(|| copied(ttl)));
+    to.put_some("dscp", (dscp != own.dscp).then(|| copied(dscp)));
 }
 
 /// Reports routing tables of ends that are not declared.

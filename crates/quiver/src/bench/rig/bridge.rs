@@ -1,9 +1,11 @@
 //! The bridge domain of a scenario.
 
+use super::addresses::{hop, own};
 use super::{Plan, Rig, Tags};
 use crate::bench::feed::Patch;
-use crate::bench::traffic::ROUTER;
+use crate::bench::traffic::{HOST4, ROUTER, ROUTER4, STATION};
 use net::router::{BridgeOp, BridgeSettings, Membership, Op, TagChange};
+use net::vxlan::{VxlanConfig, VxlanOp};
 use packet::eth::MacAddr;
 
 /// What of a scenario is bridged.
@@ -20,10 +22,18 @@ pub enum Bridging {
     In,
     /// The first egress interface is.
     Out,
+    /// Frames go from the input into a VXLAN tunnel.
+    IntoVxlan,
+    /// Frames come out of a VXLAN tunnel, to the first egress interface.
+    OutOfVxlan,
 }
 
 /// Number of the bridge domain.
 const DOMAIN: u32 = 1;
+/// The VXLAN tunnel in it.
+const TUNNEL: &str = "vxlan_tunnel0";
+/// The network identifier of that.
+pub const VNI: u32 = 100;
 /// Its BVI.
 pub const BVI: &str = "loop0";
 
@@ -31,7 +41,8 @@ impl Bridging {
     /// The interface to which the addresses of `name` belong.
     pub fn routed(self, name: &str) -> &str {
         match (self, name) {
-            (Bridging::In, "in0") | (Bridging::Out, "out0") => BVI,
+            (Bridging::In | Bridging::IntoVxlan, "in0") => BVI,
+            (Bridging::Out | Bridging::OutOfVxlan, "out0") => BVI,
             _ => name,
         }
     }
@@ -50,13 +61,23 @@ impl Bridging {
                 return ["in0", "out0"].map(up).into_iter().chain((1..=domains).flat_map(domain)).collect();
             }
             Bridging::Members => ops.extend([port("in0", false), port("out0", false), up("out0"), up("in0")]),
-            Bridging::In | Bridging::Out => {
+            Bridging::In | Bridging::Out | Bridging::IntoVxlan | Bridging::OutOfVxlan => {
                 let (member, mac) = match self {
-                    Bridging::In => ("in0", ROUTER),
+                    Bridging::In | Bridging::IntoVxlan => ("in0", ROUTER),
                     _ => ("out0", MacAddr([2, 0xfe, 2, 0, 0, 0])),
                 };
                 ops.push(Op::CreateLoopback { instance: Some(0), mac: Some(mac) });
                 ops.extend([port(member, false), port(BVI, true), up(BVI), up(member)]);
+                let ends = match self {
+                    Bridging::IntoVxlan => Some((own(0, false), hop(0, 1, false).1)),
+                    Bridging::OutOfVxlan => Some((ROUTER4.into(), HOST4.into())),
+                    _ => None,
+                };
+                if let Some((local, remote)) = ends {
+                    let config = VxlanConfig::new(local, remote, VNI);
+                    ops.push(VxlanOp::Create { instance: 0, config }.into());
+                    ops.extend([port(TUNNEL, false), up(TUNNEL)]);
+                }
             }
         }
         ops
@@ -96,6 +117,8 @@ impl Rig {
                 pairs.into_iter().try_for_each(|p| learn(p).map_err(|e| e.to_string()))
             }
             Bridging::Out => (0..plan.hops).try_for_each(|k| learn(super::addresses::hop_mac(k).0)),
+            Bridging::IntoVxlan => self.router.learn_mac(DOMAIN, STATION, TUNNEL).map_err(|e| e.to_string()),
+            Bridging::OutOfVxlan => learn(STATION.0),
             Bridging::None | Bridging::In => Ok(()),
         }
     }

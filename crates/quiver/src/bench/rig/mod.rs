@@ -6,7 +6,7 @@ mod labels;
 mod plan;
 mod wires;
 
-pub use bridge::Bridging;
+pub use bridge::{Bridging, VNI};
 pub use labels::{FIRST, Labels};
 pub use plan::{Gre, Plan, Tags, Vrfs, list4, list6, prefix};
 

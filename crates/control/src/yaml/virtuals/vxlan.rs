@@ -1,0 +1,97 @@
+//! The section `vxlan_tunnels`.
+
+use super::super::decode::{Decoder, Fields};
+use super::super::diag::Place;
+use super::super::interface::object_number;
+use super::{All, Section, Virtual, address, outside, put_marks};
+use crate::dump::{self, Map, Source};
+use net::router::{IfState, RouteTable};
+use net::tunnel::Outside;
+use net::vxlan::{MAX_INSTANCE, MAX_VNI, MTU, PORT, VxlanConfig, VxlanOp};
+
+const VXLAN: &[&str] = &[
+    "description",
+    "local",
+    "remote",
+    "vni",
+    "table",
+    "local-port",
+    "remote-port",
+    "zero-checksum",
+    "ttl",
+    "dscp",
+];
+
+/// The section.
+pub(super) const SECTION: Section =
+    Section { name: "vxlan_tunnels", stem: "vxlan_tunnel", stands_twice: true, fields: VXLAN, decode, dump };
+
+fn decode<'n>(
+    d: &mut Decoder<'n>,
+    name: &'n str,
+    place: Place,
+    fields: &Fields<'n>,
+    before: &All<'n>,
+) -> Option<Virtual> {
+    let instance = object_number(d, name, place, "vxlan_tunnel", 0, MAX_INSTANCE.into());
+    let description = d.field(fields, "description", |d, node| d.description(node));
+    let local = address(d, fields, "local", "this end, an address of the router");
+    let remote = address(d, fields, "remote", "the other end");
+    let vni = d.required(fields, "vni", "1 to 16777215", |d, node| d.int(node, 1, MAX_VNI));
+    if let (Some(local), Some(remote)) = (local, remote)
+        && local.is_ipv4() != remote.is_ipv4()
+    {
+        let place = fields.get("remote").map_or(fields.place, |n| n.place);
+        d.key("remote", |d| {
+            d.error(place, "vxlan-family", format!("{remote} is not of the family of {local}"))
+                .value(remote)
+                .help("local and remote are both IPv4, or both IPv6");
+        });
+        return None;
+    }
+    let own = VxlanConfig::new(local?, remote?, vni?);
+    let Outside { table, ttl, dscp, .. } = outside(d, fields, own.local, own.remote);
+    let port = |d: &mut Decoder<'n>, field| {
+        d.field(fields, field, |d, node| d.int(node, 1, u16::MAX)).unwrap_or(PORT)
+    };
+    let config = VxlanConfig {
+        table,
+        local_port: port(d, "local-port"),
+        remote_port: port(d, "remote-port"),
+        zero_checksum: d.field(fields, "zero-checksum", |d, node| d.boolean(node)).unwrap_or(false),
+        ttl,
+        dscp,
+        ..own
+    };
+    if let Err(why) = config.check() {
+        d.error(place, "vxlan-ends", why).help("two unicast addresses of one family");
+        return None;
+    }
+    let same = |v: &Virtual| match v.op.as_ref().and_then(|op| op.part_op()) {
+        Some(VxlanOp::Create { config: other, .. }) => other.has_ends_of(&config),
+        None => false,
+    };
+    if let Some((other, v)) = before.iter().find(|(_, v)| same(v)) {
+        let (vni, line) = (config.vni, v.place.line);
+        let place = fields.get("vni").map_or(place, |n| n.place);
+        d.key("vni", |d| {
+            d.error(place, "vni-unique", format!("`{other}` on line {line} has VNI {vni} and the same ends"))
+                .value(vni)
+                .help("a VNI of its own: packets do not tell them apart");
+        });
+        return None;
+    }
+    let (frames, mtu) = (true, MTU);
+    let table = RouteTable::of(config.local, config.table);
+    let op = Some(VxlanOp::Create { instance: instance? as u32, config }.into());
+    Some(Virtual { place, path: d.path(), op, description, frames, table, mtu })
+}
+
+fn dump(from: Source<'_>, i: &IfState, to: &mut Map) {
+    let Some(c) = net::vxlan::tunnel(from.router, i.index).map(|t| &t.config) else { return };
+    to.put("local", dump::Node::text(c.local)).put("remote", dump::Node::text(c.remote)).put("vni", c.vni);
+    to.put_unless("table", c.table, 0);
+    to.put_unless("local-port", c.local_port, PORT).put_unless("remote-port", c.remote_port, PORT);
+    to.put_unless("zero-checksum", c.zero_checksum, false);
+    put_marks(to, c.ttl, c.dscp, Outside::new(c.local, c.remote));
+}

@@ -1,0 +1,135 @@
+//! `create vxlan tunnel`, `show vxlan tunnel`.
+
+use super::{MAX_INSTANCE, MAX_VNI, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels};
+use crate::cli::{commit, interface};
+use crate::interface::commands::{free, made};
+use crate::router::{Op, Router};
+use command::{Args, Cell, Command, CommandError, Output, Table};
+
+/// The commands.
+pub(crate) fn all() -> Vec<Command<Router>> {
+    let ends = format!("create vxlan tunnel src <src:ip> dst <dst:ip> vni <vni:u32 1..{MAX_VNI}>");
+    vec![
+        Command::write(
+            &format!(
+                "{ends} [instance <instance:u32 0..{MAX_INSTANCE}>] [encap-vrf-id <table:number table>] [decap-next l2] \
+                 [src_port <src-port:u16 1..65535>] [dst_port <dst-port:u16 1..65535>] [zero-checksum] \
+                 [ttl (copy|<ttl:u8 1..255>)] [dscp (copy-dscp|<dscp:u8 0..63>)]"
+            ),
+            "Make a VXLAN tunnel",
+            create,
+        )
+        .arg("src", "this end: an address of the router")
+        .arg("dst", "the other end, of the same family")
+        .arg("vni", "network identifier")
+        .arg("instance", "N of its name vxlan_tunnelN; the first free one by default")
+        .arg("table", "the routing table of both ends, if not table 0")
+        .arg("decap-next", "where frames go that come out; as from a device in any case")
+        .arg("src-port", "UDP port of this end, to which the other one sends; 4789 by default")
+        .arg("dst-port", "UDP port of the other end, to which this one sends; 4789 by default")
+        .arg("zero-checksum", "no UDP checksum over IPv6 (RFC 6935); over IPv4 there is none")
+        .arg("ttl", "TTL or hop limit outside, 64 by default; copy: that of the packet inside")
+        .arg("copy", "that of the packet inside")
+        .arg("dscp", "DSCP outside, 0 by default")
+        .arg("copy-dscp", "that of the packet inside")
+        .details(
+            "The answer is the name. It is down at first, and like a device: it can be in a bridge domain, where stations behind \
+             the other end are learnt, in a cross-connect, or have addresses and sub-interfaces. Several tunnels of one network \
+             are members of one bridge domain, with a split-horizon group of their own (set interface l2 bridge). The way to \
+             the other end is looked up in the routing table and follows it; packets of one flow take one of several ways. Its \
+             MTU is 1500: where the way carries no larger packets, set it to 1450 (1430 over IPv6).",
+        )
+        .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 100")
+        .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 200 instance 7 decap-next l2"),
+        Command::write(
+            &format!(
+                "{ends} [encap-vrf-id <table:number table>] [src_port <src-port:u16 1..65535>] \
+                 [dst_port <dst-port:u16 1..65535>] del"
+            ),
+            "Take a VXLAN tunnel out",
+            delete,
+        )
+        .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 100 del"),
+        Command::read("show vxlan tunnel [<tunnel:interface>]", "VXLAN tunnels", show)
+            .arg("tunnel", "only this one")
+            .example("show vxlan tunnel"),
+    ]
+}
+
+/// What the words name that both commands have.
+fn named(args: &Args) -> Result<VxlanConfig, CommandError> {
+    let own = VxlanConfig::new(args.get("src")?, args.get("dst")?, args.get("vni")?);
+    let table = args.opt("table")?.unwrap_or(own.table);
+    let local_port = args.opt("src-port")?.unwrap_or(own.local_port);
+    let remote_port = args.opt("dst-port")?.unwrap_or(own.remote_port);
+    Ok(VxlanConfig { table, local_port, remote_port, ..own })
+}
+
+fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let instance: Option<u32> = args.opt("instance")?;
+    let instance = instance
+        .or_else(|| free(router, "vxlan_tunnel", 0..=MAX_INSTANCE))
+        .ok_or("no number is free for a tunnel")?;
+    let config = VxlanConfig {
+        zero_checksum: args.has("zero-checksum"),
+        ttl: if args.has("copy") { None } else { Some(args.opt("ttl")?.unwrap_or(64)) },
+        dscp: if args.has("copy-dscp") { None } else { Some(args.opt("dscp")?.unwrap_or(0)) },
+        ..named(args)?
+    };
+    made(router, format!("vxlan_tunnel{instance}"), vec![VxlanOp::Create { instance, config }.into()])
+}
+
+fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let wanted = named(args)?;
+    let found = tunnels(router).find(|(_, t)| t.config.has_ends_of(&wanted)).map(|(i, _)| i);
+    let Some(name) = found.map(|i| router.interface_name(i)) else {
+        let VxlanConfig { local, remote, vni, table, local_port, .. } = wanted;
+        return Err(CommandError::new(format!(
+            "there is no tunnel from {local} port {local_port} to {remote} with VNI {vni} and ends in table {table}"
+        )));
+    };
+    commit(router, vec![Op::Delete { name }])
+}
+
+fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let router = &*router;
+    let only = match args.opt::<String>("tunnel")? {
+        Some(_) => Some(interface(router, args, "tunnel")?),
+        None => None,
+    };
+    if let Some(i) = only.filter(|i| tunnel(router, i.index).is_none()) {
+        return Err(args.error("tunnel", format!("{} is no VXLAN tunnel", i.name)));
+    }
+    let wanted = |(index, _): &(u32, &VxlanTunnel)| only.is_none_or(|i| i.index == *index);
+    let mut table = Table::new().left("Tunnel").left("Source").left("Destination").right("VNI");
+    table = table
+        .right("Table")
+        .right("Port")
+        .right("Remote-port")
+        .left("Checksum")
+        .right("TTL")
+        .right("DSCP")
+        .right("Group");
+    for (index, t) in tunnels(router).filter(wanted) {
+        let c = &t.config;
+        let number = |n: Option<u8>| n.map_or("copy".into(), Cell::from);
+        table.row([
+            router.interface_name(index).into(),
+            c.local.to_string().into(),
+            c.remote.to_string().into(),
+            c.vni.into(),
+            c.table.into(),
+            c.local_port.into(),
+            c.remote_port.into(),
+            if c.local.is_ipv6() && !c.zero_checksum { "udp" } else { "none" }.into(),
+            number(c.ttl),
+            number(c.dscp),
+            t.group().into(),
+        ]);
+    }
+    Ok(if table.is_empty() {
+        Output::new("no VXLAN tunnels (create vxlan tunnel)\n", table.to_json())
+    } else {
+        Output::table(table)
+    })
+}

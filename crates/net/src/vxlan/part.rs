@@ -1,0 +1,197 @@
+//! VXLAN tunnels on the control side.
+
+use super::header::{self, MAX_VNI};
+use crate::interface::{Fixup, Midchain};
+use crate::router::{Op, OpError, PartOp, Router, VirtualKind};
+use crate::tunnel::{self, Outside, State, TunnelKind};
+use command::Command;
+use packet::IpProtocol;
+use packet::checksum::{Sum, pseudo6};
+use packet::udp;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// The largest number of a tunnel.
+pub const MAX_INSTANCE: u32 = 2_147_483_647;
+/// The largest IP packet inside, unless the operator says otherwise, bytes: members of a bridge domain have all the same.
+pub const MTU: u16 = 1500;
+/// The port that is VXLAN's.
+pub const PORT: u16 = 4789;
+
+static FRAMES: VirtualKind = VirtualKind { word: "vxlan-tunnel", frames: true };
+
+/// What the operator wants of a tunnel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VxlanConfig {
+    /// This end.
+    pub local: IpAddr,
+    /// The other end.
+    pub remote: IpAddr,
+    /// Network identifier, 1 to [`MAX_VNI`].
+    pub vni: u32,
+    /// Number of the routing table in which both are addresses.
+    pub table: u32,
+    /// The UDP port to which the other end sends, not 0.
+    pub local_port: u16,
+    /// The UDP port to which this end sends, not 0.
+    pub remote_port: u16,
+    /// Over IPv6, packets have no UDP checksum (RFC 6935). Over IPv4 they never have.
+    pub zero_checksum: bool,
+    /// TTL or hop limit outside, 1 to 255; `None`: that of the packet inside.
+    pub ttl: Option<u8>,
+    /// DSCP outside, 0 to 63; `None`: that of the packet inside.
+    pub dscp: Option<u8>,
+}
+
+impl VxlanConfig {
+    /// A tunnel between two addresses of table 0, without options: TTL 64 and DSCP 0 outside.
+    pub fn new(local: IpAddr, remote: IpAddr, vni: u32) -> Self {
+        let Outside { table, ttl, dscp, .. } = Outside::new(local, remote);
+        let (local_port, remote_port, zero_checksum) = (PORT, PORT, false);
+        VxlanConfig { local, remote, vni, table, local_port, remote_port, zero_checksum, ttl, dscp }
+    }
+
+    /// Whether packets could not tell the two tunnels apart.
+    pub fn has_ends_of(&self, other: &VxlanConfig) -> bool {
+        let ends = |c: &VxlanConfig| (c.local, c.remote, c.table, c.vni, c.local_port);
+        ends(self) == ends(other)
+    }
+
+    /// Whether it can be.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        Vxlan::check(self)
+    }
+}
+
+/// What tells tunnels between two ends apart.
+#[inline]
+pub(super) fn id(vni: u32, port: u16) -> u64 {
+    u64::from(port) << 32 | u64::from(vni)
+}
+
+/// The kind of tunnels.
+pub struct Vxlan;
+
+impl TunnelKind for Vxlan {
+    type Config = VxlanConfig;
+    const STEM: &'static str = "vxlan_tunnel";
+    const PROTOCOL: IpProtocol = IpProtocol::UDP;
+    const SAME: &'static str = "ends, VNI and port";
+
+    fn check(c: &VxlanConfig) -> Result<(), String> {
+        if !(1..=MAX_VNI).contains(&c.vni) {
+            return Err(format!("{} is no VNI: 1 to {MAX_VNI}", c.vni));
+        }
+        if c.local_port == 0 || c.remote_port == 0 {
+            return Err("a port is 1 to 65535".into());
+        }
+        Self::outside(c).check()
+    }
+
+    fn outside(c: &VxlanConfig) -> Outside {
+        Outside { local: c.local, remote: c.remote, table: c.table, ttl: c.ttl, dscp: c.dscp }
+    }
+
+    fn id(c: &VxlanConfig) -> Option<u64> {
+        Some(id(c.vni, c.local_port))
+    }
+
+    fn interface(_: &VxlanConfig) -> &'static VirtualKind {
+        &FRAMES
+    }
+
+    fn headers(c: &VxlanConfig) -> Vec<u8> {
+        let udp = [0, c.remote_port, 0, 0].map(u16::to_be_bytes);
+        [&udp.concat()[..], &header::emit(c.vni)].concat()
+    }
+
+    fn mtu(_: &VxlanConfig) -> u16 {
+        MTU
+    }
+
+    fn sums(c: &VxlanConfig) -> bool {
+        c.local.is_ipv6() && !c.zero_checksum
+    }
+
+    fn fixup(m: &Midchain, f: Fixup<'_>) {
+        let len = f.headers.len() + f.len;
+        let Some(h) = f.headers.first_chunk_mut::<{ udp::HEADER_LEN }>() else { return };
+        // Of the ports that nobody owns (RFC 7348 section 5, RFC 6335 section 6).
+        let port = 0xc000 | (f.hash ^ f.hash >> 16) as u16;
+        h[..2].copy_from_slice(&port.to_be_bytes());
+        h[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+        if m.sums {
+            let address = |at: usize| m.template.get(at..).and_then(|a| a.first_chunk::<16>()).copied();
+            let (Some(src), Some(dst)) = (address(8), address(24)) else { return };
+            let mut sum = pseudo6(src.into(), dst.into(), IpProtocol::UDP, len as u32);
+            sum.append(Sum::of(f.headers));
+            sum.append(f.sum);
+            if let Some(place) = f.headers.get_mut(6..8) {
+                place.copy_from_slice(&sum.checksum_nonzero().to_be_bytes());
+            }
+        }
+    }
+
+    fn listen(router: &Router, all: &State<Self>, was: Option<&VxlanConfig>) {
+        let wanted: BTreeSet<(bool, u16)> =
+            all.configs().map(|c| (c.local.is_ipv6(), c.local_port)).collect();
+        let gone = was.map(|c| (c.local.is_ipv6(), c.local_port)).filter(|gone| !wanted.contains(gone));
+        for (v6, port) in wanted {
+            router.take_port(&super::PROTOCOL, v6, port, true);
+        }
+        if let Some((v6, port)) = gone {
+            router.take_port(&super::PROTOCOL, v6, port, false);
+        }
+    }
+
+    fn commands() -> Vec<Command<Router>> {
+        super::commands::all()
+    }
+}
+
+/// A change of tunnels.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VxlanOp {
+    /// Makes a tunnel `vxlan_tunnelN`.
+    Create {
+        /// N.
+        instance: u32,
+        /// What it is.
+        config: VxlanConfig,
+    },
+}
+
+impl PartOp for VxlanOp {
+    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        let VxlanOp::Create { instance, config } = &self;
+        if *instance > MAX_INSTANCE {
+            let most = format!("tunnels are vxlan_tunnel0 to vxlan_tunnel{MAX_INSTANCE}");
+            return Err(OpError::new(format!("vxlan_tunnel{instance}: {most}")));
+        }
+        tunnel::create::<Vxlan>(router, *instance, config, self.clone().into())
+    }
+
+    fn log_line(&self) -> Option<String> {
+        let VxlanOp::Create { instance, config: c } = self;
+        Some(format!(
+            "interface vxlan_tunnel{instance}: VXLAN tunnel {} from {} to {}",
+            c.vni, c.local, c.remote
+        ))
+    }
+}
+
+/// A tunnel as it is.
+pub type VxlanTunnel = tunnel::Tunnel<VxlanConfig>;
+
+/// All tunnels, by interface.
+pub fn tunnels(router: &Router) -> impl Iterator<Item = (u32, &VxlanTunnel)> {
+    tunnel::tunnels::<Vxlan>(router)
+}
+
+/// The tunnel behind an interface.
+pub fn tunnel(router: &Router, interface: u32) -> Option<&VxlanTunnel> {
+    tunnel::tunnel::<Vxlan>(router, interface)
+}
