@@ -110,11 +110,21 @@ fn one_by_one(n: u32) -> u64 {
     on_cpu() - began
 }
 
+/// Eight times as many would take 64 times as long by the square. Beside other work a thread's time is more than its own, so it is
+/// measured again before it counts.
+fn holds_by_number(mut measure: impl FnMut() -> (u64, u64)) {
+    let mut seen = vec![];
+    let fits = (0..3).any(|_| {
+        let (little, much) = measure();
+        seen.push((little, much));
+        much < 30 * (little + 20)
+    });
+    assert!(fits, "ms for some, and for eight times as many: {seen:?}");
+}
+
 #[test]
 fn commands_one_by_one_take_what_their_number_takes() {
-    let (little, much) = (one_by_one(500), one_by_one(4000));
-    // Eight times as many take 64 times as long by the square.
-    assert!(much < 30 * (little + 20), "{little} ms for 500, {much} ms for 4000");
+    holds_by_number(|| (one_by_one(500), one_by_one(4000)));
 }
 
 /// So many bridge domains of two sub-interfaces each, and so many routing tables of one with routes in it, as
@@ -152,6 +162,7 @@ fn bridge_domains_and_tables_take_what_their_number_takes() {
     assert_eq!((many.bridges().count(), many.route_tables(false).len()), (2000, 2001));
     assert_eq!(many.route_tables(true).len(), 2001);
     assert_eq!(many.interfaces().filter(|i| i.membership.is_some()).count(), 4000);
-    // What no count sees: eight times as many would take 64 times as long by the square.
-    assert!(much < 30 * (little + 20), "{little} ms for 250, {much} ms for 2000");
+    // What no count sees.
+    let mut first = Some((little, much));
+    holds_by_number(|| first.take().unwrap_or_else(|| (everything(250).1, everything(2000).1)));
 }
