@@ -6,6 +6,7 @@ use graph::{
     Buffers, Dispatcher, Guard, NodeId, PoolConfig, PoolMemory, TxCaps, TxQueue, TxReport, VECTOR_SIZE,
     Vector,
 };
+use net::gre::{GreConfig, GreOp};
 use net::interface::InterfaceTx;
 use net::mpls::OutLabels;
 use net::neighbor::DadMode;
@@ -15,11 +16,12 @@ use net::router::{
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
 };
 use net::span::{Directions, Mirror};
+use net::vxlan::{VxlanConfig, VxlanOp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 37] = [
+pub const PATHS: [&str; 41] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -57,6 +59,10 @@ pub const PATHS: [&str; 37] = [
     "pseudowire-in",
     "span-rx",
     "span-tx",
+    "gre-encap",
+    "gre-decap",
+    "vxlan-encap",
+    "vxlan-decap",
 ];
 
 const PORTS: [&str; 12] = [
@@ -66,6 +72,10 @@ const PORTS: [&str; 12] = [
 
 /// A station behind `spoke`.
 const STATION: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 2, 1]);
+/// A station behind the VXLAN tunnel.
+const FAR: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 2, 2]);
+/// The network identifier of that.
+const VNI: u32 = 7;
 /// The address of the BVI.
 const BVI: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 3, 1]);
 
@@ -255,6 +265,45 @@ fn frames_in(router: &Router) -> Op {
     let mut batch = LabelBatch::in_table(0);
     batch.set(1000, true, &Target::Paths(vec![path]));
     Op::Mpls(MplsOp::Routes(batch))
+}
+
+/// The tunnel of a path: from `right` to its neighbour, or from `left` for what comes out.
+fn tunnel(path: &str) -> Vec<Op> {
+    let out = path.ends_with("-decap");
+    let end = |host: u8| std::net::IpAddr::from([10, 0, if out { 1 } else { 2 }, host]);
+    let up = |name: &str| Op::SetState { name: name.into(), up: true };
+    if path.starts_with("gre-") {
+        let config = GreConfig::new(end(1), end(2));
+        let via = RoutePath { address: Some([10, 0, 42, 2].into()), ..RoutePath::default() };
+        let (prefix, target) = ("42.0.0.0/8".parse().unwrap(), Target::Paths(vec![via]));
+        return vec![
+            GreOp::Create { instance: 0, config }.into(),
+            up("gre0"),
+            Op::AddAddress { name: "gre0".into(), net: "10.0.42.1/30".parse().unwrap() },
+            Op::SetRoute { table: 0, prefix, target },
+        ];
+    }
+    if path.starts_with("vxlan-") {
+        let name = || "vxlan_tunnel0".to_string();
+        let member = Some(Membership { bridge: 1, bvi: false, shg: 0 });
+        let to = Some(StaticMac::Port(name()));
+        return vec![
+            VxlanOp::Create { instance: 0, config: VxlanConfig::new(end(1), end(2), VNI) }.into(),
+            up(&name()),
+            Op::Bridge(BridgeOp::Port { name: name(), member }),
+            Op::Bridge(BridgeOp::Mac { id: 1, mac: FAR, to }),
+        ];
+    }
+    vec![]
+}
+
+/// A packet from the host on `left` to the router, with these bytes behind its header.
+fn to_router(protocol: u8, inside: &[u8]) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 20 + inside.len() as u8, 0, 0, 0, 0, 64, protocol, 0, 0];
+    p.extend([10, 0, 1, 2, 10, 0, 1, 1]);
+    packet::ip4::fill_checksum(&mut p);
+    p.extend(inside);
+    p
 }
 
 /// Sub-interfaces on which packets come in turn.
@@ -460,6 +509,16 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         // From as many stations as the vector has frames.
         "l2-many" => return bridged(STATION, n, ip4(20, n, 64)),
         "bvi" => return bridged(BVI, 1, ip4(20, n, 64)),
+        "gre-encap" => (0, None, 0x0800, ip4(42, n, 64)),
+        "gre-decap" => (0, None, 0x0800, to_router(47, &[&[0, 0, 8, 0], &ip4(20, n, 64)[..]].concat())),
+        "vxlan-encap" => return bridged(FAR, 1, ip4(20, n, 64)),
+        "vxlan-decap" => {
+            let (_, inner) = bridged(STATION, 1, ip4(20, n, 64));
+            let mut inside = vec![0xc0, n, 0x12, 0xb5, 0, 16 + inner.len() as u8, 0, 0, 8, 0, 0, 0];
+            inside.extend((VNI << 8).to_be_bytes());
+            inside.extend(inner);
+            (0, None, 0x0800, to_router(17, &inside))
+        }
         "bvi-out" => (0, None, 0x0800, ip4(25, n, 64)),
         "mpls-ingress" => (0, None, 0x0800, ip4(40, n, 64)),
         "mpls-ingress2" => (0, None, 0x0800, ip4(41, n, 64)),
@@ -532,6 +591,7 @@ impl Rig {
             router.commit(many(path == "vrf-many", right)).unwrap();
         }
         router.commit(vec![frames_in(&router)]).unwrap();
+        router.commit(tunnel(path)).unwrap();
         // Of `ip4`, where its packets come in and where they leave.
         let mirrored = [("span-rx", "left"), ("span-tx", "right")].into_iter().find(|m| m.0 == path);
         router.commit(mirrored.map(|(_, name)| mirror(name)).into_iter().collect()).unwrap();
