@@ -299,7 +299,8 @@ def test_bridges_and_tables_by_the_thousand(bench, tmp_path):
     t.router.script("set interface l3 right", "set interface l2 xconnect left.9 left.4000", "set interface l2 xconnect left.4000 left.9")
     load = load_of(t, lambda: t.ctl("delete interface left"))
     print(load)
-    assert load["stretches"] > 100, "in turns"
+    # A turn is a millisecond: how many it takes, the machine says; all at once would be a few.
+    assert load["stretches"] > 20, "in turns"
     assert [i["name"] for i in t.router.json("show interface")] == ["local0", "right"]
     assert t.router.json("show bridge-domain")[0]["members"] == []
 
