@@ -37,6 +37,21 @@ def span(b, *mirrors):
             b.ctl(f"set interface span {source} disable")
 
 
+def counted(t, reason, by, act):
+    """As the bench's `counted`. What the router has to say itself meanwhile, to neighbours and groups, is mirrored as well: what
+    comes to more is tried again."""
+    for left in (2, 1, 0):
+        try:
+            with t.counted(reason, by):
+                act()
+            return
+        except AssertionError:
+            if not left:
+                raise
+            for wire in t.wires.values():
+                wire.drain()
+
+
 def tagged(vlan, frame):
     raw = bytes(frame)
     return raw[:12] + b"\x81\x00" + vlan.to_bytes(2, "big") + raw[12:]
@@ -181,16 +196,11 @@ def test_a_destination_that_is_down(four):
     with span(t, "left destination probe rx"):
         t.ctl("set interface state probe down")
         try:
-            with t.counted("span-destination-down", 3):
-                t.left.send(sent, sent, sent)
-                t.right.expect(want, want, want)
+            counted(t, "span-destination-down", 3, lambda: (t.left.send(sent, sent, sent), t.right.expect(want, want, want)))
         finally:
             t.ctl("set interface state probe up")
         wait_for("probe has link", lambda: t.router.interface("probe")["link"])
-        with t.counted("span-copies", 2):
-            t.left.send(sent, sent)
-            t.right.expect(want, want)
-            t.probe.expect(sent, sent)
+        counted(t, "span-copies", 2, lambda: (t.left.send(sent, sent), t.right.expect(want, want), t.probe.expect(sent, sent)))
 
 
 def test_copies_are_not_mirrored(four):
@@ -200,16 +210,10 @@ def test_copies_are_not_mirrored(four):
               "right destination left both")
     with span(t, *circle):
         sent, want = through4(left, right)
-        with t.counted("span-copies", 2):
-            t.left.send(sent)
-            t.right.expect(want)
-            t.probe.expect(sent)
-            t.left.expect(want)
+        counted(t, "span-copies", 2, lambda: (t.left.send(sent), t.right.expect(want), t.probe.expect(sent), t.left.expect(want)))
         # What the probe receives itself is copied to `spare`, and there it ends.
         own = Ether(dst="02:00:00:00:99:99", src="02:00:00:00:88:88", type=0x88B5) / bytes(46)
-        with t.counted("span-copies"):
-            t.probe.send(own)
-            t.spare.expect(own)
+        counted(t, "span-copies", 1, lambda: (t.probe.send(own), t.spare.expect(own)))
 
 
 @pytest.fixture(scope="module")
