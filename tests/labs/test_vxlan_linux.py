@@ -39,11 +39,12 @@ def beside(module_lab):
 
 
 @contextmanager
-def tunnel(beside, family, theirs, ours):
-    """Linux's device `vx0`, and the name of the router's interface."""
+def tunnel(beside, family, theirs, ours, group=None):
+    """Linux's device `vx0`, and the name of the router's interface; to each other, or to a multicast group."""
     (far, own), port = ENDS[family], "" if "dstport" in theirs else "dstport 4789"
-    beside.b.ip(f"link add vx0 type vxlan id 77 local {far} remote {own} {port} {theirs}")
-    name = beside.router.ctl(f"create vxlan tunnel src {own} dst {far} vni 77 {ours}").strip()
+    to = (f"group {group} dev eth0", f"group {group} wan") if group else (f"remote {own}", f"dst {far}")
+    beside.b.ip(f"link add vx0 type vxlan id 77 local {far} {to[0]} {port} {theirs}")
+    name = beside.router.ctl(f"create vxlan tunnel src {own} {to[1]} vni 77 {ours}").strip()
     try:
         beside.b.ip("link set vx0 up")
         beside.router.ctl(f"set interface state {name} up")
@@ -78,18 +79,22 @@ def test_routed(beside, family, theirs, ours):
         assert seen["rx"]["packets"] >= 3 and seen["tx"]["packets"] >= 3, seen
 
 
-def test_bridged(beside):
-    """Host A and Linux behind the tunnel are in one network; each is learnt where it is."""
+@pytest.mark.parametrize("family, theirs, group", [(4, "", None), (4, "", "239.77.0.1"), (6, "udp6zerocsumrx", "ff05::77")],
+                         ids=["ends", "group-ip4", "group-ip6"])
+def test_bridged(beside, family, theirs, group):
+    """Host A and Linux behind the tunnel are in one network; each is learnt where it is. With a group, Linux learns the router's end."""
     b, router = beside.b, beside.router
     for line in ("set interface ip address del lan 10.0.2.254/24", "set interface ip address del lan 2001:db8:2::254/64",
                  "create bridge-domain 10", "set interface l2 bridge lan 10"):
         router.ctl(line)
     try:
-        with tunnel(beside, 4, "", "") as name:
+        with tunnel(beside, family, theirs, "", group) as name:
             router.ctl(f"set interface l2 bridge {name} 10")
             b.ip("address add 10.0.2.9/24 dev vx0")
             b.ip("-6 address add 2001:db8:2::9/64 dev vx0 nodad")
             b.ip("link set vx0 mtu 1500")
+            # The address was that of another device before.
+            beside.a.ip("neighbor flush dev eth0")
             reaches(beside.a, "10.0.2.9")
             reaches(beside.a, "2001:db8:2::9")
             reaches(beside.a, "10.0.2.9", size=1472, extra="-M do")

@@ -8,6 +8,8 @@ from scapy.layers.vxlan import VXLAN
 # The router's ends, and the other ones, which are behind the host of `right`.
 OWN, OWN6, FAR, FAR6 = "10.9.9.9", "2001:db8:9::9", "192.0.2.9", "2001:db8:f::9"
 HOST_MAC = "02:00:00:00:33:02"
+# Groups of many ends, and one of them that has no tunnel of its own.
+GROUP, GROUP6, ANY, ANY6 = "239.1.2.3", "ff05::1:77", "192.0.2.50", "2001:db8:f::50"
 A, Z, Y = "02:00:00:00:77:01", "02:00:00:00:77:02", "02:00:00:00:77:03"
 
 
@@ -22,10 +24,22 @@ def bench():
             "vxlan_tunnel2": {"local": OWN, "remote": FAR, "vni": 0xffffff, "ttl": 9, "dscp": 46, "local-port": 8472, "remote-port": 8473},
             "vxlan_tunnel3": {"local": OWN6, "remote": FAR6, "vni": 3, "ttl": "copy", "dscp": "copy"},
             "vxlan_tunnel4": {"local": OWN6, "remote": FAR6, "vni": 4, "zero-checksum": True},
+            "vxlan_tunnel16": {"local": OWN, "remote": GROUP, "group-interface": "right", "vni": 600},
+            "vxlan_tunnel17": {"local": OWN6, "remote": GROUP6, "group-interface": "right", "vni": 700, "zero-checksum": True},
+            # An end of both groups that has a tunnel of its own.
+            "vxlan_tunnel18": {"local": OWN, "remote": FAR, "vni": 600},
         },
-        "bridgedomains": {"bd7": {"interfaces": ["vxlan_tunnel0", "vxlan_tunnel1", "left.7"]}},
+        "bridgedomains": {
+            "bd7": {"interfaces": ["vxlan_tunnel0", "vxlan_tunnel1", "left.7"]},
+            "bd8": {"interfaces": ["vxlan_tunnel16", "vxlan_tunnel18", "left.8"]},
+            "bd9": {"interfaces": ["vxlan_tunnel17", "left.9"]},
+        },
+        "l2": {"interfaces": {"vxlan_tunnel16": {"split-horizon-group": 1}, "vxlan_tunnel18": {"split-horizon-group": 1}}},
         "interfaces": {
-            "left": {"sub-interfaces": {7: {}}},
+            "left": {"sub-interfaces": {7: {}, 8: {}, 9: {}}},
+            "vxlan_tunnel16": {},
+            "vxlan_tunnel17": {},
+            "vxlan_tunnel18": {},
             "vxlan_tunnel0": {},
             "vxlan_tunnel1": {},
             "vxlan_tunnel2": {"mtu": 1450, "addresses": ["10.202.0.1/24", "2001:db8:202::1/64"], "sub-interfaces": {9: {"addresses": ["10.209.0.1/24"]}}},
@@ -70,9 +84,9 @@ def comes(b, frame, vni, v6=False, port=4789, flags="Instance", checksum=False, 
     return into(b.ports["right"]) / head / udp / VXLAN(vni=vni, flags=flags) / frame
 
 
-def tagged(frame):
-    """It on the VLAN of `left`."""
-    return Ether(dst=frame.dst, src=frame.src) / Dot1Q(vlan=7) / frame.payload
+def tagged(frame, vlan=7):
+    """It on a VLAN of `left`."""
+    return Ether(dst=frame.dst, src=frame.src) / Dot1Q(vlan=vlan) / frame.payload
 
 
 def test_a_network_of_three_sites(bench):
@@ -107,6 +121,106 @@ def test_a_static_station(bench):
     bench.left.send(tagged(data))
     leaves(bench, data, 100, to="192.0.2.10")
     bench.ctl(f"l2fib del {Y} 7")
+
+
+GROUPS = [(8, 600, False, GROUP, "01:00:5e:01:02:03", OWN, ANY, "vxlan_tunnel16"), (9, 700, True, GROUP6, "33:33:00:01:00:77", OWN6, ANY6, "vxlan_tunnel17")]
+
+
+def to_group(b, frame, vni, v6, group, mac, src, port="right"):
+    """The packet with which an end sends this frame to a group."""
+    head = IPv6(src=src, dst=group) if v6 else IP(src=src, dst=group)
+    return Ether(dst=mac, src=b.ports[port].host_mac) / head / UDP(sport=51234, dport=4789, chksum=0) / VXLAN(vni=vni, flags="Instance") / frame
+
+
+@pytest.mark.parametrize("vlan, vni, v6, group, mac, own, src, name", GROUPS, ids=["ip4", "ip6"])
+def test_a_multicast_group(bench, vlan, vni, v6, group, mac, own, src, name):
+    """All that leaves goes to the group, and what its members send to it or to this end comes in."""
+    def leaves_to_group(frame):
+        bench.left.send(tagged(frame, vlan))
+        seen = Ether(bench.right.recv())
+        ip = seen[IPv6 if v6 else IP]
+        assert (seen.dst, seen.src, ip.src, ip.dst) == (mac, bench.ports["right"].mac, own, group), seen
+        assert seen[VXLAN].vni == vni and bytes(seen[VXLAN].payload) == bytes(frame) and seen[UDP].dport == 4789
+        assert (ip.hlim if v6 else ip.ttl) == 64
+
+    ask = Ether(dst="ff:ff:ff:ff:ff:ff", src=A) / ARP(op=1, hwsrc=A, psrc="10.7.0.1", pdst="10.7.0.2")
+    leaves_to_group(ask)
+    answer = Ether(dst=A, src=Z) / ARP(op=2, hwsrc=Z, psrc="10.7.0.2", hwdst=A, pdst="10.7.0.1")
+    bench.right.send(to_group(bench, answer, vni, v6, group, mac, src))
+    bench.left.expect(tagged(answer, vlan))
+    bench.right.send(comes(bench, answer, vni, v6=v6, src=src, dst=own))
+    bench.left.expect(tagged(answer, vlan))
+    macs = {e["mac"]: e["interface"] for e in bench.router.json(f"show l2fib bd_id {vlan}")["entries"]}
+    assert macs.get(Z) == name, macs
+    leaves_to_group(Ether(dst=Z, src=A) / udp4("10.7.0.1", "10.7.0.2"))
+    # To another group, with another network, from the router itself, or where the group was not joined: nothing.
+    unknown = "ip6-multicast-not-handled" if v6 else "ip4-multicast-not-handled"
+    other, other_mac = ("ff05::1:78", "33:33:00:01:00:78") if v6 else ("239.1.2.4", "01:00:5e:01:02:04")
+    for reason, port, packet in (
+        (unknown, "right", to_group(bench, answer, vni, v6, other, other_mac, src)),
+        (unknown, "left", to_group(bench, answer, vni, v6, group, mac, src, port="left")),
+        ("vxlan-no-tunnel", "right", to_group(bench, answer, vni + 1, v6, group, mac, src)),
+        ("vxlan-no-tunnel", "right", to_group(bench, answer, vni, v6, group, mac, own)),
+    ):
+        with bench.counted(reason):
+            getattr(bench, port).send(packet)
+
+
+def test_a_member_of_a_group_with_a_tunnel_of_its_own(bench):
+    """What it sends to the group or not comes in on that, and to its stations frames go there alone."""
+    answer = Ether(dst=A, src=Y) / ARP(op=2, hwsrc=Y, psrc="10.7.0.3", hwdst=A, pdst="10.7.0.1")
+    vlan, vni, v6, group, mac, own, src, _ = GROUPS[0]
+    for packet in (to_group(bench, answer, vni, v6, group, mac, FAR), comes(bench, answer, vni)):
+        bench.right.send(packet)
+        bench.left.expect(tagged(answer, vlan))
+        macs = {e["mac"]: e["interface"] for e in bench.router.json("show l2fib bd_id 8")["entries"]}
+        assert macs.get(Y) == "vxlan_tunnel18", macs
+    data = Ether(dst=Y, src=A) / udp4("10.7.0.1", "10.7.0.3")
+    bench.left.send(tagged(data, vlan))
+    leaves(bench, data, vni)
+    # To all: once, to the group.
+    ask = Ether(dst="ff:ff:ff:ff:ff:ff", src=A) / ARP(op=1, hwsrc=A, psrc="10.7.0.1", pdst="10.7.0.3")
+    bench.left.send(tagged(ask, vlan), tagged(data, vlan))
+    assert [Ether(f)[IP].dst for f in bench.right.take(2)] == [group, FAR]
+
+
+def test_the_interface_of_a_group(bench):
+    """Is in it for as long as there is a tunnel, and stays for as long."""
+    def groups(name):
+        return {r["group"] for r in bench.router.json(f"show ip groups {name}")}
+
+    assert {GROUP, GROUP6} <= groups("right"), groups("right")
+    bench.ctl("create sub-interfaces right 5")
+    assert bench.ctl(f"create vxlan tunnel src {OWN} group 239.9.9.9 right.5 vni 900").strip() == "vxlan_tunnel5"
+    assert "239.9.9.9" in groups("right.5")
+    for line, why in (
+        ("delete sub-interface right.5", r"vxlan_tunnel5 sends to 239\.9\.9\.9 over right\.5: take it out first \(delete interface vxlan_tunnel5\)"),
+        (f"create vxlan tunnel src {OWN} group 239.9.9.8 right vni 900", "vxlan_tunnel5 has the same"),
+        (f"create vxlan tunnel src {OWN} group 239.9.9.9 loop0 vni 901", "no multicast group is over loop0"),
+        (f"create vxlan tunnel src {OWN} group ff05::1 right vni 901", "two families"),
+        (f"create vxlan tunnel src {OWN6} group ff01::1 right vni 901", "scope"),
+        (f"create vxlan tunnel src {OWN} group 192.0.2.7 right vni 901", "no multicast group"),
+        (f"create vxlan tunnel src {OWN} dst 239.9.9.9 vni 901", "group 239.9.9.9 INTERFACE"),
+        (f"create vxlan tunnel src {OWN} group 239.9.9.9 nowhere vni 901", "nowhere"),
+        (f"create vxlan tunnel src {OWN} group 239.9.9.8 right.5 vni 900 del", "no tunnel"),
+    ):
+        with pytest.raises(CtlError, match=why):
+            bench.ctl(line)
+    assert groups("right") >= {GROUP, GROUP6} and "239.9.9.8" not in groups("right")
+    bench.ctl(f"create vxlan tunnel src {OWN} group 239.9.9.9 right.5 vni 900 del")
+    assert "239.9.9.9" not in groups("right.5")
+    bench.ctl("delete sub-interface right.5")
+    # Over a BVI, behind which there are no stations when it is none any more.
+    for line in ("create loopback interface instance 7", "create bridge-domain 30", "set interface l2 bridge loop7 30 bvi"):
+        bench.ctl(line)
+    name = bench.ctl(f"create vxlan tunnel src {OWN} group 239.9.9.7 loop7 vni 907").strip()
+    for line in ("set interface l3 loop7", "delete loopback interface intfc loop7"):
+        with pytest.raises(CtlError):
+            bench.ctl(line)
+    with pytest.raises(CtlError, match=f"{name} sends to 239.9.9.7 over loop7: take it out first"):
+        bench.ctl("set interface l3 loop7")
+    for line in (f"delete interface {name}", "set interface l3 loop7", "create bridge-domain 30 del", "delete loopback interface intfc loop7"):
+        bench.ctl(line)
 
 
 def test_flows_have_ports_of_their_own(bench):
@@ -251,13 +365,12 @@ def test_commands(bench):
     for line, why in (
         (f"create vxlan tunnel src {OWN} dst 192.0.2.77 vni 7", "vxlan_tunnel70 has the same ends, VNI and port"),
         (f"create vxlan tunnel src {OWN} dst 2001:db8::1 vni 7", "two families"),
-        (f"create vxlan tunnel src {OWN} dst 239.0.0.1 vni 7", "cannot be an end"),
+        (f"create vxlan tunnel src 239.0.0.1 dst {OWN} vni 7", "cannot be an end"),
         (f"create vxlan tunnel src {OWN} dst {OWN} vni 7", "both ends"),
         (f"create vxlan tunnel src {OWN} dst 192.0.2.78 vni 0", r"1\.\.16777215"),
         (f"create vxlan tunnel src {OWN} dst 192.0.2.78 vni 16777216", r"1\.\.16777215"),
         (f"create vxlan tunnel src {OWN} dst 192.0.2.78 vni 7 encap-vrf-id 9", "table 9"),
         (f"create vxlan tunnel src {OWN} dst 192.0.2.99 vni 7 del", "no tunnel"),
-        (f"create vxlan tunnel src {OWN} group 239.0.0.1 right vni 7", "group"),
         ("show vxlan tunnel left", "no VXLAN tunnel"),
     ):
         with pytest.raises(CtlError, match=why):
@@ -276,7 +389,7 @@ def test_a_dump_loads(bench):
         return [{k: v for k, v in r.items() if k != "group"} for r in bench.router.json("show vxlan tunnel")]
 
     dump, tunnels = text(), rows()
-    assert "vxlan_tunnels:" in dump and "dscp: copy" in dump and "remote-port: 8473" in dump, dump
+    assert "vxlan_tunnels:" in dump and "group-interface: right" in dump and "dscp: copy" in dump and "remote-port: 8473" in dump, dump
     assert bench.router.kill(15) == 0
     with open(bench.router.file, "w") as f:
         f.write(dump)

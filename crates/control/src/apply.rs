@@ -178,7 +178,7 @@ fn interfaces(d: &Document) -> Plan {
     for s in crate::yaml::popped(&d.interfaces, &d.bridges).iter().chain(&d.l2) {
         p.add(s.place, &s.path, s.op.clone());
     }
-    for s in &d.span {
+    for s in d.virtuals.iter().chain(&d.span) {
         p.add(s.place, &s.path, s.op.clone());
     }
     // Addresses come into the table of their interface.

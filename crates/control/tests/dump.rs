@@ -66,7 +66,8 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
     }
     for (interface, tunnel) in net::vxlan::tunnels(router) {
-        let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
+        let over = tunnel.over().map(|i| router.interface_name(i));
+        let _ = writeln!(out, "{} {:?} {over:?}", router.interface_name(interface), tunnel.config);
     }
     for t in [false, true].into_iter().flat_map(|v6| router.route_tables(v6)) {
         let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
@@ -336,11 +337,13 @@ vxlan_tunnels:
   vxlan_tunnel1: {local: 10.0.0.1, remote: 10.77.0.2, vni: 100, local-port: 8472, remote-port: 8473}
   vxlan_tunnel2: {local: \"2001:db8::1\", remote: \"2001:db8:77::1\", vni: 16777215, zero-checksum: true}
   vxlan_tunnel3: {local: 10.0.0.1, remote: 10.77.0.1, vni: 100, table: 7}
+  vxlan_tunnel4: {local: 10.0.0.1, remote: 239.0.0.4, group-interface: vxlan_tunnel2.7, vni: 100}
 interfaces:
   vxlan_tunnel0: {}
   vxlan_tunnel1: {mtu: 1450, state: down}
   vxlan_tunnel2: {sub-interfaces: {7: {addresses: [10.6.0.1/24]}}, mac: \"02:00:00:00:00:07\"}
   vxlan_tunnel3: {description: own, addresses: [10.7.0.1/24]}
+  vxlan_tunnel4: {}
 bridgedomains:
   bd10: {interfaces: [vxlan_tunnel0]}
 ";
@@ -355,6 +358,7 @@ bridgedomains:
         "zero-checksum: true",
         "table: 7",
         "mtu: 1450",
+        "group-interface: vxlan_tunnel2.7",
     ] {
         assert!(written.contains(line), "{line}\n{written}");
     }

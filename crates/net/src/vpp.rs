@@ -32,6 +32,7 @@ pub const KNOWN: &[&str] = &[
     "create tap id =3 host-ip4-addr =10.9.0.2/24 host-ip4-gw =10.9.0.1 host-ip6-addr =2001:db8:9::2/64 host-ip6-gw =2001:db8:9::1",
     "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13",
     "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13 instance =7 encap-vrf-id =0 decap-next l2 src_port =4000 dst_port =4790",
+    "create vxlan tunnel src =10.0.0.1 group =239.1.1.1 =left vni =13",
     "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13 del",
     "delete host-interface name =eth0",
     "delete loopback interface intfc =loop0",

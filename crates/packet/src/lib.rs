@@ -34,6 +34,15 @@ pub use eth::{EtherType, MacAddr};
 pub use proto::IpProtocol;
 
 use std::fmt;
+use std::net::IpAddr;
+
+/// The Ethernet address of a multicast group (RFC 1112, 6.4; RFC 2464, 7).
+pub const fn multicast_mac(group: IpAddr) -> MacAddr {
+    match group {
+        IpAddr::V4(a) => ip4::addr::multicast_mac(a.to_bits()),
+        IpAddr::V6(a) => ip6::addr::multicast_mac(a),
+    }
+}
 
 /// Why a builder wrote nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

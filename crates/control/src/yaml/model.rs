@@ -48,6 +48,8 @@ pub struct Document {
     pub l3: Vec<Setting>,
     /// Mirrors.
     pub span: Vec<Setting>,
+    /// What interfaces that features make are told of others.
+    pub virtuals: Vec<Setting>,
     /// Limits of packets for the router itself; classes that it does not name keep theirs.
     pub punt: Vec<PuntLimit>,
     /// Streams of the packet generator.

@@ -21,6 +21,8 @@ pub const LINES: &[&str] = &[
     "create vxlan tunnel src {end} dst {end} vni {vni} instance {n} {vxlan}",
     "create vxlan tunnel src {end} dst {end} vni {vni} instance {n} {vxlan}",
     "create vxlan tunnel src {end} dst {end} vni {vni} del",
+    "create vxlan tunnel src {end} group {group} {if} vni {vni} instance {n} {vxlan}",
+    "create vxlan tunnel src {end} group {group} {if} vni {vni} del",
     "delete interface {if}",
     "set interface state {if} {state}",
     "set interface state {if} up",

@@ -2,7 +2,7 @@
 
 use super::header::GreHeader;
 use crate::interface::{Fixup, Midchain};
-use crate::router::{Op, OpError, PartOp, Router, VirtualKind};
+use crate::router::{FloodClass, Op, OpError, PartOp, Router, VirtualKind};
 use crate::tunnel::{self, Outside, State, TunnelKind};
 use command::Command;
 use packet::IpProtocol;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The largest number of a tunnel.
 pub const MAX_INSTANCE: u32 = 65_535;
 
-static PACKETS: VirtualKind = VirtualKind { word: "gre-tunnel", frames: false };
-static FRAMES: VirtualKind = VirtualKind { word: "gre-tunnel", frames: true };
+static PACKETS: VirtualKind = VirtualKind { word: "gre-tunnel", frames: false, flood: FloodClass::End };
+static FRAMES: VirtualKind = VirtualKind { word: "gre-tunnel", frames: true, flood: FloodClass::Link };
 
 /// What the operator wants of a tunnel.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +80,7 @@ impl TunnelKind for Gre {
     const SAME: &'static str = "ends and key";
 
     fn check(c: &GreConfig) -> Result<(), String> {
-        Self::outside(c).check()
+        Self::outside(c).check(false)
     }
 
     fn outside(c: &GreConfig) -> Outside {

@@ -7,7 +7,6 @@ use crate::punt::PuntKind;
 use crate::router::{self, BoxedOp, IfState, InterfaceOp, Kind, OpError, Part, Router};
 use command::Command;
 use packet::ip6::addr::{ALL_NODES, ALL_ROUTERS, solicited_node};
-use packet::{ip4, ip6};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -185,6 +184,7 @@ fn machine(router: &mut Router, ask: impl FnOnce(&mut MulticastTable, &mut Vec<A
 fn due(router: &Router, index: u32) -> BTreeSet<IpAddr> {
     let Some(i) = router.interface(index) else { return BTreeSet::new() };
     let mut due: BTreeSet<IpAddr> = wanted(router, index).collect();
+    due.extend(router.groups_of_parts(index));
     if i.is_without_stations() || i.kind == Kind::Local || i.xconnect.is_some() {
         return due;
     }
@@ -209,11 +209,7 @@ fn due(router: &Router, index: u32) -> BTreeSet<IpAddr> {
 
 /// The device below an interface takes frames for a group, or no more.
 fn receive(router: &mut Router, index: u32, group: IpAddr, joined: bool) {
-    let mac = match group {
-        IpAddr::V4(a) => ip4::addr::multicast_mac(a.into()),
-        IpAddr::V6(a) => ip6::addr::multicast_mac(a),
-    };
-    router.receive_frames_to(index, mac, joined);
+    router.receive_frames_to(index, packet::multicast_mac(group), joined);
 }
 
 fn say(router: &mut Router, actions: Vec<Action>) {

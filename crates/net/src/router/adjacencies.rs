@@ -5,6 +5,7 @@ use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE, Straight};
 use crate::interface::MtuOf;
 use crate::mpls::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
+use packet::multicast_mac;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound;
@@ -173,7 +174,10 @@ impl Router {
         let mac = match mac {
             _ if one_end => Some(MacAddr::ZERO),
             _ if everybody => Some(MacAddr([0xff; 6])),
-            mac => mac,
+            mac => match key.neighbor() {
+                Some((_, group)) if group.is_multicast() => Some(multicast_mac(group)),
+                _ => mac,
+            },
         };
         let (state, next_hop) = match key.neighbor() {
             _ if everybody => (AdjacencyState::Complete, Ipv4Addr::BROADCAST.into()),

@@ -86,6 +86,20 @@ pub struct VirtualKind {
     pub word: &'static str,
     /// It carries frames as a device does; else packets, to one other end.
     pub frames: bool,
+    /// Whom it reaches.
+    pub flood: FloodClass,
+}
+
+/// Whom an interface reaches: a bridge domain floods over a tunnel to a group, and not over those to single ends as well, which
+/// are in the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FloodClass {
+    /// A link of its own.
+    Link,
+    /// All ends of a multicast group.
+    Group,
+    /// One end, which may be in a group.
+    End,
 }
 
 /// The place of an interface among all others: its number, or for sub-interfaces that of the interface that they are of, behind

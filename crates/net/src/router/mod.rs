@@ -58,7 +58,7 @@ pub use devices::{
 };
 pub use features::Feature;
 pub use inspect::{ArcFeatures, CaptureStatus, Ended};
-pub use interface_state::{Encap, IfState, Kind, Order, VirtualKind};
+pub use interface_state::{Encap, FloodClass, IfState, Kind, Order, VirtualKind};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
 };

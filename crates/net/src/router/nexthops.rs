@@ -448,9 +448,15 @@ impl Router {
         self.hold_wish(Wish { source, v6: table.v6, mpls: false, table: id, target })
     }
 
-    /// The group that leads to an address as the routes of a table say, held once more: [`Router::let_go`] must follow.
-    pub(crate) fn hold_way_to(&mut self, table: RouteTable, address: IpAddr) -> Result<u32, OpError> {
-        let path = RoutePath { address: Some(address), ..RoutePath::default() };
+    /// The group that leads to an address as the routes of a table say, or over an interface, held once more:
+    /// [`Router::let_go`] must follow. To a multicast group packets go over an interface, or nowhere.
+    pub(crate) fn hold_way_to(
+        &mut self,
+        table: RouteTable,
+        address: IpAddr,
+        interface: Option<u32>,
+    ) -> Result<u32, OpError> {
+        let path = RoutePath { address: Some(address), interface, ..RoutePath::default() };
         self.hold_group(Source::Static, table, Target::Paths(vec![path]))
     }
 

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a feature follows. The parts are called in the order of their list.
@@ -46,6 +47,12 @@ pub(crate) trait Part: Sync {
     /// Features of the arcs `device-input` and `interface-output` that frames of an interface visit on its account: frames of
     /// sub-interfaces come in on the device below, and visit what that has when they leave.
     fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
+        let _ = (router, index);
+        vec![]
+    }
+
+    /// Multicast groups in which an interface is on its account.
+    fn groups(&self, router: &Router, index: u32) -> Vec<IpAddr> {
         let _ = (router, index);
         vec![]
     }
@@ -172,6 +179,11 @@ impl Router {
     /// What the operator has told an interface that is for parts.
     pub(super) fn told_to_parts(&self, index: u32) -> impl Iterator<Item = BoxedOp> + '_ {
         self.parts.all.iter().flat_map(move |p| p.told(self, index))
+    }
+
+    /// Multicast groups in which an interface is on account of parts.
+    pub(crate) fn groups_of_parts(&self, index: u32) -> impl Iterator<Item = IpAddr> + '_ {
+        self.parts.all.iter().flat_map(move |p| p.groups(self, index))
     }
 
     /// Bits of what frames of an interface visit on account of parts, on `device-input` and on `interface-output`.

@@ -107,7 +107,7 @@ const STACKS: [&[(u32, u8)]; 46] = [
     &[(102, 64), (7, 64)],
 ];
 
-const DST4: [[u8; 4]; 43] = [
+const DST4: [[u8; 4]; 45] = [
     [10, 10, 1, 1],
     [10, 11, 0, 0],
     [10, 12, 0, 1],
@@ -151,6 +151,8 @@ const DST4: [[u8; 4]; 43] = [
     [198, 51, 100, 1],
     [10, 36, 0, 2],
     [10, 37, 0, 2],
+    [10, 38, 0, 2],
+    [239, 1, 1, 1],
 ];
 const SRC4: [[u8; 4]; 13] = [
     [192, 0, 2, 2],
@@ -301,7 +303,10 @@ impl Spec {
             ethertype: if v6 { 0x86dd } else { 0x0800 },
             v6,
             dst: r.pick(&if tunnelled {
-                [if v6 { 35 } else { 40 }; 19]
+                let (end, group) = if v6 { (35, 35) } else { (40, 44) };
+                let mut all = [end; 20];
+                all[19] = group;
+                all
             } else {
                 [
                     0,
@@ -323,6 +328,7 @@ impl Spec {
                     if v6 { 34 } else { 39 },
                     if v6 { 33 } else { 41 },
                     if v6 { 36 } else { 42 },
+                    if v6 { 36 } else { 43 },
                 ]
             }),
             host: 0,

@@ -16,7 +16,7 @@ use crate::router::{
 };
 use crate::span::{Directions, Mirror};
 use crate::urpf::Mode;
-use crate::vxlan::{VxlanConfig, VxlanOp};
+use crate::vxlan::{GroupInterface, VxlanConfig, VxlanOp};
 use crate::{arcs, ip4, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
@@ -332,6 +332,7 @@ fn tunnels() -> Vec<Op> {
     let all = [
         vxlan("198.51.100.1", "198.51.100.2"),
         VxlanConfig { zero_checksum: true, ..vxlan("2001:db8:2::1", "2001:db8:2::2") },
+        vxlan("198.51.100.1", "239.1.1.1"),
     ];
     for (instance, config) in (0..).zip(all) {
         ops.push(VxlanOp::Create { instance, config }.into());
@@ -339,6 +340,8 @@ fn tunnels() -> Vec<Op> {
         ops.push(Op::SetState { name: name.clone(), up: true });
         ops.push(Op::SetMac { name, mac: Some(MacAddr([2, 0, 0, 0, 1, 37])) });
     }
+    let feature = GroupInterface(Some("right".into())).into();
+    ops.push(Op::SetFeature { name: "vxlan_tunnel2".into(), feature });
     for (name, net) in [
         ("gre0", "10.34.0.1/24"),
         ("gre0", "2001:db8:34::1/64"),
@@ -347,6 +350,7 @@ fn tunnels() -> Vec<Op> {
         ("gre2", "10.36.0.1/24"),
         ("vxlan_tunnel0", "10.37.0.1/24"),
         ("vxlan_tunnel1", "2001:db8:37::1/64"),
+        ("vxlan_tunnel2", "10.38.0.1/24"),
     ] {
         ops.push(Op::AddAddress { name: name.into(), net: net.parse().unwrap() });
     }
@@ -354,6 +358,7 @@ fn tunnels() -> Vec<Op> {
         ("gre2", "10.36.0.2", 36),
         ("vxlan_tunnel0", "10.37.0.2", 37),
         ("vxlan_tunnel1", "2001:db8:37::2", 37),
+        ("vxlan_tunnel2", "10.38.0.2", 37),
     ] {
         let (name, address) = (name.to_string(), address.parse().unwrap());
         ops.push(Op::SetNeighbor { name, address, mac: MacAddr([2, 0, 0, 0, 2, last]) });

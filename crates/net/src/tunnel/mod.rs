@@ -1,6 +1,6 @@
-//! What tunnels between two addresses have in common, whatever stands between the IP header outside and what is inside: each is an
-//! interface ([`crate::router::VirtualKind`]), what leaves over it gets its headers in `adj-midchain-tx`, and what comes is told by its
-//! ends.
+//! What tunnels between two addresses, or to a multicast group, have in common, whatever stands between the IP header outside and what
+//! is inside: each is an interface ([`crate::router::VirtualKind`]), what leaves over it gets its headers in `adj-midchain-tx`, and what
+//! comes is told by its ends.
 
 mod ecn;
 mod input;
@@ -9,7 +9,7 @@ mod part;
 pub(crate) use ecn::hand_on;
 pub(crate) use input::{Arrivals, Fault};
 pub use input::{ArrivalsView, Common, Over, Over4, Over6};
-pub(crate) use part::{State, TunnelKind, create, tunnel, tunnels};
+pub(crate) use part::{State, TunnelKind, create, send_over, tunnel, tunnels};
 pub use part::{Tunnel, TunnelPart};
 
 use packet::IpProtocol;
@@ -21,12 +21,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What tells the packets of a tunnel from those of others.
+fn bits(a: IpAddr) -> u128 {
+    match a {
+        IpAddr::V4(a) => a.to_bits().into(),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
+/// What tells packets of a tunnel from those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ends {
-    /// This end; IPv4 addresses as such.
+    /// To where they come: this end, or a group; IPv4 addresses as such.
     pub local: u128,
-    /// The other one.
+    /// The other end; 0: anybody.
     pub remote: u128,
     /// Whether both are IPv6.
     pub v6: bool,
@@ -39,11 +46,17 @@ pub(crate) struct Ends {
 impl Ends {
     /// In the table at a place.
     pub fn new(local: IpAddr, remote: IpAddr, table: u32, id: Option<u64>) -> Ends {
-        let bits = |a: IpAddr| match a {
-            IpAddr::V4(a) => a.to_bits().into(),
-            IpAddr::V6(a) => a.to_bits(),
-        };
         Ends { local: bits(local), remote: bits(remote), v6: local.is_ipv6(), table, id }
+    }
+
+    /// All that come out of a tunnel: from its other end, or, where that is a group, from anybody to the group and to this end.
+    fn all(outside: &Outside, table: u32, id: Option<u64>) -> Vec<Ends> {
+        let Outside { local, remote, .. } = *outside;
+        if !remote.is_multicast() {
+            return vec![Ends::new(local, remote, table, id)];
+        }
+        let from_anybody = |to| Ends { remote: 0, ..Ends::new(to, remote, table, id) };
+        vec![from_anybody(remote), from_anybody(local)]
     }
 }
 
@@ -52,6 +65,8 @@ impl Ends {
 pub(crate) struct Inbound {
     /// Its interface.
     pub interface: u32,
+    /// This end.
+    pub local: u128,
     /// Frames come out, and no packets.
     pub frames: bool,
     /// The sequence number that came last with a bit above it that says that there was one, where the order is kept.
@@ -65,10 +80,18 @@ pub(crate) struct AllInbound<K> {
 }
 
 impl<K> AllInbound<K> {
-    /// The tunnel with these ends.
+    /// The tunnel of packets with these ends.
     #[inline]
     pub fn get(&self, ends: &Ends) -> Option<&Inbound> {
-        self.by_ends.get(ends)
+        self.by_ends.get(ends).or_else(|| self.of_group(ends))
+    }
+
+    /// The tunnel of packets to a group, or of those who are in it. Who has a tunnel of its own sends through that to the group as
+    /// well; what the router itself has sent comes from nobody.
+    #[cold]
+    fn of_group(&self, ends: &Ends) -> Option<&Inbound> {
+        let t = self.by_ends.get(&Ends { remote: 0, ..*ends }).filter(|t| t.local != ends.remote)?;
+        Some(self.by_ends.get(&Ends { local: t.local, ..*ends }).unwrap_or(t))
     }
 }
 
@@ -89,7 +112,7 @@ impl<K> Default for AllInbound<K> {
 pub struct Outside {
     /// This end.
     pub local: IpAddr,
-    /// The other end.
+    /// The other end, or a multicast group.
     pub remote: IpAddr,
     /// Number of the routing table in which both are addresses.
     pub table: u32,
@@ -105,11 +128,11 @@ impl Outside {
         Outside { local, remote, table: 0, ttl: Some(64), dscp: Some(0) }
     }
 
-    /// Whether it can be.
+    /// Whether it can be, where the other end may be a multicast group (`groups`) or not.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self, groups: bool) -> Result<(), String> {
         let (local, remote) = (self.local, self.remote);
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(format!("{local} and {remote} are of two families"));
@@ -117,9 +140,17 @@ impl Outside {
         for a in [local, remote] {
             let link_local = matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
             let reserved = matches!(a, IpAddr::V4(a) if a.octets()[0] == 0 || a.octets()[0] >= 240);
-            if a.is_unspecified() || a.is_multicast() || a.is_loopback() || link_local || reserved {
+            let group = a.is_multicast() && !(groups && a == remote);
+            if a.is_unspecified() || group || a.is_loopback() || link_local || reserved {
                 return Err(format!("{a} cannot be an end of a tunnel: an address that is routed is needed"));
             }
+        }
+        if let IpAddr::V6(group) = remote
+            && matches!(ip6::addr::multicast_scope(group.to_bits()), Some(0 | 1 | 15))
+        {
+            return Err(format!(
+                "{group} is of a scope that is reserved, or does not reach beyond the interface"
+            ));
         }
         if local == remote {
             return Err(format!("both ends are {local}"));

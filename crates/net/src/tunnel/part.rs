@@ -1,15 +1,18 @@
 //! Tunnels of a kind as a part of the control side.
 
-use super::{AllInbound, Ends, Inbound, Outside};
+use super::{AllInbound, Ends, Inbound, Outside, bits};
 use crate::interface::{Fixup, MIDCHAIN_TX, Midchain};
-use crate::router::{NewVirtual, Op, OpError, Part, RouteTable, Router, VirtualKind};
+use crate::router::{
+    BoxedOp, Feature as Told, Kind, NewVirtual, Op, OpError, Part, RouteTable, Router, VirtualKind,
+};
 use command::Command;
 use graph::arcs::Feature;
 use packet::eth::MacAddr;
 use packet::{IpProtocol, flow};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -47,6 +50,11 @@ pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
     }
     /// Has packets of these tunnels brought to its nodes, and those of one that is gone no more.
     fn listen(router: &Router, all: &State<Self>, gone: Option<&Self::Config>);
+    /// What tells a tunnel to a multicast group the interface over which the group is; `None` for kinds without such tunnels.
+    fn over(interface: Option<String>) -> Option<BoxedOp> {
+        let _ = interface;
+        None
+    }
     /// Its commands.
     fn commands() -> Vec<Command<Router>>;
 }
@@ -56,10 +64,16 @@ pub struct Tunnel<C> {
     /// What the operator wants of it.
     pub config: C,
     midchain: Arc<Midchain>,
-    ends: Ends,
+    ends: Vec<Ends>,
+    over: Option<u32>,
 }
 
 impl<C> Tunnel<C> {
+    /// The interface over which its multicast group is.
+    pub fn over(&self) -> Option<u32> {
+        self.over
+    }
+
     /// The next-hop group that leads to the other end.
     pub fn group(&self) -> u32 {
         self.midchain.group
@@ -70,6 +84,8 @@ impl<C> Tunnel<C> {
 pub(crate) struct State<K: TunnelKind> {
     tunnels: BTreeMap<u32, Tunnel<K::Config>>,
     inbound: AllInbound<K>,
+    /// Interfaces over which groups are, with the tunnels to these groups.
+    over: BTreeSet<(u32, u32)>,
 }
 
 impl<K: TunnelKind> State<K> {
@@ -89,6 +105,16 @@ pub(crate) fn tunnel<K: TunnelKind>(router: &Router, interface: u32) -> Option<&
     router.state::<State<K>>()?.tunnels.get(&interface)
 }
 
+/// Tunnels of a kind whose groups are over an interface.
+fn over<K: TunnelKind>(router: &Router, interface: u32) -> impl Iterator<Item = (u32, &Tunnel<K::Config>)> {
+    let s = router.state::<State<K>>().into_iter();
+    s.flat_map(move |s| {
+        s.over
+            .range((interface, 0)..=(interface, u32::MAX))
+            .filter_map(|(_, i)| Some((*i, s.tunnels.get(i)?)))
+    })
+}
+
 /// Makes a tunnel, which `origin` asks for.
 pub(crate) fn create<K: TunnelKind>(
     router: &mut Router,
@@ -104,37 +130,28 @@ pub(crate) fn create<K: TunnelKind>(
     let outside = K::outside(config);
     let table = RouteTable::of(outside.local, outside.table);
     let place = router.place_of(table)?;
-    let ends = Ends::new(outside.local, outside.remote, place, K::id(config));
-    if let Some(other) = router.state::<State<K>>().and_then(|s| s.inbound.get(&ends)) {
-        let other = router.interface_name(other.interface);
+    let ends = Ends::all(&outside, place, K::id(config));
+    let same = |s: &State<K>| ends.iter().find_map(|e| s.inbound.by_ends.get(e)).map(|t| t.interface);
+    if let Some(other) = router.state::<State<K>>().and_then(same) {
+        let other = router.interface_name(other);
         return fail(format!("{other} has the same {}: packets would not tell them apart", K::SAME));
     }
-    let group = router.hold_way_to(table, outside.remote)?;
+    let group = router.hold_way_to(table, outside.remote, None)?;
     let kind = K::interface(config);
-    let midchain = Midchain {
-        template: outside.template(K::PROTOCOL, &K::headers(config)).into(),
-        remote: outside.remote,
-        v6: outside.local.is_ipv6(),
-        frames: kind.frames,
-        group,
-        table: place,
-        ttl: outside.ttl,
-        dscp: outside.dscp,
-        sums: K::sums(config),
-        fixup: K::fixup,
-        sequence: AtomicU32::new(0),
-    };
+    let midchain = Arc::new(midchain::<K>(config, place, group));
     // The ends differ, and so do their addresses on the link: they are the same after a restart.
-    let id = ends.id.unwrap_or(0);
-    let own = flow::hash6(ends.local, ends.remote, (id ^ id >> 32) as u32, K::PROTOCOL, 0, instance);
+    let id = K::id(config).unwrap_or(0);
+    let (local, remote) = (bits(outside.local), bits(outside.remote));
+    let own = flow::hash6(local, remote, (id ^ id >> 32) as u32, K::PROTOCOL, 0, instance);
     let [a, b, c, d] = own.to_be_bytes();
     let mac = MacAddr([0x02, 0xfe, a, b, c, d]);
     let new = NewVirtual { name: name.clone(), kind, origin, mac, mtu: K::mtu(config) };
     let last = K::last(config);
-    let tunnel = Tunnel { config: config.clone(), midchain: Arc::new(midchain), ends };
+    let tunnel = Tunnel { config: config.clone(), midchain, ends, over: None };
     let made = router.create_virtual(new, |router, interface| {
         if let Some(s) = router.state_mut::<State<K>>() {
-            s.inbound.by_ends.insert(ends, Inbound { interface, frames: kind.frames, last });
+            let inbound = Inbound { interface, local, frames: kind.frames, last };
+            s.inbound.by_ends.extend(tunnel.ends.iter().map(|e| (*e, inbound.clone())));
             s.tunnels.insert(interface, tunnel);
         }
         publish::<K>(router, None);
@@ -144,6 +161,81 @@ pub(crate) fn create<K: TunnelKind>(
         return Err(e);
     }
     Ok(vec![Op::Delete { name }])
+}
+
+/// What goes around the packets of a tunnel.
+fn midchain<K: TunnelKind>(config: &K::Config, place: u32, group: u32) -> Midchain {
+    let outside = K::outside(config);
+    Midchain {
+        template: outside.template(K::PROTOCOL, &K::headers(config)).into(),
+        remote: outside.remote,
+        v6: outside.local.is_ipv6(),
+        frames: K::interface(config).frames,
+        group,
+        table: place,
+        ttl: outside.ttl,
+        dscp: outside.dscp,
+        sums: K::sums(config),
+        fixup: K::fixup,
+        sequence: AtomicU32::new(0),
+    }
+}
+
+/// The group of a tunnel is over this interface from now on, which joins it; answers over which it was.
+pub(crate) fn send_over<K: TunnelKind>(
+    router: &mut Router,
+    index: u32,
+    over: Option<u32>,
+) -> Result<Option<u32>, OpError> {
+    let Some(t) = tunnel::<K>(router, index) else {
+        let name = router.interface_name(index);
+        return Err(OpError::new(format!("{name} is no tunnel that could be to a multicast group")));
+    };
+    let (outside, place) = (K::outside(&t.config), t.midchain.table);
+    check_over::<K>(router, index, outside.remote, over)
+        .map_err(|why| OpError::new(format!("{}: {why}", router.interface_name(index))))?;
+    let config = t.config.clone();
+    let table = RouteTable::of(outside.local, outside.table);
+    let group = router.hold_way_to(table, outside.remote, over)?;
+    let new = Arc::new(midchain::<K>(&config, place, group));
+    let was = router.state_mut::<State<K>>().and_then(|s| {
+        let t = s.tunnels.get_mut(&index)?;
+        let was = (std::mem::replace(&mut t.midchain, new).group, std::mem::replace(&mut t.over, over));
+        was.1.map(|was| s.over.remove(&(was, index)));
+        over.map(|over| s.over.insert((over, index)));
+        Some(was)
+    });
+    let (group, was) = was.unwrap_or((group, over));
+    for i in [Some(index), was, over].into_iter().flatten() {
+        router.publish_interface(i);
+    }
+    router.let_go(group);
+    Ok(was)
+}
+
+/// Whether the group of a tunnel can be over this interface, and why not.
+fn check_over<K: TunnelKind>(
+    router: &Router,
+    index: u32,
+    group: IpAddr,
+    over: Option<u32>,
+) -> Result<(), String> {
+    let Some(over) = over.and_then(|over| router.interface(over)) else { return Ok(()) };
+    if !group.is_multicast() {
+        return Err(format!(
+            "{group} is no multicast group: routes lead to it, not an interface that is named"
+        ));
+    }
+    if over.is_without_stations() || over.kind == Kind::Local {
+        return Err(format!("no multicast group is over {}: name an interface with stations", over.name));
+    }
+    // The interfaces that its packets pass, one within the other.
+    let below = |i: u32| tunnel::<K>(router, i).and_then(|t| t.over).and_then(|o| router.interface(o));
+    let mut passed = std::iter::successors(Some(over), |i| below(i.hw()));
+    if passed.any(|i| i.hw() == index) {
+        return Err(format!("its packets would go through itself over {}", over.name));
+    }
+    Ok(())
 }
 
 /// Shows workers the tunnels from which packets come, after one is gone.
@@ -165,7 +257,35 @@ impl<K> TunnelPart<K> {
 
 impl<K: TunnelKind> Part for TunnelPart<K> {
     fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
-        Box::new(State::<K> { tunnels: BTreeMap::new(), inbound: AllInbound::default() })
+        Box::new(State::<K> {
+            tunnels: BTreeMap::new(),
+            inbound: AllInbound::default(),
+            over: BTreeSet::new(),
+        })
+    }
+
+    fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {
+        let over = tunnel::<K>(router, index).and_then(|t| t.over);
+        over.and_then(|over| K::over(Some(router.interface_name(over)))).into_iter().collect()
+    }
+
+    fn groups(&self, router: &Router, index: u32) -> Vec<IpAddr> {
+        over::<K>(router, index).map(|(_, t)| t.midchain.remote).collect()
+    }
+
+    fn needs(&self, router: &Router, gone: &HashSet<u32>) -> Option<String> {
+        let (over, (tunnel, t)) = gone.iter().find_map(|g| Some((g, over::<K>(router, *g).next()?)))?;
+        let (over, tunnel, group) =
+            (router.interface_name(*over), router.interface_name(tunnel), t.midchain.remote);
+        Some(format!("{tunnel} sends to {group} over {over}: take it out first (delete interface {tunnel})"))
+    }
+
+    fn releases(&self, router: &Router) -> Vec<Op> {
+        let with_groups = tunnels::<K>(router).filter(|(_, t)| t.over.is_some());
+        let release = |(index, _)| {
+            Some(Op::SetFeature { name: router.interface_name(index), feature: Told::Part(K::over(None)?) })
+        };
+        with_groups.filter_map(release).collect()
     }
 
     fn commands(&self) -> Vec<Command<Router>> {
@@ -190,12 +310,16 @@ impl<K: TunnelKind> Part for TunnelPart<K> {
     fn removed(&self, router: &mut Router, index: u32) {
         let gone = router.state_mut::<State<K>>().and_then(|s| {
             let t = s.tunnels.remove(&index)?;
-            s.inbound.by_ends.remove(&t.ends);
+            t.ends.iter().for_each(|e| _ = s.inbound.by_ends.remove(e));
+            t.over.map(|over| s.over.remove(&(over, index)));
             Some(t)
         });
         if let Some(t) = gone {
             publish::<K>(router, Some(&t.config));
             router.let_go(t.midchain.group);
+            if let Some(over) = t.over {
+                router.publish_interface(over);
+            }
         }
     }
 }

@@ -1,14 +1,17 @@
 //! `create vxlan tunnel`, `show vxlan tunnel`.
 
-use super::{MAX_INSTANCE, MAX_VNI, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels};
+use super::{GroupInterface, MAX_INSTANCE, MAX_VNI, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels};
 use crate::cli::{commit, interface};
 use crate::interface::commands::{free, made};
 use crate::router::{Op, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
+use std::net::IpAddr;
 
 /// The commands.
 pub(crate) fn all() -> Vec<Command<Router>> {
-    let ends = format!("create vxlan tunnel src <src:ip> dst <dst:ip> vni <vni:u32 1..{MAX_VNI}>");
+    let ends = format!(
+        "create vxlan tunnel src <src:ip> (dst <dst:ip>|group <group:ip> <over:interface>) vni <vni:u32 1..{MAX_VNI}>"
+    );
     vec![
         Command::write(
             &format!(
@@ -21,6 +24,8 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         )
         .arg("src", "this end: an address of the router")
         .arg("dst", "the other end, of the same family")
+        .arg("group", "in place of the other end: a multicast group, to which packets go, and from whose members they come")
+        .arg("over", "the interface over which the group is, and which joins it")
         .arg("vni", "network identifier")
         .arg("instance", "N of its name vxlan_tunnelN; the first free one by default")
         .arg("table", "the routing table of both ends, if not table 0")
@@ -37,10 +42,14 @@ pub(crate) fn all() -> Vec<Command<Router>> {
              the other end are learnt, in a cross-connect, or have addresses and sub-interfaces. Several tunnels of one network \
              are members of one bridge domain, with a split-horizon group of their own (set interface l2 bridge). The way to \
              the other end is looked up in the routing table and follows it; packets of one flow take one of several ways. Its \
-             MTU is 1500: where the way carries no larger packets, set it to 1450 (1430 over IPv6).",
+             MTU is 1500: where the way carries no larger packets, set it to 1450 (1430 over IPv6). To a multicast group go all \
+             packets, also to one station: give other ends tunnels of their own, in the same bridge domain, to whom much is sent. \
+             What they send, to the group or not, comes in on those, and what goes to all goes to the group alone. All of them have \
+             one split-horizon group.",
         )
         .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 100")
-        .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 200 instance 7 decap-next l2"),
+        .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 200 instance 7 decap-next l2")
+        .example("create vxlan tunnel src 10.1.2.1 group 239.1.1.1 left vni 300"),
         Command::write(
             &format!(
                 "{ends} [encap-vrf-id <table:number table>] [src_port <src-port:u16 1..65535>] \
@@ -58,7 +67,15 @@ pub(crate) fn all() -> Vec<Command<Router>> {
 
 /// What the words name that both commands have.
 fn named(args: &Args) -> Result<VxlanConfig, CommandError> {
-    let own = VxlanConfig::new(args.get("src")?, args.get("dst")?, args.get("vni")?);
+    let group: Option<IpAddr> = args.opt("group")?;
+    if let Some(group) = group.filter(|g| !g.is_multicast()) {
+        return Err(args.error("group", format!("{group} is no multicast group: name another end with dst")));
+    }
+    let remote = group.map_or_else(|| args.get("dst"), Ok)?;
+    if group.is_none() && remote.is_multicast() {
+        return Err(args.error("dst", format!("{remote} is a multicast group: group {remote} INTERFACE")));
+    }
+    let own = VxlanConfig::new(args.get("src")?, remote, args.get("vni")?);
     let table = args.opt("table")?.unwrap_or(own.table);
     let local_port = args.opt("src-port")?.unwrap_or(own.local_port);
     let remote_port = args.opt("dst-port")?.unwrap_or(own.remote_port);
@@ -76,12 +93,20 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         dscp: if args.has("copy-dscp") { None } else { Some(args.opt("dscp")?.unwrap_or(0)) },
         ..named(args)?
     };
-    made(router, format!("vxlan_tunnel{instance}"), vec![VxlanOp::Create { instance, config }.into()])
+    let name = format!("vxlan_tunnel{instance}");
+    let over = match args.opt::<String>("over")? {
+        Some(_) => Some(interface(router, args, "over")?.name.clone()),
+        None => None,
+    };
+    let over = over.map(|over| GroupInterface(Some(over)).into());
+    let over = over.map(|feature| Op::SetFeature { name: name.clone(), feature });
+    made(router, name, [VxlanOp::Create { instance, config }.into()].into_iter().chain(over).collect())
 }
 
 fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let wanted = named(args)?;
-    let found = tunnels(router).find(|(_, t)| t.config.has_ends_of(&wanted)).map(|(i, _)| i);
+    let same = |c: &VxlanConfig| c.has_ends_of(&wanted) && c.remote == wanted.remote;
+    let found = tunnels(router).find(|(_, t)| same(&t.config)).map(|(i, _)| i);
     let Some(name) = found.map(|i| router.interface_name(i)) else {
         let VxlanConfig { local, remote, vni, table, local_port, .. } = wanted;
         return Err(CommandError::new(format!(
@@ -101,7 +126,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         return Err(args.error("tunnel", format!("{} is no VXLAN tunnel", i.name)));
     }
     let wanted = |(index, _): &(u32, &VxlanTunnel)| only.is_none_or(|i| i.index == *index);
-    let mut table = Table::new().left("Tunnel").left("Source").left("Destination").right("VNI");
+    let mut table = Table::new().left("Tunnel").left("Source").left("Destination").left("Over").right("VNI");
     table = table
         .right("Table")
         .right("Port")
@@ -117,6 +142,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             router.interface_name(index).into(),
             c.local.to_string().into(),
             c.remote.to_string().into(),
+            t.over().map_or("-".into(), |i| router.interface_name(i).into()),
             c.vni.into(),
             c.table.into(),
             c.local_port.into(),

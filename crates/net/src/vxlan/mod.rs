@@ -1,4 +1,5 @@
-//! VXLAN tunnels (RFC 7348) as interfaces that carry frames: over IPv4 and IPv6, between two ends with a network identifier.
+//! VXLAN tunnels (RFC 7348) as interfaces that carry frames: over IPv4 and IPv6, to one other end or a multicast group, with a network
+//! identifier.
 //!
 //! What leaves over one gets its headers in `adj-midchain-tx`; what comes is taken by [`VxlanInput`].
 
@@ -9,7 +10,9 @@ mod part;
 
 pub use header::MAX_VNI;
 pub use input::{VxlanDrop, VxlanInput};
-pub use part::{MAX_INSTANCE, MTU, PORT, Vxlan, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels};
+pub use part::{
+    GroupInterface, MAX_INSTANCE, MTU, PORT, Vxlan, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels,
+};
 
 use crate::arcs;
 use crate::protocols::LocalProtocol;

@@ -2,7 +2,7 @@
 
 use super::header::{self, MAX_VNI};
 use crate::interface::{Fixup, Midchain};
-use crate::router::{Op, OpError, PartOp, Router, VirtualKind};
+use crate::router::{BoxedOp, FloodClass, InterfaceOp, Op, OpError, PartOp, Router, VirtualKind};
 use crate::tunnel::{self, Outside, State, TunnelKind};
 use command::Command;
 use packet::IpProtocol;
@@ -18,14 +18,15 @@ pub const MTU: u16 = 1500;
 /// The port that is VXLAN's.
 pub const PORT: u16 = 4789;
 
-static FRAMES: VirtualKind = VirtualKind { word: "vxlan-tunnel", frames: true };
+static TO_END: VirtualKind = VirtualKind { word: "vxlan-tunnel", frames: true, flood: FloodClass::End };
+static TO_GROUP: VirtualKind = VirtualKind { flood: FloodClass::Group, ..TO_END };
 
 /// What the operator wants of a tunnel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VxlanConfig {
     /// This end.
     pub local: IpAddr,
-    /// The other end.
+    /// The other end, or a multicast group: all that are in it, over the interface that [`GroupInterface`] says.
     pub remote: IpAddr,
     /// Network identifier, 1 to [`MAX_VNI`].
     pub vni: u32,
@@ -53,7 +54,9 @@ impl VxlanConfig {
 
     /// Whether packets could not tell the two tunnels apart.
     pub fn has_ends_of(&self, other: &VxlanConfig) -> bool {
-        let ends = |c: &VxlanConfig| (c.local, c.remote, c.table, c.vni, c.local_port);
+        // From a group comes what anybody in it sends.
+        let from = |c: &VxlanConfig| Some(c.remote).filter(|r| !r.is_multicast());
+        let ends = |c: &VxlanConfig| (c.local, from(c), c.table, c.vni, c.local_port);
         ends(self) == ends(other)
     }
 
@@ -88,7 +91,7 @@ impl TunnelKind for Vxlan {
         if c.local_port == 0 || c.remote_port == 0 {
             return Err("a port is 1 to 65535".into());
         }
-        Self::outside(c).check()
+        Self::outside(c).check(true)
     }
 
     fn outside(c: &VxlanConfig) -> Outside {
@@ -99,8 +102,8 @@ impl TunnelKind for Vxlan {
         Some(id(c.vni, c.local_port))
     }
 
-    fn interface(_: &VxlanConfig) -> &'static VirtualKind {
-        &FRAMES
+    fn interface(c: &VxlanConfig) -> &'static VirtualKind {
+        if c.remote.is_multicast() { &TO_GROUP } else { &TO_END }
     }
 
     fn headers(c: &VxlanConfig) -> Vec<u8> {
@@ -147,6 +150,10 @@ impl TunnelKind for Vxlan {
         }
     }
 
+    fn over(interface: Option<String>) -> Option<BoxedOp> {
+        Some(BoxedOp::new(GroupInterface(interface)))
+    }
+
     fn commands() -> Vec<Command<Router>> {
         super::commands::all()
     }
@@ -180,6 +187,33 @@ impl PartOp for VxlanOp {
             "interface vxlan_tunnel{instance}: VXLAN tunnel {} from {} to {}",
             c.vni, c.local, c.remote
         ))
+    }
+}
+
+/// The interface, by its name, over which the multicast group of a tunnel is; without one packets go nowhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupInterface(pub Option<String>);
+
+impl InterfaceOp for GroupInterface {
+    fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
+        let over = self.0.map(|name| {
+            router.interface_index(&name).ok_or_else(|| OpError::new(format!("there is no interface {name}")))
+        });
+        let was = tunnel::send_over::<Vxlan>(router, index, over.transpose()?)?;
+        Ok(GroupInterface(was.map(|i| router.interface_name(i))))
+    }
+
+    fn switches_on(&self) -> bool {
+        false
+    }
+
+    fn names_others(&self) -> bool {
+        true
+    }
+
+    fn words(&self, name: &str) -> (String, String) {
+        let over = self.0.as_deref().unwrap_or("no interface");
+        (format!("sends to a group over {over}"), format!("delete interface {name}"))
     }
 }
 

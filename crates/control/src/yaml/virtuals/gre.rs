@@ -54,7 +54,7 @@ fn decode<'n>(
     let (frames, mtu) = (config.teb, config.mtu());
     let table = RouteTable::of(config.local, config.table);
     let op = Some(GreOp::Create { instance: instance as u32, config }.into());
-    Some(Virtual { place, path: d.path(), op, description: None, frames, table, mtu })
+    Some(Virtual { place, path: d.path(), op, description: None, frames, table, mtu, other: None })
 }
 
 fn dump(from: Source<'_>, i: &IfState, to: &mut Map) {

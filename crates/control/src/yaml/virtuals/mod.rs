@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::decode::{Decoder, Fields};
-use super::diag::Place;
+use super::diag::{Diagnostic, Place};
 use super::interface::{blank, numbered, only_declared};
+use super::l3::Setting;
 use super::model::{Interface, InterfaceKind};
+use super::rules::Names;
 use super::table::Tables;
 use super::tree::{Node, Value};
 use crate::dump::{self, Map, Source};
@@ -34,6 +36,8 @@ pub struct Virtual {
     pub table: RouteTable,
     /// Its MTU where the document gives none, bytes.
     pub mtu: u16,
+    /// Another interface, with what it is told of that.
+    pub other: Option<Box<(String, Setting)>>,
 }
 
 /// Those of one section, by name.
@@ -73,7 +77,17 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, section: &Sect
             let fields = d.fields(node, section.fields);
             let one = fields.and_then(|fields| (section.decode)(d, name, place, &fields, &all));
             let table = RouteTable { id: 0, v6: false };
-            one.unwrap_or(Virtual { place, path, op: None, description: None, frames: true, table, mtu: 0 })
+            let faulty = Virtual {
+                place,
+                path,
+                op: None,
+                description: None,
+                frames: true,
+                table,
+                mtu: 0,
+                other: None,
+            };
+            one.unwrap_or(faulty)
         });
         all.insert(name, one);
     }
@@ -134,6 +148,23 @@ fn put_marks(to: &mut Map, ttl: Option<u8>, dscp: Option<u8>, own: Outside) {
     let copied = |n: Option<u8>| n.map_or(dump::Node::from("copy"), dump::Node::from);
     to.put_some("ttl", (ttl != own.ttl).then(|| copied(ttl)));
     to.put_some("dscp", (dscp != own.dscp).then(|| copied(dscp)));
+}
+
+/// What they are told of other interfaces, once all stand; names that stand for none are reported.
+pub(super) fn of_others(d: &mut Decoder<'_>, interfaces: &[Interface], names: &Names<'_>) -> Vec<Setting> {
+    let mut settings = vec![];
+    for i in interfaces {
+        let InterfaceKind::Virtual(Virtual { other: Some(told), .. }) = &i.kind else { continue };
+        let (other, setting) = &**told;
+        match names.get(other) {
+            Ok(_) => settings.push(setting.clone()),
+            Err(e) => {
+                let error = Diagnostic::new(setting.place, setting.path.clone(), e.rule, e.message);
+                d.errors.add(error).value(other).help(e.help);
+            }
+        }
+    }
+    settings
 }
 
 /// Reports routing tables of ends that are not declared.

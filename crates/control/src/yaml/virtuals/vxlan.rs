@@ -3,16 +3,18 @@
 use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
 use super::super::interface::object_number;
+use super::super::l3::Setting;
 use super::{All, Section, Virtual, address, outside, put_marks};
 use crate::dump::{self, Map, Source};
-use net::router::{IfState, RouteTable};
+use net::router::{IfState, Op, RouteTable};
 use net::tunnel::Outside;
-use net::vxlan::{MAX_INSTANCE, MAX_VNI, MTU, PORT, VxlanConfig, VxlanOp};
+use net::vxlan::{GroupInterface, MAX_INSTANCE, MAX_VNI, MTU, PORT, VxlanConfig, VxlanOp};
 
 const VXLAN: &[&str] = &[
     "description",
     "local",
     "remote",
+    "group-interface",
     "vni",
     "table",
     "local-port",
@@ -64,7 +66,21 @@ fn decode<'n>(
         ..own
     };
     if let Err(why) = config.check() {
-        d.error(place, "vxlan-ends", why).help("two unicast addresses of one family");
+        d.error(place, "vxlan-ends", why)
+            .help("two addresses of one family, of which `remote` may be a multicast group");
+        return None;
+    }
+    let over =
+        d.field(fields, "group-interface", |d, node| d.text(node, "an interface").map(|n| (n, node.place)));
+    if over.is_some() != config.remote.is_multicast() {
+        let message = match over {
+            Some(_) => format!("{} is no multicast group", config.remote),
+            None => {
+                format!("{} is a multicast group, and no interface is named over which it is", config.remote)
+            }
+        };
+        d.error(place, "vxlan-group", message)
+            .help("`group-interface` where `remote` is a multicast group, and only there");
         return None;
     }
     let same = |v: &Virtual| match v.op.as_ref().and_then(|op| op.part_op()) {
@@ -83,13 +99,20 @@ fn decode<'n>(
     }
     let (frames, mtu) = (true, MTU);
     let table = RouteTable::of(config.local, config.table);
+    let other = over.map(|(over, place)| {
+        let feature = GroupInterface(Some(over.to_string())).into();
+        let op = Op::SetFeature { name: name.to_string(), feature };
+        Box::new((over.to_string(), Setting { place, path: format!("{}.group-interface", d.path()), op }))
+    });
     let op = Some(VxlanOp::Create { instance: instance? as u32, config }.into());
-    Some(Virtual { place, path: d.path(), op, description, frames, table, mtu })
+    Some(Virtual { place, path: d.path(), op, description, frames, table, mtu, other })
 }
 
 fn dump(from: Source<'_>, i: &IfState, to: &mut Map) {
-    let Some(c) = net::vxlan::tunnel(from.router, i.index).map(|t| &t.config) else { return };
+    let Some(tunnel) = net::vxlan::tunnel(from.router, i.index) else { return };
+    let c = &tunnel.config;
     to.put("local", dump::Node::text(c.local)).put("remote", dump::Node::text(c.remote)).put("vni", c.vni);
+    to.put_some("group-interface", tunnel.over().map(|i| from.router.interface_name(i)));
     to.put_unless("table", c.table, 0);
     to.put_unless("local-port", c.local_port, PORT).put_unless("remote-port", c.remote_port, PORT);
     to.put_unless("zero-checksum", c.zero_checksum, false);

@@ -82,7 +82,7 @@ pub struct Member {
 pub struct Bridge {
     /// The most addresses that may be learned in it.
     pub limit: u32,
-    /// All members, the BVI among them.
+    /// The members over which it floods, the BVI among them.
     pub members: Box<[Member]>,
     /// IPv4 addresses for which it answers, sorted.
     pub arp4: Box<[(u32, [u8; 6])]>,

@@ -8,7 +8,8 @@ pub use macs::{MacCounts, MacInfo};
 pub use ops::{BridgeOp, StaticMac};
 pub use port::{Membership, PortFeatures, TagChange, VlanTag};
 
-use super::{OpError, Router, check_description};
+use super::interfaces::Interfaces;
+use super::{FloodClass, Kind, OpError, Router, check_description};
 use crate::l2::bridge::{Bridge, L2Writers, Member, bflags};
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, HashMap};
@@ -140,9 +141,15 @@ impl Bridges {
     }
 
     /// Writes what workers see of a bridge domain.
-    fn publish(&mut self, id: u32) {
+    fn publish(&mut self, id: u32, interfaces: &Interfaces) {
         let Some(b) = self.by_id.get(&id) else { return };
-        let members = b.members.iter().map(|(i, m)| Member { interface: *i, shg: m.shg });
+        let is = |member: &u32, class| {
+            let i = interfaces.get(*member).and_then(|i| interfaces.get(i.hw()));
+            i.is_some_and(|i| matches!(i.kind, Kind::Virtual(v) if v.flood == class))
+        };
+        let group = b.members.keys().any(|m| is(m, FloodClass::Group));
+        let reached = b.members.iter().filter(|(m, _)| !(group && is(m, FloodClass::End)));
+        let members = reached.map(|(i, m)| Member { interface: *i, shg: m.shg });
         let (mut arp4, mut arp6) = (vec![], vec![]);
         for (address, mac) in &b.arp {
             match address {

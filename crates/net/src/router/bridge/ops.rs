@@ -126,7 +126,7 @@ impl Router {
                 let Some(b) = self.bridges.by_id.get_mut(&id) else { return Ok(vec![]) };
                 let was = std::mem::replace(&mut b.settings, settings);
                 let members: Vec<u32> = b.members.keys().copied().collect();
-                self.bridges.publish(id);
+                self.bridges.publish(id, &self.interfaces);
                 members.into_iter().for_each(|m| self.publish_interface(m));
                 undo(BridgeOp::Set { id, settings: was })
             }
@@ -172,7 +172,7 @@ impl Router {
                 if mac.is_none() && was.is_none() {
                     return Err(OpError::new(format!("bridge domain {id}: there is no entry for {address}")));
                 }
-                self.bridges.publish(id);
+                self.bridges.publish(id, &self.interfaces);
                 undo(BridgeOp::Arp { id, address, mac: was })
             }
         }
@@ -198,7 +198,7 @@ impl Router {
         let events = self.plane.l2.bridge_events.sum(number.into());
         let (members, arp) = (BTreeMap::new(), BTreeMap::new());
         self.bridges.by_id.insert(id, BridgeState { id, number, settings, members, arp, events });
-        self.bridges.publish(id);
+        self.bridges.publish(id, &self.interfaces);
         Ok(())
     }
 

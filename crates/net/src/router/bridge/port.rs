@@ -6,6 +6,7 @@ use crate::l2::Retag;
 use crate::l2::bridge::{BridgePort, bflags};
 use crate::router::op::Undo;
 use crate::router::{IfState, Kind, Op, OpError, Router};
+use std::collections::HashSet;
 
 /// What an interface is to its bridge domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +193,7 @@ impl Router {
                 i.membership = Some(m);
                 i.mac_events = self.plane.l2.port_events.sum(index);
             }
-            self.bridges.publish(m.bridge);
+            self.bridges.publish(m.bridge, &self.interfaces);
             self.follow_promiscuity(index)?;
             self.follow_bvi(index)?;
         }
@@ -210,10 +211,11 @@ impl Router {
             let a = n.addr;
             return fail(format!("has the static neighbor {a}"), format!("ip neighbor del {name} {a}"));
         }
-        match self.told_to_parts(index).next().map(|op| op.words(name)) {
-            Some((does, undo)) => fail(does, undo),
-            None => Ok(()),
+        if let Some((does, undo)) = self.told_to_parts(index).next().map(|op| op.words(name)) {
+            return fail(does, undo);
         }
+        let needed = self.parts.all.iter().find_map(|p| p.needs(self, &HashSet::from([index])));
+        needed.map_or(Ok(()), |why| Err(OpError::new(why)))
     }
 
     /// Takes an interface out of its bridge domain, if it is in one. Its addresses stay where it is about to `return`.
@@ -223,7 +225,7 @@ impl Router {
         if let Some(b) = self.bridges.by_id.get_mut(&m.bridge) {
             b.members.remove(&index);
         }
-        self.bridges.publish(m.bridge);
+        self.bridges.publish(m.bridge, &self.interfaces);
         if m.bvi {
             self.forget_bvi(m.bridge, index);
         }
