@@ -308,8 +308,15 @@ impl Rooms<'_> {
     /// room does not hold them all. Which of them belong to the packet, the descriptor says.
     #[inline(always)]
     pub fn window<const BACK: usize>(&mut self, d: &Desc) -> Option<&mut [u8; WINDOW]> {
-        let start = usize::from(d.off).wrapping_sub(BACK);
-        if d.buf >= self.count || start > ROOM - WINDOW {
+        self.sight(d, usize::from(d.off).wrapping_sub(BACK))
+    }
+
+    /// `N` bytes of the packet's first buffer from `start` on, which counts as [`Desc::off`]; `None` when the room does not hold
+    /// them all.
+    #[inline(always)]
+    pub fn sight<const N: usize>(&mut self, d: &Desc, start: usize) -> Option<&mut [u8; N]> {
+        const { assert!(N <= ROOM) };
+        if d.buf >= self.count || start > ROOM - N {
             return None;
         }
         // SAFETY: buffer and range were just checked; `&mut self` stands for the worker's buffers.

@@ -143,12 +143,16 @@ pub trait QuickNode: Node {
         false
     }
 
-    /// `step` sent a packet over `edge`: where that leads through nodes which the short cut leaves out, the usual packets
-    /// behind it must not overtake it, for they may be of its flow. `common` is changed then, and their edge answered.
-    fn behind(common: &mut Self::Common<'_>, edge: Self::Next) -> Option<Self::Next> {
-        let _ = (common, edge);
+    /// `step` sent a packet, which came as `before`, over `edge`: where that leads through nodes which the short cut leaves out, the
+    /// usual packets behind it must not overtake it, for they may be of its flow. `common` is changed then, and their edge
+    /// answered.
+    fn behind(common: &mut Self::Common<'_>, edge: Self::Next, before: &Desc) -> Option<Self::Next> {
+        let _ = (common, edge, before);
         None
     }
+
+    /// Kinds of packets in a vector that are told apart where vectors are sorted; what is left then goes as it comes.
+    const MOST_KINDS: usize = 4;
 
     /// Does, for packets from the front of `descs`, what `step` does, as long as `step` would send them over the common
     /// edge; how many. The first packet that is not usual is left unchanged. A packet of several buffers is shown as if all
@@ -180,9 +184,6 @@ impl Asked {
         more && ask()
     }
 }
-
-/// Kinds of packets in a vector that are told apart; what is left then goes as it comes.
-const MOST_KINDS: usize = 4;
 
 /// Brings packets of one kind together.
 struct Sorter {
@@ -267,7 +268,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
                 .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
             rounds += 1;
             let asks = N::SORTS && (N::SORTS_UNUSUAL || !first.has(flags::UNUSUAL & !flags::CHAINED));
-            let sorts = asks && rounds <= MOST_KINDS && end - at > 1;
+            let sorts = asks && rounds <= N::MOST_KINDS && end - at > 1;
             if sorts && !looked && usual.is_none() {
                 self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
                 looked = true;
@@ -305,7 +306,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
                 let decision = N::step(&mut view, &mut Packet { d, env });
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
                     && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
-                    && let Some(other) = N::behind(common, *edge)
+                    && let Some(other) = N::behind(common, *edge, &before)
                 {
                     *way = Way::new(env, &self.edges, other, N::features(common));
                 }

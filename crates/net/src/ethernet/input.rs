@@ -398,7 +398,7 @@ impl QuickNode for EthernetInput {
         }
     }
 
-    fn behind(common: &mut Common<'_>, edge: EthernetNext) -> Option<EthernetNext> {
+    fn behind(common: &mut Common<'_>, edge: EthernetNext, _: &Desc) -> Option<EthernetNext> {
         *common = match (&common, edge) {
             (Common::Ip4(plain, _), EthernetNext::Ip4)
             | (Common::Ip6(plain, _), EthernetNext::Ip6)

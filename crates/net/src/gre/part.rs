@@ -1,7 +1,7 @@
 //! GRE tunnels on the control side.
 
 use super::header::GreHeader;
-use crate::interface::{Fixup, Midchain};
+use crate::interface::{Fixup, Midchain, Varies};
 use crate::router::{FloodClass, Op, OpError, PartOp, Router, VirtualKind};
 use crate::tunnel::{self, Outside, State, TunnelKind};
 use command::Command;
@@ -110,6 +110,10 @@ impl TunnelKind for Gre {
 
     fn sums(c: &GreConfig) -> bool {
         c.checksum
+    }
+
+    fn varies(c: &GreConfig) -> Varies {
+        if c.sequence { Varies::More } else { Varies::Kind }
     }
 
     fn fixup(m: &Midchain, f: Fixup<'_>) {

@@ -5,6 +5,7 @@ use crate::arcs;
 use graph::arcs::Feature;
 use packet::checksum::Sum;
 use packet::eth::EtherType;
+use packet::udp;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
@@ -35,8 +36,32 @@ pub struct Midchain {
     pub sums: bool,
     /// Writes what the template cannot know behind the outer IP header.
     pub fixup: fn(&Midchain, Fixup<'_>),
+    /// What that depends on: short cuts may know it without asking each time.
+    pub varies: Varies,
     /// Packets that `fixup` has numbered.
     pub sequence: AtomicU32,
+}
+
+/// What `fixup` of a [`Midchain`] depends on, where it needs no sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Varies {
+    /// Only on what kind of packet is inside.
+    Kind,
+    /// It writes a UDP header as [`Varies::udp`] does, and nothing else.
+    Flow,
+    /// On more.
+    More,
+}
+
+impl Varies {
+    /// Completes the UDP header outside of a packet of a flow with `len` bytes from that header on, without a checksum: flows have
+    /// ports of their own, of those that nobody owns (RFC 7348 section 5, RFC 6335 section 6).
+    #[inline(always)]
+    pub fn udp(h: &mut [u8; udp::HEADER_LEN], hash: u32, len: u16) {
+        let port = 0xc000 | (hash ^ hash >> 16) as u16;
+        h[..2].copy_from_slice(&port.to_be_bytes());
+        h[4..6].copy_from_slice(&len.to_be_bytes());
+    }
 }
 
 /// What there is to know of one packet.

@@ -13,7 +13,7 @@ mod tx;
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
 pub use features::{Bits, Features, MtuOf, SETTINGS, Switch};
-pub use midchain::{Fixup, MIDCHAIN_TX, Midchain};
+pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
 pub use tx::{InterfaceTx, TxDrop};

@@ -1,15 +1,13 @@
 //! `adj-midchain-tx`: puts what stands between two adjacencies around packets that leave over an interface that is no device.
 
-use crate::adjacency::Straight;
-use crate::forward::{Last, Sender};
 use crate::interface::{Fixup, IfCache, MIDCHAIN_TX, MIRRORED, MOST_NESTED, Midchain, NESTED};
 use crate::mpls::{self, IN_TABLE};
 use crate::path_mtu;
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::transport;
-use graph::counters::{Run, Table};
+use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
+use graph::{Desc, Guard, Node, Packet, TraceRecord, flags};
 use packet::checksum::Sum;
 use packet::eth::EtherType;
 use packet::flow::{self, Flow};
@@ -19,7 +17,10 @@ use std::cell::Cell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use tables::groups::Paths;
+
+mod usual;
+
+pub use usual::Common;
 
 graph::edges! {
     /// Where `adj-midchain-tx` sends packets.
@@ -189,7 +190,7 @@ impl Node for MidchainTx {
             return Err(MidchainDrop::NoRoom.into());
         }
         let headers = &mut p.data_mut()[..m.template.len()];
-        if Outer::new(m, view).put(headers, len, &inside, sum.unwrap_or_default()).is_none() {
+        if put(view, m, headers, len, (&inside, sum.unwrap_or_default())).is_none() {
             return Err(MidchainDrop::TooBig.into());
         }
         mark(p.d);
@@ -214,43 +215,62 @@ impl Node for MidchainTx {
     }
 }
 
-/// What goes in front of the packets of a tunnel.
+/// What the IP header outside says of each packet.
 #[derive(Clone, Copy)]
-struct Outer<'v> {
-    m: &'v Midchain,
-    /// The sum of what all its IPv4 headers have in common.
-    fixed: Sum,
+struct Marks {
+    /// DSCP, of the type of service.
+    dscp: u8,
+    /// What of the type of service is that of the packet inside.
+    copied: u8,
+    /// TTL; `None`: that of the packet inside.
+    ttl: Option<u8>,
     /// The TTL around what has none.
-    ttl: u8,
-    ids: Ids<'v>,
+    own: u8,
 }
 
-impl<'v> Outer<'v> {
-    #[inline]
-    fn new(m: &'v Midchain, view: &MidchainView<'v>) -> Self {
-        let header = m.template.first_chunk().filter(|_| !m.v6);
-        Outer { m, fixed: header.map_or(Sum::new(), fixed), ttl: view.config.ttl, ids: view.ids }
+impl Marks {
+    fn new(m: &Midchain, own: u8) -> Marks {
+        // The ECN field is copied (RFC 6040 section 4.1, normal mode).
+        let (dscp, copied) = m.dscp.map_or((0, 0xff), |d| (d << 2, 3));
+        Marks { dscp, copied, ttl: m.ttl, own }
     }
 
-    /// Writes it in front of `len` bytes; `None` where they are too many.
     #[inline(always)]
-    fn put(&self, headers: &mut [u8], len: usize, inside: &Inside, sum: Sum) -> Option<()> {
-        let m = self.m;
-        copy(headers, &m.template);
-        let outer = if m.v6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN };
-        let (ip, behind) = headers.split_at_mut(outer.min(headers.len()));
-        let upper = behind.len() + len;
-        (m.fixup)(m, Fixup { headers: behind, inside: inside.what, hash: inside.hash, len, sum });
-        // The ECN field is copied (RFC 6040 section 4.1, normal mode).
-        let tos = m.dscp.map_or(inside.tos, |d| d << 2 | inside.tos & 3);
-        // A packet that goes on with what it has must not begin anew by going round.
-        let ttl = m.ttl.unwrap_or(inside.ttl.unwrap_or(self.ttl).max(1));
-        if m.v6 {
-            outer6(ip, upper, tos, ttl, inside.hash)
-        } else {
-            outer4(ip, upper, tos, ttl, self.ids.next(), self.fixed)
-        }
+    fn tos(self, inside: u8) -> u8 {
+        self.dscp | inside & self.copied
     }
+
+    /// A packet that goes on with what it has must not begin anew by going round.
+    #[inline(always)]
+    fn ttl(self, inside: Option<u8>) -> u8 {
+        self.ttl.unwrap_or_else(|| inside.unwrap_or(self.own).max(1))
+    }
+}
+
+/// Writes what goes in front of `len` bytes; `None` where they are too many.
+fn put(
+    view: &MidchainView<'_>,
+    m: &Midchain,
+    headers: &mut [u8],
+    len: usize,
+    (inside, sum): (&Inside, Sum),
+) -> Option<()> {
+    headers.copy_from_slice(&m.template);
+    let outer = if m.v6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN };
+    let (ip, behind) = headers.split_at_mut_checked(outer)?;
+    let upper = behind.len() + len;
+    (m.fixup)(m, Fixup { headers: behind, inside: inside.what, hash: inside.hash, len, sum });
+    let marks = Marks::new(m, view.config.ttl);
+    let (tos, ttl) = (marks.tos(inside.tos), marks.ttl(inside.ttl));
+    if m.v6 {
+        outer6(ip.first_chunk_mut()?, u16::try_from(upper).ok()?, tos, ttl, inside.hash);
+    } else {
+        let total = u16::try_from(upper + ip4::HEADER_LEN).ok()?;
+        let ip = ip.first_chunk_mut()?;
+        let fixed = fixed(ip);
+        outer4(ip, total, tos, ttl, view.ids.next(), fixed);
+    }
+    Some(())
 }
 
 /// What was known of the packet inside does not hold for the one around it, which is the router's own.
@@ -261,184 +281,41 @@ fn mark(d: &mut Desc) {
     (d.l2, d.feat, d.hash) = (d.off, 0, 0);
 }
 
-/// The sum of an IPv4 header without what differs from packet to packet.
-fn fixed(header: &[u8; ip4::HEADER_LEN]) -> Sum {
+/// The sum of an IPv4 header without what differs from packet to packet, of at most 16 bits.
+fn fixed(header: &[u8; ip4::HEADER_LEN]) -> u32 {
     let mut h = *header;
     (h[1], h[8]) = (0, 0);
     h[2..6].fill(0);
     h[10..12].fill(0);
-    Sum::of(&h)
+    (!Sum::of(&h).checksum()).into()
 }
 
-/// Copies as many bytes, mostly in two pieces of a length that is known.
+/// Completes an IPv4 header of a packet of `total` bytes.
 #[inline(always)]
-fn copy(to: &mut [u8], from: &[u8]) {
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) -> Option<()> {
-        *to.first_chunk_mut::<N>()? = *from.first_chunk()?;
-        *to.last_chunk_mut::<N>()? = *from.last_chunk()?;
-        Some(())
-    }
-    let done = match (to.len(), from.len()) {
-        (a @ 16..=32, b) if a == b => ends::<16>(to, from),
-        (a @ 33..=64, b) if a == b => ends::<32>(to, from),
-        _ => None,
-    };
-    if done.is_none() {
-        to.copy_from_slice(from);
-    }
-}
-
-/// Completes an IPv4 header over `upper` bytes; `None` where it cannot say as many.
-#[inline]
-fn outer4(h: &mut [u8], upper: usize, tos: u8, ttl: u8, id: u16, fixed: Sum) -> Option<()> {
-    let h: &mut [u8; ip4::HEADER_LEN] = h.first_chunk_mut()?;
-    let total = u16::try_from(upper + ip4::HEADER_LEN).ok()?;
+fn outer4(h: &mut [u8; ip4::HEADER_LEN], total: u16, tos: u8, ttl: u8, id: u16, fixed: u32) {
     (h[1], h[8]) = (tos, ttl);
     h[2..4].copy_from_slice(&total.to_be_bytes());
     h[4..6].copy_from_slice(&id.to_be_bytes());
-    let mut sum = fixed;
-    for word in [tos.into(), total, id, u16::from(ttl) << 8] {
-        sum.add_u16(word);
-    }
-    h[10..12].copy_from_slice(&sum.checksum().to_be_bytes());
-    Some(())
+    let sum = fixed + u32::from(tos) + u32::from(total) + u32::from(id) + (u32::from(ttl) << 8);
+    // Five numbers of 16 bits: the second time nothing is carried.
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    h[10..12].copy_from_slice(&(!sum as u16).to_be_bytes());
 }
 
-/// The same for IPv6, with a flow label for those who share flows out on the way (RFC 6438).
-#[inline]
-fn outer6(h: &mut [u8], upper: usize, tos: u8, ttl: u8, hash: u32) -> Option<()> {
-    let h: &mut [u8; ip6::HEADER_LEN] = h.first_chunk_mut()?;
+/// Completes an IPv6 header over `upper` bytes, with a flow label for those who share flows out on the way (RFC 6438).
+#[inline(always)]
+fn outer6(h: &mut [u8; ip6::HEADER_LEN], upper: u16, tos: u8, ttl: u8, hash: u32) {
     let word = 6 << 28 | u32::from(tos) << 20 | hash & 0x000f_ffff;
     h[..4].copy_from_slice(&word.to_be_bytes());
-    h[4..6].copy_from_slice(&u16::try_from(upper).ok()?.to_be_bytes());
+    h[4..6].copy_from_slice(&upper.to_be_bytes());
     h[7] = ttl;
-    Some(())
-}
-
-impl Inside {
-    /// Of a usual packet of `len` bytes from its link-layer header on, and how many bytes of that do not go inside; `None` where
-    /// more has to be looked at.
-    #[inline(always)]
-    fn near(w: &[u8; WINDOW], len: u16, frames: bool, flow: Flow) -> Option<(Inside, u16)> {
-        let mut at = packet::eth::HEADER_LEN;
-        let mut what = EtherType(u16::from_be_bytes([w[12], w[13]]));
-        if frames && what.is_vlan() {
-            let link = VlanStack::parse(w)?;
-            (at, what) = (link.header_len.into(), link.ethertype);
-        }
-        let h = w.get(at..)?;
-        let have = usize::from(len).checked_sub(at)?;
-        let hash = match what {
-            EtherType::IPV4 => flow::of_ip4_near(h.first_chunk().filter(|h| have >= h.len())?, flow)?,
-            EtherType::IPV6 => flow::of_ip6_near(h.first_chunk().filter(|h| have >= h.len())?, flow)?,
-            _ => return None,
-        };
-        let (tos, ttl) = marks(what, h);
-        let (what, skip) = if frames { (EtherType::TRANSPARENT_ETHERNET, 0) } else { (what, at as u16) };
-        Some((Inside { what, hash, tos, ttl }, skip))
-    }
-}
-
-/// What the usual packets of a vector have in common: they leave by one tunnel, and straight to a device.
-pub struct Common<'v> {
-    /// Packets of the vector went a longer way: all do.
-    slow: bool,
-    /// The interface of the tunnel.
-    index: u32,
-    outer: Outer<'v>,
-    next: Last<'v>,
-    flow: Flow,
-    sent: &'v Table,
-}
-
-impl QuickNode for MidchainTx {
-    type Common<'v> = Common<'v>;
-
-    fn common<'v>(
-        view: &MidchainView<'v>,
-        first: &Desc,
-        _rooms: Rooms<'_>,
-        guard: &'v Guard,
-    ) -> Option<(MidchainNext, Common<'v>)> {
-        let m = view.plane.interfaces.get(first.tx, guard)?.midchain.as_deref()?;
-        let groups = view.plane.groups.reader();
-        let way = match groups.paths(m.group) {
-            Paths::One(e) => e,
-            Paths::Many(word) => groups.pick(word, 0),
-        };
-        let sender = Sender::new(view.plane.adjacencies.reader(guard), view.adjacency);
-        if m.sums
-            || way.kind != kind::REWRITE
-            || sender.straight(way.adj) != Straight::Device
-            || view.path_mtus.knows(guard, m.remote)
-        {
-            return None;
-        }
-        let flow = Flow::five_tuple(view.config.hash_seed);
-        let next = sender.last(groups, Some(flow));
-        let outer = Outer::new(m, view);
-        let common = Common { slow: false, index: first.tx, outer, next, flow, sent: view.sent };
-        Some((MidchainNext::Device, common))
-    }
-
-    fn behind(common: &mut Common<'_>, edge: MidchainNext) -> Option<MidchainNext> {
-        let was = std::mem::replace(&mut common.slow, true);
-        (!was).then_some(edge)
-    }
-
-    const SORTS: bool = true;
-    const SORTS_UNUSUAL: bool = false;
-
-    /// Packets of one tunnel.
-    fn kinds(_: &mut MidchainView<'_>, descs: &[Desc], _: Rooms<'_>, kinds: &mut [u32]) {
-        for (d, kind) in descs.iter().zip(kinds) {
-            *kind = d.tx;
-        }
-    }
-
-    fn quick(common: &Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let &Common { slow, index, outer: before, ref next, flow, sent } = common;
-        let m = before.m;
-        if slow {
-            return 0;
-        }
-        let (mut next, mut counts, front) = (next.begin(), Run::new(sent), m.template.len());
-        quick::run::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }>(descs, move |d| {
-            if d.tx != index || d.flags & MOST_NESTED == MOST_NESTED {
-                return false;
-            }
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            let Some((inside, skip)) = Inside::near(w, d.len, m.frames, flow) else { return false };
-            let len = d.len - skip;
-            let whole = usize::from(len) + front;
-            let outside = u16::try_from(whole).ok();
-            let start = usize::from(d.off + skip).checked_sub(front);
-            let (Some(outside), Some(start)) = (outside, start) else { return false };
-            let mut outer = Desc { off: start as u16, len: outside, ..*d };
-            if rooms.window::<14>(&outer).is_none() {
-                return false;
-            }
-            let Some(a) = next.adjacency(m.group, outside, |_| Some(inside.hash)) else { return false };
-            let Some(w) = rooms.window::<0>(&outer) else { return false };
-            let headers = &mut w[..front.min(WINDOW)];
-            if before.put(headers, len.into(), &inside, Sum::new()).is_none() {
-                return false;
-            }
-            mark(&mut outer);
-            if let Some(w) = rooms.window::<14>(&outer) {
-                next.send(&mut outer, a, w);
-            }
-            counts.add(index, len);
-            *d = outer;
-            true
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::{Fixup, Midchain};
+    use crate::interface::{Fixup, Midchain, Varies};
     use crate::testing::{Input, Rig, hex};
     use std::sync::atomic::AtomicU32;
 
@@ -454,6 +331,7 @@ mod tests {
             template: template.into(),
             v6: false,
             remote: "10.0.0.2".parse().unwrap(),
+            varies: Varies::More,
             frames: false,
             group: 0,
             table: 0,

@@ -1,7 +1,7 @@
 //! Tunnels of a kind as a part of the control side.
 
 use super::{AllInbound, Ends, Inbound, Outside, bits};
-use crate::interface::{Fixup, MIDCHAIN_TX, Midchain};
+use crate::interface::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 use crate::router::{
     BoxedOp, Feature as Told, Kind, NewVirtual, Op, OpError, Part, RouteTable, Router, VirtualKind,
 };
@@ -43,6 +43,8 @@ pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
     fn sums(config: &Self::Config) -> bool;
     /// Completes the headers behind that of IP.
     fn fixup(m: &Midchain, f: Fixup<'_>);
+    /// What that depends on.
+    fn varies(config: &Self::Config) -> Varies;
     /// Where the order of its packets is kept.
     fn last(config: &Self::Config) -> Option<Arc<AtomicU64>> {
         let _ = config;
@@ -177,6 +179,7 @@ fn midchain<K: TunnelKind>(config: &K::Config, place: u32, group: u32) -> Midcha
         dscp: outside.dscp,
         sums: K::sums(config),
         fixup: K::fixup,
+        varies: K::varies(config),
         sequence: AtomicU32::new(0),
     }
 }

@@ -1,7 +1,7 @@
 //! VXLAN tunnels on the control side.
 
 use super::header::{self, MAX_VNI};
-use crate::interface::{Fixup, Midchain};
+use crate::interface::{Fixup, Midchain, Varies};
 use crate::router::{BoxedOp, FloodClass, InterfaceOp, Op, OpError, PartOp, Router, VirtualKind};
 use crate::tunnel::{self, Outside, State, TunnelKind};
 use command::Command;
@@ -119,13 +119,14 @@ impl TunnelKind for Vxlan {
         c.local.is_ipv6() && !c.zero_checksum
     }
 
+    fn varies(_: &VxlanConfig) -> Varies {
+        Varies::Flow
+    }
+
     fn fixup(m: &Midchain, f: Fixup<'_>) {
         let len = f.headers.len() + f.len;
         let Some(h) = f.headers.first_chunk_mut::<{ udp::HEADER_LEN }>() else { return };
-        // Of the ports that nobody owns (RFC 7348 section 5, RFC 6335 section 6).
-        let port = 0xc000 | (f.hash ^ f.hash >> 16) as u16;
-        h[..2].copy_from_slice(&port.to_be_bytes());
-        h[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+        Varies::udp(h, f.hash, len as u16);
         if m.sums {
             let address = |at: usize| m.template.get(at..).and_then(|a| a.first_chunk::<16>()).copied();
             let (Some(src), Some(dst)) = (address(8), address(24)) else { return };

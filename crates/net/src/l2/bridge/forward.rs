@@ -553,7 +553,7 @@ impl QuickNode for L2Bridge {
         }
     }
 
-    fn behind(common: &mut Common<'_>, edge: BridgeNext) -> Option<BridgeNext> {
+    fn behind(common: &mut Common<'_>, edge: BridgeNext, _: &Desc) -> Option<BridgeNext> {
         common.to = match (common.to, edge) {
             (To::Direct, BridgeNext::Output) => To::Output,
             (To::Tagged(m), BridgeNext::Output) => To::TaggedOutput(m),
