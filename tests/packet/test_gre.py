@@ -382,6 +382,31 @@ def test_a_mirror_through_a_tunnel(bench):
     bench.right.drain()
 
 
+def test_flows_take_all_ways(bench):
+    """Two tunnels, and two ways to the end of each: the choice of the one says nothing of the other."""
+    left = bench.ports["left"]
+    other = "02:00:00:00:33:03"
+    bench.ctl(f"set ip neighbor right 10.0.2.3 {other}")
+    names = [bench.ctl(f"create gre tunnel src {OWN} dst 192.0.2.{n}").strip() for n in (20, 21)]
+    for name in names:
+        bench.ctl(f"set interface state {name} up")
+    bench.ctl("ip route add 192.0.2.20/31 via 10.0.2.2 via 10.0.2.3")
+    bench.ctl(f"ip route add 172.20.0.0/16 via {names[0]} via {names[1]}")
+    frames = [into(left) / udp4(left.host, f"172.20.0.{n + 1}", sport=1000 + n) for n in range(200)]
+    bench.left.send(*frames)
+    seen = [Ether(f) for f in bench.right.take(200)]
+    counts = {}
+    for p in seen:
+        counts[p.dst, p[IP].dst] = counts.get((p.dst, p[IP].dst), 0) + 1
+    # 50 of each, and 6 is their standard deviation.
+    assert len(counts) == 4 and min(counts.values()) >= 20, counts
+    bench.ctl(f"ip route del 172.20.0.0/16")
+    bench.ctl("ip route del 192.0.2.20/31")
+    for name in names:
+        bench.ctl(f"delete interface {name}")
+    bench.ctl("ip neighbor del right 10.0.2.3")
+
+
 def test_commands(bench):
     """In VPP's words; what cannot be is refused and says why."""
     assert bench.ctl("create gre tunnel src 10.9.9.9 dst 192.0.2.77 instance 70").strip() == "gre70"

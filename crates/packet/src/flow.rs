@@ -121,6 +121,11 @@ impl Flow {
         Flow { seed, fields: Fields::FIVE_TUPLE }
     }
 
+    /// The same for the way to the other end of a tunnel: flows that a choice of tunnels has put together are shared out anew.
+    pub const fn outside(seed: u32) -> Flow {
+        Flow::five_tuple(seed ^ 0x9e37_79b1)
+    }
+
     /// [`hash4`] of the chosen fields.
     #[inline(always)]
     pub fn hash4(self, src: u32, dst: u32, ports: u32, protocol: IpProtocol) -> u32 {

@@ -182,7 +182,7 @@ impl Node for MidchainTx {
         if p.d.flags & MOST_NESTED == MOST_NESTED {
             return Err(MidchainDrop::Recursive.into());
         }
-        let flow = Flow::five_tuple(view.config.hash_seed);
+        let flow = Flow::outside(view.config.hash_seed);
         let Some(inside) = Inside::of(p, m.frames, flow) else { return Err(MidchainDrop::Malformed.into()) };
         let len = p.total_len();
         let sum = if m.sums { transport::sum_of(p, 0, len, Sum::new()) } else { None };

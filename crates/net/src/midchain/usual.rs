@@ -210,7 +210,7 @@ impl QuickNode for MidchainTx {
             let headers = template.get_mut(behind..m.template.len())?;
             (m.fixup)(m, Fixup { headers, inside: inside.what, hash: 0, len: 0, sum: Sum::new() });
         }
-        let flow = Flow::five_tuple(view.config.hash_seed);
+        let flow = Flow::outside(view.config.hash_seed);
         let common = Common {
             slow: false,
             index: first.tx,

@@ -105,7 +105,10 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 
 fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let wanted = named(args)?;
-    let same = |c: &VxlanConfig| c.has_ends_of(&wanted) && c.remote == wanted.remote;
+    let (remote, port) = (wanted.remote, args.opt("dst-port")?);
+    let same = |c: &VxlanConfig| {
+        c.has_ends_of(&wanted) && c.remote == remote && port.is_none_or(|port: u16| port == c.remote_port)
+    };
     let found = tunnels(router).find(|(_, t)| same(&t.config)).map(|(i, _)| i);
     let Some(name) = found.map(|i| router.interface_name(i)) else {
         let VxlanConfig { local, remote, vni, table, local_port, .. } = wanted;
