@@ -345,6 +345,12 @@ def test_too_large_for_the_tunnel(bench):
     for piece in fragment(comes(bench, frame, 0xffffff, port=8472)[IP], fragsize=800):
         bench.right.send(into(bench.ports["right"]) / piece)
     bench.left.expect(out_of(left) / udp4("172.16.2.5", left.host, size=1400, ttl=63))
+    # In the smallest ones, which end within the headers.
+    for size in (8, 16, 24, 32, 48):
+        frame = Ether(dst=mac_of(bench, "vxlan_tunnel2"), src=HOST_MAC) / udp4("172.16.2.5", left.host, size=300)
+        for piece in fragment(comes(bench, frame, 0xffffff, port=8472)[IP], fragsize=size):
+            bench.right.send(into(bench.ports["right"]) / piece)
+        bench.left.expect(out_of(left) / udp4("172.16.2.5", left.host, size=300, ttl=63))
 
 
 def test_a_way_through_itself(bench):

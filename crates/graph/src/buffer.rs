@@ -477,6 +477,37 @@ impl Buffers {
         follows
     }
 
+    /// Moves bytes of the buffers that follow into the first one until it has `n` of the packet, or all of them, as far as there is
+    /// room. Buffers without bytes go back.
+    pub fn pull(&mut self, d: &mut Desc, n: usize) {
+        while d.has(flags::CHAINED) && usize::from(d.len) < n {
+            let (next, end) = (self.meta(d.buf).next, usize::from(d.off) + usize::from(d.len));
+            let more = *self.meta(next);
+            let mut bytes = [0; 128];
+            let wanted = (n - usize::from(d.len)).min(bytes.len()).min(ROOM - end);
+            let bytes = &mut bytes[..wanted.min(more.len.into())];
+            if bytes.is_empty() && more.len != 0 {
+                return;
+            }
+            bytes.copy_from_slice(&self.room(next)[more.off.into()..][..bytes.len()]);
+            self.room_mut(d.buf)[end..][..bytes.len()].copy_from_slice(bytes);
+            let moved = bytes.len() as u16;
+            d.len += moved;
+            let first = self.meta_mut(d.buf);
+            first.rest -= u32::from(moved);
+            if moved < more.len {
+                let rest = self.meta_mut(next);
+                (rest.off, rest.len) = (more.off + moved, more.len - moved);
+                continue;
+            }
+            first.next = more.next;
+            if more.next == NONE {
+                d.flags &= !flags::CHAINED;
+            }
+            self.free_one(next);
+        }
+    }
+
     /// How many buffers a packet has.
     pub fn count(&self, d: &Desc) -> u32 {
         let (mut n, mut at) = (1, if d.has(flags::CHAINED) { self.meta(d.buf).next } else { NONE });
@@ -747,7 +778,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn packets_joined_are_one(parts in prop::collection::vec((0usize..5000, 0usize..60), 1..6)) {
+        fn packets_joined_are_one(
+            parts in prop::collection::vec((prop_oneof![0usize..5000, 0usize..40], 0usize..60), 1..9),
+            pulled in 0usize..2500,
+        ) {
             let p = pool(64);
             let mut b = p.buffers();
             let mut whole: Vec<u8> = vec![];
@@ -768,6 +802,12 @@ mod tests {
                 prop_assert_eq!(b.total_len(&d), whole.len());
                 prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), whole.clone());
             }
+            b.pull(&mut d, pulled);
+            let room = ROOM - usize::from(d.off);
+            prop_assert!(usize::from(d.len) >= pulled.min(whole.len()).min(room));
+            prop_assert_eq!(b.total_len(&d), whole.len());
+            prop_assert_eq!(b.count(&d) as usize, p.in_use());
+            prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), whole);
             b.free(&d);
             prop_assert_eq!(p.in_use(), 0);
         }

@@ -207,6 +207,10 @@ fn put<F: Family>(
     Err(Exit::Consumed)
 }
 
+/// As many bytes of a datagram stand in its first buffer, however short its fragments were: headers of all layers, and those
+/// within tunnels.
+const HEADERS: usize = 256;
+
 /// Sends the datagram on of which all fragments are there.
 fn complete<F: Family>(store: &mut Store<F::Key, State>, env: &mut Env, c: u32, state: &State) {
     // RFC 3168 section 5.3.
@@ -228,6 +232,7 @@ fn complete<F: Family>(store: &mut Store<F::Key, State>, env: &mut Env, c: u32, 
     });
     let b = &mut env.buffers;
     let group = F::finish(&mut whole, b, header, state.covered, congestion);
+    b.pull(&mut whole, HEADERS);
     whole.flags = whole.flags & !flags::CSUM_VALID | REASSEMBLED;
     b.meta_mut(whole.buf).user[LARGEST] = state.largest;
     env.count(R::Completed);
