@@ -1,5 +1,5 @@
-//! UDP and TCP to ports of the router on which nothing listens: a datagram is checked before its sender is told, a segment is
-//! answered with a reset (RFC 9293 section 3.10.7.1).
+//! UDP and TCP to the router: datagrams are checked before a feature takes them or their sender is told that nobody listens, and a segment
+//! to a port on which nothing listens is answered with a reset (RFC 9293 section 3.10.7.1).
 
 use graph::{Packet, flags};
 use packet::checksum::Sum;

@@ -2,8 +2,9 @@
 
 use super::header::GreHeader;
 use crate::interface::{Fixup, Midchain, Varies};
+use crate::protocols::LocalProtocol;
 use crate::router::{FloodClass, Op, OpError, PartOp, Router, VirtualKind};
-use crate::tunnel::{self, Outside, State, TunnelKind};
+use crate::tunnel::{self, Identity, Outside, TunnelKind};
 use command::Command;
 use packet::IpProtocol;
 use packet::checksum::Sum;
@@ -55,10 +56,9 @@ impl GreConfig {
         Gre::mtu(self)
     }
 
-    /// Whether packets could not tell the two tunnels apart.
-    pub fn has_ends_of(&self, other: &GreConfig) -> bool {
-        let ends = |c: &GreConfig| (c.local, c.remote, c.table, c.key);
-        ends(self) == ends(other)
+    /// What no two tunnels share.
+    pub fn identity(&self) -> Identity {
+        Gre::outside(self).identity(Gre::id(self))
     }
 
     /// Whether it can be.
@@ -136,10 +136,8 @@ impl TunnelKind for Gre {
         c.sequence.then(|| Arc::new(AtomicU64::new(0)))
     }
 
-    fn listen(router: &Router, all: &State<Self>, _: Option<&GreConfig>) {
-        for v6 in [false, true] {
-            router.take_protocol(&super::PROTOCOL, v6, all.configs().any(|c| c.local.is_ipv6() == v6));
-        }
+    fn protocol() -> &'static LocalProtocol {
+        &super::PROTOCOL
     }
 
     fn commands() -> Vec<Command<Router>> {

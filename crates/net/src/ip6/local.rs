@@ -41,7 +41,7 @@ graph::reasons! {
         TcpChecksum => "ip6-local-bad-tcp-checksum",
         /// The length of a UDP datagram is under 8 bytes or beyond the packet.
         UdpLength => "ip6-local-bad-udp-length",
-        /// The checksum of a UDP datagram is wrong or zero (RFC 8200 section 8.1).
+        /// The checksum of a UDP datagram is wrong, or zero to a port that no feature takes (RFC 8200 section 8.1, RFC 6935).
         UdpChecksum => "ip6-local-bad-udp-checksum",
         /// An unknown destination option whose type says "discard" (RFC 8200 section 4.2).
         Discard => "ip6-local-option-discard",

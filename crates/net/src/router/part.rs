@@ -352,15 +352,6 @@ impl BoxedPartOp {
     }
 }
 
-impl Op {
-    /// What it is, where it is for the part that has this type.
-    pub fn part_op<T: PartOp>(&self) -> Option<&T> {
-        let Op::Part(BoxedPartOp(op)) = self else { return None };
-        let any: &dyn Any = &**op;
-        any.downcast_ref()
-    }
-}
-
 impl<T: PartOp> From<T> for Op {
     fn from(op: T) -> Self {
         Op::Part(BoxedPartOp(Box::new(op)))

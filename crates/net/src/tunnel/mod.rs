@@ -9,8 +9,8 @@ mod part;
 pub(crate) use ecn::hand_on;
 pub(crate) use input::{Arrivals, Fault};
 pub use input::{ArrivalsView, Common, Over, Over4, Over6};
-pub(crate) use part::{State, TunnelKind, create, send_over, tunnel, tunnels};
 pub use part::{Tunnel, TunnelPart};
+pub(crate) use part::{TunnelKind, create, send_over, tunnel, tunnels};
 
 use packet::IpProtocol;
 use packet::ip4::{self, Ip4Builder};
@@ -58,6 +58,14 @@ impl Ends {
         let from_anybody = |to| Ends { remote: 0, ..Ends::new(to, remote, table, id) };
         vec![from_anybody(remote), from_anybody(local)]
     }
+
+    /// In which part of the map they stand.
+    #[inline]
+    fn shard(&self) -> usize {
+        let both = self.local.rotate_left(64) ^ self.remote;
+        let all = both as u64 ^ (both >> 64) as u64 ^ self.id.unwrap_or(0).rotate_left(32);
+        (all.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARDS
+    }
 }
 
 /// A tunnel as the node sees it that takes its packets.
@@ -73,9 +81,22 @@ pub(crate) struct Inbound {
     pub last: Option<Arc<AtomicU64>>,
 }
 
+/// What the operator tells tunnels of a kind apart by: two that have the same cannot both be, as packets would not tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    local: IpAddr,
+    /// None for a group: from anybody in it packets come.
+    remote: Option<IpAddr>,
+    table: u32,
+    id: Option<u64>,
+}
+
+/// Parts of the map of all tunnels: a change copies one of them.
+const SHARDS: usize = 256;
+
 /// All tunnels of a kind.
 pub(crate) struct AllInbound<K> {
-    by_ends: HashMap<Ends, Inbound>,
+    shards: Box<[Arc<HashMap<Ends, Inbound>>]>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -83,27 +104,43 @@ impl<K> AllInbound<K> {
     /// The tunnel of packets with these ends.
     #[inline]
     pub fn get(&self, ends: &Ends) -> Option<&Inbound> {
-        self.by_ends.get(ends).or_else(|| self.of_group(ends))
+        self.exactly(ends).or_else(|| self.of_group(ends))
+    }
+
+    /// The tunnel with these ends and no other.
+    #[inline]
+    pub fn exactly(&self, ends: &Ends) -> Option<&Inbound> {
+        self.shards.get(ends.shard())?.get(ends)
+    }
+
+    /// Packets with these ends come out of a tunnel from now on, or of none.
+    pub fn set(&mut self, ends: Ends, tunnel: Option<Inbound>) {
+        let Some(shard) = self.shards.get_mut(ends.shard()) else { return };
+        let shard = Arc::make_mut(shard);
+        match tunnel {
+            Some(t) => shard.insert(ends, t),
+            None => shard.remove(&ends),
+        };
     }
 
     /// The tunnel of packets to a group, or of those who are in it. Who has a tunnel of its own sends through that to the group as
     /// well; what the router itself has sent comes from nobody.
     #[cold]
     fn of_group(&self, ends: &Ends) -> Option<&Inbound> {
-        let t = self.by_ends.get(&Ends { remote: 0, ..*ends }).filter(|t| t.local != ends.remote)?;
-        Some(self.by_ends.get(&Ends { local: t.local, ..*ends }).unwrap_or(t))
+        let t = self.exactly(&Ends { remote: 0, ..*ends }).filter(|t| t.local != ends.remote)?;
+        Some(self.exactly(&Ends { local: t.local, ..*ends }).unwrap_or(t))
     }
 }
 
 impl<K> Clone for AllInbound<K> {
     fn clone(&self) -> Self {
-        AllInbound { by_ends: self.by_ends.clone(), kind: PhantomData }
+        AllInbound { shards: self.shards.clone(), kind: PhantomData }
     }
 }
 
 impl<K> Default for AllInbound<K> {
     fn default() -> Self {
-        AllInbound { by_ends: HashMap::new(), kind: PhantomData }
+        AllInbound { shards: (0..SHARDS).map(|_| Arc::default()).collect(), kind: PhantomData }
     }
 }
 
@@ -126,6 +163,12 @@ impl Outside {
     /// Between two addresses of table 0, with TTL 64 and DSCP 0.
     pub fn new(local: IpAddr, remote: IpAddr) -> Self {
         Outside { local, remote, table: 0, ttl: Some(64), dscp: Some(0) }
+    }
+
+    /// What tells a tunnel apart whose packets say `id`.
+    pub(crate) fn identity(&self, id: Option<u64>) -> Identity {
+        let Outside { local, remote, table, .. } = *self;
+        Identity { local, remote: Some(remote).filter(|r| !r.is_multicast()), table, id }
     }
 
     /// Whether it can be, where the other end may be a multicast group (`groups`) or not.

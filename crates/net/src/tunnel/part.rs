@@ -2,6 +2,7 @@
 
 use super::{AllInbound, Ends, Inbound, Outside, bits};
 use crate::interface::{Fixup, MIDCHAIN_TX, Midchain, Varies};
+use crate::protocols::LocalProtocol;
 use crate::router::{
     BoxedOp, Feature as Told, Kind, NewVirtual, Op, OpError, Part, RouteTable, Router, VirtualKind,
 };
@@ -10,7 +11,7 @@ use graph::arcs::Feature;
 use packet::eth::MacAddr;
 use packet::{IpProtocol, flow};
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,8 +51,13 @@ pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
         let _ = config;
         None
     }
-    /// Has packets of these tunnels brought to its nodes, and those of one that is gone no more.
-    fn listen(router: &Router, all: &State<Self>, gone: Option<&Self::Config>);
+    /// Who takes its packets.
+    fn protocol() -> &'static LocalProtocol;
+    /// The UDP port on which they come, where they do.
+    fn port(config: &Self::Config) -> Option<u16> {
+        let _ = config;
+        None
+    }
     /// What tells a tunnel to a multicast group the interface over which the group is; `None` for kinds without such tunnels.
     fn over(interface: Option<String>) -> Option<BoxedOp> {
         let _ = interface;
@@ -88,13 +94,8 @@ pub(crate) struct State<K: TunnelKind> {
     inbound: AllInbound<K>,
     /// Interfaces over which groups are, with the tunnels to these groups.
     over: BTreeSet<(u32, u32)>,
-}
-
-impl<K: TunnelKind> State<K> {
-    /// What the operator wants of each.
-    pub fn configs(&self) -> impl Iterator<Item = &K::Config> {
-        self.tunnels.values().map(|t| &t.config)
-    }
+    /// How many tunnels take packets over IPv6 or not, and on which port.
+    listening: HashMap<(bool, Option<u16>), usize>,
 }
 
 /// All tunnels of a kind, by interface.
@@ -133,7 +134,7 @@ pub(crate) fn create<K: TunnelKind>(
     let table = RouteTable::of(outside.local, outside.table);
     let place = router.place_of(table)?;
     let ends = Ends::all(&outside, place, K::id(config));
-    let same = |s: &State<K>| ends.iter().find_map(|e| s.inbound.by_ends.get(e)).map(|t| t.interface);
+    let same = |s: &State<K>| ends.iter().find_map(|e| s.inbound.exactly(e)).map(|t| t.interface);
     if let Some(other) = router.state::<State<K>>().and_then(same) {
         let other = router.interface_name(other);
         return fail(format!("{other} has the same {}: packets would not tell them apart", K::SAME));
@@ -153,10 +154,10 @@ pub(crate) fn create<K: TunnelKind>(
     let made = router.create_virtual(new, |router, interface| {
         if let Some(s) = router.state_mut::<State<K>>() {
             let inbound = Inbound { interface, local, frames: kind.frames, last };
-            s.inbound.by_ends.extend(tunnel.ends.iter().map(|e| (*e, inbound.clone())));
+            tunnel.ends.iter().for_each(|e| s.inbound.set(*e, Some(inbound.clone())));
             s.tunnels.insert(interface, tunnel);
         }
-        publish::<K>(router, None);
+        publish::<K>(router, config, true);
     });
     if let Err(e) = made {
         router.let_go(group);
@@ -241,11 +242,21 @@ fn check_over<K: TunnelKind>(
     Ok(())
 }
 
-/// Shows workers the tunnels from which packets come, after one is gone.
-fn publish<K: TunnelKind>(router: &mut Router, gone: Option<&K::Config>) {
-    let Some(all) = router.state::<State<K>>() else { return };
-    K::listen(router, all, gone);
-    let inbound = all.inbound.clone();
+/// Shows workers the tunnels from which packets come, after one is there, or gone.
+fn publish<K: TunnelKind>(router: &mut Router, config: &K::Config, there: bool) {
+    let (v6, port) = (K::outside(config).local.is_ipv6(), K::port(config));
+    let Some(s) = router.state_mut::<State<K>>() else { return };
+    let users = s.listening.entry((v6, port)).or_default();
+    *users = if there { *users + 1 } else { users.saturating_sub(1) };
+    let taken = *users != 0;
+    if !taken {
+        s.listening.remove(&(v6, port));
+    }
+    let inbound = s.inbound.clone();
+    match port {
+        Some(port) => router.take_port(K::protocol(), v6, port, taken),
+        None => router.take_protocol(K::protocol(), v6, taken),
+    }
     router.publish(inbound);
 }
 
@@ -264,6 +275,7 @@ impl<K: TunnelKind> Part for TunnelPart<K> {
             tunnels: BTreeMap::new(),
             inbound: AllInbound::default(),
             over: BTreeSet::new(),
+            listening: HashMap::new(),
         })
     }
 
@@ -313,12 +325,12 @@ impl<K: TunnelKind> Part for TunnelPart<K> {
     fn removed(&self, router: &mut Router, index: u32) {
         let gone = router.state_mut::<State<K>>().and_then(|s| {
             let t = s.tunnels.remove(&index)?;
-            t.ends.iter().for_each(|e| _ = s.inbound.by_ends.remove(e));
+            t.ends.iter().for_each(|e| s.inbound.set(*e, None));
             t.over.map(|over| s.over.remove(&(over, index)));
             Some(t)
         });
         if let Some(t) = gone {
-            publish::<K>(router, Some(&t.config));
+            publish::<K>(router, &t.config, false);
             router.let_go(t.midchain.group);
             if let Some(over) = t.over {
                 router.publish_interface(over);

@@ -107,7 +107,9 @@ fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let wanted = named(args)?;
     let (remote, port) = (wanted.remote, args.opt("dst-port")?);
     let same = |c: &VxlanConfig| {
-        c.has_ends_of(&wanted) && c.remote == remote && port.is_none_or(|port: u16| port == c.remote_port)
+        c.identity() == wanted.identity()
+            && c.remote == remote
+            && port.is_none_or(|port: u16| port == c.remote_port)
     };
     let found = tunnels(router).find(|(_, t)| same(&t.config)).map(|(i, _)| i);
     let Some(name) = found.map(|i| router.interface_name(i)) else {

@@ -2,13 +2,13 @@
 
 use super::header::{self, MAX_VNI};
 use crate::interface::{Fixup, Midchain, Varies};
+use crate::protocols::LocalProtocol;
 use crate::router::{BoxedOp, FloodClass, InterfaceOp, Op, OpError, PartOp, Router, VirtualKind};
-use crate::tunnel::{self, Outside, State, TunnelKind};
+use crate::tunnel::{self, Identity, Outside, TunnelKind};
 use command::Command;
 use packet::IpProtocol;
 use packet::checksum::{Sum, pseudo6};
 use packet::udp;
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The largest number of a tunnel.
@@ -52,12 +52,9 @@ impl VxlanConfig {
         VxlanConfig { local, remote, vni, table, local_port, remote_port, zero_checksum, ttl, dscp }
     }
 
-    /// Whether packets could not tell the two tunnels apart.
-    pub fn has_ends_of(&self, other: &VxlanConfig) -> bool {
-        // From a group comes what anybody in it sends.
-        let from = |c: &VxlanConfig| Some(c.remote).filter(|r| !r.is_multicast());
-        let ends = |c: &VxlanConfig| (c.local, from(c), c.table, c.vni, c.local_port);
-        ends(self) == ends(other)
+    /// What no two tunnels share.
+    pub fn identity(&self) -> Identity {
+        Vxlan::outside(self).identity(Vxlan::id(self))
     }
 
     /// Whether it can be.
@@ -139,16 +136,12 @@ impl TunnelKind for Vxlan {
         }
     }
 
-    fn listen(router: &Router, all: &State<Self>, was: Option<&VxlanConfig>) {
-        let wanted: BTreeSet<(bool, u16)> =
-            all.configs().map(|c| (c.local.is_ipv6(), c.local_port)).collect();
-        let gone = was.map(|c| (c.local.is_ipv6(), c.local_port)).filter(|gone| !wanted.contains(gone));
-        for (v6, port) in wanted {
-            router.take_port(&super::PROTOCOL, v6, port, true);
-        }
-        if let Some((v6, port)) = gone {
-            router.take_port(&super::PROTOCOL, v6, port, false);
-        }
+    fn protocol() -> &'static LocalProtocol {
+        &super::PROTOCOL
+    }
+
+    fn port(c: &VxlanConfig) -> Option<u16> {
+        Some(c.local_port)
     }
 
     fn over(interface: Option<String>) -> Option<BoxedOp> {

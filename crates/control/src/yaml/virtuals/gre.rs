@@ -3,7 +3,7 @@
 use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
 use super::super::interface::object_number;
-use super::{All, Section, Virtual, address, outside, put_marks};
+use super::{Section, Seen, Virtual, address, outside, put_marks};
 use crate::dump::{self, Map, Source};
 use net::gre::{GreConfig, GreOp, MAX_INSTANCE};
 use net::router::{IfState, RouteTable};
@@ -20,7 +20,7 @@ fn decode<'n>(
     name: &'n str,
     place: Place,
     fields: &Fields<'n>,
-    before: &All<'n>,
+    seen: &mut Seen<'n>,
 ) -> Option<Virtual> {
     let instance = object_number(d, name, place, "gre", 0, MAX_INSTANCE.into())?;
     let local = address(d, fields, "local", "this end, an address of the router");
@@ -42,15 +42,12 @@ fn decode<'n>(
         d.error(place, "gre-ends", why).help("two unicast addresses of one family");
         return None;
     }
-    let same = |v: &Virtual| match v.op.as_ref().and_then(|op| op.part_op()) {
-        Some(GreOp::Create { config: other, .. }) => other.has_ends_of(&config),
-        None => false,
-    };
-    if let Some((other, _)) = before.iter().find(|(_, v)| same(v)) {
+    if let Some((other, _)) = seen.get(&config.identity()) {
         d.error(place, "gre-unique", format!("`{other}` has the same ends and key"))
             .help("a key of its own: packets do not tell them apart");
         return None;
     }
+    seen.insert(config.identity(), (name, place));
     let (frames, mtu) = (config.teb, config.mtu());
     let table = RouteTable::of(config.local, config.table);
     let op = Some(GreOp::Create { instance: instance as u32, config }.into());

@@ -4,7 +4,7 @@
 mod gre;
 mod vxlan;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use super::decode::{Decoder, Fields};
@@ -17,7 +17,7 @@ use super::table::Tables;
 use super::tree::{Node, Value};
 use crate::dump::{self, Map, Source};
 use net::router::{IfState, Op, RouteTable};
-use net::tunnel::Outside;
+use net::tunnel::{Identity, Outside};
 
 /// An interface that a section declares.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,9 @@ pub struct Virtual {
 /// Those of one section, by name.
 pub(super) type All<'n> = BTreeMap<&'n str, Virtual>;
 
+/// What no two entries of a section share, with the entry that has it.
+pub(super) type Seen<'n> = HashMap<Identity, (&'n str, Place)>;
+
 /// A section that declares interfaces.
 pub(crate) struct Section {
     /// Its name.
@@ -53,9 +56,9 @@ pub(crate) struct Section {
     pub stands_twice: bool,
     /// The fields of an entry.
     pub fields: &'static [&'static str],
-    /// Reads an entry; those before it are known.
+    /// Reads an entry; those before it have been seen.
     pub(in crate::yaml) decode:
-        for<'n> fn(&mut Decoder<'n>, &'n str, Place, &Fields<'n>, &All<'n>) -> Option<Virtual>,
+        for<'n> fn(&mut Decoder<'n>, &'n str, Place, &Fields<'n>, &mut Seen<'n>) -> Option<Virtual>,
     /// Writes an entry for an interface that is of this kind.
     pub dump: fn(Source<'_>, &IfState, &mut Map),
 }
@@ -70,12 +73,12 @@ pub(super) fn section_of(name: &str) -> Option<&'static Section> {
 
 /// The interfaces of a section.
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, section: &Section) -> Option<All<'n>> {
-    let mut all = All::new();
+    let (mut all, mut seen) = (All::new(), Seen::new());
     for (name, place, node) in d.entries(node, "interface names") {
         let one = d.key(name, |d| {
             let path = d.path();
             let fields = d.fields(node, section.fields);
-            let one = fields.and_then(|fields| (section.decode)(d, name, place, &fields, &all));
+            let one = fields.and_then(|fields| (section.decode)(d, name, place, &fields, &mut seen));
             let table = RouteTable { id: 0, v6: false };
             let faulty = Virtual {
                 place,

@@ -4,7 +4,7 @@ use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
 use super::super::interface::object_number;
 use super::super::l3::Setting;
-use super::{All, Section, Virtual, address, outside, put_marks};
+use super::{Section, Seen, Virtual, address, outside, put_marks};
 use crate::dump::{self, Map, Source};
 use net::router::{IfState, Op, RouteTable};
 use net::tunnel::Outside;
@@ -33,7 +33,7 @@ fn decode<'n>(
     name: &'n str,
     place: Place,
     fields: &Fields<'n>,
-    before: &All<'n>,
+    seen: &mut Seen<'n>,
 ) -> Option<Virtual> {
     let instance = object_number(d, name, place, "vxlan_tunnel", 0, MAX_INSTANCE.into());
     let description = d.field(fields, "description", |d, node| d.description(node));
@@ -83,12 +83,8 @@ fn decode<'n>(
             .help("`group-interface` where `remote` is a multicast group, and only there");
         return None;
     }
-    let same = |v: &Virtual| match v.op.as_ref().and_then(|op| op.part_op()) {
-        Some(VxlanOp::Create { config: other, .. }) => other.has_ends_of(&config),
-        None => false,
-    };
-    if let Some((other, v)) = before.iter().find(|(_, v)| same(v)) {
-        let (vni, line) = (config.vni, v.place.line);
+    if let Some((other, first)) = seen.get(&config.identity()) {
+        let (vni, line) = (config.vni, first.line);
         let place = fields.get("vni").map_or(place, |n| n.place);
         d.key("vni", |d| {
             d.error(place, "vni-unique", format!("`{other}` on line {line} has VNI {vni} and the same ends"))
@@ -97,6 +93,7 @@ fn decode<'n>(
         });
         return None;
     }
+    seen.insert(config.identity(), (name, place));
     let (frames, mtu) = (true, MTU);
     let table = RouteTable::of(config.local, config.table);
     let other = over.map(|(over, place)| {
