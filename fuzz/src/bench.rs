@@ -231,7 +231,7 @@ fn mirrors(router: &mut Router) {
     ];
     let op = |(name, to, directions): (&str, &str, Directions)| Op::SetFeature {
         name: name.into(),
-        feature: Mirror { destination: to.into(), directions }.into(),
+        feature: Mirror { destination: to.into(), directions, l2: false }.into(),
     };
     router.commit(ops.map(op).into()).expect("mirrors");
 }

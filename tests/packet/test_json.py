@@ -250,6 +250,7 @@ def busy(bench, tmp_path):
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
     t.ctl("create vxlan tunnel src 10.0.1.1 dst 192.0.2.77 vni 7 ttl copy")
     t.ctl("set interface span left.400 destination wire")
+    t.ctl("set bridge-domain span 20 destination wire rx")
     t.ctl("trace add af-packet-input 50")
     t.ctl(f"pcap trace rx tx drop max 100 intfc left file {tmp_path}/capture.pcap")
     # Through the router, for nobody, and for an address without a neighbor.

@@ -96,8 +96,8 @@ def test_both_directions_and_several_destinations(four):
     t, left, right = four, four.ports["left"], four.ports["right"]
     with span(t, "left destination probe", "left destination spare rx"):
         assert t.router.json("show interface span") == [
-            {"source": "left", "destination": "probe", "direction": "both"},
-            {"source": "left", "destination": "spare", "direction": "rx"},
+            {"source": "left", "destination": "probe", "direction": "both", "frames": "all"},
+            {"source": "left", "destination": "spare", "direction": "rx", "frames": "all"},
         ]
         for n in (1, 64, 300):
             sent, want = zip(*(through4(left, right, sport=i + 1) for i in range(n)))
@@ -156,37 +156,114 @@ def test_a_sub_interface_as_destination(four):
             assert t.right.recv() is not None
 
 
-def test_bridged_frames(four):
-    t = four
+@contextlib.contextmanager
+def bridged(t):
+    """`spare` and the tagged frames of `right.50` in bridge domain 10, where frames have no tag; two stations behind them."""
     a, b = "02:00:00:aa:00:01", "02:00:00:aa:00:02"
-    frame = Ether(src=a, dst=b) / udp4("192.0.2.1", "192.0.2.2")
+    there = Ether(src=a, dst=b) / udp4("192.0.2.1", "192.0.2.2")
     back = Ether(src=b, dst=a) / udp4("192.0.2.2", "192.0.2.1")
-    t.ctl("create sub-interfaces right 50")
-    t.ctl("set interface state right.50 up")
-    t.ctl("set interface l2 bridge spare 10")
-    t.ctl("set interface l2 bridge right.50 10")
-    t.ctl("set interface l2 tag-rewrite right.50 pop 1")
+    lines = ("create sub-interfaces right 50", "set interface state right.50 up", "set interface l2 bridge spare 10",
+             "set interface l2 bridge right.50 10", "set interface l2 tag-rewrite right.50 pop 1")
+    for line in lines:
+        t.ctl(line)
+    t.spare.send(there)
+    t.right.expect(tagged(50, there))
+    t.right.send(tagged(50, back))
+    t.spare.expect(back)
     try:
-        with span(t, "spare destination probe both"):
-            # Flooded first, and forwarded when the stations are known.
-            for _ in range(3):
-                t.spare.send(frame)
-                t.right.expect(tagged(50, frame))
-                t.probe.expect(frame)
-                t.right.send(tagged(50, back))
-                t.spare.expect(back)
-                t.probe.expect(back)
-        with span(t, "right.50 destination probe both"):
-            t.spare.send(frame)
-            t.right.expect(tagged(50, frame))
-            t.probe.expect(tagged(50, frame))
-            t.right.send(tagged(50, back))
-            t.spare.expect(back)
-            t.probe.expect(tagged(50, back))
+        yield there, back
     finally:
         t.ctl("delete interface right.50")
         t.ctl("set interface l3 spare")
         t.ctl("create bridge-domain 10 del")
+
+
+def passes(t, frame, back, *copies):
+    """Both frames cross the bridge domain, and these are seen at `probe`."""
+    t.spare.send(frame)
+    t.right.expect(tagged(50, frame))
+    t.right.send(tagged(50, back))
+    t.spare.expect(back)
+    t.probe.expect(*copies)
+
+
+def test_bridged_frames(four):
+    t = four
+    with bridged(t) as (frame, back):
+        with span(t, "spare destination probe both"):
+            for _ in range(2):
+                passes(t, frame, back, frame, back)
+        with span(t, "right.50 destination probe both"):
+            passes(t, frame, back, tagged(50, frame), tagged(50, back))
+
+
+def test_a_bridge_domain(four):
+    """Frames of all members, as each has them on the wire; of those that come and go as well."""
+    t = four
+    with bridged(t) as (frame, back):
+        for direction, copies in (("rx", [frame, tagged(50, back)]), ("tx", [tagged(50, frame), back]),
+                                  ("", [frame, tagged(50, frame), tagged(50, back), back])):
+            t.ctl(f"set bridge-domain span 10 destination probe {direction}")
+            assert t.router.json("show bridge-domain span") == [{"bd-id": 10, "destination": "probe", "direction": direction or "both"}]
+            passes(t, frame, back, *copies)
+        # A frame of a member that is mirrored there itself is copied once.
+        t.ctl("set interface span right.50 destination probe both")
+        passes(t, frame, back, frame, tagged(50, frame), tagged(50, back), back)
+        t.ctl("set interface span right.50 disable")
+        # Who leaves is not mirrored any more, and who comes is.
+        t.ctl("set interface l3 spare")
+        t.right.send(tagged(50, back))
+        t.probe.expect(tagged(50, back))
+        t.ctl("set interface l2 bridge spare 10")
+        t.spare.send(frame)
+        t.probe.expect(frame, tagged(50, frame))
+        t.right.drain()
+        for line, why in (("create bridge-domain 10 del", "members"), ("set bridge-domain span 11 destination probe", "no bridge domain 11"),
+                          ("set bridge-domain span 10 destination local0", "local0"),
+                          ("set bridge-domain span 10 destination left disable", "bridge domain 10 is not mirrored to left"),
+                          ("set bridge-domain span 10", "name the destination")):
+            with pytest.raises(CtlError, match=why):
+                t.ctl(line)
+        # A member as destination: frames of the others.
+        t.ctl("set bridge-domain span 10 disable")
+        t.ctl("set bridge-domain span 10 destination spare rx")
+        t.right.send(tagged(50, back))
+        assert sorted(t.spare.take(2)) == sorted([tagged(50, back), bytes(back)])
+        t.spare.send(frame)
+        t.right.expect(tagged(50, frame))
+        assert t.spare.recv(timeout=0.3) is None
+        t.ctl("set bridge-domain span 10 disable")
+        t.ctl("set bridge-domain span 10 destination probe.9 rx")
+        with pytest.raises(CtlError, match="set bridge-domain span 10 destination probe.9 disable"):
+            t.ctl("delete interface probe.9")
+        # Out with all of them.
+        t.ctl("set bridge-domain span 10 disable")
+        assert t.router.json("show bridge-domain span") == []
+        passes(t, frame, back)
+        with pytest.raises(CtlError, match="bridge domain 10 is not mirrored"):
+            t.ctl("set bridge-domain span 10 disable")
+    t.ctl("create bridge-domain 10")
+    t.ctl("set bridge-domain span 10 destination probe")
+    with pytest.raises(CtlError, match="set bridge-domain span 10 destination probe disable"):
+        t.ctl("create bridge-domain 10 del")
+    t.ctl("set bridge-domain span 10 disable")
+    t.ctl("create bridge-domain 10 del")
+
+
+def test_layer_2_only(four):
+    """`l2`: nothing of an interface that routes, and all of one that is bridged."""
+    t, left, right = four, four.ports["left"], four.ports["right"]
+    with span(t, "left l2 destination probe", "spare l2 destination probe rx"):
+        assert [r["frames"] for r in t.router.json("show interface span")] == ["l2", "l2"]
+        t.left.send(through4(left, right)[0])
+        t.right.expect(through4(left, right)[1])
+        with bridged(t) as (frame, back):
+            t.probe.expect(frame)
+            passes(t, frame, back, frame)
+        t.spare.send(frame)
+        t.ctl("set interface span spare destination probe rx")
+        t.spare.send(back)
+        t.probe.expect(back)
 
 
 def test_a_destination_that_is_down(four):

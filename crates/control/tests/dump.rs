@@ -58,9 +58,13 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     for i in interfaces {
         let (groups, adverts) = (net::multicast::joined(router, i.index), net::ra::config(router, i.index));
         let mirrors = net::span::mirrors(router, i.index);
-        let mut mirrors: Vec<_> = mirrors.map(|(to, d)| (router.interface_name(to), d.name())).collect();
+        let mut mirrors: Vec<_> =
+            mirrors.map(|(to, told)| (router.interface_name(to), told.directions.name(), told.l2)).collect();
         mirrors.sort();
         let _ = writeln!(out, "{} {:?} {groups:?} {adverts:?} {mirrors:?}", i.name, i.unnumbered);
+    }
+    for (bridge, to, told) in net::span::bridges(router) {
+        let _ = writeln!(out, "{bridge} {} {told:?}", router.interface_name(to));
     }
     for (interface, tunnel) in net::gre::tunnels(router) {
         let _ = writeln!(out, "{} {:?}", router.interface_name(interface), tunnel.config);
@@ -580,11 +584,16 @@ interfaces:
       8: {}
   right:
     mac: \"02:00:00:00:01:02\"
+bridgedomains:
+  bd10:
+    interfaces: [left.8]
 span:
   - {source: left, destination: right}
   - {source: left.7, destination: left.8, direction: tx}
   - {source: left.7, destination: right, direction: rx}
-  - {source: right, destination: left.8}
+  - {source: right, destination: left.8, l2: true}
+  - {bridgedomain: bd10, destination: left.8, direction: rx}
+  - {bridgedomain: bd10, destination: right}
 ";
     let text = text.replace("OUT", OUT);
     assert_eq!(round_trip(&text), text);

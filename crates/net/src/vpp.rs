@@ -128,6 +128,7 @@ pub const KNOWN: &[&str] = &[
     "set interface proxy-arp =left enable",
     "set interface reassembly =left on",
     "set interface span =left destination =right",
+    "set interface span =left l2 destination =right rx",
     "set interface span =left destination =right both",
     "set interface span =left destination =right rx",
     "set interface span =left destination =right tx",

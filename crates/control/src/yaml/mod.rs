@@ -311,7 +311,8 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let l2 = d.field(&fields, "l2", |d, node| l2::decode(d, node, &names, &document.bridges));
     document.l3 = d.field(&fields, "l3", |d, node| l3::decode(d, node, &names)).unwrap_or_default();
     document.mpls = d.field(&fields, "mpls", |d, node| mpls::decode(d, node, &names)).unwrap_or_default();
-    document.span = d.field(&fields, "span", |d, node| span::decode(d, node, &names)).unwrap_or_default();
+    let span = d.field(&fields, "span", |d, node| span::decode(d, node, &names, &document.bridges));
+    document.span = span.unwrap_or_default();
     document.virtuals = virtuals::of_others(d, &document.interfaces, &names);
     document.l2 = l2.unwrap_or_default();
     document.routes = routes.unwrap_or_default();

@@ -117,6 +117,12 @@ pub(crate) trait Part: Sync {
         None
     }
 
+    /// Why a bridge domain cannot go; nothing where it can. With the command that undoes it.
+    fn uses_bridge(&self, router: &Router, id: u32) -> Option<String> {
+        let _ = (router, id);
+        None
+    }
+
     /// A routing table is gone, and its place goes to another one some day.
     fn table_removed(&self, router: &mut Router, v6: bool, place: u32) {
         let _ = (router, v6, place);

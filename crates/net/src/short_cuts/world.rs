@@ -530,7 +530,7 @@ fn mirrors() -> Vec<Op> {
     let [both, rx, tx] = Directions::ALL.map(|(_, directions)| directions);
     let mirror = |(name, to, directions): (&str, &str, Directions)| Op::SetFeature {
         name: name.into(),
-        feature: Mirror { destination: to.into(), directions }.into(),
+        feature: Mirror { destination: to.into(), directions, l2: false }.into(),
     };
     let all = [
         ("left", "loom", rx),

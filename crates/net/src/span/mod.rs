@@ -1,5 +1,5 @@
-//! Mirroring (`set interface span`): a copy of every frame that an interface or sub-interface receives or sends goes out of another
-//! interface, as it is on the wire.
+//! Mirroring (`set interface span`, `set bridge-domain span`): a copy of every frame that an interface, a sub-interface, or a member of
+//! a bridge domain receives or sends goes out of another interface, as it is on the wire.
 //!
 //! [`SpanInput`] stands where frames come in, before their sub-interface is known, and [`SpanOutput`] where they leave. A copy
 //! bears [`MIRRORED`] for as long as it is in the router, also within a tunnel: it is never mirrored again, so that no
@@ -15,7 +15,7 @@ mod tests;
 pub use input::{SpanInput, SpanInputNext};
 pub use output::{SpanOutput, SpanOutputNext};
 pub(crate) use part::Span;
-pub use part::{Mirror, mirrors};
+pub use part::{Mirror, MirrorBridge, Told, bridges, mirrors};
 
 use crate::arcs;
 use crate::interface::{IfCache, IfIndex, MIRRORED, ifflags};

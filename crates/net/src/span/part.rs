@@ -1,7 +1,7 @@
 //! Mirrors as a part of the control side.
 
 use super::{Directions, MOST_DESTINATIONS, Mirrors, Pair, SPAN_INPUT, SPAN_OUTPUT};
-use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, Router};
+use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router};
 use command::Command;
 use graph::arcs::Feature;
 use std::any::Any;
@@ -11,14 +11,33 @@ use std::ops::RangeInclusive;
 /// The part.
 pub(crate) struct Span;
 
+/// Whose frames are mirrored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    /// Those of an interface.
+    Interface(u32),
+    /// Those of all members of a bridge domain.
+    Bridge(u32),
+}
+
+/// What the operator wants of a source and one of its destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which frames.
+    pub directions: Directions,
+    /// Only for as long as the interface is in a bridge domain or cross-connected.
+    pub l2: bool,
+}
+
 /// Its state.
 #[derive(Default)]
 struct Sessions {
-    /// What is mirrored to where.
-    all: BTreeMap<Pair, Directions>,
+    told: BTreeMap<(Source, u32), Told>,
     /// Destinations with their sources.
-    to: BTreeSet<Pair>,
-    /// Devices with the sources on them of which received frames are mirrored.
+    to: BTreeSet<(u32, Source)>,
+    /// What of interfaces is mirrored to where on that account.
+    all: BTreeMap<Pair, Directions>,
+    /// Devices with the interfaces on them of which received frames are mirrored.
     received: BTreeSet<Pair>,
 }
 
@@ -28,16 +47,33 @@ fn pairs(first: u32) -> RangeInclusive<Pair> {
 }
 
 impl Sessions {
-    /// Mirrors `source`, which is on `device`, to `to` as this says, or no more.
-    fn set(&mut self, device: u32, source: u32, to: u32, directions: Directions) {
-        if directions.is_off() {
-            self.all.remove(&(source, to));
+    /// What is wanted of a source, by destination.
+    fn of(&self, source: Source) -> impl Iterator<Item = (u32, Told)> + '_ {
+        self.told.range((source, 0)..=(source, u32::MAX)).map(|((_, to), told)| (*to, *told))
+    }
+
+    /// Sources that are mirrored to `to`.
+    fn sources(&self, to: u32) -> impl Iterator<Item = Source> + '_ {
+        self.to.range((to, Source::Interface(0))..=(to, Source::Bridge(u32::MAX))).map(|t| t.1)
+    }
+
+    /// Takes in what is wanted of a source and a destination.
+    fn tell(&mut self, source: Source, to: u32, told: Told) {
+        if told.directions.is_off() {
+            self.told.remove(&(source, to));
             self.to.remove(&(to, source));
         } else {
-            self.all.insert((source, to), directions);
+            self.told.insert((source, to), told);
             self.to.insert((to, source));
         }
-        if self.all.range(pairs(source)).any(|(_, d)| d.rx) {
+    }
+
+    /// Mirrors `source`, which is on `device`, to these and nothing else.
+    fn set(&mut self, device: u32, source: u32, to: &BTreeMap<u32, Directions>) {
+        let was: Vec<Pair> = self.all.range(pairs(source)).map(|m| *m.0).collect();
+        was.iter().for_each(|pair| _ = self.all.remove(pair));
+        self.all.extend(to.iter().map(|(to, directions)| ((source, *to), *directions)));
+        if to.values().any(|d| d.rx) {
             self.received.insert((device, source));
         } else {
             self.received.remove(&(device, source));
@@ -53,26 +89,104 @@ impl Sessions {
     }
 }
 
-/// The destinations to which an interface is mirrored, and what of it.
-pub fn mirrors(router: &Router, index: u32) -> impl Iterator<Item = (u32, Directions)> + '_ {
-    let all = router.state::<Sessions>().into_iter();
-    all.flat_map(move |s| s.all.range(pairs(index))).map(|((_, to), directions)| (*to, *directions))
+/// The destinations to which an interface is mirrored, and what of it, as the operator wants it.
+pub fn mirrors(router: &Router, index: u32) -> impl Iterator<Item = (u32, Told)> + '_ {
+    router.state::<Sessions>().into_iter().flat_map(move |s| s.of(Source::Interface(index)))
 }
 
-/// The frames of an interface that are mirrored to another one from now on; off: none any more.
+/// The bridge domains that are mirrored, with their destinations, and what of them.
+pub fn bridges(router: &Router) -> impl Iterator<Item = (u32, u32, Told)> + '_ {
+    let first = (Source::Bridge(0), 0);
+    let all = router.state::<Sessions>().into_iter().flat_map(move |s| s.told.range(first..));
+    all.filter_map(|((source, to), told)| match source {
+        Source::Bridge(id) => Some((*id, *to, *told)),
+        Source::Interface(_) => None,
+    })
+}
+
+/// To where the frames of an interface go, and which: as it was told itself, and its bridge domain.
+fn due(router: &Router, index: u32) -> BTreeMap<u32, Directions> {
+    let mut due: BTreeMap<u32, Directions> = BTreeMap::new();
+    let (Some(s), Some(i)) = (router.state::<Sessions>(), router.interface(index)) else { return due };
+    let bridge = i.membership.filter(|m| !m.bvi).map(|m| Source::Bridge(m.bridge));
+    let on_l2 = bridge.is_some() || i.xconnect.is_some();
+    let own = s.of(Source::Interface(index)).filter(|(_, told)| on_l2 || !told.l2);
+    let of_bridge = bridge.into_iter().flat_map(|b| s.of(b));
+    // The destination may be a member itself.
+    let apart = of_bridge.filter(|(to, _)| router.interface(*to).is_some_and(|to| !is_within(i, to)));
+    for (to, Told { directions, .. }) in own.chain(apart) {
+        let d = due.entry(to).or_default();
+        (d.rx, d.tx) = (d.rx || directions.rx, d.tx || directions.tx);
+    }
+    due
+}
+
+/// Whether frames of one are among those of the other.
+fn is_within(from: &IfState, to: &IfState) -> bool {
+    from.index == to.index || from.hw() == to.index || to.hw() == from.index
+}
+
+/// The frames of an interface, or of a bridge domain, that are mirrored to another one from now on; off: none any more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {
     /// Name of the other one.
     pub destination: String,
     /// Which of them.
     pub directions: Directions,
+    /// Only for as long as the interface is in a bridge domain or cross-connected.
+    pub l2: bool,
 }
 
 impl Mirror {
     /// Nothing is mirrored to `destination`.
     pub fn off(destination: String) -> Mirror {
-        Mirror { destination, directions: Directions::default() }
+        Mirror { destination, directions: Directions::default(), l2: false }
     }
+
+    /// Of `source`, which is called so; `fits` says whether it can be mirrored there.
+    fn tell(
+        self,
+        router: &mut Router,
+        source: Source,
+        name: &str,
+        fits: impl FnOnce(&Router, &IfState) -> Result<(), OpError>,
+    ) -> Result<Mirror, OpError> {
+        let Mirror { destination, directions, l2 } = self;
+        let found = router.interface_index(&destination).and_then(|to| router.interface(to));
+        let Some(to) = found else {
+            return Err(OpError::new(format!("there is no interface {destination}")));
+        };
+        let index = to.index;
+        let all = || router.state::<Sessions>().into_iter().flat_map(|s| s.of(source));
+        let was = all().find(|m| m.0 == index).map(|m| m.1);
+        if !directions.is_off() {
+            fits(router, to)?;
+            if was.is_none() && all().count() >= MOST_DESTINATIONS {
+                return Err(OpError::new(format!(
+                    "{name} is mirrored to {MOST_DESTINATIONS} interfaces already, as many as may be"
+                )));
+            }
+        } else if was.is_none() {
+            return Err(OpError::new(format!("{name} is not mirrored to {destination}")));
+        }
+        if let Some(s) = router.state_mut::<Sessions>() {
+            s.tell(source, index, Told { directions, l2 });
+        }
+        Ok(match was {
+            Some(Told { directions, l2 }) => Mirror { destination, directions, l2 },
+            None => Mirror::off(destination),
+        })
+    }
+}
+
+/// How a bridge domain is called.
+fn bridge_name(id: u32) -> String {
+    format!("bridge domain {id}")
+}
+
+/// What undoes the mirror of a bridge domain.
+fn undo_bridge(id: u32, to: &str) -> String {
+    format!("set bridge-domain span {id} destination {to} disable")
 }
 
 /// Why no frames come and go on an interface.
@@ -97,16 +211,10 @@ fn check(router: &Router, from: &IfState, to: &IfState) -> Result<(), OpError> {
     if let Some(why) = [from, to].into_iter().find_map(|i| carries_no_frames(router, i)) {
         return fail(why);
     }
-    if from.hw() == to.index || to.hw() == from.index {
+    if is_within(from, to) {
         return fail(format!(
             "{source} cannot be mirrored to {destination}: one is a sub-interface of the other, and the copies would be \
              among its own frames"
-        ));
-    }
-    let others = mirrors(router, from.index).filter(|m| m.0 != to.index);
-    if others.count() >= MOST_DESTINATIONS {
-        return fail(format!(
-            "{source} is mirrored to {MOST_DESTINATIONS} interfaces already, as many as may be"
         ));
     }
     Ok(())
@@ -114,25 +222,10 @@ fn check(router: &Router, from: &IfState, to: &IfState) -> Result<(), OpError> {
 
 impl InterfaceOp for Mirror {
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
-        let Mirror { destination, directions } = self;
-        let Some(from) = router.interface(index) else { return Ok(Mirror::off(destination)) };
-        let found = router.interface_index(&destination).and_then(|to| router.interface(to));
-        let Some(to) = found else {
-            return Err(OpError::new(format!("there is no interface {destination}")));
-        };
-        let was = mirrors(router, index).find(|m| m.0 == to.index).map_or_else(Directions::default, |m| m.1);
-        if !directions.is_off() {
-            check(router, from, to)?;
-        } else if was.is_off() {
-            return Err(OpError::new(format!("{} is not mirrored to {destination}", from.name)));
-        }
-        let (device, to) = (from.hw(), to.index);
-        change(router, |s| s.set(device, index, to, directions));
-        if device != index {
-            // Frames of a sub-interface are received on its device.
-            router.publish_interface(device);
-        }
-        Ok(Mirror { destination, directions: was })
+        let name = router.interface_name(index);
+        self.tell(router, Source::Interface(index), &name, |router, to| {
+            router.interface(index).map_or(Ok(()), |from| check(router, from, to))
+        })
     }
 
     fn switches_on(&self) -> bool {
@@ -149,7 +242,31 @@ impl InterfaceOp for Mirror {
     }
 }
 
-/// Changes the mirrors and tells workers.
+/// The frames of all members of a bridge domain are mirrored from now on, or no more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MirrorBridge {
+    /// Its number.
+    pub bridge: u32,
+    /// To where, and which.
+    pub mirror: Mirror,
+}
+
+impl PartOp for MirrorBridge {
+    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        let MirrorBridge { bridge, mirror } = self;
+        let Some(members) = router.bridge(bridge).map(|b| b.members.keys().copied().collect::<Vec<_>>())
+        else {
+            return Err(OpError::new(format!("there is no bridge domain {bridge}")));
+        };
+        let was = mirror.tell(router, Source::Bridge(bridge), &bridge_name(bridge), |router, to| {
+            carries_no_frames(router, to).map_or(Ok(()), |why| Err(OpError::new(why)))
+        })?;
+        members.into_iter().for_each(|m| router.publish_interface(m));
+        Ok(vec![MirrorBridge { bridge, mirror: was }.into()])
+    }
+}
+
+/// Changes what is mirrored and tells workers.
 fn change(router: &mut Router, change: impl FnOnce(&mut Sessions)) {
     let Some(s) = router.state_mut::<Sessions>() else { return };
     change(s);
@@ -167,7 +284,8 @@ impl Part for Span {
     }
 
     fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {
-        let to = |(to, directions)| Mirror { destination: router.interface_name(to), directions };
+        let to =
+            |(to, Told { directions, l2 })| Mirror { destination: router.interface_name(to), directions, l2 };
         mirrors(router, index).map(|m| BoxedOp::new(to(m))).collect()
     }
 
@@ -178,21 +296,51 @@ impl Part for Span {
         received.into_iter().chain(sent).collect()
     }
 
+    /// It may have come into a bridge domain, or left one.
+    fn publishing(&self, router: &mut Router, index: u32) {
+        let Some(device) = router.interface(index).map(IfState::hw) else { return };
+        let due = due(router, index);
+        let all = router.state::<Sessions>().into_iter().flat_map(|s| s.all.range(pairs(index)));
+        if all.map(|((_, to), d)| (to, d)).eq(&due) {
+            return;
+        }
+        change(router, |s| s.set(device, index, &due));
+        if device != index {
+            // Frames of a sub-interface are received on its device.
+            router.publish_interface(device);
+        }
+    }
+
     fn needs(&self, router: &Router, gone: &HashSet<u32>) -> Option<String> {
         let s = router.state::<Sessions>()?;
-        let mut to = gone.iter().flat_map(|g| s.to.range(pairs(*g)));
-        let (to, source) = to.find(|(_, source)| !gone.contains(source))?;
-        let (source, to) = (router.interface_name(*source), router.interface_name(*to));
-        Some(format!(
-            "{source} is mirrored to {to}: undo that first (set interface span {source} destination {to} disable)"
-        ))
+        let stays = |source: &Source| !matches!(source, Source::Interface(i) if gone.contains(i));
+        let (to, source) = gone.iter().find_map(|to| Some((*to, s.sources(*to).find(stays)?)))?;
+        let to = router.interface_name(to);
+        let (name, undo) = match source {
+            Source::Bridge(id) => (bridge_name(id), undo_bridge(id, &to)),
+            Source::Interface(i) => {
+                let name = router.interface_name(i);
+                let undo = format!("set interface span {name} destination {to} disable");
+                (name, undo)
+            }
+        };
+        Some(format!("{name} is mirrored to {to}: undo that first ({undo})"))
+    }
+
+    fn uses_bridge(&self, router: &Router, id: u32) -> Option<String> {
+        let (to, _) = router.state::<Sessions>()?.of(Source::Bridge(id)).next()?;
+        let to = router.interface_name(to);
+        Some(format!("it is mirrored to {to} ({})", undo_bridge(id, &to)))
     }
 
     fn releases(&self, router: &Router) -> Vec<Op> {
-        let all = router.state::<Sessions>().into_iter().flat_map(|s| s.all.keys());
-        all.map(|(source, to)| Op::SetFeature {
-            name: router.interface_name(*source),
-            feature: Mirror::off(router.interface_name(*to)).into(),
+        let all = router.state::<Sessions>().into_iter().flat_map(|s| s.told.keys());
+        let off = |to: &u32| Mirror::off(router.interface_name(*to));
+        all.map(|(source, to)| match *source {
+            Source::Interface(i) => {
+                Op::SetFeature { name: router.interface_name(i), feature: off(to).into() }
+            }
+            Source::Bridge(bridge) => MirrorBridge { bridge, mirror: off(to) }.into(),
         })
         .collect()
     }
@@ -200,17 +348,27 @@ impl Part for Span {
     /// What refers to it from outside was refused to go; what goes with it may be in any order.
     fn removed(&self, router: &mut Router, index: u32) {
         let Some(s) = router.state::<Sessions>() else { return };
-        let sources = s.to.range(pairs(index)).map(|(to, source)| (*source, *to));
-        let all = s.all.range(pairs(index)).map(|m| *m.0).chain(sources);
-        let device = |source| router.interface(source).map_or(source, IfState::hw);
-        let gone: Vec<(u32, Pair)> = all.map(|pair| (device(pair.0), pair)).collect();
-        if gone.is_empty() {
+        let own = s.of(Source::Interface(index)).map(|(to, _)| (Source::Interface(index), to));
+        let told: Vec<(Source, u32)> = own.chain(s.sources(index).map(|source| (source, index))).collect();
+        let mut changed: BTreeSet<u32> = s.all.range(pairs(index)).map(|m| m.0.0).collect();
+        for source in s.sources(index) {
+            match source {
+                Source::Interface(i) => _ = changed.insert(i),
+                Source::Bridge(id) => {
+                    changed.extend(router.bridge(id).into_iter().flat_map(|b| b.members.keys()))
+                }
+            }
+        }
+        if told.is_empty() && changed.is_empty() {
             return;
         }
-        change(router, |s| {
-            for (device, (source, to)) in gone {
-                s.set(device, source, to, Directions::default());
-            }
-        });
+        if let Some(s) = router.state_mut::<Sessions>() {
+            let off = Told { directions: Directions::default(), l2: false };
+            told.into_iter().for_each(|(source, to)| s.tell(source, to, off));
+        }
+        let due = |router: &Router, i| if i == index { BTreeMap::new() } else { due(router, i) };
+        let of = |i| (router.interface(i).map_or(i, IfState::hw), i, due(router, i));
+        let all: Vec<_> = changed.into_iter().map(of).collect();
+        change(router, |s| all.iter().for_each(|(device, i, due)| s.set(*device, *i, due)));
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::interface::{Interface, Tags};
-use crate::router::{Encap, Op, Router, RouterConfig};
+use crate::router::{BridgeOp, BridgeSettings, Encap, Membership, Op, Router, RouterConfig};
 use crate::testing::{Arrival, Input, Rig, hex};
 use graph::{Desc, PoolConfig, PoolMemory};
 use std::sync::Arc;
@@ -180,7 +180,10 @@ fn router() -> Router {
 }
 
 fn mirror(name: &str, to: &str, directions: Directions) -> Op {
-    Op::SetFeature { name: name.into(), feature: Mirror { destination: to.into(), directions }.into() }
+    Op::SetFeature {
+        name: name.into(),
+        feature: Mirror { destination: to.into(), directions, l2: false }.into(),
+    }
 }
 
 fn delete(name: &str) -> Op {
@@ -194,7 +197,9 @@ fn refused(r: &mut Router, op: Op) -> String {
 /// All that is mirrored, and the nodes that frames of `name` visit.
 fn state(r: &Router) -> Vec<String> {
     let name = |index| r.interface_name(index);
-    let pair = |from: u32, (to, d): (u32, Directions)| format!("{}>{} {}", name(from), name(to), d.name());
+    let pair = |from: u32, (to, told): (u32, Told)| {
+        format!("{}>{} {}", name(from), name(to), told.directions.name())
+    };
     r.interfaces().flat_map(|i| mirrors(r, i.index).map(move |m| pair(i.index, m))).collect()
 }
 
@@ -313,4 +318,64 @@ fn no_arrangement_makes_a_loop() {
         assert!(std::time::Instant::now() < deadline, "{:?}", copies(&r));
         std::thread::yield_now();
     }
+}
+
+fn bridge(name: &str, on: bool) -> Op {
+    let member = Membership { bridge: 10, bvi: false, shg: 0 };
+    Op::Bridge(BridgeOp::Port { name: name.into(), member: on.then_some(member) })
+}
+
+fn new_bridge() -> Op {
+    Op::Bridge(BridgeOp::Create { id: 10, settings: BridgeSettings::default() })
+}
+
+fn mirror_bridge(to: &str, directions: Directions) -> Op {
+    MirrorBridge { bridge: 10, mirror: Mirror { destination: to.into(), directions, l2: false } }.into()
+}
+
+#[test]
+fn members_of_a_bridge_domain_follow_it() {
+    let mut r = router();
+    r.commit(vec![new_bridge()]).unwrap();
+    let nodes = ["span-input", "span-output"];
+    r.commit(vec![bridge("a.7", true), mirror_bridge("b", RX)]).unwrap();
+    assert_eq!((visited(&r, "a"), visited(&r, "a.7")), (nodes[..1].to_vec(), vec![]));
+    r.commit(vec![mirror_bridge("b", BOTH), bridge("c", true)]).unwrap();
+    assert_eq!((visited(&r, "a.7"), visited(&r, "c")), (nodes[1..].to_vec(), nodes.to_vec()));
+    // A change that fails leaves all as it was, whatever came before in it.
+    for op in
+        [bridge("c", false), mirror_bridge("b", Directions::default()), mirror_bridge("b", TX), delete("a")]
+    {
+        r.commit(vec![op, delete("x")]).unwrap_err();
+        assert_eq!((visited(&r, "a"), visited(&r, "c")), (nodes[..1].to_vec(), nodes.to_vec()));
+    }
+    // The destination comes in, and is not mirrored to itself; also where it was there before, and after a change that fails.
+    r.commit(vec![bridge("b", true)]).unwrap();
+    r.commit(vec![mirror_bridge("b", Directions::default()), mirror_bridge("b", BOTH)]).unwrap();
+    r.commit(vec![mirror_bridge("b", Directions::default()), delete("x")]).unwrap_err();
+    assert_eq!((visited(&r, "b"), visited(&r, "c")), (vec![], nodes.to_vec()));
+    let said = refused(&mut r, delete("b"));
+    assert!(said.ends_with("(set bridge-domain span 10 destination b disable)"), "{said}");
+    r.commit(vec![delete("a"), bridge("c", false), bridge("b", false)]).unwrap();
+    assert_eq!(visited(&r, "c"), [""; 0]);
+    let said = refused(&mut r, Op::Bridge(BridgeOp::Delete { id: 10 }));
+    assert!(said.ends_with("(set bridge-domain span 10 destination b disable)"), "{said}");
+    r.clear();
+    assert_eq!((r.interfaces().count(), r.bridge(10).is_none()), (1, true));
+}
+
+#[test]
+fn layer_2_only() {
+    let mut r = router();
+    r.commit(vec![new_bridge()]).unwrap();
+    let l2 = Mirror { destination: "a".into(), directions: BOTH, l2: true };
+    r.commit(vec![Op::SetFeature { name: "c".into(), feature: l2.into() }]).unwrap();
+    assert_eq!(visited(&r, "c"), [""; 0]);
+    r.commit(vec![bridge("c", true)]).unwrap();
+    assert_eq!(visited(&r, "c"), ["span-input", "span-output"]);
+    r.commit(vec![bridge("c", false)]).unwrap();
+    assert_eq!(visited(&r, "c"), [""; 0]);
+    let connect = |peer: Option<&str>| Op::SetXconnect { name: "c".into(), peer: peer.map(Into::into) };
+    r.commit(vec![connect(Some("b"))]).unwrap();
+    assert_eq!(visited(&r, "c"), ["span-input", "span-output"]);
 }

@@ -568,7 +568,7 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
 /// Copies of all frames of an interface go out of `cord`.
 fn mirror(name: &str) -> Op {
     let directions = Directions { rx: true, tx: true };
-    let feature = Mirror { destination: "cord".into(), directions }.into();
+    let feature = Mirror { destination: "cord".into(), directions, l2: false }.into();
     Op::SetFeature { name: name.into(), feature }
 }
 

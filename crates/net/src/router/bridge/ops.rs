@@ -210,6 +210,9 @@ impl Router {
                 "bridge domain {id} has {n} members, such as {name}: take them out first (set interface l3 {name})"
             )));
         }
+        if let Some(why) = self.parts.all.iter().find_map(|p| p.uses_bridge(self, id)) {
+            return Err(OpError::new(format!("bridge domain {id} cannot go: {why}")));
+        }
         let b = b.clone();
         let mut ops = vec![BridgeOp::Create { id, settings: b.settings.clone() }];
         ops.extend(b.arp.iter().map(|(a, m)| BridgeOp::Arp { id, address: *a, mac: Some(*m) }));
