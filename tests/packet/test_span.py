@@ -210,6 +210,12 @@ def test_a_bridge_domain(four):
         t.ctl("set interface span right.50 destination probe both")
         passes(t, frame, back, frame, tagged(50, frame), tagged(50, back), back)
         t.ctl("set interface span right.50 disable")
+        # Nor is a sub-interface of a member, which is not in the bridge domain.
+        t.ctl("create sub-interfaces spare 60")
+        t.ctl("set interface state spare.60 up")
+        t.spare.send(tagged(60, frame))
+        passes(t, frame, back, frame, tagged(50, frame), tagged(50, back), back)
+        t.ctl("delete interface spare.60")
         # Who leaves is not mirrored any more, and who comes is.
         t.ctl("set interface l3 spare")
         t.right.send(tagged(50, back))

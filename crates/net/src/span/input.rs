@@ -40,28 +40,35 @@ pub struct SpanInputView<'v> {
     copier: Copier<'v>,
     device: IfIndex,
     /// Where all frames of the device are mirrored to.
+    all: &'v [Pair],
+    /// Where those are that are of none of its sub-interfaces.
     own: &'v [Pair],
-    /// Its sub-interfaces, where some of them are mirrored.
+    /// Its sub-interfaces, where one of them or the device alone is mirrored.
     subs: Option<&'v VlanTable>,
 }
 
 impl<'v> SpanInputView<'v> {
     fn look(&mut self, device: IfIndex) {
-        (self.device, self.own, self.subs) = (device, &[], None);
+        (self.device, self.all, self.own, self.subs) = (device, &[], &[], None);
         let Some(i) = self.ifs.peek(device).filter(|i| i.is(ifflags::UP)) else { return };
-        self.own = super::of(&self.mirrors.rx, device);
+        self.all = super::of(&self.mirrors.rx, device);
         if self.mirrors.devices.binary_search(&device).is_ok() {
+            self.own = super::of(&self.mirrors.rx_own, device);
             self.subs = i.subs.as_deref();
         }
     }
 
-    /// Where frames of the sub-interface of a frame are mirrored to.
-    fn of_sub(&mut self, p: &Packet<'_>) -> &'v [Pair] {
-        let Some(subs) = self.subs else { return &[] };
+    /// Where frames of the interface of a frame alone are mirrored to: its sub-interface, or the device.
+    fn of_interface(&mut self, p: &Packet<'_>) -> &'v [Pair] {
+        let Some(subs) = self.subs else { return self.own };
         let tags = VlanStack::parse(p.data());
-        let sub = tags.and_then(|tags| sub_interface(subs, &tags)).unwrap_or(self.device);
-        let up = sub != self.device && self.ifs.get(sub).is_some_and(|i| i.is(ifflags::UP));
-        if up { super::of(&self.mirrors.rx, sub) } else { &[] }
+        match tags.and_then(|tags| sub_interface(subs, &tags)) {
+            None => self.own,
+            Some(sub) if self.ifs.get(sub).is_some_and(|i| i.is(ifflags::UP)) => {
+                super::of(&self.mirrors.rx_own, sub)
+            }
+            Some(_) => &[],
+        }
     }
 }
 
@@ -78,6 +85,7 @@ impl Node for SpanInput {
             ifs: ifs(),
             copier: Copier::new(ifs()),
             device: IfIndex::MAX,
+            all: &[],
             own: &[],
             subs: None,
         }
@@ -89,8 +97,8 @@ impl Node for SpanInput {
             view.look(p.d.rx);
         }
         if !p.has(MIRRORED) && super::is_frame(p) {
-            let (own, sub) = (view.own, view.of_sub(p));
-            super::copies(&mut view.copier, p, own, sub, SpanInputNext::Copy);
+            let (all, own) = (view.all, view.of_interface(p));
+            super::copies(&mut view.copier, p, all, own, SpanInputNext::Copy);
         }
         Ok(SpanInputNext::Continue)
     }

@@ -68,9 +68,13 @@ type Pair = (IfIndex, IfIndex);
 /// The mirrors as workers see them, by source.
 #[derive(Clone, Debug, Default)]
 struct Mirrors {
+    /// Of all frames of devices.
     rx: Box<[Pair]>,
     tx: Box<[Pair]>,
-    /// Devices below sub-interfaces that are among the sources of `rx`, in order.
+    /// Of frames of the interface alone: sub-interfaces, and devices without theirs.
+    rx_own: Box<[Pair]>,
+    tx_own: Box<[Pair]>,
+    /// Devices on which the sources of `rx_own` are, in order.
     devices: Box<[IfIndex]>,
 }
 
@@ -140,13 +144,13 @@ fn is_frame(p: &Packet<'_>) -> bool {
     p.d.len >= 14
 }
 
-/// Copies of a frame for the destinations of its device, and for those of its sub-interface that are none of them.
+/// Copies of a frame for the destinations of all frames of its device, and for those of its interface alone that are none of them.
 #[inline]
-fn copies(copier: &mut Copier<'_>, p: &mut Packet<'_>, own: &[Pair], sub: &[Pair], edge: impl Edge) {
-    for (_, to) in own {
+fn copies(copier: &mut Copier<'_>, p: &mut Packet<'_>, all: &[Pair], own: &[Pair], edge: impl Edge) {
+    for (_, to) in all {
         copier.copy(p, *to, edge);
     }
-    for (_, to) in sub.iter().filter(|(_, to)| own.iter().all(|o| o.1 != *to)) {
+    for (_, to) in own.iter().filter(|(_, to)| all.iter().all(|o| o.1 != *to)) {
         copier.copy(p, *to, edge);
     }
 }

@@ -36,17 +36,16 @@ pub struct SpanOutputView<'v> {
     /// A device, and the interface over which frames leave that it sends.
     last: (IfIndex, IfIndex),
     /// Where all frames of the device are mirrored to.
+    all: &'v [Pair],
+    /// Where those are that leave over the interface alone.
     own: &'v [Pair],
-    /// Where those of the sub-interface are mirrored to.
-    sub: &'v [Pair],
 }
 
 impl SpanOutputView<'_> {
     fn look(&mut self, device: IfIndex, over: IfIndex) {
-        let tx = &self.mirrors.tx;
         self.last = (device, over);
-        self.own = super::of(tx, device);
-        self.sub = if over == device { &[] } else { super::of(tx, over) };
+        self.all = super::of(&self.mirrors.tx, device);
+        self.own = super::of(&self.mirrors.tx_own, over);
     }
 }
 
@@ -61,8 +60,8 @@ impl Node for SpanOutput {
             mirrors: self.mirrors.load(guard),
             copier: Copier::new(IfCache::new(&self.plane, guard)),
             last: (IfIndex::MAX, IfIndex::MAX),
+            all: &[],
             own: &[],
-            sub: &[],
         }
     }
 
@@ -73,7 +72,7 @@ impl Node for SpanOutput {
             view.look(device, over);
         }
         if !p.has(MIRRORED) && super::is_frame(p) {
-            super::copies(&mut view.copier, p, view.own, view.sub, SpanOutputNext::Copy);
+            super::copies(&mut view.copier, p, view.all, view.own, SpanOutputNext::Copy);
         }
         Ok(SpanOutputNext::Continue)
     }

@@ -36,9 +36,24 @@ struct Sessions {
     /// Destinations with their sources.
     to: BTreeSet<(u32, Source)>,
     /// What of interfaces is mirrored to where on that account.
-    all: BTreeMap<Pair, Directions>,
+    all: BTreeMap<Pair, Frames>,
     /// Devices with the interfaces on them of which received frames are mirrored.
     received: BTreeSet<Pair>,
+}
+
+/// Which frames of an interface are mirrored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Frames {
+    /// Of all, those of its sub-interfaces among them.
+    all: Directions,
+    /// Of those that are its own.
+    own: Directions,
+}
+
+impl Frames {
+    fn any(&self) -> Directions {
+        Directions { rx: self.all.rx || self.own.rx, tx: self.all.tx || self.own.tx }
+    }
 }
 
 /// All pairs that begin with an interface.
@@ -69,11 +84,11 @@ impl Sessions {
     }
 
     /// Mirrors `source`, which is on `device`, to these and nothing else.
-    fn set(&mut self, device: u32, source: u32, to: &BTreeMap<u32, Directions>) {
+    fn set(&mut self, device: u32, source: u32, to: &BTreeMap<u32, Frames>) {
         let was: Vec<Pair> = self.all.range(pairs(source)).map(|m| *m.0).collect();
         was.iter().for_each(|pair| _ = self.all.remove(pair));
-        self.all.extend(to.iter().map(|(to, directions)| ((source, *to), *directions)));
-        if to.values().any(|d| d.rx) {
+        self.all.extend(to.iter().map(|(to, frames)| ((source, *to), *frames)));
+        if to.values().any(|f| f.any().rx) {
             self.received.insert((device, source));
         } else {
             self.received.remove(&(device, source));
@@ -82,10 +97,17 @@ impl Sessions {
 
     /// As workers see it.
     fn published(&self) -> Mirrors {
-        let of = |is: fn(&Directions) -> bool| self.all.iter().filter(|m| is(m.1)).map(|m| *m.0).collect();
-        let mut devices: Vec<u32> = self.received.iter().filter(|(d, s)| d != s).map(|r| r.0).collect();
+        let of = |is: fn(&Frames) -> bool| self.all.iter().filter(|m| is(m.1)).map(|m| *m.0).collect();
+        let has_own = |source: u32| self.all.range(pairs(source)).any(|(_, f)| f.own.rx);
+        let mut devices: Vec<u32> = self.received.iter().filter(|r| has_own(r.1)).map(|r| r.0).collect();
         devices.dedup();
-        Mirrors { rx: of(|d| d.rx), tx: of(|d| d.tx), devices: devices.into() }
+        Mirrors {
+            rx: of(|f| f.all.rx),
+            tx: of(|f| f.all.tx),
+            rx_own: of(|f| f.own.rx),
+            tx_own: of(|f| f.own.tx),
+            devices: devices.into(),
+        }
     }
 }
 
@@ -105,8 +127,8 @@ pub fn bridges(router: &Router) -> impl Iterator<Item = (u32, u32, Told)> + '_ {
 }
 
 /// To where the frames of an interface go, and which: as it was told itself, and its bridge domain.
-fn due(router: &Router, index: u32) -> BTreeMap<u32, Directions> {
-    let mut due: BTreeMap<u32, Directions> = BTreeMap::new();
+fn due(router: &Router, index: u32) -> BTreeMap<u32, Frames> {
+    let mut due: BTreeMap<u32, Frames> = BTreeMap::new();
     let (Some(s), Some(i)) = (router.state::<Sessions>(), router.interface(index)) else { return due };
     let bridge = i.membership.filter(|m| !m.bvi).map(|m| Source::Bridge(m.bridge));
     let on_l2 = bridge.is_some() || i.xconnect.is_some();
@@ -114,9 +136,13 @@ fn due(router: &Router, index: u32) -> BTreeMap<u32, Directions> {
     let of_bridge = bridge.into_iter().flat_map(|b| s.of(b));
     // The destination may be a member itself.
     let apart = of_bridge.filter(|(to, _)| router.interface(*to).is_some_and(|to| !is_within(i, to)));
-    for (to, Told { directions, .. }) in own.chain(apart) {
-        let d = due.entry(to).or_default();
-        (d.rx, d.tx) = (d.rx || directions.rx, d.tx || directions.tx);
+    // Its sub-interfaces may be elsewhere; and a sub-interface has none.
+    let alone = |told: &Told| told.l2 || i.hw() != index;
+    let own = own.map(|(to, told)| (to, told.directions, alone(&told)));
+    for (to, wanted, alone) in own.chain(apart.map(|(to, told)| (to, told.directions, true))) {
+        let f = due.entry(to).or_default();
+        let d = if alone { &mut f.own } else { &mut f.all };
+        (d.rx, d.tx) = (d.rx || wanted.rx, d.tx || wanted.tx);
     }
     due
 }
@@ -292,7 +318,7 @@ impl Part for Span {
     fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
         let Some(s) = router.state::<Sessions>() else { return vec![] };
         let received = s.received.range(pairs(index)).next().map(|_| &SPAN_INPUT);
-        let sent = s.all.range(pairs(index)).any(|(_, d)| d.tx).then_some(&SPAN_OUTPUT);
+        let sent = s.all.range(pairs(index)).any(|(_, f)| f.any().tx).then_some(&SPAN_OUTPUT);
         received.into_iter().chain(sent).collect()
     }
 

@@ -38,13 +38,15 @@ fn change(r: &mut Rig, index: u32, change: impl FnOnce(&mut Interface)) {
 
 fn receiving(pairs: &[Pair], devices: &[u32]) -> Rig {
     let mut r = Rig::new(SpanInput::new);
-    r.change(|m: &mut Mirrors| (m.rx, m.devices) = (pairs.into(), devices.into()));
+    let (own, all) = pairs.iter().partition::<Vec<Pair>, _>(|p| p.0 == 3);
+    r.change(|m: &mut Mirrors| (m.rx, m.rx_own, m.devices) = (all.into(), own.into(), devices.into()));
     r
 }
 
 fn sending(pairs: &[Pair]) -> Rig {
     let mut r = Rig::new(SpanOutput::new);
-    r.change(|m: &mut Mirrors| m.tx = pairs.into());
+    let (own, all) = pairs.iter().partition::<Vec<Pair>, _>(|p| p.0 == 3);
+    r.change(|m: &mut Mirrors| (m.tx, m.tx_own) = (all.into(), own.into()));
     r
 }
 
@@ -122,6 +124,22 @@ fn frames_of_a_sub_interface() {
     let mut r = receiving(&[(1, 2), (3, 2)], &[1]);
     with_sub(&mut r, 100);
     assert_eq!(to(&copies(&mut r, input(&frame(&[100], 60)))), [2], "one copy for both");
+}
+
+#[test]
+fn a_device_without_its_sub_interfaces() {
+    let mut r = receiving(&[], &[1]);
+    r.change(|m: &mut Mirrors| m.rx_own = [(1, 2)].into());
+    assert_eq!(to(&copies(&mut r, input(&frame(&[100], 60)))), [2], "there are none");
+    with_sub(&mut r, 100);
+    for (vlans, wanted) in [(&[][..], &[2][..]), (&[101], &[2]), (&[100], &[])] {
+        assert_eq!(to(&copies(&mut r, input(&frame(vlans, 60)))), wanted, "{vlans:?}");
+    }
+    let mut r = sending(&[]);
+    r.change(|m: &mut Mirrors| m.tx_own = [(1, 2)].into());
+    let f = frame(&[], 60);
+    assert_eq!(to(&copies(&mut r, leaving(&f, 1, 1))), [2]);
+    assert_eq!(to(&copies(&mut r, leaving(&f, 1, 3))), [0; 0], "over a sub-interface");
 }
 
 #[test]
