@@ -52,7 +52,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         );
     }
     let _ = writeln!(out, "{:?} {:?}", router.proxy_arp_ranges(), router.nd_proxies());
-    let _ = writeln!(out, "{:?} {:?}", router.tcp_resets(), router.ip4_options());
+    let _ = writeln!(out, "{:?} {:?}", net::local::tcp_resets(router), net::local::ip4_options(router));
     let mut interfaces: Vec<_> = router.interfaces().collect();
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     for i in interfaces {
@@ -118,7 +118,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let _ = writeln!(out, "{:?} {:?}", row.class, row.limit);
     }
     for kind in net::reassembly::Kind::ALL {
-        let _ = writeln!(out, "{kind:?} {:?}", router.reassembly_settings(kind));
+        let _ = writeln!(out, "{kind:?} {:?}", net::reassembly::limits(router, kind));
     }
     for s in router.streams() {
         let _ = writeln!(out, "{:?}", s.def);

@@ -2,8 +2,7 @@
 
 use crate::router::Router;
 use crate::{
-    capture, fib, generator, interface, ip4, l2, mpls, mss, neighbor, nodes, proxy, punt, reassembly,
-    runtime, urpf,
+    capture, fib, generator, interface, ip4, l2, mpls, mss, neighbor, nodes, proxy, punt, runtime, urpf,
 };
 use command::Command;
 
@@ -26,7 +25,6 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(generator::commands::all());
     all.extend(capture::commands::all());
     all.extend(punt::commands::all());
-    all.extend(reassembly::commands::all());
     all.extend(runtime::commands::all());
     all.extend(nodes::PARTS.iter().flat_map(|p| p.commands()));
     all

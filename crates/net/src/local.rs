@@ -1,9 +1,40 @@
-//! Commands on what the router answers and does by itself.
+//! What the router answers and does by itself.
 
 use crate::cli::commit;
 use crate::ip4::OptionPolicy;
-use crate::router::{Op, Router};
+use crate::router::{Op, OpError, PartOp, Router};
+pub use crate::transport::TcpResets;
 use command::{Args, Command, CommandError, Output, Table};
+
+impl PartOp for TcpResets {
+    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        Ok(vec![router.replace(self).into()])
+    }
+
+    fn log_line(&self) -> Option<String> {
+        Some(format!("TCP resets: {}", self.name()))
+    }
+}
+
+impl PartOp for OptionPolicy {
+    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        Ok(vec![router.replace(self).into()])
+    }
+
+    fn log_line(&self) -> Option<String> {
+        Some(format!("IPv4 options: {}", self.name()))
+    }
+}
+
+/// Whether TCP segments for ports on which nothing listens are answered with a reset.
+pub fn tcp_resets(router: &Router) -> TcpResets {
+    router.current()
+}
+
+/// What becomes of record route and timestamp options.
+pub fn ip4_options(router: &Router) -> OptionPolicy {
+    router.current()
+}
 
 /// The commands.
 pub fn commands() -> Vec<Command<Router>> {
@@ -11,7 +42,7 @@ pub fn commands() -> Vec<Command<Router>> {
         Command::write(
             "set ip tcp-resets (enable|disable)",
             "Answer TCP segments for ports on which nothing listens with a reset, or not at all",
-            |r: &mut Router, args: &Args| commit(r, vec![Op::SetTcpResets(args.has("enable"))]),
+            |r: &mut Router, args: &Args| commit(r, vec![TcpResets(args.has("enable")).into()]),
         )
         .arg("enable", "answer, which is the default")
         .arg("disable", "drop in silence")
@@ -32,8 +63,8 @@ pub fn commands() -> Vec<Command<Router>> {
             "What the router answers and does by itself",
             |r: &mut Router, _: &Args| {
                 let mut table = Table::new().left("Setting").left("Value");
-                table.row(["tcp-resets".into(), if r.tcp_resets() { "on" } else { "off" }.into()]);
-                table.row(["options".into(), r.ip4_options().name().into()]);
+                table.row(["tcp-resets".into(), tcp_resets(r).name().into()]);
+                table.row(["options".into(), ip4_options(r).name().into()]);
                 Ok(Output::table(table))
             },
         )
@@ -45,5 +76,5 @@ fn set_options(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     let word = args.one_of(&["record", "pass", "drop"]).unwrap_or("record");
     let policy =
         OptionPolicy::ALL.iter().find(|(name, _)| *name == word).map_or(OptionPolicy::Record, |p| p.1);
-    commit(router, vec![Op::SetIp4Options(policy)])
+    commit(router, vec![policy.into()])
 }

@@ -26,8 +26,15 @@ pub static SETTINGS: &[&[&Declared]] = &[
 ];
 
 /// The features that have a control side of their own, in the order in which they are called.
-pub(crate) static PARTS: &[&dyn Part] =
-    &[&multicast::Multicast, &ra::Adverts, &path_mtu::PathMtuPart, &span::Span, &gre::PART, &vxlan::PART];
+pub(crate) static PARTS: &[&dyn Part] = &[
+    &multicast::Multicast,
+    &ra::Adverts,
+    &path_mtu::PathMtuPart,
+    &reassembly::Reassembly,
+    &span::Span,
+    &gre::PART,
+    &vxlan::PART,
+];
 
 /// The protocols above IP that features bring.
 static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL, &vxlan::PROTOCOL];

@@ -38,8 +38,15 @@ pub(crate) fn sum_of(p: &Packet<'_>, at: usize, len: usize, sum: Sum) -> Option<
 }
 
 /// Whether segments for ports on which nothing listens are answered.
-#[derive(Clone, Copy)]
-pub(crate) struct TcpResets(pub bool);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpResets(pub bool);
+
+impl TcpResets {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        if self.0 { "on" } else { "off" }
+    }
+}
 
 impl Default for TcpResets {
     fn default() -> Self {

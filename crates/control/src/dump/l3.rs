@@ -4,10 +4,10 @@ use super::{L3, Map, Node, Source};
 use net::interface::MtuOf;
 use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
-use net::reassembly::Kind;
+use net::reassembly::{self, Kind};
 use net::router::IfState;
 use net::urpf::Mode;
-use net::{arp, multicast, proxy, redirect};
+use net::{arp, local, multicast, proxy, redirect};
 
 /// An entry of `interfaces`.
 pub(super) fn interface(from: Source<'_>, i: &IfState) -> Option<Node> {
@@ -27,8 +27,8 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         Node::Flow(host)
     };
     to.put_some("nd-proxy", Some(Node::List(from.router.nd_proxies().into_iter().map(host).collect())));
-    to.put_unless("tcp-resets", from.router.tcp_resets(), true);
-    let policy = from.router.ip4_options();
+    to.put_unless("tcp-resets", local::tcp_resets(from.router).0, true);
+    let policy = local::ip4_options(from.router);
     to.put_some("ip4-options", (policy != OptionPolicy::default()).then(|| policy.name()));
 }
 
@@ -87,7 +87,7 @@ pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {
 pub(super) fn reassembly_limits(from: Source<'_>, to: &mut Map) {
     let mut kinds = Map::new();
     for kind in Kind::ALL {
-        let (now, default) = (from.router.reassembly_settings(kind), kind.defaults());
+        let (now, default) = (reassembly::limits(from.router, kind), kind.defaults());
         let ms = |t: std::time::Duration| t.as_millis() as u64;
         let mut limits = Map::new();
         limits

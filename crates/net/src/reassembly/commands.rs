@@ -1,8 +1,9 @@
 //! Commands on the reassembly of fragments.
 
-use super::{Datagram, Kind, Settings};
+use super::part::{Status, status};
+use super::{Datagram, Kind, SetLimits, Settings};
 use crate::cli::commit;
-use crate::router::{Op, ReassemblyStatus, Router};
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -38,7 +39,7 @@ pub fn all() -> Vec<Command<Router>> {
         let command = Command::read(
             &format!("{words} [details]"),
             &format!("{what}, {family}"),
-            move |r: &mut Router, a| Ok(show(kind, &r.reassembly_status(kind, a.has("details")))),
+            move |r: &mut Router, a| Ok(show(kind, &status(r, kind, a.has("details")))),
         );
         all.push(command.arg("details", "and the datagrams one by one, oldest first").example(&words));
     }
@@ -65,7 +66,7 @@ fn feature(words: &str, help: &str, shallow: bool) -> Command<Router> {
 fn limits(words: &str, help: &str, v6: bool) -> Command<Router> {
     let run = move |router: &mut Router, args: &Args| {
         let kind = Kind { v6, shallow: args.has("virtual") };
-        let was = router.reassembly_settings(kind);
+        let was = super::limits(router, kind);
         let time = |name: &str, was: Duration| {
             let ms: Option<u32> = args.opt(name)?;
             Ok::<_, CommandError>(ms.map_or(was, |ms| Duration::from_millis(ms.into())))
@@ -76,7 +77,7 @@ fn limits(words: &str, help: &str, v6: bool) -> Command<Router> {
             timeout: time("timeout", was.timeout)?,
             walk: time("interval", was.walk)?,
         };
-        commit(router, vec![Op::SetReassembly { kind, settings }])
+        commit(router, vec![SetLimits { kind, settings }.into()])
     };
     let syntax = format!(
         "{words} [virtual] [max-reassemblies <datagrams:u32 0..16384 datagrams>] \
@@ -99,7 +100,7 @@ fn datagram(d: &Datagram) -> Json {
     json!({ "key": d.key, "age-ms": d.age_ms, "fragments": d.fragments, "bytes": d.bytes, "refused": d.refused })
 }
 
-fn show(kind: Kind, status: &ReassemblyStatus) -> Output {
+fn show(kind: Kind, status: &Status) -> Output {
     let s = &status.settings;
     let family = if kind.v6 { "IP6" } else { "IP4" };
     let what = if kind.shallow { "shallow virtual reassembly" } else { "full reassembly" };

@@ -9,9 +9,10 @@
 //! by number, time and buffers; when there is no room the oldest datagram goes. Overlaps, and whatever else makes a
 //! datagram ambiguous, end the whole datagram (RFC 5722, RFC 8200 section 4.5); what comes of it later is dropped, too.
 
-pub mod commands;
+mod commands;
 mod fragment;
 mod full;
+mod part;
 mod store;
 mod table;
 #[cfg(test)]
@@ -20,6 +21,8 @@ mod virt;
 
 pub use fragment::{Family, Key4, Key6, ReassemblyReason, V4, V6};
 pub use full::FullReassembly;
+pub(crate) use part::Reassembly;
+pub use part::{SetLimits, limits};
 pub use virt::VirtualReassembly;
 
 use crate::arcs;

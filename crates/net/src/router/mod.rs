@@ -22,7 +22,6 @@ mod interface_publish;
 mod interface_settings;
 mod interface_state;
 mod interfaces;
-mod local;
 mod mode;
 pub(crate) mod mpls;
 mod neighbors;
@@ -34,7 +33,6 @@ mod placement;
 mod proxies;
 mod punt;
 mod rates;
-mod reassembly;
 mod resolve;
 mod returning;
 mod routes;
@@ -70,7 +68,6 @@ pub use ping::{PingReply, PingRequest};
 pub use placement::Placement;
 pub use punt::PuntRow;
 pub use rates::Rate;
-pub use reassembly::ReassemblyStatus;
 pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
 pub use streams::StreamInfo;
@@ -239,8 +236,6 @@ pub struct Router {
     /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
     seen_use: BTreeMap<(u32, IpAddr), u64>,
     next_use_check: Millis,
-    /// When fragments whose time ran out are looked for again, by kind.
-    next_walk: [Millis; 4],
     /// Neighbours whose adjacency is kept as workers find it by their address: not all have a route that keeps it.
     known: BTreeSet<adjacencies::AdjKey>,
     /// Those of them whose host routes are looked at in the turns that follow.
@@ -362,7 +357,6 @@ impl Router {
             short_of_memory: None,
             unlooked: 0,
             next_use_check: Millis(0),
-            next_walk: [Millis(0); 4],
             known: BTreeSet::new(),
             again: Default::default(),
             plane,
@@ -476,8 +470,15 @@ impl Router {
     }
 
     /// What workers have of this type now.
-    fn current<T: Default + Clone + Send + Sync + 'static>(&self) -> T {
+    pub(crate) fn current<T: Default + Clone + Send + Sync + 'static>(&self) -> T {
         self.plane.publish::<T>().load(&self.guard).clone()
+    }
+
+    /// Publishes for workers what nodes ask for by this type, and answers what was published before.
+    pub(crate) fn replace<T: Default + Clone + Send + Sync + 'static>(&mut self, value: T) -> T {
+        let was = self.current();
+        self.publish(value);
+        was
     }
 
     /// Publishes for workers what nodes ask for by this type.

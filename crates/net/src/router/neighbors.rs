@@ -334,7 +334,7 @@ impl Router {
             self.bridges.waits_for_workers().then(|| self.now().after(1)),
             (!self.again.is_empty()).then(|| self.now()),
         ];
-        machines.into_iter().flatten().fold(self.next_use_check.min(self.next_walk()), Millis::min)
+        machines.into_iter().flatten().fold(self.next_use_check, Millis::min)
     }
 
     /// Does what is due: timers of neighbours and addresses, and reclamation.
@@ -363,7 +363,6 @@ impl Router {
                 self.drop_old(before, None);
             }
         }
-        self.walk_reassembly(now);
         self.look_again();
         self.reclaim();
     }

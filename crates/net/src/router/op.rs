@@ -6,10 +6,8 @@ use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::mpls::{LabelBatch, LabelUndo, MplsOp};
 use super::{BoxedPartOp, BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
-use crate::ip4::OptionPolicy;
 use crate::neighbor::State;
 use crate::punt::{Class, Limit};
-use crate::reassembly;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -238,17 +236,6 @@ pub enum Op {
         /// Its address.
         address: IpAddr,
     },
-    /// Sets the limits of one kind of reassembly.
-    SetReassembly {
-        /// The kind.
-        kind: reassembly::Kind,
-        /// Its limits.
-        settings: reassembly::Settings,
-    },
-    /// Whether TCP segments for ports on which nothing listens are answered with a reset.
-    SetTcpResets(bool),
-    /// What becomes of record route and timestamp options.
-    SetIp4Options(OptionPolicy),
     /// Limits a class of packets for the router itself.
     SetPunt {
         /// The class.
@@ -343,9 +330,6 @@ impl Op {
                 format!("interface {name}: cross-connected to {peer}")
             }
             Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
-            Op::SetTcpResets(on) => format!("TCP resets: {}", if *on { "on" } else { "off" }),
-            Op::SetIp4Options(policy) => format!("IPv4 options: {}", policy.name()),
-            Op::SetReassembly { kind, .. } => format!("reassembly {}: other limits", kind.name()),
             Op::SetPunt { class, limit: Some(l) } => {
                 format!("punt policer {}: {} packets/s, burst {}", class.name(), l.rate, l.burst)
             }
@@ -694,9 +678,6 @@ impl Router {
                 let index = self.named(&name)?.index;
                 self.del_neighbor(index, name, address)
             }
-            Op::SetReassembly { kind, settings } => self.set_reassembly(kind, settings),
-            Op::SetTcpResets(on) => Ok(self.set_tcp_resets(on)),
-            Op::SetIp4Options(policy) => Ok(self.set_ip4_options(policy)),
             Op::SetPunt { class, limit } => self.set_punt(class, limit),
             Op::CreateStream { def } => self.create_stream(*def),
             Op::DeleteStream { name } => self.delete_stream(&name),

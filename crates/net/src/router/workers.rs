@@ -360,6 +360,19 @@ impl Router {
         }
     }
 
+    /// Has every worker run `f` between two vectors, one after another, and waits for what it answers; none from one that has ended.
+    pub(crate) fn ask_workers<T: Send + 'static>(
+        &self,
+        f: impl Fn(&mut graph::Worker) -> T + Clone + Send + 'static,
+    ) -> impl Iterator<Item = Option<T>> {
+        self.workers.iter().map(move |w| w.call(f.clone()))
+    }
+
+    /// Buffers that hold packets, anywhere.
+    pub(crate) fn buffers_in_use(&self) -> usize {
+        self.pool.in_use()
+    }
+
     /// Packets that each worker holds for neighbours that are being resolved (IPv4, IPv6).
     pub fn held(&self) -> Vec<(usize, usize)> {
         let count = |w: &mut graph::Worker| {

@@ -7,6 +7,7 @@ mod urpf;
 
 use net::interface::MtuOf;
 use net::ip4::{self, OptionPolicy};
+use net::local::TcpResets;
 use net::mss::{self, Clamp};
 use net::router::{Feature, Op};
 use net::{arp, redirect};
@@ -83,9 +84,9 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
     });
     d.field(&fields, "proxy-arp", |d, node| proxy::ranges(d, node, &mut out));
     d.field(&fields, "nd-proxy", |d, node| proxy::hosts(d, node, names, &mut out));
-    let resets = d.field(&fields, "tcp-resets", |d, node| d.boolean(node)).map(Op::SetTcpResets);
+    let resets = d.field(&fields, "tcp-resets", |d, node| d.boolean(node)).map(|on| TcpResets(on).into());
     let options = d.field(&fields, "ip4-options", |d, node| d.choice(node, OptionPolicy::ALL));
-    for (field, op) in [("tcp-resets", resets), ("ip4-options", options.map(Op::SetIp4Options))] {
+    for (field, op) in [("tcp-resets", resets), ("ip4-options", options.map(Op::from))] {
         let path = format!("{}.{field}", d.path());
         out.extend(op.map(|op| Setting { place: fields.key_place(field), path, op }));
     }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use net::reassembly::{Kind, Settings};
-use net::router::Op;
+use net::reassembly::{Kind, SetLimits, Settings};
 
 use super::super::decode::{Decoder, Fields};
 use super::super::tree::Node;
@@ -22,7 +21,7 @@ pub(super) fn settings<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, out: &mut Ve
         d.field(&fields, name, |d, node| {
             let settings = limits(d, node, kind.defaults())?;
             let (place, path) = (fields.key_place(name), d.path());
-            out.push(Setting { place, path, op: Op::SetReassembly { kind, settings } });
+            out.push(Setting { place, path, op: SetLimits { kind, settings }.into() });
             Some(())
         });
     }
