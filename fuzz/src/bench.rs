@@ -350,7 +350,7 @@ fn labels(router: &mut Router) {
         [Op::Mpls(MplsOp::CreateTunnel { instance: Some(n), config }), Op::SetState { name, up: true }]
     };
     let mut ops: Vec<Op> = ["left", "right", "small", "left.200"]
-        .map(|name| Op::SetFeature { name: name.into(), feature: Feature::Mpls(true) })
+        .map(|name| Op::SetFeature { name: name.into(), feature: net::mpls::TAKEN.to(true).into() })
         .into();
     ops.extend(tunnel(0, false, vec![via(right, out(&[100, 1000]))]));
     ops.extend(tunnel(1, true, vec![via(right, out(&[1001])), via(small, out(&[1001]))]));

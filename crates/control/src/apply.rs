@@ -193,7 +193,7 @@ fn interfaces(d: &Document) -> Plan {
         let own = (&i.name, &i.path, &i.addresses, &i.l2xc, i.promiscuous, i.mpls, i.up, i.place);
         for (name, path, addresses, l2xc, promiscuous, mpls, up, place) in std::iter::once(own).chain(subs) {
             if mpls {
-                let feature = Feature::Mpls(true);
+                let feature = net::mpls::TAKEN.to(true).into();
                 p.add(place, path, Op::SetFeature { name: name.clone(), feature });
             }
             if promiscuous {
@@ -222,7 +222,8 @@ fn interfaces(d: &Document) -> Plan {
 /// Tables, into which addresses come, and what packets must meet from the first one on.
 fn before_packets(op: &Op) -> bool {
     match op {
-        Op::SetTable { .. } | Op::SetFeature { feature: Feature::Urpf { .. }, .. } => true,
+        Op::SetTable { .. } => true,
+        Op::SetFeature { feature: Feature::Part(op), .. } => op.is_early(),
         Op::SetFeature { feature: Feature::Setting(choice), .. } => choice.declared().early,
         _ => false,
     }

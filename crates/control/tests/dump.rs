@@ -40,7 +40,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             out,
             "{} {:?} {:?} {:?} up {up} mtu {} mac {} promiscuous {} {:?} {peer:?} {:?} {:?}",
             i.name,
-            (i.features, &i.settings),
+            &i.settings,
             i.tags(),
             i.description,
             i.mtu,

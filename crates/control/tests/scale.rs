@@ -52,7 +52,8 @@ fn sub_interfaces_are_published_a_few_times_each() {
 #[test]
 fn a_failed_transaction_brings_sub_interfaces_back() {
     let mut router = router(8);
-    let urpf = net::router::Feature::Urpf { v6: true, tx: false, mode: net::urpf::Mode::Strict, table: None };
+    let urpf =
+        net::urpf::SourceCheck { v6: true, tx: false, mode: net::urpf::Mode::Strict, table: None }.into();
     router.commit(vec![Op::SetFeature { name: "if0.1".into(), feature: urpf }]).unwrap();
     let names =
         |r: &Router| r.interfaces().map(|i| i.name.clone()).collect::<std::collections::BTreeSet<_>>();
@@ -71,7 +72,10 @@ fn a_failed_transaction_brings_sub_interfaces_back() {
     let index = |n: &str| router.interface_index(n).unwrap();
     assert_eq!(router.interface(index("if0.5")).unwrap().xconnect, Some(index("if0.6")));
     assert_eq!(router.interface(index("if0.6")).unwrap().xconnect, Some(index("if0.5")));
-    assert_eq!(router.interface(index("if0.1")).unwrap().features.urpf6.mode, net::urpf::Mode::Strict);
+    assert_eq!(
+        net::urpf::rule(router.interface(index("if0.1")).unwrap(), true, false).mode,
+        net::urpf::Mode::Strict
+    );
     // A new one with the tags of one that is there is still refused.
     let tags = Encap::Tags { dot1ad: false, outer: Some(3), inner: None, exact: false };
     let e = router.commit(vec![Op::CreateSub { parent: "if0".into(), id: 99, encap: tags }]).unwrap_err();

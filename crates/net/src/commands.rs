@@ -1,9 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::Router;
-use crate::{
-    capture, fib, generator, interface, ip4, l2, mpls, mss, neighbor, nodes, proxy, punt, runtime, urpf,
-};
+use crate::{capture, fib, generator, interface, ip4, l2, mpls, mss, neighbor, nodes, proxy, punt, runtime};
 use command::Command;
 
 /// Every command over a router.
@@ -15,7 +13,6 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(fib::commands::all());
     all.extend(mpls::commands::all());
     all.extend(neighbor::commands::all());
-    all.extend(urpf::commands::all());
     all.extend(mss::commands::all());
     all.extend(crate::arp::commands::all());
     all.extend(ip4::commands::all());

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// The settings of interfaces that features declare, in the order in which an operator is told what an interface has.
 pub static SETTINGS: &[&[&Declared]] = &[
+    &urpf::SETTINGS,
+    &mpls::SETTINGS,
     &mss::SETTINGS,
     &reassembly::SETTINGS,
     &redirect::SETTINGS,
@@ -30,6 +32,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &multicast::Multicast,
     &ra::Adverts,
     &path_mtu::PathMtuPart,
+    &urpf::SourceChecks,
     &reassembly::Reassembly,
     &span::Span,
     &gre::PART,

@@ -7,7 +7,7 @@
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::fib::table::Tables;
-use crate::interface::{Features, Interface, Tags, Words, ifflags};
+use crate::interface::{Interface, Tags, Words, ifflags};
 use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt};
 use graph::buffer::HEADROOM;
@@ -237,7 +237,6 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         ip6_unicast: 0,
         input: 0,
         output: 0,
-        features: Features::default(),
         settings: Words::default(),
         table4: 0,
         table6: 0,

@@ -6,7 +6,7 @@ use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
 use net::reassembly::{self, Kind};
 use net::router::IfState;
-use net::urpf::Mode;
+use net::urpf::{self, Mode};
 use net::{arp, local, multicast, proxy, redirect};
 
 /// An entry of `interfaces`.
@@ -114,7 +114,7 @@ pub(super) fn reassembly(_: Source<'_>, i: &IfState, to: &mut Map) {
 
 pub(super) fn urpf(from: Source<'_>, i: &IfState, to: &mut Map) {
     let rule = |v6, tx| {
-        let rule = i.features.urpf(v6, tx);
+        let rule = urpf::rule(i, v6, tx);
         let table = rule.named().map(|place| from.router.table_at(v6, place));
         (rule.mode != Mode::Off).then(|| match table {
             None => Node::from(rule.mode.name()),
@@ -127,7 +127,7 @@ pub(super) fn urpf(from: Source<'_>, i: &IfState, to: &mut Map) {
     };
     let mut families = Map::new();
     for (v6, family) in [(false, "ip4"), (true, "ip6")] {
-        let named = i.features.urpf(v6, false).named().is_some();
+        let named = urpf::rule(i, v6, false).named().is_some();
         match (rule(v6, false), rule(v6, true)) {
             (rx, None) if !named => _ = families.put_some(family, rx),
             (rx, tx) => {

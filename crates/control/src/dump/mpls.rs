@@ -6,7 +6,7 @@ use net::router::{IfState, LabelRoute, Router, Source as RouteSource, Target};
 
 /// `mpls` of an interface.
 pub(super) fn enabled(_: Source<'_>, i: &IfState, to: &mut Map) {
-    to.put_unless("mpls", i.features.mpls, false);
+    to.put_unless("mpls", i.settings.get(&net::mpls::TAKEN), false);
 }
 
 /// The numbers of the tables.

@@ -75,8 +75,6 @@ pub struct Tables<R: HasHead> {
     pub bound: AtomicU32,
     /// Groups with paths that lead into a table.
     pub chained: AtomicU32,
-    /// Source checks in tables that the operator named.
-    pub named: AtomicU32,
     /// Some table tells flows apart in another way than the rest, or did.
     pub differ: AtomicBool,
     level: CpuLevel,
@@ -91,8 +89,8 @@ impl<R: HasHead + Send + Sync> Tables<R> {
         let (mut writer, slots) = Slots::new(MAX_TABLES)?;
         // The first slot is free.
         let _ = writer.insert(Table::new(main, flow));
-        let [bound, chained, named] = [0; 3].map(AtomicU32::new);
-        let tables = Tables { slots, bound, chained, named, differ: AtomicBool::new(false), level };
+        let [bound, chained] = [0; 2].map(AtomicU32::new);
+        let tables = Tables { slots, bound, chained, differ: AtomicBool::new(false), level };
         Ok((writer, tables))
     }
 }
@@ -238,12 +236,6 @@ impl<'v, F: Family> View<'v, F> {
     #[inline]
     pub fn place_of(&self, interface: u32) -> u32 {
         self.interfaces.get(interface).map_or(0, F::place)
-    }
-
-    /// Whether sources are looked up in other tables than those of their interfaces.
-    #[inline]
-    pub fn are_named(&self) -> bool {
-        self.tables.named.load(Relaxed) != 0
     }
 
     /// The place of the table in which a packet is looked up.

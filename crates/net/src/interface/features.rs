@@ -1,24 +1,8 @@
-//! What the operator switched on for an interface, as workers see it.
+//! What packets visit where an interface is set so, and the MTUs of protocols.
 
 use super::{Declared, Setting, Settings};
 use crate::arcs;
-use crate::urpf;
 use graph::arcs::Feature;
-
-/// Settings of the features of an interface; none by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Features {
-    /// Which IPv4 sources packets may come from.
-    pub urpf4: urpf::Rule,
-    /// The same for IPv6.
-    pub urpf6: urpf::Rule,
-    /// Which IPv4 sources packets may have that leave.
-    pub urpf4_out: urpf::Rule,
-    /// The same for IPv6.
-    pub urpf6_out: urpf::Rule,
-    /// Labelled packets are taken.
-    pub mpls: bool,
-}
 
 static MTU4: Setting<u16> =
     Setting::new("has an MTU of its own for ip4", "set interface mtu ip4 0 {}").in_adjacencies();
@@ -89,19 +73,18 @@ pub struct Switch {
     /// The feature.
     pub feature: &'static Feature,
     /// Whether the settings say so.
-    pub on: fn(&Features, &Settings) -> bool,
+    pub on: fn(&Settings) -> bool,
 }
 
 impl Bits {
     /// Those of the features that are switched on; `bit` answers that of one.
     pub fn of<'s>(
-        features: &Features,
         settings: &Settings,
         switches: impl IntoIterator<Item = &'s Switch>,
         bit: impl Fn(&Feature) -> u32,
     ) -> Bits {
         let mut bits = Bits::default();
-        for s in switches.into_iter().filter(|s| (s.on)(features, settings)) {
+        for s in switches.into_iter().filter(|s| (s.on)(settings)) {
             for (arc, to) in [
                 (&arcs::IP4_UNICAST, &mut bits.ip4),
                 (&arcs::IP6_UNICAST, &mut bits.ip6),
@@ -114,27 +97,5 @@ impl Bits {
             }
         }
         bits
-    }
-}
-
-impl Features {
-    /// The source check of a family and direction.
-    pub fn urpf(&self, v6: bool, tx: bool) -> urpf::Rule {
-        match (v6, tx) {
-            (false, false) => self.urpf4,
-            (true, false) => self.urpf6,
-            (false, true) => self.urpf4_out,
-            (true, true) => self.urpf6_out,
-        }
-    }
-
-    /// The same, to be changed.
-    pub fn urpf_mut(&mut self, v6: bool, tx: bool) -> &mut urpf::Rule {
-        match (v6, tx) {
-            (false, false) => &mut self.urpf4,
-            (true, false) => &mut self.urpf6,
-            (false, true) => &mut self.urpf4_out,
-            (true, true) => &mut self.urpf6_out,
-        }
     }
 }

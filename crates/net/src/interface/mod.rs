@@ -12,7 +12,7 @@ mod tx;
 
 pub use brief::{Brief, Briefs};
 pub use drop::ErrorDrop;
-pub use features::{Bits, Features, MtuOf, SETTINGS, Switch};
+pub use features::{Bits, MtuOf, SETTINGS, Switch};
 pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 pub use output::{InterfaceOutput, OutputDrop};
 pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
@@ -157,9 +157,7 @@ pub struct Interface {
     pub xconnect: Option<IfIndex>,
     /// What the device does for packets sent.
     pub caps: TxCaps,
-    /// Settings of the features that are enabled.
-    pub features: Features,
-    /// Those that features declare.
+    /// What it was told, as features declare it.
     pub settings: Words,
     /// Tags to put in front on output.
     pub tags: Tags,

@@ -47,9 +47,15 @@ pub struct Declared {
     pub in_adjacencies: bool,
     /// What becomes of packets to the broadcast addresses of its prefixes follows from it.
     pub in_broadcast_routes: bool,
+    /// It is not of layer 3 alone: interfaces on layer 2 may have it.
+    pub any_layer: bool,
+    /// An operation of its feature's own sets it, and is told again.
+    pub own_op: bool,
+    /// Flag with which workers see an interface that has it, of [`ifflags`](super::ifflags).
+    pub flag: u16,
 }
 
-/// A setting of layer 3: a `static` in the folder of its feature.
+/// A setting: a `static` in the folder of its feature.
 pub struct Setting<T> {
     /// What there is to say of it.
     pub declared: Declared,
@@ -66,6 +72,9 @@ impl<T: Word> Setting<T> {
                 early: false,
                 in_adjacencies: false,
                 in_broadcast_routes: false,
+                any_layer: false,
+                own_op: false,
+                flag: 0,
             },
             of: PhantomData,
         }
@@ -80,6 +89,24 @@ impl<T: Word> Setting<T> {
     /// One that adjacencies follow.
     pub const fn in_adjacencies(mut self) -> Self {
         self.declared.in_adjacencies = true;
+        self
+    }
+
+    /// One that interfaces on layer 2 may have.
+    pub const fn any_layer(mut self) -> Self {
+        self.declared.any_layer = true;
+        self
+    }
+
+    /// One that is set by an operation of its feature's own.
+    pub const fn own_op(mut self) -> Self {
+        self.declared.own_op = true;
+        self
+    }
+
+    /// One that workers see as a flag of the interface.
+    pub const fn flag(mut self, flag: u16) -> Self {
+        self.declared.flag = flag;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Exp, OutLabels, show};
 use crate::cli::commit;
-use crate::router::{Feature, LabelBatch, Lookup, MplsOp, Op, RoutePath, Router, Target, check_label};
+use crate::router::{LabelBatch, Lookup, MplsOp, Op, RoutePath, Router, Target, check_label};
 use command::{Args, Command, CommandError, Output};
 
 /// What a path says of its labels, behind its next hop.
@@ -58,7 +58,7 @@ fn labels_and_tables() -> Vec<Command<Router>> {
             "set interface mpls <interface:interface> (enable|disable)",
             "Take labelled packets of an interface, or no more",
             |r, a| {
-                let feature = Feature::Mpls(a.has("enable"));
+                let feature = super::TAKEN.to(a.has("enable")).into();
                 commit(r, vec![Op::SetFeature { name: a.get("interface")?, feature }])
             },
         )

@@ -34,6 +34,7 @@ pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
 pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TUNNEL_TX, Tunnel, TunnelTxDrop};
 
+use crate::interface::{Declared, Setting, ifflags};
 use crate::plane::Plane;
 use graph::{Guard, flags};
 use packet::mpls::Entry;
@@ -43,6 +44,13 @@ use tables::slots::{Slots, SlotsWriter};
 
 /// The most label tables, table 0 included.
 pub const MAX_TABLES: usize = 4096;
+
+/// Whether labelled packets of an interface are taken.
+pub static TAKEN: Setting<bool> =
+    Setting::new("takes labelled packets", "set interface mpls {} disable").any_layer().flag(ifflags::MPLS);
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 1] = [&TAKEN.declared];
 
 /// Flag of a packet that is looked up in a table that does not follow from its interface: the place of that stands in
 /// [`graph::Desc::tx`] until the packet has an interface to leave by.

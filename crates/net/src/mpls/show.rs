@@ -1,5 +1,6 @@
 //! `show mpls fib`, `show mpls interface`.
 
+use super::TAKEN;
 use crate::cli::listing;
 use crate::cli::plural;
 use crate::fib::show::{adjacency_line, group_json, target_words};
@@ -163,12 +164,12 @@ fn into_words(router: &Router, kind: u8, place: u32) -> String {
 
 /// `show mpls interface`.
 pub(super) fn interfaces(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    if !router.interfaces().any(|i| i.features.mpls) {
+    if !router.interfaces().any(|i| i.settings.get(&TAKEN)) {
         let none = "no interface takes labelled packets (set interface mpls IF enable)\n";
         return Ok(Output::new(none, json!([])));
     }
     listing::list(router, args, "", |_, i, text| {
         let _ = writeln!(text, "{}: enabled, MPLS table 0, mtu {}", i.name, i.mtu);
-        i.features.mpls.then(|| json!({ "name": i.name, "table": 0, "mtu": i.mtu }))
+        i.settings.get(&TAKEN).then(|| json!({ "name": i.name, "table": 0, "mtu": i.mtu }))
     })
 }

@@ -116,10 +116,10 @@ static IP6_OUT: Feature = Feature::new(&arcs::IP6_OUTPUT, Out6::NAME);
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4_IN, on: |_, s| is_on::<In4>(s) },
-    Switch { feature: &IP6_IN, on: |_, s| is_on::<In6>(s) },
-    Switch { feature: &IP4_OUT, on: |_, s| is_on::<Out4>(s) },
-    Switch { feature: &IP6_OUT, on: |_, s| is_on::<Out6>(s) },
+    Switch { feature: &IP4_IN, on: |s| is_on::<In4>(s) },
+    Switch { feature: &IP6_IN, on: |s| is_on::<In6>(s) },
+    Switch { feature: &IP4_OUT, on: |s| is_on::<Out4>(s) },
+    Switch { feature: &IP6_OUT, on: |s| is_on::<Out6>(s) },
 ];
 
 fn is_on<P: Place>(settings: &Settings) -> bool {

@@ -63,10 +63,10 @@ pub static SETTINGS: [&Declared; 4] =
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4_FULL, on: |_, s| s.get(&FULL4) },
-    Switch { feature: &IP6_FULL, on: |_, s| s.get(&FULL6) },
-    Switch { feature: &IP4_VIRTUAL, on: |_, s| s.get(&VIRTUAL4) },
-    Switch { feature: &IP6_VIRTUAL, on: |_, s| s.get(&VIRTUAL6) },
+    Switch { feature: &IP4_FULL, on: |s| s.get(&FULL4) },
+    Switch { feature: &IP6_FULL, on: |s| s.get(&FULL6) },
+    Switch { feature: &IP4_VIRTUAL, on: |s| s.get(&VIRTUAL4) },
+    Switch { feature: &IP6_VIRTUAL, on: |s| s.get(&VIRTUAL6) },
 ];
 
 /// Flag of a packet that was put together here; the first user word of its meta line holds the size of its largest

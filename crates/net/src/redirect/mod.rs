@@ -98,7 +98,7 @@ pub static SETTINGS: [&Declared; 2] = [&SENT4.declared, &SENT6.declared];
 
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 2] =
-    [Switch { feature: &IP4, on: |_, s| s.get(&SENT4) }, Switch { feature: &IP6, on: |_, s| s.get(&SENT6) }];
+    [Switch { feature: &IP4, on: |s| s.get(&SENT4) }, Switch { feature: &IP6, on: |s| s.get(&SENT6) }];
 
 /// Places for pairs of addresses that were told a moment ago.
 const RECENT: usize = 1024;

@@ -1,33 +1,18 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
-use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, RouteTable, Router};
+use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, Router};
 use crate::interface::{Bits, Choice, MtuOf};
 use crate::neighbor::State;
 use crate::protocols::{LocalProtocol, Takers};
-use crate::urpf;
 use ipnet::IpNet;
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// One feature of an interface with all its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feature {
-    /// Which sources packets may come from.
-    Urpf {
-        /// For IPv6 instead of IPv4.
-        v6: bool,
-        /// Packets sent instead of those received.
-        tx: bool,
-        /// What is checked.
-        mode: urpf::Mode,
-        /// The routing table in which sources are looked up; that of the interface when there is none.
-        table: Option<u32>,
-    },
     /// A setting that a feature declares.
     Setting(Choice),
-    /// Whether labelled packets are taken.
-    Mpls(bool),
     /// The interface whose addresses it uses as its own.
     Unnumbered(Option<String>),
     /// What one part of the router understands.
@@ -52,16 +37,14 @@ impl Feature {
         match self {
             Feature::Unnumbered(_) => true,
             Feature::Part(op) => op.names_others(),
-            Feature::Urpf { .. } | Feature::Setting(_) | Feature::Mpls(_) => false,
+            Feature::Setting(_) => false,
         }
     }
 
     /// Whether it gives an interface something that only layer 3 has.
     pub(super) fn switches_on(&self) -> bool {
         match self {
-            Feature::Urpf { mode, .. } => *mode != urpf::Mode::Off,
-            Feature::Setting(choice) => !choice.is_default(),
-            Feature::Mpls(_) => false,
+            Feature::Setting(choice) => !choice.is_default() && !choice.declared().any_layer,
             Feature::Unnumbered(lender) => lender.is_some(),
             Feature::Part(op) => op.switches_on(),
         }
@@ -88,7 +71,7 @@ impl Router {
 
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
-        Bits::of(&i.features, &i.settings, self.switches.iter().copied(), |feature| self.feature_bit(feature))
+        Bits::of(&i.settings, self.switches.iter().copied(), |feature| self.feature_bit(feature))
     }
 
     /// Sets a feature and answers what undoes it.
@@ -99,14 +82,9 @@ impl Router {
             self.check_routed(i)?;
         }
         let was = match feature {
-            Feature::Urpf { v6, tx, mode, table } => self.set_urpf(index, v6, tx, mode, table)?,
             Feature::Unnumbered(lender) => Feature::Unnumbered(self.set_unnumbered(index, &name, lender)?),
             Feature::Part(op) => Feature::Part(op.take(self, index)?),
             Feature::Setting(choice) => self.set_setting(index, &name, choice)?.into(),
-            Feature::Mpls(on) => {
-                let was = self.interfaces.get_mut(index).map(|i| std::mem::replace(&mut i.features.mpls, on));
-                Feature::Mpls(was.unwrap_or(false))
-            }
         };
         self.publish_interface(index);
         let followed = matches!(was, Feature::Setting(c) if c.declared().in_adjacencies);
@@ -133,10 +111,16 @@ impl Router {
         self.check_mtu6(index, mtu).map_err(|why| OpError::new(format!("{name}: ip6 MTU {mtu} is {why}")))
     }
 
+    /// Sets what a feature declares, which workers see when the interface is published next, and answers what it was: none where no
+    /// list names it.
+    pub(crate) fn choose(&mut self, index: u32, choice: Choice) -> Option<Choice> {
+        self.interfaces.get_mut(index)?.settings.replace(choice)
+    }
+
     /// Sets what a feature declares and answers what it was.
     fn set_setting(&mut self, index: u32, name: &str, choice: Choice) -> Result<Choice, OpError> {
         self.check_mtu_of(index, name, choice)?;
-        let was = self.interfaces.get_mut(index).and_then(|i| i.settings.replace(choice));
+        let was = self.choose(index, choice);
         let does = choice.declared().does;
         let was = was.ok_or_else(|| OpError::new(format!("{name}: no list names what \"{does}\"")))?;
         if choice.declared().in_broadcast_routes {
@@ -147,64 +131,14 @@ impl Router {
 
     /// The features of an interface as operations, in the order in which they can be set.
     pub(super) fn feature_ops(&self, i: &IfState) -> Vec<Op> {
-        let f = &i.features;
-        let mut all = vec![];
-        for (v6, tx) in [(false, false), (true, false), (false, true), (true, true)] {
-            if f.urpf(v6, tx).mode != urpf::Mode::Off {
-                all.push(self.urpf_feature(v6, tx, f.urpf(v6, tx)));
-            }
-        }
-        all.extend(i.settings.chosen().map(Feature::Setting));
-        if f.mpls {
-            all.push(Feature::Mpls(true));
-        }
+        let own = |c: &Choice| c.declared().own_op;
+        let chosen = i.settings.chosen().filter(|c| !own(c));
+        let mut all: Vec<Feature> = chosen.map(Feature::Setting).collect();
         if let Some(lender) = i.unnumbered {
             all.push(Feature::Unnumbered(Some(self.interface_name(lender))));
         }
         all.extend(self.told_to_parts(i.index).map(Feature::Part));
         all.into_iter().map(|feature| Op::SetFeature { name: i.name.clone(), feature }).collect()
-    }
-
-    fn urpf_feature(&self, v6: bool, tx: bool, rule: urpf::Rule) -> Feature {
-        let table = rule.named().map(|place| self.table_at(v6, place));
-        Feature::Urpf { v6, tx, mode: rule.mode, table }
-    }
-
-    fn set_urpf(
-        &mut self,
-        index: u32,
-        v6: bool,
-        tx: bool,
-        mode: urpf::Mode,
-        table: Option<u32>,
-    ) -> Result<Feature, OpError> {
-        let place = match table {
-            Some(id) if mode != urpf::Mode::Off => self.place_of(RouteTable { v6, id })?,
-            _ => urpf::Rule::OWN,
-        };
-        let rule = urpf::Rule { mode, place };
-        let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no interface")) };
-        let was = std::mem::replace(i.features.urpf_mut(v6, tx), rule);
-        // Workers look at rules for tables from before the first one names one, until after the last one does not.
-        let named = if v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
-        if rule.named().is_some() {
-            named.fetch_add(1, Relaxed);
-        }
-        if was.named().is_some() {
-            self.publish_interface(index);
-            let named = if v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
-            named.fetch_sub(1, Relaxed);
-        }
-        Ok(self.urpf_feature(v6, tx, was))
-    }
-
-    /// An interface that goes checks no sources any more.
-    pub(super) fn forget_urpf(&mut self, index: u32) {
-        for (v6, tx) in [(false, false), (true, false), (false, true), (true, true)] {
-            if self.interfaces.get(index).is_some_and(|i| i.features.urpf(v6, tx).named().is_some()) {
-                let _ = self.set_urpf(index, v6, tx, urpf::Mode::Off, None);
-            }
-        }
     }
 
     fn set_unnumbered(

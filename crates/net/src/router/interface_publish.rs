@@ -43,7 +43,6 @@ impl Router {
         let bvi = i.membership.is_some_and(|m| m.bvi);
         set(i.xconnect.is_some() || i.membership.is_some() && !bvi, ifflags::L2);
         set(bvi, ifflags::BVI);
-        set(i.features.mpls, ifflags::MPLS);
         set(i.promiscuous, ifflags::PROMISC);
         let prefixes = self.prefixes_of(i);
         let addrs4: Vec<(u32, u8)> = prefixes
@@ -69,6 +68,7 @@ impl Router {
         set(!addrs4.is_empty() || self.adjacencies.carries_ip4(index), ifflags::IP4);
         set(i.all6().next().is_some(), ifflags::IP6);
         set(lent.is_some(), ifflags::UNNUMBERED);
+        i.settings.chosen().for_each(|c| set(true, c.declared().flag));
         self.parts.all.iter().for_each(|p| set(true, p.flags(self, index)));
         let bits = self.feature_bits(i);
         let (input, mut output) = self.visited(index);
@@ -87,7 +87,6 @@ impl Router {
             ip6_unicast: bits.ip6,
             input: i.rx_captured | input,
             output: hw.tx_captured | self.tunnel_feature(hw.index) | output,
-            features: i.features,
             settings: i.settings.words(),
             table4: i.table(false),
             table6: i.table(true),

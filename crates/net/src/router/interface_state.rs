@@ -3,7 +3,7 @@
 use super::devices::DeviceControl;
 use super::placement::Input;
 use super::{Membership, Op, PortFeatures, TagChange};
-use crate::interface::{Features, MtuOf, Settings, Tags};
+use crate::interface::{MtuOf, Settings, Tags};
 use crate::neighbor::Millis;
 use graph::TxCaps;
 use ipnet::{IpNet, Ipv6Net};
@@ -152,9 +152,7 @@ pub struct IfState {
     pub mac_limit: Option<u32>,
     /// What the counters of addresses said when it came into its bridge domain.
     pub(super) mac_events: (u64, u64),
-    /// Features that the operator switched on.
-    pub features: Features,
-    /// Settings that features declare.
+    /// What the operator told it, as features declare it.
     pub settings: Settings,
     /// The interface whose addresses it has as its own.
     pub unnumbered: Option<u32>,

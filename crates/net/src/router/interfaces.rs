@@ -4,7 +4,7 @@ use super::connected::Connected;
 use super::devices::Device;
 use super::placement::Input;
 use super::{IfState, Kind, Op, OpError, Order, PortFeatures, Router};
-use crate::interface::{Columns, Features, Interface, Settings, Tags, Words};
+use crate::interface::{Columns, Interface, Settings, Tags, Words};
 use crate::l2::Retag;
 use graph::TxCaps;
 use ipnet::IpNet;
@@ -113,7 +113,6 @@ fn blank() -> Interface {
         ip6_unicast: 0,
         input: 0,
         output: 0,
-        features: Features::default(),
         settings: Words::default(),
         table4: 0,
         table6: 0,
@@ -201,7 +200,6 @@ impl Router {
             port_features: PortFeatures::default(),
             mac_limit: None,
             mac_events: (0, 0),
-            features: Features::default(),
             settings: Settings::new(self.interfaces.columns),
             unnumbered: None,
             subs: BTreeMap::new(),
@@ -302,7 +300,6 @@ impl Router {
         for a in addresses {
             let _ = self.del_address(index, a);
         }
-        self.forget_urpf(index);
         self.bind(index, false, 0);
         self.bind(index, true, 0);
         self.leave_bridge(index, false);

@@ -481,6 +481,11 @@ impl Router {
         was
     }
 
+    /// What is changed in place for workers, as nodes ask for it by this type.
+    pub(crate) fn in_place<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.plane.shared()
+    }
+
     /// Publishes for workers what nodes ask for by this type.
     pub(crate) fn publish<T: Default + Send + Sync + 'static>(&mut self, value: T) {
         self.plane.publish::<T>().publish(value, &mut self.reclaimer);

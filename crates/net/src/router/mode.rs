@@ -167,11 +167,8 @@ impl Router {
 
 /// A feature in words, and the command that switches it off.
 fn words(feature: &Feature, name: &str) -> (String, String) {
-    let family = |v6: bool| if v6 { "ip6" } else { "ip4" };
     match feature {
-        Feature::Urpf { v6, .. } => ("checks sources".into(), format!("set urpf {} off {name}", family(*v6))),
         Feature::Setting(c) => (c.declared().does.into(), c.declared().undo.replace("{}", name)),
-        Feature::Mpls(_) => ("takes labelled packets".into(), format!("set interface mpls {name} disable")),
         Feature::Unnumbered(_) => ("is unnumbered".into(), format!("set interface unnumbered del {name}")),
         Feature::Part(op) => op.words(name),
     }

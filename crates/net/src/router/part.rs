@@ -225,6 +225,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
         false
     }
 
+    /// Whether packets meet it from the first one on: a document tells it before interfaces come up.
+    fn is_early(&self) -> bool {
+        false
+    }
+
     /// What an interface of this name does that was told so, and the command that ends it.
     fn words(&self, name: &str) -> (String, String);
 }
@@ -234,6 +239,7 @@ trait ErasedOp: Any + fmt::Debug + Send {
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
     fn switches_on(&self) -> bool;
     fn names_others(&self) -> bool;
+    fn is_early(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
     fn copy(&self) -> Box<dyn ErasedOp>;
     fn same(&self, other: &dyn Any) -> bool;
@@ -250,6 +256,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn names_others(&self) -> bool {
         InterfaceOp::names_others(self)
+    }
+
+    fn is_early(&self) -> bool {
+        InterfaceOp::is_early(self)
     }
 
     fn words(&self, name: &str) -> (String, String) {
@@ -285,6 +295,11 @@ impl BoxedOp {
 
     pub(super) fn names_others(&self) -> bool {
         self.0.names_others()
+    }
+
+    /// See [`InterfaceOp::is_early`].
+    pub fn is_early(&self) -> bool {
+        self.0.is_early()
     }
 
     pub(super) fn words(&self, name: &str) -> (String, String) {

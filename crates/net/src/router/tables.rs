@@ -588,16 +588,6 @@ impl Router {
         if let Some(why) = self.parts.all.iter().find_map(|p| p.uses_table(self, table.v6, place)) {
             return fail(why);
         }
-        let named = if table.v6 { &self.plane.tables6.named } else { &self.plane.tables4.named };
-        let looks = |i: &&IfState| {
-            [false, true].iter().any(|tx| i.features.urpf(table.v6, *tx).named() == Some(place))
-        };
-        if named.load(Relaxed) != 0
-            && let Some(i) = self.interfaces().find(looks)
-        {
-            let family = if table.v6 { "ip6" } else { "ip4" };
-            return fail(format!("{} looks sources up in it (set urpf {family} off {})", i.name, i.name));
-        }
         Ok(place)
     }
 

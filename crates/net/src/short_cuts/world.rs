@@ -11,11 +11,11 @@ use crate::nodes;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
+    BridgeOp, BridgeSettings, Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath,
+    RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
 };
 use crate::span::{Directions, Mirror};
-use crate::urpf::Mode;
+use crate::urpf::{Mode, SourceCheck};
 use crate::vxlan::{GroupInterface, VxlanConfig, VxlanOp};
 use crate::{arcs, ip4, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
@@ -377,7 +377,7 @@ fn labels(with_tables: bool) -> Vec<Op> {
     let into = |table, lookup| RoutePath { table: Some(table), lookup, ..RoutePath::default() };
     let mut ops = vec![];
     for name in ["left", "right", "small", "trunk.100", "trunk.400"] {
-        ops.push(Op::SetFeature { name: name.into(), feature: Feature::Mpls(true) });
+        ops.push(Op::SetFeature { name: name.into(), feature: crate::mpls::TAKEN.to(true).into() });
     }
     let table = u32::from(with_tables);
     let (right, small, tagged, unknown) = ("198.51.100.2", "203.0.113.2", "10.1.0.2", "198.51.100.77");
@@ -497,12 +497,9 @@ fn features(names: &[String]) -> Vec<Op> {
     let mut ops = vec![];
     for (n, name) in names.iter().enumerate() {
         let modes = [Mode::Strict, Mode::Loose, Mode::Off];
-        let urpf = |v6, n: usize| Feature::Urpf { v6, tx: false, mode: modes[n % 3], table: None };
-        let out = |v6, n: usize| Feature::Urpf {
-            v6,
-            tx: true,
-            mode: modes[(n + 1) % 3],
-            table: (n % 4 == 1).then_some(0),
+        let urpf = |v6, n: usize| SourceCheck { v6, tx: false, mode: modes[n % 3], table: None }.into();
+        let out = |v6, n: usize| {
+            SourceCheck { v6, tx: true, mode: modes[(n + 1) % 3], table: (n % 4 == 1).then_some(0) }.into()
         };
         let part = |kind: usize, on| reassembly::Kind::ALL[kind].setting().to(on).into();
         let parts = [part(n % 4, n % 3 == 0), part((n + 2) % 4, n % 5 == 0)];

@@ -1,9 +1,9 @@
 //! Commands on unicast reverse path forwarding.
 
-use super::Mode;
+use super::{Mode, SourceCheck};
 use crate::cli::commit;
 use crate::cli::listing;
-use crate::router::{Feature, Op, Router};
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
 /// The commands.
@@ -54,7 +54,7 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let name: String = args.get("interface")?;
     let one = |tx| Op::SetFeature {
         name: name.clone(),
-        feature: Feature::Urpf { v6: args.has("ip6"), tx, mode, table },
+        feature: SourceCheck { v6: args.has("ip6"), tx, mode, table }.into(),
     };
     let ops = match args.one_of(&["rx", "tx"]) {
         Some(direction) => vec![one(direction == "tx")],
@@ -69,7 +69,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let all = [(false, false), (true, false), (false, true), (true, true)];
     listing::table(router, args, columns, move |router, i, table| {
         for (v6, tx) in all {
-            let rule = i.features.urpf(v6, tx);
+            let rule = super::rule(i, v6, tx);
             if rule.mode == Mode::Off {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! `ip4-urpf`: whether there is a way back to a packet's source.
 
-use super::{Check, Ip4UrpfNext, Mode};
+use super::{Check, Ip4UrpfNext, Mode, RX4, Source};
 use crate::fib::table::{V4, View};
 use crate::plane::Plane;
 use graph::node::Step;
@@ -20,13 +20,13 @@ graph::reasons! {
 
 /// The node.
 pub struct Ip4Urpf {
-    plane: Arc<Plane>,
+    source: Source,
 }
 
 impl Ip4Urpf {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Urpf { plane: Arc::clone(plane) }
+        Ip4Urpf { source: Source::new(plane, false, &RX4) }
     }
 }
 
@@ -44,10 +44,7 @@ impl LookupNode for Ip4Urpf {
     type View<'v> = Ip4UrpfView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4UrpfView<'v> {
-        Ip4UrpfView {
-            tables: View::new(&self.plane, guard),
-            check: Check::new(&self.plane, guard, |f| f.urpf4),
-        }
+        Ip4UrpfView { tables: View::new(&self.source.plane, guard), check: self.source.check(guard) }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! `ip6-urpf`: whether there is a way back to a packet's source.
 
-use super::{Check, Ip6UrpfNext, Mode};
+use super::{Check, Ip6UrpfNext, Mode, RX6, Source};
 use crate::fib::table::{V6, View};
 use crate::ip6::lookup::is_link_local;
 use crate::plane::Plane;
@@ -21,13 +21,13 @@ graph::reasons! {
 
 /// The node.
 pub struct Ip6Urpf {
-    plane: Arc<Plane>,
+    source: Source,
 }
 
 impl Ip6Urpf {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6Urpf { plane: Arc::clone(plane) }
+        Ip6Urpf { source: Source::new(plane, true, &RX6) }
     }
 }
 
@@ -45,10 +45,7 @@ impl LookupNode for Ip6Urpf {
     type View<'v> = Ip6UrpfView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6UrpfView<'v> {
-        Ip6UrpfView {
-            tables: View::new(&self.plane, guard),
-            check: Check::new(&self.plane, guard, |f| f.urpf6),
-        }
+        Ip6UrpfView { tables: View::new(&self.source.plane, guard), check: self.source.check(guard) }
     }
 
     #[inline]

@@ -10,23 +10,28 @@
 //! over which they leave (strict). What the router says itself passes. Sources are looked up in the routing table of the
 //! interface, or in one that the operator names.
 
-pub mod commands;
-
+mod commands;
 mod ip4;
 mod ip6;
 mod out;
+mod part;
 
 pub use ip4::Ip4Urpf;
 pub use ip6::Ip6Urpf;
 pub use out::{Out4, Out6, UrpfOut};
+pub(crate) use part::SourceChecks;
+pub use part::{SourceCheck, rule};
 
 use crate::adjacency::Adjacency;
 use crate::arcs;
 use crate::fib::table::{Family, View};
-use crate::interface::{Features, Interface, Switch};
+use crate::interface::{Column, Declared, Interface, Setting, Switch, Word};
 use crate::plane::{Plane, kind};
 use graph::arcs::Feature;
 use graph::{Desc, Guard, LookupNode, flags, quick};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use tables::groups::{Entry, GroupsReader, Paths};
 use tables::slots::SlotsReader;
 
@@ -35,13 +40,29 @@ static IP6: Feature = Feature::new(&arcs::IP6_UNICAST, Ip6Urpf::NAME);
 static IP4_OUT: Feature = Feature::new(&arcs::IP4_OUTPUT, UrpfOut::<Out4>::NAME);
 static IP6_OUT: Feature = Feature::new(&arcs::IP6_OUTPUT, UrpfOut::<Out6>::NAME);
 
+// An operator is told of them by `SourceCheck`, with the table's number.
+static RX4: Setting<Rule> = Setting::new("", "").own_op();
+static RX6: Setting<Rule> = Setting::new("", "").own_op();
+static TX4: Setting<Rule> = Setting::new("", "").own_op();
+static TX6: Setting<Rule> = Setting::new("", "").own_op();
+
+/// Of packets received and sent, for IPv4 and IPv6.
+static RULES: [[&Setting<Rule>; 2]; 2] = [[&RX4, &RX6], [&TX4, &TX6]];
+
+/// What interfaces can be told.
+pub static SETTINGS: [&Declared; 4] = [&RX4.declared, &RX6.declared, &TX4.declared, &TX6.declared];
+
 /// What they are switched on by.
 pub static SWITCHES: [Switch; 4] = [
-    Switch { feature: &IP4, on: |f, _| f.urpf4.mode != Mode::Off },
-    Switch { feature: &IP6, on: |f, _| f.urpf6.mode != Mode::Off },
-    Switch { feature: &IP4_OUT, on: |f, _| f.urpf4_out.mode != Mode::Off },
-    Switch { feature: &IP6_OUT, on: |f, _| f.urpf6_out.mode != Mode::Off },
+    Switch { feature: &IP4, on: |s| s.get(&RX4).mode != Mode::Off },
+    Switch { feature: &IP6, on: |s| s.get(&RX6).mode != Mode::Off },
+    Switch { feature: &IP4_OUT, on: |s| s.get(&TX4).mode != Mode::Off },
+    Switch { feature: &IP6_OUT, on: |s| s.get(&TX6).mode != Mode::Off },
 ];
+
+/// How many rules name a table: of IPv4, and of IPv6.
+#[derive(Debug, Default)]
+struct Named([AtomicU32; 2]);
 
 /// Where the way back may lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +112,21 @@ impl Default for Rule {
     }
 }
 
+impl Word for Rule {
+    fn to_word(self) -> u64 {
+        u64::from(self.place.wrapping_add(1)) << 8 | self.mode as u64
+    }
+
+    fn from_word(word: u64) -> Self {
+        let mode = match word as u8 {
+            0 => Mode::Off,
+            1 => Mode::Loose,
+            _ => Mode::Strict,
+        };
+        Rule { mode, place: ((word >> 8) as u32).wrapping_sub(1) }
+    }
+}
+
 graph::edges! {
     /// Where `ip4-urpf` sends packets.
     pub enum Ip4UrpfNext { Features => "@ip4-unicast" }
@@ -110,22 +146,39 @@ pub struct Check<'v> {
     groups: GroupsReader<'v>,
     adjacencies: SlotsReader<'v, Adjacency>,
     interfaces: SlotsReader<'v, Interface>,
-    rule: fn(&Features) -> Rule,
+    rule: Column<Rule>,
+    named: bool,
 }
 
-impl<'v> Check<'v> {
-    fn new(plane: &'v Plane, guard: &'v Guard, rule: fn(&Features) -> Rule) -> Self {
+/// What the nodes of a family and direction keep for it.
+pub(crate) struct Source {
+    plane: Arc<Plane>,
+    rule: Column<Rule>,
+    named: Arc<Named>,
+    v6: bool,
+}
+
+impl Source {
+    fn new(plane: &Arc<Plane>, v6: bool, rule: &Setting<Rule>) -> Self {
+        Source { plane: Arc::clone(plane), rule: plane.columns.of(rule), named: plane.shared(), v6 }
+    }
+
+    fn check<'v>(&'v self, guard: &'v Guard) -> Check<'v> {
+        let plane = &*self.plane;
         Check {
             groups: plane.groups.reader(),
             adjacencies: plane.adjacencies.reader(guard),
             interfaces: plane.interfaces.reader(guard),
-            rule,
+            rule: self.rule,
+            named: self.named.0[usize::from(self.v6)].load(Relaxed) != 0,
         }
     }
+}
 
+impl Check<'_> {
     /// What is checked on an interface.
     fn rule(&self, interface: u32) -> Rule {
-        self.interfaces.get(interface).map_or(Rule::default(), |i| (self.rule)(&i.features))
+        self.interfaces.get(interface).map_or(Rule::default(), |i| i.settings.get(self.rule))
     }
 
     /// What is checked on interface `rx`.
@@ -159,7 +212,7 @@ impl<'v> Check<'v> {
         keys: &[F::Key],
         results: &mut [u32],
     ) {
-        if tables.are_named() {
+        if self.named {
             let place = |d: &Desc| self.rule(d.rx).named().unwrap_or_else(|| tables.place(d));
             tables.lookup_at(descs, keys, results, place);
         } else {

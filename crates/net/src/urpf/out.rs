@@ -1,8 +1,8 @@
 //! `ip4-urpf-out`, `ip6-urpf-out`: whether packets may leave over an interface with their sources.
 
-use super::{Check, Mode, Rule};
+use super::{Check, Mode, Rule, Source, TX4, TX6};
 use crate::fib::table::{Family, V4, V6, View};
-use crate::interface::Features;
+use crate::interface::Setting;
 use crate::ip6::lookup::is_link_local;
 use crate::plane::Plane;
 use graph::node::Step;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub trait Out: Send + 'static {
     /// Name of the node.
     const NAME: &'static str;
+    /// Whether it is for IPv6.
+    const V6: bool;
     /// The family.
     type Family: Family<Key: Default + Send>;
     /// The arc on which it is.
@@ -29,7 +31,7 @@ pub trait Out: Send + 'static {
     /// The source has no way back.
     const LOOSE: Self::Drop;
     /// What is checked.
-    fn rule(f: &Features) -> Rule;
+    const RULE: &'static Setting<Rule>;
     /// The source address of a packet.
     fn source(packet: &[u8]) -> Option<<Self::Family as Family>::Key>;
     /// A source that is on its link, whichever it is.
@@ -71,16 +73,14 @@ pub struct Out4;
 
 impl Out for Out4 {
     const NAME: &'static str = "ip4-urpf-out";
+    const V6: bool = false;
     type Family = V4;
     type Next = Out4Next;
     const NEXT: Out4Next = Out4Next::Features;
     type Drop = Out4Drop;
     const STRICT: Out4Drop = Out4Drop::Strict;
     const LOOSE: Out4Drop = Out4Drop::Loose;
-
-    fn rule(f: &Features) -> Rule {
-        f.urpf4_out
-    }
+    const RULE: &'static Setting<Rule> = &TX4;
 
     fn source(packet: &[u8]) -> Option<u32> {
         Some(u32::from_be_bytes(*packet.get(12..)?.first_chunk()?))
@@ -96,16 +96,14 @@ pub struct Out6;
 
 impl Out for Out6 {
     const NAME: &'static str = "ip6-urpf-out";
+    const V6: bool = true;
     type Family = V6;
     type Next = Out6Next;
     const NEXT: Out6Next = Out6Next::Features;
     type Drop = Out6Drop;
     const STRICT: Out6Drop = Out6Drop::Strict;
     const LOOSE: Out6Drop = Out6Drop::Loose;
-
-    fn rule(f: &Features) -> Rule {
-        f.urpf6_out
-    }
+    const RULE: &'static Setting<Rule> = &TX6;
 
     fn source(packet: &[u8]) -> Option<[u8; 16]> {
         packet.get(8..)?.first_chunk().copied()
@@ -118,14 +116,14 @@ impl Out for Out6 {
 
 /// The node of a family.
 pub struct UrpfOut<O> {
-    plane: Arc<Plane>,
+    source: Source,
     family: PhantomData<O>,
 }
 
 impl<O: Out> UrpfOut<O> {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        UrpfOut { plane: Arc::clone(plane), family: PhantomData }
+        UrpfOut { source: Source::new(plane, O::V6, O::RULE), family: PhantomData }
     }
 }
 
@@ -150,7 +148,7 @@ impl<O: Out> LookupNode for UrpfOut<O> {
     type View<'v> = UrpfOutView<'v, O>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> UrpfOutView<'v, O> {
-        UrpfOutView { tables: View::new(&self.plane, guard), check: Check::new(&self.plane, guard, O::rule) }
+        UrpfOutView { tables: View::new(&self.source.plane, guard), check: self.source.check(guard) }
     }
 
     fn key(_: &mut UrpfOutView<'_, O>, p: &mut Packet<'_>) -> Self::Key {

@@ -12,7 +12,7 @@ use net::mpls::OutLabels;
 use net::neighbor::DadMode;
 use net::punt::{Class, Limit};
 use net::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
+    BridgeOp, BridgeSettings, Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
     RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
 };
 use net::span::{Directions, Mirror};
@@ -175,7 +175,8 @@ fn ops() -> Vec<Op> {
     let feature = net::mss::size(false).to(net::mss::Clamp { rx: 1000, tx: 0 }).into();
     ops.push(Op::SetFeature { name: "clamped".into(), feature });
     for v6 in [false, true] {
-        let feature = Feature::Urpf { v6, tx: false, mode: net::urpf::Mode::Strict, table: None };
+        let feature =
+            net::urpf::SourceCheck { v6, tx: false, mode: net::urpf::Mode::Strict, table: None }.into();
         ops.push(Op::SetFeature { name: "guarded".into(), feature });
     }
     let address = "10.0.6.2".parse().unwrap();
@@ -251,7 +252,7 @@ fn labels() -> Vec<Op> {
         Op::SetState { name: "mpls-tunnel0".into(), up: true },
         wire("site", "mpls-tunnel0"),
         wire("mpls-tunnel0", "site"),
-        Op::SetFeature { name: "left".into(), feature: Feature::Mpls(true) },
+        Op::SetFeature { name: "left".into(), feature: net::mpls::TAKEN.to(true).into() },
         Op::Mpls(MplsOp::Routes(batch)),
         route("40.0.0.0/8", &[100]),
         route("41.0.0.0/8", &[100, 200]),

@@ -1,7 +1,7 @@
 //! Source checks: a word for packets received, or a mapping of directions, each a word or a mapping with a table.
 
-use net::router::{Feature, RouteTable};
-use net::urpf::Mode;
+use net::router::RouteTable;
+use net::urpf::{Mode, SourceCheck};
 
 use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
@@ -54,7 +54,7 @@ pub(super) fn decode<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>, tables: &Ta
             if table.is_some_and(|(at, id)| !tables.check(s.d, at, RouteTable { v6, id })) {
                 continue;
             }
-            s.set(place, "urpf", Feature::Urpf { v6, tx, mode, table: table.map(|t| t.1) });
+            s.set(place, "urpf", SourceCheck { v6, tx, mode, table: table.map(|t| t.1) });
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Plan;
 use super::addresses::hop;
 use net::mpls::OutLabels;
-use net::router::{Feature, LabelBatch, Lookup, MplsOp, Op, RoutePath, Target};
+use net::router::{LabelBatch, Lookup, MplsOp, Op, RoutePath, Target};
 
 /// What becomes of labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Labels {
             Labels::Pop => batch.set(FIRST, true, &via(0, &[3])),
             Labels::Lookup => batch.set(FIRST, true, &Target::Paths(vec![lookup])),
         }
-        let enable = Op::SetFeature { name: "in0".into(), feature: Feature::Mpls(true) };
+        let enable = Op::SetFeature { name: "in0".into(), feature: net::mpls::TAKEN.to(true).into() };
         vec![enable, Op::Mpls(MplsOp::Routes(batch))]
     }
 }

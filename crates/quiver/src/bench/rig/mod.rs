@@ -22,8 +22,8 @@ use addresses::{hop, hop_mac, host_net, own, tagged_net, tagged_net6};
 use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
 use ipnet::{IpNet, Ipv4Net};
 use net::gre::{GreConfig, GreOp};
-use net::router::{Feature, Op, RoutePath, RouteTable, Router, RouterConfig, Target};
-use net::urpf::Mode;
+use net::router::{Op, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::urpf::{Mode, SourceCheck};
 use packet::eth::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -192,7 +192,7 @@ impl Rig {
         let known = |name: &str, address, mac| Op::SetNeighbor { name: name.into(), address, mac };
         ops.extend([known(input, HOST4.into(), HOST), known(input, HOST6.into(), HOST)]);
         if plan.urpf_strict {
-            let feature = |v6| Feature::Urpf { v6, tx: false, mode: Mode::Strict, table: None };
+            let feature = |v6| SourceCheck { v6, tx: false, mode: Mode::Strict, table: None }.into();
             let set = |v6| Op::SetFeature { name: "in0".into(), feature: feature(v6) };
             ops.extend([set(false), set(true)]);
         }
