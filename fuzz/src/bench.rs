@@ -2,7 +2,7 @@
 
 use graph::{PoolConfig, PoolMemory};
 use net::gre::{GreConfig, GreOp};
-use net::mpls::{Exp, OutLabels};
+use net::labels::{Exp, OutLabels};
 use net::mss::Clamp;
 use net::neighbor::DadMode;
 use net::plane::PlaneConfig;

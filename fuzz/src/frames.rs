@@ -23,7 +23,7 @@ use graph::io::{TxCaps, TxQueue, TxReport};
 use graph::{Buffers, Desc, Dispatcher, Domain, Graph, Guard, NodeId, Pool, Reclaimer, VECTOR_SIZE, flags};
 use net::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use net::icmp::Ask;
-use net::interface::InterfaceTx;
+use net::output::InterfaceTx;
 use net::router::Router;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -312,7 +312,7 @@ impl Bench {
         for (hold, node, ask) in [
             ("ip4-hold", "ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
             ("ip6-hold", "ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
-            ("mpls-hold", "mpls-icmp-error", net::mpls::Ask::UNREACHABLE.word()),
+            ("mpls-hold", "mpls-icmp-error", net::icmp::XX::Ask::UNREACHABLE.word()),
         ] {
             let node = self.dispatcher.id(node).expect("the node");
             for mut d in self.held(hold) {

@@ -3,30 +3,7 @@
 use crate::filter;
 use crate::lexer::{MAX_LINE, lex, quote};
 use crate::matcher::{Matcher, Next};
-use crate::{ArgType, Registry};
-
-/// Knows the names of things that exist, by kind: `interface` and whatever the commands' types name.
-pub trait Completer {
-    /// The names of `kind` that begin with `prefix`, sorted.
-    fn values(&self, kind: &str, prefix: &str) -> Vec<String> {
-        let _ = (kind, prefix);
-        Vec::new()
-    }
-
-    /// Whether something of this kind and name exists; `None` where that cannot be told, and then any name goes.
-    fn known(&self, kind: &str, name: &str) -> Option<bool> {
-        let _ = (kind, name);
-        None
-    }
-
-    /// The number of what is called `name`, for arguments that take either.
-    fn number(&self, kind: &str, name: &str) -> Option<u64> {
-        let _ = (kind, name);
-        None
-    }
-}
-
-impl Completer for () {}
+use crate::{ArgType, Completer, Registry};
 
 /// One proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::definition::Access;
 use crate::filter;
 use crate::lexer::{MAX_LINE, Token, lex};
 use crate::matcher::{Matcher, Next};
-use crate::{ArgType, Completer, Registry};
+use crate::{Access, ArgType, Completer, Registry};
 
 impl<C> Registry<C> {
     /// What may stand at the end of `line`: one indented line each with its help. The last word, if no space

@@ -43,8 +43,10 @@
 //! line may end in filters, see [`Filters`]. A line may end in `--json`, and a `?` at its end asks what may follow.
 
 mod args;
+mod caller;
 mod comment;
 mod complete;
+mod completer;
 mod definition;
 mod elsewhere;
 mod error;
@@ -53,6 +55,7 @@ mod help;
 mod hint;
 mod lexer;
 mod matcher;
+mod near;
 mod output;
 mod page;
 mod program;
@@ -63,9 +66,11 @@ mod types;
 mod value;
 
 pub use args::Args;
+pub use caller::{Access, Caller};
 pub use comment::Comments;
-pub use complete::{Candidate, Completer, Completion};
-pub use definition::{Access, Caller, Command, Run};
+pub use complete::{Candidate, Completion};
+pub use completer::Completer;
+pub use definition::{Command, Run};
 pub use error::{CommandError, ErrorKind, SyntaxError};
 pub use filter::{Filters, split_filters};
 pub use lexer::{MAX_LINE, in_quotes, quote};

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::args::{Arg, Args};
 use crate::lexer::Token;
+use crate::near::{distance, near};
 use crate::program::{Instr, Pc, Program};
 use crate::types::Fit;
 use crate::{ArgType, CommandError, Completer, Value};
@@ -396,47 +397,6 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// The one of `words` that `word` most likely stands for, if any is like it.
-pub(crate) fn near<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    let length = word.chars().count();
-    if length < 3 {
-        return None;
-    }
-    // No other word can be near enough, and most stand here many times.
-    let mut seen = HashSet::new();
-    let fits = |other: &&'w str| other.chars().count().abs_diff(length) <= 3 && seen.insert(*other);
-    let best =
-        words.filter(fits).map(|other| (distance(word, other), other)).min_by_key(|(away, _)| *away)?;
-    // One wrong letter in three, and two letters that changed places count as one.
-    (best.0 <= (length / 3).clamp(1, 3) || best.0 == 2 && swapped(word, best.1)).then_some(best.1)
-}
-
-/// Whether two words differ in two neighbouring letters that changed places.
-fn swapped(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let Some(at) = a.iter().zip(&b).position(|(x, y)| x != y) else { return false };
-    a.len() == b.len()
-        && a.get(at) == b.get(at + 1)
-        && a.get(at + 1) == b.get(at)
-        && a.get(at + 2..) == b.get(at + 2..)
-}
-
-/// Letters to be added, taken away or changed to make `b` of `a` (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(64).enumerate() {
-        let mut before = i;
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let here = (before + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            before = row[j + 1];
-            row[j + 1] = here;
-        }
-    }
-    row[b.len()]
-}
-
 /// The different keywords that a word abbreviates, if it is more than one and no keyword itself.
 fn ambiguous(fits: &[(usize, Class, Event)]) -> Option<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
@@ -453,23 +413,4 @@ fn ambiguous(fits: &[(usize, Class, Event)]) -> Option<Vec<String>> {
 fn list(names: &[String]) -> String {
     let shown = names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > MAX_LISTED { format!("{shown}, ...") } else { shown }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::distance;
-
-    #[test]
-    fn distances() {
-        for (a, b, n) in [
-            ("", "", 0),
-            ("left", "lefft", 1),
-            ("kitten", "sitting", 3),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("ab", "ba", 2),
-        ] {
-            assert_eq!(distance(a, b), n, "{a} {b}");
-        }
-    }
 }

@@ -269,7 +269,7 @@ fn default_route(family: Family, word: &str) -> Option<IpNet> {
 
 fn unknown(kind: &str, word: &str, completer: &dyn Completer) -> String {
     let mut names = completer.values(kind, "");
-    if let Some(like) = crate::matcher::near(word, names.iter().map(String::as_str)) {
+    if let Some(like) = crate::near::near(word, names.iter().map(String::as_str)) {
         return format!("no {kind} '{word}'; did you mean '{like}'?");
     }
     let more = if names.len() > 8 { ", ..." } else { "" };

@@ -9,4 +9,5 @@ pub mod journal;
 pub mod load;
 pub mod memory;
 pub mod runtime;
+mod written;
 pub mod yaml;

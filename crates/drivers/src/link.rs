@@ -241,3 +241,15 @@ impl Link {
         out
     }
 }
+
+/// Makes a network namespace as `ip netns add` does, its loopback device up. False when there is one already.
+///
+/// # Errors
+/// The name is none for a file, or the system refuses it.
+pub fn create_netns(name: &str) -> Result<bool, Error> {
+    netns::create(name, || {
+        if let Ok(lo) = Link::here("lo", Some(name)) {
+            let _ = lo.set_up(true);
+        }
+    })
+}

@@ -61,8 +61,8 @@ pub fn identity(name: &str) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Makes the namespace as `ip netns add` does, its loopback device up. False when there is one already.
-pub fn create(name: &str) -> Result<bool, Error> {
+/// Makes the namespace as `ip netns add` does, and has `begin` run in it. False when there is one already.
+pub(crate) fn create(name: &str, begin: impl FnOnce() + Send) -> Result<bool, Error> {
     let path = path(name)?;
     match within(Some(name), || Ok(())) {
         Ok(()) => return Ok(false),
@@ -87,9 +87,7 @@ pub fn create(name: &str) -> Result<bool, Error> {
         sys::new_netns().map_err(privileged(what(), ADMIN))?;
         sys::mount("/proc/thread-self/ns/net", &path, "none", libc::MS_BIND)
             .map_err(privileged(what(), ADMIN))?;
-        if let Ok(lo) = crate::link::Link::here("lo", Some(name)) {
-            let _ = lo.set_up(true);
-        }
+        begin();
         Ok(())
     });
     if made.is_err() {

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use drivers::af_packet::{self, Config, Device, RingVersion};
-use drivers::{LinkWatch, Offload, netns};
+use drivers::{LinkWatch, Offload, link, netns};
 use graph::io::Ready;
 use graph::{Buffers, flags};
 use std::sync::atomic::Ordering::Relaxed;
@@ -749,15 +749,15 @@ fn namespaces_are_made_as_ip_makes_them() {
         return;
     }
     let ns = Ns::unmade();
-    assert!(netns::create(&ns.0).unwrap());
-    assert!(!netns::create(&ns.0).unwrap(), "there already");
+    assert!(link::create_netns(&ns.0).unwrap());
+    assert!(!link::create_netns(&ns.0).unwrap(), "there already");
     assert!(run("ip netns list").lines().any(|l| l.split_whitespace().next() == Some(&ns.0)));
     assert!(ns.ip("link show lo").contains("UP"));
     netns::remove(&ns.0).unwrap();
     assert!(!netns::exists(&ns.0));
     // What a crash between making the file and mounting the namespace leaves.
     std::fs::write(format!("/run/netns/{ns}"), "").unwrap();
-    assert!(netns::create(&ns.0).unwrap());
+    assert!(link::create_netns(&ns.0).unwrap());
     assert!(netns::exists(&ns.0));
 }
 

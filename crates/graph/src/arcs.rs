@@ -5,7 +5,7 @@
 //! packet to the lowest bit's node, or to the arc's end when no bit is left. An interface without features costs one
 //! test of a word that was read anyway.
 
-use crate::node::NodeId;
+use crate::edge::NodeId;
 
 /// A feature arc. A `static` of this type stands for it wherever it is meant, so that no name of one can be misspelt.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,9 +3,11 @@
 use crate::arcs::{self, ArcNodes, Feature, FeatureArc, MAX_FEATURES};
 use crate::buffer::{NONE, Pool};
 use crate::dispatch::{Dispatcher, own_reasons};
-use crate::driver::{ARC, BatchDriver, DynNode, Env, FormatTrace, LookupDriver, StepDriver, Wiring};
+use crate::driver::{BatchDriver, DynNode, FormatTrace, LookupDriver, StepDriver};
+use crate::edge::{Edge, NodeId, Reason, Severity};
+use crate::env::{ARC, Env, Wiring};
 use crate::frames::Frames;
-use crate::node::{BatchNode, Edge, LookupNode, Node, NodeId, Reason, Severity};
+use crate::node::{BatchNode, LookupNode, Node};
 use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
 use crate::stats::WorkerStats;
 use crate::trace::Tracing;

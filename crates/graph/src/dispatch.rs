@@ -2,9 +2,10 @@
 
 use crate::clock::tsc;
 use crate::desc::{Desc, Vector};
-use crate::driver::{DynNode, Env};
+use crate::driver::DynNode;
+use crate::edge::{NodeId, Reason};
+use crate::env::Env;
 use crate::epoch::Guard;
-use crate::node::{NodeId, Reason};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;

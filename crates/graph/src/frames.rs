@@ -1,7 +1,7 @@
 //! The vectors that wait for their nodes, one list a node, all made before the first packet.
 
 use crate::desc::{Desc, Vector};
-use crate::node::NodeId;
+use crate::edge::NodeId;
 
 /// Pending vectors of all nodes of one worker.
 pub struct Frames {

@@ -5,7 +5,7 @@
 //! write for all packets until it looks; one that is awake finds them in its next loop.
 
 use crate::desc::{Desc, flags};
-use crate::node::NodeId;
+use crate::edge::NodeId;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -5,7 +5,7 @@
 //! [`Pool`]; a [`Node`] decides for one packet at a time in [`Node::step`]; the generic driver in [`driver`] turns that
 //! into a loop over the vector with prefetch, trace, counters and enqueueing.
 //!
-//! Reading order: [`desc`], [`buffer`], [`packet`], [`node`], [`driver`], [`quick`], [`frames`], [`builder`], [`dispatch`],
+//! Reading order: [`desc`], [`buffer`], [`packet`], [`edge`], [`env`], [`node`], [`driver`], [`quick`], [`frames`], [`builder`], [`dispatch`],
 //! [`worker`].
 
 pub mod arcs;
@@ -16,6 +16,8 @@ pub mod counters;
 pub mod desc;
 pub mod dispatch;
 pub mod driver;
+pub mod edge;
+pub mod env;
 pub mod epoch;
 pub mod frames;
 pub mod handoff;
@@ -33,12 +35,13 @@ pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, 
 pub use builder::{BuildError, Builder, Graph};
 pub use desc::{Desc, VECTOR_SIZE, Vector, flags};
 pub use dispatch::{DispatchReason, Dispatcher};
-pub use driver::Env;
+pub use edge::{Edge, NodeId, Reason, Severity};
+pub use env::Env;
 pub use epoch::{Domain, Guard, Published, Reclaimer};
 pub use handoff::Handoff;
 pub use io::{RxQueue, TxCaps, TxQueue, TxReport};
 pub use like::Like;
-pub use node::{BatchNode, Edge, Exit, LookupNode, Node, NodeId, Reason, Severity};
+pub use node::{BatchNode, Exit, LookupNode, Node};
 pub use packet::Packet;
 pub use quick::{QuickLookup, QuickNode};
 pub use trace::{TraceLog, TraceRecord};

@@ -2,8 +2,8 @@
 
 use crate::buffer::{Meta, ROOM};
 use crate::desc::{Desc, flags};
-use crate::driver::Env;
-use crate::node::{NodeId, Reason};
+use crate::edge::{NodeId, Reason};
+use crate::env::Env;
 
 /// One packet of the vector being worked on.
 pub struct Packet<'a> {

@@ -9,9 +9,11 @@
 
 use crate::buffer::{Buffers, Rooms, WINDOW};
 use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
-use crate::driver::{Decisions, DynNode, Env, resolve};
+use crate::driver::{Decisions, DynNode};
+use crate::edge::{Edge, NodeId};
+use crate::env::{Env, resolve};
 use crate::epoch::Guard;
-use crate::node::{Edge, LookupNode, Node, NodeId};
+use crate::node::{LookupNode, Node};
 use crate::packet::Packet;
 use std::any::Any;
 

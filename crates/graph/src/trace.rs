@@ -6,8 +6,8 @@
 
 use crate::buffer::Buffers;
 use crate::desc::{Desc, Vector, flags};
+use crate::edge::NodeId;
 use crate::epoch::{Guard, Published, Reclaimer};
-use crate::node::NodeId;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 

@@ -1,7 +1,12 @@
 //! What the commands of all features have in common: names that they propose, arguments that name interfaces, the rights of
 //! who asks, lists.
 
+pub(crate) mod captures;
+pub(crate) mod interfaces;
+pub(crate) mod labels;
 pub(crate) mod listing;
+pub(crate) mod neighbors;
+pub(crate) mod punt;
 
 use crate::router::{IfState, Op, Router};
 use command::{Args, CommandError, Completer, Output};

@@ -1,18 +1,18 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::Router;
-use crate::{capture, fib, generator, interface, ip4, l2, mpls, mss, neighbor, nodes, proxy, punt, runtime};
+use crate::{cli, fib, generator, ip4, l2, mpls, mss, nodes, proxy, runtime};
 use command::Command;
 
 /// Every command over a router.
 pub fn all() -> Vec<Command<Router>> {
     let mut all = vec![];
-    all.extend(interface::commands::all());
+    all.extend(cli::interfaces::all());
     all.extend(l2::commands::all());
     all.extend(l2::bridge::commands::all());
     all.extend(fib::commands::all());
     all.extend(mpls::commands::all());
-    all.extend(neighbor::commands::all());
+    all.extend(cli::neighbors::all());
     all.extend(mss::commands::all());
     all.extend(crate::arp::commands::all());
     all.extend(ip4::commands::all());
@@ -20,8 +20,8 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(crate::local::commands());
     all.extend(proxy::commands::all());
     all.extend(generator::commands::all());
-    all.extend(capture::commands::all());
-    all.extend(punt::commands::all());
+    all.extend(cli::captures::all());
+    all.extend(cli::punt::all());
     all.extend(runtime::commands::all());
     all.extend(nodes::PARTS.iter().flat_map(|p| p.commands()));
     all

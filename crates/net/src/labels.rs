@@ -2,6 +2,9 @@
 
 use packet::mpls::{Entry, Label};
 use std::fmt;
+use std::sync::Arc;
+use tables::labels::{Labels, LabelsWriter};
+use tables::slots::{Slots, SlotsWriter};
 
 /// The most labels of one path, and of all routes on its way together.
 pub const MOST_LABELS: usize = 12;
@@ -350,6 +353,30 @@ pub(crate) fn stack(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
     }
     Ok(())
+}
+
+/// The most label tables, table 0 included.
+pub const MAX_TABLES: usize = 4096;
+
+/// The writer of label tables, that of table 0, and what workers see.
+pub type Table0 = (SlotsWriter<Arc<Labels>>, LabelsWriter, Arc<Slots<Arc<Labels>>>);
+
+/// The label tables, with table 0 at place 0.
+///
+/// # Errors
+/// The system has not the address space.
+pub fn table0() -> std::io::Result<Table0> {
+    let (mut writer, slots) = Slots::new(MAX_TABLES)?;
+    let (main, shared) = Labels::new()?;
+    // The first slot is free.
+    let _ = writer.insert(shared);
+    Ok((writer, main, slots))
+}
+
+/// The entry with which a packet begins.
+#[inline]
+pub fn top(data: &[u8]) -> Option<Entry> {
+    data.first_chunk().map(|b| Entry::from_bytes(*b))
 }
 
 #[cfg(test)]

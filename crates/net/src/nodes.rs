@@ -9,7 +9,7 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss, multicast,
-    offload, path_mtu, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf, vxlan,
+    offload, output, path_mtu, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -137,8 +137,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick(vxlan::VxlanInput::<tunnel::Over4>::new(plane, worker))
         .quick(vxlan::VxlanInput::<tunnel::Over6>::new(plane, worker))
         .node(multicast::IgmpInput::new(plane))
-        .node(icmp::Icmp4Input::new(plane))
-        .node(icmp::Icmp6Input::new(plane))
+        .node(ip4::Icmp4Input::new(plane))
+        .node(ip6::Icmp6Input::new(plane))
         .node(icmp::Ip4IcmpError::new(plane))
         .node(icmp::Ip6IcmpError::new(plane))
         .quick(ip4::Ip4Rewrite::new(plane, worker))
@@ -164,16 +164,16 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .lookup(urpf::UrpfOut::<urpf::Out6>::new(plane))
         .quick(mss::MssClamp::<mss::Out4>::new(plane))
         .quick(mss::MssClamp::<mss::Out6>::new(plane))
-        .quick(interface::InterfaceOutput::new(plane, worker))
+        .quick(output::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
         .node(CaptureTx::new(tap))
         .node(span::SpanOutput::new(plane))
         .quick(midchain::MidchainTx::new(plane, worker))
-        .batch(interface::InterfaceTx::new(plane, worker))
-        .batch(interface::ErrorDrop::new(plane, worker, tap.clone()))
+        .batch(output::InterfaceTx::new(plane, worker))
+        .batch(output::ErrorDrop::new(plane, worker, tap.clone()))
         .features([&capture::PCAP_RX, &span::SPAN_INPUT])
         // Frames are seen before a tunnel takes them.
-        .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &mpls::TUNNEL_TX, &interface::MIDCHAIN_TX])
+        .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &interface::TUNNEL_TX, &interface::MIDCHAIN_TX])
         .features(PROTOCOLS.iter().flat_map(|p| p.features()))
         .features(switches().map(|s| s.feature))
 }

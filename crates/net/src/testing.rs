@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
-use crate::fib::table::Tables;
 use crate::interface::{Interface, Tags, Words, ifflags};
+use crate::plane::table::Tables;
 use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt};
 use graph::buffer::HEADROOM;
@@ -243,7 +243,7 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         tags: Tags::default(),
         xconnect: None,
         bridge: None,
-        retag: crate::l2::Retag::default(),
+        retag: crate::interface::Retag::default(),
         tunnel: None,
         midchain: None,
         subs: None,
@@ -313,7 +313,7 @@ impl Rig {
         for (a, local) in ["2001:db8:1::1", "2001:db8:2::1"].into_iter().zip(locals) {
             fib6.insert(a.parse::<Ipv6Addr>().unwrap().to_bits(), 128, local).unwrap();
         }
-        let (main4, main6) = crate::fib::table::main(&shared_fib4, &shared_fib6);
+        let (main4, main6) = crate::plane::table::main(&shared_fib4, &shared_fib6);
         let flow = packet::flow::Flow::five_tuple(PlaneConfig::default().hash_seed);
         let level = shared_fib4.level();
         let (_, tables4) = Tables::new(main4, flow, level).unwrap();
@@ -328,8 +328,8 @@ impl Rig {
             tables4,
             tables6,
             groups,
-            l2: crate::l2::bridge::L2Plane::new(1, packet::CpuLevel::detect()).unwrap().1,
-            labels: crate::mpls::table0().unwrap().2,
+            l2: crate::plane::L2Plane::new(1, packet::CpuLevel::detect()).unwrap().1,
+            labels: crate::labels::table0().unwrap().2,
             config: Published::new(PlaneConfig::default()),
             counters: Counters::new(1).unwrap(),
             wall: Default::default(),

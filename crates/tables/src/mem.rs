@@ -20,8 +20,6 @@ unsafe impl Zeroed for AtomicU32 {}
 unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: zero is the null pointer.
 unsafe impl<T> Zeroed for AtomicPtr<T> {}
-// SAFETY: made of atomic integers, and its alignment of 64 divides a page.
-unsafe impl Zeroed for crate::macs::Bucket {}
 
 #[cfg(not(miri))]
 const HUGE: usize = 2 << 20;

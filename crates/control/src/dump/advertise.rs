@@ -1,6 +1,7 @@
 //! `router-advertisements` of an interface.
 
-use super::{Map, Node, Source};
+use super::Source;
+use crate::written::{Map, Node};
 use net::ra::content::INFINITE;
 use net::ra::{Prefix, RaConfig};
 use net::router::IfState;

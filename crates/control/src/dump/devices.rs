@@ -1,6 +1,7 @@
 //! The sections `devices` and `taps`: what stands behind interfaces.
 
-use super::{DEVICE, Map, Node, Source};
+use super::{DEVICE, Source};
+use crate::written::{Map, Node};
 use net::router::{HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, TapConfig};
 
 /// An entry of `devices`: what is not as it is without one.

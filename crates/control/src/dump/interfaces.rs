@@ -1,6 +1,7 @@
 //! The sections `interfaces` and `loopbacks`.
 
-use super::{INTERFACE, Map, Node, Pages, Path, Pieces, Source, each};
+use super::{INTERFACE, Pages, Path, Pieces, Source, each};
+use crate::written::{Map, Node};
 use net::router::{Encap, IfState, Kind, Op, Order};
 
 /// The most addresses that the format allows in `interfaces`; the others stand in `l3.interfaces`.

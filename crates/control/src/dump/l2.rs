@@ -1,7 +1,8 @@
 //! The sections `bridgedomains` and `l2`.
 
-use super::{Map, Node, PAGE, Pages, Pieces, Source, each};
-use net::l2::bridge::MAC_LIMIT;
+use super::{PAGE, Pages, Pieces, Source, each};
+use crate::written::{Map, Node};
+use net::plane::MAC_LIMIT;
 use net::router::{BridgeSettings, BridgeState, IfState, Order, Router, TagChange};
 use packet::eth::MacAddr;
 use std::collections::{BTreeSet, HashMap};

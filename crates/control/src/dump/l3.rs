@@ -1,6 +1,7 @@
 //! The section `l3`.
 
-use super::{L3, Map, Node, Source};
+use super::{L3, Source};
+use crate::written::{Map, Node};
 use net::interface::MtuOf;
 use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
@@ -74,7 +75,7 @@ pub(super) fn proxy_arp(_: Source<'_>, i: &IfState, to: &mut Map) {
 pub(super) fn switches(_: Source<'_>, i: &IfState, to: &mut Map) {
     let s = &i.settings;
     to.put_unless("arp-sender-check", s.get(&arp::SENDER_CHECK), false)
-        .put_unless("directed-broadcast", s.get(&ip4::DIRECTED_BROADCAST), false)
+        .put_unless("directed-broadcast", s.get(&net::interface::DIRECTED_BROADCAST), false)
         .put_some("ip4-link-local", s.get(&ip4::LINK_LOCAL_STAYS).then_some("drop"));
 }
 

@@ -13,7 +13,6 @@ mod l2;
 mod l3;
 mod mpls;
 mod neighbors;
-mod node;
 mod punt;
 mod routes;
 mod settings;
@@ -21,8 +20,7 @@ mod span;
 mod streams;
 mod tables;
 
-pub use node::{Map, Node};
-
+use crate::written::{Map, Node};
 use crate::yaml::Settings;
 use crate::yaml::virtuals::SECTIONS;
 use command::Page;
@@ -166,7 +164,7 @@ impl Pages for Virtuals {
         let mut all = Map::new();
         let more = each(from, &mut self.after, |i| {
             let mut fields = Map::new();
-            (section.dump)(from, i, &mut fields);
+            (section.dump)(from.router, i, &mut fields);
             if !fields.is_empty() {
                 all.put(i.name.clone(), fields);
             }
@@ -254,7 +252,7 @@ impl Dump {
         }
         let open = self.go(place);
         for (depth, name) in self.open.iter().enumerate().skip(open) {
-            node::write_name(&mut out, name, depth);
+            crate::written::write_name(&mut out, name, depth);
         }
         node.write_within(&mut out, self.open.len());
         Some(out)

@@ -1,7 +1,8 @@
 //! The section `mpls`, and which interfaces take labelled packets.
 
 use super::routes::path_words;
-use super::{Map, Node, PAGE, Pages, Pieces, Source};
+use super::{PAGE, Pages, Pieces, Source};
+use crate::written::{Map, Node};
 use net::router::{IfState, LabelRoute, Router, Source as RouteSource, Target};
 
 /// `mpls` of an interface.

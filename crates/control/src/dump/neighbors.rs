@@ -1,6 +1,7 @@
 //! The section `neighbors`: static entries. Learned ones are no configuration.
 
-use super::{Map, Node, PAGE, Pages, Pieces, Source};
+use super::{PAGE, Pages, Pieces, Source};
+use crate::written::{Map, Node};
 use net::neighbor::State;
 use net::router::Order;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 //! The section `punt`: limits that are not the default ones.
 
-use super::{Map, Node, Source};
+use super::Source;
+use crate::written::{Map, Node};
 use net::punt::Limit;
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {

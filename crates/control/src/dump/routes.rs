@@ -1,6 +1,7 @@
 //! The section `routes`: static routes, one a line in the form that is read fastest.
 
-use super::{Node, PAGE, Pages, Pieces, Source};
+use super::{PAGE, Pages, Pieces, Source};
+use crate::written::Node;
 use ipnet::IpNet;
 use net::router::{Lookup, RoutePath, RouteTable, Router, Target};
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! The section `quiver`.
 
-use super::{Map, Node, QUIVER, Source};
+use super::{QUIVER, Source};
+use crate::written::{Map, Node};
 use crate::yaml::{Dad, HugePages, LogLevel, Settings};
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {

@@ -1,6 +1,7 @@
 //! The section `span`: mirrors, by source in the order of interfaces, then those of bridge domains, and by the name of the destination.
 
-use super::{Map, Node, Pages, Pieces, Source, each};
+use super::{Pages, Pieces, Source, each};
+use crate::written::{Map, Node};
 use net::router::Order;
 use net::span::{self, Directions, Told};
 

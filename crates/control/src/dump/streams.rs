@@ -1,6 +1,7 @@
 //! The section `packet-generator`, by name.
 
-use super::{Map, Node, Source};
+use super::Source;
+use crate::written::{Map, Node};
 use drivers::generator::{
     Arp, Checksum, Echo, Ethernet, Field, Ipv4, Ipv6, Layer, Mode, Payload, Rate, Size, StreamDef, Tcp, Udp,
     Vlan,

@@ -1,6 +1,7 @@
 //! The section `tables`, and the tables of interfaces.
 
-use super::{Map, Node, PAGE, Pages, Pieces, Source};
+use super::{PAGE, Pages, Pieces, Source};
+use crate::written::{Map, Node};
 use net::router::{IfState, RouteTable};
 use packet::flow::Fields;
 

@@ -1,6 +1,6 @@
 //! The typed document: plain data in which every name and rule has been checked.
 
-use net::mpls::OutLabels;
+use net::labels::OutLabels;
 use net::router::{Lookup, TapAddresses};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::IpAddr;
 
-use net::mpls::{Exp, OutLabels};
+use net::labels::{Exp, OutLabels};
 use net::router::{Lookup, MOST_PATHS, RouteTable};
 
 use ipnet::{IpNet, Ipv4Net};
@@ -586,7 +586,7 @@ fn labels(
 ) -> Option<OutLabels> {
     let Some(labels) = OutLabels::new(list) else {
         d.error(place, "route-labels", format!("{} labels", list.len()))
-            .help(format!("at most {}", net::mpls::MOST_LABELS));
+            .help(format!("at most {}", net::labels::MOST_LABELS));
         return None;
     };
     let labels = labels.with_mode(uniform, ttl, exp);

@@ -195,7 +195,7 @@ fn routes_and_neighbors() {
         interface: (!interface.is_empty()).then(|| interface.to_string()),
         table: None,
         weight,
-        labels: net::mpls::OutLabels::NONE,
+        labels: net::labels::OutLabels::NONE,
         lookup: net::router::Lookup::Own,
         place: Place::default(),
     };

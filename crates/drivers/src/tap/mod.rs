@@ -255,7 +255,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     check(config)?;
     let netns = config.netns.as_deref();
     let made_netns = match netns {
-        Some(name) if config.netns_create => netns::create(name)?,
+        Some(name) if config.netns_create => crate::link::create_netns(name)?,
         _ => false,
     };
     let made = netns::within(netns, || make(config));

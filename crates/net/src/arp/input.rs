@@ -1,12 +1,12 @@
 //! `arp-input`: checks ARP packets, answers requests for the router's addresses, and hands the rest on to be learnt.
 
 use crate::adjacency::Adjacency;
-use crate::fib::table::{V4, View};
-use crate::interface::{Column, IfCache, Interface, ifflags, untag};
+use crate::interface::{Column, Interface, ifflags, untag};
 use crate::neighbor::Proxies;
-use crate::plane::{Plane, kind};
+use crate::plane::table::{V4, View};
+use crate::plane::{IfCache, Plane, kind};
 use crate::proxy;
-use crate::punt::{self, Class, PuntKind};
+use crate::punt::{Class, PuntKind};
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::arp::{ArpMessage, ArpOp, ArpView};
@@ -191,7 +191,7 @@ impl Node for ArpInput {
         let news = for_us || arp.op() == ArpOp::Reply || arp.is_gratuitous() || own_sender;
         let class = if request { Class::ArpRequest } else { Class::ArpReply };
         let station = Some(arp.sender_ip().into());
-        if (news || proxied == Some(true)) && !punt::admits_from(view.plane, p, class, station) {
+        if (news || proxied == Some(true)) && !view.plane.admits_from(p, class, station) {
             return Ok(ArpNext::Policed);
         }
         if news {

@@ -1,7 +1,6 @@
 //! Packet capture (`pcap trace`): features on the receive and transmit arcs and a look from `error-drop`, which cost
 //! nothing while no capture runs.
 
-pub mod commands;
 mod rx;
 mod tx;
 

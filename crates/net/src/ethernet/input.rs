@@ -1,9 +1,9 @@
 //! `ethernet-input`: finds the sub-interface of a frame, whether the frame is for the router, and its protocol.
 
 use super::tagged::Tagged;
-use crate::interface::{Brief, IfCache, IfIndex, ifflags};
-use crate::plane::{Plane, RxCounts};
-use crate::punt::{self, Class};
+use crate::interface::{Brief, IfIndex, ifflags};
+use crate::plane::{IfCache, Plane, RxCounts};
+use crate::punt::Class;
 use crate::{ip4, ip6};
 use graph::counters::Table;
 use graph::node::Step;
@@ -105,7 +105,7 @@ fn for_control(
     class: Class,
     not_run: EthernetDrop,
 ) -> Step<EthernetNext, EthernetDrop> {
-    if !punt::admits(plane, p, class) {
+    if !plane.admits(p, class) {
         return Ok(EthernetNext::Policed);
     }
     Err(not_run.into())

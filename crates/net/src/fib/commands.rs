@@ -2,8 +2,7 @@
 
 use super::table_commands::AT_ONCE;
 use super::{explain, show, table_commands};
-use crate::cli::commit;
-use crate::mpls;
+use crate::cli::{commit, labels};
 use crate::router::{Op, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
 use command::{Args, Command, CommandError, Output, Page};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -123,7 +122,7 @@ fn chosen(router: &Router, args: &Args, table: RouteTable) -> Result<RouteTable,
 }
 
 fn route(c: Command<Router>) -> Command<Router> {
-    mpls::commands::about_labels(c)
+    labels::about_labels(c)
         .arg("address", "next hop")
         .arg("default", "0.0.0.0/0, or ::/0 where a next hop or table is one of IPv6")
         .arg(
@@ -175,7 +174,7 @@ fn target(router: &Router, args: &Args, v6: bool) -> Result<Option<Target>, Comm
                     interface,
                     table: lookup4.or(lookup6).or(p.opt("next-table")?),
                     weight: p.opt("weight")?.unwrap_or(1),
-                    labels: mpls::commands::labels(p)?,
+                    labels: labels::labels(p)?,
                     ..RoutePath::default()
                 });
                 special

@@ -265,7 +265,7 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
 /// What becomes of a packet that is looked up in further tables.
 fn lookup_words(router: &Router, table: u32, addr: IpAddr) -> String {
     let (mut table, mut text) = (table, String::new());
-    for _ in 0..crate::fib::table::MAX_LOOKUPS {
+    for _ in 0..crate::plane::table::MAX_LOOKUPS {
         let _ = write!(text, "looked up in table {table}: ");
         let group = router.lookup_in(table, addr);
         let only = group.as_ref().and_then(|g| (g.paths.len() == 1).then(|| g.paths.first())?);

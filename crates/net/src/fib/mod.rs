@@ -3,7 +3,6 @@
 
 pub mod commands;
 pub mod lines;
-pub mod table;
 
 mod explain;
 pub(crate) mod show;

@@ -2,7 +2,7 @@
 
 use crate::adjacency::{Adjacency, AdjacencyState};
 use crate::cli::plural;
-use crate::mpls::{Imposition, Push};
+use crate::labels::{Imposition, Push};
 use crate::plane::kind;
 use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, RoutePath, RouteTable, Router, Target};
 use command::{Args, CommandError, Output, Page, Table};

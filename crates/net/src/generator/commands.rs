@@ -1,7 +1,7 @@
 //! `packet-generator`.
 
-use super::first_layer_fits;
 use crate::cli::commit;
+use crate::first_layer::first_layer_fits;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use drivers::generator::{Layer, Rate, Size, parse_words};

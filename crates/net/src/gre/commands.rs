@@ -1,8 +1,8 @@
 //! `create gre tunnel`, `show gre tunnel`.
 
 use super::{GreConfig, GreOp, GreTunnel, MAX_INSTANCE, tunnel, tunnels};
+use crate::cli::interfaces::{free, made};
 use crate::cli::{commit, interface};
-use crate::interface::commands::{free, made};
 use crate::router::{Op, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 

@@ -4,7 +4,7 @@ use super::Gre;
 use super::header::{GreError, GreHeader};
 use crate::icmp::Ask;
 use crate::plane::Plane;
-use crate::punt::{self, Class};
+use crate::punt::Class;
 use crate::transport;
 use crate::tunnel::{Arrivals, ArrivalsView, Common, Fault, Over, Over4, Over6};
 use graph::node::Step;
@@ -132,7 +132,7 @@ impl<O: GreOver> Node for GreInput<O> {
             GreError::Version | GreError::Old => GreDrop::Header,
         })?;
         let Some((tunnel, class)) = view.find(p, h.key.map(u64::from)) else {
-            if !punt::admits(view.plane, p, Class::Local) {
+            if !view.plane.admits(p, Class::Local) {
                 return Ok(GreNext::Policed);
             }
             p.count(GreDrop::NoTunnel);

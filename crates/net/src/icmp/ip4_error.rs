@@ -1,10 +1,9 @@
 //! `ip4-icmp-error`: turns a packet into the ICMP error that another node asks for, when one may be sent about it.
 
 use super::{Ask, labels};
-use crate::fib::table::{V4, View};
-use crate::mpls::along::{self, Kept, Way};
+use crate::icmp::along::{self, Kept, Way};
+use crate::plane::table::{V4, View};
 use crate::plane::{Plane, PlaneConfig, kind};
-use crate::punt;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord, flags};
 use packet::IpProtocol;
@@ -109,7 +108,7 @@ impl Node for Ip4IcmpError {
         if !icmp4::may_send_error(&original, p.has(flags::L2_GROUP), broadcast(dst) || broadcast(src)) {
             return Err(Ip4ErrorReason::NotAllowed.into());
         }
-        if !punt::admits(view.plane, p, ask.class4()) {
+        if !view.plane.admits(p, ask.class4()) {
             return Ok(Ip4ErrorNext::Policed);
         }
         // The interface on which the packet came, not the one over which the error leaves: traceroute then shows the

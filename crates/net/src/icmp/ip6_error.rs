@@ -2,10 +2,9 @@
 //! (RFC 4443 section 2.4).
 
 use super::{Ask, labels};
-use crate::fib::table::{V6, View};
-use crate::mpls::along::{self, Kept, Way};
+use crate::icmp::along::{self, Kept, Way};
+use crate::plane::table::{V6, View};
 use crate::plane::{Plane, PlaneConfig, kind};
-use crate::punt;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord, flags};
 use packet::IpProtocol;
@@ -126,7 +125,7 @@ impl Node for Ip6IcmpError {
             return Err(Ip6ErrorReason::NotAllowed.into());
         }
         let (src, dst) = (original.src_u128(), original.dst_u128());
-        if !punt::admits(view.plane, p, ask.class6()) {
+        if !view.plane.admits(p, ask.class6()) {
             return Ok(Ip6ErrorNext::Policed);
         }
         let Some(source) = view.source(p.d.rx, src, dst) else { return Err(Ip6ErrorReason::NoSource.into()) };

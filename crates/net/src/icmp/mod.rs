@@ -1,17 +1,16 @@
 //! ICMP (RFC 792, RFC 1812 section 4.3) and ICMPv6 (RFC 4443): echo, errors, neighbour discovery on the wire.
 
-mod icmp4_input;
-mod icmp6_input;
+pub(crate) mod along;
 mod ip4_error;
 mod ip6_error;
 mod labels;
+mod mpls_ask;
 
-pub use icmp4_input::{Icmp4Input, Icmp4Reason};
-pub use icmp6_input::{Icmp6Input, Icmp6Reason};
 pub use ip4_error::{Ip4ErrorReason, Ip4IcmpError};
 pub use ip6_error::{Ip6ErrorReason, Ip6IcmpError};
+pub use mpls_ask::MplsAsk;
 
-use crate::fib::table::{V6, View};
+use crate::plane::table::{V6, View};
 use crate::plane::{Plane, kind};
 use crate::punt::Class;
 use graph::{Desc, Guard, Packet, flags};
@@ -148,6 +147,6 @@ pub(crate) fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
     let old = *p.d;
     let start = graph::buffer::HEADROOM;
     p.env.buffers.room_mut(old.buf)[start..start + bytes.len()].copy_from_slice(bytes);
-    let flags = old.flags & (flags::TRACED | crate::mpls::IN_TABLE) | flags::LOCAL;
+    let flags = old.flags & (flags::TRACED | crate::plane::IN_TABLE) | flags::LOCAL;
     *p.d = Desc { off: start as u16, l2: start as u16, len: bytes.len() as u16, flags, ..old };
 }

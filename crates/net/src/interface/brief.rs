@@ -1,8 +1,7 @@
 //! What short cuts ask of an interface, in one word: they may come to another interface with every packet, and thousands of
 //! words lie where a few interfaces would.
 
-use super::{IfIndex, Interface, ifflags};
-use crate::plane::MAX_INTERFACES;
+use super::{IfIndex, Interface, MAX_INTERFACES, ifflags};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -11,8 +11,14 @@ static MTU6: Setting<u16> =
 static MTU_MPLS: Setting<u16> =
     Setting::new("has an MTU of its own for mpls", "set interface mtu mpls 0 {}").in_adjacencies();
 
+/// Whether packets to the broadcast addresses of an interface's prefixes are sent to all its hosts (RFC 2644).
+pub static DIRECTED_BROADCAST: Setting<bool> =
+    Setting::new("sends directed broadcasts", "set interface ip directed-broadcast {} disable")
+        .in_broadcast_routes();
+
 /// What interfaces can be told.
-pub static SETTINGS: [&Declared; 3] = [&MTU4.declared, &MTU6.declared, &MTU_MPLS.declared];
+pub static SETTINGS: [&Declared; 4] =
+    [&MTU4.declared, &MTU6.declared, &MTU_MPLS.declared, &DIRECTED_BROADCAST.declared];
 
 /// What an MTU of its own is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +53,7 @@ impl MtuOf {
     /// The least that it may be, bytes (RFC 791, RFC 8200 section 5).
     pub fn least(self) -> u16 {
         match self {
-            MtuOf::Ip4 => crate::path_mtu::LEAST4,
+            MtuOf::Ip4 => packet::ip4::MIN_MTU,
             MtuOf::Ip6 => packet::ip6::MIN_MTU,
             MtuOf::Mpls => 128,
         }

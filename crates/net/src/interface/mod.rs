@@ -1,35 +1,31 @@
-//! Interfaces as workers see them, and the nodes at the graph's output.
+//! Interfaces as workers see them.
 
-pub mod commands;
-
+mod bridge_port;
 mod brief;
-mod drop;
 mod features;
 mod midchain;
-mod output;
+mod pseudowire;
+pub mod retag;
 mod settings;
-mod tx;
 
+pub use bridge_port::{BridgePort, bflags};
 pub use brief::{Brief, Briefs};
-pub use drop::ErrorDrop;
-pub use features::{Bits, MtuOf, SETTINGS, Switch};
+pub use features::{Bits, DIRECTED_BROADCAST, MtuOf, SETTINGS, Switch};
 pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
-pub use output::{InterfaceOutput, OutputDrop};
+pub use pseudowire::{Pseudowire, TUNNEL_TX};
+pub use retag::{Retag, RetagError};
 pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
-pub use tx::{InterfaceTx, TxDrop};
 
-use crate::l2::Retag;
-use crate::l2::bridge::BridgePort;
-use crate::mpls::Tunnel;
-use crate::plane::Plane;
-use graph::{Desc, Guard, TxCaps, flags};
+use graph::{Desc, TxCaps, flags};
 use packet::eth::{EtherType, MacAddr};
 use std::sync::Arc;
-use tables::slots::SlotsReader;
 use tables::vlan::VlanTable;
 
 /// The number of an interface or sub-interface; 0 is `local0`, which never carries packets.
 pub type IfIndex = u32;
+
+/// The most interfaces and sub-interfaces.
+pub const MAX_INTERFACES: usize = 65_536;
 
 /// Set in [`Desc::flags`] of the copy of a frame that is mirrored for as long as it is in the router, in a tunnel and out of it: it
 /// is not mirrored again.
@@ -161,8 +157,8 @@ pub struct Interface {
     pub settings: Words,
     /// Tags to put in front on output.
     pub tags: Tags,
-    /// The MPLS tunnel that its frames take.
-    pub tunnel: Option<Tunnel>,
+    /// The pseudowire that its frames take.
+    pub tunnel: Option<Pseudowire>,
     /// What it puts around its packets, where it is no device.
     pub midchain: Option<Arc<Midchain>>,
     /// Its IPv4 addresses (host order) with prefix lengths.
@@ -238,44 +234,6 @@ impl Interface {
             *len < 127 && own & mask == a && own >> 118 != 0xfe80 >> 6
         };
         a != 0 && self.addrs6.iter().any(of) && self.addrs6.iter().all(|(own, _)| *own != a)
-    }
-}
-
-/// One interface remembered over a vector: most packets of a vector share theirs.
-pub struct IfCache<'v> {
-    plane: &'v Plane,
-    guard: &'v Guard,
-    index: IfIndex,
-    found: Option<&'v Interface>,
-}
-
-impl<'v> IfCache<'v> {
-    /// Empty.
-    #[inline]
-    pub fn new(plane: &'v Plane, guard: &'v Guard) -> Self {
-        IfCache { plane, guard, index: u32::MAX, found: None }
-    }
-
-    /// All interfaces.
-    #[inline]
-    pub fn all(&self) -> SlotsReader<'v, Interface> {
-        self.plane.interfaces.reader(self.guard)
-    }
-
-    /// The interface `index`, looked up without remembering it.
-    #[inline]
-    pub fn peek(&self, index: IfIndex) -> Option<&'v Interface> {
-        self.all().get(index)
-    }
-
-    /// The interface `index`.
-    #[inline]
-    pub fn get(&mut self, index: IfIndex) -> Option<&'v Interface> {
-        if index != self.index {
-            self.index = index;
-            self.found = self.plane.interfaces.get(index, self.guard);
-        }
-        self.found
     }
 }
 

@@ -11,7 +11,7 @@ pub fn all() -> Vec<Command<Router>> {
         Command::write(
             "set interface ip directed-broadcast <interface:interface> (enable|disable)",
             "Send packets to the broadcast addresses of an interface's prefixes to all its hosts",
-            |r, a| set(r, a, super::DIRECTED_BROADCAST.to(a.has("enable"))),
+            |r, a| set(r, a, crate::interface::DIRECTED_BROADCAST.to(a.has("enable"))),
         )
         .arg("enable", "send them in Ethernet broadcasts")
         .arg("disable", "drop them (RFC 2644)")

@@ -1,7 +1,7 @@
 //! `ip4-input`: the header checks of RFC 1812 section 5.2.2 and the martian addresses of section 5.3.7.
 
-use crate::interface::{IfCache, ifflags};
-use crate::plane::Plane;
+use crate::interface::ifflags;
+use crate::plane::{IfCache, Plane};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};

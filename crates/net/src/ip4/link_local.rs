@@ -1,8 +1,8 @@
 //! `ip4-link-local`: keeps packets from and for 169.254.0.0/16 on their link, where the operator wants that.
 
 use crate::arcs;
-use crate::fib::table::{V4, View};
 use crate::interface::{Setting, Switch};
+use crate::plane::table::{V4, View};
 use crate::plane::{Plane, kind};
 use graph::arcs::Feature;
 use graph::node::Step;

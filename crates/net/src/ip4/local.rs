@@ -1,10 +1,10 @@
 //! `ip4-local`: packets for the router itself.
 
-use crate::fib::table::{V4, View};
 use crate::icmp::{self, Ask};
+use crate::plane::table::{V4, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use crate::protocols::{Common, Takers};
-use crate::punt::{self, Class};
+use crate::punt::Class;
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
@@ -99,7 +99,7 @@ fn tcp(view: &Ip4LocalView<'_>, p: &mut Packet<'_>, header_len: usize) -> Step<I
     let Some(reset) = reset.filter(|_| view.resets.0 && !to_many) else {
         return Err(Ip4LocalReason::NoTcp.into());
     };
-    if !punt::admits(view.plane, p, Class::TcpReset) {
+    if !view.plane.admits(p, Class::TcpReset) {
         return Ok(Ip4LocalNext::Policed);
     }
     let ip = Ip4Builder {
@@ -155,7 +155,7 @@ impl Node for Ip4Local {
             (p.d.feat, p.d.aux) = (taken_by, header_len as u32);
             return Ok(Ip4LocalNext::Protocol);
         }
-        if !punt::admits(view.plane, p, class) {
+        if !view.plane.admits(p, class) {
             return Ok(Ip4LocalNext::Policed);
         }
         if fragment {

@@ -1,7 +1,7 @@
 //! `ip4-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
-use crate::fib::table::{V4, View};
 use crate::forward::{Common, Onward, Sender};
+use crate::plane::table::{V4, View};
 use crate::plane::{Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
@@ -103,9 +103,7 @@ impl LookupNode for Ip4Lookup {
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip4LookupNext::Rewrite),
-            kind::LABEL if crate::mpls::is_uniform(view.plane, view.guard, e.adj) => {
-                Ok(Ip4LookupNext::PushUniform)
-            }
+            kind::LABEL if view.plane.is_uniform(view.guard, e.adj) => Ok(Ip4LookupNext::PushUniform),
             kind::LABEL => Ok(Ip4LookupNext::Push),
             kind::LOCAL => Ok(Ip4LookupNext::Local),
             kind::GLEAN => Ok(Ip4LookupNext::Hold),

@@ -3,6 +3,7 @@
 
 pub mod commands;
 pub mod frag;
+mod icmp4_input;
 pub mod input;
 pub mod link_local;
 pub mod local;
@@ -11,6 +12,7 @@ pub(crate) mod options;
 pub mod rewrite;
 
 pub use frag::{Ip4Frag, Ip4FragReason};
+pub use icmp4_input::{Icmp4Input, Icmp4Reason};
 pub use input::{Ip4Drop, Ip4Input};
 pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop, LINK_LOCAL_STAYS, SWITCHES};
 pub use local::{Ip4Local, Ip4LocalReason};
@@ -18,12 +20,7 @@ pub use lookup::{Ip4Lookup, Ip4LookupDrop};
 pub use options::{Ip4Options, Ip4OptionsReason, OptionPolicy};
 pub use rewrite::{Ip4Rewrite, Ip4RewriteDrop};
 
-use crate::interface::{Declared, Setting};
-
-/// Whether packets to the broadcast addresses of an interface's prefixes are sent to all its hosts (RFC 2644).
-pub static DIRECTED_BROADCAST: Setting<bool> =
-    Setting::new("sends directed broadcasts", "set interface ip directed-broadcast {} disable")
-        .in_broadcast_routes();
+use crate::interface::Declared;
 
 /// What interfaces can be told.
-pub static SETTINGS: [&Declared; 2] = [&DIRECTED_BROADCAST.declared, &LINK_LOCAL_STAYS.declared];
+pub static SETTINGS: [&Declared; 1] = [&LINK_LOCAL_STAYS.declared];

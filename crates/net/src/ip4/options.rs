@@ -4,10 +4,10 @@
 //! address and its time into record route and timestamp options (RFC 1812 sections 5.3.13.5 and 5.3.13.6), unless it is told to
 //! leave them alone or to drop such packets. Everything else is forwarded as it came: router alerts are not looked at.
 
-use crate::fib::table::{V4, View};
 use crate::icmp::Ask;
+use crate::plane::table::{V4, View};
 use crate::plane::{Plane, kind};
-use crate::punt::{self, Class};
+use crate::punt::Class;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, Published, TraceRecord};
 use packet::flow;
@@ -220,7 +220,7 @@ impl Node for Ip4Options {
     }
 
     fn step(view: &mut Ip4OptionsView<'_>, p: &mut Packet<'_>) -> Step<Ip4OptionsNext, Ip4OptionsReason> {
-        if !punt::admits(view.plane, p, Class::Options) {
+        if !view.plane.admits(p, Class::Options) {
             return Ok(Ip4OptionsNext::Policed);
         }
         let Ok(packet) = Ip4View::parse_quoted(p.data()) else {

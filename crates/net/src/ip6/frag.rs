@@ -1,9 +1,8 @@
 //! `ip6-frag`: cuts packets that the router made, or put together, and that exceed their adjacency's MTU
 //! (RFC 8200 section 4.5). Other packets only their source may cut.
 
-use crate::path_mtu;
 use crate::plane::Plane;
-use crate::reassembly;
+use crate::{path_mtu, reassembly};
 use graph::node::Step;
 use graph::{Desc, Exit, Guard, Node, Packet, TraceRecord, flags};
 use packet::checksum::Sum;

@@ -6,7 +6,7 @@
 use super::options::{self, Fault};
 use crate::icmp::Ask;
 use crate::plane::Plane;
-use crate::punt::{self, Class};
+use crate::punt::Class;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
 use packet::ip6::ext::OPTION_ROUTER_ALERT;
@@ -109,7 +109,7 @@ impl Node for Ip6HopByHop {
     }
 
     fn step(plane: &mut &Plane, p: &mut Packet<'_>) -> Step<Ip6HopByHopNext, Ip6HopByHopReason> {
-        if !punt::admits(plane, p, Class::Options) {
+        if !plane.admits(p, Class::Options) {
             return Ok(Ip6HopByHopNext::Policed);
         }
         match check(p.data(), p.total_len()) {

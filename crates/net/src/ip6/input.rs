@@ -1,7 +1,7 @@
 //! `ip6-input`: the header checks of RFC 8200 section 3 and the addresses of RFC 4291 section 2.
 
-use crate::interface::{IfCache, ifflags};
-use crate::plane::Plane;
+use crate::interface::ifflags;
+use crate::plane::{IfCache, Plane};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};

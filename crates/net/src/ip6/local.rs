@@ -4,7 +4,7 @@ use super::options;
 use crate::icmp::{self, Ask};
 use crate::plane::{Plane, PlaneConfig};
 use crate::protocols::{Common, Takers};
-use crate::punt::{self, Class};
+use crate::punt::Class;
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
@@ -155,7 +155,7 @@ fn tcp(view: &Ip6LocalView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ip6LocalN
     let Some(reset) = reset.filter(|_| view.resets.0 && one_each && unicast()) else {
         return Err(Ip6LocalReason::NoTcp.into());
     };
-    if !punt::admits(view.plane, p, Class::TcpReset) {
+    if !view.plane.admits(p, Class::TcpReset) {
         return Ok(Ip6LocalNext::Policed);
     }
     let ip = Ip6Builder { hop_limit: view.config.ttl, ..Ip6Builder::new(dst, src, IpProtocol::TCP) };
@@ -202,7 +202,7 @@ impl Node for Ip6Local {
         let dst = Ip6Header(h).dst();
         // Before the rest of the headers is looked at: only all fragments together must hold it.
         if matches!(ext::fragment(p.data()), Ok(Some((f, _))) if !f.is_atomic()) {
-            if !punt::admits(view.plane, p, Class::Fragment) {
+            if !view.plane.admits(p, Class::Fragment) {
                 return Ok(Ip6LocalNext::Policed);
             }
             return Ok(Ip6LocalNext::Reassembly);
@@ -223,7 +223,7 @@ impl Node for Ip6Local {
             Class::of_upper(u.protocol, p.data().get(u.offset..).unwrap_or_default())
         });
         let station = upper.ok().and_then(|u| station(p.data(), u.offset, class));
-        if !punt::admits_from(view.plane, p, class, station) {
+        if !view.plane.admits_from(p, class, station) {
             return Ok(Ip6LocalNext::Policed);
         }
         if upper.is_err() || upper.is_ok_and(|u| u.offset != ip6::HEADER_LEN) {

@@ -1,10 +1,9 @@
 //! `ip6-lookup`: longest-prefix match of the destination for the whole vector, then the path of the group.
 
-use crate::fib::table::{V6, View};
 use crate::forward::{Common, Onward, Sender};
 use crate::icmp::Ask;
-use crate::interface::IfCache;
-use crate::plane::{Plane, kind};
+use crate::plane::table::{V6, View};
+use crate::plane::{IfCache, Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
@@ -120,9 +119,7 @@ impl LookupNode for Ip6Lookup {
         p.d.aux = e.adj;
         match e.kind {
             kind::REWRITE => Ok(Ip6LookupNext::Rewrite),
-            kind::LABEL if crate::mpls::is_uniform(view.plane, view.guard, e.adj) => {
-                Ok(Ip6LookupNext::PushUniform)
-            }
+            kind::LABEL if view.plane.is_uniform(view.guard, e.adj) => Ok(Ip6LookupNext::PushUniform),
             kind::LABEL => Ok(Ip6LookupNext::Push),
             kind::LOCAL => Ok(Ip6LookupNext::Local),
             kind::GLEAN => Ok(Ip6LookupNext::Hold),
@@ -165,7 +162,7 @@ fn link_local(
     p: &mut Packet<'_>,
     dst: u128,
 ) -> Step<Ip6LookupNext, Ip6LookupDrop> {
-    if p.has(crate::mpls::IN_TABLE) {
+    if p.has(crate::plane::IN_TABLE) {
         return Err(Ip6LookupDrop::LinkLocal.into());
     }
     if p.has(flags::LOCAL) {

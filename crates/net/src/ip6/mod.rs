@@ -3,6 +3,7 @@
 
 pub mod frag;
 pub mod hop_by_hop;
+mod icmp6_input;
 pub mod input;
 pub mod local;
 pub mod lookup;
@@ -11,6 +12,7 @@ pub mod rewrite;
 
 pub use frag::{Ip6Frag, Ip6FragReason};
 pub use hop_by_hop::{Ip6HopByHop, Ip6HopByHopReason};
+pub use icmp6_input::{Icmp6Input, Icmp6Reason};
 pub use input::{Ip6Drop, Ip6Input};
 pub use local::{Ip6Local, Ip6LocalReason};
 pub use lookup::{Ip6Lookup, Ip6LookupDrop};

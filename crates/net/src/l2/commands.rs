@@ -1,7 +1,6 @@
 //! Commands on layer 2: cross-connects, and the way back to layer 3.
 
-use crate::cli::commit;
-use crate::cli::listing;
+use crate::cli::{commit, listing};
 use crate::router::{BridgeOp, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::json;

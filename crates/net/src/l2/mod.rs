@@ -2,8 +2,6 @@
 
 pub mod bridge;
 pub mod commands;
-mod retag;
 mod xconnect;
 
-pub use retag::{Retag, RetagError, push};
 pub use xconnect::{L2Xconnect, XconnectDrop};

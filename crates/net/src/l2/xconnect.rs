@@ -1,8 +1,7 @@
 //! `l2-xconnect`: frames of one interface go out of another, with the changes of tags that either has.
 
-use super::retag::RetagError;
-use crate::interface::IfCache;
-use crate::plane::Plane;
+use crate::interface::RetagError;
+use crate::plane::{IfCache, Plane};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, flags, quick};
 use std::sync::Arc;

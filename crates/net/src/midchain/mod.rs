@@ -1,10 +1,8 @@
 //! `adj-midchain-tx`: puts what stands between two adjacencies around packets that leave over an interface that is no device.
 
-use crate::interface::{Fixup, IfCache, MIDCHAIN_TX, MIRRORED, MOST_NESTED, Midchain, NESTED};
-use crate::mpls::{self, IN_TABLE};
-use crate::path_mtu;
-use crate::plane::{Plane, PlaneConfig, kind};
-use crate::transport;
+use crate::interface::{Fixup, MIDCHAIN_TX, MIRRORED, MOST_NESTED, Midchain, NESTED};
+use crate::plane::{IN_TABLE, IfCache, Plane, PlaneConfig, kind};
+use crate::{path_mtu, transport};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, TraceRecord, flags};
@@ -147,7 +145,7 @@ fn marks(what: EtherType, h: &[u8]) -> (u8, Option<u8>) {
     match (what, h) {
         (EtherType::IPV4, [_, tos, _, _, _, _, _, _, ttl, ..]) => (*tos, Some(*ttl)),
         (EtherType::IPV6, [a, b, _, _, _, _, _, ttl, ..]) => (a << 4 | b >> 4, Some(*ttl)),
-        (EtherType::MPLS, h) => (0, mpls::top(h).map(|e| e.ttl())),
+        (EtherType::MPLS, h) => (0, crate::labels::top(h).map(|e| e.ttl())),
         _ => (0, None),
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Into a table the packet is checked as one that was received; to a neighbour (penultimate hop popping) it goes as it is.
 
-use super::{IN_TABLE, top};
 use crate::icmp::Ask;
-use crate::plane::Plane;
+use crate::labels::top;
+use crate::plane::{IN_TABLE, Plane};
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, TraceRecord};
 use packet::eth::EtherType;

@@ -2,9 +2,9 @@
 //! sender of that is told, with the stack in the error (RFC 3032 section 2.3, RFC 4950); where the router knows no way to the
 //! sender, along the label switched path.
 
-use super::along::{ALONG, MOST_BYTES};
-use crate::fib::table::{Family, V4, V6, View};
-use crate::icmp;
+use crate::icmp::MplsAsk;
+use crate::icmp::along::{ALONG, MOST_BYTES};
+use crate::plane::table::{Family, V4, V6, View};
 use crate::plane::{Plane, kind};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
@@ -35,49 +35,6 @@ graph::reasons! {
 
 /// Labels among which the bottom of a stack is looked for.
 pub(super) const MOST: usize = 64;
-/// Shorter IP packets are not made of longer ones (RFC 791, RFC 8200 section 5).
-const LEAST4: u16 = 68;
-const LEAST6: u16 = 1280;
-
-/// What is wrong with a labelled packet, carried in [`graph::Desc::aux`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask(u32);
-
-impl Ask {
-    /// The TTL of its label ran out.
-    pub const TTL_EXPIRED: Ask = Ask(1 << 16);
-    /// The next router does not answer.
-    pub const UNREACHABLE: Ask = Ask(2 << 16);
-
-    /// It is larger than this MTU.
-    pub const fn too_big(mtu: u16) -> Ask {
-        Ask(3 << 16 | mtu as u32)
-    }
-
-    /// As a descriptor's scratch word.
-    pub const fn word(self) -> u32 {
-        self.0
-    }
-
-    /// The error for an IP packet below `labels` bytes of labels.
-    fn icmp(self, v6: bool, labels: usize) -> icmp::Ask {
-        match (self.0 >> 16, v6) {
-            (2, false) => icmp::Ask::V4_HOST_UNREACHABLE,
-            (2, true) => icmp::Ask::V6_NO_ROUTE,
-            (3, false) => {
-                let mtu = (self.0 as u16).saturating_sub(labels as u16);
-                icmp::Ask::v4_fragmentation_needed(mtu.max(LEAST4))
-            }
-            (3, true) => {
-                let mtu = (self.0 as u16).saturating_sub(labels as u16);
-                icmp::Ask::v6_too_big(mtu.max(LEAST6))
-            }
-            (_, false) => icmp::Ask::V4_TTL_EXCEEDED,
-            (_, true) => icmp::Ask::V6_HOP_LIMIT_EXCEEDED,
-        }
-    }
-}
-
 /// The node.
 pub struct MplsIcmpError {
     plane: Arc<Plane>,
@@ -138,7 +95,7 @@ impl Node for MplsIcmpError {
         } else {
             (0, Payload::guess(p.data()))
         };
-        let ask = Ask(p.d.aux);
+        let ask = MplsAsk::from_word(p.d.aux);
         let (next, v6) = match payload {
             Payload::Ip4 => (MplsErrorNext::Ip4, false),
             Payload::Ip6 => (MplsErrorNext::Ip6, true),
@@ -149,7 +106,7 @@ impl Node for MplsIcmpError {
             return Err(MplsErrorReason::Truncated.into());
         }
         p.d.aux = ask.icmp(v6, labels).word();
-        let onward = labels != 0 && labels <= MOST_BYTES && ask != Ask::UNREACHABLE;
+        let onward = labels != 0 && labels <= MOST_BYTES && ask != MplsAsk::UNREACHABLE;
         if onward && !view.finds_sender(p, v6) {
             p.d.flags |= ALONG;
             p.d.hash = labels as u32;

@@ -1,9 +1,10 @@
 //! `mpls-frag`: labelled packets that exceed the MTU. An IPv4 packet without "don't fragment" is cut into fragments below its
 //! labels, each with the whole stack (RFC 3032 section 3.4); about others an error is sent.
 
-use super::error::MOST;
-use super::{Ask, along, along::MOST_BYTES};
+use crate::icmp::MplsAsk;
+use crate::icmp::along::{self, MOST_BYTES};
 use crate::ip4::frag::{Ip4FragReason, Work};
+use crate::mpls::error::MOST;
 use crate::plane::Plane;
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, TraceRecord, flags};
@@ -70,7 +71,7 @@ impl Node for MplsFrag {
         let mtu = usize::from(a.mtu);
         let Some((labels, total)) = fragmentable(p) else {
             p.d.tx = p.d.aux;
-            p.d.aux = Ask::too_big(a.mtu).word();
+            p.d.aux = MplsAsk::too_big(a.mtu).word();
             return Ok(MplsFragNext::Error);
         };
         let mut stack = [0; MOST_BYTES];

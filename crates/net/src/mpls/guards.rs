@@ -1,10 +1,15 @@
 //! The guards of the nodes of label switching, each met by a packet of its own; what comes right before a guard passes.
 
-use super::*;
+use crate::icmp::MplsAsk;
+use crate::interface::Pseudowire;
+use crate::labels::{Imposition, OutLabels};
+use crate::mpls::*;
+use crate::plane::Plane;
 use crate::testing::{Arrival, Input, Rig, fix_ip4, hex};
-use graph::Node;
+use graph::{Node, flags};
 use packet::eth::EtherType;
-use packet::mpls::Label;
+use packet::mpls::{Entry, Label};
+use std::sync::Arc;
 use tables::groups::Path;
 
 /// An IPv4 packet of `len` bytes.
@@ -175,7 +180,7 @@ fn frames_into_a_tunnel() {
     let (mut r, adj) = rig(|plane| MplsTunnelTx::new(plane, 0), 1500, &[100, 1000]);
     let group = r.groups.acquire(&[Path::new(crate::plane::kind::LABEL, adj)]).unwrap();
     let mut i = r.interfaces.get(2).unwrap().clone();
-    i.tunnel = Some(Tunnel { group, control_word: true });
+    i.tunnel = Some(Pseudowire { group, control_word: true });
     r.interfaces.replace(2, i);
     let frame = |len: usize, front| {
         let mut i = Input { front: Some(front), ..Input::new(&vec![0x5a; len]) };
@@ -196,7 +201,7 @@ fn frames_into_a_tunnel() {
 fn stacks_without_end() {
     let mut r = Rig::new(MplsIcmpError::new);
     let open = |n: usize| stack(&vec![100; n + 1], 1)[..4 * n].to_vec();
-    let ask = |p: &[u8]| hash(Input::new(p).aux(Ask::TTL_EXPIRED.word()), EtherType::MPLS.0);
+    let ask = |p: &[u8]| hash(Input::new(p).aux(MplsAsk::TTL_EXPIRED.word()), EtherType::MPLS.0);
     for n in [64, 65, 1000] {
         assert_eq!(r.drops(ask(&open(n))), "mpls-stack-too-deep", "{n}");
     }
@@ -212,20 +217,20 @@ fn stacks_without_end() {
 /// An error goes along the path when no route leads to the sender, but not where its next router is silent.
 #[test]
 fn errors_along_the_path() {
-    use super::along::ALONG;
+    use crate::icmp::along::ALONG;
     let mut r = Rig::new(MplsIcmpError::new);
-    let mut asks = |labels: usize, ask: Ask| {
+    let mut asks = |labels: usize, ask: MplsAsk| {
         let p = [stack(&vec![100; labels], 1), ip4(5, 60, false)].concat();
         let a = r.one(hash(Input::new(&p).aux(ask.word()), EtherType::MPLS.0));
         assert_eq!((a.node, a.bytes), ("ip4-icmp-error", ip4(5, 60, false)));
         a.d.has(ALONG).then_some(a.d.hash)
     };
     for (labels, ask, want) in [
-        (1, Ask::TTL_EXPIRED, Some(4)),
-        (10, Ask::TTL_EXPIRED, Some(40)),
-        (11, Ask::TTL_EXPIRED, None),
-        (2, Ask::too_big(600), Some(8)),
-        (1, Ask::UNREACHABLE, None),
+        (1, MplsAsk::TTL_EXPIRED, Some(4)),
+        (10, MplsAsk::TTL_EXPIRED, Some(40)),
+        (11, MplsAsk::TTL_EXPIRED, None),
+        (2, MplsAsk::too_big(600), Some(8)),
+        (1, MplsAsk::UNREACHABLE, None),
     ] {
         assert_eq!(asks(labels, ask), want, "{labels} labels, {ask:?}");
     }
@@ -273,7 +278,11 @@ fn fragments_below_labels() {
         (deep, "more labels than have room"),
     ] {
         let a = r.one(Input::new(&p).aux(adj));
-        assert_eq!((a.node, a.d.aux, a.d.tx), ("mpls-icmp-error", Ask::too_big(600).word(), adj), "{why}");
+        assert_eq!(
+            (a.node, a.d.aux, a.d.tx),
+            ("mpls-icmp-error", MplsAsk::too_big(600).word(), adj),
+            "{why}"
+        );
     }
     let deep = [stack(&[100; 10], 9), ip4(5, 1400, false)].concat();
     assert_eq!(joined(&r.run(&[Input::new(&deep).aux(adj)]), &deep[..40], 5), packet[20..]);

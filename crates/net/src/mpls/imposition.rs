@@ -2,13 +2,12 @@
 //!
 //! The six nodes do the same; which one a packet takes shows how TTL and EXP get into its labels (RFC 3443).
 
-use super::{Push, top};
 use crate::adjacency::Adjacency;
 use crate::icmp::Ask;
 use crate::ip4::rewrite::wire_len;
-use crate::path_mtu;
+use crate::labels::{Push, top};
 use crate::plane::Plane;
-use crate::reassembly;
+use crate::{path_mtu, reassembly};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord, flags};
 use packet::eth::EtherType;

@@ -1,8 +1,8 @@
 //! `mpls-input`: takes labelled packets of interfaces that are enabled for MPLS.
 
-use super::top;
-use crate::interface::{IfCache, ifflags};
-use crate::plane::Plane;
+use crate::interface::ifflags;
+use crate::labels::top;
+use crate::plane::{IfCache, Plane};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
 use std::fmt;

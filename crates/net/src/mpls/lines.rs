@@ -4,7 +4,7 @@
 //! reader takes means the same to the general parser (a test compares them); what it does not take, or what is refused,
 //! is left to that one.
 
-use super::OutLabels;
+use crate::labels::OutLabels;
 use crate::router::{LabelBatch, MplsOp, Op, RoutePath, Router, Target};
 use std::net::IpAddr;
 
@@ -219,7 +219,7 @@ mod tests {
                 prop_assert_eq!(args.opt::<u32>("table").unwrap().unwrap_or(0), p.table);
                 prop_assert_eq!(path.opt::<IpAddr>("address").unwrap(), Some(p.address));
                 prop_assert_eq!(path.opt::<String>("interface").unwrap(), p.interface.map(String::from));
-                prop_assert_eq!(crate::mpls::commands::labels(path).unwrap(), p.labels);
+                prop_assert_eq!(crate::cli::labels::labels(path).unwrap(), p.labels);
             }
         }
     }

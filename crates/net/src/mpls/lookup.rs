@@ -1,13 +1,14 @@
 //! `mpls-lookup`: the label's entry, and the path of its group.
 
-use super::along::LOOK_UP;
-use super::disposition::{INTO_TABLE, TO_NEIGHBOR, exposed};
-use super::{Ask, IN_TABLE, Push, top};
 use crate::adjacency::Adjacency;
-use crate::fib::table::MAX_LOOKUPS;
 use crate::forward::{Last, Sender};
-use crate::plane::{Plane, kind};
-use crate::punt::{self, Class};
+use crate::icmp::MplsAsk;
+use crate::icmp::along::LOOK_UP;
+use crate::labels::{Push, top};
+use crate::mpls::disposition::{INTO_TABLE, TO_NEIGHBOR, exposed};
+use crate::plane::table::MAX_LOOKUPS;
+use crate::plane::{IN_TABLE, Plane, kind};
+use crate::punt::Class;
 use crate::{ip4, ip6};
 use graph::counters::Table;
 use graph::node::Step;
@@ -208,7 +209,7 @@ impl LookupNode for MplsLookup {
             match e.kind {
                 kind::LABEL => {
                     p.d.hash = found.swap;
-                    let uniform = super::is_uniform(view.plane, view.guard, e.adj);
+                    let uniform = view.plane.is_uniform(view.guard, e.adj);
                     return Ok(if uniform { MplsLookupNext::SwapUniform } else { MplsLookupNext::Swap });
                 }
                 kind::POP | kind::POP_UNIFORM => {
@@ -290,7 +291,7 @@ fn expose(p: &mut Packet<'_>, entry: Entry, uniform: bool) -> Option<Entry> {
 #[cold]
 fn expired(p: &mut Packet<'_>) -> Step<MplsLookupNext, MplsLookupDrop> {
     p.count(MplsLookupDrop::TtlExpired);
-    p.d.aux = Ask::TTL_EXPIRED.word();
+    p.d.aux = MplsAsk::TTL_EXPIRED.word();
     p.d.tx = LOOK_UP;
     p.d.hash = EtherType::MPLS.0.into();
     Ok(MplsLookupNext::Error)
@@ -299,7 +300,7 @@ fn expired(p: &mut Packet<'_>) -> Step<MplsLookupNext, MplsLookupDrop> {
 /// Packets with router alert are for the control side, which takes none yet: their class is limited and counted.
 #[cold]
 fn alert(plane: &Plane, p: &mut Packet<'_>) -> Step<MplsLookupNext, MplsLookupDrop> {
-    if !punt::admits(plane, p, Class::RouterAlert) {
+    if !plane.admits(p, Class::RouterAlert) {
         return Ok(MplsLookupNext::Policed);
     }
     Err(MplsLookupDrop::RouterAlert.into())

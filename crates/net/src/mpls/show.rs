@@ -1,9 +1,8 @@
 //! `show mpls fib`, `show mpls interface`.
 
-use super::TAKEN;
-use crate::cli::listing;
-use crate::cli::plural;
+use crate::cli::{listing, plural};
 use crate::fib::show::{adjacency_line, group_json, target_words};
+use crate::mpls::TAKEN;
 use crate::plane::kind;
 use crate::router::{LabelRoute, NextHopInfo, Router};
 use command::{Args, CommandError, Output, Page};
@@ -34,7 +33,7 @@ fn route_json(router: &Router, r: &LabelRoute, whole: bool) -> Json {
         "source": r.source.name(),
         "group": r.group,
         "paths": target_words(router, &r.target, false),
-        "out-label": (r.swap != 0).then(|| super::Push(r.swap).label()),
+        "out-label": (r.swap != 0).then(|| crate::labels::Push(r.swap).label()),
     });
     if whole && let Some(g) = router.group(r.group) {
         out["next-hop-group"] = group_json(router, &g);
@@ -134,7 +133,7 @@ fn group_part(router: &Router, text: &mut String, r: &LabelRoute, g: &NextHopInf
         match p.entry.kind {
             k if kind::is_neighbor(k) => {
                 if r.swap != 0 {
-                    let _ = write!(text, ", swap to {}", super::Push(r.swap).label());
+                    let _ = write!(text, ", swap to {}", crate::labels::Push(r.swap).label());
                 }
                 text.push('\n');
                 match adjacencies.iter().find(|a| a.id == p.entry.adj) {

@@ -1,8 +1,7 @@
 //! Commands on clamping the TCP segment size.
 
 use super::{Clamp, size};
-use crate::cli::commit;
-use crate::cli::listing;
+use crate::cli::{commit, listing};
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 

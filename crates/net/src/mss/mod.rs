@@ -8,8 +8,8 @@ mod clamp;
 pub mod commands;
 
 use crate::arcs;
-use crate::interface::{Column, Declared, IfCache, Setting, Settings, Switch, Word};
-use crate::plane::Plane;
+use crate::interface::{Column, Declared, Setting, Settings, Switch, Word};
+use crate::plane::{IfCache, Plane};
 use graph::arcs::Feature;
 use graph::node::Step;
 use graph::{Desc, Edge, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};

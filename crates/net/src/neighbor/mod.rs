@@ -8,7 +8,6 @@
 //! `next_deadline`s, call `tick`.
 
 pub mod address;
-pub mod commands;
 pub mod config;
 pub mod table;
 pub mod wire;

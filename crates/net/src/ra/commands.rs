@@ -2,8 +2,7 @@
 
 use super::content::{INFINITE, Prefix, RaConfig, Route};
 use super::part::{self, Advertise};
-use crate::cli::commit;
-use crate::cli::listing;
+use crate::cli::{commit, listing};
 use crate::router::{IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use ipnet::{IpNet, Ipv6Net};

@@ -8,9 +8,9 @@ pub mod commands;
 mod message;
 
 use crate::arcs;
-use crate::interface::{Declared, IfCache, Setting, Switch};
-use crate::plane::Plane;
-use crate::punt::{self, Class};
+use crate::interface::{Declared, Setting, Switch};
+use crate::plane::{IfCache, Plane};
+use crate::punt::Class;
 use graph::arcs::Feature;
 use graph::node::Step;
 use graph::{Desc, Edge, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
@@ -164,7 +164,7 @@ impl<F: Family> RedirectView<'_, F> {
             return;
         }
         let (aux, trace_id) = (p.d.aux, p.meta().trace_id);
-        let admitted = punt::admits(self.plane, p, Class::Redirect);
+        let admitted = self.plane.admits(p, Class::Redirect);
         p.d.aux = aux;
         if !admitted {
             p.count(RedirectReason::Policed);
@@ -193,7 +193,7 @@ impl<F: Family> RedirectView<'_, F> {
 
 /// What a packet is about which nobody is told. A super-frame is no packet that its sender knows: it is told about those that
 /// opened the connection.
-const SILENT: u16 = flags::GSO | flags::LOCAL | flags::L2_GROUP | crate::mpls::IN_TABLE;
+const SILENT: u16 = flags::GSO | flags::LOCAL | flags::L2_GROUP | crate::plane::IN_TABLE;
 
 impl<F: Family> Node for Redirect<F> {
     const NAME: &'static str = F::NAME;

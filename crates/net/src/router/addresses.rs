@@ -1,7 +1,7 @@
 //! Addresses of interfaces, with the routes and the link-local address that come with them.
 
 use super::{OpError, Router, Source, Target};
-use crate::ip4;
+use crate::interface;
 use crate::neighbor::address::AddressState;
 use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,8 @@ impl Router {
             out.push((IpNet::from(a), Target::Local(index)));
         }
         if let IpNet::V4(n) = net {
-            let sent = self.interfaces.get(index).is_some_and(|i| i.settings.get(&ip4::DIRECTED_BROADCAST));
+            let sent =
+                self.interfaces.get(index).is_some_and(|i| i.settings.get(&interface::DIRECTED_BROADCAST));
             let to_all = if sent { Target::DirectedBroadcast(index) } else { Target::Broadcast };
             for (a, target) in [(n.network(), Target::Broadcast), (n.broadcast(), to_all)] {
                 if nobody(net, a.into()) && a != n.addr() {

@@ -3,7 +3,7 @@
 use super::Router;
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE, Straight};
 use crate::interface::MtuOf;
-use crate::mpls::{Imposition, Stack};
+use crate::labels::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
 use packet::multicast_mac;
 use std::collections::BTreeMap;

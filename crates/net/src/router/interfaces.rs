@@ -4,8 +4,7 @@ use super::connected::Connected;
 use super::devices::Device;
 use super::placement::Input;
 use super::{IfState, Kind, Op, OpError, Order, PortFeatures, Router};
-use crate::interface::{Columns, Interface, Settings, Tags, Words};
-use crate::l2::Retag;
+use crate::interface::{Columns, Interface, Retag, Settings, Tags, Words};
 use graph::TxCaps;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -242,7 +241,7 @@ impl Router {
         i.device = Some(device.control);
         for (w, q) in device.tx.into_iter().enumerate().take(workers) {
             self.workers[w].send(move |w| {
-                if let Some(tx) = w.dispatcher.node_mut::<crate::interface::InterfaceTx>("interface-tx") {
+                if let Some(tx) = w.dispatcher.node_mut::<crate::output::InterfaceTx>("interface-tx") {
                     drop(tx.set(index, Some(q)));
                 }
             });
@@ -259,7 +258,7 @@ impl Router {
         let Some(index) = self.interface_index(name) else { return };
         if let Some(w) = self.workers.first() {
             w.send(move |w| {
-                if let Some(tx) = w.dispatcher.node_mut::<crate::interface::InterfaceTx>("interface-tx") {
+                if let Some(tx) = w.dispatcher.node_mut::<crate::output::InterfaceTx>("interface-tx") {
                     drop(tx.set(index, Some(queue)));
                 }
             });
@@ -276,7 +275,7 @@ impl Router {
         for w in &self.workers {
             let old = w.call(move |w| {
                 w.dispatcher
-                    .node_mut::<crate::interface::InterfaceTx>("interface-tx")
+                    .node_mut::<crate::output::InterfaceTx>("interface-tx")
                     .and_then(|tx| tx.set(index, None))
             });
             drop(old);

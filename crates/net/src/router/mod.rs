@@ -78,11 +78,10 @@ pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
 use self::tables::Fibs;
 use crate::capture::Tap;
-use crate::fib::table::Tables;
 use crate::interface::{Columns, Switch};
-use crate::l2::bridge::L2Plane;
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
-use crate::plane::{Counters, Plane, PlaneConfig};
+use crate::plane::table::Tables;
+use crate::plane::{Counters, L2Plane, Plane, PlaneConfig};
 use crate::punt::{Police, Punt};
 use ::tables::fib::{Fib4Writer, Fib6Writer, Routes};
 use ::tables::groups::Groups;
@@ -268,18 +267,18 @@ impl Router {
         let seed = config.plane.hash_seed;
         let flow = packet::flow::Flow::five_tuple(seed);
         let level = shared4.level();
-        let (main4, main6) = crate::fib::table::main(&shared4, &shared6);
+        let (main4, main6) = crate::plane::table::main(&shared4, &shared6);
         let (slots4, tables4) = Tables::new(main4, flow, level).map_err(system("the IPv4 tables"))?;
         let (slots6, tables6) = Tables::new(main6, flow, level).map_err(system("the IPv6 tables"))?;
         let fibs = Fibs::new(fib4, fib6, slots4, slots6, seed, lpm);
         let (groups, shared_groups) = Groups::new(1 << 24).map_err(system("the table of next-hop groups"))?;
         let (interfaces, shared_ifs) =
-            Slots::new(crate::plane::MAX_INTERFACES).map_err(system("the interfaces"))?;
+            Slots::new(crate::interface::MAX_INTERFACES).map_err(system("the interfaces"))?;
         let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
         let (bridges, l2) = L2Plane::new(n, level).map_err(system("the bridge domains"))?;
         let (label_slots, main_labels, shared_labels) =
-            crate::mpls::table0().map_err(system("the label tables"))?;
+            crate::labels::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
             briefs: crate::interface::Briefs::new(),

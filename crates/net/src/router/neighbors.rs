@@ -198,7 +198,7 @@ impl Router {
                     let (target, aux) = match from {
                         Holder::Ip4 => ("ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
                         Holder::Ip6 => ("ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
-                        Holder::Mpls => ("mpls-icmp-error", crate::mpls::Ask::UNREACHABLE.word()),
+                        Holder::Mpls => ("mpls-icmp-error", crate::icmp::MplsAsk::UNREACHABLE.word()),
                     };
                     take_held(w, from, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = aux);
                 }

@@ -4,7 +4,7 @@
 use super::adjacencies::AdjKey;
 use super::resolve::{Lead, Resolution, TableKind};
 use super::{OpError, RouteTable, Router};
-use crate::mpls::OutLabels;
+use crate::labels::OutLabels;
 use crate::plane::kind;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -4,14 +4,14 @@
 use super::adjacencies::AdjKey;
 use super::nexthops::{Lookup, NextHops, RoutePath, Target, Wish};
 use super::{RouteInfo, RouteTable, Router};
-use crate::mpls::Stack;
+use crate::labels::Stack;
 use crate::plane::kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tables::groups::MAX_BUCKETS;
 
 /// The most tables through which one next hop is followed.
-const MOST_TABLES: usize = crate::fib::table::MAX_LOOKUPS as usize;
+const MOST_TABLES: usize = crate::plane::table::MAX_LOOKUPS as usize;
 
 /// What a table is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -36,7 +36,7 @@ impl Router {
         let interface = self.named(&def.interface).map(|i| i.index);
         let interface = interface.map_err(|e| OpError::new(format!("stream {name}: {e}")))?;
         if let Some(first) = def.layers.first() {
-            crate::generator::first_layer_fits(&def.node, first)
+            crate::first_layer::first_layer_fits(&def.node, first)
                 .map_err(|e| OpError::new(format!("stream {name}: {e}")))?;
         }
         let nodes = self.graphs.first().map(|g| g.wiring.names.clone()).unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::nexthops::Source;
 use super::resolve::TableKind;
 use super::{IfState, Op, OpError, RouteBatch, Router};
-use crate::fib::table::{Table, TableSlots};
+use crate::plane::table::{Table, TableSlots};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::flow::{Fields, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -697,4 +697,4 @@ impl Router {
 }
 
 /// The most tables of a family.
-const MAX: usize = crate::fib::table::MAX_TABLES;
+const MAX: usize = crate::plane::table::MAX_TABLES;

@@ -2,12 +2,11 @@
 
 use crate::gre::{GreConfig, GreOp};
 use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
-use crate::interface::InterfaceTx;
 use crate::interface::MtuOf;
-use crate::mpls::{Exp, OutLabels};
+use crate::labels::{Exp, OutLabels};
 use crate::mss::{self, Clamp};
 use crate::neighbor::DadMode;
-use crate::nodes;
+use crate::output::InterfaceTx;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
@@ -17,7 +16,7 @@ use crate::router::{
 use crate::span::{Directions, Mirror};
 use crate::urpf::{Mode, SourceCheck};
 use crate::vxlan::{GroupInterface, VxlanConfig, VxlanOp};
-use crate::{arcs, ip4, reassembly, redirect};
+use crate::{arcs, ip4, nodes, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
@@ -512,7 +511,7 @@ fn features(names: &[String]) -> Vec<Op> {
             redirect::sent(n % 2 == 1).to(n % 5 == 0).into(),
             MtuOf::ALL[n % 3].1.setting().to([0, 1300][n / 2 % 2]).into(),
             ip4::LINK_LOCAL_STAYS.to(n % 3 == 1).into(),
-            ip4::DIRECTED_BROADCAST.to(n % 2 == 0).into(),
+            crate::interface::DIRECTED_BROADCAST.to(n % 2 == 0).into(),
         ];
         for feature in checks.into_iter().chain(singles).chain(parts).chain(others) {
             ops.push(Op::SetFeature { name: name.clone(), feature });

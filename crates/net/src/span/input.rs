@@ -2,9 +2,8 @@
 
 use super::{Copier, Mirrors, Pair, SpanReason};
 use crate::ethernet::sub_interface;
-use crate::interface::MIRRORED;
-use crate::interface::{IfCache, IfIndex, ifflags};
-use crate::plane::Plane;
+use crate::interface::{IfIndex, MIRRORED, ifflags};
+use crate::plane::{IfCache, Plane};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, Published, TraceRecord};
 use packet::vlan::VlanStack;

@@ -18,8 +18,8 @@ pub(crate) use part::Span;
 pub use part::{Mirror, MirrorBridge, Told, bridges, mirrors};
 
 use crate::arcs;
-use crate::interface::{IfCache, IfIndex, MIRRORED, ifflags};
-use crate::l2;
+use crate::interface::{IfIndex, MIRRORED, ifflags, retag};
+use crate::plane::IfCache;
 use graph::arcs::Feature;
 use graph::{Edge, Node, Packet, flags};
 
@@ -129,7 +129,7 @@ impl<'v> Copier<'v> {
         copy.flags = copy.flags & KEPT | MIRRORED;
         (copy.l2, copy.tx) = (copy.off, to);
         let mut c = Packet { d: &mut copy, env: p.env };
-        if i.tags.count != 0 && l2::push(&mut c, &i.tags).is_err() {
+        if i.tags.count != 0 && retag::push(&mut c, &i.tags).is_err() {
             p.env.buffers.free(&copy);
             return p.count(SpanReason::NoRoom);
         }

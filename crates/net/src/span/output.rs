@@ -1,8 +1,8 @@
 //! `span-output`: copies of the frames that interfaces send.
 
 use super::{Copier, MIRRORED, Mirrors, Pair, SpanReason};
-use crate::interface::{IfCache, IfIndex};
-use crate::plane::Plane;
+use crate::interface::IfIndex;
+use crate::plane::{IfCache, Plane};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, Published, TraceRecord};
 use std::fmt;

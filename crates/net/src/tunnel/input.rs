@@ -1,11 +1,10 @@
 //! What comes out of tunnels.
 
 use super::{AllInbound, Ends, Inbound, hand_on};
-use crate::fib::table::{Family, V4, V6, View};
-use crate::interface::{IfCache, comes_in, ifflags};
-use crate::mpls::IN_TABLE;
+use crate::interface::{comes_in, ifflags};
 use crate::offload;
-use crate::plane::Plane;
+use crate::plane::table::{Family, V4, V6, View};
+use crate::plane::{IN_TABLE, IfCache, Plane};
 use graph::counters::{Run, Table};
 use graph::{Desc, Guard, Packet, Published, Rooms, flags, quick};
 use packet::eth::EtherType;

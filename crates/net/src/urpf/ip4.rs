@@ -1,8 +1,8 @@
 //! `ip4-urpf`: whether there is a way back to a packet's source.
 
 use super::{Check, Ip4UrpfNext, Mode, RX4, Source};
-use crate::fib::table::{V4, View};
 use crate::plane::Plane;
+use crate::plane::table::{V4, View};
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
 use std::fmt;

@@ -1,9 +1,9 @@
 //! `ip6-urpf`: whether there is a way back to a packet's source.
 
 use super::{Check, Ip6UrpfNext, Mode, RX6, Source};
-use crate::fib::table::{V6, View};
 use crate::ip6::lookup::is_link_local;
 use crate::plane::Plane;
+use crate::plane::table::{V6, View};
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
 use std::fmt;

@@ -24,8 +24,8 @@ pub use part::{SourceCheck, rule};
 
 use crate::adjacency::Adjacency;
 use crate::arcs;
-use crate::fib::table::{Family, View};
 use crate::interface::{Column, Declared, Interface, Setting, Switch, Word};
+use crate::plane::table::{Family, View};
 use crate::plane::{Plane, kind};
 use graph::arcs::Feature;
 use graph::{Desc, Guard, LookupNode, flags, quick};

@@ -1,10 +1,10 @@
 //! `ip4-urpf-out`, `ip6-urpf-out`: whether packets may leave over an interface with their sources.
 
 use super::{Check, Mode, Rule, Source, TX4, TX6};
-use crate::fib::table::{Family, V4, V6, View};
 use crate::interface::Setting;
 use crate::ip6::lookup::is_link_local;
 use crate::plane::Plane;
+use crate::plane::table::{Family, V4, V6, View};
 use graph::node::Step;
 use graph::{Desc, Edge, Guard, LookupNode, Packet, Reason, TraceRecord, flags};
 use packet::vlan::VlanStack;

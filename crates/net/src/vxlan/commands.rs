@@ -1,8 +1,8 @@
 //! `create vxlan tunnel`, `show vxlan tunnel`.
 
 use super::{GroupInterface, MAX_INSTANCE, MAX_VNI, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels};
+use crate::cli::interfaces::{free, made};
 use crate::cli::{commit, interface};
-use crate::interface::commands::{free, made};
 use crate::router::{Op, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use std::net::IpAddr;

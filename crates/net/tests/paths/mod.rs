@@ -7,13 +7,13 @@ use graph::{
     Vector,
 };
 use net::gre::{GreConfig, GreOp};
-use net::interface::InterfaceTx;
-use net::mpls::OutLabels;
+use net::labels::OutLabels;
 use net::neighbor::DadMode;
+use net::output::InterfaceTx;
 use net::punt::{Class, Limit};
 use net::router::{
-    BridgeOp, BridgeSettings, Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
+    BridgeOp, BridgeSettings, Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath,
+    RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
 };
 use net::span::{Directions, Mirror};
 use net::vxlan::{VxlanConfig, VxlanOp};

@@ -19,7 +19,6 @@ mod writer;
 
 pub use entry::{Entry, STAMP_MASK, key, key_bridge, key_mac};
 pub use learn::{Learnt, Limits};
-pub(crate) use table::Bucket;
 pub use writer::{MacWriter, NoRoom};
 
 use crate::CpuLevel;

@@ -198,7 +198,11 @@ fn switches<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
         s.set(fields.key_place("arp-sender-check"), "arp-sender-check", arp::SENDER_CHECK.to(on));
     }
     if let Some(on) = s.d.field(fields, "directed-broadcast", |d, node| d.boolean(node)) {
-        s.set(fields.key_place("directed-broadcast"), "directed-broadcast", ip4::DIRECTED_BROADCAST.to(on));
+        s.set(
+            fields.key_place("directed-broadcast"),
+            "directed-broadcast",
+            net::interface::DIRECTED_BROADCAST.to(on),
+        );
     }
     let word =
         s.d.field(fields, "ip4-link-local", |d, node| d.choice(node, &[("forward", false), ("drop", true)]));

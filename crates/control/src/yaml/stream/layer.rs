@@ -1,7 +1,7 @@
 //! The headers of a stream, each `name: {fields}` in a list from the outside in.
 
 use drivers::generator::{Arp, Echo, Ethernet, Ipv4, Ipv6, Layer, Payload, Tcp, Udp, Vlan};
-use net::generator::{first_layer, first_layer_fits};
+use net::first_layer::{first_layer, first_layer_fits};
 
 use super::field::Layered;
 use crate::yaml::decode::{Decoder, Fields, list};

@@ -4,9 +4,9 @@ use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
 use super::super::interface::object_number;
 use super::{Section, Seen, Virtual, address, outside, put_marks};
-use crate::dump::{self, Map, Source};
+use crate::written::{self, Map};
 use net::gre::{GreConfig, GreOp, MAX_INSTANCE};
-use net::router::{IfState, RouteTable};
+use net::router::{IfState, RouteTable, Router};
 use net::tunnel::Outside;
 
 const GRE: &[&str] = &["local", "remote", "table", "teb", "key", "sequence", "checksum", "ttl", "dscp"];
@@ -54,9 +54,9 @@ fn decode<'n>(
     Some(Virtual { place, path: d.path(), op, description: None, frames, table, mtu, other: None })
 }
 
-fn dump(from: Source<'_>, i: &IfState, to: &mut Map) {
-    let Some(c) = net::gre::tunnel(from.router, i.index).map(|t| &t.config) else { return };
-    to.put("local", dump::Node::text(c.local)).put("remote", dump::Node::text(c.remote));
+fn dump(router: &Router, i: &IfState, to: &mut Map) {
+    let Some(c) = net::gre::tunnel(router, i.index).map(|t| &t.config) else { return };
+    to.put("local", written::Node::text(c.local)).put("remote", written::Node::text(c.remote));
     to.put_unless("table", c.table, 0).put_unless("teb", c.teb, false);
     to.put_some("key", c.key);
     to.put_unless("sequence", c.sequence, false).put_unless("checksum", c.checksum, false);

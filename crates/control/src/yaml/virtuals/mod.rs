@@ -15,8 +15,8 @@ use super::model::{Interface, InterfaceKind};
 use super::rules::Names;
 use super::table::Tables;
 use super::tree::{Node, Value};
-use crate::dump::{self, Map, Source};
-use net::router::{IfState, Op, RouteTable};
+use crate::written::{self, Map};
+use net::router::{IfState, Op, RouteTable, Router};
 use net::tunnel::{Identity, Outside};
 
 /// An interface that a section declares.
@@ -60,7 +60,7 @@ pub(crate) struct Section {
     pub(in crate::yaml) decode:
         for<'n> fn(&mut Decoder<'n>, &'n str, Place, &Fields<'n>, &mut Seen<'n>) -> Option<Virtual>,
     /// Writes an entry for an interface that is of this kind.
-    pub dump: fn(Source<'_>, &IfState, &mut Map),
+    pub dump: fn(&Router, &IfState, &mut Map),
 }
 
 /// All of them.
@@ -148,7 +148,7 @@ fn address<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, field: &'static str, he
 
 /// Writes the TTL and DSCP of a tunnel's packets where they are not what they are by default.
 fn put_marks(to: &mut Map, ttl: Option<u8>, dscp: Option<u8>, own: Outside) {
-    let copied = |n: Option<u8>| n.map_or(dump::Node::from("copy"), dump::Node::from);
+    let copied = |n: Option<u8>| n.map_or(written::Node::from("copy"), written::Node::from);
     to.put_some("ttl", (ttl != own.ttl).then(|| copied(ttl)));
     to.put_some("dscp", (dscp != own.dscp).then(|| copied(dscp)));
 }

@@ -5,8 +5,8 @@ use super::super::diag::Place;
 use super::super::interface::object_number;
 use super::super::l3::Setting;
 use super::{Section, Seen, Virtual, address, outside, put_marks};
-use crate::dump::{self, Map, Source};
-use net::router::{IfState, Op, RouteTable};
+use crate::written::{self, Map};
+use net::router::{IfState, Op, RouteTable, Router};
 use net::tunnel::Outside;
 use net::vxlan::{GroupInterface, MAX_INSTANCE, MAX_VNI, MTU, PORT, VxlanConfig, VxlanOp};
 
@@ -105,11 +105,13 @@ fn decode<'n>(
     Some(Virtual { place, path: d.path(), op, description, frames, table, mtu, other })
 }
 
-fn dump(from: Source<'_>, i: &IfState, to: &mut Map) {
-    let Some(tunnel) = net::vxlan::tunnel(from.router, i.index) else { return };
+fn dump(router: &Router, i: &IfState, to: &mut Map) {
+    let Some(tunnel) = net::vxlan::tunnel(router, i.index) else { return };
     let c = &tunnel.config;
-    to.put("local", dump::Node::text(c.local)).put("remote", dump::Node::text(c.remote)).put("vni", c.vni);
-    to.put_some("group-interface", tunnel.over().map(|i| from.router.interface_name(i)));
+    to.put("local", written::Node::text(c.local))
+        .put("remote", written::Node::text(c.remote))
+        .put("vni", c.vni);
+    to.put_some("group-interface", tunnel.over().map(|i| router.interface_name(i)));
     to.put_unless("table", c.table, 0);
     to.put_unless("local-port", c.local_port, PORT).put_unless("remote-port", c.remote_port, PORT);
     to.put_unless("zero-checksum", c.zero_checksum, false);

@@ -1,9 +1,9 @@
 //! `l2-arp-term`: answers ARP requests and neighbour solicitations for the entries of the bridge domain, so that they are not
 //! flooded.
 
-use super::{Bridge, BridgeCache, BridgePort, Way, bflags};
-use crate::interface::{IfCache, Interface, ifflags};
-use crate::plane::Plane;
+use crate::interface::{BridgePort, Interface, bflags, ifflags};
+use crate::l2::bridge::{BridgeCache, Way};
+use crate::plane::{Bridge, IfCache, Plane};
 use graph::buffer::ROOM;
 use graph::counters::Table;
 use graph::node::Step;

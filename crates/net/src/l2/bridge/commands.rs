@@ -1,7 +1,7 @@
 //! Commands that make bridge domains and change what is in them.
 
-use super::show;
 use crate::cli::commit;
+use crate::l2::bridge::show;
 use crate::router::{
     BridgeOp, BridgeSettings, Membership, Op, PortFeatures, Router, StaticMac, TagChange, VlanTag,
 };

@@ -1,8 +1,8 @@
 //! `l2-flood`: a copy of the frame to every member of the bridge domain but the one on which it came.
 
-use super::{BridgeCache, may_pass};
-use crate::interface::{IfCache, IfIndex, Interface, ifflags};
-use crate::plane::Plane;
+use crate::interface::{IfIndex, Interface, ifflags};
+use crate::l2::bridge::{BridgeCache, may_pass};
+use crate::plane::{IfCache, Plane};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, TraceRecord};

@@ -1,10 +1,10 @@
 //! `l2-bridge`: learns where a frame comes from, and sends it to where its destination is.
 
-use super::tagged::Members;
-use super::{Bridge, BridgeCache, BridgePort, Refused, Way, bflags, may_pass};
-use crate::interface::{IfCache, Interface, ifflags};
-use crate::l2::retag::RetagError;
-use crate::plane::{Plane, RxCounts};
+use crate::interface::retag::RetagError;
+use crate::interface::{BridgePort, Interface, bflags, ifflags};
+use crate::l2::bridge::tagged::Members;
+use crate::l2::bridge::{BridgeCache, Refused, Way, may_pass};
+use crate::plane::{Bridge, IfCache, Plane, RxCounts};
 use crate::punt::Message;
 use crate::{ip4, ip6};
 use graph::counters::{Run, Table};

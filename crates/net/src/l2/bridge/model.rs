@@ -1,7 +1,7 @@
 //! Bridging against a naive bridge: the same frames through the graph and through a map of addresses, while time passes.
 
-use super::STEP_SECONDS;
 use crate::neighbor::Millis;
+use crate::plane::STEP_SECONDS;
 use crate::router::{BridgeOp, BridgeSettings, MacInfo, Membership, Op, PortFeatures, StaticMac};
 use crate::short_cuts::world::World;
 use packet::eth::MacAddr;

@@ -1,8 +1,8 @@
 //! The short cut of `l2-bridge` for members whose frames have tags taken away or put in front, and that may change with
 //! every frame.
 
-use super::{BridgePort, bflags, may_pass};
-use crate::interface::{Interface, Tags, ifflags};
+use crate::interface::{BridgePort, Interface, Tags, bflags, ifflags};
+use crate::l2::bridge::may_pass;
 use graph::counters::{Run, Table};
 use graph::{Desc, Rooms, WINDOW, flags};
 use packet::eth::EtherType;

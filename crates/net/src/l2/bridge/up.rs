@@ -1,7 +1,7 @@
 //! `bvi-input`: where frames leave a bridge domain for the router.
 
-use crate::interface::{IfCache, ifflags};
-use crate::plane::Plane;
+use crate::interface::ifflags;
+use crate::plane::{IfCache, Plane};
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord, flags};
 use packet::eth::EtherType;

@@ -1,9 +1,9 @@
 //! `mpls tunnel`, `show mpls tunnel`.
 
+use crate::cli::interfaces::{free, made};
+use crate::cli::labels::{LABELS, about_labels, labels};
 use crate::cli::{commit, interface};
 use crate::fib::show::{adjacency_line, target_words};
-use crate::interface::commands::{free, made};
-use crate::mpls::commands::{LABELS, about_labels, labels};
 use crate::plane::kind;
 use crate::router::{MAX_TUNNEL, MplsOp, Op, RoutePath, Router, Target, TunnelConfig, TunnelInfo};
 use command::{Args, Command, CommandError, Output};

@@ -1,7 +1,7 @@
 //! `interface-rx-dpo-l2`: a frame from below a label stack seems to come in on an interface.
 
-use crate::interface::{IfCache, comes_in, ifflags};
-use crate::plane::Plane;
+use crate::interface::{comes_in, ifflags};
+use crate::plane::{IfCache, Plane};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
@@ -85,7 +85,7 @@ impl Node for InterfaceRxL2 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mpls::Tunnel;
+    use crate::interface::Pseudowire;
     use crate::testing::{Input, Rig, hex};
     use graph::flags;
 
@@ -96,7 +96,7 @@ mod tests {
     fn rig() -> Rig {
         let mut r = Rig::new(|plane| InterfaceRxL2::new(plane, 0));
         let mut i = r.interfaces.get(2).unwrap().clone();
-        i.tunnel = Some(Tunnel { group: 7, control_word: true });
+        i.tunnel = Some(Pseudowire { group: 7, control_word: true });
         r.interfaces.replace(2, i);
         r
     }

@@ -1,8 +1,7 @@
 //! `mpls-tunnel-tx`: frames that leave by a tunnel get its labels.
 
-use crate::interface::IfCache;
-use crate::mpls::PIPE_TTL;
-use crate::plane::{Plane, PlaneConfig, kind};
+use crate::labels::PIPE_TTL;
+use crate::plane::{IfCache, Plane, PlaneConfig, kind};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Guard, Node, Packet, TraceRecord};
@@ -109,7 +108,7 @@ impl Node for MplsTunnelTx {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mpls::Tunnel;
+    use crate::interface::Pseudowire;
     use crate::testing::{Input, Rig};
 
     #[test]
@@ -122,7 +121,7 @@ mod tests {
         };
         assert_eq!(r.drops(frame()), "mpls-tunnel-gone");
         let mut i = r.interfaces.get(2).unwrap().clone();
-        i.tunnel = Some(Tunnel { group: 0, control_word: false });
+        i.tunnel = Some(Pseudowire { group: 0, control_word: false });
         r.interfaces.replace(2, i);
         assert_eq!(r.drops(frame()), "mpls-tunnel-no-path");
         assert_eq!(r.plane.counters.tx.of(0).get(2).unwrap().packets.get(), 0);

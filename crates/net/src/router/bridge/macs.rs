@@ -1,8 +1,8 @@
 //! The MAC table on the control side: static addresses, ageing, and taking out.
 
 use super::{BridgeOp, BridgeState, StaticMac};
-use crate::l2::bridge::STEP_SECONDS;
 use crate::neighbor::Millis;
+use crate::plane::STEP_SECONDS;
 use crate::router::op::Undo;
 use crate::router::{IfState, Op, OpError, Router};
 use packet::eth::MacAddr;

@@ -10,7 +10,8 @@ pub use port::{Membership, PortFeatures, TagChange, VlanTag};
 
 use super::interfaces::Interfaces;
 use super::{FloodClass, Kind, OpError, Router, check_description};
-use crate::l2::bridge::{Bridge, L2Writers, Member, bflags};
+use crate::interface::bflags;
+use crate::plane::{Bridge, L2Writers, Member};
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

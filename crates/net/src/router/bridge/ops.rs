@@ -1,7 +1,7 @@
 //! Operations on bridge domains.
 
 use super::{BridgeSettings, BridgeState, MAX_BRIDGE_ID, Membership, PortFeatures, TagChange};
-use crate::l2::bridge::Bridge;
+use crate::plane::Bridge;
 use crate::router::op::Undo;
 use crate::router::{Kind, Op, OpError, Router};
 use packet::eth::MacAddr;

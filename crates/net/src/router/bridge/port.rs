@@ -1,9 +1,7 @@
 //! Members of bridge domains, and the tags of their frames.
 
 use super::BridgeOp;
-use crate::interface::Tags;
-use crate::l2::Retag;
-use crate::l2::bridge::{BridgePort, bflags};
+use crate::interface::{BridgePort, Retag, Tags, bflags};
 use crate::router::op::Undo;
 use crate::router::{IfState, Kind, Op, OpError, Router};
 use std::collections::HashSet;

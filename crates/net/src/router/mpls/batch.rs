@@ -1,7 +1,7 @@
 //! Many changes of label routes as one operation.
 
 use super::super::{RoutePath, Target};
-use crate::mpls::Push;
+use crate::labels::Push;
 use std::collections::HashMap;
 use tables::labels::place;
 

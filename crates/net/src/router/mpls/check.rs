@@ -1,7 +1,7 @@
 //! What a label route must meet before it is applied.
 
 use super::super::{Kind, RouteTable, Router, Target};
-use crate::mpls::reserved;
+use crate::labels::reserved;
 use crate::router::{Lookup, RoutePath};
 use packet::mpls::Label;
 use tables::labels::ENTRIES;

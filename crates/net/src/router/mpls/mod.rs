@@ -166,7 +166,7 @@ impl Router {
         let place = self.labels.slots.insert(shared).map_err(|_| {
             OpError::new(format!(
                 "no room for MPLS table {id}: there are {} already",
-                crate::mpls::MAX_TABLES
+                crate::labels::MAX_TABLES
             ))
         })?;
         self.labels.by_id.insert(id, LabelTable { place, labels, doomed: false });

@@ -27,7 +27,7 @@ pub struct LabelRoute {
     pub target: Target,
     /// The next-hop group.
     pub group: u32,
-    /// The label that the entry itself holds, as [`crate::mpls::Push`]; 0: none.
+    /// The label that the entry itself holds, as [`crate::labels::Push`]; 0: none.
     pub swap: u32,
 }
 

@@ -4,7 +4,7 @@ use super::super::interfaces::NewInterface;
 use super::super::nexthops::{Lookup, Source};
 use super::super::{Kind, Op, OpError, RoutePath, Router, Target};
 use super::MplsOp;
-use crate::mpls::Tunnel;
+use crate::interface::Pseudowire;
 use packet::eth::MacAddr;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -67,15 +67,15 @@ impl Router {
     }
 
     /// What workers see of a tunnel for frames.
-    pub(in crate::router) fn frame_tunnel(&self, interface: u32) -> Option<Tunnel> {
+    pub(in crate::router) fn frame_tunnel(&self, interface: u32) -> Option<Pseudowire> {
         let t = self.tunnels.get(&interface).filter(|t| t.config.l2_only)?;
-        Some(Tunnel { group: t.group, control_word: t.config.control_word })
+        Some(Pseudowire { group: t.group, control_word: t.config.control_word })
     }
 
     /// The feature that frames of a tunnel meet on `interface-output`.
     pub(in crate::router) fn tunnel_feature(&self, interface: u32) -> u32 {
         match self.frame_tunnel(interface) {
-            Some(_) => self.feature_bit(&crate::mpls::TUNNEL_TX),
+            Some(_) => self.feature_bit(&crate::interface::TUNNEL_TX),
             None => 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::addresses::hop;
-use net::mpls::OutLabels;
+use net::labels::OutLabels;
 use net::router::{LabelBatch, Lookup, MplsOp, Op, RoutePath, Target};
 
 /// What becomes of labels.

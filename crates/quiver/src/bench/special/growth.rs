@@ -1,13 +1,12 @@
 //! `growth`: clocks a packet as one thing grows, for plots in which a cliff would show.
 
 use crate::bench::feed::Traffic;
-use crate::bench::many;
 use crate::bench::measure::{ENOUGH, Meter};
 use crate::bench::prefixes::Prefixes;
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
 use crate::bench::rig::{Plan, Rig, Tags, Vrfs, list4};
-use crate::bench::{Bench, Context, Emit, scenarios, traffic};
+use crate::bench::{Bench, Context, Emit, many, scenarios, traffic};
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 

@@ -1,12 +1,11 @@
 //! `idle`: what the router takes when nothing comes, and how fast it wakes up.
 
 use super::latency::Times;
-use crate::bench::feed;
 use crate::bench::histogram::{Counts, Histogram};
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
 use crate::bench::rig::Rig;
-use crate::bench::{Bench, Context, Emit, scenarios};
+use crate::bench::{Bench, Context, Emit, feed, scenarios};
 use graph::clock::tsc;
 use graph::{Buffers, Desc, RxQueue, Vector};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

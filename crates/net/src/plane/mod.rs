@@ -1,17 +1,16 @@
 //! What workers read of the control side's decisions, in one place: every node holds an `Arc<Plane>`.
 
 use crate::adjacency::Adjacency;
-use crate::fib::table::Tables;
-use crate::interface::{Briefs, Columns, Interface};
-use crate::l2::bridge::L2Plane;
+use crate::interface::{Briefs, Columns, Interface, MAX_INTERFACES};
 use crate::punt::{Police, Punt};
-use graph::Handoff;
 use graph::counters::{PerWorker, Table};
 use graph::epoch::Published;
 use graph::stats::Count;
+use graph::{Guard, Handoff, flags};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use table::Tables;
 use tables::fib::{Routes4, Routes6};
 use tables::groups::Groups;
 use tables::labels::Labels;
@@ -20,7 +19,14 @@ use tables::lpm6::Lpm6;
 use tables::slots::Slots;
 use type_map::TypeMap;
 
+mod admit;
+mod bridges;
+mod cache;
+pub mod table;
 mod type_map;
+
+pub use bridges::{Bridge, L2Plane, L2Writers, MAC_LIMIT, MAX_BRIDGES, Member, STEP_SECONDS};
+pub use cache::IfCache;
 
 pub use crate::adjacency::kind;
 
@@ -110,9 +116,6 @@ pub struct Drops(Vec<Arc<DropTable>>);
 pub struct DropTable {
     rows: Box<[std::sync::OnceLock<DropRow>]>,
 }
-
-/// The most interfaces and sub-interfaces.
-pub const MAX_INTERFACES: usize = 65_536;
 
 impl Drops {
     /// Counters for `workers` workers.
@@ -218,7 +221,17 @@ pub struct Plane {
     pub published: TypeMap,
 }
 
+/// Flag of a packet that is looked up in a table that does not follow from its interface: the place of that stands in
+/// [`graph::Desc::tx`] until the packet has an interface to leave by.
+pub const IN_TABLE: u16 = flags::USER << 1;
+
 impl Plane {
+    /// Whether an adjacency puts labels on that copy TTL.
+    #[cold]
+    pub fn is_uniform(&self, guard: &Guard, adj: u32) -> bool {
+        self.adjacencies.get(adj, guard).and_then(|a| a.mpls.as_ref()).is_some_and(|m| m.uniform)
+    }
+
     /// What a feature publishes for workers by this type: the same for all nodes and for the control side. Nodes ask for it when
     /// the graph is built and keep it, so that no packet looks it up. It has the default value until another is published.
     pub fn publish<T: Default + Send + Sync + 'static>(&self) -> Arc<Published<T>> {

@@ -1,7 +1,7 @@
 //! ICMP errors about labelled packets whose sender this router has no route to: they go on along the label switched path, below
 //! the stack of the packet, and the router at its end sends them back (RFC 3032 section 2.3.2).
 
-use super::top;
+use crate::labels::top;
 use graph::{Packet, TraceRecord, flags};
 use packet::eth::EtherType;
 use packet::mpls::{ENTRY_LEN, Entry};
@@ -9,13 +9,13 @@ use std::fmt;
 
 /// Flag of a packet about which an error is to be sent that way. [`graph::Desc::hash`] has the bytes of its stack, which is in front
 /// of its current header, and [`graph::Desc::tx`] the adjacency, or [`LOOK_UP`].
-pub(super) const ALONG: u16 = flags::USER << 2;
+pub(crate) const ALONG: u16 = flags::USER << 2;
 /// In the place of an adjacency: the stack is one that is yet to be looked up.
-pub(super) const LOOK_UP: u32 = u32::MAX;
+pub(crate) const LOOK_UP: u32 = u32::MAX;
 
 /// Bytes of the largest stack that is put on packets which the router makes of others: the longest IPv4 header and a link-layer
 /// header fit in front of a buffer with it.
-pub(super) const MOST_BYTES: usize = 10 * ENTRY_LEN;
+pub(crate) const MOST_BYTES: usize = 10 * ENTRY_LEN;
 
 /// High enough for the rest of any path.
 const TTL: u8 = 255;
@@ -71,7 +71,7 @@ pub(crate) fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::
 }
 
 /// Puts a label stack in front of a packet; false where there is no room.
-pub(super) fn put(p: &mut Packet<'_>, stack: &[u8]) -> bool {
+pub(crate) fn put(p: &mut Packet<'_>, stack: &[u8]) -> bool {
     if !p.prepend(stack.len()) {
         return false;
     }

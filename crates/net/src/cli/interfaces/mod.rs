@@ -8,8 +8,8 @@ mod unnumbered;
 
 pub(crate) use create::{free, made};
 
-use super::MtuOf;
 use crate::cli::commit;
+use crate::interface::MtuOf;
 use crate::router::{MTU, Op, Router, check_description};
 use command::{Args, Command, CommandError, Output};
 use ipnet::IpNet;

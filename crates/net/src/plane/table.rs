@@ -5,8 +5,7 @@
 //! there always, and large from the start.
 
 use crate::interface::{Brief, Interface};
-use crate::mpls::IN_TABLE;
-use crate::plane::{Plane, kind};
+use crate::plane::{IN_TABLE, Plane, kind};
 use graph::{Desc, Guard, VECTOR_SIZE};
 use packet::CpuLevel;
 use packet::flow::Flow;

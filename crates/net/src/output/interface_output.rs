@@ -1,8 +1,7 @@
 //! `interface-output`: the last decisions about a packet before its device.
 
-use super::{IfCache, Interface, ifflags};
-use crate::mpls::IN_TABLE;
-use crate::plane::Plane;
+use crate::interface::{Interface, ifflags};
+use crate::plane::{IN_TABLE, IfCache, Plane};
 use graph::counters::{Run, Table};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, flags, quick};

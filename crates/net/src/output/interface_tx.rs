@@ -1,6 +1,6 @@
 //! `interface-tx`: hands packets to the device queues of this worker.
 
-use super::IfIndex;
+use crate::interface::IfIndex;
 use crate::plane::{DropTable, Plane};
 use graph::counters::Table;
 use graph::node::Never;

@@ -1,9 +1,9 @@
 //! `icmp6-input`: ICMPv6 messages to the router. Echo requests and solicitations of the router's addresses are answered
 //! here; what neighbours say of themselves, echo replies and errors go to the control side.
 
-use crate::interface::{IfCache, Interface, ifflags, untag};
+use crate::interface::{Interface, ifflags, untag};
 use crate::neighbor::Proxies;
-use crate::plane::Plane;
+use crate::plane::{IfCache, Plane};
 use crate::punt::PuntKind;
 use graph::buffer::ROOM;
 use graph::node::Step;
@@ -174,7 +174,7 @@ fn echo(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>, at: usize) -> Step<Ic
         let own = view.ifs.get(p.d.rx).and_then(|i| i.source6(asker));
         source = own.ok_or(Icmp6Reason::NoAddress)?;
     } else if !view.ifs.get(p.d.rx).is_some_and(|i| i.addrs6.iter().any(|a| a.0 == asked)) {
-        source = super::unicast6(view.plane, view.guard, p.d, asked, asker);
+        source = crate::icmp::unicast6(view.plane, view.guard, p.d, asked, asker);
     }
     let moved = p.advance(at - ip6::HEADER_LEN);
     debug_assert!(moved, "the ICMPv6 header lies in the first buffer");

@@ -1,7 +1,7 @@
 //! `show punt` and `set punt policer`.
 
-use super::{Class, Limit};
 use crate::cli::commit;
+use crate::punt::{Class, Limit};
 use crate::router::{Op, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::json;
@@ -47,7 +47,7 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         Some(class) => vec![class],
         None if name == "all" => Class::ALL.to_vec(),
         None => {
-            let known = super::class::NAMES.join(", ");
+            let known = crate::punt::class::NAMES.join(", ");
             return Err(args.error("class", format!("there is no class {name}: all, {known}")));
         }
     };

@@ -74,7 +74,7 @@ impl Map {
     }
 
     /// Adds all of another one.
-    pub(super) fn append(&mut self, mut other: Map) {
+    pub(crate) fn append(&mut self, mut other: Map) {
         self.0.append(&mut other.0);
     }
 
@@ -90,7 +90,7 @@ impl Node {
         Node::Text(value.to_string())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
             Node::Plain(_) | Node::Text(_) => false,
             Node::List(items) | Node::Row(items) => items.is_empty(),
@@ -115,7 +115,7 @@ impl Node {
     }
 
     /// Writes the value behind `name:` or `-`, at `depth` levels.
-    pub(super) fn write(&self, out: &mut String, depth: usize) {
+    pub(crate) fn write(&self, out: &mut String, depth: usize) {
         match self {
             Node::List(items) if !items.is_empty() => {
                 out.push('\n');
@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// Writes the items or fields of a list or mapping whose name stands already, at `depth` levels.
-    pub(super) fn write_within(&self, out: &mut String, depth: usize) {
+    pub(crate) fn write_within(&self, out: &mut String, depth: usize) {
         match self {
             Node::List(items) => items.iter().for_each(|item| item.write_item(out, depth)),
             Node::Map(map) => map.write(out, depth, true),
@@ -143,7 +143,7 @@ impl Node {
     }
 
     /// The same as JSON.
-    pub(super) fn write_json(&self, page: &mut Page) {
+    pub(crate) fn write_json(&self, page: &mut Page) {
         match self {
             Node::List(items) => items.iter().for_each(|item| page.item(&item.to_json())),
             Node::Map(map) => {
@@ -158,7 +158,7 @@ impl Node {
     }
 
     /// Writes the value as an item of a list.
-    pub(super) fn write_item(&self, out: &mut String, depth: usize) {
+    pub(crate) fn write_item(&self, out: &mut String, depth: usize) {
         indent(out, depth);
         out.push('-');
         match self {
@@ -233,7 +233,7 @@ fn indent(out: &mut String, depth: usize) {
 }
 
 /// Writes the name of a list or mapping whose items or fields come in the lines behind it.
-pub(super) fn write_name(out: &mut String, name: &str, depth: usize) {
+pub(crate) fn write_name(out: &mut String, name: &str, depth: usize) {
     indent(out, depth);
     write_key(out, name);
     out.push_str(":\n");
