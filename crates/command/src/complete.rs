@@ -3,7 +3,7 @@
 use crate::filter;
 use crate::lexer::{MAX_LINE, lex, quote};
 use crate::matcher::{Matcher, Next};
-use crate::{ArgType, Completer, Registry};
+use crate::{ArgType, Completer, Parsed, Registry};
 
 /// One proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,12 @@ impl<C> Registry<C> {
         }
         if let Some(bar) = filter::last_bar(line) {
             let prefix = line.get(bar..).unwrap_or_default().trim_start();
+            // Behind what is no command nothing can be right.
+            let before = line.get(..bar - 1).unwrap_or_default();
+            let parsed = filter::split_filters(before).and_then(|(command, _)| self.check(command));
+            if !matches!(parsed, Ok(Parsed::Command(..))) {
+                return none;
+            }
             let words = filter::WORDS.iter().filter(|(word, _)| word.starts_with(prefix));
             let candidate = |(word, help): &(&str, &str)| Candidate {
                 text: (*word).to_owned(),

@@ -535,5 +535,8 @@ mod foreign {
         let completion = registry().complete("rib | ex", 8, &());
         assert_eq!((completion.start, completion.candidates[0].text.as_str()), (6, "exclude"));
         assert!(registry().help("rib | ", &()).starts_with("  include  only lines"));
+        assert!(registry().complete("no-command | ex", 15, &()).candidates.is_empty());
+        assert!(registry().complete("rib | nothing | ex", 18, &()).candidates.is_empty());
+        assert_eq!(registry().complete("rib | include x | ex", 20, &()).candidates.len(), 1);
     }
 }
