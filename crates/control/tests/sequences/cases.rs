@@ -146,6 +146,16 @@ pub const CASES: &[(&str, &str)] = &[
          set interface ip address loop0 2001:db8:5::1/64 ! has MTU 600",
     ),
     (
+        "addresses that make nobody's of the next hop of a tunnel",
+        "mpls tunnel add instance 0 via 10.7.0.255 out-labels 33
+         mpls tunnel add instance 1 via 10.8.0.0 p0 out-labels 34
+         set interface ip address p0 10.7.0.1/24 ! 10.7.0.255, which 10.7.0.1/24 makes nobody's
+         set interface ip address p0 10.8.0.1/24 ! 10.8.0.0, which 10.8.0.1/24 makes nobody's
+         set interface ip address p1 10.8.0.1/24
+         mpls tunnel del mpls-tunnel0
+         set interface ip address p0 10.7.0.1/24",
+    ),
+    (
         "a sub-interface that is up under one that is down, and the order of interfaces",
         "create sub-interfaces p0 100
          create sub-interfaces p1 100

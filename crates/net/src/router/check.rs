@@ -188,7 +188,7 @@ impl Router {
         for end in ends.filter(|e| *e != a) {
             if self.is_next_hop(i.index, place, end) {
                 return fail(format!(
-                    "{end}, which {net} makes nobody's or the router's own, is the next hop of routes: change them first"
+                    "{end}, which {net} makes nobody's or the router's own, is the next hop of routes or tunnels: change them first"
                 ));
             }
         }
@@ -212,15 +212,17 @@ impl Router {
         Ok(())
     }
 
-    /// Whether routes have a next hop on an interface, or look it up in the table at a place.
+    /// Whether routes or MPLS tunnels have a next hop on an interface, or look it up in the table at a place.
     fn is_next_hop(&self, index: u32, place: u32, addr: IpAddr) -> bool {
         let looked_up = self.fibs.get(addr.is_ipv6(), place).and_then(|v| v.watched.get(&addr));
         let looked_up = looked_up.into_iter().flat_map(|w| w.groups.iter().copied());
         let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);
         let named = self.nexthops.towards(addr).into_iter().chain(looked_up);
-        named
-            .filter_map(|id| self.group(id))
-            .any(|g| g.routes > 0 && matches!(&g.target, Target::Paths(paths) if paths.iter().any(here)))
+        // Groups may be held for a moment by what has gone already.
+        let in_use = |id: u32, routes: u32| routes > 0 || self.tunnels().any(|t| t.group == id);
+        named.filter_map(|id| Some((id, self.group(id)?))).any(|(id, g)| {
+            matches!(&g.target, Target::Paths(paths) if paths.iter().any(here)) && in_use(id, g.routes)
+        })
     }
 
     pub(super) fn check_xconnect(&self, name: &str, peer: Option<&str>) -> Result<(), OpError> {
