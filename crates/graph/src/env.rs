@@ -97,7 +97,7 @@ impl Env {
         self.enqueue(d, self.wiring.drop);
     }
 
-    /// Sends a packet to the running node of worker `to`, once the vector is done. The node answers [`Exit::Consumed`].
+    /// Sends a packet to the running node of worker `to`, once the vector is done. The node answers [`Exit::Consumed`](crate::Exit::Consumed).
     /// When that worker is too far behind, the packet is dropped and counted by the dispatcher.
     #[inline]
     pub fn hand_off(&mut self, to: usize, d: Desc) {

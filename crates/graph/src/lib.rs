@@ -5,7 +5,7 @@
 //! [`Pool`]; a [`Node`] decides for one packet at a time in [`Node::step`]; the generic driver in [`driver`] turns that
 //! into a loop over the vector with prefetch, trace, counters and enqueueing.
 //!
-//! Reading order: [`desc`], [`buffer`], [`packet`], [`edge`], [`env`], [`node`], [`driver`], [`quick`], [`frames`], [`builder`], [`dispatch`],
+//! Reading order: [`desc`], [`buffer`], [`packet`], [`edge`], [`env`](mod@env), [`node`], [`driver`], [`quick`], [`frames`], [`builder`], [`dispatch`],
 //! [`worker`].
 
 pub mod arcs;

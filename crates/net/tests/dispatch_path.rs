@@ -154,7 +154,14 @@ fn the_system_is_not_called() {
 }
 
 /// Where a lock is known that only the control side takes: file and word.
-const EXCEPTIONS: [(&str, &str); 2] = [
+const EXCEPTIONS: [(&str, &str); 6] = [
+    // Nodes ask when the graph is built, and keep what they get.
+    ("net/src/plane/type_map.rs", "Mutex"),
+    // Threads of the control side.
+    ("net/src/background.rs", "Mutex"),
+    ("net/src/router/inspect.rs", "Mutex"),
+    // Capture files that several workers write.
+    ("net/src/router/devices.rs", "Mutex"),
     // What a dropped writer leaves behind for readers.
     ("tables/src/slots.rs", "Mutex"),
     ("tables/src/exact/table.rs", "Mutex"),
@@ -164,22 +171,17 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 fn no_lock_is_named() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = vec![];
-    for folder in ["graph/src", "packet/src", "tables/src"] {
+    for folder in ["graph/src", "packet/src", "tables/src", "net/src"] {
         sources(&root.join(folder), &mut files);
-    }
-    for part in
-        ["arp", "ethernet", "hold", "icmp", "interface", "ip4", "ip6", "l2", "offload", "punt", "reassembly"]
-    {
-        sources(&root.join("net/src").join(part), &mut files);
-    }
-    for file in ["adjacency.rs", "plane.rs"] {
-        files.push(root.join("net/src").join(file));
     }
     assert!(files.len() > 60, "{} files", files.len());
     let mut found = vec![];
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         let name = file.strip_prefix(&root).unwrap().display().to_string();
+        if ["net/src/testing.rs", "net/src/short_cuts"].iter().any(|tests| name.starts_with(tests)) {
+            continue;
+        }
         let product = text.split("#[cfg(test)]").next().unwrap_or_default();
         for word in ["Mutex", "RwLock", "Condvar", "Barrier", "Semaphore", "parking_lot", "SpinLock"] {
             if product.contains(word) && !EXCEPTIONS.iter().any(|e| e.0 == name && e.1 == word) {

@@ -3,7 +3,7 @@
 //! A feature has one file here, with a function for each place of the document that it fills, and one line for each in
 //! the lists below: `SECTIONS` for a section or a part of one, `INTERFACE` for fields of interfaces and sub-interfaces, `L3` for
 //! those of `l3.interfaces`, `DEVICE` for fields of `devices`, `QUIVER` for fields of `quiver`. A function is given the router and fills a
-//! [`Map`]; fields that have their default are left out. What may be long is made in pieces ([`Pages`]), so that a million
+//! `Map`; fields that have their default are left out. What may be long is made in pieces ([`Pages`]), so that a million
 //! routes or thousands of interfaces take little memory and do not hold up the control thread.
 
 mod advertise;
