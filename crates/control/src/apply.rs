@@ -5,6 +5,7 @@ use crate::yaml::{
     RingVersion, RouteTarget,
 };
 use graph::{PoolConfig, PoolMemory};
+use net::generator::StreamOp;
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
@@ -330,7 +331,7 @@ fn upper(d: &Document, router: &Router) -> Plan {
         p.add(s.place, &s.path, s.op.clone());
     }
     for s in &d.streams {
-        p.add(s.place, "packet-generator", Op::CreateStream { def: Box::new(s.def.clone()) });
+        p.add(s.place, "packet-generator", StreamOp::Create(Box::new(s.def.clone())).into());
     }
     for i in d.interfaces.iter().filter(|i| reads_file(i)) {
         p.add(i.place, &i.path, Op::SetState { name: i.name.clone(), up: i.up });

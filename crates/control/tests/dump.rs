@@ -120,7 +120,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     for kind in net::reassembly::Kind::ALL {
         let _ = writeln!(out, "{kind:?} {:?}", net::reassembly::limits(router, kind));
     }
-    for s in router.streams() {
+    for s in net::generator::streams(router) {
         let _ = writeln!(out, "{:?}", s.def);
     }
     out

@@ -25,12 +25,11 @@ impl Completer for Router {
             "node" => {
                 self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
             }
-            "stream" => self.streams().into_iter().map(|s| s.def.name).collect(),
             "table" | "table4" | "table6" => {
                 let wanted = |name: &str| name.starts_with(prefix);
                 named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).collect()
             }
-            _ => vec![],
+            _ => self.names_of_parts(kind).unwrap_or_default(),
         };
         names.retain(|n| n.starts_with(prefix));
         names.sort();
@@ -42,8 +41,7 @@ impl Completer for Router {
         match kind {
             "interface" => Some(self.interface_index(name).is_some()),
             "node" => Some(self.graphs().first().is_some_and(|g| g.node(name).is_some())),
-            "stream" => Some(self.streams().iter().any(|s| s.def.name == name)),
-            _ => None,
+            _ => Some(self.names_of_parts(kind)?.iter().any(|n| n == name)),
         }
     }
 

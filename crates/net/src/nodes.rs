@@ -8,8 +8,9 @@ use crate::plane::Plane;
 use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
-    arcs, arp, ethernet, format, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss, multicast,
-    offload, output, path_mtu, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf, vxlan,
+    arcs, arp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss,
+    multicast, offload, output, path_mtu, ping, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf,
+    vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &urpf::SourceChecks,
     &reassembly::Reassembly,
     &span::Span,
+    &generator::Generator,
+    &ping::Ping,
     &gre::PART,
     &vxlan::PART,
 ];

@@ -2,8 +2,9 @@
 
 use super::App;
 use command::{Access, Args, Command, CommandError, Emit, Output};
+use net::ping::{self, PingReply, PingRequest};
 use net::plane::kind;
-use net::router::{PingReply, PingRequest, RouteTable, Router};
+use net::router::{RouteTable, Router};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ pub(super) fn probe_to(app: &mut App, args: &Args) -> Result<PingRequest, Comman
     if interface.is_none() {
         refuse_dead_end(&router, table.id, to).map_err(|why| args.error("address", why))?;
     }
-    let source = source.or_else(|| router.source_for(table.id, to, interface));
+    let source = source.or_else(|| ping::source_for(&router, table.id, to, interface));
     app.next_ping = app.next_ping.wrapping_add(1);
     let id = app.next_ping;
     Ok(PingRequest { to, source, table: table.id, interface, id, seq: 0, size: 0, ttl: None, port: None })
@@ -135,25 +136,25 @@ pub(super) struct Open {
 impl Open {
     /// Begins to keep the answers to requests with this identifier.
     pub fn new(app: &App, id: u16) -> Self {
-        app.router.borrow_mut().ping_open(id);
+        ping::open(&mut app.router.borrow_mut(), id);
         Open { router: Rc::clone(&app.router), id }
     }
 
     /// Sends a request.
     pub fn send(&self, request: &PingRequest) -> Result<(), CommandError> {
-        self.router.borrow_mut().ping_send(request).map_err(CommandError::new)
+        ping::send(&self.router.borrow(), request).map_err(CommandError::new)
     }
 
     /// Takes the answers that have come.
     pub fn replies(&self) -> Vec<PingReply> {
-        self.router.borrow_mut().ping_replies(self.id)
+        ping::replies(&mut self.router.borrow_mut(), self.id)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         if let Ok(mut router) = self.router.try_borrow_mut() {
-            router.ping_close(self.id);
+            ping::close(&mut router, self.id);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::App;
 use super::ping::{Open, error_words, probe_to};
 use command::{Args, Command, CommandError, Emit, Output};
-use net::router::{PingReply, PingRequest};
+use net::ping::{PingReply, PingRequest};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;

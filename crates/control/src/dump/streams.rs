@@ -9,7 +9,7 @@ use drivers::generator::{
 use std::fmt::Display;
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    for s in from.router.streams() {
+    for s in net::generator::streams(from.router) {
         to.put(s.def.name.clone(), stream(&s.def));
     }
 }

@@ -1,8 +1,9 @@
 //! `packet-generator`.
 
+use super::part::{StreamOp, streams};
 use crate::cli::commit;
 use crate::first_layer::first_layer_fits;
-use crate::router::{Op, Router};
+use crate::router::Router;
 use command::{Args, Command, CommandError, Output, Table};
 use drivers::generator::{Layer, Rate, Size, parse_words};
 
@@ -32,7 +33,7 @@ pub fn all() -> Vec<Command<Router>> {
         })
         .example("packet-generator disable"),
         Command::write("packet-generator delete <stream:ref stream>", "Take a stream out", |r, a| {
-            commit(r, vec![Op::DeleteStream { name: a.get("stream")? }])
+            commit(r, vec![StreamOp::Delete(a.get("stream")?).into()])
         })
         .example("packet-generator delete s1"),
         Command::read("packet-generator show", list, |r, _| Ok(show(r))).example("packet-generator show"),
@@ -54,15 +55,15 @@ fn new(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let start = error.span.as_ref().map_or(0, |s| s.start) + at.unwrap_or(0);
         return Err(error.at(start..start));
     }
-    commit(router, vec![Op::CreateStream { def: Box::new(def) }])
+    commit(router, vec![StreamOp::Create(Box::new(def)).into()])
 }
 
 fn enable(router: &mut Router, args: &Args, on: bool) -> Result<Output, CommandError> {
     let names = match args.opt("stream")? {
         Some(name) => vec![name],
-        None => router.streams().into_iter().map(|s| s.def.name).collect(),
+        None => streams(router).into_iter().map(|s| s.def.name).collect(),
     };
-    commit(router, names.into_iter().map(|name| Op::EnableStream { name, on }).collect())
+    commit(router, names.into_iter().map(|name| StreamOp::Enable { name, on }.into()).collect())
 }
 
 fn size(size: Option<&Size>) -> String {
@@ -87,7 +88,7 @@ fn show(router: &Router) -> Output {
         .left("Interface")
         .left("Node")
         .left("Layers");
-    for s in router.streams() {
+    for s in streams(router) {
         let d = &s.def;
         let layers: Vec<&str> = d.layers.iter().map(Layer::name).collect();
         table.row([

@@ -1,3 +1,7 @@
-//! The packet generator's commands. Its streams are an input driver.
+//! The packet generator: streams of made packets, which an input driver makes.
 
-pub mod commands;
+mod commands;
+mod part;
+
+pub(crate) use part::Generator;
+pub use part::{StreamInfo, StreamOp, streams};

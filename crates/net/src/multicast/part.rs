@@ -4,7 +4,7 @@
 use super::{Action, MOST_GROUPS, MulticastTable, Query, wire};
 use crate::neighbor::Millis;
 use crate::punt::PuntKind;
-use crate::router::{self, BoxedOp, IfState, InterfaceOp, Kind, OpError, Part, Router};
+use crate::router::{self, BoxedOp, Handed, IfState, InterfaceOp, Kind, OpError, Part, Router};
 use command::Command;
 use packet::ip6::addr::{ALL_NODES, ALL_ROUTERS, solicited_node};
 use std::any::Any;
@@ -165,7 +165,8 @@ impl Part for Multicast {
     }
 
     /// A query for groups; `packet` begins with its IP header.
-    fn heard(&self, router: &mut Router, now: Millis, interface: u32, packet: &[u8]) {
+    fn heard(&self, router: &mut Router, now: Millis, packet: Handed<'_>) {
+        let Handed { interface, bytes: packet, .. } = packet;
         let Some(query) = Query::parse(packet) else { return };
         machine(router, |table, _| table.queried(now, interface, &query));
     }

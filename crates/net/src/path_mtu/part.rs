@@ -4,7 +4,7 @@ use super::{Learnt, PathMtuTable, Told};
 use crate::neighbor::Millis;
 use crate::plane::kind;
 use crate::punt::PuntKind;
-use crate::router::{Part, Router};
+use crate::router::{Handed, Part, Router};
 use command::Command;
 use std::any::Any;
 use std::net::IpAddr;
@@ -63,7 +63,8 @@ impl Part for PathMtuPart {
     }
 
     /// An ICMP message; `message` begins with its IP header.
-    fn heard(&self, router: &mut Router, now: Millis, interface: u32, message: &[u8]) {
+    fn heard(&self, router: &mut Router, now: Millis, packet: Handed<'_>) {
+        let Handed { interface, bytes: message, .. } = packet;
         let Some(told) = Told::read(message) else { return };
         // Nothing is between two hosts of one link.
         if matches!(told.to, IpAddr::V6(a) if a.is_unicast_link_local()) {

@@ -6,7 +6,7 @@ use crate::interface::{MtuOf, ifflags};
 use crate::neighbor::wire::Message;
 use crate::neighbor::{Heard, Millis};
 use crate::punt::PuntKind;
-use crate::router::{BoxedOp, InterfaceOp, OpError, Part, Router};
+use crate::router::{BoxedOp, Handed, InterfaceOp, OpError, Part, Router};
 use command::Command;
 use ipnet::{IpNet, Ipv6Net};
 use packet::eth::{EthView, EtherType, MacAddr};
@@ -157,7 +157,8 @@ impl Part for Adverts {
     }
 
     /// A solicitation; `frame` begins with its Ethernet header.
-    fn heard(&self, router: &mut Router, now: Millis, interface: u32, frame: &[u8]) {
+    fn heard(&self, router: &mut Router, now: Millis, packet: Handed<'_>) {
+        let Handed { interface, bytes: frame, .. } = packet;
         let Some((from, mac)) = solicitation(frame) else { return };
         if mac == router.mac_of(interface) {
             return;

@@ -217,12 +217,6 @@ impl Router {
                 m.bridge
             )));
         }
-        if let Some(s) = self.streams.values().find(|s| all.contains(&s.interface)) {
-            return Err(OpError::new(format!(
-                "the stream {} comes in on {name}: delete it first",
-                s.def.name
-            )));
-        }
         self.check_features_unused(name, &all)?;
         Ok(gone)
     }

@@ -28,7 +28,6 @@ mod neighbors;
 mod nexthops;
 mod op;
 mod part;
-mod ping;
 mod placement;
 mod proxies;
 mod punt;
@@ -36,7 +35,6 @@ mod rates;
 mod resolve;
 mod returning;
 mod routes;
-mod streams;
 mod tables;
 mod tap_addresses;
 mod words;
@@ -62,15 +60,13 @@ pub use mpls::{
 };
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{MTU, Op, OpError};
-pub(crate) use part::Part;
 pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
-pub use ping::{PingReply, PingRequest};
+pub(crate) use part::{Handed, Part};
 pub use placement::Placement;
 pub use punt::PuntRow;
 pub use rates::Rate;
 pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
-pub use streams::StreamInfo;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
 pub use words::{MOST_DESCRIPTION, check_description, is_namespace, is_tap_host};
@@ -217,9 +213,7 @@ pub struct Router {
     proxy_arp: BTreeSet<(Ipv4Addr, Ipv4Addr)>,
     /// Proxied addresses, and the interfaces behind which they are.
     nd_proxies: BTreeMap<Ipv6Addr, u32>,
-    pings: ping::Pings,
     rates: rates::Rates,
-    streams: BTreeMap<String, streams::Stream>,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
     subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
@@ -340,9 +334,7 @@ impl Router {
             device_groups: HashMap::new(),
             proxy_arp: BTreeSet::new(),
             nd_proxies: BTreeMap::new(),
-            pings: ping::Pings::default(),
             rates: rates::Rates::default(),
-            streams: BTreeMap::new(),
             most_route_bytes: 0,
             fib_changes: 0,
             started: Instant::now(),
@@ -510,9 +502,9 @@ impl Router {
         self.nexthops.groups.retire_epoch(epoch);
     }
 
-    /// Takes everything out again: streams, static routes, interfaces.
+    /// Takes everything out again: static routes, what parts have, interfaces.
     pub fn clear(&mut self) {
-        let mut ops: Vec<Op> = self.streams.keys().map(|n| Op::DeleteStream { name: n.clone() }).collect();
+        let mut ops: Vec<Op> = vec![];
         let tables: Vec<RouteTable> =
             [false, true].into_iter().flat_map(|v6| self.route_tables(v6)).map(|t| t.table).collect();
         for &table in &tables {

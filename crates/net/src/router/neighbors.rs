@@ -297,14 +297,14 @@ impl Router {
                 Message::Packet { kind, interface, len, bytes, full, .. } => {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
                     match kind {
-                        PuntKind::Icmp => self.pings.heard(interface, bytes, full as usize),
                         PuntKind::Arp | PuntKind::Nd if !self.is_point_to_point(interface) => {
                             self.heard(now, interface, bytes);
                         }
                         _ => {}
                     }
+                    let packet = super::Handed { interface, bytes, full: full as usize };
                     for part in self.parts.all.iter().filter(|p| p.hears(kind)) {
-                        part.heard(self, now, interface, bytes);
+                        part.heard(self, now, packet);
                     }
                 }
             }

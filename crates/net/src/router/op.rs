@@ -243,23 +243,6 @@ pub enum Op {
         /// Its limit; `None`: not limited.
         limit: Option<Limit>,
     },
-    /// Makes a packet generator stream.
-    CreateStream {
-        /// The stream and the name of the interface on which its packets seem to come.
-        def: Box<drivers::generator::StreamDef>,
-    },
-    /// Removes a stream.
-    DeleteStream {
-        /// Its name.
-        name: String,
-    },
-    /// Starts or stops a stream.
-    EnableStream {
-        /// Its name.
-        name: String,
-        /// On or off.
-        on: bool,
-    },
 }
 
 /// Why an operation was refused; nothing of its transaction was applied.
@@ -339,11 +322,6 @@ impl Op {
             Op::SetTable { name, table } => format!("interface {name}: in {table}"),
             Op::SetFlowHash { table, fields } => {
                 format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
-            }
-            Op::CreateStream { def } => format!("stream {}: made", def.name),
-            Op::DeleteStream { name } => format!("stream {name}: deleted"),
-            Op::EnableStream { name, on } => {
-                format!("stream {name}: {}", if *on { "started" } else { "stopped" })
             }
             Op::Bridge(op) => return op.log_line(),
             Op::Mpls(op) => return op.log_line(),
@@ -481,7 +459,7 @@ impl Router {
         self.interface_index(name).ok_or_else(|| OpError::new(format!("there is no interface {name}")))
     }
 
-    pub(super) fn named(&self, name: &str) -> Result<&IfState, OpError> {
+    pub(crate) fn named(&self, name: &str) -> Result<&IfState, OpError> {
         let index = self.index_of(name)?;
         let found = self.interface(index).filter(|i| i.kind != Kind::Local);
         found
@@ -679,9 +657,6 @@ impl Router {
                 self.del_neighbor(index, name, address)
             }
             Op::SetPunt { class, limit } => self.set_punt(class, limit),
-            Op::CreateStream { def } => self.create_stream(*def),
-            Op::DeleteStream { name } => self.delete_stream(&name),
-            Op::EnableStream { name, on } => self.enable_stream(name, on),
         }
     }
 

@@ -145,10 +145,27 @@ pub(crate) trait Part: Sync {
         false
     }
 
-    /// Such a packet came on an interface; `bytes` is as much of it as was handed over.
-    fn heard(&self, router: &mut Router, now: Millis, interface: u32, bytes: &[u8]) {
-        let _ = (router, now, interface, bytes);
+    /// Such a packet came.
+    fn heard(&self, router: &mut Router, now: Millis, packet: Handed<'_>) {
+        let _ = (router, now, packet);
     }
+
+    /// The names of its things of a kind that is its own, sorted: for completion, and to say early that there is none of a name.
+    fn names(&self, router: &Router, kind: &str) -> Option<Vec<String>> {
+        let _ = (router, kind);
+        None
+    }
+}
+
+/// A packet that a worker handed over.
+#[derive(Clone, Copy)]
+pub(crate) struct Handed<'p> {
+    /// The interface on which it came.
+    pub interface: u32,
+    /// As much of it as was handed over.
+    pub bytes: &'p [u8],
+    /// How long it is.
+    pub full: usize,
 }
 
 /// The parts, with their states in the same order.
@@ -190,6 +207,11 @@ impl Router {
     /// Multicast groups in which an interface is on account of parts.
     pub(crate) fn groups_of_parts(&self, index: u32) -> impl Iterator<Item = IpAddr> + '_ {
         self.parts.all.iter().flat_map(move |p| p.groups(self, index))
+    }
+
+    /// The names of things of a kind that a part has.
+    pub(crate) fn names_of_parts(&self, kind: &str) -> Option<Vec<String>> {
+        self.parts.all.iter().find_map(|p| p.names(self, kind))
     }
 
     /// Bits of what frames of an interface visit on account of parts, on `device-input` and on `interface-output`.

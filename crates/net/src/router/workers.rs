@@ -5,6 +5,7 @@ use graph::builder::Kind;
 use graph::stats::NodeStats;
 use graph::{Graph, Severity};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Turns of a worker in which it must have sent what it was given.
@@ -366,6 +367,51 @@ impl Router {
         f: impl Fn(&mut graph::Worker) -> T + Clone + Send + 'static,
     ) -> impl Iterator<Item = Option<T>> {
         self.workers.iter().map(move |w| w.call(f.clone()))
+    }
+
+    /// Has one worker run `f` between two vectors.
+    pub(crate) fn on_worker(&self, worker: usize, f: impl FnOnce(&mut graph::Worker) + Send + 'static) {
+        if let Some(w) = self.workers.get(worker) {
+            w.send(f);
+        }
+    }
+
+    /// Has a worker, the `nth` round about, poll an input whose packets seem to come on an interface. Answers which worker, and
+    /// the number of the input.
+    ///
+    /// # Errors
+    /// The worker cannot.
+    pub(crate) fn add_input(
+        &mut self,
+        nth: usize,
+        interface: u32,
+        queue: Box<dyn graph::RxQueue>,
+    ) -> Result<(usize, u64), String> {
+        let (worker, input) = (nth % self.workers.len(), self.next_input);
+        self.next_input += 1;
+        let features = self.interface(interface).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
+        match self.workers[worker].call(move |w| w.add_input(input, queue, features)) {
+            Some(Ok(())) => Ok((worker, input)),
+            Some(Err(e)) => Err(e),
+            None => Err("a worker has ended".into()),
+        }
+    }
+
+    /// Has a worker forget an input.
+    pub(crate) fn remove_input(&self, worker: usize, input: u64) {
+        if let Some(w) = self.workers.get(worker) {
+            drop(w.call(move |w| w.remove_input(input)));
+        }
+    }
+
+    /// The names of all nodes.
+    pub(crate) fn node_names(&self) -> &[&'static str] {
+        self.graphs.first().map_or(&[], |g| &g.wiring.names)
+    }
+
+    /// An interface as workers see it.
+    pub(crate) fn seen(&self, index: u32) -> Option<&crate::interface::Interface> {
+        self.plane.interfaces.get(index, &self.guard)
     }
 
     /// Buffers that hold packets, anywhere.

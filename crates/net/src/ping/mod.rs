@@ -1,11 +1,14 @@
 //! `ping`: echo requests of the router's own.
 
-use super::{RouteTable, Router};
+use crate::neighbor::Millis;
+use crate::punt::PuntKind;
+use crate::router::{Handed, IfState, Part, RouteTable, Router};
 use graph::flags;
 use packet::checksum;
 use packet::ip4::{Ip4Builder, Ip4View};
 use packet::ip6::{Ip6Builder, Ip6View};
 use packet::proto::IpProtocol;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
@@ -64,14 +67,14 @@ impl PingReply {
 
 /// Answers that nobody has taken yet; bounded.
 #[derive(Default)]
-pub(crate) struct Pings {
+struct Pings {
     replies: VecDeque<PingReply>,
     wanted: Vec<u16>,
 }
 
 impl Pings {
     /// An ICMP message to the router, from its IP header.
-    pub fn heard(&mut self, _interface: u32, bytes: &[u8], full: usize) {
+    fn heard(&mut self, bytes: &[u8], full: usize) {
         let Some(reply) = read(bytes, full) else { return };
         if !self.wanted.contains(&reply.id) {
             return;
@@ -184,95 +187,117 @@ fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
     }
 }
 
-impl Router {
-    /// Answers to requests with this identifier are kept from now on.
-    pub fn ping_open(&mut self, id: u16) {
-        if self.pings.wanted.len() < 256 && !self.pings.wanted.contains(&id) {
-            self.pings.wanted.push(id);
+/// The part of the control side that keeps answers.
+pub(crate) struct Ping;
+
+impl Part for Ping {
+    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+        Box::new(Pings::default())
+    }
+
+    fn hears(&self, kind: PuntKind) -> bool {
+        kind == PuntKind::Icmp
+    }
+
+    fn heard(&self, router: &mut Router, _now: Millis, packet: Handed<'_>) {
+        if let Some(pings) = router.state_mut::<Pings>() {
+            pings.heard(packet.bytes, packet.full);
         }
     }
+}
 
-    /// Forgets answers with this identifier.
-    pub fn ping_close(&mut self, id: u16) {
-        self.pings.wanted.retain(|w| *w != id);
-        self.pings.replies.retain(|r| r.id != id);
+/// Answers to requests with this identifier are kept from now on.
+pub fn open(router: &mut Router, id: u16) {
+    if let Some(pings) = router.state_mut::<Pings>()
+        && pings.wanted.len() < 256
+        && !pings.wanted.contains(&id)
+    {
+        pings.wanted.push(id);
     }
+}
 
-    /// Takes the answers with this identifier.
-    pub fn ping_replies(&mut self, id: u16) -> Vec<PingReply> {
-        let (taken, kept) = self.pings.replies.drain(..).partition(|r| r.id == id);
-        self.pings.replies = kept;
-        taken.into_iter().collect::<Vec<PingReply>>()
+/// Forgets answers with this identifier.
+pub fn close(router: &mut Router, id: u16) {
+    if let Some(pings) = router.state_mut::<Pings>() {
+        pings.wanted.retain(|w| *w != id);
+        pings.replies.retain(|r| r.id != id);
     }
+}
 
-    /// The interfaces in a table.
-    fn in_table(&self, table: RouteTable) -> impl Iterator<Item = u32> + '_ {
-        let place = self.fibs.place(table);
-        self.interfaces().filter(move |i| Some(i.table(table.v6)) == place).map(|i| i.index)
-    }
+/// Takes the answers with this identifier.
+pub fn replies(router: &mut Router, id: u16) -> Vec<PingReply> {
+    let Some(pings) = router.state_mut::<Pings>() else { return vec![] };
+    let (taken, kept) = pings.replies.drain(..).partition(|r| r.id == id);
+    pings.replies = kept;
+    taken.into_iter().collect::<Vec<PingReply>>()
+}
 
-    /// The address from which the router speaks to `to`.
-    pub fn source_for(&self, table: u32, to: IpAddr, interface: Option<u32>) -> Option<IpAddr> {
-        let interface = interface.or_else(|| {
-            let g = self.lookup_in(table, to)?;
-            let p = g.paths.first()?;
-            match p.entry.kind {
-                crate::plane::kind::REWRITE | crate::plane::kind::LABEL | crate::plane::kind::GLEAN => {
-                    self.adjacency(p.entry.adj).map(|a| a.interface)
-                }
-                crate::plane::kind::LOCAL => Some(p.entry.adj),
-                _ => None,
+/// The interfaces in a table.
+fn in_table(router: &Router, table: RouteTable) -> impl Iterator<Item = u32> + '_ {
+    let inside = move |i: &&IfState| router.table_of_interface(i, table.v6) == table.id;
+    router.interfaces().filter(inside).map(|i| i.index)
+}
+
+/// The address from which the router speaks to `to`.
+pub fn source_for(router: &Router, table: u32, to: IpAddr, interface: Option<u32>) -> Option<IpAddr> {
+    let interface = interface.or_else(|| {
+        let g = router.lookup_in(table, to)?;
+        let p = g.paths.first()?;
+        match p.entry.kind {
+            crate::plane::kind::REWRITE | crate::plane::kind::LABEL | crate::plane::kind::GLEAN => {
+                router.adjacency(p.entry.adj).map(|a| a.interface)
             }
+            crate::plane::kind::LOCAL => Some(p.entry.adj),
+            _ => None,
+        }
+    });
+    let of = |i: u32| router.seen(i);
+    let pick = |i: &crate::interface::Interface| match to {
+        IpAddr::V4(t) => i.source4(t.into()).map(|a| IpAddr::V4(Ipv4Addr::from(a))),
+        IpAddr::V6(t) => i.source6(t.into()).map(|a| IpAddr::V6(Ipv6Addr::from(a))),
+    };
+    let first = interface.and_then(of).and_then(pick);
+    // Another address of the same table: the answer finds back.
+    let mut own = in_table(router, RouteTable::of(to, table));
+    first.or_else(|| own.find_map(|i| of(i).and_then(pick)))
+}
+
+/// Sends an echo request or a UDP datagram. The error says why it cannot be sent.
+pub fn send(router: &Router, r: &PingRequest) -> Result<(), String> {
+    let source = r.source.or_else(|| source_for(router, r.table, r.to, r.interface));
+    let Some(source) = source else {
+        return Err(format!("no interface has an address to reach {} from", r.to));
+    };
+    let Some((payload, protocol)) = payload(r, source) else {
+        return Err(format!("source {source} and destination {} are of different families", r.to));
+    };
+    let ttl = r.ttl.unwrap_or(router.config().plane.ttl);
+    let mut bytes = vec![0u8; 60];
+    let (length, node) = match (source, r.to) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let header = Ip4Builder { ttl, ..Ip4Builder::new(src, dst, protocol) };
+            (header.emit(&mut bytes, payload.len()), "ip4-lookup")
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let header = Ip6Builder { hop_limit: ttl, ..Ip6Builder::new(src, dst, protocol) };
+            (header.emit(&mut bytes, payload.len()), "ip6-lookup")
+        }
+        _ => return Ok(()),
+    };
+    bytes.truncate(length.map_err(|e| e.to_string())?);
+    bytes.extend_from_slice(&payload);
+    // Packets are looked up in the table of the interface on which they seem to come.
+    // Only where the destination says nothing of its link does the interface say where they leave: to all others a
+    // gateway may lead, from a link-local address as well.
+    let on_link = matches!(r.to, IpAddr::V6(a) if a.is_unicast_link_local() || a.is_multicast());
+    let tx = r.interface.filter(|_| on_link).unwrap_or(u32::MAX);
+    let rx = r.interface.or_else(|| in_table(router, RouteTable::of(r.to, r.table)).next());
+    let Some(rx) = rx else { return Err(format!("no interface is in table {}", r.table)) };
+    router.on_worker(0, move |w| {
+        w.inject(node, &bytes, |d| {
+            d.flags |= flags::LOCAL;
+            (d.tx, d.rx) = (tx, rx);
         });
-        let of = |i: u32| self.plane.interfaces.get(i, &self.guard);
-        let pick = |i: &crate::interface::Interface| match to {
-            IpAddr::V4(t) => i.source4(t.into()).map(|a| IpAddr::V4(Ipv4Addr::from(a))),
-            IpAddr::V6(t) => i.source6(t.into()).map(|a| IpAddr::V6(Ipv6Addr::from(a))),
-        };
-        let first = interface.and_then(of).and_then(pick);
-        // Another address of the same table: the answer finds back.
-        let mut own = self.in_table(RouteTable::of(to, table));
-        first.or_else(|| own.find_map(|i| of(i).and_then(pick)))
-    }
-
-    /// Sends an echo request or a UDP datagram. The error says why it cannot be sent.
-    pub fn ping_send(&mut self, r: &PingRequest) -> Result<(), String> {
-        let source = r.source.or_else(|| self.source_for(r.table, r.to, r.interface));
-        let Some(source) = source else {
-            return Err(format!("no interface has an address to reach {} from", r.to));
-        };
-        let Some((payload, protocol)) = payload(r, source) else {
-            return Err(format!("source {source} and destination {} are of different families", r.to));
-        };
-        let ttl = r.ttl.unwrap_or(self.config.plane.ttl);
-        let mut bytes = vec![0u8; 60];
-        let (length, node) = match (source, r.to) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let header = Ip4Builder { ttl, ..Ip4Builder::new(src, dst, protocol) };
-                (header.emit(&mut bytes, payload.len()), "ip4-lookup")
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let header = Ip6Builder { hop_limit: ttl, ..Ip6Builder::new(src, dst, protocol) };
-                (header.emit(&mut bytes, payload.len()), "ip6-lookup")
-            }
-            _ => return Ok(()),
-        };
-        bytes.truncate(length.map_err(|e| e.to_string())?);
-        bytes.extend_from_slice(&payload);
-        // Packets are looked up in the table of the interface on which they seem to come.
-        // Only where the destination says nothing of its link does the interface say where they leave: to all others a
-        // gateway may lead, from a link-local address as well.
-        let on_link = matches!(r.to, IpAddr::V6(a) if a.is_unicast_link_local() || a.is_multicast());
-        let tx = r.interface.filter(|_| on_link).unwrap_or(u32::MAX);
-        let rx = r.interface.or_else(|| self.in_table(RouteTable::of(r.to, r.table)).next());
-        let Some(rx) = rx else { return Err(format!("no interface is in table {}", r.table)) };
-        let Some(w) = self.workers.first() else { return Err("there is no worker".into()) };
-        w.send(move |w| {
-            w.inject(node, &bytes, |d| {
-                d.flags |= flags::LOCAL;
-                (d.tx, d.rx) = (tx, rx);
-            });
-        });
-        Ok(())
-    }
+    });
+    Ok(())
 }
