@@ -121,11 +121,11 @@ pub fn router() -> Router {
         ops.push(Op::SetFeature { name: name.into(), feature });
     }
     for v6 in [false, true] {
-        let feature = Feature::Urpf { v6, tx: false, mode: Mode::Loose, table: None };
+        let feature = net::urpf::SourceCheck { v6, tx: false, mode: Mode::Loose, table: None }.into();
         ops.push(Op::SetFeature { name: "left.100".into(), feature });
     }
     let (urpf, mss) = (
-        |v6, tx, mode| Feature::Urpf { v6, tx, mode, table: None },
+        |v6, tx, mode| net::urpf::SourceCheck { v6, tx, mode, table: None }.into(),
         |v6, rx, tx| Feature::Setting(net::mss::size(v6).to(Clamp { rx, tx })),
     );
     let group =

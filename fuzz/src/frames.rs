@@ -194,7 +194,7 @@ impl Bench {
         let empty = net::nodes::empty();
         let empty = if short_cuts { empty } else { empty.without_short_cuts() };
         let (mut dispatcher, graph) =
-            net::nodes::build_from(empty, &plane, router.tap(), &pool, 0).expect("a graph");
+            net::nodes::build_from(empty, &plane, &pool, 0).expect("a graph");
         let strict = Arc::new(AtomicBool::new(true));
         let labelled = Arc::new(AtomicBool::new(false));
         let bridged =
@@ -312,7 +312,7 @@ impl Bench {
         for (hold, node, ask) in [
             ("ip4-hold", "ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
             ("ip6-hold", "ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
-            ("mpls-hold", "mpls-icmp-error", net::icmp::XX::Ask::UNREACHABLE.word()),
+            ("mpls-hold", "mpls-icmp-error", net::icmp::MplsAsk::UNREACHABLE.word()),
         ] {
             let node = self.dispatcher.id(node).expect("the node");
             for mut d in self.held(hold) {

@@ -1,7 +1,6 @@
 //! What the commands of all features have in common: names that they propose, arguments that name interfaces, the rights of
 //! who asks, lists.
 
-pub(crate) mod captures;
 pub(crate) mod interfaces;
 pub(crate) mod labels;
 pub(crate) mod listing;

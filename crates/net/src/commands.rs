@@ -19,7 +19,6 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(crate::redirect::commands::all());
     all.extend(crate::local::commands());
     all.extend(proxy::commands::all());
-    all.extend(cli::captures::all());
     all.extend(cli::punt::all());
     all.extend(runtime::commands::all());
     all.extend(nodes::PARTS.iter().flat_map(|p| p.commands()));

@@ -34,6 +34,7 @@ pub mod nodes;
 pub mod offload;
 pub mod output;
 pub mod path_mtu;
+pub mod pcap;
 pub mod ping;
 pub mod plane;
 pub mod protocols;

@@ -2,15 +2,15 @@
 //!
 //! To add a node: write it in its feature's folder, add it here, and name it in an edge or in a feature of an arc.
 
-use crate::capture::{self, CaptureRx, CaptureTx, Tap};
+use crate::capture::{self, CaptureRx, CaptureTx};
 use crate::interface::{Columns, Declared, Switch};
 use crate::plane::Plane;
 use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     arcs, arp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2, midchain, mpls, mss,
-    multicast, offload, output, path_mtu, ping, proxy, punt, ra, reassembly, redirect, span, tunnel, urpf,
-    vxlan,
+    multicast, offload, output, path_mtu, pcap, ping, proxy, punt, ra, reassembly, redirect, span, tunnel,
+    urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &urpf::SourceChecks,
     &reassembly::Reassembly,
     &span::Span,
+    &pcap::Pcap,
     &generator::Generator,
     &ping::Ping,
     &gre::PART,
@@ -66,13 +67,8 @@ impl Router {
 }
 
 /// Makes worker `worker`'s graph.
-pub fn build(
-    plane: &Arc<Plane>,
-    tap: &Tap,
-    pool: &Arc<Pool>,
-    worker: usize,
-) -> Result<(Dispatcher, Graph), BuildError> {
-    build_from(empty(), plane, tap, pool, worker)
+pub fn build(plane: &Arc<Plane>, pool: &Arc<Pool>, worker: usize) -> Result<(Dispatcher, Graph), BuildError> {
+    build_from(empty(), plane, pool, worker)
 }
 
 /// A graph without nodes. Tests have their nodes added without short cuts, or unsorted as well, and compare with [`build`].
@@ -84,16 +80,15 @@ pub fn empty() -> Builder {
 pub fn build_from(
     empty: Builder,
     plane: &Arc<Plane>,
-    tap: &Tap,
     pool: &Arc<Pool>,
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
-    let (mut dispatcher, graph) = all(empty, plane, tap, worker, pool.count()).build(pool, worker)?;
+    let (mut dispatcher, graph) = all(empty, plane, worker, pool.count()).build(pool, worker)?;
     dispatcher.env.handoff = Some(Arc::clone(&plane.handoff));
     Ok((dispatcher, graph))
 }
 
-fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: usize) -> Builder {
+fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Builder {
     arcs::ALL
         .into_iter()
         .fold(empty, Builder::arc)
@@ -101,7 +96,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .input("tap-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
-        .node(CaptureRx::new(tap))
+        .node(CaptureRx::new(plane))
         .node(span::SpanInput::new(plane))
         .quick(ethernet::EthernetInput::new(plane, worker))
         .quick(l2::L2Xconnect::new(plane))
@@ -169,11 +164,11 @@ fn all(empty: Builder, plane: &Arc<Plane>, tap: &Tap, worker: usize, buffers: us
         .quick(mss::MssClamp::<mss::Out6>::new(plane))
         .quick(output::InterfaceOutput::new(plane, worker))
         .node(offload::GsoSegment::new(plane))
-        .node(CaptureTx::new(tap))
+        .node(CaptureTx::new(plane))
         .node(span::SpanOutput::new(plane))
         .quick(midchain::MidchainTx::new(plane, worker))
         .batch(output::InterfaceTx::new(plane, worker))
-        .batch(output::ErrorDrop::new(plane, worker, tap.clone()))
+        .batch(output::ErrorDrop::new(plane, worker))
         .features([&capture::PCAP_RX, &span::SPAN_INPUT])
         // Frames are seen before a tunnel takes them.
         .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &interface::TUNNEL_TX, &interface::MIDCHAIN_TX])

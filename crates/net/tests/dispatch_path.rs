@@ -159,7 +159,7 @@ const EXCEPTIONS: [(&str, &str); 6] = [
     ("net/src/plane/type_map.rs", "Mutex"),
     // Threads of the control side.
     ("net/src/background.rs", "Mutex"),
-    ("net/src/router/inspect.rs", "Mutex"),
+    ("net/src/pcap/part.rs", "Mutex"),
     // Capture files that several workers write.
     ("net/src/router/devices.rs", "Mutex"),
     // What a dropped writer leaves behind for readers.

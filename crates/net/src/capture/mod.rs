@@ -8,10 +8,11 @@ pub use rx::CaptureRx;
 pub use tx::CaptureTx;
 
 use crate::arcs;
+use crate::plane::Plane;
 use drivers::pcap::{Capture, Direction};
 use graph::arcs::Feature;
 use graph::epoch::Published;
-use graph::{Buffers, Desc, Guard, Node, Reclaimer};
+use graph::{Buffers, Desc, Guard, Node};
 use std::sync::Arc;
 
 /// Where frames are taken that were received.
@@ -19,56 +20,30 @@ pub static PCAP_RX: Feature = Feature::new(&arcs::DEVICE_INPUT, CaptureRx::NAME)
 /// Where frames are taken that are sent.
 pub static PCAP_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, CaptureTx::NAME);
 
-/// The place where workers find the capture that runs, if one does.
-#[derive(Clone)]
-pub struct Tap(Arc<Published<Option<Arc<Capture>>>>);
+/// The capture that runs, if one does, as it is published for workers.
+#[derive(Clone, Default)]
+pub struct Running(pub Option<Arc<Capture>>);
 
-impl Default for Tap {
-    fn default() -> Self {
-        Self::new()
+impl Running {
+    /// Whether frames of an interface are captured that are received, or sent.
+    pub fn wants(&self, direction: Direction, interface: u32) -> bool {
+        self.0.as_ref().is_some_and(|c| c.wants(direction, interface))
     }
 }
 
+/// Where nodes find it.
+pub struct Tap(Arc<Published<Running>>);
+
 impl Tap {
-    /// No capture.
-    pub fn new() -> Tap {
-        Tap(Arc::new(Published::new(None)))
+    /// Of these workers.
+    pub fn of(plane: &Plane) -> Tap {
+        Tap(plane.publish())
     }
 
     /// The capture that runs.
     #[inline]
     pub fn active<'g>(&'g self, guard: &'g Guard) -> Option<Active<'g>> {
-        self.0.load(guard).as_deref().map(Active)
-    }
-
-    /// The capture that runs, on the control side.
-    pub fn capture(&self, guard: &Guard) -> Option<Arc<Capture>> {
-        self.0.load(guard).clone()
-    }
-
-    /// Starts a capture, or ends it.
-    pub fn set(&self, capture: Option<Arc<Capture>>, reclaimer: &mut Reclaimer) {
-        self.0.publish(capture, reclaimer);
-    }
-
-    /// What the capture that runs asks for.
-    pub fn wants(&self, guard: &Guard) -> Option<Wants> {
-        self.0.load(guard).clone().map(Wants)
-    }
-}
-
-/// Which interfaces a capture is about.
-pub struct Wants(Arc<Capture>);
-
-impl Wants {
-    /// Whether frames received on this interface are captured.
-    pub fn rx(&self, interface: u32) -> bool {
-        self.0.wants(Direction::Rx, interface)
-    }
-
-    /// Whether frames sent on this interface are captured.
-    pub fn tx(&self, interface: u32) -> bool {
-        self.0.wants(Direction::Tx, interface)
+        self.0.load(guard).0.as_deref().map(Active)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `pcap-rx`: captures frames as they come in.
 
 use super::{Active, Tap};
+use crate::plane::Plane;
 use graph::node::{Never, Step};
 use graph::{Guard, Node, Packet};
 
@@ -13,9 +14,9 @@ graph::edges! {
 pub struct CaptureRx(Tap);
 
 impl CaptureRx {
-    /// A node that looks at `tap`.
-    pub fn new(tap: &Tap) -> Self {
-        CaptureRx(tap.clone())
+    /// A node over `plane`.
+    pub fn new(plane: &Plane) -> Self {
+        CaptureRx(Tap::of(plane))
     }
 }
 

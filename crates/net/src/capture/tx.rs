@@ -1,6 +1,7 @@
 //! `pcap-tx`: captures frames as they go out.
 
 use super::{Active, Tap};
+use crate::plane::Plane;
 use graph::node::{Never, Step};
 use graph::{Guard, Node, Packet};
 
@@ -13,9 +14,9 @@ graph::edges! {
 pub struct CaptureTx(Tap);
 
 impl CaptureTx {
-    /// A node that looks at `tap`.
-    pub fn new(tap: &Tap) -> Self {
-        CaptureTx(tap.clone())
+    /// A node over `plane`.
+    pub fn new(plane: &Plane) -> Self {
+        CaptureTx(Tap::of(plane))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `error-drop`: the end of every dropped packet.
 
+use crate::capture::Tap;
 use crate::plane::{DropTable, Plane};
 use graph::node::Never;
 use graph::trace::NO_REASON;
@@ -9,13 +10,13 @@ use std::sync::Arc;
 /// Counts drops by interface and frees the buffers.
 pub struct ErrorDrop {
     counts: Arc<DropTable>,
-    capture: crate::capture::Tap,
+    capture: Tap,
 }
 
 impl ErrorDrop {
     /// For worker `worker`.
-    pub fn new(plane: &Arc<Plane>, worker: usize, capture: crate::capture::Tap) -> Self {
-        ErrorDrop { counts: plane.counters.drops.of(worker), capture }
+    pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
+        ErrorDrop { counts: plane.counters.drops.of(worker), capture: Tap::of(plane) }
     }
 }
 

@@ -73,7 +73,7 @@ impl Router {
         let bits = self.feature_bits(i);
         let (input, mut output) = self.visited(index);
         if hw.index == index {
-            i.rx_features.store(i.rx_captured | input, Ordering::Relaxed);
+            i.rx_features.store(input, Ordering::Relaxed);
         } else {
             output |= self.visited(hw.index).1;
         }
@@ -85,8 +85,8 @@ impl Router {
             caps: hw.caps,
             ip4_unicast: bits.ip4,
             ip6_unicast: bits.ip6,
-            input: i.rx_captured | input,
-            output: hw.tx_captured | self.tunnel_feature(hw.index) | output,
+            input,
+            output: self.tunnel_feature(hw.index) | output,
             settings: i.settings.words(),
             table4: i.table(false),
             table6: i.table(true),

@@ -159,27 +159,4 @@ impl Router {
         self.publish_interface(index);
         Ok(())
     }
-
-    /// Switches the capture features of all interfaces on or off, as the capture's filter says.
-    pub(super) fn apply_capture(&mut self) {
-        self.apply_capture_to(self.interfaces.iter().map(|i| i.index).collect());
-    }
-
-    pub(super) fn apply_capture_to(&mut self, interfaces: Vec<u32>) {
-        let wants = self.tap.wants(&self.guard);
-        let rx_bit = self.feature_bit(&crate::capture::PCAP_RX);
-        let tx_bit = self.feature_bit(&crate::capture::PCAP_TX);
-        for index in interfaces {
-            if self.interfaces.get(index).is_none_or(|i| i.hw() != index) {
-                continue;
-            }
-            let (rx, tx) = wants.as_ref().map_or((false, false), |w| (w.rx(index), w.tx(index)));
-            let Some(i) = self.interfaces.get_mut(index) else { continue };
-            let bits = (if rx { rx_bit } else { 0 }, if tx { tx_bit } else { 0 });
-            if (i.rx_captured, i.tx_captured) != bits {
-                (i.rx_captured, i.tx_captured) = bits;
-                self.publish_interface(index);
-            }
-        }
-    }
 }

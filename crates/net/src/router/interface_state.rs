@@ -183,9 +183,6 @@ pub struct IfState {
     pub(super) returned: Option<Millis>,
     /// Features of `device-input` that frames of its device's queues visit.
     pub(super) rx_features: Arc<AtomicU32>,
-    /// Those among them, and of `interface-output`, that a packet capture has.
-    pub(super) rx_captured: u32,
-    pub(super) tx_captured: u32,
 }
 
 impl IfState {

@@ -216,8 +216,6 @@ impl Router {
             trouble: None,
             returned: None,
             rx_features: Arc::new(AtomicU32::new(0)),
-            rx_captured: 0,
-            tx_captured: 0,
         };
         self.interfaces.by_index.insert(index, state);
         self.start_counts(index);
@@ -230,7 +228,6 @@ impl Router {
             self.subs_changed.entry(parent).or_default().push((encap, Some(index)));
         }
         self.publish_interface(index);
-        self.apply_capture_to(vec![index]);
     }
 
     /// Gives a device's queues to the workers.

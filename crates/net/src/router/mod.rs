@@ -53,7 +53,7 @@ pub use devices::{
     Device, DeviceControl, HostConfig, Offload, PcapConfig, PcapFiles, Ring, TapConfig, open_pcap_files,
 };
 pub use features::Feature;
-pub use inspect::{ArcFeatures, CaptureStatus, Ended};
+pub use inspect::ArcFeatures;
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Order, VirtualKind};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
@@ -73,7 +73,6 @@ pub use words::{MOST_DESCRIPTION, check_description, is_namespace, is_tap_host};
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
 use self::tables::Fibs;
-use crate::capture::Tap;
 use crate::interface::{Columns, Switch};
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::table::Tables;
@@ -97,7 +96,7 @@ use std::time::{Duration, Instant};
 
 /// Makes a worker's graph.
 pub(crate) type MakeGraph =
-    fn(&Arc<Plane>, &Tap, &Arc<Pool>, usize) -> Result<(graph::Dispatcher, Graph), graph::BuildError>;
+    fn(&Arc<Plane>, &Arc<Pool>, usize) -> Result<(graph::Dispatcher, Graph), graph::BuildError>;
 
 /// The nodes on which workers run.
 pub(crate) struct Nodes {
@@ -183,7 +182,6 @@ pub struct LogLine {
 pub struct Router {
     plane: Arc<Plane>,
     pool: Arc<Pool>,
-    tap: Tap,
     domain: Arc<Domain>,
     reclaimer: Reclaimer,
     guard: Guard,
@@ -234,8 +232,6 @@ pub struct Router {
     /// Those of them whose host routes are looked at in the turns that follow.
     again: attached::Again,
     cleared: workers::Cleared,
-    /// Where packet captures are written to.
-    captures: inspect::Captures,
     /// Capture files that were opened for the operation of this moment.
     opened: Option<PcapFiles>,
     switches: Vec<&'static Switch>,
@@ -294,11 +290,10 @@ impl Router {
             handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
             published: Default::default(),
         });
-        let tap = Tap::new();
         let (report, panics) = mpsc::channel();
         let (mut graphs, mut workers) = (vec![], vec![]);
         for w in 0..n {
-            let (mut dispatcher, graph) = (nodes.build)(&plane, &tap, &pool, w)?;
+            let (mut dispatcher, graph) = (nodes.build)(&plane, &pool, w)?;
             dispatcher.report_panics(report.clone());
             let cpu = config.cpus.get(w).copied();
             let wc = graph::WorkerConfig { cpu, spin: config.spin };
@@ -352,7 +347,6 @@ impl Router {
             again: Default::default(),
             plane,
             pool,
-            tap,
             domain,
             graphs,
             workers,
@@ -361,7 +355,6 @@ impl Router {
             instructions,
             fibs,
             cleared,
-            captures: inspect::Captures::default(),
             opened: None,
             switches: nodes.switches,
         };
@@ -394,11 +387,6 @@ impl Router {
     /// How the router was made.
     pub fn config(&self) -> &RouterConfig {
         &self.config
-    }
-
-    /// Packet capture.
-    pub fn tap(&self) -> &Tap {
-        &self.tap
     }
 
     /// Time since the router was made.

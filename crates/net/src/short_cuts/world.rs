@@ -607,14 +607,14 @@ impl World {
         let capture = CaptureConfig { max: 1, rx: false, drop: false, interface, ..CaptureConfig::default() };
         let file = std::env::temp_dir().join(format!("quiver-short-cuts-{}.pcap", std::process::id()));
         let opened = drivers::Files::default().write(&file).unwrap();
-        router.start_capture(drivers::pcap::Capture::new(capture).unwrap(), &file, opened).unwrap();
+        crate::pcap::start(&mut router, drivers::pcap::Capture::new(capture).unwrap(), &file, opened)
+            .unwrap();
         let _ = std::fs::remove_file(file);
         let pool = Arc::clone(router.pool());
         // The router's own worker still sends what the new interfaces have to say.
         wait_until(|| pool.in_use() == 0);
         router.shutdown();
-        let (mut dispatcher, graph) =
-            nodes::build_from(empty, router.plane(), router.tap(), &pool, 0).unwrap();
+        let (mut dispatcher, graph) = nodes::build_from(empty, router.plane(), &pool, 0).unwrap();
         let log = Arc::new(Mutex::new(vec![]));
         let mut ports = vec![];
         for name in PORTS {

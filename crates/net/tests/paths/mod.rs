@@ -606,7 +606,7 @@ impl Rig {
             std::thread::yield_now();
         }
         router.shutdown();
-        let (mut dispatcher, _) = net::nodes::build(router.plane(), router.tap(), &pool, 0).unwrap();
+        let (mut dispatcher, _) = net::nodes::build(router.plane(), &pool, 0).unwrap();
         let sent = Arc::new(AtomicU64::new(0));
         let ports: Vec<u32> = PORTS.iter().map(|name| router.interface_index(name).unwrap()).collect();
         for port in &ports {

@@ -1,7 +1,8 @@
 //! `pcap trace`.
 
+use super::part::{self, CaptureStatus, Ended};
 use crate::cli::{files, plural};
-use crate::router::{CaptureStatus, Ended, Router};
+use crate::router::Router;
 use command::{Args, Command, CommandError, Output};
 use drivers::Files;
 use drivers::pcap::{Capture, CaptureConfig};
@@ -62,7 +63,7 @@ fn start(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     };
     let file: Option<PathBuf> = args.opt("file")?;
     let file = file.unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    router.check_no_capture().map_err(CommandError::new)?;
+    part::check_none(router).map_err(CommandError::new)?;
     let files = files(args);
     Ok(Output::work(async move || {
         // Making ready so much memory takes a while, too.
@@ -70,7 +71,7 @@ fn start(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let capture = capture.map_err(CommandError::new)?.map_err(CommandError::new)?;
         let opened = open(files, file.clone()).await.map_err(CommandError::new)?;
         Ok(Output::then(move |router: &mut Router| {
-            router.start_capture(capture, &file, opened).map_err(CommandError::new)?;
+            part::start(router, capture, &file, opened).map_err(CommandError::new)?;
             Ok(Output::none())
         }))
     }))
@@ -85,23 +86,23 @@ async fn open(files: Files, file: PathBuf) -> Result<File, String> {
 
 fn stop(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let file: Option<PathBuf> = args.opt("file")?;
-    let running = router.capture().map(|c| c.capture);
-    if running.is_none() && router.ended_capture().is_none() {
+    let running = part::running(router).map(|c| c.capture);
+    if running.is_none() && part::ended(router).is_none() {
         return Err("no capture runs: start one with 'pcap trace rx tx'".into());
     }
     let Some(file) = file else {
-        let ended = router.end_capture();
+        let ended = part::end(router);
         return Ok(Output::work(move || write(ended, None)));
     };
     let (files, args) = (files(args), args.clone());
     Ok(Output::work(async move || {
         let opened = open(files, file.clone()).await.map_err(|why| args.error("file", why))?;
         Ok(Output::then(move |router: &mut Router| {
-            let now = router.capture().map(|c| c.capture);
+            let now = part::running(router).map(|c| c.capture);
             if now.as_ref().is_some_and(|now| !running.as_ref().is_some_and(|then| Arc::ptr_eq(then, now))) {
                 return Err("another capture was started meanwhile: it runs on".into());
             }
-            let (ended, other) = (router.end_capture(), Some((file, Arc::new(opened))));
+            let (ended, other) = (part::end(router), Some((file, Arc::new(opened))));
             Ok(Output::work(move || write(ended, other)))
         }))
     }))
@@ -136,11 +137,11 @@ async fn write(ended: Ended, other: Option<(PathBuf, Arc<File>)>) -> Result<Outp
 }
 
 fn discard(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
-    if router.discard_capture() { Ok(Output::none()) } else { Err("there is no capture".into()) }
+    if part::discard(router) { Ok(Output::none()) } else { Err("there is no capture".into()) }
 }
 
 fn status(router: &Router) -> Output {
-    let (running, ended) = (router.capture(), router.ended_capture());
+    let (running, ended) = (part::running(router), part::ended(router));
     let runs = running.is_some();
     let Some(CaptureStatus { capture, file, .. }) = running.or(ended) else {
         return Output::new("no capture runs", json!({ "running": false }));

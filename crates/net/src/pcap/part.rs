@@ -1,0 +1,128 @@
+//! The capture that runs, and the one that is yet to be written, as a part of the control side.
+
+use crate::capture::{PCAP_RX, PCAP_TX, Running};
+use crate::router::{Part, Router};
+use command::Command;
+use drivers::pcap::{Capture, Direction};
+use graph::arcs::Feature;
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The part.
+pub(crate) struct Pcap;
+
+/// A packet capture with its file.
+#[derive(Clone)]
+pub struct CaptureStatus {
+    /// The packets.
+    pub capture: Arc<Capture>,
+    /// The name of the file that they are to be written to.
+    pub file: PathBuf,
+    /// The file, made when the capture began.
+    pub opened: Arc<File>,
+}
+
+/// A capture that has ended and is not written yet; whoever has written it takes it out.
+pub(super) type Ended = Arc<Mutex<Option<CaptureStatus>>>;
+
+/// What is known of captures beside the packets.
+#[derive(Default)]
+struct Captures {
+    /// Of the one that runs.
+    file: Option<(PathBuf, Arc<File>)>,
+    ended: Ended,
+}
+
+/// Starts a packet capture, to be written to `file` later; that is made before, so that a wrong name shows.
+///
+/// # Errors
+/// There is a capture already.
+pub fn start(router: &mut Router, capture: Capture, file: &Path, opened: File) -> Result<(), String> {
+    check_none(router)?;
+    if let Some(captures) = router.state_mut::<Captures>() {
+        captures.file = Some((file.to_path_buf(), Arc::new(opened)));
+    }
+    set(router, Some(Arc::new(capture)));
+    Ok(())
+}
+
+/// Refuses a capture while there is one already.
+pub(super) fn check_none(router: &Router) -> Result<(), String> {
+    if running(router).is_some() {
+        return Err("a capture runs already: end it with 'pcap trace off'".into());
+    }
+    if ended(router).is_some() {
+        return Err("the last capture is not written yet: 'pcap trace off' tries again, 'pcap trace discard' forgets it".into());
+    }
+    Ok(())
+}
+
+/// The capture that runs.
+pub(super) fn running(router: &Router) -> Option<CaptureStatus> {
+    let capture = router.current::<Running>().0?;
+    let (file, opened) = router.state::<Captures>()?.file.clone()?;
+    Some(CaptureStatus { capture, file, opened })
+}
+
+/// The capture that ended and is not written.
+pub(super) fn ended(router: &Router) -> Option<CaptureStatus> {
+    router.state::<Captures>()?.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Ends the capture that runs, if one does, and answers where it waits to be written.
+pub(super) fn end(router: &mut Router) -> Ended {
+    let status = running(router);
+    if status.is_some() {
+        set(router, None);
+    }
+    let Some(captures) = router.state::<Captures>() else { return Ended::default() };
+    if status.is_some() {
+        *captures.ended.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+    Arc::clone(&captures.ended)
+}
+
+/// Ends the capture that runs or has ended, unwritten, and answers whether there was one.
+pub(super) fn discard(router: &mut Router) -> bool {
+    let ended = end(router);
+    let was = ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // One that is being written just now is not interrupted.
+    if let Some(captures) = router.state_mut::<Captures>() {
+        captures.ended = Ended::default();
+    }
+    was.is_some()
+}
+
+/// Starts a capture or ends it, for those interfaces that it is about.
+fn set(router: &mut Router, capture: Option<Arc<Capture>>) {
+    let captured = |router: &Router| -> BTreeSet<(u32, &'static str)> {
+        let all = router.interfaces().map(|i| i.index);
+        all.flat_map(|i| Pcap.visits(router, i).into_iter().map(move |f| (i, f.node))).collect()
+    };
+    let before = captured(router);
+    router.publish(Running(capture));
+    let changed: BTreeSet<u32> = before.symmetric_difference(&captured(router)).map(|(i, _)| *i).collect();
+    changed.into_iter().for_each(|i| router.publish_interface(i));
+}
+
+impl Part for Pcap {
+    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+        Box::new(Captures::default())
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        super::commands::all()
+    }
+
+    fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
+        let running: Running = router.current();
+        if router.interface(index).is_none_or(|i| i.hw() != index) {
+            return vec![];
+        }
+        let both = [(Direction::Rx, &PCAP_RX), (Direction::Tx, &PCAP_TX)];
+        both.into_iter().filter(|(d, _)| running.wants(*d, index)).map(|(_, f)| f).collect()
+    }
+}
