@@ -1,7 +1,8 @@
 //! The protocols: one folder a feature, with its nodes, its control-side state and its commands.
 //!
 //! [`plane::Plane`] is what workers read; [`nodes`] lists every node of the graph in the order in which they run;
-//! [`router::Router`] is the control side that owns and changes the state.
+//! [`router::Router`] is the control side that owns and changes the state. Features use both, and nothing uses features but
+//! the lists and, where it says so, other features.
 
 pub mod adjacency;
 pub mod arcs;
