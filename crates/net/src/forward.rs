@@ -23,13 +23,13 @@ impl<'v> Sender<'v> {
     }
 
     /// For packets straight to the device; `flow` tells flows apart.
-    pub fn last(self, groups: GroupsReader<'v>, flow: Option<Flow>) -> Last<'v> {
+    pub fn last(self, groups: GroupsReader<'v>, flow: Option<Flow>) -> LastAdjacency<'v> {
         self.last_to(Straight::Device, groups, flow)
     }
 
     /// For packets that go so far.
-    pub fn last_to(self, to: Straight, groups: GroupsReader<'v>, flow: Option<Flow>) -> Last<'v> {
-        Last { sender: self, to, groups, flow, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
+    pub fn last_to(self, to: Straight, groups: GroupsReader<'v>, flow: Option<Flow>) -> LastAdjacency<'v> {
+        LastAdjacency { sender: self, to, groups, flow, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
     }
 
     /// The labels that usual IP packets to adjacency `adj` get on their way straight to the device.
@@ -91,14 +91,14 @@ impl<'v> Sender<'v> {
 
 /// What chooses the path of usual packets: the groups, and what tells flows apart.
 #[derive(Clone, Copy)]
-pub struct Choice<'v> {
+pub struct PathSelector<'v> {
     /// The groups.
     pub groups: GroupsReader<'v>,
     /// What tells flows apart; `None`: that is not the same for all packets of the vector.
     pub flow: Option<Flow>,
 }
 
-impl Choice<'_> {
+impl PathSelector<'_> {
     /// The path of a packet to a group; `hash` is its flow hash, if it can be worked out.
     #[inline(always)]
     pub fn path(&self, group: u32, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<Entry> {
@@ -131,7 +131,7 @@ impl Choice<'_> {
 
 /// Sends packets from a lookup straight to the device, or to where tunnels are. It remembers the adjacency of the last group, which many vectors
 /// share.
-pub struct Last<'v> {
+pub struct LastAdjacency<'v> {
     sender: Sender<'v>,
     to: Straight,
     groups: GroupsReader<'v>,
@@ -155,10 +155,10 @@ static NOWHERE: Adjacency = Adjacency {
     mpls: None,
 };
 
-impl<'v> Last<'v> {
+impl<'v> LastAdjacency<'v> {
     /// What chooses without remembering.
-    pub fn choice(&self) -> Choice<'v> {
-        Choice { groups: self.groups, flow: self.flow }
+    pub fn selector(&self) -> PathSelector<'v> {
+        PathSelector { groups: self.groups, flow: self.flow }
     }
 
     /// True when all packets to a group have one path.
@@ -172,7 +172,7 @@ impl<'v> Last<'v> {
     }
 
     /// The same with nothing remembered.
-    pub fn begin(&self) -> Last<'v> {
+    pub fn begin(&self) -> LastAdjacency<'v> {
         self.sender.last_to(self.to, self.groups, self.flow)
     }
 
@@ -258,7 +258,7 @@ impl<'v> Last<'v> {
         )
     }
 
-    /// [`Last::send`] with the adjacency's `N` bytes of header and labels; `w` begins as many bytes before the packet's
+    /// [`LastAdjacency::send`] with the adjacency's `N` bytes of header and labels; `w` begins as many bytes before the packet's
     /// current header.
     #[inline(always)]
     pub fn send_labelled<const N: u16>(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
@@ -313,21 +313,21 @@ pub trait Onward: Copy + PartialEq {
 /// Where the usual packets of a lookup go.
 pub enum Common<'v> {
     /// Straight to the device with a label.
-    Push1(Last<'v>),
+    Push1(LastAdjacency<'v>),
     /// With two.
-    Push2(Last<'v>),
+    Push2(LastAdjacency<'v>),
     /// Labelled packets of the vector went a longer way: all do.
     Slow,
     /// What the nodes that rewrite, and `interface-output`, would do is done at once.
-    Straight(Last<'v>),
+    Straight(LastAdjacency<'v>),
     /// To the node that rewrites.
-    Rewrite(Choice<'v>),
+    Rewrite(PathSelector<'v>),
     /// To the router itself.
-    Local(Choice<'v>),
+    Local(PathSelector<'v>),
 }
 
 impl<'v> Common<'v> {
-    /// Judged by the group of the first packet; `flow` as in [`Choice`].
+    /// Judged by the group of the first packet; `flow` as in [`PathSelector`].
     pub fn of<E: Onward>(
         sender: Sender<'v>,
         groups: GroupsReader<'v>,
@@ -348,11 +348,11 @@ impl<'v> Common<'v> {
                 }
             }
             kind::REWRITE => Some(match sender.straight(first.adj) {
-                Straight::No => (E::REWRITE, Common::Rewrite(Choice { groups, flow })),
+                Straight::No => (E::REWRITE, Common::Rewrite(PathSelector { groups, flow })),
                 to @ Straight::Device => (E::DEVICE, Common::Straight(sender.last_to(to, groups, flow))),
                 to @ Straight::Midchain => (E::MIDCHAIN, Common::Straight(sender.last_to(to, groups, flow))),
             }),
-            kind::LOCAL => Some((E::LOCAL, Common::Local(Choice { groups, flow }))),
+            kind::LOCAL => Some((E::LOCAL, Common::Local(PathSelector { groups, flow }))),
             _ => None,
         }
     }
@@ -365,7 +365,7 @@ impl<'v> Common<'v> {
                 Some(edge)
             }
             Common::Straight(last) if edge == E::REWRITE && last.reaches(d.aux) => {
-                *self = Common::Rewrite(last.choice());
+                *self = Common::Rewrite(last.selector());
                 Some(edge)
             }
             _ => None,

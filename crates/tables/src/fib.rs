@@ -1,25 +1,25 @@
-//! A routing table of any size: while it is small it is a [`Few`], later a table of millions.
+//! A routing table of any size: while it is small it is a [`SmallTable`], later a table of millions.
 
 use crate::config::LpmConfig;
 use crate::error::{RouteError, TableFull};
-use crate::few::Few;
 use crate::head::{Head4, Head6};
 use crate::lpm::{Engine, LpmWriter};
 use crate::lpm4::{Blocks, Lpm4};
 use crate::lpm6::{Lpm6, Nodes};
 use crate::rib::Key;
+use crate::small::SmallTable;
 use crate::{MAX_VALUE, MISS};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 /// A table of more prefixes becomes a large one, and stays it.
-pub const FEW: usize = 1024;
+pub const MOST_SMALL: usize = 1024;
 
 /// What workers read of a table.
 pub enum Routes<K, S> {
-    /// Few prefixes.
-    Few(Few<K>),
+    /// SmallTable prefixes.
+    Small(SmallTable<K>),
     /// Many, changed in place.
     Many(Arc<S>),
 }
@@ -33,7 +33,7 @@ impl Routes4 {
     /// The head of the table; it knows nothing of a large one.
     pub fn head(&self) -> Head4 {
         match self {
-            Routes::Few(few) => few.head(),
+            Routes::Small(small) => small.head(),
             Routes::Many(_) => Head4::unknown(),
         }
     }
@@ -42,7 +42,7 @@ impl Routes4 {
     #[inline]
     pub fn lookup_one(&self, key: u32) -> u32 {
         match self {
-            Routes::Few(few) => few.lookup_one(key),
+            Routes::Small(small) => small.lookup_one(key),
             Routes::Many(many) => many.lookup_one(key),
         }
     }
@@ -51,7 +51,7 @@ impl Routes4 {
     #[inline]
     pub fn lookup_batch(&self, keys: &[u32], out: &mut [u32]) {
         match self {
-            Routes::Few(few) => keys.iter().zip(out).for_each(|(k, o)| *o = few.lookup_one(*k)),
+            Routes::Small(small) => keys.iter().zip(out).for_each(|(k, o)| *o = small.lookup_one(*k)),
             Routes::Many(many) => many.lookup_batch(keys, out),
         }
     }
@@ -61,7 +61,7 @@ impl Routes6 {
     /// The head of the table; it knows nothing of a large one.
     pub fn head(&self) -> Head6 {
         match self {
-            Routes::Few(few) => few.head(),
+            Routes::Small(small) => small.head(),
             Routes::Many(_) => Head6::unknown(),
         }
     }
@@ -70,7 +70,7 @@ impl Routes6 {
     #[inline]
     pub fn lookup_one(&self, key: &[u8; 16]) -> u32 {
         match self {
-            Routes::Few(few) => few.lookup_one(u128::from_be_bytes(*key)),
+            Routes::Small(small) => small.lookup_one(u128::from_be_bytes(*key)),
             Routes::Many(many) => many.lookup_one(key),
         }
     }
@@ -79,7 +79,7 @@ impl Routes6 {
     #[inline]
     pub fn lookup_batch(&self, keys: &[[u8; 16]], out: &mut [u32]) {
         match self {
-            Routes::Few(_) => keys.iter().zip(out).for_each(|(k, o)| *o = self.lookup_one(k)),
+            Routes::Small(_) => keys.iter().zip(out).for_each(|(k, o)| *o = self.lookup_one(k)),
             Routes::Many(many) => many.lookup_batch(keys, out),
         }
     }
@@ -87,7 +87,7 @@ impl Routes6 {
 
 /// Changes a table. One thread owns it.
 pub struct FibWriter<E: Engine> {
-    few: BTreeMap<(E::Key, u8), u32>,
+    small: BTreeMap<(E::Key, u8), u32>,
     many: Option<LpmWriter<E>>,
     config: LpmConfig,
     limit: usize,
@@ -103,13 +103,13 @@ pub type Fib6Writer = FibWriter<Nodes>;
 #[allow(private_bounds)]
 impl<E: Engine> FibWriter<E> {
     /// An empty table, made for few prefixes.
-    pub fn few(config: LpmConfig) -> Self {
-        FibWriter { few: BTreeMap::new(), many: None, config, limit: usize::MAX, stale: true }
+    pub fn small(config: LpmConfig) -> Self {
+        FibWriter { small: BTreeMap::new(), many: None, config, limit: usize::MAX, stale: true }
     }
 
     /// An empty table, made for many.
     pub fn many(config: LpmConfig) -> io::Result<Self> {
-        Ok(FibWriter { many: Some(E::create(config)?), ..Self::few(config) })
+        Ok(FibWriter { many: Some(E::create(config)?), ..Self::small(config) })
     }
 
     /// What workers are to read from now on, if that is not what the last call answered: a change of few prefixes is
@@ -123,7 +123,7 @@ impl<E: Engine> FibWriter<E> {
         self.stale = false;
         match &self.many {
             Some(many) => Routes::Many(Arc::clone(many.shared())),
-            None => Routes::Few(Few::new(self.few.iter().map(|(&(k, l), &v)| (k, l, v)))),
+            None => Routes::Small(SmallTable::new(self.small.iter().map(|(&(k, l), &v)| (k, l, v)))),
         }
     }
 
@@ -144,16 +144,16 @@ impl<E: Engine> FibWriter<E> {
             return Err(RouteError::Value(value));
         }
         let key = (addr.first(len), len);
-        if !self.few.contains_key(&key) {
+        if !self.small.contains_key(&key) {
             let used = self.bytes();
             if used + Self::EACH > self.limit {
                 return Err(TableFull { table: E::NAME, used, limit: self.limit }.into());
             }
-            if self.few.len() >= FEW && self.grow()? {
+            if self.small.len() >= MOST_SMALL && self.grow()? {
                 return self.insert(addr, len, value);
             }
         }
-        let old = self.few.insert(key, value);
+        let old = self.small.insert(key, value);
         self.stale |= old != Some(value);
         Ok(old)
     }
@@ -163,10 +163,10 @@ impl<E: Engine> FibWriter<E> {
     fn grow(&mut self) -> Result<bool, RouteError> {
         let Ok(mut many) = E::create(self.config) else { return Ok(false) };
         many.set_limit(Some(self.limit));
-        for (&(key, len), &value) in &self.few {
+        for (&(key, len), &value) in &self.small {
             many.insert(key, len, value)?;
         }
-        self.few.clear();
+        self.small.clear();
         self.many = Some(many);
         self.stale = true;
         Ok(true)
@@ -177,7 +177,7 @@ impl<E: Engine> FibWriter<E> {
         if let Some(many) = &mut self.many {
             return many.remove(addr, len);
         }
-        let old = self.few.remove(&(addr.first(len.min(E::Key::WIDTH)), len));
+        let old = self.small.remove(&(addr.first(len.min(E::Key::WIDTH)), len));
         self.stale |= old.is_some();
         old
     }
@@ -186,7 +186,7 @@ impl<E: Engine> FibWriter<E> {
     pub fn get(&self, addr: E::Key, len: u8) -> Option<u32> {
         match &self.many {
             Some(many) => many.get(addr, len),
-            None => self.few.get(&(addr.first(len.min(E::Key::WIDTH)), len)).copied(),
+            None => self.small.get(&(addr.first(len.min(E::Key::WIDTH)), len)).copied(),
         }
     }
 
@@ -195,7 +195,7 @@ impl<E: Engine> FibWriter<E> {
         match &self.many {
             Some(many) => many.covering(addr).collect(),
             None => {
-                let of = |len| Some((addr.first(len), len, *self.few.get(&(addr.first(len), len))?));
+                let of = |len| Some((addr.first(len), len, *self.small.get(&(addr.first(len), len))?));
                 (0..=E::Key::WIDTH).filter_map(of).collect()
             }
         }
@@ -210,7 +210,7 @@ impl<E: Engine> FibWriter<E> {
                 // that share more and more of fewer bits.
                 let mut most = E::Key::WIDTH;
                 loop {
-                    let (&(key, len), &value) = self.few.range(..=(addr.first(most), most)).next_back()?;
+                    let (&(key, len), &value) = self.small.range(..=(addr.first(most), most)).next_back()?;
                     if addr.first(len) == key {
                         return Some((key, len, value));
                     }
@@ -225,13 +225,13 @@ impl<E: Engine> FibWriter<E> {
     pub fn iter_from(&self, from: E::Key) -> Box<dyn Iterator<Item = (E::Key, u8, u32)> + '_> {
         match &self.many {
             Some(many) => Box::new(many.iter_from(from)),
-            None => Box::new(self.few.range((from, 0)..).map(|(&(k, l), &v)| (k, l, v))),
+            None => Box::new(self.small.range((from, 0)..).map(|(&(k, l), &v)| (k, l, v))),
         }
     }
 
     /// How many routes there are.
     pub fn len(&self) -> usize {
-        self.many.as_ref().map_or(self.few.len(), LpmWriter::len)
+        self.many.as_ref().map_or(self.small.len(), LpmWriter::len)
     }
 
     /// Whether there is no route.
@@ -246,7 +246,7 @@ impl<E: Engine> FibWriter<E> {
     pub fn bytes(&self) -> usize {
         match &self.many {
             Some(many) => many.bytes(),
-            None => self.few.len() * Self::EACH,
+            None => self.small.len() * Self::EACH,
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn address() -> impl Strategy<Value = u32> {
-        // Few bits, at both ends, so that prefixes nest and touch the ends of the space.
+        // SmallTable bits, at both ends, so that prefixes nest and touch the ends of the space.
         (0u32..16, 0u32..16, any::<bool>())
             .prop_map(|(high, low, ones)| high << 28 | if ones { 0x0fff_fff0 } else { 0 } | low)
     }
@@ -300,7 +300,7 @@ mod tests {
             changes in prop::collection::vec((address(), lens(), 0u32..6), 0..60),
             keys in prop::collection::vec(address(), 1..40),
         ) {
-            let mut w = Fib4Writer::few(LpmConfig::default());
+            let mut w = Fib4Writer::small(LpmConfig::default());
             let mut model = BTreeMap::new();
             for (addr, len, value) in changes {
                 let key = (addr.first(len), len);
@@ -314,16 +314,16 @@ mod tests {
             prop_assert!(w.fresh().is_none());
             let mut out = vec![0; keys.len()];
             routes.lookup_batch(&keys, &mut out);
-            let Routes::Few(few) = routes else { panic!("not few") };
+            let Routes::Small(small) = routes else { panic!("not few") };
             for (key, got) in keys.iter().zip(&out) {
                 let want = longest(&model, *key);
                 prop_assert_eq!(*got, want.map_or(0, |w| w.2), "{:08x}", key);
-                prop_assert_eq!(few.lookup_one(*key), want.map_or(0, |w| w.2), "{:08x}", key);
+                prop_assert_eq!(small.lookup_one(*key), want.map_or(0, |w| w.2), "{:08x}", key);
                 prop_assert_eq!(w.longest(*key), want);
                 prop_assert_eq!(w.covering(*key).last().copied(), want);
             }
-            prop_assert!(few.starts.windows(2).all(|s| s[0] < s[1]) && few.values.windows(2).all(|v| v[0] != v[1]));
-            let mut w6 = Fib6Writer::few(LpmConfig::default());
+            prop_assert!(small.starts.windows(2).all(|s| s[0] < s[1]) && small.values.windows(2).all(|v| v[0] != v[1]));
+            let mut w6 = Fib6Writer::small(LpmConfig::default());
             for (&(key, len), &value) in &model {
                 w6.insert(u128::from(key) << 96, len, value).unwrap();
             }
@@ -341,14 +341,14 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_table_that_grows_answers_the_same() {
-        let mut w = Fib4Writer::few(LpmConfig::default());
-        for n in 0..FEW as u32 + 5 {
+        let mut w = Fib4Writer::small(LpmConfig::default());
+        for n in 0..MOST_SMALL as u32 + 5 {
             w.insert(n << 12, 20, n + 1).unwrap();
         }
         w.insert(0, 0, 9999).unwrap();
         assert!(w.is_many());
         let Some(routes @ Routes::Many(_)) = w.fresh() else { panic!("still few") };
-        for n in 0..FEW as u32 + 5 {
+        for n in 0..MOST_SMALL as u32 + 5 {
             assert_eq!((routes.lookup_one(n << 12 | 77), w.get(n << 12, 20)), (n + 1, Some(n + 1)));
         }
         assert_eq!(routes.lookup_one(u32::MAX), 9999);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_for_few() {
-        let mut w = Fib4Writer::few(LpmConfig::default());
+        let mut w = Fib4Writer::small(LpmConfig::default());
         w.insert(1 << 24, 8, 1).unwrap();
         w.set_limit(Some(w.bytes()));
         assert!(matches!(w.insert(2 << 24, 8, 1), Err(RouteError::Full(_))));

@@ -7,7 +7,7 @@
 // Upholds: vector code runs only where the level says that the processor has it, and loads whole arrays.
 
 use crate::CpuLevel;
-use crate::few::Few;
+use crate::small::SmallTable;
 
 /// The head does not know; no table has this value.
 pub const ASK: u32 = u32::MAX;
@@ -309,7 +309,7 @@ unsafe fn avx512<'h, T: Short + 'h>(
     }
 }
 
-impl Few<u32> {
+impl SmallTable<u32> {
     /// Its head.
     pub fn head(&self) -> Head4 {
         let flipped = |(start, value): (&u32, &u32)| (i32::of(start), *value);
@@ -317,7 +317,7 @@ impl Few<u32> {
     }
 }
 
-impl Few<u128> {
+impl SmallTable<u128> {
     /// Its head: of prefixes longer than 64 bits it only knows that it does not know.
     pub fn head(&self) -> Head6 {
         let high = |a: u128| (a >> 64) as u64;
@@ -364,14 +364,14 @@ mod tests {
             let spread = |n: u32| n << 26 | (n & 1).wrapping_neg() >> 6 & !3 | n >> 4;
             let all: std::collections::BTreeMap<(u32, u8), u32> =
                 routes.iter().map(|((a, l), v)| ((crate::rib::Key::first(spread(*a), *l), *l), *v)).collect();
-            let few = Few::new(all.iter().map(|(&(k, l), &v)| (k, l, v)));
-            let (head, fits) = (few.head(), few.starts.len() <= RANGES);
+            let small = SmallTable::new(all.iter().map(|(&(k, l), &v)| (k, l, v)));
+            let (head, fits) = (small.head(), small.starts.len() <= RANGES);
             let keys: Vec<u32> = keys.into_iter().map(spread).chain([0, u32::MAX]).collect();
             for level in levels() {
                 let mut out = vec![7; keys.len()];
                 lookup_each(level, &keys, &mut out, |n| (n != 1).then_some(&head));
                 for (n, (key, got)) in keys.iter().zip(&out).enumerate() {
-                    let want = if fits { few.lookup_one(*key) } else { ASK };
+                    let want = if fits { small.lookup_one(*key) } else { ASK };
                     prop_assert_eq!(*got, if n == 1 { crate::MISS } else { want }, "{:08x}", key);
                 }
             }
@@ -380,7 +380,7 @@ mod tests {
                     let (mut out, keys) = (vec![7; n + 1], &keys[..n]);
                     head.lookup_batch(level, keys, &mut out[..n]);
                     for (key, got) in keys.iter().zip(&out) {
-                        prop_assert_eq!(*got, if fits { few.lookup_one(*key) } else { ASK }, "{:08x}", key);
+                        prop_assert_eq!(*got, if fits { small.lookup_one(*key) } else { ASK }, "{:08x}", key);
                     }
                     prop_assert_eq!(out[n], 7);
                 }
@@ -388,16 +388,16 @@ mod tests {
             // The same routes twice as far up and down the longer addresses.
             for shift in [96, 60, 32] {
                 let wide = |k: u32| u128::from(k) << shift;
-                let few = Few::new(all.iter().map(|(&(k, l), &v)| (wide(k), l + 96 - shift as u8, v)));
-                let head = few.head();
+                let small = SmallTable::new(all.iter().map(|(&(k, l), &v)| (wide(k), l + 96 - shift as u8, v)));
+                let head = small.head();
                 let keys: Vec<[u8; 16]> = keys.iter().map(|k| wide(*k).to_be_bytes()).collect();
                 for level in levels() {
                     let mut out = vec![7; keys.len()];
                     lookup_each(level, &keys, &mut out, |_| Some(&head));
                     for (key, got) in keys.iter().zip(&out) {
                         let key = u128::from_be_bytes(*key);
-                        prop_assert!(*got == few.lookup_one(key) || *got == ASK, "{:x}: {}", key, got);
-                        let inside = few.starts.iter().any(|s| s >> 64 == key >> 64 && *s as u64 != 0);
+                        prop_assert!(*got == small.lookup_one(key) || *got == ASK, "{:x}: {}", key, got);
+                        let inside = small.starts.iter().any(|s| s >> 64 == key >> 64 && *s as u64 != 0);
                         prop_assert!(*got != ASK || inside || head == Head6::unknown(), "{:x}", key);
                     }
                 }

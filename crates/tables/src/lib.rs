@@ -13,7 +13,6 @@ mod config;
 pub mod error;
 pub mod exact;
 mod fallback;
-pub mod few;
 pub mod fib;
 pub mod groups;
 pub mod head;
@@ -28,6 +27,7 @@ mod rib;
 mod rib4;
 mod slab;
 pub mod slots;
+pub mod small;
 #[cfg(test)]
 mod testing;
 pub mod vlan;

@@ -125,7 +125,7 @@ fn group_part(
         plural(g.routes as usize, "route"),
         plural(buckets.len(), "bucket")
     );
-    wish_part(router, text, g);
+    asked_part(router, text, g);
     let mut seen = vec![];
     for (n, p) in g.paths.iter().enumerate() {
         let share = buckets.iter().filter(|b| **b == p.entry).count();
@@ -153,7 +153,7 @@ fn group_part(
 }
 
 /// The paths that were asked for, and where each leads now.
-fn wish_part(router: &Router, text: &mut String, g: &NextHopInfo) {
+fn asked_part(router: &Router, text: &mut String, g: &NextHopInfo) {
     let Target::Paths(paths) = &g.target else { return };
     for p in paths {
         let steps = router.next_hop_steps(g.id, p);

@@ -29,7 +29,7 @@ pub(crate) struct Kept {
 
 /// Where an error goes that has its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AlongNext {
     /// To `mpls-lookup`.
     Lookup,
     /// To `mpls-output`.
@@ -50,7 +50,7 @@ impl Kept {
     }
 
     /// Puts the stack on the error that took the packet's place; `None` where there is no room.
-    pub(crate) fn put(mut self, p: &mut Packet<'_>) -> Option<Way> {
+    pub(crate) fn put(mut self, p: &mut Packet<'_>) -> Option<AlongNext> {
         for entry in self.stack.as_chunks_mut::<ENTRY_LEN>().0 {
             *entry = Entry::from_bytes(*entry).with_ttl(TTL).to_bytes();
         }
@@ -58,10 +58,10 @@ impl Kept {
         p.d.tx = 0;
         if self.way == LOOK_UP {
             p.d.aux = top(p.data())?.0;
-            return Some(Way::Lookup);
+            return Some(AlongNext::Lookup);
         }
         (p.d.aux, p.d.hash) = (self.way, EtherType::MPLS.0.into());
-        Some(Way::Output)
+        Some(AlongNext::Output)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ip4-icmp-error`: turns a packet into the ICMP error that another node asks for, when one may be sent about it.
 
 use super::{Ask, labels};
-use crate::icmp::along::{self, Kept, Way};
+use crate::icmp::along::{self, AlongNext, Kept};
 use crate::plane::table::{V4, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use graph::node::Step;
@@ -137,8 +137,8 @@ impl Node for Ip4IcmpError {
         p.count(Ip4ErrorReason::Sent);
         Ok(match along.and_then(|stack| stack.put(p)) {
             None => Ip4ErrorNext::Lookup,
-            Some(Way::Lookup) => Ip4ErrorNext::MplsLookup,
-            Some(Way::Output) => Ip4ErrorNext::MplsOutput,
+            Some(AlongNext::Lookup) => Ip4ErrorNext::MplsLookup,
+            Some(AlongNext::Output) => Ip4ErrorNext::MplsOutput,
         })
     }
 

@@ -2,7 +2,7 @@
 //! (RFC 4443 section 2.4).
 
 use super::{Ask, labels};
-use crate::icmp::along::{self, Kept, Way};
+use crate::icmp::along::{self, AlongNext, Kept};
 use crate::plane::table::{V6, View};
 use crate::plane::{Plane, PlaneConfig, kind};
 use graph::node::Step;
@@ -151,8 +151,8 @@ impl Node for Ip6IcmpError {
         p.count(Ip6ErrorReason::Sent);
         Ok(match along.and_then(|stack| stack.put(p)) {
             None => Ip6ErrorNext::Lookup,
-            Some(Way::Lookup) => Ip6ErrorNext::MplsLookup,
-            Some(Way::Output) => Ip6ErrorNext::MplsOutput,
+            Some(AlongNext::Lookup) => Ip6ErrorNext::MplsLookup,
+            Some(AlongNext::Output) => Ip6ErrorNext::MplsOutput,
         })
     }
 

@@ -14,7 +14,7 @@ pub use features::{Bits, DIRECTED_BROADCAST, MtuOf, SETTINGS, Switch};
 pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 pub use pseudowire::{Pseudowire, TUNNEL_TX};
 pub use retag::{Retag, RetagError};
-pub use settings::{Choice, Column, Columns, Declared, Setting, Settings, Word, Words};
+pub use settings::{Column, Columns, Declared, Setting, SettingValue, Settings, Word, Words};
 
 use graph::{Desc, TxCaps, flags};
 use packet::eth::{EtherType, MacAddr};

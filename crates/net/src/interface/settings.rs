@@ -117,19 +117,19 @@ impl<T: Word> Setting<T> {
     }
 
     /// This value for it.
-    pub fn to(&'static self, value: T) -> Choice {
-        Choice { declared: &self.declared, word: value.to_word() }
+    pub fn to(&'static self, value: T) -> SettingValue {
+        SettingValue { declared: &self.declared, word: value.to_word() }
     }
 }
 
 /// A value for a setting.
 #[derive(Clone, Copy)]
-pub struct Choice {
+pub struct SettingValue {
     declared: &'static Declared,
     word: u64,
 }
 
-impl Choice {
+impl SettingValue {
     /// What there is to say of the setting.
     pub fn declared(&self) -> &'static Declared {
         self.declared
@@ -146,13 +146,13 @@ impl Choice {
     }
 }
 
-impl PartialEq for Choice {
-    fn eq(&self, other: &Choice) -> bool {
+impl PartialEq for SettingValue {
+    fn eq(&self, other: &SettingValue) -> bool {
         std::ptr::eq(self.declared, other.declared) && self.word == other.word
     }
 }
 
-impl fmt::Debug for Choice {
+impl fmt::Debug for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} = {:#x}", self.declared.undo, self.word)
     }
@@ -224,7 +224,7 @@ impl Settings {
     }
 
     /// Sets one and answers what it was; `None`, and nothing done, where it is not listed.
-    pub fn replace(&mut self, choice: Choice) -> Option<Choice> {
+    pub fn replace(&mut self, choice: SettingValue) -> Option<SettingValue> {
         let place = self.columns.place(choice.declared);
         if place == usize::MAX {
             return None;
@@ -236,13 +236,13 @@ impl Settings {
         while self.words.last() == Some(&0) {
             self.words.pop();
         }
-        Some(Choice { word: was, ..choice })
+        Some(SettingValue { word: was, ..choice })
     }
 
     /// Those that are not as by default, in the order of the list.
-    pub fn chosen(&self) -> impl Iterator<Item = Choice> + '_ {
+    pub fn chosen(&self) -> impl Iterator<Item = SettingValue> + '_ {
         let all = self.columns.iter().zip(&self.words);
-        all.map(|(declared, word)| Choice { declared, word: *word }).filter(|c| !c.is_default())
+        all.map(|(declared, word)| SettingValue { declared, word: *word }).filter(|c| !c.is_default())
     }
 
     /// As workers read them.

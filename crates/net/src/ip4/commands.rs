@@ -1,7 +1,7 @@
 //! Commands on what an interface does with addresses that name no host elsewhere.
 
 use crate::cli::commit;
-use crate::interface::Choice;
+use crate::interface::SettingValue;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output};
 
@@ -28,6 +28,6 @@ pub fn all() -> Vec<Command<Router>> {
     ]
 }
 
-fn set(router: &mut Router, args: &Args, choice: Choice) -> Result<Output, CommandError> {
+fn set(router: &mut Router, args: &Args, choice: SettingValue) -> Result<Output, CommandError> {
     commit(router, vec![Op::SetFeature { name: args.get("interface")?, feature: choice.into() }])
 }

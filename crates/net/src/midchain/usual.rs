@@ -2,7 +2,7 @@
 
 use super::{Ids, Marks, MidchainNext, MidchainTx, MidchainView, fixed, mark, outer4, outer6};
 use crate::adjacency::{Straight, kind};
-use crate::forward::{Last, Sender};
+use crate::forward::{LastAdjacency, Sender};
 use crate::interface::{Fixup, MOST_NESTED, Midchain, Varies};
 use graph::counters::{Run, Table};
 use graph::{Desc, Guard, QuickNode, Rooms, WINDOW, flags, quick};
@@ -29,7 +29,7 @@ pub struct Common<'v> {
     /// The sum of the IPv4 header.
     fixed: u32,
     ids: Ids<'v>,
-    next: Last<'v>,
+    next: LastAdjacency<'v>,
     flow: Flow,
     sent: &'v Table,
 }

@@ -1,7 +1,7 @@
 //! `mpls-lookup`: the label's entry, and the path of its group.
 
 use crate::adjacency::Adjacency;
-use crate::forward::{Last, Sender};
+use crate::forward::{LastAdjacency, Sender};
 use crate::icmp::MplsAsk;
 use crate::icmp::along::LOOK_UP;
 use crate::labels::{Push, top};
@@ -342,9 +342,9 @@ fn popped(
 /// What the usual packets of a vector have in common.
 pub enum Common<'v> {
     /// The label that the entry holds, and straight to the device.
-    Swap(&'v Labels, Last<'v>),
+    Swap(&'v Labels, LastAdjacency<'v>),
     /// The IP packet straight to the device.
-    Pop(&'v Labels, Last<'v>),
+    Pop(&'v Labels, LastAdjacency<'v>),
     /// The IPv4 packet into the table of a group.
     Ip4(&'v Labels, Into<'v>),
     /// The same for IPv6.

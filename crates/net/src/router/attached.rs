@@ -57,7 +57,7 @@ impl Router {
         let covering = self.fibs.get(v6, place)?.rib.covering(prefix.network());
         let around = covering.iter().rev().filter(|(p, _)| p.prefix_len() <= prefix.prefix_len());
         let mut others = around.filter_map(|(_, group)| self.nexthops.hop(*group));
-        others.find(|hop| hop.wish.source != Source::Neighbor).and_then(Hop::attaches)
+        others.find(|hop| hop.group_key.source != Source::Neighbor).and_then(Hop::attaches)
     }
 
     /// Prefixes of a table changed, all of them for `None`: the neighbours that they attach now and that are known already

@@ -1,7 +1,7 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
 use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, Router};
-use crate::interface::{Bits, Choice, MtuOf};
+use crate::interface::{Bits, MtuOf, SettingValue};
 use crate::neighbor::State;
 use crate::protocols::{LocalProtocol, Takers};
 use ipnet::IpNet;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feature {
     /// A setting that a feature declares.
-    Setting(Choice),
+    Setting(SettingValue),
     /// The interface whose addresses it uses as its own.
     Unnumbered(Option<String>),
     /// What one part of the router understands.
@@ -25,8 +25,8 @@ impl<T: InterfaceOp> From<T> for Feature {
     }
 }
 
-impl From<Choice> for Feature {
-    fn from(choice: Choice) -> Self {
+impl From<SettingValue> for Feature {
+    fn from(choice: SettingValue) -> Self {
         Feature::Setting(choice)
     }
 }
@@ -95,7 +95,7 @@ impl Router {
     }
 
     /// Refuses an MTU of a protocol that cannot be; 0 is that of the interface.
-    fn check_mtu_of(&self, index: u32, name: &str, choice: Choice) -> Result<(), OpError> {
+    fn check_mtu_of(&self, index: u32, name: &str, choice: SettingValue) -> Result<(), OpError> {
         let told =
             MtuOf::ALL.into_iter().find_map(|(word, of)| Some((word, of, choice.value(of.setting())?)));
         let Some((word, of, mtu)) = told.filter(|(_, _, mtu)| *mtu != 0) else { return Ok(()) };
@@ -113,12 +113,12 @@ impl Router {
 
     /// Sets what a feature declares, which workers see when the interface is published next, and answers what it was: none where no
     /// list names it.
-    pub(crate) fn choose(&mut self, index: u32, choice: Choice) -> Option<Choice> {
+    pub(crate) fn choose(&mut self, index: u32, choice: SettingValue) -> Option<SettingValue> {
         self.interfaces.get_mut(index)?.settings.replace(choice)
     }
 
     /// Sets what a feature declares and answers what it was.
-    fn set_setting(&mut self, index: u32, name: &str, choice: Choice) -> Result<Choice, OpError> {
+    fn set_setting(&mut self, index: u32, name: &str, choice: SettingValue) -> Result<SettingValue, OpError> {
         self.check_mtu_of(index, name, choice)?;
         let was = self.choose(index, choice);
         let does = choice.declared().does;
@@ -131,7 +131,7 @@ impl Router {
 
     /// The features of an interface as operations, in the order in which they can be set.
     pub(super) fn feature_ops(&self, i: &IfState) -> Vec<Op> {
-        let own = |c: &Choice| c.declared().own_op;
+        let own = |c: &SettingValue| c.declared().own_op;
         let chosen = i.settings.chosen().filter(|c| !own(c));
         let mut all: Vec<Feature> = chosen.map(Feature::Setting).collect();
         if let Some(lender) = i.unnumbered {

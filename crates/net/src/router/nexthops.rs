@@ -1,4 +1,4 @@
-//! Next-hop groups as the operator asked for them. A group stands for a wish (these paths, or drop); what it holds at
+//! Next-hop groups as the operator asked for them. A group stands for a group_key (these paths, or drop); what it holds at
 //! the moment follows the state of interfaces, for all its routes at once.
 
 use super::adjacencies::AdjKey;
@@ -126,7 +126,7 @@ impl Target {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Wish {
+pub(super) struct GroupKey {
     pub source: Source,
     pub v6: bool,
     /// Of label routes.
@@ -137,7 +137,7 @@ pub(super) struct Wish {
 }
 
 pub(super) struct Hop {
-    pub wish: Wish,
+    pub group_key: GroupKey,
     /// Routes that point to it.
     routes: u32,
     /// Transactions that may still come back to it.
@@ -149,7 +149,7 @@ pub(super) struct Hop {
 
 pub(crate) struct NextHops {
     pub groups: GroupsWriter,
-    by_wish: HashMap<Wish, u32>,
+    by_group_key: HashMap<GroupKey, u32>,
     by_id: Vec<Option<Hop>>,
     /// Groups of paths by the interface of a path.
     by_interface: BTreeSet<(u32, u32)>,
@@ -190,7 +190,7 @@ impl NextHops {
     pub fn new(groups: GroupsWriter) -> Self {
         NextHops {
             groups,
-            by_wish: HashMap::new(),
+            by_group_key: HashMap::new(),
             by_id: vec![],
             by_interface: BTreeSet::new(),
             by_address: BTreeSet::new(),
@@ -213,11 +213,11 @@ impl NextHops {
 
     #[inline]
     pub fn source(&self, id: u32) -> Option<Source> {
-        self.get(id).map(|h| h.wish.source)
+        self.get(id).map(|h| h.group_key.source)
     }
 
     pub fn target(&self, id: u32) -> Option<&Target> {
-        self.get(id).map(|h| &h.wish.target)
+        self.get(id).map(|h| &h.group_key.target)
     }
 
     /// One route more on a group.
@@ -285,7 +285,7 @@ impl NextHops {
 
     fn insert(&mut self, id: u32, hop: Hop) {
         self.bytes += hop.bytes();
-        self.by_wish.insert(hop.wish.clone(), id);
+        self.by_group_key.insert(hop.group_key.clone(), id);
         if self.by_id.len() <= id as usize {
             self.by_id.resize_with(id as usize + 1, || None);
         }
@@ -309,7 +309,7 @@ impl NextHops {
 
     fn remove(&mut self, id: u32) -> Option<Hop> {
         let hop = self.by_id.get_mut(id as usize)?.take()?;
-        self.by_wish.remove(&hop.wish);
+        self.by_group_key.remove(&hop.group_key);
         self.bytes -= hop.bytes();
         self.groups.release(id);
         Some(hop)
@@ -348,11 +348,11 @@ impl Hop {
     /// What a group takes here and in the tables of groups, without counting its buckets exactly: the same at its
     /// making and its end.
     fn bytes(&self) -> usize {
-        let paths = match &self.wish.target {
+        let paths = match &self.group_key.target {
             Target::Paths(p) => p.len(),
             _ => 1,
         };
-        // Its word, twice its wish, its paths here and there, its adjacencies' keys, up to 16 buckets a path.
+        // Its word, twice its group_key, its paths here and there, its adjacencies' keys, up to 16 buckets a path.
         let path =
             2 * size_of::<RoutePath>() + 3 * size_of::<Path>() + size_of::<AdjKey>() + 16 * size_of::<u64>();
         8 + 2 * size_of::<Hop>() + paths * path
@@ -363,18 +363,20 @@ impl Hop {
     /// The interface onto whose link its routes lead straight. One of several paths does not count: flows are then spread,
     /// and no host has a route.
     pub(super) fn attaches(&self) -> Option<u32> {
-        match (&self.wish.target, &self.resolution.leads[..]) {
+        match (&self.group_key.target, &self.resolution.leads[..]) {
             (Target::Glean(i), _) => Some(*i),
-            (Target::Paths(_), [lead]) if !self.wish.mpls && lead.kind == kind::GLEAN => match lead.key {
-                Some(AdjKey::Glean(i, v6)) if v6 == self.wish.v6 => Some(i),
-                _ => None,
-            },
+            (Target::Paths(_), [lead]) if !self.group_key.mpls && lead.kind == kind::GLEAN => {
+                match lead.key {
+                    Some(AdjKey::Glean(i, v6)) if v6 == self.group_key.v6 => Some(i),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }
 
     fn has_paths(&self) -> bool {
-        matches!(&self.wish.target, Target::Paths(p) if p.len() > 1)
+        matches!(&self.group_key.target, Target::Paths(p) if p.len() > 1)
     }
 }
 
@@ -445,7 +447,7 @@ impl Router {
             Target::Paths(p) if p.iter().any(looks_up) => table.id,
             _ => 0,
         };
-        self.hold_wish(Wish { source, v6: table.v6, mpls: false, table: id, target })
+        self.hold_group_key(GroupKey { source, v6: table.v6, mpls: false, table: id, target })
     }
 
     /// The group that leads to an address as the routes of a table say, or over an interface, held once more:
@@ -462,17 +464,17 @@ impl Router {
 
     /// The group for what a label route wants, held once more.
     pub(super) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
-        self.hold_wish(Wish { source, v6: false, mpls: true, table: 0, target })
+        self.hold_group_key(GroupKey { source, v6: false, mpls: true, table: 0, target })
     }
 
-    fn hold_wish(&mut self, wish: Wish) -> Result<u32, OpError> {
-        if let Some(&id) = self.nexthops.by_wish.get(&wish) {
+    fn hold_group_key(&mut self, group_key: GroupKey) -> Result<u32, OpError> {
+        if let Some(&id) = self.nexthops.by_group_key.get(&group_key) {
             if let Some(h) = self.nexthops.get_mut(id) {
                 h.held += 1;
             }
             return Ok(id);
         }
-        let resolution = self.resolve(&wish, &|_| false);
+        let resolution = self.resolve(&group_key, &|_| false);
         let (paths, adjacencies) = self.take_leads(&resolution.leads)?;
         let id = self.nexthops.groups.create(&paths).map_err(|e| OpError::new(e.to_string()));
         let id = match id {
@@ -482,8 +484,8 @@ impl Router {
                 return Err(e);
             }
         };
-        self.list_group(id, wish.mpls, &resolution, true);
-        self.nexthops.insert(id, Hop { wish, routes: 0, held: 1, adjacencies, paths, resolution });
+        self.list_group(id, group_key.mpls, &resolution, true);
+        self.nexthops.insert(id, Hop { group_key, routes: 0, held: 1, adjacencies, paths, resolution });
         Ok(id)
     }
 
@@ -495,7 +497,7 @@ impl Router {
             && h.routes == 0
             && let Some(h) = self.nexthops.remove(id)
         {
-            self.list_group(id, h.wish.mpls, &h.resolution, false);
+            self.list_group(id, h.group_key.mpls, &h.resolution, false);
             h.adjacencies.into_iter().for_each(|k| self.release_adjacency_key(k));
         }
     }
@@ -540,8 +542,8 @@ impl Router {
         if h.resolution == resolution {
             return;
         }
-        let (mpls, same) = (h.wish.mpls, h.resolution.leads == resolution.leads);
-        let (v6, before) = (h.wish.v6, h.attaches());
+        let (mpls, same) = (h.group_key.mpls, h.resolution.leads == resolution.leads);
+        let (v6, before) = (h.group_key.v6, h.attaches());
         let gone = if same {
             vec![]
         } else {
@@ -576,10 +578,10 @@ impl Router {
         let h = self.nexthops.get(id)?;
         Some(NextHopInfo {
             id,
-            source: h.wish.source,
-            v6: h.wish.v6,
-            mpls: h.wish.mpls,
-            target: h.wish.target.clone(),
+            source: h.group_key.source,
+            v6: h.group_key.v6,
+            mpls: h.group_key.mpls,
+            target: h.group_key.target.clone(),
             routes: h.routes,
             paths: h.paths.clone(),
             buckets: self.nexthops.groups.buckets(id).len(),

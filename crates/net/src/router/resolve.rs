@@ -2,7 +2,7 @@
 //! routes, down to neighbours. Packets never walk this: it is worked out again when something on the way changes.
 
 use super::adjacencies::AdjKey;
-use super::nexthops::{Lookup, NextHops, RoutePath, Target, Wish};
+use super::nexthops::{GroupKey, Lookup, NextHops, RoutePath, Target};
 use super::{RouteInfo, RouteTable, Router};
 use crate::labels::Stack;
 use crate::plane::kind;
@@ -248,7 +248,7 @@ impl Work<'_> {
         let found = self.router.fibs.get(v6, place).and_then(|v| v.rib.longest(addr));
         let Some((_, group)) = found else { return vec![] };
         let Some(hop) = self.router.nexthops.hop(group) else { return vec![] };
-        let discard = match hop.wish.target {
+        let discard = match hop.group_key.target {
             Target::Glean(i) => return self.neighbor(i, addr).into_iter().collect(),
             Target::Neighbor(i, a) => return self.neighbor(i, a).into_iter().collect(),
             Target::Local(_) | Target::Broadcast | Target::DirectedBroadcast(_) => return vec![],
@@ -308,33 +308,38 @@ impl Router {
     }
 
     /// What a group holds now. Groups for which `looped` holds lead back to it.
-    pub(super) fn resolve(&self, wish: &Wish, looped: &dyn Fn(u32) -> bool) -> Resolution {
-        let fixed = match &wish.target {
+    pub(super) fn resolve(&self, group_key: &GroupKey, looped: &dyn Fn(u32) -> bool) -> Resolution {
+        let fixed = match &group_key.target {
             Target::Local(i) => single(kind::LOCAL, None, *i),
-            Target::Glean(i) => self.onto_link(*i, wish.v6),
+            Target::Glean(i) => self.onto_link(*i, group_key.v6),
             Target::Neighbor(i, a) => single(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a)), 0),
             Target::Broadcast => single(kind::BROADCAST, None, u32::MAX),
             Target::DirectedBroadcast(i) => single(kind::BROADCAST, Some(AdjKey::Broadcast(*i)), 0),
             Target::Drop => single(kind::DROP, None, 0),
             Target::Unreachable => single(kind::UNREACHABLE, None, 0),
             Target::Prohibit => single(kind::PROHIBIT, None, 0),
-            Target::Paths(paths) => return self.resolve_paths(wish, paths, looped),
+            Target::Paths(paths) => return self.resolve_paths(group_key, paths, looped),
         };
         Resolution { leads: vec![fixed], ..Resolution::default() }
     }
 
-    fn resolve_paths(&self, wish: &Wish, paths: &[RoutePath], looped: &dyn Fn(u32) -> bool) -> Resolution {
+    fn resolve_paths(
+        &self,
+        group_key: &GroupKey,
+        paths: &[RoutePath],
+        looped: &dyn Fn(u32) -> bool,
+    ) -> Resolution {
         let mut work = Work {
             router: self,
-            v6: wish.v6,
-            mpls: wish.mpls,
+            v6: group_key.v6,
+            mpls: group_key.mpls,
             looped,
             out: Resolution::default(),
             discard: None,
         };
         let (mut alive, mut dead) = (vec![], vec![]);
         for p in paths {
-            let leads = work.path(p, wish.table);
+            let leads = work.path(p, group_key.table);
             let (gone, here): (Vec<_>, Vec<_>) = leads.into_iter().partition(|l| self.is_dead(l.key));
             let weight = u64::from(p.weight.max(1));
             // When none answers, packets ask for all of them again.
@@ -369,9 +374,9 @@ impl Router {
     pub(super) fn refresh(&mut self, groups: BTreeSet<u32>) {
         // What leads where may have changed with the groups themselves.
         for &id in &groups {
-            let Some(wish) = self.nexthops.hop(id).map(|h| h.wish.clone()) else { continue };
-            if matches!(wish.target, Target::Paths(_)) {
-                let through = self.resolve(&wish, &|_| false).through;
+            let Some(group_key) = self.nexthops.hop(id).map(|h| h.group_key.clone()) else { continue };
+            if matches!(group_key.target, Target::Paths(_)) {
+                let through = self.resolve(&group_key, &|_| false).through;
                 self.nexthops.set_through(id, through);
             }
         }
@@ -381,9 +386,12 @@ impl Router {
             for &id in ring {
                 let Some(hop) = self.nexthops.hop(id) else { continue };
                 let alone = ring.len() == 1 && !hop.resolution.through.contains(&id);
-                let wish = hop.wish.clone();
-                let resolution =
-                    if alone { self.resolve(&wish, &|_| false) } else { self.resolve(&wish, &looped) };
+                let group_key = hop.group_key.clone();
+                let resolution = if alone {
+                    self.resolve(&group_key, &|_| false)
+                } else {
+                    self.resolve(&group_key, &looped)
+                };
                 self.apply_resolution(id, resolution);
             }
         }
@@ -410,7 +418,7 @@ impl Router {
     /// with several paths the first one is followed.
     pub fn next_hop_steps(&self, group: u32, path: &RoutePath) -> Vec<NextHopStep> {
         let (mut out, mut groups) = (vec![], vec![group]);
-        let mut at = self.nexthops.hop(group).map_or(0, |h| h.wish.table);
+        let mut at = self.nexthops.hop(group).map_or(0, |h| h.group_key.table);
         let mut path = *path;
         let mut wanted: Option<IpAddr> = None;
         while path.interface.is_none() && out.len() < 64 {
@@ -425,18 +433,18 @@ impl Router {
             };
             let looped = groups.contains(&id);
             let hop = self.nexthops.hop(id);
-            let interface = match hop.map(|h| &h.wish.target) {
+            let interface = match hop.map(|h| &h.group_key.target) {
                 Some(Target::Glean(i) | Target::Neighbor(i, _)) => Some(*i),
                 _ => None,
             };
             let via = Some(RouteInfo { prefix, group: id, hidden: vec![] });
             out.push(NextHopStep { table, addr, via, looped, interface });
-            let next = match hop.map(|h| &h.wish.target) {
+            let next = match hop.map(|h| &h.group_key.target) {
                 Some(Target::Paths(p)) if !looped => p.first().copied(),
                 _ => None,
             };
             let Some(next) = next else { break };
-            at = hop.map_or(0, |h| h.wish.table);
+            at = hop.map_or(0, |h| h.group_key.table);
             groups.push(id);
             path = next;
         }

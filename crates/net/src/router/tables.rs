@@ -525,11 +525,11 @@ impl Router {
         let flow = Flow::five_tuple(self.fibs.seed);
         let config = self.fibs.config;
         let (place, rib) = if table.v6 {
-            let mut rib = Fib6Writer::few(config);
+            let mut rib = Fib6Writer::small(config);
             let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
             (self.fibs.slots6.insert(Table::new(routes, flow)).map_err(full)?, Rib::V6(rib))
         } else {
-            let mut rib = Fib4Writer::few(config);
+            let mut rib = Fib4Writer::small(config);
             let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
             (self.fibs.slots4.insert(Table::new(routes, flow)).map_err(full)?, Rib::V4(rib))
         };

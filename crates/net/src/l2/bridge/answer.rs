@@ -2,7 +2,7 @@
 //! flooded.
 
 use crate::interface::{BridgePort, Interface, bflags, ifflags};
-use crate::l2::bridge::{BridgeCache, Way};
+use crate::l2::bridge::{BridgeCache, Egress};
 use crate::plane::{Bridge, IfCache, Plane};
 use graph::buffer::ROOM;
 use graph::counters::Table;
@@ -169,8 +169,8 @@ impl Node for L2ArpTerm {
                     Ok(Some(way)) => {
                         p.count(TermReason::Unicast);
                         return Ok(match way {
-                            Way::Output => TermNext::Output,
-                            Way::Bvi => TermNext::Bvi,
+                            Egress::Output => TermNext::Output,
+                            Egress::Bvi => TermNext::Bvi,
                         });
                     }
                     Ok(None) => {}

@@ -3,7 +3,7 @@
 use crate::interface::retag::RetagError;
 use crate::interface::{BridgePort, Interface, bflags, ifflags};
 use crate::l2::bridge::tagged::Members;
-use crate::l2::bridge::{BridgeCache, Refused, Way, may_pass};
+use crate::l2::bridge::{BridgeCache, Egress, Refused, may_pass};
 use crate::plane::{Bridge, IfCache, Plane, RxCounts};
 use crate::punt::Message;
 use crate::{ip4, ip6};
@@ -245,8 +245,8 @@ impl Node for L2Bridge {
         if port.is(bflags::FORWARD) {
             let found = view.macs.find(macs::key(port.bridge, dst));
             match super::towards(p, port, found, &mut view.tx, &view.counts.rx).map_err(BridgeReason::from)? {
-                Some(Way::Output) => return Ok(BridgeNext::Output),
-                Some(Way::Bvi) => return Ok(BridgeNext::Bvi),
+                Some(Egress::Output) => return Ok(BridgeNext::Output),
+                Some(Egress::Bvi) => return Ok(BridgeNext::Bvi),
                 None => {}
             }
         }

@@ -67,7 +67,7 @@ fn to_bvi(p: &mut Packet<'_>, bvi: IfIndex, rx: &Table) {
 }
 
 /// How a frame goes on.
-enum Way {
+enum Egress {
     /// Out of the member in its descriptor.
     Output,
     /// Up through the BVI.
@@ -90,7 +90,7 @@ fn towards(
     found: Entry,
     ifs: &mut IfCache<'_>,
     rx: &Table,
-) -> Result<Option<Way>, Refused> {
+) -> Result<Option<Egress>, Refused> {
     if !found.is_live() {
         return Ok(None);
     }
@@ -108,9 +108,9 @@ fn towards(
     }
     if to.bvi {
         to_bvi(p, found.port(), rx);
-        return Ok(Some(Way::Bvi));
+        return Ok(Some(Egress::Bvi));
     }
     tx.retag.leave(p).map_err(Refused::Tags)?;
     p.d.tx = found.port();
-    Ok(Some(Way::Output))
+    Ok(Some(Egress::Output))
 }

@@ -39,7 +39,7 @@ fn addresses(w: &[u8; WINDOW]) -> Pair {
 
 /// Where frames of one pair of addresses and one member go.
 #[derive(Clone, Copy)]
-struct Way {
+struct TaggedPath {
     rx: u32,
     pair: Pair,
     /// Tags that are taken away.
@@ -72,8 +72,15 @@ impl Members<'_> {
         let n = descs.len();
         let fits = |d: &Desc| d.flags & UNUSUAL == 0 && d.len >= 22;
         let mut counts = Run::new(self.sent);
-        let mut last =
-            Way { rx: 0, pair: (u64::MAX, u64::MAX), pop: 0, tx: 0, hw: 0, push: Tags::default(), room: 0 };
+        let mut last = TaggedPath {
+            rx: 0,
+            pair: (u64::MAX, u64::MAX),
+            pop: 0,
+            tx: 0,
+            hw: 0,
+            push: Tags::default(),
+            room: 0,
+        };
         let (mut at, mut chunk) = (0, 4);
         while at < n {
             while let Some(d) = descs.get_mut(at) {
@@ -124,10 +131,10 @@ impl Members<'_> {
                     0 => keys.1 & super::forward::MAC != 0,
                     _ => self.macs.find_at(homes.1, keys.1).is_settled(Entry::learned(d.rx, self.now)),
                 };
-                let way = self.way::<DIRECT>(d.rx, *found, port);
-                let Some(way) = way.filter(|_| settled) else { return at };
+                let path = self.path::<DIRECT>(d.rx, *found, port);
+                let Some(path) = path.filter(|_| settled) else { return at };
                 let Some(w) = rooms.window::<FRONT>(d) else { return at };
-                last = Way { pair: addresses(w), pop: i.retag.pop, ..way };
+                last = TaggedPath { pair: addresses(w), pop: i.retag.pop, ..path };
                 if !send::<DIRECT>(d, w, &last, &mut counts) {
                     return at;
                 }
@@ -137,9 +144,9 @@ impl Members<'_> {
         at
     }
 
-    /// The way from member `rx` to where an entry says; `None` where that is not usual, or leads not with `DIRECT` to the device.
+    /// The path from member `rx` to where an entry says; `None` where that is not usual, or leads not with `DIRECT` to the device.
     #[inline(always)]
-    fn way<const DIRECT: bool>(&self, rx: u32, found: Entry, port: &BridgePort) -> Option<Way> {
+    fn path<const DIRECT: bool>(&self, rx: u32, found: Entry, port: &BridgePort) -> Option<TaggedPath> {
         let tx = found.port();
         if !found.is_live() || found.is_filter() || found.is_bvi() || tx == rx {
             return None;
@@ -150,26 +157,31 @@ impl Members<'_> {
             return None;
         }
         let push = to.retag.own;
-        Some(Way { rx, pair: (0, 0), pop: 0, tx, hw: to.hw, push, room: u32::from(to.mtu) + 14 + 8 })
+        Some(TaggedPath { rx, pair: (0, 0), pop: 0, tx, hw: to.hw, push, room: u32::from(to.mtu) + 14 + 8 })
     }
 
     /// Whether frames from member `i` to where an entry says are usual, with `DIRECT` straight to the device.
     pub fn take<const DIRECT: bool>(&self, rx: u32, i: &Interface, found: Entry) -> bool {
-        member(i).and_then(|port| self.way::<DIRECT>(rx, found, port)).is_some()
+        member(i).and_then(|port| self.path::<DIRECT>(rx, found, port)).is_some()
     }
 }
 
 /// Changes the tags of a frame and sends it on; `w` begins [`FRONT`] bytes before it. False, and nothing done, for one that
 /// is not usual.
 #[inline(always)]
-fn send<const DIRECT: bool>(d: &mut Desc, w: &mut [u8; WINDOW], way: &Way, counts: &mut Run<'_>) -> bool {
+fn send<const DIRECT: bool>(
+    d: &mut Desc,
+    w: &mut [u8; WINDOW],
+    path: &TaggedPath,
+    counts: &mut Run<'_>,
+) -> bool {
     let is_tag = |at: usize| EtherType(u16::from_be_bytes([w[at], w[at + 1]])).is_vlan();
-    if way.pop >= 1 && !is_tag(FRONT + 12) || way.pop >= 2 && !is_tag(FRONT + 16) {
+    if path.pop >= 1 && !is_tag(FRONT + 12) || path.pop >= 2 && !is_tag(FRONT + 16) {
         return false;
     }
-    let (less, more) = (u16::from(way.pop) * 4, u16::from(way.push.count) * 4);
+    let (less, more) = (u16::from(path.pop) * 4, u16::from(path.push.count) * 4);
     let len = d.len - less + more;
-    if u32::from(len) > way.room || d.off < FRONT as u16 {
+    if u32::from(len) > path.room || d.off < FRONT as u16 {
         return false;
     }
     let at = FRONT + usize::from(less) - usize::from(more);
@@ -179,17 +191,17 @@ fn send<const DIRECT: bool>(d: &mut Desc, w: &mut [u8; WINDOW], way: &Way, count
         to.copy_from_slice(&macs);
     }
     let Some(tags) = w.get_mut(at + 12..at + 20) else { return false };
-    match way.push.count {
+    match path.push.count {
         0 => {}
-        1 => tags[..4].copy_from_slice(&way.push.bytes[..4]),
-        _ => tags.copy_from_slice(&way.push.bytes),
+        1 => tags[..4].copy_from_slice(&path.push.bytes[..4]),
+        _ => tags.copy_from_slice(&path.push.bytes),
     }
     (d.off, d.len) = (d.off + less - more, len);
     d.l2 = d.off;
-    d.tx = way.tx;
-    if DIRECT && way.hw != way.tx {
-        counts.add(way.tx, len);
-        d.tx = way.hw;
+    d.tx = path.tx;
+    if DIRECT && path.hw != path.tx {
+        counts.add(path.tx, len);
+        d.tx = path.hw;
     }
     true
 }

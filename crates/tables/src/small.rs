@@ -8,14 +8,14 @@ use crate::rib::Key;
 
 /// Few prefixes as workers see them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Few<K> {
+pub struct SmallTable<K> {
     /// Where ranges start, in order; the first is 0.
     pub(crate) starts: Box<[K]>,
     /// The value of each range.
     pub(crate) values: Box<[u32]>,
 }
 
-impl<K: Key> Few<K> {
+impl<K: Key> SmallTable<K> {
     /// The ranges of routes (prefix, length, value) in order of prefix and then length.
     pub(crate) fn new(routes: impl IntoIterator<Item = (K, u8, u32)>) -> Self {
         let (mut starts, mut values) = (vec![K::ZERO], vec![0]);
@@ -55,7 +55,7 @@ impl<K: Key> Few<K> {
         starts.retain(|_| flags.next().is_none_or(|k| *k));
         let mut flags = keep.iter();
         values.retain(|_| flags.next().is_none_or(|k| *k));
-        Few { starts: starts.into(), values: values.into() }
+        SmallTable { starts: starts.into(), values: values.into() }
     }
 
     /// The value of the longest prefix that holds `key`, or [`crate::MISS`].
