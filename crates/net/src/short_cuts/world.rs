@@ -80,6 +80,8 @@ impl TxQueue for Wire {
 /// What became of one vector.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
+    /// A buffer was asked for and there was none: who is first to ask gets one, and which packets those are is not told.
+    pub short_of_buffers: bool,
     pub sent: Vec<Sent>,
     pub held: Vec<Held>,
     pub messages: Vec<String>,
@@ -575,7 +577,7 @@ impl World {
             ..PlaneConfig::default()
         };
         let config = RouterConfig {
-            pool: PoolConfig { buffers: 4096, memory: PoolMemory::Normal },
+            pool: PoolConfig { buffers: 16_384, memory: PoolMemory::Normal },
             plane,
             dad: DadMode::Off,
             ..RouterConfig::default()
@@ -654,6 +656,7 @@ impl World {
     /// Runs what was put into the graph and lets go of what it holds.
     pub fn run(&mut self, traced: usize) -> Outcome {
         self.dispatcher.env.now_ns += 100_000_000_000;
+        let failures = self.dispatcher.env.buffers.failures();
         if traced != 0 {
             // Room in the log; the packets are marked already.
             let node = self.graph.node("pg-input").unwrap();
@@ -678,6 +681,7 @@ impl World {
                 d.env.buffers.free(&h);
             }
         }
+        out.short_of_buffers = self.dispatcher.env.buffers.failures() != failures;
         let punt = &self.router.plane().punt;
         out.messages = std::iter::from_fn(|| punt.pop()).map(|m| format!("{m:?}")).collect();
         if traced != 0 {
