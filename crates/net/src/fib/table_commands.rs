@@ -156,17 +156,17 @@ fn show(v6: bool) -> Output {
         {
             next = router.table_after(at);
             let Some(t) = router.table_info(at) else { continue };
-            let TableInfo { table, place, name, routes, bytes, compact, interfaces, fields } = t;
+            let TableInfo { table, fib_index, name, routes, bytes, compact, interfaces, fields } = t;
             let hash: Vec<&str> = fields.words().collect();
             if page.wants_json() {
                 page.item(&json!({
-                    "place": place, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
+                    "place": fib_index, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
                     "compact": compact, "interfaces": interfaces, "flow-hash": hash,
                 }));
                 continue;
             }
             rows.row([
-                place.into(),
+                fib_index.into(),
                 table.id.into(),
                 name.unwrap_or_default().into(),
                 routes.into(),

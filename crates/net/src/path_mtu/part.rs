@@ -28,8 +28,8 @@ pub(super) struct PathMtuInfo {
 /// What was learnt.
 pub(super) fn all(router: &Router) -> Vec<PathMtuInfo> {
     let now = router.now();
-    let info = |((place, to), l): ((u32, IpAddr), Learnt)| PathMtuInfo {
-        table: router.table_at(to.is_ipv6(), place),
+    let info = |((fib_index, to), l): ((u32, IpAddr), Learnt)| PathMtuInfo {
+        table: router.table_at(to.is_ipv6(), fib_index),
         to,
         mtu: l.mtu,
         age_ms: now.0.saturating_sub(l.at.0),
@@ -46,8 +46,8 @@ impl Part for PathMtuPart {
         super::commands::all()
     }
 
-    fn table_removed(&self, router: &mut Router, v6: bool, place: u32) {
-        change(router, |table| table.forget(v6, place));
+    fn table_removed(&self, router: &mut Router, v6: bool, fib_index: u32) {
+        change(router, |table| table.forget(v6, fib_index));
     }
 
     fn next_deadline(&self, router: &Router) -> Option<Millis> {
@@ -71,10 +71,10 @@ impl Part for PathMtuPart {
             return;
         }
         let v6 = told.to.is_ipv6();
-        let place = router.table_of(interface, v6);
-        let own = router.lookup_in(router.table_at(v6, place), told.own);
+        let fib_index = router.table_of(interface, v6);
+        let own = router.lookup_in(router.table_at(v6, fib_index), told.own);
         if own.is_some_and(|g| g.paths.iter().any(|p| p.entry.kind == kind::LOCAL)) {
-            change(router, |table| table.learn(now, place, told));
+            change(router, |table| table.learn(now, fib_index, told));
         }
     }
 }

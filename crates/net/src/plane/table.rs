@@ -66,9 +66,9 @@ impl HasHead for Routes6 {
     }
 }
 
-/// The tables of one family, by their place; the place of table 0 is 0.
+/// The tables of one family, by their FIB index; that of table 0 is 0.
 pub struct Tables<R: HasHead> {
-    /// By place.
+    /// By FIB index.
     pub slots: Arc<Slots<Table<R>>>,
     /// Interfaces in another table than table 0.
     pub bound: AtomicU32,
@@ -104,10 +104,10 @@ pub trait Family: 'static {
     type Routes: HasHead<Short = Self::Short> + Send + Sync;
     /// The tables.
     fn tables(plane: &Plane) -> &Tables<Self::Routes>;
-    /// The place of an interface's table.
-    fn place(interface: &Interface) -> u32;
+    /// The FIB index of an interface's table.
+    fn fib_index(interface: &Interface) -> u32;
     /// The same.
-    fn place_of(brief: Brief) -> u32;
+    fn fib_index_of(brief: Brief) -> u32;
     /// Looks one address up.
     fn lookup_one(routes: &Self::Routes, key: &Self::Key) -> u32;
     /// Looks addresses up.
@@ -134,12 +134,12 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn place(interface: &Interface) -> u32 {
+    fn fib_index(interface: &Interface) -> u32 {
         interface.table4
     }
 
     #[inline(always)]
-    fn place_of(brief: Brief) -> u32 {
+    fn fib_index_of(brief: Brief) -> u32 {
         brief.table4()
     }
 
@@ -175,12 +175,12 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn place(interface: &Interface) -> u32 {
+    fn fib_index(interface: &Interface) -> u32 {
         interface.table6
     }
 
     #[inline(always)]
-    fn place_of(brief: Brief) -> u32 {
+    fn fib_index_of(brief: Brief) -> u32 {
         brief.table6()
     }
 
@@ -225,34 +225,34 @@ impl<'v, F: Family> View<'v, F> {
         View { plane, tables, slots, interfaces: plane.interfaces.reader(guard), flow }
     }
 
-    /// The table at a place.
+    /// The table of a FIB index.
     #[inline]
-    pub fn at(&self, place: u32) -> Option<&'v Table<F::Routes>> {
-        self.slots.get(place)
+    pub fn at(&self, fib_index: u32) -> Option<&'v Table<F::Routes>> {
+        self.slots.get(fib_index)
     }
 
-    /// The place of the table of an interface.
+    /// The FIB index of the table of an interface.
     #[inline]
-    pub fn place_of(&self, interface: u32) -> u32 {
-        self.interfaces.get(interface).map_or(0, F::place)
+    pub fn fib_index_of(&self, interface: u32) -> u32 {
+        self.interfaces.get(interface).map_or(0, F::fib_index)
     }
 
-    /// The place of the table in which a packet is looked up.
+    /// The FIB index of the table in which a packet is looked up.
     #[inline]
-    pub fn place(&self, d: &Desc) -> u32 {
-        if d.has(IN_TABLE) { d.tx } else { self.place_of(d.rx) }
+    pub fn fib_index(&self, d: &Desc) -> u32 {
+        if d.has(IN_TABLE) { d.tx } else { self.fib_index_of(d.rx) }
     }
 
     /// The table in which a packet is looked up.
     #[inline]
     fn table(&self, d: &Desc) -> Option<&'v Table<F::Routes>> {
-        self.slots.get(self.place(d))
+        self.slots.get(self.fib_index(d))
     }
 
     /// The table of packets that came on an interface.
     #[inline]
     pub fn of(&self, rx: u32) -> Option<&'v Table<F::Routes>> {
-        self.slots.get(self.place_of(rx))
+        self.slots.get(self.fib_index_of(rx))
     }
 
     /// The group of an address for a packet.
@@ -282,19 +282,19 @@ impl<'v, F: Family> View<'v, F> {
         self.lookup_each(descs, keys, results);
     }
 
-    /// Looks up the addresses of a vector, each in the table at the place that its packet has.
+    /// Looks up the addresses of a vector, each in the table of the FIB index that its packet has.
     #[inline(never)]
     pub fn lookup_at(
         &self,
         descs: &[Desc],
         keys: &[F::Key],
         results: &mut [u32],
-        place: impl Fn(&Desc) -> u32,
+        fib_index: impl Fn(&Desc) -> u32,
     ) {
-        let mut places = [0u32; VECTOR_SIZE];
-        places.iter_mut().zip(descs).for_each(|(to, d)| *to = place(d));
+        let mut fib_indexes = [0u32; VECTOR_SIZE];
+        fib_indexes.iter_mut().zip(descs).for_each(|(to, d)| *to = fib_index(d));
         results.fill(head::ASK);
-        self.ask_runs(&places, keys, results);
+        self.ask_runs(&fib_indexes, keys, results);
         self.chase_all(keys, results);
     }
 
@@ -356,20 +356,20 @@ impl<'v, F: Family> View<'v, F> {
     /// itself.
     #[inline(never)]
     fn lookup_mixed(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
-        let mut places = [0u32; VECTOR_SIZE];
-        for (place, d) in places.iter_mut().zip(descs) {
-            *place = if d.has(IN_TABLE) { d.tx } else { F::place_of(self.plane.briefs.get(d.rx)) };
-            self.prefetch(*place);
+        let mut fib_indexes = [0u32; VECTOR_SIZE];
+        for (fib_index, d) in fib_indexes.iter_mut().zip(descs) {
+            *fib_index = if d.has(IN_TABLE) { d.tx } else { F::fib_index_of(self.plane.briefs.get(d.rx)) };
+            self.prefetch(*fib_index);
         }
         let n = descs.len().min(VECTOR_SIZE);
-        let (places, keys, results) = (&places[..n], &keys[..n], &mut results[..n]);
+        let (fib_indexes, keys, results) = (&fib_indexes[..n], &keys[..n], &mut results[..n]);
         head::lookup_each(self.tables.level, keys, results, |n| {
-            let place = places.get(n)?;
-            self.slots.get(*place).map(|t| &t.head)
+            let fib_index = fib_indexes.get(n)?;
+            self.slots.get(*fib_index).map(|t| &t.head)
         });
-        self.ask(places, keys, results);
+        self.ask(fib_indexes, keys, results);
         if self.tables.differ.load(Relaxed) {
-            let mut flows = places.iter().filter_map(|p| self.slots.get(*p)).map(|t| t.flow);
+            let mut flows = fib_indexes.iter().filter_map(|p| self.slots.get(*p)).map(|t| t.flow);
             let first = flows.next();
             self.flow = first.filter(|f| flows.all(|other| other == *f));
         }
@@ -377,32 +377,32 @@ impl<'v, F: Family> View<'v, F> {
 
     /// Brings the head of a table near.
     #[inline(always)]
-    pub fn prefetch(&self, place: u32) {
-        Head::<F::Short>::prefetch(self.slots.at(place).cast());
+    pub fn prefetch(&self, fib_index: u32) {
+        Head::<F::Short>::prefetch(self.slots.at(fib_index).cast());
     }
 
     /// Looks up what heads do not know.
     #[inline(always)]
-    fn ask(&self, places: &[u32], keys: &[F::Key], results: &mut [u32]) {
+    fn ask(&self, fib_indexes: &[u32], keys: &[F::Key], results: &mut [u32]) {
         if results.contains(&head::ASK) {
-            self.ask_runs(places, keys, results);
+            self.ask_runs(fib_indexes, keys, results);
         }
     }
 
     /// By runs of packets for one table.
     #[cold]
     #[inline(never)]
-    fn ask_runs(&self, places: &[u32], keys: &[F::Key], results: &mut [u32]) {
+    fn ask_runs(&self, fib_indexes: &[u32], keys: &[F::Key], results: &mut [u32]) {
         // Of the keys of a run, the unknown ones side by side, and where their results belong.
         let (mut found, mut at) = ([0u32; VECTOR_SIZE], [0usize; VECTOR_SIZE]);
         let Some(first) = keys.first() else { return };
         let mut unknown = [*first; VECTOR_SIZE];
         let mut from = 0;
-        let places = &places[..results.len().min(places.len())];
-        while from < places.len() {
-            let (place, mut n) = (places[from], 0);
+        let fib_indexes = &fib_indexes[..results.len().min(fib_indexes.len())];
+        while from < fib_indexes.len() {
+            let (fib_index, mut n) = (fib_indexes[from], 0);
             let mut to = from;
-            while to < places.len() && (places[to] == place || results[to] != head::ASK) {
+            while to < fib_indexes.len() && (fib_indexes[to] == fib_index || results[to] != head::ASK) {
                 if results[to] == head::ASK {
                     (unknown[n], at[n]) = (keys[to], to);
                     n += 1;
@@ -410,7 +410,7 @@ impl<'v, F: Family> View<'v, F> {
                 to += 1;
             }
             from = to;
-            match (&unknown[..n], self.slots.get(place)) {
+            match (&unknown[..n], self.slots.get(fib_index)) {
                 ([], _) => {}
                 (_, None) => found.fill(MISS),
                 ([key], Some(table)) => found[0] = F::lookup_one(&table.routes, key),
@@ -435,18 +435,18 @@ impl<'v, F: Family> View<'v, F> {
         group
     }
 
-    /// Where a packet goes whose path leads into the table at a place; `hash` is that of its flow. `None` when tables lead
+    /// Where a packet goes whose path leads into the table of a FIB index; `hash` is that of its flow. `None` when tables lead
     /// on to others without end.
     #[cold]
-    pub fn onward(&self, place: u32, key: &F::Key, hash: impl Fn() -> u32) -> Option<Entry> {
-        let mut place = place;
+    pub fn onward(&self, fib_index: u32, key: &F::Key, hash: impl Fn() -> u32) -> Option<Entry> {
+        let mut fib_index = fib_index;
         for _ in 0..MAX_LOOKUPS {
-            let group = self.at(place).map_or(0, |t| F::lookup_one(&t.routes, key));
+            let group = self.at(fib_index).map_or(0, |t| F::lookup_one(&t.routes, key));
             let entry = self.plane.groups.resolve_with(group, &hash);
             if entry.kind != kind::LOOKUP {
                 return Some(entry);
             }
-            place = entry.adj;
+            fib_index = entry.adj;
         }
         None
     }

@@ -45,19 +45,19 @@ impl Router {
     /// The routes of an interface's IPv6 addresses follow what detection says of them.
     pub(super) fn sync_own_routes(&mut self, index: u32) {
         let Some(i) = self.interfaces.get(index) else { return };
-        let (place, all) = (i.table(true), i.addresses.clone());
+        let (fib_index, all) = (i.table(true), i.addresses.clone());
         for addr in all.into_iter().map(|n| n.addr()).filter(IpAddr::is_ipv6) {
             let (net, want) = (IpNet::from(addr), self.own_target(index, addr));
-            if self.route_at(place, net, Source::Interface) == want {
+            if self.route_at(fib_index, net, Source::Interface) == want {
                 continue;
             }
             match want {
                 Some(target) => {
-                    if let Err(e) = self.set_route(place, net, Source::Interface, target) {
+                    if let Err(e) = self.set_route(fib_index, net, Source::Interface, target) {
                         self.note(true, e.message);
                     }
                 }
-                None => self.clear_route(place, net, Source::Interface),
+                None => self.clear_route(fib_index, net, Source::Interface),
             }
         }
     }
@@ -65,17 +65,17 @@ impl Router {
     /// The routes of the broadcast addresses of an interface's prefixes follow what it does with such packets.
     pub(super) fn refresh_broadcast_routes(&mut self, index: u32) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Ok(()) };
-        let (addresses, place) = (i.addresses.clone(), i.table(false));
+        let (addresses, fib_index) = (i.addresses.clone(), i.table(false));
         let routes: Vec<_> = addresses.into_iter().flat_map(|net| self.routes_of(index, net)).collect();
         for (prefix, target) in routes {
             if matches!(target, Target::DirectedBroadcast(_) | Target::Broadcast) {
-                self.set_route(place, prefix, Source::Interface, target)?;
+                self.set_route(fib_index, prefix, Source::Interface, target)?;
             }
         }
         Ok(())
     }
 
-    /// The place of the table of an interface.
+    /// The FIB index of the table of an interface.
     pub(crate) fn table_of(&self, index: u32, v6: bool) -> u32 {
         self.interfaces.get(index).map_or(0, |i| i.table(v6))
     }
@@ -90,15 +90,15 @@ impl Router {
         self.addresses.added(now, index, net.addr(), &mut actions);
         let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
         let mut done: Vec<IpNet> = vec![];
-        let place = self.table_of(index, net.addr().is_ipv6());
+        let fib_index = self.table_of(index, net.addr().is_ipv6());
         for (prefix, target) in self.routes_of(index, net) {
             let shared = taken.iter().any(|t| self.routes_of(index, *t).iter().any(|(p, _)| *p == prefix));
             if shared {
                 continue;
             }
-            if let Err(e) = self.set_route(place, prefix, Source::Interface, target) {
+            if let Err(e) = self.set_route(fib_index, prefix, Source::Interface, target) {
                 for p in done {
-                    self.clear_route(place, p, Source::Interface);
+                    self.clear_route(fib_index, p, Source::Interface);
                 }
                 self.addresses.removed(index, net.addr(), &mut actions);
                 return Err(e);
@@ -107,8 +107,8 @@ impl Router {
         }
         if let Some(i) = self.interfaces.get_mut(index) {
             i.addresses.push(net);
-            let place = i.table(net.addr().is_ipv6());
-            self.interfaces.connect(place, index, net);
+            let fib_index = i.table(net.addr().is_ipv6());
+            self.interfaces.connect(fib_index, index, net);
         }
         if net.addr().is_ipv6() && self.interfaces.get(index).is_some_and(|i| i.link_local.is_none()) {
             self.set_link_local(index, true)?;
@@ -139,15 +139,15 @@ impl Router {
             return Err(OpError::new(format!("{} does not have the address {net}", i.name)));
         };
         i.addresses.remove(at);
-        let (left, place) = (i.addresses.clone(), i.table(net.addr().is_ipv6()));
-        self.interfaces.disconnect(place, index, net);
+        let (left, fib_index) = (i.addresses.clone(), i.table(net.addr().is_ipv6()));
+        self.interfaces.disconnect(fib_index, index, net);
         for (prefix, _) in self.routes_of(index, net) {
             match left.iter().flat_map(|t| self.routes_of(index, *t)).find(|(p, _)| *p == prefix) {
                 Some((_, target)) => {
-                    let _ = self.set_route(place, prefix, Source::Interface, target);
+                    let _ = self.set_route(fib_index, prefix, Source::Interface, target);
                 }
                 None => {
-                    self.clear_route(place, prefix, Source::Interface);
+                    self.clear_route(fib_index, prefix, Source::Interface);
                 }
             }
         }

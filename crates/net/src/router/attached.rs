@@ -53,8 +53,8 @@ impl Router {
     }
 
     /// The interface onto whose link the route leads that decides on a prefix, host routes of neighbours left out.
-    fn attached_by(&self, v6: bool, place: u32, prefix: IpNet) -> Option<u32> {
-        let covering = self.fibs.get(v6, place)?.rib.covering(prefix.network());
+    fn attached_by(&self, v6: bool, fib_index: u32, prefix: IpNet) -> Option<u32> {
+        let covering = self.fibs.get(v6, fib_index)?.rib.covering(prefix.network());
         let around = covering.iter().rev().filter(|(p, _)| p.prefix_len() <= prefix.prefix_len());
         let mut others = around.filter_map(|(_, group)| self.nexthops.hop(*group));
         others.find(|hop| hop.group_key.source != Source::Neighbor).and_then(Hop::attaches)
@@ -62,7 +62,7 @@ impl Router {
 
     /// Prefixes of a table changed, all of them for `None`: the neighbours that they attach now and that are known already
     /// are looked at in the turns that follow.
-    pub(super) fn note_attaching(&mut self, v6: bool, place: u32, changed: Option<Vec<IpNet>>) {
+    pub(super) fn note_attaching(&mut self, v6: bool, fib_index: u32, changed: Option<Vec<IpNet>>) {
         if self.known.is_empty() {
             return;
         }
@@ -70,10 +70,10 @@ impl Router {
         for p in changed {
             // A host route of a neighbour is what comes of this.
             let host = p.prefix_len() == p.max_prefix_len();
-            if host && self.route_at(place, p, Source::Neighbor).is_some() {
+            if host && self.route_at(fib_index, p, Source::Neighbor).is_some() {
                 continue;
             }
-            let Some(index) = self.attached_by(v6, place, p) else { continue };
+            let Some(index) = self.attached_by(v6, fib_index, p) else { continue };
             let stretch = (AdjKey::Neighbor(index, p.network()), AdjKey::Neighbor(index, p.broadcast()));
             if self.known.range(stretch.0..=stretch.1).next().is_some() {
                 self.again.add(stretch);
@@ -120,11 +120,11 @@ impl Router {
     /// Gives a known neighbour its host route, or takes it, as the routes are now.
     fn look_at(&mut self, index: u32, addr: IpAddr) {
         let v6 = addr.is_ipv6();
-        let place = self.table_of(index, v6);
-        let route = self.route_at(place, addr.into(), Source::Neighbor);
+        let fib_index = self.table_of(index, v6);
+        let route = self.route_at(fib_index, addr.into(), Source::Neighbor);
         if route == Some(Target::Neighbor(index, addr)) {
-            if self.fibs.get(v6, place).is_some_and(|vrf| vrf.attached.get(&addr) == Some(&index)) {
-                self.follow_attached(v6, place, vec![(addr, index)]);
+            if self.fibs.get(v6, fib_index).is_some_and(|vrf| vrf.attached.get(&addr) == Some(&index)) {
+                self.follow_attached(v6, fib_index, vec![(addr, index)]);
             }
         } else if route.is_none() || self.is_attached(index, addr) {
             self.route_neighbor(index, addr);
@@ -143,10 +143,10 @@ impl Router {
             self.note_attached(index, addr);
         }
         let target = Target::Neighbor(index, addr);
-        let place = self.table_of(index, addr.is_ipv6());
-        let known = self.route_at(place, addr.into(), Source::Neighbor);
+        let fib_index = self.table_of(index, addr.is_ipv6());
+        let known = self.route_at(fib_index, addr.into(), Source::Neighbor);
         if known.as_ref() != Some(&target)
-            && let Err(e) = self.set_route(place, addr.into(), Source::Neighbor, target)
+            && let Err(e) = self.set_route(fib_index, addr.into(), Source::Neighbor, target)
         {
             self.note(true, format!("neighbor {addr}: {e}"));
         }
@@ -155,8 +155,8 @@ impl Router {
     /// The host route of a neighbour hangs on the route that attaches it.
     pub(super) fn note_attached(&mut self, index: u32, addr: IpAddr) {
         let v6 = addr.is_ipv6();
-        let place = self.table_of(index, v6);
-        if let Some(vrf) = self.fibs.get_mut(v6, place) {
+        let fib_index = self.table_of(index, v6);
+        if let Some(vrf) = self.fibs.get_mut(v6, fib_index) {
             vrf.attached.insert(addr, index);
         }
     }
@@ -164,8 +164,8 @@ impl Router {
     /// A neighbour on an interface has no host route any more.
     pub(super) fn forget_attached(&mut self, index: u32, addr: IpAddr) {
         let v6 = addr.is_ipv6();
-        let place = self.table_of(index, v6);
-        if let Some(vrf) = self.fibs.get_mut(v6, place)
+        let fib_index = self.table_of(index, v6);
+        if let Some(vrf) = self.fibs.get_mut(v6, fib_index)
             && vrf.attached.get(&addr) == Some(&index)
         {
             vrf.attached.remove(&addr);
@@ -173,22 +173,22 @@ impl Router {
     }
 
     /// Prefixes of a table changed over these neighbours: those that no route attaches any more lose their host routes.
-    pub(super) fn follow_attached(&mut self, v6: bool, place: u32, neighbors: Vec<(IpAddr, u32)>) {
+    pub(super) fn follow_attached(&mut self, v6: bool, fib_index: u32, neighbors: Vec<(IpAddr, u32)>) {
         for (addr, index) in neighbors {
-            if self.table_of(index, v6) == place && self.is_attached(index, addr) {
+            if self.table_of(index, v6) == fib_index && self.is_attached(index, addr) {
                 continue;
             }
-            if let Some(vrf) = self.fibs.get_mut(v6, place) {
+            if let Some(vrf) = self.fibs.get_mut(v6, fib_index) {
                 vrf.attached.remove(&addr);
             }
-            self.clear_route(place, addr.into(), Source::Neighbor);
+            self.clear_route(fib_index, addr.into(), Source::Neighbor);
         }
     }
 
     /// An interface leaves a table: its neighbours have no routes there.
-    pub(super) fn leave_table(&mut self, index: u32, v6: bool, place: u32) {
-        let Some(vrf) = self.fibs.get(v6, place) else { return };
+    pub(super) fn leave_table(&mut self, index: u32, v6: bool, fib_index: u32) {
+        let Some(vrf) = self.fibs.get(v6, fib_index) else { return };
         let all = vrf.attached.iter().filter(|(_, at)| **at == index).map(|(a, at)| (*a, *at)).collect();
-        self.follow_attached(v6, place, all);
+        self.follow_attached(v6, fib_index, all);
     }
 }

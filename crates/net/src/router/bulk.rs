@@ -47,8 +47,8 @@ impl<K: Key> Change<K> {
 struct Goals {
     /// Number of the table.
     table: u32,
-    /// Its places, by family; 0 where the batch has no change of the family.
-    places: [u32; 2],
+    /// Its FIB indexes, by family; 0 where the batch has no change of the family.
+    fib_indexes: [u32; 2],
     targets: Vec<Target>,
     /// Group of each target, by family; 0: not asked for yet.
     groups: [Vec<u32>; 2],
@@ -72,7 +72,7 @@ impl Goals {
 #[derive(Default)]
 struct Done<K> {
     /// Place of the table.
-    place: u32,
+    fib_index: u32,
     changes: Vec<Change<K>>,
     old: Vec<u32>,
 }
@@ -115,16 +115,16 @@ impl Router {
             // Many small batches take as much as a large one.
             self.unlooked += changes;
         }
-        let place =
-            |v6: bool, any: bool| if any { self.place_of(RouteTable { v6, id: table }) } else { Ok(0) };
-        let places = [place(false, !v4.is_empty())?, place(true, !v6.is_empty())?];
+        let fib_index =
+            |v6: bool, any: bool| if any { self.fib_index_of(RouteTable { v6, id: table }) } else { Ok(0) };
+        let fib_indexes = [fib_index(false, !v4.is_empty())?, fib_index(true, !v6.is_empty())?];
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
         self.most_route_bytes = self.most_route_bytes.max(self.route_bytes());
         let limit = self.config.route_memory.map(|limit| limit.max(self.most_route_bytes));
         let limit = if self.unlooked < LARGE { limit } else { self.limit_now(limit) };
         let mut goals = Goals {
             table,
-            places,
+            fib_indexes,
             targets,
             groups,
             mixes: HashMap::new(),
@@ -241,14 +241,14 @@ impl Router {
         if changes.iter().all(|c| c.verb() == Verb::Set) {
             return None;
         }
-        let place = goals.places[usize::from(K::V6)];
+        let fib_index = goals.fib_indexes[usize::from(K::V6)];
         let of_prefix = changes.chunk_by(|a, b| (a.key, a.len) == (b.key, b.len));
         let misfits = of_prefix.filter_map(|changes| {
             if changes.iter().all(|c| c.verb() == Verb::Set) {
                 return None;
             }
             let prefix = changes.first()?.prefix();
-            let group = self.static_group(place, prefix);
+            let group = self.static_group(fib_index, prefix);
             let mut route = group.and_then(|g| self.nexthops.target(g)).map(Cow::Borrowed);
             for c in changes {
                 let target = goals.targets.get(c.target()).map(Cow::Borrowed);
@@ -285,7 +285,7 @@ impl Router {
         let mut old = Vec::with_capacity(changes.len());
         // What is undone fits, as it was there before; so the limit holds only here.
         goals.limited = limited;
-        let place = goals.places[usize::from(K::V6)];
+        let fib_index = goals.fib_indexes[usize::from(K::V6)];
         self.set_limit::<K>(goals);
         let refused = changes.iter().find_map(|c| match self.change(goals, c) {
             Ok(group) => {
@@ -295,33 +295,33 @@ impl Router {
             Err(e) => Some((c.at, e)),
         });
         self.limit::<K>(goals, None);
-        self.settle(K::V6, place);
+        self.settle(K::V6, fib_index);
         match refused {
             Some((at, mut error)) => {
                 error.fits = error.fits.map(|_| old.len());
-                Err(Refused { changes: self.revert(Done { place, changes, old }), at, error })
+                Err(Refused { changes: self.revert(Done { fib_index, changes, old }), at, error })
             }
-            None => Ok(Done { place, changes, old }),
+            None => Ok(Done { fib_index, changes, old }),
         }
     }
 
     fn change<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
-        let (prefix, place) = (c.prefix(), goals.places[usize::from(K::V6)]);
+        let (prefix, fib_index) = (c.prefix(), goals.fib_indexes[usize::from(K::V6)]);
         let new = match c.verb() {
             Verb::Set => Some(self.goal(goals, c)?),
             Verb::Del => None,
-            Verb::Add => match self.static_group(place, prefix) {
+            Verb::Add => match self.static_group(fib_index, prefix) {
                 None => Some(self.goal(goals, c)?),
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
-            Verb::DelPaths => match self.static_group(place, prefix) {
+            Verb::DelPaths => match self.static_group(fib_index, prefix) {
                 None => {
                     return Err(OpError::new(format!("there is no static route {prefix} with paths")));
                 }
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
         };
-        let old = self.put(place, prefix, Source::Static, new)?;
+        let old = self.put(fib_index, prefix, Source::Static, new)?;
         if let Some(group) = new {
             self.nexthops.add_route(group);
         }
@@ -335,16 +335,16 @@ impl Router {
 
     /// Sets the most bytes of the batch's table of this family.
     fn limit<K: Key>(&mut self, goals: &Goals, bytes: Option<usize>) {
-        if let Some(vrf) = self.fibs.get_mut(K::V6, goals.places[usize::from(K::V6)]) {
+        if let Some(vrf) = self.fibs.get_mut(K::V6, goals.fib_indexes[usize::from(K::V6)]) {
             vrf.rib.set_limit(bytes);
         }
     }
 
     /// The table may take what the others and the groups leave.
     fn set_limit<K: Key>(&mut self, goals: &Goals) {
-        let place = goals.places[usize::from(K::V6)];
-        self.fibs.count(K::V6, place);
-        let own = self.fibs.get(K::V6, place).map_or(0, |v| v.rib.bytes());
+        let fib_index = goals.fib_indexes[usize::from(K::V6)];
+        self.fibs.count(K::V6, fib_index);
+        let own = self.fibs.get(K::V6, fib_index).map_or(0, |v| v.rib.bytes());
         let other = self.fibs.bytes() - own;
         let limit = goals.limit.filter(|_| goals.limited);
         // What a table has it may use.
@@ -436,10 +436,10 @@ impl Router {
 
     /// Puts the routes back that were there before; answers the changes.
     fn revert<K: Key>(&mut self, done: Done<K>) -> Vec<Change<K>> {
-        let Done { place, changes, old } = done;
+        let Done { fib_index, changes, old } = done;
         for (c, &group) in changes.iter().zip(&old).rev() {
             let before = (group != 0).then_some(group);
-            match self.put_back(place, c.prefix(), before) {
+            match self.put_back(fib_index, c.prefix(), before) {
                 Ok(new) => {
                     if let Some(id) = new {
                         // It may be the last one: the transaction no longer holds groups when a later operation fails.
@@ -453,7 +453,7 @@ impl Router {
                 Err(e) => self.note(true, format!("cannot undo a part of a failed transaction: {e}")),
             }
         }
-        self.settle(K::V6, place);
+        self.settle(K::V6, fib_index);
         changes
     }
 

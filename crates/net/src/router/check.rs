@@ -55,7 +55,9 @@ impl Router {
                 (None, Some(id)) if id == table => {
                     Err(format!("{} leads into itself", RouteTable { v6, id }))
                 }
-                (None, Some(id)) => self.place_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message),
+                (None, Some(id)) => {
+                    self.fib_index_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message)
+                }
             };
         };
         if a.is_ipv4() && v6 && p.labels.is_empty() {
@@ -103,12 +105,12 @@ impl Router {
                 if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
                     return Err(format!("next hop {a} is link-local: name its interface"));
                 }
-                let place =
-                    self.place_of(RouteTable::of(a, p.table.unwrap_or(table))).map_err(|e| e.message)?;
-                let found = self.fibs.get(a.is_ipv6(), place).and_then(|v| v.rib.longest(a));
+                let fib_index =
+                    self.fib_index_of(RouteTable::of(a, p.table.unwrap_or(table))).map_err(|e| e.message)?;
+                let found = self.fibs.get(a.is_ipv6(), fib_index).and_then(|v| v.rib.longest(a));
                 let target = found.and_then(|(_, g)| self.nexthops.target(g));
                 if matches!(target, Some(Target::Broadcast | Target::DirectedBroadcast(_))) {
-                    let connected = self.fibs.get(a.is_ipv6(), place).map(|v| v.rib.covering(a));
+                    let connected = self.fibs.get(a.is_ipv6(), fib_index).map(|v| v.rib.covering(a));
                     let connected = connected.unwrap_or_default();
                     broadcast = connected.iter().rev().map(|(net, _)| *net).find(|n| n.prefix_len() < 32);
                 }
@@ -182,17 +184,17 @@ impl Router {
                 None => Ok(()),
             };
         }
-        let place = i.table(a.is_ipv6());
+        let fib_index = i.table(a.is_ipv6());
         let ends =
             [net.network(), net.broadcast()].into_iter().filter(|e| nobody(net, *e)).chain(anycast(net));
         for end in ends.filter(|e| *e != a) {
-            if self.is_next_hop(i.index, place, end) {
+            if self.is_next_hop(i.index, fib_index, end) {
                 return fail(format!(
                     "{end}, which {net} makes nobody's or the router's own, is the next hop of routes or tunnels: change them first"
                 ));
             }
         }
-        if let Some(connected) = self.interfaces.connected(place, a.is_ipv6()) {
+        if let Some(connected) = self.interfaces.connected(fib_index, a.is_ipv6()) {
             if let Some(o) = connected.owner(a) {
                 return fail(format!("{a} is an address of {} already", self.interface_name(o)));
             }
@@ -212,9 +214,9 @@ impl Router {
         Ok(())
     }
 
-    /// Whether routes or MPLS tunnels have a next hop on an interface, or look it up in the table at a place.
-    fn is_next_hop(&self, index: u32, place: u32, addr: IpAddr) -> bool {
-        let looked_up = self.fibs.get(addr.is_ipv6(), place).and_then(|v| v.watched.get(&addr));
+    /// Whether routes or MPLS tunnels have a next hop on an interface, or look it up in the table of a FIB index.
+    fn is_next_hop(&self, index: u32, fib_index: u32, addr: IpAddr) -> bool {
+        let looked_up = self.fibs.get(addr.is_ipv6(), fib_index).and_then(|v| v.watched.get(&addr));
         let looked_up = looked_up.into_iter().flat_map(|w| w.groups.iter().copied());
         let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);
         let named = self.nexthops.towards(addr).into_iter().chain(looked_up);

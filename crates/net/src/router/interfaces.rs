@@ -76,16 +76,16 @@ impl Interfaces {
     }
 
     /// Who has which address of a table.
-    pub fn connected(&self, place: u32, v6: bool) -> Option<&Connected> {
-        self.connected.get(&(place, v6))
+    pub fn connected(&self, fib_index: u32, v6: bool) -> Option<&Connected> {
+        self.connected.get(&(fib_index, v6))
     }
 
-    pub fn connect(&mut self, place: u32, index: u32, net: IpNet) {
-        self.connected.entry((place, net.addr().is_ipv6())).or_default().add(index, net);
+    pub fn connect(&mut self, fib_index: u32, index: u32, net: IpNet) {
+        self.connected.entry((fib_index, net.addr().is_ipv6())).or_default().add(index, net);
     }
 
-    pub fn disconnect(&mut self, place: u32, index: u32, net: IpNet) {
-        let key = (place, net.addr().is_ipv6());
+    pub fn disconnect(&mut self, fib_index: u32, index: u32, net: IpNet) {
+        let key = (fib_index, net.addr().is_ipv6());
         if let Some(connected) = self.connected.get_mut(&key) {
             connected.remove(index, net);
             if connected.is_empty() {

@@ -267,8 +267,8 @@ impl NextHops {
     }
 
     /// Groups that lead into the table of a kind at a place.
-    pub(super) fn leading_to(&self, kind: TableKind, place: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_table.range((kind, place, 0)..=(kind, place, u32::MAX)).map(|(_, _, id)| *id)
+    pub(super) fn leading_to(&self, kind: TableKind, fib_index: u32) -> impl Iterator<Item = u32> + '_ {
+        self.by_table.range((kind, fib_index, 0)..=(kind, fib_index, u32::MAX)).map(|(_, _, id)| *id)
     }
 
     /// Notes through which groups a group goes.
@@ -405,10 +405,10 @@ impl Router {
     /// Lists a group by what it hangs on, or no more.
     fn list_group(&mut self, id: u32, mpls: bool, r: &Resolution, on: bool) {
         self.nexthops.list(id, r, on);
-        for &(kind, place) in &r.tables {
+        for &(kind, fib_index) in &r.tables {
             let chained = match kind {
                 // Packets behind labels are looked up in table 0 like all others.
-                TableKind::Ip4 | TableKind::Ip6 if mpls && place == 0 => continue,
+                TableKind::Ip4 | TableKind::Ip6 if mpls && fib_index == 0 => continue,
                 TableKind::Ip4 => &self.plane.tables4.chained,
                 TableKind::Ip6 => &self.plane.tables6.chained,
                 TableKind::Mpls => continue,
@@ -419,8 +419,8 @@ impl Router {
                 chained.fetch_sub(1, Relaxed);
             }
         }
-        for &(v6, place, addr) in &r.watches {
-            let Some(vrf) = self.fibs.get_mut(v6, place) else { continue };
+        for &(v6, fib_index, addr) in &r.watches {
+            let Some(vrf) = self.fibs.get_mut(v6, fib_index) else { continue };
             if on {
                 let via = vrf.rib.longest(addr).map_or(0, |l| l.1);
                 let watch = vrf.watched.entry(addr).or_default();

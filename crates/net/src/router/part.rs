@@ -112,8 +112,8 @@ pub(crate) trait Part: Sync {
     }
 
     /// Why a routing table cannot go; nothing where it can.
-    fn uses_table(&self, router: &Router, v6: bool, place: u32) -> Option<String> {
-        let _ = (router, v6, place);
+    fn uses_table(&self, router: &Router, v6: bool, fib_index: u32) -> Option<String> {
+        let _ = (router, v6, fib_index);
         None
     }
 
@@ -124,8 +124,8 @@ pub(crate) trait Part: Sync {
     }
 
     /// A routing table is gone, and its place goes to another one some day.
-    fn table_removed(&self, router: &mut Router, v6: bool, place: u32) {
-        let _ = (router, v6, place);
+    fn table_removed(&self, router: &mut Router, v6: bool, fib_index: u32) {
+        let _ = (router, v6, fib_index);
     }
 
     /// When it has something to do next.

@@ -63,7 +63,7 @@ impl Router {
         on: bool,
     ) -> Result<Vec<Op>, OpError> {
         let i = self.named(&name)?;
-        let (index, has6, place) = (i.index, i.link_local.is_some(), i.table(true));
+        let (index, has6, fib_index) = (i.index, i.link_local.is_some(), i.table(true));
         let fail =
             |why: String| Err(OpError::new(format!("neighbor proxy for {address} behind {name}: {why}")));
         if !on {
@@ -71,7 +71,7 @@ impl Router {
                 return fail("there is none".into());
             }
             self.nd_proxies.remove(&address);
-            self.clear_route(place, IpNet::from(IpAddr::V6(address)), Source::Interface);
+            self.clear_route(fib_index, IpNet::from(IpAddr::V6(address)), Source::Interface);
         } else {
             if address.is_multicast()
                 || address.is_unspecified()
@@ -98,7 +98,7 @@ impl Router {
                 return fail("there are as many as may be, 4096".into());
             }
             let target = Target::Neighbor(index, address.into());
-            self.set_route(place, IpNet::from(IpAddr::V6(address)), Source::Interface, target)?;
+            self.set_route(fib_index, IpNet::from(IpAddr::V6(address)), Source::Interface, target)?;
             self.nd_proxies.insert(address, index);
         }
         self.publish_proxies();

@@ -32,7 +32,7 @@ impl TableKind {
 pub(super) struct Lead {
     pub kind: u8,
     pub key: Option<AdjKey>,
-    /// In place of an adjacency: an interface, or the place of a table.
+    /// In place of an adjacency: an interface, or the FIB index of a table.
     pub value: u32,
     pub weight: u64,
 }
@@ -45,11 +45,11 @@ pub(super) struct Resolution {
     pub interfaces: Vec<u32>,
     /// Neighbours that were found, answering or not.
     pub neighbors: Vec<IpAddr>,
-    /// Next hops that were looked up: family and place of the table, address.
+    /// Next hops that were looked up: family and FIB index of the table, address.
     pub watches: Vec<(bool, u32, IpAddr)>,
     /// Groups of other routes that it goes through.
     pub through: Vec<u32>,
-    /// Tables that packets are looked up in, with their places.
+    /// Tables that packets are looked up in, with their FIB indexes.
     pub tables: Vec<(TableKind, u32)>,
     /// Paths that were asked for and lead nowhere.
     pub lost: bool,
@@ -185,13 +185,13 @@ impl Work<'_> {
         };
         // Without a number it is the packet's own table.
         let Some(id) = p.table else { return vec![single(kind + uniform, None, u32::MAX)] };
-        let place = match table {
+        let fib_index = match table {
             TableKind::Mpls => self.router.label_place(id),
-            _ => self.router.fibs.place(RouteTable { v6: table == TableKind::Ip6, id }),
+            _ => self.router.fibs.fib_index(RouteTable { v6: table == TableKind::Ip6, id }),
         };
-        let Some(place) = place else { return vec![] };
-        self.out.tables.push((table, place));
-        vec![single(kind + uniform, None, place)]
+        let Some(fib_index) = fib_index else { return vec![] };
+        self.out.tables.push((table, fib_index));
+        vec![single(kind + uniform, None, fib_index)]
     }
 
     /// A path over a tunnel leads where the tunnel's paths lead.
@@ -223,29 +223,29 @@ impl Work<'_> {
             }
             (None, Some(a)) => {
                 let table = RouteTable::of(a, p.table.unwrap_or(table));
-                match self.router.fibs.place(table) {
-                    Some(place) => self.follow(a, place, &mut vec![]),
+                match self.router.fibs.fib_index(table) {
+                    Some(fib_index) => self.follow(a, fib_index, &mut vec![]),
                     None => vec![],
                 }
             }
             (None, None) if self.mpls => self.disposed(p),
             (None, None) => {
                 let table = RouteTable { v6: self.v6, id: p.table.unwrap_or(0) };
-                let Some(place) = self.router.fibs.place(table) else { return vec![] };
-                self.out.tables.push((TableKind::of_family(self.v6), place));
-                vec![single(kind::LOOKUP, None, place)]
+                let Some(fib_index) = self.router.fibs.fib_index(table) else { return vec![] };
+                self.out.tables.push((TableKind::of_family(self.v6), fib_index));
+                vec![single(kind::LOOKUP, None, fib_index)]
             }
         }
     }
 
     /// Where packets for a next hop go; `before` are the tables that lead to this one.
-    fn follow(&mut self, addr: IpAddr, place: u32, before: &mut Vec<u32>) -> Vec<Lead> {
-        if before.contains(&place) || before.len() >= MOST_TABLES {
+    fn follow(&mut self, addr: IpAddr, fib_index: u32, before: &mut Vec<u32>) -> Vec<Lead> {
+        if before.contains(&fib_index) || before.len() >= MOST_TABLES {
             return vec![];
         }
         let v6 = addr.is_ipv6();
-        self.out.watches.push((v6, place, addr));
-        let found = self.router.fibs.get(v6, place).and_then(|v| v.rib.longest(addr));
+        self.out.watches.push((v6, fib_index, addr));
+        let found = self.router.fibs.get(v6, fib_index).and_then(|v| v.rib.longest(addr));
         let Some((_, group)) = found else { return vec![] };
         let Some(hop) = self.router.nexthops.hop(group) else { return vec![] };
         let discard = match hop.group_key.target {
@@ -272,7 +272,7 @@ impl Work<'_> {
                         }
                         (kind::REWRITE | kind::LABEL, key) => vec![single(l.kind, key, 0)],
                         (kind::LOOKUP, _) => {
-                            before.push(place);
+                            before.push(fib_index);
                             let leads = self.follow(addr, l.value, before);
                             before.pop();
                             leads

@@ -27,13 +27,13 @@ pub struct PublishCounts {
 }
 
 impl Router {
-    fn fib_get(&self, place: u32, p: IpNet) -> Option<u32> {
-        self.fibs.get(p.addr().is_ipv6(), place)?.rib.get(p)
+    fn fib_get(&self, fib_index: u32, p: IpNet) -> Option<u32> {
+        self.fibs.get(p.addr().is_ipv6(), fib_index)?.rib.get(p)
     }
 
-    fn fib_set(&mut self, place: u32, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
+    fn fib_set(&mut self, fib_index: u32, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
         self.fib_changes += 1;
-        let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), place) else {
+        let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
         };
         let done = vrf.insert(p, group);
@@ -76,21 +76,21 @@ impl Router {
         self.fibs.bytes() + self.nexthops.bytes()
     }
 
-    fn fib_remove(&mut self, place: u32, p: IpNet) -> Option<u32> {
+    fn fib_remove(&mut self, fib_index: u32, p: IpNet) -> Option<u32> {
         self.fib_changes += 1;
-        let vrf = self.fibs.get_mut(p.addr().is_ipv6(), place)?;
+        let vrf = self.fibs.get_mut(p.addr().is_ipv6(), fib_index)?;
         vrf.note_change(p);
         vrf.remove(p)
     }
 
-    fn shared(&self, place: u32, p: IpNet) -> Option<&Vec<(Source, u32)>> {
-        self.fibs.get(p.addr().is_ipv6(), place)?.shared.get(&p)
+    fn shared(&self, fib_index: u32, p: IpNet) -> Option<&Vec<(Source, u32)>> {
+        self.fibs.get(p.addr().is_ipv6(), fib_index)?.shared.get(&p)
     }
 
     /// The group of the static route of a prefix, used or not.
-    pub(super) fn static_group(&self, place: u32, prefix: IpNet) -> Option<u32> {
-        match self.shared(place, prefix) {
-            None => self.fib_get(place, prefix),
+    pub(super) fn static_group(&self, fib_index: u32, prefix: IpNet) -> Option<u32> {
+        match self.shared(fib_index, prefix) {
+            None => self.fib_get(fib_index, prefix),
             Some(list) => list.iter().find(|(s, _)| *s == Source::Static).map(|(_, g)| *g),
         }
     }
@@ -99,21 +99,21 @@ impl Router {
     /// Who counts the users of groups is the caller, who also calls [`Router::settle`] in the end.
     pub(super) fn put(
         &mut self,
-        place: u32,
+        fib_index: u32,
         prefix: IpNet,
         source: Source,
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
-        let known = self.shared(place, prefix);
+        let known = self.shared(fib_index, prefix);
         if source == Source::Static && known.is_none() {
             return match group {
-                Some(g) => self.fib_set(place, prefix, g),
-                None => Ok(self.fib_remove(place, prefix)),
+                Some(g) => self.fib_set(fib_index, prefix, g),
+                None => Ok(self.fib_remove(fib_index, prefix)),
             };
         }
         let mut list = match known {
             Some(list) => list.clone(),
-            None => self.fib_get(place, prefix).map(|g| (Source::Static, g)).into_iter().collect(),
+            None => self.fib_get(fib_index, prefix).map(|g| (Source::Static, g)).into_iter().collect(),
         };
         let used = list.first().map(|(_, g)| *g);
         let old = list.iter().position(|(s, _)| *s == source).map(|i| list.remove(i).1);
@@ -122,13 +122,13 @@ impl Router {
         match list.first() {
             Some((_, g)) if used == Some(*g) => {}
             Some((_, g)) => {
-                self.fib_set(place, prefix, *g)?;
+                self.fib_set(fib_index, prefix, *g)?;
             }
             None => {
-                self.fib_remove(place, prefix);
+                self.fib_remove(fib_index, prefix);
             }
         }
-        let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), place) else { return Ok(old) };
+        let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), fib_index) else { return Ok(old) };
         if list.iter().all(|(s, _)| *s == Source::Static) {
             vrf.shared.remove(&prefix);
         } else {
@@ -140,17 +140,17 @@ impl Router {
     /// Puts a static route back as it was.
     pub(super) fn put_back(
         &mut self,
-        place: u32,
+        fib_index: u32,
         prefix: IpNet,
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
-        self.put(place, prefix, Source::Static, group)
+        self.put(fib_index, prefix, Source::Static, group)
     }
 
     /// Adds or replaces the route for a prefix of a source that is not the operator.
     pub(super) fn set_route(
         &mut self,
-        place: u32,
+        fib_index: u32,
         prefix: IpNet,
         source: Source,
         target: Target,
@@ -158,8 +158,8 @@ impl Router {
         let prefix = prefix.trunc();
         let v6 = prefix.network().is_ipv6();
         let group = self.hold_group(source, RouteTable { v6, id: 0 }, target)?;
-        let result = self.put(place, prefix, source, Some(group));
-        self.settle(v6, place);
+        let result = self.put(fib_index, prefix, source, Some(group));
+        self.settle(v6, fib_index);
         if let Ok(old) = result {
             self.nexthops.add_route(group);
             self.leave_for_good(old);
@@ -169,10 +169,10 @@ impl Router {
     }
 
     /// Removes the route for a prefix of a source that is not the operator.
-    pub(super) fn clear_route(&mut self, place: u32, prefix: IpNet, source: Source) {
+    pub(super) fn clear_route(&mut self, fib_index: u32, prefix: IpNet, source: Source) {
         // Removing needs no memory, and what takes its place replaces it: it cannot fail.
-        if let Ok(old) = self.put(place, prefix.trunc(), source, None) {
-            self.settle(prefix.addr().is_ipv6(), place);
+        if let Ok(old) = self.put(fib_index, prefix.trunc(), source, None) {
+            self.settle(prefix.addr().is_ipv6(), fib_index);
             self.leave_for_good(old);
         }
     }
@@ -191,15 +191,15 @@ impl Router {
 
     /// What `source` wants for a prefix of a table.
     pub fn route_in(&self, table: u32, prefix: IpNet, source: Source) -> Option<Target> {
-        let place = self.fibs.place(RouteTable::of(prefix.addr(), table))?;
-        self.route_at(place, prefix, source)
+        let fib_index = self.fibs.fib_index(RouteTable::of(prefix.addr(), table))?;
+        self.route_at(fib_index, prefix, source)
     }
 
-    pub(super) fn route_at(&self, place: u32, prefix: IpNet, source: Source) -> Option<Target> {
+    pub(super) fn route_at(&self, fib_index: u32, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
-        let group = match self.shared(place, prefix) {
+        let group = match self.shared(fib_index, prefix) {
             Some(list) => list.iter().find(|(s, _)| *s == source).map(|(_, g)| *g),
-            None if source == Source::Static => self.fib_get(place, prefix),
+            None if source == Source::Static => self.fib_get(fib_index, prefix),
             None => None,
         };
         group.and_then(|g| self.nexthops.target(g)).cloned()
@@ -261,10 +261,14 @@ impl Router {
 
     /// [`Router::lookup`] in a table.
     pub fn lookup_in(&self, table: u32, addr: IpAddr) -> Option<NextHopInfo> {
-        let place = self.fibs.place(RouteTable::of(addr, table))?;
+        let fib_index = self.fibs.fib_index(RouteTable::of(addr, table))?;
         let id = match addr {
-            IpAddr::V4(a) => self.plane.tables4.slots.get(place, &self.guard)?.routes.lookup_one(a.into()),
-            IpAddr::V6(a) => self.plane.tables6.slots.get(place, &self.guard)?.routes.lookup_one(&a.octets()),
+            IpAddr::V4(a) => {
+                self.plane.tables4.slots.get(fib_index, &self.guard)?.routes.lookup_one(a.into())
+            }
+            IpAddr::V6(a) => {
+                self.plane.tables6.slots.get(fib_index, &self.guard)?.routes.lookup_one(&a.octets())
+            }
         };
         self.group(id)
     }
@@ -282,8 +286,8 @@ impl Router {
 
     /// The static route of a prefix of [`Router::routes`]: its group.
     pub fn static_route(&self, table: RouteTable, r: &RouteInfo) -> Option<u32> {
-        let place = self.fibs.place(table)?;
-        self.has_static(r).then(|| self.static_group(place, r.prefix)).flatten()
+        let fib_index = self.fibs.fib_index(table)?;
+        self.has_static(r).then(|| self.static_group(fib_index, r.prefix)).flatten()
     }
 
     fn has_static(&self, r: &RouteInfo) -> bool {

@@ -49,8 +49,8 @@ impl std::fmt::Display for RouteTable {
 pub struct TableInfo {
     /// Which.
     pub table: RouteTable,
-    /// Its place in the workers' list.
-    pub place: u32,
+    /// Its index in the workers' list.
+    pub fib_index: u32,
     /// The operator's name for it.
     pub name: Option<String>,
     /// Its routes.
@@ -293,9 +293,9 @@ const MOST_CHANGED: usize = 256;
 
 /// All tables.
 pub(crate) struct Fibs {
-    /// By family and place.
+    /// By family and FIB index.
     list: [Vec<Option<Vrf>>; 2],
-    places: [BTreeMap<u32, u32>; 2],
+    fib_indexes: [BTreeMap<u32, u32>; 2],
     slots4: TableSlots<Routes4>,
     slots6: TableSlots<Routes6>,
     /// Tables that change in place.
@@ -319,7 +319,7 @@ impl Fibs {
             (Vrf::new(RouteTable::V4, None, Rib::V4(fib4)), Vrf::new(RouteTable::V6, None, Rib::V6(fib6)));
         Fibs {
             list: [vec![Some(v4)], vec![Some(v6)]],
-            places: [BTreeMap::from([(0, 0)]), BTreeMap::from([(0, 0)])],
+            fib_indexes: [BTreeMap::from([(0, 0)]), BTreeMap::from([(0, 0)])],
             slots4,
             slots6,
             many: vec![(false, 0), (true, 0)],
@@ -331,36 +331,36 @@ impl Fibs {
     }
 
     #[inline]
-    pub fn get(&self, v6: bool, place: u32) -> Option<&Vrf> {
-        self.list[usize::from(v6)].get(place as usize)?.as_ref()
+    pub fn get(&self, v6: bool, fib_index: u32) -> Option<&Vrf> {
+        self.list[usize::from(v6)].get(fib_index as usize)?.as_ref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, v6: bool, place: u32) -> Option<&mut Vrf> {
-        self.list[usize::from(v6)].get_mut(place as usize)?.as_mut()
+    pub fn get_mut(&mut self, v6: bool, fib_index: u32) -> Option<&mut Vrf> {
+        self.list[usize::from(v6)].get_mut(fib_index as usize)?.as_mut()
     }
 
-    /// The place of a table.
+    /// The FIB index of a table.
     #[inline]
-    pub fn place(&self, t: RouteTable) -> Option<u32> {
+    pub fn fib_index(&self, t: RouteTable) -> Option<u32> {
         if t.id == 0 {
             return Some(0);
         }
-        self.places[usize::from(t.v6)].get(&t.id).copied()
+        self.fib_indexes[usize::from(t.v6)].get(&t.id).copied()
     }
 
     pub fn of(&self, t: RouteTable) -> Option<&Vrf> {
-        self.get(t.v6, self.place(t)?)
+        self.get(t.v6, self.fib_index(t)?)
     }
 
     /// All tables of a family, by number.
     pub fn iter(&self, v6: bool) -> impl Iterator<Item = &Vrf> {
-        self.places[usize::from(v6)].values().filter_map(move |p| self.get(v6, *p))
+        self.fib_indexes[usize::from(v6)].values().filter_map(move |p| self.get(v6, *p))
     }
 
     /// Counts the bytes of a table that changed.
-    pub fn count(&mut self, v6: bool, place: u32) {
-        if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(place as usize) {
+    pub fn count(&mut self, v6: bool, fib_index: u32) {
+        if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(fib_index as usize) {
             let bytes = vrf.rib.bytes();
             self.bytes = self.bytes - vrf.counted + bytes;
             vrf.counted = bytes;
@@ -373,20 +373,25 @@ impl Fibs {
     }
 
     /// Makes workers see a table as it is, and counts its bytes.
-    fn publish(&mut self, v6: bool, place: u32) {
+    fn publish(&mut self, v6: bool, fib_index: u32) {
         let seed = self.seed;
-        let Some(vrf) = self.list[usize::from(v6)].get_mut(place as usize).and_then(Option::as_mut) else {
+        let Some(vrf) = self.list[usize::from(v6)].get_mut(fib_index as usize).and_then(Option::as_mut)
+        else {
             return;
         };
         let flow = Flow { seed, fields: vrf.fields };
         match &mut vrf.rib {
-            Rib::V4(r) => _ = r.fresh().map(|routes| self.slots4.replace(place, Table::new(routes, flow))),
-            Rib::V6(r) => _ = r.fresh().map(|routes| self.slots6.replace(place, Table::new(routes, flow))),
+            Rib::V4(r) => {
+                _ = r.fresh().map(|routes| self.slots4.replace(fib_index, Table::new(routes, flow)))
+            }
+            Rib::V6(r) => {
+                _ = r.fresh().map(|routes| self.slots6.replace(fib_index, Table::new(routes, flow)))
+            }
         }
         let many = vrf.rib.is_many();
-        self.count(v6, place);
-        if many && place != 0 && !self.many.contains(&(v6, place)) {
-            self.many.push((v6, place));
+        self.count(v6, fib_index);
+        if many && fib_index != 0 && !self.many.contains(&(v6, fib_index)) {
+            self.many.push((v6, fib_index));
         }
     }
 
@@ -396,8 +401,8 @@ impl Fibs {
     /// As [`tables::slots::SlotsWriter::reclaim`].
     #[allow(unsafe_code)]
     pub unsafe fn reclaim(&mut self, epoch: u64, safe: u64) {
-        for &(v6, place) in &self.many {
-            if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(place as usize) {
+        for &(v6, fib_index) in &self.many {
+            if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(fib_index as usize) {
                 vrf.rib.pass(epoch, safe);
             }
         }
@@ -410,11 +415,13 @@ impl Fibs {
 }
 
 impl Router {
-    pub(crate) fn place_of(&self, t: RouteTable) -> Result<u32, OpError> {
-        self.fibs.place(t).filter(|p| self.fibs.get(t.v6, *p).is_some_and(|v| !v.doomed)).ok_or_else(|| {
-            let command = if t.v6 { "ip6" } else { "ip" };
-            OpError::new(format!("there is no {t}: add it first ({command} table add {})", t.id))
-        })
+    pub(crate) fn fib_index_of(&self, t: RouteTable) -> Result<u32, OpError> {
+        self.fibs.fib_index(t).filter(|p| self.fibs.get(t.v6, *p).is_some_and(|v| !v.doomed)).ok_or_else(
+            || {
+                let command = if t.v6 { "ip6" } else { "ip" };
+                OpError::new(format!("there is no {t}: add it first ({command} table add {})", t.id))
+            },
+        )
     }
 
     /// The lengths of a table's prefixes, and how many routes have each: kept, not counted.
@@ -425,7 +432,7 @@ impl Router {
 
     /// Whether there is such a table.
     pub fn has_table(&self, t: RouteTable) -> bool {
-        self.place_of(t).is_ok()
+        self.fib_index_of(t).is_ok()
     }
 
     /// All tables of a family, by number.
@@ -447,8 +454,8 @@ impl Router {
 
     /// The table of a family with the next number.
     pub fn table_after(&self, table: RouteTable) -> Option<RouteTable> {
-        let places = &self.fibs.places[usize::from(table.v6)];
-        let (id, _) = places.range(table.id.checked_add(1)?..).next()?;
+        let fib_indexes = &self.fibs.fib_indexes[usize::from(table.v6)];
+        let (id, _) = fib_indexes.range(table.id.checked_add(1)?..).next()?;
         Some(RouteTable { id: *id, ..table })
     }
 
@@ -459,16 +466,16 @@ impl Router {
 
     /// One table.
     pub fn table_info(&self, table: RouteTable) -> Option<TableInfo> {
-        let place = self.fibs.place(table)?;
-        let v = self.fibs.get(table.v6, place)?;
+        let fib_index = self.fibs.fib_index(table)?;
+        let v = self.fibs.get(table.v6, fib_index)?;
         Some(TableInfo {
             table,
-            place,
+            fib_index,
             name: v.name.clone(),
             routes: v.rib.len(),
             bytes: v.rib.bytes(),
             compact: !v.rib.is_many(),
-            interfaces: match place {
+            interfaces: match fib_index {
                 0 => (self.interfaces().count() as u32).saturating_sub(1 + self.bound(table.v6)),
                 _ => v.interfaces,
             },
@@ -476,9 +483,9 @@ impl Router {
         })
     }
 
-    /// The number of the table at a place.
-    pub fn table_at(&self, v6: bool, place: u32) -> u32 {
-        self.fibs.get(v6, place).map_or(0, |v| v.table.id)
+    /// The number of the table of a FIB index.
+    pub fn table_at(&self, v6: bool, fib_index: u32) -> u32 {
+        self.fibs.get(v6, fib_index).map_or(0, |v| v.table.id)
     }
 
     /// Interfaces outside table 0.
@@ -488,14 +495,16 @@ impl Router {
     }
 
     /// Workers see what changed in a table, and groups whose next hops now lead elsewhere follow.
-    pub(super) fn settle(&mut self, v6: bool, place: u32) {
-        self.fibs.publish(v6, place);
-        let Some((moved, neighbors, changed)) = self.fibs.get_mut(v6, place).map(Vrf::moved) else { return };
+    pub(super) fn settle(&mut self, v6: bool, fib_index: u32) {
+        self.fibs.publish(v6, fib_index);
+        let Some((moved, neighbors, changed)) = self.fibs.get_mut(v6, fib_index).map(Vrf::moved) else {
+            return;
+        };
         if !moved.is_empty() {
             self.refresh(moved);
         }
-        self.follow_attached(v6, place, neighbors);
-        self.note_attaching(v6, place, changed);
+        self.follow_attached(v6, fib_index, neighbors);
+        self.note_attaching(v6, fib_index, changed);
     }
 
     pub(super) fn create_table(
@@ -503,14 +512,14 @@ impl Router {
         table: RouteTable,
         name: Option<String>,
     ) -> Result<Vec<Op>, OpError> {
-        if let Some(place) = self.fibs.place(table) {
-            let found = self.fibs.get_mut(table.v6, place);
+        if let Some(fib_index) = self.fibs.fib_index(table) {
+            let found = self.fibs.get_mut(table.v6, fib_index);
             let Some(vrf) = found.filter(|v| v.doomed) else {
                 return Err(OpError::new(format!("there is an {table} already")));
             };
             vrf.doomed = false;
             vrf.name = name;
-            self.fibs.doomed.retain(|d| *d != (table.v6, place));
+            self.fibs.doomed.retain(|d| *d != (table.v6, fib_index));
             self.set_flow_hash(table, Fields::FIVE_TUPLE)?;
             return Ok(vec![Op::DeleteTable { table }]);
         }
@@ -524,7 +533,7 @@ impl Router {
         let full = |_| OpError::new(format!("no room for another table: there are {} already", MAX));
         let flow = Flow::five_tuple(self.fibs.seed);
         let config = self.fibs.config;
-        let (place, rib) = if table.v6 {
+        let (fib_index, rib) = if table.v6 {
             let mut rib = Fib6Writer::small(config);
             let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
             (self.fibs.slots6.insert(Table::new(routes, flow)).map_err(full)?, Rib::V6(rib))
@@ -534,11 +543,11 @@ impl Router {
             (self.fibs.slots4.insert(Table::new(routes, flow)).map_err(full)?, Rib::V4(rib))
         };
         let list = &mut self.fibs.list[usize::from(table.v6)];
-        if list.len() <= place as usize {
-            list.resize_with(place as usize + 1, || None);
+        if list.len() <= fib_index as usize {
+            list.resize_with(fib_index as usize + 1, || None);
         }
-        list[place as usize] = Some(Vrf::new(table, name, rib));
-        self.fibs.places[usize::from(table.v6)].insert(table.id, place);
+        list[fib_index as usize] = Some(Vrf::new(table, name, rib));
+        self.fibs.fib_indexes[usize::from(table.v6)].insert(table.id, fib_index);
         Ok(vec![Op::DeleteTable { table }])
     }
 
@@ -554,13 +563,13 @@ impl Router {
     /// Refuses to remove a table that is in use: by interfaces, or by more routes than `own`, the number of routes of each
     /// group that would go with it.
     pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<u32, OpError> {
-        let place = self.check_no_interfaces(table)?;
-        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(place) };
+        let fib_index = self.check_no_interfaces(table)?;
+        let Some(vrf) = self.fibs.get(table.v6, fib_index) else { return Ok(fib_index) };
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
-        let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), place));
+        let users = users.chain(self.nexthops.leading_to(TableKind::of_family(table.v6), fib_index));
         let others = |g: &super::NextHopInfo| g.routes > own.get(&g.id).copied().unwrap_or(0);
         match users.filter_map(|g| self.group(g)).find(others) {
-            None => Ok(place),
+            None => Ok(fib_index),
             Some(g) => Err(OpError::new(format!(
                 "{table} cannot be removed: {} of next-hop group {} lead into it",
                 super::routes::plural_routes(g.routes),
@@ -569,35 +578,35 @@ impl Router {
         }
     }
 
-    /// Refuses to remove a table that interfaces use; else its place.
+    /// Refuses to remove a table that interfaces use; else its FIB index.
     pub fn check_no_interfaces(&self, table: RouteTable) -> Result<u32, OpError> {
         if table.id == 0 {
             return Err(OpError::new(format!("{table} is there always")));
         }
-        let place = self.place_of(table)?;
+        let fib_index = self.fib_index_of(table)?;
         let fail = |why: String| Err(OpError::new(format!("{table} cannot be removed: {why}")));
-        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(place) };
+        let Some(vrf) = self.fibs.get(table.v6, fib_index) else { return Ok(fib_index) };
         // Most tables that go are empty: nothing is searched for then.
-        let inside = |i: &&IfState| i.table(table.v6) == place;
+        let inside = |i: &&IfState| i.table(table.v6) == fib_index;
         if vrf.interfaces != 0
             && let Some(i) = self.interfaces().find(inside)
         {
             let command = if table.v6 { "ip6" } else { "ip" };
             return fail(format!("{} is in it (set interface {command} table {} 0)", i.name, i.name));
         }
-        if let Some(why) = self.parts.all.iter().find_map(|p| p.uses_table(self, table.v6, place)) {
+        if let Some(why) = self.parts.all.iter().find_map(|p| p.uses_table(self, table.v6, fib_index)) {
             return fail(why);
         }
-        Ok(place)
+        Ok(fib_index)
     }
 
     pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
-        let place = self.check_removable(table, &HashMap::new())?;
-        let Some(vrf) = self.fibs.get(table.v6, place) else { return Ok(vec![]) };
+        let fib_index = self.check_removable(table, &HashMap::new())?;
+        let Some(vrf) = self.fibs.get(table.v6, fib_index) else { return Ok(vec![]) };
         let (name, fields) = (vrf.name.clone(), vrf.fields);
-        if let Some(vrf) = self.fibs.get_mut(table.v6, place) {
+        if let Some(vrf) = self.fibs.get_mut(table.v6, fib_index) {
             vrf.doomed = true;
-            self.fibs.doomed.push((table.v6, place));
+            self.fibs.doomed.push((table.v6, fib_index));
         }
         let mut undo = vec![Op::CreateTable { table, name }];
         if fields != Fields::FIVE_TUPLE {
@@ -608,18 +617,18 @@ impl Router {
 
     /// A transaction ended: tables that it took out go.
     pub(super) fn drop_doomed_tables(&mut self) {
-        for (v6, place) in std::mem::take(&mut self.fibs.doomed) {
-            let gone = self.fibs.list[usize::from(v6)].get_mut(place as usize).and_then(Option::take);
+        for (v6, fib_index) in std::mem::take(&mut self.fibs.doomed) {
+            let gone = self.fibs.list[usize::from(v6)].get_mut(fib_index as usize).and_then(Option::take);
             let Some(vrf) = gone else { continue };
-            self.fibs.places[usize::from(v6)].remove(&vrf.table.id);
+            self.fibs.fib_indexes[usize::from(v6)].remove(&vrf.table.id);
             self.fibs.bytes -= vrf.counted;
-            self.fibs.many.retain(|m| *m != (v6, place));
+            self.fibs.many.retain(|m| *m != (v6, fib_index));
             if v6 {
-                self.fibs.slots6.remove(place);
+                self.fibs.slots6.remove(fib_index);
             } else {
-                self.fibs.slots4.remove(place);
+                self.fibs.slots4.remove(fib_index);
             }
-            self.tell_parts(|part, router| part.table_removed(router, v6, place));
+            self.tell_parts(|part, router| part.table_removed(router, v6, fib_index));
         }
     }
 
@@ -627,32 +636,32 @@ impl Router {
         let v6 = table.v6;
         let i = self.named(&name)?;
         let (index, was) = (i.index, i.table(v6));
-        let place = self.place_of(table)?;
-        if let Some(a) = i.addresses.iter().find(|a| a.addr().is_ipv6() == v6).filter(|_| was != place) {
+        let fib_index = self.fib_index_of(table)?;
+        if let Some(a) = i.addresses.iter().find(|a| a.addr().is_ipv6() == v6).filter(|_| was != fib_index) {
             return Err(OpError::new(format!(
                 "{name} has the address {a} in {}: remove it before the interface moves to {table}",
                 self.fibs.get(v6, was).map_or(table, |v| v.table)
             )));
         }
         let before = self.fibs.get(v6, was).map_or(0, |v| v.table.id);
-        if was != place {
+        if was != fib_index {
             self.check_features_stay(index, &name, v6)?;
         }
         if table.id != 0 {
             self.check_routed(self.named(&name)?)?;
         }
-        self.bind(index, v6, place);
+        self.bind(index, v6, fib_index);
         Ok(vec![Op::SetTable { name, table: RouteTable { v6, id: before } }])
     }
 
-    /// Puts an interface into the table at a place.
-    pub(super) fn bind(&mut self, index: u32, v6: bool, place: u32) {
+    /// Puts an interface into the table of a FIB index.
+    pub(super) fn bind(&mut self, index: u32, v6: bool, fib_index: u32) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
-        let was = std::mem::replace(&mut i.tables[usize::from(v6)], place);
-        if was == place {
+        let was = std::mem::replace(&mut i.tables[usize::from(v6)], fib_index);
+        if was == fib_index {
             return;
         }
-        for (p, more) in [(was, false), (place, true)] {
+        for (p, more) in [(was, false), (fib_index, true)] {
             if let Some(vrf) = self.fibs.get_mut(v6, p) {
                 vrf.interfaces = if more { vrf.interfaces + 1 } else { vrf.interfaces.saturating_sub(1) };
             }
@@ -664,7 +673,7 @@ impl Router {
         }
         self.leave_table(index, v6, was);
         self.look_again_at(index, v6);
-        let leaves = place == 0;
+        let leaves = fib_index == 0;
         self.publish_interface(index);
         if leaves {
             let bound = if v6 { &self.plane.tables6.bound } else { &self.plane.tables4.bound };
@@ -673,14 +682,14 @@ impl Router {
     }
 
     pub(super) fn set_flow_hash(&mut self, table: RouteTable, fields: Fields) -> Result<Vec<Op>, OpError> {
-        let place = self.place_of(table)?;
+        let fib_index = self.fib_index_of(table)?;
         if fields.has(Fields::LABEL) && !table.v6 {
             return Err(OpError::new("IPv4 has no flow label"));
         }
         fields.check().map_err(|why| OpError::new(format!("{table}: flow hash: {why}")))?;
         let seed = self.fibs.seed;
         let Fibs { list, slots4, slots6, .. } = &mut self.fibs;
-        let found = list[usize::from(table.v6)].get_mut(place as usize).and_then(Option::as_mut);
+        let found = list[usize::from(table.v6)].get_mut(fib_index as usize).and_then(Option::as_mut);
         let Some(vrf) = found else { return Ok(vec![]) };
         let was = std::mem::replace(&mut vrf.fields, fields);
         if fields != was {
@@ -689,8 +698,8 @@ impl Router {
         }
         let flow = Flow { seed, fields };
         match &mut vrf.rib {
-            Rib::V4(r) => _ = slots4.replace(place, Table::new(r.again(), flow)),
-            Rib::V6(r) => _ = slots6.replace(place, Table::new(r.again(), flow)),
+            Rib::V4(r) => _ = slots4.replace(fib_index, Table::new(r.again(), flow)),
+            Rib::V6(r) => _ = slots6.replace(fib_index, Table::new(r.again(), flow)),
         }
         Ok(vec![Op::SetFlowHash { table, fields: was }])
     }

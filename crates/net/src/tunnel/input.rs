@@ -116,7 +116,7 @@ impl<'v, O: Over, K> ArrivalsView<'v, O, K> {
     #[inline]
     pub(crate) fn find(&mut self, p: &Packet<'_>, id: Option<u64>) -> Option<(&'v Inbound, u8)> {
         let (local, remote, class) = O::outer(p.data())?;
-        let ends = Ends { local, remote, v6: O::V6, table: self.tables.place(p.d), id };
+        let ends = Ends { local, remote, v6: O::V6, table: self.tables.fib_index(p.d), id };
         if self.last.is_none_or(|(was, _)| was != ends) {
             self.last = Some((ends, self.all.get(&ends)?));
         }
@@ -182,7 +182,7 @@ impl<'v, O: Over, K> ArrivalsView<'v, O, K> {
     ) -> Option<(&'v Inbound, Common<'v>)> {
         // All are looked up in the table of the interface on which they came.
         let (local, remote, _) = O::outer(w).filter(|_| !first.has(IN_TABLE))?;
-        let ends = Ends { local, remote, v6: O::V6, table: self.tables.place(first), id };
+        let ends = Ends { local, remote, v6: O::V6, table: self.tables.fib_index(first), id };
         let tunnel = self.all.get(&ends).filter(|t| t.last.is_none())?;
         let i = self.plane.interfaces.get(tunnel.interface, guard).filter(|i| i.is(ifflags::UP))?;
         let common = Common {

@@ -132,8 +132,8 @@ pub(crate) fn create<K: TunnelKind>(
     }
     let outside = K::outside(config);
     let table = RouteTable::of(outside.local, outside.table);
-    let place = router.place_of(table)?;
-    let ends = Ends::all(&outside, place, K::id(config));
+    let fib_index = router.fib_index_of(table)?;
+    let ends = Ends::all(&outside, fib_index, K::id(config));
     let same = |s: &State<K>| ends.iter().find_map(|e| s.inbound.exactly(e)).map(|t| t.interface);
     if let Some(other) = router.state::<State<K>>().and_then(same) {
         let other = router.interface_name(other);
@@ -141,7 +141,7 @@ pub(crate) fn create<K: TunnelKind>(
     }
     let group = router.hold_way_to(table, outside.remote, None)?;
     let kind = K::interface(config);
-    let midchain = Arc::new(midchain::<K>(config, place, group));
+    let midchain = Arc::new(midchain::<K>(config, fib_index, group));
     // The ends differ, and so do their addresses on the link: they are the same after a restart.
     let id = K::id(config).unwrap_or(0);
     let (local, remote) = (bits(outside.local), bits(outside.remote));
@@ -167,7 +167,7 @@ pub(crate) fn create<K: TunnelKind>(
 }
 
 /// What goes around the packets of a tunnel.
-fn midchain<K: TunnelKind>(config: &K::Config, place: u32, group: u32) -> Midchain {
+fn midchain<K: TunnelKind>(config: &K::Config, fib_index: u32, group: u32) -> Midchain {
     let outside = K::outside(config);
     Midchain {
         template: outside.template(K::PROTOCOL, &K::headers(config)).into(),
@@ -175,7 +175,7 @@ fn midchain<K: TunnelKind>(config: &K::Config, place: u32, group: u32) -> Midcha
         v6: outside.local.is_ipv6(),
         frames: K::interface(config).frames,
         group,
-        table: place,
+        table: fib_index,
         ttl: outside.ttl,
         dscp: outside.dscp,
         sums: K::sums(config),
@@ -195,13 +195,13 @@ pub(crate) fn send_over<K: TunnelKind>(
         let name = router.interface_name(index);
         return Err(OpError::new(format!("{name} is no tunnel that could be to a multicast group")));
     };
-    let (outside, place) = (K::outside(&t.config), t.midchain.table);
+    let (outside, fib_index) = (K::outside(&t.config), t.midchain.table);
     check_over::<K>(router, index, outside.remote, over)
         .map_err(|why| OpError::new(format!("{}: {why}", router.interface_name(index))))?;
     let config = t.config.clone();
     let table = RouteTable::of(outside.local, outside.table);
     let group = router.hold_way_to(table, outside.remote, over)?;
-    let new = Arc::new(midchain::<K>(&config, place, group));
+    let new = Arc::new(midchain::<K>(&config, fib_index, group));
     let was = router.state_mut::<State<K>>().and_then(|s| {
         let t = s.tunnels.get_mut(&index)?;
         let was = (std::mem::replace(&mut t.midchain, new).group, std::mem::replace(&mut t.over, over));
@@ -315,8 +315,8 @@ impl<K: TunnelKind> Part for TunnelPart<K> {
         tunnel::<K>(router, index).map(|_| &MIDCHAIN_TX).into_iter().collect()
     }
 
-    fn uses_table(&self, router: &Router, v6: bool, place: u32) -> Option<String> {
-        let used = |t: &Tunnel<K::Config>| t.midchain.v6 == v6 && t.midchain.table == place;
+    fn uses_table(&self, router: &Router, v6: bool, fib_index: u32) -> Option<String> {
+        let used = |t: &Tunnel<K::Config>| t.midchain.v6 == v6 && t.midchain.table == fib_index;
         let (index, _) = tunnels::<K>(router).find(|(_, t)| used(t))?;
         let name = router.interface_name(index);
         Some(format!("the ends of {name} are in it (delete interface {name})"))

@@ -93,28 +93,28 @@ pub struct Rule {
     /// What.
     pub mode: Mode,
     /// Place of the routing table in which sources are looked up; [`Rule::OWN`]: that of the interface.
-    pub place: u32,
+    pub fib_index: u32,
 }
 
 impl Rule {
     /// The table of the interface itself.
     pub const OWN: u32 = u32::MAX;
 
-    /// The place of a table that the operator named.
+    /// The FIB index of a table that the operator named.
     pub fn named(self) -> Option<u32> {
-        (self.place != Rule::OWN).then_some(self.place)
+        (self.fib_index != Rule::OWN).then_some(self.fib_index)
     }
 }
 
 impl Default for Rule {
     fn default() -> Self {
-        Rule { mode: Mode::Off, place: Rule::OWN }
+        Rule { mode: Mode::Off, fib_index: Rule::OWN }
     }
 }
 
 impl Word for Rule {
     fn to_word(self) -> u64 {
-        u64::from(self.place.wrapping_add(1)) << 8 | self.mode as u64
+        u64::from(self.fib_index.wrapping_add(1)) << 8 | self.mode as u64
     }
 
     fn from_word(word: u64) -> Self {
@@ -123,7 +123,7 @@ impl Word for Rule {
             1 => Mode::Loose,
             _ => Mode::Strict,
         };
-        Rule { mode, place: ((word >> 8) as u32).wrapping_sub(1) }
+        Rule { mode, fib_index: ((word >> 8) as u32).wrapping_sub(1) }
     }
 }
 
@@ -213,8 +213,8 @@ impl Check<'_> {
         results: &mut [u32],
     ) {
         if self.named {
-            let place = |d: &Desc| self.rule(d.rx).named().unwrap_or_else(|| tables.place(d));
-            tables.lookup_at(descs, keys, results, place);
+            let fib_index = |d: &Desc| self.rule(d.rx).named().unwrap_or_else(|| tables.fib_index(d));
+            tables.lookup_at(descs, keys, results, fib_index);
         } else {
             tables.lookup(descs, keys, results);
         }

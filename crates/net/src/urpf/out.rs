@@ -157,8 +157,8 @@ impl<O: Out> LookupNode for UrpfOut<O> {
 
     fn lookup(view: &mut UrpfOutView<'_, O>, descs: &[Desc], keys: &[Self::Key], results: &mut [u32]) {
         let UrpfOutView { tables, check } = view;
-        let place = |d: &Desc| check.rule(d.tx).named().unwrap_or_else(|| tables.place_of(d.tx));
-        tables.lookup_at(descs, keys, results, place);
+        let fib_index = |d: &Desc| check.rule(d.tx).named().unwrap_or_else(|| tables.fib_index_of(d.tx));
+        tables.lookup_at(descs, keys, results, fib_index);
     }
 
     fn step(view: &mut UrpfOutView<'_, O>, p: &mut Packet<'_>, group: u32) -> Step<O::Next, O::Drop> {

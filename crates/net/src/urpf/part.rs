@@ -1,4 +1,4 @@
-//! Source checks as a part of the control side: their settings name routing tables by the place at which workers find them, an
+//! Source checks as a part of the control side: their settings name routing tables by their FIB index, an
 //! operator by number.
 
 use super::{Mode, Named, RULES, Rule};
@@ -54,11 +54,11 @@ fn set(router: &mut Router, index: u32, (v6, tx): (bool, bool), rule: Rule) -> O
 impl InterfaceOp for SourceCheck {
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let SourceCheck { v6, tx, mode, table } = self;
-        let place = match table {
-            Some(id) if mode != Mode::Off => router.place_of(RouteTable { v6, id })?,
+        let fib_index = match table {
+            Some(id) if mode != Mode::Off => router.fib_index_of(RouteTable { v6, id })?,
             _ => Rule::OWN,
         };
-        let was = set(router, index, (v6, tx), Rule { mode, place });
+        let was = set(router, index, (v6, tx), Rule { mode, fib_index });
         let was = was.ok_or_else(|| OpError::new("no interface"))?;
         Ok(told(router, (v6, tx), was))
     }
@@ -83,7 +83,12 @@ fn off(v6: bool, name: &str) -> String {
 
 /// A rule as the operator told it.
 fn told(router: &Router, (v6, tx): (bool, bool), rule: Rule) -> SourceCheck {
-    SourceCheck { v6, tx, mode: rule.mode, table: rule.named().map(|place| router.table_at(v6, place)) }
+    SourceCheck {
+        v6,
+        tx,
+        mode: rule.mode,
+        table: rule.named().map(|fib_index| router.table_at(v6, fib_index)),
+    }
 }
 
 impl Part for SourceChecks {
@@ -102,11 +107,11 @@ impl Part for SourceChecks {
         on.map(|(of, rule)| BoxedOp::new(told(router, of, rule))).collect()
     }
 
-    fn uses_table(&self, router: &Router, v6: bool, place: u32) -> Option<String> {
+    fn uses_table(&self, router: &Router, v6: bool, fib_index: u32) -> Option<String> {
         if router.in_place::<Named>().0[usize::from(v6)].load(Relaxed) == 0 {
             return None;
         }
-        let looks = |i: &&IfState| [false, true].iter().any(|tx| rule(i, v6, *tx).named() == Some(place));
+        let looks = |i: &&IfState| [false, true].iter().any(|tx| rule(i, v6, *tx).named() == Some(fib_index));
         let i = router.interfaces().find(looks)?;
         Some(format!("{} looks sources up in it ({})", i.name, off(v6, &i.name)))
     }

@@ -72,7 +72,7 @@ impl Router {
         if !bottom {
             return Err("only at the bottom of a stack an IP packet follows: use eos".into());
         }
-        self.place_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message)
+        self.fib_index_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message)
     }
 
     /// A path on which a frame comes in on an interface.
