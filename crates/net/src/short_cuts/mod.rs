@@ -105,7 +105,10 @@ fn ip_of(ethertype: u16, l3: &mut [u8]) -> &mut [u8] {
 /// The router numbers its ICMP errors in the order in which they are made, and that of several flows is left open: the same
 /// without numbers.
 fn unnumbered(ethertype: u16, l3: &mut [u8]) {
-    let ip = ip_of(ethertype, l3);
+    unnumbered_ip(ip_of(ethertype, l3));
+}
+
+fn unnumbered_ip(ip: &mut [u8]) {
     if ip.len() >= 20 && ip[..2] == [0x45, 0xc0] && ip[9] == 1 {
         ip[4..6].fill(0);
         ip[10..12].fill(0);
@@ -117,6 +120,10 @@ fn unnumbered_all(outcome: &mut Outcome) {
         if let Some(stack) = packet::vlan::VlanStack::parse(&s.bytes) {
             unnumbered(stack.ethertype.0, &mut s.bytes[usize::from(stack.header_len)..]);
         }
+    }
+    // Records begin with whatever their node saw first.
+    for (_, bytes) in &mut outcome.traces {
+        (0..bytes.len()).for_each(|at| unnumbered_ip(&mut bytes[at..]));
     }
     for (kind, _, l3) in &mut outcome.held {
         unnumbered([0x0800, 0x86dd, 0x8847][usize::from(*kind)], l3);

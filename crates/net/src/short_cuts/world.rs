@@ -85,7 +85,7 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
     pub held: Vec<Held>,
     pub messages: Vec<String>,
-    pub traces: Vec<String>,
+    pub traces: Vec<(String, Vec<u8>)>,
 }
 
 pub struct World {
@@ -690,7 +690,7 @@ impl World {
                 (r.id, node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
             };
             let records = self.graph.tracing.records(&self.guard);
-            out.traces = records.iter().map(|r| format!("{:?} {:?}", names(r), r.bytes())).collect();
+            out.traces = records.iter().map(|r| (format!("{:?}", names(r)), r.bytes().to_vec())).collect();
             self.graph.tracing.clear(&mut self.reclaimer);
             self.reclaimer.domain().advance();
             self.reclaimer.collect();
