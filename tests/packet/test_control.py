@@ -245,6 +245,24 @@ def test_lists_of_interfaces_hold_nobody_up(many):
     quick(lambda: {(line, j): load_of(many, lambda: look(line, j)) for line in lists for j in (False, True)})
 
 
+def test_thousands_of_sub_interfaces_follow_their_interface(many):
+    """Up, down and another MAC address: nobody waits for all of them, and the answer comes when they are there."""
+    ready = lambda: sum(a["state"] == "up" for a in many.router.json("show interface") if a["name"].startswith("left"))
+    connected = lambda: sum(route["source"] == "connected" for route in many.router.json("show ip fib all")["routes"])
+    lines = ["set interface state left down", "set interface state left up", "set interface mac address left 02:00:00:00:77:01"]
+    before = connected()
+
+    def change():
+        loads = {}
+        for line in lines:
+            loads[line] = load_of(many, lambda: many.ctl(line))
+            assert ready() == (0 if "down" in line else SUBS + 1), line
+            assert connected() == before if "down" not in line else connected() < SUBS, line
+        return loads
+
+    quick(change)
+
+
 def test_bridges_and_tables_by_the_thousand(bench, tmp_path):
     """A bridge domain with thousands of members, and thousands of tables: made by a script, which the log tells, and listed."""
     t = bench(neighbors=False)

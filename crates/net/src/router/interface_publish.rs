@@ -1,5 +1,6 @@
 //! What workers see of an interface.
 
+use super::following::Change;
 use super::{Encap, IfState, Kind, Router};
 use crate::adjacency::Straight;
 use crate::interface::{Interface, MIDCHAIN_TX, ifflags};
@@ -106,7 +107,6 @@ impl Router {
         // What sub-interfaces have from their interface.
         let handed_on = |i: &Interface| (i.mac, i.caps, i.output, i.flags & (ifflags::UP | ifflags::LINK));
         let same = self.interfaces.slots.get(index).is_some_and(|was| handed_on(was) == handed_on(&content));
-        let subs: Vec<u32> = if same { vec![] } else { i.subs.values().copied().collect() };
         let straight = self.straight(index);
         self.interfaces.stores += 1;
         self.plane.briefs.set(index, Some(&content));
@@ -115,8 +115,9 @@ impl Router {
             self.refresh_adjacencies(index);
         }
         self.tell_parts(|part, router| part.published(router));
-        for s in subs {
-            self.publish_interface(s);
+        if !same {
+            self.have_follow(index, Change::default());
+            self.catch_up();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Settings of interfaces that change while they run, and who follows them.
 
+use super::following::Change;
 use super::{IfState, Kind, OpError, Router};
 use crate::neighbor::address::LinkSettings;
 use packet::eth::MacAddr;
@@ -12,26 +13,24 @@ impl Router {
         if matches!(i.kind, Kind::Sub { .. }) {
             i.link = true;
         }
-        let mut all: Vec<u32> = vec![index];
-        all.extend(i.subs.values());
         // Routes leave an interface before anything else is done about it, and come to one that is ready.
         let usable = self.is_usable(index);
+        self.have_follow(index, Change { state: true, down: !usable, mac: false });
         if !usable {
-            all.iter().for_each(|i| self.forget_dead(*i));
-            self.refresh_groups(&all);
+            self.forget_dead(index);
+            self.refresh_groups(&[index]);
         }
         self.publish_interface(index);
-        for &index in &all {
-            self.follow_state(index);
-        }
+        self.follow_state(index, usable);
         if usable {
-            self.refresh_groups(&all);
+            self.refresh_groups(&[index]);
         }
+        self.catch_up();
     }
 
     /// The neighbour and address machines follow the state of an interface.
-    fn follow_state(&mut self, index: u32) {
-        let (usable, mac, now) = (self.is_usable(index), self.mac_of(index), self.now());
+    pub(super) fn follow_state(&mut self, index: u32, usable: bool) {
+        let (mac, now) = (self.mac_of(index), self.now());
         let (mut n, mut a) = (vec![], vec![]);
         if usable {
             self.neighbors.interface_up(index, &mut n);
@@ -58,23 +57,19 @@ impl Router {
                 .map_err(|e| OpError::new(format!("{}: cannot set the MAC address: {e}", i.name)))?;
         }
         i.mac = mac;
-        let mut all: Vec<u32> = vec![index];
-        all.extend(i.subs.values());
-        for &n in &all {
-            self.renew_link_local(n)?;
-        }
+        self.renew_link_local(index)?;
+        self.have_follow(index, Change { mac: true, ..Change::default() });
         self.publish_interface(index);
         self.follow_bvi(index)?;
-        for n in all {
-            self.refresh_adjacencies(n);
-            if self.is_usable(n) {
-                self.follow_state(n);
-            }
+        self.refresh_adjacencies(index);
+        if self.is_usable(index) {
+            self.follow_state(index, true);
         }
+        self.catch_up();
         Ok(())
     }
 
-    fn renew_link_local(&mut self, index: u32) -> Result<(), OpError> {
+    pub(super) fn renew_link_local(&mut self, index: u32) -> Result<(), OpError> {
         if let Some(i) = self.interfaces.get(index).filter(|i| i.link_local.is_some()) {
             if i.own_link_local.is_none() {
                 self.tell_parts(|part, router| part.link_local_goes(router, index, None));

@@ -315,6 +315,7 @@ impl Router {
         }
         let Some(i) = self.interfaces.by_index.remove(&index) else { return };
         self.interfaces.by_name.remove(&i.name);
+        self.following.forget(index);
         if let Some(peer) = i.xconnect {
             self.interfaces.xconnected.remove(&peer);
         }

@@ -17,6 +17,7 @@ mod converge_tests;
 mod create;
 mod devices;
 mod features;
+mod following;
 mod inspect;
 mod interface_publish;
 mod interface_settings;
@@ -231,6 +232,7 @@ pub struct Router {
     known: BTreeSet<adjacencies::AdjKey>,
     /// Those of them whose host routes are looked at in the turns that follow.
     again: attached::Again,
+    following: following::Following,
     cleared: workers::Cleared,
     /// Capture files that were opened for the operation of this moment.
     opened: Option<PcapFiles>,
@@ -345,6 +347,7 @@ impl Router {
             next_use_check: Millis(0),
             known: BTreeSet::new(),
             again: Default::default(),
+            following: Default::default(),
             plane,
             pool,
             domain,

@@ -332,7 +332,7 @@ impl Router {
             self.addresses.next_deadline(),
             self.parts.all.iter().filter_map(|p| p.next_deadline(self)).min(),
             self.bridges.waits_for_workers().then(|| self.now().after(1)),
-            (!self.again.is_empty()).then(|| self.now()),
+            (!self.again.is_empty() || self.is_behind()).then(|| self.now()),
         ];
         machines.into_iter().flatten().fold(self.next_use_check, Millis::min)
     }
@@ -363,6 +363,7 @@ impl Router {
                 self.drop_old(before, None);
             }
         }
+        self.catch_up();
         self.look_again();
         self.reclaim();
     }

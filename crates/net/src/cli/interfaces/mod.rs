@@ -95,7 +95,19 @@ pub fn all() -> Vec<Command<Router>> {
 }
 
 fn set_state(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    commit(router, vec![Op::SetState { name: args.get("interface")?, up: args.has("up") }])
+    commit(router, vec![Op::SetState { name: args.get("interface")?, up: args.has("up") }])?;
+    Ok(caught_up(router))
+}
+
+/// The answer comes when all sub-interfaces have followed.
+fn caught_up(router: &Router) -> Output {
+    if !router.is_behind() {
+        return Output::none();
+    }
+    Output::pages(|router: &mut Router, _| {
+        router.catch_up();
+        Ok(router.is_behind())
+    })
 }
 
 fn set_mtu(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -130,7 +142,8 @@ fn del_address(router: &mut Router, args: &Args) -> Result<Output, CommandError>
 }
 
 fn set_mac(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    commit(router, vec![Op::SetMac { name: args.get("interface")?, mac: Some(MacAddr(args.get("mac")?)) }])
+    commit(router, vec![Op::SetMac { name: args.get("interface")?, mac: Some(MacAddr(args.get("mac")?)) }])?;
+    Ok(caught_up(router))
 }
 
 fn set_promiscuous(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
