@@ -246,10 +246,10 @@ def test_lists_of_interfaces_hold_nobody_up(many):
 
 
 def test_thousands_of_sub_interfaces_follow_their_interface(many):
-    """Up, down and another MAC address: nobody waits for all of them, and the answer comes when they are there."""
+    """Up, down, another MAC address, counters from 0: nobody waits for all of them, and the answer comes when they are there."""
     ready = lambda: sum(a["state"] == "up" for a in many.router.json("show interface") if a["name"].startswith("left"))
     connected = lambda: sum(route["source"] == "connected" for route in many.router.json("show ip fib all")["routes"])
-    lines = ["set interface state left down", "set interface state left up", "set interface mac address left 02:00:00:00:77:01"]
+    lines = ["set interface state left down", "set interface state left up", "set interface mac address left 02:00:00:00:77:01", "clear interfaces"]
     before = connected()
 
     def change():

@@ -1,6 +1,6 @@
 //! What `show runtime`, `show errors` and `show threads` read, and what `clear` subtracts.
 
-use super::Router;
+use super::{Order, Router};
 use graph::builder::Kind;
 use graph::stats::NodeStats;
 use graph::{Graph, Severity};
@@ -207,13 +207,15 @@ impl Router {
         now
     }
 
-    /// `clear interfaces`.
-    pub fn clear_interfaces(&mut self) {
-        let all: Vec<u32> = self.interfaces().map(|i| i.index).collect();
-        for i in all {
-            let c = self.raw_counts(i);
-            self.cleared.interfaces.insert(i, c);
+    /// `clear interfaces`, for some of those that stand behind a place: behind which one it goes on, if there are more.
+    pub fn clear_interfaces(&mut self, after: Option<Order>) -> Option<Order> {
+        const AT_ONCE: usize = 256;
+        let all = self.interfaces_after(after).take(AT_ONCE);
+        let some: Vec<(u32, Order)> = all.map(|i| (i.index, i.order())).collect();
+        for (i, _) in &some {
+            self.start_counts(*i);
         }
+        some.get(AT_ONCE - 1).map(|(_, place)| *place)
     }
 
     /// A number that was an interface's before is given to a new one: its counters start at 0.

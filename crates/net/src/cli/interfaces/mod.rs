@@ -80,9 +80,12 @@ pub fn all() -> Vec<Command<Router>> {
         )
         .arg("text", "at most 255 characters; in quotes when there are blanks")
         .example("set interface description left \"to the hosts\""),
-        Command::write("clear interfaces", "Start the counters of all interfaces at 0", |r: &mut Router, _| {
-            r.clear_interfaces();
-            Ok(Output::none())
+        Command::write("clear interfaces", "Start the counters of all interfaces at 0", |_: &mut Router, _| {
+            let mut place = None;
+            Ok(Output::pages(move |r: &mut Router, _| {
+                place = r.clear_interfaces(place);
+                Ok(place.is_some())
+            }))
         })
         .example("clear interfaces"),
     ];
