@@ -38,6 +38,9 @@ struct Thread {
     last: usize,
 }
 
+/// Where threads have been with one word, and what they had used.
+type Seen = HashSet<(Pc, Vec<(usize, u64)>)>;
+
 /// What may stand at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
@@ -53,6 +56,8 @@ pub(crate) struct Matcher<'a> {
     lenient: bool,
     events: Vec<(Event, usize)>,
     threads: Vec<Thread>,
+    /// Of the last word: kept for its memory.
+    seen: Seen,
 }
 
 /// How a word fits, best first.
@@ -70,7 +75,7 @@ impl<'a> Matcher<'a> {
         // A command starts with a keyword, so its first instruction waits for a word.
         let start = |pc: &Pc| Thread { pc: *pc, used: Vec::new(), last: NO_EVENT };
         let threads = program.starts.iter().map(start).collect();
-        Self { program, completer, lenient, events: Vec::new(), threads }
+        Self { program, completer, lenient, events: Vec::new(), threads, seen: Seen::new() }
     }
 
     /// Reads `line`'s next word.
@@ -134,7 +139,8 @@ impl<'a> Matcher<'a> {
             fits.retain(|fit| fit.1 == best);
         }
         let old = std::mem::take(&mut self.threads);
-        let mut seen = HashSet::new();
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.clear();
         for (index, _, event) in fits {
             let Some(thread) = old.get(index) else { continue };
             let in_rest = matches!(self.program.code.get(thread.pc), Some(Instr::RestTail));
@@ -151,6 +157,7 @@ impl<'a> Matcher<'a> {
                 ));
             }
         }
+        self.seen = seen;
         Ok(())
     }
 
@@ -172,14 +179,20 @@ impl<'a> Matcher<'a> {
     }
 
     /// Runs a thread up to the instructions that wait for a word or for the end.
-    fn follow(&mut self, thread: Thread, seen: &mut HashSet<(Pc, Vec<(usize, u64)>)>) {
+    fn follow(&mut self, thread: Thread, seen: &mut Seen) {
         let program = self.program;
         let mut stack = vec![thread];
         while let Some(mut thread) = stack.pop() {
-            if !seen.insert((thread.pc, thread.used.clone())) {
+            let instr = program.code.get(thread.pc);
+            // Where ways part or end; what stands between leads to one of these, and every circle through one that parts.
+            let between = matches!(
+                instr,
+                Some(Instr::Jump(_) | Instr::Clear(_) | Instr::Use { .. } | Instr::Open(_) | Instr::Close)
+            );
+            if !between && !seen.insert((thread.pc, thread.used.clone())) {
                 continue;
             }
-            match program.code.get(thread.pc) {
+            match instr {
                 Some(Instr::Jump(target)) => stack.push(Thread { pc: *target, ..thread }),
                 Some(Instr::Split(targets)) => {
                     stack.extend(targets.iter().rev().map(|pc| Thread { pc: *pc, ..thread.clone() }));
