@@ -8,7 +8,7 @@
 //! are not reordered with loads, which makes them as good as acquire loads.
 #![allow(unsafe_code)]
 
-use super::node::{self, ARRAY, AT, INSIDE, OUTSIDE, PLACE, RUNS_BIT};
+use super::node::{self, ARRAY, AT, INSIDE, MASK, OUTSIDE, PLACE, RUNS_BIT};
 use super::{LINE, POINTER};
 use crate::CpuLevel;
 use crate::fallback::Rest;
@@ -129,6 +129,50 @@ impl<'a> View<'a> {
         self.load(line + if holds(self.nodes, line, key) { INSIDE } else { OUTSIDE })
     }
 
+    /// The entry of a key in whatever node a pointer names.
+    #[inline(always)]
+    fn step(&self, pointer: u32, key: &Key) -> u32 {
+        match pointer {
+            ARRAY.. => self.array(pointer, key),
+            _ if pointer & RUNS_BIT != 0 => self.runs::<false>(pointer, key),
+            _ => self.skip(pointer, key),
+        }
+    }
+
+    /// Whether the node that a pointer names looks at some of the bits `differ`.
+    #[inline(always)]
+    fn parts(&self, pointer: u32, differ: &[u8; 16]) -> bool {
+        match pointer {
+            ARRAY.. => differ[(pointer >> AT & 15) as usize] != 0,
+            _ if pointer & RUNS_BIT != 0 => {
+                let word = (pointer >> (AT - 1) & 14) as usize;
+                differ[word] | differ[word + 1] != 0
+            }
+            _ => {
+                let line = self.line(pointer);
+                let masks = (0..4).map(|n| self.load(line + MASK + n).to_ne_bytes());
+                masks
+                    .zip(differ.as_chunks::<4>().0)
+                    .any(|(mask, differ)| u32::from_ne_bytes(mask) & u32::from_ne_bytes(*differ) != 0)
+            }
+        }
+    }
+
+    /// [`View::step`] for all keys.
+    #[inline(always)]
+    fn step_all(&self, pointer: u32, keys: &[Key], out: &mut [u32]) {
+        let all = keys.iter().zip(out);
+        match pointer {
+            ARRAY.. => all.for_each(|(k, o)| *o = self.array(pointer, k)),
+            _ if pointer & RUNS_BIT != 0 => all.for_each(|(k, o)| *o = self.runs::<false>(pointer, k)),
+            _ => {
+                let line = self.line(pointer);
+                let (inside, outside) = (self.load(line + INSIDE), self.load(line + OUTSIDE));
+                all.for_each(|(k, o)| *o = if holds(self.nodes, line, k) { inside } else { outside });
+            }
+        }
+    }
+
     #[inline(always)]
     fn prefetch(&self, pointer: u32) {
         prefetch(self.nodes, self.line(pointer));
@@ -199,12 +243,10 @@ fn holds(nodes: &[AtomicU32], line: usize, key: &Key) -> bool {
 pub(super) fn one(view: View<'_>, key: &Key, rest: Rest<'_>) -> u32 {
     let mut e = view.top(key);
     for _ in 0..STEPS {
-        e = match e {
-            ARRAY.. => view.array(e, key),
-            _ if e & POINTER == 0 => return rest.or(e, head(key)),
-            _ if e & RUNS_BIT != 0 => view.runs::<false>(e, key),
-            _ => view.skip(e, key),
-        };
+        if e & POINTER == 0 {
+            return rest.or(e, head(key));
+        }
+        e = view.step(e, key);
     }
     rest.of(head(key))
 }
@@ -212,7 +254,7 @@ pub(super) fn one(view: View<'_>, key: &Key, rest: Rest<'_>) -> u32 {
 /// Looks up at most `CHUNK` keys, for which `out` has room.
 #[inline(always)]
 pub(super) fn batch(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
-    if one_skip(view, keys, out, rest) {
+    if together(level, view, keys, out, rest) {
         return;
     }
     match level {
@@ -226,34 +268,100 @@ pub(super) fn batch(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u3
     }
 }
 
-/// Looks keys up that all come to one skip, as in a table of few prefixes, without sorting them. False, and nothing of use
-/// in `out`, when they do not.
+/// Looks keys up that have the first 24 bits in common, as the sources of one link and all keys of a small table do: they go
+/// down together, without being sorted, for as long as no node parts them. A node that looks at nothing in which they differ
+/// is asked once for all. False, and nothing of use in `out`, when their first bits differ.
 #[inline(always)]
-fn one_skip(view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) -> bool {
+fn together(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u32], rest: Rest<'_>) -> bool {
     let Some(first) = keys.first() else { return false };
-    let e = view.top(first);
-    // The same 24 bits: a skip stands below one place of the root.
+    let n = keys.len().min(out.len()).min(CHUNK);
+    let (keys, out) = (&keys[..n], &mut out[..n]);
     let start = |k: &Key| u32::from_le_bytes([k[0], k[1], k[2], k[3]]) & 0xff_ffff;
-    let skip = e >> 29 == 0b100;
-    if !skip || keys.iter().take(8).any(|k| start(k) != start(first)) {
+    if keys.iter().take(8).any(|k| start(k) != start(first)) {
         return false;
     }
-    let line = view.line(e);
-    let (inside, outside) = (view.load(line + INSIDE), view.load(line + OUTSIDE));
-    if (inside | outside) & POINTER != 0 {
+    let halves = |k: &Key| {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *k;
+        [u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes([i, j, k, l, m, n, o, p])]
+    };
+    let of_first = halves(first);
+    let differ = keys
+        .iter()
+        .map(halves)
+        .fold([0; 2], |all, [high, low]| [all[0] | (high ^ of_first[0]), all[1] | (low ^ of_first[1])]);
+    let mut bits = [0; 16];
+    bits[..8].copy_from_slice(&differ[0].to_ne_bytes());
+    bits[8..].copy_from_slice(&differ[1].to_ne_bytes());
+    if start(&bits) != 0 {
         return false;
     }
-    let (mut others, mut all) = (0, true);
-    for (k, o) in keys.iter().zip(out.iter_mut()) {
-        others |= start(k) ^ start(first);
-        let held = holds(view.nodes, line, k);
-        all &= held;
-        *o = if held { inside } else { outside };
+    go_together(level, view, keys, out, rest, &bits);
+    true
+}
+
+/// [`together`] from the root on, where keys differ in some of the bits `differ`.
+#[inline(never)]
+fn go_together(
+    level: CpuLevel,
+    view: View<'_>,
+    keys: &[Key],
+    out: &mut [u32],
+    rest: Rest<'_>,
+    differ: &[u8; 16],
+) {
+    let Some(first) = keys.first() else { return };
+    let mut e = view.top(first);
+    for _ in 0..STEPS {
+        if e & POINTER == 0 {
+            break;
+        }
+        if !view.parts(e, differ) {
+            e = view.step(e, first);
+            continue;
+        }
+        view.step_all(e, keys, out);
+        e = out[0];
+        if out.iter().fold(0, |all, o| all | (o ^ e)) != 0 {
+            if out.iter().fold(0, |all, o| all | o) & POINTER != 0 {
+                go_on(level, view, keys, out);
+            }
+            return finish_some(keys, out, rest);
+        }
     }
-    if others == 0 && (inside == 0 || !all) {
+    out.fill(e);
+    finish_some(keys, out, rest);
+}
+
+/// [`finish`] where it is needed.
+#[inline(always)]
+fn finish_some(keys: &[Key], out: &mut [u32], rest: Rest<'_>) {
+    if out.iter().fold(false, |some, o| some | (*o == 0) | (*o & POINTER != 0)) {
         finish(keys, out, rest);
     }
-    others == 0
+}
+
+/// Goes on with the keys whose entries so far, in `out`, are pointers.
+#[inline(never)]
+fn go_on(level: CpuLevel, view: View<'_>, keys: &[Key], out: &mut [u32]) {
+    match level {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the level is one that the processor has; the caller has as many keys as entries, at most `CHUNK`.
+        CpuLevel::V4 => unsafe { wide::go_on_avx512(view, keys, out) },
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the level is one that the processor has.
+        CpuLevel::V3 => unsafe { wide::go_on_avx2(view, keys, out) },
+        _ => sort_and_descend::<false>(view, keys, out),
+    }
+}
+
+#[inline(always)]
+fn sort_and_descend<const POPCNT: bool>(view: View<'_>, keys: &[Key], out: &mut [u32]) {
+    let (mut list, mut n) = ([(0, 0); CHUNK], 0);
+    for (i, &e) in out.iter().enumerate() {
+        list[n % CHUNK] = (i as u32, e);
+        n += (e >> 31) as usize;
+    }
+    descend::<POPCNT>(view, keys, out, &mut list, n);
 }
 
 /// A place in the batch and its entry.
@@ -295,13 +403,7 @@ fn scalar<const POPCNT: bool>(view: View<'_>, keys: &[Key], out: &mut [u32], res
             arrays > 0
         };
         let _ = step(3) && step(4) && step(5);
-        let mut list = [(0, 0); CHUNK];
-        let mut n = 0;
-        for (i, &e) in out.iter().enumerate() {
-            list[n % CHUNK] = (i as u32, e);
-            n += (e >> 31) as usize;
-        }
-        descend::<POPCNT>(view, keys, out, &mut list, n);
+        sort_and_descend::<POPCNT>(view, keys, out);
     }
     finish(keys, out, rest);
 }
@@ -413,16 +515,48 @@ mod wide {
                 let e = step(load(&entries, i), bytes);
                 store(&mut entries, i, e);
             }
-            let mut list = [(0, 0); CHUNK];
-            let mut left = 0;
-            for (i, &e) in entries[..n].iter().enumerate() {
-                list[left % CHUNK] = (i as u32, e);
-                left += (e >> 31) as usize;
-            }
-            descend::<true>(view, keys, &mut entries, &mut list, left);
+            sort_and_descend::<true>(view, keys, &mut entries[..n]);
         }
         out.copy_from_slice(&entries[..n]);
         finish(keys, out, rest);
+    }
+
+    /// [`go_on`] with AVX2.
+    ///
+    /// # Safety
+    /// As for `avx2`.
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+    pub(crate) unsafe fn go_on_avx2(view: View<'_>, keys: &[Key], out: &mut [u32]) {
+        sort_and_descend::<true>(view, keys, out);
+    }
+
+    /// [`go_on`] with AVX-512.
+    ///
+    /// # Safety
+    /// As for `avx512`; there are as many keys as entries in `out`, at most `CHUNK`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
+    pub(crate) unsafe fn go_on_avx512(view: View<'_>, keys: &[Key], out: &mut [u32]) {
+        let (mut entries, mut next) = (Words::uninit(), Lanes::new());
+        let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        for (g, found) in out.chunks(16).enumerate() {
+            let mut sixteen = [0; 16];
+            sixteen[..found.len()].copy_from_slice(found);
+            // SAFETY: there are at most `CHUNK` / 16 of them; each lane is added once, and only those of keys, for what is
+            // behind them is no pointer.
+            unsafe {
+                let e = _mm512_loadu_si512(sixteen.as_ptr().cast());
+                store(&mut entries, 16 * g, e);
+                let at = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * g as i32));
+                next.add(_mm512_movepi32_mask(e), at, e);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { descend_wide(view, keys, &mut entries, &mut next) };
+        let found = entries.as_ptr().cast::<u32>();
+        for (i, o) in out.iter_mut().enumerate() {
+            // SAFETY: as many were stored.
+            *o = unsafe { *found.add(i) };
+        }
     }
 
     /// Memory for one word for each key, and for a whole register after any of them.

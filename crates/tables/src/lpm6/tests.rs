@@ -78,6 +78,19 @@ proptest! {
                 t.lookup_batch_at(level, &bytes, &mut out);
                 prop_assert_eq!(&out, &want, "{:?}", level);
             }
+            // Keys that go down together: they differ in their last bits, or in some bits somewhere.
+            let low = [104, 1, 9, 17, 40, 55, 63, 64, 80, 88, 96, 103][i % 12];
+            let differ = if i % 2 == 0 { !mask(128 - low) } else { 0xff << (i * 8 % 104) };
+            let under = |k: u128| (addr & !differ | k & differ).to_be_bytes();
+            let bits = (0..104).map(|b| under(addr ^ 1 << b));
+            let ends = map.keys().flat_map(|p| [p.0, p.0 | !mask(p.1)]).map(under);
+            let near: Vec<[u8; 16]> = bits.chain(ends).chain([under(addr); 3]).collect();
+            let want: Vec<u32> = near.iter().map(|k| naive(&map, u128::from_be_bytes(*k))).collect();
+            for level in LEVELS {
+                let mut out = vec![7; near.len()];
+                t.lookup_batch_at(level, &near, &mut out);
+                prop_assert_eq!(&out, &want, "{:?}, differing in {:x}", level, differ);
+            }
         }
         let all: Vec<_> = w.iter().collect();
         prop_assert_eq!(all, map.iter().map(|(p, v)| (p.0, p.1, *v)).collect::<Vec<_>>());
@@ -126,6 +139,25 @@ fn host_routes_go_all_the_way_down() {
         assert_eq!(w.remove(SITE | u128::from(i), 128), Some(10 + i));
     }
     assert_eq!((t.lookup_one(&SITE), t.lookup_one(&(SITE | 599))), (9, 9));
+}
+
+#[test]
+fn one_bit_is_enough_to_part_keys() {
+    // A skip alone, and below others.
+    for wide in [None, Some((SITE, 32)), Some((SITE | 7 << 88, 40))] {
+        let (mut w, t) = table(CpuLevel::V4);
+        let mut map = Naive::from([((SITE | 1, 128), 5)]);
+        map.extend(wide.map(|p| (p, 9)));
+        for ((prefix, len), value) in &map {
+            w.insert(*prefix, *len, *value).unwrap();
+        }
+        for (bit, level) in (0..128).flat_map(|bit| LEVELS.map(|l| (bit, l))) {
+            let keys = [SITE | 1, (SITE | 1) ^ 1 << bit, SITE | 1];
+            let mut out = [0; 3];
+            t.lookup_batch_at(level, &keys, &mut out);
+            assert_eq!(out, keys.map(|k| naive(&map, k)), "bit {bit}, {level:?}");
+        }
+    }
 }
 
 #[test]
