@@ -304,6 +304,12 @@ pub struct Rooms<'b> {
 }
 
 impl Rooms<'_> {
+    /// The same, for one loop of several.
+    #[inline(always)]
+    pub fn again(&mut self) -> Rooms<'_> {
+        Rooms { base: self.base, count: self.count, owner: PhantomData }
+    }
+
     /// [`WINDOW`] bytes of the packet's first buffer from `BACK` bytes in front of its current header; `None` when the
     /// room does not hold them all. Which of them belong to the packet, the descriptor says.
     #[inline(always)]

@@ -141,6 +141,71 @@ pub struct LastAdjacency<'v> {
     sent: Run<'v>,
 }
 
+/// The most places of a group whose paths are all looked at beforehand.
+const PLACES: usize = 64;
+
+/// The paths of a group that many packets of a vector are shared out among: each is looked at once, and each way counted once.
+struct Spread<'v> {
+    table: &'v Table,
+    /// Of the group's places, less one.
+    last: u32,
+    ways: [SpreadWay<'v>; PLACES],
+}
+
+/// A path of them, and what went there.
+#[derive(Clone, Copy)]
+struct SpreadWay<'v> {
+    to: &'v Adjacency,
+    number: u32,
+    /// Packets in the low 16 bits, bytes above them.
+    sum: u64,
+}
+
+impl Spread<'_> {
+    /// [`LastAdjacency::straight`] for packets to the group; how many.
+    #[inline(always)]
+    fn run<E: Onward>(
+        mut self,
+        (group, flow): (u32, Flow),
+        descs: &mut [Desc],
+        keys: &[E::Key],
+        results: &[u32],
+        mut rooms: Rooms<'_>,
+    ) -> usize {
+        let (last, ways) = (self.last, &mut self.ways);
+        quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+            descs,
+            keys,
+            results,
+            move |d, key, found| {
+                if found != group || !E::takes(key) {
+                    return false;
+                }
+                let Some(w) = rooms.window::<14>(d) else { return false };
+                let Some(hash) = E::head(&mut w[14..]).and_then(|h| E::hash(h, flow)) else { return false };
+                let way = &mut ways[(hash & last) as usize % PLACES];
+                if d.len > way.to.mtu || !E::hop(&mut w[14..]) {
+                    return false;
+                }
+                way.sum += (u64::from(d.len) << 16) + 1;
+                put_in_front(d, way.to, w);
+                true
+            },
+        )
+    }
+}
+
+impl Drop for Spread<'_> {
+    fn drop(&mut self) {
+        for way in &self.ways[..=self.last as usize % PLACES] {
+            if let Some(c) = self.table.get(way.number).filter(|_| way.sum != 0) {
+                c.packets.add(way.sum & 0xffff);
+                c.bytes.add(way.sum >> 16);
+            }
+        }
+    }
+}
+
 /// Takes no packet.
 static NOWHERE: Adjacency = Adjacency {
     interface: 0,
@@ -221,6 +286,57 @@ impl<'v> LastAdjacency<'v> {
         Some(a)
     }
 
+    /// The ways of a group that is shared out, where it is for so many packets that looking at all of them is worth it.
+    fn spread(&self, group: u32, packets: usize) -> Option<(Flow, Spread<'v>)> {
+        let (Paths::Many(word), Some(flow)) = (self.groups.paths(group), self.flow) else { return None };
+        let places = self.groups.places(word);
+        if places > PLACES || packets < 2 * places {
+            return None;
+        }
+        let nowhere = SpreadWay { to: &NOWHERE, number: u32::MAX, sum: 0 };
+        let mut spread = Spread { table: self.sender.sent, last: places as u32 - 1, ways: [nowhere; PLACES] };
+        for (way, hash) in spread.ways.iter_mut().zip(0..places as u32) {
+            let e = self.groups.pick(word, hash);
+            let found = self.sender.adjacencies.get(e.adj);
+            if let Some(to) = found.filter(|a| a.straight == self.to && e.kind == kind::REWRITE) {
+                (way.to, way.number) = (to, e.adj);
+            }
+        }
+        Some((flow, spread))
+    }
+
+    /// What both lookups do with usual packets that go on without labels.
+    #[inline(always)]
+    fn straight<E: Onward>(
+        &self,
+        descs: &mut [Desc],
+        keys: &[E::Key],
+        results: &[u32],
+        mut rooms: Rooms<'_>,
+    ) -> usize {
+        let mut last = self.begin();
+        quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
+            descs,
+            keys,
+            results,
+            move |d, key, group| {
+                if !E::takes(key) {
+                    return false;
+                }
+                let Some(w) = rooms.window::<14>(d) else { return false };
+                let Some(h) = E::head(&mut w[14..]) else { return false };
+                let Some(a) = last.adjacency(group, d.len, |flow| E::hash(h, flow)) else {
+                    return false;
+                };
+                if !E::hop(&mut w[14..]) {
+                    return false;
+                }
+                last.send(d, a, w);
+                true
+            },
+        )
+    }
+
     /// What both lookups do with usual packets whose adjacencies put `LABELS` labels on: `N` bytes with the link-layer header.
     #[inline(always)]
     fn push<const LABELS: u8, const N: u16, E: Onward>(
@@ -275,11 +391,17 @@ impl<'v> LastAdjacency<'v> {
     #[inline(always)]
     pub fn send(&mut self, d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
         self.sent.count(d.len);
-        w[..14].copy_from_slice(&a.rewrite[..14]);
-        d.grow_front::<14>();
-        d.l2 = d.off;
-        d.tx = a.interface;
+        put_in_front(d, a, w);
     }
+}
+
+/// Puts the adjacency's header in front of a packet; `w` begins 14 bytes before its current header.
+#[inline(always)]
+fn put_in_front(d: &mut Desc, a: &Adjacency, w: &mut [u8; WINDOW]) {
+    w[..14].copy_from_slice(&a.rewrite[..14]);
+    d.grow_front::<14>();
+    d.l2 = d.off;
+    d.tx = a.interface;
 }
 
 /// The edges of a lookup that its short cut knows, and what it looks at.
@@ -386,27 +508,17 @@ impl<'v> Common<'v> {
             Common::Push2(last) => last.push::<2, 22, E>(descs, keys, results, rooms),
             Common::Slow => 0,
             Common::Straight(last) => {
-                let mut last = last.begin();
-                quick::run_lookup::<{ flags::UNUSUAL | flags::CSUM_PARTIAL }, _>(
-                    descs,
-                    keys,
-                    results,
-                    move |d, key, group| {
-                        if !E::takes(key) {
-                            return false;
-                        }
-                        let Some(w) = rooms.window::<14>(d) else { return false };
-                        let Some(h) = E::head(&mut w[14..]) else { return false };
-                        let Some(a) = last.adjacency(group, d.len, |flow| E::hash(h, flow)) else {
-                            return false;
-                        };
-                        if !E::hop(&mut w[14..]) {
-                            return false;
-                        }
-                        last.send(d, a, w);
-                        true
-                    },
-                )
+                let mut shared_out = 0;
+                if let Some(&group) = results.first()
+                    && let Some((flow, spread)) = last.spread(group, descs.len())
+                {
+                    shared_out = spread.run::<E>((group, flow), descs, keys, results, rooms.again());
+                    if results.get(shared_out).is_none_or(|other| *other == group) {
+                        return shared_out;
+                    }
+                }
+                let (keys, results) = (&keys[shared_out..], &results[shared_out..]);
+                shared_out + last.straight::<E>(&mut descs[shared_out..], keys, results, rooms)
             }
             Common::Rewrite(choice) => choice.hand_on::<{ kind::REWRITE }, E>(descs, keys, results, rooms),
             Common::Local(choice) => choice.hand_on::<{ kind::LOCAL }, E>(descs, keys, results, rooms),

@@ -129,10 +129,16 @@ impl Flow {
     /// [`hash4`] of the chosen fields.
     #[inline(always)]
     pub fn hash4(self, src: u32, dst: u32, ports: u32, protocol: IpProtocol) -> u32 {
+        self.hash_pair4(u64::from(src) << 32 | u64::from(dst), ports, protocol)
+    }
+
+    /// The same of source and destination in one word.
+    #[inline(always)]
+    fn hash_pair4(self, addrs: u64, ports: u32, protocol: IpProtocol) -> u32 {
         if self.fields == Fields::FIVE_TUPLE {
-            return hash4(src, dst, ports, protocol, self.seed);
+            return hash_pair4(addrs, ports, protocol, self.seed);
         }
-        self.chosen4(src, dst, ports, protocol)
+        self.chosen4((addrs >> 32) as u32, addrs as u32, ports, protocol)
     }
 
     #[cold]
@@ -196,7 +202,11 @@ fn has_ports(protocol: IpProtocol) -> bool {
 /// where there are none.
 #[inline(always)]
 pub fn hash4(src: u32, dst: u32, ports: u32, protocol: IpProtocol, seed: u32) -> u32 {
-    let addrs = u64::from(src) << 32 | u64::from(dst);
+    hash_pair4(u64::from(src) << 32 | u64::from(dst), ports, protocol, seed)
+}
+
+#[inline(always)]
+fn hash_pair4(addrs: u64, ports: u32, protocol: IpProtocol, seed: u32) -> u32 {
     let rest = u64::from(ports) << 8 | u64::from(protocol.0);
     let h = fold(addrs ^ K0, rest ^ K1 ^ u64::from(seed) << 40);
     fold(h ^ addrs, K2) as u32
@@ -231,7 +241,10 @@ pub fn of_ip4_plain(h: &[u8; 24], flow: Flow) -> Option<u32> {
     let fixed = Ip4Header(h.first_chunk()?);
     let plain =
         h[0] == 0x45 && !fixed.is_fragment() && fixed.total_len() >= 24 && has_ports(fixed.protocol());
-    plain.then(|| flow.hash4(fixed.src_u32(), fixed.dst_u32(), be32(h, 20), fixed.protocol()))
+    // Both addresses are one word in the header already.
+    let [a, b, c, d, e, f, g, i] = *h[12..].first_chunk()?;
+    let addrs = u64::from_be_bytes([a, b, c, d, e, f, g, i]);
+    plain.then(|| flow.hash_pair4(addrs, be32(h, 20), fixed.protocol()))
 }
 
 /// [`of_ip4`] of a packet without options of at least 24 bytes from its first ones; `None` for others.

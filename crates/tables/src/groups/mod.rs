@@ -166,11 +166,17 @@ impl GroupsReader<'_> {
         Entry::unpack(self.groups.bucket(many, hash))
     }
 
+    /// From how many places [`GroupsReader::pick`] picks, a power of two: the low bits of a hash are the place.
+    #[inline(always)]
+    pub fn places(&self, many: u64) -> usize {
+        1 << ((many >> 32) & 31)
+    }
+
     /// All of several paths, each as often as its weight asks.
     #[inline]
     pub fn all(&self, many: u64) -> impl Iterator<Item = Entry> {
         let first = many as u32 as usize;
-        let buckets = self.groups.buckets.get(first..first + (1 << ((many >> 32) & 31))).unwrap_or_default();
+        let buckets = self.groups.buckets.get(first..first + self.places(many)).unwrap_or_default();
         buckets.iter().map(|b| Entry::unpack(b.load(Acquire)))
     }
 }
