@@ -162,7 +162,7 @@ def test_echo_replies_follow_the_path_mtu(bench):
     assert t.router.json("show ip pmtu") == []
     t.left.send(needed(600, reply4), too_big(1300, reply6))
     wait_for("both are learnt", lambda: len(t.router.json("show ip pmtu")) == 2)
-    assert [r["mtu"] for r in t.router.json("show ip pmtu")] == ["600", "1300"]
+    assert [r["mtu"] for r in t.router.json("show ip pmtu")] == [600, 1300]
     t.left.send(into(a) / ask4)
     frames = t.left.take(3)
     assert max(map(len, frames)) <= 14 + 600 and sum(len(f) - 34 for f in frames) == 1208
@@ -185,7 +185,7 @@ def test_path_mtus_go_with_their_table(bench):
     t.left.send(into(a) / IP(src=a.host, dst=a.ip, id=7) / ICMP(type=8, id=1, seq=2) / bytes(1200))
     reply = t.left.wait(lambda p: ICMP in p and p[ICMP].type == 0)
     t.left.send(into(a) / IP(src="10.0.1.9", dst=a.ip) / ICMP(type=3, code=4, nexthopmtu=600) / Raw(bytes(reply[IP])[:548]))
-    wait_for("it is learnt", lambda: [r["table"] for r in t.router.json("show ip pmtu")] == ["7"])
+    wait_for("it is learnt", lambda: [r["table"] for r in t.router.json("show ip pmtu")] == [7])
     for line in (f"ip neighbor del left {a.host}", f"set interface ip address del left {a.ip}/24", "set interface ip table left 0",
                  "ip table del 7"):
         t.ctl(line)

@@ -22,6 +22,8 @@ UNSEEN = {
     # A TAP beside the router, where Linux has no IPv6.
     "show tap": {"host-ns", "host-bridge", "host-ip6-addr", "host-ip6-gw"},
 }
+# Strings that may look like a number: hexadecimal bytes, words of commands.
+WORDS = {"rewrite", "size"}
 # Answers that are no lists of fields: what there is instead.
 OTHERWISE = {"show configuration": dict, "show log": list}
 
@@ -234,6 +236,8 @@ def check(answer, known, where, seen, wrong):
         if path in known:
             if not fits(value, known[path]):
                 wrong.append(f"{where}: {path}: {value!r} is not {known[path]}")
+            if isinstance(value, str) and path.split(".")[-1] not in WORDS and re.fullmatch(r"-?[0-9]+([.][0-9]+)?", value):
+                wrong.append(f"{where}: {path}: {value!r} is a number in quotes")
             if value is not None:
                 seen.add(path)
         elif not (inside and value in ({}, [])):

@@ -157,8 +157,8 @@ def test_a_vector_of_everything(clamped):
 def test_commands(pair):
     pair.ctl("set interface tcp-mss-clamp left ip4 enable ip4-mss 1400 ip6 rx ip6-mss 1380")
     assert pair.router.json("show interface tcp-mss-clamp") == [
-        {"interface": "left", "family": "ip4", "rx-mss": "1400", "tx-mss": "1400"},
-        {"interface": "left", "family": "ip6", "rx-mss": "1380", "tx-mss": None}]
+        {"interface": "left", "family": "ip4", "rx-mss": 1400, "tx-mss": 1400},
+        {"interface": "left", "family": "ip6", "rx-mss": 1380, "tx-mss": None}]
     assert "ip4-mss-clamp-in" in pair.ctl("show features left") and "ip4-mss-clamp-out" in pair.ctl("show features left")
     passes(pair, "right", "left", False, [("MSS", 1460)], [("MSS", 1400)])
     passes(pair, "right", "left", True, [("MSS", 1460)], [("MSS", 1460)])

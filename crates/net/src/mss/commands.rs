@@ -62,7 +62,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         for (family, v6) in [("ip4", false), ("ip6", true)] {
             let clamp = i.settings.get(size(v6));
             if !clamp.is_off() {
-                let size = |n: u16| (n != 0).then(|| n.to_string()).into();
+                let size = |n: u16| (n != 0).then_some(n).into();
                 table.row([i.name.clone().into(), family.into(), size(clamp.rx), size(clamp.tx)]);
             }
         }

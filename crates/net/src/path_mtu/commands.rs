@@ -23,8 +23,7 @@ pub fn all() -> Vec<Command<Router>> {
 fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
     let mut table = Table::new().right("Table").left("Destination").right("MTU").right("Age s");
     for p in part::all(router) {
-        let row = [p.table.to_string(), p.to.to_string(), p.mtu.to_string(), (p.age_ms / 1000).to_string()];
-        table.row(row.map(Into::into));
+        table.row([p.table.into(), p.to.to_string().into(), p.mtu.into(), (p.age_ms / 1000).into()]);
     }
     Ok(Output::table(table))
 }

@@ -272,7 +272,7 @@ fn show_ra(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     listing::table(router, args, columns, |router, i, table| {
         let Some(c) = part::config(router, i.index) else { return };
         let counts = part::counts(router, i.index);
-        let next = part::next(router, i.index).map(|at| (at.since(router.now()) / 1000).to_string());
+        let next = part::next(router, i.index).map(|at| at.since(router.now()) / 1000);
         table.row([
             i.name.clone().into(),
             format!("{}-{}", c.min_interval, c.max_interval).into(),
@@ -293,15 +293,12 @@ fn advert_words(router: &Router, i: &IfState, c: &RaConfig, text: &mut String) -
         (false, true) => "other",
         (false, false) => "none",
     };
-    let mtu = match c.mtu {
-        Some(0) => "not told".to_string(),
-        Some(mtu) => mtu.to_string(),
-        None => i.mtu.to_string(),
-    };
+    let mtu = Some(c.mtu.unwrap_or(i.mtu.into())).filter(|mtu| *mtu != 0);
+    let told = mtu.map_or_else(|| "not told".to_string(), |mtu| mtu.to_string());
     let _ = writeln!(
         text,
         "  Router advertisements every {} to {} s, lifetime {} s, preference {}, flags {flags}\n    hop limit {}, reachable \
-         time {} ms, retransmit time {} ms, MTU {mtu}",
+         time {} ms, retransmit time {} ms, MTU {told}",
         c.min_interval,
         c.max_interval,
         c.lifetime,
