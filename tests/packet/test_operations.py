@@ -199,6 +199,30 @@ def test_check_tells_all_errors_with_their_places(tmp_path):
     assert run([BINARY, "check", str(tmp_path / "none.yaml")], check=False).returncode == 1
 
 
+def test_check_tells_what_the_devices_say(tmp_path):
+    """Linux devices that are not there, or take less than the document says: notes, where they can be looked at."""
+    inside = Netns("check")
+    try:
+        inside.ip("link add short type veth peer name other")
+        inside.ip("link set short mtu 1400")
+        file = tmp_path / "devices.yaml"
+        file.write_text("interfaces:\n  short: {}\n  other: {mtu: 1500}\n  wide:\n    mtu: 9000\n  none: {}\n  lo: {}\n"
+                        f"devices:\n  wide: {{host: other, namespace: {inside.name}}}\n  other: {{host: nowhere, namespace: not-here}}\n")
+        done = inside.run([BINARY, "check", "--json", str(file)])
+        notes = [(n["severity"], n["rule"], n["line"], n["message"]) for n in json.loads(done.stdout)]
+        assert [n[:3] for n in notes] == [
+            ("note", "device-mtu", 2), ("note", "device-mtu", 5), ("note", "device", 6), ("note", "device", 7), ("note", "device", 10)]
+        assert "short takes packets of 1400 bytes, not of 1500" in notes[0][3] and "there is no device none" in notes[2][3]
+        assert "not-here" in notes[4][3]
+        # Devices are only looked at.
+        assert json.loads(inside.run(["ip", "-j", "link", "show", "short"]).stdout)[0]["mtu"] == 1400
+        # Who may not enter a namespace is told nothing of its devices, and of the others as before.
+        done = inside.run(["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", BINARY, "check", "--json", str(file)])
+        assert [n["line"] for n in json.loads(done.stdout)] == [2, 6, 7, 10]
+    finally:
+        inside.delete()
+
+
 @pytest.mark.parametrize("example", sorted(os.path.basename(f) for f in glob.glob(f"{REPO}/examples/*.yaml")))
 def test_examples_are_right(example):
     run([BINARY, "check", f"{REPO}/examples/{example}"])

@@ -7,6 +7,7 @@ pub mod dump;
 mod fd;
 pub mod journal;
 pub mod load;
+pub mod machine;
 pub mod memory;
 pub mod runtime;
 mod written;

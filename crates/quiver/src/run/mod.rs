@@ -7,7 +7,7 @@ mod sink;
 
 use clap::Args;
 use control::ctl::{self, RegistryExecutor, Server};
-use control::{apply, runtime, yaml};
+use control::{apply, machine, runtime, yaml};
 use net::router::Router;
 use std::cell::RefCell;
 use std::io::Write;
@@ -37,7 +37,7 @@ pub struct Run {
 /// Runs `quiver check`.
 pub fn check(args: &Check) -> ExitCode {
     let found = match yaml::check_file(&args.file) {
-        Ok(document) => yaml::Diagnostics { errors: document.notes },
+        Ok(document) => machine::look(document),
         Err(found) => found,
     };
     if args.json {
