@@ -3,7 +3,7 @@
 use net::neighbor::address::{AddressState, LinkSettings};
 use net::neighbor::wire::{self, Local};
 use net::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
-use net::punt::{Message, PuntKind};
+use net::punt::{Message, PuntKind, Punted, Request};
 use packet::MacAddr;
 use std::net::IpAddr;
 
@@ -55,14 +55,14 @@ impl Control {
     pub fn take(&mut self, m: Message) {
         let mut out = vec![];
         match m {
-            Message::Resolve { interface, address } => {
+            Message::Request(Request::Resolve { interface, address }) => {
                 self.neighbors.resolve_wanted(self.now, interface, address, &mut out);
             }
-            Message::Packet { kind: PuntKind::Icmp, .. } | Message::MacTable => {}
-            Message::Packet { kind: PuntKind::Group, len, bytes, .. } => {
+            Message::Packet(Punted { kind: PuntKind::Icmp, .. }) | Message::Request(Request::MacTable) => {}
+            Message::Packet(Punted { kind: PuntKind::Group, len, bytes, .. }) => {
                 let _ = net::multicast::Query::parse(&bytes[..usize::from(len)]);
             }
-            Message::Packet { interface, l3, len, full, bytes, .. } => {
+            Message::Packet(Punted { interface, l3, len, full, bytes, .. }) => {
                 assert!(usize::from(len) <= bytes.len() && u32::from(len) <= full && l3 <= len);
                 let Ok(r) = wire::read(&bytes[..usize::from(len)], &Ours(&self.addresses, interface)) else {
                     return;

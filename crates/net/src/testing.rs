@@ -9,7 +9,7 @@ use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
 use crate::interface::{Interface, Tags, Words, ifflags};
 use crate::plane::table::Tables;
 use crate::plane::{Counters, Plane, PlaneConfig, kind};
-use crate::punt::{Message, Police, Punt};
+use crate::punt::{Message, Police, Punt, Punted, Request};
 use graph::buffer::HEADROOM;
 use graph::epoch::Reader;
 use graph::node::Never;
@@ -563,8 +563,8 @@ impl Rig {
     /// Neighbours that were asked for.
     pub fn resolves(&self) -> Vec<(u32, std::net::IpAddr)> {
         let next = || match self.plane.punt.pop()? {
-            Message::Resolve { interface, address } => Some((interface, address)),
-            Message::MacTable | Message::Packet { .. } => None,
+            Message::Request(Request::Resolve { interface, address }) => Some((interface, address)),
+            _ => None,
         };
         std::iter::from_fn(next).collect()
     }
@@ -573,7 +573,7 @@ impl Rig {
     pub fn punted(&self) -> Vec<(crate::punt::PuntKind, u32, u16, Vec<u8>, u32)> {
         std::iter::from_fn(|| self.plane.punt.pop())
             .map(|m| match m {
-                Message::Packet { kind, interface, l3, len, full, bytes } => {
+                Message::Packet(Punted { kind, interface, l3, len, full, bytes }) => {
                     (kind, interface, l3, bytes[..usize::from(len)].to_vec(), full)
                 }
                 m => unreachable!("{m:?}"),

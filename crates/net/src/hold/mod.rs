@@ -14,7 +14,7 @@ pub use waiting::{Bounds, Key, Refused, Waiting};
 
 use crate::adjacency::{Adjacency, AdjacencyState};
 use crate::plane::Plane;
-use crate::punt::Message;
+use crate::punt::Request;
 use graph::node::Step;
 use graph::{Edge, Exit, Guard, Node, Packet, TraceRecord};
 use std::fmt;
@@ -119,7 +119,7 @@ impl<F: Family> Node for Hold<F> {
         match view.waiting.hold(key, *p.d, p.env.now_ns, view.most) {
             Ok(ask) => {
                 if ask {
-                    view.plane.punt.push(Message::Resolve { interface, address });
+                    view.plane.punt.request(Request::Resolve { interface, address });
                 }
                 p.count(HoldReason::Held);
                 Err(Exit::Consumed)

@@ -8,7 +8,7 @@ use crate::neighbor::address::AddressState;
 use crate::neighbor::table::NeighborCounters;
 use crate::neighbor::wire::{self, Local, Message as Frame};
 use crate::neighbor::{Action, AddressAction, Heard, Millis, NeighborInfo, State};
-use crate::punt::{Message, PuntKind};
+use crate::punt::{Message, PuntKind, Punted, Request};
 use graph::clock::Clock;
 use graph::flags;
 use ipnet::IpNet;
@@ -285,16 +285,16 @@ impl Router {
             let now = self.now();
             match m {
                 // Nobody can answer.
-                Message::Resolve { interface, .. } if self.is_point_to_point(interface) => {
+                Message::Request(Request::Resolve { interface, .. }) if self.is_point_to_point(interface) => {
                     self.drop_held(interface);
                 }
-                Message::Resolve { interface, address } => {
+                Message::Request(Request::Resolve { interface, address }) => {
                     let mut out = vec![];
                     self.neighbors.resolve_wanted(now, interface, address, &mut out);
                     self.carry_out(out);
                 }
-                Message::MacTable => self.grow_macs(),
-                Message::Packet { kind, interface, len, bytes, full, .. } => {
+                Message::Request(Request::MacTable) => self.grow_macs(),
+                Message::Packet(Punted { kind, interface, len, bytes, full, .. }) => {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
                     match kind {
                         PuntKind::Arp | PuntKind::Nd if !self.is_point_to_point(interface) => {

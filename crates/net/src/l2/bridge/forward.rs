@@ -5,7 +5,7 @@ use crate::interface::{BridgePort, Interface, bflags, ifflags};
 use crate::l2::bridge::tagged::Members;
 use crate::l2::bridge::{BridgeCache, Egress, Refused, may_pass};
 use crate::plane::{Bridge, IfCache, Plane, RxCounts};
-use crate::punt::Message;
+use crate::punt::Request;
 use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
 use graph::node::Step;
@@ -172,7 +172,7 @@ impl BridgeView<'_> {
             }
         }
         if self.macs.wants_room() {
-            self.plane.punt.push(Message::MacTable);
+            self.plane.punt.request(Request::MacTable);
         }
         Ok(())
     }
