@@ -1,6 +1,6 @@
 //! `ip4-icmp-error`: turns a packet into the ICMP error that another node asks for, when one may be sent about it.
 
-use super::{Ask, labels};
+use super::{Ask, Desk, labels};
 use crate::icmp::along::{self, AlongNext, Kept};
 use crate::plane::table::{V4, View};
 use crate::plane::{Plane, PlaneConfig, kind};
@@ -44,13 +44,14 @@ graph::reasons! {
 /// The node.
 pub struct Ip4IcmpError {
     plane: Arc<Plane>,
+    desk: Box<Desk<MAX_ERROR_PACKET>>,
     id: u16,
 }
 
 impl Ip4IcmpError {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4IcmpError { plane: Arc::clone(plane), id: 0 }
+        Ip4IcmpError { plane: Arc::clone(plane), desk: Desk::new(), id: 0 }
     }
 }
 
@@ -59,6 +60,7 @@ pub struct Ip4ErrorView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     config: &'v PlaneConfig,
+    desk: &'v mut Desk<MAX_ERROR_PACKET>,
     id: &'v mut u16,
 }
 
@@ -86,8 +88,8 @@ impl Node for Ip4IcmpError {
     type View<'v> = Ip4ErrorView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4ErrorView<'v> {
-        let Ip4IcmpError { plane, id } = self;
-        Ip4ErrorView { plane, guard, config: plane.config.load(guard), id }
+        let Ip4IcmpError { plane, desk, id } = self;
+        Ip4ErrorView { plane, guard, config: plane.config.load(guard), desk, id }
     }
 
     fn step(view: &mut Ip4ErrorView<'_>, p: &mut Packet<'_>) -> Step<Ip4ErrorNext, Ip4ErrorReason> {
@@ -119,8 +121,8 @@ impl Node for Ip4IcmpError {
         if p.has(flags::CSUM_PARTIAL) {
             let _ = crate::offload::complete(&mut p.env.buffers, p.d);
         }
-        let mut quote = [0; MAX_ERROR_PACKET];
-        let quoted = p.env.buffers.copy_out(p.d, 0, &mut quote);
+        let Desk { quote, error } = &mut *view.desk;
+        let quoted = p.env.buffers.copy_out(p.d, 0, quote);
         *view.id = view.id.wrapping_add(1);
         let ip = Ip4Builder {
             tos: TOS,
@@ -128,12 +130,11 @@ impl Node for Ip4IcmpError {
             ttl: view.config.ttl,
             ..Ip4Builder::new(Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(src), IpProtocol::ICMP)
         };
-        let mut out = [0; MAX_ERROR_PACKET];
-        let Ok(len) = message.emit_with_labels(&mut out, ip, &quote[..quoted], labels::received(p)) else {
+        let Ok(len) = message.emit_with_labels(error, ip, &quote[..quoted], labels::received(p)) else {
             return Err(Ip4ErrorReason::Unknown.into());
         };
         let along = Kept::of(p);
-        super::replace(p, &out[..len]);
+        super::replace(p, &error[..len]);
         p.count(Ip4ErrorReason::Sent);
         Ok(match along.and_then(|stack| stack.put(p)) {
             None => Ip4ErrorNext::Lookup,

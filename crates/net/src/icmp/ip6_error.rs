@@ -1,7 +1,7 @@
 //! `ip6-icmp-error`: turns a packet into the ICMPv6 error that another node asks for, when one may be sent about it
 //! (RFC 4443 section 2.4).
 
-use super::{Ask, labels};
+use super::{Ask, Desk, labels};
 use crate::icmp::along::{self, AlongNext, Kept};
 use crate::plane::table::{V6, View};
 use crate::plane::{Plane, PlaneConfig, kind};
@@ -45,12 +45,13 @@ graph::reasons! {
 /// The node.
 pub struct Ip6IcmpError {
     plane: Arc<Plane>,
+    desk: Box<Desk<MAX_ERROR_PACKET>>,
 }
 
 impl Ip6IcmpError {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6IcmpError { plane: Arc::clone(plane) }
+        Ip6IcmpError { plane: Arc::clone(plane), desk: Desk::new() }
     }
 }
 
@@ -59,6 +60,7 @@ pub struct Ip6ErrorView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
     config: &'v PlaneConfig,
+    desk: &'v mut Desk<MAX_ERROR_PACKET>,
 }
 
 impl Ask {
@@ -106,8 +108,8 @@ impl Node for Ip6IcmpError {
     type View<'v> = Ip6ErrorView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6ErrorView<'v> {
-        let Ip6IcmpError { plane } = self;
-        Ip6ErrorView { plane, guard, config: plane.config.load(guard) }
+        let Ip6IcmpError { plane, desk } = self;
+        Ip6ErrorView { plane, guard, config: plane.config.load(guard), desk }
     }
 
     fn step(view: &mut Ip6ErrorView<'_>, p: &mut Packet<'_>) -> Step<Ip6ErrorNext, Ip6ErrorReason> {
@@ -133,18 +135,17 @@ impl Node for Ip6IcmpError {
         if p.has(flags::CSUM_PARTIAL) {
             let _ = crate::offload::complete(&mut p.env.buffers, p.d);
         }
-        let mut quote = [0; MAX_ERROR_PACKET];
-        let quoted = p.env.buffers.copy_out(p.d, 0, &mut quote);
+        let Desk { quote, error } = &mut *view.desk;
+        let quoted = p.env.buffers.copy_out(p.d, 0, quote);
         let ip = Ip6Builder {
             hop_limit: view.config.ttl,
             ..Ip6Builder::new(Ipv6Addr::from_bits(source), Ipv6Addr::from_bits(src), IpProtocol::ICMPV6)
         };
-        let mut out = [0; MAX_ERROR_PACKET];
-        let Ok(len) = message.emit_with_labels(&mut out, ip, &quote[..quoted], labels::received(p)) else {
+        let Ok(len) = message.emit_with_labels(error, ip, &quote[..quoted], labels::received(p)) else {
             return Err(Ip6ErrorReason::Unknown.into());
         };
         let along = Kept::of(p);
-        super::replace(p, &out[..len]);
+        super::replace(p, &error[..len]);
         if addr::is_link_local(src) {
             p.d.tx = p.d.rx;
         }

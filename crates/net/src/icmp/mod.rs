@@ -140,6 +140,20 @@ pub(crate) fn unicast6(plane: &Plane, guard: &Guard, d: &Desc, asked: u128, aske
     owner.and(near).and_then(|i| i.source6(asker)).unwrap_or(asked)
 }
 
+/// Where a node puts an error and what it quotes together: filled with zeros once, and not for each packet.
+struct Desk<const N: usize> {
+    quote: [u8; N],
+    error: [u8; N],
+}
+
+impl<const N: usize> Desk<N> {
+    fn new() -> Box<Self> {
+        // Tests must see what nobody has written.
+        let fill = if cfg!(test) { 0xa5 } else { 0 };
+        Box::new(Desk { quote: [fill; N], error: [fill; N] })
+    }
+}
+
 /// Puts `bytes`, a packet that the router made, in the place of `p`. They fit one buffer.
 pub(crate) fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
     // First empty, so that the rest of a chain goes back.
