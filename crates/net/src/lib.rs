@@ -5,6 +5,7 @@
 //! the lists and, where it says so, other features.
 
 pub mod adjacency;
+mod anycast;
 pub mod arcs;
 pub mod arp;
 pub mod background;

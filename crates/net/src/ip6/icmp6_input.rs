@@ -219,11 +219,9 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
             let (asker, target) = (packet.src_u128(), ns.target.to_bits());
             let usable = |a: u128| i.addrs6.iter().any(|ours| ours.0 == a);
             if i.is_anycast6(target) {
-                let reply = advertisement(p, i, &packet, &ns, From::Anycast)?;
-                punt(view.plane, PuntKind::Nd, p);
-                p.count(Icmp6Reason::Advertised);
-                send(p, i, &reply);
-                return Ok(Icmp6Next::Output);
+                // The control side answers: not at once.
+                punt(view.plane, PuntKind::Anycast, p);
+                return consume(p);
             }
             if !usable(target) && !i.tentative6.contains(&target) {
                 let behind = view.proxies.behind(target);
@@ -290,8 +288,6 @@ struct Reply {
 enum From {
     /// One of the interface's.
     Own,
-    /// The subnet-router anycast address of one of its prefixes.
-    Anycast,
     /// That of a host on another link.
     Proxy,
 }
@@ -312,10 +308,9 @@ fn advertisement(
     };
     let mut answer = Advertisement::answer(ns.target, MacAddr(i.mac), packet.src());
     if from != From::Own {
-        // RFC 4861 sections 7.2.7 and 7.2.8: who has the address itself, or answers first, is heeded rather than this. The
-        // answer comes from an address of the interface.
+        // RFC 4861 section 7.2.8: who has the address itself is heeded rather than this. The answer comes from an address of the interface.
         let own = i.source6(packet.src_u128()).ok_or(Icmp6Reason::NoAddress)?;
-        (answer.src, answer.router, answer.override_) = (own.into(), from == From::Anycast, false);
+        (answer.src, answer.router, answer.override_) = (own.into(), false, false);
     }
     let mut to = addr::multicast_mac(addr::ALL_NODES);
     if answer.solicited {

@@ -6,5 +6,5 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use read::{Conflict, Discard, Local, Neighbor, Reading, read};
-pub use write::{Message, dad_ns, gratuitous_arp, solicit, unsolicited_na};
+pub use read::{Asked, Conflict, Discard, Local, Neighbor, Reading, asked, read};
+pub use write::{Message, anycast_na, dad_ns, gratuitous_arp, solicit, unsolicited_na};

@@ -14,8 +14,8 @@ pub const PUNT_BYTES: usize = 320;
 const MESSAGES: usize = 1024;
 
 /// Each kind at its number.
-const KINDS: [PuntKind; 5] =
-    [PuntKind::Arp, PuntKind::Nd, PuntKind::Solicitation, PuntKind::Group, PuntKind::Icmp];
+const KINDS: [PuntKind; 6] =
+    [PuntKind::Arp, PuntKind::Nd, PuntKind::Anycast, PuntKind::Solicitation, PuntKind::Group, PuntKind::Icmp];
 
 /// Why a packet is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum PuntKind {
     Arp,
     /// A neighbour discovery message; bytes from the Ethernet header.
     Nd,
+    /// A neighbor solicitation of a subnet-router anycast address; bytes from the Ethernet header.
+    Anycast,
     /// A router solicitation; bytes from the Ethernet header.
     Solicitation,
     /// A query for multicast groups; bytes from the IP header.

@@ -242,7 +242,7 @@ impl Router {
     }
 
     /// Whether an address is the subnet-router anycast address of a prefix of an interface.
-    pub(super) fn is_anycast(&self, index: u32, address: IpAddr) -> bool {
+    pub(crate) fn is_anycast(&self, index: u32, address: IpAddr) -> bool {
         let Some(i) = self.interfaces.get(index) else { return false };
         i.addresses.iter().any(|n| super::addresses::anycast(*n) == Some(address))
     }

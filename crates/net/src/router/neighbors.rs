@@ -83,8 +83,8 @@ impl Router {
         }
     }
 
-    /// The source address for a solicitation.
-    fn solicit_source(&self, interface: u32, target: IpAddr) -> Option<IpAddr> {
+    /// The address of an interface from which to speak to a host on its link.
+    pub(crate) fn source_towards(&self, interface: u32, target: IpAddr) -> Option<IpAddr> {
         let i = self.plane.interfaces.get(interface, &self.guard)?;
         match target {
             IpAddr::V4(t) => i.source4(t.into()).map(|a| IpAddr::V4(a.into())),
@@ -96,7 +96,7 @@ impl Router {
         for a in actions {
             match a {
                 Action::Solicit { interface, target, unicast, .. } => {
-                    let Some(source) = self.solicit_source(interface, target) else { continue };
+                    let Some(source) = self.source_towards(interface, target) else { continue };
                     if let Some(f) = wire::solicit(self.mac_of(interface), source, target, unicast) {
                         self.plane.police.expected.asked(interface, target, Clock::new().now_ns());
                         self.send_frame(interface, &f);
@@ -297,7 +297,9 @@ impl Router {
                 Message::Packet(Punted { kind, interface, len, bytes, full, .. }) => {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
                     match kind {
-                        PuntKind::Arp | PuntKind::Nd if !self.is_point_to_point(interface) => {
+                        PuntKind::Arp | PuntKind::Nd | PuntKind::Anycast
+                            if !self.is_point_to_point(interface) =>
+                        {
                             self.heard(now, interface, bytes);
                         }
                         _ => {}

@@ -10,7 +10,7 @@ use packet::ip6::{Ip6Error, Ip6View};
 use packet::nd::{NdError, NdMessage, NeighborAdvertisement, NeighborSolicitation};
 use packet::vlan::VlanStack;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What the reader must know of the interface that a frame came from.
 pub trait Local {
@@ -100,6 +100,27 @@ pub struct Reading {
     pub reply: Option<Message>,
     /// The MAC address in the message is not the source of the frame: legal (proxies, some clusters), worth counting.
     pub mac_mismatch: bool,
+}
+
+/// A solicitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The address that is asked for.
+    pub target: Ipv6Addr,
+    /// Who asks.
+    pub asker: Ipv6Addr,
+    /// The asker's MAC address.
+    pub mac: MacAddr,
+}
+
+/// The neighbor solicitation in a frame that starts with the Ethernet header; `None` where there is none, or no station asks.
+pub fn asked(frame: &[u8]) -> Option<Asked> {
+    let eth = EthView::parse(frame).ok()?;
+    let payload = frame.get(usize::from(VlanStack::parse(frame)?.header_len)..)?;
+    let ip = Ip6View::parse(payload).ok()?;
+    let Ok(NdMessage::NeighborSolicitation(ns)) = NdMessage::parse(&ip) else { return None };
+    let mac = ns.options.source_mac().unwrap_or(eth.src());
+    mac.is_station().then_some(Asked { target: ns.target, asker: ip.src(), mac })
 }
 
 /// Reads a frame that starts with the Ethernet header; up to two tags are passed over.

@@ -1,5 +1,6 @@
 //! Messages to send.
 
+use super::read::Asked;
 use packet::MacAddr;
 use packet::arp::{ArpMessage, ArpView};
 use packet::eth::{EthHeader, EtherType};
@@ -96,6 +97,15 @@ pub fn unsolicited_na(mac: MacAddr, addr: Ipv6Addr) -> Message {
 /// The answer to an ARP request for an address of ours.
 pub(super) fn arp_reply(mac: MacAddr, request: &ArpView<'_>) -> Message {
     Message::arp(request.sender_mac(), &ArpMessage::reply_to(request, mac))
+}
+
+/// The answer to a solicitation of an anycast address of ours, from an address `src` of the interface: who answers first is heeded
+/// (RFC 4861 section 7.2.7).
+pub fn anycast_na(mac: MacAddr, src: Ipv6Addr, asked: &Asked) -> Message {
+    let mut na = Advertisement::answer(asked.target, mac, asked.asker);
+    (na.src, na.override_) = (src, false);
+    let dst = if asked.asker.is_unspecified() { multicast_mac(na.dst) } else { asked.mac };
+    Message::advertisement(dst, &na)
 }
 
 /// The answer to a solicitation of `target`, an address of ours. While that is `optimistic` it must not replace what
