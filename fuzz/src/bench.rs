@@ -148,7 +148,7 @@ pub fn router() -> Router {
     ];
     ops.extend(features.map(|(name, feature)| Op::SetFeature { name: name.into(), feature }));
     let every = (Ipv4Addr::new(1, 0, 0, 0), Ipv4Addr::new(223, 255, 255, 255));
-    ops.push(Op::SetProxyArp { first: every.0, last: every.1, on: true });
+    ops.push(net::proxy::ProxyArp { first: every.0, last: every.1, on: true }.into());
     router.commit(ops).expect("interfaces");
     let right = router.interface_index("right");
     let path = |address: &str, weight| RoutePath {

@@ -51,7 +51,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             i.placed
         );
     }
-    let _ = writeln!(out, "{:?} {:?}", router.proxy_arp_ranges(), router.nd_proxies());
+    let _ = writeln!(out, "{:?} {:?}", net::proxy::arp_ranges(router), net::proxy::nd_proxies(router));
     let _ = writeln!(out, "{:?} {:?}", net::local::tcp_resets(router), net::local::ip4_options(router));
     let mut interfaces: Vec<_> = router.interfaces().collect();
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));

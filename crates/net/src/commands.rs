@@ -1,7 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::Router;
-use crate::{cli, fib, ip4, l2, mpls, mss, nodes, proxy, runtime};
+use crate::{cli, fib, ip4, l2, mpls, mss, nodes, runtime};
 use command::Command;
 
 /// Every command over a router.
@@ -18,7 +18,6 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(ip4::commands::all());
     all.extend(crate::redirect::commands::all());
     all.extend(crate::local::commands());
-    all.extend(proxy::commands::all());
     all.extend(cli::punt::all());
     all.extend(runtime::commands::all());
     all.extend(nodes::PARTS.iter().flat_map(|p| p.commands()));

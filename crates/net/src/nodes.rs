@@ -32,6 +32,7 @@ pub static SETTINGS: &[&[&Declared]] = &[
 pub(crate) static PARTS: &[&dyn Part] = &[
     &multicast::Multicast,
     &ra::Adverts,
+    &proxy::Proxy,
     &path_mtu::PathMtuPart,
     &anycast::AnycastAnswers,
     &urpf::SourceChecks,

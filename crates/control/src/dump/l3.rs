@@ -19,7 +19,7 @@ pub(super) fn interface(from: Source<'_>, i: &IfState) -> Option<Node> {
 
 /// What is not of an interface.
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    let ranges = from.router.proxy_arp_ranges().into_iter();
+    let ranges = proxy::arp_ranges(from.router).into_iter();
     let range = |(first, last)| Node::Text(format!("{first} - {last}"));
     to.put_some("proxy-arp", Some(Node::List(ranges.map(range).collect())));
     let host = |(address, index): (std::net::Ipv6Addr, u32)| {
@@ -27,7 +27,7 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         host.put("interface", from.router.interface_name(index)).put("address", Node::text(address));
         Node::Flow(host)
     };
-    to.put_some("nd-proxy", Some(Node::List(from.router.nd_proxies().into_iter().map(host).collect())));
+    to.put_some("nd-proxy", Some(Node::List(proxy::nd_proxies(from.router).into_iter().map(host).collect())));
     to.put_unless("tcp-resets", local::tcp_resets(from.router).0, true);
     let policy = local::ip4_options(from.router);
     to.put_some("ip4-options", (policy != OptionPolicy::default()).then(|| policy.name()));

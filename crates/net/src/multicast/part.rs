@@ -202,8 +202,6 @@ fn due(router: &Router, index: u32) -> BTreeSet<IpAddr> {
                 }
             }
         }
-        let others = router.answered_for_on(index);
-        due.extend(others.map(|a| IpAddr::V6(solicited_node(a))));
     }
     due
 }

@@ -1,5 +1,6 @@
 //! Commands on proxy ARP and neighbour discovery proxies.
 
+use super::{NdProxy, ProxyArp};
 use crate::cli::commit;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
@@ -54,7 +55,7 @@ pub fn all() -> Vec<Command<Router>> {
 fn range(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let first: Ipv4Addr = args.get("first")?;
     let last = args.opt("last")?.unwrap_or(first);
-    commit(router, vec![Op::SetProxyArp { first, last, on: args.has("add") }])
+    commit(router, vec![ProxyArp { first, last, on: args.has("add") }.into()])
 }
 
 fn enable(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -64,11 +65,11 @@ fn enable(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 
 fn host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let (name, address): (String, Ipv6Addr) = (args.get("interface")?, args.get("address")?);
-    commit(router, vec![Op::SetNdProxy { name, address, on: args.has("add") }])
+    commit(router, vec![NdProxy { name, address, on: args.has("add") }.into()])
 }
 
 fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
-    let ranges = router.proxy_arp_ranges();
+    let ranges = super::arp_ranges(router);
     let interfaces: Vec<String> =
         router.interfaces().filter(|i| i.settings.get(&super::ARP)).map(|i| i.name.clone()).collect();
     let mut text = String::from("Proxy arps enabled for:\n");
@@ -87,7 +88,7 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
 
 fn show_nd(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
     let mut table = Table::new().left("Address").left("Interface");
-    for (address, index) in router.nd_proxies() {
+    for (address, index) in super::nd_proxies(router) {
         table.row([address.to_string().into(), router.interface_name(index).into()]);
     }
     Ok(Output::table(table))

@@ -252,7 +252,7 @@ impl Router {
     pub(crate) fn on_link(&self, index: u32, address: IpAddr) -> bool {
         let Some(i) = self.interfaces.get(index) else { return false };
         i.addresses.iter().any(|n| n.contains(&address))
-            || matches!(address, IpAddr::V6(a) if self.nd_proxies.get(&a) == Some(&index))
+            || self.parts.all.iter().any(|p| p.is_on_link(self, index, address))
             || self.neighbors.get(index, address).is_some()
             || self.adjacencies.keys(index, address).into_iter().any(|k| self.adjacencies.find(k).is_some())
             || self.is_attached(index, address)
@@ -280,8 +280,8 @@ impl Router {
         if let Some(user) = self.borrower(index) {
             return fail(format!("{user} uses its addresses: undo that"));
         }
-        if let Some((address, _)) = self.nd_proxies.iter().find(|(_, at)| v6 && **at == index) {
-            return fail(format!("{address} is behind it and answered for elsewhere: remove that"));
+        if let Some((what, _)) = self.parts.all.iter().find_map(|p| p.stands_on(self, index, v6)) {
+            return fail(format!("{what}: undo that"));
         }
         Ok(())
     }
@@ -295,10 +295,11 @@ impl Router {
                 "{user} uses the addresses of {name}: give it others first (set interface unnumbered del {user})"
             )));
         }
-        if let Some((address, _)) = self.nd_proxies.iter().find(|(_, i)| gone.contains(i)) {
-            return Err(OpError::new(format!(
-                "{address} is behind {name} and answered for elsewhere: remove it first (ip6 nd proxy del)"
-            )));
+        for index in gone {
+            if let Some((what, how)) = self.stands_on_routes(*index) {
+                let name = self.interface_name(*index);
+                return Err(OpError::new(format!("{name} {what}: undo that first ({how})")));
+            }
         }
         let needed = self.parts.all.iter().find_map(|p| p.needs(self, gone));
         needed.map_or(Ok(()), |why| Err(OpError::new(why)))

@@ -122,7 +122,7 @@ impl Router {
     }
 
     /// Publishes all interfaces anew.
-    pub(super) fn publish_interfaces(&mut self) {
+    pub(crate) fn publish_interfaces(&mut self) {
         let all: Vec<u32> = self.interfaces.iter().map(|i| i.index).collect();
         for index in all {
             self.publish_interface(index);

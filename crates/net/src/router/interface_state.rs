@@ -216,7 +216,7 @@ impl IfState {
     }
 
     /// Place of its table of a family.
-    pub(super) fn table(&self, v6: bool) -> u32 {
+    pub(crate) fn table(&self, v6: bool) -> u32 {
         self.tables[usize::from(v6)]
     }
 

@@ -30,7 +30,6 @@ mod nexthops;
 mod op;
 mod part;
 mod placement;
-mod proxies;
 mod punt;
 mod rates;
 mod resolve;
@@ -91,7 +90,7 @@ use nexthops::NextHops;
 use packet::eth::MacAddr;
 use rustix::fd::BorrowedFd;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -209,9 +208,6 @@ pub struct Router {
     borrowers: BTreeSet<(u32, u32)>,
     /// Interfaces that want frames for a group, by the device below and the group's MAC address.
     device_groups: HashMap<(u32, MacAddr), u32>,
-    proxy_arp: BTreeSet<(Ipv4Addr, Ipv4Addr)>,
-    /// Proxied addresses, and the interfaces behind which they are.
-    nd_proxies: BTreeMap<Ipv6Addr, u32>,
     rates: rates::Rates,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
@@ -329,8 +325,6 @@ impl Router {
             parts: part::Parts::new(nodes.parts, seed),
             borrowers: BTreeSet::new(),
             device_groups: HashMap::new(),
-            proxy_arp: BTreeSet::new(),
-            nd_proxies: BTreeMap::new(),
             rates: rates::Rates::default(),
             most_route_bytes: 0,
             fib_changes: 0,
@@ -511,17 +505,8 @@ impl Router {
                 .filter(|i| i.xconnect.is_some())
                 .map(|i| Op::SetXconnect { name: i.name.clone(), peer: None }),
         );
-        ops.extend(self.proxy_arp.iter().map(|(first, last)| Op::SetProxyArp {
-            first: *first,
-            last: *last,
-            on: false,
-        }));
-        ops.extend(self.nd_proxies.iter().map(|(address, i)| Op::SetNdProxy {
-            name: self.interface_name(*i),
-            address: *address,
-            on: false,
-        }));
-        // Behind the proxied addresses and the neighbours that need those that are lent.
+        ops.extend(self.parts.all.iter().flat_map(|p| p.releases(self)));
+        // Behind what parts have and the neighbours that need those that are lent.
         let lends = |i: &&IfState| i.unnumbered.is_some();
         let behind = self.interfaces().filter(lends).flat_map(|i| self.neighbors.iter_interface(i.index));
         ops.extend(
@@ -534,7 +519,6 @@ impl Router {
                 .filter(lends)
                 .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
         );
-        ops.extend(self.parts.all.iter().flat_map(|p| p.releases(self)));
         let members = self.interfaces().filter(|i| i.membership.is_some());
         ops.extend(members.map(|i| Op::Bridge(BridgeOp::Port { name: i.name.clone(), member: None })));
         ops.extend(self.bridges().map(|b| Op::Bridge(BridgeOp::Delete { id: b.id })));

@@ -24,7 +24,7 @@ impl Router {
     }
 
     /// Refuses what only an interface of layer 3 may have.
-    pub(super) fn check_routed(&self, i: &IfState) -> Result<(), OpError> {
+    pub(crate) fn check_routed(&self, i: &IfState) -> Result<(), OpError> {
         self.layer2(i).map_or(Ok(()), |why| Err(OpError::new(format!("{} {why}", i.name))))
     }
 
@@ -57,9 +57,8 @@ impl Router {
         if let Some((what, how)) = features.map(|f| words(&f, name)).next() {
             return Some(format!("{what}: undo that first ({how})"));
         }
-        if let Some((a, _)) = self.nd_proxies().into_iter().find(|(_, at)| *at == i.index) {
-            let how = format!("ip6 nd proxy del {name} {a}");
-            return Some(format!("has {a} behind it, which is answered for: undo that first ({how})"));
+        if let Some((what, how)) = self.stands_on_routes(i.index) {
+            return Some(format!("{what}: undo that first ({how})"));
         }
         let mut neighbors = self.neighbors.iter_interface(i.index).filter(|n| n.state == State::Static);
         if let Some(a) = neighbors.next().map(|n| n.addr) {
@@ -102,13 +101,8 @@ impl Router {
                 "{a} is a static neighbor there: remove that first (ip neighbor del {name} {a})"
             ));
         }
-        if let IpAddr::V6(a) = a
-            && let Some(behind) = self.nd_proxies.get(&a)
-        {
-            let behind = self.interface_name(*behind);
-            return fail(format!(
-                "{a} is behind {behind}, and answered for: remove that first (ip6 nd proxy del {behind} {a})"
-            ));
+        if let Some((what, how)) = self.parts.all.iter().find_map(|p| p.is_anothers(self, a)) {
+            return fail(format!("{a} {what}: remove that first ({how})"));
         }
         let here = |p: &RoutePath| p.address == Some(a) && p.interface.is_none_or(|on| on == i.index);
         let named = self.nexthops.over(&[i.index]);
@@ -123,21 +117,16 @@ impl Router {
         }
     }
 
-    /// Refuses to take the last IPv6 address, of its own or lent, from an interface behind which addresses are answered
-    /// for. `left`: whether it keeps one.
+    /// Refuses to take the last IPv6 address, of its own or lent, from an interface that a part needs to have one. `left`:
+    /// whether it keeps one.
     pub(super) fn check_asks_on(&self, index: u32, left: bool) -> Result<(), OpError> {
-        let mut without = vec![index];
-        without.extend(self.borrowers.range((index, 0)..=(index, u32::MAX)).map(|b| b.1));
-        match self.nd_proxies.iter().find(|(_, behind)| !left && without.contains(behind)) {
-            Some((a, behind)) => {
-                let name = self.interface_name(*behind);
-                Err(OpError::new(format!(
-                    "{a} is behind {name} and answered for, and without an IPv6 address {name} cannot ask for it: remove \
-                     it first (ip6 nd proxy del {name} {a})"
-                )))
-            }
-            None => Ok(()),
+        if left {
+            return Ok(());
         }
+        let users = self.borrowers.range((index, 0)..=(index, u32::MAX)).map(|b| b.1);
+        let mut without = std::iter::once(index).chain(users);
+        let needed = without.find_map(|i| self.parts.all.iter().find_map(|p| p.needs_ip6(self, i)));
+        needed.map_or(Ok(()), |why| Err(OpError::new(why)))
     }
 
     /// Refuses an MTU that is too small for what the interface carries or says.

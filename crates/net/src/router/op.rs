@@ -11,7 +11,7 @@ use crate::punt::{Class, Limit};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use packet::flow::Fields;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// What the MTU of an interface may be, bytes.
@@ -164,24 +164,6 @@ pub enum Op {
         /// Fields of packets.
         fields: Fields,
     },
-    /// Answers ARP requests for a range of addresses, or no more.
-    SetProxyArp {
-        /// The first address.
-        first: Ipv4Addr,
-        /// The last one.
-        last: Ipv4Addr,
-        /// Answer.
-        on: bool,
-    },
-    /// Answers neighbour solicitations for an address of another link, or no more.
-    SetNdProxy {
-        /// Interface behind which it is.
-        name: String,
-        /// The address.
-        address: Ipv6Addr,
-        /// Answer.
-        on: bool,
-    },
     /// Sets the static route of a prefix, in place of an earlier one.
     SetRoute {
         /// Number of its table.
@@ -331,8 +313,6 @@ impl Op {
             | Op::CreateTap { .. }
             | Op::SetDescription { .. }
             | Op::SetFeature { .. }
-            | Op::SetProxyArp { .. }
-            | Op::SetNdProxy { .. }
             | Op::SetRoute { .. }
             | Op::AddPath { .. }
             | Op::DelPath { .. }
@@ -619,8 +599,6 @@ impl Router {
             Op::Mpls(op) => self.apply_mpls(op),
             Op::Part(op) => op.apply(self),
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
-            Op::SetProxyArp { first, last, on } => self.set_proxy_arp(first, last, on),
-            Op::SetNdProxy { name, address, on } => self.set_nd_proxy(name, address, on),
             Op::SetXconnect { name, peer } => {
                 let was = self.named(&name)?.xconnect.map(|p| self.interface_name(p));
                 self.check_xconnect(&name, peer.as_deref())?;

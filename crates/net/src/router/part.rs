@@ -57,6 +57,31 @@ pub(crate) trait Part: Sync {
         vec![]
     }
 
+    /// What of it stands on the routes of an interface of a family, so that this stays where it is: in words of what the interface
+    /// does, and the command that undoes it.
+    fn stands_on(&self, router: &Router, index: u32, v6: bool) -> Option<(String, String)> {
+        let _ = (router, index, v6);
+        None
+    }
+
+    /// Whether a host with this address is on the link of an interface on its account.
+    fn is_on_link(&self, router: &Router, index: u32, address: IpAddr) -> bool {
+        let _ = (router, index, address);
+        false
+    }
+
+    /// Why no interface can have an address: it knows that as somebody else's. In words, and the command that undoes it.
+    fn is_anothers(&self, router: &Router, address: IpAddr) -> Option<(String, String)> {
+        let _ = (router, address);
+        None
+    }
+
+    /// Why an interface cannot be without an IPv6 address.
+    fn needs_ip6(&self, router: &Router, index: u32) -> Option<String> {
+        let _ = (router, index);
+        None
+    }
+
     /// Why these interfaces cannot go: something of other interfaces refers to them. With the command that undoes it.
     fn needs(&self, router: &Router, gone: &HashSet<u32>) -> Option<String> {
         let _ = (router, gone);
@@ -222,6 +247,12 @@ impl Router {
             bit if std::ptr::eq(f.arc, &arcs::INTERFACE_OUTPUT) => (input, output | bit),
             _ => (input, output),
         })
+    }
+
+    /// What of parts stands on the routes of an interface, of any family.
+    pub(super) fn stands_on_routes(&self, index: u32) -> Option<(String, String)> {
+        let of = |v6| self.parts.all.iter().find_map(move |p| p.stands_on(self, index, v6));
+        of(false).or_else(|| of(true))
     }
 
     /// Refuses an MTU for IPv6 that is less than a part leaves the interface.

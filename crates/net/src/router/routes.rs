@@ -148,7 +148,7 @@ impl Router {
     }
 
     /// Adds or replaces the route for a prefix of a source that is not the operator.
-    pub(super) fn set_route(
+    pub(crate) fn set_route(
         &mut self,
         fib_index: u32,
         prefix: IpNet,
@@ -169,7 +169,7 @@ impl Router {
     }
 
     /// Removes the route for a prefix of a source that is not the operator.
-    pub(super) fn clear_route(&mut self, fib_index: u32, prefix: IpNet, source: Source) {
+    pub(crate) fn clear_route(&mut self, fib_index: u32, prefix: IpNet, source: Source) {
         // Removing needs no memory, and what takes its place replaces it: it cannot fail.
         if let Ok(old) = self.put(fib_index, prefix.trunc(), source, None) {
             self.settle(prefix.addr().is_ipv6(), fib_index);

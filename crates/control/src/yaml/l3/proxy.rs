@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use net::multicast::Join;
-use net::router::Op;
+use net::proxy::{NdProxy, ProxyArp};
 
 use super::super::decode::{Decoder, Fields};
 use super::super::rules::Names;
@@ -37,7 +37,7 @@ pub(super) fn ranges<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, out: &mut Vec<
                     .help("remove one");
                 return None;
             }
-            let op = Op::SetProxyArp { first, last, on: true };
+            let op = ProxyArp { first, last, on: true }.into();
             out.push(Setting { place: node.place, path: d.path(), op });
             Some(())
         });
@@ -76,7 +76,7 @@ pub(super) fn hosts<'n>(
                 }
                 Some(address)
             });
-            let op = Op::SetNdProxy { name: name?, address: address?, on: true };
+            let op = NdProxy { name: name?, address: address?, on: true }.into();
             out.push(Setting { place: node.place, path: d.path(), op });
             Some(())
         });
