@@ -113,7 +113,7 @@ pub fn router() -> Router {
     }
     // Of one class nothing passes, so that its packets come to `punt-policer`.
     let limit = |c: Class| (c == Class::Lldp).then_some(Limit { rate: 0, burst: 1 });
-    ops.extend(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: limit(*c) }));
+    ops.extend(Class::ALL.iter().map(|c| net::copp::SetLimit { class: *c, limit: limit(*c) }.into()));
     for (name, kind) in
         [("left.100", 0), ("left.100", 1), ("left.200", 2), ("left.200", 3), ("six", 1), ("right", 2)]
     {

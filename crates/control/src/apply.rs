@@ -5,6 +5,7 @@ use crate::yaml::{
     RingVersion, RouteTarget,
 };
 use graph::{PoolConfig, PoolMemory};
+use net::copp::SetLimit;
 use net::generator::StreamOp;
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
@@ -143,7 +144,7 @@ fn interfaces(d: &Document) -> Plan {
         p.add(s.place, &s.path, s.op.clone());
     }
     for l in &d.punt {
-        p.add(l.place, "punt", Op::SetPunt { class: l.class, limit: l.limit });
+        p.add(l.place, "punt", SetLimit { class: l.class, limit: l.limit }.into());
     }
     for i in &d.interfaces {
         let Some((place, op)) = create(i) else { continue };

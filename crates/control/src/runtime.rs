@@ -120,7 +120,7 @@ async fn rates(router: &SharedRouter) {
     second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         second.tick().await;
-        while router.borrow_mut().sample_rates(std::time::Instant::now()) {
+        while net::rates::sample(&mut router.borrow_mut(), std::time::Instant::now()) {
             tokio::task::yield_now().await;
         }
     }

@@ -114,7 +114,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     tags.sort_by_key(|t| t.0);
     let _ = writeln!(out, "{tags:?}");
     let _ = writeln!(out, "{}", router.mac_counts().limit);
-    for row in router.punt_rows() {
+    for row in net::copp::rows(router) {
         let _ = writeln!(out, "{:?} {:?}", row.class, row.limit);
     }
     for kind in net::reassembly::Kind::ALL {

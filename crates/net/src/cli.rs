@@ -5,9 +5,7 @@ pub(crate) mod interfaces;
 pub(crate) mod labels;
 pub(crate) mod listing;
 pub(crate) mod neighbors;
-pub(crate) mod punt;
-
-use crate::router::{IfState, Op, Router};
+pub(crate) use crate::router::{IfState, Op, Router};
 use command::{Args, CommandError, Completer, Output};
 use drivers::{Files, Identity};
 

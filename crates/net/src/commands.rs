@@ -18,7 +18,6 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(ip4::commands::all());
     all.extend(crate::redirect::commands::all());
     all.extend(crate::local::commands());
-    all.extend(cli::punt::all());
     all.extend(runtime::commands::all());
     all.extend(nodes::PARTS.iter().flat_map(|p| p.commands()));
     all

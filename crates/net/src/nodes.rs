@@ -8,9 +8,9 @@ use crate::plane::Plane;
 use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
-    anycast, arcs, arp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2, midchain,
-    mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy, punt, ra, reassembly, redirect, span,
-    tunnel, urpf, vxlan,
+    anycast, arcs, arp, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
+    midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy, punt, ra, rates,
+    reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &multicast::Multicast,
     &ra::Adverts,
     &proxy::Proxy,
+    &copp::Copp,
+    &rates::Rates,
     &path_mtu::PathMtuPart,
     &anycast::AnycastAnswers,
     &urpf::SourceChecks,

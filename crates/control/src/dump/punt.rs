@@ -5,7 +5,7 @@ use crate::written::{Map, Node};
 use net::punt::Limit;
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
-    for row in from.router.punt_rows() {
+    for row in net::copp::rows(from.router) {
         if row.limit == Some(row.class.default_limit()) {
             continue;
         }

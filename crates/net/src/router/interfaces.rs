@@ -219,7 +219,6 @@ impl Router {
         };
         self.interfaces.by_index.insert(index, state);
         self.start_counts(index);
-        self.forget_rates(index);
         if let Kind::Sub { parent, id, encap } = new.kind {
             if let Some(p) = self.interfaces.get_mut(parent) {
                 p.subs.insert(id, index);
@@ -341,6 +340,11 @@ impl Router {
     /// All interfaces, in the order in which they were made, each with its sub-interfaces behind it.
     pub fn interfaces(&self) -> impl Iterator<Item = &IfState> {
         self.interfaces.iter()
+    }
+
+    /// Their numbers from one on, in the order of these.
+    pub(crate) fn numbers_from(&self, first: u32) -> impl Iterator<Item = u32> {
+        self.interfaces.numbers_from(first)
     }
 
     /// Those of them that stand behind a place ([`IfState::order`]).

@@ -30,8 +30,6 @@ mod nexthops;
 mod op;
 mod part;
 mod placement;
-mod punt;
-mod rates;
 mod resolve;
 mod returning;
 mod routes;
@@ -63,8 +61,6 @@ pub use op::{MTU, Op, OpError};
 pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
 pub(crate) use part::{Handed, Part};
 pub use placement::Placement;
-pub use punt::PuntRow;
-pub use rates::Rate;
 pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
 pub use tables::{RouteTable, TableInfo};
@@ -208,7 +204,6 @@ pub struct Router {
     borrowers: BTreeSet<(u32, u32)>,
     /// Interfaces that want frames for a group, by the device below and the group's MAC address.
     device_groups: HashMap<(u32, MacAddr), u32>,
-    rates: rates::Rates,
     next_input: u64,
     /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
     subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
@@ -325,7 +320,6 @@ impl Router {
             parts: part::Parts::new(nodes.parts, seed),
             borrowers: BTreeSet::new(),
             device_groups: HashMap::new(),
-            rates: rates::Rates::default(),
             most_route_bytes: 0,
             fib_changes: 0,
             started: Instant::now(),

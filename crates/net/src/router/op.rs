@@ -7,7 +7,6 @@ use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::mpls::{LabelBatch, LabelUndo, MplsOp};
 use super::{BoxedPartOp, BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::neighbor::State;
-use crate::punt::{Class, Limit};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -218,13 +217,6 @@ pub enum Op {
         /// Its address.
         address: IpAddr,
     },
-    /// Limits a class of packets for the router itself.
-    SetPunt {
-        /// The class.
-        class: Class,
-        /// Its limit; `None`: not limited.
-        limit: Option<Limit>,
-    },
 }
 
 /// Why an operation was refused; nothing of its transaction was applied.
@@ -295,10 +287,6 @@ impl Op {
                 format!("interface {name}: cross-connected to {peer}")
             }
             Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
-            Op::SetPunt { class, limit: Some(l) } => {
-                format!("punt policer {}: {} packets/s, burst {}", class.name(), l.rate, l.burst)
-            }
-            Op::SetPunt { class, limit: None } => format!("punt policer {}: off", class.name()),
             Op::CreateTable { table, .. } => format!("{table}: made"),
             Op::DeleteTable { table } => format!("{table}: deleted"),
             Op::SetTable { name, table } => format!("interface {name}: in {table}"),
@@ -634,7 +622,6 @@ impl Router {
                 let index = self.named(&name)?.index;
                 self.del_neighbor(index, name, address)
             }
-            Op::SetPunt { class, limit } => self.set_punt(class, limit),
         }
     }
 

@@ -117,7 +117,6 @@ pub(crate) struct Cleared {
     runtime: Vec<WorkerBase>,
     runtime_at: Instant,
     reasons: Vec<u64>,
-    pub(super) punt: super::punt::Cleared,
     interfaces: BTreeMap<u32, InterfaceCounts>,
     /// Times that the trace was.
     traces: u64,
@@ -129,7 +128,6 @@ impl Cleared {
             runtime: graphs.iter().map(|_| WorkerBase::default()).collect(),
             runtime_at: Instant::now(),
             reasons: vec![],
-            punt: super::punt::Cleared::default(),
             interfaces: BTreeMap::new(),
             traces: 0,
         }

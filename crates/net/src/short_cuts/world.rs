@@ -586,7 +586,10 @@ impl World {
         // The same time of day in all worlds.
         router.plane().wall.store(0, std::sync::atomic::Ordering::Relaxed);
         commit(&mut router, interfaces(with_features));
-        commit(&mut router, Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit: None }).collect());
+        commit(
+            &mut router,
+            Class::ALL.iter().map(|c| crate::copp::SetLimit { class: *c, limit: None }.into()).collect(),
+        );
         let right = router.interface_index("right");
         commit(&mut router, routes(right));
         commit(&mut router, tunnels());

@@ -597,7 +597,9 @@ impl Rig {
         let mirrored = [("span-rx", "left"), ("span-tx", "right")].into_iter().find(|m| m.0 == path);
         router.commit(mirrored.map(|(_, name)| mirror(name)).into_iter().collect()).unwrap();
         let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
-        router.commit(Class::ALL.iter().map(|c| Op::SetPunt { class: *c, limit }).collect()).unwrap();
+        router
+            .commit(Class::ALL.iter().map(|c| net::copp::SetLimit { class: *c, limit }.into()).collect())
+            .unwrap();
         let pool = Arc::clone(router.pool());
         // The router's own worker still sends what the new interfaces have to say.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -2,7 +2,8 @@
 
 use crate::cli::listing;
 use crate::interface::MtuOf;
-use crate::router::{Encap, IfState, InterfaceCounts, Kind, Rate, Router};
+use crate::rates::{self, Rate};
+use crate::router::{Encap, IfState, InterfaceCounts, Kind, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -70,7 +71,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let reasons = drop_names(router, &c);
         let dropped: u64 = reasons.iter().map(|r| r.2).sum();
         let missed: u64 = c.device_drops.iter().map(|d| d.1).sum();
-        let (now, minute) = router.rates(i.index);
+        let (now, minute) = rates::of(router, i.index);
         let mut rows: Vec<(String, u64)> = vec![
             ("rx packets".into(), c.rx_packets),
             ("rx bytes".into(), c.rx_bytes),
@@ -154,7 +155,7 @@ fn brief(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let columns = Table::new().left("Name").left("State").right("MTU").right("RX pps").right("RX b/s");
     let columns = columns.right("TX pps").right("TX b/s").right("Drops");
     listing::table(router, args, columns, |router, i, table| {
-        let (now, _) = router.rates(i.index);
+        let (now, _) = rates::of(router, i.index);
         let rate = |r: f64| Cell::new(short(r), r);
         let drops: u64 = router.interface_counts(i.index).drops.values().sum();
         table.row([

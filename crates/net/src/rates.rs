@@ -1,8 +1,10 @@
 //! Packets and bits a second of interfaces, over the last second and the last minute. The control side looks at the
 //! counters once a second; workers do nothing for it.
 
-use super::Router;
+use crate::router::{Part, Router};
+use std::any::Any;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at an interface.
@@ -75,45 +77,54 @@ fn between(a: &Look, b: &Look) -> Rate {
     Rate { rx_packets, rx_bits: rx_bytes * 8.0, tx_packets, tx_bits: tx_bytes * 8.0 }
 }
 
+/// The part.
+pub(crate) struct Rates;
+
 /// The rates of all interfaces, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Rates {
+struct Histories {
     of: Vec<History>,
     /// The interface at which a round goes on.
     next: u32,
 }
 
-impl Router {
-    /// Looks at the counters of some interfaces, and answers whether there are more to be looked at in this round. A
-    /// round is due every second.
-    pub fn sample_rates(&mut self, at: Instant) -> bool {
-        let due: Vec<u32> = self.interfaces.numbers_from(self.rates.next).take(TURN).collect();
-        for index in &due {
-            let c = &self.plane.counters;
-            let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.received(*index), c.tx.sum(*index));
-            let place = *index as usize;
-            if self.rates.of.len() <= place {
-                self.rates.of.resize_with(place + 1, History::default);
-            }
-            let counts = [rx_packets, rx_bytes, tx_packets, tx_bytes];
-            if let Some(history) = self.rates.of.get_mut(place) {
-                history.take(Look { at, counts });
-            }
+/// Looks at the counters of some interfaces, and answers whether there are more to be looked at in this round. A
+/// round is due every second.
+pub fn sample(router: &mut Router, at: Instant) -> bool {
+    let next = router.state::<Histories>().map_or(0, |h| h.next);
+    let due: Vec<u32> = router.numbers_from(next).take(TURN).collect();
+    let plane = Arc::clone(router.plane());
+    let Some(histories) = router.state_mut::<Histories>() else { return false };
+    for index in &due {
+        let c = &plane.counters;
+        let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.received(*index), c.tx.sum(*index));
+        let at_index = *index as usize;
+        if histories.of.len() <= at_index {
+            histories.of.resize_with(at_index + 1, History::default);
         }
-        let more = due.len() == TURN;
-        self.rates.next = due.last().filter(|_| more).map_or(0, |last| last + 1);
-        more
+        let counts = [rx_packets, rx_bytes, tx_packets, tx_bytes];
+        if let Some(history) = histories.of.get_mut(at_index) {
+            history.take(Look { at, counts });
+        }
+    }
+    let more = due.len() == TURN;
+    histories.next = due.last().filter(|_| more).map_or(0, |last| last + 1);
+    more
+}
+
+/// What an interface receives and sends a second: in the last second, and on average over the last minute, or as long
+/// as it is there.
+pub fn of(router: &Router, index: u32) -> (Rate, Rate) {
+    router.state::<Histories>().and_then(|h| h.of.get(index as usize)).map(History::rates).unwrap_or_default()
+}
+
+impl Part for Rates {
+    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+        Box::new(Histories::default())
     }
 
-    /// What an interface receives and sends a second: in the last second, and on average over the last minute, or as long
-    /// as it is there.
-    pub fn rates(&self, index: u32) -> (Rate, Rate) {
-        self.rates.of.get(index as usize).map(History::rates).unwrap_or_default()
-    }
-
-    /// The number of an interface is given to another one.
-    pub(super) fn forget_rates(&mut self, index: u32) {
-        if let Some(history) = self.rates.of.get_mut(index as usize) {
+    fn removed(&self, router: &mut Router, index: u32) {
+        if let Some(history) = router.state_mut::<Histories>().and_then(|h| h.of.get_mut(index as usize)) {
             *history = History::default();
         }
     }
@@ -125,7 +136,7 @@ mod tests {
 
     #[test]
     fn more_interfaces_than_a_turn_are_all_looked_at() {
-        use super::super::{Op, RouterConfig};
+        use crate::router::{Op, RouterConfig};
         let pool = graph::PoolConfig { buffers: 1024, memory: graph::PoolMemory::Normal };
         let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).expect("a router");
         let most = 3 * TURN / 2;
@@ -134,12 +145,13 @@ mod tests {
         let start = Instant::now();
         for second in 0..2 {
             let at = start + SECOND * second;
-            assert!(r.sample_rates(at), "more than one turn");
-            assert!(!r.sample_rates(at), "and no third one");
+            assert!(sample(&mut r, at), "more than one turn");
+            assert!(!sample(&mut r, at), "and no third one");
         }
         // The first interface is the router's own.
         let seen = |h: &History| h.now.is_some_and(|(a, b)| b.at.duration_since(a.at) == SECOND);
-        assert_eq!(r.rates.of.iter().filter(|h| seen(h)).count(), most + 1);
+        let histories = r.state::<Histories>().expect("the state of the part");
+        assert_eq!(histories.of.iter().filter(|h| seen(h)).count(), most + 1);
         r.shutdown();
     }
 

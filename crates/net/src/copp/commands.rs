@@ -1,8 +1,9 @@
 //! `show punt` and `set punt policer`.
 
+use super::part::{self, SetLimit};
 use crate::cli::commit;
 use crate::punt::{Class, Limit};
-use crate::router::{Op, Router};
+use crate::router::Router;
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::json;
 
@@ -34,7 +35,7 @@ pub fn all() -> Vec<Command<Router>> {
         .example("set punt policer bgp off")
         .example("set punt policer all default"),
         Command::write("clear punt", "Start the counters of `show punt` at 0", |r: &mut Router, _| {
-            r.clear_punt();
+            part::clear(r);
             Ok(Output::none())
         })
         .example("clear punt"),
@@ -60,7 +61,7 @@ fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         None if args.has("off") => None,
         None => Some(class.default_limit()),
     };
-    commit(router, classes.into_iter().map(|class| Op::SetPunt { class, limit: limit(class) }).collect())
+    commit(router, classes.into_iter().map(|class| SetLimit { class, limit: limit(class) }.into()).collect())
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -70,7 +71,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         table = table.left("Worker");
     }
     table = table.right("Passed").right("Spared").right("Dropped").left("Packets");
-    for row in router.punt_rows() {
+    for row in part::rows(router) {
         let limit = match row.limit {
             Some(l) => [l.rate.into(), l.burst.into()],
             None => [Cell::new("off", serde_json::Value::Null), Cell::new("", serde_json::Value::Null)],
@@ -89,7 +90,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             table.row(cells);
         }
     }
-    let lost = router.punt_lost();
+    let lost = part::lost(router);
     let text = format!("{}lost on the way to the control side: {lost}\n", table.to_text());
     Ok(Output::new(text, json!({ "classes": table.to_json(), "lost": lost })))
 }
