@@ -8,10 +8,8 @@ use net::neighbor::DadMode;
 use net::plane::PlaneConfig;
 use net::punt::{Class, Limit};
 use net::reassembly::Kind;
-use net::router::{
-    BridgeOp, BridgeSettings, Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig,
-    RoutePath, RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, TunnelConfig, VlanTag,
-};
+use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac, TagChange, VlanTag};
+use net::router::{Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target, TunnelConfig};
 use net::span::{Directions, Mirror};
 use net::urpf::Mode;
 use net::vxlan::{VxlanConfig, VxlanOp};
@@ -72,7 +70,7 @@ pub fn router() -> Router {
         ops.push(Op::SetXconnect { name: name.into(), peer: Some(peer.into()) });
     }
     for (name, tags) in [("patch.3", 1), ("right.8", 2), ("left.300", 1)] {
-        ops.push(Op::Bridge(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(tags)) }));
+        ops.push(Op::from(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(tags)) }));
     }
     let addresses = [
         ("left", "192.0.2.1/24"),
@@ -278,7 +276,7 @@ fn bridge(router: &mut Router) {
     ] {
         ops.push(BridgeOp::Arp { id: 2, address: address.parse().expect("an address"), mac: Some(mac) });
     }
-    router.commit(ops.into_iter().map(Op::Bridge).collect()).expect("a bridge domain");
+    router.commit(ops.into_iter().map(Op::from).collect()).expect("a bridge domain");
 }
 
 /// GRE tunnels over both families, one of them for frames, and VXLAN tunnels over both.
@@ -356,7 +354,7 @@ fn labels(router: &mut Router) {
     ops.extend(tunnel(1, true, vec![via(right, out(&[1001])), via(small, out(&[1001]))]));
     ops.extend([
         // Nothing is learned: an input means the same each time.
-        Op::Bridge(BridgeOp::Create {
+        Op::from(BridgeOp::Create {
             id: 1,
             settings: BridgeSettings { learn: false, ..BridgeSettings::default() },
         }),
@@ -364,7 +362,7 @@ fn labels(router: &mut Router) {
     ]);
     ops.extend(["mpls-tunnel0", "mpls-tunnel1"].map(|name| {
         let member = Some(Membership { bridge: 1, bvi: false, shg: 0 });
-        Op::Bridge(BridgeOp::Port { name: name.into(), member })
+        Op::from(BridgeOp::Port { name: name.into(), member })
     }));
     router.commit(ops).expect("tunnels");
     let frames = |router: &Router, name| {

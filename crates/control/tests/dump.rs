@@ -103,17 +103,20 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     for n in router.neighbors().filter(|n| n.state == State::Static) {
         let _ = writeln!(out, "{} {} {:?}", router.interface_name(n.interface), n.addr, n.mac);
     }
-    for b in router.bridges() {
+    for b in net::l2::bridge::bridges(router) {
         let mut members: Vec<_> = b.members.iter().map(|(i, m)| (router.interface_name(*i), m)).collect();
         members.sort_by(|a, b| a.0.cmp(&b.0));
-        let macs = router.static_macs(b.id);
+        let macs = net::l2::bridge::static_macs(router, b.id);
         let _ = writeln!(out, "{} {:?} {members:?} {:?} {macs:?}", b.id, b.settings, b.arp);
     }
-    let mut tags: Vec<_> =
-        router.interfaces().map(|i| (&i.name, &i.tag_change, i.mac_limit, i.port_features)).collect();
+    let mut tags: Vec<_> = router
+        .interfaces()
+        .map(|i| (&i.name, net::l2::bridge::port(router, i.index)))
+        .map(|(n, p)| (n, &p.tag_change, p.mac_limit, p.features))
+        .collect();
     tags.sort_by_key(|t| t.0);
     let _ = writeln!(out, "{tags:?}");
-    let _ = writeln!(out, "{}", router.mac_counts().limit);
+    let _ = writeln!(out, "{}", net::l2::bridge::mac_counts(router).limit);
     for row in net::copp::rows(router) {
         let _ = writeln!(out, "{:?} {:?}", row.class, row.limit);
     }

@@ -163,7 +163,7 @@ fn bridge_domains_and_tables_take_what_their_number_takes() {
     for (a, b) in counts(&few).into_iter().zip(counts(&many)) {
         assert!(a > 0 && b < 8 * a + 100, "{a} for 250, {b} for 2000");
     }
-    assert_eq!((many.bridges().count(), many.route_tables(false).len()), (2000, 2001));
+    assert_eq!((net::l2::bridge::bridges(&many).count(), many.route_tables(false).len()), (2000, 2001));
     assert_eq!(many.route_tables(true).len(), 2001);
     assert_eq!(many.interfaces().filter(|i| i.membership.is_some()).count(), 4000);
     // What no count sees.

@@ -9,7 +9,6 @@ pub fn all() -> Vec<Command<Router>> {
     let mut all = vec![];
     all.extend(cli::interfaces::all());
     all.extend(l2::commands::all());
-    all.extend(l2::bridge::commands::all());
     all.extend(fib::commands::all());
     all.extend(mpls::commands::all());
     all.extend(cli::neighbors::all());

@@ -1,7 +1,7 @@
 //! Packets and bits a second of interfaces, over the last second and the last minute. The control side looks at the
 //! counters once a second; workers do nothing for it.
 
-use crate::router::{Part, Router};
+use crate::router::{Part, Router, Start};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ pub fn of(router: &Router, index: u32) -> (Rate, Rate) {
 }
 
 impl Part for Rates {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Histories::default())
     }
 

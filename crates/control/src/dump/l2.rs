@@ -2,8 +2,9 @@
 
 use super::{PAGE, Pages, Pieces, Source, each};
 use crate::written::{Map, Node};
+use net::l2::bridge::{self as bridging, BridgeSettings, BridgeState, Port, TagChange, port};
 use net::plane::MAC_LIMIT;
-use net::router::{BridgeSettings, BridgeState, IfState, Order, Router, TagChange};
+use net::router::{IfState, Order, Router};
 use packet::eth::MacAddr;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -25,7 +26,7 @@ pub(super) struct Bridges(u32);
 
 impl Pages for Bridges {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
-        let Some(b) = from.router.bridges_from(self.0).next() else { return false };
+        let Some(b) = bridging::bridges_from(from.router, self.0).next() else { return false };
         let mut fields = Map::new();
         fields.put(format!("bd{}", b.id), bridge(from, b));
         to.fields(vec![], fields);
@@ -59,16 +60,16 @@ fn bridge(from: Source<'_>, b: &BridgeState) -> Map {
 }
 
 /// `None` for what a document does by itself: it takes away the tags of sub-interfaces that are bridged or cross-connected.
-fn tag_rewrite(i: &IfState, target: bool) -> Option<Node> {
+fn tag_rewrite(i: &IfState, told: &Port, target: bool) -> Option<Node> {
     let on_l2 = i.membership.is_some_and(|m| !m.bvi) || i.xconnect.is_some() || target;
     let popped = Some(i.tags().count).filter(|n| on_l2 && *n != 0).map(TagChange::Pop);
-    let change = || i.tag_change.as_ref().unwrap_or(&TagChange::Disabled);
-    (i.tag_change != popped).then(|| Node::text(change()))
+    let change = || told.tag_change.as_ref().unwrap_or(&TagChange::Disabled);
+    (told.tag_change != popped).then(|| Node::text(change()))
 }
 
 /// `l2` itself.
 pub(super) fn limit(from: Source<'_>, to: &mut Map) {
-    to.put_unless("learn-limit", u64::from(from.router.mac_counts().limit), u64::from(MAC_LIMIT));
+    to.put_unless("learn-limit", u64::from(bridging::mac_counts(from.router).limit), u64::from(MAC_LIMIT));
 }
 
 /// `l2.interfaces`.
@@ -86,19 +87,20 @@ impl Pages for Ports {
             let peer = i.xconnect.and_then(|p| from.router.interface(p)).map(|p| p.mtu);
             let other = peer.or_else(|| {
                 let id = i.membership?.bridge;
-                *mtus.entry(id).or_insert_with(|| mtu(from.router, from.router.bridge(id)?))
+                *mtus.entry(id).or_insert_with(|| mtu(from.router, bridging::bridge(from.router, id)?))
             });
             let target = from.router.is_xconnect_target(i.index);
+            let told = port(from.router, i.index);
             let mut fields = Map::new();
             fields
-                .put_some("tag-rewrite", tag_rewrite(i, target))
+                .put_some("tag-rewrite", tag_rewrite(i, told, target))
                 .put_some(
                     "split-horizon-group",
                     i.membership.filter(|m| m.shg != 0).map(|m| u16::from(m.shg)),
                 )
-                .put_some("learn-limit", i.mac_limit.map(u64::from))
+                .put_some("learn-limit", told.mac_limit.map(u64::from))
                 .put_some("own-mtu", other.filter(|mtu| *mtu != i.mtu).map(|_| true));
-            for feature in i.port_features.off() {
+            for feature in told.features.off() {
                 fields.put(feature, false);
             }
             interfaces.put_some(i.name.clone(), Some(fields));
@@ -126,11 +128,11 @@ impl Domains {
     /// Looks for static addresses; true when there is more to look at.
     fn look(&mut self, router: &Router) -> bool {
         if !std::mem::replace(&mut self.begun, true) {
-            self.looked = (router.mac_counts().fixed != 0).then_some(0);
+            self.looked = (bridging::mac_counts(router).fixed != 0).then_some(0);
         }
         let mut left = 16;
         while let Some(at) = self.looked.filter(|_| left != 0) {
-            let (some, next) = router.macs_from(at);
+            let (some, next) = bridging::macs_from(router, at);
             let fixed = some.iter().filter(|m| m.fixed && !m.bvi);
             self.fixed.extend(fixed.map(|m| (m.bridge, m.mac.0, m.interface)));
             (self.looked, left) = (next, left - 1);
@@ -144,7 +146,7 @@ impl Pages for Domains {
         if self.look(from.router) {
             return true;
         }
-        let Some(b) = from.router.bridges_from(self.bridge).next() else { return false };
+        let Some(b) = bridging::bridges_from(from.router, self.bridge).next() else { return false };
         let place = |name: &'static str| vec![format!("bd{}", b.id).into(), name.into()];
         if self.headed != Some(b.id) {
             (self.headed, self.arp) = (Some(b.id), None);

@@ -7,7 +7,8 @@ use super::model::{BridgeDomain, BridgeSettings, Interface, SubInterface};
 use super::rules::{Names, Port};
 use super::table;
 use super::tree::Node;
-use net::router::{self, BridgeOp, Encap, Membership, Op, PortFeatures, StaticMac, TagChange};
+use net::l2::bridge::{self, BridgeOp, PortFeatures, StaticMac, TagChange};
+use net::router::{Encap, Membership, Op};
 use packet::MacAddr;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -28,7 +29,7 @@ pub(super) const BRIDGE: &[&str] = &["learn-limit", "macs", "arp"];
 
 impl BridgeDomain {
     /// The settings of the router, but for what only the section `l2` says.
-    fn settings(&self) -> router::BridgeSettings {
+    fn settings(&self) -> bridge::BridgeSettings {
         let BridgeSettings {
             learn,
             unicast_flood,
@@ -38,7 +39,7 @@ impl BridgeDomain {
             arp_unicast_forward,
             mac_age_minutes,
         } = self.settings;
-        router::BridgeSettings {
+        bridge::BridgeSettings {
             learn,
             forward: unicast_forward,
             flood: unicast_flood,
@@ -53,7 +54,7 @@ impl BridgeDomain {
 
     /// The operations that make it.
     pub(crate) fn operations(&self) -> Vec<Setting> {
-        let at = |place, op| Setting { place, path: self.path.clone(), op: Op::Bridge(op) };
+        let at = |place, op| Setting { place, path: self.path.clone(), op: Op::from(op) };
         let port = |name: &str, bvi| BridgeOp::Port {
             name: name.to_string(),
             member: Some(Membership { bridge: self.id, bvi, shg: 0 }),
@@ -78,7 +79,7 @@ pub(crate) fn popped(interfaces: &[Interface], bridges: &[BridgeDomain]) -> Vec<
     let known = |s: &SubInterface| s.encapsulation.map_or(0, Encap::known_tags);
     let popped = subs().filter(|s| on_l2.contains(&s.name) && known(s) != 0);
     let op = |s: &SubInterface| {
-        Op::Bridge(BridgeOp::Tags { name: s.name.clone(), change: Some(TagChange::Pop(known(s))) })
+        Op::from(BridgeOp::Tags { name: s.name.clone(), change: Some(TagChange::Pop(known(s))) })
     };
     popped.map(|s| Setting { place: s.place, path: s.path.clone(), op: op(s) }).collect()
 }
@@ -103,7 +104,7 @@ struct Scope<'s, 'n, 'a> {
 
 impl<'n, 'a> Scope<'_, 'n, 'a> {
     fn set(&mut self, place: Place, op: BridgeOp) {
-        self.out.push(Setting { place, path: self.d.path(), op: Op::Bridge(op) });
+        self.out.push(Setting { place, path: self.d.path(), op: Op::from(op) });
     }
 
     /// An interface that the document has.
@@ -222,7 +223,7 @@ fn bridge<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &'n 
     let fields = s.d.fields(node, BRIDGE)?;
     let id = b.id;
     if let Some((place, limit)) = s.limit(&fields) {
-        let settings = router::BridgeSettings { mac_limit: Some(limit), ..b.settings() };
+        let settings = bridge::BridgeSettings { mac_limit: Some(limit), ..b.settings() };
         s.set(place, BridgeOp::Set { id, settings });
     }
     if let Some(node) = fields.get("macs") {
@@ -233,7 +234,7 @@ fn bridge<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &'n 
                     let to =
                         d.text(node, "an interface, or filter").and_then(|to| target(d, node.place, b, to));
                     let path = d.path();
-                    let op = mac.zip(to).map(|(mac, to)| Op::Bridge(BridgeOp::Mac { id, mac, to: Some(to) }));
+                    let op = mac.zip(to).map(|(mac, to)| Op::from(BridgeOp::Mac { id, mac, to: Some(to) }));
                     s.out.extend(op.map(|op| Setting { place, path, op }));
                 });
             }
@@ -247,7 +248,7 @@ fn bridge<'n>(s: &mut Scope<'_, 'n, '_>, name: &'n str, place: Place, node: &'n 
                     let path = d.path();
                     let op = address
                         .zip(mac)
-                        .map(|(address, mac)| Op::Bridge(BridgeOp::Arp { id, address, mac: Some(mac) }));
+                        .map(|(address, mac)| Op::from(BridgeOp::Arp { id, address, mac: Some(mac) }));
                     s.out.extend(op.map(|op| Setting { place, path, op }));
                 });
             }

@@ -3,7 +3,7 @@
 use super::answers::{Answer, Answers};
 use crate::neighbor::{Millis, wire};
 use crate::punt::PuntKind;
-use crate::router::{Handed, Part, Router};
+use crate::router::{Handed, Part, Router, Start};
 use std::any::Any;
 use std::net::IpAddr;
 
@@ -11,8 +11,8 @@ use std::net::IpAddr;
 pub(crate) struct AnycastAnswers;
 
 impl Part for AnycastAnswers {
-    fn state(&self, seed: u64) -> Box<dyn Any + Send> {
-        Box::new(Answers::new(seed))
+    fn state(&self, start: &mut Start) -> Box<dyn Any + Send> {
+        Box::new(Answers::new(start.seed))
     }
 
     fn usable(&self, router: &mut Router, index: u32, usable: bool) {

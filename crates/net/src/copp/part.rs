@@ -1,7 +1,7 @@
 //! Limits and counters of the classes as a part of the control side.
 
 use crate::punt::{Class, ClassCounts, Limit};
-use crate::router::{Op, OpError, Part, PartOp, Router};
+use crate::router::{Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use std::any::Any;
 
@@ -120,7 +120,7 @@ pub(super) fn clear(router: &mut Router) {
 }
 
 impl Part for Copp {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Cleared::default())
     }
 

@@ -1,7 +1,7 @@
 //! Streams of made packets as a part of the control side.
 
 use crate::first_layer::first_layer_fits;
-use crate::router::{Op, OpError, Part, PartOp, Router};
+use crate::router::{Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use drivers::generator::{Control, GeneratorQueue, StreamDef};
 use std::any::Any;
@@ -130,7 +130,7 @@ impl PartOp for StreamOp {
 }
 
 impl Part for Generator {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Streams::new())
     }
 

@@ -1,7 +1,8 @@
 //! Commands on layer 2: cross-connects, and the way back to layer 3.
 
 use crate::cli::{commit, listing};
-use crate::router::{BridgeOp, Op, Router};
+use crate::l2::bridge::BridgeOp;
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output};
 use serde_json::json;
 use std::fmt::Write;
@@ -27,7 +28,7 @@ pub fn all() -> Vec<Command<Router>> {
                 let i = crate::cli::interface(r, a, "interface")?;
                 let name = i.name.clone();
                 let op = match i.membership {
-                    Some(_) => Op::Bridge(BridgeOp::Port { name, member: None }),
+                    Some(_) => Op::from(BridgeOp::Port { name, member: None }),
                     None => Op::SetXconnect { name, peer: None },
                 };
                 commit(r, vec![op])

@@ -4,7 +4,7 @@
 use super::{Action, MOST_GROUPS, MulticastTable, Query, wire};
 use crate::neighbor::Millis;
 use crate::punt::PuntKind;
-use crate::router::{self, BoxedOp, Handed, IfState, InterfaceOp, Kind, OpError, Part, Router};
+use crate::router::{self, BoxedOp, Handed, IfState, InterfaceOp, Kind, OpError, Part, Router, Start};
 use command::Command;
 use packet::ip6::addr::{ALL_NODES, ALL_ROUTERS, solicited_node};
 use std::any::Any;
@@ -92,8 +92,8 @@ impl InterfaceOp for Join {
 }
 
 impl Part for Multicast {
-    fn state(&self, seed: u64) -> Box<dyn Any + Send> {
-        Box::new(Groups { table: MulticastTable::new(seed), wanted: BTreeSet::new(), reports: vec![] })
+    fn state(&self, start: &mut Start) -> Box<dyn Any + Send> {
+        Box::new(Groups { table: MulticastTable::new(start.seed), wanted: BTreeSet::new(), reports: vec![] })
     }
 
     fn commands(&self) -> Vec<Command<Router>> {

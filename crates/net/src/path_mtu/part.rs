@@ -4,7 +4,7 @@ use super::{Learnt, PathMtuTable, Told};
 use crate::neighbor::Millis;
 use crate::plane::kind;
 use crate::punt::PuntKind;
-use crate::router::{Handed, Part, Router};
+use crate::router::{Handed, Part, Router, Start};
 use command::Command;
 use std::any::Any;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub(super) fn all(router: &Router) -> Vec<PathMtuInfo> {
 }
 
 impl Part for PathMtuPart {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(PathMtuTable::default())
     }
 

@@ -1,7 +1,7 @@
 //! The capture that runs, and the one that is yet to be written, as a part of the control side.
 
 use crate::capture::{PCAP_RX, PCAP_TX, Running};
-use crate::router::{Part, Router};
+use crate::router::{Part, Router, Start};
 use command::Command;
 use drivers::pcap::{Capture, Direction};
 use graph::arcs::Feature;
@@ -109,7 +109,7 @@ fn set(router: &mut Router, capture: Option<Arc<Capture>>) {
 }
 
 impl Part for Pcap {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Captures::default())
     }
 

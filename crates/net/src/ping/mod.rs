@@ -2,7 +2,7 @@
 
 use crate::neighbor::Millis;
 use crate::punt::PuntKind;
-use crate::router::{Handed, IfState, Part, RouteTable, Router};
+use crate::router::{Handed, IfState, Part, RouteTable, Router, Start};
 use graph::flags;
 use packet::checksum;
 use packet::ip4::{Ip4Builder, Ip4View};
@@ -191,7 +191,7 @@ fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
 pub(crate) struct Ping;
 
 impl Part for Ping {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Pings::default())
     }
 

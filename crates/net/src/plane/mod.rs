@@ -152,6 +152,13 @@ impl DropTable {
     }
 }
 
+/// The control side's ends of what has one writer, for who is to have them.
+#[derive(Default)]
+pub struct Ends {
+    /// Of bridge domains.
+    pub l2: Option<L2Writers>,
+}
+
 /// Settings that nodes read, as the router is made with them.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {

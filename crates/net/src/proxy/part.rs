@@ -2,7 +2,7 @@
 //! interfaces.
 
 use crate::neighbor::{MOST_PROXIES, Proxies};
-use crate::router::{IfState, Kind, Op, OpError, Part, PartOp, Router, Source, Target, anycast};
+use crate::router::{IfState, Kind, Op, OpError, Part, PartOp, Router, Source, Start, Target, anycast};
 use command::Command;
 use ipnet::IpNet;
 use packet::ip6::addr::solicited_node;
@@ -164,7 +164,7 @@ fn publish(router: &mut Router) {
 }
 
 impl Part for Proxy {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Proxied::default())
     }
 

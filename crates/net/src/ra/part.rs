@@ -6,7 +6,7 @@ use crate::interface::{MtuOf, ifflags};
 use crate::neighbor::wire::Message;
 use crate::neighbor::{Heard, Millis};
 use crate::punt::PuntKind;
-use crate::router::{BoxedOp, Handed, InterfaceOp, OpError, Part, Router};
+use crate::router::{BoxedOp, Handed, InterfaceOp, OpError, Part, Router, Start};
 use command::Command;
 use ipnet::{IpNet, Ipv6Net};
 use packet::eth::{EthView, EtherType, MacAddr};
@@ -83,8 +83,8 @@ impl InterfaceOp for Advertise {
 }
 
 impl Part for Adverts {
-    fn state(&self, seed: u64) -> Box<dyn Any + Send> {
-        Box::new(AdvertTable::new(seed))
+    fn state(&self, start: &mut Start) -> Box<dyn Any + Send> {
+        Box::new(AdvertTable::new(start.seed))
     }
 
     fn commands(&self) -> Vec<Command<Router>> {

@@ -2,7 +2,7 @@
 
 use super::{Config, FullReassembly, Kind, Settings, Summary, V4, V6, VirtualReassembly};
 use crate::neighbor::Millis;
-use crate::router::{Op, OpError, Part, PartOp, Router};
+use crate::router::{Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use graph::Worker;
 use std::any::Any;
@@ -97,7 +97,7 @@ pub(super) fn status(router: &Router, kind: Kind, details: bool) -> Status {
 }
 
 impl Part for Reassembly {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Walks([Millis(0); 4]))
     }
 

@@ -309,7 +309,7 @@ impl Router {
     }
 
     /// The MTU, MAC, state or features of an interface changed: its adjacencies follow.
-    pub(super) fn refresh_adjacencies(&mut self, interface: u32) {
+    pub(crate) fn refresh_adjacencies(&mut self, interface: u32) {
         let least: IpAddr = Ipv4Addr::UNSPECIFIED.into();
         let neighbors = AdjKey::Neighbor(interface, least)
             ..=AdjKey::Neighbor(interface, Ipv6Addr::from(u128::MAX).into());

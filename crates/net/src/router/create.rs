@@ -1,9 +1,8 @@
 //! Operations that make and remove interfaces.
 
-use super::bridge::PortFeatures;
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{BridgeOp, Encap, IfState, Kind, Op, OpError, Router, VirtualKind, devices};
+use super::{Encap, IfState, Kind, Op, OpError, Router, VirtualKind, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -262,25 +261,9 @@ impl Router {
         if let Some(peer) = i.xconnect {
             ops.push(Op::SetXconnect { name: name(), peer: Some(self.interface_name(peer)) });
         }
-        let bridge = |op| Op::Bridge(op);
-        let member = i.membership.map(|m| bridge(BridgeOp::Port { name: name(), member: Some(m) }));
-        // A loopback has stations only as a BVI, and some features need them.
-        let bvi = i.membership.is_some_and(|m| m.bvi);
-        ops.extend(member.clone().filter(|_| bvi));
+        ops.extend(self.made_by_parts(i, true));
         ops.extend(self.feature_ops(i));
-        if let Some(change) = &i.tag_change {
-            ops.push(bridge(BridgeOp::Tags { name: name(), change: Some(change.clone()) }));
-        }
-        if i.port_features != PortFeatures::default() {
-            ops.push(bridge(BridgeOp::PortFeatures { name: name(), features: i.port_features }));
-        }
-        if let Some(limit) = i.mac_limit {
-            ops.push(bridge(BridgeOp::PortLimit { name: name(), limit: Some(limit) }));
-        }
-        if let Some(m) = i.membership {
-            ops.extend(member.filter(|_| !bvi));
-            ops.extend(self.static_macs_of(m.bridge, Some(i.index)).into_iter().map(bridge));
-        }
+        ops.extend(self.made_by_parts(i, false));
         if i.promiscuous {
             ops.push(Op::SetPromiscuous { name: name(), on: true });
         }

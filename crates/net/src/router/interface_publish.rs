@@ -78,6 +78,9 @@ impl Router {
         } else {
             output |= self.visited(hw.index).1;
         }
+        let bridged = self.parts.all.iter().map(|p| p.bridged(self, i));
+        let (bridge, retag) =
+            bridged.reduce(|a, b| if a == Default::default() { b } else { a }).unwrap_or_default();
         let content = Interface {
             flags,
             mtu: i.mtu,
@@ -93,8 +96,8 @@ impl Router {
             table6: i.table(true),
             tags: i.tags(),
             xconnect: i.xconnect,
-            bridge: self.bridge_port(i),
-            retag: i.retag(),
+            bridge,
+            retag,
             tunnel: self.frame_tunnel(index),
             midchain: self.parts.all.iter().find_map(|p| p.midchain(self, index)),
             subs: i.vlans.clone(),

@@ -60,7 +60,9 @@ impl Router {
         self.renew_link_local(index)?;
         self.have_follow(index, Change { mac: true, ..Change::default() });
         self.publish_interface(index);
-        self.follow_bvi(index)?;
+        for part in self.parts.all {
+            part.mac_changed(self, index)?;
+        }
         self.refresh_adjacencies(index);
         if self.is_usable(index) {
             self.follow_state(index, true);
@@ -138,7 +140,7 @@ impl Router {
 
     /// A device takes frames for other stations when it, or one of its sub-interfaces, is promiscuous or
     /// cross-connected.
-    pub(super) fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
+    pub(crate) fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
         let hw = self.interfaces.get(index).map_or(index, IfState::hw);
         let all = |i: &IfState| i.promiscuous || i.xconnect.is_some() || i.membership.is_some_and(|m| !m.bvi);
         let want = self

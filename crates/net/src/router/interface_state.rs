@@ -1,8 +1,8 @@
 //! What the operator set on an interface, and what is known of it.
 
+use super::Op;
 use super::devices::DeviceControl;
 use super::placement::Input;
-use super::{Membership, Op, PortFeatures, TagChange};
 use crate::interface::{MtuOf, Settings, Tags};
 use crate::neighbor::Millis;
 use graph::TxCaps;
@@ -102,6 +102,17 @@ pub enum FloodClass {
     End,
 }
 
+/// What an interface is to its bridge domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The bridge domain.
+    pub bridge: u32,
+    /// The interface through which it is routed.
+    pub bvi: bool,
+    /// Split-horizon group: members of one group other than 0 do not exchange frames.
+    pub shg: u8,
+}
+
 /// The place of an interface among all others: its number, or for sub-interfaces that of the interface that they are of, behind
 /// which they stand by their own.
 pub type Order = (u32, Option<u32>);
@@ -144,14 +155,6 @@ pub struct IfState {
     pub xconnect: Option<u32>,
     /// What it is to its bridge domain.
     pub membership: Option<Membership>,
-    /// What becomes of the tags of its frames on layer 2; none: they stay as they are.
-    pub tag_change: Option<TagChange>,
-    /// What its bridge domain may do with its frames.
-    pub port_features: PortFeatures,
-    /// The most addresses that are learned on it.
-    pub mac_limit: Option<u32>,
-    /// What the counters of addresses said when it came into its bridge domain.
-    pub(super) mac_events: (u64, u64),
     /// What the operator told it, as features declare it.
     pub settings: Settings,
     /// The interface whose addresses it has as its own.
@@ -218,6 +221,11 @@ impl IfState {
     /// Place of its table of a family.
     pub(crate) fn table(&self, v6: bool) -> u32 {
         self.tables[usize::from(v6)]
+    }
+
+    /// True where no station can be: on a loopback that is not the BVI of a bridge domain.
+    pub fn is_alone(&self) -> bool {
+        self.kind == Kind::Loopback && self.membership.is_none()
     }
 
     /// True where packets go to one other end, which needs no address on the link.

@@ -3,7 +3,7 @@
 use super::connected::Connected;
 use super::devices::Device;
 use super::placement::Input;
-use super::{IfState, Kind, Op, OpError, Order, PortFeatures, Router};
+use super::{IfState, Kind, Membership, Op, OpError, Order, Router};
 use crate::interface::{Columns, Interface, Retag, Settings, Tags, Words};
 use graph::TxCaps;
 use ipnet::IpNet;
@@ -195,10 +195,6 @@ impl Router {
             own_link_local: None,
             xconnect: None,
             membership: None,
-            tag_change: None,
-            port_features: PortFeatures::default(),
-            mac_limit: None,
-            mac_events: (0, 0),
             settings: Settings::new(self.interfaces.columns),
             unnumbered: None,
             subs: BTreeMap::new(),
@@ -297,7 +293,6 @@ impl Router {
         }
         self.bind(index, false, 0);
         self.bind(index, true, 0);
-        self.leave_bridge(index, false);
         self.set_link_state(index, false, false);
         let mut out = vec![];
         self.tell_parts(|part, router| part.removed(router, index));
@@ -340,6 +335,11 @@ impl Router {
     /// All interfaces, in the order in which they were made, each with its sub-interfaces behind it.
     pub fn interfaces(&self) -> impl Iterator<Item = &IfState> {
         self.interfaces.iter()
+    }
+
+    /// Says what an interface is to a bridge domain from now on, and answers what it was.
+    pub(crate) fn set_membership(&mut self, index: u32, member: Option<Membership>) -> Option<Membership> {
+        std::mem::replace(&mut self.interfaces.get_mut(index)?.membership, member)
     }
 
     /// Their numbers from one on, in the order of these.

@@ -8,7 +8,6 @@ mod addresses;
 mod adjacencies;
 mod attached;
 mod batch;
-mod bridge;
 mod bulk;
 mod check;
 mod connected;
@@ -41,10 +40,6 @@ mod workers;
 pub use addresses::{anycast, nobody};
 pub use adjacencies::AdjacencyInfo;
 pub use batch::{RouteBatch, TargetId};
-pub use bridge::{
-    BridgeOp, BridgeSettings, BridgeState, MAX_BRIDGE_ID, MacCounts, MacInfo, Membership, PortFeatures,
-    StaticMac, TagChange, VlanTag,
-};
 pub use check::MOST_PATHS;
 pub(crate) use create::NewVirtual;
 pub use devices::{
@@ -52,14 +47,14 @@ pub use devices::{
 };
 pub use features::Feature;
 pub use inspect::ArcFeatures;
-pub use interface_state::{Encap, FloodClass, IfState, Kind, Order, VirtualKind};
+pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
 pub use mpls::{
     LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
 };
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{MTU, Op, OpError};
 pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
-pub(crate) use part::{Handed, Part};
+pub(crate) use part::{Handed, Part, Start};
 pub use placement::Placement;
 pub use resolve::NextHopStep;
 pub use routes::{PublishCounts, RouteInfo};
@@ -72,7 +67,7 @@ use self::tables::Fibs;
 use crate::interface::{Columns, Switch};
 use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
 use crate::plane::table::Tables;
-use crate::plane::{Counters, L2Plane, Plane, PlaneConfig};
+use crate::plane::{Counters, Ends, L2Plane, Plane, PlaneConfig};
 use crate::punt::{Police, Punt};
 use ::tables::fib::{Fib4Writer, Fib6Writer, Routes};
 use ::tables::groups::Groups;
@@ -188,7 +183,6 @@ pub struct Router {
     instructions: packet::CpuChoice,
     started: Instant,
     interfaces: Interfaces,
-    bridges: bridge::Bridges,
     labels: mpls::LabelTables,
     tunnels: mpls::Tunnels,
     adjacencies: Adjacencies,
@@ -310,14 +304,13 @@ impl Router {
             // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
             guard: unsafe { Guard::unprotected() },
             interfaces: Interfaces::new(interfaces, nodes.settings),
-            bridges: bridge::Bridges::new(bridges),
             labels: mpls::LabelTables::new(label_slots, main_labels),
             tunnels: mpls::Tunnels::default(),
             adjacencies: Adjacencies::new(adjacencies),
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),
             addresses: AddressTable::new(AddressConfig::default(), seed),
-            parts: part::Parts::new(nodes.parts, seed),
+            parts: part::Parts::new(nodes.parts, Start { seed, ends: Ends { l2: Some(bridges) } }),
             borrowers: BTreeSet::new(),
             device_groups: HashMap::new(),
             most_route_bytes: 0,
@@ -430,13 +423,23 @@ impl Router {
         !self.log.is_empty()
     }
 
-    fn note(&mut self, warn: bool, text: impl Into<String>) {
+    pub(crate) fn note(&mut self, warn: bool, text: impl Into<String>) {
         // Bounded: whoever never takes the log does not grow it.
         if self.log.len() < 10_000 {
             self.log.push_back(LogLine { warn, text: text.into() });
         } else {
             self.lines_lost += 1;
         }
+    }
+
+    /// Who sees what of what workers read.
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// For a look at what workers read.
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// What workers have of this type now.
@@ -462,11 +465,11 @@ impl Router {
     }
 
     /// Frees what no worker sees any more. Called by [`Router::commit`] and [`Router::tick`].
-    fn reclaim(&mut self) {
+    pub(crate) fn reclaim(&mut self) {
         self.remove_unused_adjacencies();
         let epoch = self.domain.advance();
         let safe = self.domain.safe();
-        self.maintain_bridges();
+        self.tell_parts(|part, router| part.reclaiming(router));
         self.reclaimer.collect();
         self.nexthops.groups.reclaim(safe);
         // SAFETY: `safe` is below the epoch of every worker that is awake, and this thread holds no reference into
@@ -499,8 +502,7 @@ impl Router {
                 .filter(|i| i.xconnect.is_some())
                 .map(|i| Op::SetXconnect { name: i.name.clone(), peer: None }),
         );
-        ops.extend(self.parts.all.iter().flat_map(|p| p.releases(self)));
-        // Behind what parts have and the neighbours that need those that are lent.
+        // What needs the addresses that are lent comes before these.
         let lends = |i: &&IfState| i.unnumbered.is_some();
         let behind = self.interfaces().filter(lends).flat_map(|i| self.neighbors.iter_interface(i.index));
         ops.extend(
@@ -508,14 +510,12 @@ impl Router {
                 .filter(|n| n.state == crate::neighbor::State::Static)
                 .map(|n| Op::DelNeighbor { name: self.interface_name(n.interface), address: n.addr }),
         );
+        ops.extend(self.parts.all.iter().rev().flat_map(|p| p.releases(self)));
         ops.extend(
             self.interfaces()
                 .filter(lends)
                 .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
         );
-        let members = self.interfaces().filter(|i| i.membership.is_some());
-        ops.extend(members.map(|i| Op::Bridge(BridgeOp::Port { name: i.name.clone(), member: None })));
-        ops.extend(self.bridges().map(|b| Op::Bridge(BridgeOp::Delete { id: b.id })));
         let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
         ops.extend(tables.into_iter().filter(|t| t.id != 0).map(|table| Op::DeleteTable { table }));

@@ -3,6 +3,7 @@
 
 use super::{Feature, IfState, Lookup, Op, OpError, RoutePath, Router, Target};
 use crate::neighbor::State;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 impl Router {
@@ -29,7 +30,7 @@ impl Router {
     }
 
     /// What an interface has of layer 3, which keeps it from a bridge domain and a cross-connect.
-    pub(super) fn layer3(&self, i: &IfState) -> Option<String> {
+    pub(crate) fn layer3(&self, i: &IfState) -> Option<String> {
         let name = &i.name;
         if let Some(a) = i.configured().next() {
             return Some(format!(
@@ -126,6 +127,23 @@ impl Router {
         let users = self.borrowers.range((index, 0)..=(index, u32::MAX)).map(|b| b.1);
         let mut without = std::iter::once(index).chain(users);
         let needed = without.find_map(|i| self.parts.all.iter().find_map(|p| p.needs_ip6(self, i)));
+        needed.map_or(Ok(()), |why| Err(OpError::new(why)))
+    }
+
+    /// Refuses to take away the stations behind an interface, whose bridge domain they are in, while something is meant for them.
+    pub(crate) fn check_stations_gone(&self, index: u32, name: &str) -> Result<(), OpError> {
+        let fail = |what: String, how: String| {
+            Err(OpError::new(format!("{name} {what}, in its bridge domain: undo that first ({how})")))
+        };
+        let mut neighbors = self.neighbors.iter_interface(index);
+        if let Some(n) = neighbors.find(|n| n.state == State::Static) {
+            let a = n.addr;
+            return fail(format!("has the static neighbor {a}"), format!("ip neighbor del {name} {a}"));
+        }
+        if let Some((does, undo)) = self.told_to_parts(index).next().map(|op| op.words(name)) {
+            return fail(does, undo);
+        }
+        let needed = self.parts.all.iter().find_map(|p| p.needs(self, &HashSet::from([index])));
         needed.map_or(Ok(()), |why| Err(OpError::new(why)))
     }
 

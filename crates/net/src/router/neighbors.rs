@@ -293,7 +293,7 @@ impl Router {
                     self.neighbors.resolve_wanted(now, interface, address, &mut out);
                     self.carry_out(out);
                 }
-                Message::Request(Request::MacTable) => self.grow_macs(),
+                Message::Request(Request::MacTable) => self.tell_parts(|part, router| part.filled(router)),
                 Message::Packet(Punted { kind, interface, len, bytes, full, .. }) => {
                     let bytes = &bytes[..usize::from(len).min(bytes.len())];
                     match kind {
@@ -333,7 +333,6 @@ impl Router {
             self.neighbors.next_deadline(),
             self.addresses.next_deadline(),
             self.parts.all.iter().filter_map(|p| p.next_deadline(self)).min(),
-            self.bridges.waits_for_workers().then(|| self.now().after(1)),
             (!self.again.is_empty() || self.is_behind()).then(|| self.now()),
         ];
         machines.into_iter().flatten().fold(self.next_use_check, Millis::min)
@@ -342,7 +341,6 @@ impl Router {
     /// Does what is due: timers of neighbours and addresses, and reclamation.
     pub fn tick(&mut self) {
         let now = self.now();
-        self.age_macs(now);
         let mut out = vec![];
         self.neighbors.tick(now, &mut out);
         self.carry_out(out);

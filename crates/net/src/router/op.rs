@@ -5,7 +5,7 @@ use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::mpls::{LabelBatch, LabelUndo, MplsOp};
-use super::{BoxedPartOp, BridgeOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
+use super::{BoxedPartOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::neighbor::State;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -128,8 +128,6 @@ pub enum Op {
         /// The other one.
         peer: Option<String>,
     },
-    /// Changes bridge domains.
-    Bridge(BridgeOp),
     /// Sets a feature of an interface.
     SetFeature {
         /// Interface.
@@ -293,7 +291,6 @@ impl Op {
             Op::SetFlowHash { table, fields } => {
                 format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
             }
-            Op::Bridge(op) => return op.log_line(),
             Op::Mpls(op) => return op.log_line(),
             Op::Part(op) => return op.log_line(),
             Op::CreateHost { .. }
@@ -423,7 +420,7 @@ impl Router {
         }
     }
 
-    pub(super) fn index_of(&self, name: &str) -> Result<u32, OpError> {
+    pub(crate) fn index_of(&self, name: &str) -> Result<u32, OpError> {
         self.interface_index(name).ok_or_else(|| OpError::new(format!("there is no interface {name}")))
     }
 
@@ -583,7 +580,6 @@ impl Router {
                 undo.push(Op::AddAddress { name, net });
                 Ok(undo)
             }
-            Op::Bridge(op) => self.apply_bridge(op),
             Op::Mpls(op) => self.apply_mpls(op),
             Op::Part(op) => op.apply(self),
             Op::SetFeature { name, feature } => self.set_feature(name, feature),

@@ -1,12 +1,14 @@
 //! Parts of the control side that are a feature's own: the router keeps their state and calls them when something happens that
 //! they follow, and knows none of them by name. A part is one line in the list of parts.
 
-use super::{Op, OpError, Router};
+use super::{IfState, Op, OpError, Router};
 use crate::arcs;
-use crate::interface::Midchain;
+use crate::interface::{BridgePort, Midchain, Retag};
 use crate::neighbor::Millis;
+use crate::plane::Ends;
 use crate::punt::PuntKind;
 use command::Command;
+use graph::Reclaimer;
 use graph::arcs::Feature;
 use ipnet::IpNet;
 use std::any::Any;
@@ -17,9 +19,8 @@ use std::sync::Arc;
 
 /// What a feature follows. The parts are called in the order of their list.
 pub(crate) trait Part: Sync {
-    /// Its state, in which nothing is set; `seed` is for times that are chosen at random. Its type is the part's own: see
-    /// [`Router::state`].
-    fn state(&self, seed: u64) -> Box<dyn Any + Send>;
+    /// Its state, in which nothing is set. Its type is the part's own: see [`Router::state`].
+    fn state(&self, start: &mut Start) -> Box<dyn Any + Send>;
 
     /// Its commands.
     fn commands(&self) -> Vec<Command<Router>> {
@@ -30,6 +31,25 @@ pub(crate) trait Part: Sync {
     fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {
         let _ = (router, index);
         vec![]
+    }
+
+    /// The operations that make what it has of an interface and is not told with the settings of that (`told`): those that come
+    /// before these settings, or those behind them.
+    fn makes(&self, router: &Router, i: &IfState, before_features: bool) -> Vec<Op> {
+        let _ = (router, i, before_features);
+        vec![]
+    }
+
+    /// What an interface is to its bridge domain, and what becomes of the tags of its frames on layer 2.
+    fn bridged(&self, router: &Router, i: &IfState) -> (Option<BridgePort>, Retag) {
+        let _ = (router, i);
+        Default::default()
+    }
+
+    /// The MAC address of an interface has changed.
+    fn mac_changed(&self, router: &mut Router, index: u32) -> Result<(), OpError> {
+        let _ = (router, index);
+        Ok(())
     }
 
     /// Flags with which workers see an interface, of [`crate::interface::ifflags`].
@@ -88,7 +108,7 @@ pub(crate) trait Part: Sync {
         None
     }
 
-    /// What undoes all by which interfaces refer to each other.
+    /// What undoes all by which interfaces refer to each other; asked of the last part of the list first.
     fn releases(&self, router: &Router) -> Vec<Op> {
         let _ = router;
         vec![]
@@ -159,6 +179,16 @@ pub(crate) trait Part: Sync {
         None
     }
 
+    /// Workers have filled a table that only the control side can make larger.
+    fn filled(&self, router: &mut Router) {
+        let _ = router;
+    }
+
+    /// It is looked at what no worker sees any more. The numbers of interfaces that are gone are not given out again before.
+    fn reclaiming(&self, router: &mut Router) {
+        let _ = router;
+    }
+
     /// Does what is due.
     fn tick(&self, router: &mut Router, now: Millis) {
         let _ = (router, now);
@@ -182,6 +212,14 @@ pub(crate) trait Part: Sync {
     }
 }
 
+/// With what parts start.
+pub(crate) struct Start {
+    /// For times that are chosen at random.
+    pub seed: u64,
+    /// What of all that workers read has one writer, which is its part's.
+    pub ends: Ends,
+}
+
 /// A packet that a worker handed over.
 #[derive(Clone, Copy)]
 pub(crate) struct Handed<'p> {
@@ -201,8 +239,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub fn new(all: &'static [&'static dyn Part], seed: u64) -> Self {
-        Parts { all, states: all.iter().map(|p| p.state(seed)).collect() }
+    pub fn new(all: &'static [&'static dyn Part], mut start: Start) -> Self {
+        Parts { all, states: all.iter().map(|p| p.state(&mut start)).collect() }
     }
 }
 
@@ -215,6 +253,25 @@ impl Router {
     /// The same, to change it.
     pub(crate) fn state_mut<T: Any>(&mut self) -> Option<&mut T> {
         self.parts.states.iter_mut().find_map(|s| s.downcast_mut())
+    }
+
+    /// The state of a part together with what frees what workers do not see any more.
+    pub(crate) fn with_reclaimer<T: Any, R>(
+        &mut self,
+        work: impl FnOnce(&mut T, &mut Reclaimer) -> R,
+    ) -> Option<R> {
+        let state = self.parts.states.iter_mut().find_map(|s| s.downcast_mut())?;
+        Some(work(state, &mut self.reclaimer))
+    }
+
+    /// Why a bridge domain cannot go.
+    pub(crate) fn user_of_bridge(&self, id: u32) -> Option<String> {
+        self.parts.all.iter().find_map(|p| p.uses_bridge(self, id))
+    }
+
+    /// What makes what parts have of an interface, before or behind its settings.
+    pub(super) fn made_by_parts(&self, i: &IfState, before_features: bool) -> impl Iterator<Item = Op> {
+        self.parts.all.iter().flat_map(move |p| p.makes(self, i, before_features))
     }
 
     /// Calls all parts.

@@ -3,6 +3,7 @@
 use crate::gre::{GreConfig, GreOp};
 use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::MtuOf;
+use crate::l2::bridge::{BridgeOp, BridgeSettings, StaticMac, TagChange, VlanTag};
 use crate::labels::{Exp, OutLabels};
 use crate::mss::{self, Clamp};
 use crate::neighbor::DadMode;
@@ -10,8 +11,8 @@ use crate::output::InterfaceTx;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
-    BridgeOp, BridgeSettings, Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath,
-    RouteTable, Router, RouterConfig, StaticMac, TagChange, Target, VlanTag,
+    Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath, RouteTable, Router,
+    RouterConfig, Target,
 };
 use crate::span::{Directions, Mirror};
 use crate::urpf::{Mode, SourceCheck};
@@ -169,7 +170,7 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
     for (name, tags) in
         [("trunk.700", 1), ("bare.9", 1), ("trunk.900", 1), ("trunk.950", 1), ("trunk.960", 2)]
     {
-        ops.push(Op::Bridge(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(tags)) }));
+        ops.push(Op::from(BridgeOp::Tags { name: name.into(), change: Some(TagChange::Pop(tags)) }));
     }
     if with_tables {
         ops.extend(bindings());
@@ -238,16 +239,16 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
 fn bridge() -> Vec<Op> {
     let member = |name: &str, bvi, shg| {
         let member = Some(Membership { bridge: 1, bvi, shg });
-        Op::Bridge(BridgeOp::Port { name: name.into(), member })
+        Op::from(BridgeOp::Port { name: name.into(), member })
     };
     let mac = |last: u8, to: StaticMac| {
         let mac = MacAddr([2, 0, 0, 0, 1, last]);
-        Op::Bridge(BridgeOp::Mac { id: 1, mac, to: Some(to) })
+        Op::from(BridgeOp::Mac { id: 1, mac, to: Some(to) })
     };
     let port = |name: &str| StaticMac::Port(name.into());
     let translate = TagChange::Translate(1, vec![VlanTag { dot1ad: false, vlan: 950 }]);
     vec![
-        Op::Bridge(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }),
+        Op::from(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }),
         Op::CreateLoopback { instance: Some(0), mac: Some(MacAddr([2, 0, 0, 0, 0, 12])) },
         Op::SetState { name: "loop0".into(), up: true },
         member("hub", false, 0),
@@ -256,7 +257,7 @@ fn bridge() -> Vec<Op> {
         member("trunk.950", false, 0),
         member("trunk.960", false, 2),
         member("trunk.970", false, 0),
-        Op::Bridge(BridgeOp::Tags { name: "trunk.970".into(), change: Some(translate) }),
+        Op::from(BridgeOp::Tags { name: "trunk.970".into(), change: Some(translate) }),
         member("loop0", true, 0),
         // The neighbours of `loop0` in the list below.
         mac(1, port("spoke")),

@@ -2,7 +2,8 @@
 
 use super::{Directions, MOST_DESTINATIONS, Mirror, MirrorBridge, Told, bridges, mirrors};
 use crate::cli::{commit, interface, listing};
-use crate::router::{MAX_BRIDGE_ID, Op, Router};
+use crate::l2::bridge::MAX_BRIDGE_ID;
+use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
 /// The commands.
@@ -119,7 +120,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 
 fn show_bridges(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let only: Option<u32> = args.opt("id")?;
-    if let Some(id) = only.filter(|id| router.bridge(*id).is_none()) {
+    if let Some(id) = only.filter(|id| crate::l2::bridge::bridge(router, *id).is_none()) {
         return Err(args.error("id", format!("there is no bridge domain {id}")));
     }
     let mut table = Table::new().right("BD-ID").left("Destination").left("Direction");

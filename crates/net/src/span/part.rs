@@ -1,7 +1,7 @@
 //! Mirrors as a part of the control side.
 
 use super::{Directions, MOST_DESTINATIONS, Mirrors, Pair, SPAN_INPUT, SPAN_OUTPUT};
-use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router};
+use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use graph::arcs::Feature;
 use std::any::Any;
@@ -280,7 +280,8 @@ pub struct MirrorBridge {
 impl PartOp for MirrorBridge {
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let MirrorBridge { bridge, mirror } = self;
-        let Some(members) = router.bridge(bridge).map(|b| b.members.keys().copied().collect::<Vec<_>>())
+        let Some(members) =
+            crate::l2::bridge::bridge(router, bridge).map(|b| b.members.keys().copied().collect::<Vec<_>>())
         else {
             return Err(OpError::new(format!("there is no bridge domain {bridge}")));
         };
@@ -301,7 +302,7 @@ fn change(router: &mut Router, change: impl FnOnce(&mut Sessions)) {
 }
 
 impl Part for Span {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Sessions::default())
     }
 
@@ -380,9 +381,8 @@ impl Part for Span {
         for source in s.sources(index) {
             match source {
                 Source::Interface(i) => _ = changed.insert(i),
-                Source::Bridge(id) => {
-                    changed.extend(router.bridge(id).into_iter().flat_map(|b| b.members.keys()))
-                }
+                Source::Bridge(id) => changed
+                    .extend(crate::l2::bridge::bridge(router, id).into_iter().flat_map(|b| b.members.keys())),
             }
         }
         if told.is_empty() && changed.is_empty() {

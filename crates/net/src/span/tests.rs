@@ -1,6 +1,7 @@
 use super::*;
 use crate::interface::{Interface, Tags};
-use crate::router::{BridgeOp, BridgeSettings, Encap, Membership, Op, Router, RouterConfig};
+use crate::l2::bridge::{BridgeOp, BridgeSettings};
+use crate::router::{Encap, Membership, Op, Router, RouterConfig};
 use crate::testing::{Arrival, Input, Rig, hex};
 use graph::{Desc, PoolConfig, PoolMemory};
 use std::sync::Arc;
@@ -340,11 +341,11 @@ fn no_arrangement_makes_a_loop() {
 
 fn bridge(name: &str, on: bool) -> Op {
     let member = Membership { bridge: 10, bvi: false, shg: 0 };
-    Op::Bridge(BridgeOp::Port { name: name.into(), member: on.then_some(member) })
+    Op::from(BridgeOp::Port { name: name.into(), member: on.then_some(member) })
 }
 
 fn new_bridge() -> Op {
-    Op::Bridge(BridgeOp::Create { id: 10, settings: BridgeSettings::default() })
+    Op::from(BridgeOp::Create { id: 10, settings: BridgeSettings::default() })
 }
 
 fn mirror_bridge(to: &str, directions: Directions) -> Op {
@@ -376,10 +377,10 @@ fn members_of_a_bridge_domain_follow_it() {
     assert!(said.ends_with("(set bridge-domain span 10 destination b disable)"), "{said}");
     r.commit(vec![delete("a"), bridge("c", false), bridge("b", false)]).unwrap();
     assert_eq!(visited(&r, "c"), [""; 0]);
-    let said = refused(&mut r, Op::Bridge(BridgeOp::Delete { id: 10 }));
+    let said = refused(&mut r, Op::from(BridgeOp::Delete { id: 10 }));
     assert!(said.ends_with("(set bridge-domain span 10 destination b disable)"), "{said}");
     r.clear();
-    assert_eq!((r.interfaces().count(), r.bridge(10).is_none()), (1, true));
+    assert_eq!((r.interfaces().count(), crate::l2::bridge::bridge(&r, 10).is_none()), (1, true));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{AllInbound, Ends, Inbound, Outside, bits};
 use crate::interface::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 use crate::protocols::LocalProtocol;
 use crate::router::{
-    BoxedOp, Feature as Told, Kind, NewVirtual, Op, OpError, Part, RouteTable, Router, VirtualKind,
+    BoxedOp, Feature as Told, Kind, NewVirtual, Op, OpError, Part, RouteTable, Router, Start, VirtualKind,
 };
 use command::Command;
 use graph::arcs::Feature;
@@ -270,7 +270,7 @@ impl<K> TunnelPart<K> {
 }
 
 impl<K: TunnelKind> Part for TunnelPart<K> {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(State::<K> {
             tunnels: BTreeMap::new(),
             inbound: AllInbound::default(),

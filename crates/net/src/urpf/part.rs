@@ -3,7 +3,7 @@
 
 use super::{Mode, Named, RULES, Rule};
 use crate::interface::Setting;
-use crate::router::{BoxedOp, IfState, InterfaceOp, OpError, Part, RouteTable, Router};
+use crate::router::{BoxedOp, IfState, InterfaceOp, OpError, Part, RouteTable, Router, Start};
 use command::Command;
 use std::any::Any;
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,7 +92,7 @@ fn told(router: &Router, (v6, tx): (bool, bool), rule: Rule) -> SourceCheck {
 }
 
 impl Part for SourceChecks {
-    fn state(&self, _seed: u64) -> Box<dyn Any + Send> {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(())
     }
 

@@ -7,13 +7,14 @@ use graph::{
     Vector,
 };
 use net::gre::{GreConfig, GreOp};
+use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac};
 use net::labels::OutLabels;
 use net::neighbor::DadMode;
 use net::output::InterfaceTx;
 use net::punt::{Class, Limit};
 use net::router::{
-    BridgeOp, BridgeSettings, Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath,
-    RouteTable, Router, RouterConfig, StaticMac, Target, TunnelConfig,
+    Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath, RouteTable, Router,
+    RouterConfig, Target, TunnelConfig,
 };
 use net::span::{Directions, Mirror};
 use net::vxlan::{VxlanConfig, VxlanOp};
@@ -135,13 +136,13 @@ fn ops() -> Vec<Op> {
     }
     ops.push(Op::CreateLoopback { instance: Some(0), mac: Some(BVI) });
     ops.push(Op::SetState { name: "loop0".into(), up: true });
-    ops.push(Op::Bridge(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }));
+    ops.push(Op::from(BridgeOp::Create { id: 1, settings: BridgeSettings::default() }));
     for name in ["hub", "spoke", "rim", "loop0"] {
         let member = Some(Membership { bridge: 1, bvi: name == "loop0", shg: 0 });
-        ops.push(Op::Bridge(BridgeOp::Port { name: name.into(), member }));
+        ops.push(Op::from(BridgeOp::Port { name: name.into(), member }));
     }
     let to = Some(StaticMac::Port("spoke".into()));
-    ops.push(Op::Bridge(BridgeOp::Mac { id: 1, mac: STATION, to }));
+    ops.push(Op::from(BridgeOp::Mac { id: 1, mac: STATION, to }));
     for (name, net) in [
         ("loop0", "10.0.6.1/24"),
         ("left", "10.0.1.1/24"),
@@ -291,8 +292,8 @@ fn tunnel(path: &str) -> Vec<Op> {
         return vec![
             VxlanOp::Create { instance: 0, config: VxlanConfig::new(end(1), end(2), VNI) }.into(),
             up(&name()),
-            Op::Bridge(BridgeOp::Port { name: name(), member }),
-            Op::Bridge(BridgeOp::Mac { id: 1, mac: FAR, to }),
+            Op::from(BridgeOp::Port { name: name(), member }),
+            Op::from(BridgeOp::Mac { id: 1, mac: FAR, to }),
         ];
     }
     vec![]

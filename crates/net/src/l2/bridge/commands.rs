@@ -2,9 +2,8 @@
 
 use crate::cli::commit;
 use crate::l2::bridge::show;
-use crate::router::{
-    BridgeOp, BridgeSettings, Membership, Op, PortFeatures, Router, StaticMac, TagChange, VlanTag,
-};
+use crate::l2::bridge::{BridgeOp, BridgeSettings, PortFeatures, StaticMac, TagChange, VlanTag};
+use crate::router::{Membership, Op, Router};
 use command::{Args, Command, CommandError, Output};
 use packet::eth::MacAddr;
 use std::net::IpAddr;
@@ -46,7 +45,7 @@ fn bridges() -> Vec<Command<Router>> {
         .example("create bridge-domain 20 learn 0 mac-age 5")
         .example("create bridge-domain 20 del"),
         Command::write("delete bridge-domain <id:u32 1..16777215>", "Take a bridge domain out", |r, a| {
-            commit(r, vec![Op::Bridge(BridgeOp::Delete { id: a.get("id")? })])
+            commit(r, vec![Op::from(BridgeOp::Delete { id: a.get("id")? })])
         })
         .arg("id", "number of the bridge domain, which may have no members")
         .example("delete bridge-domain 20"),
@@ -118,7 +117,7 @@ fn bridges() -> Vec<Command<Router>> {
 fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let id: u32 = args.get("id")?;
     if args.has("del") {
-        return commit(router, vec![Op::Bridge(BridgeOp::Delete { id })]);
+        return commit(router, vec![Op::from(BridgeOp::Delete { id })]);
     }
     let usual = BridgeSettings::default();
     let flag =
@@ -134,7 +133,7 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         mac_limit: usual.mac_limit,
         tag: args.opt("bd-tag")?.filter(|t: &String| !t.is_empty()),
     };
-    commit(router, vec![Op::Bridge(BridgeOp::Create { id, settings })])
+    commit(router, vec![Op::from(BridgeOp::Create { id, settings })])
 }
 
 /// Changes the settings of the bridge domain that is named.
@@ -144,11 +143,11 @@ fn change(
     edit: impl FnOnce(&mut BridgeSettings),
 ) -> Result<Output, CommandError> {
     let id: u32 = args.get("id")?;
-    let found =
-        router.bridge(id).ok_or_else(|| args.error("id", format!("there is no bridge domain {id}")))?;
+    let found = super::bridge(router, id)
+        .ok_or_else(|| args.error("id", format!("there is no bridge domain {id}")))?;
     let mut settings = found.settings.clone();
     edit(&mut settings);
-    commit(router, vec![Op::Bridge(BridgeOp::Set { id, settings })])
+    commit(router, vec![Op::from(BridgeOp::Set { id, settings })])
 }
 
 fn arp() -> Vec<Command<Router>> {
@@ -158,9 +157,9 @@ fn arp() -> Vec<Command<Router>> {
             "An address for which a bridge domain answers",
             |r: &mut Router, a| {
                 let id: u32 = a.get("id")?;
-                let entry = |address: IpAddr, mac| Op::Bridge(BridgeOp::Arp { id, address, mac });
+                let entry = |address: IpAddr, mac| Op::from(BridgeOp::Arp { id, address, mac });
                 if a.has("del-all") {
-                    let found = r.bridge(id).map(|b| b.arp.keys().copied().collect::<Vec<_>>());
+                    let found = super::bridge(r, id).map(|b| b.arp.keys().copied().collect::<Vec<_>>());
                     let all =
                         found.ok_or_else(|| a.error("id", format!("there is no bridge domain {id}")))?;
                     return commit(r, all.into_iter().map(|address| entry(address, None)).collect());
@@ -188,11 +187,11 @@ fn ports() -> Vec<Command<Router>> {
                 let bridge: u32 = a.get("id")?;
                 let member = Membership { bridge, bvi: a.has("bvi"), shg: a.opt("shg")?.unwrap_or(0) };
                 let mut ops = vec![];
-                if r.bridge(bridge).is_none() {
+                if super::bridge(r, bridge).is_none() {
                     ops.push(BridgeOp::Create { id: bridge, settings: BridgeSettings::default() });
                 }
                 ops.push(BridgeOp::Port { name: a.get("interface")?, member: Some(member) });
-                commit(r, ops.into_iter().map(Op::Bridge).collect())
+                commit(r, ops.into_iter().map(Op::from).collect())
             },
         )
         .arg("id", "number of the bridge domain, which is made when there is none")
@@ -212,7 +211,7 @@ fn ports() -> Vec<Command<Router>> {
             "What becomes of the VLAN tags of frames on layer 2",
             |r, a| {
                 let change = tag_change(a)?;
-                commit(r, vec![Op::Bridge(BridgeOp::Tags { name: a.get("interface")?, change })])
+                commit(r, vec![Op::from(BridgeOp::Tags { name: a.get("interface")?, change })])
             },
         )
         .arg("disable", "they stay as they are, which is the default")
@@ -237,11 +236,11 @@ fn ports() -> Vec<Command<Router>> {
             |r: &mut Router, a| {
                 let name: String = a.get("interface")?;
                 let i = crate::cli::interface(r, a, "interface")?;
-                let (mut features, on) = (i.port_features, !a.has("disable"));
+                let (mut features, on) = (super::port(r, i.index).features, !a.has("disable"));
                 if let Some(feature) = a.one_of(PortFeatures::NAMES).and_then(|n| features.named(n)) {
                     *feature = on;
                 }
-                commit(r, vec![Op::Bridge(BridgeOp::PortFeatures { name, features })])
+                commit(r, vec![Op::from(BridgeOp::PortFeatures { name, features })])
             },
         )
         .arg("learn", "their source addresses are learned")
@@ -262,7 +261,7 @@ fn ports() -> Vec<Command<Router>> {
             "The most addresses that are learned on an interface",
             |r, a| {
                 let (name, limit) = (a.get("interface")?, a.opt("limit")?);
-                commit(r, vec![Op::Bridge(BridgeOp::PortLimit { name, limit })])
+                commit(r, vec![Op::from(BridgeOp::PortLimit { name, limit })])
             },
         )
         .arg("limit", "addresses; those that are there stay")
@@ -300,11 +299,11 @@ fn addresses() -> Vec<Command<Router>> {
                     None => StaticMac::Filter,
                     Some(name) if a.has("static") => StaticMac::Port(name),
                     Some(name) => {
-                        r.learn_mac(id, mac, &name).map_err(|e| CommandError::new(e.message))?;
+                        super::learn_mac(r, id, mac, &name).map_err(|e| CommandError::new(e.message))?;
                         return Ok(Output::none());
                     }
                 };
-                commit(r, vec![Op::Bridge(BridgeOp::Mac { id, mac, to: Some(to) })])
+                commit(r, vec![Op::from(BridgeOp::Mac { id, mac, to: Some(to) })])
             },
         )
         .arg("id", "number of the bridge domain")
@@ -319,7 +318,7 @@ fn addresses() -> Vec<Command<Router>> {
             "Forget an address of a bridge domain",
             |r, a| {
                 let (mac, id) = (MacAddr(a.get("mac")?), a.get("id")?);
-                commit(r, vec![Op::Bridge(BridgeOp::Mac { id, mac, to: None })])
+                commit(r, vec![Op::from(BridgeOp::Mac { id, mac, to: None })])
             },
         )
         .arg("id", "number of the bridge domain")
@@ -329,14 +328,14 @@ fn addresses() -> Vec<Command<Router>> {
             "Forget learned addresses",
             |r: &mut Router, a| {
                 let id: Option<u32> = a.opt("id")?;
-                if let Some(id) = id.filter(|id| r.bridge(*id).is_none()) {
+                if let Some(id) = id.filter(|id| super::bridge(r, *id).is_none()) {
                     return Err(a.error("id", format!("there is no bridge domain {id}")));
                 }
                 let index = match a.opt::<String>("interface")? {
                     Some(_) => Some(crate::cli::interface(r, a, "interface")?.index),
                     None => None,
                 };
-                r.flush_macs(id, index);
+                super::flush_macs(r, id, index);
                 Ok(Output::none())
             },
         )
@@ -348,7 +347,7 @@ fn addresses() -> Vec<Command<Router>> {
         Command::write(
             "set l2fib learn-limit <limit:u32>",
             "The most addresses that the router learns",
-            |r, a| commit(r, vec![Op::Bridge(BridgeOp::TableLimit { limit: a.get("limit")? })]),
+            |r, a| commit(r, vec![Op::from(BridgeOp::TableLimit { limit: a.get("limit")? })]),
         )
         .arg("limit", "addresses in all bridge domains; those that are there stay")
         .example("set l2fib learn-limit 100000"),

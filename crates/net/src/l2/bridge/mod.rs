@@ -1,12 +1,15 @@
 //! Bridge domains (IEEE 802.1Q clause 8): workers learn and look up the addresses of all of them in one table.
 
-pub mod commands;
-
 mod answer;
+mod commands;
 mod flood;
 mod forward;
+mod macs;
 #[cfg(test)]
 mod model;
+mod ops;
+mod part;
+mod port;
 mod show;
 mod tagged;
 mod up;
@@ -16,6 +19,14 @@ mod vectors;
 pub use answer::{L2ArpTerm, TermReason};
 pub use flood::{FloodReason, L2Flood};
 pub use forward::{BridgeReason, L2Bridge};
+pub use macs::{
+    MacCounts, MacInfo, bridge_events, flush_macs, learn_mac, mac_counts, macs, macs_from, port_events,
+    static_macs,
+};
+pub use ops::{BridgeOp, StaticMac};
+pub(crate) use part::Bridging;
+pub use part::{BridgeSettings, BridgeState, MAX_BRIDGE_ID, bridge, bridges, bridges_from};
+pub use port::{Port, PortFeatures, TagChange, VlanTag, port};
 pub use up::{BviDrop, BviInput};
 
 use crate::interface::{BridgePort, IfIndex, RetagError};

@@ -1,8 +1,9 @@
 //! Bridging against a naive bridge: the same frames through the graph and through a map of addresses, while time passes.
 
+use crate::l2::bridge::{BridgeOp, BridgeSettings, MacInfo, PortFeatures, StaticMac};
 use crate::neighbor::Millis;
 use crate::plane::STEP_SECONDS;
-use crate::router::{BridgeOp, BridgeSettings, MacInfo, Membership, Op, PortFeatures, StaticMac};
+use crate::router::{Membership, Op};
 use crate::short_cuts::world::World;
 use packet::eth::MacAddr;
 use proptest::prelude::*;
@@ -207,7 +208,7 @@ fn bytes(dst: Mac, src: Mac, tag: Option<u16>, n: usize) -> Vec<u8> {
 impl Pair {
     fn new(short_cuts: bool) -> Pair {
         let mut world = World::new(short_cuts, false);
-        let leave = |name: &str| Op::Bridge(BridgeOp::Port { name: name.into(), member: None });
+        let leave = |name: &str| Op::from(BridgeOp::Port { name: name.into(), member: None });
         world.router.commit(["trunk.960", "trunk.970"].map(leave).into()).unwrap();
         let index = |name: &str| world.router.interface_index(name).unwrap();
         let place = |m: &MacInfo| match m.interface {
@@ -215,14 +216,14 @@ impl Pair {
             Some(i) if i == index("loop0") => Known::Bvi,
             Some(i) => Known::Static(MEMBERS.iter().position(|m| index(m.0) == i).unwrap()),
         };
-        let known = world.router.macs().iter().map(|m| (m.mac.0, place(m))).collect();
+        let known = super::macs(&world.router).iter().map(|m| (m.mac.0, place(m))).collect();
         let settings = BridgeSettings::default();
         let (limits, seen, features) = ([None; 4], BTreeMap::new(), [PortFeatures::default(); 4]);
         Pair { world, model: Model { known, members: [true; 4], settings, limits, features, seen, now: 0 } }
     }
 
     fn commit(&mut self, op: BridgeOp) {
-        self.world.router.commit(vec![Op::Bridge(op)]).unwrap();
+        self.world.router.commit(vec![Op::from(op)]).unwrap();
     }
 
     fn run(&mut self, a: Act) -> Result<(), TestCaseError> {
@@ -267,12 +268,12 @@ impl Pair {
             Act::Flush(p) => {
                 m.known.retain(|_, k| *k != Known::Learned(p));
                 let index = self.world.router.interface_index(MEMBERS[p].0);
-                self.world.router.flush_macs(Some(1), index);
+                super::flush_macs(&mut self.world.router, Some(1), index);
             }
             Act::Later(seconds) => {
                 m.now += seconds;
                 m.age();
-                self.world.router.age_macs(Millis(m.now * 1000));
+                super::macs::age(&mut self.world.router, Millis(m.now * 1000));
             }
             Act::Settings(flags, mac_limit, mac_age) => {
                 let on = |bit: u8| flags & bit != 0;
@@ -318,7 +319,7 @@ impl Pair {
         }
         let index = |p: usize| self.world.router.interface_index(MEMBERS[p].0);
         let table: BTreeMap<Mac, (Option<u32>, bool)> =
-            self.world.router.macs().iter().map(|m| (m.mac.0, (m.interface, m.fixed))).collect();
+            super::macs(&self.world.router).iter().map(|m| (m.mac.0, (m.interface, m.fixed))).collect();
         let want: BTreeMap<Mac, (Option<u32>, bool)> = self
             .model
             .known

@@ -1,6 +1,7 @@
 //! `show bridge-domain`, `show l2fib`.
 
-use crate::router::{BridgeState, IfState, MacInfo, Membership, Router};
+use crate::l2::bridge::{BridgeState, MacInfo};
+use crate::router::{IfState, Membership, Router};
 use command::{Args, Command, CommandError, Output, Page};
 use serde_json::json;
 use std::fmt::Write;
@@ -62,7 +63,7 @@ fn row(router: &Router, b: &BridgeState) -> String {
 
 /// What a bridge domain says of itself, as the JSON of a mapping that is still open.
 fn bridge_json(router: &Router, b: &BridgeState) -> String {
-    let (refused, moves) = router.bridge_events(b);
+    let (refused, moves) = super::bridge_events(router, b);
     let s = &b.settings;
     let fields = json!({
         "id": b.id, "index": b.number, "mac-age": s.mac_age, "learn": s.learn, "forward": s.forward,
@@ -76,14 +77,15 @@ fn bridge_json(router: &Router, b: &BridgeState) -> String {
 }
 
 fn member(router: &Router, i: &IfState, m: &Membership, page: &mut Page) {
-    let (refused, moves) = router.port_events(i);
+    let (refused, moves) = super::port_events(router, i);
     let learned = router.plane().l2.macs.learned_on(i.index);
-    let tags = i.tag_change.as_ref().map(ToString::to_string);
-    let off: Vec<&str> = i.port_features.off().collect();
+    let told = super::port(router, i.index);
+    let tags = told.tag_change.as_ref().map(ToString::to_string);
+    let off: Vec<&str> = told.features.off().collect();
     if page.wants_json() {
         page.item(&json!({
             "interface": i.name, "index": i.index, "shg": m.shg, "bvi": m.bvi, "tag-rewrite": tags, "off": off,
-            "learned": learned, "learn-limit": i.mac_limit, "not-learned": refused, "moves": moves,
+            "learned": learned, "learn-limit": told.mac_limit, "not-learned": refused, "moves": moves,
         }));
         return;
     }
@@ -94,7 +96,7 @@ fn member(router: &Router, i: &IfState, m: &Membership, page: &mut Page) {
         i.index,
         m.shg,
         if m.bvi { "*" } else { "-" },
-        i.mac_limit.map_or("off".to_string(), |n| n.to_string()),
+        told.mac_limit.map_or("off".to_string(), |n| n.to_string()),
         tags.as_deref().unwrap_or("none"),
         if off.is_empty() { String::new() } else { format!("  off: {}", off.join(", ")) },
     );
@@ -131,7 +133,8 @@ impl List {
         loop {
             let Some((id, part)) = self.within else {
                 let only = self.only;
-                let Some(b) = router.bridges_from(self.from).find(|b| only.is_none_or(|id| id == b.id))
+                let Some(b) =
+                    super::bridges_from(router, self.from).find(|b| only.is_none_or(|id| id == b.id))
                 else {
                     break;
                 };
@@ -142,7 +145,7 @@ impl List {
                 continue;
             };
             // One that went meanwhile ends where it is.
-            self.within = match (router.bridge(id), part) {
+            self.within = match (super::bridge(router, id), part) {
                 (Some(b), Part::Members(from)) if page.wants_json() || self.words[1] => {
                     for (index, m) in b.members.range(from..) {
                         if page.is_full() {
@@ -196,7 +199,7 @@ impl List {
         let _ = page.write_str(&row(router, b));
         let [events, members, _] = self.words;
         if events {
-            let (refused, moves) = router.bridge_events(b);
+            let (refused, moves) = super::bridge_events(router, b);
             let _ = writeln!(page, "\n  not learned for a limit {refused}, moves {moves}");
         }
         if members {
@@ -212,7 +215,7 @@ impl List {
         if page.wants_json() {
             page.close("]");
             page.open_field("arp", "[");
-        } else if self.words[2] && router.bridge(id).is_some_and(|b| !b.arp.is_empty()) {
+        } else if self.words[2] && super::bridge(router, id).is_some_and(|b| !b.arp.is_empty()) {
             let _ = writeln!(page, "\n  IP4/IP6 to MAC table for ARP Termination");
         }
     }
@@ -220,10 +223,10 @@ impl List {
 
 fn bridges(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let id: Option<u32> = args.opt("id")?;
-    if let Some(id) = id.filter(|id| router.bridge(*id).is_none()) {
+    if let Some(id) = id.filter(|id| super::bridge(router, *id).is_none()) {
         return Err(args.error("id", format!("there is no bridge domain {id}")));
     }
-    if router.bridges().next().is_none() {
+    if super::bridges(router).next().is_none() {
         return Ok(Output::new("no bridge domains\n", json!([])));
     }
     let (detail, int, arp) = (args.has("detail"), args.has("int"), args.has("arp"));
@@ -251,7 +254,7 @@ fn head() -> String {
 
 fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let id: Option<u32> = args.opt("id")?;
-    if let Some(id) = id.filter(|id| router.bridge(*id).is_none()) {
+    if let Some(id) = id.filter(|id| super::bridge(router, *id).is_none()) {
         return Err(args.error("id", format!("there is no bridge domain {id}")));
     }
     let listed =
@@ -261,9 +264,9 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         id.is_none_or(|id| id == m.bridge) && (!learned || !m.fixed) && (!fixed || m.fixed)
     };
     // A few are sorted; many come in the order of the table.
-    let few = router.mac_counts();
+    let few = super::mac_counts(router);
     let mut sorted = match few.learned as usize + few.fixed <= SORTED && listed {
-        true => Some(router.macs().into_iter()),
+        true => Some(super::macs(router).into_iter()),
         false => None,
     };
     let (mut begun, mut next) = (false, listed.then_some(0));
@@ -282,7 +285,7 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                     some
                 }
                 None => {
-                    let (some, then) = router.macs_from(at);
+                    let (some, then) = super::macs_from(router, at);
                     next = then;
                     some
                 }
@@ -292,7 +295,7 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         if page.wants_json() {
             page.close("]}");
         } else {
-            let counts = router.mac_counts();
+            let counts = super::mac_counts(router);
             let total = counts.fixed + counts.learned as usize;
             let _ = writeln!(
                 page,
@@ -305,7 +308,7 @@ fn l2fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn l2fib_head(router: &Router, page: &mut Page, listed: bool) {
-    let counts = router.mac_counts();
+    let counts = super::mac_counts(router);
     let total = counts.fixed + counts.learned as usize;
     if page.wants_json() {
         page.open(&format!(

@@ -1,6 +1,7 @@
 //! Vectors in which one frame is unlike those before it: the short cuts do with it what the steps do.
 
-use crate::router::{BridgeOp, BridgeSettings, Encap, Membership, Op, StaticMac};
+use crate::l2::bridge::{BridgeOp, BridgeSettings, StaticMac};
+use crate::router::{Encap, Membership, Op};
 use crate::short_cuts::world::World;
 use graph::flags;
 use packet::eth::MacAddr;
@@ -169,26 +170,26 @@ fn one_frame_is_unlike_the_others() {
 
     // A bridge domain that forwards nothing beside one that does.
     let settings = BridgeSettings { forward: false, uu_flood: false, ..BridgeSettings::default() };
-    p.commit(Op::Bridge(BridgeOp::Create { id: 2, settings }));
+    p.commit(Op::from(BridgeOp::Create { id: 2, settings }));
     for vlan in [981, 982] {
         let name = format!("trunk.{vlan}");
         let encap = Encap::Tags { dot1ad: false, outer: Some(vlan), inner: None, exact: true };
         p.commit(Op::CreateSub { parent: "trunk".into(), id: vlan.into(), encap });
         p.commit(Op::SetState { name: name.clone(), up: true });
         let member = Some(Membership { bridge: 2, bvi: false, shg: 0 });
-        p.commit(Op::Bridge(BridgeOp::Port { name, member }));
+        p.commit(Op::from(BridgeOp::Port { name, member }));
     }
     let to = Some(StaticMac::Port("trunk.982".into()));
-    p.commit(Op::Bridge(BridgeOp::Mac { id: 2, mac: MacAddr(TWO_TAGS), to }));
+    p.commit(Op::from(BridgeOp::Mac { id: 2, mac: MacAddr(TWO_TAGS), to }));
     let usual = tagged(TWO_TAGS, &one, 46);
     let other = frame("trunk.981", TWO_TAGS, &[&[0x81, 0, 3, 0xd5], &other_type(46)[..]].concat());
     p.amid("where nothing is forwarded", &usual, &other, 0);
 
     // An answer is written into the first buffer.
     let settings = BridgeSettings { arp_term: true, ..BridgeSettings::default() };
-    p.commit(Op::Bridge(BridgeOp::Set { id: 1, settings }));
+    p.commit(Op::from(BridgeOp::Set { id: 1, settings }));
     let address = "10.40.0.9".parse().unwrap();
-    p.commit(Op::Bridge(BridgeOp::Arp { id: 1, address, mac: Some(MacAddr(ONE_TAG)) }));
+    p.commit(Op::from(BridgeOp::Arp { id: 1, address, mac: Some(MacAddr(ONE_TAG)) }));
     let mut ask = with_type(0x0806, vec![0, 1, 8, 0, 6, 4, 0, 1]);
     ask.extend([&STATION[..], &[10, 40, 0, 7], &[0; 6], &[10, 40, 0, 9], &[0; 18]].concat());
     let ask = frame("hub", [0xff; 6], &ask);
@@ -202,7 +203,7 @@ fn one_frame_is_unlike_the_others() {
     ] {
         let out = if settings.forward { 6 } else { 0 };
         let learns = settings.learn;
-        p.commit(Op::Bridge(BridgeOp::Set { id: 1, settings }));
+        p.commit(Op::from(BridgeOp::Set { id: 1, settings }));
         if !learns {
             let other = frame("trunk.960", TWO_TAGS, &[&two[..], &other_type(46)].concat());
             p.amid("from where the others go", &tagged(TWO_TAGS, &one, 46), &other, 0);
@@ -219,12 +220,12 @@ fn one_frame_is_unlike_the_others() {
     }
 
     // An address whose interface has left for another bridge domain, where it is not forgotten yet.
-    p.commit(Op::Bridge(BridgeOp::Set { id: 1, settings: BridgeSettings::default() }));
+    p.commit(Op::from(BridgeOp::Set { id: 1, settings: BridgeSettings::default() }));
     let mut first = frame("trunk.960", SPOKE, &[&two[..], &other_type(46)].concat());
     first.bytes[6..12].copy_from_slice(&LEAVES);
     p.run("it is learned", &[first], 1);
     p.run("it is found", &vec![tagged(LEAVES, &one, 46); 4], 4);
     let member = Some(Membership { bridge: 2, bvi: false, shg: 0 });
-    p.commit(Op::Bridge(BridgeOp::Port { name: "trunk.960".into(), member }));
+    p.commit(Op::from(BridgeOp::Port { name: "trunk.960".into(), member }));
     p.run("it is flooded to three members", &vec![tagged(LEAVES, &one, 46); 4], 12);
 }

@@ -4,7 +4,8 @@ use super::addresses::{hop, own};
 use super::{Plan, Rig, Tags};
 use crate::bench::feed::Patch;
 use crate::bench::traffic::{HOST4, ROUTER, ROUTER4, STATION};
-use net::router::{BridgeOp, BridgeSettings, Membership, Op, TagChange};
+use net::l2::bridge::{BridgeOp, BridgeSettings, TagChange, learn_mac};
+use net::router::{Membership, Op};
 use net::vxlan::{VxlanConfig, VxlanOp};
 use packet::eth::MacAddr;
 
@@ -49,10 +50,10 @@ impl Bridging {
 
     /// The operations that make the bridge domain.
     pub fn ops(self, domains: u32) -> Vec<Op> {
-        let mut ops = vec![Op::Bridge(BridgeOp::Create { id: DOMAIN, settings: BridgeSettings::default() })];
+        let mut ops = vec![Op::from(BridgeOp::Create { id: DOMAIN, settings: BridgeSettings::default() })];
         let port = |name: &str, bvi| {
             let member = Some(Membership { bridge: DOMAIN, bvi, shg: 0 });
-            Op::Bridge(BridgeOp::Port { name: name.into(), member })
+            Op::from(BridgeOp::Port { name: name.into(), member })
         };
         let up = |name: &str| Op::SetState { name: name.into(), up: true };
         match self {
@@ -86,13 +87,13 @@ impl Bridging {
 
 /// The operations that make bridge domain `id` of the sub-interfaces of this number.
 fn domain(id: u32) -> Vec<Op> {
-    let mut ops = vec![Op::Bridge(BridgeOp::Create { id, settings: BridgeSettings::default() })];
+    let mut ops = vec![Op::from(BridgeOp::Create { id, settings: BridgeSettings::default() })];
     for parent in ["in0", "out0"] {
         let name = format!("{parent}.{id}");
         ops.push(Op::CreateSub { parent: parent.into(), id, encap: Tags::One.encap(id) });
         let member = Some(Membership { bridge: id, bvi: false, shg: 0 });
-        ops.push(Op::Bridge(BridgeOp::Port { name: name.clone(), member }));
-        ops.push(Op::Bridge(BridgeOp::Tags { name: name.clone(), change: Some(TagChange::Pop(1)) }));
+        ops.push(Op::from(BridgeOp::Port { name: name.clone(), member }));
+        ops.push(Op::from(BridgeOp::Tags { name: name.clone(), change: Some(TagChange::Pop(1)) }));
         ops.push(Op::SetState { name, up: true });
     }
     ops
@@ -101,8 +102,9 @@ fn domain(id: u32) -> Vec<Op> {
 impl Rig {
     /// The destinations of the frames are known.
     pub(super) fn learn(&mut self, plan: &Plan) -> Result<(), String> {
-        let mut learn =
-            |mac: [u8; 6]| self.router.learn_mac(DOMAIN, MacAddr(mac), "out0").map_err(|e| e.to_string());
+        let mut learn = |mac: [u8; 6]| {
+            learn_mac(&mut self.router, DOMAIN, MacAddr(mac), "out0").map_err(|e| e.to_string())
+        };
         match plan.bridging {
             Bridging::Members => {
                 for t in plan.traffic.templates.iter().filter(|t| t.patch == Patch::None) {
@@ -113,11 +115,14 @@ impl Rig {
             Bridging::Domains => {
                 let macs = plan.traffic.templates.iter().filter_map(|t| t.bytes.first_chunk().copied());
                 let pairs = macs.flat_map(|mac| (1..=plan.tagged_in).map(move |id| (id, mac)));
-                let mut learn = |(id, mac)| self.router.learn_mac(id, MacAddr(mac), &format!("out0.{id}"));
+                let mut learn =
+                    |(id, mac)| learn_mac(&mut self.router, id, MacAddr(mac), &format!("out0.{id}"));
                 pairs.into_iter().try_for_each(|p| learn(p).map_err(|e| e.to_string()))
             }
             Bridging::Out => (0..plan.hops).try_for_each(|k| learn(super::addresses::hop_mac(k).0)),
-            Bridging::IntoVxlan => self.router.learn_mac(DOMAIN, STATION, TUNNEL).map_err(|e| e.to_string()),
+            Bridging::IntoVxlan => {
+                learn_mac(&mut self.router, DOMAIN, STATION, TUNNEL).map_err(|e| e.to_string())
+            }
             Bridging::OutOfVxlan => learn(STATION.0),
             Bridging::None | Bridging::In => Ok(()),
         }

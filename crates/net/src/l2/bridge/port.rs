@@ -1,21 +1,9 @@
 //! Members of bridge domains, and the tags of their frames.
 
-use super::BridgeOp;
+use super::ops::{BridgeOp, check_member};
+use super::{macs, part};
 use crate::interface::{BridgePort, Retag, Tags, bflags};
-use crate::router::op::Undo;
-use crate::router::{IfState, Kind, Op, OpError, Router};
-use std::collections::HashSet;
-
-/// What an interface is to its bridge domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Membership {
-    /// The bridge domain.
-    pub bridge: u32,
-    /// The interface through which it is routed.
-    pub bvi: bool,
-    /// Split-horizon group: members of one group other than 0 do not exchange frames.
-    pub shg: u8,
-}
+use crate::router::{IfState, Kind, Membership, Op, OpError, Router};
 
 /// What an interface lets its bridge domain do with the frames that come in on it. What the bridge domain does not do is not
 /// done, whatever stands here.
@@ -35,11 +23,14 @@ pub struct PortFeatures {
 
 impl Default for PortFeatures {
     fn default() -> Self {
-        PortFeatures { learn: true, forward: true, flood: true, uu_flood: true, arp_term: true }
+        PortFeatures::ALL
     }
 }
 
 impl PortFeatures {
+    /// Everything is done.
+    pub const ALL: PortFeatures =
+        PortFeatures { learn: true, forward: true, flood: true, uu_flood: true, arp_term: true };
     /// Their words in commands and in the YAML document.
     pub const NAMES: &'static [&'static str] = &["learn", "forward", "flood", "uu-flood", "arp-term"];
 
@@ -108,6 +99,13 @@ impl TagChange {
         Err(format!("{} cannot be taken away, its frames have {known} that are known", tags(pop)))
     }
 
+    /// What workers do to the frames of an interface that puts these tags on.
+    pub(super) fn retag(&self, own: Tags) -> Retag {
+        let (pop, push) = self.parts();
+        let keep_priority = pop != 0 && !push.is_empty();
+        Retag { pop, push: tags(push), own: Tags { count: pop.min(own.count), ..own }, keep_priority }
+    }
+
     fn parts(&self) -> (u8, &[VlanTag]) {
         match self {
             TagChange::Disabled => (0, &[]),
@@ -144,124 +142,127 @@ fn tags(list: &[VlanTag]) -> Tags {
     t
 }
 
-impl IfState {
-    /// True where no station can be: on a loopback that is not the BVI of a bridge domain.
-    pub fn is_alone(&self) -> bool {
-        self.kind == Kind::Loopback && self.membership.is_none()
-    }
+/// What an interface was told for layer 2.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Port {
+    /// What becomes of the tags of its frames; none: they stay as they are.
+    pub tag_change: Option<TagChange>,
+    /// What its bridge domain may do with its frames.
+    pub features: PortFeatures,
+    /// The most addresses that are learned on it.
+    pub mac_limit: Option<u32>,
+    /// What the counters of addresses said when it came into its bridge domain.
+    pub(super) events: (u64, u64),
+}
 
-    /// What workers do to the tags of its frames on layer 2.
-    pub(in crate::router) fn retag(&self) -> Retag {
-        let own = self.tags();
-        let Some(change) = &self.tag_change else { return Retag::default() };
-        let (pop, push) = change.parts();
-        let keep_priority = pop != 0 && !push.is_empty();
-        Retag { pop, push: tags(push), own: Tags { count: pop.min(own.count), ..own }, keep_priority }
+/// What an interface was told for layer 2.
+pub fn port(router: &Router, index: u32) -> &Port {
+    static USUAL: Port =
+        Port { tag_change: None, features: PortFeatures::ALL, mac_limit: None, events: (0, 0) };
+    part::state(router).and_then(|b| b.ports.get(&index)).unwrap_or(&USUAL)
+}
+
+/// Tells it, and shows it to workers.
+pub(super) fn tell<R: Default>(
+    router: &mut Router,
+    name: &str,
+    change: impl FnOnce(&mut Port) -> R,
+) -> Result<R, OpError> {
+    let index = router.named(name)?.index;
+    let Some(b) = part::state_mut(router) else { return Ok(R::default()) };
+    let port = b.ports.entry(index).or_default();
+    let was = change(port);
+    if *port == Port::default() {
+        b.ports.remove(&index);
+    }
+    router.publish_interface(index);
+    Ok(was)
+}
+
+/// Puts an interface into a bridge domain, or takes it out of the one that it is in.
+pub(super) fn join(
+    router: &mut Router,
+    name: String,
+    member: Option<Membership>,
+) -> Result<Vec<Op>, OpError> {
+    let i = router.named(&name)?;
+    let (index, was) = (i.index, i.membership);
+    if let Some(m) = &member {
+        check_member(router, &name, m)?;
+    }
+    if was == member {
+        return Ok(vec![]);
+    }
+    if member.is_none() && was.is_some_and(|w| w.bvi) {
+        router.check_stations_gone(index, &name)?;
+    }
+    // Addresses set for it go with it, unless it stays.
+    let mut ops = vec![BridgeOp::Port { name, member: was }];
+    if let Some(old) = was.filter(|w| member.is_none_or(|m| m.bridge != w.bridge)) {
+        ops.extend(macs::static_of(router, old.bridge, Some(index)));
+    }
+    leave(router, index, member.is_some_and(|m| was.is_some_and(|w| w.bridge == m.bridge)));
+    if let Some(m) = member {
+        let events = router.plane().l2.port_events.sum(index);
+        if let Some(b) = part::state_mut(router) {
+            if let Some(b) = b.by_id.get_mut(&m.bridge) {
+                b.members.insert(index, m);
+            }
+            b.ports.entry(index).or_default().events = events;
+        }
+        router.set_membership(index, Some(m));
+        part::publish(router, m.bridge);
+        router.follow_promiscuity(index)?;
+        macs::follow_bvi(router, index)?;
+    }
+    router.refresh_adjacencies(index);
+    Ok(ops.into_iter().rev().map(Op::from).collect())
+}
+
+/// Takes an interface out of its bridge domain, if it is in one. Its addresses stay where it is about to `return`.
+pub(super) fn leave(router: &mut Router, index: u32, returns: bool) {
+    let Some(m) = router.set_membership(index, None) else { return };
+    if let Some(b) = part::change(router, m.bridge) {
+        b.members.remove(&index);
+    }
+    part::publish(router, m.bridge);
+    if m.bvi {
+        macs::forget_bvi(router, m.bridge, index);
+    }
+    if !returns {
+        macs::forget(router, macs::Gone::Port(index));
+    }
+    if let Err(e) = router.follow_promiscuity(index) {
+        router.note(true, e.to_string());
     }
 }
 
-impl Router {
-    pub(super) fn set_membership(
-        &mut self,
-        name: String,
-        member: Option<Membership>,
-    ) -> Result<Undo, OpError> {
-        let i = self.named(&name)?;
-        let (index, was) = (i.index, i.membership);
-        if let Some(m) = &member {
-            self.check_member(&name, m)?;
+pub(super) fn set_tags(
+    router: &mut Router,
+    name: String,
+    change: Option<TagChange>,
+) -> Result<Vec<Op>, OpError> {
+    let i = router.named(&name)?;
+    let change = change.filter(|c| *c != TagChange::Disabled);
+    if let Some(change) = &change {
+        let (_, push) = change.parts();
+        let loopback = i.kind == Kind::Loopback;
+        change.check(i.tags().count, loopback).map_err(|why| OpError::new(format!("{name}: {why}")))?;
+        if let Some(t) = push.iter().find(|t| !(1..=4095).contains(&t.vlan)) {
+            return Err(OpError::new(format!("{name}: VLAN {} is out of range, 1 to 4095", t.vlan)));
         }
-        if was == member {
-            return Ok(vec![]);
-        }
-        if member.is_none() && was.is_some_and(|w| w.bvi) {
-            self.check_bvi_leaves(index, &name)?;
-        }
-        // Addresses set for it go with it, unless it stays.
-        let mut ops = vec![BridgeOp::Port { name, member: was }];
-        if let Some(old) = was.filter(|w| member.is_none_or(|m| m.bridge != w.bridge)) {
-            ops.extend(self.static_macs_of(old.bridge, Some(index)));
-        }
-        self.leave_bridge(index, member.is_some_and(|m| was.is_some_and(|w| w.bridge == m.bridge)));
-        if let Some(m) = member {
-            if let Some(b) = self.bridges.by_id.get_mut(&m.bridge) {
-                b.members.insert(index, m);
-            }
-            if let Some(i) = self.interfaces.get_mut(index) {
-                i.membership = Some(m);
-                i.mac_events = self.plane.l2.port_events.sum(index);
-            }
-            self.bridges.publish(m.bridge, &self.interfaces);
-            self.follow_promiscuity(index)?;
-            self.follow_bvi(index)?;
-        }
-        self.refresh_adjacencies(index);
-        Ok(ops.into_iter().rev().map(Op::Bridge).collect())
     }
+    let was = tell(router, &name, |port| std::mem::replace(&mut port.tag_change, change))?;
+    Ok(vec![BridgeOp::Tags { name, change: was }.into()])
+}
 
-    /// What is meant for stations behind a BVI goes before they do.
-    fn check_bvi_leaves(&self, index: u32, name: &str) -> Result<(), OpError> {
-        let fail = |what: String, how: String| {
-            Err(OpError::new(format!("{name} {what}, in its bridge domain: undo that first ({how})")))
-        };
-        let mut neighbors = self.neighbors.iter_interface(index);
-        if let Some(n) = neighbors.find(|n| n.state == crate::neighbor::State::Static) {
-            let a = n.addr;
-            return fail(format!("has the static neighbor {a}"), format!("ip neighbor del {name} {a}"));
-        }
-        if let Some((does, undo)) = self.told_to_parts(index).next().map(|op| op.words(name)) {
-            return fail(does, undo);
-        }
-        let needed = self.parts.all.iter().find_map(|p| p.needs(self, &HashSet::from([index])));
-        needed.map_or(Ok(()), |why| Err(OpError::new(why)))
-    }
-
-    /// Takes an interface out of its bridge domain, if it is in one. Its addresses stay where it is about to `return`.
-    pub(in crate::router) fn leave_bridge(&mut self, index: u32, returns: bool) {
-        let Some(i) = self.interfaces.get_mut(index) else { return };
-        let Some(m) = i.membership.take() else { return };
-        if let Some(b) = self.bridges.by_id.get_mut(&m.bridge) {
-            b.members.remove(&index);
-        }
-        self.bridges.publish(m.bridge, &self.interfaces);
-        if m.bvi {
-            self.forget_bvi(m.bridge, index);
-        }
-        if !returns {
-            self.forget_port(index);
-        }
-        if let Err(e) = self.follow_promiscuity(index) {
-            self.note(true, e.to_string());
-        }
-    }
-
-    pub(super) fn set_tags(&mut self, name: String, change: Option<TagChange>) -> Result<Undo, OpError> {
-        let i = self.named(&name)?;
-        let own = i.tags().count;
-        let change = change.filter(|c| *c != TagChange::Disabled);
-        if let Some(change) = &change {
-            let (_, push) = change.parts();
-            let loopback = i.kind == Kind::Loopback;
-            change.check(own, loopback).map_err(|why| OpError::new(format!("{name}: {why}")))?;
-            if let Some(t) = push.iter().find(|t| !(1..=4095).contains(&t.vlan)) {
-                return Err(OpError::new(format!("{name}: VLAN {} is out of range, 1 to 4095", t.vlan)));
-            }
-        }
-        let index = i.index;
-        let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
-        let was = std::mem::replace(&mut i.tag_change, change);
-        self.publish_interface(index);
-        Ok(vec![Op::Bridge(BridgeOp::Tags { name, change: was })])
-    }
-
-    /// What workers see of an interface's membership.
-    pub(in crate::router) fn bridge_port(&self, i: &IfState) -> Option<BridgePort> {
-        let m = i.membership?;
-        let b = self.bridge(m.bridge)?;
-        let (bridge, flags) = (b.number, b.settings.flags() & i.port_features.flags());
-        let limit = i.mac_limit.unwrap_or(u32::MAX);
-        Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, flags, limit })
-    }
+/// What workers see of an interface's membership.
+pub(super) fn seen(router: &Router, i: &IfState) -> Option<BridgePort> {
+    let m = i.membership?;
+    let (b, told) = (part::bridge(router, m.bridge)?, port(router, i.index));
+    let (bridge, flags) = (b.number, b.settings.flags() & told.features.flags());
+    let limit = told.mac_limit.unwrap_or(u32::MAX);
+    Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, flags, limit })
 }
 
 impl std::str::FromStr for TagChange {
