@@ -9,7 +9,8 @@ use net::plane::PlaneConfig;
 use net::punt::{Class, Limit};
 use net::reassembly::Kind;
 use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac, TagChange, VlanTag};
-use net::router::{Encap, Feature, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target, TunnelConfig};
+use net::mpls::{LabelBatch, MplsOp, TunnelConfig};
+use net::router::{Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
 use net::span::{Directions, Mirror};
 use net::urpf::Mode;
 use net::vxlan::{VxlanConfig, VxlanOp};
@@ -345,7 +346,7 @@ fn labels(router: &mut Router) {
     let tunnel = |n, control_word, paths| {
         let config = TunnelConfig { l2_only: true, control_word, paths };
         let name = format!("mpls-tunnel{n}");
-        [Op::Mpls(MplsOp::CreateTunnel { instance: Some(n), config }), Op::SetState { name, up: true }]
+        [Op::from(MplsOp::CreateTunnel { instance: Some(n), config }), Op::SetState { name, up: true }]
     };
     let mut ops: Vec<Op> = ["left", "right", "small", "left.200"]
         .map(|name| Op::SetFeature { name: name.into(), feature: net::mpls::TAKEN.to(true).into() })
@@ -358,7 +359,7 @@ fn labels(router: &mut Router) {
             id: 1,
             settings: BridgeSettings { learn: false, ..BridgeSettings::default() },
         }),
-        Op::Mpls(MplsOp::CreateTable { table: 7 }),
+        Op::from(MplsOp::CreateTable { table: 7 }),
     ]);
     ops.extend(["mpls-tunnel0", "mpls-tunnel1"].map(|name| {
         let member = Some(Membership { bridge: 1, bvi: false, shg: 0 });
@@ -396,7 +397,7 @@ fn labels(router: &mut Router) {
     let mut seven = LabelBatch::in_table(7);
     seven.set(100, true, &Target::Paths(vec![via(right, out(&[300]))]));
     seven.set(106, false, &Target::Paths(vec![into(7, Lookup::Mpls)]));
-    router.commit([batch, seven].map(|b| Op::Mpls(MplsOp::Routes(b))).into()).expect("labels");
+    router.commit([batch, seven].map(|b| Op::from(MplsOp::Routes(b))).into()).expect("labels");
     let routes = [
         ("10.20.0.0/16", via(right, out(&[100]))),
         ("10.21.0.0/16", via(small, out(&[100, 200]))),

@@ -7,11 +7,11 @@ use crate::yaml::{
 use graph::{PoolConfig, PoolMemory};
 use net::copp::SetLimit;
 use net::generator::StreamOp;
+use net::mpls::{LabelBatch, MplsOp, TunnelConfig};
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{
-    Feature, HostConfig, LabelBatch, MplsOp, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router,
-    RouterConfig, TapConfig, Target, TunnelConfig,
+    Feature, HostConfig, Op, PcapConfig, Ring, RouteBatch, RoutePath, Router, RouterConfig, TapConfig, Target,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
             let instance = name.strip_prefix("mpls-tunnel").and_then(|n| n.parse().ok());
             // Its paths come when the interfaces stand over which they lead.
             let config = TunnelConfig { l2_only: t.l2_only, control_word: t.control_word, paths: vec![] };
-            (t.place, Op::Mpls(MplsOp::CreateTunnel { instance, config }))
+            (t.place, Op::from(MplsOp::CreateTunnel { instance, config }))
         }
         InterfaceKind::Virtual(v) => (v.place, v.op.clone()?),
         InterfaceKind::Tap(t) => {
@@ -304,11 +304,11 @@ fn upper(d: &Document, router: &Router) -> Plan {
         p.add(Place::default(), "routes", Op::Routes(batch));
     }
     for (table, place) in &d.mpls.tables {
-        p.add(*place, "mpls", Op::Mpls(MplsOp::CreateTable { table: *table }));
+        p.add(*place, "mpls", Op::from(MplsOp::CreateTable { table: *table }));
     }
     for t in &d.mpls.tunnels {
         let Target::Paths(paths) = target(router, &RouteTarget::Paths(t.paths.clone())) else { continue };
-        p.add(t.place, "mpls", Op::Mpls(MplsOp::SetTunnelPaths { name: t.name.clone(), paths }));
+        p.add(t.place, "mpls", Op::from(MplsOp::SetTunnelPaths { name: t.name.clone(), paths }));
     }
     let mut batches: BTreeMap<u32, (LabelBatch, Vec<Place>)> = BTreeMap::new();
     for l in &d.mpls.labels {
@@ -322,7 +322,7 @@ fn upper(d: &Document, router: &Router) -> Plan {
     }
     for (batch, places) in batches.into_values() {
         p.labels.insert(p.ops.len(), places);
-        p.add(Place::default(), "mpls", Op::Mpls(MplsOp::Routes(batch)));
+        p.add(Place::default(), "mpls", Op::from(MplsOp::Routes(batch)));
     }
     for n in &d.neighbors {
         let op = Op::SetNeighbor { name: n.interface.clone(), address: n.address, mac: n.mac };

@@ -4,6 +4,7 @@
 
 use control::dump::{Dump, Source};
 use control::{apply, yaml};
+use net::mpls::{label_routes, label_tables};
 use net::neighbor::State;
 use net::router::{Router, RouterConfig};
 use proptest::prelude::*;
@@ -86,9 +87,9 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             let _ = writeln!(out, "{} {:?} {:?} {target}", r.prefix, group.source, r.hidden);
         }
     }
-    for t in router.label_tables() {
+    for t in label_tables(router) {
         let _ = writeln!(out, "{t:?}");
-        for r in router.label_routes(t.id, 0) {
+        for r in label_routes(router, t.id, 0) {
             let interface = |p: &net::router::RoutePath| p.interface.map(|i| router.interface_name(i));
             let paths = |p: &net::router::RoutePath| net::router::RoutePath { interface: None, ..*p };
             let target = match &r.target {

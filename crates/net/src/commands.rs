@@ -1,7 +1,7 @@
 //! All commands of the protocols, in one list; each feature's folder has its own in `commands.rs`.
 
 use crate::router::Router;
-use crate::{cli, fib, ip4, l2, mpls, mss, nodes, runtime};
+use crate::{cli, fib, ip4, l2, mss, nodes, runtime};
 use command::Command;
 
 /// Every command over a router.
@@ -10,7 +10,6 @@ pub fn all() -> Vec<Command<Router>> {
     all.extend(cli::interfaces::all());
     all.extend(l2::commands::all());
     all.extend(fib::commands::all());
-    all.extend(mpls::commands::all());
     all.extend(cli::neighbors::all());
     all.extend(mss::commands::all());
     all.extend(crate::arp::commands::all());

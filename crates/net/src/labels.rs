@@ -358,19 +358,24 @@ pub(crate) fn stack(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// The most label tables, table 0 included.
 pub const MAX_TABLES: usize = 4096;
 
-/// The writer of label tables, that of table 0, and what workers see.
-pub type Table0 = (SlotsWriter<Arc<Labels>>, LabelsWriter, Arc<Slots<Arc<Labels>>>);
+/// The control side's ends of label tables.
+pub struct LabelWriters {
+    /// Of all tables.
+    pub slots: SlotsWriter<Arc<Labels>>,
+    /// Of table 0.
+    pub main: LabelsWriter,
+}
 
-/// The label tables, with table 0 at place 0.
+/// The label tables, with table 0 at FIB index 0, and what workers see.
 ///
 /// # Errors
 /// The system has not the address space.
-pub fn table0() -> std::io::Result<Table0> {
+pub fn table0() -> std::io::Result<(LabelWriters, Arc<Slots<Arc<Labels>>>)> {
     let (mut writer, slots) = Slots::new(MAX_TABLES)?;
     let (main, shared) = Labels::new()?;
     // The first slot is free.
     let _ = writer.insert(shared);
-    Ok((writer, main, slots))
+    Ok((LabelWriters { slots: writer, main }, slots))
 }
 
 /// The entry with which a packet begins.

@@ -31,6 +31,7 @@ pub static SETTINGS: &[&[&Declared]] = &[
 /// The features that have a control side of their own, in the order in which they are called.
 pub(crate) static PARTS: &[&dyn Part] = &[
     &l2::bridge::Bridging,
+    &mpls::Mpls,
     &multicast::Multicast,
     &ra::Adverts,
     &proxy::Proxy,

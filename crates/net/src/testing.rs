@@ -329,7 +329,7 @@ impl Rig {
             tables6,
             groups,
             l2: crate::plane::L2Plane::new(1, packet::CpuLevel::detect()).unwrap().1,
-            labels: crate::labels::table0().unwrap().2,
+            labels: crate::labels::table0().unwrap().1,
             config: Published::new(PlaneConfig::default()),
             counters: Counters::new(1).unwrap(),
             wall: Default::default(),

@@ -36,7 +36,7 @@ impl LabelEntry {
 
 /// Where a label stands in a table.
 #[inline(always)]
-pub const fn place(label: u32, bottom: bool) -> u32 {
+pub const fn key(label: u32, bottom: bool) -> u32 {
     label << 1 | bottom as u32
 }
 
@@ -58,16 +58,16 @@ impl Labels {
         ))
     }
 
-    /// The entry at a place; the empty one where there is none.
+    /// The entry of a key; the empty one where there is none.
     #[inline(always)]
-    pub fn get(&self, place: u32) -> LabelEntry {
-        LabelEntry::unpack(self.words.get(place as usize).map_or(0, |w| w.load(Acquire)))
+    pub fn get(&self, key: u32) -> LabelEntry {
+        LabelEntry::unpack(self.words.get(key as usize).map_or(0, |w| w.load(Acquire)))
     }
 
-    /// Brings the entry at a place near.
+    /// Brings the entry of a key near.
     #[inline(always)]
-    pub fn prefetch(&self, place: u32) {
-        prefetch(&self.words, place as usize);
+    pub fn prefetch(&self, key: u32) {
+        prefetch(&self.words, key as usize);
     }
 }
 
@@ -80,19 +80,19 @@ pub struct LabelsWriter {
 }
 
 impl LabelsWriter {
-    /// The entry at a place.
+    /// The entry of a key.
     #[inline]
-    pub fn get(&self, place: u32) -> Option<LabelEntry> {
-        Some(self.shared.get(place)).filter(|e| e.group != 0)
+    pub fn get(&self, key: u32) -> Option<LabelEntry> {
+        Some(self.shared.get(key)).filter(|e| e.group != 0)
     }
 
-    /// Sets the entry at a place, or removes it, and answers what was there. Nothing happens beyond the last place.
-    pub fn set(&mut self, place: u32, entry: Option<LabelEntry>) -> Option<LabelEntry> {
-        let word = self.shared.words.get(place as usize)?;
+    /// Sets the entry of a key, or removes it, and answers what was there. Nothing happens beyond the last key.
+    pub fn set(&mut self, key: u32, entry: Option<LabelEntry>) -> Option<LabelEntry> {
+        let word = self.shared.words.get(key as usize)?;
         let old = LabelEntry::unpack(word.load(Relaxed));
         let new = entry.filter(|e| e.group != 0);
         word.store(new.map_or(0, LabelEntry::pack), Release);
-        let (at, bit) = (place as usize / 64, 1 << (place % 64));
+        let (at, bit) = (key as usize / 64, 1 << (key % 64));
         match (old.group != 0, new.is_some()) {
             (false, true) => {
                 self.set[at] |= bit;
@@ -107,7 +107,7 @@ impl LabelsWriter {
         (old.group != 0).then_some(old)
     }
 
-    /// All entries from a place on, in order.
+    /// All entries from a key on, in order.
     pub fn iter_from(&self, from: u32) -> impl Iterator<Item = (u32, LabelEntry)> + '_ {
         let first = from as usize / 64;
         let words = self.set.get(first..).unwrap_or_default().iter().enumerate();
@@ -121,7 +121,7 @@ impl LabelsWriter {
                     (bit < 64).then_some(base + bit)
                 })
             })
-            .map(|place| (place, self.shared.get(place)))
+            .map(|key| (key, self.shared.get(key)))
     }
 
     /// How many entries are set.
@@ -155,16 +155,16 @@ mod tests {
         ) {
             let (mut w, shared) = Labels::new().unwrap();
             let mut model: BTreeMap<u32, LabelEntry> = BTreeMap::new();
-            for (place, group, swap) in steps {
+            for (key, group, swap) in steps {
                 let entry = LabelEntry { group, swap };
                 let new = (group != 0).then_some(entry);
-                let old = match new.filter(|_| place < ENTRIES) {
-                    Some(e) => model.insert(place, e),
-                    None => model.remove(&place),
+                let old = match new.filter(|_| key < ENTRIES) {
+                    Some(e) => model.insert(key, e),
+                    None => model.remove(&key),
                 };
-                prop_assert_eq!(w.set(place, new), old);
-                prop_assert_eq!(w.get(place), model.get(&place).copied());
-                prop_assert_eq!(shared.get(place), model.get(&place).copied().unwrap_or_default());
+                prop_assert_eq!(w.set(key, new), old);
+                prop_assert_eq!(w.get(key), model.get(&key).copied());
+                prop_assert_eq!(shared.get(key), model.get(&key).copied().unwrap_or_default());
                 prop_assert_eq!(w.len(), model.len());
             }
             let all: Vec<_> = w.iter_from(from).collect();
@@ -174,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn each_label_has_two_places() {
-        assert_eq!((place(0, false), place(0, true), place(LABELS - 1, true)), (0, 1, ENTRIES - 1));
+    fn each_label_has_two_keys() {
+        assert_eq!((key(0, false), key(0, true), key(LABELS - 1, true)), (0, 1, ENTRIES - 1));
         let (w, shared) = Labels::new().unwrap();
         assert!(w.is_empty());
         shared.prefetch(u32::MAX);

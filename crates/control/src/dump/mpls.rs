@@ -3,7 +3,8 @@
 use super::routes::path_words;
 use super::{PAGE, Pages, Pieces, Source};
 use crate::written::{Map, Node};
-use net::router::{IfState, LabelRoute, Router, Source as RouteSource, Target};
+use net::mpls::{LabelRoute, label_routes, label_tables};
+use net::router::{IfState, Router, Source as RouteSource, Target};
 
 /// `mpls` of an interface.
 pub(super) fn enabled(_: Source<'_>, i: &IfState, to: &mut Map) {
@@ -12,7 +13,7 @@ pub(super) fn enabled(_: Source<'_>, i: &IfState, to: &mut Map) {
 
 /// The numbers of the tables.
 pub(super) fn tables(from: Source<'_>, to: &mut Map) {
-    let tables = from.router.label_tables().into_iter().filter(|t| t.id != 0);
+    let tables = label_tables(from.router).into_iter().filter(|t| t.id != 0);
     to.put_some("tables", Some(Node::Row(tables.map(|t| Node::Plain(t.id.to_string())).collect())));
 }
 
@@ -27,14 +28,14 @@ pub(super) struct Labels {
 impl Pages for Labels {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
         let mut items = vec![];
-        let tables = from.router.label_tables();
+        let tables = label_tables(from.router);
         let Some(table) = tables.iter().map(|t| t.id).find(|id| *id >= self.table) else { return false };
         if table > self.table {
             (self.table, self.label) = (table, (0, false));
         }
         let start = self.label;
         // A label has two entries, that of packets with more labels first.
-        let routes = from.router.label_routes(table, start.0).filter(|r| (r.label, r.bottom) >= start);
+        let routes = label_routes(from.router, table, start.0).filter(|r| (r.label, r.bottom) >= start);
         for (seen, r) in routes.enumerate() {
             if seen >= PAGE {
                 to.items(items);
@@ -54,7 +55,7 @@ impl Pages for Labels {
 
 /// An entry of `tunnels`.
 pub(super) fn tunnel(from: Source<'_>, i: &IfState) -> Option<Node> {
-    let t = from.router.tunnel(i.index)?;
+    let t = net::mpls::tunnel(from.router, i.index)?;
     let mut fields = Map::new();
     fields.put_unless("l2-only", t.config.l2_only, false).put_unless(
         "control-word",

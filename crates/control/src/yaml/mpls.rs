@@ -2,7 +2,8 @@
 //!
 //! A label is a mapping, or one line in the words of the command language: `100 eos via 192.0.2.1 left out-labels 200`.
 
-use net::router::{Lookup, RouteTable, check_label};
+use net::mpls::check_label;
+use net::router::{Lookup, RouteTable};
 
 use super::decode::Decoder;
 use super::diag::Place;

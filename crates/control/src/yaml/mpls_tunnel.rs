@@ -82,7 +82,7 @@ fn one<'n>(
     node: &'n Node<'n>,
     read: &Paths<'_>,
 ) -> Option<TunnelPaths> {
-    if !object_name(d, name, place, "mpls-tunnel", u64::from(net::router::MAX_TUNNEL)) {
+    if !object_name(d, name, place, "mpls-tunnel", u64::from(net::mpls::MAX_TUNNEL)) {
         return None;
     }
     let fields = d.fields(node, TUNNEL)?;

@@ -3,7 +3,8 @@
 use crate::cli::commit;
 use crate::cli::labels::{LABELS, about_labels, labels};
 use crate::mpls::show;
-use crate::router::{LabelBatch, Lookup, MplsOp, Op, RoutePath, Router, Target, check_label};
+use crate::mpls::{LabelBatch, MplsOp, check_label, label_route};
+use crate::router::{Lookup, Op, RoutePath, Router, Target};
 use command::{Args, Command, CommandError, Output};
 
 fn paths() -> String {
@@ -38,13 +39,13 @@ fn labels_and_tables() -> Vec<Command<Router>> {
         .details("Without it they are dropped. Labelled packets are sent on any interface.")
         .example("set interface mpls left enable"),
         Command::write("mpls table add <table:u32>", "Add an MPLS table", |r, a| {
-            commit(r, vec![Op::Mpls(MplsOp::CreateTable { table: a.get("table")? })])
+            commit(r, vec![Op::from(MplsOp::CreateTable { table: a.get("table")? })])
         })
         .arg("table", "its number; table 0 is there always")
         .details("Labels of packets are looked up in table 0, and in another one where a label leads into it.")
         .example("mpls table add 10"),
         Command::write("mpls table del <table:u32>", "Remove an MPLS table with its labels", |r, a| {
-            commit(r, vec![Op::Mpls(MplsOp::DeleteTable { table: a.get("table")? })])
+            commit(r, vec![Op::from(MplsOp::DeleteTable { table: a.get("table")? })])
         })
         .arg("table", "its number")
         .example("mpls table del 10"),
@@ -172,7 +173,7 @@ fn change(
     for bottom in bottoms(args, Some(&target)) {
         verb(&mut batch, label, bottom, &target);
     }
-    commit(router, vec![Op::Mpls(MplsOp::Routes(batch))])
+    commit(router, vec![Op::from(MplsOp::Routes(batch))])
 }
 
 fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -184,8 +185,8 @@ fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let said = args.one_of(&["eos", "non-eos"]).is_some();
     let mut bottoms = bottoms(args, target.as_ref());
     // Without a word that says which, those go that are there.
-    if !said && bottoms.iter().any(|b| router.label_route(table, label, *b).is_some()) {
-        bottoms.retain(|b| router.label_route(table, label, *b).is_some());
+    if !said && bottoms.iter().any(|b| label_route(router, table, label, *b).is_some()) {
+        bottoms.retain(|b| label_route(router, table, label, *b).is_some());
     }
     for bottom in bottoms {
         match &target {
@@ -193,5 +194,5 @@ fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             None => batch.del(label, bottom),
         }
     }
-    commit(router, vec![Op::Mpls(MplsOp::Routes(batch))])
+    commit(router, vec![Op::from(MplsOp::Routes(batch))])
 }

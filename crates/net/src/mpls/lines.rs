@@ -5,7 +5,8 @@
 //! is left to that one.
 
 use crate::labels::OutLabels;
-use crate::router::{LabelBatch, MplsOp, Op, RoutePath, Router, Target};
+use crate::mpls::{LabelBatch, MplsOp};
+use crate::router::{Op, RoutePath, Router, Target};
 use std::net::IpAddr;
 
 /// The most lines of one transaction: other work of the control thread waits for so long.
@@ -131,7 +132,7 @@ pub fn run(router: &mut Router, lines: &[&str]) -> usize {
         if taken < 2 {
             return 0;
         }
-        match router.commit(vec![Op::Mpls(MplsOp::Routes(batch))]) {
+        match router.commit(vec![Op::from(MplsOp::Routes(batch))]) {
             Ok(()) => return taken,
             Err(e) => n = numbers.get(e.route).map_or(0, |l| *l as usize).min(taken - 1),
         }
@@ -141,7 +142,8 @@ pub fn run(router: &mut Router, lines: &[&str]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{RouterConfig, check_label};
+    use crate::mpls::{check_label, label_route, label_routes};
+    use crate::router::RouterConfig;
     use command::{Completer, Parsed, Registry};
     use proptest::prelude::*;
 
@@ -236,10 +238,10 @@ mod tests {
             .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         assert_eq!(run(&mut r, &lines), 2900);
-        assert_eq!(r.label_routes(0, 16).count(), 2900);
+        assert_eq!(label_routes(&r, 0, 16).count(), 2900);
         assert_eq!(run(&mut r, &lines[2901..]), 1999);
         assert_eq!(run(&mut r, &lines[..1]), 0, "one alone is told better by the general parser");
-        let route = r.label_route(0, 4999, true).unwrap();
+        let route = label_route(&r, 0, 4999, true).unwrap();
         let Target::Paths(p) = &route.target else { panic!("paths") };
         assert_eq!(p[0].labels.as_slice(), [5006]);
         // All of them lead over one next-hop group.

@@ -21,7 +21,7 @@ use packet::mpls::{Entry, Label};
 use std::fmt;
 use std::sync::Arc;
 use tables::groups::Paths;
-use tables::labels::{LabelEntry, Labels, place};
+use tables::labels::{LabelEntry, Labels, key};
 use tables::slots::SlotsReader;
 
 graph::edges! {
@@ -95,7 +95,7 @@ pub struct MplsLookupView<'v> {
 impl MplsLookupView<'_> {
     fn entry(&self, at: u32, entry: Entry) -> LabelEntry {
         let table = if at == 0 { self.main } else { self.tables.get(at).map(|t| &**t) };
-        table.map_or(LabelEntry::default(), |t| t.get(place_of(entry.0)))
+        table.map_or(LabelEntry::default(), |t| t.get(key_of(entry.0)))
     }
 }
 
@@ -131,8 +131,8 @@ impl MplsLookupView<'_> {
 
 /// Where an entry stands in a label table.
 #[inline(always)]
-fn place_of(entry: u32) -> u32 {
-    place(entry >> 12, entry & Entry::BOTTOM != 0)
+fn key_of(entry: u32) -> u32 {
+    key(entry >> 12, entry & Entry::BOTTOM != 0)
 }
 
 impl LookupNode for MplsLookup {
@@ -160,12 +160,12 @@ impl LookupNode for MplsLookup {
         top(p.data()).unwrap_or(Entry(0)).0
     }
 
-    /// The results are the entries' places, which are near by then.
+    /// The results are the entries' keys, whose words are near by then.
     #[inline]
     fn lookup(view: &mut MplsLookupView<'_>, _: &[Desc], keys: &[u32], results: &mut [u32]) {
         let Some(main) = view.main else { return };
         for (result, key) in results.iter_mut().zip(keys) {
-            *result = place_of(*key);
+            *result = key_of(*key);
             main.prefetch(*result);
         }
     }
@@ -359,29 +359,29 @@ pub struct Into<'v> {
     groups: tables::groups::GroupsReader<'v>,
     kind: u8,
     group: u32,
-    place: u32,
+    fib_index: u32,
 }
 
 impl Into<'_> {
-    /// The place of the table to which a group leads.
+    /// The FIB index of the table to which a group leads.
     #[inline(always)]
-    fn place(&mut self, group: u32) -> Option<u32> {
+    fn fib_index(&mut self, group: u32) -> Option<u32> {
         if group != self.group {
             match self.groups.paths(group) {
-                Paths::One(e) if e.kind == self.kind => (self.group, self.place) = (group, e.adj),
+                Paths::One(e) if e.kind == self.kind => (self.group, self.fib_index) = (group, e.adj),
                 _ => return None,
             }
         }
-        Some(self.place)
+        Some(self.fib_index)
     }
 
     /// Without its label.
     #[inline(always)]
-    fn send(d: &mut Desc, place: u32, total: u16) {
+    fn send(d: &mut Desc, fib_index: u32, total: u16) {
         d.off += 4;
         d.len = total;
-        if place != u32::MAX {
-            d.tx = place;
+        if fib_index != u32::MAX {
+            d.tx = fib_index;
             d.flags |= IN_TABLE;
         }
     }
@@ -426,7 +426,7 @@ impl QuickLookup for MplsLookup {
             Paths::Many(word) => groups.pick(word, 0),
         };
         let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
-        let into = Into { groups, kind: e.kind, group: u32::MAX, place: 0 };
+        let into = Into { groups, kind: e.kind, group: u32::MAX, fib_index: 0 };
         match e.kind {
             kind::LABEL if found.swap & Push::COPY != 0 && sender.is_direct(e.adj) => {
                 Some((MplsLookupNext::Direct, Common::Swap(main, sender.last(groups, Some(view.flow)))))
@@ -515,13 +515,13 @@ impl QuickLookup for MplsLookup {
                     if (key as u8) < 2 {
                         return false;
                     }
-                    let Some(place) = into.place(main.get(at).group) else { return false };
+                    let Some(fib_index) = into.fib_index(main.get(at).group) else { return false };
                     let Some((total, dst)) = ip4::input::usual(h) else { return false };
                     if u32::from(total) + 4 > u32::from(d.len) {
                         return false;
                     }
                     d.aux = dst;
-                    Into::send(d, place, total);
+                    Into::send(d, fib_index, total);
                     true
                 })
             }
@@ -533,12 +533,12 @@ impl QuickLookup for MplsLookup {
                     if (key as u8) < 2 || h[8] == 0xfe || h[24] == 0xfe {
                         return false;
                     }
-                    let Some(place) = into.place(main.get(at).group) else { return false };
+                    let Some(fib_index) = into.fib_index(main.get(at).group) else { return false };
                     let Some(total) = ip6::input::usual(h) else { return false };
                     if total + 4 > u32::from(d.len) {
                         return false;
                     }
-                    Into::send(d, place, total as u16);
+                    Into::send(d, fib_index, total as u16);
                     true
                 })
             }

@@ -4,7 +4,9 @@
 //! through the nodes of label imposition (other labels take the label's place) or disposition (the packet below goes on without
 //! it); what has a neighbour ends in `mpls-output`. IP packets come to label imposition from their own lookup.
 
-pub mod commands;
+mod batch;
+mod check;
+mod commands;
 mod disposition;
 mod error;
 mod frag;
@@ -17,9 +19,13 @@ mod lookup;
 #[cfg(test)]
 mod model;
 mod output;
+mod part;
+mod routes;
 mod show;
 mod tunnel;
 
+pub use batch::LabelBatch;
+pub use check::check_label;
 pub use disposition::{DispositionReason, Ip4Pipe, Ip4Uniform, Ip6Pipe, Ip6Uniform, LabelDisposition};
 pub use error::{MplsErrorReason, MplsIcmpError};
 pub use frag::{MplsFrag, MplsFragNext};
@@ -30,6 +36,10 @@ pub use imposition::{
 pub use input::{MplsInput, MplsInputDrop};
 pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
+pub(crate) use part::Mpls;
+pub use part::{LabelTableInfo, MplsOp, label_table_at, label_tables};
+pub use routes::{LabelRoute, label_route, label_routes};
+pub use tunnel::state::{MAX_TUNNEL, TunnelConfig, TunnelInfo, tunnel, tunnels};
 pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TunnelTxDrop};
 
 use crate::interface::{Declared, Setting, ifflags};

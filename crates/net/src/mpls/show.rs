@@ -3,8 +3,9 @@
 use crate::cli::{listing, plural};
 use crate::fib::show::{adjacency_line, group_json, target_words};
 use crate::mpls::TAKEN;
+use crate::mpls::{LabelRoute, label_route, label_routes, label_table_at, label_tables};
 use crate::plane::kind;
-use crate::router::{LabelRoute, NextHopInfo, Router};
+use crate::router::{NextHopInfo, Router};
 use command::{Args, CommandError, Output, Page};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -46,7 +47,7 @@ fn route_json(router: &Router, r: &LabelRoute, whole: bool) -> Json {
 /// `show mpls fib`.
 pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let table: u32 = args.opt("table")?.unwrap_or(0);
-    let Some(info) = router.label_tables().into_iter().find(|t| t.id == table) else {
+    let Some(info) = label_tables(router).into_iter().find(|t| t.id == table) else {
         return Err(args.error("table", format!("there is no MPLS table {table}")));
     };
     if let Some(label) = args.opt::<u32>("label")? {
@@ -70,7 +71,7 @@ pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandErr
         }
         // A label has two entries, that of packets with more labels first; `from` is the one that comes next.
         let start = from;
-        for r in router.label_routes(table, from.0).filter(|r| (r.label, r.bottom) >= start) {
+        for r in label_routes(router, table, from.0).filter(|r| (r.label, r.bottom) >= start) {
             if left == 0 {
                 break;
             }
@@ -97,7 +98,7 @@ pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandErr
 
 fn one(router: &Router, table: u32, label: u32) -> Result<Output, CommandError> {
     let found: Vec<LabelRoute> =
-        [true, false].into_iter().filter_map(|b| router.label_route(table, label, b)).collect();
+        [true, false].into_iter().filter_map(|b| label_route(router, table, label, b)).collect();
     let mut text = String::new();
     if found.is_empty() {
         let _ = writeln!(
@@ -151,7 +152,7 @@ fn into_words(router: &Router, kind: u8, place: u32) -> String {
     let table = match kind {
         kind::DISPOSE4 | kind::DISPOSE4_UNIFORM => (place != u32::MAX).then(|| router.table_at(false, place)),
         kind::DISPOSE6 | kind::DISPOSE6_UNIFORM => (place != u32::MAX).then(|| router.table_at(true, place)),
-        kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => router.label_table_at(place),
+        kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => label_table_at(router, place),
         kind::FRAME => return format!(" on {}", router.interface_name(place)),
         _ => return String::new(),
     };

@@ -2,6 +2,7 @@
 
 use crate::adjacency::Adjacency;
 use crate::interface::{Briefs, Columns, Interface, MAX_INTERFACES};
+use crate::labels::LabelWriters;
 use crate::punt::{Police, Punt};
 use graph::counters::{PerWorker, Table};
 use graph::epoch::Published;
@@ -157,6 +158,8 @@ impl DropTable {
 pub struct Ends {
     /// Of bridge domains.
     pub l2: Option<L2Writers>,
+    /// Of label tables.
+    pub labels: Option<LabelWriters>,
 }
 
 /// Settings that nodes read, as the router is made with them.
@@ -208,7 +211,7 @@ pub struct Plane {
     pub groups: Arc<Groups>,
     /// Bridge domains.
     pub l2: L2Plane,
-    /// Label tables, by place; the place of table 0 is 0.
+    /// Label tables, by FIB index; that of table 0 is 0.
     pub labels: Arc<Slots<Arc<Labels>>>,
     /// Settings.
     pub config: Published<PlaneConfig>,

@@ -45,7 +45,7 @@ impl Router {
             return Err("only a label leads into a table of another kind".into());
         }
         let Some(a) = p.address else {
-            let tunnel = p.interface.is_some_and(|i| self.ip_tunnel(i).is_some());
+            let tunnel = p.interface.is_some_and(|i| self.group_behind(i).is_some());
             if !p.labels.is_none() && !tunnel {
                 return Err("labels are put on for a neighbor: name its address".into());
             }
@@ -69,7 +69,7 @@ impl Router {
     /// Why an interface cannot have addresses; nothing where it can.
     pub(super) fn takes_no_addresses(&self, interface: u32) -> Option<String> {
         let name = self.interface_name(interface);
-        self.ip_tunnel(interface).map(|_| {
+        self.group_behind(interface).map(|_| {
             format!("{name} carries IP packets of routes over it alone: make it with l2-only for frames and addresses")
         })
     }
@@ -87,7 +87,7 @@ impl Router {
     }
 
     /// Whether an address can be the next hop of a path of a table's route.
-    pub(super) fn check_neighbor(&self, table: u32, a: IpAddr, p: &RoutePath) -> Result<(), String> {
+    pub(crate) fn check_neighbor(&self, table: u32, a: IpAddr, p: &RoutePath) -> Result<(), String> {
         if a.is_unspecified() || a.is_multicast() || a.is_loopback() || a == IpAddr::V4(Ipv4Addr::BROADCAST) {
             return Err(format!("{a} is not the address of a neighbor"));
         }
@@ -221,7 +221,7 @@ impl Router {
         let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);
         let named = self.nexthops.towards(addr).into_iter().chain(looked_up);
         // Groups may be held for a moment by what has gone already.
-        let in_use = |id: u32, routes: u32| routes > 0 || self.tunnels().any(|t| t.group == id);
+        let in_use = |id: u32, routes: u32| routes > 0 || self.holder_of(id).is_some();
         named.filter_map(|id| Some((id, self.group(id)?))).any(|(id, g)| {
             matches!(&g.target, Target::Paths(paths) if paths.iter().any(here)) && in_use(id, g.routes)
         })

@@ -2,7 +2,7 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{Encap, IfState, Kind, Op, OpError, Router, VirtualKind, devices};
+use super::{Encap, IfState, Kind, Op, OpError, Router, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ pub(crate) struct NewVirtual {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub kind: &'static VirtualKind,
+    pub kind: Kind,
     /// What makes it.
     pub origin: Op,
     /// Its MAC address, for its link-local address, and in its frames.
@@ -134,7 +134,6 @@ impl Router {
         let index = self.reserve_index()?;
         then(self, index);
         let NewVirtual { name, kind, origin, mac, mtu } = new;
-        let kind = Kind::Virtual(kind);
         let new = NewInterface { name, kind, origin, mac, own_mac: None, mtu, link: true };
         self.insert_interface(index, new);
         Ok(())
@@ -199,11 +198,8 @@ impl Router {
             let o = self.interface_name(*o);
             return Err(OpError::new(format!("{name} is the cross-connect target of {o}: undo that first")));
         }
-        if let Some(t) = self.tunnel_over(&gone) {
-            let t = self.interface_name(t);
-            return Err(OpError::new(format!(
-                "the tunnel {t} goes over {name}: delete it first (mpls tunnel del {t})"
-            )));
+        if let Some(why) = self.parts.all.iter().find_map(|p| p.leads_over(self, &all, name)) {
+            return Err(OpError::new(why));
         }
         let over = self.nexthops.over(&gone);
         let routes: u32 = over.iter().filter_map(|id| self.group(*id)).map(|g| g.routes).sum();

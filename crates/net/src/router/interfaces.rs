@@ -302,7 +302,6 @@ impl Router {
         self.neighbors.interface_removed(index, &mut out);
         self.carry_out(out);
         self.drop_held(index);
-        self.tunnel_removed(index);
         let sub = self.interfaces.get(index).is_some_and(|i| matches!(i.kind, Kind::Sub { .. }));
         if !sub {
             self.detach(index);
@@ -335,6 +334,13 @@ impl Router {
     /// All interfaces, in the order in which they were made, each with its sub-interfaces behind it.
     pub fn interfaces(&self) -> impl Iterator<Item = &IfState> {
         self.interfaces.iter()
+    }
+
+    /// What makes an interface is another operation from now on.
+    pub(crate) fn set_origin(&mut self, index: u32, origin: Op) {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.origin = origin;
+        }
     }
 
     /// Says what an interface is to a bridge domain from now on, and answers what it was.

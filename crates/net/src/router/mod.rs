@@ -23,7 +23,6 @@ mod interface_settings;
 mod interface_state;
 mod interfaces;
 mod mode;
-pub(crate) mod mpls;
 mod neighbors;
 mod nexthops;
 mod op;
@@ -48,15 +47,14 @@ pub use devices::{
 pub use features::Feature;
 pub use inspect::ArcFeatures;
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
-pub use mpls::{
-    LabelBatch, LabelRoute, LabelTableInfo, MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, check_label,
-};
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
-pub use op::{MTU, Op, OpError};
+pub use op::{Held, MTU, Op, OpError, Step};
 pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
 pub(crate) use part::{Handed, Part, Start};
 pub use placement::Placement;
 pub use resolve::NextHopStep;
+pub(crate) use resolve::TableKind;
+pub(crate) use routes::plural_routes;
 pub use routes::{PublishCounts, RouteInfo};
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
@@ -183,8 +181,6 @@ pub struct Router {
     instructions: packet::CpuChoice,
     started: Instant,
     interfaces: Interfaces,
-    labels: mpls::LabelTables,
-    tunnels: mpls::Tunnels,
     adjacencies: Adjacencies,
     nexthops: NextHops,
     fibs: Fibs,
@@ -254,8 +250,7 @@ impl Router {
         let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
         let (bridges, l2) = L2Plane::new(n, level).map_err(system("the bridge domains"))?;
-        let (label_slots, main_labels, shared_labels) =
-            crate::labels::table0().map_err(system("the label tables"))?;
+        let (labels, shared_labels) = crate::labels::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
             briefs: crate::interface::Briefs::new(),
@@ -304,13 +299,14 @@ impl Router {
             // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
             guard: unsafe { Guard::unprotected() },
             interfaces: Interfaces::new(interfaces, nodes.settings),
-            labels: mpls::LabelTables::new(label_slots, main_labels),
-            tunnels: mpls::Tunnels::default(),
             adjacencies: Adjacencies::new(adjacencies),
             nexthops: NextHops::new(groups),
             neighbors: NeighborTable::new(config.neighbor, seed),
             addresses: AddressTable::new(AddressConfig::default(), seed),
-            parts: part::Parts::new(nodes.parts, Start { seed, ends: Ends { l2: Some(bridges) } }),
+            parts: part::Parts::new(
+                nodes.parts,
+                Start { seed, ends: Ends { l2: Some(bridges), labels: Some(labels) } },
+            ),
             borrowers: BTreeSet::new(),
             device_groups: HashMap::new(),
             most_route_bytes: 0,
@@ -344,7 +340,9 @@ impl Router {
         };
         router.set_wall();
         router.make_local0();
-        router.fill_labels(0).map_err(|e| StartError::Config(e.message))?;
+        for part in router.parts.all {
+            part.starts(&mut router).map_err(|e| StartError::Config(e.message))?;
+        }
         Ok(router)
     }
 
@@ -432,6 +430,16 @@ impl Router {
         }
     }
 
+    /// The next-hop groups.
+    pub(crate) fn nexthops(&self) -> &NextHops {
+        &self.nexthops
+    }
+
+    /// The next-hop groups, to be used by more or by less.
+    pub(crate) fn nexthops_mut(&mut self) -> &mut NextHops {
+        &mut self.nexthops
+    }
+
     /// Who sees what of what workers read.
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
@@ -479,7 +487,6 @@ impl Router {
             self.interfaces.slots.reclaim(epoch, safe);
             self.adjacencies.slots.reclaim(epoch, safe);
             self.fibs.reclaim(epoch, safe);
-            self.labels.reclaim(epoch, safe);
         }
         self.nexthops.groups.retire_epoch(epoch);
     }
@@ -494,7 +501,6 @@ impl Router {
             self.static_routes_of(table).into_iter().for_each(|prefix| routes.del(prefix));
             ops.push(Op::Routes(routes));
         }
-        ops.extend(self.no_labels());
         let named = |i: &&IfState| i.kind != Kind::Local;
         ops.extend(
             self.interfaces()

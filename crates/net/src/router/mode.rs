@@ -80,11 +80,8 @@ impl Router {
     ) -> Option<String> {
         let has = |id: &u32| matches!(self.nexthops.target(*id), Some(Target::Paths(p)) if p.iter().any(&is));
         groups.into_iter().filter(has).filter_map(|id| self.group(id)).find_map(|g| {
-            if let Some(t) = self.tunnels().find(|t| t.group == g.id) {
-                return Some(format!(
-                    "is on the way of the tunnel {}, which leads over",
-                    self.interface_name(t.interface)
-                ));
+            if let Some(holder) = self.holder_of(g.id) {
+                return Some(format!("is on the way of {holder}, which leads over"));
             }
             (g.routes != 0).then(|| {
                 format!("is on the way of {}, which lead over", super::routes::plural_routes(g.routes))

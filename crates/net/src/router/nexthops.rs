@@ -267,7 +267,7 @@ impl NextHops {
     }
 
     /// Groups that lead into the table of a kind at a place.
-    pub(super) fn leading_to(&self, kind: TableKind, fib_index: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn leading_to(&self, kind: TableKind, fib_index: u32) -> impl Iterator<Item = u32> + '_ {
         self.by_table.range((kind, fib_index, 0)..=(kind, fib_index, u32::MAX)).map(|(_, _, id)| *id)
     }
 
@@ -436,7 +436,7 @@ impl Router {
     }
 
     /// The group for what a route of a table wants, held once more: [`Router::let_go`] must follow.
-    pub(super) fn hold_group(
+    pub(crate) fn hold_group(
         &mut self,
         source: Source,
         table: RouteTable,
@@ -463,7 +463,7 @@ impl Router {
     }
 
     /// The group for what a label route wants, held once more.
-    pub(super) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
+    pub(crate) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
         self.hold_group_key(GroupKey { source, v6: false, mpls: true, table: 0, target })
     }
 
@@ -504,7 +504,7 @@ impl Router {
 
     /// These interfaces changed their state or addresses: every group with a path over them is worked out again, and
     /// with it its routes move. No route is looked at.
-    pub(super) fn refresh_groups(&mut self, interfaces: &[u32]) {
+    pub(crate) fn refresh_groups(&mut self, interfaces: &[u32]) {
         self.refresh(self.nexthops.touched_by(interfaces));
     }
 

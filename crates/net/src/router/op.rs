@@ -4,7 +4,6 @@
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::mpls::{LabelBatch, LabelUndo, MplsOp};
 use super::{BoxedPartOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
 use crate::neighbor::State;
 use ipnet::IpNet;
@@ -197,8 +196,6 @@ pub enum Op {
     },
     /// Changes many static routes.
     Routes(RouteBatch),
-    /// Changes label tables and their routes.
-    Mpls(MplsOp),
     /// Sets a static neighbour.
     SetNeighbor {
         /// Interface.
@@ -244,17 +241,40 @@ pub(super) type Undo = Vec<Op>;
 enum Work {
     Op(Op),
     Routes(RouteBatch),
-    Labels(LabelBatch),
+}
+
+/// What undoes a change that may be large, or that holds something for as long as it may be undone.
+pub trait Held {
+    /// Undoes it.
+    fn undo(self: Box<Self>, router: &mut Router);
+
+    /// The transaction stands.
+    fn keep(self: Box<Self>, router: &mut Router);
 }
 
 /// A part of a transaction that was applied.
-enum Step {
+pub enum Step {
     /// Undone by this.
     Op(Op),
-    /// Changes of routes.
-    Routes(RouteUndo),
-    /// Changes of label routes.
-    Labels(LabelUndo),
+    /// Undone in a way of its own.
+    Held(Box<dyn Held>),
+}
+
+impl Step {
+    /// Undone in a way of its own.
+    pub fn held(undo: impl Held + 'static) -> Step {
+        Step::Held(Box::new(undo))
+    }
+}
+
+impl Held for RouteUndo {
+    fn undo(self: Box<Self>, router: &mut Router) {
+        router.undo_routes(*self);
+    }
+
+    fn keep(self: Box<Self>, router: &mut Router) {
+        router.keep_routes(*self);
+    }
 }
 
 impl Op {
@@ -291,7 +311,6 @@ impl Op {
             Op::SetFlowHash { table, fields } => {
                 format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
             }
-            Op::Mpls(op) => return op.log_line(),
             Op::Part(op) => return op.log_line(),
             Op::CreateHost { .. }
             | Op::CreatePcap { .. }
@@ -335,7 +354,6 @@ impl Op {
             }
             Op::DelRoute { prefix, .. } => batch.del(prefix),
             Op::Routes(batch) => return Work::Routes(batch),
-            Op::Mpls(MplsOp::Routes(batch)) => return Work::Labels(batch),
             other => return Work::Op(other),
         }
         Work::Routes(batch)
@@ -353,17 +371,17 @@ impl Router {
             // A table that goes takes its own routes along.
             let emptied = match &op {
                 Op::DeleteTable { table } => {
-                    self.empty_table(*table).map(|b| self.apply_routes(b).map(Step::Routes))
-                }
-                Op::Mpls(MplsOp::DeleteTable { table: table @ 1.. }) => {
-                    self.empty_label_table(*table).map(|b| self.apply_labels(b).map(Step::Labels))
+                    self.empty_table(*table).map(|b| self.apply_routes(b).map(Step::held))
                 }
                 _ => None,
             };
             let emptied = emptied.transpose().map(|step| steps.extend(step));
             let result = emptied.and_then(|()| match op.sort_out() {
-                Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::Routes(u))),
-                Work::Labels(batch) => self.apply_labels(batch).map(|u| steps.push(Step::Labels(u))),
+                Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::held(u))),
+                Work::Op(Op::Part(op)) => {
+                    more_than_routes |= !op.is_routes();
+                    op.steps(self).map(|u| steps.extend(u))
+                }
                 Work::Op(op) => {
                     more_than_routes = true;
                     self.apply(op).map(|u| steps.extend(u.into_iter().map(Step::Op)))
@@ -375,7 +393,7 @@ impl Router {
                     e.index = index;
                     self.undo(steps);
                     self.drop_doomed_tables();
-                    self.drop_doomed_labels();
+                    self.tell_parts(|part, router| part.settled(router));
                     self.publish_subs();
                     self.reclaim();
                     return Err(e);
@@ -384,14 +402,12 @@ impl Router {
         }
         self.changes += u64::from(more_than_routes);
         for step in steps {
-            match step {
-                Step::Routes(undo) => self.keep_routes(undo),
-                Step::Labels(undo) => self.keep_labels(undo),
-                Step::Op(_) => {}
+            if let Step::Held(undo) = step {
+                undo.keep(self);
             }
         }
         self.drop_doomed_tables();
-        self.drop_doomed_labels();
+        self.tell_parts(|part, router| part.settled(router));
         for words in done {
             self.note(false, words);
         }
@@ -400,18 +416,21 @@ impl Router {
         Ok(())
     }
 
-    fn undo(&mut self, mut steps: Vec<Step>) {
+    pub(crate) fn undo(&mut self, mut steps: Vec<Step>) {
         while let Some(step) = steps.pop() {
             match step {
-                Step::Routes(undo) => self.undo_routes(undo),
-                Step::Labels(undo) => self.undo_labels(undo),
+                Step::Held(undo) => undo.undo(self),
                 Step::Op(op) => {
                     let what = format!("{op:?}");
                     // Only what was made is undone by its deletion: nothing of it stays.
                     if let Op::Delete { name } = &op {
                         self.unmake_device(name);
                     }
-                    if let Err(e) = self.apply(op) {
+                    let undone = match op {
+                        Op::Part(op) => op.steps(self).map(drop),
+                        op => self.apply(op).map(drop),
+                    };
+                    if let Err(e) = undone {
                         let text = format!("cannot undo a part of a failed transaction: {e} ({what})");
                         self.note(true, text);
                     }
@@ -431,7 +450,7 @@ impl Router {
             .ok_or_else(|| OpError::new(format!("{name} stands for the router itself and cannot be changed")))
     }
 
-    pub(super) fn free_name(&self, name: &str) -> Result<(), OpError> {
+    pub(crate) fn free_name(&self, name: &str) -> Result<(), OpError> {
         if self.interface_index(name).is_some() {
             return Err(OpError::new(format!("there is an interface {name} already")));
         }
@@ -580,8 +599,6 @@ impl Router {
                 undo.push(Op::AddAddress { name, net });
                 Ok(undo)
             }
-            Op::Mpls(op) => self.apply_mpls(op),
-            Op::Part(op) => op.apply(self),
             Op::SetFeature { name, feature } => self.set_feature(name, feature),
             Op::SetXconnect { name, peer } => {
                 let was = self.named(&name)?.xconnect.map(|p| self.interface_name(p));
@@ -596,11 +613,12 @@ impl Router {
             Op::SetTable { name, table } => self.set_table(name, table),
             Op::SetFlowHash { table, fields } => self.set_flow_hash(table, fields),
             // `commit` has taken them out.
-            Op::SetRoute { .. }
+            Op::Part(_)
+            | Op::SetRoute { .. }
             | Op::AddPath { .. }
             | Op::DelPath { .. }
             | Op::DelRoute { .. }
-            | Op::Routes(_) => Err(OpError::new("a route cannot undo another change")),
+            | Op::Routes(_) => Err(OpError::new("this is no single operation")),
             Op::SetNeighbor { name, address, mac } => {
                 let i = self.named(&name)?;
                 if i.configured().any(|n| n.addr() == address) || self.is_anycast(i.index, address) {

@@ -1,9 +1,9 @@
 //! Parts of the control side that are a feature's own: the router keeps their state and calls them when something happens that
 //! they follow, and knows none of them by name. A part is one line in the list of parts.
 
-use super::{IfState, Op, OpError, Router};
+use super::{IfState, Op, OpError, Router, Step};
 use crate::arcs;
-use crate::interface::{BridgePort, Midchain, Retag};
+use crate::interface::{BridgePort, Midchain, Pseudowire, Retag};
 use crate::neighbor::Millis;
 use crate::plane::Ends;
 use crate::punt::PuntKind;
@@ -21,6 +21,47 @@ use std::sync::Arc;
 pub(crate) trait Part: Sync {
     /// Its state, in which nothing is set. Its type is the part's own: see [`Router::state`].
     fn state(&self, start: &mut Start) -> Box<dyn Any + Send>;
+
+    /// The router stands, and no worker has a packet yet.
+    fn starts(&self, router: &mut Router) -> Result<(), OpError> {
+        let _ = router;
+        Ok(())
+    }
+
+    /// A transaction has ended, well or not.
+    fn settled(&self, router: &mut Router) {
+        let _ = router;
+    }
+
+    /// The FIB index of a label table.
+    fn label_fib_index(&self, router: &Router, id: u32) -> Option<u32> {
+        let _ = (router, id);
+        None
+    }
+
+    /// The next-hop group that routes over an interface of its making lead to.
+    fn group_behind(&self, router: &Router, index: u32) -> Option<u32> {
+        let _ = (router, index);
+        None
+    }
+
+    /// Which of its things has a next-hop group.
+    fn holds_group(&self, router: &Router, group: u32) -> Option<String> {
+        let _ = (router, group);
+        None
+    }
+
+    /// Why these interfaces, of which one has this name, cannot go: something of its making leads over them.
+    fn leads_over(&self, router: &Router, gone: &HashSet<u32>, name: &str) -> Option<String> {
+        let _ = (router, gone, name);
+        None
+    }
+
+    /// What frames on an interface of its making become.
+    fn pseudowire(&self, router: &Router, index: u32) -> Option<Pseudowire> {
+        let _ = (router, index);
+        None
+    }
 
     /// Its commands.
     fn commands(&self) -> Vec<Command<Router>> {
@@ -264,6 +305,21 @@ impl Router {
         Some(work(state, &mut self.reclaimer))
     }
 
+    /// The FIB index of a label table.
+    pub(super) fn label_fib_index(&self, id: u32) -> Option<u32> {
+        self.parts.all.iter().find_map(|p| p.label_fib_index(self, id))
+    }
+
+    /// The next-hop group behind an interface that carries packets of routes over it alone.
+    pub(super) fn group_behind(&self, index: u32) -> Option<u32> {
+        self.parts.all.iter().find_map(|p| p.group_behind(self, index))
+    }
+
+    /// What of parts has a next-hop group.
+    pub(super) fn holder_of(&self, group: u32) -> Option<String> {
+        self.parts.all.iter().find_map(|p| p.holds_group(self, group))
+    }
+
     /// Why a bridge domain cannot go.
     pub(crate) fn user_of_bridge(&self, id: u32) -> Option<String> {
         self.parts.all.iter().find_map(|p| p.uses_bridge(self, id))
@@ -437,6 +493,19 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
     /// It cannot be; nothing has changed then.
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError>;
 
+    /// The same for what may be undone in another way than by operations.
+    ///
+    /// # Errors
+    /// It cannot be; nothing has changed then.
+    fn steps(self, router: &mut Router) -> Result<Vec<Step>, OpError> {
+        Ok(self.apply(router)?.into_iter().map(Step::Op).collect())
+    }
+
+    /// Whether it changes routes alone, which come by the million: who looks whether something has changed is not told.
+    fn is_routes(&self) -> bool {
+        false
+    }
+
     /// A line for the log, where it is worth one.
     fn log_line(&self) -> Option<String> {
         None
@@ -445,15 +514,20 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
 
 /// [`PartOp`] of any type.
 trait ErasedPartOp: Any + fmt::Debug + Send {
-    fn apply(self: Box<Self>, router: &mut Router) -> Result<Vec<Op>, OpError>;
+    fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError>;
+    fn is_routes(&self) -> bool;
     fn log_line(&self) -> Option<String>;
     fn copy(&self) -> Box<dyn ErasedPartOp>;
     fn same(&self, other: &dyn Any) -> bool;
 }
 
 impl<T: PartOp> ErasedPartOp for T {
-    fn apply(self: Box<Self>, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        T::apply(*self, router)
+    fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError> {
+        T::steps(*self, router)
+    }
+
+    fn is_routes(&self) -> bool {
+        T::is_routes(self)
     }
 
     fn log_line(&self) -> Option<String> {
@@ -474,8 +548,12 @@ impl<T: PartOp> ErasedPartOp for T {
 pub struct BoxedPartOp(Box<dyn ErasedPartOp>);
 
 impl BoxedPartOp {
-    pub(super) fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        self.0.apply(router)
+    pub(super) fn steps(self, router: &mut Router) -> Result<Vec<Step>, OpError> {
+        self.0.steps(router)
+    }
+
+    pub(super) fn is_routes(&self) -> bool {
+        self.0.is_routes()
     }
 
     pub(super) fn log_line(&self) -> Option<String> {

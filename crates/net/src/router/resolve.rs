@@ -15,7 +15,7 @@ const MOST_TABLES: usize = crate::plane::table::MAX_LOOKUPS as usize;
 
 /// What a table is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TableKind {
+pub(crate) enum TableKind {
     Ip4,
     Ip6,
     Mpls,
@@ -146,7 +146,7 @@ impl Work<'_> {
     fn path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
         let leads = self.plain_path(p, table);
         let to_neighbors =
-            p.address.is_some() || p.interface.is_some_and(|i| self.router.ip_tunnel(i).is_some());
+            p.address.is_some() || p.interface.is_some_and(|i| self.router.group_behind(i).is_some());
         if !self.mpls && p.labels.is_none() || !to_neighbors {
             return leads;
         }
@@ -186,7 +186,7 @@ impl Work<'_> {
         // Without a number it is the packet's own table.
         let Some(id) = p.table else { return vec![single(kind + uniform, None, u32::MAX)] };
         let fib_index = match table {
-            TableKind::Mpls => self.router.label_place(id),
+            TableKind::Mpls => self.router.label_fib_index(id),
             _ => self.router.fibs.fib_index(RouteTable { v6: table == TableKind::Ip6, id }),
         };
         let Some(fib_index) = fib_index else { return vec![] };
@@ -206,7 +206,7 @@ impl Work<'_> {
 
     fn plain_path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
         if let Some(i) = p.interface {
-            if let Some(group) = self.router.ip_tunnel(i) {
+            if let Some(group) = self.router.group_behind(i) {
                 return self.tunnelled(i, group);
             }
             if p.lookup == Lookup::Frame {

@@ -296,6 +296,6 @@ impl Router {
 }
 
 /// `1 route`, `2 routes`.
-pub(super) fn plural_routes(n: u32) -> String {
+pub(crate) fn plural_routes(n: u32) -> String {
     format!("{n} route{}", if n == 1 { "" } else { "s" })
 }

@@ -5,14 +5,14 @@ use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::MtuOf;
 use crate::l2::bridge::{BridgeOp, BridgeSettings, StaticMac, TagChange, VlanTag};
 use crate::labels::{Exp, OutLabels};
+use crate::mpls::{LabelBatch, MplsOp};
 use crate::mss::{self, Clamp};
 use crate::neighbor::DadMode;
 use crate::output::InterfaceTx;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
-    Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath, RouteTable, Router,
-    RouterConfig, Target,
+    Encap, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
 };
 use crate::span::{Directions, Mirror};
 use crate::urpf::{Mode, SourceCheck};
@@ -411,8 +411,8 @@ fn labels(with_tables: bool) -> Vec<Op> {
     let mut seven = LabelBatch::in_table(7);
     seven.set(100, true, &Target::Paths(vec![via(right, out(&[300]))]));
     seven.set(106, false, &Target::Paths(vec![into(7, Lookup::Mpls)]));
-    ops.push(Op::Mpls(MplsOp::CreateTable { table: 7 }));
-    ops.extend([batch, seven].map(|b| Op::Mpls(MplsOp::Routes(b))));
+    ops.push(Op::from(MplsOp::CreateTable { table: 7 }));
+    ops.extend([batch, seven].map(|b| Op::from(MplsOp::Routes(b))));
     let routes = [
         ("10.26.0.0/16", vec![via(right, out(&[100]))]),
         ("10.27.0.0/16", vec![via(right, out(&[100, 200]))]),

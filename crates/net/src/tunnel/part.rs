@@ -148,7 +148,7 @@ pub(crate) fn create<K: TunnelKind>(
     let own = flow::hash6(local, remote, (id ^ id >> 32) as u32, K::PROTOCOL, 0, instance);
     let [a, b, c, d] = own.to_be_bytes();
     let mac = MacAddr([0x02, 0xfe, a, b, c, d]);
-    let new = NewVirtual { name: name.clone(), kind, origin, mac, mtu: K::mtu(config) };
+    let new = NewVirtual { name: name.clone(), kind: Kind::Virtual(kind), origin, mac, mtu: K::mtu(config) };
     let last = K::last(config);
     let tunnel = Tunnel { config: config.clone(), midchain, ends, over: None };
     let made = router.create_virtual(new, |router, interface| {

@@ -9,12 +9,12 @@ use graph::{
 use net::gre::{GreConfig, GreOp};
 use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac};
 use net::labels::OutLabels;
+use net::mpls::{LabelBatch, MplsOp, TunnelConfig};
 use net::neighbor::DadMode;
 use net::output::InterfaceTx;
 use net::punt::{Class, Limit};
 use net::router::{
-    Encap, LabelBatch, Lookup, Membership, MplsOp, Op, PcapConfig, RoutePath, RouteTable, Router,
-    RouterConfig, Target, TunnelConfig,
+    Encap, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
 };
 use net::span::{Directions, Mirror};
 use net::vxlan::{VxlanConfig, VxlanOp};
@@ -249,12 +249,12 @@ fn labels() -> Vec<Op> {
     let config = TunnelConfig { l2_only: true, control_word: false, paths };
     let wire = |name: &str, peer: &str| Op::SetXconnect { name: name.into(), peer: Some(peer.into()) };
     vec![
-        Op::Mpls(MplsOp::CreateTunnel { instance: Some(0), config }),
+        Op::from(MplsOp::CreateTunnel { instance: Some(0), config }),
         Op::SetState { name: "mpls-tunnel0".into(), up: true },
         wire("site", "mpls-tunnel0"),
         wire("mpls-tunnel0", "site"),
         Op::SetFeature { name: "left".into(), feature: net::mpls::TAKEN.to(true).into() },
-        Op::Mpls(MplsOp::Routes(batch)),
+        Op::from(MplsOp::Routes(batch)),
         route("40.0.0.0/8", &[100]),
         route("41.0.0.0/8", &[100, 200]),
     ]
@@ -266,7 +266,7 @@ fn frames_in(router: &Router) -> Op {
     let path = RoutePath { interface, lookup: Lookup::Frame, ..RoutePath::default() };
     let mut batch = LabelBatch::in_table(0);
     batch.set(1000, true, &Target::Paths(vec![path]));
-    Op::Mpls(MplsOp::Routes(batch))
+    Op::from(MplsOp::Routes(batch))
 }
 
 /// The tunnel of a path: from `right` to its neighbour, or from `left` for what comes out.

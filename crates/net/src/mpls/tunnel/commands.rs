@@ -4,8 +4,9 @@ use crate::cli::interfaces::{free, made};
 use crate::cli::labels::{LABELS, about_labels, labels};
 use crate::cli::{commit, interface};
 use crate::fib::show::{adjacency_line, target_words};
+use crate::mpls::{MAX_TUNNEL, MplsOp, TunnelConfig, TunnelInfo, tunnels};
 use crate::plane::kind;
-use crate::router::{MAX_TUNNEL, MplsOp, Op, RoutePath, Router, Target, TunnelConfig, TunnelInfo};
+use crate::router::{Op, RoutePath, Router, Target};
 use command::{Args, Command, CommandError, Output};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -66,7 +67,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
 /// The name of a tunnel.
 fn tunnel(router: &Router, args: &Args) -> Result<String, CommandError> {
     let i = interface(router, args, "tunnel")?;
-    match router.tunnel(i.index) {
+    match crate::mpls::tunnel(router, i.index) {
         Some(_) => Ok(i.name.clone()),
         None => Err(args.error("tunnel", format!("{} is no MPLS tunnel", i.name))),
     }
@@ -98,12 +99,12 @@ fn add(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         .or_else(|| free(router, "mpls-tunnel", 0..=MAX_TUNNEL))
         .ok_or("no number is free for a tunnel")?;
     let op = MplsOp::CreateTunnel { instance: Some(instance), config };
-    made(router, format!("mpls-tunnel{instance}"), vec![Op::Mpls(op)])
+    made(router, format!("mpls-tunnel{instance}"), vec![Op::from(op)])
 }
 
 fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let op = MplsOp::SetTunnelPaths { name: tunnel(router, args)?, paths: paths(router, args)? };
-    commit(router, vec![Op::Mpls(op)])
+    commit(router, vec![Op::from(op)])
 }
 
 fn one(router: &Router, t: TunnelInfo<'_>) -> (String, Json) {
@@ -150,7 +151,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let router = &*router;
     let wanted = |t: &TunnelInfo<'_>| only.as_ref().is_none_or(|n| *n == router.interface_name(t.interface));
     let (text, all): (Vec<String>, Vec<Json>) =
-        router.tunnels().filter(wanted).map(|t| one(router, t)).unzip();
+        tunnels(router).filter(wanted).map(|t| one(router, t)).unzip();
     let text = if all.is_empty() { "no MPLS tunnels (mpls tunnel add)\n".into() } else { text.concat() };
     Ok(Output::new(text, Json::Array(all)))
 }

@@ -3,6 +3,7 @@
 
 pub mod commands;
 mod rx;
+pub(super) mod state;
 mod tx;
 
 pub use rx::{InterfaceRxL2, InterfaceRxL2Drop};

@@ -3,7 +3,8 @@
 use super::Plan;
 use super::addresses::hop;
 use net::labels::OutLabels;
-use net::router::{LabelBatch, Lookup, MplsOp, Op, RoutePath, Target};
+use net::mpls::{LabelBatch, MplsOp};
+use net::router::{Lookup, Op, RoutePath, Target};
 
 /// What becomes of labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,6 @@ impl Labels {
             Labels::Lookup => batch.set(FIRST, true, &Target::Paths(vec![lookup])),
         }
         let enable = Op::SetFeature { name: "in0".into(), feature: net::mpls::TAKEN.to(true).into() };
-        vec![enable, Op::Mpls(MplsOp::Routes(batch))]
+        vec![enable, Op::from(MplsOp::Routes(batch))]
     }
 }

@@ -1,9 +1,9 @@
 //! Many changes of label routes as one operation.
 
-use super::super::{RoutePath, Target};
 use crate::labels::Push;
+use crate::router::{RoutePath, Target};
 use std::collections::HashMap;
-use tables::labels::place;
+use tables::labels::key;
 
 /// What happens to a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(super) enum Verb {
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// Place of the label in its table.
-    pub place: u32,
+    /// The label's key in its table.
+    pub key: u32,
     pub verb: Verb,
     pub target: u32,
     pub swap: u32,
@@ -90,7 +90,7 @@ impl LabelBatch {
 
     /// Removes the route of a label.
     pub fn del(&mut self, label: u32, bottom: bool) {
-        self.changes.push(Change { place: at(label, bottom), verb: Verb::Del, target: 0, swap: 0 });
+        self.changes.push(Change { key: at(label, bottom), verb: Verb::Del, target: 0, swap: 0 });
     }
 
     fn push(&mut self, label: u32, bottom: bool, verb: Verb, target: &Target) {
@@ -104,7 +104,7 @@ impl LabelBatch {
                 next
             }
         };
-        self.changes.push(Change { place: at(label, bottom), verb, target: number, swap });
+        self.changes.push(Change { key: at(label, bottom), verb, target: number, swap });
     }
 
     /// How many changes there are.
@@ -118,7 +118,7 @@ impl LabelBatch {
     }
 }
 
-/// The place of a label; of what is no label one that no table has.
+/// The key of a label; of what is no label one that no table has.
 fn at(label: u32, bottom: bool) -> u32 {
-    if label < tables::labels::LABELS { place(label, bottom) } else { u32::MAX }
+    if label < tables::labels::LABELS { key(label, bottom) } else { u32::MAX }
 }
