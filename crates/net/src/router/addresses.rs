@@ -35,7 +35,7 @@ impl Router {
     fn own_target(&self, index: u32, addr: IpAddr) -> Option<Target> {
         let here = || self.interfaces.get(index).into_iter().flat_map(|i| &i.addresses);
         let other = || here().any(|n| n.addr() != addr && anycast(*n) == Some(addr));
-        match self.addresses.state(index, addr) {
+        match self.neighbors.addresses.state(index, addr) {
             Some(AddressState::Tentative) if !other() => Some(Target::Drop),
             Some(AddressState::Duplicate) if !other() => None,
             _ => Some(Target::Local(index)),
@@ -87,7 +87,7 @@ impl Router {
         }
         // First, as its routes hang on its state.
         let (now, mut actions) = (self.now(), vec![]);
-        self.addresses.added(now, index, net.addr(), &mut actions);
+        self.neighbors.addresses.added(now, index, net.addr(), &mut actions);
         let taken: Vec<IpNet> = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
         let mut done: Vec<IpNet> = vec![];
         let fib_index = self.table_of(index, net.addr().is_ipv6());
@@ -100,7 +100,7 @@ impl Router {
                 for p in done {
                     self.clear_route(fib_index, p, Source::Interface);
                 }
-                self.addresses.removed(index, net.addr(), &mut actions);
+                self.neighbors.addresses.removed(index, net.addr(), &mut actions);
                 return Err(e);
             }
             done.push(prefix);
@@ -152,7 +152,7 @@ impl Router {
             }
         }
         let mut out = vec![];
-        self.addresses.removed(index, net.addr(), &mut out);
+        self.neighbors.addresses.removed(index, net.addr(), &mut out);
         self.carry_out_addresses(out);
         if self.interfaces.get(index).is_some_and(|i| !i.has_ip6()) {
             self.set_link_local(index, false)?;
@@ -192,9 +192,9 @@ impl Router {
         if on {
             let a = i.own_link_local.map_or_else(|| packet::ip6::addr::link_local(mac), |own| own.addr());
             i.link_local = Some(a);
-            self.addresses.added(now, index, a.into(), &mut out);
+            self.neighbors.addresses.added(now, index, a.into(), &mut out);
         } else if let Some(a) = i.link_local.take() {
-            self.addresses.removed(index, a.into(), &mut out);
+            self.neighbors.addresses.removed(index, a.into(), &mut out);
         }
         self.carry_out_addresses(out);
         self.publish_interface(index);

@@ -237,7 +237,7 @@ impl Router {
             s.users += 1;
             return Some(s.id);
         }
-        let known = key.neighbor().and_then(|(i, a)| self.neighbors.get(i, a));
+        let known = key.neighbor().and_then(|(i, a)| self.neighbors.table.get(i, a));
         let mac = known.filter(|n| n.state.has_mac()).and_then(|n| n.mac);
         let content = self.adjacency_of(key, mac);
         let id = self.adjacencies.slots.insert(content).ok()?;

@@ -63,10 +63,10 @@ impl Router {
     /// Prefixes of a table changed, all of them for `None`: the neighbours that they attach now and that are known already
     /// are looked at in the turns that follow.
     pub(super) fn note_attaching(&mut self, v6: bool, fib_index: u32, changed: Option<Vec<IpNet>>) {
-        if self.known.is_empty() {
+        if self.neighbors.known.is_empty() {
             return;
         }
-        let Some(changed) = changed else { return self.again.add(ALL) };
+        let Some(changed) = changed else { return self.neighbors.again.add(ALL) };
         for p in changed {
             // A host route of a neighbour is what comes of this.
             let host = p.prefix_len() == p.max_prefix_len();
@@ -75,8 +75,8 @@ impl Router {
             }
             let Some(index) = self.attached_by(v6, fib_index, p) else { continue };
             let stretch = (AdjKey::Neighbor(index, p.network()), AdjKey::Neighbor(index, p.broadcast()));
-            if self.known.range(stretch.0..=stretch.1).next().is_some() {
-                self.again.add(stretch);
+            if self.neighbors.known.range(stretch.0..=stretch.1).next().is_some() {
+                self.neighbors.again.add(stretch);
             }
         }
     }
@@ -85,16 +85,17 @@ impl Router {
     pub(super) fn look_again_at(&mut self, index: u32, v6: bool) {
         let (first, last) = if v6 { (FIRST6, LAST) } else { (FIRST, LAST4) };
         let stretch = (AdjKey::Neighbor(index, first), AdjKey::Neighbor(index, last));
-        if self.known.range(stretch.0..=stretch.1).next().is_some() {
-            self.again.add(stretch);
+        if self.neighbors.known.range(stretch.0..=stretch.1).next().is_some() {
+            self.neighbors.again.add(stretch);
         }
     }
 
     /// Looks at known neighbours whose routes changed, for a moment.
     pub(super) fn look_again(&mut self) {
         let until = Instant::now() + TURN;
-        while let Some((next, last)) = self.again.0.pop_front() {
-            let keys: Vec<AdjKey> = self.known.range(next..=last).take(AT_ONCE + 1).copied().collect();
+        while let Some((next, last)) = self.neighbors.again.0.pop_front() {
+            let keys: Vec<AdjKey> =
+                self.neighbors.known.range(next..=last).take(AT_ONCE + 1).copied().collect();
             let done = keys.iter().take(AT_ONCE).try_for_each(|key| {
                 if Instant::now() >= until {
                     return ControlFlow::Break(*key);
@@ -109,7 +110,7 @@ impl Router {
                 ControlFlow::Continue(()) => keys.get(AT_ONCE).copied(),
             };
             if let Some(next) = rest {
-                self.again.0.push_front((next, last));
+                self.neighbors.again.0.push_front((next, last));
             }
             if done.is_break() {
                 return;

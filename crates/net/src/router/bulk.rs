@@ -113,15 +113,15 @@ impl Router {
                 ))
             })?;
             // Many small batches take as much as a large one.
-            self.unlooked += changes;
+            self.fibs.budget.unlooked += changes;
         }
         let fib_index =
             |v6: bool, any: bool| if any { self.fib_index_of(RouteTable { v6, id: table }) } else { Ok(0) };
         let fib_indexes = [fib_index(false, !v4.is_empty())?, fib_index(true, !v6.is_empty())?];
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
-        self.most_route_bytes = self.most_route_bytes.max(self.route_bytes());
-        let limit = self.config.route_memory.map(|limit| limit.max(self.most_route_bytes));
-        let limit = if self.unlooked < LARGE { limit } else { self.limit_now(limit) };
+        self.fibs.budget.most_bytes = self.fibs.budget.most_bytes.max(self.route_bytes());
+        let limit = self.config.route_memory.map(|limit| limit.max(self.fibs.budget.most_bytes));
+        let limit = if self.fibs.budget.unlooked < LARGE { limit } else { self.limit_now(limit) };
         let mut goals = Goals {
             table,
             fib_indexes,
@@ -133,7 +133,7 @@ impl Router {
             limited: true,
         };
         let result = self.apply_checked(&mut goals, v4, v6);
-        self.short_of_memory = None;
+        self.fibs.budget.short = None;
         goals.held.into_iter().for_each(|id| self.let_go(id));
         result
     }
@@ -142,13 +142,13 @@ impl Router {
     fn limit_now(&mut self, limit: Option<usize>) -> Option<usize> {
         // A table that grows stands there twice for a moment: a third of what there will be must be left.
         let (has, spare) = (self.route_bytes(), memory::spare());
-        self.unlooked = 0;
+        self.fibs.budget.unlooked = 0;
         // What grows little, such as groups of next hops for routes that are there, may take a part of what is left.
         let most = has + (spare / 4 * 3).saturating_sub(has / 4).max(spare.min(LITTLE));
         if limit.is_some_and(|limit| limit <= most) {
             return limit;
         }
-        self.short_of_memory = Some(most);
+        self.fibs.budget.short = Some(most);
         Some(most)
     }
 

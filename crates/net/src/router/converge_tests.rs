@@ -94,8 +94,8 @@ fn a_group_over_another_interface_is_left_alone() {
 /// Lets time pass until the neighbour is in this state.
 fn until(r: &mut Router, interface: u32, addr: IpAddr, state: State) {
     let end = Instant::now() + Duration::from_secs(10);
-    while r.neighbors.get(interface, addr).is_none_or(|n| n.state != state) {
-        assert!(Instant::now() < end, "{:?}", r.neighbors.get(interface, addr));
+    while r.neighbors.table.get(interface, addr).is_none_or(|n| n.state != state) {
+        assert!(Instant::now() < end, "{:?}", r.neighbors.table.get(interface, addr));
         r.tick();
         std::thread::yield_now();
     }
@@ -103,7 +103,7 @@ fn until(r: &mut Router, interface: u32, addr: IpAddr, state: State) {
 
 fn ask(r: &mut Router, interface: u32, addr: IpAddr) {
     let mut out = vec![];
-    r.neighbors.resolve_wanted(r.now(), interface, addr, &mut out);
+    r.neighbors.table.resolve_wanted(r.now(), interface, addr, &mut out);
     r.carry_out(out);
 }
 
@@ -136,12 +136,12 @@ fn a_neighbor_that_does_not_answer_takes_its_routes_away_by_one_word() {
     assert_eq!(taken(&r), [ONE]);
     assert_eq!(since(&r, before).0, 1);
     // One that was left out is asked for without packets.
-    r.next_use_check = crate::neighbor::Millis(0);
-    let failed = r.neighbors.get(2, two).unwrap().since;
+    r.neighbors.next_use_check = crate::neighbor::Millis(0);
+    let failed = r.neighbors.table.get(2, two).unwrap().since;
     let end = Instant::now() + Duration::from_secs(30);
-    while r.neighbors.get(2, two).is_none_or(|n| n.since == failed) {
-        assert!(Instant::now() < end, "{:?}", r.neighbors.get(2, two));
-        r.next_use_check = crate::neighbor::Millis(0);
+    while r.neighbors.table.get(2, two).is_none_or(|n| n.since == failed) {
+        assert!(Instant::now() < end, "{:?}", r.neighbors.table.get(2, two));
+        r.neighbors.next_use_check = crate::neighbor::Millis(0);
         r.tick();
         std::thread::yield_now();
     }

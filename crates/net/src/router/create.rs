@@ -49,7 +49,7 @@ impl Router {
         open: impl FnOnce(u32, usize) -> Result<devices::Device, String>,
     ) -> Result<Undo, OpError> {
         let index = self.reserve_index()?;
-        let workers = self.workers.len();
+        let workers = self.workers.handles.len();
         let device = match open(index, workers) {
             Ok(d) => d,
             Err(e) => {
@@ -264,7 +264,7 @@ impl Router {
             ops.push(Op::SetPromiscuous { name: name(), on: true });
         }
         ops.push(Op::SetState { name: name(), up: i.up });
-        let neighbors = self.neighbors.iter_interface(i.index);
+        let neighbors = self.neighbors.table.iter_interface(i.index);
         for n in neighbors.filter(|n| n.state == crate::neighbor::State::Static) {
             ops.extend(n.mac.map(|mac| Op::SetNeighbor { name: name(), address: n.addr, mac }));
         }

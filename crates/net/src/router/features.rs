@@ -54,7 +54,11 @@ impl Feature {
 impl Router {
     /// The bit of a feature on its arc.
     pub(super) fn feature_bit(&self, feature: &graph::arcs::Feature) -> u32 {
-        self.graphs.first().and_then(|g| g.arc(feature.arc.name)).map_or(0, |arc| arc.bit(feature.node))
+        self.workers
+            .graphs
+            .first()
+            .and_then(|g| g.arc(feature.arc.name))
+            .map_or(0, |arc| arc.bit(feature.node))
     }
 
     /// A feature takes packets to the router of a protocol over a family from now on, or no more.
@@ -71,7 +75,7 @@ impl Router {
 
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
-        Bits::of(&i.settings, self.switches.iter().copied(), |feature| self.feature_bit(feature))
+        Bits::of(&i.settings, self.interfaces.switches.iter().copied(), |feature| self.feature_bit(feature))
     }
 
     /// Sets a feature and answers what undoes it.
@@ -152,7 +156,8 @@ impl Router {
             None => None,
         };
         let far = |a: &IpAddr| !matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
-        let fixed = self.neighbors.iter_interface(index).filter(|n| n.state == State::Static && far(&n.addr));
+        let fixed =
+            self.neighbors.table.iter_interface(index).filter(|n| n.state == State::Static && far(&n.addr));
         if let (None, Some(n)) = (to, fixed.map(|n| n.addr).next()) {
             return Err(OpError::new(format!(
                 "{name}: {n} is a static neighbor, and in no prefix of its own: remove it first (ip neighbor del {name} {n})"
@@ -162,9 +167,9 @@ impl Router {
         self.check_asks_on(index, left || self.interface(index).is_some_and(IfState::has_ip6))?;
         let was = self.interfaces.get_mut(index).and_then(|i| std::mem::replace(&mut i.unnumbered, to));
         if let Some(lender) = was {
-            self.borrowers.remove(&(lender, index));
+            self.interfaces.borrowers.remove(&(lender, index));
         }
-        self.borrowers.extend(to.map(|lender| (lender, index)));
+        self.interfaces.borrowers.extend(to.map(|lender| (lender, index)));
         self.follow_lender(index)?;
         Ok(was.map(|i| self.interface_name(i)))
     }
@@ -200,7 +205,8 @@ impl Router {
 
     /// Those who use the addresses of an interface follow a change of them.
     pub(super) fn follow_lent(&mut self, lender: u32) -> Result<(), OpError> {
-        let users: Vec<u32> = self.borrowers.range((lender, 0)..=(lender, u32::MAX)).map(|b| b.1).collect();
+        let users: Vec<u32> =
+            self.interfaces.borrowers.range((lender, 0)..=(lender, u32::MAX)).map(|b| b.1).collect();
         for user in users {
             self.follow_lender(user)?;
         }
@@ -225,7 +231,11 @@ impl Router {
 
     /// The name of an interface that uses the addresses of this one.
     pub(super) fn borrower(&self, lender: u32) -> Option<String> {
-        self.borrowers.range((lender, 0)..=(lender, u32::MAX)).next().map(|b| self.interface_name(b.1))
+        self.interfaces
+            .borrowers
+            .range((lender, 0)..=(lender, u32::MAX))
+            .next()
+            .map(|b| self.interface_name(b.1))
     }
 
     /// The interface whose addresses an interface has: itself, unless it is unnumbered.
@@ -253,7 +263,7 @@ impl Router {
         let Some(i) = self.interfaces.get(index) else { return false };
         i.addresses.iter().any(|n| n.contains(&address))
             || self.parts.all.iter().any(|p| p.is_on_link(self, index, address))
-            || self.neighbors.get(index, address).is_some()
+            || self.neighbors.table.get(index, address).is_some()
             || self.adjacencies.keys(index, address).into_iter().any(|k| self.adjacencies.find(k).is_some())
             || self.is_attached(index, address)
             || i.unnumbered.is_some() && self.leads_over(index, address)
@@ -288,7 +298,7 @@ impl Router {
 
     /// Refuses to take interfaces out that others depend on.
     pub(super) fn check_features_unused(&self, name: &str, gone: &HashSet<u32>) -> Result<(), OpError> {
-        let mut users = gone.iter().flat_map(|g| self.borrowers.range((*g, 0)..=(*g, u32::MAX)));
+        let mut users = gone.iter().flat_map(|g| self.interfaces.borrowers.range((*g, 0)..=(*g, u32::MAX)));
         if let Some((_, user)) = users.find(|(_, user)| !gone.contains(user)) {
             let user = self.interface_name(*user);
             return Err(OpError::new(format!(

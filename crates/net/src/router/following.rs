@@ -38,9 +38,9 @@ impl Following {
 impl Router {
     /// The sub-interfaces of an interface have something to follow; [`Router::catch_up`] has them do it.
     pub(super) fn have_follow(&mut self, index: u32, change: Change) {
-        let Some(i) = self.interfaces.get(index) else { return };
+        let Some((i, following)) = self.interfaces.followers(index) else { return };
         for s in i.subs.values() {
-            let c = self.following.waiting.entry(*s).or_default();
+            let c = following.waiting.entry(*s).or_default();
             c.state |= change.state;
             c.down |= change.down;
             c.mac |= change.mac;
@@ -49,23 +49,23 @@ impl Router {
 
     /// Whether there are sub-interfaces that have not followed their interfaces yet.
     pub fn is_behind(&self) -> bool {
-        !self.following.waiting.is_empty()
+        !self.interfaces.following.waiting.is_empty()
     }
 
     /// Has sub-interfaces follow their interfaces, for a moment.
     pub fn catch_up(&mut self) {
-        if std::mem::replace(&mut self.following.busy, true) {
+        if std::mem::replace(&mut self.interfaces.following.busy, true) {
             return;
         }
         let (until, mut done) = (Instant::now() + TURN, 0);
-        while let Some((index, change)) = self.following.waiting.pop_first() {
+        while let Some((index, change)) = self.interfaces.following.waiting.pop_first() {
             self.follow(index, change);
             done += 1;
             if done >= AT_ONCE && Instant::now() >= until {
                 break;
             }
         }
-        self.following.busy = false;
+        self.interfaces.following.busy = false;
     }
 
     fn follow(&mut self, index: u32, change: Change) {
@@ -168,14 +168,14 @@ mod tests {
         let last = r.interface_index("if0.4000").unwrap();
         let (now, mut out) = (r.now(), vec![]);
         let neighbor = "10.15.160.9".parse().unwrap();
-        r.neighbors.resolve_wanted(now, last, neighbor, &mut out);
+        r.neighbors.table.resolve_wanted(now, last, neighbor, &mut out);
         r.carry_out(out);
-        assert!(r.neighbors.get(last, neighbor).is_some());
+        assert!(r.neighbors.table.get(last, neighbor).is_some());
         set(&mut r, false);
         set(&mut r, true);
         assert!(r.is_behind());
         settle(&mut r);
-        assert!(r.neighbors.get(last, neighbor).is_none(), "what was learnt is forgotten");
+        assert!(r.neighbors.table.get(last, neighbor).is_none(), "what was learnt is forgotten");
         assert!(r.is_usable(last));
         r.shutdown();
     }

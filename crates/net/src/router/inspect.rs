@@ -22,12 +22,12 @@ impl Router {
     /// # Errors
     /// As of the operation.
     pub fn create_pcap(&mut self, name: &str, config: PcapConfig, files: PcapFiles) -> Result<(), OpError> {
-        self.opened = Some(files);
+        self.interfaces.opened = Some(files);
         // Whatever becomes of it, no other operation gets the files.
         let done = catch_unwind(AssertUnwindSafe(|| {
             self.commit(vec![Op::CreatePcap { name: name.into(), config }])
         }));
-        self.opened = None;
+        self.interfaces.opened = None;
         done.unwrap_or_else(|cause| resume_unwind(cause)).map(|_| ())
     }
 
@@ -41,8 +41,10 @@ impl Router {
 
     /// The enabled features of an interface on every arc.
     pub fn features(&self, index: u32) -> Vec<ArcFeatures> {
-        let (Some(graph), Some(state)) = (self.graphs.first(), self.interface(index)) else { return vec![] };
-        let seen = self.plane.interfaces.get(index, &self.guard);
+        let (Some(graph), Some(state)) = (self.workers.graphs.first(), self.interface(index)) else {
+            return vec![];
+        };
+        let seen = self.plane.interfaces.get(index, &self.grace.guard);
         let own = self.feature_bits(state);
         let rx = match state.kind {
             Kind::Sub { .. } => 0,

@@ -15,7 +15,7 @@ use tables::vlan::{Match, Tpid, Vid, VlanTable};
 impl Router {
     /// Shows workers the sub-interfaces that this transaction made and took out: once, however many there are.
     pub(super) fn publish_subs(&mut self) {
-        for (parent, changes) in std::mem::take(&mut self.subs_changed) {
+        for (parent, changes) in std::mem::take(&mut self.interfaces.subs_changed) {
             let p = self.interfaces.get(parent);
             let table = p.and_then(|p| changed(p, &changes).or_else(|| self.vlan_table(p))).map(Arc::new);
             if let Some(p) = self.interfaces.get_mut(parent) {
@@ -27,7 +27,7 @@ impl Router {
                 self.fit_device(parent);
             }
         }
-        for index in std::mem::take(&mut self.subs_gone) {
+        for index in std::mem::take(&mut self.interfaces.subs_gone) {
             self.release_index(index);
         }
     }
@@ -143,7 +143,7 @@ impl Router {
 
     /// The addresses with which an interface says which groups it is in, of IGMP and MLD; none where there is no such interface.
     pub(crate) fn report_sources(&self, index: u32) -> Option<(Option<Ipv4Addr>, Option<Ipv6Addr>)> {
-        let i = self.plane.interfaces.get(index, &self.guard)?;
+        let i = self.plane.interfaces.get(index, &self.grace.guard)?;
         let source4 = i.addrs4.first().map(|a| Ipv4Addr::from(a.0));
         let source6 = i.addrs6.iter().map(|a| Ipv6Addr::from(a.0)).find(Ipv6Addr::is_unicast_link_local);
         Some((source4, source6))
@@ -152,12 +152,12 @@ impl Router {
     /// The device below an interface takes frames for a group address on its account, or no more.
     pub(crate) fn receive_frames_to(&mut self, index: u32, mac: MacAddr, on: bool) {
         let Some(hw) = self.interfaces.get(index).map(IfState::hw) else { return };
-        let users = self.device_groups.entry((hw, mac)).or_insert(0);
+        let users = self.interfaces.device_groups.entry((hw, mac)).or_insert(0);
         let was = *users;
         *users = if on { was + 1 } else { was.saturating_sub(1) };
         let now = *users;
         if now == 0 {
-            self.device_groups.remove(&(hw, mac));
+            self.interfaces.device_groups.remove(&(hw, mac));
         }
         if (was == 0) == (now == 0) {
             return;

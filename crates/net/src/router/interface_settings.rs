@@ -33,13 +33,13 @@ impl Router {
         let (mac, now) = (self.mac_of(index), self.now());
         let (mut n, mut a) = (vec![], vec![]);
         if usable {
-            self.neighbors.interface_up(index, &mut n);
+            self.neighbors.table.interface_up(index, &mut n);
             let shared = self.interfaces.get(index).is_some_and(|i| !i.is_without_stations());
             let dad = self.config.dad;
-            self.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
+            self.neighbors.addresses.link_up(now, index, LinkSettings { mac, dad, shared }, &mut a);
         } else {
-            self.neighbors.interface_down(index, &mut n);
-            self.addresses.link_down(index, &mut a);
+            self.neighbors.table.interface_down(index, &mut n);
+            self.neighbors.addresses.link_down(index, &mut a);
             self.tell_parts(|part, router| part.usable(router, index, false));
         }
         self.carry_out(n);

@@ -1,14 +1,15 @@
 //! All interfaces: how they come, are found, and go.
 
 use super::connected::Connected;
-use super::devices::Device;
+use super::devices::{Device, PcapFiles};
+use super::following::Following;
 use super::placement::Input;
-use super::{IfState, Kind, Membership, Op, OpError, Order, Router};
-use crate::interface::{Columns, Interface, Retag, Settings, Tags, Words};
+use super::{Encap, IfState, Kind, Membership, Op, OpError, Order, Router};
+use crate::interface::{Columns, Interface, Retag, Settings, Switch, Tags, Words};
 use graph::TxCaps;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -25,10 +26,22 @@ pub(crate) struct Interfaces {
     /// Times that an interface was written for workers.
     pub(super) stores: u64,
     columns: Columns,
+    /// Which nodes of the arcs settings switch on.
+    pub switches: Vec<&'static Switch>,
+    /// Interfaces whose addresses others use, with those.
+    pub borrowers: BTreeSet<(u32, u32)>,
+    /// Interfaces that want frames for a group, by the device below and the group's MAC address.
+    pub device_groups: HashMap<(u32, MacAddr), u32>,
+    /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
+    pub subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
+    pub subs_gone: Vec<u32>,
+    pub following: Following,
+    /// Capture files that were opened for the operation of this moment.
+    pub opened: Option<PcapFiles>,
 }
 
 impl Interfaces {
-    pub fn new(slots: SlotsWriter<Interface>, columns: Columns) -> Self {
+    pub fn new(slots: SlotsWriter<Interface>, columns: Columns, switches: Vec<&'static Switch>) -> Self {
         Interfaces {
             slots,
             by_index: BTreeMap::new(),
@@ -37,6 +50,13 @@ impl Interfaces {
             xconnected: HashMap::new(),
             stores: 0,
             columns,
+            switches,
+            borrowers: BTreeSet::new(),
+            device_groups: HashMap::new(),
+            subs_changed: BTreeMap::new(),
+            subs_gone: vec![],
+            following: Following::default(),
+            opened: None,
         }
     }
 
@@ -46,6 +66,11 @@ impl Interfaces {
 
     pub fn get_mut(&mut self, index: u32) -> Option<&mut IfState> {
         self.by_index.get_mut(&index)
+    }
+
+    /// An interface, with what waits to follow it.
+    pub fn followers(&mut self, index: u32) -> Option<(&IfState, &mut Following)> {
+        Some((self.by_index.get(&index)?, &mut self.following))
     }
 
     /// In the order of a document: each with its sub-interfaces behind it, so that a restart keeps it. Those behind a place
@@ -220,19 +245,19 @@ impl Router {
                 p.subs.insert(id, index);
                 p.by_encap.insert(encap.frames(), index);
             }
-            self.subs_changed.entry(parent).or_default().push((encap, Some(index)));
+            self.interfaces.subs_changed.entry(parent).or_default().push((encap, Some(index)));
         }
         self.publish_interface(index);
     }
 
     /// Gives a device's queues to the workers.
     pub(super) fn attach(&mut self, index: u32, device: Device) -> Result<(), OpError> {
-        let workers = self.workers.len();
+        let workers = self.workers.handles.len();
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         i.caps = device.caps;
         i.device = Some(device.control);
         for (w, q) in device.tx.into_iter().enumerate().take(workers) {
-            self.workers[w].send(move |w| {
+            self.workers.handles[w].send(move |w| {
                 if let Some(tx) = w.dispatcher.node_mut::<crate::output::InterfaceTx>("interface-tx") {
                     drop(tx.set(index, Some(q)));
                 }
@@ -248,7 +273,7 @@ impl Router {
     /// Gives worker 0 a transmit queue for an interface that has none: for benchmarks and tests without a device.
     pub fn test_sink(&mut self, name: &str, queue: Box<dyn graph::TxQueue>) {
         let Some(index) = self.interface_index(name) else { return };
-        if let Some(w) = self.workers.first() {
+        if let Some(w) = self.workers.handles.first() {
             w.send(move |w| {
                 if let Some(tx) = w.dispatcher.node_mut::<crate::output::InterfaceTx>("interface-tx") {
                     drop(tx.set(index, Some(queue)));
@@ -261,10 +286,10 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
         for Input { worker, id, .. } in inputs {
-            let old = self.workers[worker].call(move |w| w.remove_input(id));
+            let old = self.workers.handles[worker].call(move |w| w.remove_input(id));
             drop(old);
         }
-        for w in &self.workers {
+        for w in &self.workers.handles {
             let old = w.call(move |w| {
                 w.dispatcher
                     .node_mut::<crate::output::InterfaceTx>("interface-tx")
@@ -285,7 +310,7 @@ impl Router {
         for s in subs {
             self.remove_interface(s);
         }
-        self.subs_changed.remove(&index);
+        self.interfaces.subs_changed.remove(&index);
         let addresses: Vec<IpNet> =
             self.interfaces.get(index).map(|i| i.configured().collect()).unwrap_or_default();
         for a in addresses {
@@ -297,9 +322,9 @@ impl Router {
         let mut out = vec![];
         self.tell_parts(|part, router| part.removed(router, index));
         if let Some(lender) = self.interfaces.get(index).and_then(|i| i.unnumbered) {
-            self.borrowers.remove(&(lender, index));
+            self.interfaces.borrowers.remove(&(lender, index));
         }
-        self.neighbors.interface_removed(index, &mut out);
+        self.neighbors.table.interface_removed(index, &mut out);
         self.carry_out(out);
         self.drop_held(index);
         let sub = self.interfaces.get(index).is_some_and(|i| matches!(i.kind, Kind::Sub { .. }));
@@ -308,7 +333,7 @@ impl Router {
         }
         let Some(i) = self.interfaces.by_index.remove(&index) else { return };
         self.interfaces.by_name.remove(&i.name);
-        self.following.forget(index);
+        self.interfaces.following.forget(index);
         if let Some(peer) = i.xconnect {
             self.interfaces.xconnected.remove(&peer);
         }
@@ -318,8 +343,8 @@ impl Router {
                     p.subs.remove(&id);
                     p.by_encap.remove(&encap.frames());
                 }
-                self.subs_changed.entry(parent).or_default().push((encap, None));
-                self.subs_gone.push(index);
+                self.interfaces.subs_changed.entry(parent).or_default().push((encap, None));
+                self.interfaces.subs_gone.push(index);
             }
             _ => self.release_index(index),
         }

@@ -22,6 +22,7 @@ mod interface_publish;
 mod interface_settings;
 mod interface_state;
 mod interfaces;
+mod log;
 mod mode;
 mod neighbors;
 mod nexthops;
@@ -47,6 +48,7 @@ pub use devices::{
 pub use features::Feature;
 pub use inspect::ArcFeatures;
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
+pub use log::LogLine;
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{Held, MTU, Op, OpError, Step};
 pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
@@ -63,7 +65,7 @@ pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
 use self::tables::Fibs;
 use crate::interface::{Columns, Switch};
-use crate::neighbor::{AddressConfig, AddressTable, DadMode, Millis, NeighborConfig, NeighborTable};
+use crate::neighbor::{DadMode, Millis, NeighborConfig};
 use crate::plane::table::Tables;
 use crate::plane::{Counters, Ends, L2Plane, Plane, PlaneConfig};
 use crate::punt::{Police, Punt};
@@ -71,17 +73,16 @@ use ::tables::fib::{Fib4Writer, Fib6Writer, Routes};
 use ::tables::groups::Groups;
 use ::tables::slots::Slots;
 use adjacencies::Adjacencies;
-use graph::dispatch::PanicReport;
 use graph::epoch::Published;
-use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, WorkerHandle};
+use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer};
 use interfaces::Interfaces;
+use log::Log;
+use neighbors::Neighbors;
 use nexthops::NextHops;
-use packet::eth::MacAddr;
 use rustix::fd::BorrowedFd;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use workers::Workers;
 
 /// Makes a worker's graph.
 pub(crate) type MakeGraph =
@@ -158,25 +159,19 @@ pub enum StartError {
     Config(String),
 }
 
-/// A message for the operator's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// True for a warning, false for information.
-    pub warn: bool,
-    /// One line.
-    pub text: String,
+/// What tells when workers do not see any more what was taken out.
+struct Grace {
+    domain: Arc<Domain>,
+    reclaimer: Reclaimer,
+    guard: Guard,
 }
 
 /// The control side of a running router.
 pub struct Router {
     plane: Arc<Plane>,
     pool: Arc<Pool>,
-    domain: Arc<Domain>,
-    reclaimer: Reclaimer,
-    guard: Guard,
-    graphs: Vec<Graph>,
-    workers: Vec<WorkerHandle>,
-    panics: mpsc::Receiver<PanicReport>,
+    grace: Grace,
+    workers: Workers,
     config: RouterConfig,
     instructions: packet::CpuChoice,
     started: Instant,
@@ -184,40 +179,10 @@ pub struct Router {
     adjacencies: Adjacencies,
     nexthops: NextHops,
     fibs: Fibs,
-    /// The most bytes that routes took between transactions.
-    most_route_bytes: usize,
-    fib_changes: u64,
-    neighbors: NeighborTable,
-    addresses: AddressTable,
+    neighbors: Neighbors,
     parts: part::Parts,
-    /// Interfaces whose addresses others use, with those.
-    borrowers: BTreeSet<(u32, u32)>,
-    /// Interfaces that want frames for a group, by the device below and the group's MAC address.
-    device_groups: HashMap<(u32, MacAddr), u32>,
-    next_input: u64,
-    /// Interfaces whose sub-interfaces changed in the transaction that is applied, and sub-interfaces that are gone.
-    subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
-    subs_gone: Vec<u32>,
     changes: u64,
-    /// What all routes may take, for as long as a batch is applied that memory, and no setting, limits.
-    short_of_memory: Option<usize>,
-    /// Changes of routes since it was looked at what memory is left.
-    unlooked: usize,
-    log: VecDeque<LogLine>,
-    /// Lines for which there was no room since.
-    lines_lost: u64,
-    /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
-    seen_use: BTreeMap<(u32, IpAddr), u64>,
-    next_use_check: Millis,
-    /// Neighbours whose adjacency is kept as workers find it by their address: not all have a route that keeps it.
-    known: BTreeSet<adjacencies::AdjKey>,
-    /// Those of them whose host routes are looked at in the turns that follow.
-    again: attached::Again,
-    following: following::Following,
-    cleared: workers::Cleared,
-    /// Capture files that were opened for the operation of this moment.
-    opened: Option<PcapFiles>,
-    switches: Vec<&'static Switch>,
+    log: Log,
 }
 
 impl Router {
@@ -293,50 +258,30 @@ impl Router {
             workers.push(handle);
         }
         let seed = Instant::now().elapsed().as_nanos() as u64 ^ u64::from(std::process::id()) << 20;
-        let cleared = workers::Cleared::new(&graphs);
         let mut router = Router {
-            reclaimer: Reclaimer::new(Arc::clone(&domain)),
-            // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
-            guard: unsafe { Guard::unprotected() },
-            interfaces: Interfaces::new(interfaces, nodes.settings),
+            grace: Grace {
+                reclaimer: Reclaimer::new(Arc::clone(&domain)),
+                // SAFETY: this thread is the only one that reclaims, and it holds no reference while it does.
+                guard: unsafe { Guard::unprotected() },
+                domain,
+            },
+            interfaces: Interfaces::new(interfaces, nodes.settings, nodes.switches),
             adjacencies: Adjacencies::new(adjacencies),
             nexthops: NextHops::new(groups),
-            neighbors: NeighborTable::new(config.neighbor, seed),
-            addresses: AddressTable::new(AddressConfig::default(), seed),
+            neighbors: Neighbors::new(config.neighbor, seed),
             parts: part::Parts::new(
                 nodes.parts,
                 Start { seed, ends: Ends { l2: Some(bridges), labels: Some(labels) } },
             ),
-            borrowers: BTreeSet::new(),
-            device_groups: HashMap::new(),
-            most_route_bytes: 0,
-            fib_changes: 0,
             started: Instant::now(),
-            next_input: 1,
-            subs_changed: BTreeMap::new(),
-            subs_gone: vec![],
             changes: 0,
-            log: VecDeque::new(),
-            lines_lost: 0,
-            seen_use: BTreeMap::new(),
-            short_of_memory: None,
-            unlooked: 0,
-            next_use_check: Millis(0),
-            known: BTreeSet::new(),
-            again: Default::default(),
-            following: Default::default(),
+            log: Log::default(),
             plane,
             pool,
-            domain,
-            graphs,
-            workers,
-            panics,
+            workers: Workers::new(workers, graphs, panics),
             config,
             instructions,
             fibs,
-            cleared,
-            opened: None,
-            switches: nodes.switches,
         };
         router.set_wall();
         router.make_local0();
@@ -363,7 +308,7 @@ impl Router {
 
     /// Each worker's graph: names, counters, trace.
     pub fn graphs(&self) -> &[Graph] {
-        &self.graphs
+        &self.workers.graphs
     }
 
     /// How the router was made.
@@ -398,22 +343,17 @@ impl Router {
 
     /// The first of them, so many at most.
     pub fn take_lines(&mut self, most: usize) -> Vec<LogLine> {
-        for r in self.panics.try_iter() {
+        for r in self.workers.panics.try_iter() {
             let bytes: String = r.bytes.iter().map(|b| format!("{b:02x}")).collect();
-            self.log.push_back(LogLine {
-                warn: true,
-                text: format!(
+            self.log.push(
+                true,
+                format!(
                     "worker {}: node {} panicked ({}); {} packets dropped; first one: {bytes}",
                     r.worker, r.node, r.message, r.packets
                 ),
-            });
+            );
         }
-        if self.lines_lost != 0 {
-            let text = format!("{} lines are left out here: too many came at once", self.lines_lost);
-            self.log.push_back(LogLine { warn: true, text });
-            self.lines_lost = 0;
-        }
-        self.log.drain(..most.min(self.log.len())).collect()
+        self.log.take(most)
     }
 
     /// Whether there are any.
@@ -422,12 +362,7 @@ impl Router {
     }
 
     pub(crate) fn note(&mut self, warn: bool, text: impl Into<String>) {
-        // Bounded: whoever never takes the log does not grow it.
-        if self.log.len() < 10_000 {
-            self.log.push_back(LogLine { warn, text: text.into() });
-        } else {
-            self.lines_lost += 1;
-        }
+        self.log.note(warn, text.into());
     }
 
     /// The next-hop groups.
@@ -442,17 +377,17 @@ impl Router {
 
     /// Who sees what of what workers read.
     pub(crate) fn domain(&self) -> &Domain {
-        &self.domain
+        &self.grace.domain
     }
 
     /// For a look at what workers read.
     pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
+        &self.grace.guard
     }
 
     /// What workers have of this type now.
     pub(crate) fn current<T: Default + Clone + Send + Sync + 'static>(&self) -> T {
-        self.plane.publish::<T>().load(&self.guard).clone()
+        self.plane.publish::<T>().load(&self.grace.guard).clone()
     }
 
     /// Publishes for workers what nodes ask for by this type, and answers what was published before.
@@ -469,16 +404,16 @@ impl Router {
 
     /// Publishes for workers what nodes ask for by this type.
     pub(crate) fn publish<T: Default + Send + Sync + 'static>(&mut self, value: T) {
-        self.plane.publish::<T>().publish(value, &mut self.reclaimer);
+        self.plane.publish::<T>().publish(value, &mut self.grace.reclaimer);
     }
 
     /// Frees what no worker sees any more. Called by [`Router::commit`] and [`Router::tick`].
     pub(crate) fn reclaim(&mut self) {
         self.remove_unused_adjacencies();
-        let epoch = self.domain.advance();
-        let safe = self.domain.safe();
+        let epoch = self.grace.domain.advance();
+        let safe = self.grace.domain.safe();
         self.tell_parts(|part, router| part.reclaiming(router));
-        self.reclaimer.collect();
+        self.grace.reclaimer.collect();
         self.nexthops.groups.reclaim(safe);
         // SAFETY: `safe` is below the epoch of every worker that is awake, and this thread holds no reference into
         // the slots here.
@@ -510,7 +445,8 @@ impl Router {
         );
         // What needs the addresses that are lent comes before these.
         let lends = |i: &&IfState| i.unnumbered.is_some();
-        let behind = self.interfaces().filter(lends).flat_map(|i| self.neighbors.iter_interface(i.index));
+        let behind =
+            self.interfaces().filter(lends).flat_map(|i| self.neighbors.table.iter_interface(i.index));
         ops.extend(
             behind
                 .filter(|n| n.state == crate::neighbor::State::Static)
@@ -533,7 +469,7 @@ impl Router {
     /// Stops the workers and closes all devices.
     pub fn shutdown(&mut self) {
         self.tell_parts(|part, router| part.ends(router, None));
-        for w in &mut self.workers {
+        for w in &mut self.workers.handles {
             w.stop();
         }
         self.interfaces.close();

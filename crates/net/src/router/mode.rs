@@ -61,7 +61,7 @@ impl Router {
         if let Some((what, how)) = self.stands_on_routes(i.index) {
             return Some(format!("{what}: undo that first ({how})"));
         }
-        let mut neighbors = self.neighbors.iter_interface(i.index).filter(|n| n.state == State::Static);
+        let mut neighbors = self.neighbors.table.iter_interface(i.index).filter(|n| n.state == State::Static);
         if let Some(a) = neighbors.next().map(|n| n.addr) {
             return Some(format!(
                 "has the static neighbor {a}: undo that first (ip neighbor del {name} {a})"
@@ -93,7 +93,7 @@ impl Router {
     pub(super) fn check_nobody_has(&self, i: &IfState, a: IpAddr) -> Result<(), OpError> {
         let name = &i.name;
         let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
-        let fixed = self.neighbors.get(i.index, a).filter(|n| n.state == State::Static);
+        let fixed = self.neighbors.table.get(i.index, a).filter(|n| n.state == State::Static);
         if fixed.is_some() {
             return fail(format!(
                 "{a} is a static neighbor there: remove that first (ip neighbor del {name} {a})"
@@ -121,7 +121,7 @@ impl Router {
         if left {
             return Ok(());
         }
-        let users = self.borrowers.range((index, 0)..=(index, u32::MAX)).map(|b| b.1);
+        let users = self.interfaces.borrowers.range((index, 0)..=(index, u32::MAX)).map(|b| b.1);
         let mut without = std::iter::once(index).chain(users);
         let needed = without.find_map(|i| self.parts.all.iter().find_map(|p| p.needs_ip6(self, i)));
         needed.map_or(Ok(()), |why| Err(OpError::new(why)))
@@ -132,7 +132,7 @@ impl Router {
         let fail = |what: String, how: String| {
             Err(OpError::new(format!("{name} {what}, in its bridge domain: undo that first ({how})")))
         };
-        let mut neighbors = self.neighbors.iter_interface(index);
+        let mut neighbors = self.neighbors.table.iter_interface(index);
         if let Some(n) = neighbors.find(|n| n.state == State::Static) {
             let a = n.addr;
             return fail(format!("has the static neighbor {a}"), format!("ip neighbor del {name} {a}"));
@@ -156,7 +156,7 @@ impl Router {
 
     /// Refuses IPv6 addresses where an interface that uses them is too small.
     pub(super) fn check_borrowers_carry(&self, lender: u32) -> Result<(), OpError> {
-        let users = self.borrowers.range((lender, 0)..=(lender, u32::MAX));
+        let users = self.interfaces.borrowers.range((lender, 0)..=(lender, u32::MAX));
         match users.filter_map(|b| self.interface(b.1)).find(|i| i.mtu < 1280) {
             Some(i) => Err(OpError::new(format!(
                 "{}, which uses the addresses of {}, has MTU {}: IPv6 needs 1280 bytes",

@@ -1,18 +1,23 @@
 //! Carries out what the neighbour and address machines say, and feeds them what workers heard.
 
 use super::adjacencies::{AdjKey, Holder};
+use super::attached::Again;
 use super::{Op, OpError, Router, Source, Target};
 use crate::hold::{Ip4Hold, Ip6Hold, Key, Known, MplsHold};
 use crate::icmp::Ask;
 use crate::neighbor::address::AddressState;
 use crate::neighbor::table::NeighborCounters;
 use crate::neighbor::wire::{self, Local, Message as Frame};
-use crate::neighbor::{Action, AddressAction, Heard, Millis, NeighborInfo, State};
+use crate::neighbor::{
+    Action, AddressAction, AddressConfig, AddressTable, Heard, Millis, NeighborConfig, NeighborInfo,
+    NeighborTable, State,
+};
 use crate::punt::{Message, PuntKind, Punted, Request};
 use graph::clock::Clock;
 use graph::flags;
 use ipnet::IpNet;
 use packet::eth::{EtherType, MacAddr};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +42,7 @@ impl Local for View<'_> {
     fn address(&self, addr: IpAddr) -> Option<AddressState> {
         // One that another station has is that station's.
         let ours = |s: &AddressState| *s != AddressState::Duplicate;
-        let state = |interface| self.router.addresses.state(interface, addr).filter(ours);
+        let state = |interface| self.router.neighbors.addresses.state(interface, addr).filter(ours);
         // A link-local address is that of its own link.
         let lent = || {
             Some(self.router.lender(self.interface))
@@ -52,6 +57,33 @@ impl Local for View<'_> {
 
     fn on_link(&self, addr: IpAddr) -> bool {
         self.router.on_link(self.interface, addr)
+    }
+}
+
+/// The neighbours, the router's own addresses on their links, and what is kept of both for workers.
+pub(super) struct Neighbors {
+    pub table: NeighborTable,
+    pub addresses: AddressTable,
+    /// Adjacency counters at the last look, of stale neighbours: traffic makes them worth probing.
+    seen_use: BTreeMap<(u32, IpAddr), u64>,
+    pub next_use_check: Millis,
+    /// Neighbours whose adjacency is kept as workers find it by their address: not all have a route that keeps it.
+    pub known: BTreeSet<AdjKey>,
+    /// Those of them whose host routes are looked at in the turns that follow.
+    pub again: Again,
+}
+
+impl Neighbors {
+    /// None, and no address; `seed` is for times that are chosen at random.
+    pub fn new(config: NeighborConfig, seed: u64) -> Self {
+        Neighbors {
+            table: NeighborTable::new(config, seed),
+            addresses: AddressTable::new(AddressConfig::default(), seed),
+            seen_use: BTreeMap::new(),
+            next_use_check: Millis(0),
+            known: BTreeSet::new(),
+            again: Again::default(),
+        }
     }
 }
 
@@ -72,7 +104,7 @@ impl Router {
                 .collect()
         });
         let bytes = frame.frame(self.mac_of(interface), &tags);
-        if let Some(w) = self.workers.first() {
+        if let Some(w) = self.workers.handles.first() {
             w.send(move |w| {
                 w.inject("interface-output", &bytes, |d| {
                     d.tx = interface;
@@ -85,7 +117,7 @@ impl Router {
 
     /// The address of an interface from which to speak to a host on its link.
     pub(crate) fn source_towards(&self, interface: u32, target: IpAddr) -> Option<IpAddr> {
-        let i = self.plane.interfaces.get(interface, &self.guard)?;
+        let i = self.plane.interfaces.get(interface, &self.grace.guard)?;
         match target {
             IpAddr::V4(t) => i.source4(t.into()).map(|a| IpAddr::V4(a.into())),
             IpAddr::V6(t) => i.source6(t.into()).map(|a| IpAddr::V6(a.into())),
@@ -130,16 +162,16 @@ impl Router {
             self.set_adjacency_mac(key, Some(mac));
         }
         self.route_neighbor(interface, addr);
-        if !self.known.contains(&key)
+        if !self.neighbors.known.contains(&key)
             && let Some(adjacency) = self.hold_adjacency(key)
         {
-            self.known.insert(key);
+            self.neighbors.known.insert(key);
             self.plane.shared::<Known>().set(
                 interface,
                 addr,
                 Some(adjacency),
-                &self.guard,
-                &mut self.reclaimer,
+                &self.grace.guard,
+                &mut self.grace.reclaimer,
             );
         }
         self.set_adjacency_mac(key, Some(mac));
@@ -151,15 +183,21 @@ impl Router {
 
     /// Moves routes away from a neighbour that did not answer.
     fn follow_failure(&mut self, interface: u32, addr: IpAddr) {
-        if self.neighbors.get(interface, addr).is_some_and(|n| n.state == State::Failed) {
+        if self.neighbors.table.get(interface, addr).is_some_and(|n| n.state == State::Failed) {
             self.next_hop_lost(interface, addr);
         }
     }
 
     fn unroute_neighbor(&mut self, interface: u32, addr: IpAddr) {
         let key = AdjKey::Neighbor(interface, addr);
-        if self.known.remove(&key) {
-            self.plane.shared::<Known>().set(interface, addr, None, &self.guard, &mut self.reclaimer);
+        if self.neighbors.known.remove(&key) {
+            self.plane.shared::<Known>().set(
+                interface,
+                addr,
+                None,
+                &self.grace.guard,
+                &mut self.grace.reclaimer,
+            );
             self.release_adjacency_key(key);
         }
         let place = self.table_of(interface, addr.is_ipv6());
@@ -167,7 +205,7 @@ impl Router {
             self.clear_route(place, addr.into(), Source::Neighbor);
         }
         self.forget_attached(interface, addr);
-        self.seen_use.remove(&(interface, addr));
+        self.neighbors.seen_use.remove(&(interface, addr));
     }
 
     /// Sends the packets that wait for a neighbour and take this adjacency.
@@ -175,7 +213,7 @@ impl Router {
         let Some((interface, addr)) = to.neighbor() else { return };
         let Some((adj, pin)) = self.pin_adjacency(to) else { return };
         let (key, from) = (Key::new(interface, addr), to.holder());
-        for w in &self.workers {
+        for w in &self.workers.handles {
             let pin = Arc::clone(&pin);
             w.send(move |w| {
                 let _until_they_are_queued = pin;
@@ -192,7 +230,7 @@ impl Router {
     /// Tells the senders of packets that wait for a neighbour that it is unreachable.
     fn fail_held(&mut self, interface: u32, addr: IpAddr) {
         let key = Key::new(interface, addr);
-        for w in &self.workers {
+        for w in &self.workers.handles {
             w.send(move |w| {
                 for from in Holder::ALL {
                     let (target, aux) = match from {
@@ -212,7 +250,7 @@ impl Router {
     }
 
     fn drop_old(&mut self, before_ns: u64, interface: Option<u32>) {
-        for w in &self.workers {
+        for w in &self.workers.handles {
             w.send(move |w| {
                 for from in Holder::ALL {
                     let take = |h: &mut crate::hold::Waiting, out: &mut Vec<graph::Desc>| {
@@ -268,13 +306,13 @@ impl Router {
         how: Heard,
     ) {
         let mut out = vec![];
-        self.neighbors.heard(now, interface, host, mac, how, &mut out);
+        self.neighbors.table.heard(now, interface, host, mac, how, &mut out);
         self.carry_out(out);
     }
 
     /// The MAC address of a neighbour, where it is known.
     pub(crate) fn neighbor_mac(&self, interface: u32, host: IpAddr) -> Option<MacAddr> {
-        self.neighbors.get(interface, host)?.mac
+        self.neighbors.table.get(interface, host)?.mac
     }
 
     /// Takes what workers have handed over. Call when [`Router::punt_fd`] is readable. True when more may wait.
@@ -290,7 +328,7 @@ impl Router {
                 }
                 Message::Request(Request::Resolve { interface, address }) => {
                     let mut out = vec![];
-                    self.neighbors.resolve_wanted(now, interface, address, &mut out);
+                    self.neighbors.table.resolve_wanted(now, interface, address, &mut out);
                     self.carry_out(out);
                 }
                 Message::Request(Request::MacTable) => self.tell_parts(|part, router| part.filled(router)),
@@ -322,7 +360,7 @@ impl Router {
         }
         if let Some(c) = r.conflict {
             let mut out = vec![];
-            self.addresses.conflict_seen(now, interface, c.addr, c.by, c.kind, &mut out);
+            self.neighbors.addresses.conflict_seen(now, interface, c.addr, c.by, c.kind, &mut out);
             self.carry_out_addresses(out);
         }
     }
@@ -330,32 +368,32 @@ impl Router {
     /// When to call [`Router::tick`] next.
     pub fn next_deadline(&self) -> Millis {
         let machines = [
-            self.neighbors.next_deadline(),
-            self.addresses.next_deadline(),
+            self.neighbors.table.next_deadline(),
+            self.neighbors.addresses.next_deadline(),
             self.parts.all.iter().filter_map(|p| p.next_deadline(self)).min(),
-            (!self.again.is_empty() || self.is_behind()).then(|| self.now()),
+            (!self.neighbors.again.is_empty() || self.is_behind()).then(|| self.now()),
         ];
-        machines.into_iter().flatten().fold(self.next_use_check, Millis::min)
+        machines.into_iter().flatten().fold(self.neighbors.next_use_check, Millis::min)
     }
 
     /// Does what is due: timers of neighbours and addresses, and reclamation.
     pub fn tick(&mut self) {
         let now = self.now();
         let mut out = vec![];
-        self.neighbors.tick(now, &mut out);
+        self.neighbors.table.tick(now, &mut out);
         self.carry_out(out);
         let mut out = vec![];
-        self.addresses.tick(now, &mut out);
+        self.neighbors.addresses.tick(now, &mut out);
         self.carry_out_addresses(out);
         self.tell_parts(|part, router| part.tick(router, now));
-        if now >= self.next_use_check {
-            self.next_use_check = now.after(USE_CHECK);
+        if now >= self.neighbors.next_use_check {
+            self.neighbors.next_use_check = now.after(USE_CHECK);
             self.check_use(now);
             self.set_wall();
             // No packet asks for a next hop that is left out. The table says how soon it may be asked again.
             let mut out = vec![];
             for (interface, addr) in self.dead_next_hops() {
-                self.neighbors.resolve_wanted(now, interface, addr, &mut out);
+                self.neighbors.table.resolve_wanted(now, interface, addr, &mut out);
             }
             self.carry_out(out);
             if self.pool.in_use() != 0 {
@@ -379,7 +417,7 @@ impl Router {
 
     /// Stale neighbours to which packets went are worth probing.
     fn check_use(&mut self, now: Millis) {
-        let stale: Vec<(u32, IpAddr)> = self.neighbors.stale().collect();
+        let stale: Vec<(u32, IpAddr)> = self.neighbors.table.stale().collect();
         let mut out = vec![];
         for (interface, addr) in stale {
             let keys = self.adjacencies.keys(interface, addr);
@@ -389,9 +427,9 @@ impl Router {
                 continue;
             }
             let sent: u64 = ids.iter().map(|id| self.plane.counters.adjacency.sum(*id).0).sum();
-            let before = self.seen_use.insert((interface, addr), sent);
+            let before = self.neighbors.seen_use.insert((interface, addr), sent);
             if before.is_some_and(|b| b != sent) {
-                self.neighbors.used(now, interface, addr, &mut out);
+                self.neighbors.table.used(now, interface, addr, &mut out);
             }
         }
         self.carry_out(out);
@@ -400,13 +438,14 @@ impl Router {
     pub(super) fn flush_neighbors(&mut self, interface: u32, net: IpNet, left: &[IpNet]) {
         let gone: Vec<IpAddr> = self
             .neighbors
+            .table
             .iter_interface(interface)
             .map(|n| n.addr)
             .filter(|a| net.contains(a) && !left.iter().any(|n| n.contains(a)))
             .collect();
         let mut out = vec![];
         for a in gone {
-            self.neighbors.delete(interface, a, &mut out);
+            self.neighbors.table.delete(interface, a, &mut out);
         }
         self.carry_out(out);
     }
@@ -418,9 +457,10 @@ impl Router {
         address: IpAddr,
         mac: MacAddr,
     ) -> Result<Vec<Op>, OpError> {
-        let was = self.neighbors.get(index, address).filter(|n| n.state == State::Static).and_then(|n| n.mac);
+        let was =
+            self.neighbors.table.get(index, address).filter(|n| n.state == State::Static).and_then(|n| n.mac);
         let (now, mut out) = (self.now(), vec![]);
-        let done = self.neighbors.add_static(now, index, address, mac, &mut out);
+        let done = self.neighbors.table.add_static(now, index, address, mac, &mut out);
         done.map_err(|e| OpError::new(format!("{name}: neighbor {address} {mac}: {e}")))?;
         self.carry_out(out);
         Ok(match was {
@@ -435,13 +475,13 @@ impl Router {
         name: String,
         address: IpAddr,
     ) -> Result<Vec<Op>, OpError> {
-        let was = self.neighbors.get(index, address);
+        let was = self.neighbors.table.get(index, address);
         // One that is being resolved has nothing to forget yet, and packets wait for it.
         if was.is_some_and(|n| n.state == State::Incomplete) {
             return Ok(vec![]);
         }
         let mut out = vec![];
-        if !self.neighbors.delete(index, address, &mut out) {
+        if !self.neighbors.table.delete(index, address, &mut out) {
             return Err(OpError::new(format!("{name} has no neighbor {address}")));
         }
         self.carry_out(out);
@@ -451,12 +491,12 @@ impl Router {
 
     /// All neighbours, by interface and address.
     pub fn neighbors(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
-        self.neighbors.iter()
+        self.neighbors.table.iter()
     }
 
     /// The neighbours behind that of an interface and address, in the order of [`Router::neighbors`].
     pub fn neighbors_after(&self, after: Option<(u32, IpAddr)>) -> impl Iterator<Item = NeighborInfo> + '_ {
-        self.neighbors.iter_after(after)
+        self.neighbors.table.iter_after(after)
     }
 
     /// The neighbours of an interface, by address: those behind `after`, or all.
@@ -465,17 +505,17 @@ impl Router {
         interface: u32,
         after: Option<IpAddr>,
     ) -> impl Iterator<Item = NeighborInfo> + '_ {
-        self.neighbors.iter_interface_after(interface, after)
+        self.neighbors.table.iter_interface_after(interface, after)
     }
 
     /// What the neighbour table counts.
     pub fn neighbor_counters(&self) -> NeighborCounters {
-        self.neighbors.counters()
+        self.neighbors.table.counters()
     }
 
     /// State of an address of the router's own.
     pub fn address_state(&self, interface: u32, addr: IpAddr) -> Option<AddressState> {
-        self.addresses.state(interface, addr)
+        self.neighbors.addresses.state(interface, addr)
     }
 
     /// The IPv6 link-local address of an interface.

@@ -476,7 +476,7 @@ impl Router {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 // A command has opened them; those of a document are opened now.
-                let files = match self.opened.take() {
+                let files = match self.interfaces.opened.take() {
                     Some(files) => Ok(files),
                     None => devices::open_pcap_files(&config, &drivers::Files::default()),
                 };
@@ -593,7 +593,7 @@ impl Router {
                 self.tell_of_last_address6(index, net);
                 self.del_address(index, net)?;
                 // The neighbours that went with it come back behind it.
-                let gone = fixed.into_iter().filter(|(a, _)| self.neighbors.get(index, *a).is_none());
+                let gone = fixed.into_iter().filter(|(a, _)| self.neighbors.table.get(index, *a).is_none());
                 let set = |(address, mac)| Op::SetNeighbor { name: name.clone(), address, mac };
                 let mut undo: Vec<Op> = gone.map(set).collect();
                 undo.push(Op::AddAddress { name, net });
@@ -660,7 +660,7 @@ impl Router {
         }
         // A worker may sleep: any mail makes it look at its inputs.
         for input in &i.inputs {
-            self.workers[input.worker].send(|_| {});
+            self.workers.handles[input.worker].send(|_| {});
         }
         Ok(())
     }

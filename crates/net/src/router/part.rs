@@ -302,7 +302,7 @@ impl Router {
         work: impl FnOnce(&mut T, &mut Reclaimer) -> R,
     ) -> Option<R> {
         let state = self.parts.states.iter_mut().find_map(|s| s.downcast_mut())?;
-        Some(work(state, &mut self.reclaimer))
+        Some(work(state, &mut self.grace.reclaimer))
     }
 
     /// The FIB index of a label table.

@@ -34,7 +34,7 @@ pub struct Placement {
 impl Router {
     /// The worker with the fewest receive queues of devices, `but` for one queue of an interface: it is to be placed.
     fn idle_worker(&self, but: Option<(u32, usize)>) -> usize {
-        let mut queues = vec![0usize; self.workers.len()];
+        let mut queues = vec![0usize; self.workers.handles.len()];
         for p in self.rx_placement().iter().filter(|p| Some((p.interface, p.queue)) != but) {
             if let Some(n) = queues.get_mut(p.worker) {
                 *n += 1;
@@ -47,14 +47,9 @@ impl Router {
     pub(super) fn place_queue(&mut self, index: u32, queue: Box<dyn RxQueue>) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Err(OpError::new("no such interface")) };
         let chosen = i.placed.get(&i.inputs.len()).copied();
-        let worker = chosen.unwrap_or_else(|| self.idle_worker(None)).min(self.workers.len() - 1);
-        let (id, node, features) = (self.next_input, queue.input_node(), Arc::clone(&i.rx_features));
-        self.next_input += 1;
-        match self.workers[worker].call(move |w| w.add_input(id, queue, features)) {
-            Some(Ok(())) => {}
-            Some(Err(e)) => return Err(OpError::new(e)),
-            None => return Err(OpError::new("a worker has ended")),
-        }
+        let worker = chosen.unwrap_or_else(|| self.idle_worker(None)).min(self.workers.handles.len() - 1);
+        let (node, features) = (queue.input_node(), Arc::clone(&i.rx_features));
+        let id = self.workers.add_input(worker, queue, features).map_err(OpError::new)?;
         if let Some(i) = self.interfaces.get_mut(index) {
             i.inputs.push(Input { worker, id, node });
         }
@@ -84,7 +79,7 @@ impl Router {
         worker: Option<usize>,
     ) -> Result<Undo, OpError> {
         let i = self.named(&name)?;
-        let last = self.workers.len() - 1;
+        let last = self.workers.handles.len() - 1;
         if let Some(w) = worker.filter(|w| *w > last) {
             let there = if last == 0 { "only worker 0".into() } else { format!("workers 0 to {last}") };
             return Err(OpError::new(format!("{name}: there is no worker {w}, {there}")));
@@ -118,9 +113,10 @@ impl Router {
         };
         let features = Arc::clone(&i.rx_features);
         let ended = || OpError::new("a worker has ended");
-        let taken = self.workers[worker].call(move |w| w.remove_input(id)).ok_or_else(ended)?;
+        let taken = self.workers.handles[worker].call(move |w| w.remove_input(id)).ok_or_else(ended)?;
         let Some(taken) = taken else { return Ok(()) };
-        let added = self.workers[to].call(move |w| w.add_input(id, taken, features)).ok_or_else(ended)?;
+        let added =
+            self.workers.handles[to].call(move |w| w.add_input(id, taken, features)).ok_or_else(ended)?;
         added.map_err(OpError::new)?;
         if let Some(input) = self.interfaces.get_mut(index).and_then(|i| i.inputs.get_mut(queue)) {
             input.worker = to;

@@ -128,7 +128,7 @@ impl Router {
     fn regain(&mut self, index: u32) {
         let Some(i) = self.interfaces.get(index) else { return };
         let (Some(config), name, up) = (i.host().cloned(), i.name.clone(), i.up) else { return };
-        let device = match devices::reopen_host(&config, index, self.workers.len()) {
+        let device = match devices::reopen_host(&config, index, self.workers.handles.len()) {
             Ok(device) => device,
             Err(e) => {
                 let e = e.to_string();
@@ -169,7 +169,8 @@ impl Router {
         trouble.extend(self.set_mtu(index, mtu).err());
         self.fit_device(index);
         trouble.extend(self.follow_promiscuity(index).err());
-        let groups: Vec<_> = self.device_groups.keys().filter(|k| k.0 == index).map(|k| k.1).collect();
+        let groups: Vec<_> =
+            self.interfaces.device_groups.keys().filter(|k| k.0 == index).map(|k| k.1).collect();
         let mut link = false;
         if let Some(d) = self.interfaces.get_mut(index).and_then(IfState::device_mut) {
             let failed = |e: drivers::Error| super::OpError::new(format!("{name}: {e}"));

@@ -32,7 +32,7 @@ impl Router {
     }
 
     fn fib_set(&mut self, fib_index: u32, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
-        self.fib_changes += 1;
+        self.fibs.changes += 1;
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
         };
@@ -40,7 +40,7 @@ impl Router {
         if done != Ok(Some(group)) {
             vrf.note_change(p);
         }
-        done.map_err(|e| match (e, self.short_of_memory.or(self.config.route_memory)) {
+        done.map_err(|e| match (e, self.fibs.budget.short.or(self.config.route_memory)) {
             (RouteError::Full(_), Some(limit)) => self.out_of_memory(p, limit),
             (e, _) => OpError::new(format!("route {p}: {e}")),
         })
@@ -50,7 +50,7 @@ impl Router {
         let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
         let count = |v6| self.fibs.iter(v6).map(|v| v.rib.len()).sum::<usize>();
         let (v4, v6) = (count(false), count(true));
-        if self.short_of_memory.is_some() {
+        if self.fibs.budget.short.is_some() {
             let text = format!(
                 "route {p}: no memory is left for it beside a reserve and {v4} IPv4 and {v6} IPv6 routes: {}",
                 graph::memory::HELP
@@ -68,7 +68,7 @@ impl Router {
 
     /// What was published for workers so far: changes of routes in the tables, and words of next-hop groups.
     pub fn published(&self) -> PublishCounts {
-        PublishCounts { routes: self.fib_changes, groups: self.nexthops.groups.stores() }
+        PublishCounts { routes: self.fibs.changes, groups: self.nexthops.groups.stores() }
     }
 
     /// Bytes that all routes take, next-hop groups included.
@@ -77,7 +77,7 @@ impl Router {
     }
 
     fn fib_remove(&mut self, fib_index: u32, p: IpNet) -> Option<u32> {
-        self.fib_changes += 1;
+        self.fibs.changes += 1;
         let vrf = self.fibs.get_mut(p.addr().is_ipv6(), fib_index)?;
         vrf.note_change(p);
         vrf.remove(p)
@@ -264,10 +264,10 @@ impl Router {
         let fib_index = self.fibs.fib_index(RouteTable::of(addr, table))?;
         let id = match addr {
             IpAddr::V4(a) => {
-                self.plane.tables4.slots.get(fib_index, &self.guard)?.routes.lookup_one(a.into())
+                self.plane.tables4.slots.get(fib_index, &self.grace.guard)?.routes.lookup_one(a.into())
             }
             IpAddr::V6(a) => {
-                self.plane.tables6.slots.get(fib_index, &self.guard)?.routes.lookup_one(&a.octets())
+                self.plane.tables6.slots.get(fib_index, &self.grace.guard)?.routes.lookup_one(&a.octets())
             }
         };
         self.group(id)

@@ -304,6 +304,20 @@ pub(crate) struct Fibs {
     bytes: usize,
     seed: u32,
     config: LpmConfig,
+    /// Changes so far of what a prefix leads to, in all of them.
+    pub changes: u64,
+    pub budget: Budget,
+}
+
+/// What memory routes may take.
+#[derive(Default)]
+pub(super) struct Budget {
+    /// The most bytes that they took between transactions.
+    pub most_bytes: usize,
+    /// What all may take, for as long as a batch is applied that memory, and no setting, limits.
+    pub short: Option<usize>,
+    /// Changes since it was looked at what memory is left.
+    pub unlooked: usize,
 }
 
 impl Fibs {
@@ -327,6 +341,8 @@ impl Fibs {
             bytes: 0,
             seed,
             config,
+            changes: 0,
+            budget: Budget::default(),
         }
     }
 

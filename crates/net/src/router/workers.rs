@@ -2,10 +2,12 @@
 
 use super::{Order, Router};
 use graph::builder::Kind;
+use graph::dispatch::PanicReport;
 use graph::stats::NodeStats;
-use graph::{Graph, Severity};
+use graph::{Graph, Severity, WorkerHandle};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 /// Turns of a worker in which it must have sent what it was given.
@@ -113,13 +115,49 @@ struct WorkerBase {
 }
 
 /// Counter values at the last `clear`: counters themselves have one writer, the worker.
-pub(crate) struct Cleared {
+struct Cleared {
     runtime: Vec<WorkerBase>,
     runtime_at: Instant,
     reasons: Vec<u64>,
     interfaces: BTreeMap<u32, InterfaceCounts>,
     /// Times that the trace was.
     traces: u64,
+}
+
+/// The workers, their graphs, and what they counted when it was cleared.
+pub(super) struct Workers {
+    pub handles: Vec<WorkerHandle>,
+    /// Each worker's graph: names, counters, trace.
+    pub graphs: Vec<Graph>,
+    /// What nodes that panicked left.
+    pub panics: mpsc::Receiver<PanicReport>,
+    /// The number of the next receive queue that a worker is given.
+    next_input: u64,
+    cleared: Cleared,
+}
+
+impl Workers {
+    pub fn new(handles: Vec<WorkerHandle>, graphs: Vec<Graph>, panics: mpsc::Receiver<PanicReport>) -> Self {
+        let cleared = Cleared::new(&graphs);
+        Workers { handles, graphs, panics, next_input: 1, cleared }
+    }
+
+    /// Has a worker poll a receive queue, and answers its number among the inputs of all workers.
+    ///
+    /// # Errors
+    /// The worker cannot, or has ended.
+    pub fn add_input(
+        &mut self,
+        worker: usize,
+        queue: Box<dyn graph::RxQueue>,
+        features: Arc<AtomicU32>,
+    ) -> Result<u64, String> {
+        let id = self.next_input;
+        self.next_input += 1;
+        let ended = || String::from("a worker has ended");
+        let added = self.handles[worker].call(move |w| w.add_input(id, queue, features));
+        added.ok_or_else(ended)?.map(|()| id)
+    }
 }
 
 impl Cleared {
@@ -166,7 +204,7 @@ impl Router {
         make(self);
         // The first worker sends them: it takes mail, and then runs what the mail put into its graph. Mail that it takes in the
         // same turn comes back too soon, so its counters say when; one without a device never counts.
-        let Some(w) = self.workers.first() else { return };
+        let Some(w) = self.workers.handles.first() else { return };
         for _ in 0..FAREWELL_TURNS {
             if w.call(|_| ()).is_none() || sent(self) >= want {
                 return;
@@ -179,7 +217,7 @@ impl Router {
         let c = &self.plane.counters;
         let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (c.received(index), c.tx.sum(index));
         let (ip4, ip6) = c.by_family(index);
-        let reasons = self.graphs.first().map_or(0, |g| g.reasons.len());
+        let reasons = self.workers.graphs.first().map_or(0, |g| g.reasons.len());
         let drops = (0..reasons).map(|r| (r, c.drops.sum(index, r))).filter(|(_, n)| *n != 0).collect();
         let device_drops = self.interface(index).map(super::IfState::device_drops).unwrap_or_default();
         InterfaceCounts { rx_packets, rx_bytes, ip4, ip6, tx_packets, tx_bytes, drops, device_drops }
@@ -188,7 +226,7 @@ impl Router {
     /// Counters of an interface since the last clear (or since it was made).
     pub fn interface_counts(&self, index: u32) -> InterfaceCounts {
         let mut now = self.raw_counts(index);
-        let Some(b) = self.cleared.interfaces.get(&index) else { return now };
+        let Some(b) = self.workers.cleared.interfaces.get(&index) else { return now };
         now.rx_packets -= b.rx_packets;
         now.rx_bytes -= b.rx_bytes;
         now.ip4 -= b.ip4;
@@ -219,12 +257,12 @@ impl Router {
     /// A number that was an interface's before is given to a new one: its counters start at 0.
     pub(super) fn start_counts(&mut self, index: u32) {
         let c = self.raw_counts(index);
-        self.cleared.interfaces.insert(index, c);
+        self.workers.cleared.interfaces.insert(index, c);
     }
 
     /// `clear runtime`.
     pub fn clear_runtime(&mut self) {
-        for (b, g) in self.cleared.runtime.iter_mut().zip(&self.graphs) {
+        for (b, g) in self.workers.cleared.runtime.iter_mut().zip(&self.workers.graphs) {
             for n in g.stats.nodes.iter() {
                 n.max_vector.set(0);
             }
@@ -236,31 +274,32 @@ impl Router {
                 packets_in: g.stats.packets_in.get(),
             };
         }
-        self.cleared.runtime_at = Instant::now();
+        self.workers.cleared.runtime_at = Instant::now();
     }
 
     /// `clear errors`.
     pub fn clear_errors(&mut self) {
-        self.cleared.reasons = self.raw_errors();
+        self.workers.cleared.reasons = self.raw_errors();
     }
 
     fn raw_errors(&self) -> Vec<u64> {
-        let n = self.graphs.first().map_or(0, |g| g.reasons.len());
-        (0..n).map(|r| self.graphs.iter().map(|g| g.stats.reasons[r].get()).sum()).collect()
+        let n = self.workers.graphs.first().map_or(0, |g| g.reasons.len());
+        (0..n).map(|r| self.workers.graphs.iter().map(|g| g.stats.reasons[r].get()).sum()).collect()
     }
 
     /// Packets received on an interface that were dropped for the reason of this name, since the last clear.
     pub fn dropped(&self, index: u32, reason: &str) -> u64 {
-        let number = self.graphs.first().and_then(|g| g.reasons.iter().position(|r| r.name == reason));
+        let number =
+            self.workers.graphs.first().and_then(|g| g.reasons.iter().position(|r| r.name == reason));
         number.and_then(|n| self.interface_counts(index).drops.get(&n).copied()).unwrap_or(0)
     }
 
     /// Drops and events that happened since the last clear.
     pub fn errors(&self) -> Vec<ErrorRow> {
-        let Some(g) = self.graphs.first() else { return vec![] };
+        let Some(g) = self.workers.graphs.first() else { return vec![] };
         let now = self.raw_errors();
         let rows = now.iter().zip(g.reasons.iter()).enumerate().map(|(i, (n, r))| ErrorRow {
-            count: n - self.cleared.reasons.get(i).copied().unwrap_or(0),
+            count: n - self.workers.cleared.reasons.get(i).copied().unwrap_or(0),
             node: r.node,
             reason: r.name,
             description: r.description,
@@ -271,17 +310,17 @@ impl Router {
 
     /// A point in time, for [`Router::passed`].
     pub fn mark(&self) -> u64 {
-        self.reclaimer.domain().advance()
+        self.grace.reclaimer.domain().advance()
     }
 
     /// Whether every worker has ended a loop since `mark` was made, or sleeps: whether none of them hangs.
     pub fn passed(&self, mark: u64) -> bool {
-        self.reclaimer.domain().safe() >= mark
+        self.grace.reclaimer.domain().safe() >= mark
     }
 
     /// Every worker's nodes since the last clear.
     pub fn runtime(&self) -> Vec<WorkerInfo> {
-        let seconds = self.cleared.runtime_at.elapsed().as_secs_f64().max(1e-9);
+        let seconds = self.workers.cleared.runtime_at.elapsed().as_secs_f64().max(1e-9);
         let clock_hz = graph::clock::tsc_hz() as f64;
         let worker = |(index, (g, b)): (usize, (&Graph, &WorkerBase))| {
             let zero = NodeCounts::default();
@@ -314,49 +353,49 @@ impl Router {
                 nodes: rows,
             }
         };
-        self.graphs.iter().zip(&self.cleared.runtime).enumerate().map(worker).collect()
+        self.workers.graphs.iter().zip(&self.workers.cleared.runtime).enumerate().map(worker).collect()
     }
 
     /// Traces the next `packets` packets of every worker that come to `node`.
     pub fn trace_add(&mut self, node: &str, packets: u32) -> Result<(), String> {
-        let Some(id) = self.graphs.first().and_then(|g| g.node(node)) else {
+        let Some(id) = self.workers.graphs.first().and_then(|g| g.node(node)) else {
             return Err(format!("there is no node {node}"));
         };
-        for g in &self.graphs {
-            g.tracing.add(id, packets, &self.guard, &mut self.reclaimer);
+        for g in &self.workers.graphs {
+            g.tracing.add(id, packets, &self.grace.guard, &mut self.grace.reclaimer);
         }
         Ok(())
     }
 
     /// `clear trace`.
     pub fn trace_clear(&mut self) {
-        for g in &self.graphs {
-            g.tracing.clear(&mut self.reclaimer);
+        for g in &self.workers.graphs {
+            g.tracing.clear(&mut self.grace.reclaimer);
         }
-        self.cleared.traces += 1;
+        self.workers.cleared.traces += 1;
     }
 
     /// Times that the trace was cleared.
     pub fn traces_cleared(&self) -> u64 {
-        self.cleared.traces
+        self.workers.cleared.traces
     }
 
     /// A trace record of worker `w` by its place, which it keeps until the trace is cleared.
     pub fn trace_record(&self, w: usize, at: usize) -> Option<graph::TraceRecord> {
-        self.graphs.get(w).and_then(|g| g.tracing.get(at, &self.guard))
+        self.workers.graphs.get(w).and_then(|g| g.tracing.get(at, &self.grace.guard))
     }
 
     /// Receive queues of each worker: input node and interface.
     pub fn placement(&self) -> Vec<Vec<(String, String)>> {
-        let g = &self.graphs;
+        let g = &self.workers.graphs;
         let name = |n: graph::NodeId| g.first().map_or("?", |g| g.wiring.names[usize::from(n.0)]).to_string();
-        let all = self.workers.iter().map(|w| w.call(|w| w.inputs()).unwrap_or_default());
+        let all = self.workers.handles.iter().map(|w| w.call(|w| w.inputs()).unwrap_or_default());
         all.map(|v| v.into_iter().map(|(n, i)| (name(n), self.interface_name(i))).collect()).collect()
     }
 
     /// Has every worker run `f` between two vectors.
     pub fn each_worker(&self, f: impl Fn(&mut graph::Worker) + Clone + Send + 'static) {
-        for w in &self.workers {
+        for w in &self.workers.handles {
             w.send(f.clone());
         }
     }
@@ -366,12 +405,12 @@ impl Router {
         &self,
         f: impl Fn(&mut graph::Worker) -> T + Clone + Send + 'static,
     ) -> impl Iterator<Item = Option<T>> {
-        self.workers.iter().map(move |w| w.call(f.clone()))
+        self.workers.handles.iter().map(move |w| w.call(f.clone()))
     }
 
     /// Has one worker run `f` between two vectors.
     pub(crate) fn on_worker(&self, worker: usize, f: impl FnOnce(&mut graph::Worker) + Send + 'static) {
-        if let Some(w) = self.workers.get(worker) {
+        if let Some(w) = self.workers.handles.get(worker) {
             w.send(f);
         }
     }
@@ -387,31 +426,26 @@ impl Router {
         interface: u32,
         queue: Box<dyn graph::RxQueue>,
     ) -> Result<(usize, u64), String> {
-        let (worker, input) = (nth % self.workers.len(), self.next_input);
-        self.next_input += 1;
+        let worker = nth % self.workers.handles.len();
         let features = self.interface(interface).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
-        match self.workers[worker].call(move |w| w.add_input(input, queue, features)) {
-            Some(Ok(())) => Ok((worker, input)),
-            Some(Err(e)) => Err(e),
-            None => Err("a worker has ended".into()),
-        }
+        Ok((worker, self.workers.add_input(worker, queue, features)?))
     }
 
     /// Has a worker forget an input.
     pub(crate) fn remove_input(&self, worker: usize, input: u64) {
-        if let Some(w) = self.workers.get(worker) {
+        if let Some(w) = self.workers.handles.get(worker) {
             drop(w.call(move |w| w.remove_input(input)));
         }
     }
 
     /// The names of all nodes.
     pub(crate) fn node_names(&self) -> &[&'static str] {
-        self.graphs.first().map_or(&[], |g| &g.wiring.names)
+        self.workers.graphs.first().map_or(&[], |g| &g.wiring.names)
     }
 
     /// An interface as workers see it.
     pub(crate) fn seen(&self, index: u32) -> Option<&crate::interface::Interface> {
-        self.plane.interfaces.get(index, &self.guard)
+        self.plane.interfaces.get(index, &self.grace.guard)
     }
 
     /// Buffers that hold packets, anywhere.
@@ -428,6 +462,6 @@ impl Router {
                 w.dispatcher.node_mut::<crate::hold::Ip6Hold>("ip6-hold").map_or(0, |h| h.waiting().len());
             (four, six)
         };
-        self.workers.iter().map(|w| w.call(count).unwrap_or_default()).collect()
+        self.workers.handles.iter().map(|w| w.call(count).unwrap_or_default()).collect()
     }
 }
