@@ -25,11 +25,15 @@ def roff(text):
 
 
 def inline(text):
-    """A line of Markdown: code is bold, links are their words."""
+    """A line of Markdown: code is bold, what stands out is in italics, links are their words."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+
+    def prose(text):
+        return re.sub(r"\*([^*\s][^*]*)\*", r"\\fI\1\\fR", roff(text).replace("**", ""))
+
     parts = re.split(r"`([^`]*)`", text)
-    return "".join(f"\\fB{roff(p)}\\fR" if i % 2 else roff(p).replace("**", "").removeprefix("\\&")
-                   for i, p in enumerate(parts)) if len(parts) > 1 else roff(text.replace("**", ""))
+    return "".join(f"\\fB{roff(p)}\\fR" if i % 2 else prose(p).removeprefix("\\&")
+                   for i, p in enumerate(parts)) if len(parts) > 1 else prose(text)
 
 
 def safe(line):
@@ -78,12 +82,17 @@ def markdown(text):
             out.append(f".SH {inline(line[3:])}")
         elif line.startswith("# ") or line.startswith("<!--"):
             pass
-        elif line.lstrip().startswith("- "):
-            out += [".IP \\(bu 2", safe(inline(line.lstrip()[2:]))]
         elif not line.strip():
             out.append(".PP")
         else:
-            out.append(safe(inline(line.strip())))
+            # What stands in one pair of marks may go on in the next line.
+            words = line.strip()
+            while i + 1 < len(lines) and lines[i + 1].strip() and not re.match(r"\s*(- |\||#|<!--|```)", lines[i + 1]):
+                i += 1
+                words += " " + lines[i].strip()
+            item = words.startswith("- ")
+            out += [".IP \\(bu 2"] if item else []
+            out.append(safe(inline(words.removeprefix("- "))))
         i += 1
     return "\n".join(out) + "\n"
 
@@ -105,14 +114,16 @@ def pages(helps, version):
     say += (
         ".SH FILES\n.TP\n/etc/quiver/quiver.yaml\nthe configuration, as quiver.service takes it: quiver.yaml(5)\n"
         ".TP\n/run/quiver/ctl.sock\nthe control socket\n"
-        ".SH SIGNALS\n.TP\nSIGTERM, SIGINT\nend the router in order\n"
+        ".SH SIGNALS\n.TP\nSIGTERM, SIGINT, SIGQUIT\nend the router in order\n"
+        ".TP\nSIGHUP\nhas the log file opened anew\n"
         ".SH ENVIRONMENT\n.TP\nQUIVER_CTL\nthe control socket of ctl and dump\n.TP\nQUIVER_CPU\n"
         "v2, v3 or v4: use fewer instructions than the processor has\n.TP\nNOTIFY_SOCKET, WATCHDOG_USEC\n"
         "as sd_notify(3): READY=1, STOPPING=1, and WATCHDOG=1 while the control thread and every worker get on\n"
         ".SH SEE ALSO\nquiver\\-ctl(1), quiver.yaml(5)\n"
     )
     ctl = head("quiver-ctl", 1, version, "commands of the running router")
-    ctl += ".SH SYNOPSIS\n" + plain(helps["ctl"]) + ".SH COMMANDS\n"
+    ctl += f".SH SYNOPSIS\n.B quiver ctl\n{roff(usage(helps['ctl'], 'ctl'))}\n"
+    ctl += ".SH DESCRIPTION\n" + plain(helps["ctl"]) + ".SH COMMANDS\n"
     ctl += markdown((DOCS / "commands.md").read_text().replace("\n## ", "\n### "))
     ctl += ".SH SEE ALSO\nquiver(8), quiver.yaml(5)\n"
     conf = head("quiver.yaml", 5, version, "configuration of quiver") + ".SH DESCRIPTION\n"
@@ -179,7 +190,7 @@ _quiver() {
 
 # The next words of every command that begins as the words typed do.
 _quiver_ctl() {
-    local cur=${COMP_WORDS[COMP_CWORD]} words=() skip= line i fits
+    local cur=${COMP_WORDS[COMP_CWORD]} words=() skip= line i known exact begun lines next=()
     for ((i = 2; i < COMP_CWORD; i++)); do
         if [ -n "$skip" ]; then skip=; continue; fi
         case "${COMP_WORDS[i]}" in
@@ -188,19 +199,27 @@ _quiver_ctl() {
             *) words+=("${COMP_WORDS[i]}") ;;
         esac
     done
-    local next=()
-    while IFS= read -r line; do
-        local known=($(set -f; printf '%s\n' $line))
-        fits=1
-        for ((i = 0; i < ${#words[@]}; i++)); do
-            if [ -z "${known[i]}" ]; then fits=; break; fi
-            if [ "${known[i]}" = "*" ]; then continue; fi
-            case "${known[i]}" in "${words[i]}"*) ;; *) fits=; break ;; esac
-        done
-        if [ -n "$fits" ] && [ -n "${known[i]}" ] && [ "${known[i]}" != "*" ]; then next+=("${known[i]}"); fi
-    done <<'END'
+    mapfile -t lines <<'END'
 @commands@
 END
+    # A whole word is that word, and not the beginning of another one; `*` stands for a value.
+    for ((i = 0; i < ${#words[@]}; i++)); do
+        exact=() begun=()
+        for line in "${lines[@]}"; do
+            read -ra known <<<"$line"
+            case "${known[i]}" in
+                "") ;;
+                "${words[i]}") exact+=("$line") ;;
+                "*" | "${words[i]}"*) begun+=("$line") ;;
+            esac
+        done
+        if [ ${#exact[@]} -gt 0 ]; then lines=("${exact[@]}"); else lines=("${begun[@]}"); fi
+    done
+    for line in "${lines[@]}"; do
+        read -ra known <<<"$line"
+        if [ -n "${known[i]}" ] && [ "${known[i]}" != "*" ]; then next+=("${known[i]}"); fi
+    done
+    if [ "${#words[@]}" -eq 1 ] && [ "${words[0]}" = exec ]; then COMPREPLY=($(compgen -f -- "$cur")); return; fi
     COMPREPLY=($(compgen -W "$(printf '%s\n' "${next[@]}" | sort -u)" -- "$cur"))
 }
 
