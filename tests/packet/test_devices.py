@@ -315,6 +315,48 @@ def test_a_namespace_that_comes_back():
         run(f"ip netns del {name}", check=False)
 
 
+def test_a_deleted_tap_is_made_anew():
+    """Its host side is deleted, or its namespace; one that is renamed, or moved to another namespace, goes on."""
+    t = Bench(ports=("left",), addresses=False, start=False)
+    lan = Netns("n")
+    name = lan.name
+    t.config["taps"] = {"tap0": {"host": {"name": "lan0", "ip4-address": "10.9.0.2/24"}},
+                        "tap1": {"host": {"name": "lan1", "namespace": name, "ip4-address": "10.8.0.2/24"}}}
+    t.config["devices"] = {f"tap{n}": {"routed": True} for n in (0, 1)}
+    t.config["interfaces"] |= {"tap0": {"addresses": ["10.9.0.1/24"]}, "tap1": {"addresses": ["10.8.0.1/24"]}}
+
+    def answers(address):
+        return t.router.ctl_raw(f"ping {address} repeat 1 timeout 1").returncode == 0
+
+    try:
+        t.start()
+        assert answers("10.9.0.2") and answers("10.8.0.2")
+        t.inside.ip("link del lan0")
+        wait_for("it is told", lambda: "tap0: Linux device lan0 was deleted" in t.router.log())
+        wait_for("it is there again", lambda: answers("10.9.0.2"))
+        assert shown(t, "tap0") == "up" and "tap0: Linux device lan0 was made anew" in t.router.log()
+
+        t.inside.ip("link set lan0 name other")
+        assert shown(t, "tap0") == "up" and answers("10.9.0.2")
+        wait_for("devices were looked for", lambda: answers("10.9.0.2"))
+
+        lan.delete()
+        wait_for("no device", lambda: shown(t, "tap1") == "up/no-dev")
+        assert "made anew when it can be" in t.ctl("show hardware-interfaces tap1")
+        run(f"ip netns add {name}")
+        wait_for("it is there again", lambda: shown(t, "tap1") == "up" and answers("10.8.0.2"))
+        assert t.router.log().count("tap0: Linux device lan0 was deleted") == 1
+
+        t.inside.ip(f"link set other netns {name}")
+        run(f"ip -n {name} address add 10.9.0.2/24 dev other")
+        run(f"ip -n {name} link set other up")
+        assert answers("10.9.0.2") and shown(t, "tap0") == "up"
+        assert t.router.log().count("was deleted") == 1
+    finally:
+        t.close()
+        lan.delete()
+
+
 def test_a_closed_terminal_does_not_end_it():
     t = Bench(ports=("left",), addresses=False, start=False)
     main, terminal = os.openpty()

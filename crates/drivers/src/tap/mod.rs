@@ -64,6 +64,8 @@ pub struct Config {
     pub offload: Offload,
     /// Whether the host side sees a carrier from the start.
     pub carrier: bool,
+    /// How long to wait for a name that is taken by a Quiver that was killed a moment ago.
+    pub patience: Duration,
 }
 
 impl Config {
@@ -86,6 +88,7 @@ impl Config {
             rx_ring: None,
             offload: Offload::Auto,
             carrier: true,
+            patience: PATIENCE,
         }
     }
 }
@@ -114,6 +117,8 @@ pub struct Handle {
     pub made_bridge: bool,
     /// A router before this one has left the device.
     pub was_there: bool,
+    /// Linux's index of the device when it was made.
+    pub ifindex: u32,
     queues: Vec<Arc<OwnedFd>>,
     shared: Arc<Shared>,
 }
@@ -122,6 +127,15 @@ impl Handle {
     /// False once the device was deleted.
     pub fn alive(&self) -> bool {
         !self.shared.gone.load(Ordering::Relaxed) && self.link.ifindex().is_ok()
+    }
+
+    /// Whether the device was deleted, and not moved to another namespace or renamed, which its queues outlive.
+    pub fn deleted(&self) -> bool {
+        let detached = || {
+            let asked = sys::ioctl(&*self.queues[0], TUNGETIFF, &mut IfReq::new(self.link.name()));
+            asked.is_err_and(|e| e.raw_os_error() == Some(libc::EBADFD))
+        };
+        self.shared.gone.load(Ordering::Relaxed) || detached()
     }
 
     /// Gives the host side a carrier or takes it away: Quiver's admin state as Linux sees it.
@@ -219,7 +233,7 @@ fn attach(config: &Config, extra: u16) -> io::Result<OwnedFd> {
 }
 
 fn open_queue(config: &Config) -> Result<OwnedFd, Error> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + config.patience;
     loop {
         let e = match attach(config, 0) {
             Ok(fd) => return Ok(fd),
@@ -271,7 +285,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         Offload::Off => Form::Whole,
     };
     let caps = TxCaps { checksum: true, tso: true, uso: uso || form != Form::AsIs };
-    let mtu = link.state()?.mtu;
+    let state = link.state()?;
     let mut rx: Vec<Box<dyn RxQueue>> = Vec::new();
     for q in &queues {
         rx.push(Box::new(TapRx::new(Arc::clone(q), config.interface, Arc::clone(&shared))));
@@ -282,12 +296,13 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         tx.push(Box::new(TapTx::new(queue, form, caps, shared)));
     }
     let mac = stable_mac(config);
-    let handle = Handle { link, made_netns, made_bridge, was_there, queues, shared };
+    let ifindex = state.ifindex;
+    let handle = Handle { link, made_netns, made_bridge, was_there, ifindex, queues, shared };
     // The last of all, since what fails before must leave no device behind.
     if config.persist {
         handle.set_persist(true)?;
     }
-    Ok(Device { rx, tx, mac, mtu, handle })
+    Ok(Device { rx, tx, mac, mtu: state.mtu, handle })
 }
 
 struct Made {

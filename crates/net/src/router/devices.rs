@@ -327,16 +327,65 @@ impl DeviceControl for Host {
     }
 }
 
-/// Stands for a Linux device that is gone.
-struct Absent {
-    host: String,
-    netns: Option<String>,
+/// What stands for an interface in Linux, with all that it takes to open it anew.
+#[derive(Clone, Debug)]
+pub enum InLinux {
+    /// A device of somebody else's.
+    Host(HostConfig),
+    /// The host side of a TAP.
+    Tap(TapConfig),
 }
 
-/// The control side of a Linux device that is gone: takes every setting, for when it is back.
-pub fn absent(c: &HostConfig) -> Box<dyn DeviceControl> {
-    Box::new(Absent { host: c.host.clone(), netns: c.netns.clone() })
+impl InLinux {
+    /// Its name there.
+    pub fn name(&self) -> &str {
+        match self {
+            InLinux::Host(c) => &c.host,
+            InLinux::Tap(c) => &c.host_name,
+        }
+    }
+
+    /// Its namespace; Quiver's own when absent.
+    pub fn netns(&self) -> Option<&str> {
+        match self {
+            InLinux::Host(c) => c.netns.as_deref(),
+            InLinux::Tap(c) => c.netns.as_deref(),
+        }
+    }
+
+    /// The control side of a device that is gone: takes every setting, for when it is back.
+    pub fn absent(&self) -> Box<dyn DeviceControl> {
+        Box::new(Absent(self.clone()))
+    }
+
+    /// Opens a device that was gone, or makes a TAP that was deleted, at once or not at all.
+    ///
+    /// # Errors
+    /// It is not there, its namespace is gone, or Linux refuses.
+    pub fn reopen(&self, index: u32, workers: usize) -> Result<Device, drivers::Error> {
+        match self {
+            InLinux::Host(c) => open_af_packet(c, index, workers, Some(Duration::ZERO)),
+            // A namespace that was taken away is for somebody else to bring back.
+            InLinux::Tap(c) => make_tap(
+                &TapConfig { netns_create: false, ..c.clone() },
+                index,
+                workers,
+                Some(Duration::ZERO),
+            ),
+        }
+    }
+
+    /// Whether an error of [`InLinux::reopen`] only says that it is still gone.
+    pub fn still_gone(&self, e: &drivers::Error) -> bool {
+        match self {
+            InLinux::Host(c) => drivers::Link::open(&c.host, c.netns.as_deref()).is_err(),
+            InLinux::Tap(_) => matches!(e, drivers::Error::NoNamespace { .. }),
+        }
+    }
 }
+
+/// Stands for a Linux device that is gone.
+struct Absent(InLinux);
 
 impl DeviceControl for Absent {
     fn link(&self) -> bool {
@@ -344,7 +393,14 @@ impl DeviceControl for Absent {
     }
 
     fn describe(&self) -> String {
-        format!("af-packet on Linux device {}, which is gone: goes on when it is back", self.host)
+        match &self.0 {
+            InLinux::Host(c) => {
+                format!("af-packet on Linux device {}, which is gone: goes on when it is back", c.host)
+            }
+            InLinux::Tap(c) => {
+                format!("tap with Linux device {}, which is gone: made anew when it can be", c.host_name)
+            }
+        }
     }
 
     fn present(&self) -> bool {
@@ -353,13 +409,8 @@ impl DeviceControl for Absent {
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
         // No device has this number.
-        Some((self.netns.clone(), 0))
+        Some((self.0.netns().map(str::to_string), 0))
     }
-}
-
-/// Opens a Linux device that was gone, at once or not at all.
-pub fn reopen_host(c: &HostConfig, index: u32, workers: usize) -> Result<Device, drivers::Error> {
-    open_af_packet(c, index, workers, Some(Duration::ZERO))
 }
 
 /// Opens a Linux device.
@@ -426,14 +477,29 @@ impl DeviceControl for TapControl {
         format!("tap with Linux device {}{place}", self.0.link.name())
     }
 
+    fn dead(&self) -> bool {
+        self.0.deleted()
+    }
+
     fn linux(&self) -> Option<(Option<String>, u32)> {
-        Some((self.0.link.netns().map(str::to_string), self.0.link.ifindex().ok()?))
+        Some((self.0.link.netns().map(str::to_string), self.0.ifindex))
     }
 }
 
 /// Makes a TAP.
 pub fn open_tap(c: &TapConfig, index: u32, workers: usize) -> Result<Device, String> {
+    make_tap(c, index, workers, None).map_err(|e| e.to_string())
+}
+
+fn make_tap(
+    c: &TapConfig,
+    index: u32,
+    workers: usize,
+    patience: Option<Duration>,
+) -> Result<Device, drivers::Error> {
+    let usual = tap::Config::new(&c.host_name, index);
     let config = tap::Config {
+        patience: patience.unwrap_or(usual.patience),
         netns: c.netns.clone(),
         netns_create: c.netns_create,
         host_mac: c.host_mac,
@@ -448,9 +514,9 @@ pub fn open_tap(c: &TapConfig, index: u32, workers: usize) -> Result<Device, Str
         rx_ring: c.rx_ring,
         offload: c.offload,
         carrier: false,
-        ..tap::Config::new(&c.host_name, index)
+        ..usual
     };
-    let d = tap::open(&config).map_err(|e| e.to_string())?;
+    let d = tap::open(&config)?;
     let control = TapControl(d.handle);
     let link = control.link();
     Ok(Device {

@@ -1,7 +1,7 @@
 //! Linux devices that change, vanish and come back while the router runs. An interface keeps its name and all that was set for
 //! it when its device goes, and goes on as soon as there is one of the device's name again.
 
-use super::devices::{self, HostConfig};
+use super::devices::{HostConfig, InLinux};
 use super::{DeviceControl, IfState, Kind, Op, Router};
 
 /// For how long an interface follows the MAC address of a device that has come back, milliseconds: who makes a device anew
@@ -20,6 +20,27 @@ impl IfState {
             _ => None,
         }
     }
+
+    fn in_linux(&self) -> Option<InLinux> {
+        match &self.origin {
+            Op::CreateHost { config, .. } => Some(InLinux::Host(config.clone())),
+            Op::CreateTap { config, .. } => Some(InLinux::Tap(config.clone())),
+            _ => None,
+        }
+    }
+
+    /// The name of the host side where it is a TAP. One that was renamed or moved goes on with its queues.
+    fn tap(&self) -> Option<&str> {
+        match &self.origin {
+            Op::CreateTap { config, .. } => Some(&config.host_name),
+            _ => None,
+        }
+    }
+
+    /// A TAP whose host side was deleted, while the router still has its queues.
+    fn is_dead_tap(&self) -> bool {
+        self.tap().is_some() && self.has_device() && self.device().is_some_and(DeviceControl::dead)
+    }
 }
 
 impl Router {
@@ -28,10 +49,13 @@ impl Router {
         let ours = |i: &&IfState| {
             let place = i.device().and_then(DeviceControl::linux);
             place.is_some_and(|(ns, index)| ns.as_deref() == netns && index == ev.ifindex)
+                && i.tap().is_none_or(|name| if ev.deleted { i.is_dead_tap() } else { name == ev.name })
         };
         let found = self.interfaces().find(ours).map(|i| (i.index, i.host().map(|c| c.host != ev.name)));
         match found {
             Some((index, Some(_))) if ev.deleted => self.lose(index, "was deleted, or moved away"),
+            // The next look makes it anew.
+            Some((index, None)) if ev.deleted => self.lose(index, "was deleted"),
             Some((index, Some(true))) => self.lose(index, "has another name now"),
             Some((index, _)) => self.follow_device(index, ev),
             None => {}
@@ -54,15 +78,8 @@ impl Router {
     fn follow_device(&mut self, index: u32, ev: &drivers::LinkEvent) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let (name, up, was, mtu, mac) = (i.name.clone(), i.up, i.link, u32::from(i.mtu), i.mac);
-        let gone = ev.deleted;
-        let (new_mtu, new_mac) = match i.device_mut() {
-            Some(d) if !gone => d.look(),
-            _ => (None, None),
-        };
-        let link = !gone && i.device().is_some_and(DeviceControl::link);
-        if gone {
-            self.note(true, format!("{name}: Linux device {} was deleted", ev.name));
-        }
+        let (new_mtu, new_mac) = i.device_mut().map_or((None, None), |d| d.look());
+        let link = i.device().is_some_and(DeviceControl::link);
         if let Some(now) = new_mtu {
             let less = format!("; {mtu} is the interface's, and larger packets are lost");
             let words = format!("{name}: the MTU of Linux device {} was changed to {now}", ev.name);
@@ -103,13 +120,13 @@ impl Router {
     /// A device is gone, and with it its queues and the mark that it is this router's.
     fn lose(&mut self, index: u32, how: &str) {
         let Some(i) = self.interfaces.get(index) else { return };
-        let (Some(config), name, up) = (i.host().cloned(), i.name.clone(), i.up) else { return };
+        let (Some(config), name, up) = (i.in_linux(), i.name.clone(), i.up) else { return };
         if !i.has_device() {
             return;
         }
-        let place = config.netns.as_ref().map_or(String::new(), |n| format!(" in namespace {n}"));
+        let place = config.netns().map_or(String::new(), |n| format!(" in namespace {n}"));
         let drops = i.device().map(DeviceControl::drops).unwrap_or_default();
-        self.note(true, format!("{name}: Linux device {}{place} {how}", config.host));
+        self.note(true, format!("{name}: Linux device {}{place} {how}", config.name()));
         self.set_link_state(index, up, false);
         self.detach(index);
         if let Some(i) = self.interfaces.get_mut(index) {
@@ -119,23 +136,28 @@ impl Router {
                     None => i.earlier_drops.push((reason, n)),
                 }
             }
-            i.set_device(devices::absent(&config));
+            i.set_device(config.absent());
         }
         self.reclaim();
     }
 
-    /// Tries to open a device anew that was gone.
+    /// Tries to open a device anew that was gone, or to make a TAP anew.
     fn regain(&mut self, index: u32) {
         let Some(i) = self.interfaces.get(index) else { return };
-        let (Some(config), name, up) = (i.host().cloned(), i.name.clone(), i.up) else { return };
-        let device = match devices::reopen_host(&config, index, self.workers.handles.len()) {
+        let (Some(config), name, up) = (i.in_linux(), i.name.clone(), i.up) else { return };
+        let (back, failed) = match config {
+            InLinux::Host(_) => ("is back", "is back"),
+            InLinux::Tap(_) => ("was made anew", "cannot be made anew"),
+        };
+        let say = |what: &str| format!("{name}: Linux device {} {what}", config.name());
+        let (back, failed) = (say(back), say(failed));
+        let device = match config.reopen(index, self.workers.handles.len()) {
             Ok(device) => device,
             Err(e) => {
+                let gone = config.still_gone(&e);
                 let e = e.to_string();
-                let told = i.trouble.as_ref() == Some(&e)
-                    || drivers::Link::open(&config.host, config.netns.as_deref()).is_err();
-                if !told {
-                    self.note(true, format!("{name}: Linux device {} is back: {e}", config.host));
+                if !gone && i.trouble.as_ref() != Some(&e) {
+                    self.note(true, format!("{failed}: {e}"));
                 }
                 if let Some(i) = self.interfaces.get_mut(index) {
                     i.trouble = Some(e);
@@ -150,11 +172,11 @@ impl Router {
             let e = e.to_string();
             let told = self.interfaces.get(index).is_some_and(|i| i.trouble.as_ref() == Some(&e));
             if !told {
-                self.note(true, format!("{name}: Linux device {} is back: {e}", config.host));
+                self.note(true, format!("{failed}: {e}"));
             }
             self.detach(index);
             if let Some(i) = self.interfaces.get_mut(index) {
-                i.set_device(devices::absent(&config));
+                i.set_device(config.absent());
                 i.trouble = Some(e);
             }
             return;
@@ -181,7 +203,7 @@ impl Router {
             d.admitted(up);
             link = d.link();
         }
-        self.note(false, format!("{name}: Linux device {} is back", config.host));
+        self.note(false, back);
         for e in trouble.into_iter().map(|e| e.to_string()).chain(warnings) {
             self.note(true, e);
         }
@@ -191,13 +213,15 @@ impl Router {
 
     /// Looks for devices that are gone: whoever waits for messages of Linux calls it now and then, as some never come.
     pub fn look_for_devices(&mut self) {
+        let dead: Vec<u32> = self.interfaces().filter(|i| i.is_dead_tap()).map(|i| i.index).collect();
+        dead.into_iter().for_each(|index| self.lose(index, "was deleted"));
         let gone: Vec<u32> = self.interfaces().filter(|i| !i.has_device()).map(|i| i.index).collect();
         gone.into_iter().for_each(|index| self.regain(index));
     }
 
     /// The name of a namespace stands for another one now, or for none: its devices are out of reach.
     pub fn lose_namespace(&mut self, netns: &str) {
-        let of = |i: &&IfState| i.host().is_some_and(|c| c.netns.as_deref() == Some(netns)) && i.has_device();
+        let of = |i: &&IfState| i.in_linux().is_some_and(|c| c.netns() == Some(netns)) && i.has_device();
         let all: Vec<u32> = self.interfaces().filter(of).map(|i| i.index).collect();
         all.into_iter().for_each(|index| self.lose(index, "went with its namespace"));
     }
