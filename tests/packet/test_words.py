@@ -92,6 +92,7 @@ def test_routes_as_people_type_them(pair):
             ("ip route add 255.255.254.0/24 count 3 via drop", "there are no 3 prefixes from 255.255.254.0/24 on"),
             ("ip route add table 77 10.80.0.0/16 table 77 via drop", "'table' is given twice"),
             ("ip route add 10.80.0.0/16 table blue via drop", "'blue' is not a number, nor a name: red"),
+            ("show ip fib table blue", "'blue' is not a number, nor a name: red"),
             ("ip route del 10.80.0.0/24 count 2", "10.80.0.0/24"),
         ]:
             with pytest.raises(CtlError) as e:
@@ -106,6 +107,9 @@ def test_unknown_words_are_answered_with_what_is_meant(pair):
         ("show acl-plugin acl", "VPP has 'show acl-plugin acl', Quiver has nothing like it"),
         ("create vxlan-gpe tunnel local 10.0.0.1", "VPP has 'create vxlan-gpe tunnel', Quiver has nothing like it"),
         ("show interface features left", "'show features INTERFACE' tells them"),
+        ("clear l2fib", "'l2fib flush-mac all' forgets what was learned"),
+        ("set interface rx-mode left polling", "field 'poll' of the document"),
+        ("set ip neighbor-config ip4 limit 100", "the field 'neighbor' of the document"),
         ("show interfaec", "did you mean 'interface'?"),
         ("show neighbors", "did you mean 'show ip neighbors'"),
         ("set interface state lefft up", "no interface 'lefft'; did you mean 'left'?"),

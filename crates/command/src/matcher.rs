@@ -384,11 +384,17 @@ impl<'a> Matcher<'a> {
         let message = match (close, self.named(&token.text).as_slice()) {
             (Some(at), _) => mismatches.swap_remove(at).message(word, self.completer),
             (None, []) => format!("unexpected '{word}'; the command ends here"),
-            (None, [_]) if mismatches.len() == 1 => mismatches.swap_remove(0).message(word, self.completer),
-            (None, [one]) => match near(word, self.keywords()) {
-                Some(like) => format!("unknown word '{word}'; did you mean '{like}'?"),
-                None => format!("unknown word '{word}'; expected {one}"),
-            },
+            (None, [one]) => {
+                // One argument may stand there in several ways.
+                let mut said: Vec<String> =
+                    mismatches.into_iter().map(|m| m.message(word, self.completer)).collect();
+                said.dedup();
+                match (said.as_mut_slice(), near(word, self.keywords())) {
+                    ([said], _) => std::mem::take(said),
+                    (_, Some(like)) => format!("unknown word '{word}'; did you mean '{like}'?"),
+                    (_, None) => format!("unknown word '{word}'; expected {one}"),
+                }
+            }
             (None, many) => match near(word, self.keywords()) {
                 Some(like) => {
                     format!("unknown word '{word}'; did you mean '{like}'? Expected one of: {}", list(many))

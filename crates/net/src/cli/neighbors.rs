@@ -39,10 +39,12 @@ pub fn all() -> Vec<Command<Router>> {
             .example("ip neighbor del left 10.0.1.2"),
         Command::write("set ip neighbor <interface:interface> <address:ip> <mac:mac> [static]", set, add)
             .alias("set ip arp <interface:interface> <address:ip4> <mac:mac> [static]")
+            .alias("set ip6 neighbor <interface:interface> <address:ip6> <mac:mac> [static]")
             .arg("static", "never expires; every neighbor set by a command is static")
             .example("set ip neighbor left 10.0.1.2 02:fe:00:00:00:02"),
         Command::write("set ip neighbor del <interface:interface> <address:ip> [<mac:mac>]", del, remove)
             .alias("set ip arp del <interface:interface> <address:ip4> [<mac:mac>]")
+            .alias("set ip6 neighbor del <interface:interface> <address:ip6> [<mac:mac>]")
             .arg("mac", "not looked at")
             .example("set ip neighbor del left 10.0.1.2"),
     ]

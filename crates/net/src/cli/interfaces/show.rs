@@ -27,11 +27,13 @@ pub(super) fn all() -> Vec<Command<Router>> {
             .example("show interface address")
             .example("show interface address left"),
         Command::read(
-            "show hardware-interfaces [brief] [<interface:interface>]...",
+            "show hardware-interfaces [brief|verbose|detail] [<interface:interface>]...",
             "Devices behind interfaces: link, driver, queues",
             hardware,
         )
         .arg("brief", "one line each")
+        .arg("verbose", "all there is, as without the word")
+        .arg("detail", "as verbose")
         .example("show hardware-interfaces")
         .example("show hardware-interfaces brief left"),
         Command::read("show features [<interface:interface>]...", "Feature arcs, and what is enabled on interfaces", features)
