@@ -215,6 +215,12 @@ def trace(t, line, answer):
     return done["out"], probes
 
 
+@pytest.mark.parametrize("to", ["10.0.2.1", "2001:db8:2::1"])
+def test_traceroute_to_the_router_itself(pair, to):
+    lines = pair.ctl(f"traceroute {to} queries 2 timeout 1s").splitlines()
+    assert len(lines) == 2 and lines[1].split()[:2] == ["1", to], lines
+
+
 def test_traceroute_ip4(bench):
     t = bench({"routes": [{"prefix": "192.0.2.0/24", "via": "10.0.2.2"}]})
     b = t.ports["right"]

@@ -55,6 +55,11 @@ struct Plan {
     timeout: Duration,
 }
 
+/// Whether an address is one of an interface's.
+pub(super) fn has(i: &net::router::IfState, address: IpAddr) -> bool {
+    i.configured().any(|n| n.addr() == address) || i.link_local.is_some_and(|l| IpAddr::V6(l) == address)
+}
+
 /// The request to the address that a command names, from the source that it names, with the next identifier.
 pub(super) fn probe_to(app: &mut App, args: &Args) -> Result<PingRequest, CommandError> {
     let to: IpAddr = args.get("address")?;
@@ -66,10 +71,7 @@ pub(super) fn probe_to(app: &mut App, args: &Args) -> Result<PingRequest, Comman
         if s.is_ipv4() != to.is_ipv4() {
             return Err(args.error("from", format!("{s} and {to} are of different families")));
         }
-        let own = |i: &net::router::IfState| {
-            i.configured().any(|n| n.addr() == s) || i.link_local.is_some_and(|l| IpAddr::V6(l) == s)
-        };
-        if !router.interfaces().any(own) {
+        if !router.interfaces().any(|i| has(i, s)) {
             return Err(args.error("from", format!("{s} is not an address of the router")));
         }
     }

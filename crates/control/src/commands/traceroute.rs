@@ -1,7 +1,7 @@
 //! `traceroute`: probes with a rising TTL, and who answers them.
 
 use super::App;
-use super::ping::{Open, error_words, probe_to};
+use super::ping::{Open, error_words, has, probe_to};
 use command::{Args, Command, CommandError, Emit, Output};
 use net::ping::{PingReply, PingRequest};
 use serde_json::json;
@@ -31,7 +31,7 @@ pub(super) fn command() -> Command<App> {
     .arg("table", "table in which the destination is looked up; without it that of the interface, or table 0")
     .arg("interface", "send on this interface, from its address")
     .arg("from", "send from this address, which is one of the router's")
-    .arg("udp", "UDP datagrams to ports from 33434 on: the default")
+    .arg("udp", "UDP datagrams to ports from 33434 on: the default, but for the router's own addresses")
     .arg("icmp", "echo requests")
     .arg("first", "TTL or hop limit of the first probes; 1 by default")
     .arg("max", "that of the last ones; 30 by default")
@@ -59,7 +59,9 @@ struct Plan {
 fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let mut request = probe_to(app, args)?;
     request.size = usize::from(args.opt::<u16>("size")?.unwrap_or(32));
-    let udp = !args.has("icmp");
+    // The router sends no ICMP errors about its own packets: it is asked for itself by echo.
+    let own = app.router.try_borrow().is_ok_and(|r| r.interfaces().any(|i| has(i, request.to)));
+    let udp = !args.has("icmp") && !own;
     if udp {
         // It is the source port: one that no service has.
         request.id |= 0x8000;
