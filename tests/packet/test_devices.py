@@ -32,11 +32,28 @@ def forwards(t):
     t.right.expect(want)
 
 
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR"])
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR",
+                                  "SIGXFSZ", "SIGXCPU", "SIGRTMIN", "SIGRTMAX"])
 def test_signals_that_mean_nothing_do_not_end_it(service, name):
     service.router.process.send_signal(getattr(signal, name))
     forwards(service)
     assert service.router.process.poll() is None
+
+
+def test_a_limit_of_the_size_of_files_does_not_end_it(tmp_path):
+    """`ulimit -f`: what is written beyond it fails, and the kernel sends a signal that ends who does not take it."""
+    t = Bench(ports=("left",), start=False)
+    try:
+        t.router = Router(t.inside, t.config, prefix=["prlimit", "--fsize=65536"])
+        t.ctl(f"create pcap-interface name file write {tmp_path}/out.pcap")
+        for line in ("state file up", "ip address file 10.9.0.1/24"):
+            t.ctl(f"set interface {line}")
+        t.ctl("ip neighbor file 10.9.0.2 02:00:00:00:00:02")
+        t.router.ctl_raw("ping 10.9.0.2 repeat 60 size 1400 interval 0.01")
+        wait_for("the file is full", lambda: t.router.errors().get("tx-error", 0) > 0)
+        assert t.router.process.poll() is None and os.path.getsize(tmp_path / "out.pcap") <= 65536
+    finally:
+        t.close()
 
 
 def test_sighup_opens_the_log_anew(service):

@@ -5,8 +5,9 @@ use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What would end the process without its orderly stop, and means nothing to a router.
-const IGNORED: [i32; 8] = [
+/// What would end the process without its orderly stop, and means nothing to a router; real-time signals beside these.
+/// `SIGXFSZ` comes when a file reaches `ulimit -f`: the write then fails with an error of its own.
+const IGNORED: [i32; 10] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGALRM,
@@ -15,6 +16,8 @@ const IGNORED: [i32; 8] = [
     libc::SIGIO,
     libc::SIGPWR,
     libc::SIGSTKFLT,
+    libc::SIGXFSZ,
+    libc::SIGXCPU,
 ];
 /// How often lost lines of the log are told of, as soon as it can be written again.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,7 +37,8 @@ impl Signals {
     /// # Errors
     /// The system refuses a handler.
     pub fn new() -> io::Result<Signals> {
-        let ignored = IGNORED.iter().map(|n| signal(SignalKind::from_raw(*n)));
+        let ignored = IGNORED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+        let ignored = ignored.map(|n| signal(SignalKind::from_raw(n)));
         Ok(Signals {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
@@ -61,7 +65,7 @@ impl Signals {
                     tracing::warn!("{lost} lines of the log were lost: {why}");
                 }),
             }
-            debug_assert_eq!(self.ignored.len(), IGNORED.len());
+            debug_assert!(self.ignored.len() > IGNORED.len());
         }
     }
 }
