@@ -12,6 +12,7 @@ use graph::clock::Clock;
 use graph::desc::{Desc, flags};
 use std::fs::File;
 use std::io::{self, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of a packet that are kept if nothing else is asked for.
@@ -252,8 +253,11 @@ impl Capture {
     /// Writes the packets so far to an open file in place of what is in it, in order of time; returns how many.
     ///
     /// # Errors
-    /// The file does not take them. They are still here: another file may.
+    /// The file does not take them, or has no name any more. They are still here: another file may.
     pub fn write_file(&self, mut file: &File) -> io::Result<usize> {
+        if file.metadata()?.nlink() == 0 {
+            return Err(io::Error::other("it was removed meanwhile"));
+        }
         file.set_len(0)?;
         file.rewind()?;
         let mut out = io::BufWriter::with_capacity(1 << 20, file);

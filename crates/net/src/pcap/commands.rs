@@ -187,6 +187,10 @@ mod tests {
         assert_eq!(ended.lock().unwrap().as_ref().unwrap().file, PathBuf::from("full"));
         let path = std::env::temp_dir().join(format!("quiver-kept-{}.pcap", std::process::id()));
         let other = (path.clone(), open(path.to_str().unwrap()));
+        std::fs::remove_file(&path).unwrap();
+        let refused = end(Some(other)).unwrap_err().to_string();
+        assert!(refused.contains("it was removed meanwhile. The capture is kept"), "{refused}");
+        let other = (path.clone(), open(path.to_str().unwrap()));
         assert!(end(Some(other)).unwrap().to_text().starts_with("wrote 0 packets to"));
         assert!(ended.lock().unwrap().is_none());
         assert_eq!(std::fs::read(&path).unwrap().len(), 24);
