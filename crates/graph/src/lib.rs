@@ -29,6 +29,7 @@ pub mod packet;
 pub mod quick;
 pub mod stats;
 pub mod trace;
+pub mod wheel;
 pub mod worker;
 
 pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch};
