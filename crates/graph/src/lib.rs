@@ -27,6 +27,7 @@ pub mod memory;
 pub mod node;
 pub mod packet;
 pub mod quick;
+pub mod stage;
 pub mod stats;
 pub mod trace;
 pub mod wheel;

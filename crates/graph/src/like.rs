@@ -12,6 +12,9 @@ pub struct Like {
 }
 
 impl Like {
+    /// How many bytes are compared.
+    pub const BYTES: usize = 16;
+
     /// The same where the bits of `mask` in byte `at` are as in `byte` as well; a byte beyond the sixteenth is not looked at.
     pub fn and(mut self, at: usize, byte: u8, mask: u8) -> Self {
         if let (Some(want), Some(bits)) = (self.want.get_mut(at), self.mask.get_mut(at)) {

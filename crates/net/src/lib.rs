@@ -27,6 +27,7 @@ pub mod ip4;
 pub mod ip6;
 pub mod l2;
 pub mod labels;
+pub mod layer;
 pub mod local;
 pub mod midchain;
 pub mod mpls;

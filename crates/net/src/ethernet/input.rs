@@ -2,16 +2,21 @@
 
 use super::tagged::Tagged;
 use crate::interface::{Brief, IfIndex, ifflags};
+use crate::ip4::input::Checks4;
+use crate::ip6::input::Checks6;
+use crate::layer::{Any, Frame, Ip4, Ip6, Labelled};
+use crate::mpls::FirstLabel;
 use crate::plane::{IfCache, Plane, RxCounts};
 use crate::punt::Class;
-use crate::{ip4, ip6};
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
+use graph::stage::{self, Found, Spot, Stage, Then};
+use graph::{Desc, Edge, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
 use packet::eth::EtherType;
 use packet::mpls::Entry;
 use packet::vlan::VlanStack;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use tables::vlan::{Tags, Tpid, VlanTable};
 
@@ -230,27 +235,17 @@ pub enum Common<'v> {
     /// In a bridge domain, without sub-interfaces: any frame.
     Bridge(u32, u32),
     /// Without sub-interfaces: untagged frames of one EtherType for the router.
-    Plain(Plain),
-    /// The same, and `ip4-input` would find nothing unusual either.
-    Ip4(Plain, &'v Table),
+    Plain(Ethernet<Any>),
+    /// The same, and `ip4-input` would find nothing unusual either. With the features of the interface.
+    Ip4(Then<Ethernet<Ip4>, Checks4>, u32, &'v Table),
     /// The same for IPv6.
-    Ip6(Plain, &'v Table),
+    Ip6(Then<Ethernet<Ip6>, Checks6>, u32, &'v Table),
     /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
-    Mpls(Plain),
+    Mpls(Then<Ethernet<Labelled>, FirstLabel>),
     /// The same with the label IPv4 explicit null alone, and the packet behind it would not be found unusual either.
-    ExplicitNull(Plain),
+    ExplicitNull(Then<Ethernet<Labelled>, Then<ExplicitNull, Checks4>>),
     /// With sub-interfaces: frames with one or two tags.
     Tagged(Tagged<'v>),
-}
-
-/// What untagged frames need.
-#[derive(Clone, Copy)]
-pub struct Plain {
-    rx: u32,
-    /// They are for the router, and of one EtherType.
-    ours: Ours,
-    /// Features of the interface, where the packets go to their arc.
-    feat: u32,
 }
 
 /// Frames to the router from another station.
@@ -270,11 +265,6 @@ impl Ours {
         Ours { like: to.and(6, 0, 1), mac: u64::from_le_bytes([0, 0, a, b, c, d, e, f]) }
     }
 
-    /// Only those with this byte at a place among the first sixteen.
-    pub fn and(self, at: usize, byte: u8) -> Self {
-        Ours { like: self.like.and(at, byte, 0xff), ..self }
-    }
-
     /// True for such a frame.
     #[inline(always)]
     pub fn holds(&self, w: &[u8; WINDOW]) -> bool {
@@ -283,44 +273,85 @@ impl Ours {
     }
 }
 
-impl Plain {
-    /// True for a frame of the EtherType from the interface, to the router and from another station.
-    #[inline(always)]
-    fn fits(&self, d: &Desc, w: &[u8; WINDOW]) -> bool {
-        d.rx == self.rx && self.ours.holds(w)
+/// Takes the header off an untagged frame of one EtherType that came on one interface, to the router and from another station.
+#[derive(Clone, Copy)]
+pub struct Ethernet<P> {
+    rx: u32,
+    ours: Ours,
+    inside: PhantomData<P>,
+}
+
+impl<P> Ethernet<P> {
+    fn new(rx: u32, mac: &[u8; 6], ethertype: [u8; 2]) -> Self {
+        let ours = Ours::new(mac);
+        let like = ours.like.and(12, ethertype[0], 0xff).and(13, ethertype[1], 0xff);
+        Ethernet { rx, ours: Ours { like, ..ours }, inside: PhantomData }
     }
 
-    /// Takes frames whose IPv4 packet is behind `HEADER` bytes: an Ethernet header, and an entry with explicit null if there are
-    /// more.
-    #[inline(always)]
-    fn ip4<const HEADER: u16>(self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            let Some(h) = w[usize::from(HEADER)..].first_chunk() else { return false };
-            if !self.fits(d, w) || HEADER != 14 && !is_explicit_null(w) {
-                return false;
-            }
-            // Without a label, `fits` has seen the first byte already.
-            let inside = if HEADER == 14 { ip4::input::sane(h) } else { ip4::input::usual(h) };
-            let Some((total, dst)) = inside else { return false };
-            if u32::from(total) + u32::from(HEADER) > u32::from(d.len) {
-                return false;
-            }
-            d.l2 = d.off;
-            d.off += HEADER;
-            d.len = total;
-            d.aux = dst;
-            true
-        })
+    /// The same, whatever is inside.
+    fn with_any(&self) -> Ethernet<Any> {
+        Ethernet { rx: self.rx, ours: self.ours, inside: PhantomData }
     }
 }
 
-/// Whether a labelled frame has the label IPv4 explicit null at the bottom of its stack, with a TTL that lets it pass. What
+impl<P: Copy> Stage for Ethernet<P> {
+    type Needs = Frame;
+    type Leaves = P;
+    const HEADER: u16 = 14;
+    const LINK: bool = true;
+    const COMPARES: bool = true;
+    const NODE: &'static str = EthernetInput::NAME;
+
+    fn asks(&self, _: Like, _: usize) -> Like {
+        self.ours.like
+    }
+
+    fn comparing(self, like: Like) -> Self {
+        Ethernet { ours: Ours { like, ..self.ours }, ..self }
+    }
+
+    #[inline(always)]
+    fn usual(&self, d: &Desc, w: &[u8; WINDOW], _: Spot, found: &mut Found) -> bool {
+        found.len = u32::from(d.len).wrapping_sub(Self::HEADER.into());
+        d.rx == self.rx && self.ours.holds(w)
+    }
+}
+
+/// Takes the label IPv4 explicit null off.
+#[derive(Clone, Copy)]
+pub struct ExplicitNull;
+
+impl Stage for ExplicitNull {
+    type Needs = Labelled;
+    type Leaves = Ip4;
+    const HEADER: u16 = 4;
+    const NODE: &'static str = "mpls-lookup";
+
+    #[inline(always)]
+    fn usual(&self, _: &Desc, w: &[u8; WINDOW], spot: Spot, _: &mut Found) -> bool {
+        spot.header(w).is_some_and(is_explicit_null)
+    }
+
+    fn does(name: &str) -> bool {
+        FirstLabel::does(name) || name == Self::NODE
+    }
+}
+
+/// Whether an entry has the label IPv4 explicit null at the bottom of its stack, with a TTL that lets it pass. What
 /// `mpls-lookup` does with it is the same in each table: the packet is looked up in the table of its interface.
 #[inline(always)]
-fn is_explicit_null(w: &[u8; WINDOW]) -> bool {
-    let entry = u32::from_be_bytes([w[14], w[15], w[16], w[17]]);
+fn is_explicit_null(entry: &[u8; 4]) -> bool {
+    let entry = u32::from_be_bytes(*entry);
     entry & !0xeff == Entry::BOTTOM && entry as u8 > 1
+}
+
+/// The stage of Ethernet alone, where a packet goes over an edge to a node that the chain leaves out.
+fn cut<'v, P: Copy, S: Stage<Needs = P>>(
+    chain: &Then<Ethernet<P>, S>,
+    edge: EthernetNext,
+) -> Option<Common<'v>> {
+    let to = EthernetNext::TARGETS[edge.index()];
+    Then::<Ethernet<P>, S>::leaves_out(to).then(|| Common::Plain(chain.0.with_any()))
 }
 
 /// What a kind has beside its interface: 0 IPv4, 1 IPv6, 2 MPLS, and this for all that has no short cut, ARP among it.
@@ -359,31 +390,32 @@ impl QuickNode for EthernetInput {
             });
         }
         let w = rooms.window::<0>(first)?;
-        let plain = Plain { rx, ours: Ours::new(&i.mac).and(12, w[12]).and(13, w[13]), feat: 0 };
-        match next_of(u16::from_be_bytes([w[12], w[13]]))? {
+        let ethertype = [w[12], w[13]];
+        match next_of(u16::from_be_bytes(ethertype))? {
             EthernetNext::Ip4 if i.takes_ip4() => {
-                let ours = plain.ours.and(14, ip4::input::PLAIN);
-                Some((
-                    EthernetNext::Ip4Features,
-                    Common::Ip4(Plain { ours, feat: i.ip4_unicast, ..plain }, &view.counts.ip4),
-                ))
+                let chain = Then::new(Ethernet::new(rx, &i.mac, ethertype), Checks4);
+                Some((EthernetNext::Ip4Features, Common::Ip4(chain, i.ip4_unicast, &view.counts.ip4)))
             }
-            EthernetNext::Ip6 if i.takes_ip6() => Some((
-                EthernetNext::Ip6Features,
-                Common::Ip6(Plain { feat: i.ip6_unicast, ..plain }, &view.counts.ip6),
-            )),
-            EthernetNext::Mpls if i.is(ifflags::MPLS) => Some(if is_explicit_null(w) {
-                (EthernetNext::Ip4Lookup, Common::ExplicitNull(plain))
-            } else {
-                (EthernetNext::MplsLookup, Common::Mpls(plain))
-            }),
-            next => Some((next, Common::Plain(plain))),
+            EthernetNext::Ip6 if i.takes_ip6() => {
+                let chain = Then::new(Ethernet::new(rx, &i.mac, ethertype), Checks6);
+                Some((EthernetNext::Ip6Features, Common::Ip6(chain, i.ip6_unicast, &view.counts.ip6)))
+            }
+            EthernetNext::Mpls if i.is(ifflags::MPLS) => {
+                let frame = Ethernet::new(rx, &i.mac, ethertype);
+                Some(if w[14..].first_chunk().is_some_and(is_explicit_null) {
+                    let chain = Then::new(frame, Then::new(ExplicitNull, Checks4));
+                    (EthernetNext::Ip4Lookup, Common::ExplicitNull(chain))
+                } else {
+                    (EthernetNext::MplsLookup, Common::Mpls(Then::new(frame, FirstLabel)))
+                })
+            }
+            next => Some((next, Common::Plain(Ethernet::new(rx, &i.mac, ethertype)))),
         }
     }
 
     fn features(common: &Common<'_>) -> u32 {
         match common {
-            Common::Ip4(plain, _) | Common::Ip6(plain, _) => plain.feat,
+            Common::Ip4(_, feat, _) | Common::Ip6(_, feat, _) => *feat,
             Common::Tagged(tagged) => tagged.features(),
             Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) => 0,
             Common::Mpls(_) | Common::ExplicitNull(_) => 0,
@@ -399,15 +431,15 @@ impl QuickNode for EthernetInput {
     }
 
     fn behind(common: &mut Common<'_>, edge: EthernetNext, _: &Desc) -> Option<EthernetNext> {
-        *common = match (&common, edge) {
-            (Common::Ip4(plain, _), EthernetNext::Ip4)
-            | (Common::Ip6(plain, _), EthernetNext::Ip6)
-            | (Common::Mpls(plain) | Common::ExplicitNull(plain), EthernetNext::Mpls) => {
-                Common::Plain(*plain)
-            }
-            (Common::Tagged(t), _) => Common::Tagged(t.behind(edge)?),
-            _ => return None,
+        let other = match common {
+            Common::Ip4(chain, ..) => cut(chain, edge),
+            Common::Ip6(chain, ..) => cut(chain, edge),
+            Common::Mpls(chain) => cut(chain, edge),
+            Common::ExplicitNull(chain) => cut(chain, edge),
+            Common::Tagged(t) => t.behind(edge).map(Common::Tagged),
+            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) => None,
         };
+        *common = other?;
         Some(edge)
     }
 
@@ -436,7 +468,7 @@ impl QuickNode for EthernetInput {
         }
     }
 
-    fn quick(common: &Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+    fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         match common {
             Common::Xconnect(rx) => {
                 let rx = *rx;
@@ -460,57 +492,17 @@ impl QuickNode for EthernetInput {
                     good
                 })
             }
-            Common::Plain(plain) => {
-                let plain = *plain;
-                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-                    let Some(w) = rooms.window::<0>(d) else { return false };
-                    let good = d.len >= 14 && plain.fits(d, w);
-                    if good {
-                        d.l2 = d.off;
-                        d.off += 14;
-                        d.len -= 14;
-                    }
-                    good
-                })
-            }
-            Common::Mpls(plain) => {
-                let plain = *plain;
-                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-                    let Some(w) = rooms.window::<0>(d) else { return false };
-                    if !plain.fits(d, w) || d.len < 18 {
-                        return false;
-                    }
-                    d.l2 = d.off;
-                    d.off += 14;
-                    d.len -= 14;
-                    d.aux = u32::from_be_bytes([w[14], w[15], w[16], w[17]]);
-                    true
-                })
-            }
-            Common::Ip4(plain, counts) => {
-                let taken = plain.ip4::<14>(descs, rooms);
-                counts.add(plain.rx, taken);
+            Common::Plain(frame) => stage::run(*frame, descs, rooms),
+            Common::Mpls(chain) => stage::run(*chain, descs, rooms),
+            Common::ExplicitNull(chain) => stage::run(*chain, descs, rooms),
+            Common::Ip4(chain, _, counts) => {
+                let taken = stage::run(*chain, descs, rooms);
+                counts.add(chain.0.rx, taken);
                 taken
             }
-            Common::ExplicitNull(plain) => plain.ip4::<18>(descs, rooms),
-            Common::Ip6(plain, counts) => {
-                let plain = *plain;
-                let taken = quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-                    let Some(w) = rooms.window::<0>(d) else { return false };
-                    let Some(h) = w[14..].first_chunk() else { return false };
-                    if !plain.fits(d, w) {
-                        return false;
-                    }
-                    let Some(total) = ip6::input::usual(h) else { return false };
-                    if total + 14 > u32::from(d.len) {
-                        return false;
-                    }
-                    d.l2 = d.off;
-                    d.off += 14;
-                    d.len = total as u16;
-                    true
-                });
-                counts.add(plain.rx, taken);
+            Common::Ip6(chain, _, counts) => {
+                let taken = stage::run(*chain, descs, rooms);
+                counts.add(chain.0.rx, taken);
                 taken
             }
             Common::Tagged(t) => t.quick(descs, rooms),

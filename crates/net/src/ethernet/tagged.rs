@@ -3,9 +3,11 @@
 
 use super::input::{EthernetNext, EthernetView, Ours, next_of};
 use crate::interface::{Brief, Briefs, Interface};
+use crate::ip4::input::Checks4;
+use crate::ip6::input::Checks6;
 use crate::plane::RxCounts;
-use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
+use graph::stage::{self, Rest, Stage};
 use graph::{Desc, Rooms, WINDOW, flags, quick};
 use packet::eth::EtherType;
 use tables::slots::SlotsReader;
@@ -174,37 +176,25 @@ impl<'v> Tagged<'v> {
             Inside::Frame => self.frames::<TWO>(descs, rooms),
             Inside::Any(_) => {
                 let fit = |b: Brief, _| b.has(Brief::ROUTED, Brief::ROUTED);
-                self.run::<TWO>(descs, rooms, 0, fit, |_, d| Some(d.len - header(TWO)))
+                self.run::<TWO, _>(descs, rooms, fit, Rest)
             }
-            Inside::Ip4 => self.run::<TWO>(
+            Inside::Ip4 => self.run::<TWO, _>(
                 descs,
                 rooms,
-                20,
                 move |b, index| {
                     b.has(Brief::IP4 | Brief::FEATURES4, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip4_unicast == self.feat))
                 },
-                |w, d| {
-                    let (total, dst) = ip4::input::usual(w[usize::from(header(TWO))..].first_chunk()?)?;
-                    if u32::from(total) + u32::from(header(TWO)) > u32::from(d.len) {
-                        return None;
-                    }
-                    d.aux = dst;
-                    Some(total)
-                },
+                Checks4,
             ),
-            Inside::Ip6 => self.run::<TWO>(
+            Inside::Ip6 => self.run::<TWO, _>(
                 descs,
                 rooms,
-                40,
                 move |b, index| {
                     b.has(Brief::IP6 | Brief::FEATURES6, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip6_unicast == self.feat))
                 },
-                |w, d| {
-                    let total = ip6::input::usual(w[usize::from(header(TWO))..].first_chunk()?)?;
-                    (total + u32::from(header(TWO)) <= u32::from(d.len)).then_some(total as u16)
-                },
+                Checks6,
             ),
         }
     }
@@ -314,29 +304,24 @@ impl<'v> Tagged<'v> {
         taken
     }
 
-    /// Takes frames to sub-interfaces that are `fit`, with packets of at least `least` bytes; `inside` says how long the
-    /// packet is.
+    /// Takes frames to sub-interfaces that are `fit`, with what is usual for a stage inside.
     #[inline(always)]
-    fn run<const TWO: bool>(
+    fn run<const TWO: bool, S: Stage>(
         self,
         descs: &mut [Desc],
         rooms: Rooms<'_>,
-        least: u16,
         fit: impl Fn(Brief, u32) -> bool + Copy,
-        inside: impl Fn(&[u8; WINDOW], &mut Desc) -> Option<u16> + Copy,
+        inside: S,
     ) -> usize {
         let header = header(TWO);
         self.by_tags::<TWO>(descs, rooms, TYPES, fit, move |d, w, _| {
-            if d.len < header + least
-                || TWO && u16::from_be_bytes([w[20], w[21]]) != self.ethertype
-                || !self.ours.holds(w)
-            {
+            if TWO && u16::from_be_bytes([w[20], w[21]]) != self.ethertype || !self.ours.holds(w) {
                 return false;
             }
-            let Some(len) = inside(w, d) else { return false };
+            let Some((len, aux)) = stage::find(&inside, d, w, header.into()) else { return false };
             d.l2 = d.off;
             d.off += header;
-            d.len = len;
+            (d.len, d.aux) = (len, aux);
             true
         })
     }

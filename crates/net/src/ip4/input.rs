@@ -1,10 +1,12 @@
 //! `ip4-input`: the header checks of RFC 1812 section 5.2.2 and the martian addresses of section 5.3.7.
 
 use crate::interface::ifflags;
+use crate::layer::{self, Checked};
 use crate::plane::{IfCache, Plane};
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
+use graph::stage::{self, CameOn, Found, Spot, Stage, Then};
+use graph::{Desc, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags};
 use packet::ip4::{self, Ip4Error};
 use std::fmt;
 use std::sync::Arc;
@@ -147,21 +149,12 @@ impl Node for Ip4Input {
 }
 
 /// First byte of a header without options.
-pub(crate) const PLAIN: u8 = 0x45;
+const PLAIN: u8 = 0x45;
 
-/// Total length and destination of a usual packet whose header is `h`: no options, and nothing for which `step` does
-/// more. The caller compares the length (at least 20) with the bytes at hand.
+/// Total length and destination of a usual packet whose header is `h`: nothing for which `step` does more. The caller has seen the
+/// first byte.
 #[inline(always)]
-pub(crate) fn usual(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
-    if h[0] != PLAIN {
-        return None;
-    }
-    sane(h)
-}
-
-/// The same where the first byte is [`PLAIN`].
-#[inline(always)]
-pub(crate) fn sane(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
+fn sane(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
     let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
     let (total, src, dst) = (u16::from_be_bytes([h[2], h[3]]), word(12), word(16));
     if total < ip4::HEADER_LEN as u16 {
@@ -171,6 +164,32 @@ pub(crate) fn sane(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
         return None;
     }
     Some((total, dst.swap_bytes()))
+}
+
+/// The checks of a usual packet.
+#[derive(Clone, Copy)]
+pub struct Checks4;
+
+impl Stage for Checks4 {
+    type Needs = layer::Ip4;
+    type Leaves = Checked<layer::Ip4>;
+    const HEADER: u16 = 0;
+    const NODE: &'static str = Ip4Input::NAME;
+
+    fn asks(&self, like: Like, at: usize) -> Like {
+        like.and(at, PLAIN, 0xff)
+    }
+
+    #[inline(always)]
+    fn usual(&self, d: &Desc, w: &[u8; WINDOW], spot: Spot, found: &mut Found) -> bool {
+        let Some(h) = spot.header(w) else { return false };
+        if !spot.has_asked(0) && h[0] != PLAIN {
+            return false;
+        }
+        let Some((total, dst)) = sane(h) else { return false };
+        *found = Found { len: total.into(), aux: dst };
+        spot.at + usize::from(total) <= usize::from(d.len)
+    }
 }
 
 impl QuickNode for Ip4Input {
@@ -191,17 +210,8 @@ impl QuickNode for Ip4Input {
         common.1
     }
 
-    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let taken = quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
-            let Some((total, dst)) = usual(h) else { return false };
-            if d.rx != rx || total > d.len {
-                return false;
-            }
-            d.len = total;
-            d.aux = dst;
-            true
-        });
+    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        let taken = stage::run(Then::new(CameOn::new(rx), Checks4), descs, rooms);
         counts.add(rx, taken);
         taken
     }

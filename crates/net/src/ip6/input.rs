@@ -1,10 +1,12 @@
 //! `ip6-input`: the header checks of RFC 8200 section 3 and the addresses of RFC 4291 section 2.
 
 use crate::interface::ifflags;
+use crate::layer::{self, Checked};
 use crate::plane::{IfCache, Plane};
 use graph::counters::Table;
 use graph::node::Step;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
+use graph::stage::{self, CameOn, Found, Spot, Stage, Then};
+use graph::{Desc, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags};
 use packet::ip6::{self, Ip6Error};
 use std::fmt;
 use std::sync::Arc;
@@ -138,10 +140,10 @@ impl Node for Ip6Input {
     }
 }
 
-/// Length of a usual packet whose header is `h`: unicast without hop-by-hop options, and nothing for which `step` does
-/// more. The caller compares the length (at least 40) with the bytes at hand.
+/// Length of a usual packet whose header is `h`: unicast without hop-by-hop options, and nothing for which `step` does more. The
+/// caller has seen the version.
 #[inline(always)]
-pub(crate) fn usual(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
+fn sane(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
     let word = |at: usize| {
         let b = |n: usize| h[at + n];
         u64::from_le_bytes([b(0), b(1), b(2), b(3), b(4), b(5), b(6), b(7)])
@@ -149,8 +151,34 @@ pub(crate) fn usual(h: &[u8; ip6::HEADER_LEN]) -> Option<u32> {
     // Unicast addresses whose first half is not zero need no closer look.
     let plain = |half: u64| half as u8 != 0xff && half != 0;
     let first = word(0);
-    (first as u8 >> 4 == 6 && (first >> 48) as u8 != 0 && plain(word(8)) && plain(word(24)))
+    ((first >> 48) as u8 != 0 && plain(word(8)) && plain(word(24)))
         .then(|| ip6::HEADER_LEN as u32 + u32::from(((first >> 32) as u16).swap_bytes()))
+}
+
+/// The checks of a usual packet.
+#[derive(Clone, Copy)]
+pub struct Checks6;
+
+impl Stage for Checks6 {
+    type Needs = layer::Ip6;
+    type Leaves = Checked<layer::Ip6>;
+    const HEADER: u16 = 0;
+    const NODE: &'static str = Ip6Input::NAME;
+
+    fn asks(&self, like: Like, at: usize) -> Like {
+        like.and(at, 6 << 4, 0xf0)
+    }
+
+    #[inline(always)]
+    fn usual(&self, d: &Desc, w: &[u8; WINDOW], spot: Spot, found: &mut Found) -> bool {
+        let Some(h) = spot.header(w) else { return false };
+        if !spot.has_asked(0) && h[0] >> 4 != 6 {
+            return false;
+        }
+        let Some(total) = sane(h) else { return false };
+        found.len = total;
+        spot.at as u32 + total <= u32::from(d.len)
+    }
 }
 
 impl QuickNode for Ip6Input {
@@ -171,16 +199,8 @@ impl QuickNode for Ip6Input {
         common.1
     }
 
-    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let taken = quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(h) = rooms.window::<0>(d).and_then(|w| w.first_chunk()) else { return false };
-            let Some(total) = usual(h) else { return false };
-            if d.rx != rx || total > u32::from(d.len) {
-                return false;
-            }
-            d.len = total as u16;
-            true
-        });
+    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        let taken = stage::run(Then::new(CameOn::new(rx), Checks6), descs, rooms);
         counts.add(rx, taken);
         taken
     }

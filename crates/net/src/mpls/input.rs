@@ -2,9 +2,11 @@
 
 use crate::interface::ifflags;
 use crate::labels::top;
+use crate::layer::{Checked, Labelled};
 use crate::plane::{IfCache, Plane};
 use graph::node::Step;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, flags, quick};
+use graph::stage::{self, CameOn, Found, Spot, Stage, Then};
+use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags};
 use std::fmt;
 use std::sync::Arc;
 
@@ -79,16 +81,26 @@ impl QuickNode for MplsInput {
         takes.then_some((MplsInputNext::Lookup, first.rx))
     }
 
-    fn quick(rx: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
-        let rx = *rx;
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            if d.rx != rx || d.len < 4 {
-                return false;
-            }
-            d.aux = u32::from_be_bytes([w[0], w[1], w[2], w[3]]);
-            true
-        })
+    fn quick(rx: &u32, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        stage::run(Then::new(CameOn::new(*rx), FirstLabel), descs, rooms)
+    }
+}
+
+/// Finds the first label.
+#[derive(Clone, Copy)]
+pub struct FirstLabel;
+
+impl Stage for FirstLabel {
+    type Needs = Labelled;
+    type Leaves = Checked<Labelled>;
+    const HEADER: u16 = 0;
+    const NODE: &'static str = MplsInput::NAME;
+
+    #[inline(always)]
+    fn usual(&self, d: &Desc, w: &[u8; WINDOW], spot: Spot, found: &mut Found) -> bool {
+        let Some(entry) = spot.header(w) else { return false };
+        found.aux = u32::from_be_bytes(*entry);
+        usize::from(d.len) >= spot.at + entry.len()
     }
 }
 

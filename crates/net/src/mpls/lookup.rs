@@ -4,14 +4,16 @@ use crate::adjacency::Adjacency;
 use crate::forward::{LastAdjacency, Sender};
 use crate::icmp::MplsAsk;
 use crate::icmp::along::LOOK_UP;
+use crate::ip4::input::Checks4;
+use crate::ip6::input::Checks6;
 use crate::labels::{Push, top};
 use crate::mpls::disposition::{INTO_TABLE, TO_NEIGHBOR, exposed};
 use crate::plane::table::MAX_LOOKUPS;
 use crate::plane::{IN_TABLE, Plane, kind};
 use crate::punt::Class;
-use crate::{ip4, ip6};
 use graph::counters::Table;
 use graph::node::Step;
+use graph::stage;
 use graph::{
     Desc, Exit, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick,
 };
@@ -511,15 +513,11 @@ impl QuickLookup for MplsLookup {
                 let (main, mut into) = (*main, *into);
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, &key, at| {
                     let Some(w) = rooms.window::<0>(d) else { return false };
-                    let Some(h) = w[4..].first_chunk() else { return false };
                     if (key as u8) < 2 {
                         return false;
                     }
                     let Some(fib_index) = into.fib_index(main.get(at).group) else { return false };
-                    let Some((total, dst)) = ip4::input::usual(h) else { return false };
-                    if u32::from(total) + 4 > u32::from(d.len) {
-                        return false;
-                    }
+                    let Some((total, dst)) = stage::find(&Checks4, d, w, 4) else { return false };
                     d.aux = dst;
                     Into::send(d, fib_index, total);
                     true
@@ -529,16 +527,12 @@ impl QuickLookup for MplsLookup {
                 let (main, mut into) = (*main, *into);
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, &key, at| {
                     let Some(w) = rooms.window::<0>(d) else { return false };
-                    let Some(h) = w[4..].first_chunk() else { return false };
-                    if (key as u8) < 2 || h[8] == 0xfe || h[24] == 0xfe {
+                    if (key as u8) < 2 || w[4 + 8] == 0xfe || w[4 + 24] == 0xfe {
                         return false;
                     }
                     let Some(fib_index) = into.fib_index(main.get(at).group) else { return false };
-                    let Some(total) = ip6::input::usual(h) else { return false };
-                    if total + 4 > u32::from(d.len) {
-                        return false;
-                    }
-                    Into::send(d, fib_index, total as u16);
+                    let Some((total, _)) = stage::find(&Checks6, d, w, 4) else { return false };
+                    Into::send(d, fib_index, total);
                     true
                 })
             }

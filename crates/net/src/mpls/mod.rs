@@ -33,7 +33,7 @@ pub use imposition::{
     ImpositionReason, LabelImposition, PushIp4Pipe, PushIp4Uniform, PushIp6Pipe, PushIp6Uniform, SwapPipe,
     SwapUniform,
 };
-pub use input::{MplsInput, MplsInputDrop};
+pub use input::{FirstLabel, MplsInput, MplsInputDrop};
 pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
 pub(crate) use part::Mpls;

@@ -2,13 +2,15 @@
 
 use crate::interface::retag::RetagError;
 use crate::interface::{BridgePort, Interface, bflags, ifflags};
+use crate::ip4::input::Checks4;
+use crate::ip6::input::Checks6;
 use crate::l2::bridge::tagged::Members;
 use crate::l2::bridge::{BridgeCache, Egress, Refused, may_pass};
 use crate::plane::{Bridge, IfCache, Plane, RxCounts};
 use crate::punt::Request;
-use crate::{ip4, ip6};
 use graph::counters::{Run, Table};
 use graph::node::Step;
+use graph::stage;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags};
 use packet::eth::EtherType;
 use std::fmt;
@@ -477,17 +479,16 @@ impl Source<'_> {
     #[inline(never)]
     fn up4(self, up: Up<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         self.up(up, &up.counts.rx4, descs, rooms, |w, d| {
-            let (total, dst) = ip4::input::usual(w[14..].first_chunk()?)?;
-            let fits = w[12..14] == [0x08, 0x00] && u32::from(total) + 14 <= u32::from(d.len);
-            fits.then(|| d.aux = dst).map(|()| (14, total))
+            let (total, dst) = stage::find(&Checks4, d, w, 14)?;
+            (w[12..14] == [0x08, 0x00]).then(|| d.aux = dst).map(|()| (14, total))
         })
     }
 
     #[inline(never)]
     fn up6(self, up: Up<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         self.up(up, &up.counts.rx6, descs, rooms, |w, d| {
-            let total = ip6::input::usual(w[14..].first_chunk()?)?;
-            (w[12..14] == [0x86, 0xdd] && total + 14 <= u32::from(d.len)).then_some((14, total as u16))
+            let (total, _) = stage::find(&Checks6, d, w, 14)?;
+            (w[12..14] == [0x86, 0xdd]).then_some((14, total))
         })
     }
 }
