@@ -12,7 +12,7 @@ use crate::output::InterfaceTx;
 use crate::plane::PlaneConfig;
 use crate::punt::Class;
 use crate::router::{
-    Encap, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
+    Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
 };
 use crate::span::{Directions, Mirror};
 use crate::urpf::{Mode, SourceCheck};
@@ -545,6 +545,45 @@ fn mirrors() -> Vec<Op> {
     all.map(mirror).into()
 }
 
+/// What is changed while packets come: there and back.
+pub fn changes() -> Vec<[Vec<Op>; 2]> {
+    let set = |name: &str, feature: Feature| vec![Op::SetFeature { name: name.into(), feature }];
+    let check = |v6, tx, mode| Feature::from(SourceCheck { v6, tx, mode, table: None });
+    let clamp = |v6, rx, tx| Feature::from(mss::size(v6).to(Clamp { rx, tx }));
+    let route =
+        |prefix: &str, target| vec![Op::SetRoute { table: 0, prefix: prefix.parse().unwrap(), target }];
+    let mtu = |name: &str, mtu| vec![Op::SetMtu { name: name.into(), mtu }];
+    let up = |name: &str, up| vec![Op::SetState { name: name.into(), up }];
+    let rim = |member| vec![BridgeOp::Port { name: "rim".into(), member }.into()];
+    let kind = reassembly::Kind::ALL[0].setting();
+    vec![
+        [set("left", check(false, false, Mode::Strict)), set("left", check(false, false, Mode::Off))],
+        [set("left", check(true, false, Mode::Loose)), set("left", check(true, false, Mode::Off))],
+        [set("right", check(false, true, Mode::Loose)), set("right", check(false, true, Mode::Off))],
+        [set("trunk.100", clamp(false, 1000, 900)), set("trunk.100", clamp(false, 0, 0))],
+        [set("right", clamp(true, 0, 900)), set("right", clamp(true, 0, 0))],
+        [
+            set("right", redirect::sent(false).to(true).into()),
+            set("right", redirect::sent(false).to(false).into()),
+        ],
+        [set("left", kind.to(true).into()), set("left", kind.to(false).into())],
+        [set("six", crate::mpls::TAKEN.to(true).into()), set("six", crate::mpls::TAKEN.to(false).into())],
+        [
+            route("10.10.0.0/16", paths(&[("203.0.113.2", 1), ("198.51.100.2", 2)])),
+            route("10.10.0.0/16", paths(&[("198.51.100.2", 1)])),
+        ],
+        [route("2001:db8:10::/48", Target::Drop), route("2001:db8:10::/48", paths(&[("2001:db8:2::2", 1)]))],
+        [
+            route("10.11.0.0/16", Target::Unreachable),
+            route("10.11.0.0/16", paths(&[("198.51.100.2", 1), ("203.0.113.2", 3), ("10.2.0.0", 1)])),
+        ],
+        [mtu("right", 1280), mtu("right", 1500)],
+        [up("spoke", false), up("spoke", true)],
+        [up("trunk.300", false), up("trunk.300", true)],
+        [rim(None), rim(Some(Membership { bridge: 1, bvi: false, shg: 1 }))],
+    ]
+}
+
 fn wait_until(mut done: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !done() {
@@ -648,6 +687,17 @@ impl World {
         // Those of adjacencies, which come last, are 0 now.
         world.before = world.counts().into_iter().map(|c| c.1).collect();
         world
+    }
+
+    /// Changes what is configured; the next vector meets it.
+    pub fn change(&mut self, ops: Vec<Op>) {
+        self.router.commit(ops).unwrap();
+    }
+
+    /// Nodes that have had a packet.
+    pub fn visited(&self) -> Vec<&'static str> {
+        let all = self.graph.nodes.iter().zip(self.graph.stats.nodes.iter());
+        all.filter(|(_, stats)| stats.packets.get() != 0).map(|(node, _)| node.name).collect()
     }
 
     /// The node to which the interface of a frame that it received hands it.
