@@ -165,7 +165,7 @@ impl Spread<'_> {
     /// [`LastAdjacency::straight`] for packets to the group; how many.
     #[inline(always)]
     fn run<E: Onward>(
-        mut self,
+        &mut self,
         (group, flow): (u32, Flow),
         descs: &mut [Desc],
         keys: &[E::Key],
@@ -510,9 +510,9 @@ impl<'v> Common<'v> {
             Common::Straight(last) => {
                 let mut shared_out = 0;
                 if let Some(&group) = results.first()
-                    && let Some((flow, spread)) = last.spread(group, descs.len())
+                    && let Some((flow, spread)) = &mut last.spread(group, descs.len())
                 {
-                    shared_out = spread.run::<E>((group, flow), descs, keys, results, rooms.again());
+                    shared_out = spread.run::<E>((group, *flow), descs, keys, results, rooms.again());
                     if results.get(shared_out).is_none_or(|other| *other == group) {
                         return shared_out;
                     }

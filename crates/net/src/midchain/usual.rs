@@ -79,6 +79,17 @@ impl Inside {
         Some(Inside { what, at, types: word & mask, mask, skip, v6 })
     }
 
+    /// Without a tag.
+    fn is_untagged(&self) -> bool {
+        self.at == eth::HEADER_LEN
+    }
+
+    /// The same, known to be untagged.
+    #[inline(always)]
+    fn untagged(self) -> Inside {
+        Inside { at: eth::HEADER_LEN, mask: 0xffff << 48, ..self }
+    }
+
     /// Type of service, TTL, and, where it is to be known, flow hash of a packet of `len` bytes with these headers; `None` where more
     /// has to be looked at.
     #[inline(always)]
@@ -100,18 +111,79 @@ impl Inside {
     }
 }
 
+/// What is the same for all tunnels of a sort, so that the loop knows it: the bytes of the IP header and of those behind it, whether
+/// frames go inside, and what the headers depend on ([`Varies`], by its number).
+trait Sort {
+    const IP: usize;
+    /// Without a tag inside. `None`: of any length, with a tag or without.
+    const UPPER: Option<usize> = None;
+    const FRAMES: bool = false;
+    const VARIES: u8;
+    /// Whether the flow matters.
+    const HASHED: bool = true;
+}
+
+/// Any tunnel over a family; `HASHED` where its headers or its way depend on the flow.
+struct Over<const IP: usize, const VARIES: u8, const HASHED: bool>;
+
+impl<const IP: usize, const VARIES: u8, const HASHED: bool> Sort for Over<IP, VARIES, HASHED> {
+    const IP: usize = IP;
+    const VARIES: u8 = VARIES;
+    const HASHED: bool = HASHED;
+}
+
+/// Packets in IPv4 behind a word, as with GRE; `HASHED` where the way depends on the flow.
+struct Word4<const HASHED: bool>;
+
+impl<const HASHED: bool> Sort for Word4<HASHED> {
+    const IP: usize = ip4::HEADER_LEN;
+    const UPPER: Option<usize> = Some(4);
+    const VARIES: u8 = Varies::Kind as u8;
+    const HASHED: bool = HASHED;
+}
+
+/// Frames in datagrams behind two words, as with VXLAN.
+struct Datagram<const IP: usize>;
+
+impl<const IP: usize> Sort for Datagram<IP> {
+    const IP: usize = IP;
+    const UPPER: Option<usize> = Some(16);
+    const FRAMES: bool = true;
+    const VARIES: u8 = Varies::Flow as u8;
+}
+
 impl Common<'_> {
-    /// For tunnels whose IP header has `IP` bytes, and whose headers differ as [`Varies`] says, by its number; `HASHED`: the flow
-    /// matters.
+    /// Whether the tunnel, and what goes into it, is of a sort that has a length.
+    fn is<S: Sort>(&self) -> bool {
+        S::UPPER.is_some_and(|upper| {
+            usize::from(self.front) == S::IP + upper
+                && self.m.frames == S::FRAMES
+                && self.m.varies as u8 == S::VARIES
+                && self.inside.is_untagged()
+        })
+    }
+
     #[inline(always)]
-    fn send<const IP: usize, const VARIES: u8, const HASHED: bool>(
-        &self,
-        descs: &mut [Desc],
-        mut rooms: Rooms<'_>,
-    ) -> usize {
+    fn send<S: Sort, const IP: usize>(&self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
         let &Common {
-            index, m, inside, ref template, front, marks, fixed, ids, ref next, flow, sent, ..
+            index,
+            m,
+            mut inside,
+            ref template,
+            mut front,
+            marks,
+            fixed,
+            ids,
+            ref next,
+            flow,
+            sent,
+            ..
         } = self;
+        if let Some(upper) = S::UPPER {
+            inside = inside.untagged();
+            inside.skip = if S::FRAMES { 0 } else { eth::HEADER_LEN as u16 };
+            front = (IP + upper) as u16;
+        }
         let (mut next, mut counts) = (next.begin(), Run::new(sent));
         counts.turn(index);
         // From the link-layer header outside to that inside, and what comes to a packet's length.
@@ -126,19 +198,28 @@ impl Common<'_> {
             let Some(start) = d.off.checked_sub(back) else { return false };
             let Some(w) = rooms.sight::<SEEN>(d, start.into()) else { return false };
             let Some(frame) = w.get(usize::from(back)..) else { return false };
-            let Some((tos, ttl, hash)) = inside.look::<HASHED>(frame, d.len, flow) else { return false };
+            let seen = if S::HASHED {
+                inside.look::<true>(frame, d.len, flow)
+            } else {
+                inside.look::<false>(frame, d.len, flow)
+            };
+            let Some((tos, ttl, hash)) = seen else { return false };
             let Some(whole) = d.len.checked_add(grows) else { return false };
-            let Some(a) = next.adjacency(group, whole, |_| HASHED.then_some(hash)) else { return false };
+            let Some(a) = next.adjacency(group, whole, |_| S::HASHED.then_some(hash)) else { return false };
             let (tos, ttl, above) = (marks.tos(tos), marks.ttl(Some(ttl)), whole - IP as u16);
             let Some((ip, upper)) = w[eth::HEADER_LEN..].split_first_chunk_mut::<IP>() else { return false };
             *ip = ip_template;
-            copy(upper, upper_template);
-            if VARIES == Varies::Flow as u8
+            match S::UPPER {
+                Some(4) => copy::<4>(upper, upper_template),
+                Some(16) => copy::<16>(upper, upper_template),
+                _ => upper[..upper_template.len()].copy_from_slice(upper_template),
+            }
+            if S::VARIES == Varies::Flow as u8
                 && let Some(udp) = upper.first_chunk_mut()
             {
                 Varies::udp(udp, hash, above);
             }
-            if VARIES == Varies::More as u8 {
+            if S::VARIES == Varies::More as u8 {
                 let (headers, len) = (&mut upper[..upper_template.len()], usize::from(whole - front));
                 (m.fixup)(m, Fixup { headers, inside: inside.what, hash, len, sum: Sum::new() });
             }
@@ -160,22 +241,11 @@ impl Common<'_> {
     }
 }
 
-/// Copies all of `from` to the front of `to`, which is longer.
+/// Copies `N` bytes to the front of `to`.
 #[inline(always)]
-fn copy(to: &mut [u8], from: &[u8]) {
-    fn words<const N: usize>(to: &mut [u8], from: &[u8]) -> Option<()> {
-        *to.first_chunk_mut::<N>()? = *from.first_chunk()?;
-        Some(())
-    }
-    // The lengths that headers mostly have.
-    let done = match from.len() {
-        4 => words::<4>(to, from),
-        8 => words::<8>(to, from),
-        16 => words::<16>(to, from),
-        _ => None,
-    };
-    if done.is_none() {
-        to[..from.len()].copy_from_slice(from);
+fn copy<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {
+        *to = *from;
     }
 }
 
@@ -261,15 +331,21 @@ impl QuickNode for MidchainTx {
         let m = common.m;
         match (m.v6, m.varies) {
             _ if common.slow => 0,
-            (false, Varies::Kind) if common.next.is_one(m.group) => {
-                common.send::<IP4, KIND, false>(descs, rooms)
+            (false, _) if common.is::<Word4<false>>() && common.next.is_one(m.group) => {
+                common.send::<Word4<false>, IP4>(descs, rooms)
             }
-            (false, Varies::Kind) => common.send::<IP4, KIND, true>(descs, rooms),
-            (false, Varies::Flow) => common.send::<IP4, FLOW, true>(descs, rooms),
-            (false, Varies::More) => common.send::<IP4, MORE, true>(descs, rooms),
-            (true, Varies::Kind) => common.send::<IP6, KIND, true>(descs, rooms),
-            (true, Varies::Flow) => common.send::<IP6, FLOW, true>(descs, rooms),
-            (true, Varies::More) => common.send::<IP6, MORE, true>(descs, rooms),
+            (false, _) if common.is::<Word4<true>>() => common.send::<Word4<true>, IP4>(descs, rooms),
+            (false, _) if common.is::<Datagram<IP4>>() => common.send::<Datagram<IP4>, IP4>(descs, rooms),
+            (true, _) if common.is::<Datagram<IP6>>() => common.send::<Datagram<IP6>, IP6>(descs, rooms),
+            (false, Varies::Kind) if common.next.is_one(m.group) => {
+                common.send::<Over<IP4, KIND, false>, IP4>(descs, rooms)
+            }
+            (false, Varies::Kind) => common.send::<Over<IP4, KIND, true>, IP4>(descs, rooms),
+            (false, Varies::Flow) => common.send::<Over<IP4, FLOW, true>, IP4>(descs, rooms),
+            (false, Varies::More) => common.send::<Over<IP4, MORE, true>, IP4>(descs, rooms),
+            (true, Varies::Kind) => common.send::<Over<IP6, KIND, true>, IP6>(descs, rooms),
+            (true, Varies::Flow) => common.send::<Over<IP6, FLOW, true>, IP6>(descs, rooms),
+            (true, Varies::More) => common.send::<Over<IP6, MORE, true>, IP6>(descs, rooms),
         }
     }
 }
