@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 41] = [
+pub const PATHS: [&str; 42] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -60,6 +60,7 @@ pub const PATHS: [&str; 41] = [
     "pseudowire-in",
     "span-rx",
     "span-tx",
+    "span-beside",
     "gre-encap",
     "gre-decap",
     "vxlan-encap",
@@ -487,7 +488,7 @@ fn bridged(to: packet::MacAddr, from: u8, packet: Vec<u8>) -> (u8, Vec<u8>) {
 /// Port and bytes of packet `n` of a path's vectors.
 fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
     let (port, vlan, ethertype, packet) = match path {
-        "ip4" | "span-rx" | "span-tx" => (0, None, 0x0800, ip4(20, n, 64)),
+        "ip4" | "span-rx" | "span-tx" | "span-beside" => (0, None, 0x0800, ip4(20, n, 64)),
         "ip6" => (0, None, 0x86dd, ip6(1, n)),
         // Every eighth packet is a SYN.
         "mss-clamp" => (7, None, 0x0800, tcp4(7, n)),
@@ -594,8 +595,10 @@ impl Rig {
         }
         router.commit(vec![frames_in(&router)]).unwrap();
         router.commit(tunnel(path)).unwrap();
-        // Of `ip4`, where its packets come in and where they leave.
-        let mirrored = [("span-rx", "left"), ("span-tx", "right")].into_iter().find(|m| m.0 == path);
+        // Of `ip4`, where its packets come in and where they leave, and an interface where they do neither.
+        let mirrored = [("span-rx", "left"), ("span-tx", "right"), ("span-beside", "clamped")]
+            .into_iter()
+            .find(|m| m.0 == path);
         router.commit(mirrored.map(|(_, name)| mirror(name)).into_iter().collect()).unwrap();
         let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
         router

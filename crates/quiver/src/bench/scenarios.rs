@@ -119,6 +119,10 @@ pub const ALL: &[Scenario] = &[
         let plan = plain(i, small_table(false)?, 16)?;
         Ok(Plan { paths: 16, ..plan })
     }),
+    forward("ip4-beside", "IPv4, one route, frames of another interface mirrored", |i| {
+        let plan = plain(i, small_table(false)?, 1)?;
+        Ok(Plan { egress: 3, mirror_beside: true, ..plan })
+    }),
     forward("urpf-strict", "IPv4, one route, sources checked strictly", |i| {
         let plan = plain(i, small_table(false)?, 1)?;
         Ok(Plan { urpf_strict: true, ..plan })

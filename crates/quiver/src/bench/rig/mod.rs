@@ -23,6 +23,7 @@ use graph::{PoolConfig, PoolMemory, RxQueue, TxQueue};
 use ipnet::{IpNet, Ipv4Net};
 use net::gre::{GreConfig, GreOp};
 use net::router::{Op, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::span::{Directions, Mirror};
 use net::urpf::{Mode, SourceCheck};
 use packet::eth::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -195,6 +196,11 @@ impl Rig {
             let feature = |v6| SourceCheck { v6, tx: false, mode: Mode::Strict, table: None }.into();
             let set = |v6| Op::SetFeature { name: "in0".into(), feature: feature(v6) };
             ops.extend([set(false), set(true)]);
+        }
+        if plan.mirror_beside {
+            let directions = Directions { rx: true, tx: true };
+            let mirror = Mirror { destination: "out2".into(), directions, l2: false };
+            ops.push(Op::SetFeature { name: "out1".into(), feature: mirror.into() });
         }
         for v in 1..=plan.tagged_in {
             let name = format!("in0.{v}");

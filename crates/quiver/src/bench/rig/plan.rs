@@ -33,6 +33,8 @@ pub struct Plan {
     pub tagged_out: Option<u32>,
     /// The sources of packets are checked: there must be a way back over the interface on which they come.
     pub urpf_strict: bool,
+    /// Frames of the second egress interface are mirrored to the third; nothing goes there.
+    pub mirror_beside: bool,
     /// Routing tables.
     pub vrfs: Vrfs,
     /// Labels.
@@ -121,6 +123,7 @@ impl Default for Plan {
             tags: Tags::One,
             tagged_out: None,
             urpf_strict: false,
+            mirror_beside: false,
             vrfs: Vrfs::None,
             labels: Labels::None,
             gre: Gre::None,
