@@ -135,6 +135,8 @@ COMMANDS = {
     "show runtime": ["show runtime", "show runtime max", "show runtime verbose"],
     "show version": ["show version", "show version verbose"],
     **{name: [f"{name} details"] for name in [f"show ip{v}-{kind}-reassembly" for v in "46" for kind in ("full", "sv")]},
+    "show counters": ["show counters"],
+    "show counters NAME": ["show counters interface-rx/packets", "show counters node/calls", "show counters punt/passed"],
     "show errors": ["show errors", "show errors verbose"],
     "show adjacency": ["show adjacency", "show adjacency nbr"],
     "ping": ["ping 10.0.1.2 repeat 2 interval 20ms timeout 10s", "ping 10.0.1.8 repeat 2 interval 20ms timeout 10s"],

@@ -9,6 +9,7 @@ use crate::env::{ARC, Env, Wiring};
 use crate::frames::Frames;
 use crate::node::{BatchNode, LookupNode, Node};
 use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
+use crate::registry::Registry;
 use crate::stats::WorkerStats;
 use crate::trace::Tracing;
 use std::sync::Arc;
@@ -38,6 +39,14 @@ pub enum BuildError {
     /// Too many features in one arc.
     #[error("arc {0} has more than 32 features")]
     TooMany(&'static str),
+    /// The counters of its nodes cannot be had.
+    #[error("the counters of worker {worker}: {why}")]
+    Counters {
+        /// The worker.
+        worker: usize,
+        /// The system's or the registry's answer.
+        why: String,
+    },
 }
 
 /// What kind of work a node does, for `show runtime`.
@@ -93,6 +102,7 @@ pub struct Builder {
     drop: &'static str,
     plain: bool,
     unsorted: bool,
+    registry: Option<Arc<Registry>>,
 }
 
 /// What the control side keeps of one worker's graph: names, counters, trace.
@@ -278,6 +288,12 @@ impl Builder {
         self
     }
 
+    /// Has the counters of its nodes and reasons stand in this registry, and not in one of their own.
+    pub fn counters(mut self, registry: &Arc<Registry>) -> Self {
+        self.registry = Some(Arc::clone(registry));
+        self
+    }
+
     /// Adds a feature arc.
     pub fn arc(mut self, arc: &'static FeatureArc) -> Self {
         self.arcs.push(arc);
@@ -365,7 +381,11 @@ impl Builder {
             .collect();
         let nodes = self.entries.into_iter().zip(&edges).map(|(e, row)| (e.make)(row.clone())).collect();
         let wiring = Arc::new(Wiring { arcs: arcs_out, names: names.clone(), edges, reason_base, drop });
-        let stats = Arc::new(WorkerStats::new(names.len(), reasons.len()));
+        let registry = self.registry.map_or_else(Registry::new, Ok);
+        let stats = registry
+            .and_then(|r| counters(&r, worker, &names, &reasons))
+            .map_err(|e| BuildError::Counters { worker, why: e.to_string() })?;
+        let stats = Arc::new(stats);
         let tracing = Arc::new(Tracing::new(names.len()));
         let env = Env {
             buffers: pool.buffers(),
@@ -385,4 +405,16 @@ impl Builder {
         let graph = Graph { nodes: Arc::new(infos), reasons: Arc::new(reasons), wiring, stats, tracing };
         Ok((dispatcher, graph))
     }
+}
+
+fn counters(
+    registry: &Registry,
+    worker: usize,
+    nodes: &[&'static str],
+    reasons: &[ReasonInfo],
+) -> std::io::Result<WorkerStats> {
+    registry.name("node", nodes.iter().map(|n| (n.to_string(), String::new())));
+    let named = reasons.iter().map(|r| (format!("{}/{}", r.node, r.name), r.description.to_string()));
+    registry.name("reason", named);
+    WorkerStats::new(registry, worker, nodes.len(), reasons.len())
 }

@@ -1,10 +1,8 @@
 //! Counters by object (interface, adjacency): per worker, growing without moving, so that a reader never sees a hole.
 #![allow(unsafe_code)]
-// Upholds: the mapping is zeroed, as long as `OBJECTS` says and lives as long as the table; pairs are valid when all
-// their bytes are zero, and are only changed through atomics.
+// Upholds: `pairs` are the cells that the table holds, `OBJECTS` of them.
 
-use crate::stats::Count;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use crate::registry::{Cells, Group, Owner, Registry};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,20 +10,23 @@ use std::sync::Arc;
 /// Objects that a table has room for; few under Miri, which writes all of them.
 pub const OBJECTS: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
 
-/// Packets and bytes of one object in one worker.
-#[derive(Default)]
-#[repr(align(16))]
-pub struct Pair {
-    /// Packets.
-    pub packets: Count,
-    /// Bytes.
-    pub bytes: Count,
+crate::counters! {
+    /// Packets and bytes of one object in one worker.
+    #[repr(align(16))]
+    pub struct Pair {
+        /// Packets.
+        pub packets: Packets,
+        /// Bytes.
+        pub bytes: Bytes,
+    }
 }
 
 /// One worker's counters by object index (below [`OBJECTS`]): address space for all of them, of which pages are taken when
 /// they are first counted in.
 pub struct Table {
+    /// Those of `_cells`, whose number is known to the compiler.
     pairs: NonNull<[Pair; OBJECTS]>,
+    _cells: Cells<Pair>,
 }
 
 // SAFETY: pairs are atomics, shared by reference only.
@@ -34,37 +35,19 @@ unsafe impl Sync for Table {}
 unsafe impl Send for Table {}
 
 impl Table {
-    /// All counters zero.
+    /// All counters zero: those of a group that a worker counts.
     ///
     /// # Errors
-    /// The system has not the address space.
-    pub fn new() -> io::Result<Self> {
-        // Miri knows nothing of reserving and advice, which change nothing here.
-        let reserve = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
-        let map = unsafe {
-            rustix::mm::mmap_anonymous(
-                core::ptr::null_mut(),
-                size_of::<[Pair; OBJECTS]>(),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | reserve,
-            )
-        }?;
-        let pairs = NonNull::new(map.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let table = Table { pairs };
-        if !cfg!(miri) {
-            // A few counters should not cost 2 MiB where the system's default is huge pages always.
-            // SAFETY: advice on our own mapping.
-            let _ =
-                unsafe { rustix::mm::madvise(map, size_of::<[Pair; OBJECTS]>(), Advice::LinuxNoHugepage) };
-        }
-        Ok(table)
+    /// The system has not the address space, or the worker has such a table already.
+    pub fn new(registry: &Registry, group: &Group, worker: usize) -> io::Result<Self> {
+        let cells = registry.cells(group, Owner::Worker(worker), OBJECTS)?;
+        Ok(Table { pairs: cells.first().cast(), _cells: cells })
     }
 
     /// The counters of `index`, if there is room for it.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&Pair> {
-        // SAFETY: the mapping is zeroed, long enough, and valid until the table is dropped, which `&self` excludes.
+        // SAFETY: there are so many cells, valid until the table is dropped, which `&self` excludes.
         unsafe { self.pairs.as_ref() }.get(index as usize)
     }
 
@@ -89,13 +72,6 @@ impl Table {
             c.packets.add(1);
             c.bytes.add(bytes as u64);
         }
-    }
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and no reference into it outlives the table.
-        let _ = unsafe { rustix::mm::munmap(self.pairs.as_ptr().cast(), size_of::<[Pair; OBJECTS]>()) };
     }
 }
 
@@ -158,12 +134,13 @@ impl Drop for Run<'_> {
 pub struct PerWorker(Vec<Arc<Table>>);
 
 impl PerWorker {
-    /// Counters for `workers` workers (at least one).
+    /// Counters of a group for `workers` workers (at least one).
     ///
     /// # Errors
-    /// The system has not the address space.
-    pub fn new(workers: usize) -> io::Result<Self> {
-        (0..workers.max(1)).map(|_| Table::new().map(Arc::new)).collect::<io::Result<_>>().map(PerWorker)
+    /// The system has not the address space, or the group is there already.
+    pub fn new(registry: &Registry, group: &Group, workers: usize) -> io::Result<Self> {
+        let table = |w| Table::new(registry, group, w).map(Arc::new);
+        (0..workers.max(1)).map(table).collect::<io::Result<_>>().map(PerWorker)
     }
 
     /// How many workers.
@@ -191,9 +168,11 @@ impl PerWorker {
 mod tests {
     use super::*;
 
+    const GROUP: Group = Group { name: "object", by: &["object"], ..Group::NEW };
+
     #[test]
     fn counts_by_object_and_worker() {
-        let c = PerWorker::new(2).unwrap();
+        let c = PerWorker::new(&Registry::new().unwrap(), &GROUP, 2).unwrap();
         assert_eq!(c.sum(5), (0, 0));
         c.of(0).get(5).unwrap().packets.add(2);
         c.of(1).get(5).unwrap().bytes.add(100);
@@ -207,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_run_is_written_when_its_object_changes_and_at_its_end() {
-        let t = Table::new().unwrap();
+        let t = Table::new(&Registry::new().unwrap(), &GROUP, 0).unwrap();
         let mut run = Run::new(&t);
         for (index, bytes) in [(3, 60), (3, 9000), (4, 60), (3, 1)] {
             run.add(index, bytes);

@@ -141,8 +141,8 @@ impl Dispatcher {
                 t0 = t1;
             }
             let took = t0.wrapping_sub(start);
-            if took > self.env.stats.max_loop.get() {
-                self.env.stats.max_loop.set(took);
+            if took > self.env.stats.turns().max_loop.get() {
+                self.env.stats.turns().max_loop.set(took);
             }
         }
         handled

@@ -1,6 +1,8 @@
 //! Counters of one worker's nodes and reasons: written by the worker alone, read by the control side at any time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::registry::{Cells, Group, Meaning, Owner, Registry, Unit};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A counter with one writer.
 #[derive(Default)]
@@ -20,6 +22,17 @@ impl Count {
         self.0.store(n, Ordering::Relaxed);
     }
 
+    /// Has readers see that what follows belongs together: the value is odd until [`Count::end_change`].
+    pub(crate) fn start_change(&self) {
+        self.0.store(self.get() | 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+    }
+
+    /// What was written since [`Count::start_change`] is there.
+    pub(crate) fn end_change(&self) {
+        self.0.store(self.get().wrapping_add(1), Ordering::Release);
+    }
+
     /// The value.
     #[inline]
     pub fn get(&self) -> u64 {
@@ -27,53 +40,81 @@ impl Count {
     }
 }
 
-/// Counters of one node in one worker.
-#[derive(Default)]
-#[repr(align(64))]
-pub struct NodeStats {
-    /// Times it was called.
-    pub calls: Count,
-    /// Packets it worked on.
-    pub packets: Count,
-    /// TSC clocks it took.
-    pub clocks: Count,
-    /// Times it gave up waiting (inputs: went to sleep).
-    pub suspends: Count,
-    /// Largest vector since the last clear.
-    pub max_vector: Count,
-    /// Panics that were caught in it.
-    pub panics: Count,
+crate::counters! {
+    /// Counters of one node in one worker.
+    #[repr(align(64))]
+    pub struct NodeStats {
+        /// Times it was called.
+        pub calls: Times,
+        /// Packets it worked on.
+        pub packets: Packets,
+        /// TSC clocks it took.
+        pub clocks: Clocks,
+        /// Times it gave up waiting (inputs: went to sleep).
+        pub suspends: Times,
+        /// Largest vector since the last clear.
+        pub max_vector: Packets(Most),
+        /// Panics that were caught in it.
+        pub panics: Times,
+    }
 }
+
+crate::counters! {
+    /// Counters of a worker's loop.
+    #[repr(align(64))]
+    pub struct LoopStats {
+        /// Loops that found packets.
+        pub loops: Times,
+        /// Times the worker slept.
+        pub sleeps: Times,
+        /// TSC clocks spent asleep.
+        pub asleep: Clocks,
+        /// Longest time between two polls of the inputs while awake, TSC clocks.
+        pub max_loop: Clocks(Most),
+        /// Packets that inputs brought.
+        pub packets_in: Packets,
+    }
+}
+
+const NODES: Group = Group { name: "node", by: &["node"], ..Group::NEW };
+const LOOPS: Group = Group { name: "worker", ..Group::NEW };
+const REASONS: Group = Group {
+    name: "reason",
+    by: &["reason"],
+    fields: &[Meaning {
+        name: "",
+        unit: Unit::Packets,
+        help: "Packets that were dropped for a reason, or met an event, as the reason's own text says.",
+    }],
+};
 
 /// All counters of one worker.
 pub struct WorkerStats {
     /// By node.
-    pub nodes: Box<[NodeStats]>,
+    pub nodes: Cells<NodeStats>,
     /// By reason (the graph's list of reasons).
-    pub reasons: Box<[Count]>,
-    /// Loops that found packets.
-    pub loops: Count,
-    /// Times the worker slept.
-    pub sleeps: Count,
-    /// TSC clocks spent asleep.
-    pub asleep: Count,
-    /// Longest time between two polls of the inputs while awake, TSC clocks.
-    pub max_loop: Count,
-    /// Packets that inputs brought.
-    pub packets_in: Count,
+    pub reasons: Cells<Count>,
+    /// Of its loop: one.
+    turns: Cells<LoopStats>,
 }
 
 impl WorkerStats {
-    /// Zeroed counters.
-    pub fn new(nodes: usize, reasons: usize) -> Self {
-        WorkerStats {
-            nodes: (0..nodes).map(|_| NodeStats::default()).collect(),
-            reasons: (0..reasons).map(|_| Count::default()).collect(),
-            loops: Count::default(),
-            sleeps: Count::default(),
-            asleep: Count::default(),
-            max_loop: Count::default(),
-            packets_in: Count::default(),
-        }
+    /// Zeroed counters of worker `worker`.
+    ///
+    /// # Errors
+    /// The worker has some already, or there is no memory for them.
+    pub fn new(registry: &Registry, worker: usize, nodes: usize, reasons: usize) -> io::Result<Self> {
+        let owner = Owner::Worker(worker);
+        Ok(WorkerStats {
+            nodes: registry.cells(&NODES, owner, nodes)?,
+            reasons: registry.cells(&REASONS, owner, reasons)?,
+            turns: registry.cells(&LOOPS, owner, 1)?,
+        })
+    }
+
+    /// Those of its loop.
+    #[inline]
+    pub fn turns(&self) -> &LoopStats {
+        &self.turns[0]
     }
 }

@@ -343,14 +343,14 @@ impl Worker {
             s.calls.add(1);
             s.packets.add(n);
             s.max_vector.set(s.max_vector.get().max(n));
-            env.stats.packets_in.add(n);
+            env.stats.turns().packets_in.add(n);
             self.dispatcher.feed(&mut self.vector, target);
             let took = tsc().wrapping_sub(t0);
             self.dispatcher.env.stats.nodes[usize::from(self.inputs[i].node.0)].clocks.add(took);
             self.dispatcher.run(self.reader.guard());
         }
         if any {
-            self.dispatcher.env.stats.loops.add(1);
+            self.dispatcher.env.stats.turns().loops.add(1);
         }
         any
     }
@@ -375,7 +375,7 @@ impl Worker {
             s.suspends.add(1);
         }
         let t0 = tsc();
-        self.dispatcher.env.stats.sleeps.add(1);
+        self.dispatcher.env.stats.turns().sleeps.add(1);
         self.reader.offline();
         self.shared.asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -397,7 +397,7 @@ impl Worker {
         self.shared.asleep.store(false, Ordering::SeqCst);
         self.handoff.awake(worker);
         self.reader.online();
-        self.dispatcher.env.stats.asleep.add(tsc().wrapping_sub(t0));
+        self.dispatcher.env.stats.turns().asleep.add(tsc().wrapping_sub(t0));
     }
 }
 

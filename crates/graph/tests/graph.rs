@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+const RX: graph::registry::Group =
+    graph::registry::Group { name: "rx", by: &["interface"], ..graph::registry::Group::NEW };
+
 edges! { enum SortNext { Even => "even", Odd => "odd", Features => "@line" } }
 reasons! { enum SortDrop {
     /// The first byte is 0xff.
@@ -266,7 +269,7 @@ fn a_worker_forwards_sleeps_and_wakes() {
     let r = rig(4096);
     let (graph, pool, seen) = (r.graph.clone(), Arc::clone(&r.pool), r.seen);
     let dom = Arc::new(Domain::new());
-    let rx = graph::counters::PerWorker::new(1).unwrap();
+    let rx = graph::counters::PerWorker::new(&graph::Registry::new().unwrap(), &RX, 1).unwrap();
     let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20) };
     let mut w = Worker::spawn(
         r.dispatcher,
@@ -288,7 +291,7 @@ fn a_worker_forwards_sleeps_and_wakes() {
         got += seen[0].try_iter().count();
         got == 1000
     });
-    until("sleep", || graph.stats.sleeps.get() > 0);
+    until("sleep", || graph.stats.turns().sleeps.get() > 0);
     let calls = graph.stats.nodes[0].calls.get();
     rustix::io::write(&kick, &1u64.to_ne_bytes()).unwrap();
     assert!(seen[0].recv_timeout(Duration::from_secs(10)).is_ok(), "a readable descriptor wakes it");
@@ -308,7 +311,7 @@ fn a_cpu_that_is_not_there_is_refused() {
     for cpu in [1023, 4000] {
         let r = rig(64);
         let dom = Arc::new(Domain::new());
-        let rx = graph::counters::PerWorker::new(1).unwrap();
+        let rx = graph::counters::PerWorker::new(&graph::Registry::new().unwrap(), &RX, 1).unwrap();
         let config = WorkerConfig { cpu: Some(cpu), spin: Duration::ZERO };
         let refused = Worker::spawn(
             r.dispatcher,

@@ -22,6 +22,7 @@ impl Completer for Router {
             "node" => {
                 self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
             }
+            "counter" => crate::runtime::counter_names(self),
             "table" | "table4" | "table6" => {
                 let wanted = |name: &str| name.starts_with(prefix);
                 named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).collect()
@@ -38,6 +39,7 @@ impl Completer for Router {
         match kind {
             "interface" => Some(self.interface_index(name).is_some()),
             "node" => Some(self.graphs().first().is_some_and(|g| g.node(name).is_some())),
+            "counter" => Some(crate::runtime::counter_names(self).iter().any(|n| n == name)),
             _ => Some(self.names_of_parts(kind)?.iter().any(|n| n == name)),
         }
     }

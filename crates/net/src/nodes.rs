@@ -74,10 +74,10 @@ impl Router {
 
 /// Makes worker `worker`'s graph.
 pub fn build(plane: &Arc<Plane>, pool: &Arc<Pool>, worker: usize) -> Result<(Dispatcher, Graph), BuildError> {
-    build_from(empty(), plane, pool, worker)
+    build_from(empty().counters(&plane.registry), plane, pool, worker)
 }
 
-/// A graph without nodes. Tests have their nodes added without short cuts, or unsorted as well, and compare with [`build`].
+/// A graph without nodes, whose counters are its own: a second one for a worker's number. Tests have their nodes added without short cuts, or unsorted as well, and compare with [`build`].
 pub fn empty() -> Builder {
     Builder::new("error-drop")
 }

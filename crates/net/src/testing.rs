@@ -318,6 +318,7 @@ impl Rig {
         let level = shared_fib4.level();
         let (_, tables4) = Tables::new(main4, flow, level).unwrap();
         let (_, tables6) = Tables::new(main6, flow, level).unwrap();
+        let registry = graph::Registry::new().unwrap();
         let plane = Arc::new(Plane {
             interfaces: shared_interfaces,
             briefs: crate::interface::Briefs::new(),
@@ -328,13 +329,14 @@ impl Rig {
             tables4,
             tables6,
             groups,
-            l2: crate::plane::L2Plane::new(1, packet::CpuLevel::detect()).unwrap().1,
+            l2: crate::plane::L2Plane::new(&registry, 1, packet::CpuLevel::detect()).unwrap().1,
             labels: crate::labels::table0().unwrap().1,
             config: Published::new(PlaneConfig::default()),
-            counters: Counters::new(1).unwrap(),
+            counters: Counters::new(&registry, 1).unwrap(),
             wall: Default::default(),
             punt: Punt::new().unwrap(),
-            police: Police::new(1),
+            police: Police::new(&registry, 1).unwrap(),
+            registry,
             fragment_hash: std::hash::RandomState::new(),
             handoff: Arc::new(graph::Handoff::new(1).unwrap()),
             published: Default::default(),

@@ -1,6 +1,7 @@
 //! Bridge domains as workers see them.
 
 use crate::interface::IfIndex;
+use graph::Registry;
 use graph::counters::PerWorker;
 use packet::CpuLevel;
 use std::io;
@@ -65,7 +66,7 @@ impl L2Plane {
     ///
     /// # Errors
     /// The system has not the address space.
-    pub fn new(workers: usize, level: CpuLevel) -> io::Result<(L2Writers, L2Plane)> {
+    pub fn new(registry: &Registry, workers: usize, level: CpuLevel) -> io::Result<(L2Writers, L2Plane)> {
         let (mut bridges, shared) = Slots::new(MAX_BRIDGES)?;
         // Its first number stands for no bridge domain.
         bridges.insert(Bridge::default()).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -74,8 +75,8 @@ impl L2Plane {
             bridges: shared,
             macs,
             clock: AtomicU32::new(0),
-            bridge_events: PerWorker::new(workers)?,
-            port_events: PerWorker::new(workers)?,
+            bridge_events: PerWorker::new(registry, &super::groups::BRIDGE, workers)?,
+            port_events: PerWorker::new(registry, &super::groups::PORT, workers)?,
         };
         Ok((L2Writers { bridges, macs: writer }, plane))
     }

@@ -6,8 +6,9 @@ use crate::labels::LabelWriters;
 use crate::punt::{Police, Punt};
 use graph::counters::{PerWorker, Table};
 use graph::epoch::Published;
+use graph::registry::{Owner, Rows};
 use graph::stats::Count;
-use graph::{Guard, Handoff, flags};
+use graph::{Guard, Handoff, Registry, flags};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,6 +24,7 @@ use type_map::TypeMap;
 mod admit;
 mod bridges;
 mod cache;
+mod groups;
 pub mod table;
 mod type_map;
 
@@ -31,17 +33,8 @@ pub use cache::IfCache;
 
 pub use crate::adjacency::kind;
 
-/// Drops on one interface, by the graph's reasons.
-pub struct DropRow(pub Box<[Count]>);
-
 /// The most drop reasons that a graph may have.
 pub const MAX_REASONS: usize = 512;
-
-impl Default for DropRow {
-    fn default() -> Self {
-        DropRow((0..MAX_REASONS).map(|_| Count::default()).collect())
-    }
-}
 
 /// Counters by object, per worker.
 #[derive(Clone)]
@@ -78,14 +71,20 @@ impl Counters {
     /// Counters for `workers` workers.
     ///
     /// # Errors
-    /// The system has not the address space.
-    pub fn new(workers: usize) -> std::io::Result<Self> {
-        let table = || PerWorker::new(workers);
+    /// The system has not the address space, or the registry has them already.
+    pub fn new(registry: &Registry, workers: usize) -> std::io::Result<Self> {
+        let table = |group| PerWorker::new(registry, group, workers);
         Ok(Counters {
-            received: Received { rx: table()?, rx4: table()?, rx6: table()?, ip4: table()?, ip6: table()? },
-            tx: table()?,
-            drops: Drops::new(workers),
-            adjacency: table()?,
+            received: Received {
+                rx: table(&groups::RX)?,
+                rx4: table(&groups::RX4)?,
+                rx6: table(&groups::RX6)?,
+                ip4: table(&groups::IP4)?,
+                ip6: table(&groups::IP6)?,
+            },
+            tx: table(&groups::TX)?,
+            drops: Drops::new(registry, workers)?,
+            adjacency: table(&groups::ADJACENCY)?,
         })
     }
 
@@ -109,28 +108,28 @@ impl Counters {
     }
 }
 
-/// Drop counters by interface: a row of reasons is made with the interface.
+/// Drop counters by interface: there is room for an interface when it was [reserved](Drops::reserve).
 #[derive(Clone)]
 pub struct Drops(Vec<Arc<DropTable>>);
 
 /// One worker's drop counters.
-pub struct DropTable {
-    rows: Box<[std::sync::OnceLock<DropRow>]>,
-}
+pub struct DropTable(Rows<Count, MAX_REASONS>);
 
 impl Drops {
     /// Counters for `workers` workers.
-    pub fn new(workers: usize) -> Self {
-        let table = || DropTable { rows: (0..MAX_INTERFACES).map(|_| std::sync::OnceLock::new()).collect() };
-        Drops((0..workers).map(|_| Arc::new(table())).collect())
+    ///
+    /// # Errors
+    /// The system has no room for them, or the registry has them already.
+    pub fn new(registry: &Registry, workers: usize) -> std::io::Result<Self> {
+        let table = |w| registry.rows(&groups::DROPS, Owner::Worker(w), MAX_INTERFACES);
+        let table = |w| Ok(Arc::new(DropTable(table(w)?)));
+        (0..workers).map(table).collect::<std::io::Result<_>>().map(Drops)
     }
 
-    /// Makes room for an interface.
+    /// Makes room for an interface. Without address space for it, drops on it are counted by reason alone.
     pub fn reserve(&self, index: u32) {
         for t in &self.0 {
-            if let Some(row) = t.rows.get(index as usize) {
-                row.get_or_init(DropRow::default);
-            }
+            let _ = t.0.reserve(index as usize);
         }
     }
 
@@ -149,7 +148,7 @@ impl DropTable {
     /// The counter of one reason on one interface.
     #[inline]
     pub fn get(&self, index: u32, reason: usize) -> Option<&Count> {
-        self.rows.get(index as usize)?.get()?.0.get(reason)
+        self.0.get(index as usize, reason)
     }
 }
 
@@ -215,6 +214,8 @@ pub struct Plane {
     pub labels: Arc<Slots<Arc<Labels>>>,
     /// Settings.
     pub config: Published<PlaneConfig>,
+    /// All counters, as other processes find them.
+    pub registry: Arc<Registry>,
     /// Counters by object.
     pub counters: Counters,
     /// What workers tell the control side.

@@ -3,7 +3,9 @@
 use super::class::{COUNT, Class, Limit};
 use super::expected::Expected;
 use super::share::{Scale, Shares};
-use graph::stats::Count;
+use graph::Registry;
+use graph::registry::{Cells, Group, Owner};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// [`Bucket::interval`] of a class that is not limited, and of one of which nothing passes.
@@ -122,17 +124,19 @@ impl Bucket {
     }
 }
 
-#[derive(Default)]
-struct Counted {
-    passed: Count,
-    spared: Count,
-    dropped: Count,
+graph::counters! {
+    /// Packets of one class in one worker.
+    struct Counted {
+        /// Packets for the router of a class that its limit let pass.
+        passed: Packets,
+        /// Those of them that came when the limit was reached: interfaces with a share left, and what was expected.
+        spared: Packets,
+        /// Packets for the router of a class beyond its limit.
+        dropped: Packets,
+    }
 }
 
-/// One worker's counters, on cache lines of their own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Row([Counted; COUNT]);
+const COUNTERS: Group = Group { name: "punt", by: &["punt-class"], ..Group::NEW };
 
 /// Packets of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,19 +152,25 @@ pub struct ClassCounts {
 /// The limits of all classes.
 pub struct Police {
     buckets: [Bucket; COUNT],
-    workers: Box<[Row]>,
+    /// Each worker's, by class.
+    workers: Box<[Cells<Counted>]>,
     /// Stations from which something is expected.
     pub expected: Expected,
 }
 
 impl Police {
     /// Default limits, for `workers` workers.
-    pub fn new(workers: usize) -> Police {
-        Police {
+    ///
+    /// # Errors
+    /// The system has no room for the counters, or the registry has them already.
+    pub fn new(registry: &Registry, workers: usize) -> io::Result<Police> {
+        registry.name("punt-class", Class::ALL.iter().map(|c| (c.name().to_string(), String::new())));
+        let row = |w| registry.cells(&COUNTERS, Owner::Worker(w), COUNT);
+        Ok(Police {
             buckets: std::array::from_fn(|n| Bucket::new(Some(Class::of_number(n as u32).default_limit()))),
-            workers: (0..workers).map(|_| Row::default()).collect(),
+            workers: (0..workers).map(row).collect::<io::Result<_>>()?,
             expected: Expected::default(),
-        }
+        })
     }
 
     /// Worker: takes a token of `class` for a packet of `interface` and counts; false when there was none. `expected` is
@@ -175,8 +185,7 @@ impl Police {
         expected: impl FnMut() -> bool,
     ) -> bool {
         let verdict = self.buckets[class as usize].take(now_ns, interface, expected);
-        if let Some(row) = self.workers.get(worker) {
-            let c = &row.0[class as usize];
+        if let Some(c) = self.workers.get(worker).and_then(|row| row.get(class as usize)) {
             if verdict == Verdict::Dropped { &c.dropped } else { &c.passed }.add(1);
             if verdict == Verdict::Spared {
                 c.spared.add(1);
@@ -198,8 +207,8 @@ impl Police {
 
     /// What worker `worker` counted of a class since the start.
     pub fn counts(&self, class: Class, worker: usize) -> ClassCounts {
-        let Some(row) = self.workers.get(worker) else { return ClassCounts::default() };
-        let c = &row.0[class as usize];
+        let row = self.workers.get(worker).and_then(|row| row.get(class as usize));
+        let Some(c) = row else { return ClassCounts::default() };
         ClassCounts { passed: c.passed.get(), spared: c.spared.get(), dropped: c.dropped.get() }
     }
 }
@@ -218,7 +227,7 @@ mod tests {
     }
 
     fn limited(rate: u32, burst: u32) -> Police {
-        let p = Police::new(2);
+        let p = Police::new(&Registry::new().unwrap(), 2).unwrap();
         p.set(Class::Icmp, Some(Limit { rate, burst }));
         p
     }

@@ -74,7 +74,7 @@ use ::tables::groups::Groups;
 use ::tables::slots::Slots;
 use adjacencies::Adjacencies;
 use graph::epoch::Published;
-use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer};
+use graph::{Domain, Graph, Guard, Handoff, Pool, PoolConfig, Reclaimer, Registry};
 use interfaces::Interfaces;
 use log::Log;
 use neighbors::Neighbors;
@@ -214,7 +214,8 @@ impl Router {
             Slots::new(crate::interface::MAX_INTERFACES).map_err(system("the interfaces"))?;
         let (adjacencies, shared_adjs) = Slots::new(1 << 22).map_err(system("the adjacencies"))?;
         let n = config.workers;
-        let (bridges, l2) = L2Plane::new(n, level).map_err(system("the bridge domains"))?;
+        let registry = Registry::new().map_err(system("the counters"))?;
+        let (bridges, l2) = L2Plane::new(&registry, n, level).map_err(system("the bridge domains"))?;
         let (labels, shared_labels) = crate::labels::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
@@ -229,10 +230,11 @@ impl Router {
             l2,
             labels: shared_labels,
             config: Published::new(config.plane.clone()),
-            counters: Counters::new(n).map_err(system("counters"))?,
+            counters: Counters::new(&registry, n).map_err(system("the counters"))?,
             wall: Default::default(),
             punt: Punt::new().map_err(system("the queue to the control side"))?,
-            police: Police::new(n),
+            police: Police::new(&registry, n).map_err(system("the counters"))?,
+            registry,
             fragment_hash: std::hash::RandomState::new(),
             handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
             published: Default::default(),
@@ -257,6 +259,7 @@ impl Router {
             graphs.push(graph);
             workers.push(handle);
         }
+        plane.registry.publish().map_err(system("the counters"))?;
         let seed = Instant::now().elapsed().as_nanos() as u64 ^ u64::from(std::process::id()) << 20;
         let mut router = Router {
             grace: Grace {

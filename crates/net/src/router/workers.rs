@@ -268,10 +268,10 @@ impl Router {
             }
             *b = WorkerBase {
                 nodes: g.stats.nodes.iter().map(NodeCounts::read).collect(),
-                loops: g.stats.loops.get(),
-                sleeps: g.stats.sleeps.get(),
-                asleep: g.stats.asleep.get(),
-                packets_in: g.stats.packets_in.get(),
+                loops: g.stats.turns().loops.get(),
+                sleeps: g.stats.turns().sleeps.get(),
+                asleep: g.stats.turns().asleep.get(),
+                packets_in: g.stats.turns().packets_in.get(),
             };
         }
         self.workers.cleared.runtime_at = Instant::now();
@@ -344,12 +344,12 @@ impl Router {
                 index,
                 cpu: self.config.cpus.get(index).copied(),
                 seconds,
-                packets_in: g.stats.packets_in.get() - b.packets_in,
+                packets_in: g.stats.turns().packets_in.get() - b.packets_in,
                 packets_out: of("interface-tx"),
                 packets_dropped: of("error-drop"),
-                loops: g.stats.loops.get() - b.loops,
-                sleeps: g.stats.sleeps.get() - b.sleeps,
-                asleep: (g.stats.asleep.get() - b.asleep) as f64 / clock_hz / seconds,
+                loops: g.stats.turns().loops.get() - b.loops,
+                sleeps: g.stats.turns().sleeps.get() - b.sleeps,
+                asleep: (g.stats.turns().asleep.get() - b.asleep) as f64 / clock_hz / seconds,
                 nodes: rows,
             }
         };

@@ -1,6 +1,6 @@
 //! `show runtime`, `show errors`, `show trace` and their like.
 
-use super::{show, trace};
+use super::{counters, show, trace};
 use crate::router::Router;
 use command::{Command, Output};
 
@@ -22,6 +22,14 @@ pub fn all() -> Vec<Command<Router>> {
             .alias("show node counters [verbose]")
             .arg("verbose", "and what the reasons mean")
             .example("show errors"),
+        Command::read("show counters [<counter:ref counter>]", "All counters and what they mean, or the values of one", counters::show)
+            .arg("counter", "one of those that the list shows")
+            .details(
+                "Values are those since the start, whatever was cleared; those that are 0 are left out. The list says in which file \
+                 other processes find them without asking the router (docs/counters.md).",
+            )
+            .example("show counters")
+            .example("show counters interface-rx/packets"),
         Command::read("show trace [max <packets:u32 1..10000 packets>]", "The path of traced packets", trace::show)
             .arg("packets", "of each worker; 50 by default")
             .details("`trace add` says which packets are traced.")

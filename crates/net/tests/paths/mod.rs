@@ -612,7 +612,8 @@ impl Rig {
             std::thread::yield_now();
         }
         router.shutdown();
-        let (mut dispatcher, _) = net::nodes::build(router.plane(), &pool, 0).unwrap();
+        let (mut dispatcher, _) =
+            net::nodes::build_from(net::nodes::empty(), router.plane(), &pool, 0).unwrap();
         let sent = Arc::new(AtomicU64::new(0));
         let ports: Vec<u32> = PORTS.iter().map(|name| router.interface_index(name).unwrap()).collect();
         for port in &ports {

@@ -103,7 +103,7 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
     let _aside = c.machine.step_aside();
     // Long enough for whatever a start brings with it.
     control_loop(&mut rig, Instant::now() + Duration::from_secs_f64((args.seconds / 4.0).min(2.0)));
-    let sleeps = |rig: &Rig| rig.router.graphs().iter().map(|g| g.stats.sleeps.get()).sum::<u64>();
+    let sleeps = |rig: &Rig| rig.router.graphs().iter().map(|g| g.stats.turns().sleeps.get()).sum::<u64>();
     let (began, cpu, slept) = (Instant::now(), cpu_seconds(), sleeps(&rig));
     control_loop(&mut rig, Instant::now() + Duration::from_secs_f64(args.seconds));
     let (seconds, cpu, slept) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu, sleeps(&rig) - slept);
