@@ -14,6 +14,7 @@ pub mod error;
 pub mod exact;
 mod fallback;
 pub mod fib;
+pub mod flows;
 pub mod groups;
 pub mod head;
 pub mod labels;
