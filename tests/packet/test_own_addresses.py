@@ -119,6 +119,32 @@ def test_sources_that_are_broadcasts(pair):
             pair.left.send(into(left) / udp4(source, right.host, ttl=1))
 
 
+def test_sources_that_are_broadcasts_are_not_forwarded_where_told(pair):
+    left, right = pair.ports["left"], pair.ports["right"]
+    bad = [into(left) / udp4(source, right.host) for source in ("10.0.1.255", "10.0.2.255", "10.0.1.0", "10.0.2.0")]
+    good = [(into(left) / udp4(source, right.host), out_of(right) / udp4(source, right.host, ttl=63))
+            for source in (left.host, "10.77.1.255", "10.0.3.0")]
+    pair.left.send(bad[0])
+    pair.right.expect(out_of(right) / udp4("10.0.1.255", right.host, ttl=63))
+    pair.ctl("set interface ip broadcast-sources left drop")
+    assert "ip4-broadcast-sources: drop" in pair.ctl("show configuration")
+    # Good ones between bad ones, in one vector.
+    with pair.counted("ip4-source-no-host", 4):
+        pair.left.send(bad[0], good[0][0], bad[1], good[1][0], bad[2], good[2][0], bad[3])
+        pair.right.expect(*(out for _, out in good))
+    # The prefixes of another routing table are not those of this one.
+    for line in ("ip table add 9", "create loopback interface instance 9", "set interface ip table loop9 9",
+                 "set interface ip address loop9 10.9.3.1/24"):
+        pair.ctl(line)
+    pair.left.send(into(left) / udp4("10.9.3.255", right.host))
+    pair.right.expect(out_of(right) / udp4("10.9.3.255", right.host, ttl=63))
+    for line in ("delete loopback interface intfc loop9", "ip table del 9", "set interface ip broadcast-sources left forward"):
+        pair.ctl(line)
+    assert "ip4-broadcast-sources" not in pair.ctl("show configuration")
+    pair.left.send(bad[1])
+    pair.right.expect(out_of(right) / udp4("10.0.2.255", right.host, ttl=63))
+
+
 @pytest.mark.parametrize("path", ["10.0.2.255", "10.0.2.255 right", "10.0.2.0", "10.0.2.0 right"])
 def test_a_broadcast_is_no_next_hop(pair, path):
     with pytest.raises(CtlError, match="network or broadcast address of 10.0.2.0/24"):

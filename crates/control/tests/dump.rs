@@ -529,6 +529,7 @@ l3:
       arp-sender-check: true
       directed-broadcast: true
       ip4-link-local: drop
+      ip4-broadcast-sources: drop
       groups: [224.0.0.5, \"ff02::5\"]
       router-advertisements:
         interval: {min: 4, max: 30}
@@ -808,9 +809,11 @@ fn document(p: &Parts) -> String {
             let link_local = if p.settings.0 & 4 != 0 { "drop" } else { "forward" };
             let _ = writeln!(
                 l3,
-                "      arp-sender-check: {}\n      directed-broadcast: {}\n      ip4-link-local: {link_local}",
+                "      arp-sender-check: {}\n      directed-broadcast: {}\n      ip4-link-local: {link_local}\n      \
+                 ip4-broadcast-sources: {}",
                 p.settings.0 & 1 != 0,
                 p.settings.0 & 2 != 0,
+                if p.settings.0 & 1 != 0 { "drop" } else { "forward" },
             );
         }
         if on {

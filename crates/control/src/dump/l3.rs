@@ -76,7 +76,8 @@ pub(super) fn switches(_: Source<'_>, i: &IfState, to: &mut Map) {
     let s = &i.settings;
     to.put_unless("arp-sender-check", s.get(&arp::SENDER_CHECK), false)
         .put_unless("directed-broadcast", s.get(&net::interface::DIRECTED_BROADCAST), false)
-        .put_some("ip4-link-local", s.get(&ip4::LINK_LOCAL_STAYS).then_some("drop"));
+        .put_some("ip4-link-local", s.get(&ip4::LINK_LOCAL_STAYS).then_some("drop"))
+        .put_some("ip4-broadcast-sources", s.get(&ip4::BROADCAST_SOURCES_DROP).then_some("drop"));
 }
 
 pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {

@@ -60,6 +60,8 @@ pub const LINES: &[&str] = &[
     "set interface ip directed-broadcast {if} {enable}",
     "set interface ip link-local {if} forward",
     "set interface ip link-local {if} drop",
+    "set interface ip broadcast-sources {if} forward",
+    "set interface ip broadcast-sources {if} drop",
     "set interface ip redirects {if} {family} {enable}",
     "set interface mtu ip4 {mtu} {if}",
     "set interface mtu ip6 {mtu} {if}",

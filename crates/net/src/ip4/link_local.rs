@@ -38,7 +38,7 @@ pub static LINK_LOCAL_STAYS: Setting<bool> =
     Setting::new("keeps 169.254.0.0/16 on the link", "set interface ip link-local {} forward");
 
 /// What it is switched on by.
-pub static SWITCHES: [Switch; 1] = [Switch { feature: &LINK_LOCAL, on: |s| s.get(&LINK_LOCAL_STAYS) }];
+pub(super) const SWITCH: Switch = Switch { feature: &LINK_LOCAL, on: |s| s.get(&LINK_LOCAL_STAYS) };
 
 impl Ip4LinkLocal {
     /// A node over `plane`.

@@ -38,6 +38,7 @@ pub(super) const INTERFACE: &[&str] = &[
     "arp-sender-check",
     "directed-broadcast",
     "ip4-link-local",
+    "ip4-broadcast-sources",
     "groups",
     "router-advertisements",
 ];
@@ -204,10 +205,13 @@ fn switches<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
             net::interface::DIRECTED_BROADCAST.to(on),
         );
     }
-    let word =
-        s.d.field(fields, "ip4-link-local", |d, node| d.choice(node, &[("forward", false), ("drop", true)]));
-    if let Some(stays) = word {
-        s.set(fields.key_place("ip4-link-local"), "ip4-link-local", ip4::LINK_LOCAL_STAYS.to(stays));
+    let choices =
+        [("ip4-link-local", &ip4::LINK_LOCAL_STAYS), ("ip4-broadcast-sources", &ip4::BROADCAST_SOURCES_DROP)];
+    for (name, setting) in choices {
+        let word = s.d.field(fields, name, |d, node| d.choice(node, &[("forward", false), ("drop", true)]));
+        if let Some(drops) = word {
+            s.set(fields.key_place(name), name, setting.to(drops));
+        }
     }
 }
 
