@@ -16,52 +16,46 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Pieces of the file begin at multiples of this.
 pub(super) const PAGE: u64 = 4096;
 
-/// A file in memory. Under Miri, which knows no such files, pieces of it are memory of their own.
+/// A file in memory. Where there can be none, pieces of it are memory of their own, and others read nothing: under a limit of
+/// the size of files (`ulimit -f`), which holds for files without a name as well, and under Miri.
 #[derive(Clone)]
 pub(super) struct Segment(Arc<File>);
 
 struct File {
-    #[cfg(not(miri))]
-    fd: OwnedFd,
+    fd: Option<OwnedFd>,
     size: AtomicU64,
 }
 
 impl Segment {
     pub(super) fn new() -> io::Result<Segment> {
-        #[cfg(not(miri))]
-        let fd = {
+        use rustix::process::{Resource, getrlimit};
+        let fd = if cfg!(miri) || getrlimit(Resource::Fsize).current.is_some() {
+            None
+        } else {
             use rustix::fs::{MemfdFlags, Mode, SealFlags};
             let fd =
                 rustix::fs::memfd_create("quiver-counters", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             // A reader's mapping stays whole, and who opens the file by its name in /proc may only read it.
             rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK)?;
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
-            fd
+            Some(fd)
         };
-        Ok(Segment(Arc::new(File {
-            #[cfg(not(miri))]
-            fd,
-            size: AtomicU64::new(0),
-        })))
+        Ok(Segment(Arc::new(File { fd, size: AtomicU64::new(0) })))
     }
 
     /// Room for so many bytes more, which are 0: where it begins. Takes no memory until it is written.
     pub(super) fn extend(&self, bytes: u64) -> io::Result<u64> {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
         let start = self.0.size.fetch_add(bytes, Ordering::Relaxed);
-        #[cfg(not(miri))]
-        rustix::fs::ftruncate(&self.0.fd, start + bytes)?;
+        if let Some(fd) = &self.0.fd {
+            rustix::fs::ftruncate(fd, start + bytes)?;
+        }
         Ok(start)
     }
 
-    #[cfg(not(miri))]
     pub(super) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
-        Ok(self.0.fd.as_fd())
-    }
-
-    #[cfg(miri)]
-    pub(super) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
-        Err(io::ErrorKind::Unsupported.into())
+        let why = "they are in no file, as the size of files is limited (ulimit -f)";
+        self.0.fd.as_ref().map(AsFd::as_fd).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
     /// `len` cells from byte `start` of the file on, which [`Segment::extend`] gave for them.
@@ -76,24 +70,32 @@ impl Segment {
         Ok(Cells { first: map.start.cast(), len, _map: map, of: PhantomData })
     }
 
-    #[cfg(not(miri))]
     fn map(&self, start: u64, bytes: usize) -> io::Result<Mapping> {
-        let map = map_file(self.fd()?, start, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-        // A few counters should not cost 2 MiB where the system's default is huge pages always.
-        // SAFETY: advice on our own mapping.
-        let _ = unsafe { rustix::mm::madvise(map.start.as_ptr().cast(), map.len, Advice::LinuxNoHugepage) };
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let map = match &self.0.fd {
+            Some(fd) => map_file(fd.as_fd(), start, bytes, access)?,
+            None => map_memory(bytes, access)?,
+        };
+        if !cfg!(miri) {
+            // A few counters should not cost 2 MiB where the system's default is huge pages always.
+            // SAFETY: advice on our own mapping.
+            let _ =
+                unsafe { rustix::mm::madvise(map.start.as_ptr().cast(), map.len, Advice::LinuxNoHugepage) };
+        }
         Ok(map)
     }
+}
 
-    #[cfg(miri)]
-    fn map(&self, _start: u64, bytes: usize) -> io::Result<Mapping> {
-        let (access, len) =
-            (ProtFlags::READ | ProtFlags::WRITE, bytes.max(1).next_multiple_of(PAGE as usize));
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, access, MapFlags::PRIVATE) }?;
-        Ok(Mapping { start: NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
-    }
+/// Maps memory of no file.
+fn map_memory(bytes: usize, access: ProtFlags) -> io::Result<Mapping> {
+    let len = bytes.max(1).next_multiple_of(PAGE as usize);
+    // Miri knows nothing of reserving, which changes nothing there.
+    let reserve = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
+    let map = unsafe {
+        rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, access, MapFlags::PRIVATE | reserve)
+    }?;
+    Ok(Mapping { start: NonNull::new(map.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
 }
 
 /// Maps bytes of a file, from a multiple of a page on.

@@ -173,3 +173,29 @@ fn other_files_are_refused() {
     let later = "quiver-counters\t1\nnews\tof\tlater\ncounter\tx\tpackets\tsum\thelp\nat\tcontrol\t8\n";
     assert_eq!(directory::parse(later).unwrap().0[0].parts, [Part { worker: None, at: 8 }]);
 }
+
+/// In a process of its own: the limit holds for all of it.
+#[test]
+#[cfg(not(miri))]
+fn without_a_file_they_are_counted_all_the_same() {
+    const CHILD: &str = "QUIVER_TEST_FILE_SIZE";
+    if std::env::var_os(CHILD).is_none() {
+        let me = std::env::current_exe().unwrap();
+        let name = "registry::tests::without_a_file_they_are_counted_all_the_same";
+        let test = std::process::Command::new("prlimit")
+            .arg("--fsize=65536")
+            .arg(me)
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stdout));
+        return;
+    }
+    let registry = Registry::new().unwrap();
+    let table = Table::new(&registry, &SENT, 0).unwrap();
+    registry.publish().unwrap();
+    table.count(1_000_000, 60);
+    assert_eq!(table.get(1_000_000).unwrap().bytes.get(), 60);
+    assert!(registry.file().unwrap_err().to_string().contains("ulimit -f") && registry.path().is_none());
+}
