@@ -284,7 +284,7 @@ fn held(r: &Router, group: u32) -> Ways {
                 let next = Some(a.next_hop).filter(|a| !a.is_unspecified());
                 (p.entry.kind, a.interface, next)
             }
-            kind::LOOKUP => (kind::LOOKUP, r.table_at(false, p.entry.adj), None),
+            kind::LOOKUP => (kind::LOOKUP, r.table_at(false, net::plane::table::FibIndex(p.entry.adj)), None),
             k => (k, 0, None),
         };
         (key, f64::from(p.weight) / total)

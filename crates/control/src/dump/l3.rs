@@ -5,6 +5,7 @@ use crate::written::{Map, Node};
 use net::interface::MtuOf;
 use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
+use net::plane::table::FibIndex;
 use net::reassembly::{self, Kind};
 use net::router::IfState;
 use net::urpf::{self, Mode};
@@ -117,7 +118,7 @@ pub(super) fn reassembly(_: Source<'_>, i: &IfState, to: &mut Map) {
 pub(super) fn urpf(from: Source<'_>, i: &IfState, to: &mut Map) {
     let rule = |v6, tx| {
         let rule = urpf::rule(i, v6, tx);
-        let table = rule.named().map(|place| from.router.table_at(v6, place));
+        let table = rule.named().map(|fib_index| from.router.table_at(v6, FibIndex(fib_index)));
         (rule.mode != Mode::Off).then(|| match table {
             None => Node::from(rule.mode.name()),
             Some(id) => {

@@ -4,6 +4,7 @@ use super::show;
 use crate::adjacency::AdjacencyState;
 use crate::cli::plural;
 use crate::plane::kind;
+use crate::plane::table::FibIndex;
 use crate::router::{AdjacencyInfo, NextHopInfo, NextHopStep, RouteInfo, RouteTable, Router, Target};
 use command::Output;
 use ipnet::IpNet;
@@ -145,7 +146,7 @@ fn group_part(
                 }
             }
             kind::LOCAL => _ = writeln!(text, " on {}", router.interface_name(p.entry.adj)),
-            kind::LOOKUP => _ = writeln!(text, " in table {}", router.table_at(g.v6, p.entry.adj)),
+            kind::LOOKUP => _ = writeln!(text, " in table {}", router.table_at(g.v6, FibIndex(p.entry.adj))),
             _ => text.push('\n'),
         }
     }
@@ -245,8 +246,8 @@ fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAdd
         }
         kind::LOCAL => format!("taken by the router, as an address of {}", name(p.entry.adj)),
         kind::LOOKUP => match host {
-            Some(addr) => lookup_words(router, router.table_at(g.v6, p.entry.adj), addr),
-            None => format!("looked up in table {}", router.table_at(g.v6, p.entry.adj)),
+            Some(addr) => lookup_words(router, router.table_at(g.v6, FibIndex(p.entry.adj)), addr),
+            None => format!("looked up in table {}", router.table_at(g.v6, FibIndex(p.entry.adj))),
         },
         kind::DROP => "dropped".into(),
         kind::UNREACHABLE if matches!(g.target, Target::Paths(_)) => {
@@ -270,7 +271,7 @@ fn lookup_words(router: &Router, table: u32, addr: IpAddr) -> String {
         let group = router.lookup_in(table, addr);
         let only = group.as_ref().and_then(|g| (g.paths.len() == 1).then(|| g.paths.first())?);
         match only.filter(|p| p.entry.kind == kind::LOOKUP) {
-            Some(p) => table = router.table_at(addr.is_ipv6(), p.entry.adj),
+            Some(p) => table = router.table_at(addr.is_ipv6(), FibIndex(p.entry.adj)),
             None => return text + &result_words(router, group.as_ref(), Some(addr)),
         }
     }

@@ -4,6 +4,7 @@ use crate::adjacency::{Adjacency, AdjacencyState};
 use crate::cli::plural;
 use crate::labels::{Imposition, Push};
 use crate::plane::kind;
+use crate::plane::table::FibIndex;
 use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, RoutePath, RouteTable, Router, Target};
 use command::{Args, CommandError, Output, Page, Table};
 use ipnet::IpNet;
@@ -90,7 +91,7 @@ pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
                 }
             }
             kind::LOCAL => out["interface"] = router.interface_name(p.entry.adj).into(),
-            kind::LOOKUP => out["table"] = router.table_at(g.v6, p.entry.adj).into(),
+            kind::LOOKUP => out["table"] = router.table_at(g.v6, FibIndex(p.entry.adj)).into(),
             _ => {}
         }
         out

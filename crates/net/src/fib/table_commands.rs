@@ -144,7 +144,7 @@ fn show(v6: bool) -> Output {
             page.open("[");
         }
         let mut rows = Table::new()
-            .right("Place")
+            .right("FIB index")
             .right("Table")
             .left("Name")
             .right("Routes")
@@ -160,13 +160,13 @@ fn show(v6: bool) -> Output {
             let hash: Vec<&str> = fields.words().collect();
             if page.wants_json() {
                 page.item(&json!({
-                    "place": fib_index, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
+                    "fib-index": fib_index.0, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
                     "compact": compact, "interfaces": interfaces, "flow-hash": hash,
                 }));
                 continue;
             }
             rows.row([
-                fib_index.into(),
+                fib_index.0.into(),
                 table.id.into(),
                 name.unwrap_or_default().into(),
                 routes.into(),

@@ -10,6 +10,7 @@ use super::tunnel::state::{
 };
 use crate::interface::{Pseudowire, TUNNEL_TX};
 use crate::labels::LabelWriters;
+use crate::plane::table::FibIndex;
 use crate::router::{
     Lookup, Op, OpError, Part, PartOp, RoutePath, Router, Source, Start, Step, TableKind, Target,
     plural_routes,
@@ -102,7 +103,7 @@ impl PartOp for MplsOp {
 
 /// One table.
 pub(super) struct LabelTable {
-    fib_index: u32,
+    fib_index: FibIndex,
     pub labels: LabelsWriter,
     /// Taken out by a transaction that has not ended.
     doomed: bool,
@@ -121,7 +122,7 @@ pub(super) struct MplsState {
 impl MplsState {
     /// Table 0, and no tunnel.
     fn new(LabelWriters { slots, main }: LabelWriters) -> Self {
-        let main = LabelTable { fib_index: 0, labels: main, doomed: false };
+        let main = LabelTable { fib_index: FibIndex::MAIN, labels: main, doomed: false };
         MplsState { slots, by_id: BTreeMap::from([(0, main)]), tunnels: Tunnels::new() }
     }
 
@@ -149,12 +150,12 @@ pub struct LabelTableInfo {
 }
 
 /// The FIB index of a label table.
-fn label_fib_index(router: &Router, id: u32) -> Option<u32> {
+fn label_fib_index(router: &Router, id: u32) -> Option<FibIndex> {
     state(router)?.get(id).map(|t| t.fib_index)
 }
 
 /// The number of the label table of a FIB index.
-pub fn label_table_at(router: &Router, fib_index: u32) -> Option<u32> {
+pub fn label_table_at(router: &Router, fib_index: FibIndex) -> Option<u32> {
     state(router)?.by_id.iter().find(|(_, t)| t.fib_index == fib_index).map(|(id, _)| *id)
 }
 
@@ -180,11 +181,11 @@ fn create_label_table(router: &mut Router, id: u32) -> Result<Vec<Op>, OpError> 
     let (labels, shared) =
         Labels::new().map_err(|e| OpError::new(format!("no room for MPLS table {id}: {e}")))?;
     if let Some(all) = router.state_mut::<MplsState>() {
-        let fib_index = all.slots.insert(shared).map_err(|_| {
+        let inserted = all.slots.insert(shared).map_err(|_| {
             let most = crate::labels::MAX_TABLES;
             OpError::new(format!("no room for MPLS table {id}: there are {most} already"))
         })?;
-        all.by_id.insert(id, LabelTable { fib_index, labels, doomed: false });
+        all.by_id.insert(id, LabelTable { fib_index: FibIndex(inserted), labels, doomed: false });
     }
     fill_labels(router, id)?;
     Ok(undo)
@@ -209,7 +210,7 @@ fn delete_label_table(router: &mut Router, id: u32) -> Result<Vec<Op>, OpError> 
 }
 
 /// The FIB index of a label table, or why there is none.
-pub(super) fn known_label_table(router: &Router, id: u32) -> Result<u32, OpError> {
+pub(super) fn known_label_table(router: &Router, id: u32) -> Result<FibIndex, OpError> {
     label_fib_index(router, id).ok_or_else(|| {
         OpError::new(format!("there is no MPLS table {id}: add it first (mpls table add {id})"))
     })
@@ -221,7 +222,7 @@ fn drop_doomed_labels(router: &mut Router) {
     while let Some(id) = state(router).and_then(doomed) {
         let Some(all) = router.state_mut::<MplsState>() else { return };
         let Some(t) = all.by_id.remove(&id) else { return };
-        all.slots.remove(t.fib_index);
+        all.slots.remove(t.fib_index.0);
         for (_, entry) in t.labels.iter_from(0) {
             router.nexthops_mut().leave(entry.group);
             router.let_go(entry.group);
@@ -265,7 +266,7 @@ impl Part for Mpls {
         commands::all()
     }
 
-    fn label_fib_index(&self, router: &Router, id: u32) -> Option<u32> {
+    fn label_fib_index(&self, router: &Router, id: u32) -> Option<FibIndex> {
         label_fib_index(router, id)
     }
 

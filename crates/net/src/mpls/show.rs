@@ -5,6 +5,7 @@ use crate::fib::show::{adjacency_line, group_json, target_words};
 use crate::mpls::TAKEN;
 use crate::mpls::{LabelRoute, label_route, label_routes, label_table_at, label_tables};
 use crate::plane::kind;
+use crate::plane::table::FibIndex;
 use crate::router::{NextHopInfo, Router};
 use command::{Args, CommandError, Output, Page};
 use serde_json::{Value as Json, json};
@@ -148,12 +149,16 @@ fn group_part(router: &Router, text: &mut String, r: &LabelRoute, g: &NextHopInf
 }
 
 /// ` in table 10`, for paths into a table.
-fn into_words(router: &Router, kind: u8, place: u32) -> String {
+fn into_words(router: &Router, kind: u8, to: u32) -> String {
     let table = match kind {
-        kind::DISPOSE4 | kind::DISPOSE4_UNIFORM => (place != u32::MAX).then(|| router.table_at(false, place)),
-        kind::DISPOSE6 | kind::DISPOSE6_UNIFORM => (place != u32::MAX).then(|| router.table_at(true, place)),
-        kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => label_table_at(router, place),
-        kind::FRAME => return format!(" on {}", router.interface_name(place)),
+        kind::DISPOSE4 | kind::DISPOSE4_UNIFORM => {
+            (to != u32::MAX).then(|| router.table_at(false, FibIndex(to)))
+        }
+        kind::DISPOSE6 | kind::DISPOSE6_UNIFORM => {
+            (to != u32::MAX).then(|| router.table_at(true, FibIndex(to)))
+        }
+        kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => label_table_at(router, FibIndex(to)),
+        kind::FRAME => return format!(" on {}", router.interface_name(to)),
         _ => return String::new(),
     };
     match table {

@@ -3,6 +3,7 @@
 use super::{Learnt, PathMtuTable, Told};
 use crate::neighbor::Millis;
 use crate::plane::kind;
+use crate::plane::table::FibIndex;
 use crate::punt::PuntKind;
 use crate::router::{Handed, Part, Router, Start};
 use command::Command;
@@ -29,7 +30,7 @@ pub(super) struct PathMtuInfo {
 pub(super) fn all(router: &Router) -> Vec<PathMtuInfo> {
     let now = router.now();
     let info = |((fib_index, to), l): ((u32, IpAddr), Learnt)| PathMtuInfo {
-        table: router.table_at(to.is_ipv6(), fib_index),
+        table: router.table_at(to.is_ipv6(), FibIndex(fib_index)),
         to,
         mtu: l.mtu,
         age_ms: now.0.saturating_sub(l.at.0),
@@ -46,8 +47,8 @@ impl Part for PathMtuPart {
         super::commands::all()
     }
 
-    fn table_removed(&self, router: &mut Router, v6: bool, fib_index: u32) {
-        change(router, |table| table.forget(v6, fib_index));
+    fn table_removed(&self, router: &mut Router, v6: bool, fib_index: FibIndex) {
+        change(router, |table| table.forget(v6, fib_index.0));
     }
 
     fn next_deadline(&self, router: &Router) -> Option<Millis> {
@@ -74,7 +75,7 @@ impl Part for PathMtuPart {
         let fib_index = router.table_of(interface, v6);
         let own = router.lookup_in(router.table_at(v6, fib_index), told.own);
         if own.is_some_and(|g| g.paths.iter().any(|p| p.entry.kind == kind::LOCAL)) {
-            change(router, |table| table.learn(now, fib_index, told));
+            change(router, |table| table.learn(now, fib_index.0, told));
         }
     }
 }

@@ -21,6 +21,21 @@ use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
 use tables::slots::{Slots, SlotsReader, SlotsWriter};
 
+/// By what workers find a routing table or label table of a family; an operator knows it by its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct FibIndex(pub u32);
+
+impl FibIndex {
+    /// That of table 0.
+    pub const MAIN: FibIndex = FibIndex(0);
+
+    /// Its place in a list.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The most tables of one family, table 0 included.
 pub const MAX_TABLES: usize = 65_536;
 /// The most tables in which one packet is looked up.

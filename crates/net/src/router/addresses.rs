@@ -3,6 +3,7 @@
 use super::{OpError, Router, Source, Target};
 use crate::interface;
 use crate::neighbor::address::AddressState;
+use crate::plane::table::FibIndex;
 use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -76,8 +77,8 @@ impl Router {
     }
 
     /// The FIB index of the table of an interface.
-    pub(crate) fn table_of(&self, index: u32, v6: bool) -> u32 {
-        self.interfaces.get(index).map_or(0, |i| i.table(v6))
+    pub(crate) fn table_of(&self, index: u32, v6: bool) -> FibIndex {
+        self.interfaces.get(index).map_or(FibIndex::MAIN, |i| i.table(v6))
     }
 
     /// Adds an address with its routes and its link-local companion.

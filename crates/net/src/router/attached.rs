@@ -7,6 +7,7 @@
 use super::adjacencies::AdjKey;
 use super::nexthops::Hop;
 use super::{Router, Source, Target};
+use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,7 +54,7 @@ impl Router {
     }
 
     /// The interface onto whose link the route leads that decides on a prefix, host routes of neighbours left out.
-    fn attached_by(&self, v6: bool, fib_index: u32, prefix: IpNet) -> Option<u32> {
+    fn attached_by(&self, v6: bool, fib_index: FibIndex, prefix: IpNet) -> Option<u32> {
         let covering = self.fibs.get(v6, fib_index)?.rib.covering(prefix.network());
         let around = covering.iter().rev().filter(|(p, _)| p.prefix_len() <= prefix.prefix_len());
         let mut others = around.filter_map(|(_, group)| self.nexthops.hop(*group));
@@ -62,7 +63,7 @@ impl Router {
 
     /// Prefixes of a table changed, all of them for `None`: the neighbours that they attach now and that are known already
     /// are looked at in the turns that follow.
-    pub(super) fn note_attaching(&mut self, v6: bool, fib_index: u32, changed: Option<Vec<IpNet>>) {
+    pub(super) fn note_attaching(&mut self, v6: bool, fib_index: FibIndex, changed: Option<Vec<IpNet>>) {
         if self.neighbors.known.is_empty() {
             return;
         }
@@ -174,7 +175,7 @@ impl Router {
     }
 
     /// Prefixes of a table changed over these neighbours: those that no route attaches any more lose their host routes.
-    pub(super) fn follow_attached(&mut self, v6: bool, fib_index: u32, neighbors: Vec<(IpAddr, u32)>) {
+    pub(super) fn follow_attached(&mut self, v6: bool, fib_index: FibIndex, neighbors: Vec<(IpAddr, u32)>) {
         for (addr, index) in neighbors {
             if self.table_of(index, v6) == fib_index && self.is_attached(index, addr) {
                 continue;
@@ -187,7 +188,7 @@ impl Router {
     }
 
     /// An interface leaves a table: its neighbours have no routes there.
-    pub(super) fn leave_table(&mut self, index: u32, v6: bool, fib_index: u32) {
+    pub(super) fn leave_table(&mut self, index: u32, v6: bool, fib_index: FibIndex) {
         let Some(vrf) = self.fibs.get(v6, fib_index) else { return };
         let all = vrf.attached.iter().filter(|(_, at)| **at == index).map(|(a, at)| (*a, *at)).collect();
         self.follow_attached(v6, fib_index, all);

@@ -2,6 +2,7 @@
 
 use super::batch::{Change, RouteBatch, Verb};
 use super::{OpError, RoutePath, RouteTable, Router, Source, Target};
+use crate::plane::table::FibIndex;
 use graph::memory;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::borrow::Cow;
@@ -48,7 +49,7 @@ struct Goals {
     /// Number of the table.
     table: u32,
     /// Its FIB indexes, by family; 0 where the batch has no change of the family.
-    fib_indexes: [u32; 2],
+    fib_indexes: [FibIndex; 2],
     targets: Vec<Target>,
     /// Group of each target, by family; 0: not asked for yet.
     groups: [Vec<u32>; 2],
@@ -72,7 +73,7 @@ impl Goals {
 #[derive(Default)]
 struct Done<K> {
     /// Place of the table.
-    fib_index: u32,
+    fib_index: FibIndex,
     changes: Vec<Change<K>>,
     old: Vec<u32>,
 }
@@ -115,8 +116,9 @@ impl Router {
             // Many small batches take as much as a large one.
             self.fibs.budget.unlooked += changes;
         }
-        let fib_index =
-            |v6: bool, any: bool| if any { self.fib_index_of(RouteTable { v6, id: table }) } else { Ok(0) };
+        let fib_index = |v6: bool, any: bool| {
+            if any { self.fib_index_of(RouteTable { v6, id: table }) } else { Ok(FibIndex::MAIN) }
+        };
         let fib_indexes = [fib_index(false, !v4.is_empty())?, fib_index(true, !v6.is_empty())?];
         let groups = [vec![0; targets.len()], vec![0; targets.len()]];
         self.fibs.budget.most_bytes = self.fibs.budget.most_bytes.max(self.route_bytes());

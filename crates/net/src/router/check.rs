@@ -2,6 +2,7 @@
 
 use super::addresses::{anycast, nobody};
 use super::{Encap, IfState, Kind, OpError, RoutePath, RouteTable, Router, Target};
+use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -215,7 +216,7 @@ impl Router {
     }
 
     /// Whether routes or MPLS tunnels have a next hop on an interface, or look it up in the table of a FIB index.
-    fn is_next_hop(&self, index: u32, fib_index: u32, addr: IpAddr) -> bool {
+    fn is_next_hop(&self, index: u32, fib_index: FibIndex, addr: IpAddr) -> bool {
         let looked_up = self.fibs.get(addr.is_ipv6(), fib_index).and_then(|v| v.watched.get(&addr));
         let looked_up = looked_up.into_iter().flat_map(|w| w.groups.iter().copied());
         let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);

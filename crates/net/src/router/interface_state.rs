@@ -5,6 +5,7 @@ use super::devices::DeviceControl;
 use super::placement::Input;
 use crate::interface::{MtuOf, Settings, Tags};
 use crate::neighbor::Millis;
+use crate::plane::table::FibIndex;
 use graph::TxCaps;
 use ipnet::{IpNet, Ipv6Net};
 use packet::eth::MacAddr;
@@ -161,8 +162,8 @@ pub struct IfState {
     pub unnumbered: Option<u32>,
     /// Sub-interfaces by the operator's number.
     pub subs: BTreeMap<u32, u32>,
-    /// Places of its IPv4 and IPv6 table.
-    pub(super) tables: [u32; 2],
+    /// FIB indexes of its IPv4 and IPv6 table.
+    pub(super) tables: [FibIndex; 2],
     /// Which of them takes which frames.
     pub(super) by_encap: HashMap<Encap, u32>,
     /// The same as workers see it.
@@ -218,8 +219,8 @@ impl IfState {
         t
     }
 
-    /// Place of its table of a family.
-    pub(crate) fn table(&self, v6: bool) -> u32 {
+    /// The FIB index of its table of a family.
+    pub(crate) fn table(&self, v6: bool) -> FibIndex {
         self.tables[usize::from(v6)]
     }
 

@@ -6,6 +6,7 @@ use super::following::Following;
 use super::placement::Input;
 use super::{Encap, IfState, Kind, Membership, Op, OpError, Order, Router};
 use crate::interface::{Columns, Interface, Retag, Settings, Switch, Tags, Words};
+use crate::plane::table::FibIndex;
 use graph::TxCaps;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -19,8 +20,8 @@ pub(crate) struct Interfaces {
     pub slots: SlotsWriter<Interface>,
     by_index: BTreeMap<u32, IfState>,
     by_name: HashMap<String, u32>,
-    /// Who has which address: by place of the table, and whether it is one of IPv6.
-    connected: HashMap<(u32, bool), Connected>,
+    /// Who has which address: by FIB index of the table, and whether it is one of IPv6.
+    connected: HashMap<(FibIndex, bool), Connected>,
     /// Targets of cross-connects, each with the interface whose target it is.
     pub xconnected: HashMap<u32, u32>,
     /// Times that an interface was written for workers.
@@ -101,15 +102,15 @@ impl Interfaces {
     }
 
     /// Who has which address of a table.
-    pub fn connected(&self, fib_index: u32, v6: bool) -> Option<&Connected> {
+    pub fn connected(&self, fib_index: FibIndex, v6: bool) -> Option<&Connected> {
         self.connected.get(&(fib_index, v6))
     }
 
-    pub fn connect(&mut self, fib_index: u32, index: u32, net: IpNet) {
+    pub fn connect(&mut self, fib_index: FibIndex, index: u32, net: IpNet) {
         self.connected.entry((fib_index, net.addr().is_ipv6())).or_default().add(index, net);
     }
 
-    pub fn disconnect(&mut self, fib_index: u32, index: u32, net: IpNet) {
+    pub fn disconnect(&mut self, fib_index: FibIndex, index: u32, net: IpNet) {
         let key = (fib_index, net.addr().is_ipv6());
         if let Some(connected) = self.connected.get_mut(&key) {
             connected.remove(index, net);
@@ -223,7 +224,7 @@ impl Router {
             settings: Settings::new(self.interfaces.columns),
             unnumbered: None,
             subs: BTreeMap::new(),
-            tables: [0; 2],
+            tables: [FibIndex::MAIN; 2],
             by_encap: HashMap::new(),
             vlans: None,
             usable6: vec![],
@@ -316,8 +317,8 @@ impl Router {
         for a in addresses {
             let _ = self.del_address(index, a);
         }
-        self.bind(index, false, 0);
-        self.bind(index, true, 0);
+        self.bind(index, false, FibIndex::MAIN);
+        self.bind(index, true, FibIndex::MAIN);
         self.set_link_state(index, false, false);
         let mut out = vec![];
         self.tell_parts(|part, router| part.removed(router, index));

@@ -6,6 +6,7 @@ use super::resolve::{Lead, Resolution, TableKind};
 use super::{OpError, RouteTable, Router};
 use crate::labels::OutLabels;
 use crate::plane::kind;
+use crate::plane::table::FibIndex;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,7 +159,7 @@ pub(crate) struct NextHops {
     /// Groups by a group through which they go.
     by_through: BTreeSet<(u32, u32)>,
     /// Groups by the table into which they lead.
-    by_table: BTreeSet<(TableKind, u32, u32)>,
+    by_table: BTreeSet<(TableKind, FibIndex, u32)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
     dead: BTreeSet<(u32, IpAddr)>,
     /// Bytes that groups take, about.
@@ -266,8 +267,8 @@ impl NextHops {
         self.by_through.range((id, 0)..=(id, u32::MAX)).map(|(_, d)| *d)
     }
 
-    /// Groups that lead into the table of a kind at a place.
-    pub(crate) fn leading_to(&self, kind: TableKind, fib_index: u32) -> impl Iterator<Item = u32> + '_ {
+    /// Groups that lead into the table of a kind and FIB index.
+    pub(crate) fn leading_to(&self, kind: TableKind, fib_index: FibIndex) -> impl Iterator<Item = u32> + '_ {
         self.by_table.range((kind, fib_index, 0)..=(kind, fib_index, u32::MAX)).map(|(_, _, id)| *id)
     }
 
@@ -408,7 +409,7 @@ impl Router {
         for &(kind, fib_index) in &r.tables {
             let chained = match kind {
                 // Packets behind labels are looked up in table 0 like all others.
-                TableKind::Ip4 | TableKind::Ip6 if mpls && fib_index == 0 => continue,
+                TableKind::Ip4 | TableKind::Ip6 if mpls && fib_index == FibIndex::MAIN => continue,
                 TableKind::Ip4 => &self.plane.tables4.chained,
                 TableKind::Ip6 => &self.plane.tables6.chained,
                 TableKind::Mpls => continue,

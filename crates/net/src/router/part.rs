@@ -6,6 +6,7 @@ use crate::arcs;
 use crate::interface::{BridgePort, Midchain, Pseudowire, Retag};
 use crate::neighbor::Millis;
 use crate::plane::Ends;
+use crate::plane::table::FibIndex;
 use crate::punt::PuntKind;
 use command::Command;
 use graph::Reclaimer;
@@ -34,7 +35,7 @@ pub(crate) trait Part: Sync {
     }
 
     /// The FIB index of a label table.
-    fn label_fib_index(&self, router: &Router, id: u32) -> Option<u32> {
+    fn label_fib_index(&self, router: &Router, id: u32) -> Option<FibIndex> {
         let _ = (router, id);
         None
     }
@@ -198,7 +199,7 @@ pub(crate) trait Part: Sync {
     }
 
     /// Why a routing table cannot go; nothing where it can.
-    fn uses_table(&self, router: &Router, v6: bool, fib_index: u32) -> Option<String> {
+    fn uses_table(&self, router: &Router, v6: bool, fib_index: FibIndex) -> Option<String> {
         let _ = (router, v6, fib_index);
         None
     }
@@ -210,7 +211,7 @@ pub(crate) trait Part: Sync {
     }
 
     /// A routing table is gone, and its place goes to another one some day.
-    fn table_removed(&self, router: &mut Router, v6: bool, fib_index: u32) {
+    fn table_removed(&self, router: &mut Router, v6: bool, fib_index: FibIndex) {
         let _ = (router, v6, fib_index);
     }
 
@@ -306,7 +307,7 @@ impl Router {
     }
 
     /// The FIB index of a label table.
-    pub(super) fn label_fib_index(&self, id: u32) -> Option<u32> {
+    pub(super) fn label_fib_index(&self, id: u32) -> Option<FibIndex> {
         self.parts.all.iter().find_map(|p| p.label_fib_index(self, id))
     }
 

@@ -6,6 +6,7 @@ use super::nexthops::{GroupKey, Lookup, NextHops, RoutePath, Target};
 use super::{RouteInfo, RouteTable, Router};
 use crate::labels::Stack;
 use crate::plane::kind;
+use crate::plane::table::FibIndex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tables::groups::MAX_BUCKETS;
@@ -46,11 +47,11 @@ pub(super) struct Resolution {
     /// Neighbours that were found, answering or not.
     pub neighbors: Vec<IpAddr>,
     /// Next hops that were looked up: family and FIB index of the table, address.
-    pub watches: Vec<(bool, u32, IpAddr)>,
+    pub watches: Vec<(bool, FibIndex, IpAddr)>,
     /// Groups of other routes that it goes through.
     pub through: Vec<u32>,
     /// Tables that packets are looked up in, with their FIB indexes.
-    pub tables: Vec<(TableKind, u32)>,
+    pub tables: Vec<(TableKind, FibIndex)>,
     /// Paths that were asked for and lead nowhere.
     pub lost: bool,
 }
@@ -191,7 +192,7 @@ impl Work<'_> {
         };
         let Some(fib_index) = fib_index else { return vec![] };
         self.out.tables.push((table, fib_index));
-        vec![single(kind + uniform, None, fib_index)]
+        vec![single(kind + uniform, None, fib_index.0)]
     }
 
     /// A path over a tunnel leads where the tunnel's paths lead.
@@ -233,13 +234,13 @@ impl Work<'_> {
                 let table = RouteTable { v6: self.v6, id: p.table.unwrap_or(0) };
                 let Some(fib_index) = self.router.fibs.fib_index(table) else { return vec![] };
                 self.out.tables.push((TableKind::of_family(self.v6), fib_index));
-                vec![single(kind::LOOKUP, None, fib_index)]
+                vec![single(kind::LOOKUP, None, fib_index.0)]
             }
         }
     }
 
     /// Where packets for a next hop go; `before` are the tables that lead to this one.
-    fn follow(&mut self, addr: IpAddr, fib_index: u32, before: &mut Vec<u32>) -> Vec<Lead> {
+    fn follow(&mut self, addr: IpAddr, fib_index: FibIndex, before: &mut Vec<FibIndex>) -> Vec<Lead> {
         if before.contains(&fib_index) || before.len() >= MOST_TABLES {
             return vec![];
         }
@@ -273,7 +274,7 @@ impl Work<'_> {
                         (kind::REWRITE | kind::LABEL, key) => vec![single(l.kind, key, 0)],
                         (kind::LOOKUP, _) => {
                             before.push(fib_index);
-                            let leads = self.follow(addr, l.value, before);
+                            let leads = self.follow(addr, FibIndex(l.value), before);
                             before.pop();
                             leads
                         }

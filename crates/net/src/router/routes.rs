@@ -2,6 +2,7 @@
 
 use super::tables::Vrf;
 use super::{NextHopInfo, OpError, RouteTable, Router, Source, Target};
+use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::net::IpAddr;
 use tables::RouteError;
@@ -27,11 +28,11 @@ pub struct PublishCounts {
 }
 
 impl Router {
-    fn fib_get(&self, fib_index: u32, p: IpNet) -> Option<u32> {
+    fn fib_get(&self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
         self.fibs.get(p.addr().is_ipv6(), fib_index)?.rib.get(p)
     }
 
-    fn fib_set(&mut self, fib_index: u32, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
+    fn fib_set(&mut self, fib_index: FibIndex, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
         self.fibs.changes += 1;
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
@@ -76,19 +77,19 @@ impl Router {
         self.fibs.bytes() + self.nexthops.bytes()
     }
 
-    fn fib_remove(&mut self, fib_index: u32, p: IpNet) -> Option<u32> {
+    fn fib_remove(&mut self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
         self.fibs.changes += 1;
         let vrf = self.fibs.get_mut(p.addr().is_ipv6(), fib_index)?;
         vrf.note_change(p);
         vrf.remove(p)
     }
 
-    fn shared(&self, fib_index: u32, p: IpNet) -> Option<&Vec<(Source, u32)>> {
+    fn shared(&self, fib_index: FibIndex, p: IpNet) -> Option<&Vec<(Source, u32)>> {
         self.fibs.get(p.addr().is_ipv6(), fib_index)?.shared.get(&p)
     }
 
     /// The group of the static route of a prefix, used or not.
-    pub(super) fn static_group(&self, fib_index: u32, prefix: IpNet) -> Option<u32> {
+    pub(super) fn static_group(&self, fib_index: FibIndex, prefix: IpNet) -> Option<u32> {
         match self.shared(fib_index, prefix) {
             None => self.fib_get(fib_index, prefix),
             Some(list) => list.iter().find(|(s, _)| *s == Source::Static).map(|(_, g)| *g),
@@ -99,7 +100,7 @@ impl Router {
     /// Who counts the users of groups is the caller, who also calls [`Router::settle`] in the end.
     pub(super) fn put(
         &mut self,
-        fib_index: u32,
+        fib_index: FibIndex,
         prefix: IpNet,
         source: Source,
         group: Option<u32>,
@@ -140,7 +141,7 @@ impl Router {
     /// Puts a static route back as it was.
     pub(super) fn put_back(
         &mut self,
-        fib_index: u32,
+        fib_index: FibIndex,
         prefix: IpNet,
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
@@ -150,7 +151,7 @@ impl Router {
     /// Adds or replaces the route for a prefix of a source that is not the operator.
     pub(crate) fn set_route(
         &mut self,
-        fib_index: u32,
+        fib_index: FibIndex,
         prefix: IpNet,
         source: Source,
         target: Target,
@@ -169,7 +170,7 @@ impl Router {
     }
 
     /// Removes the route for a prefix of a source that is not the operator.
-    pub(crate) fn clear_route(&mut self, fib_index: u32, prefix: IpNet, source: Source) {
+    pub(crate) fn clear_route(&mut self, fib_index: FibIndex, prefix: IpNet, source: Source) {
         // Removing needs no memory, and what takes its place replaces it: it cannot fail.
         if let Ok(old) = self.put(fib_index, prefix.trunc(), source, None) {
             self.settle(prefix.addr().is_ipv6(), fib_index);
@@ -186,7 +187,7 @@ impl Router {
 
     /// What `source` wants for a prefix of table 0.
     pub fn route_of(&self, prefix: IpNet, source: Source) -> Option<Target> {
-        self.route_at(0, prefix, source)
+        self.route_at(FibIndex::MAIN, prefix, source)
     }
 
     /// What `source` wants for a prefix of a table.
@@ -195,7 +196,7 @@ impl Router {
         self.route_at(fib_index, prefix, source)
     }
 
-    pub(super) fn route_at(&self, fib_index: u32, prefix: IpNet, source: Source) -> Option<Target> {
+    pub(super) fn route_at(&self, fib_index: FibIndex, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
         let group = match self.shared(fib_index, prefix) {
             Some(list) => list.iter().find(|(s, _)| *s == source).map(|(_, g)| *g),
@@ -264,10 +265,10 @@ impl Router {
         let fib_index = self.fibs.fib_index(RouteTable::of(addr, table))?;
         let id = match addr {
             IpAddr::V4(a) => {
-                self.plane.tables4.slots.get(fib_index, &self.grace.guard)?.routes.lookup_one(a.into())
+                self.plane.tables4.slots.get(fib_index.0, &self.grace.guard)?.routes.lookup_one(a.into())
             }
             IpAddr::V6(a) => {
-                self.plane.tables6.slots.get(fib_index, &self.grace.guard)?.routes.lookup_one(&a.octets())
+                self.plane.tables6.slots.get(fib_index.0, &self.grace.guard)?.routes.lookup_one(&a.octets())
             }
         };
         self.group(id)

@@ -3,7 +3,7 @@
 use super::nexthops::Source;
 use super::resolve::TableKind;
 use super::{IfState, Op, OpError, RouteBatch, Router};
-use crate::plane::table::{Table, TableSlots};
+use crate::plane::table::{FibIndex, Table, TableSlots};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::flow::{Fields, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -50,7 +50,7 @@ pub struct TableInfo {
     /// Which.
     pub table: RouteTable,
     /// Its index in the workers' list.
-    pub fib_index: u32,
+    pub fib_index: FibIndex,
     /// The operator's name for it.
     pub name: Option<String>,
     /// Its routes.
@@ -295,12 +295,12 @@ const MOST_CHANGED: usize = 256;
 pub(crate) struct Fibs {
     /// By family and FIB index.
     list: [Vec<Option<Vrf>>; 2],
-    fib_indexes: [BTreeMap<u32, u32>; 2],
+    fib_indexes: [BTreeMap<u32, FibIndex>; 2],
     slots4: TableSlots<Routes4>,
     slots6: TableSlots<Routes6>,
     /// Tables that change in place.
-    many: Vec<(bool, u32)>,
-    doomed: Vec<(bool, u32)>,
+    many: Vec<(bool, FibIndex)>,
+    doomed: Vec<(bool, FibIndex)>,
     bytes: usize,
     seed: u32,
     config: LpmConfig,
@@ -333,10 +333,10 @@ impl Fibs {
             (Vrf::new(RouteTable::V4, None, Rib::V4(fib4)), Vrf::new(RouteTable::V6, None, Rib::V6(fib6)));
         Fibs {
             list: [vec![Some(v4)], vec![Some(v6)]],
-            fib_indexes: [BTreeMap::from([(0, 0)]), BTreeMap::from([(0, 0)])],
+            fib_indexes: [BTreeMap::from([(0, FibIndex::MAIN)]), BTreeMap::from([(0, FibIndex::MAIN)])],
             slots4,
             slots6,
-            many: vec![(false, 0), (true, 0)],
+            many: vec![(false, FibIndex::MAIN), (true, FibIndex::MAIN)],
             doomed: vec![],
             bytes: 0,
             seed,
@@ -347,20 +347,20 @@ impl Fibs {
     }
 
     #[inline]
-    pub fn get(&self, v6: bool, fib_index: u32) -> Option<&Vrf> {
-        self.list[usize::from(v6)].get(fib_index as usize)?.as_ref()
+    pub fn get(&self, v6: bool, fib_index: FibIndex) -> Option<&Vrf> {
+        self.list[usize::from(v6)].get(fib_index.index())?.as_ref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, v6: bool, fib_index: u32) -> Option<&mut Vrf> {
-        self.list[usize::from(v6)].get_mut(fib_index as usize)?.as_mut()
+    pub fn get_mut(&mut self, v6: bool, fib_index: FibIndex) -> Option<&mut Vrf> {
+        self.list[usize::from(v6)].get_mut(fib_index.index())?.as_mut()
     }
 
     /// The FIB index of a table.
     #[inline]
-    pub fn fib_index(&self, t: RouteTable) -> Option<u32> {
+    pub fn fib_index(&self, t: RouteTable) -> Option<FibIndex> {
         if t.id == 0 {
-            return Some(0);
+            return Some(FibIndex::MAIN);
         }
         self.fib_indexes[usize::from(t.v6)].get(&t.id).copied()
     }
@@ -375,8 +375,8 @@ impl Fibs {
     }
 
     /// Counts the bytes of a table that changed.
-    pub fn count(&mut self, v6: bool, fib_index: u32) {
-        if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(fib_index as usize) {
+    pub fn count(&mut self, v6: bool, fib_index: FibIndex) {
+        if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(fib_index.index()) {
             let bytes = vrf.rib.bytes();
             self.bytes = self.bytes - vrf.counted + bytes;
             vrf.counted = bytes;
@@ -389,24 +389,23 @@ impl Fibs {
     }
 
     /// Makes workers see a table as it is, and counts its bytes.
-    fn publish(&mut self, v6: bool, fib_index: u32) {
+    fn publish(&mut self, v6: bool, fib_index: FibIndex) {
         let seed = self.seed;
-        let Some(vrf) = self.list[usize::from(v6)].get_mut(fib_index as usize).and_then(Option::as_mut)
-        else {
+        let Some(vrf) = self.list[usize::from(v6)].get_mut(fib_index.index()).and_then(Option::as_mut) else {
             return;
         };
         let flow = Flow { seed, fields: vrf.fields };
         match &mut vrf.rib {
             Rib::V4(r) => {
-                _ = r.fresh().map(|routes| self.slots4.replace(fib_index, Table::new(routes, flow)))
+                _ = r.fresh().map(|routes| self.slots4.replace(fib_index.0, Table::new(routes, flow)))
             }
             Rib::V6(r) => {
-                _ = r.fresh().map(|routes| self.slots6.replace(fib_index, Table::new(routes, flow)))
+                _ = r.fresh().map(|routes| self.slots6.replace(fib_index.0, Table::new(routes, flow)))
             }
         }
         let many = vrf.rib.is_many();
         self.count(v6, fib_index);
-        if many && fib_index != 0 && !self.many.contains(&(v6, fib_index)) {
+        if many && fib_index != FibIndex::MAIN && !self.many.contains(&(v6, fib_index)) {
             self.many.push((v6, fib_index));
         }
     }
@@ -418,7 +417,7 @@ impl Fibs {
     #[allow(unsafe_code)]
     pub unsafe fn reclaim(&mut self, epoch: u64, safe: u64) {
         for &(v6, fib_index) in &self.many {
-            if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(fib_index as usize) {
+            if let Some(Some(vrf)) = self.list[usize::from(v6)].get_mut(fib_index.index()) {
                 vrf.rib.pass(epoch, safe);
             }
         }
@@ -431,7 +430,7 @@ impl Fibs {
 }
 
 impl Router {
-    pub(crate) fn fib_index_of(&self, t: RouteTable) -> Result<u32, OpError> {
+    pub(crate) fn fib_index_of(&self, t: RouteTable) -> Result<FibIndex, OpError> {
         self.fibs.fib_index(t).filter(|p| self.fibs.get(t.v6, *p).is_some_and(|v| !v.doomed)).ok_or_else(
             || {
                 let command = if t.v6 { "ip6" } else { "ip" };
@@ -492,7 +491,7 @@ impl Router {
             bytes: v.rib.bytes(),
             compact: !v.rib.is_many(),
             interfaces: match fib_index {
-                0 => (self.interfaces().count() as u32).saturating_sub(1 + self.bound(table.v6)),
+                FibIndex::MAIN => (self.interfaces().count() as u32).saturating_sub(1 + self.bound(table.v6)),
                 _ => v.interfaces,
             },
             fields: v.fields,
@@ -500,7 +499,7 @@ impl Router {
     }
 
     /// The number of the table of a FIB index.
-    pub fn table_at(&self, v6: bool, fib_index: u32) -> u32 {
+    pub fn table_at(&self, v6: bool, fib_index: FibIndex) -> u32 {
         self.fibs.get(v6, fib_index).map_or(0, |v| v.table.id)
     }
 
@@ -511,7 +510,7 @@ impl Router {
     }
 
     /// Workers see what changed in a table, and groups whose next hops now lead elsewhere follow.
-    pub(super) fn settle(&mut self, v6: bool, fib_index: u32) {
+    pub(super) fn settle(&mut self, v6: bool, fib_index: FibIndex) {
         self.fibs.publish(v6, fib_index);
         let Some((moved, neighbors, changed)) = self.fibs.get_mut(v6, fib_index).map(Vrf::moved) else {
             return;
@@ -558,11 +557,12 @@ impl Router {
             let routes = rib.fresh().ok_or_else(|| OpError::new("no routes"))?;
             (self.fibs.slots4.insert(Table::new(routes, flow)).map_err(full)?, Rib::V4(rib))
         };
+        let fib_index = FibIndex(fib_index);
         let list = &mut self.fibs.list[usize::from(table.v6)];
-        if list.len() <= fib_index as usize {
-            list.resize_with(fib_index as usize + 1, || None);
+        if list.len() <= fib_index.index() {
+            list.resize_with(fib_index.index() + 1, || None);
         }
-        list[fib_index as usize] = Some(Vrf::new(table, name, rib));
+        list[fib_index.index()] = Some(Vrf::new(table, name, rib));
         self.fibs.fib_indexes[usize::from(table.v6)].insert(table.id, fib_index);
         Ok(vec![Op::DeleteTable { table }])
     }
@@ -578,7 +578,7 @@ impl Router {
 
     /// Refuses to remove a table that is in use: by interfaces, or by more routes than `own`, the number of routes of each
     /// group that would go with it.
-    pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<u32, OpError> {
+    pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<FibIndex, OpError> {
         let fib_index = self.check_no_interfaces(table)?;
         let Some(vrf) = self.fibs.get(table.v6, fib_index) else { return Ok(fib_index) };
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());
@@ -595,7 +595,7 @@ impl Router {
     }
 
     /// Refuses to remove a table that interfaces use; else its FIB index.
-    pub fn check_no_interfaces(&self, table: RouteTable) -> Result<u32, OpError> {
+    pub fn check_no_interfaces(&self, table: RouteTable) -> Result<FibIndex, OpError> {
         if table.id == 0 {
             return Err(OpError::new(format!("{table} is there always")));
         }
@@ -634,15 +634,15 @@ impl Router {
     /// A transaction ended: tables that it took out go.
     pub(super) fn drop_doomed_tables(&mut self) {
         for (v6, fib_index) in std::mem::take(&mut self.fibs.doomed) {
-            let gone = self.fibs.list[usize::from(v6)].get_mut(fib_index as usize).and_then(Option::take);
+            let gone = self.fibs.list[usize::from(v6)].get_mut(fib_index.index()).and_then(Option::take);
             let Some(vrf) = gone else { continue };
             self.fibs.fib_indexes[usize::from(v6)].remove(&vrf.table.id);
             self.fibs.bytes -= vrf.counted;
             self.fibs.many.retain(|m| *m != (v6, fib_index));
             if v6 {
-                self.fibs.slots6.remove(fib_index);
+                self.fibs.slots6.remove(fib_index.0);
             } else {
-                self.fibs.slots4.remove(fib_index);
+                self.fibs.slots4.remove(fib_index.0);
             }
             self.tell_parts(|part, router| part.table_removed(router, v6, fib_index));
         }
@@ -671,7 +671,7 @@ impl Router {
     }
 
     /// Puts an interface into the table of a FIB index.
-    pub(super) fn bind(&mut self, index: u32, v6: bool, fib_index: u32) {
+    pub(super) fn bind(&mut self, index: u32, v6: bool, fib_index: FibIndex) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let was = std::mem::replace(&mut i.tables[usize::from(v6)], fib_index);
         if was == fib_index {
@@ -684,12 +684,12 @@ impl Router {
         }
         let bound = if v6 { &self.plane.tables6.bound } else { &self.plane.tables4.bound };
         // Workers look at interfaces' tables from before the first one is in another, until after the last one is not.
-        if was == 0 {
+        if was == FibIndex::MAIN {
             bound.fetch_add(1, Relaxed);
         }
         self.leave_table(index, v6, was);
         self.look_again_at(index, v6);
-        let leaves = fib_index == 0;
+        let leaves = fib_index == FibIndex::MAIN;
         self.publish_interface(index);
         if leaves {
             let bound = if v6 { &self.plane.tables6.bound } else { &self.plane.tables4.bound };
@@ -705,7 +705,7 @@ impl Router {
         fields.check().map_err(|why| OpError::new(format!("{table}: flow hash: {why}")))?;
         let seed = self.fibs.seed;
         let Fibs { list, slots4, slots6, .. } = &mut self.fibs;
-        let found = list[usize::from(table.v6)].get_mut(fib_index as usize).and_then(Option::as_mut);
+        let found = list[usize::from(table.v6)].get_mut(fib_index.index()).and_then(Option::as_mut);
         let Some(vrf) = found else { return Ok(vec![]) };
         let was = std::mem::replace(&mut vrf.fields, fields);
         if fields != was {
@@ -714,8 +714,8 @@ impl Router {
         }
         let flow = Flow { seed, fields };
         match &mut vrf.rib {
-            Rib::V4(r) => _ = slots4.replace(fib_index, Table::new(r.again(), flow)),
-            Rib::V6(r) => _ = slots6.replace(fib_index, Table::new(r.again(), flow)),
+            Rib::V4(r) => _ = slots4.replace(fib_index.0, Table::new(r.again(), flow)),
+            Rib::V6(r) => _ = slots6.replace(fib_index.0, Table::new(r.again(), flow)),
         }
         Ok(vec![Op::SetFlowHash { table, fields: was }])
     }

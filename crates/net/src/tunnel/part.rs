@@ -2,6 +2,7 @@
 
 use super::{AllInbound, Ends, Inbound, Outside, bits};
 use crate::interface::{Fixup, MIDCHAIN_TX, Midchain, Varies};
+use crate::plane::table::FibIndex;
 use crate::protocols::LocalProtocol;
 use crate::router::{
     BoxedOp, Feature as Told, Kind, NewVirtual, Op, OpError, Part, RouteTable, Router, Start, VirtualKind,
@@ -133,7 +134,7 @@ pub(crate) fn create<K: TunnelKind>(
     let outside = K::outside(config);
     let table = RouteTable::of(outside.local, outside.table);
     let fib_index = router.fib_index_of(table)?;
-    let ends = Ends::all(&outside, fib_index, K::id(config));
+    let ends = Ends::all(&outside, fib_index.0, K::id(config));
     let same = |s: &State<K>| ends.iter().find_map(|e| s.inbound.exactly(e)).map(|t| t.interface);
     if let Some(other) = router.state::<State<K>>().and_then(same) {
         let other = router.interface_name(other);
@@ -167,7 +168,7 @@ pub(crate) fn create<K: TunnelKind>(
 }
 
 /// What goes around the packets of a tunnel.
-fn midchain<K: TunnelKind>(config: &K::Config, fib_index: u32, group: u32) -> Midchain {
+fn midchain<K: TunnelKind>(config: &K::Config, fib_index: FibIndex, group: u32) -> Midchain {
     let outside = K::outside(config);
     Midchain {
         template: outside.template(K::PROTOCOL, &K::headers(config)).into(),
@@ -175,7 +176,7 @@ fn midchain<K: TunnelKind>(config: &K::Config, fib_index: u32, group: u32) -> Mi
         v6: outside.local.is_ipv6(),
         frames: K::interface(config).frames,
         group,
-        table: fib_index,
+        table: fib_index.0,
         ttl: outside.ttl,
         dscp: outside.dscp,
         sums: K::sums(config),
@@ -195,7 +196,7 @@ pub(crate) fn send_over<K: TunnelKind>(
         let name = router.interface_name(index);
         return Err(OpError::new(format!("{name} is no tunnel that could be to a multicast group")));
     };
-    let (outside, fib_index) = (K::outside(&t.config), t.midchain.table);
+    let (outside, fib_index) = (K::outside(&t.config), FibIndex(t.midchain.table));
     check_over::<K>(router, index, outside.remote, over)
         .map_err(|why| OpError::new(format!("{}: {why}", router.interface_name(index))))?;
     let config = t.config.clone();
@@ -315,8 +316,8 @@ impl<K: TunnelKind> Part for TunnelPart<K> {
         tunnel::<K>(router, index).map(|_| &MIDCHAIN_TX).into_iter().collect()
     }
 
-    fn uses_table(&self, router: &Router, v6: bool, fib_index: u32) -> Option<String> {
-        let used = |t: &Tunnel<K::Config>| t.midchain.v6 == v6 && t.midchain.table == fib_index;
+    fn uses_table(&self, router: &Router, v6: bool, fib_index: FibIndex) -> Option<String> {
+        let used = |t: &Tunnel<K::Config>| t.midchain.v6 == v6 && t.midchain.table == fib_index.0;
         let (index, _) = tunnels::<K>(router).find(|(_, t)| used(t))?;
         let name = router.interface_name(index);
         Some(format!("the ends of {name} are in it (delete interface {name})"))

@@ -2,6 +2,7 @@
 
 use super::{Mode, SourceCheck};
 use crate::cli::{commit, listing};
+use crate::plane::table::FibIndex;
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 
@@ -77,7 +78,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             let reasons = ["strict", "loose"].map(|mode| format!("{family}-{node}-{mode}"));
             let drops: u64 = reasons.iter().map(|r| router.dropped(i.index, r)).sum();
             let own = || router.table_of_interface(i, v6);
-            let id = rule.named().map_or_else(own, |place| router.table_at(v6, place));
+            let id = rule.named().map_or_else(own, |fib_index| router.table_at(v6, FibIndex(fib_index)));
             let cells = [i.name.clone().into(), family.into(), direction.into(), rule.mode.name().into()];
             table.row(cells.into_iter().chain([u64::from(id).into(), drops.into()]));
         }

@@ -3,6 +3,7 @@
 
 use super::{Mode, Named, RULES, Rule};
 use crate::interface::Setting;
+use crate::plane::table::FibIndex;
 use crate::router::{BoxedOp, IfState, InterfaceOp, OpError, Part, RouteTable, Router, Start};
 use command::Command;
 use std::any::Any;
@@ -55,7 +56,7 @@ impl InterfaceOp for SourceCheck {
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let SourceCheck { v6, tx, mode, table } = self;
         let fib_index = match table {
-            Some(id) if mode != Mode::Off => router.fib_index_of(RouteTable { v6, id })?,
+            Some(id) if mode != Mode::Off => router.fib_index_of(RouteTable { v6, id })?.0,
             _ => Rule::OWN,
         };
         let was = set(router, index, (v6, tx), Rule { mode, fib_index });
@@ -87,7 +88,7 @@ fn told(router: &Router, (v6, tx): (bool, bool), rule: Rule) -> SourceCheck {
         v6,
         tx,
         mode: rule.mode,
-        table: rule.named().map(|fib_index| router.table_at(v6, fib_index)),
+        table: rule.named().map(|fib_index| router.table_at(v6, FibIndex(fib_index))),
     }
 }
 
@@ -107,11 +108,12 @@ impl Part for SourceChecks {
         on.map(|(of, rule)| BoxedOp::new(told(router, of, rule))).collect()
     }
 
-    fn uses_table(&self, router: &Router, v6: bool, fib_index: u32) -> Option<String> {
+    fn uses_table(&self, router: &Router, v6: bool, fib_index: FibIndex) -> Option<String> {
         if router.in_place::<Named>().0[usize::from(v6)].load(Relaxed) == 0 {
             return None;
         }
-        let looks = |i: &&IfState| [false, true].iter().any(|tx| rule(i, v6, *tx).named() == Some(fib_index));
+        let looks =
+            |i: &&IfState| [false, true].iter().any(|tx| rule(i, v6, *tx).named() == Some(fib_index.0));
         let i = router.interfaces().find(looks)?;
         Some(format!("{} looks sources up in it ({})", i.name, off(v6, &i.name)))
     }
