@@ -80,8 +80,9 @@ fn create(router: &mut Router, def: StreamDef) -> Result<Vec<Op>, OpError> {
     if let Some(first) = def.layers.first() {
         first_layer_fits(&def.node, first).map_err(fail)?;
     }
-    let queue =
-        GeneratorQueue::new(def.compile(interface, router.node_names()).map_err(|e| fail(e.to_string()))?);
+    let queue = GeneratorQueue::new(
+        def.compile(interface, router.workers().node_names()).map_err(|e| fail(e.to_string()))?,
+    );
     let control = queue.control();
     let nth = router.state::<Streams>().map_or(0, BTreeMap::len);
     let (worker, input) = router.add_input(nth, interface, Box::new(queue)).map_err(fail)?;
@@ -98,7 +99,7 @@ impl PartOp for StreamOp {
             StreamOp::Delete(name) => {
                 let s = stream(router, &name)?;
                 let (worker, input) = (s.worker, s.input);
-                router.remove_input(worker, input);
+                router.workers().remove_input(worker, input);
                 let old = router.state_mut::<Streams>().and_then(|all| all.remove(&name));
                 Ok(old.map(|s| StreamOp::Create(Box::new(s.def)).into()).into_iter().collect())
             }
@@ -112,7 +113,7 @@ impl PartOp for StreamOp {
                 }
                 s.def.enabled = on;
                 // The worker may sleep: any mail makes it look at its inputs.
-                router.on_worker(worker, |_| {});
+                router.workers().on(worker, |_| {});
                 Ok(vec![StreamOp::Enable { name, on: was }.into()])
             }
         }

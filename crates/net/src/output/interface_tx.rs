@@ -186,7 +186,7 @@ mod tests {
         r.commit(vec![Op::CreateLoopback { instance: None, mac: None }, up]).unwrap();
         let index = r.interface_index("loop0").unwrap();
         r.test_sink("loop0", Box::new(Picky(0)));
-        r.each_worker(move |w| {
+        r.workers().each(move |w| {
             for _ in 0..40 {
                 assert!(w.inject("interface-output", &[0; 60], |d| d.tx = index));
             }

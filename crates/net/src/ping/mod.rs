@@ -293,7 +293,7 @@ pub fn send(router: &Router, r: &PingRequest) -> Result<(), String> {
     let tx = r.interface.filter(|_| on_link).unwrap_or(u32::MAX);
     let rx = r.interface.or_else(|| in_table(router, RouteTable::of(r.to, r.table)).next());
     let Some(rx) = rx else { return Err(format!("no interface is in table {}", r.table)) };
-    router.on_worker(0, move |w| {
+    router.workers().on(0, move |w| {
         w.inject(node, &bytes, |d| {
             d.flags |= flags::LOCAL;
             (d.tx, d.rx) = (tx, rx);

@@ -92,7 +92,7 @@ pub(super) fn status(router: &Router, kind: Kind, details: bool) -> Status {
             node.summary(env.now_ns, details)
         })
     };
-    let workers = router.ask_workers(ask).map(|summary| summary.flatten().unwrap_or_default());
+    let workers = router.workers().ask(ask).map(|summary| summary.flatten().unwrap_or_default());
     Status { settings, workers: workers.collect() }
 }
 
@@ -123,7 +123,7 @@ impl Part for Reassembly {
             due.push((kind, settings));
         }
         for (kind, settings) in due.into_iter().filter(|_| holds) {
-            router.each_worker(move |w| {
+            router.workers().each(move |w| {
                 visit!(w, kind, |node, env| node.walk(env, &settings));
             });
         }

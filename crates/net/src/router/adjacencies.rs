@@ -152,6 +152,16 @@ pub struct AdjacencyInfo {
     pub v6: bool,
 }
 
+impl Adjacencies {
+    /// Removes the adjacencies that are not used, once no mail names them.
+    pub fn remove_unused(&mut self) {
+        let Adjacencies { slots, pins, unused, .. } = self;
+        pins.retain(|(_, pin)| Arc::strong_count(pin) > 1);
+        // Late, as packets are on their way as well.
+        unused.retain(|id| pins.iter().any(|(of, _)| of == id) || !slots.remove_late(*id));
+    }
+}
+
 impl Router {
     /// The content of an adjacency as the interface is now.
     fn adjacency_of(&self, key: AdjKey, mac: Option<MacAddr>) -> Adjacency {
@@ -254,7 +264,7 @@ impl Router {
             let id = s.id;
             self.adjacencies.by_key.remove(&key);
             self.adjacencies.unused.push(id);
-            self.remove_unused_adjacencies();
+            self.adjacencies.remove_unused();
             self.follow_via6(key);
         }
     }
@@ -264,19 +274,11 @@ impl Router {
     pub(super) fn pin_adjacency(&mut self, key: AdjKey) -> Option<(u32, Arc<()>)> {
         let id = self.adjacencies.find(key)?;
         if self.adjacencies.pins.len() >= MAX_PINS {
-            self.remove_unused_adjacencies();
+            self.adjacencies.remove_unused();
         }
         let pin = Arc::new(());
         self.adjacencies.pins.push((id, Arc::clone(&pin)));
         Some((id, pin))
-    }
-
-    /// Removes the adjacencies that are not used, once no mail names them.
-    pub(super) fn remove_unused_adjacencies(&mut self) {
-        let Adjacencies { slots, pins, unused, .. } = &mut self.adjacencies;
-        pins.retain(|(_, pin)| Arc::strong_count(pin) > 1);
-        // Late, as packets are on their way as well.
-        unused.retain(|id| pins.iter().any(|(of, _)| of == id) || !slots.remove_late(*id));
     }
 
     /// Whether all that was taken out of use before can be given out again.

@@ -5,6 +5,7 @@
 //! for it, and nothing but a look at the known neighbours of the link gives it its host route.
 
 use super::adjacencies::AdjKey;
+use super::neighbors::Neighbors;
 use super::nexthops::Hop;
 use super::{Router, Source, Target};
 use crate::plane::table::FibIndex;
@@ -45,6 +46,17 @@ impl Again {
     }
 }
 
+impl Neighbors {
+    /// The known neighbours of a family on an interface are looked at in the turns that follow.
+    pub fn look_again_at(&mut self, index: u32, v6: bool) {
+        let (first, last) = if v6 { (FIRST6, LAST) } else { (FIRST, LAST4) };
+        let stretch = (AdjKey::Neighbor(index, first), AdjKey::Neighbor(index, last));
+        if self.known.range(stretch.0..=stretch.1).next().is_some() {
+            self.again.add(stretch);
+        }
+    }
+}
+
 impl Router {
     /// Whether the route that holds an address, host routes of neighbours left out, leads straight onto the link of an
     /// interface.
@@ -79,15 +91,6 @@ impl Router {
             if self.neighbors.known.range(stretch.0..=stretch.1).next().is_some() {
                 self.neighbors.again.add(stretch);
             }
-        }
-    }
-
-    /// The known neighbours of a family on an interface are looked at in the turns that follow.
-    pub(super) fn look_again_at(&mut self, index: u32, v6: bool) {
-        let (first, last) = if v6 { (FIRST6, LAST) } else { (FIRST, LAST4) };
-        let stretch = (AdjKey::Neighbor(index, first), AdjKey::Neighbor(index, last));
-        if self.neighbors.known.range(stretch.0..=stretch.1).next().is_some() {
-            self.neighbors.again.add(stretch);
         }
     }
 

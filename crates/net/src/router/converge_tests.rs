@@ -114,7 +114,7 @@ fn the_only_next_hop_is_not_asked_for_without_packets() {
     ask(&mut r, 1, [10, 0, 0, 2].into());
     until(&mut r, 1, [10, 0, 0, 2].into(), State::Failed);
     assert_eq!((since(&r, before), taken(&r)), ((0, 0), vec![ONE]));
-    assert_eq!(r.dead_next_hops(), []);
+    assert_eq!(r.nexthops.dead(), []);
     r.shutdown();
 }
 

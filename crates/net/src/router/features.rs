@@ -1,5 +1,7 @@
 //! Features of interfaces: what the operator switches on and off, checked and published.
 
+use super::interfaces::Interfaces;
+use super::workers::Workers;
 use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, Router};
 use crate::interface::{Bits, MtuOf, SettingValue};
 use crate::neighbor::State;
@@ -51,31 +53,44 @@ impl Feature {
     }
 }
 
-impl Router {
+impl Workers {
     /// The bit of a feature on its arc.
-    pub(super) fn feature_bit(&self, feature: &graph::arcs::Feature) -> u32 {
-        self.workers
-            .graphs
-            .first()
-            .and_then(|g| g.arc(feature.arc.name))
-            .map_or(0, |arc| arc.bit(feature.node))
+    pub fn feature_bit(&self, feature: &graph::arcs::Feature) -> u32 {
+        self.graphs.first().and_then(|g| g.arc(feature.arc.name)).map_or(0, |arc| arc.bit(feature.node))
+    }
+}
+
+impl Interfaces {
+    /// The interface whose addresses an interface has: itself, unless it is unnumbered.
+    pub fn lender(&self, index: u32) -> u32 {
+        self.get(index).and_then(|i| i.unnumbered).unwrap_or(index)
     }
 
+    /// Whether an address is the subnet-router anycast address of a prefix of an interface.
+    pub fn is_anycast(&self, index: u32, address: IpAddr) -> bool {
+        let Some(i) = self.get(index) else { return false };
+        i.addresses.iter().any(|n| super::addresses::anycast(*n) == Some(address))
+    }
+}
+
+impl Router {
     /// A feature takes packets to the router of a protocol over a family from now on, or no more.
     pub(crate) fn take_protocol(&self, protocol: &LocalProtocol, v6: bool, on: bool) {
-        let bit = self.feature_bit(if v6 { protocol.ip6 } else { protocol.ip4 });
+        let bit = self.workers.feature_bit(if v6 { protocol.ip6 } else { protocol.ip4 });
         self.plane.shared::<Takers>().set(v6, protocol.number, if on { bit } else { 0 });
     }
 
     /// The same for a UDP port, of who takes datagrams.
     pub(crate) fn take_port(&self, protocol: &LocalProtocol, v6: bool, port: u16, on: bool) {
-        let bit = self.feature_bit(if v6 { protocol.ip6 } else { protocol.ip4 });
+        let bit = self.workers.feature_bit(if v6 { protocol.ip6 } else { protocol.ip4 });
         self.plane.shared::<Takers>().set_port(v6, port, if on { bit } else { 0 });
     }
 
     /// The features that packets of an interface are to visit.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
-        Bits::of(&i.settings, self.interfaces.switches.iter().copied(), |feature| self.feature_bit(feature))
+        Bits::of(&i.settings, self.interfaces.switches.iter().copied(), |feature| {
+            self.workers.feature_bit(feature)
+        })
     }
 
     /// Sets a feature and answers what undoes it.
@@ -238,11 +253,6 @@ impl Router {
             .map(|b| self.interface_name(b.1))
     }
 
-    /// The interface whose addresses an interface has: itself, unless it is unnumbered.
-    pub(super) fn lender(&self, index: u32) -> u32 {
-        self.interfaces.get(index).and_then(|i| i.unnumbered).unwrap_or(index)
-    }
-
     /// The prefixes of an interface as workers see them: addresses that are lent stand for themselves alone.
     pub(crate) fn prefixes_of(&self, i: &IfState) -> Vec<IpNet> {
         match i.unnumbered.and_then(|l| self.interfaces.get(l)) {
@@ -253,8 +263,7 @@ impl Router {
 
     /// Whether an address is the subnet-router anycast address of a prefix of an interface.
     pub(crate) fn is_anycast(&self, index: u32, address: IpAddr) -> bool {
-        let Some(i) = self.interfaces.get(index) else { return false };
-        i.addresses.iter().any(|n| super::addresses::anycast(*n) == Some(address))
+        self.interfaces.is_anycast(index, address)
     }
 
     /// Whether a host with this address may be on the link of an interface: in one of its prefixes, by a route that says so,

@@ -2,6 +2,7 @@
 //! nothing else waits for it.
 
 use super::Router;
+use super::interfaces::Interfaces;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -35,10 +36,10 @@ impl Following {
     }
 }
 
-impl Router {
+impl Interfaces {
     /// The sub-interfaces of an interface have something to follow; [`Router::catch_up`] has them do it.
-    pub(super) fn have_follow(&mut self, index: u32, change: Change) {
-        let Some((i, following)) = self.interfaces.followers(index) else { return };
+    pub fn have_follow(&mut self, index: u32, change: Change) {
+        let Some((i, following)) = self.followers(index) else { return };
         for s in i.subs.values() {
             let c = following.waiting.entry(*s).or_default();
             c.state |= change.state;
@@ -46,7 +47,9 @@ impl Router {
             c.mac |= change.mac;
         }
     }
+}
 
+impl Router {
     /// Whether there are sub-interfaces that have not followed their interfaces yet.
     pub fn is_behind(&self) -> bool {
         !self.interfaces.following.waiting.is_empty()
@@ -77,7 +80,7 @@ impl Router {
         // As with the interface itself: routes leave it first, and come to one that is ready.
         let usable = self.is_usable(index);
         if change.down || change.state && !usable {
-            self.forget_dead(index);
+            self.nexthops.forget_dead(index);
             self.refresh_groups(&[index]);
         }
         self.publish_interface(index);

@@ -1,6 +1,7 @@
 //! What workers see of an interface.
 
 use super::following::Change;
+use super::interfaces::Interfaces;
 use super::{Encap, IfState, Kind, Router};
 use crate::adjacency::Straight;
 use crate::interface::{Interface, MIDCHAIN_TX, ifflags};
@@ -12,12 +13,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tables::vlan::{Match, Tpid, Vid, VlanTable};
 
+impl Interfaces {
+    pub fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
+        if parent.subs.is_empty() {
+            return None;
+        }
+        let rule = |index: u32| {
+            let Kind::Sub { encap, .. } = self.get(index)?.kind else { return None };
+            Some((rule_of(encap), index))
+        };
+        let rules: Vec<(Match, u32)> = parent.subs.values().filter_map(|i| rule(*i)).collect();
+        // Two rules for the same frames were refused when the second sub-interface was made.
+        VlanTable::build(&rules).ok()
+    }
+}
+
 impl Router {
     /// Shows workers the sub-interfaces that this transaction made and took out: once, however many there are.
     pub(super) fn publish_subs(&mut self) {
         for (parent, changes) in std::mem::take(&mut self.interfaces.subs_changed) {
             let p = self.interfaces.get(parent);
-            let table = p.and_then(|p| changed(p, &changes).or_else(|| self.vlan_table(p))).map(Arc::new);
+            let table =
+                p.and_then(|p| changed(p, &changes).or_else(|| self.interfaces.vlan_table(p))).map(Arc::new);
             if let Some(p) = self.interfaces.get_mut(parent) {
                 p.vlans = table;
             }
@@ -119,7 +136,7 @@ impl Router {
         }
         self.tell_parts(|part, router| part.published(router));
         if !same {
-            self.have_follow(index, Change::default());
+            self.interfaces.have_follow(index, Change::default());
             self.catch_up();
         }
     }
@@ -172,24 +189,11 @@ impl Router {
     pub(super) fn straight(&self, index: u32) -> Straight {
         match self.interfaces.slots.get(index).filter(|i| i.is_ready(index)) {
             Some(i) if i.output == 0 => Straight::Device,
-            Some(i) if i.midchain.is_some() && i.output == self.feature_bit(&MIDCHAIN_TX) => {
+            Some(i) if i.midchain.is_some() && i.output == self.workers.feature_bit(&MIDCHAIN_TX) => {
                 Straight::Midchain
             }
             _ => Straight::No,
         }
-    }
-
-    fn vlan_table(&self, parent: &IfState) -> Option<VlanTable> {
-        if parent.subs.is_empty() {
-            return None;
-        }
-        let rule = |index: u32| {
-            let Kind::Sub { encap, .. } = self.interfaces.get(index)?.kind else { return None };
-            Some((rule_of(encap), index))
-        };
-        let rules: Vec<(Match, u32)> = parent.subs.values().filter_map(|i| rule(*i)).collect();
-        // Two rules for the same frames were refused when the second sub-interface was made.
-        VlanTable::build(&rules).ok()
     }
 }
 

@@ -15,9 +15,9 @@ impl Router {
         }
         // Routes leave an interface before anything else is done about it, and come to one that is ready.
         let usable = self.is_usable(index);
-        self.have_follow(index, Change { state: true, down: !usable, mac: false });
+        self.interfaces.have_follow(index, Change { state: true, down: !usable, mac: false });
         if !usable {
-            self.forget_dead(index);
+            self.nexthops.forget_dead(index);
             self.refresh_groups(&[index]);
         }
         self.publish_interface(index);
@@ -58,7 +58,7 @@ impl Router {
         }
         i.mac = mac;
         self.renew_link_local(index)?;
-        self.have_follow(index, Change { mac: true, ..Change::default() });
+        self.interfaces.have_follow(index, Change { mac: true, ..Change::default() });
         self.publish_interface(index);
         for part in self.parts.all {
             part.mac_changed(self, index)?;

@@ -368,6 +368,11 @@ impl Router {
         self.log.note(warn, text.into());
     }
 
+    /// The workers.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// The next-hop groups.
     pub(crate) fn nexthops(&self) -> &NextHops {
         &self.nexthops
@@ -412,7 +417,7 @@ impl Router {
 
     /// Frees what no worker sees any more. Called by [`Router::commit`] and [`Router::tick`].
     pub(crate) fn reclaim(&mut self) {
-        self.remove_unused_adjacencies();
+        self.adjacencies.remove_unused();
         let epoch = self.grace.domain.advance();
         let safe = self.grace.domain.safe();
         self.tell_parts(|part, router| part.reclaiming(router));

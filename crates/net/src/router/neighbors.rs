@@ -2,6 +2,7 @@
 
 use super::adjacencies::{AdjKey, Holder};
 use super::attached::Again;
+use super::workers::Workers;
 use super::{Op, OpError, Router, Source, Target};
 use crate::hold::{Ip4Hold, Ip6Hold, Key, Known, MplsHold};
 use crate::icmp::Ask;
@@ -45,14 +46,14 @@ impl Local for View<'_> {
         let state = |interface| self.router.neighbors.addresses.state(interface, addr).filter(ours);
         // A link-local address is that of its own link.
         let lent = || {
-            Some(self.router.lender(self.interface))
+            Some(self.router.interfaces.lender(self.interface))
                 .filter(|l| Some(addr) != self.router.link_local(*l).map(IpAddr::V6))
         };
         state(self.interface).or_else(|| lent().and_then(state))
     }
 
     fn is_anycast(&self, addr: IpAddr) -> bool {
-        self.router.is_anycast(self.interface, addr)
+        self.router.interfaces.is_anycast(self.interface, addr)
     }
 
     fn on_link(&self, addr: IpAddr) -> bool {
@@ -83,6 +84,38 @@ impl Neighbors {
             next_use_check: Millis(0),
             known: BTreeSet::new(),
             again: Again::default(),
+        }
+    }
+}
+
+impl Workers {
+    /// Tells the senders of packets that wait for a neighbour that it is unreachable.
+    pub fn fail_held(&mut self, interface: u32, addr: IpAddr) {
+        let key = Key::new(interface, addr);
+        for w in &self.handles {
+            w.send(move |w| {
+                for from in Holder::ALL {
+                    let (target, aux) = match from {
+                        Holder::Ip4 => ("ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
+                        Holder::Ip6 => ("ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
+                        Holder::Mpls => ("mpls-icmp-error", crate::icmp::MplsAsk::UNREACHABLE.word()),
+                    };
+                    take_held(w, from, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = aux);
+                }
+            });
+        }
+    }
+
+    pub fn drop_old(&mut self, before_ns: u64, interface: Option<u32>) {
+        for w in &self.handles {
+            w.send(move |w| {
+                for from in Holder::ALL {
+                    let take = |h: &mut crate::hold::Waiting, out: &mut Vec<graph::Desc>| {
+                        h.take_old(before_ns, interface, |d| out.push(d));
+                    };
+                    take_held(w, from, take, "error-drop", |d| d.aux = graph::trace::NO_REASON);
+                }
+            });
         }
     }
 }
@@ -145,7 +178,7 @@ impl Router {
                 }
                 Action::Failed { interface, addr } => {
                     self.follow_failure(interface, addr);
-                    self.fail_held(interface, addr);
+                    self.workers.fail_held(interface, addr);
                 }
                 Action::Log(line) => {
                     let name = self.interface_name(line.interface());
@@ -227,39 +260,9 @@ impl Router {
         }
     }
 
-    /// Tells the senders of packets that wait for a neighbour that it is unreachable.
-    fn fail_held(&mut self, interface: u32, addr: IpAddr) {
-        let key = Key::new(interface, addr);
-        for w in &self.workers.handles {
-            w.send(move |w| {
-                for from in Holder::ALL {
-                    let (target, aux) = match from {
-                        Holder::Ip4 => ("ip4-icmp-error", Ask::V4_HOST_UNREACHABLE.word()),
-                        Holder::Ip6 => ("ip6-icmp-error", Ask::V6_ADDRESS_UNREACHABLE.word()),
-                        Holder::Mpls => ("mpls-icmp-error", crate::icmp::MplsAsk::UNREACHABLE.word()),
-                    };
-                    take_held(w, from, |h, out| h.take(key, |d| out.push(d)), target, |d| d.aux = aux);
-                }
-            });
-        }
-    }
-
     /// Drops the packets that wait for neighbours on an interface.
     pub(super) fn drop_held(&mut self, interface: u32) {
-        self.drop_old(0, Some(interface));
-    }
-
-    fn drop_old(&mut self, before_ns: u64, interface: Option<u32>) {
-        for w in &self.workers.handles {
-            w.send(move |w| {
-                for from in Holder::ALL {
-                    let take = |h: &mut crate::hold::Waiting, out: &mut Vec<graph::Desc>| {
-                        h.take_old(before_ns, interface, |d| out.push(d));
-                    };
-                    take_held(w, from, take, "error-drop", |d| d.aux = graph::trace::NO_REASON);
-                }
-            });
-        }
+        self.workers.drop_old(0, Some(interface));
     }
 
     pub(super) fn carry_out_addresses(&mut self, actions: Vec<AddressAction>) {
@@ -392,13 +395,13 @@ impl Router {
             self.set_wall();
             // No packet asks for a next hop that is left out. The table says how soon it may be asked again.
             let mut out = vec![];
-            for (interface, addr) in self.dead_next_hops() {
+            for (interface, addr) in self.nexthops.dead() {
                 self.neighbors.table.resolve_wanted(now, interface, addr, &mut out);
             }
             self.carry_out(out);
             if self.pool.in_use() != 0 {
                 let before = Clock::new().now_ns().saturating_sub(HOLD_LIMIT_NS);
-                self.drop_old(before, None);
+                self.workers.drop_old(before, None);
             }
         }
         self.catch_up();

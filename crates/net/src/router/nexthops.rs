@@ -381,6 +381,22 @@ impl Hop {
     }
 }
 
+impl NextHops {
+    /// Forgets what is known of the next hops on an interface.
+    pub fn forget_dead(&mut self, interface: u32) {
+        self.dead.retain(|(i, _)| *i != interface);
+    }
+
+    /// Next hops that are left out, for as long as groups have them.
+    pub fn dead(&mut self) -> Vec<(u32, IpAddr)> {
+        let mut dead = std::mem::take(&mut self.dead);
+        dead.retain(|(_, a)| self.has_choice(*a));
+        let list = dead.iter().copied().collect();
+        self.dead = dead;
+        list
+    }
+}
+
 impl Router {
     /// Takes the adjacencies that ways need, and answers the group's paths.
     fn take_leads(&mut self, leads: &[Lead]) -> Result<(Vec<Path>, Vec<AdjKey>), OpError> {
@@ -523,20 +539,6 @@ impl Router {
         }
     }
 
-    /// Forgets what is known of the next hops on an interface.
-    pub(super) fn forget_dead(&mut self, interface: u32) {
-        self.nexthops.dead.retain(|(i, _)| *i != interface);
-    }
-
-    /// Next hops that are left out, for as long as groups have them.
-    pub(super) fn dead_next_hops(&mut self) -> Vec<(u32, IpAddr)> {
-        let mut dead = std::mem::take(&mut self.nexthops.dead);
-        dead.retain(|(_, a)| self.nexthops.has_choice(*a));
-        let list = dead.iter().copied().collect();
-        self.nexthops.dead = dead;
-        list
-    }
-
     /// Gives a group what it holds from now on.
     pub(super) fn apply_resolution(&mut self, id: u32, resolution: Resolution) {
         let Some(h) = self.nexthops.get(id) else { return };
@@ -570,7 +572,7 @@ impl Router {
         // No prefix changed, but the neighbours that its routes attach are others.
         let after = self.nexthops.get(id).and_then(Hop::attaches);
         if before != after {
-            before.into_iter().chain(after).for_each(|i| self.look_again_at(i, v6));
+            before.into_iter().chain(after).for_each(|i| self.neighbors.look_again_at(i, v6));
         }
     }
 

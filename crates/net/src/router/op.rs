@@ -621,7 +621,8 @@ impl Router {
             | Op::Routes(_) => Err(OpError::new("this is no single operation")),
             Op::SetNeighbor { name, address, mac } => {
                 let i = self.named(&name)?;
-                if i.configured().any(|n| n.addr() == address) || self.is_anycast(i.index, address) {
+                if i.configured().any(|n| n.addr() == address) || self.interfaces.is_anycast(i.index, address)
+                {
                     return Err(OpError::new(format!("{address} is the router's own address")));
                 }
                 if i.is_point_to_point() {

@@ -356,7 +356,7 @@ impl Router {
     /// Bits of what frames of an interface visit on account of parts, on `device-input` and on `interface-output`.
     pub(super) fn visited(&self, index: u32) -> (u32, u32) {
         let all = self.parts.all.iter().flat_map(|p| p.visits(self, index));
-        all.fold((0, 0), |(input, output), f| match self.feature_bit(f) {
+        all.fold((0, 0), |(input, output), f| match self.workers.feature_bit(f) {
             bit if std::ptr::eq(f.arc, &arcs::DEVICE_INPUT) => (input | bit, output),
             bit if std::ptr::eq(f.arc, &arcs::INTERFACE_OUTPUT) => (input, output | bit),
             _ => (input, output),

@@ -1,5 +1,7 @@
 //! Routes: who wants which prefix, and what the forwarding table holds.
 
+use super::nexthops::NextHops;
+use super::tables::Fibs;
 use super::tables::Vrf;
 use super::{NextHopInfo, OpError, RouteTable, Router, Source, Target};
 use crate::plane::table::FibIndex;
@@ -27,11 +29,30 @@ pub struct PublishCounts {
     pub groups: u64,
 }
 
-impl Router {
-    fn fib_get(&self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
-        self.fibs.get(p.addr().is_ipv6(), fib_index)?.rib.get(p)
+impl Fibs {
+    pub fn group_of(&self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
+        self.get(p.addr().is_ipv6(), fib_index)?.rib.get(p)
     }
 
+    pub fn remove_route(&mut self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
+        self.changes += 1;
+        let vrf = self.get_mut(p.addr().is_ipv6(), fib_index)?;
+        vrf.note_change(p);
+        vrf.remove(p)
+    }
+
+    pub fn shared(&self, fib_index: FibIndex, p: IpNet) -> Option<&Vec<(Source, u32)>> {
+        self.get(p.addr().is_ipv6(), fib_index)?.shared.get(&p)
+    }
+}
+
+impl NextHops {
+    pub fn has_static(&self, r: &RouteInfo) -> bool {
+        self.source(r.group) == Some(Source::Static) || r.hidden.contains(&Source::Static)
+    }
+}
+
+impl Router {
     fn fib_set(&mut self, fib_index: FibIndex, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
         self.fibs.changes += 1;
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
@@ -77,21 +98,10 @@ impl Router {
         self.fibs.bytes() + self.nexthops.bytes()
     }
 
-    fn fib_remove(&mut self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
-        self.fibs.changes += 1;
-        let vrf = self.fibs.get_mut(p.addr().is_ipv6(), fib_index)?;
-        vrf.note_change(p);
-        vrf.remove(p)
-    }
-
-    fn shared(&self, fib_index: FibIndex, p: IpNet) -> Option<&Vec<(Source, u32)>> {
-        self.fibs.get(p.addr().is_ipv6(), fib_index)?.shared.get(&p)
-    }
-
     /// The group of the static route of a prefix, used or not.
     pub(super) fn static_group(&self, fib_index: FibIndex, prefix: IpNet) -> Option<u32> {
-        match self.shared(fib_index, prefix) {
-            None => self.fib_get(fib_index, prefix),
+        match self.fibs.shared(fib_index, prefix) {
+            None => self.fibs.group_of(fib_index, prefix),
             Some(list) => list.iter().find(|(s, _)| *s == Source::Static).map(|(_, g)| *g),
         }
     }
@@ -105,16 +115,16 @@ impl Router {
         source: Source,
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
-        let known = self.shared(fib_index, prefix);
+        let known = self.fibs.shared(fib_index, prefix);
         if source == Source::Static && known.is_none() {
             return match group {
                 Some(g) => self.fib_set(fib_index, prefix, g),
-                None => Ok(self.fib_remove(fib_index, prefix)),
+                None => Ok(self.fibs.remove_route(fib_index, prefix)),
             };
         }
         let mut list = match known {
             Some(list) => list.clone(),
-            None => self.fib_get(fib_index, prefix).map(|g| (Source::Static, g)).into_iter().collect(),
+            None => self.fibs.group_of(fib_index, prefix).map(|g| (Source::Static, g)).into_iter().collect(),
         };
         let used = list.first().map(|(_, g)| *g);
         let old = list.iter().position(|(s, _)| *s == source).map(|i| list.remove(i).1);
@@ -126,7 +136,7 @@ impl Router {
                 self.fib_set(fib_index, prefix, *g)?;
             }
             None => {
-                self.fib_remove(fib_index, prefix);
+                self.fibs.remove_route(fib_index, prefix);
             }
         }
         let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), fib_index) else { return Ok(old) };
@@ -198,9 +208,9 @@ impl Router {
 
     pub(super) fn route_at(&self, fib_index: FibIndex, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
-        let group = match self.shared(fib_index, prefix) {
+        let group = match self.fibs.shared(fib_index, prefix) {
             Some(list) => list.iter().find(|(s, _)| *s == source).map(|(_, g)| *g),
-            None if source == Source::Static => self.fib_get(fib_index, prefix),
+            None if source == Source::Static => self.fibs.group_of(fib_index, prefix),
             None => None,
         };
         group.and_then(|g| self.nexthops.target(g)).cloned()
@@ -282,17 +292,13 @@ impl Router {
 
     /// Prefixes of the static routes of a table, in order.
     pub fn static_routes_of(&self, table: RouteTable) -> Vec<IpNet> {
-        self.routes(table).filter(|r| self.has_static(r)).map(|r| r.prefix).collect()
+        self.routes(table).filter(|r| self.nexthops.has_static(r)).map(|r| r.prefix).collect()
     }
 
     /// The static route of a prefix of [`Router::routes`]: its group.
     pub fn static_route(&self, table: RouteTable, r: &RouteInfo) -> Option<u32> {
         let fib_index = self.fibs.fib_index(table)?;
-        self.has_static(r).then(|| self.static_group(fib_index, r.prefix)).flatten()
-    }
-
-    fn has_static(&self, r: &RouteInfo) -> bool {
-        self.nexthops.source(r.group) == Some(Source::Static) || r.hidden.contains(&Source::Static)
+        self.nexthops.has_static(r).then(|| self.static_group(fib_index, r.prefix)).flatten()
     }
 }
 

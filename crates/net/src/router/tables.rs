@@ -688,7 +688,7 @@ impl Router {
             bound.fetch_add(1, Relaxed);
         }
         self.leave_table(index, v6, was);
-        self.look_again_at(index, v6);
+        self.neighbors.look_again_at(index, v6);
         let leaves = fib_index == FibIndex::MAIN;
         self.publish_interface(index);
         if leaves {

@@ -125,7 +125,7 @@ struct Cleared {
 }
 
 /// The workers, their graphs, and what they counted when it was cleared.
-pub(super) struct Workers {
+pub(crate) struct Workers {
     pub handles: Vec<WorkerHandle>,
     /// Each worker's graph: names, counters, trace.
     pub graphs: Vec<Graph>,
@@ -191,6 +191,47 @@ pub struct InterfaceCounts {
     pub drops: BTreeMap<usize, u64>,
     /// Packets its device dropped before the graph saw them.
     pub device_drops: Vec<(&'static str, u64)>,
+}
+
+impl Workers {
+    /// Has every worker run `f` between two vectors.
+    pub fn each(&self, f: impl Fn(&mut graph::Worker) + Clone + Send + 'static) {
+        for w in &self.handles {
+            w.send(f.clone());
+        }
+    }
+
+    /// Has every worker run `f` between two vectors, one after another, and waits for what it answers; none from one that has ended.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        f: impl Fn(&mut graph::Worker) -> T + Clone + Send + 'static,
+    ) -> impl Iterator<Item = Option<T>> {
+        self.handles.iter().map(move |w| w.call(f.clone()))
+    }
+
+    /// Has one worker run `f` between two vectors.
+    pub fn on(&self, worker: usize, f: impl FnOnce(&mut graph::Worker) + Send + 'static) {
+        if let Some(w) = self.handles.get(worker) {
+            w.send(f);
+        }
+    }
+
+    /// Has a worker forget an input.
+    pub fn remove_input(&self, worker: usize, input: u64) {
+        if let Some(w) = self.handles.get(worker) {
+            drop(w.call(move |w| w.remove_input(input)));
+        }
+    }
+
+    /// The names of all nodes.
+    pub fn node_names(&self) -> &[&'static str] {
+        self.graphs.first().map_or(&[], |g| &g.wiring.names)
+    }
+
+    pub fn raw_errors(&self) -> Vec<u64> {
+        let n = self.graphs.first().map_or(0, |g| g.reasons.len());
+        (0..n).map(|r| self.graphs.iter().map(|g| g.stats.reasons[r].get()).sum()).collect()
+    }
 }
 
 impl Router {
@@ -279,12 +320,7 @@ impl Router {
 
     /// `clear errors`.
     pub fn clear_errors(&mut self) {
-        self.workers.cleared.reasons = self.raw_errors();
-    }
-
-    fn raw_errors(&self) -> Vec<u64> {
-        let n = self.workers.graphs.first().map_or(0, |g| g.reasons.len());
-        (0..n).map(|r| self.workers.graphs.iter().map(|g| g.stats.reasons[r].get()).sum()).collect()
+        self.workers.cleared.reasons = self.workers.raw_errors();
     }
 
     /// Packets received on an interface that were dropped for the reason of this name, since the last clear.
@@ -297,7 +333,7 @@ impl Router {
     /// Drops and events that happened since the last clear.
     pub fn errors(&self) -> Vec<ErrorRow> {
         let Some(g) = self.workers.graphs.first() else { return vec![] };
-        let now = self.raw_errors();
+        let now = self.workers.raw_errors();
         let rows = now.iter().zip(g.reasons.iter()).enumerate().map(|(i, (n, r))| ErrorRow {
             count: n - self.workers.cleared.reasons.get(i).copied().unwrap_or(0),
             node: r.node,
@@ -393,28 +429,6 @@ impl Router {
         all.map(|v| v.into_iter().map(|(n, i)| (name(n), self.interface_name(i))).collect()).collect()
     }
 
-    /// Has every worker run `f` between two vectors.
-    pub fn each_worker(&self, f: impl Fn(&mut graph::Worker) + Clone + Send + 'static) {
-        for w in &self.workers.handles {
-            w.send(f.clone());
-        }
-    }
-
-    /// Has every worker run `f` between two vectors, one after another, and waits for what it answers; none from one that has ended.
-    pub(crate) fn ask_workers<T: Send + 'static>(
-        &self,
-        f: impl Fn(&mut graph::Worker) -> T + Clone + Send + 'static,
-    ) -> impl Iterator<Item = Option<T>> {
-        self.workers.handles.iter().map(move |w| w.call(f.clone()))
-    }
-
-    /// Has one worker run `f` between two vectors.
-    pub(crate) fn on_worker(&self, worker: usize, f: impl FnOnce(&mut graph::Worker) + Send + 'static) {
-        if let Some(w) = self.workers.handles.get(worker) {
-            w.send(f);
-        }
-    }
-
     /// Has a worker, the `nth` round about, poll an input whose packets seem to come on an interface. Answers which worker, and
     /// the number of the input.
     ///
@@ -429,18 +443,6 @@ impl Router {
         let worker = nth % self.workers.handles.len();
         let features = self.interface(interface).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
         Ok((worker, self.workers.add_input(worker, queue, features)?))
-    }
-
-    /// Has a worker forget an input.
-    pub(crate) fn remove_input(&self, worker: usize, input: u64) {
-        if let Some(w) = self.workers.handles.get(worker) {
-            drop(w.call(move |w| w.remove_input(input)));
-        }
-    }
-
-    /// The names of all nodes.
-    pub(crate) fn node_names(&self) -> &[&'static str] {
-        self.workers.graphs.first().map_or(&[], |g| &g.wiring.names)
     }
 
     /// An interface as workers see it.

@@ -318,7 +318,7 @@ fn no_arrangement_makes_a_loop() {
     }
     r.commit(vec![mirror("a", "b", BOTH), mirror("b", "a", BOTH), mirror("b", "c", BOTH)]).unwrap();
     let [a, b] = ["a", "b"].map(|n| r.interface_index(n).unwrap());
-    r.each_worker(move |w| {
+    r.workers().each(move |w| {
         assert!(w.inject("interface-output", &[0; 60], |d: &mut Desc| d.tx = a));
         assert!(w.inject("interface-output", &[0; 60], |d: &mut Desc| d.tx = b));
     });
