@@ -2,6 +2,7 @@
 
 mod configuration;
 mod control;
+mod desired;
 mod ping;
 mod process;
 mod traceroute;
@@ -10,9 +11,9 @@ use crate::ctl::Plain;
 use crate::journal::Journal;
 use crate::load::Load;
 use crate::yaml::Settings;
-use command::{Command, CommandError, Completer, Registry, SyntaxError};
+use command::{Access, Command, CommandError, Completer, Registry, SyntaxError};
 use net::router::Router;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// What commands work on.
@@ -24,6 +25,8 @@ pub struct App {
     journal: Journal,
     /// Identifier of the next ping.
     next_ping: u16,
+    /// A document is being applied: nothing else changes anything.
+    applying: Rc<Cell<bool>>,
 }
 
 impl App {
@@ -36,6 +39,7 @@ impl App {
             load: Rc::default(),
             journal: Journal::default(),
             next_ping: std::process::id() as u16,
+            applying: Rc::default(),
         }
     }
 
@@ -79,6 +83,9 @@ pub fn plain() -> Plain<App> {
         is: |line| net::fib::lines::is_plain(line) || net::mpls::lines::is_plain(line),
         run: |app, lines| {
             let Ok(mut router) = app.router.try_borrow_mut() else { return 0 };
+            if app.applying.get() {
+                return 0;
+            }
             match net::fib::lines::run(&mut router, lines) {
                 0 => net::mpls::lines::run(&mut router, lines),
                 n => n,
@@ -98,11 +105,19 @@ fn comment() -> Command<App> {
 }
 
 fn on_router(command: Command<Router>) -> Command<App> {
-    command.lend(|app: &mut App, run, args| {
+    let writes = command.access() == Access::Write;
+    command.lend(move |app: &mut App, run, args| {
+        if writes && app.applying.get() {
+            return Err(desired::applying());
+        }
         let busy = |_| CommandError::new("the router is busy");
         let output = run(&mut *app.router.try_borrow_mut().map_err(busy)?, args)?;
-        let router = Rc::clone(&app.router);
+        let (router, applying) = (Rc::clone(&app.router), Rc::clone(&app.applying));
         Ok(output.bind(move |page| {
+            // It began before the apply did.
+            if writes && applying.get() {
+                return Err(desired::applying());
+            }
             page(&mut *router.try_borrow_mut().map_err(busy)?);
             Ok(())
         }))
@@ -117,6 +132,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     let mut commands: Vec<Command<App>> = net::commands::all().into_iter().map(on_router).collect();
     commands.push(crate::ctl::exec_command());
     commands.push(configuration::command());
+    commands.extend(desired::commands());
     commands.extend(control::all());
     commands.push(ping::command());
     commands.push(traceroute::command());

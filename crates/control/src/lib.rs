@@ -4,6 +4,7 @@ pub mod apply;
 pub mod commands;
 pub mod ctl;
 pub mod dump;
+pub mod engine;
 mod fd;
 pub mod journal;
 pub mod load;

@@ -7,6 +7,14 @@ pub use crate::transport::TcpResets;
 use command::{Args, Command, CommandError, Output, Table};
 
 impl PartOp for TcpResets {
+    fn subject(&self) -> String {
+        "TCP resets".into()
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(TcpResets::default().into())
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         Ok(vec![router.replace(self).into()])
     }
@@ -17,6 +25,14 @@ impl PartOp for TcpResets {
 }
 
 impl PartOp for OptionPolicy {
+    fn subject(&self) -> String {
+        "IPv4 options".into()
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(OptionPolicy::default().into())
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         Ok(vec![router.replace(self).into()])
     }

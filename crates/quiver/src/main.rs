@@ -22,6 +22,9 @@ enum Sub {
     Check(run::Check),
     Ctl(ctl::Ctl),
     Dump(ctl::Dump),
+    Diff(ctl::Diff),
+    Plan(ctl::Plan),
+    Apply(ctl::Apply),
     Bench(bench::Bench),
 }
 
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
         Sub::Check(arguments) => run::check(&arguments),
         Sub::Ctl(arguments) => ctl::run(&arguments),
         Sub::Dump(arguments) => ctl::dump(&arguments),
+        Sub::Diff(arguments) => arguments.run(),
+        Sub::Plan(arguments) => arguments.run(),
+        Sub::Apply(arguments) => arguments.run(),
         Sub::Bench(arguments) => bench::run(&arguments),
     }
 }

@@ -49,7 +49,7 @@ enum Part {
 }
 
 /// A long list or mapping that is made in pieces. The state may change between two of them.
-pub trait Pages {
+pub trait Pages: Send {
     /// Adds what comes next, some [`PAGE`] items or fields, or nothing where it has looked in vain for as long; false at the end.
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool;
 }
@@ -191,11 +191,21 @@ fn each(from: Source<'_>, after: &mut Option<Order>, mut take: impl FnMut(&IfSta
     false
 }
 
+/// The fields of the section `quiver`, a line each.
+pub(crate) fn settings_text(from: Source<'_>) -> String {
+    let (mut fields, mut out) = (Map::new(), String::new());
+    settings::write(from, &mut fields);
+    Node::Map(fields).write_within(&mut out, 0);
+    out
+}
+
 /// A document that is being written.
 #[derive(Default)]
 pub struct Dump {
     /// The part that comes next.
     at: usize,
+    /// The section of routes is left out.
+    routeless: bool,
     pages: Option<Box<dyn Pages>>,
     /// What is made of it and not written yet.
     made: Pieces,
@@ -207,10 +217,18 @@ pub struct Dump {
 }
 
 impl Dump {
+    /// One without the section `routes`.
+    pub fn without_routes() -> Self {
+        Dump { routeless: true, ..Dump::default() }
+    }
+
     /// The next piece of the document: a place, and items of the list or fields of the mapping there. It may be empty, so that
     /// others have their turn. `None` at the end.
     fn next(&mut self, from: Source<'_>) -> Option<(Path, Node)> {
         if self.made.0.is_empty() {
+            if self.routeless && PARTS.get(self.at).is_some_and(|(place, _)| *place == ["routes"]) {
+                self.at += 1;
+            }
             let (place, part) = PARTS.get(self.at)?;
             let mut made = Pieces::default();
             let more = match part {

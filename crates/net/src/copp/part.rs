@@ -47,6 +47,14 @@ impl ClassRow {
 }
 
 impl PartOp for SetLimit {
+    fn subject(&self) -> String {
+        format!("punt policer {}", self.class.name())
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(SetLimit { class: self.class, limit: Some(self.class.default_limit()) }.into())
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let SetLimit { class, limit } = self;
         if let Some(l) = limit {

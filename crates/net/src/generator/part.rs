@@ -1,7 +1,7 @@
 //! Streams of made packets as a part of the control side.
 
 use crate::first_layer::first_layer_fits;
-use crate::router::{Op, OpError, Part, PartOp, Router, Start};
+use crate::router::{Named, Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use drivers::generator::{Control, GeneratorQueue, StreamDef};
 use std::any::Any;
@@ -93,6 +93,36 @@ fn create(router: &mut Router, def: StreamDef) -> Result<Vec<Op>, OpError> {
 }
 
 impl PartOp for StreamOp {
+    fn subject(&self) -> String {
+        let name = match self {
+            StreamOp::Create(def) => &def.name,
+            StreamOp::Delete(name) | StreamOp::Enable { name, .. } => name,
+        };
+        format!("stream {name}")
+    }
+
+    fn off(&self) -> Option<Op> {
+        match self {
+            StreamOp::Create(def) => Some(StreamOp::Delete(def.name.clone()).into()),
+            StreamOp::Delete(_) | StreamOp::Enable { .. } => None,
+        }
+    }
+
+    /// A stream counts its packets: only whether it sends changes in place.
+    fn turned(&self, new: &Self) -> Option<Op> {
+        let (StreamOp::Create(old), StreamOp::Create(new)) = (self, new) else { return None };
+        let on = new.enabled;
+        let same = StreamDef { enabled: on, ..(**old).clone() } == **new;
+        same.then(|| StreamOp::Enable { name: new.name.clone(), on }.into())
+    }
+
+    fn names(&self) -> Vec<Named> {
+        match self {
+            StreamOp::Create(def) => vec![Named::Interface(def.interface.clone())],
+            StreamOp::Delete(_) | StreamOp::Enable { .. } => vec![],
+        }
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         match self {
             StreamOp::Create(def) => create(router, *def),

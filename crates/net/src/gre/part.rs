@@ -158,6 +158,24 @@ pub enum GreOp {
 }
 
 impl PartOp for GreOp {
+    fn subject(&self) -> String {
+        let GreOp::Create { instance, .. } = self;
+        format!("tunnel gre{instance}")
+    }
+
+    fn off(&self) -> Option<Op> {
+        None
+    }
+
+    fn turned(&self, _: &Self) -> Option<Op> {
+        None
+    }
+
+    fn exclusive(&self) -> Option<String> {
+        let GreOp::Create { config, .. } = self;
+        Some(format!("{:?}", config.identity()))
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let GreOp::Create { instance, config } = &self;
         if *instance > MAX_INSTANCE {

@@ -140,6 +140,17 @@ impl SettingValue {
         std::ptr::eq(self.declared, &setting.declared).then(|| T::from_word(self.word))
     }
 
+    /// The value as a number, where it is not what interfaces have that were told nothing else.
+    pub fn number(&self) -> Option<u64> {
+        Some(self.word).filter(|w| *w != 0)
+    }
+
+    /// What interfaces have of the setting that were told nothing else.
+    #[must_use]
+    pub fn off(&self) -> SettingValue {
+        SettingValue { word: 0, ..*self }
+    }
+
     /// True for what interfaces have that were told nothing else.
     pub fn is_default(&self) -> bool {
         self.word == 0

@@ -56,6 +56,30 @@ pub enum MplsOp {
 }
 
 impl PartOp for MplsOp {
+    fn subject(&self) -> String {
+        match self {
+            MplsOp::CreateTable { table } | MplsOp::DeleteTable { table } => format!("MPLS table {table}"),
+            MplsOp::Routes(batch) => format!("labels of MPLS table {}", batch.table()),
+            MplsOp::CreateTunnel { instance, .. } => instance.map_or("an MPLS tunnel".into(), tunnels::name),
+            MplsOp::SetTunnelPaths { name, .. } => format!("paths of {name}"),
+        }
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(match self {
+            MplsOp::CreateTable { table } => MplsOp::DeleteTable { table: *table }.into(),
+            MplsOp::SetTunnelPaths { name, .. } => {
+                MplsOp::SetTunnelPaths { name: name.clone(), paths: vec![] }.into()
+            }
+            MplsOp::DeleteTable { .. } | MplsOp::Routes(_) | MplsOp::CreateTunnel { .. } => return None,
+        })
+    }
+
+    fn turned(&self, new: &Self) -> Option<Op> {
+        let tunnel = matches!(self, MplsOp::CreateTunnel { .. });
+        (!tunnel || self == new).then(|| new.clone().into())
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         match self {
             MplsOp::CreateTable { table } => create_label_table(router, table),

@@ -54,6 +54,14 @@ pub(super) fn querier_version(router: &Router, index: u32, v6: bool) -> Option<u
 }
 
 impl InterfaceOp for Join {
+    fn subject(&self) -> String {
+        format!("group {}", self.group)
+    }
+
+    fn off(&self) -> Self {
+        Join { joined: false, ..*self }
+    }
+
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let Join { group, joined } = self;
         let interface = router.interface(index);

@@ -2,7 +2,9 @@
 //! interfaces.
 
 use crate::neighbor::{MOST_PROXIES, Proxies};
-use crate::router::{IfState, Kind, Op, OpError, Part, PartOp, Router, Source, Start, Target, anycast};
+use crate::router::{
+    IfState, Kind, Named, Op, OpError, Part, PartOp, Router, Source, Start, Target, anycast,
+};
 use command::Command;
 use ipnet::IpNet;
 use packet::ip6::addr::solicited_node;
@@ -52,6 +54,14 @@ pub struct NdProxy {
 }
 
 impl PartOp for ProxyArp {
+    fn subject(&self) -> String {
+        format!("proxy ARP {} - {}", self.first, self.last)
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(ProxyArp { on: false, ..*self }.into())
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let ProxyArp { first, last, on } = self;
         let fail = |why: &str| Err(OpError::new(format!("proxy ARP for {first} - {last}: {why}")));
@@ -77,6 +87,22 @@ impl PartOp for ProxyArp {
 }
 
 impl PartOp for NdProxy {
+    fn subject(&self) -> String {
+        format!("neighbor proxy {}", self.address)
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(NdProxy { on: false, ..self.clone() }.into())
+    }
+
+    fn turned(&self, new: &Self) -> Option<Op> {
+        (self == new).then(|| new.clone().into())
+    }
+
+    fn names(&self) -> Vec<Named> {
+        vec![Named::Interface(self.name.clone())]
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let NdProxy { ref name, address, on } = self;
         let i = router.named(name)?;

@@ -47,6 +47,14 @@ pub(super) fn prefixes(router: &Router, index: u32) -> BTreeMap<Ipv6Net, Prefix>
 }
 
 impl InterfaceOp for Advertise {
+    fn subject(&self) -> String {
+        "router advertisements".into()
+    }
+
+    fn off(&self) -> Self {
+        Advertise(None)
+    }
+
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let Some(i) = router.interface(index) else { return Ok(Advertise(None)) };
         let fail = |why: String| Err(OpError::new(format!("{}: router advertisements: {why}", i.name)));

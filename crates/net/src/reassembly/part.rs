@@ -45,6 +45,14 @@ macro_rules! visit {
 }
 
 impl PartOp for SetLimits {
+    fn subject(&self) -> String {
+        format!("limits of reassembly {}", self.kind.name())
+    }
+
+    fn off(&self) -> Option<Op> {
+        Some(SetLimits { kind: self.kind, settings: self.kind.defaults() }.into())
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let (kind, s) = (self.kind, self.settings);
         let refuse = |what: &str, value: u128, range: String| {

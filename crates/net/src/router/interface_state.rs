@@ -114,14 +114,16 @@ pub struct Membership {
     pub shg: u8,
 }
 
-/// The place of an interface among all others: its number, or for sub-interfaces that of the interface that they are of, behind
-/// which they stand by their own.
+/// The place of an interface among all others, which is its number unless the operator orders otherwise; for sub-interfaces that of
+/// the interface that they are of, behind which they stand by their own.
 pub type Order = (u32, Option<u32>);
 
 /// One interface on the control side.
 pub struct IfState {
     /// Its number (VPP: sw_if_index).
     pub index: u32,
+    /// Its place among interfaces; of a sub-interface that of its parent.
+    pub(super) rank: u32,
     /// Its name.
     pub name: String,
     /// What stands behind it.
@@ -247,8 +249,8 @@ impl IfState {
 
     /// Where it stands among all interfaces.
     pub fn order(&self) -> Order {
-        let Kind::Sub { parent, id, .. } = self.kind else { return (self.index, None) };
-        (parent, Some(id))
+        let Kind::Sub { id, .. } = self.kind else { return (self.rank, None) };
+        (self.rank, Some(id))
     }
 
     /// The driver's words about its device.

@@ -20,6 +20,8 @@ pub(crate) struct Interfaces {
     pub slots: SlotsWriter<Interface>,
     by_index: BTreeMap<u32, IfState>,
     by_name: HashMap<String, u32>,
+    /// Those that are no sub-interfaces, by their places.
+    by_rank: BTreeMap<u32, u32>,
     /// Who has which address: by FIB index of the table, and whether it is one of IPv6.
     connected: HashMap<(FibIndex, bool), Connected>,
     /// Targets of cross-connects, each with the interface whose target it is.
@@ -47,6 +49,7 @@ impl Interfaces {
             slots,
             by_index: BTreeMap::new(),
             by_name: HashMap::new(),
+            by_rank: BTreeMap::new(),
             connected: HashMap::new(),
             xconnected: HashMap::new(),
             stores: 0,
@@ -78,13 +81,34 @@ impl Interfaces {
     /// in this order ([`IfState::order`]).
     pub fn after(&self, place: Option<Order>) -> impl Iterator<Item = &IfState> {
         let (first, by_index) = (place.map_or(0, |(whole, _)| whole), &self.by_index);
-        let whole = by_index.range(first..).map(|(_, i)| i).filter(|i| !matches!(i.kind, Kind::Sub { .. }));
+        let whole = self.by_rank.range(first..).filter_map(|(_, i)| by_index.get(i));
         whole.flat_map(move |i| {
-            let within = place.filter(|(whole, _)| *whole == i.index);
+            let within = place.filter(|(whole, _)| *whole == i.rank);
             let behind = within.and_then(|(_, id)| id).map_or(Bound::Unbounded, Bound::Excluded);
             let subs = i.subs.range((behind, Bound::Unbounded)).filter_map(|(_, s)| by_index.get(s));
             within.is_none().then_some(i).into_iter().chain(subs)
         })
+    }
+
+    /// The place of a new interface: its number; behind all others where one that was moved has that place.
+    fn next_rank(&self, index: u32) -> u32 {
+        match self.by_rank.contains_key(&index) {
+            false => index,
+            true => self.by_rank.last_key_value().map_or(index, |(last, _)| last + 1),
+        }
+    }
+
+    /// Gives an interface and its sub-interfaces a place.
+    fn set_rank(&mut self, index: u32, rank: u32) {
+        let Some(i) = self.by_index.get_mut(&index) else { return };
+        i.rank = rank;
+        let subs: Vec<u32> = i.subs.values().copied().collect();
+        self.by_rank.insert(rank, index);
+        for s in subs {
+            if let Some(s) = self.by_index.get_mut(&s) {
+                s.rank = rank;
+            }
+        }
     }
 
     /// Their numbers from one on, in the order of these.
@@ -94,7 +118,7 @@ impl Interfaces {
 
     /// All of them in this order.
     pub fn iter(&self) -> impl Iterator<Item = &IfState> {
-        let whole = self.by_index.values().filter(|i| !matches!(i.kind, Kind::Sub { .. }));
+        let whole = self.by_rank.values().filter_map(|i| self.by_index.get(i));
         let subs = |i: &IfState| i.subs.values().copied().collect::<Vec<u32>>();
         whole.flat_map(move |i| {
             std::iter::once(i).chain(subs(i).into_iter().filter_map(|s| self.by_index.get(&s)))
@@ -202,8 +226,13 @@ impl Router {
 
     pub(super) fn insert_interface(&mut self, index: u32, new: NewInterface) {
         self.interfaces.by_name.insert(new.name.clone(), index);
+        let rank = match new.kind {
+            Kind::Sub { parent, .. } => self.interfaces.get(parent).map_or(parent, |p| p.rank),
+            _ => self.interfaces.next_rank(index),
+        };
         let state = IfState {
             index,
+            rank,
             name: new.name,
             kind: new.kind,
             origin: new.origin,
@@ -239,6 +268,9 @@ impl Router {
             returned: None,
             rx_features: Arc::new(AtomicU32::new(0)),
         };
+        if !matches!(new.kind, Kind::Sub { .. }) {
+            self.interfaces.by_rank.insert(rank, index);
+        }
         self.interfaces.by_index.insert(index, state);
         self.start_counts(index);
         if let Kind::Sub { parent, id, encap } = new.kind {
@@ -249,6 +281,47 @@ impl Router {
             self.interfaces.subs_changed.entry(parent).or_default().push((encap, Some(index)));
         }
         self.publish_interface(index);
+    }
+
+    /// Puts interfaces into an order: they share out the places that they have together.
+    pub(super) fn order_interfaces(&mut self, names: Vec<String>) -> Result<Vec<Op>, OpError> {
+        let mut wanted = Vec::with_capacity(names.len());
+        for name in &names {
+            let i = self.named(name)?;
+            if matches!(i.kind, Kind::Sub { .. }) {
+                return Err(OpError::new(format!("{name} stands behind its parent")));
+            }
+            wanted.push((i.index, i.rank));
+        }
+        let mut ranks: Vec<u32> = wanted.iter().map(|w| w.1).collect();
+        ranks.sort_unstable();
+        if ranks.windows(2).any(|w| w[0] == w[1]) {
+            return Err(OpError::new("an interface is named twice"));
+        }
+        let was = ranks.iter().filter_map(|r| self.interfaces.by_rank.get(r)).copied();
+        let was: Vec<String> = was.map(|i| self.interface_name(i)).collect();
+        for ((index, _), rank) in wanted.into_iter().zip(ranks) {
+            self.interfaces.set_rank(index, rank);
+        }
+        Ok(vec![Op::OrderInterfaces(was)])
+    }
+
+    /// Puts addresses of an interface into an order, those that are not named behind.
+    pub(super) fn order_addresses(
+        &mut self,
+        name: String,
+        addresses: Vec<IpNet>,
+    ) -> Result<Vec<Op>, OpError> {
+        let index = self.named(&name)?.index;
+        let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
+        let was = i.addresses.clone();
+        let place = |a: &IpNet| addresses.iter().position(|w| w == a).unwrap_or(usize::MAX);
+        i.addresses.sort_by_key(place);
+        if i.addresses != was {
+            self.publish_interface(index);
+            self.follow_lent(index)?;
+        }
+        Ok(vec![Op::OrderAddresses { name, addresses: was }])
     }
 
     /// Gives a device's queues to the workers.
@@ -333,6 +406,9 @@ impl Router {
             self.detach(index);
         }
         let Some(i) = self.interfaces.by_index.remove(&index) else { return };
+        if !matches!(i.kind, Kind::Sub { .. }) {
+            self.interfaces.by_rank.remove(&i.rank);
+        }
         self.interfaces.by_name.remove(&i.name);
         self.interfaces.following.forget(index);
         if let Some(peer) = i.xconnect {

@@ -51,7 +51,7 @@ pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, V
 pub use log::LogLine;
 pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
 pub use op::{Held, MTU, Op, OpError, Step};
-pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, PartOp};
+pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, Named, PartOp};
 pub(crate) use part::{Handed, Part, Start};
 pub use placement::Placement;
 pub use resolve::NextHopStep;

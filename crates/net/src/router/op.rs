@@ -141,6 +141,22 @@ pub enum Op {
         /// The operator's name for it.
         name: Option<String>,
     },
+    /// Sets the operator's name for a routing table.
+    NameTable {
+        /// Which; not number 0.
+        table: RouteTable,
+        /// The name.
+        name: Option<String>,
+    },
+    /// Puts interfaces, sub-interfaces aside, into this order among themselves.
+    OrderInterfaces(Vec<String>),
+    /// Puts addresses of an interface into this order: the first one of a prefix is what the router says it is.
+    OrderAddresses {
+        /// Interface.
+        name: String,
+        /// Its addresses.
+        addresses: Vec<IpNet>,
+    },
     /// Takes a routing table out, with its static routes.
     DeleteTable {
         /// Which.
@@ -312,7 +328,10 @@ impl Op {
                 format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
             }
             Op::Part(op) => return op.log_line(),
+            Op::NameTable { table, .. } => format!("{table}: another name"),
             Op::CreateHost { .. }
+            | Op::OrderInterfaces(_)
+            | Op::OrderAddresses { .. }
             | Op::CreatePcap { .. }
             | Op::CreateTap { .. }
             | Op::SetDescription { .. }
@@ -609,6 +628,9 @@ impl Router {
                 Ok(vec![Op::SetXconnect { name, peer: was }])
             }
             Op::CreateTable { table, name } => self.create_table(table, name),
+            Op::NameTable { table, name } => self.name_table(table, name),
+            Op::OrderInterfaces(names) => self.order_interfaces(names),
+            Op::OrderAddresses { name, addresses } => self.order_addresses(name, addresses),
             Op::DeleteTable { table } => self.delete_table(table),
             Op::SetTable { name, table } => self.set_table(name, table),
             Op::SetFlowHash { table, fields } => self.set_flow_hash(table, fields),

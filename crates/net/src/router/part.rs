@@ -1,7 +1,7 @@
 //! Parts of the control side that are a feature's own: the router keeps their state and calls them when something happens that
 //! they follow, and knows none of them by name. A part is one line in the list of parts.
 
-use super::{IfState, Op, OpError, Router, Step};
+use super::{IfState, Op, OpError, RouteTable, Router, Step};
 use crate::arcs;
 use crate::interface::{BridgePort, Midchain, Pseudowire, Retag};
 use crate::neighbor::Millis;
@@ -376,8 +376,31 @@ impl Router {
     }
 }
 
+/// What an operation names that is to stand before it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Named {
+    /// An interface, by its name.
+    Interface(String),
+    /// A routing table.
+    Table(RouteTable),
+    /// A bridge domain, by its number.
+    Bridge(u32),
+}
+
 /// What an operator tells an interface and only one part understands. What was told before undoes it.
 pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
+    /// What it is about: of two with the same subject the later stands in place of the earlier.
+    fn subject(&self) -> String;
+
+    /// What takes it away.
+    #[must_use]
+    fn off(&self) -> Self;
+
+    /// What it names.
+    fn names(&self) -> Vec<Named> {
+        vec![]
+    }
+
     /// Takes it in, and answers what was told before.
     ///
     /// # Errors
@@ -403,6 +426,9 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
 
 /// [`InterfaceOp`] of any type.
 trait ErasedOp: Any + fmt::Debug + Send {
+    fn subject(&self) -> String;
+    fn off(&self) -> BoxedOp;
+    fn names(&self) -> Vec<Named>;
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
     fn switches_on(&self) -> bool;
     fn names_others(&self) -> bool;
@@ -413,6 +439,18 @@ trait ErasedOp: Any + fmt::Debug + Send {
 }
 
 impl<T: InterfaceOp> ErasedOp for T {
+    fn subject(&self) -> String {
+        format!("{} {}", std::any::type_name::<T>(), InterfaceOp::subject(self))
+    }
+
+    fn off(&self) -> BoxedOp {
+        BoxedOp::new(InterfaceOp::off(self))
+    }
+
+    fn names(&self) -> Vec<Named> {
+        InterfaceOp::names(self)
+    }
+
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError> {
         InterfaceOp::take(*self, router, index).map(BoxedOp::new)
     }
@@ -460,7 +498,8 @@ impl BoxedOp {
         self.0.switches_on()
     }
 
-    pub(super) fn names_others(&self) -> bool {
+    /// See [`InterfaceOp::names_others`].
+    pub fn names_others(&self) -> bool {
         self.0.names_others()
     }
 
@@ -469,7 +508,24 @@ impl BoxedOp {
         self.0.is_early()
     }
 
-    pub(super) fn words(&self, name: &str) -> (String, String) {
+    /// See [`InterfaceOp::subject`]; subjects of different parts differ.
+    pub fn subject(&self) -> String {
+        self.0.subject()
+    }
+
+    /// See [`InterfaceOp::off`].
+    #[must_use]
+    pub fn off(&self) -> BoxedOp {
+        self.0.off()
+    }
+
+    /// See [`InterfaceOp::names`].
+    pub fn names(&self) -> Vec<Named> {
+        self.0.names()
+    }
+
+    /// See [`InterfaceOp::words`].
+    pub fn words(&self, name: &str) -> (String, String) {
         self.0.words(name)
     }
 }
@@ -488,6 +544,27 @@ impl PartialEq for BoxedOp {
 
 /// A change of what a part has that is no interface's, or makes one.
 pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
+    /// What it is about, in words: of two with the same subject the later stands in place of the earlier.
+    fn subject(&self) -> String;
+
+    /// What takes it away; of what makes an interface nothing, since that is deleted.
+    fn off(&self) -> Option<Op>;
+
+    /// What changes it in place into another of the same subject; `None`: it is taken away and made anew.
+    fn turned(&self, new: &Self) -> Option<Op> {
+        Some(new.clone().into())
+    }
+
+    /// What it names.
+    fn names(&self) -> Vec<Named> {
+        vec![]
+    }
+
+    /// What no two of its kind have, where there is such a thing.
+    fn exclusive(&self) -> Option<String> {
+        None
+    }
+
     /// Makes it, and answers what undoes it, in the order in which that is to be done last first.
     ///
     /// # Errors
@@ -517,6 +594,11 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
 trait ErasedPartOp: Any + fmt::Debug + Send {
     fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError>;
     fn is_routes(&self) -> bool;
+    fn subject(&self) -> String;
+    fn off(&self) -> Option<Op>;
+    fn turned(&self, new: &dyn Any) -> Option<Op>;
+    fn names(&self) -> Vec<Named>;
+    fn exclusive(&self) -> Option<String>;
     fn log_line(&self) -> Option<String>;
     fn copy(&self) -> Box<dyn ErasedPartOp>;
     fn same(&self, other: &dyn Any) -> bool;
@@ -529,6 +611,26 @@ impl<T: PartOp> ErasedPartOp for T {
 
     fn is_routes(&self) -> bool {
         T::is_routes(self)
+    }
+
+    fn subject(&self) -> String {
+        T::subject(self)
+    }
+
+    fn off(&self) -> Option<Op> {
+        T::off(self)
+    }
+
+    fn turned(&self, new: &dyn Any) -> Option<Op> {
+        T::turned(self, new.downcast_ref()?)
+    }
+
+    fn names(&self) -> Vec<Named> {
+        T::names(self)
+    }
+
+    fn exclusive(&self) -> Option<String> {
+        T::exclusive(self).map(|what| format!("{} {what}", std::any::type_name::<T>()))
     }
 
     fn log_line(&self) -> Option<String> {
@@ -549,6 +651,12 @@ impl<T: PartOp> ErasedPartOp for T {
 pub struct BoxedPartOp(Box<dyn ErasedPartOp>);
 
 impl BoxedPartOp {
+    /// The operation, where it is of this type.
+    pub fn get<T: PartOp>(&self) -> Option<&T> {
+        let op: &dyn Any = &*self.0;
+        op.downcast_ref()
+    }
+
     pub(super) fn steps(self, router: &mut Router) -> Result<Vec<Step>, OpError> {
         self.0.steps(router)
     }
@@ -559,6 +667,32 @@ impl BoxedPartOp {
 
     pub(super) fn log_line(&self) -> Option<String> {
         self.0.log_line()
+    }
+
+    /// See [`PartOp::subject`].
+    pub fn subject(&self) -> String {
+        self.0.subject()
+    }
+
+    /// See [`PartOp::off`].
+    pub fn off(&self) -> Option<Op> {
+        self.0.off()
+    }
+
+    /// See [`PartOp::turned`].
+    pub fn turned(&self, new: &BoxedPartOp) -> Option<Op> {
+        let new: &dyn Any = &*new.0;
+        self.0.turned(new)
+    }
+
+    /// See [`PartOp::names`].
+    pub fn names(&self) -> Vec<Named> {
+        self.0.names()
+    }
+
+    /// See [`PartOp::exclusive`]; that of different parts differs.
+    pub fn exclusive(&self) -> Option<String> {
+        self.0.exclusive()
     }
 }
 

@@ -538,13 +538,7 @@ impl Router {
             self.set_flow_hash(table, Fields::FIVE_TUPLE)?;
             return Ok(vec![Op::DeleteTable { table }]);
         }
-        if let Some(n) = &name
-            && (n.is_empty() || n.len() > 63 || !n.chars().all(|c| c.is_ascii_graphic()))
-        {
-            return Err(OpError::new(format!(
-                "{table} cannot be called {n:?}: 1 to 63 letters without spaces"
-            )));
-        }
+        check_table_name(table, name.as_deref())?;
         let full = |_| OpError::new(format!("no room for another table: there are {} already", MAX));
         let flow = Flow::five_tuple(self.fibs.seed);
         let config = self.fibs.config;
@@ -614,6 +608,17 @@ impl Router {
             return fail(why);
         }
         Ok(fib_index)
+    }
+
+    pub(super) fn name_table(&mut self, table: RouteTable, name: Option<String>) -> Result<Vec<Op>, OpError> {
+        check_table_name(table, name.as_deref())?;
+        let fib_index = self.fib_index_of(table)?;
+        if table.id == 0 {
+            return Err(OpError::new("table 0 has no name"));
+        }
+        let Some(vrf) = self.fibs.get_mut(table.v6, fib_index) else { return Ok(vec![]) };
+        let was = std::mem::replace(&mut vrf.name, name);
+        Ok(vec![Op::NameTable { table, name: was }])
     }
 
     pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
@@ -718,6 +723,15 @@ impl Router {
             Rib::V6(r) => _ = slots6.replace(fib_index.0, Table::new(r.again(), flow)),
         }
         Ok(vec![Op::SetFlowHash { table, fields: was }])
+    }
+}
+
+fn check_table_name(table: RouteTable, name: Option<&str>) -> Result<(), OpError> {
+    match name {
+        Some(n) if n.is_empty() || n.len() > 63 || !n.chars().all(|c| c.is_ascii_graphic()) => {
+            Err(OpError::new(format!("{table} cannot be called {n:?}: 1 to 63 letters without spaces")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Mirrors as a part of the control side.
 
 use super::{Directions, MOST_DESTINATIONS, Mirrors, Pair, SPAN_INPUT, SPAN_OUTPUT};
-use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start};
+use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Named, Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use graph::arcs::Feature;
 use std::any::Any;
@@ -247,6 +247,18 @@ fn check(router: &Router, from: &IfState, to: &IfState) -> Result<(), OpError> {
 }
 
 impl InterfaceOp for Mirror {
+    fn subject(&self) -> String {
+        format!("mirror to {}", self.destination)
+    }
+
+    fn off(&self) -> Self {
+        Mirror::off(self.destination.clone())
+    }
+
+    fn names(&self) -> Vec<Named> {
+        vec![Named::Interface(self.destination.clone())]
+    }
+
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let name = router.interface_name(index);
         self.tell(router, Source::Interface(index), &name, |router, to| {
@@ -278,6 +290,19 @@ pub struct MirrorBridge {
 }
 
 impl PartOp for MirrorBridge {
+    fn subject(&self) -> String {
+        format!("mirror of {} to {}", bridge_name(self.bridge), self.mirror.destination)
+    }
+
+    fn off(&self) -> Option<Op> {
+        let mirror = Mirror::off(self.mirror.destination.clone());
+        Some(MirrorBridge { bridge: self.bridge, mirror }.into())
+    }
+
+    fn names(&self) -> Vec<Named> {
+        vec![Named::Bridge(self.bridge), Named::Interface(self.mirror.destination.clone())]
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let MirrorBridge { bridge, mirror } = self;
         let Some(members) =

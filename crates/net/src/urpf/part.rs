@@ -4,7 +4,7 @@
 use super::{Mode, Named, RULES, Rule};
 use crate::interface::Setting;
 use crate::plane::table::FibIndex;
-use crate::router::{BoxedOp, IfState, InterfaceOp, OpError, Part, RouteTable, Router, Start};
+use crate::router::{self, BoxedOp, IfState, InterfaceOp, OpError, Part, RouteTable, Router, Start};
 use command::Command;
 use std::any::Any;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,6 +53,19 @@ fn set(router: &mut Router, index: u32, (v6, tx): (bool, bool), rule: Rule) -> O
 }
 
 impl InterfaceOp for SourceCheck {
+    fn subject(&self) -> String {
+        let family = if self.v6 { "ip6" } else { "ip4" };
+        format!("source check {family} {}", if self.tx { "tx" } else { "rx" })
+    }
+
+    fn off(&self) -> Self {
+        SourceCheck { mode: Mode::Off, table: None, ..*self }
+    }
+
+    fn names(&self) -> Vec<router::Named> {
+        self.table.into_iter().map(|id| router::Named::Table(RouteTable { v6: self.v6, id })).collect()
+    }
+
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let SourceCheck { v6, tx, mode, table } = self;
         let fib_index = match table {

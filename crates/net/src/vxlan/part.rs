@@ -3,7 +3,7 @@
 use super::header::{self, MAX_VNI};
 use crate::interface::{Fixup, Midchain, Varies};
 use crate::protocols::LocalProtocol;
-use crate::router::{BoxedOp, FloodClass, InterfaceOp, Op, OpError, PartOp, Router, VirtualKind};
+use crate::router::{BoxedOp, FloodClass, InterfaceOp, Named, Op, OpError, PartOp, Router, VirtualKind};
 use crate::tunnel::{self, Identity, Outside, TunnelKind};
 use command::Command;
 use packet::IpProtocol;
@@ -166,6 +166,24 @@ pub enum VxlanOp {
 }
 
 impl PartOp for VxlanOp {
+    fn subject(&self) -> String {
+        let VxlanOp::Create { instance, .. } = self;
+        format!("tunnel vxlan_tunnel{instance}")
+    }
+
+    fn off(&self) -> Option<Op> {
+        None
+    }
+
+    fn turned(&self, _: &Self) -> Option<Op> {
+        None
+    }
+
+    fn exclusive(&self) -> Option<String> {
+        let VxlanOp::Create { config, .. } = self;
+        Some(format!("{:?}", config.identity()))
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let VxlanOp::Create { instance, config } = &self;
         if *instance > MAX_INSTANCE {
@@ -189,6 +207,18 @@ impl PartOp for VxlanOp {
 pub struct GroupInterface(pub Option<String>);
 
 impl InterfaceOp for GroupInterface {
+    fn subject(&self) -> String {
+        "group interface".into()
+    }
+
+    fn off(&self) -> Self {
+        GroupInterface(None)
+    }
+
+    fn names(&self) -> Vec<Named> {
+        self.0.iter().cloned().map(Named::Interface).collect()
+    }
+
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let over = self.0.map(|name| {
             router.interface_index(&name).ok_or_else(|| OpError::new(format!("there is no interface {name}")))

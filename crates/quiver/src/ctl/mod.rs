@@ -1,6 +1,7 @@
 //! `quiver ctl`: commands for a running router, from the arguments, from a pipe, or from a shell.
 
 mod complete;
+mod desired;
 mod link;
 mod pager;
 mod shell;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+pub use desired::{Apply, Diff, Plan};
 use link::{Failure, Link};
 
 /// Send commands to the running router

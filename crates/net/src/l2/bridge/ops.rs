@@ -3,7 +3,7 @@
 use super::macs;
 use super::part::{self, BridgeSettings, BridgeState, MAX_BRIDGE_ID, change, known};
 use super::port::{self, PortFeatures, TagChange};
-use crate::plane::Bridge;
+use crate::plane::{Bridge, MAC_LIMIT};
 use crate::router::{Kind, Membership, Op, OpError, PartOp, Router};
 use packet::eth::MacAddr;
 use std::collections::BTreeMap;
@@ -98,6 +98,47 @@ fn undo(op: BridgeOp) -> Result<Vec<Op>, OpError> {
 }
 
 impl PartOp for BridgeOp {
+    fn subject(&self) -> String {
+        match self {
+            BridgeOp::Create { id, .. } | BridgeOp::Delete { id } | BridgeOp::Set { id, .. } => {
+                format!("bridge domain {id}")
+            }
+            BridgeOp::Port { name, .. } => format!("{name}: bridge domain"),
+            BridgeOp::Tags { name, .. } => format!("{name}: tag rewrite"),
+            BridgeOp::PortFeatures { name, .. } => format!("{name}: what its bridge domain does"),
+            BridgeOp::PortLimit { name, .. } => format!("{name}: limit of learned addresses"),
+            BridgeOp::TableLimit { .. } => "limit of learned addresses".into(),
+            BridgeOp::Mac { id, mac, .. } => format!("bridge domain {id}: address {mac}"),
+            BridgeOp::Arp { id, address, .. } => format!("bridge domain {id}: ARP entry {address}"),
+        }
+    }
+
+    fn off(&self) -> Option<Op> {
+        let op = match self {
+            BridgeOp::Create { id, .. } | BridgeOp::Delete { id } => BridgeOp::Delete { id: *id },
+            BridgeOp::Set { id, .. } => BridgeOp::Set { id: *id, settings: BridgeSettings::default() },
+            BridgeOp::Port { name, .. } => BridgeOp::Port { name: name.clone(), member: None },
+            BridgeOp::Tags { name, .. } => BridgeOp::Tags { name: name.clone(), change: None },
+            BridgeOp::PortFeatures { name, .. } => {
+                BridgeOp::PortFeatures { name: name.clone(), features: PortFeatures::default() }
+            }
+            BridgeOp::PortLimit { name, .. } => BridgeOp::PortLimit { name: name.clone(), limit: None },
+            BridgeOp::TableLimit { .. } => BridgeOp::TableLimit { limit: MAC_LIMIT },
+            BridgeOp::Mac { id, mac, .. } => BridgeOp::Mac { id: *id, mac: *mac, to: None },
+            BridgeOp::Arp { id, address, .. } => BridgeOp::Arp { id: *id, address: *address, mac: None },
+        };
+        Some(op.into())
+    }
+
+    fn turned(&self, new: &Self) -> Option<Op> {
+        Some(match (self, new) {
+            (BridgeOp::Create { .. }, BridgeOp::Create { id, settings }) => {
+                BridgeOp::Set { id: *id, settings: settings.clone() }.into()
+            }
+            _ => new.clone().into(),
+        })
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         match self {
             BridgeOp::Create { id, settings } => {

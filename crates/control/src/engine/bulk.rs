@@ -1,0 +1,553 @@
+//! Routes and labels: by the million, compared as sorted runs.
+
+use super::objects::{Id, Side, Value, token};
+use crate::yaml::{self, Document, Place, RouteTarget};
+use ipnet::IpNet;
+use model::{Model, Object};
+use net::labels::OutLabels;
+use net::mpls::{LabelBatch, MplsOp};
+use net::router::{Lookup, Op, RouteBatch, RoutePath, RouteTable, Router, Target};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// One way of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hop {
+    /// Next hop.
+    pub address: Option<IpAddr>,
+    /// Interface, by name.
+    pub interface: Option<String>,
+    /// Table in which the address, or the packet, is looked up.
+    pub table: Option<u32>,
+    /// Share.
+    pub weight: u8,
+    /// Labels that packets get.
+    pub labels: OutLabels,
+    /// The kind of the table.
+    pub lookup: Lookup,
+}
+
+/// What becomes of the packets of a route or label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Goal {
+    /// They are sent.
+    Paths(Vec<Hop>),
+    /// They are dropped.
+    Drop,
+    /// They are dropped, and their sender is told.
+    Unreachable,
+    /// The same, in other words.
+    Prohibit,
+}
+
+impl Goal {
+    pub(super) fn of_paths(paths: &[yaml::RoutePath]) -> Goal {
+        let hop = |p: &yaml::RoutePath| Hop {
+            address: p.address,
+            interface: p.interface.clone(),
+            table: p.table,
+            weight: p.weight,
+            labels: p.labels,
+            lookup: p.lookup,
+        };
+        Goal::Paths(paths.iter().map(hop).collect())
+    }
+
+    fn of(t: &RouteTarget) -> Goal {
+        match t {
+            RouteTarget::Paths(paths) => Goal::of_paths(paths),
+            RouteTarget::Drop => Goal::Drop,
+            RouteTarget::Unreachable => Goal::Unreachable,
+            RouteTarget::Prohibit => Goal::Prohibit,
+        }
+    }
+
+    /// As the router has it, which knows interfaces by number; `None` for what no operator asks for.
+    pub(super) fn of_router(router: &Router, t: &Target) -> Option<Goal> {
+        let hop = |p: &RoutePath| Hop {
+            address: p.address,
+            interface: p.interface.map(|i| router.interface_name(i)),
+            table: p.table,
+            weight: p.weight,
+            labels: p.labels,
+            lookup: p.lookup,
+        };
+        Some(match t {
+            Target::Paths(paths) => Goal::Paths(paths.iter().map(hop).collect()),
+            Target::Drop => Goal::Drop,
+            Target::Unreachable => Goal::Unreachable,
+            Target::Prohibit => Goal::Prohibit,
+            _ => return None,
+        })
+    }
+
+    /// For the router.
+    pub(super) fn target(&self, router: &Router) -> Target {
+        let path = |h: &Hop| RoutePath {
+            address: h.address,
+            // A name that the rules let through and the router does not know is refused there.
+            interface: h.interface.as_deref().map(|n| router.interface_index(n).unwrap_or(u32::MAX)),
+            table: h.table,
+            weight: h.weight,
+            labels: h.labels,
+            lookup: h.lookup,
+        };
+        match self {
+            Goal::Paths(hops) => Target::Paths(hops.iter().map(path).collect()),
+            Goal::Drop => Target::Drop,
+            Goal::Unreachable => Target::Unreachable,
+            Goal::Prohibit => Target::Prohibit,
+        }
+    }
+
+    fn list(&self) -> &[Hop] {
+        if let Goal::Paths(hops) = self { hops } else { &[] }
+    }
+
+    /// Next hops.
+    pub(super) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.list().iter().filter_map(|h| h.address)
+    }
+
+    /// What its paths need, of routes of IPv6 or not.
+    pub(super) fn needs(&self, v6: bool) -> Vec<Id> {
+        let mut out = vec![];
+        for h in self.list() {
+            if let Some(i) = &h.interface {
+                out.push(Id::Interface(i.clone()));
+                if h.lookup != Lookup::Frame {
+                    out.push(Id::Layer(i.clone()));
+                }
+            }
+            let Some(id) = h.table else { continue };
+            out.push(match (h.address, h.lookup) {
+                (Some(a), _) => Id::Table(RouteTable::of(a, id)),
+                (None, Lookup::Mpls) => Id::LabelTable(id),
+                (None, Lookup::Ip4) => Id::Table(RouteTable { v6: false, id }),
+                (None, Lookup::Ip6) => Id::Table(RouteTable { v6: true, id }),
+                (None, Lookup::Own | Lookup::Frame) => Id::Table(RouteTable { v6, id }),
+            });
+        }
+        out.sort();
+        out.dedup();
+        out
+    }
+
+    /// Of a host route over an interface the neighbour is the host itself.
+    fn for_host(&self, prefix: IpNet) -> Option<Goal> {
+        let attached = |h: &Hop| h.address.is_none() && h.interface.is_some();
+        if prefix.prefix_len() != prefix.max_prefix_len() || !self.list().iter().any(attached) {
+            return None;
+        }
+        let of = |h: &Hop| match attached(h) {
+            true => Hop { address: Some(prefix.addr()), ..h.clone() },
+            false => h.clone(),
+        };
+        Some(Goal::Paths(self.list().iter().map(of).collect()))
+    }
+}
+
+/// The routes and labels of a side.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bulk {
+    goals: Vec<Goal>,
+    numbers: HashMap<Goal, u32>,
+    /// By table and prefix: number of the goal, and where it stands.
+    pub routes: Vec<((u32, IpNet), u32, Place)>,
+    /// By table, label, and whether it is at the bottom.
+    pub labels: Vec<((u32, u32, bool), u32, Place)>,
+}
+
+impl Bulk {
+    pub fn of(d: &Document) -> Bulk {
+        let mut b = Bulk::default();
+        let goals: Vec<u32> = d.routes.targets.iter().map(|t| b.goal(Goal::of(t))).collect();
+        let host: Vec<bool> = goals.iter().map(|g| b.leads_to_hosts(*g)).collect();
+        b.routes.reserve(d.routes.len());
+        for &(prefix, target, place) in &d.routes.list {
+            let table = d.routes.tables.get(target as usize).copied().unwrap_or(0);
+            let Some(&goal) = goals.get(target as usize) else { continue };
+            let goal = if host.get(target as usize) == Some(&true) { b.for_host(goal, prefix) } else { goal };
+            b.routes.push(((table, prefix), goal, place));
+        }
+        for l in &d.mpls.labels {
+            let goal = b.goal(Goal::of(&l.target));
+            b.labels.extend(l.bottoms.iter().map(|bottom| ((l.table, l.label, *bottom), goal, l.place)));
+        }
+        b
+    }
+
+    /// The number of a goal.
+    pub fn goal(&mut self, goal: Goal) -> u32 {
+        let next = self.goals.len() as u32;
+        if let Some(n) = self.numbers.get(&goal) {
+            return *n;
+        }
+        self.numbers.insert(goal.clone(), next);
+        self.goals.push(goal);
+        next
+    }
+
+    fn leads_to_hosts(&self, goal: u32) -> bool {
+        let attached = |h: &Hop| h.address.is_none() && h.interface.is_some();
+        self.goals.get(goal as usize).is_some_and(|g| g.list().iter().any(attached))
+    }
+
+    fn for_host(&mut self, goal: u32, prefix: IpNet) -> u32 {
+        let of = self.goals.get(goal as usize).and_then(|g| g.for_host(prefix));
+        of.map_or(goal, |g| self.goal(g))
+    }
+
+    /// Takes the routes of another, in place of its own.
+    pub fn take_routes(&mut self, other: Bulk) {
+        let numbers: Vec<u32> = other.goals.into_iter().map(|g| self.goal(g)).collect();
+        let own = |(key, goal, place): (RouteKey, u32, Place)| {
+            (key, numbers.get(goal as usize).copied().unwrap_or(NONE), place)
+        };
+        self.routes = other.routes.into_iter().map(own).collect();
+    }
+
+    pub fn route_place(&self, number: u32) -> Option<Place> {
+        self.routes.get(number as usize).map(|r| r.2)
+    }
+
+    pub fn label_place(&self, number: u32) -> Option<Place> {
+        self.labels.get(number as usize).map(|r| r.2)
+    }
+}
+
+/// No goal: of a route that there was not, or will not be.
+const NONE: u32 = u32::MAX;
+
+/// One route or label that changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item<K> {
+    pub key: K,
+    /// Numbers of goals.
+    old: u32,
+    new: u32,
+    /// Its position in the new side.
+    pub number: u32,
+}
+
+/// Routes or labels that change alike.
+#[derive(Clone, Debug)]
+pub(super) struct Run<K> {
+    pub items: Vec<Item<K>>,
+    /// Whether they stand before, and behind.
+    had: bool,
+    has: bool,
+    /// They stand in both as they are, and are here for what they need.
+    same: bool,
+    old_needs: Vec<Id>,
+    new_needs: Vec<Id>,
+}
+
+pub(super) type RouteKey = (u32, IpNet);
+pub(super) type LabelKey = (u32, u32, bool);
+
+/// All runs, with what they lead to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    pub goals: Arc<Vec<Goal>>,
+    pub routes: Vec<Run<RouteKey>>,
+    pub labels: Vec<Run<LabelKey>>,
+}
+
+/// A key of a bulk kind.
+pub(super) trait Key: Copy + Ord {
+    /// What it needs itself.
+    fn table(self) -> Option<Id>;
+    /// Whether paths into a table of the route's own kind lead into one of IPv6.
+    fn v6(self) -> bool;
+}
+
+impl Key for RouteKey {
+    fn table(self) -> Option<Id> {
+        (self.0 != 0).then(|| Id::Table(RouteTable::of(self.1.addr(), self.0)))
+    }
+
+    fn v6(self) -> bool {
+        self.1.addr().is_ipv6()
+    }
+}
+
+impl Key for LabelKey {
+    fn table(self) -> Option<Id> {
+        (self.0 != 0).then_some(Id::LabelTable(self.0))
+    }
+
+    fn v6(self) -> bool {
+        false
+    }
+}
+
+/// What runs are told apart by: what they do, and what they need.
+type Alike = (bool, bool, bool, Vec<Id>, Vec<Id>);
+
+struct Needs<'g> {
+    goals: &'g [Goal],
+    known: HashMap<(u32, bool, Option<Id>), Arc<Vec<Id>>>,
+}
+
+impl Needs<'_> {
+    fn of<K: Key>(&mut self, key: K, goal: u32) -> Arc<Vec<Id>> {
+        let (v6, table) = (key.v6(), key.table());
+        let goals = self.goals;
+        let make = || {
+            let mut all = goals.get(goal as usize).map(|g| g.needs(v6)).unwrap_or_default();
+            all.extend(table.clone());
+            all.sort();
+            all.dedup();
+            Arc::new(all)
+        };
+        Arc::clone(self.known.entry((goal, v6, table.clone())).or_insert_with(make))
+    }
+}
+
+/// Routes of one table and family that are made or taken away are one run each.
+fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Goal]) -> Vec<Run<K>> {
+    if !old.is_sorted() {
+        old.sort_unstable();
+    }
+    // From nothing, in the order of the document: a batch sorts itself.
+    if !old.is_empty() && !new.is_sorted_by_key(|n| n.0) {
+        new.sort_unstable();
+    }
+    let mut needs = Needs { goals, known: HashMap::new() };
+    let mut by: HashMap<Alike, usize> = HashMap::new();
+    let mut out: Vec<Run<K>> = vec![];
+    let mut last: Option<(u32, u32, Option<Id>, bool, usize)> = None;
+    let mut put = |item: Item<K>| {
+        let (table, v6) = (item.key.table(), item.key.v6());
+        // Neighbours are mostly alike.
+        if let Some((o, n, t, six, at)) = &last
+            && (*o, *n, *six) == (item.old, item.new, v6)
+            && *t == table
+        {
+            if *at != usize::MAX
+                && let Some(run) = out.get_mut(*at)
+            {
+                run.items.push(item);
+            }
+            return;
+        }
+        let of = |needs: &mut Needs<'_>, goal| match goal {
+            NONE => vec![],
+            goal => needs.of(item.key, goal).to_vec(),
+        };
+        let (old_needs, new_needs) = (of(&mut needs, item.old), of(&mut needs, item.new));
+        let (had, has, same) = (item.old != NONE, item.new != NONE, item.old == item.new);
+        let at = if same && old_needs.is_empty() {
+            // Nothing ever takes them along.
+            usize::MAX
+        } else {
+            let alike = match (had, has) {
+                (true, true) => (had, has, same, old_needs.clone(), new_needs.clone()),
+                _ => (had, has, v6, table.clone().into_iter().collect(), vec![]),
+            };
+            let next = out.len();
+            let at = *by.entry(alike).or_insert(next);
+            if at == next {
+                out.push(Run { items: vec![], had, has, same, old_needs: vec![], new_needs: vec![] });
+            }
+            if let Some(run) = out.get_mut(at) {
+                for (all, more) in [(&mut run.old_needs, old_needs), (&mut run.new_needs, new_needs)] {
+                    if all.is_empty() {
+                        *all = more;
+                    } else if *all != more {
+                        all.extend(more);
+                        all.sort();
+                        all.dedup();
+                    }
+                }
+                run.items.push(item);
+            }
+            at
+        };
+        last = Some((item.old, item.new, table, v6, at));
+    };
+    let mut old = old.into_iter().peekable();
+    for (key, goal, number) in new {
+        while let Some((k, was)) = old.next_if(|o| o.0 < key) {
+            put(Item { key: k, old: was, new: NONE, number: 0 });
+        }
+        let was = old.next_if(|o| o.0 == key).map_or(NONE, |o| o.1);
+        put(Item { key, old: was, new: goal, number });
+    }
+    for (k, was) in old {
+        put(Item { key: k, old: was, new: NONE, number: 0 });
+    }
+    out
+}
+
+/// Compares the bulk of two sides: the runs, which are objects of both models from here on.
+pub(super) fn compare(sides: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<Id, Value>) -> Runs {
+    let [from, to] = sides.map(|s| &s.bulk);
+    let mut all = Bulk { goals: to.goals.clone(), numbers: to.numbers.clone(), ..Bulk::default() };
+    let number: Vec<u32> = from.goals.iter().map(|g| all.goal(g.clone())).collect();
+    let was = |g: u32| number.get(g as usize).copied().unwrap_or(NONE);
+    let at = |n: usize| u32::try_from(n).unwrap_or(NONE);
+    let routes = runs(
+        from.routes.iter().map(|r| (r.0, was(r.1))).collect(),
+        to.routes.iter().enumerate().map(|(n, r)| (r.0, r.1, at(n))).collect(),
+        &all.goals,
+    );
+    let labels = runs(
+        from.labels.iter().map(|r| (r.0, was(r.1))).collect(),
+        to.labels.iter().enumerate().map(|(n, r)| (r.0, r.1, at(n))).collect(),
+        &all.goals,
+    );
+    for (n, r) in routes.iter().enumerate() {
+        r.objects(Id::Routes(n), &all.goals, sides, old, new);
+    }
+    for (n, r) in labels.iter().enumerate() {
+        r.objects(Id::Labels(n), &all.goals, sides, old, new);
+    }
+    Runs { goals: Arc::new(all.goals), routes, labels }
+}
+
+impl<K: Key> Run<K> {
+    fn objects(
+        &self,
+        id: Id,
+        goals: &[Goal],
+        sides: [&Side; 2],
+        old: &mut Model<Id, Value>,
+        new: &mut Model<Id, Value>,
+    ) {
+        let hops = |which: fn(&Item<K>) -> u32| {
+            let mut numbers: Vec<u32> = self.items.iter().map(which).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            let all = numbers.into_iter().filter_map(|n| goals.get(n as usize)).flat_map(Goal::hops);
+            all.collect::<Vec<IpAddr>>()
+        };
+        let tokens = |what, hops: &[IpAddr]| hops.iter().map(|a| token(what, a)).collect::<Vec<u64>>();
+        if self.had {
+            let hops = hops(|i| i.old);
+            let object = Object {
+                needs: self.old_needs.clone(),
+                takes: tokens("hop", &hops),
+                place: sides[0].bulk_place,
+                follows: sides[0].carry(&self.old_needs),
+                ..Object::new(Value::Run(self.same))
+            };
+            old.set_at(id.clone(), object);
+        }
+        if self.has {
+            let hops = hops(|i| i.new);
+            let object = Object {
+                needs: self.new_needs.clone(),
+                takes: tokens("hop", &hops),
+                bars: tokens("own", &hops),
+                place: sides[1].bulk_place,
+                follows: sides[1].carry(&self.new_needs),
+                ..Object::new(Value::Run(true))
+            };
+            new.set_at(id, object);
+        }
+    }
+
+    /// Whether they stand before or behind a step.
+    fn is(&self, item: &Item<K>, new: bool) -> Option<u32> {
+        Some(if new { item.new } else { item.old }).filter(|g| *g != NONE)
+    }
+}
+
+impl Runs {
+    /// How many a run has.
+    pub fn len(&self, id: &Id) -> usize {
+        match id {
+            Id::Routes(n) => self.routes.get(*n).map_or(0, |r| r.items.len()),
+            Id::Labels(n) => self.labels.get(*n).map_or(0, |r| r.items.len()),
+            _ => 1,
+        }
+    }
+
+    /// The batches that bring some items of a run to what they are on one side, or take them away, with the position of each change
+    /// in the new side.
+    pub fn ops(
+        &self,
+        router: &Router,
+        id: &Id,
+        items: std::ops::Range<usize>,
+        to: Option<bool>,
+    ) -> Vec<(Op, Vec<u32>)> {
+        let mut out = vec![];
+        match id {
+            Id::Routes(n) => {
+                let Some(run) = self.routes.get(*n) else { return out };
+                let mut batch: Option<(RouteBatch, Vec<u32>, HashMap<u32, _>)> = None;
+                for item in run.items.get(items).unwrap_or_default() {
+                    let (table, prefix) = item.key;
+                    if batch.as_ref().is_some_and(|b| b.0.table() != table) {
+                        out.extend(batch.take().map(|(b, n, _)| (Op::Routes(b), n)));
+                    }
+                    let (b, numbers, targets) =
+                        batch.get_or_insert_with(|| (RouteBatch::in_table(table), vec![], HashMap::new()));
+                    match to.and_then(|new| run.is(item, new)) {
+                        Some(goal) => {
+                            let target = *targets.entry(goal).or_insert_with(|| {
+                                let goal = self.goals.get(goal as usize);
+                                b.target(goal.map_or(Target::Drop, |g| g.target(router)))
+                            });
+                            b.set(prefix, target);
+                        }
+                        None => b.del(prefix),
+                    }
+                    numbers.push(item.number);
+                }
+                out.extend(batch.map(|(b, n, _)| (Op::Routes(b), n)));
+            }
+            Id::Labels(n) => {
+                let Some(run) = self.labels.get(*n) else { return out };
+                let mut batch: Option<(LabelBatch, Vec<u32>)> = None;
+                for item in run.items.get(items).unwrap_or_default() {
+                    let (table, label, bottom) = item.key;
+                    if batch.as_ref().is_some_and(|b| b.0.table() != table) {
+                        out.extend(batch.take().map(|(b, n)| (Op::from(MplsOp::Routes(b)), n)));
+                    }
+                    let (b, numbers) = batch.get_or_insert_with(|| (LabelBatch::in_table(table), vec![]));
+                    match to.and_then(|new| run.is(item, new)) {
+                        Some(goal) => {
+                            let goal = self.goals.get(goal as usize);
+                            let target = goal.map_or(Target::Drop, |g| g.target(router));
+                            b.set(label, bottom, &target);
+                        }
+                        None => b.del(label, bottom),
+                    }
+                    numbers.push(item.number);
+                }
+                out.extend(batch.map(|(b, n)| (Op::from(MplsOp::Routes(b)), n)));
+            }
+            _ => {}
+        }
+        out
+    }
+
+    /// The goals of an item before and behind.
+    pub fn goals_of<K>(&self, item: &Item<K>) -> (Option<&Goal>, Option<&Goal>) {
+        (self.goals.get(item.old as usize), self.goals.get(item.new as usize))
+    }
+}
+
+impl Side {
+    /// What carries packets over the interfaces of these.
+    fn carry(&self, needs: &[Id]) -> Vec<Id> {
+        let interfaces =
+            needs.iter().filter_map(|n| if let Id::Interface(name) = n { Some(name) } else { None });
+        interfaces.filter_map(|n| self.carried.get(n)).flatten().cloned().collect()
+    }
+
+    /// Routes of what runs, which are not read from text.
+    pub(super) fn add_route(&mut self, table: u32, prefix: IpNet, goal: u32) {
+        self.bulk.routes.push(((table, prefix), goal, Place::default()));
+    }
+
+    pub(super) fn add_goal(&mut self, goal: Goal) -> u32 {
+        self.bulk.goal(goal)
+    }
+}

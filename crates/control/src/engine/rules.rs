@@ -1,0 +1,110 @@
+//! How objects change, and what comes before what beyond their needs.
+
+use super::known::{Known, known};
+use super::objects::{Id, Value};
+use model::{Change, Phase, Rules, Touched};
+use net::l2::bridge::BridgeOp;
+use net::router::Op;
+use std::collections::HashMap;
+
+/// The rules of the objects of a document.
+pub(super) struct DocumentRules<'p> {
+    /// Sub-interfaces with their parents, of both sides.
+    pub parents: HashMap<&'p str, &'p str>,
+}
+
+/// What is to be done behind all that it waits for, and makes nothing anew that stands on it.
+const ORDER: &str = "the order of what there is";
+
+impl Rules<Id, Value> for DocumentRules<'_> {
+    fn change(&self, id: &Id, old: &Value, new: &Value) -> Change {
+        let (Value::Op(old), Value::Op(new)) = (old, new) else {
+            return match id {
+                Id::Layer(_) => Change::Anew("it moves between layer 2 and layer 3"),
+                _ => Change::InPlace,
+            };
+        };
+        match id {
+            Id::InterfaceOrder | Id::AddressOrder(_) => Change::Anew(ORDER),
+            Id::Binding(..) => Change::Anew("addresses belong to a table"),
+            Id::Member(_) => match (known(old), known(new)) {
+                (
+                    Known::Bridge(BridgeOp::Port { member: Some(a), .. }),
+                    Known::Bridge(BridgeOp::Port { member: Some(b), .. }),
+                ) if a.bvi != b.bvi || a.bvi && a.bridge != b.bridge => {
+                    Change::Anew("a BVI is routed, a member is not")
+                }
+                _ => Change::InPlace,
+            },
+            Id::Interface(_) => match (old, new) {
+                (Op::Part(old), Op::Part(new)) if old.turned(new).is_some() => Change::InPlace,
+                (Op::CreateSub { .. }, _) => Change::Anew("frames of other tags are another interface"),
+                (Op::CreateTap { .. }, Op::CreateTap { .. }) => {
+                    Change::Anew("its host side is made with its settings")
+                }
+                (Op::CreateHost { .. }, Op::CreateHost { .. }) => {
+                    Change::Anew("the device's rings are made with their settings")
+                }
+                (Op::CreatePcap { .. }, Op::CreatePcap { .. }) => Change::Anew("its files are opened once"),
+                (Op::Part(_), Op::Part(_)) => Change::Anew("the ends of a tunnel are what it is known by"),
+                _ => Change::Anew("it is of another kind"),
+            },
+            Id::Global(_) => match (old, new) {
+                (Op::Part(old), Op::Part(new)) if old.turned(new).is_none() => {
+                    Change::Anew("it begins again with its settings")
+                }
+                _ => Change::InPlace,
+            },
+            _ => Change::InPlace,
+        }
+    }
+
+    fn lets_go(&self, id: &Id, gone: &Id) -> bool {
+        // What an interface is itself takes along what it has.
+        let own = id.interface().is_some() && id.interface() == gone.interface();
+        let names = matches!(
+            id,
+            Id::Routes(_)
+                | Id::Labels(_)
+                | Id::TunnelPaths(_)
+                | Id::Member(_)
+                | Id::Xconnect(_)
+                | Id::Told(..)
+        );
+        names && !own
+    }
+
+    fn phase(&self, step: &Touched<'_, Id, Value>) -> Phase {
+        match (step.id, step.new.map(|o| &o.value)) {
+            // What comes up does so with all that packets are to meet.
+            (Id::State(_), Some(Value::Op(Op::SetState { up: true, .. }))) if step.phase == Phase::Change => {
+                Phase::Make
+            }
+            _ => step.phase,
+        }
+    }
+
+    /// An MTU that falls does so behind those that must not be larger.
+    fn before(&self, steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
+        let mtu = |v: &Value| if let Value::Op(Op::SetMtu { mtu, .. }) = v { Some(*mtu) } else { None };
+        let falls = |s: &Touched<'_, Id, Value>| {
+            let (old, new) = (s.old.and_then(|o| mtu(&o.value)), s.new.and_then(|o| mtu(&o.value)));
+            s.phase == Phase::Change && old > new
+        };
+        let mut falling: HashMap<&str, usize> = HashMap::new();
+        for (i, s) in steps.iter().enumerate().filter(|(_, s)| matches!(s.id, Id::Mtu(_)) && falls(s)) {
+            falling.extend(s.id.interface().map(|n| (n, i)));
+        }
+        let mut out = vec![];
+        for (i, s) in steps.iter().enumerate().filter(|(_, s)| s.phase == Phase::Change) {
+            let Some(name) = s.id.interface() else { continue };
+            let of = match s.id {
+                Id::Mtu(_) => self.parents.get(name).copied(),
+                Id::Told(..) | Id::Setting(..) => Some(name),
+                _ => None,
+            };
+            out.extend(of.and_then(|n| falling.get(n)).map(|mtu| (i, *mtu)));
+        }
+        out
+    }
+}

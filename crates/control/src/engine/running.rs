@@ -1,0 +1,115 @@
+//! What runs, as objects: read piece by piece from the router.
+//!
+//! All but the routes comes by way of the document that a dump writes, which is known to load to the same state. Routes are read from
+//! the tables themselves: a million of them would take seconds as text.
+
+use super::bulk::Goal;
+use super::objects::Side;
+use crate::dump::{Dump, Source};
+use crate::yaml::{Diagnostics, Settings, check};
+use ipnet::IpNet;
+use net::router::{RouteTable, Router};
+use std::collections::{HashMap, HashSet};
+
+/// Routes that are looked at for a piece.
+const ROUTES: usize = 2000;
+
+/// What runs, as far as it was read.
+pub struct Reading {
+    dump: Dump,
+    text: String,
+    written: bool,
+    routes: Side,
+    table: RouteTable,
+    after: Option<IpNet>,
+    /// Interfaces whose MAC address the operator chose; that of others is only written down.
+    macs: HashSet<String>,
+    begun: u64,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Reading {
+            dump: Dump::without_routes(),
+            text: String::new(),
+            written: false,
+            routes: Side::default(),
+            table: RouteTable::V4,
+            after: None,
+            macs: HashSet::new(),
+            begun: u64::MAX,
+        }
+    }
+}
+
+impl Reading {
+    /// Reads the next piece; false at the end.
+    pub fn next(&mut self, router: &Router, settings: &Settings) -> bool {
+        if self.begun == u64::MAX {
+            self.begun = router.changes();
+        }
+        if !self.written {
+            match self.dump.next_text(Source { router, settings }) {
+                Some(text) => self.text += &text,
+                None => {
+                    self.written = true;
+                    let chosen = router.interfaces().filter(|i| i.mac_set);
+                    self.macs = chosen.map(|i| i.name.clone()).collect();
+                }
+            }
+            return true;
+        }
+        self.routes(router)
+    }
+
+    /// Whether anything but routes has changed since it began.
+    pub fn is_stale(&self, router: &Router) -> bool {
+        self.begun != router.changes()
+    }
+
+    fn routes(&mut self, router: &Router) -> bool {
+        // Groups come and go: their goals are known for one piece.
+        let mut goals: HashMap<u32, Option<u32>> = HashMap::new();
+        for (seen, r) in router.routes_after(self.table, self.after).enumerate() {
+            if seen >= ROUTES {
+                return true;
+            }
+            self.after = Some(r.prefix);
+            let Some(group) = router.static_route(self.table, &r) else { continue };
+            let routes = &mut self.routes;
+            let goal = goals.entry(group).or_insert_with(|| {
+                let goal = Goal::of_router(router, &router.group(group)?.target)?;
+                Some(routes.add_goal(goal))
+            });
+            if let Some(goal) = *goal {
+                self.routes.add_route(self.table.id, r.prefix, goal);
+            }
+        }
+        let next = router.table_after(self.table).or((!self.table.v6).then_some(RouteTable::V6));
+        self.table = next.unwrap_or(self.table);
+        self.after = None;
+        next.is_some()
+    }
+
+    /// The objects. Takes as long as it takes to load the document: not for the control thread.
+    ///
+    /// # Errors
+    /// The running state does not load, which is a bug.
+    pub fn side(self) -> Result<Side, Diagnostics> {
+        let document = check("the running state", &self.text)?;
+        let mut side = Side::of(&document);
+        side.keep_macs(&self.macs);
+        side.bulk.take_routes(self.routes.bulk);
+        Ok(side)
+    }
+
+    /// The state at one go, for tests and for routers that nobody waits for.
+    ///
+    /// # Errors
+    /// As [`Reading::side`].
+    pub fn whole(router: &Router, settings: &Settings) -> Result<Side, Diagnostics> {
+        let mut reading = Reading::default();
+        while reading.next(router, settings) {}
+        reading.side()
+    }
+}

@@ -1,0 +1,226 @@
+//! A router that a document is applied to is as one that was started with it, byte for byte of what it dumps; and one to which it
+//! could not be applied is as it was.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod documents;
+
+use control::dump::{Dump, Source};
+use control::engine::{self, Carry, Failed, Plan, Progress, Reading, Side};
+use control::{apply, yaml};
+use documents::document;
+use net::router::{Router, RouterConfig};
+use proptest::prelude::*;
+use std::time::Duration;
+
+struct Running {
+    router: Router,
+    settings: yaml::Settings,
+}
+
+fn parse(text: &str) -> yaml::Document {
+    yaml::load("test.yaml", text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// None where the router refuses what the document may say.
+fn try_start(text: &str) -> Option<Running> {
+    let document = parse(text);
+    let pool = graph::PoolConfig { buffers: 1024, memory: graph::PoolMemory::Normal };
+    let config = apply::router_config(&document);
+    let mut router = Router::new(RouterConfig { pool, cpus: vec![], ..config }).unwrap();
+    match apply::start(&document, &mut router) {
+        Ok(()) => Some(Running { router, settings: document.settings }),
+        Err(e) => {
+            if std::env::var_os("ENGINE_LOUD").is_some() {
+                eprintln!("{e}");
+            }
+            None
+        }
+    }
+}
+
+fn start(text: &str) -> Running {
+    try_start(text).unwrap_or_else(|| panic!("{text}"))
+}
+
+impl Running {
+    fn dump(&self) -> String {
+        Dump::text(Source { router: &self.router, settings: &self.settings })
+    }
+
+    fn plan(&self, text: &str) -> Plan {
+        engine::plan(&Reading::whole(&self.router, &self.settings).unwrap(), &Side::of(&parse(text)))
+    }
+
+    fn carry(&mut self, mut carry: Carry) -> Result<(), Failed> {
+        loop {
+            match carry.go_on(&mut self.router, Duration::ZERO) {
+                Progress::More => {}
+                Progress::Done => return Ok(()),
+                Progress::Failed(failed) => return Err(failed),
+            }
+        }
+    }
+
+    fn apply(&mut self, text: &str) {
+        let plan = self.plan(text);
+        let steps = words(&plan);
+        if let Err(e) = self.carry(Carry::new(plan)) {
+            panic!("{e:?}\n{}\n{steps}\n---\n{text}", self.dump());
+        }
+    }
+}
+
+/// The steps, one a line.
+fn words(plan: &Plan) -> String {
+    plan.steps.iter().map(|s| format!("{:?} {:?} {:?}\n", s.phase, s.id, s.anew)).collect()
+}
+
+fn lines(plan: &Plan) -> Vec<String> {
+    plan.lines().iter().map(|l| format!("{} {}", l.sign, l.text)).collect()
+}
+
+const TWO: &str = "\
+loopbacks:
+  loop0: {addresses: [10.0.0.1/24, 10.0.0.2/24], mtu: 9000}
+  loop1: {description: second}
+routes:
+  - 10.1.0.0/16 via 10.0.0.9
+  - 10.2.0.0/16 via 10.0.0.9 weight 2, 10.0.0.8
+";
+
+#[test]
+fn what_runs_differs_in_nothing_from_its_document() {
+    for text in ["", TWO] {
+        let running = start(text);
+        assert_eq!(words(&running.plan(text)), "", "{text}");
+    }
+}
+
+#[test]
+fn a_plan_touches_only_what_differs() {
+    let running = start(TWO);
+    let other =
+        TWO.replace("mtu: 9000", "mtu: 8000").replace("10.0.0.8", "10.0.0.7").replace("second", "2nd");
+    let plan = running.plan(&other);
+    assert_eq!(
+        lines(&plan),
+        [
+            "~ interface loop0: MTU: 9000 -> 8000",
+            "~ interface loop1: description: \"second\" -> \"2nd\"",
+            "~ 1 route (10.2.0.0/16)",
+        ]
+    );
+    let (all, _) = engine::differences(&plan, (0, 0), 100);
+    let last = &all.last().unwrap().text;
+    assert_eq!(
+        last,
+        "route 10.2.0.0/16: via 10.0.0.9 weight 2 via 10.0.0.8 -> via 10.0.0.9 weight 2 via 10.0.0.7"
+    );
+}
+
+#[test]
+fn routes_move_from_an_interface_that_goes_to_one_that_comes() {
+    let a = "loopbacks: {loop0: {addresses: [10.0.0.1/24]}, loop7: {}}\nroutes: [10.9.0.0/16 via loop0]\n";
+    let b = "loopbacks: {loop1: {addresses: [10.1.0.1/24]}, loop7: {}}\nroutes: [10.9.0.0/16 via loop1]\n";
+    let mut running = start(a);
+    let plan = running.plan(b);
+    let all = lines(&plan);
+    let at = |what: &str| {
+        all.iter().position(|l| l.starts_with(what)).unwrap_or_else(|| panic!("{what} {all:#?}"))
+    };
+    assert!(at("+ interface loop1") < at("~ 1 route"), "{all:#?}");
+    assert!(at("~ 1 route") < at("- interface loop0"), "{all:#?}");
+    running.apply(b);
+    assert_eq!(running.dump(), start(b).dump());
+}
+
+#[test]
+fn a_million_routes_are_compared_in_a_moment() {
+    let mut text = String::from("loopbacks: {loop0: {addresses: [10.0.0.1/24]}}\nroutes:\n");
+    for n in 0..200_000u32 {
+        text += &format!("  - 20.{}.{}.{}/32 via 10.0.0.{}\n", n >> 16, (n >> 8) & 255, n & 255, 2 + n % 100);
+    }
+    let mut running = start(&text);
+    let other = text.replace("20.1.2.3/32 via 10.0.0.", "20.1.2.3/32 via 10.0.1.");
+    let plan = running.plan(&other);
+    assert_eq!(lines(&plan), ["~ 1 route (20.1.2.3/32)"]);
+    running.apply(&other);
+    assert_eq!(words(&running.plan(&other)), "");
+}
+
+/// Every command that a plan names is one that the router takes.
+#[test]
+fn commands_of_plans_are_commands() {
+    let registry = control::commands::registry().unwrap();
+    let mut seen = 0;
+    for seed in 0..60u64 {
+        let text = documents::seeded(seed);
+        if yaml::load("test.yaml", &text).is_err() {
+            continue;
+        }
+        let (nothing, side) = (Side::default(), Side::of(&parse(&text)));
+        for plan in [engine::plan(&nothing, &side), engine::plan(&side, &nothing)] {
+            for line in plan.lines() {
+                for command in line.commands {
+                    seen += 1;
+                    registry.check(&command).unwrap_or_else(|e| panic!("{command}: {e}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 500, "{seen}");
+}
+
+fn same(a: &str, b: &str, steps: &str, of: &str) {
+    if a != b {
+        let mut out = String::new();
+        let (x, y): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+        x.iter().filter(|l| !y.contains(l)).for_each(|l| out += &format!("- {l}\n"));
+        y.iter().filter(|l| !x.contains(l)).for_each(|l| out += &format!("+ {l}\n"));
+        panic!("{of}\n{out}\nsteps\n{steps}\nis\n{a}\nshould be\n{b}");
+    }
+}
+
+/// So many, unless the environment says otherwise.
+fn cases(n: u32) -> ProptestConfig {
+    let told = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    ProptestConfig { cases: told.unwrap_or(n), max_global_rejects: 20_000, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases(24))]
+
+    #[test]
+    fn any_document_is_applied_to_any_other(a in document(), b in document()) {
+        let (first, second) = (try_start(&a), try_start(&b));
+        prop_assume!(first.is_some() && second.is_some());
+        let (mut running, wanted) = (first.unwrap(), second.unwrap().dump());
+        let before = running.dump();
+        let there = words(&running.plan(&b));
+        running.apply(&b);
+        same(&running.dump(), &wanted, &there, "there");
+        prop_assert_eq!(words(&running.plan(&b)), "");
+        let back = words(&running.plan(&a));
+        running.apply(&a);
+        same(&running.dump(), &before, &back, "back");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(8))]
+
+    #[test]
+    fn what_fails_at_any_step_leaves_nothing_behind(a in document(), b in document()) {
+        let first = try_start(&a);
+        prop_assume!(first.is_some() && try_start(&b).is_some());
+        let mut running = first.unwrap();
+        let before = running.dump();
+        let plan = running.plan(&b);
+        for at in 0..plan.steps.len() {
+            let failed = running.carry(Carry::new(plan.clone()).failing_at(at)).unwrap_err();
+            prop_assert_eq!((failed.step, &failed.left), (at, &vec![]), "{}", words(&plan));
+            same(&running.dump(), &before, &words(&plan), &format!("failed at {at}"));
+        }
+    }
+}

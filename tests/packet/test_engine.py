@@ -1,0 +1,158 @@
+"""Documents applied to a running router: what does not differ carries packets, what fails changes nothing."""
+
+import re
+import threading
+
+from frames import *
+from harness import BINARY, Bench, run, wait_for
+from harness.router import REPO
+
+
+def quiver(b, *words, check=True):
+    return run([BINARY, words[0], "-s", b.router.socket, *words[1:]], check=check)
+
+
+def running(b):
+    return quiver(b, "dump").stdout
+
+
+class Stream:
+    """Numbered datagrams from one port to another for as long as it is entered; `lost` says which did not come."""
+
+    def __init__(self, source, sink, frames):
+        self.source, self.sink, self.frames = source, sink, frames
+        self.sent, self.end = 0, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.end.is_set() and self.sent < len(self.frames):
+            self.source.send(self.frames[self.sent])
+            self.sent += 1
+            self.end.wait(0.001)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.end.set()
+        self.thread.join()
+
+    def lost(self, key):
+        want = {key(f) for f in self.frames[: self.sent]}
+
+        def all_came():
+            while (frame := self.sink.recv(timeout=0.05, chatter=True)) is not None:
+                want.discard(key(frame))
+            return not want
+
+        try:
+            wait_for("all datagrams came", all_came, timeout=5)
+        except AssertionError:
+            pass
+        return want
+
+
+def number(frame):
+    """What a datagram of the stream says; none for others."""
+    found = re.search(rb"no (\d+);", bytes(frame))
+    return int(found[1]) if found else None
+
+
+def test_what_does_not_differ_carries_all_packets(tmp_path):
+    b = Bench({"loopbacks": {"loop0": {"addresses": ["10.255.0.1/32"], "mtu": 9000}}}, ports=("left", "right", "third"))
+    try:
+        left, right, third = (b.ports[p] for p in ("left", "right", "third"))
+        first = running(b).replace("routes:\n", "") + "routes:\n" + (
+            f"  - 192.0.2.0/24 via {right.host}\n  - 198.51.100.0/24 via {third.host}\n")
+        # Another loopback, another MTU, a route that moves to another neighbour, and an interface that loses its address.
+        second = first.replace("mtu: 9000", "mtu: 1400").replace(third.host + "\n", right.host + "\n")
+        second = second.replace("  loop0:\n", "  loop1: {addresses: [10.255.0.2/32]}\n  loop0:\n")
+        second = re.sub(r"(  third:\n(?:    .*\n)*?)    addresses: .*\n", r"\1", second)
+        second = re.sub(r"  - interface: third\n(    .*\n)+", "", second)
+        second = re.sub(r"  - \{interface: third.*\n", "", second)
+        files = [tmp_path / "first.yaml", tmp_path / "second.yaml"]
+        for file, text in zip(files, (first, second)):
+            file.write_text(text)
+        quiver(b, "apply", str(files[0]))
+        b.router.ctl("clear control")
+        plain = into(left) / IP(src=left.host, dst="192.0.2.7", ttl=9) / UDP(sport=5, dport=6)
+        moved = into(left) / IP(src=left.host, dst="198.51.100.7", ttl=9) / UDP(sport=5, dport=6)
+        # Of the route that moves, those behind the move come out of the other port.
+        frames = [bytes(plain / f"no {n};") for n in range(20_000)]
+        with Stream(b.wires["left"], b.wires["right"], frames) as stream:
+            for file in (files[1], files[0]) * 5:
+                quiver(b, "apply", str(file))
+        assert stream.sent > 100 and not stream.lost(number)
+        quiver(b, "apply", str(files[1]))
+        b.wires["right"].drain()
+        b.wires["left"].send(moved / "no 7;")
+        b.wires["right"].wait(lambda p: number(p) == 7)
+        longest = b.router.json("show control")["longest-cpu-ms"]
+        assert longest < 10, longest
+        b.router.check_quiet()
+    finally:
+        b.close()
+
+
+def test_a_refused_apply_changes_nothing(tmp_path):
+    b = Bench()
+    try:
+        before = running(b)
+        file = tmp_path / "new.yaml"
+        # The rules let it through; that there is no such device shows when it is made.
+        file.write_text(before.replace("interfaces:\n", "interfaces:\n  nowhere0: {}\n", 1).replace("  left:\n", "  left:\n    description: other\n", 1))
+        done = quiver(b, "apply", str(file), check=False)
+        assert done.returncode == 1 and "nothing was changed" in done.stderr and "nowhere0" in done.stderr, done.stderr
+        assert running(b) == before
+        # A document with an error, one that is not there, and another number of workers.
+        file.write_text("interfaces: {left: {mtu: 1}}\n")
+        done = quiver(b, "apply", str(file), check=False)
+        assert done.returncode == 1 and "error[range]" in done.stderr
+        assert quiver(b, "diff", str(tmp_path / "none.yaml"), check=False).returncode == 1
+        file.write_text("quiver: {workers: 2}\n" + before)
+        file.write_text(re.sub(r"^quiver:\n", "quiver:\n  workers: 2\n", before, flags=re.M))
+        done = quiver(b, "apply", str(file), check=False)
+        assert done.returncode == 1 and "restart" in done.stderr, done.stderr
+        assert running(b) == before
+        # Who may not read a file does not have it read by the router.
+        secret = tmp_path / "secret.yaml"
+        secret.write_text("s3cret: 1\n")
+        secret.chmod(0o600)
+        b.router.check_quiet()
+    finally:
+        b.close()
+
+
+def sessions():
+    """The documents of docs/engine.md by name, and its commands with what they answer."""
+    text = open(f"{REPO}/docs/engine.md").read()
+    files = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", text, re.S))
+    told = []
+    for block in re.findall(r"```console\n(.*?)```", text, re.S):
+        for part in block.split("$ ")[1:]:
+            line, _, answer = part.partition("\n")
+            told.append((line, answer))
+    return files, told
+
+
+def test_the_sessions_of_the_document(tmp_path):
+    files, told = sessions()
+    assert len(files) >= 2 and len(told) >= 4
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    b = Bench(files["running.yaml"] + "quiver: {sockets: {ctl: \"@socket@\"}}\n", ports=(), start=False)
+    try:
+        b.start()
+        for name in files:
+            with open(tmp_path / name, "a") as f:
+                f.write(f"quiver: {{sockets: {{ctl: \"{b.router.socket}\"}}}}\n")
+        for line, answer in told:
+            words = line.split()
+            assert words[0] == "quiver"
+            words = [str(tmp_path / w) if w in files else w for w in words]
+            done = run([BINARY, words[1], "-s", b.router.socket, *words[2:]], check=False)
+            got = (done.stdout + done.stderr).replace(f"{tmp_path}/", "").replace(b.router.socket, "SOCKET")
+            assert got.rstrip() == answer.rstrip(), f"$ {line}\n{got}"
+    finally:
+        b.close()
