@@ -1,7 +1,7 @@
 //! What should be, as objects that need each other, and the way from one such model to another.
 //!
 //! A [`Model`] is a set of objects by their ids. Each says what must stand before it ([`Object::needs`]) and what it has to itself
-//! ([`Object::takes`], [`Object::bars`]). [`plan`] compares two models and answers the steps from one to the other, ordered by what
+//! ([`Object::takes`], [`Object::bars`]). [`plan()`] compares two models and answers the steps from one to the other, ordered by what
 //! the objects say; no order is written by hand. Nothing here knows what the objects are: [`Rules`] does.
 //!
 //! There are no threads, sockets or devices in this crate, and the same two models always give the same plan.

@@ -1,9 +1,9 @@
 //! The engine: from what should be to what runs.
 //!
-//! A checked document becomes a [`model::Model`] of objects ([`objects`]); what they need, and which of them change in place, stands
-//! there and in [`rules`]. [`plan`] compares two sides and answers a [`Plan`]: steps in order, each with the operations that carry it
-//! out ([`steps`]) and words for the operator ([`words`]). [`carry`] carries a plan out piece by piece, and back from a step that
-//! fails. Routes and labels come by the million: they are compared as sorted runs ([`bulk`]) and carried out as batches.
+//! A checked document becomes a [`model::Model`] of objects (`objects`); what they need, and which of them change in place, stands
+//! there and in `rules`. [`plan`] compares two sides and answers a [`Plan`]: steps in order, each with the operations that carry it
+//! out (`steps`) and words for the operator (`words`). `carry` carries a plan out piece by piece, and back from a step that
+//! fails. Routes and labels come by the million: they are compared as sorted runs (`bulk`) and carried out as batches.
 
 mod bulk;
 mod carry;

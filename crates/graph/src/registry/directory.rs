@@ -93,7 +93,7 @@ pub(super) fn write(groups: &[Declared], names: &BTreeMap<&'static str, Vec<(Str
     out
 }
 
-/// Reads what [`write`] wrote. Lines of unknown kinds are left out: later versions may add some.
+/// Reads what [`write()`] wrote. Lines of unknown kinds are left out: later versions may add some.
 pub(super) fn parse(text: &str) -> io::Result<(Vec<Entry>, Names)> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a directory of counters");
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<u64>().ok()).ok_or_else(bad);

@@ -1,7 +1,7 @@
 //! All counters of a router: each is declared once, with its name, its unit and what it means, and stands in memory that
 //! other processes can map and read without asking the router.
 //!
-//! The memory is a file without a name ([`Registry::file`]). It begins with a page of [`Header`], which leads to the
+//! The memory is a file without a name ([`Registry::file`]). It begins with a page of `Header`, which leads to the
 //! *directory*, a text that [`Reader`] reads: which counters there are, by what they are counted (nodes, interfaces, ...),
 //! and where in the file each worker's values stand. Values are words of 64 bits with one writer each. Each worker's begin
 //! on a page of their own, and what a worker never counts in takes no memory.
