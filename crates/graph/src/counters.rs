@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Objects that a table has room for; few under Miri, which writes all of them.
 pub const OBJECTS: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
 
-crate::counters! {
+crate::counter_group! {
     /// Packets and bytes of one object in one worker.
     #[repr(align(16))]
     pub struct Pair {

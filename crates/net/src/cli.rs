@@ -8,6 +8,7 @@ pub(crate) mod neighbors;
 pub(crate) use crate::router::{IfState, Op, Router};
 use command::{Args, CommandError, Completer, Output};
 use drivers::{Files, Identity};
+use graph::registry::Reader;
 
 /// Names of interfaces that a completion or an error proposes or compares with, at most: there may be many thousands.
 const PROPOSED: usize = 1000;
@@ -22,7 +23,7 @@ impl Completer for Router {
             "node" => {
                 self.graphs().first().map_or(vec![], |g| g.nodes.iter().map(|n| n.name.to_owned()).collect())
             }
-            "counter" => crate::runtime::counter_names(self),
+            "counter" => counter_names(self),
             "table" | "table4" | "table6" => {
                 let wanted = |name: &str| name.starts_with(prefix);
                 named_tables(self, kind, wanted).into_iter().map(|(name, _)| name).collect()
@@ -39,7 +40,7 @@ impl Completer for Router {
         match kind {
             "interface" => Some(self.interface_index(name).is_some()),
             "node" => Some(self.graphs().first().is_some_and(|g| g.node(name).is_some())),
-            "counter" => Some(crate::runtime::counter_names(self).iter().any(|n| n == name)),
+            "counter" => Some(counter_names(self).iter().any(|n| n == name)),
             _ => Some(self.names_of_parts(kind)?.iter().any(|n| n == name)),
         }
     }
@@ -50,6 +51,16 @@ impl Completer for Router {
         // A name that stands for two tables of different numbers says nothing.
         numbers.all(|other| other == first).then_some(first.into())
     }
+}
+
+/// The registry of counters, as other processes find it.
+pub(crate) fn counters(router: &Router) -> Result<Reader, CommandError> {
+    let open = router.plane().registry.file().and_then(Reader::open);
+    open.map_err(|e| format!("cannot read the counters: {e}").into())
+}
+
+fn counter_names(router: &Router) -> Vec<String> {
+    counters(router).map_or(vec![], |r| r.entries().iter().map(|e| e.name.clone()).collect())
 }
 
 /// The wanted names of routing tables with their numbers: of one family for `table4` and `table6`, of both for `table`.

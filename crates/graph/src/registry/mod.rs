@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use graph::registry::{Group, Owner, Reader, Registry};
-//! graph::counters! {
+//! graph::counter_group! {
 //!     /// What a cook counts.
 //!     pub struct Cook {
 //!         /// Cakes that came out well.
@@ -29,17 +29,18 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod count;
 mod directory;
 mod reader;
 mod rows;
 mod segment;
 
+pub use count::Count;
 pub use directory::{Axis, Entry, Part};
 pub use reader::{Reader, Values};
 pub use rows::Rows;
 pub use segment::Cells;
 
-use crate::stats::Count;
 use directory::Declared;
 use rustix::fd::OwnedFd;
 use segment::Segment;
@@ -96,7 +97,7 @@ pub struct Field {
     pub offset: usize,
 }
 
-/// Counters that stand together. Made by [`counters!`](crate::counters!).
+/// Counters that stand together. Made by [`counter_group!`](crate::counter_group!).
 ///
 /// # Safety
 /// It consists of [`Count`]s, at the offsets that `FIELDS` says, and of nothing that could be invalid.
@@ -116,7 +117,7 @@ unsafe impl Layout for Count {
 /// Declares counters that stand together: the doc comment of each is what operators read, then comes its [`Unit`], and
 /// `(Most)` where the largest value of the workers counts and not their sum.
 #[macro_export]
-macro_rules! counters {
+macro_rules! counter_group {
     (@kind) => { $crate::registry::Kind::Sum };
     (@kind $kind:ident) => { $crate::registry::Kind::$kind };
     ($(#[$m:meta])* $v:vis struct $name:ident {
@@ -125,14 +126,14 @@ macro_rules! counters {
         $(#[$m])*
         #[derive(Default)]
         #[repr(C)]
-        $v struct $name { $($(#[doc = $doc])+ $fv $field: $crate::stats::Count),* }
+        $v struct $name { $($(#[doc = $doc])+ $fv $field: $crate::registry::Count),* }
         // SAFETY: counts and nothing else, at the offsets that the compiler says.
         #[allow(unsafe_code)]
         unsafe impl $crate::registry::Layout for $name {
             const FIELDS: &'static [$crate::registry::Field] = &[$($crate::registry::Field {
                 name: stringify!($field),
                 unit: $crate::registry::Unit::$unit,
-                kind: $crate::counters!(@kind $($kind)?),
+                kind: $crate::counter_group!(@kind $($kind)?),
                 help: concat!($($doc),+),
                 offset: core::mem::offset_of!($name, $field),
             }),*];

@@ -1,7 +1,7 @@
 use super::*;
 use crate::counters::{PerWorker, Table};
 
-crate::counters! {
+crate::counter_group! {
     /// Of a test.
     #[repr(align(64))]
     struct Cook {

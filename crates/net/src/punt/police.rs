@@ -124,7 +124,7 @@ impl Bucket {
     }
 }
 
-graph::counters! {
+graph::counter_group! {
     /// Packets of one class in one worker.
     struct Counted {
         /// Packets for the router of a class that its limit let pass.

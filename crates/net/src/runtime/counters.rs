@@ -1,25 +1,15 @@
 //! `show counters`: the registry as other processes find it. What is shown is read from the file of counters by its
 //! directory, and asks nothing else of the router but the names of interfaces.
 
+use crate::cli::counters;
 use crate::router::Router;
 use command::{Args, CommandError, Output, Page, Table};
 use graph::registry::{Entry, Reader, VERSION, Values};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
-fn reader(router: &Router) -> Result<Reader, CommandError> {
-    let open = router.plane().registry.file().and_then(Reader::open);
-    open.map_err(|e| format!("cannot read the counters: {e}").into())
-}
-
-/// Names of all counters.
-pub(crate) fn names(router: &Router) -> Vec<String> {
-    let reader = reader(router).ok();
-    reader.map_or(vec![], |r| r.entries().iter().map(|e| e.name.clone()).collect())
-}
-
 pub(super) fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let reader = reader(router)?;
+    let reader = counters(router)?;
     let Some(name) = args.opt::<String>("counter")? else { return Ok(list(router, &reader)) };
     match reader.find(&name).cloned() {
         Some(entry) => Ok(values(reader, entry)),
@@ -34,7 +24,7 @@ fn by(entry: &Entry) -> Vec<&str> {
 fn list(router: &Router, reader: &Reader) -> Output {
     let path = router.plane().registry.path();
     let mut table = Table::new().left("Counter").left("Unit").left("By").left("Meaning");
-    let mut counters = vec![];
+    let mut all = vec![];
     for e in reader.entries() {
         table.row([
             e.name.as_str().into(),
@@ -42,7 +32,7 @@ fn list(router: &Router, reader: &Reader) -> Output {
             by(e).join(", ").into(),
             e.help.as_str().into(),
         ]);
-        counters.push(json!({
+        all.push(json!({
             "name": e.name,
             "unit": e.unit,
             "by": by(e),
@@ -52,7 +42,7 @@ fn list(router: &Router, reader: &Reader) -> Output {
     }
     let shown = path.as_deref().unwrap_or("no file");
     let text = format!("{}Processes read them in {shown}, version {VERSION}\n", table.to_text());
-    Output::new(text, json!({ "file": path, "version": VERSION, "counters": counters }))
+    Output::new(text, json!({ "file": path, "version": VERSION, "counters": all }))
 }
 
 /// All values of a counter that are not 0, piece by piece: there may be a million.

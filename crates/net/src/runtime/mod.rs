@@ -5,5 +5,3 @@ pub mod commands;
 mod counters;
 mod show;
 mod trace;
-
-pub(crate) use counters::names as counter_names;
