@@ -160,7 +160,8 @@ fn show(v6: bool) -> Output {
             let hash: Vec<&str> = fields.words().collect();
             if page.wants_json() {
                 page.item(&json!({
-                    "fib-index": fib_index.0, "table": table.id, "name": name, "routes": routes, "bytes": bytes,
+                    "fib-index": fib_index.0, "place": fib_index.0, "table": table.id, "name": name,
+                    "routes": routes, "bytes": bytes,
                     "compact": compact, "interfaces": interfaces, "flow-hash": hash,
                 }));
                 continue;
