@@ -22,9 +22,7 @@ const PIECE: Duration = Duration::from_millis(2);
 pub(super) fn commands() -> [Command<App>; 3] {
     let file = "the whole path of a document, from /; the router reads it with your rights";
     [
-        Command::read("configuration diff <file:path>", "What a document would change of what runs", |app, args| {
-            work(app, args, diff)
-        })
+        Command::read("configuration diff <file:path>", "What a document would change of what runs", diff)
         .arg("file", file)
         .details(
             "A line for each object that differs: + where the document has it and the router has not, - where it is the other \
@@ -32,9 +30,7 @@ pub(super) fn commands() -> [Command<App>; 3] {
              shell.",
         )
         .example("configuration diff /etc/quiver/new.yaml"),
-        Command::read("configuration plan <file:path>", "The steps from what runs to a document", |app, args| {
-            work(app, args, plan)
-        })
+        Command::read("configuration plan <file:path>", "The steps from what runs to a document", plan)
         .arg("file", file)
         .details(
             "The steps in the order in which `configuration apply` takes them, with the commands that do the same where \
@@ -159,20 +155,16 @@ async fn compare(desk: &Desk, path: PathBuf, who: Option<Identity>) -> Result<Co
     Ok(Compared { plan, wanted, restart })
 }
 
-fn work(
-    app: &mut App,
-    args: &Args,
-    answer: impl FnOnce(Compared) -> Output + 'static,
-) -> Result<Output, CommandError> {
-    let (path, who) = asked(args)?;
-    let desk = Desk::of(app);
-    Ok(Output::stream(async move |_| Ok(answer(compare(&desk, path, who).await?))))
-}
-
 /// Lines made of a plan at a time.
 const LINES: usize = 256;
 
-fn diff(compared: Compared) -> Output {
+fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let (path, who) = asked(args)?;
+    let desk = Desk::of(app);
+    Ok(Output::stream(async move |_| Ok(lines(compare(&desk, path, who).await?))))
+}
+
+fn lines(compared: Compared) -> Output {
     let Compared { plan, restart, .. } = compared;
     let mut at = Some((0, 0));
     let mut begun = false;
@@ -215,10 +207,34 @@ fn step_text(n: usize, line: &Line) -> String {
     out
 }
 
-fn plan(compared: Compared) -> Output {
-    let Compared { plan, restart, .. } = compared;
-    let (mut lines, warnings) = (plan.lines(), plan.warnings());
-    lines.retain(|l| !l.text.is_empty());
+/// What is told of a plan.
+struct Told {
+    lines: Vec<Line>,
+    warnings: Vec<String>,
+    restart: Vec<String>,
+}
+
+impl Compared {
+    /// Takes a while where there are many steps: not for the control thread.
+    fn told(self) -> Told {
+        let (mut lines, warnings) = (self.plan.lines(), self.plan.warnings());
+        lines.retain(|l| !l.text.is_empty());
+        Told { lines, warnings, restart: self.restart }
+    }
+}
+
+fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let (path, who) = asked(args)?;
+    let desk = Desk::of(app);
+    Ok(Output::stream(async move |_| {
+        let compared = compare(&desk, path, who).await?;
+        let told = net::background::run(move || compared.told()).await.map_err(CommandError::new)?;
+        Ok(steps(told))
+    }))
+}
+
+fn steps(told: Told) -> Output {
+    let Told { lines, warnings, restart } = told;
     let touching = lines.iter().filter(|l| l.touches.is_some()).count();
     let count = lines.len();
     let mut lines = lines.into_iter().enumerate();
@@ -319,12 +335,14 @@ async fn applied(desk: &Desk, path: PathBuf, who: Option<Identity>) -> Result<Ou
 
 fn refusal(carry: &Carry, wanted: &Side, failed: &Failed) -> CommandError {
     let plan = carry.plan();
-    let mut text = String::from("nothing was changed");
+    // What could not be undone stays as it is.
+    let mut text =
+        String::from(if failed.left.is_empty() { "nothing was changed" } else { "not all is as it was" });
     if let Some(step) = plan.steps.get(failed.step) {
         let what = step.line(plan, &Default::default());
         let at = wanted.refusal(&step.id, failed.number, &failed.message).line;
         let line = if at == 0 { String::new() } else { format!(", line {at} of the document") };
-        text = format!("nothing was changed: {} {}{line}: {}", what.sign, what.text, failed.message);
+        let _ = write!(text, ": {} {}{line}: {}", what.sign, what.text, failed.message);
     }
     for left in &failed.left {
         let _ = write!(text, "\ncould not be undone: {left}");
