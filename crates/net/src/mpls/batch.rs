@@ -1,22 +1,9 @@
 //! Many changes of label routes as one operation.
 
 use crate::labels::Push;
-use crate::router::{RoutePath, Target};
+use crate::router::{RoutePath, Target, Verb};
 use std::collections::HashMap;
 use tables::labels::key;
-
-/// What happens to a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    /// It gets this target, whatever it was.
-    Set,
-    /// It gets the target's paths as well.
-    Add,
-    /// It loses the target's paths, and goes with the last of them.
-    DelPaths,
-    /// It goes.
-    Del,
-}
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Changing label routes, one or a million, and looking at them.
 
-use super::batch::{Change, LabelBatch, Verb, join, split};
+use super::batch::{Change, LabelBatch, join, split};
 use super::check::{self, check_labels};
 use super::part::{MplsOp, known_label_table, label_tables, state, table_mut};
-use crate::router::{Held, OpError, RoutePath, Router, Source, Target};
+use crate::router::{Held, OpError, RoutePath, Router, Source, Target, Verb};
 use graph::memory::{self, Growth, HELP, OutOfMemory};
 use std::collections::HashMap;
 use tables::labels::{LabelEntry, key};

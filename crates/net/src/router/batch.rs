@@ -8,9 +8,9 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TargetId(u32);
 
-/// What happens to the static route of a prefix.
+/// What happens to the static route of a prefix, or to a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     /// It gets this target, whatever it was.
     Set,
     /// It gets the target's paths as well.

@@ -39,6 +39,7 @@ mod workers;
 
 pub use addresses::{anycast, nobody};
 pub use adjacencies::AdjacencyInfo;
+pub(crate) use batch::Verb;
 pub use batch::{RouteBatch, TargetId};
 pub use check::MOST_PATHS;
 pub(crate) use create::NewVirtual;
