@@ -11,6 +11,7 @@ use crate::node::{BatchNode, LookupNode, Node};
 use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
 use crate::registry::Registry;
 use crate::stats::WorkerStats;
+use crate::timed::Timers;
 use crate::trace::Tracing;
 use std::sync::Arc;
 
@@ -91,6 +92,7 @@ struct Entry {
     reasons: &'static [(&'static str, &'static str, Severity)],
     make: Make,
     flushes: bool,
+    timed: bool,
 }
 
 /// A graph in the making.
@@ -184,7 +186,7 @@ impl Builder {
         make: Make,
     ) -> &mut Entry {
         let info = NodeInfo { name, kind, targets: targets.to_vec(), format_trace };
-        self.entries.push(Entry { info, reasons, make, flushes: false });
+        self.entries.push(Entry { info, reasons, make, flushes: false, timed: false });
         let last = self.entries.len() - 1;
         &mut self.entries[last]
     }
@@ -210,7 +212,8 @@ impl Builder {
             N::Drop::ALL,
             N::format_trace,
             Box::new(move |e| Box::new(StepDriver::new(node, e))),
-        );
+        )
+        .timed = N::TIMED;
         self
     }
 
@@ -241,7 +244,8 @@ impl Builder {
             N::Drop::ALL,
             N::format_trace,
             Box::new(move |e| Box::new(QuickDriver::new(node, short, e))),
-        );
+        )
+        .timed = N::TIMED;
         self
     }
 
@@ -379,6 +383,8 @@ impl Builder {
             .filter(|(_, e)| e.flushes)
             .map(|(i, _)| NodeId(i as u16))
             .collect();
+        let timed =
+            self.entries.iter().enumerate().filter(|(_, e)| e.timed).map(|(i, _)| NodeId(i as u16)).collect();
         let nodes = self.entries.into_iter().zip(&edges).map(|(e, row)| (e.make)(row.clone())).collect();
         let wiring = Arc::new(Wiring { arcs: arcs_out, names: names.clone(), edges, reason_base, drop });
         let registry = self.registry.map_or_else(Registry::new, Ok);
@@ -396,12 +402,21 @@ impl Builder {
             now_ns: 0,
             worker,
             handoff: None,
-            outbox: Vec::with_capacity(crate::VECTOR_SIZE),
+            outbox: Vec::with_capacity(2 * crate::VECTOR_SIZE),
+            own_base,
             node: NodeId(0),
             reason_base: 0,
         };
         debug_assert_ne!(NONE, 0, "buffer 0 is a valid buffer");
-        let dispatcher = Dispatcher { nodes, flushers, reason_base: own_base, panics: None, env };
+        let dispatcher = Dispatcher {
+            nodes,
+            flushers,
+            reason_base: own_base,
+            panics: None,
+            together: Vec::with_capacity(2 * crate::VECTOR_SIZE),
+            timers: Timers::new(timed),
+            env,
+        };
         let graph = Graph { nodes: Arc::new(infos), reasons: Arc::new(reasons), wiring, stats, tracing };
         Ok((dispatcher, graph))
     }

@@ -6,6 +6,7 @@ use crate::driver::DynNode;
 use crate::edge::{NodeId, Reason};
 use crate::env::Env;
 use crate::epoch::Guard;
+use crate::timed::Timers;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
@@ -43,6 +44,9 @@ pub struct Dispatcher {
     pub(crate) flushers: Vec<NodeId>,
     pub(crate) reason_base: u32,
     pub(crate) panics: Option<Sender<PanicReport>>,
+    /// Packets that go to another worker's node together.
+    pub(crate) together: Vec<Desc>,
+    pub(crate) timers: Timers,
     /// The worker's services; public for inputs and for tests that feed nodes directly.
     pub env: Env,
 }
@@ -112,7 +116,7 @@ impl Dispatcher {
                 }
             }
             if !self.env.outbox.is_empty() {
-                self.hand_off(id);
+                self.hand_off();
             }
             self.env.frames.give(v);
             let t1 = tsc();
@@ -148,22 +152,29 @@ impl Dispatcher {
         handled
     }
 
-    /// Sends what the node `id` has for other workers.
+    /// Sends what a node has for other workers: the packets for each of their nodes together, in order.
     #[cold]
-    fn hand_off(&mut self, id: NodeId) {
+    pub(crate) fn hand_off(&mut self) {
         let env = &mut self.env;
-        env.reason_base = self.reason_base;
-        for n in 0..env.outbox.len() {
-            let (to, d) = env.outbox[n];
-            if !env.handoff.as_ref().is_some_and(|h| h.send(to, id, d)) {
-                env.drop(d, DispatchReason::HandoffFull);
+        while let Some(&(to, node, _)) = env.outbox.first() {
+            self.together.clear();
+            let together = &mut self.together;
+            env.outbox.retain(|&(t, n, d)| {
+                let same = (t, n) == (to, node) && together.len() < together.capacity();
+                if same {
+                    together.push(d);
+                }
+                !same
+            });
+            let sent = env.handoff.as_ref().map_or(0, |h| h.send(to, node, &self.together));
+            for d in &self.together[sent..] {
+                env.lose(*d);
             }
         }
-        env.outbox.clear();
     }
 
     #[cold]
-    fn contain(&mut self, id: NodeId, v: &mut Vector, cause: Box<dyn Any + Send>) {
+    pub(crate) fn contain(&mut self, id: NodeId, v: &mut Vector, cause: Box<dyn Any + Send>) {
         self.nodes[usize::from(id.0)].salvage(v);
         let message = cause
             .downcast_ref::<&str>()

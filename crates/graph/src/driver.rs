@@ -24,6 +24,15 @@ pub trait DynNode: Send {
     fn flush(&mut self, env: &mut Env);
     /// The node itself.
     fn node(&mut self) -> &mut dyn Any;
+    /// As [`Node::due_ns`].
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
+    /// As [`Node::tick`].
+    fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
+        let _ = (env, guard);
+        false
+    }
 }
 
 /// Writes what a kind of node has to say of a traced packet.
@@ -165,6 +174,14 @@ impl<N: Node> DynNode for StepDriver<N> {
 
     fn node(&mut self) -> &mut dyn Any {
         &mut self.node
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        self.node.due_ns()
+    }
+
+    fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
+        self.node.tick(env, guard)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::arcs::ArcNodes;
 use crate::buffer::Buffers;
 use crate::desc::Desc;
+use crate::dispatch::DispatchReason;
 use crate::edge::{Edge, NodeId, Reason};
 use crate::epoch::Guard;
 use crate::frames::Frames;
@@ -47,7 +48,9 @@ pub struct Env {
     /// The queues between workers; none where there is one worker, or a test.
     pub handoff: Option<Arc<Handoff>>,
     /// Packets for other workers: sent when the vector is done, since until then this one may look at them.
-    pub(crate) outbox: Vec<(usize, Desc)>,
+    pub(crate) outbox: Vec<(usize, NodeId, Desc)>,
+    /// The dispatcher's own first reason.
+    pub(crate) own_base: u32,
     pub(crate) node: NodeId,
     pub(crate) reason_base: u32,
 }
@@ -97,11 +100,29 @@ impl Env {
         self.enqueue(d, self.wiring.drop);
     }
 
-    /// Sends a packet to the running node of worker `to`, once the vector is done. The node answers [`Exit::Consumed`](crate::Exit::Consumed).
-    /// When that worker is too far behind, the packet is dropped and counted by the dispatcher.
+    /// Sends a packet to a node of worker `to`, once the vector is done: to the same one ([`Env::node`]), or to one behind an
+    /// edge ([`Env::edge`]). The node answers [`Exit::Consumed`](crate::Exit::Consumed). Packets that one node sends to one keep their order. When that
+    /// worker is too far behind, or a node sends many more than came, packets are dropped and counted by the dispatcher.
     #[inline]
-    pub fn hand_off(&mut self, to: usize, d: Desc) {
-        self.outbox.push((to, d));
+    pub fn hand_off(&mut self, to: usize, node: NodeId, d: Desc) {
+        if self.outbox.len() < self.outbox.capacity() {
+            self.outbox.push((to, node, d));
+        } else {
+            self.lose(d);
+        }
+    }
+
+    /// The same for several packets.
+    pub fn hand_off_all(&mut self, to: usize, node: NodeId, packets: &[Desc]) {
+        packets.iter().for_each(|d| self.hand_off(to, node, *d));
+    }
+
+    /// Drops a packet that no other worker takes.
+    #[cold]
+    pub(crate) fn lose(&mut self, d: Desc) {
+        let base = std::mem::replace(&mut self.reason_base, self.own_base);
+        self.drop(d, DispatchReason::HandoffFull);
+        self.reason_base = base;
     }
 
     /// Counts an event of the running node.

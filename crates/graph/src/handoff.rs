@@ -1,8 +1,10 @@
-//! Packets from one worker to another: a bounded lock-free queue for each worker.
+//! Packets from one worker to any node of another: a bounded lock-free queue of frames for each worker.
 //!
-//! A node that needs all packets of one kind on one worker (fragments of a datagram) sends those that came to another
-//! with [`Handoff::send`]; they enter the same node of the other worker's graph. A worker that sleeps is woken by one
-//! write for all packets until it looks; one that is awake finds them in its next loop.
+//! A node that needs packets on a certain worker (fragments of a datagram, or the packets of a flow) sends those that came to another
+//! with [`Env::hand_off`](crate::Env::hand_off). They go a frame of up to [`FRAME`] at a time, and enter the node that was named,
+//! of the other worker's graph; packets that one worker sends to one node keep their order. Frames are made at the start and come
+//! back when they were read. A worker that sleeps is woken by one write for all packets until it looks; one that is awake finds
+//! them in its next loop.
 
 use crate::desc::{Desc, flags};
 use crate::edge::NodeId;
@@ -10,19 +12,35 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Packets that wait for one worker.
 const WAITING: usize = 2048;
+/// Frames that wait for one worker.
+const FRAMES: usize = 256;
+/// The most packets of a frame.
+pub const FRAME: usize = 64;
+
+struct Frame {
+    node: NodeId,
+    len: usize,
+    packets: [Desc; FRAME],
+}
 
 struct Lane {
-    queue: ArrayQueue<(NodeId, Desc)>,
+    full: ArrayQueue<Box<Frame>>,
+    /// Packets in them.
+    waiting: AtomicUsize,
     wake: OwnedFd,
     asleep: AtomicBool,
 }
 
 /// The queues of all workers.
-pub struct Handoff(Box<[Lane]>);
+pub struct Handoff {
+    lanes: Box<[Lane]>,
+    /// As many as all queues take: what waits for one worker leaves others theirs.
+    empty: ArrayQueue<Box<Frame>>,
+}
 
 impl Handoff {
     /// Queues for `workers` workers.
@@ -32,53 +50,86 @@ impl Handoff {
     pub fn new(workers: usize) -> io::Result<Handoff> {
         let lane = |_| {
             Ok(Lane {
-                queue: ArrayQueue::new(WAITING),
+                full: ArrayQueue::new(FRAMES),
+                waiting: AtomicUsize::new(0),
                 wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
                 asleep: AtomicBool::new(false),
             })
         };
-        Ok(Handoff((0..workers).map(lane).collect::<io::Result<_>>()?))
+        let empty = ArrayQueue::new((workers * FRAMES).max(1));
+        for _ in 0..workers * FRAMES {
+            let _ =
+                empty.push(Box::new(Frame { node: NodeId(0), len: 0, packets: [Desc::default(); FRAME] }));
+        }
+        Ok(Handoff { lanes: (0..workers).map(lane).collect::<io::Result<_>>()?, empty })
     }
 
     /// How many workers there are.
     #[inline]
     pub fn workers(&self) -> usize {
-        self.0.len()
+        self.lanes.len()
     }
 
-    /// Sends a packet to `node` of worker `to`; false when its queue is full, and the packet stays with the caller. Its
+    /// Sends packets to `node` of worker `to`, and answers how many: the others stay with the caller, for there is no room. Their
     /// trace ends here: numbers in the trace are each worker's own.
     #[must_use]
-    pub fn send(&self, to: usize, node: NodeId, mut d: Desc) -> bool {
-        let Some(lane) = self.0.get(to) else { return false };
-        d.flags &= !flags::TRACED;
-        if lane.queue.push((node, d)).is_err() {
-            return false;
+    pub fn send(&self, to: usize, node: NodeId, packets: &[Desc]) -> usize {
+        let Some(lane) = self.lanes.get(to) else { return 0 };
+        let mut sent = 0;
+        for some in packets.chunks(FRAME) {
+            if !self.send_frame(lane, node, some) {
+                break;
+            }
+            sent += some.len();
         }
-        fence(Ordering::SeqCst);
-        if lane.asleep.load(Ordering::SeqCst) && lane.asleep.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::write(&lane.wake, &1u64.to_ne_bytes());
+        if sent != 0 {
+            fence(Ordering::SeqCst);
+            if lane.asleep.load(Ordering::SeqCst) && lane.asleep.swap(false, Ordering::SeqCst) {
+                let _ = rustix::io::write(&lane.wake, &1u64.to_ne_bytes());
+            }
         }
-        true
+        sent
     }
 
-    /// The next packet for worker `worker`.
+    fn send_frame(&self, lane: &Lane, node: NodeId, packets: &[Desc]) -> bool {
+        let taken = lane.waiting.fetch_add(packets.len(), Ordering::Relaxed) + packets.len() <= WAITING;
+        if let Some(mut frame) = taken.then(|| self.empty.pop()).flatten() {
+            (frame.node, frame.len) = (node, packets.len());
+            for (place, d) in frame.packets.iter_mut().zip(packets) {
+                *place = Desc { flags: d.flags & !flags::TRACED, ..*d };
+            }
+            match lane.full.push(frame) {
+                Ok(()) => return true,
+                Err(frame) => _ = self.empty.push(frame),
+            }
+        }
+        lane.waiting.fetch_sub(packets.len(), Ordering::Relaxed);
+        false
+    }
+
+    /// Hands the next packets for worker `worker` to `each`, with their node, and answers how many; 0: none wait.
     #[inline]
-    pub fn take(&self, worker: usize) -> Option<(NodeId, Desc)> {
-        self.0.get(worker)?.queue.pop()
+    pub fn take(&self, worker: usize, each: impl FnOnce(NodeId, &[Desc])) -> usize {
+        let Some(lane) = self.lanes.get(worker) else { return 0 };
+        let Some(frame) = lane.full.pop() else { return 0 };
+        let n = frame.len.min(FRAME);
+        each(frame.node, &frame.packets[..n]);
+        lane.waiting.fetch_sub(n, Ordering::Relaxed);
+        let _ = self.empty.push(frame);
+        n
     }
 
     /// Worker: true when it may sleep; senders wake it from now on until [`Handoff::awake`].
     pub(crate) fn may_sleep(&self, worker: usize) -> bool {
-        let Some(lane) = self.0.get(worker) else { return true };
+        let Some(lane) = self.lanes.get(worker) else { return true };
         lane.asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        lane.queue.is_empty()
+        lane.full.is_empty()
     }
 
     /// Worker: it is awake again.
     pub(crate) fn awake(&self, worker: usize) {
-        if let Some(lane) = self.0.get(worker) {
+        if let Some(lane) = self.lanes.get(worker) {
             lane.asleep.store(false, Ordering::SeqCst);
             let mut count = [0u8; 8];
             let _ = rustix::io::read(&lane.wake, &mut count);
@@ -87,7 +138,7 @@ impl Handoff {
 
     /// Readable when a packet came for a worker that slept.
     pub(crate) fn fd(&self, worker: usize) -> Option<BorrowedFd<'_>> {
-        self.0.get(worker).map(|l| l.wake.as_fd())
+        self.lanes.get(worker).map(|l| l.wake.as_fd())
     }
 }
 
@@ -95,21 +146,78 @@ impl Handoff {
 mod tests {
     use super::*;
 
+    fn packets(first: u32, n: u32) -> Vec<Desc> {
+        let d = |buf| Desc { buf, flags: flags::TRACED | flags::LOCAL, ..Desc::default() };
+        (first..first + n).map(d).collect()
+    }
+
+    /// Takes all that waits for a worker: nodes and buffers, in order.
+    fn all(h: &Handoff, worker: usize) -> Vec<(u16, u32)> {
+        let mut got = vec![];
+        while h.take(worker, |node, packets| {
+            assert!(packets.iter().all(|d| d.flags == flags::LOCAL), "traces end");
+            got.extend(packets.iter().map(|d| (node.0, d.buf)));
+        }) != 0
+        {}
+        got
+    }
+
     #[test]
     fn packets_arrive_in_order_and_are_bounded() {
         let h = Handoff::new(2).unwrap();
-        let d = |buf| Desc { buf, flags: flags::TRACED | flags::LOCAL, ..Desc::default() };
-        for n in 0..WAITING as u32 {
-            assert!(h.send(1, NodeId(7), d(n)));
+        // Again and again: frames come back.
+        for _ in 0..20 {
+            let mut sent = 0;
+            for n in [1, 63, 64, 65, 200, 256, 256, 256, 256, 256, 256, 256] {
+                let node = NodeId((sent % 5) as u16);
+                sent += h.send(1, node, &packets(sent, n)) as u32;
+            }
+            assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 6 + 64, "as many frames as fit");
+            assert_eq!(h.send(1, NodeId(7), &packets(0, 64)), 0, "full");
+            assert_eq!(h.send(2, NodeId(7), &packets(0, 1)), 0, "no such worker");
+            assert_eq!(h.send(0, NodeId(3), &packets(9, 1)), 1, "another worker's");
+            let got = all(&h, 1);
+            assert_eq!(got.iter().map(|g| g.1).collect::<Vec<_>>(), (0..sent).collect::<Vec<_>>());
+            assert_eq!((got[0].0, got[1].0, got[64].0, got[128].0), (0, 1, 4, 3));
+            assert_eq!(all(&h, 0), [(3, 9)]);
         }
-        assert!(!h.send(1, NodeId(7), d(0)), "full");
-        assert!(!h.send(2, NodeId(7), d(0)), "no such worker");
-        assert!(h.send(0, NodeId(3), d(9)), "another worker's");
-        for n in 0..WAITING as u32 {
-            let (node, got) = h.take(1).unwrap();
-            assert_eq!((node, got.buf, got.flags), (NodeId(7), n, flags::LOCAL));
-        }
-        assert!(h.take(1).is_none());
+        // One by one there are as many as there are frames.
+        let sent: usize = (0..1000).map(|n| h.send(1, NodeId(0), &packets(n, 1))).sum();
+        assert_eq!(sent, FRAMES);
+        assert_eq!(h.send(0, NodeId(0), &packets(0, 256)), 256, "others have theirs");
+        assert_eq!(all(&h, 1).len(), FRAMES);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn what_several_workers_send_comes_whole_and_in_their_order() {
+        let h = Handoff::new(3).unwrap();
+        std::thread::scope(|s| {
+            let from = |w: u16| {
+                let h = &h;
+                s.spawn(move || {
+                    let mut sent: u32 = 0;
+                    while sent < 500_000 {
+                        match h.send(2, NodeId(w), &packets(sent, 1 + sent % 100)) {
+                            0 => std::thread::yield_now(),
+                            n => sent += n as u32,
+                        }
+                    }
+                    sent
+                })
+            };
+            let senders = [from(0), from(1)];
+            let mut got = [0u32; 2];
+            while senders.iter().any(|s| !s.is_finished()) || !h.lanes[2].full.is_empty() {
+                for (node, buf) in all(&h, 2) {
+                    assert_eq!(buf, got[usize::from(node)]);
+                    got[usize::from(node)] += 1;
+                }
+            }
+            assert_eq!(senders.map(|s| s.join().unwrap()), got);
+        });
+        assert_eq!(h.lanes[2].waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(h.empty.len(), 3 * FRAMES);
     }
 
     #[test]
@@ -117,7 +225,7 @@ mod tests {
         let h = Handoff::new(1).unwrap();
         assert!(h.may_sleep(0));
         for _ in 0..3 {
-            assert!(h.send(0, NodeId(1), Desc::default()));
+            assert_eq!(h.send(0, NodeId(1), &packets(0, 1)), 1);
         }
         let mut count = [0u8; 8];
         rustix::io::read(h.fd(0).unwrap(), &mut count).unwrap();

@@ -30,6 +30,7 @@ pub mod quick;
 pub mod registry;
 pub mod stage;
 pub mod stats;
+mod timed;
 pub mod trace;
 pub mod wheel;
 pub mod worker;

@@ -39,6 +39,8 @@ pub trait Node: Send + 'static {
     const NAME: &'static str;
     /// Whether it reads packet bytes: the driver then prefetches them.
     const READS_PACKET: bool = true;
+    /// Whether it has work at certain times, beside packets: [`Node::due_ns`] and [`Node::tick`] are asked.
+    const TIMED: bool = false;
     /// Where packets go.
     type Next: Edge;
     /// Why packets end, and what else is counted.
@@ -53,6 +55,19 @@ pub trait Node: Send + 'static {
 
     /// Decides for one packet.
     fn step(view: &mut Self::View<'_>, p: &mut Packet<'_>) -> Step<Self::Next, Self::Drop>;
+
+    /// The clock before which there is nothing to do without packets; none: there is nothing. A node with many timers asks its
+    /// [wheel](crate::wheel::Wheel).
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Does what is due at [`Env::now_ns`], as much as a vector's worth: true when more is left for the next loop. Called some
+    /// milliseconds late at most while the worker is awake, and it wakes for it.
+    fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
+        let _ = (env, guard);
+        false
+    }
 
     /// Writes what this node has to say of a traced packet.
     fn format_trace(record: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {

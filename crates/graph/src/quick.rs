@@ -329,6 +329,14 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
     fn node(&mut self) -> &mut dyn Any {
         &mut self.node
     }
+
+    fn due_ns(&self) -> Option<u64> {
+        self.node.due_ns()
+    }
+
+    fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
+        self.node.tick(env, guard)
+    }
 }
 
 /// A lookup node with a short cut.

@@ -260,6 +260,7 @@ impl Worker {
             let mut work = self.deliver_mail();
             work |= self.poll_inputs();
             work |= self.take_handoffs();
+            work |= self.dispatcher.run_timers(self.reader.guard());
             work |= self.dispatcher.run(self.reader.guard()) != 0;
             self.reader.quiescent();
             if work {
@@ -289,13 +290,14 @@ impl Worker {
     /// Takes what other workers sent, a vector at most: inputs have their turn again then.
     fn take_handoffs(&mut self) -> bool {
         let env = &mut self.dispatcher.env;
-        let mut any = false;
-        for _ in 0..VECTOR_SIZE {
-            let Some((node, d)) = self.handoff.take(env.worker) else { break };
-            env.enqueue(d, node);
-            any = true;
+        let mut taken = 0;
+        while taken < VECTOR_SIZE {
+            match self.handoff.take(env.worker, |node, packets| env.enqueue_all(packets, node)) {
+                0 => break,
+                n => taken += n,
+            }
         }
-        any
+        taken != 0
     }
 
     fn poll_inputs(&mut self) -> bool {
@@ -357,8 +359,8 @@ impl Worker {
 
     /// Waits for a descriptor, a timed input, or mail.
     fn sleep(&mut self, spin: u64) {
-        let mut timeout: Option<u64> = None;
         let now = self.clock.now_ns();
+        let mut timeout = self.dispatcher.due_ns().map(|due| due.saturating_sub(now));
         for input in &self.inputs {
             let due = match input.queue.ready() {
                 Ready::Now => 0,

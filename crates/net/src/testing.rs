@@ -494,6 +494,13 @@ impl Rig {
         self.arrived()
     }
 
+    /// Has nodes do what is due by now, and answers what arrived.
+    pub fn tick(&mut self) -> Vec<Arrival> {
+        self.dispatcher.run_timers(self.reader.guard());
+        self.dispatcher.run(self.reader.guard());
+        self.arrived()
+    }
+
     /// Buffers of packets that are somewhere.
     pub fn in_use(&self) -> usize {
         self.pool.in_use()

@@ -7,7 +7,7 @@
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
 use super::store::{Held, Store};
 use super::table::Place;
-use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, allowance};
+use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, Walk, allowance};
 use crate::plane::Plane;
 use graph::node::Step;
 use graph::{Buffers, Desc, Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
@@ -44,6 +44,7 @@ impl Held for State {
 pub struct FullReassembly<F: Family> {
     plane: Arc<Plane>,
     config: Arc<Published<Config>>,
+    walk: Walk,
     store: Store<F::Key, State>,
     family: PhantomData<F>,
 }
@@ -62,7 +63,18 @@ impl<F: Family> FullReassembly<F> {
     /// A node over `plane` for a pool of `buffers` buffers.
     pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
         let store = Store::new(allowance(buffers, plane.handoff.workers()));
-        FullReassembly { plane: Arc::clone(plane), config: plane.publish(), store, family: PhantomData }
+        FullReassembly {
+            plane: Arc::clone(plane),
+            config: plane.publish(),
+            walk: Walk::default(),
+            store,
+            family: PhantomData,
+        }
+    }
+
+    /// Looks for what is too old soon, and in the intervals of today's limits from then on.
+    pub fn walk_soon(&mut self) {
+        self.walk = Walk::default();
     }
 
     /// Lets go of datagrams whose time ran out, for the control side's mail.
@@ -83,6 +95,7 @@ impl<F: Family> FullReassembly<F> {
 
 impl<F: Family> Node for FullReassembly<F> {
     const NAME: &'static str = F::FULL;
+    const TIMED: bool = true;
     type Next = F::FullNext;
     type Drop = R;
     type View<'v> = FullView<'v, F>;
@@ -112,15 +125,30 @@ impl<F: Family> Node for FullReassembly<F> {
         put::<F>(view, p, f)
     }
 
+    fn due_ns(&self) -> Option<u64> {
+        self.walk.due_ns(self.store.table.len() != 0)
+    }
+
+    fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
+        let settings = self.config.load(guard).of(Self::KIND);
+        let gone = expire::<F>(&mut self.store, env, settings, Walk::AT_ONCE);
+        self.walk.looked(env.now_ns, gone, settings)
+    }
+
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
     }
 }
 
-/// Lets go of at most `most` datagrams whose time ran out.
-fn expire<F: Family>(store: &mut Store<F::Key, State>, env: &mut Env, settings: &Settings, most: usize) {
-    for _ in 0..most {
-        let Some(c) = store.expired(env.now_ns, settings.timeout) else { return };
+/// Lets go of at most `most` datagrams whose time ran out, and answers how many went.
+fn expire<F: Family>(
+    store: &mut Store<F::Key, State>,
+    env: &mut Env,
+    settings: &Settings,
+    most: usize,
+) -> usize {
+    for gone in 0..most {
+        let Some(c) = store.expired(env.now_ns, settings.timeout) else { return gone };
         store.finish(c, |p| {
             if p.from != 0 {
                 return env.drop(p.d, R::Timeout);
@@ -130,6 +158,7 @@ fn expire<F: Family>(store: &mut Store<F::Key, State>, env: &mut Env, settings: 
             env.forward(Desc { aux: F::TIME_EXCEEDED.word(), ..p.d }, F::error());
         });
     }
+    most
 }
 
 /// Drops what is held of a datagram, and will drop what comes of it.

@@ -210,6 +210,30 @@ impl Config {
     }
 }
 
+/// When a node looks for datagrams that are too old: in intervals, from the first one that it holds on.
+#[derive(Default)]
+struct Walk {
+    next_ns: u64,
+}
+
+impl Walk {
+    /// Datagrams that go in one look at most: others have their turn between two.
+    const AT_ONCE: usize = 64;
+
+    /// When the node has to look, if it holds anything.
+    fn due_ns(&self, holds: bool) -> Option<u64> {
+        holds.then_some(self.next_ns)
+    }
+
+    /// Notes that some went: whether the node looks again at once, as there may be more.
+    fn looked(&mut self, now_ns: u64, gone: usize, settings: &Settings) -> bool {
+        if gone < Self::AT_ONCE {
+            self.next_ns = now_ns.saturating_add(settings.walk.as_nanos() as u64);
+        }
+        gone >= Self::AT_ONCE
+    }
+}
+
 /// Has all nodes of a worker's graph let go of what they hold: tests look for lost buffers then.
 pub fn clear(d: &mut Dispatcher) {
     d.visit(Kind::ALL[0].node(), Ip4FullReassembly::clear);
@@ -332,6 +356,7 @@ fn to_owner<K: Hash>(plane: &Plane, p: &mut Packet<'_>, key: &K) -> Result<(), E
         return Ok(());
     }
     p.count(ReassemblyReason::HandedOff);
-    p.env.hand_off(owner, *p.d);
+    let node = p.env.node();
+    p.env.hand_off(owner, node, *p.d);
     Err(Exit::Consumed)
 }

@@ -1,7 +1,6 @@
-//! Reassembly as a part of the control side: limits, the walks that end what is too old, and what workers hold.
+//! Reassembly as a part of the control side: limits, and what workers hold.
 
 use super::{Config, FullReassembly, Kind, Settings, Summary, V4, V6, VirtualReassembly};
-use crate::neighbor::Millis;
 use crate::router::{Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use graph::Worker;
@@ -10,8 +9,8 @@ use std::any::Any;
 /// The part.
 pub(crate) struct Reassembly;
 
-/// When the next walk of each kind is due.
-struct Walks([Millis; 4]);
+/// What it holds stands in the workers.
+struct Nothing;
 
 /// Sets the limits of one kind of reassembly.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,9 +74,9 @@ impl PartOp for SetLimits {
         let mut config: Config = router.current();
         let was = std::mem::replace(config.of_mut(kind), s);
         router.publish(config);
-        if let Some(walks) = router.state_mut::<Walks>() {
-            walks.0 = [Millis(0); 4];
-        }
+        router.workers().each(move |w| {
+            visit!(w, kind, |node, _env| node.walk_soon());
+        });
         Ok(vec![SetLimits { kind, settings: was }.into()])
     }
 
@@ -106,34 +105,10 @@ pub(super) fn status(router: &Router, kind: Kind, details: bool) -> Status {
 
 impl Part for Reassembly {
     fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
-        Box::new(Walks([Millis(0); 4]))
+        Box::new(Nothing)
     }
 
     fn commands(&self) -> Vec<Command<Router>> {
         super::commands::all()
-    }
-
-    fn next_deadline(&self, router: &Router) -> Option<Millis> {
-        router.state::<Walks>()?.0.into_iter().min()
-    }
-
-    /// Ends what is too old on all workers. While no packet is held anywhere there is nothing to be done.
-    fn tick(&self, router: &mut Router, now: Millis) {
-        if self.next_deadline(router).is_none_or(|due| now < due) {
-            return;
-        }
-        let (holds, config): (_, Config) = (router.buffers_in_use() != 0, router.current());
-        let Some(walks) = router.state_mut::<Walks>() else { return };
-        let mut due = vec![];
-        for (kind, next) in Kind::ALL.into_iter().zip(&mut walks.0).filter(|(_, next)| now >= **next) {
-            let settings = *config.of(kind);
-            *next = now.after(settings.walk.as_millis() as u64);
-            due.push((kind, settings));
-        }
-        for (kind, settings) in due.into_iter().filter(|_| holds) {
-            router.workers().each(move |w| {
-                visit!(w, kind, |node, env| node.walk(env, &settings));
-            });
-        }
     }
 }

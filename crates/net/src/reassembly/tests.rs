@@ -422,14 +422,32 @@ fn what_does_not_come_together_in_time_is_dropped() {
         let told = out.iter().find(|a| a.node == error).unwrap();
         assert_eq!((Ask::from_word(told.d.aux), &told.bytes), (ask, &frag(1, 0, true, &bytes(8)).packet(v6)));
         assert_eq!(r.count("reassembly-time-exceeded"), 1);
-        // Without packets the control side's walk does.
-        r.at_ns(1_200_000_000);
-        let walk = Settings { timeout: Duration::from_millis(100), ..Kind::ALL[0].defaults() };
-        let out = match v6 {
-            false => r.visit::<Full4>(|node, env| node.walk(env, &walk)),
-            true => r.visit::<Full6>(|node, env| node.walk(env, &walk)),
+        // Without packets a timer does, in intervals of a second from when it first looked.
+        r.at_ns(1_199_999_998);
+        assert!(r.tick().is_empty());
+        r.at_ns(2_199_999_997);
+        assert!(r.tick().is_empty());
+        assert_eq!(r.in_use(), 2);
+        r.at_ns(2_202_000_000);
+        assert_eq!((r.tick().len(), r.in_use()), (2, 0));
+        // Other limits have it look soon; the control side can have it look at once.
+        let limits = Settings { timeout: Duration::from_millis(100), ..Kind::ALL[0].defaults() };
+        assert!(r.feed(&[f(4, 8), f(5, 8)]).is_empty());
+        r.at_ns(2_302_000_000);
+        assert!(r.tick().is_empty());
+        match v6 {
+            false => r.visit::<Full4>(|node, _| node.walk_soon()),
+            true => r.visit::<Full6>(|node, _| node.walk_soon()),
         };
-        assert_eq!((out.len(), r.in_use()), (2, 0));
+        r.at_ns(2_304_000_000);
+        assert_eq!((r.tick().len(), r.in_use()), (2, 0));
+        assert!(r.feed(&[f(6, 8)]).is_empty());
+        r.at_ns(2_404_000_000);
+        let out = match v6 {
+            false => r.visit::<Full4>(|node, env| node.walk(env, &limits)),
+            true => r.visit::<Full6>(|node, env| node.walk(env, &limits)),
+        };
+        assert_eq!((out.len(), r.in_use()), (1, 0));
     }
 }
 
@@ -529,9 +547,16 @@ fn virtual_reassembly_holds_and_refuses() {
     assert!(out.len() == 4 && out.iter().all(|a| a.reason == "reassembly-too-many-fragments"));
     r.feed(&[Input::new(&frag(5, 8, true, &bytes(8)).ip4(17))]);
     r.at_ns(1_100_000_000);
-    let walk = Settings { timeout: Duration::from_millis(100), ..Kind::ALL[0].defaults() };
-    let out = r.visit::<Virtual4>(|node, env| node.walk(env, &walk));
+    let out = r.tick();
     assert_eq!((out.len(), out[0].reason, r.in_use()), (1, "reassembly-timeout", 0));
+    // A piece at a time, so that packets have their turn.
+    let mut many = rig(Virtual4::new, |s| s.timeout = Duration::from_millis(100));
+    for id in 10..210 {
+        many.feed(&[Input::new(&frag(id, 8, true, &bytes(8)).ip4(17))]);
+    }
+    many.at_ns(1_100_000_000);
+    let pieces: Vec<usize> = (0..5).map(|_| many.tick().len()).collect();
+    assert_eq!(pieces, [64, 64, 64, 8, 0]);
     // Contradicting ends.
     assert_eq!(r.run(&[Input::new(&udp(0, true, 16)), Input::new(&udp(16, false, 8))]).len(), 2);
     assert_eq!(reason(&mut r, &udp(24, false, 8)), "reassembly-bad-end");

@@ -4,7 +4,7 @@
 
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
 use super::store::{Held, Store};
-use super::{Config, KNOWN_L4, Kind, L4, Settings, Summary, allowance};
+use super::{Config, KNOWN_L4, Kind, L4, Settings, Summary, Walk, allowance};
 use crate::plane::Plane;
 use graph::node::Step;
 use graph::{Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
@@ -42,6 +42,7 @@ impl Held for State {
 pub struct VirtualReassembly<F: Family> {
     plane: Arc<Plane>,
     config: Arc<Published<Config>>,
+    walk: Walk,
     store: Store<F::Key, State>,
     family: PhantomData<F>,
 }
@@ -60,7 +61,18 @@ impl<F: Family> VirtualReassembly<F> {
     /// A node over `plane` for a pool of `buffers` buffers.
     pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
         let store = Store::new(allowance(buffers, plane.handoff.workers()));
-        VirtualReassembly { plane: Arc::clone(plane), config: plane.publish(), store, family: PhantomData }
+        VirtualReassembly {
+            plane: Arc::clone(plane),
+            config: plane.publish(),
+            walk: Walk::default(),
+            store,
+            family: PhantomData,
+        }
+    }
+
+    /// Looks for what is too old soon, and in the intervals of today's limits from then on.
+    pub fn walk_soon(&mut self) {
+        self.walk = Walk::default();
     }
 
     /// Lets go of datagrams whose time ran out, for the control side's mail.
@@ -81,6 +93,7 @@ impl<F: Family> VirtualReassembly<F> {
 
 impl<F: Family> Node for VirtualReassembly<F> {
     const NAME: &'static str = F::VIRTUAL;
+    const TIMED: bool = true;
     type Next = F::VirtualNext;
     type Drop = R;
     type View<'v> = VirtualView<'v, F>;
@@ -106,6 +119,16 @@ impl<F: Family> Node for VirtualReassembly<F> {
         pass::<F>(view, p, f)
     }
 
+    fn due_ns(&self) -> Option<u64> {
+        self.walk.due_ns(self.store.table.len() != 0)
+    }
+
+    fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
+        let settings = self.config.load(guard).of(Self::KIND);
+        let gone = expire(&mut self.store, env, settings, Walk::AT_ONCE);
+        self.walk.looked(env.now_ns, gone, settings)
+    }
+
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if r.after.has(KNOWN_L4) {
             writeln!(f, "  ports {} -> {}", r.after.hash >> 16, r.after.hash & 0xffff)?;
@@ -119,11 +142,12 @@ fn expire<K: Copy + Eq + std::hash::Hash + fmt::Display>(
     env: &mut Env,
     settings: &Settings,
     most: usize,
-) {
-    for _ in 0..most {
-        let Some(c) = store.expired(env.now_ns, settings.timeout) else { return };
+) -> usize {
+    for gone in 0..most {
+        let Some(c) = store.expired(env.now_ns, settings.timeout) else { return gone };
         store.finish(c, |p| env.drop(p.d, R::Timeout));
     }
+    most
 }
 
 fn pass<F: Family>(

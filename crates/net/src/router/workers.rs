@@ -450,11 +450,6 @@ impl Router {
         self.plane.interfaces.get(index, &self.grace.guard)
     }
 
-    /// Buffers that hold packets, anywhere.
-    pub(crate) fn buffers_in_use(&self) -> usize {
-        self.pool.in_use()
-    }
-
     /// Packets that each worker holds for neighbours that are being resolved (IPv4, IPv6).
     pub fn held(&self) -> Vec<(usize, usize)> {
         let count = |w: &mut graph::Worker| {
