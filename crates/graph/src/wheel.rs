@@ -79,6 +79,11 @@ impl Wheel {
         }
     }
 
+    /// Its memory, bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Wheel>() + size_of_val(&*self.timers)
+    }
+
     /// Timers that run.
     pub fn len(&self) -> usize {
         self.running as usize

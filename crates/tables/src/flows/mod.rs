@@ -131,6 +131,13 @@ impl<K: Copy + Eq + Hash, V, S: BuildHasher> Flows<K, V, S> {
         self.len == self.flows.capacity()
     }
 
+    /// Memory of all that there is room for, bytes.
+    pub fn bytes(&self) -> usize {
+        self.buckets.len() * size_of::<Bucket>()
+            + self.flows.capacity() * size_of::<Flow<K, V>>()
+            + self.timers.bytes()
+    }
+
     #[inline(always)]
     fn whereabouts(&self, key: &K) -> Where {
         let hash = self.hash.hash_one(key);

@@ -1,4 +1,5 @@
-//! `tables`: the longest-prefix match tables alone, the hash table, and routes through the whole control side.
+//! `tables`: the longest-prefix match tables alone, the hash table, the table of flows with its timers, and routes through the whole
+//! control side.
 
 use crate::bench::measure::median;
 use crate::bench::prefixes::{Prefix, Prefixes};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::time::Instant;
 use tables::exact::Exact;
+use tables::flows::Flows;
 use tables::lpm4::{Lpm4, Lpm4Writer};
 use tables::lpm6::{Lpm6, Lpm6Writer};
 use tables::{CpuLevel, LpmConfig};
@@ -43,7 +45,7 @@ struct Lookups {
 #[derive(Serialize)]
 struct Table {
     scenario: &'static str,
-    /// `lpm4`, `lpm6`, `exact`, or `router4` and `router6`: through transaction, RIB and FIB.
+    /// `lpm4`, `lpm6`, `exact`, `flows`, or `router4` and `router6`: through transaction, RIB and FIB.
     table: &'static str,
     /// `internet`, or `mix` or `random` with the number of entries.
     content: String,
@@ -361,6 +363,50 @@ fn through_router(c: &Context, content: &str, table: &Prefixes) -> Result<Table,
     })
 }
 
+/// What tells flows of IPv4 apart: addresses, ports, protocol and table.
+type FlowKey = (u32, u32, u32, u16);
+
+/// Flows of one worker. They are let go of by their timers, a vector's worth at a time.
+fn flows(n: usize, seconds: f64) -> Result<Table, String> {
+    const TIMEOUT_NS: u64 = 60_000_000_000;
+    let mut table: Flows<FlowKey, u64> = Flows::new(n, 0);
+    let mut random = Random::new(6);
+    let mut word = || random.next() as u32;
+    let entries: Vec<FlowKey> = (0..n).map(|_| (word(), word(), word(), 6)).collect();
+    let put = |table: &mut Flows<FlowKey, u64>, at: u64| {
+        rate(&entries, |i, k| {
+            table.insert(k, i as u64, at, TIMEOUT_NS).map(|_| ()).map_err(|e| e.to_string())
+        })
+    };
+    let (inserts_per_second, replaces_per_second) = (put(&mut table, 0)?, put(&mut table, 1_000_000_000)?);
+    let mut random = Random::new(7);
+    let pick = (0..KEYS).map(|_| entries[random.below(n)]).collect::<Vec<FlowKey>>();
+    let skew = (0..KEYS).map(|_| entries[((n as f64).powf(random.unit()) as usize - 1).min(n - 1)]).collect();
+    let kinds = [("random", pick), ("skewed", skew)];
+    let lookups = lookups(kinds, &[CpuLevel::V2], seconds, |_, k, out| table.lookup(k, out));
+    let (bytes, began) = (table.bytes(), Instant::now());
+    let mut ended = 0;
+    while table.expire(70_000_000_000, BATCH, |_, value| ended += usize::from(value < n as u64)) {}
+    let deletes_per_second = round(n as f64 / began.elapsed().as_secs_f64(), 0);
+    if ended != n {
+        return Err(format!("{ended} of {n} flows ended in their time"));
+    }
+    Ok(Table {
+        scenario: "tables",
+        table: "flows",
+        content: format!("random {n}"),
+        routes: n,
+        lookups,
+        inserts_per_second,
+        replaces_per_second,
+        deletes_per_second,
+        bytes_per_route: round(bytes as f64 / n as f64, 1),
+        mb: round(bytes as f64 / 1e6, 1),
+        worst_change_ms: None,
+        place: Place::now(),
+    })
+}
+
 /// Runs the scenario.
 pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
     let mut contents: Vec<(String, Prefixes)> = vec![];
@@ -378,6 +424,12 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
         emit(found.answer()?)?;
     }
     emit(exact(1_000_000, args.seconds)?.answer()?)?;
+    for n in [1000, 1_000_000] {
+        let on = c.machine.take_worker_cpu();
+        let found = flows(n, args.seconds)?;
+        drop(on);
+        emit(found.answer()?)?;
+    }
     for (name, table) in &contents {
         emit(through_router(c, name, table)?.answer()?)?;
     }
@@ -403,6 +455,9 @@ mod tests {
         }
         let t = exact(1000, 0.01).unwrap();
         assert!(t.lookups.len() == 2 && t.bytes_per_route >= 12.0);
+        let t = flows(1000, 0.01).unwrap();
+        assert!(t.lookups.iter().all(|l| l.clocks >= l.clocks_best && l.clocks_best > 0.0));
+        assert!(t.deletes_per_second > 0.0 && t.bytes_per_route >= 64.0);
     }
 
     #[test]
