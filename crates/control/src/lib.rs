@@ -11,5 +11,6 @@ pub mod load;
 pub mod machine;
 pub mod memory;
 pub mod runtime;
+pub mod saved;
 mod written;
 pub mod yaml;
