@@ -59,7 +59,7 @@ class Router:
 
     running = []
 
-    def __init__(self, netns, config, wait=True, prefix=()):
+    def __init__(self, netns, config, wait=True, prefix=(), options=()):
         self.netns = netns
         self.dir = tempfile.mkdtemp(prefix="quiver-test-")
         os.chmod(self.dir, 0o755)
@@ -74,14 +74,14 @@ class Router:
         self.text = document(config)
         with open(self.file, "w") as f:
             f.write(self.text)
-        self.prefix = list(prefix)
+        self.prefix, self.options = list(prefix), list(options)
         self.start(wait)
 
     def start(self, wait=True):
         """Starts the process; with `wait`, until it answers commands."""
         with open(self.log_path, "a") as log:
             self.process = subprocess.Popen(
-                ["ip", "netns", "exec", self.netns.name, *self.prefix, BINARY, "run", "-c", self.file],
+                ["ip", "netns", "exec", self.netns.name, *self.prefix, BINARY, "run", "-c", self.file, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )
         if wait:

@@ -20,6 +20,8 @@ UNSEEN = {
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # A TAP beside the router, where Linux has no IPv6.
+    # Of what differs; a plan has them.
+    "show configuration diff": {"touches"},
     "show tap": {"host-ns", "host-bridge", "host-ip6-addr", "host-ip6-gw"},
 }
 # Strings that may look like a number: hexadecimal bytes, words of commands.
@@ -110,6 +112,7 @@ CONFIG = {
 COMMANDS = {
     "show configuration": ["show configuration"],
     "show log": ["show log"],
+    "configuration history NUMBER": ["configuration history 1", "configuration history 2"],
     "show features": ["show features"],
     "show features INTERFACE": ["show features left"],
     "show graph": ["show graph"],
@@ -249,10 +252,11 @@ def check(answer, known, where, seen, wrong):
 @pytest.fixture
 def busy(bench, tmp_path):
     """A router with something of everything, and the traffic for its counters."""
-    t = bench(CONFIG, ports=("left", "right", "wire"), addresses=False)
+    t = bench({**CONFIG, "quiver": {**CONFIG["quiver"], "state": f"{tmp_path}/state"}}, ports=("left", "right", "wire"), addresses=False)
     t.inside.ip("link add spare type veth peer name other")
     a, b = t.ports["left"], t.ports["right"]
     t.ctl("create bridge-domain 20 bd-tag customers")
+    t.ctl("configuration save comment 'before the tunnels'")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
     t.ctl("create vxlan tunnel src 10.0.1.1 dst 192.0.2.77 vni 7 ttl copy")
     t.ctl("set interface span left.400 destination wire")

@@ -20,4 +20,6 @@ pub struct Caller {
     pub group: u32,
     /// Its further groups.
     pub groups: Vec<u32>,
+    /// Its process, where that is known.
+    pub process: Option<u32>,
 }

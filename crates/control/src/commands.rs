@@ -1,11 +1,15 @@
 //! The commands of the control socket: the router's own, and those that only the control side knows.
 
+mod change;
 mod configuration;
 mod control;
 mod desired;
+mod history;
 mod ping;
 mod process;
 mod traceroute;
+
+pub use change::{Changes, Reload};
 
 use crate::ctl::Plain;
 use crate::journal::Journal;
@@ -13,7 +17,7 @@ use crate::load::Load;
 use crate::yaml::Settings;
 use command::{Access, Command, CommandError, Completer, Registry, SyntaxError};
 use net::router::Router;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// What commands work on.
@@ -25,8 +29,8 @@ pub struct App {
     journal: Journal,
     /// Identifier of the next ping.
     next_ping: u16,
-    /// A document is being applied: nothing else changes anything.
-    applying: Rc<Cell<bool>>,
+    /// Documents that are applied, and where they are kept.
+    changes: Rc<Changes>,
 }
 
 impl App {
@@ -39,7 +43,7 @@ impl App {
             load: Rc::default(),
             journal: Journal::default(),
             next_ping: std::process::id() as u16,
-            applying: Rc::default(),
+            changes: Rc::default(),
         }
     }
 
@@ -54,6 +58,13 @@ impl App {
     #[must_use]
     pub fn with_journal(mut self, journal: Journal) -> Self {
         self.journal = journal;
+        self
+    }
+
+    /// With a place where configurations are kept, and a log of changes.
+    #[must_use]
+    pub fn with_changes(mut self, changes: Changes) -> Self {
+        self.changes = Rc::new(changes);
         self
     }
 
@@ -83,7 +94,7 @@ pub fn plain() -> Plain<App> {
         is: |line| net::fib::lines::is_plain(line) || net::mpls::lines::is_plain(line),
         run: |app, lines| {
             let Ok(mut router) = app.router.try_borrow_mut() else { return 0 };
-            if app.applying.get() {
+            if app.changes.applying.get() {
                 return 0;
             }
             match net::fib::lines::run(&mut router, lines) {
@@ -107,16 +118,16 @@ fn comment() -> Command<App> {
 fn on_router(command: Command<Router>) -> Command<App> {
     let writes = command.access() == Access::Write;
     command.lend(move |app: &mut App, run, args| {
-        if writes && app.applying.get() {
-            return Err(desired::applying());
+        if writes && app.changes.applying.get() {
+            return Err(change::applying());
         }
         let busy = |_| CommandError::new("the router is busy");
         let output = run(&mut *app.router.try_borrow_mut().map_err(busy)?, args)?;
-        let (router, applying) = (Rc::clone(&app.router), Rc::clone(&app.applying));
+        let (router, changes) = (Rc::clone(&app.router), Rc::clone(&app.changes));
         Ok(output.bind(move |page| {
             // It began before the apply did.
-            if writes && applying.get() {
-                return Err(desired::applying());
+            if writes && changes.applying.get() {
+                return Err(change::applying());
             }
             page(&mut *router.try_borrow_mut().map_err(busy)?);
             Ok(())
@@ -133,6 +144,8 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(crate::ctl::exec_command());
     commands.push(configuration::command());
     commands.extend(desired::commands());
+    commands.extend(change::commands());
+    commands.extend(history::commands());
     commands.extend(control::all());
     commands.push(ping::command());
     commands.push(traceroute::command());

@@ -25,6 +25,10 @@ enum Sub {
     Diff(ctl::Diff),
     Plan(ctl::Plan),
     Apply(ctl::Apply),
+    Confirm(ctl::Confirm),
+    Rollback(ctl::Rollback),
+    History(ctl::History),
+    Save(ctl::Save),
     Bench(bench::Bench),
 }
 
@@ -37,6 +41,10 @@ fn main() -> ExitCode {
         Sub::Diff(arguments) => arguments.run(),
         Sub::Plan(arguments) => arguments.run(),
         Sub::Apply(arguments) => arguments.run(),
+        Sub::Confirm(arguments) => arguments.run(),
+        Sub::Rollback(arguments) => arguments.run(),
+        Sub::History(arguments) => arguments.run(),
+        Sub::Save(arguments) => arguments.run(),
         Sub::Bench(arguments) => bench::run(&arguments),
     }
 }

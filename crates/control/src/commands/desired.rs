@@ -1,25 +1,28 @@
-//! `configuration diff`, `plan` and `apply`: what a document would change, how, and doing it.
+//! `configuration diff` and `plan`: what a document would change, and how.
 
 use super::App;
+use super::change::Changes;
 use crate::dump::Source;
-use crate::engine::{self, Carry, Failed, Line, Plan, Progress, Reading, Side};
+use crate::engine::{self, Line, Plan, Reading, Side};
+use crate::saved::{self, Folder};
 use crate::yaml::{self, Diagnostics, MAX_BYTES, Settings};
 use command::{Args, Caller, Command, CommandError, Output};
 use drivers::{Files, Identity};
 use graph::memory;
 use net::router::Router;
 use serde_json::json;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the control thread works on a plan before others have their turn.
-const PIECE: Duration = Duration::from_millis(2);
+pub(super) const PIECE: Duration = Duration::from_millis(2);
 
-pub(super) fn commands() -> [Command<App>; 3] {
+pub(super) fn commands() -> [Command<App>; 2] {
     let file = "the whole path of a document, from /; the router reads it with your rights";
     [
         Command::read("configuration diff <file:path>", "What a document would change of what runs", diff)
@@ -38,36 +41,29 @@ pub(super) fn commands() -> [Command<App>; 3] {
              the same from the shell.",
         )
         .example("configuration plan /etc/quiver/new.yaml"),
-        Command::write("configuration apply <file:path>", "Bring what runs to a document, or change nothing", apply)
-            .arg("file", file)
-            .details(
-                "What does not differ is not touched, and packets flow. When a step is refused, all steps before it are \
-                 undone: what runs is what ran before. Until it ends, other commands that change something are refused. A \
-                 document that differs in the section `quiver` is refused, as that takes a restart. `quiver apply FILE` does \
-                 the same from the shell.",
-            )
-            .example("configuration apply /etc/quiver/new.yaml"),
     ]
 }
 
 /// What the commands need while they run.
 #[derive(Clone)]
-struct Desk {
-    router: Rc<RefCell<Router>>,
-    settings: Rc<Settings>,
+pub(super) struct Desk {
+    pub router: Rc<RefCell<Router>>,
+    pub settings: Rc<Settings>,
+    pub changes: Rc<Changes>,
 }
 
-fn busy() -> CommandError {
+pub(super) fn busy() -> CommandError {
     CommandError::new("the router is busy")
 }
 
 impl Desk {
-    fn of(app: &App) -> Desk {
-        Desk { router: Rc::clone(&app.router), settings: Rc::clone(&app.settings) }
+    pub(super) fn of(app: &App) -> Desk {
+        let (router, settings) = (Rc::clone(&app.router), Rc::clone(&app.settings));
+        Desk { router, settings, changes: Rc::clone(&app.changes) }
     }
 
     /// Reads what runs, while everything else has its turn.
-    async fn running(&self) -> Result<Side, CommandError> {
+    pub(super) async fn running(&self) -> Result<Side, CommandError> {
         let mut reading = Reading::default();
         let mut more = true;
         while more {
@@ -106,14 +102,68 @@ impl Desk {
     }
 }
 
+/// Where a document is.
+#[derive(Clone, Debug)]
+pub(super) enum From {
+    /// In a file, which is read with the rights of who names it.
+    File(PathBuf, Option<Identity>),
+    /// Among those that are kept, by its number.
+    Kept(Arc<Folder>, u64),
+}
+
 /// A document that was read and checked.
-struct Wanted {
-    side: Side,
+pub(super) struct Wanted {
+    pub side: Side,
     settings: Settings,
+    pub text: Text,
+}
+
+/// The text of a document; that of a kept one stands behind the line that says what it is.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    source: Arc<yaml::Source>,
+    begins: usize,
+}
+
+impl Text {
+    pub fn get(&self) -> &str {
+        self.source.text.get(self.begins..).unwrap_or_default()
+    }
+}
+
+impl Wanted {
+    fn of(file: &str, bytes: Vec<u8>, begins: usize) -> Result<Wanted, String> {
+        let told = |e: Diagnostics| e.to_string();
+        let document = yaml::check_bytes(file, bytes).and_then(yaml::Document::runnable).map_err(told)?;
+        let text = Text { source: Arc::clone(&document.source), begins };
+        Ok(Wanted { side: Side::of(&document), settings: document.settings, text })
+    }
+}
+
+impl From {
+    /// Reads and checks it. Not for the control thread.
+    pub(super) fn load(&self) -> Result<Wanted, String> {
+        match self {
+            From::File(path, who) => file(path, who.clone()),
+            From::Kept(folder, number) => {
+                let record = folder.read(*number).map_err(|e| e.to_string())?;
+                let begins = record.bytes.len() - record.document().len();
+                Wanted::of(&record.path.display().to_string(), record.bytes, begins)
+            }
+        }
+    }
+
+    /// In words.
+    pub(super) fn name(&self) -> String {
+        match self {
+            From::File(path, _) => saved::plain(&path.display().to_string()),
+            From::Kept(_, number) => format!("number {number}"),
+        }
+    }
 }
 
 /// Reads a file with the rights of who names it.
-fn load(path: &Path, who: Option<Identity>) -> Result<Wanted, String> {
+fn file(path: &Path, who: Option<Identity>) -> Result<Wanted, String> {
     let fail = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
     let mut bytes = vec![];
     let file = Files::of(who, false).read(path).map_err(fail)?;
@@ -123,49 +173,50 @@ fn load(path: &Path, who: Option<Identity>) -> Result<Wanted, String> {
     if bytes.len() > MAX_BYTES {
         return Err(format!("{}: a document has at most 256 MiB", path.display()));
     }
-    let told = |e: Diagnostics| e.to_string();
-    let document = yaml::check_bytes(&path.display().to_string(), bytes).map_err(told)?;
-    let document = document.runnable().map_err(told)?;
-    Ok(Wanted { side: Side::of(&document), settings: document.settings })
+    Wanted::of(&path.display().to_string(), bytes, 0)
 }
 
-fn asked(args: &Args) -> Result<(PathBuf, Option<Identity>), CommandError> {
+pub(super) fn asked(args: &Args) -> Result<From, CommandError> {
     let path: PathBuf = args.get("file")?;
     if !path.is_absolute() {
         return Err(args.error("file", format!("{}: give the whole path from /", path.display())));
     }
     let who = |c: &Caller| Identity { user: c.user, group: c.group, groups: c.groups.clone() };
-    Ok((path, args.caller().map(who)))
+    Ok(From::File(path, args.caller().map(who)))
 }
 
 /// What a plan was made of, and what of the process would have to be started anew.
-struct Compared {
-    plan: Plan,
-    wanted: Side,
-    restart: Vec<String>,
+pub(super) struct Compared {
+    pub plan: Plan,
+    pub running: Side,
+    pub wanted: Side,
+    pub text: Text,
+    pub restart: Vec<String>,
 }
 
-async fn compare(desk: &Desk, path: PathBuf, who: Option<Identity>) -> Result<Compared, CommandError> {
-    let wanted = net::background::run(move || load(&path, who)).await.map_err(CommandError::new)?;
-    let Wanted { side, settings } = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
+pub(super) async fn compare(desk: &Desk, from: From) -> Result<Compared, CommandError> {
+    let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
+    let Wanted { side, settings, text } = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
     let restart = desk.settings_differ(&settings);
     let running = desk.running().await?;
-    let made = net::background::run(move || (engine::plan(&running, &side), side)).await;
-    let (plan, wanted) = made.map_err(CommandError::new)?;
-    Ok(Compared { plan, wanted, restart })
+    let made = net::background::run(move || (engine::plan(&running, &side), running, side)).await;
+    let (plan, running, wanted) = made.map_err(CommandError::new)?;
+    Ok(Compared { plan, running, wanted, text, restart })
 }
 
 /// Lines made of a plan at a time.
 const LINES: usize = 256;
 
 fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    let (path, who) = asked(args)?;
-    let desk = Desk::of(app);
-    Ok(Output::stream(async move |_| Ok(lines(compare(&desk, path, who).await?))))
+    let (from, desk) = (asked(args)?, Desk::of(app));
+    Ok(Output::stream(async move |_| {
+        let Compared { plan, restart, .. } = compare(&desk, from).await?;
+        Ok(lines(plan, restart))
+    }))
 }
 
-fn lines(compared: Compared) -> Output {
-    let Compared { plan, restart, .. } = compared;
+/// The differences that a plan has found, an object a line.
+pub(super) fn lines(plan: Plan, restart: Vec<String>) -> Output {
     let mut at = Some((0, 0));
     let mut begun = false;
     Output::pieces(move |page| {
@@ -224,10 +275,9 @@ impl Compared {
 }
 
 fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    let (path, who) = asked(args)?;
-    let desk = Desk::of(app);
+    let (from, desk) = (asked(args)?, Desk::of(app));
     Ok(Output::stream(async move |_| {
-        let compared = compare(&desk, path, who).await?;
+        let compared = compare(&desk, from).await?;
         let told = net::background::run(move || compared.told()).await.map_err(CommandError::new)?;
         Ok(steps(told))
     }))
@@ -268,84 +318,4 @@ fn steps(told: Told) -> Output {
         restart.iter().for_each(|r| _ = writeln!(page, "takes a restart: {r}"));
         Ok(false)
     })
-}
-
-/// Says that an apply runs, for as long as it is there.
-struct Applying(Rc<Cell<bool>>);
-
-impl Applying {
-    fn begin(flag: &Rc<Cell<bool>>) -> Result<Applying, CommandError> {
-        if flag.replace(true) {
-            return Err(applying());
-        }
-        Ok(Applying(Rc::clone(flag)))
-    }
-}
-
-impl Drop for Applying {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
-}
-
-/// Why commands that change something are refused.
-pub(super) fn applying() -> CommandError {
-    CommandError::new("a configuration is being applied: try again when that has ended")
-}
-
-fn apply(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    let (path, who) = asked(args)?;
-    let (desk, lock) = (Desk::of(app), Applying::begin(&app.applying)?);
-    Ok(Output::work(async move || {
-        let done = applied(&desk, path, who).await;
-        drop(lock);
-        done
-    }))
-}
-
-async fn applied(desk: &Desk, path: PathBuf, who: Option<Identity>) -> Result<Output, CommandError> {
-    let Compared { plan, wanted, restart } = compare(desk, path, who).await?;
-    if !restart.is_empty() {
-        let lines = restart.join("\n");
-        return Err(CommandError::new(format!(
-            "nothing was changed: the section `quiver` differs, which takes a restart\n{lines}"
-        )));
-    }
-    let steps = plan.visible().count();
-    let mut carry = Carry::new(plan);
-    loop {
-        let progress = {
-            let mut router = desk.router.try_borrow_mut().map_err(|_| busy());
-            match &mut router {
-                Ok(router) => carry.go_on(router, PIECE),
-                // Somebody holds it for a moment: never for an await.
-                Err(_) => Progress::More,
-            }
-        };
-        match progress {
-            Progress::More => tokio::task::yield_now().await,
-            Progress::Done => break,
-            Progress::Failed(failed) => return Err(refusal(&carry, &wanted, &failed)),
-        }
-    }
-    let s = if steps == 1 { "" } else { "s" };
-    let text = if steps == 0 { "nothing differs".into() } else { format!("applied in {steps} step{s}") };
-    Ok(Output::new(text, json!({ "steps": steps })))
-}
-
-fn refusal(carry: &Carry, wanted: &Side, failed: &Failed) -> CommandError {
-    let plan = carry.plan();
-    // What could not be undone stays as it is.
-    let mut text =
-        String::from(if failed.left.is_empty() { "nothing was changed" } else { "not all is as it was" });
-    if let Some(step) = plan.steps.get(failed.step) {
-        let what = step.line(plan, &Default::default());
-        let at = wanted.refusal(&step.id, failed.number, &failed.message).line;
-        let line = if at == 0 { String::new() } else { format!(", line {at} of the document") };
-        let _ = write!(text, ": {} {}{line}: {}", what.sign, what.text, failed.message);
-    }
-    for left in &failed.left {
-        let _ = write!(text, "\ncould not be undone: {left}");
-    }
-    CommandError::new(text)
 }

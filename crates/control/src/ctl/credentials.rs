@@ -1,9 +1,11 @@
-//! Who is at the other end of a socket, and the numbers of groups.
+//! Who is at the other end of a socket, names of users, and the numbers of groups.
 //!
 //! Upholds: every pointer handed to the C library points to memory that outlives the call, with its true length.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use crate::saved::{Author, plain};
+use command::Caller;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -65,11 +67,84 @@ pub(super) fn group_id(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
+/// The name of a user; `None` when there is no such user.
+fn user_name(user: u32) -> Option<String> {
+    let mut buffer = vec![0u8; 4096];
+    loop {
+        let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+        let mut found = ptr::null_mut();
+        // SAFETY: `entry`, `found` and the buffer with its length are valid for the call.
+        let status = unsafe {
+            libc::getpwuid_r(
+                user,
+                entry.as_mut_ptr(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        match status {
+            libc::ERANGE if buffer.len() < 1 << 22 => buffer.resize(buffer.len() * 2, 0),
+            0 if !found.is_null() => {
+                // SAFETY: `found` is not null, so the call filled `entry`, whose name ends in NUL and lies in `buffer`.
+                let name = unsafe { CStr::from_ptr(entry.assume_init().pw_name) };
+                return Some(name.to_string_lossy().into_owned());
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Who gives a command, and from where: the terminal and the process at the other end of the socket. It may have ended
+/// meanwhile: then its number is all that is known.
+pub fn author(caller: Option<&Caller>) -> Author {
+    let own = rustix::process::geteuid().as_raw();
+    let user = caller.map_or(own, |c| c.user);
+    let from = caller.and_then(|c| c.process).map(process).unwrap_or_default();
+    Author { user, name: plain(&user_name(user).unwrap_or_default()), from: plain(&from) }
+}
+
+fn process(pid: u32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    // Behind the name, which may hold anything: state, parent, group, session, terminal.
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest);
+    let terminal = fields.and_then(|f| f.split_whitespace().nth(4)?.parse::<u32>().ok());
+    let on = terminal.and_then(terminal_name).map(|t| format!("{t}, ")).unwrap_or_default();
+    format!("{on}{}[{pid}]", name.trim_end())
+}
+
+/// The name of a terminal by its device number.
+fn terminal_name(device: u32) -> Option<String> {
+    let (major, minor) = ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00));
+    match major {
+        136..=143 => Some(format!("pts/{}", minor + ((major - 136) << 8))),
+        4 if minor < 64 => Some(format!("tty{minor}")),
+        4 => Some(format!("ttyS{}", minor - 64)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_gives_a_command() {
+        assert_eq!(user_name(0).as_deref(), Some("root"));
+        assert_eq!(user_name(4_000_000_000), None);
+        let pid = std::process::id();
+        let access = command::Access::Write;
+        let caller = Caller { access, user: 0, group: 0, groups: vec![], process: Some(pid) };
+        let author = author(Some(&caller));
+        assert_eq!((author.user, author.name.as_str()), (0, "root"));
+        assert!(author.from.ends_with(&format!("[{pid}]")), "{author:?}");
+        assert_eq!(terminal_name((136 << 8) | 3).as_deref(), Some("pts/3"));
+        assert_eq!(terminal_name((137 << 8) | 3).as_deref(), Some("pts/259"));
+        assert_eq!(terminal_name(0), None);
+    }
 
     #[test]
     fn groups_of_this_machine() {

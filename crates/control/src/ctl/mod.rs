@@ -20,6 +20,7 @@ use std::sync::Arc;
 use command::{Access, Caller, Command, CommandError, Completer, Completion, Output, Registry};
 
 use crate::load::Load;
+pub use credentials::author;
 pub use protocol::MAX_REQUEST;
 pub use server::{MAX_CLIENTS, Server};
 pub use socket::{BindError, Config};

@@ -85,7 +85,8 @@ fn admit(stream: UnixStream, policy: Policy, clients: &Rc<Cell<usize>>, shared: 
     if clients.get() >= limit {
         return refuse(stream, "failed", "too many connections to the control socket");
     }
-    let caller = Caller { access, user: peer.uid(), group: peer.gid(), groups };
+    let process = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    let caller = Caller { access, user: peer.uid(), group: peer.gid(), groups, process };
     clients.set(clients.get() + 1);
     let place = Place(clients.clone());
     let shared = Rc::clone(shared);

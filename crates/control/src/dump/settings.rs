@@ -44,6 +44,7 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
             Dad::Off => Some("off"),
         },
     );
+    to.put_some("state", s.state.as_deref());
     QUIVER.iter().for_each(|write| write(from, to));
 }
 

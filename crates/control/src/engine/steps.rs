@@ -68,6 +68,11 @@ pub fn plan(from: &Side, to: &Side) -> Plan {
 }
 
 impl Plan {
+    /// How many steps and changes of routes and labels there are.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.iter().map(|s| self.runs.len(&s.id).max(1)).sum()
+    }
+
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()

@@ -504,6 +504,8 @@ pub struct Settings {
     pub dad: Dad,
     /// The most bytes that routes may take.
     pub route_memory: Option<u64>,
+    /// The folder in which configurations are kept.
+    pub state: Option<String>,
     /// Where the section stands.
     pub place: Place,
 }
@@ -625,6 +627,7 @@ impl Default for Settings {
             },
             dad: Dad::Optimistic,
             route_memory: None,
+            state: None,
             place: Place::default(),
         }
     }

@@ -8,7 +8,7 @@ use super::scalar::short;
 use super::tree::{Node, Value};
 
 pub(super) const QUIVER: &[&str] =
-    &["workers", "poll", "buffers", "sockets", "log", "neighbor", "routes", "dad"];
+    &["workers", "poll", "buffers", "sockets", "log", "neighbor", "routes", "dad", "state"];
 pub(super) const WORKERS: &[&str] = &["count", "cpus"];
 pub(super) const POLL: &[&str] = &["mode", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
@@ -46,6 +46,16 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
         d.choice(node, &[("optimistic", Dad::Optimistic), ("strict", Dad::Strict), ("off", Dad::Off)])
     });
     s.dad = dad.unwrap_or(s.dad);
+    s.state = d.field(&fields, "state", |d, node| {
+        let path = d.string(node, "the path of a folder", 4000)?;
+        if !path.starts_with('/') || path.chars().any(char::is_control) {
+            d.error(node.place, "state-path", format!("{} cannot be the state folder", short(&path)))
+                .value(&path)
+                .help("an absolute path, such as /var/lib/quiver/state");
+            return None;
+        }
+        Some(path)
+    });
     d.field(&fields, "routes", |d, node| {
         let fields = d.fields(node, ROUTES)?;
         let mb = d.field(&fields, "memory-mb", |d, node| d.int(node, 1u32, 1 << 20))?;

@@ -57,6 +57,7 @@ fn settings() {
     );
     assert_eq!(s.dad, Dad::Strict);
     assert_eq!(s.route_memory, Some(1 << 30));
+    assert_eq!(s.state.as_deref(), Some("/var/lib/quiver/state"));
     let workers = |text: &str| load("x", text).unwrap().settings.workers;
     assert_eq!(workers("quiver: {workers: 3}"), 3);
     assert_eq!(workers("quiver: {workers: {cpus: [4, 5, 6, 7]}}"), 4);

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-pub use desired::{Apply, Diff, Plan};
+pub use desired::{Apply, Confirm, Diff, History, Plan, Rollback, Save};
 use link::{Failure, Link};
 
 /// Send commands to the running router

@@ -4,6 +4,7 @@ mod log;
 mod notify;
 mod signals;
 mod sink;
+mod state;
 
 use clap::Args;
 use control::ctl::{self, RegistryExecutor, Server};
@@ -32,6 +33,9 @@ pub struct Run {
     /// The configuration.
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
+    /// Keep applied configurations in this folder, and start with the last of them rather than with FILE
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
 }
 
 /// Runs `quiver check`.
@@ -80,7 +84,8 @@ fn bind(socket: &ctl::Config) -> Result<Server, ctl::BindError> {
 
 fn start(args: &Run) -> Result<(), String> {
     let began = Instant::now();
-    let document = yaml::load_file(&args.config).map_err(|e| format!("cannot start\n{e}"))?;
+    let first = state::first(&args.config, args.state.as_deref())?;
+    let document = first.document;
     let settings = &document.settings;
     let journal = control::journal::Journal::default();
     let (log, sink) = log::open(&settings.log, &journal)?;
@@ -106,7 +111,15 @@ fn start(args: &Run) -> Result<(), String> {
         let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
         tracing::info!("{}", log::buffers(&router));
         log::instructions(&router);
+        for line in &first.told {
+            log(line);
+        }
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
+        if let Some(folder) = first.folder.as_ref().filter(|_| !first.is_state)
+            && let Err(e) = folder.begin(&args.config, &document.source.text, ctl::author(None))
+        {
+            tracing::warn!("{e}");
+        }
         // A document with a full table is as large as the table.
         let settings = settings.clone();
         drop(document);
@@ -127,7 +140,9 @@ fn start(args: &Run) -> Result<(), String> {
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
         let load = Rc::default();
         let context = control::commands::App::new(Rc::clone(&router), settings);
-        let context = context.with_load(&load).with_journal(journal);
+        let changes = control::commands::Changes::new(first.folder, Rc::clone(&log));
+        let context = context.with_load(&load).with_journal(journal).with_changes(changes);
+        let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
         let manager = notify::Shared::new(notify::Manager::from_environment());
@@ -135,7 +150,7 @@ fn start(args: &Run) -> Result<(), String> {
         let stop = async move {
             tokio::select! {
                 () = end.watch(&watched) => {}
-                () = signals.stop(sink) => {}
+                () = signals.stop(sink, reload) => {}
             }
             end.stopping();
         };

@@ -1,7 +1,9 @@
 //! Signals: which end the router, and which do not.
 
 use super::sink::Sink;
+use control::commands::Reload;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -48,19 +50,23 @@ impl Signals {
         })
     }
 
-    /// Looks after the log until a signal ends the router.
-    pub async fn stop(mut self, log: Sink) {
+    /// Looks after the log, and reads the configuration again when asked to, until a signal ends the router.
+    pub async fn stop(mut self, log: Sink, reload: Rc<Reload>) {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 _ = self.term.recv() => return tracing::info!("stops: SIGTERM"),
                 _ = self.int.recv() => return tracing::info!("stops: SIGINT"),
                 _ = self.quit.recv() => return tracing::info!("stops: SIGQUIT"),
-                _ = self.hup.recv() => match log.reopen() {
-                    Ok(true) => tracing::info!("SIGHUP: the log was opened anew"),
-                    Ok(false) => tracing::info!("SIGHUP: there is no log file to open anew; goes on"),
-                    Err(e) => tracing::warn!("SIGHUP: {e}"),
-                },
+                _ = self.hup.recv() => {
+                    match log.reopen() {
+                        Ok(true) => tracing::info!("SIGHUP: the log was opened anew"),
+                        Ok(false) => tracing::info!("SIGHUP: there is no log file to open anew; goes on"),
+                        Err(e) => tracing::warn!("SIGHUP: {e}"),
+                    }
+                    let reload = Rc::clone(&reload);
+                    tokio::task::spawn_local(async move { reload.run().await });
+                }
                 _ = look.tick() => log.tell_of_lost(|lost, why| {
                     tracing::warn!("{lost} lines of the log were lost: {why}");
                 }),

@@ -1,0 +1,607 @@
+//! `configuration apply`, `confirm`, `rollback`, `save`: changing what runs as a whole, the way back, and what survives a restart.
+
+use super::App;
+use super::desired::{Compared, Desk, From, PIECE, Text, asked, busy, compare};
+use crate::ctl::author;
+use crate::dump::{Dump, Source};
+use crate::engine::{self, Carry, Failed, Plan, Progress, Side};
+use crate::runtime::Logger;
+use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError, digest};
+use command::{Args, Caller, Command, CommandError, Output};
+use net::router::LogLine;
+use serde_json::json;
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How often a way back is tried that others are in the way of, and how long it waits between.
+const TRIES: u32 = 600;
+const WAIT: Duration = Duration::from_millis(100);
+/// Lines of a difference that are made for the history, which keeps less.
+const DIFFERENCES: usize = 400;
+
+/// What is being changed by documents, and where that is kept.
+pub struct Changes {
+    /// None: nothing survives a restart.
+    pub(super) folder: Option<Arc<Folder>>,
+    log: Logger,
+    /// Nothing else changes anything.
+    pub(super) applying: Cell<bool>,
+    /// What was applied and waits to be confirmed.
+    pending: RefCell<Option<Pending>>,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Changes::new(None, Rc::new(|_| ()))
+    }
+}
+
+impl Changes {
+    /// Changes that are kept in a folder, and told in the log.
+    pub fn new(folder: Option<Folder>, log: Logger) -> Changes {
+        Changes { folder: folder.map(Arc::new), log, applying: Cell::default(), pending: RefCell::default() }
+    }
+
+    fn log(&self, warn: bool, text: String) {
+        (self.log)(&LogLine { warn, text });
+    }
+
+    pub(super) fn folder(&self) -> Result<Arc<Folder>, CommandError> {
+        self.folder.clone().ok_or_else(|| {
+            CommandError::new(
+                "the router keeps no configurations: start it with `quiver run --state FOLDER`, or name the folder as \
+                 `state` in the section `quiver`",
+            )
+        })
+    }
+}
+
+/// What was applied and is not confirmed.
+struct Pending {
+    /// What ran before.
+    before: Side,
+    prepared: Option<Prepared>,
+    /// Goes back when the time is over.
+    timer: Option<JoinHandle<()>>,
+    told: String,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+    }
+}
+
+const CONFIRM: &str = "go back by itself after so many seconds, unless `configuration confirm` comes";
+const COMMENT: &str = "a word, or several in quotes, for the history";
+
+pub(super) fn commands() -> [Command<App>; 4] {
+    [
+        Command::write(
+            "configuration apply <file:path> [confirm <seconds:u32 1..86400 seconds>] [comment <comment:string>] [restart]",
+            "Bring what runs to a document, or change nothing",
+            apply,
+        )
+        .arg("file", "the whole path of a document, from /; the router reads it with your rights")
+        .arg("seconds", CONFIRM)
+        .arg("comment", COMMENT)
+        .details(
+            "What does not differ is not touched, and packets flow. When a step is refused, all steps before it are \
+             undone: what runs is what ran before. Until it ends, other commands that change something are refused. Where the \
+             router has a state folder, the document is kept there, and is what the next start begins with; what is to be \
+             confirmed is not, until it is. A document that differs in the section `quiver` is refused, as that takes a restart: \
+             with `restart` it is applied and kept, and that section comes with the next start. `quiver apply FILE` does the same \
+             from the shell.",
+        )
+        .example("configuration apply /etc/quiver/new.yaml")
+        .example("configuration apply /etc/quiver/new.yaml confirm 60 comment \"new uplink\""),
+        Command::write("configuration confirm", "Keep what was applied to be confirmed", confirm)
+            .details("Without it the router goes back to what ran before. `quiver confirm` does the same from the shell.")
+            .example("configuration confirm"),
+        Command::write(
+            "configuration rollback [<number:u64 1..18446744073709551615>] [confirm <seconds:u32 1..86400 seconds>] \
+             [comment <comment:string>] [restart]",
+            "Go back to an earlier configuration",
+            rollback,
+        )
+        .arg("number", "of `configuration history`; the one before the last by default")
+        .arg("seconds", CONFIRM)
+        .arg("comment", COMMENT)
+        .details(
+            "It is applied as a document is, and is the last one of the history then. While something waits to be confirmed, \
+             `configuration rollback` without a number goes back to what ran before that, at once. `quiver rollback [N]` does the \
+             same from the shell.",
+        )
+        .example("configuration rollback")
+        .example("configuration rollback 3"),
+        Command::write("configuration save [comment <comment:string>]", "Keep what runs for the next start", save)
+            .alias("save [comment <comment:string>]")
+            .arg("comment", COMMENT)
+            .details(
+                "What commands have changed is gone after a restart unless it is saved. What is kept is what `show configuration` \
+                 writes: comments and order of a document that was applied stay with that one in the history. `quiver save` does \
+                 the same from the shell.",
+            )
+            .example("configuration save")
+            .example("save comment \"peer moved\""),
+    ]
+}
+
+/// Says that something is applied, for as long as it is there.
+pub(super) struct Applying(Rc<Changes>);
+
+impl Applying {
+    fn begin(changes: &Rc<Changes>) -> Result<Applying, CommandError> {
+        if changes.applying.replace(true) {
+            return Err(applying());
+        }
+        Ok(Applying(Rc::clone(changes)))
+    }
+}
+
+impl Drop for Applying {
+    fn drop(&mut self) {
+        self.0.applying.set(false);
+    }
+}
+
+/// Why commands that change something are refused.
+pub(super) fn applying() -> CommandError {
+    CommandError::new("a configuration is being applied: try again when that has ended")
+}
+
+/// What somebody wants applied.
+struct Order {
+    kind: Kind,
+    from: From,
+    confirm: Option<Duration>,
+    restart: bool,
+    comment: String,
+    caller: Option<Caller>,
+}
+
+impl Order {
+    fn of(args: &Args, kind: Kind, from: From) -> Result<Order, CommandError> {
+        let confirm = args.opt::<u32>("seconds")?.map(|s| Duration::from_secs(s.into()));
+        let comment = args.opt::<String>("comment")?.unwrap_or_default();
+        let comment = crate::saved::plain(&comment);
+        let caller = args.caller().cloned();
+        Ok(Order { kind, from, confirm, restart: args.has("restart"), comment, caller })
+    }
+}
+
+/// Runs what changes something to its end, while nothing else changes anything.
+fn alone<F>(app: &App, work: impl FnOnce(Desk) -> F + 'static) -> Result<Output, CommandError>
+where
+    F: Future<Output = Result<Output, CommandError>> + 'static,
+{
+    let (desk, lock) = (Desk::of(app), Applying::begin(&app.changes)?);
+    Ok(Output::work(async move || {
+        let done = work(desk).await;
+        drop(lock);
+        done
+    }))
+}
+
+fn apply(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let order = Order::of(args, Kind::Apply, asked(args)?)?;
+    alone(app, async move |desk| change(&desk, order).await)
+}
+
+fn rollback(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let number = args.opt::<u64>("number")?;
+    let pending = number.is_none() && app.changes.pending.borrow().is_some();
+    if pending {
+        let caller = args.caller().cloned();
+        return alone(app, async move |desk| {
+            let by = who(caller).await;
+            let steps = back(&desk, &format!("{} asked for it", words(&by))).await?;
+            Ok(Output::new(
+                format!("went back in {steps} steps"),
+                json!({ "steps": steps, "number": null, "confirm-within": null }),
+            ))
+        });
+    }
+    let folder = app.changes.folder()?;
+    let known = Arc::clone(&folder);
+    let order = Order::of(args, Kind::Rollback, From::Kept(folder, number.unwrap_or(0)))?;
+    alone(app, async move |desk| {
+        let mut order = order;
+        if number.is_none() {
+            let there = background(move || known.numbers()).await?;
+            let before = there.get(1).copied();
+            let before = before.ok_or_else(|| CommandError::new("there is nothing to go back to"))?;
+            order.from = From::Kept(desk.changes.folder()?, before);
+        }
+        change(&desk, order).await
+    })
+}
+
+fn confirm(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let caller = args.caller().cloned();
+    alone(app, async move |desk| {
+        let by = who(caller).await;
+        let none = || CommandError::new("nothing waits to be confirmed");
+        let taken = desk.changes.pending.borrow_mut().take();
+        let mut pending = taken.ok_or_else(none)?;
+        let number = match pending.prepared.take() {
+            None => None,
+            Some(prepared) => match keep(&desk, prepared).await {
+                Ok(number) => Some(number),
+                Err((prepared, e)) => {
+                    // It may be confirmed again until the time is over.
+                    pending.prepared = prepared;
+                    *desk.changes.pending.borrow_mut() = Some(pending);
+                    return Err(CommandError::new(format!("not confirmed: {e}")));
+                }
+            },
+        };
+        let kept = number.map_or(String::new(), |n| format!(", kept as number {n}"));
+        let told = std::mem::take(&mut pending.told);
+        desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
+        Ok(Output::new(format!("confirmed{kept}"), json!({ "number": number })))
+    })
+}
+
+/// Work for a disk, on a thread of its own.
+pub(super) async fn background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SavedError> + Send + 'static,
+) -> Result<T, CommandError> {
+    let done = net::background::run(work).await.map_err(CommandError::new)?;
+    done.map_err(|e| CommandError::new(e.to_string()))
+}
+
+/// What was prepared counts from now on; where the disk refuses, it is handed back.
+async fn keep(desk: &Desk, prepared: Prepared) -> Result<u64, (Option<Prepared>, String)> {
+    let folder = desk.changes.folder().map_err(|e| (None, e.message))?;
+    let work = move || (folder.keep(&prepared).map_err(|e| e.to_string()), prepared);
+    match net::background::run(work).await {
+        Ok((Ok(number), _)) => Ok(number),
+        Ok((Err(e), prepared)) => Err((Some(prepared), e)),
+        Err(e) => Err((None, e.to_string())),
+    }
+}
+
+/// Who gives a command. Names of users may come over a network: not from the control thread.
+async fn who(caller: Option<Caller>) -> Author {
+    net::background::run(move || author(caller.as_ref())).await.unwrap_or_default()
+}
+
+/// Who it was, in a line of the log.
+fn words(author: &Author) -> String {
+    let name = if author.name.is_empty() { author.user.to_string() } else { author.name.clone() };
+    if author.from.is_empty() { name } else { format!("{name} ({})", author.from) }
+}
+
+/// What the history says of a change.
+fn header(kind: Kind, source: String, author: Author, comment: String, plan: &Plan) -> Header {
+    let (lines, next) = engine::differences(plan, (0, 0), DIFFERENCES);
+    let more = if next.is_some() { plan.len().saturating_sub(lines.len()) as u64 } else { 0 };
+    let none = Header { more, ..Header::new(kind, author, source, comment) };
+    none.with_diff(lines.into_iter().map(|l| format!("{} {}", l.sign, l.text)))
+}
+
+/// Writes what will be kept once it runs: a full disk shows before anything is touched.
+async fn prepare(
+    desk: &Desk,
+    order: &Order,
+    author: Author,
+    plan: Plan,
+    text: Text,
+) -> Result<(Plan, Option<Prepared>), CommandError> {
+    let Some(folder) = desk.changes.folder.clone() else { return Ok((plan, None)) };
+    let (kind, source) = (order.kind, order.from.name());
+    let comment = order.comment.clone();
+    background(move || {
+        let last = || {
+            let number = folder.numbers().ok()?.first().copied()?;
+            folder.read(number).ok()
+        };
+        if plan.is_empty() && last().is_some_and(|r| r.header.kind.is_state() && r.document() == text.get()) {
+            return Ok((plan, None));
+        }
+        let prepared = folder.prepare(header(kind, source, author, comment, &plan), text.get())?;
+        Ok((plan, Some(prepared)))
+    })
+    .await
+    .map_err(|e| CommandError::new(format!("nothing was changed: {e}")))
+}
+
+/// Brings what runs to what an order wants, and keeps it.
+async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
+    if desk.changes.pending.borrow().is_some() {
+        let why = "nothing was changed: what was applied before waits to be confirmed. `configuration confirm` keeps it, \
+                   `configuration rollback` goes back";
+        return Err(CommandError::new(why));
+    }
+    let Compared { plan, running, wanted, text, restart } = compare(desk, order.from.clone()).await?;
+    if !restart.is_empty() {
+        let lines = restart.join("\n");
+        if !order.restart {
+            return Err(CommandError::new(format!(
+                "nothing was changed: the section `quiver` differs, which takes a restart\n{lines}"
+            )));
+        }
+        desk.changes.folder()?;
+    }
+    let steps = plan.visible().count();
+    let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
+    let by = words(&author);
+    let (plan, prepared) = prepare(desk, &order, author, plan, text).await?;
+    let mut carry = Carry::new(plan);
+    if let Some(failed) = carried(desk, &mut carry).await {
+        return Err(refusal(&carry, &wanted, &failed));
+    }
+    let s = if steps == 1 { "" } else { "s" };
+    let mut text = if steps == 0 { "nothing differs".into() } else { format!("applied in {steps} step{s}") };
+    let comment = if order.comment.is_empty() { String::new() } else { format!(": {}", order.comment) };
+    let told = format!("{} of {}, {steps} step{s}{comment}", order.kind.name(), order.from.name());
+    let mut number = None;
+    let confirm = order.confirm.filter(|_| steps != 0);
+    if let Some(time) = confirm {
+        let seconds = time.as_secs();
+        let _ = write!(text, "; goes back in {seconds} s unless `quiver confirm` comes");
+        let begun = format!("configuration: {} began: {told}; to be confirmed within {seconds} s", by);
+        desk.changes.log(false, begun);
+        let pending = Pending { before: running, prepared, timer: None, told };
+        *desk.changes.pending.borrow_mut() = Some(pending);
+        let timer = tokio::task::spawn_local(timed(desk.clone(), time));
+        if let Some(pending) = desk.changes.pending.borrow_mut().as_mut() {
+            pending.timer = Some(timer);
+        }
+    } else {
+        if let Some(prepared) = prepared {
+            match keep(desk, prepared).await {
+                Ok(n) => number = Some(n),
+                Err((_, e)) => {
+                    carry.give_up("it could not be kept");
+                    let failed = carried(desk, &mut carry).await;
+                    let left = failed.map(|f| f.left).unwrap_or_default();
+                    let left: String = left.iter().map(|l| format!("\ncould not be undone: {l}")).collect();
+                    return Err(CommandError::new(format!("nothing was changed: {e}{left}")));
+                }
+            }
+        }
+        let kept = number.map_or(String::new(), |n| format!(", kept as number {n}"));
+        text += &kept;
+        if steps != 0 || number.is_some() {
+            desk.changes.log(false, format!("configuration: {}: {told}{kept}", by));
+        }
+    }
+    if !restart.is_empty() {
+        text += "\nwith the next start:";
+        restart.iter().for_each(|r| _ = write!(text, "\n{r}"));
+    }
+    let within = confirm.map(|t| t.as_secs());
+    Ok(Output::new(text, json!({ "steps": steps, "number": number, "confirm-within": within })))
+}
+
+/// Carries a plan out, or back where it was given up or fails.
+async fn carried(desk: &Desk, carry: &mut Carry) -> Option<Failed> {
+    loop {
+        let progress = {
+            let mut router = desk.router.try_borrow_mut().map_err(|_| busy());
+            match &mut router {
+                Ok(router) => carry.go_on(router, PIECE),
+                // Somebody holds it for a moment: never for an await.
+                Err(_) => Progress::More,
+            }
+        };
+        match progress {
+            Progress::More => tokio::task::yield_now().await,
+            Progress::Done => return None,
+            Progress::Failed(failed) => return Some(failed),
+        }
+    }
+}
+
+/// Goes back when the time is over.
+async fn timed(desk: Desk, time: Duration) {
+    tokio::time::sleep(time).await;
+    let lock = loop {
+        match Applying::begin(&desk.changes) {
+            Ok(lock) => break lock,
+            // Somebody confirms, or goes back: then this ends here.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    // From here on it is not aborted by what it takes away itself.
+    if let Some(pending) = desk.changes.pending.borrow_mut().as_mut() {
+        pending.timer = None;
+    }
+    let _ = back(&desk, "it was not confirmed in time").await;
+    drop(lock);
+}
+
+/// Goes back to what ran before that which waits to be confirmed.
+async fn back(desk: &Desk, why: &str) -> Result<usize, CommandError> {
+    let Some(mut pending) = desk.changes.pending.borrow_mut().take() else {
+        return Err(CommandError::new("nothing waits to be confirmed"));
+    };
+    let before = std::mem::take(&mut pending.before);
+    let done = went_back(desk, before).await;
+    let told = &pending.told;
+    match &done {
+        Ok(steps) => {
+            desk.changes.log(true, format!("configuration: went back in {steps} steps, as {why}: {told}"));
+        }
+        Err(e) => desk.changes.log(
+            true,
+            format!(
+                "configuration: could not go back, so it still runs, and is not kept: {told}: {}",
+                e.message
+            ),
+        ),
+    }
+    // Its file goes on another thread.
+    let prepared = pending.prepared.take();
+    let _ = net::background::run(move || drop(prepared)).await;
+    done
+}
+
+async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
+    let mut tries = 0;
+    let running = loop {
+        match desk.running().await {
+            Ok(running) => break running,
+            // Devices may come and go while it is read.
+            Err(e) if tries == TRIES => return Err(e),
+            Err(_) => tries += 1,
+        }
+        tokio::time::sleep(WAIT).await;
+    };
+    let made = net::background::run(move || (engine::plan(&running, &before), before)).await;
+    let (plan, before) = made.map_err(CommandError::new)?;
+    let steps = plan.visible().count();
+    let mut carry = Carry::new(plan);
+    match carried(desk, &mut carry).await {
+        None => Ok(steps),
+        Some(failed) => Err(refusal(&carry, &before, &failed)),
+    }
+}
+
+fn refusal(carry: &Carry, wanted: &Side, failed: &Failed) -> CommandError {
+    let plan = carry.plan();
+    // What could not be undone stays as it is.
+    let mut text =
+        String::from(if failed.left.is_empty() { "nothing was changed" } else { "not all is as it was" });
+    if let Some(step) = plan.steps.get(failed.step) {
+        let what = step.line(plan, &Default::default());
+        let at = wanted.refusal(&step.id, failed.number, &failed.message).line;
+        let line = if at == 0 { String::new() } else { format!(", line {at} of the document") };
+        let _ = write!(text, ": {} {}{line}: {}", what.sign, what.text, failed.message);
+    }
+    for left in &failed.left {
+        let _ = write!(text, "\ncould not be undone: {left}");
+    }
+    CommandError::new(text)
+}
+
+fn save(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    app.changes.folder()?;
+    let (caller, comment) = (args.caller().cloned(), args.opt::<String>("comment")?.unwrap_or_default());
+    let comment = crate::saved::plain(&comment);
+    alone(app, async move |desk| {
+        let author = who(caller).await;
+        saved(&desk, author, comment).await
+    })
+}
+
+async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, CommandError> {
+    if desk.changes.pending.borrow().is_some() {
+        let why = "what was applied waits to be confirmed: `configuration confirm` keeps it";
+        return Err(CommandError::new(why));
+    }
+    let folder = desk.changes.folder()?;
+    let text = dumped(desk).await?;
+    let running = desk.running().await?;
+    let by = words(&author);
+    let kept = background(move || {
+        let last = folder.numbers()?.first().copied();
+        // What cannot be read is no reason not to keep what runs.
+        let last = last
+            .and_then(|n| Some((n, folder.header(n).ok()?, From::Kept(Arc::clone(&folder), n).load().ok()?)));
+        let side = last.as_ref().map(|(_, _, wanted)| &wanted.side);
+        let plan = engine::plan(side.unwrap_or(&Side::default()), &running);
+        if let Some((number, header, _)) = &last
+            && plan.is_empty()
+            && header.kind.is_state()
+        {
+            return Ok((*number, false));
+        }
+        let prepared = folder.prepare(header(Kind::Save, String::new(), author, comment, &plan), &text)?;
+        folder.keep(&prepared).map(|n| (n, true))
+    });
+    let (number, new) =
+        kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
+    let text = match new {
+        true => format!("saved as number {number}"),
+        false => format!("nothing differs from number {number}"),
+    };
+    if new {
+        desk.changes.log(false, format!("configuration: {by} {text}"));
+    }
+    Ok(Output::new(text, json!({ "number": number, "saved": new })))
+}
+
+/// What runs, as a document.
+async fn dumped(desk: &Desk) -> Result<String, CommandError> {
+    let (mut dump, mut text, mut more) = (Dump::default(), String::new(), true);
+    let mut begun = None;
+    while more {
+        {
+            let router = desk.router.try_borrow().map_err(|_| busy())?;
+            if *begun.get_or_insert(router.changes()) != router.changes() {
+                return Err("the configuration was changed while it was read: ask again".into());
+            }
+            let began = std::time::Instant::now();
+            while more && began.elapsed() < PIECE {
+                match dump.next_text(Source { router: &router, settings: &desk.settings }) {
+                    Some(piece) => text += &piece,
+                    None => more = false,
+                }
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(text)
+}
+
+/// The router itself reads its file again.
+fn reloads() -> Author {
+    Author { from: "SIGHUP".into(), ..author(None) }
+}
+
+/// The file of the start, which is read again and applied where it was changed.
+pub struct Reload {
+    desk: Desk,
+    file: PathBuf,
+    /// A digest of the file that was last applied, or that the start has read.
+    seen: Cell<u64>,
+}
+
+impl Reload {
+    /// A file, with the digest of what the start has read.
+    pub fn new(app: &App, file: PathBuf, seen: u64) -> Rc<Reload> {
+        Rc::new(Reload { desk: Desk::of(app), file, seen: Cell::new(seen) })
+    }
+
+    /// Reads it, and says in the log how that went. A log that is rotated sends SIGHUP as well: a file that is as it was is
+    /// not applied, as that would take away what was changed since.
+    pub async fn run(&self) {
+        let from = From::File(self.file.clone(), None);
+        let name = from.name();
+        match self.applied(from).await {
+            Ok(text) => self.desk.changes.log(false, format!("SIGHUP: {name}: {text}")),
+            Err(e) => {
+                let lines: Vec<&str> = e.message.lines().collect();
+                self.desk.changes.log(true, format!("SIGHUP: {name}: {}", lines.join("; ")));
+            }
+        }
+    }
+
+    async fn applied(&self, from: From) -> Result<String, CommandError> {
+        let file = from.clone();
+        let loaded = move || file.load().map(|wanted| digest(wanted.text.get()));
+        let found = net::background::run(loaded).await.map_err(CommandError::new)?;
+        let found = found.map_err(|e| CommandError::new(e.trim_end()))?;
+        if found == self.seen.get() {
+            return Ok("is as it was, and not applied; `quiver apply` does".into());
+        }
+        let lock = Applying::begin(&self.desk.changes)?;
+        let (confirm, comment) = (None, String::new());
+        let order = Order { kind: Kind::Reload, from, confirm, restart: false, comment, caller: None };
+        let done = change(&self.desk, order).await;
+        drop(lock);
+        let output = done?;
+        self.seen.set(found);
+        Ok(output.to_text().trim_end().to_owned())
+    }
+}

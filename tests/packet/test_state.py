@@ -1,0 +1,279 @@
+"""What is applied survives a restart, and there is a way back: from what was not confirmed, and to what was before."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from harness import BINARY, CtlError, Netns, Router, run, wait_for
+
+
+class Kept:
+    """A router with a state folder and no ports, and the documents that it is given."""
+
+    def __init__(self, tmp_path, folder=None):
+        self.tmp, self.ns = tmp_path, Netns("kept")
+        self.folder = folder or tmp_path / "state"
+        self.router = Router(self.ns, self.text(1))
+
+    def text(self, n, more=""):
+        """Document number n: its address says which it is."""
+        return (f"# document {n}: a comment of its own\nquiver: {{state: {self.folder}, buffers: {{count: 1024}},"
+                f" sockets: {{ctl: \"@socket@\"}}}}\nloopbacks:\n  loop0: {{addresses: [10.0.0.{n}/24]}}\n{more}")
+
+    def file(self, n, more=""):
+        path = self.tmp / f"{n}.yaml"
+        path.write_text(self.text(n, more).replace("@socket@", self.router.socket))
+        return str(path)
+
+    def quiver(self, *words, check=True):
+        done = run([BINARY, words[0], "-s", self.router.socket, *map(str, words[1:])], check=False)
+        if check and done.returncode != 0:
+            raise CtlError(done.stderr + done.stdout)
+        return done
+
+    def runs(self):
+        """The number of the document that runs."""
+        dump = self.quiver("dump").stdout
+        return int(dump.split("addresses: [10.0.0.")[1].split("/")[0])
+
+    def again(self, how=signal.SIGTERM):
+        self.router.kill(how)
+        self.router.start()
+
+    def history(self):
+        return self.router.json("configuration history")
+
+
+@pytest.fixture
+def kept(tmp_path):
+    k = Kept(tmp_path)
+    yield k
+    assert "panic" not in k.router.log()
+    k.router.stop()
+
+
+def test_what_is_applied_survives_a_restart(kept):
+    # Until something is applied, the file counts.
+    kept.again()
+    assert kept.runs() == 1
+    with open(kept.router.file, "w") as f:
+        f.write(kept.text(2).replace("@socket@", kept.router.socket))
+    kept.again()
+    assert kept.runs() == 2
+    assert [h["kind"] for h in kept.history()] == ["start", "start"]
+    assert kept.quiver("apply", kept.file(3)).stdout == "applied in 2 steps, kept as number 3\n"
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        kept.again(how)
+        assert kept.runs() == 3
+        assert f"{kept.router.file} is another document: `quiver diff {kept.router.file}` tells" in kept.router.log()
+    # The document is there as it was given, with its comments.
+    assert kept.quiver("history", "3", "--document").stdout == open(kept.file(3)).read()
+    # What has no other effect than a comment is kept, and only once.
+    assert kept.quiver("apply", kept.file(3, "# more\n")).stdout == "nothing differs, kept as number 4\n"
+    assert kept.quiver("apply", kept.file(3, "# more\n")).stdout == "nothing differs\n"
+    # The file that a start takes may be wrong by then.
+    with open(kept.router.file, "w") as f:
+        f.write("loopbacks: {loop0: {mtu: 1}}\n")
+    kept.router.kill()
+    refused = run([BINARY, "run", "-c", kept.router.file], check=False)
+    assert refused.returncode == 1 and "error[range]" in refused.stderr, "the folder stands in the file alone"
+
+
+def test_the_option_names_the_folder_as_well(tmp_path):
+    ns, folder = Netns("option"), tmp_path / "state"
+    router = Router(ns, {"loopbacks": {"loop0": {}}}, options=("--state", str(folder)))
+    try:
+        router.ctl("create loopback interface")
+        assert router.ctl("show configuration diff").startswith("+ interface loop1\n")
+        assert router.ctl("save comment \"two of them\"") == "saved as number 2\n"
+        assert router.ctl("save") == "nothing differs from number 2\n"
+        assert router.ctl("show configuration diff") == ""
+        with open(router.file, "w") as f:
+            f.write("no document\n")
+        router.kill()
+        router.start()
+        assert "loop1" in router.ctl("show interface")
+        assert f"{router.file} does not load" in router.log()
+    finally:
+        router.stop()
+    router = Router(ns, {"loopbacks": {"loop0": {}}})
+    try:
+        for line in ("configuration history", "show configuration diff", "save", "configuration rollback"):
+            with pytest.raises(CtlError, match="--state FOLDER"):
+                router.ctl(line)
+    finally:
+        router.stop()
+
+
+def test_what_is_not_confirmed_goes_back(kept):
+    apply = ("apply", kept.file(2), "--confirm")
+    assert kept.quiver(*apply, 1).stdout == "applied in 2 steps; goes back in 1 s unless `quiver confirm` comes\n"
+    assert kept.runs() == 2
+    kept.router.ctl("create loopback interface")
+    for words in (("apply", kept.file(3)), ("rollback", 1), ("save",)):
+        assert "confirm" in kept.quiver(*words, check=False).stderr
+    # With what commands did meanwhile.
+    wait_for("it goes back", lambda: kept.runs() == 1, timeout=5)
+    assert "loop1" not in kept.quiver("dump").stdout
+    assert "it was not confirmed in time" in kept.router.log()
+    assert "nothing waits" in kept.quiver("confirm", check=False).stderr
+    # At once when asked to.
+    kept.quiver(*apply, 60)
+    assert kept.quiver("rollback").stdout == "went back in 2 steps\n"
+    assert kept.runs() == 1
+    # A restart is a way back as well, also one that nobody has asked for.
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        kept.quiver(*apply, 60)
+        assert kept.runs() == 2
+        kept.again(how)
+        assert kept.runs() == 1
+    assert len(kept.history()) == 1
+    # Confirmed, it stays: past the time, and over a restart.
+    kept.quiver(*apply, 1)
+    assert kept.quiver("confirm").stdout == "confirmed, kept as number 2\n"
+    time.sleep(1.3)
+    assert kept.runs() == 2
+    kept.again(signal.SIGKILL)
+    assert kept.runs() == 2
+
+
+def test_a_session_that_is_cut_does_not_keep_it_from_going_back(kept):
+    many = "".join(f"  - 10.{n // 250}.{n % 250}.0/24 via 10.0.0.99\n" for n in range(20_000))
+    client = subprocess.Popen([BINARY, "apply", "-s", kept.router.socket, kept.file(2, "routes:\n" + many), "--confirm", "1"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for("it has begun", lambda: "10.0.0.2/24 added" in kept.router.log(), timeout=20)
+    client.kill()
+    client.wait()
+    wait_for("it goes back", lambda: "as it was not confirmed in time" in kept.router.log(), timeout=20)
+    assert kept.runs() == 1 and "routes" not in kept.quiver("dump").stdout
+
+
+def test_history_and_the_way_back(kept):
+    kept.quiver("apply", kept.file(2), "--comment", "new \"uplink\"")
+    kept.quiver("apply", kept.file(3))
+    last = kept.history()[1]
+    assert (last["number"], last["kind"], last["comment"], last["name"], last["user"]) == (2, "apply", "new \"uplink\"", "root", 0)
+    assert "quiver[" in last["from"] and last["changes"] == 2 and last["source"].endswith("2.yaml")
+    one = kept.router.json("configuration history 2")
+    assert one["diff"] == ["- interface loop0: address 10.0.0.1/24", "+ interface loop0: address 10.0.0.2/24"]
+    assert kept.quiver("rollback").stdout == "applied in 2 steps, kept as number 4\n"
+    assert kept.runs() == 2
+    kept.quiver("rollback", 1)
+    assert kept.runs() == 1
+    kept.again()
+    assert kept.runs() == 1
+    assert kept.quiver("history", 5, "--document").stdout == open(kept.router.file).read()
+    assert "number 99" in kept.quiver("rollback", 99, check=False).stderr
+    # In the log, with the author.
+    assert "configuration: root (" in kept.router.log() and "apply of" in kept.router.log()
+    # Another section `quiver` takes a restart: said so, it comes with that.
+    text = open(kept.file(2)).read().replace("count: 1024", "count: 2048")
+    (kept.tmp / "more.yaml").write_text(text)
+    refused = kept.quiver("apply", kept.tmp / "more.yaml", check=False)
+    assert refused.returncode == 1 and "takes a restart" in refused.stderr and kept.runs() == 1
+    assert "+ quiver: count: 2048" in kept.quiver("apply", kept.tmp / "more.yaml", "--restart").stdout
+    assert kept.runs() == 2
+    kept.again()
+    assert kept.runs() == 2 and kept.router.json("show buffers")["pools"][0]["total"] == 2048
+
+
+def test_sighup_applies_a_file_that_was_changed(kept):
+    def hup(said):
+        before = kept.router.log().count(said)
+        kept.router.process.send_signal(signal.SIGHUP)
+        wait_for(said, lambda: kept.router.log().count(said) > before)
+
+    hup("is as it was, and not applied")
+    kept.quiver("apply", kept.file(2))
+    # As when a log is rotated: what was applied since stays.
+    hup("is as it was, and not applied")
+    assert kept.runs() == 2
+    good = kept.text(3).replace("@socket@", kept.router.socket)
+    for text, said in ((good.replace("10.0.0.3/24", "10.0.0.3/99"), "error["), (good, "applied in 2 steps, kept as number 3")):
+        with open(kept.router.file, "w") as f:
+            f.write(text)
+        hup(said)
+        assert kept.runs() == (3 if text == good else 2)
+    kept.again()
+    assert kept.runs() == 3 and kept.history()[0]["kind"] == "reload"
+
+
+def test_state_that_cannot_be_read_is_told(kept):
+    kept.quiver("apply", kept.file(2))
+    kept.router.kill()
+    file = kept.folder / "2.yaml"
+    whole = file.read_bytes()
+
+    def refused(why):
+        done = run(["ip", "netns", "exec", kept.ns.name, BINARY, "run", "-c", kept.router.file], check=False)
+        assert done.returncode == 1 and "panic" not in done.stderr, done.stderr
+        assert done.stderr.startswith("quiver: cannot start: ") and why in done.stderr, done.stderr
+
+    for bytes_, why in ((whole[:-3], "bytes in the place of"), (b"", "it is empty"), (whole.replace(b"10.0.0.2", b"10.0.0.7"), "checksum"),
+                        (b"\xff\xfe" + whole, "UTF-8"), (whole[:20], "ends in its first line")):
+        file.write_bytes(bytes_)
+        refused(why)
+    file.write_bytes(whole)
+    os.chown(file, 4242, 0)
+    refused("belongs to user 4242")
+    os.chown(file, 0, 0)
+    os.chmod(kept.folder, 0o777)
+    refused("lets others write")
+    os.chmod(kept.folder, 0o700)
+    # Moved away as the message says, it is the one before that counts.
+    file.rename(kept.tmp / "away")
+    kept.router.start()
+    assert kept.runs() == 1
+
+
+def test_a_full_disk_leaves_what_there_was(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=700", "none", str(small)])
+    try:
+        kept = Kept(tmp_path, small / "state")
+        try:
+            kept.quiver("apply", kept.file(2))
+            before = kept.quiver("dump").stdout
+            large = kept.file(3, "# " + "x" * 200_000 + "\n")
+            for words in (("apply", large), ("apply", large, "--confirm", 60)):
+                done = kept.quiver(*words, check=False)
+                assert done.returncode == 1 and "nothing was changed" in done.stderr and "No space left" in done.stderr, done.stderr
+                assert kept.quiver("dump").stdout == before
+            assert "nothing waits" in kept.quiver("confirm", check=False).stderr
+            # What was half written is not in the way.
+            kept.quiver("apply", kept.file(4))
+            kept.again(signal.SIGKILL)
+            assert kept.runs() == 4
+        finally:
+            kept.router.stop()
+    finally:
+        run(["umount", "-l", str(small)])
+
+
+def test_killed_at_any_moment_the_old_or_the_new_one_is_there(kept):
+    draw = random.Random(1)
+    files = {n: kept.file(n, f"  loop{n}: {{mtu: 1{n}00, description: {n}}}\nroutes:\n  - 10.{n}.0.0/16 via 10.0.0.9{n}\n") for n in range(2, 6)}
+    now, news, dumps = kept.runs(), 0, {}
+    for _ in range(200):
+        new = draw.choice([n for n in files if n != now])
+        client = subprocess.Popen([BINARY, "apply", "-s", kept.router.socket, files[new]],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # A client takes some milliseconds to begin, and the apply as many.
+        time.sleep(draw.uniform(0, 0.02))
+        kept.router.kill()
+        client.wait()
+        kept.router.start()
+        found = kept.runs()
+        assert found in (now, new)
+        # Whole: all that this document ever made.
+        dump = kept.quiver("dump").stdout
+        assert dumps.setdefault(found, dump) == dump
+        news += found == new
+        now = found
+    # Moments of both kinds were among them.
+    assert 10 < news < 190, news
+    assert kept.history()[0]["kind"] in ("apply", "start")
