@@ -113,36 +113,60 @@ def test_sources_that_are_broadcasts(pair):
     left, right = pair.ports["left"], pair.ports["right"]
     for source in ("10.0.1.255", "10.0.2.255", "10.0.1.0"):
         for upper in (ICMP(id=1, seq=1), UDP(sport=1, dport=9) / b"x"):
-            with pair.counted("ip4-local-broadcast-source"):
+            with pair.counted("ip4-source-no-host"):
                 pair.left.send(into(left) / IP(src=source, dst=left.ip) / upper)
-        with pair.counted("icmp4-error-not-allowed"):
-            pair.left.send(into(left) / udp4(source, right.host, ttl=1))
+        # To others as well, and without an answer.
+        with pair.counted("ip4-source-no-host", 2):
+            pair.left.send(into(left) / udp4(source, right.host, ttl=1), into(left) / udp4(source, right.host))
 
 
-def test_sources_that_are_broadcasts_are_not_forwarded_where_told(pair):
+def test_sources_that_are_broadcasts_are_forwarded_where_told(pair):
     left, right = pair.ports["left"], pair.ports["right"]
     bad = [into(left) / udp4(source, right.host) for source in ("10.0.1.255", "10.0.2.255", "10.0.1.0", "10.0.2.0")]
     good = [(into(left) / udp4(source, right.host), out_of(right) / udp4(source, right.host, ttl=63))
-            for source in (left.host, "10.77.1.255", "10.0.3.0")]
-    pair.left.send(bad[0])
-    pair.right.expect(out_of(right) / udp4("10.0.1.255", right.host, ttl=63))
-    pair.ctl("set interface ip broadcast-sources left drop")
-    assert "ip4-broadcast-sources: drop" in pair.ctl("show configuration")
+            for source in (left.host, "10.77.1.255", "10.0.3.0", "10.77.1.31")]
     # Good ones between bad ones, in one vector.
     with pair.counted("ip4-source-no-host", 4):
-        pair.left.send(bad[0], good[0][0], bad[1], good[1][0], bad[2], good[2][0], bad[3])
+        pair.left.send(bad[0], good[0][0], bad[1], good[1][0], bad[2], good[2][0], bad[3], good[3][0])
         pair.right.expect(*(out for _, out in good))
-    # The prefixes of another routing table are not those of this one.
+    pair.ctl("set interface ip broadcast-sources left forward")
+    assert "ip4-broadcast-sources: forward" in pair.ctl("show configuration")
+    pair.left.send(bad[0])
+    pair.right.expect(out_of(right) / udp4("10.0.1.255", right.host, ttl=63))
+    # The router itself takes none all the same.
+    with pair.counted("ip4-local-broadcast-source"):
+        pair.left.send(into(left) / IP(src="10.0.1.255", dst=left.ip) / ICMP(id=1, seq=1))
+    pair.ctl("set interface ip broadcast-sources left drop")
+    assert "ip4-broadcast-sources" not in pair.ctl("show configuration")
+    with pair.counted("ip4-source-no-host"):
+        pair.left.send(bad[1])
+
+
+def test_broadcast_sources_follow_the_addresses(pair):
+    left, right = pair.ports["left"], pair.ports["right"]
+    packets = [into(left) / udp4("10.9.2.15", right.host), into(left) / udp4("10.9.2.16", right.host)]
+    forwarded = [out_of(right) / udp4(f"10.9.2.{n}", right.host, ttl=63) for n in (15, 16)]
+    pair.left.send(*packets)
+    pair.right.expect(*forwarded)
+    # Two interfaces cannot have one prefix; two addresses of an interface can.
+    pair.ctl("set interface ip address right 10.9.2.1/28")
+    pair.ctl("set interface ip address right 10.9.2.2/28")
+    for line in ("set interface ip address del right 10.9.2.1/28", "set interface ip directed-broadcast right enable",
+                 "set interface ip directed-broadcast right disable"):
+        with pair.counted("ip4-source-no-host"):
+            pair.left.send(*packets)
+            pair.right.expect(forwarded[1])
+        pair.ctl(line)
+    # In another routing table nobody knows of it.
     for line in ("ip table add 9", "create loopback interface instance 9", "set interface ip table loop9 9",
                  "set interface ip address loop9 10.9.3.1/24"):
         pair.ctl(line)
     pair.left.send(into(left) / udp4("10.9.3.255", right.host))
     pair.right.expect(out_of(right) / udp4("10.9.3.255", right.host, ttl=63))
-    for line in ("delete loopback interface intfc loop9", "ip table del 9", "set interface ip broadcast-sources left forward"):
+    for line in ("delete loopback interface intfc loop9", "ip table del 9", "set interface ip address del right 10.9.2.2/28"):
         pair.ctl(line)
-    assert "ip4-broadcast-sources" not in pair.ctl("show configuration")
-    pair.left.send(bad[1])
-    pair.right.expect(out_of(right) / udp4("10.0.2.255", right.host, ttl=63))
+    pair.left.send(*packets)
+    pair.right.expect(*forwarded)
 
 
 @pytest.mark.parametrize("path", ["10.0.2.255", "10.0.2.255 right", "10.0.2.0", "10.0.2.0 right"])
@@ -170,7 +194,7 @@ def test_directed_broadcasts(pair):
         pair.left.send(into(left) / udp4(left.host, "10.0.2.0"), into(left) / udp4(left.host, "10.0.1.255"))
     with pair.counted("icmp4-error-not-allowed"):
         pair.left.send(into(left) / udp4(left.host, "10.0.2.255", ttl=1))
-    with pair.counted("ip4-local-broadcast-source"):
+    with pair.counted("ip4-source-no-host"):
         pair.left.send(into(left) / IP(src="10.0.2.255", dst=left.ip) / ICMP(id=1, seq=1))
     assert "directed-broadcast: true" in pair.ctl("show configuration")
     pair.ctl("set interface ip directed-broadcast right disable")

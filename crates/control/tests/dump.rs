@@ -529,7 +529,7 @@ l3:
       arp-sender-check: true
       directed-broadcast: true
       ip4-link-local: drop
-      ip4-broadcast-sources: drop
+      ip4-broadcast-sources: forward
       groups: [224.0.0.5, \"ff02::5\"]
       router-advertisements:
         interval: {min: 4, max: 30}

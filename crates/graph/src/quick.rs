@@ -26,12 +26,12 @@ pub fn run<const UNUSUAL: u16>(descs: &mut [Desc], usual: impl FnMut(&mut Desc) 
     // A local copy can live in registers.
     let mut usual = usual;
     let n = descs.len();
-    let mut rest = descs;
-    while let Some((d, tail)) = rest.split_first_mut() {
+    // An iterator counts by its pointer alone.
+    let mut rest = descs.iter_mut();
+    while let Some(d) = rest.next() {
         if d.flags & UNUSUAL != 0 || !usual(d) {
-            return n - tail.len() - 1;
+            return n - rest.len() - 1;
         }
-        rest = tail;
     }
     n
 }

@@ -116,7 +116,6 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .quick(ip6::Ip6Input::new(plane, worker))
         .node(ip6::Ip6HopByHop::new(plane))
         .node(ip4::Ip4LinkLocal::new(plane))
-        .node(ip4::Ip4BroadcastSource::new(plane))
         .quick_lookup(urpf::Ip4Urpf::new(plane))
         .quick_lookup(urpf::Ip6Urpf::new(plane))
         .node(reassembly::Ip4FullReassembly::new(plane, buffers))

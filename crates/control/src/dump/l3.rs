@@ -78,7 +78,7 @@ pub(super) fn switches(_: Source<'_>, i: &IfState, to: &mut Map) {
     to.put_unless("arp-sender-check", s.get(&arp::SENDER_CHECK), false)
         .put_unless("directed-broadcast", s.get(&net::interface::DIRECTED_BROADCAST), false)
         .put_some("ip4-link-local", s.get(&ip4::LINK_LOCAL_STAYS).then_some("drop"))
-        .put_some("ip4-broadcast-sources", s.get(&ip4::BROADCAST_SOURCES_DROP).then_some("drop"));
+        .put_some("ip4-broadcast-sources", s.get(&ip4::BROADCAST_SOURCES_FORWARD).then_some("forward"));
 }
 
 pub(super) fn groups(from: Source<'_>, i: &IfState, to: &mut Map) {

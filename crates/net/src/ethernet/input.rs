@@ -3,6 +3,7 @@
 use super::tagged::Tagged;
 use crate::interface::{Brief, IfIndex, ifflags};
 use crate::ip4::input::Checks4;
+use crate::ip4::sources::Marks;
 use crate::ip6::input::Checks6;
 use crate::layer::{Any, Frame, Ip4, Ip6, Labelled};
 use crate::mpls::FirstLabel;
@@ -11,7 +12,9 @@ use crate::punt::Class;
 use graph::counters::Table;
 use graph::node::Step;
 use graph::stage::{self, Found, Spot, Stage, Then};
-use graph::{Desc, Edge, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick};
+use graph::{
+    Desc, Edge, Guard, Like, Node, Packet, Published, QuickNode, Rooms, TraceRecord, WINDOW, flags, quick,
+};
 use packet::eth::EtherType;
 use packet::mpls::Entry;
 use packet::vlan::VlanStack;
@@ -68,13 +71,18 @@ graph::reasons! {
 /// The node.
 pub struct EthernetInput {
     plane: Arc<Plane>,
+    marks: Arc<Published<Marks>>,
     counts: RxCounts,
 }
 
 impl EthernetInput {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        EthernetInput { plane: Arc::clone(plane), counts: plane.counters.received_by(worker) }
+        EthernetInput {
+            plane: Arc::clone(plane),
+            marks: plane.publish(),
+            counts: plane.counters.received_by(worker),
+        }
     }
 }
 
@@ -121,6 +129,7 @@ pub struct EthernetView<'v> {
     pub(super) plane: &'v Plane,
     hw: IfCache<'v>,
     pub(super) sub: IfCache<'v>,
+    pub(super) marks: &'v Marks,
     pub(super) counts: &'v RxCounts,
 }
 
@@ -159,6 +168,7 @@ impl Node for EthernetInput {
             plane: &self.plane,
             hw: IfCache::new(&self.plane, guard),
             sub: IfCache::new(&self.plane, guard),
+            marks: self.marks.load(guard),
             counts: &self.counts,
         }
     }
@@ -237,13 +247,13 @@ pub enum Common<'v> {
     /// Without sub-interfaces: untagged frames of one EtherType for the router.
     Plain(Ethernet<Any>),
     /// The same, and `ip4-input` would find nothing unusual either. With the features of the interface.
-    Ip4(Then<Ethernet<Ip4>, Checks4>, u32, &'v Table),
+    Ip4(Then<Ethernet<Ip4>, Checks4<'v>>, u32, &'v Table),
     /// The same for IPv6.
     Ip6(Then<Ethernet<Ip6>, Checks6>, u32, &'v Table),
     /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
     Mpls(Then<Ethernet<Labelled>, FirstLabel>),
     /// The same with the label IPv4 explicit null alone, and the packet behind it would not be found unusual either.
-    ExplicitNull(Then<Ethernet<Labelled>, Then<ExplicitNull, Checks4>>),
+    ExplicitNull(Then<Ethernet<Labelled>, Then<ExplicitNull, Checks4<'v>>>),
     /// With sub-interfaces: frames with one or two tags.
     Tagged(Tagged<'v>),
 }
@@ -268,8 +278,9 @@ impl Ours {
     /// True for such a frame.
     #[inline(always)]
     pub fn holds(&self, w: &[u8; WINDOW]) -> bool {
+        // The address first: behind the comparison of all bytes at once it would be taken out of them, in more steps.
         let from = u64::from_le_bytes([w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13]]);
-        self.like.holds(w) && from << 16 != self.mac
+        from << 16 != self.mac && self.like.holds(w)
     }
 }
 
@@ -393,7 +404,7 @@ impl QuickNode for EthernetInput {
         let ethertype = [w[12], w[13]];
         match next_of(u16::from_be_bytes(ethertype))? {
             EthernetNext::Ip4 if i.takes_ip4() => {
-                let chain = Then::new(Ethernet::new(rx, &i.mac, ethertype), Checks4);
+                let chain = Then::new(Ethernet::new(rx, &i.mac, ethertype), Checks4::new(view.marks));
                 Some((EthernetNext::Ip4Features, Common::Ip4(chain, i.ip4_unicast, &view.counts.ip4)))
             }
             EthernetNext::Ip6 if i.takes_ip6() => {
@@ -403,7 +414,7 @@ impl QuickNode for EthernetInput {
             EthernetNext::Mpls if i.is(ifflags::MPLS) => {
                 let frame = Ethernet::new(rx, &i.mac, ethertype);
                 Some(if w[14..].first_chunk().is_some_and(is_explicit_null) {
-                    let chain = Then::new(frame, Then::new(ExplicitNull, Checks4));
+                    let chain = Then::new(frame, Then::new(ExplicitNull, Checks4::unlabelled()));
                     (EthernetNext::Ip4Lookup, Common::ExplicitNull(chain))
                 } else {
                     (EthernetNext::MplsLookup, Common::Mpls(Then::new(frame, FirstLabel)))

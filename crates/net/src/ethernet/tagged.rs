@@ -4,6 +4,7 @@
 use super::input::{EthernetNext, EthernetView, Ours, next_of};
 use crate::interface::{Brief, Briefs, Interface};
 use crate::ip4::input::Checks4;
+use crate::ip4::sources::Marks;
 use crate::ip6::input::Checks6;
 use crate::plane::RxCounts;
 use graph::counters::{Run, Table};
@@ -50,6 +51,7 @@ pub struct Tagged<'v> {
     ifs: SlotsReader<'v, Interface>,
     /// Where all of them are counted.
     rx_counts: &'v Table,
+    marks: &'v Marks,
     counts: &'v RxCounts,
 }
 
@@ -118,6 +120,7 @@ impl<'v> Tagged<'v> {
             briefs: &view.plane.briefs,
             ifs: view.sub.all(),
             rx_counts: &view.counts.rx,
+            marks: view.marks,
             counts: view.counts,
         };
         let index = if two { t.sub::<true>(word) } else { t.sub::<false>(word) };
@@ -185,7 +188,7 @@ impl<'v> Tagged<'v> {
                     b.has(Brief::IP4 | Brief::FEATURES4, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip4_unicast == self.feat))
                 },
-                Checks4,
+                Checks4::new(self.marks),
             ),
             Inside::Ip6 => self.run::<TWO, _>(
                 descs,

@@ -20,15 +20,15 @@ pub fn all() -> Vec<Command<Router>> {
         Command::write(
             "set interface ip broadcast-sources <interface:interface> (forward|drop)",
             "Choose what becomes of packets from broadcast addresses that come on an interface",
-            |r, a| set(r, a, super::BROADCAST_SOURCES_DROP.to(a.has("drop"))),
+            |r, a| set(r, a, super::BROADCAST_SOURCES_FORWARD.to(a.has("forward"))),
         )
-        .arg("forward", "forward them by the routes, which is the default")
-        .arg("drop", "drop them: no host has such an address (RFC 1812)")
+        .arg("forward", "forward them by the routes, as Linux and VPP do")
+        .arg("drop", "drop them, which is the default: no host has such an address (RFC 1812)")
         .details(
             "Of packets from the network or broadcast address of a prefix of an interface, in the routing table of the interface on \
-             which they come. The router itself takes none of them. Where it drops, each packet's source is looked up.",
+             which they come. The router itself takes none of them.",
         )
-        .example("set interface ip broadcast-sources left drop"),
+        .example("set interface ip broadcast-sources left forward"),
         Command::write(
             "set interface ip link-local <interface:interface> (forward|drop)",
             "Choose what becomes of packets from and for 169.254.0.0/16 that come on an interface",

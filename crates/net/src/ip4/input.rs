@@ -1,12 +1,14 @@
 //! `ip4-input`: the header checks of RFC 1812 section 5.2.2 and the martian addresses of section 5.3.7.
 
-use crate::interface::ifflags;
+use super::sources::{BROADCAST_SOURCES_FORWARD, Marks, is_odd};
+use crate::interface::{Column, ifflags};
 use crate::layer::{self, Checked};
-use crate::plane::{IfCache, Plane};
+use crate::plane::table::{V4, View};
+use crate::plane::{IfCache, Plane, kind};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::stage::{self, CameOn, Found, Spot, Stage, Then};
-use graph::{Desc, Guard, Like, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags};
+use graph::{Desc, Guard, Like, Node, Packet, Published, QuickNode, Rooms, TraceRecord, WINDOW, flags};
 use packet::ip4::{self, Ip4Error};
 use std::fmt;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ graph::reasons! {
         NotEnabled => "ip4-not-enabled",
         /// The source address cannot be a host's: 0/8, 127/8, multicast, broadcast, class E (RFC 1812 section 5.3.7).
         BadSource => "ip4-martian-source",
+        /// The source is the network or broadcast address of a connected prefix, which no host has (RFC 1812 section 5.3.7).
+        NoHost => "ip4-source-no-host",
         /// The destination address may not be seen on a link: 0/8, 127/8, class E (RFC 1812 section 5.3.7).
         BadDestination => "ip4-martian-destination",
         /// A group that the interface has not joined, or the limited broadcast: neither is forwarded.
@@ -61,40 +65,45 @@ impl From<Ip4Error> for Ip4Drop {
 /// The node.
 pub struct Ip4Input {
     plane: Arc<Plane>,
+    marks: Arc<Published<Marks>>,
+    forward: Column<bool>,
     counts: Arc<Table>,
 }
 
 impl Ip4Input {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip4Input { plane: Arc::clone(plane), counts: plane.counters.received.ip4.of(worker) }
+        Ip4Input {
+            plane: Arc::clone(plane),
+            marks: plane.publish(),
+            forward: plane.columns.of(&BROADCAST_SOURCES_FORWARD),
+            counts: plane.counters.received.ip4.of(worker),
+        }
     }
 }
 
 /// Snapshot of one vector.
 pub struct Ip4InputView<'v> {
+    plane: &'v Plane,
+    guard: &'v Guard,
     ifs: IfCache<'v>,
+    marks: &'v Marks,
+    forward: Column<bool>,
     counts: &'v Table,
 }
 
-/// First octets of addresses that need a closer look: 0, 127 and 224 upwards.
-const ODD: [bool; 256] = {
-    let mut odd = [false; 256];
-    let mut first = 0;
-    while first < 256 {
-        odd[first] = first == 0 || first == 127 || first >= 224;
-        first += 1;
+impl Ip4InputView<'_> {
+    /// Whether an address is the network or broadcast address of a connected prefix in the table of an interface.
+    #[cold]
+    fn is_nobodys(&self, rx: u32, addr: u32) -> bool {
+        let group = View::<V4>::new(self.plane, self.guard).lookup_one(rx, &addr);
+        self.plane.groups.resolve(group, 0).kind == kind::BROADCAST
     }
-    odd
-};
-
-fn suspicious(addr: u32) -> bool {
-    ODD[(addr >> 24) as usize]
 }
 
 /// Whether a packet between these addresses may be forwarded: both are of single hosts.
 pub(crate) fn may_pass(src: u32, dst: u32) -> bool {
-    !suspicious(src) && !suspicious(dst)
+    !is_odd(src) && !is_odd(dst)
 }
 
 impl Node for Ip4Input {
@@ -104,7 +113,14 @@ impl Node for Ip4Input {
     type View<'v> = Ip4InputView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4InputView<'v> {
-        Ip4InputView { ifs: IfCache::new(&self.plane, guard), counts: &self.counts }
+        Ip4InputView {
+            plane: &self.plane,
+            guard,
+            ifs: IfCache::new(&self.plane, guard),
+            marks: self.marks.load(guard),
+            forward: self.forward,
+            counts: &self.counts,
+        }
     }
 
     #[inline]
@@ -122,10 +138,14 @@ impl Node for Ip4Input {
             // Ethernet padding.
             p.trim(total);
         }
-        if suspicious(src) {
+        if is_odd(src) {
             return Err(Ip4Drop::BadSource.into());
         }
-        if suspicious(dst) {
+        let forward = i.settings.get(view.forward);
+        if view.marks.may_be_nobodys(src) && !forward && view.is_nobodys(p.d.rx, src) {
+            return Err(Ip4Drop::NoHost.into());
+        }
+        if is_odd(dst) {
             let multicast = dst >> 28 == 0xe || dst == u32::MAX;
             if multicast && i.groups4.binary_search(&dst).is_ok() {
                 return Ok(Ip4Next::Local);
@@ -154,23 +174,37 @@ const PLAIN: u8 = 0x45;
 /// Total length and destination of a usual packet whose header is `h`: nothing for which `step` does more. The caller has seen the
 /// first byte.
 #[inline(always)]
-fn sane(h: &[u8; ip4::HEADER_LEN]) -> Option<(u16, u32)> {
-    let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-    let (total, src, dst) = (u16::from_be_bytes([h[2], h[3]]), word(12), word(16));
-    if total < ip4::HEADER_LEN as u16 {
+fn sane(h: &[u8; ip4::HEADER_LEN], marks: &Marks) -> Option<(u16, u32)> {
+    let total = u16::from_be_bytes([h[2], h[3]]);
+    let both = u64::from_le_bytes(*h.last_chunk()?);
+    if total < ip4::HEADER_LEN as u16
+        || !packet::checksum::is_valid20_by(h, &marks.multiples)
+        || !marks.pass(both)
+    {
         return None;
     }
-    if ODD[usize::from(src as u8)] | ODD[usize::from(dst as u8)] || !packet::checksum::is_valid20(h) {
-        return None;
-    }
-    Some((total, dst.swap_bytes()))
+    Some((total, both.swap_bytes() as u32))
 }
 
 /// The checks of a usual packet.
 #[derive(Clone, Copy)]
-pub struct Checks4;
+pub struct Checks4<'v>(&'v Marks);
 
-impl Stage for Checks4 {
+static UNLABELLED: Marks = Marks::PLAIN;
+
+impl<'v> Checks4<'v> {
+    /// As `ip4-input` makes them.
+    pub fn new(marks: &'v Marks) -> Self {
+        Checks4(marks)
+    }
+
+    /// For what comes out of labels, where `ip4-input` is not asked.
+    pub fn unlabelled() -> Self {
+        Checks4(&UNLABELLED)
+    }
+}
+
+impl Stage for Checks4<'_> {
     type Needs = layer::Ip4;
     type Leaves = Checked<layer::Ip4>;
     const HEADER: u16 = 0;
@@ -186,7 +220,7 @@ impl Stage for Checks4 {
         if !spot.has_asked(0) && h[0] != PLAIN {
             return false;
         }
-        let Some((total, dst)) = sane(h) else { return false };
+        let Some((total, dst)) = sane(h, self.0) else { return false };
         *found = Found { len: total.into(), aux: dst };
         spot.at + usize::from(total) <= usize::from(d.len)
     }
@@ -194,7 +228,7 @@ impl Stage for Checks4 {
 
 impl QuickNode for Ip4Input {
     /// The interface of the usual packets, which has an IPv4 address, and its features.
-    type Common<'v> = (u32, u32, &'v Table);
+    type Common<'v> = (u32, u32, &'v Marks, &'v Table);
 
     fn common<'v>(
         view: &Ip4InputView<'v>,
@@ -203,15 +237,15 @@ impl QuickNode for Ip4Input {
         _guard: &'v Guard,
     ) -> Option<(Ip4Next, Self::Common<'v>)> {
         let i = view.ifs.peek(first.rx)?;
-        i.takes_ip4().then_some((Ip4Next::Features, (first.rx, i.ip4_unicast, view.counts)))
+        i.takes_ip4().then_some((Ip4Next::Features, (first.rx, i.ip4_unicast, view.marks, view.counts)))
     }
 
     fn features(common: &Self::Common<'_>) -> u32 {
         common.1
     }
 
-    fn quick(&(rx, _, counts): &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
-        let taken = stage::run(Then::new(CameOn::new(rx), Checks4), descs, rooms);
+    fn quick(&(rx, _, marks, counts): &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        let taken = stage::run(Then::new(CameOn::new(rx), Checks4::new(marks)), descs, rooms);
         counts.add(rx, taken);
         taken
     }

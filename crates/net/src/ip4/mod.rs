@@ -1,7 +1,6 @@
 //! IPv4: the life of a packet is [`input`] (checks), [`lookup`], then [`rewrite`] (to a neighbour), [`local`] (for the
 //! router), [`hold`](crate::hold) (neighbour not yet known) or an ICMP error.
 
-pub mod broadcast_source;
 pub mod commands;
 pub mod frag;
 mod icmp4_input;
@@ -11,8 +10,8 @@ pub mod local;
 pub mod lookup;
 pub(crate) mod options;
 pub mod rewrite;
+pub(crate) mod sources;
 
-pub use broadcast_source::{BROADCAST_SOURCES_DROP, Ip4BroadcastSource, Ip4BroadcastSourceDrop};
 pub use frag::{Ip4Frag, Ip4FragReason};
 pub use icmp4_input::{Icmp4Input, Icmp4Reason};
 pub use input::{Ip4Drop, Ip4Input};
@@ -21,11 +20,12 @@ pub use local::{Ip4Local, Ip4LocalReason};
 pub use lookup::{Ip4Lookup, Ip4LookupDrop};
 pub use options::{Ip4Options, Ip4OptionsReason, OptionPolicy};
 pub use rewrite::{Ip4Rewrite, Ip4RewriteDrop};
+pub use sources::BROADCAST_SOURCES_FORWARD;
 
 use crate::interface::{Declared, Switch};
 
 /// What interfaces can be told.
-pub static SETTINGS: [&Declared; 2] = [&LINK_LOCAL_STAYS.declared, &BROADCAST_SOURCES_DROP.declared];
+pub static SETTINGS: [&Declared; 2] = [&LINK_LOCAL_STAYS.declared, &BROADCAST_SOURCES_FORWARD.declared];
 
 /// What the settings switch on.
-pub static SWITCHES: [Switch; 2] = [link_local::SWITCH, broadcast_source::SWITCH];
+pub static SWITCHES: [Switch; 1] = [link_local::SWITCH];

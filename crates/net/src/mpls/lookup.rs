@@ -517,7 +517,9 @@ impl QuickLookup for MplsLookup {
                         return false;
                     }
                     let Some(fib_index) = into.fib_index(main.get(at).group) else { return false };
-                    let Some((total, dst)) = stage::find(&Checks4, d, w, 4) else { return false };
+                    let Some((total, dst)) = stage::find(&Checks4::unlabelled(), d, w, 4) else {
+                        return false;
+                    };
                     d.aux = dst;
                     Into::send(d, fib_index, total);
                     true

@@ -4,6 +4,7 @@ use super::nexthops::NextHops;
 use super::tables::Fibs;
 use super::tables::Vrf;
 use super::{NextHopInfo, OpError, RouteTable, Router, Source, Target};
+use crate::ip4::sources::{Marks, Nobodies};
 use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -168,12 +169,14 @@ impl Router {
     ) -> Result<(), OpError> {
         let prefix = prefix.trunc();
         let v6 = prefix.network().is_ipv6();
+        let was = self.is_nobodys(fib_index, prefix, source);
         let group = self.hold_group(source, RouteTable { v6, id: 0 }, target)?;
         let result = self.put(fib_index, prefix, source, Some(group));
         self.settle(v6, fib_index);
         if let Ok(old) = result {
             self.nexthops.add_route(group);
             self.leave_for_good(old);
+            self.mark_nobodys(fib_index, prefix, source, was);
         }
         self.let_go(group);
         result.map(|_| ())
@@ -182,9 +185,32 @@ impl Router {
     /// Removes the route for a prefix of a source that is not the operator.
     pub(crate) fn clear_route(&mut self, fib_index: FibIndex, prefix: IpNet, source: Source) {
         // Removing needs no memory, and what takes its place replaces it: it cannot fail.
+        let was = self.is_nobodys(fib_index, prefix, source);
         if let Ok(old) = self.put(fib_index, prefix.trunc(), source, None) {
             self.settle(prefix.addr().is_ipv6(), fib_index);
             self.leave_for_good(old);
+            self.mark_nobodys(fib_index, prefix, source, was);
+        }
+    }
+
+    /// Whether an IPv4 prefix is the network or broadcast address of an interface's prefix.
+    fn is_nobodys(&self, fib_index: FibIndex, prefix: IpNet, source: Source) -> bool {
+        let host = source == Source::Interface && matches!(prefix, IpNet::V4(n) if n.prefix_len() == 32);
+        let nobodys = |t| matches!(t, Target::Broadcast | Target::DirectedBroadcast(_));
+        host && self.route_at(fib_index, prefix, source).is_some_and(nobodys)
+    }
+
+    /// Has workers look for packets from such an address where that is new, and no more where it is gone.
+    fn mark_nobodys(&mut self, fib_index: FibIndex, prefix: IpNet, source: Source, was: bool) {
+        let IpNet::V4(net) = prefix else { return };
+        let is = self.is_nobodys(fib_index, prefix, source);
+        if is == was {
+            return;
+        }
+        let (marks, nobodies) = (self.plane.publish::<Marks>(), self.plane.shared::<Nobodies>());
+        let new = nobodies.count(net.addr().to_bits(), is, marks.load(&self.grace.guard));
+        if let Some(marks) = new {
+            self.publish(marks);
         }
     }
 

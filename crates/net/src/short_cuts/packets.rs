@@ -154,7 +154,7 @@ const DST4: [[u8; 4]; 45] = [
     [10, 38, 0, 2],
     [239, 1, 1, 1],
 ];
-const SRC4: [[u8; 4]; 13] = [
+const SRC4: [[u8; 4]; 16] = [
     [192, 0, 2, 2],
     [10, 99, 0, 1],
     [192, 0, 2, 1],
@@ -168,6 +168,10 @@ const SRC4: [[u8; 4]; 13] = [
     [255, 255, 255, 255],
     [240, 1, 1, 1],
     [198, 51, 100, 2],
+    // Broadcast addresses of connected prefixes, of this interface and of another, and a host whose last octet one has as well.
+    [192, 0, 2, 255],
+    [10, 3, 0, 0],
+    [10, 99, 0, 255],
 ];
 const DST6: [&str; 37] = [
     "2001:db8:10::1",
@@ -396,7 +400,7 @@ impl Spec {
             }
             6..=8 => self.dst = r.below(38),
             24 => self.labels = r.below(STACKS.len()),
-            9 => self.src = r.below(12),
+            9 => self.src = [r.below(12), 13 + r.below(3)][r.below(2)],
             10 => self.ttl = r.pick(&[0, 1, 2, 3, 255]),
             11 => {
                 let n = r.pick(&[0xfeff, 0xfefe, 0xff00, 0xff01, 0xfffe, 0, 0x00ff, 0x0100, 0xfdff, 0x8000]);

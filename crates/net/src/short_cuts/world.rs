@@ -514,7 +514,7 @@ fn features(names: &[String]) -> Vec<Op> {
             redirect::sent(n % 2 == 1).to(n % 5 == 0).into(),
             MtuOf::ALL[n % 3].1.setting().to([0, 1300][n / 2 % 2]).into(),
             ip4::LINK_LOCAL_STAYS.to(n % 3 == 1).into(),
-            ip4::BROADCAST_SOURCES_DROP.to(n % 4 == 2).into(),
+            ip4::BROADCAST_SOURCES_FORWARD.to(n % 4 == 2).into(),
             crate::interface::DIRECTED_BROADCAST.to(n % 2 == 0).into(),
         ];
         for feature in checks.into_iter().chain(singles).chain(parts).chain(others) {

@@ -205,12 +205,14 @@ fn switches<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
             net::interface::DIRECTED_BROADCAST.to(on),
         );
     }
-    let choices =
-        [("ip4-link-local", &ip4::LINK_LOCAL_STAYS), ("ip4-broadcast-sources", &ip4::BROADCAST_SOURCES_DROP)];
-    for (name, setting) in choices {
-        let word = s.d.field(fields, name, |d, node| d.choice(node, &[("forward", false), ("drop", true)]));
-        if let Some(drops) = word {
-            s.set(fields.key_place(name), name, setting.to(drops));
+    let choices = [
+        ("ip4-link-local", &ip4::LINK_LOCAL_STAYS, "drop"),
+        ("ip4-broadcast-sources", &ip4::BROADCAST_SOURCES_FORWARD, "forward"),
+    ];
+    for (name, setting, on) in choices {
+        let words = ["forward", "drop"].map(|word| (word, word == on));
+        if let Some(on) = s.d.field(fields, name, |d, node| d.choice(node, &words)) {
+            s.set(fields.key_place(name), name, setting.to(on));
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::interface::retag::RetagError;
 use crate::interface::{BridgePort, Interface, bflags, ifflags};
 use crate::ip4::input::Checks4;
+use crate::ip4::sources::Marks;
 use crate::ip6::input::Checks6;
 use crate::l2::bridge::tagged::Members;
 use crate::l2::bridge::{BridgeCache, Egress, Refused, may_pass};
@@ -11,7 +12,7 @@ use crate::punt::Request;
 use graph::counters::{Run, Table};
 use graph::node::Step;
 use graph::stage;
-use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord, WINDOW, flags};
+use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, WINDOW, flags};
 use packet::eth::EtherType;
 use std::fmt;
 use std::sync::Arc;
@@ -98,6 +99,7 @@ impl From<Refused> for BridgeReason {
 /// The node.
 pub struct L2Bridge {
     plane: Arc<Plane>,
+    marks: Arc<Published<Marks>>,
     counts: RxCounts,
     tx: Arc<Table>,
     bridges: Arc<Table>,
@@ -110,7 +112,7 @@ impl L2Bridge {
         let l2 = &plane.l2;
         let (bridges, ports) = (l2.bridge_events.of(worker), l2.port_events.of(worker));
         let (counts, tx) = (plane.counters.received_by(worker), plane.counters.tx.of(worker));
-        L2Bridge { plane: Arc::clone(plane), counts, tx, bridges, ports }
+        L2Bridge { plane: Arc::clone(plane), marks: plane.publish(), counts, tx, bridges, ports }
     }
 }
 
@@ -123,6 +125,7 @@ pub struct BridgeView<'v> {
     macs: MacReader<'v>,
     /// The stamp of now.
     now: u16,
+    marks: &'v Marks,
     counts: &'v RxCounts,
     sent: &'v Table,
     bridges: &'v Table,
@@ -211,6 +214,7 @@ impl Node for L2Bridge {
             bridge: BridgeCache::new(plane, guard),
             macs: plane.l2.macs.reader(guard),
             now: plane.l2.clock.load(Ordering::Relaxed) as u16,
+            marks: self.marks.load(guard),
             counts: &self.counts,
             sent: &self.tx,
             bridges: &self.bridges,
@@ -307,6 +311,7 @@ struct Up<'v> {
     /// Its MAC address in the low six bytes.
     mac: u64,
     feat: u32,
+    marks: &'v Marks,
     counts: &'v RxCounts,
 }
 
@@ -478,8 +483,8 @@ impl Source<'_> {
 
     #[inline(never)]
     fn up4(self, up: Up<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
-        self.up(up, &up.counts.rx4, descs, rooms, |w, d| {
-            let (total, dst) = stage::find(&Checks4, d, w, 14)?;
+        self.up(up, &up.counts.rx4, descs, rooms, move |w, d| {
+            let (total, dst) = stage::find(&Checks4::new(up.marks), d, w, 14)?;
             (w[12..14] == [0x08, 0x00]).then(|| d.aux = dst).map(|()| (14, total))
         })
     }
@@ -531,7 +536,8 @@ impl QuickNode for L2Bridge {
             kind if kind == TO_BVI & !SETTLED => {
                 let i = from.ifs.get(tx).filter(|i| i.is(ifflags::UP))?;
                 i.bridge.filter(|b| b.bvi && tx != first.rx && may_pass(&port, b))?;
-                let up = Up { bvi: tx, mac: macs::key(0, i.mac), feat: 0, counts: view.counts };
+                let up =
+                    Up { bvi: tx, mac: macs::key(0, i.mac), feat: 0, marks: view.marks, counts: view.counts };
                 match EtherType(u16::from_be_bytes([w[12], w[13]])) {
                     EtherType::IPV4 if i.takes_ip4() => {
                         (BridgeNext::Ip4Features, To::Ip4(Up { feat: i.ip4_unicast, ..up }))
