@@ -3,7 +3,7 @@
 use super::App;
 use super::change::Changes;
 use crate::dump::Source;
-use crate::engine::{self, Line, Plan, Reading, Side};
+use crate::engine::{self, Line, Plan, Reading, Session, Side};
 use crate::saved::{self, Folder};
 use crate::yaml::{self, Diagnostics, MAX_BYTES, Settings};
 use command::{Args, Caller, Command, CommandError, Output};
@@ -33,14 +33,23 @@ pub(super) fn commands() -> [Command<App>; 2] {
              shell.",
         )
         .example("configuration diff /etc/quiver/new.yaml"),
-        Command::read("configuration plan <file:path>", "The steps from what runs to a document", plan)
+        Command::read(
+            "configuration plan <file:path> [session <client:ip> [<server:ip>]]",
+            "The steps from what runs to a document",
+            plan,
+        )
         .arg("file", file)
+        .arg("client", "where you are: a warning tells when the way to you would be lost")
+        .arg("server", "the address that you have connected to")
         .details(
             "The steps in the order in which `configuration apply` takes them, with the commands that do the same where \
-             there are such; and for each that touches traffic, whose, and why. Nothing is changed. `quiver plan FILE` does \
-             the same from the shell.",
+             there are such; and for each that touches traffic, whose, and why. Warnings tell of what may not be meant: a \
+             default route that goes, a table without interfaces, a next hop to which nothing leads, an MTU too small for a tunnel \
+             over it, the loss of the interface over which a session comes. Nothing is changed. `quiver plan FILE` does the same from \
+             the shell, and takes the session from SSH's environment.",
         )
-        .example("configuration plan /etc/quiver/new.yaml"),
+        .example("configuration plan /etc/quiver/new.yaml")
+        .example("configuration plan /etc/quiver/new.yaml session 192.0.2.7 192.0.2.1"),
     ]
 }
 
@@ -267,8 +276,9 @@ struct Told {
 
 impl Compared {
     /// Takes a while where there are many steps: not for the control thread.
-    fn told(self) -> Told {
-        let (mut lines, warnings) = (self.plan.lines(), self.plan.warnings());
+    fn told(self, session: Option<Session>) -> Told {
+        let warnings = engine::warnings(&self.plan, &self.running, &self.wanted, session);
+        let mut lines = self.plan.lines();
         lines.retain(|l| !l.text.is_empty());
         Told { lines, warnings, restart: self.restart }
     }
@@ -276,9 +286,11 @@ impl Compared {
 
 fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (from, desk) = (asked(args)?, Desk::of(app));
+    let server = args.opt("server")?;
+    let session = args.opt("client")?.map(|client| Session { client, server });
     Ok(Output::stream(async move |_| {
         let compared = compare(&desk, from).await?;
-        let told = net::background::run(move || compared.told()).await.map_err(CommandError::new)?;
+        let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
         Ok(steps(told))
     }))
 }

@@ -190,6 +190,11 @@ impl Bulk {
         next
     }
 
+    /// All goals; routes and labels have their numbers.
+    pub fn goals(&self) -> &[Goal] {
+        &self.goals
+    }
+
     fn leads_to_hosts(&self, goal: u32) -> bool {
         let attached = |h: &Hop| h.address.is_none() && h.interface.is_some();
         self.goals.get(goal as usize).is_some_and(|g| g.list().iter().any(attached))

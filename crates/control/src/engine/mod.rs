@@ -12,6 +12,7 @@ mod objects;
 mod rules;
 mod running;
 mod steps;
+mod warnings;
 mod words;
 
 pub use bulk::{Goal, Hop};
@@ -20,4 +21,5 @@ pub use carry::{Carry, Failed, Progress};
 pub use objects::{Id, Side, Value};
 pub use running::Reading;
 pub use steps::{Plan, Step, plan};
+pub use warnings::{Session, warnings};
 pub use words::{Line, differences};

@@ -574,21 +574,6 @@ impl Step {
 }
 
 impl Plan {
-    /// What would be regretted.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut out = vec![];
-        for run in &self.runs.routes {
-            for item in run.items.iter().filter(|i| i.key.1.prefix_len() == 0) {
-                if let (Some(_), None) = self.runs.goals_of(item) {
-                    let of =
-                        if item.key.0 == 0 { String::new() } else { format!(" of table {}", item.key.0) };
-                    out.push(format!("the default route {}{of} goes", item.key.1));
-                }
-            }
-        }
-        out
-    }
-
     /// The lines of the steps that do something, in order.
     pub fn lines(&self) -> Vec<Line> {
         let going = self.interfaces_gone();

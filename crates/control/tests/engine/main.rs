@@ -6,12 +6,21 @@
 mod documents;
 
 use control::dump::{Dump, Source};
-use control::engine::{self, Carry, Failed, Plan, Progress, Reading, Side};
+use control::engine::{self, Carry, Failed, Plan, Progress, Reading, Session, Side};
 use control::{apply, yaml};
-use documents::document;
 use net::router::{Router, RouterConfig};
 use proptest::prelude::*;
 use std::time::Duration;
+
+fn seeded(seed: u64) -> String {
+    documents::drawn(&[], seed)
+}
+
+/// A document that is right.
+fn document() -> impl Strategy<Value = String> {
+    let good = |text: &String| yaml::load("test.yaml", text).is_ok();
+    any::<u64>().prop_map(move |seed| (0..).map(|n| seeded(seed.wrapping_add(n))).find(good).unwrap())
+}
 
 struct Running {
     router: Router,
@@ -149,13 +158,104 @@ fn a_million_routes_are_compared_in_a_moment() {
     assert_eq!(words(&running.plan(&other)), "");
 }
 
+/// The warnings of the way from one document to another, for who comes from 192.0.2.7 over SSH.
+fn warned(a: &str, b: &str) -> Vec<String> {
+    let (a, b) = (Side::of(&parse(a)), Side::of(&parse(b)));
+    let session = Session { client: "192.0.2.7".parse().unwrap(), server: Some("10.0.0.1".parse().unwrap()) };
+    let beside = Session { server: Some("10.0.0.2".parse().unwrap()), ..session };
+    let routed = Session { server: None, ..session };
+    let plan = engine::plan(&a, &b);
+    let all = engine::warnings(&plan, &a, &b, Some(session));
+    // A host behind the address, and nothing but where the operator is, say the same.
+    for other in [beside, routed] {
+        assert_eq!(engine::warnings(&plan, &a, &b, Some(other)), all);
+    }
+    let without = engine::warnings(&plan, &a, &b, None);
+    assert!(all.ends_with(&without), "{all:?} {without:?}");
+    all
+}
+
+#[test]
+fn what_would_be_regretted_is_told() {
+    let a = "\
+loopbacks:
+  loop0: {addresses: [10.0.0.1/24], mtu: 1600}
+  loop1: {addresses: [10.1.0.1/24]}
+  loop2: {}
+  loop3: {}
+gre_tunnels:
+  gre0: {local: 10.0.0.1, remote: 198.51.100.1}
+vxlan_tunnels:
+  vxlan_tunnel0: {local: 10.0.0.1, remote: 10.0.0.77, vni: 7}
+interfaces:
+  gre0: {mtu: 1476}
+  vxlan_tunnel0: {mtu: 1500}
+tables: {7: {}}
+l3: {interfaces: {loop2: {table: 7}}}
+routes:
+  - 0.0.0.0/0 via 10.0.0.9
+  - 10.5.0.0/16 via 10.1.0.9
+  - 10.6.0.0/16 via 10.1.0.9
+  - 10.7.0.0/16 via 10.5.0.1
+";
+    let session = |how: &str| format!("the interface over which your session comes, loop0, {how}");
+    assert_eq!(warned(a, a), [""; 0]);
+    // What is of no account.
+    assert_eq!(warned(a, &a.replace("loop3: {}", "loop3: {mtu: 1400}")), [""; 0]);
+    assert_eq!(warned(a, &a.replace("[10.0.0.1/24]", "[10.0.0.1/24, 10.0.9.1/24]")), [""; 0]);
+    // 1476 + 24 still fit, 1500 + 50 do not.
+    assert_eq!(
+        warned(a, &a.replace("1600", "1540")),
+        ["vxlan_tunnel0 needs 1550 bytes of loop0, whose MTU becomes 1540: its large packets are cut up"]
+    );
+    assert_eq!(warned(a, &a.replace("1600", "1499")).len(), 2);
+    // It was too small before.
+    assert_eq!(warned(&a.replace("1600", "1499"), &a.replace("1600", "1400")), [""; 0]);
+    let device = "devices: {p0: {driver: pcap, pcap: {write: /dev/null}}}\ninterfaces:\n  p0: {addresses: [10.0.0.1/24]}\n\
+                  routes: [192.0.0.0/8 via 10.0.0.9]\n";
+    let of_device = |how: &str| format!("the interface over which your session comes, p0, {how}");
+    assert_eq!(
+        warned(device, &device.replace("}\nroutes", ", state: down}\nroutes"))[0],
+        of_device("goes down")
+    );
+    assert_eq!(warned(device, "")[0], of_device("goes"));
+    let anew = device.replace("/dev/null", "/tmp/other");
+    assert_eq!(warned(device, &anew), [of_device("is made anew")]);
+    assert_eq!(
+        warned(a, &a.replace("10.0.0.1/24", "10.0.0.3/24"))[0],
+        session("loses its address 10.0.0.1/24")
+    );
+    assert_eq!(
+        warned(a, &a.replace("l3: {interfaces: {loop2: {table: 7}}}\n", "")),
+        ["IPv4 table 7 has no interface any more", "IPv6 table 7 has no interface any more"]
+    );
+    assert_eq!(
+        warned(a, &a.replace("  - 0.0.0.0/0 via 10.0.0.9\n", "")),
+        ["the default route 0.0.0.0/0 goes"]
+    );
+    // A default route is a way to all that there is no other way to.
+    let without = a.replace("  - 0.0.0.0/0 via 10.0.0.9\n", "");
+    let lost = ["nothing leads to 10.1.0.9, the next hop of route 10.5.0.0/16 and 1 more"];
+    let gone = |text: &str| text.replace("  loop1: {addresses: [10.1.0.1/24]}\n", "  loop1: {}\n");
+    let routes = |text: &str| text.replace("10.7.0.0/16 via 10.5.0.1", "10.7.0.0/16 via loop3");
+    let of = |a: &str, b: &str| {
+        let (a, b) = (Side::of(&parse(a)), Side::of(&parse(b)));
+        engine::warnings(&engine::plan(&a, &b), &a, &b, None)
+    };
+    assert_eq!(of(&routes(&without), &gone(&routes(&without))), lost);
+    assert_eq!(of(&routes(a), &gone(&routes(a))), [""; 0]);
+    // It led nowhere before.
+    assert_eq!(of(&gone(&without), &gone(&without).replace("loop3: {}", "loop3: {mtu: 1400}")), [""; 0]);
+    assert_eq!(of("", "routes: [10.9.0.0/16 via 10.8.0.1]").len(), 1);
+}
+
 /// Every command that a plan names is one that the router takes.
 #[test]
 fn commands_of_plans_are_commands() {
     let registry = control::commands::registry().unwrap();
     let mut seen = 0;
     for seed in 0..60u64 {
-        let text = documents::seeded(seed);
+        let text = seeded(seed);
         if yaml::load("test.yaml", &text).is_err() {
             continue;
         }

@@ -3,6 +3,7 @@
 
 use super::{finish, link::Failure, link::Link, say};
 use clap::Args;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -145,8 +146,17 @@ impl Diff {
 impl Plan {
     /// Runs `quiver plan`.
     pub fn run(&self) -> ExitCode {
-        self.common.send("plan", "")
+        self.common.send("plan", &session())
     }
+}
+
+/// The ends of the SSH connection that this process was started over, if it was.
+fn session() -> String {
+    let told = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    // Addresses of a link have its name behind them: nothing of the router's.
+    let ends = told.split(' ').step_by(2).take(2).filter_map(|a| a.parse::<IpAddr>().ok());
+    let ends: Vec<String> = ends.map(|a| a.to_canonical().to_string()).collect();
+    if ends.len() == 2 { format!(" session {}", ends.join(" ")) } else { String::new() }
 }
 
 impl Apply {
