@@ -4,6 +4,7 @@
 Inputs that the fuzzers found stand beside them under their hashes and are left alone.
 """
 import pathlib
+import random
 import re
 import struct
 import sys
@@ -370,7 +371,37 @@ show\tip  fib   10.0.0.0/8  # why|shwo interface|set interface stat left up|trac
     return {f"line-{i:02}": bytes([len(line) % 256]) + line.encode() for i, line in enumerate(lines)}
 
 
-TARGETS = {"frames": frames, "packet": packet, "yaml": yaml, "command": command}
+def state():
+    texts = {"empty": b"", "mark": b"# quiver state 1", "sum": b"# quiver state 1 0123456789abcdef 3 {}\nabc"}
+    head = '{"number":%d,"time":5,"kind":"%s","author":{"user":0,"name":"root","from":"pts/1"},"comment":"c","source":"s"}'
+
+    def file(n, kind, document):
+        json, body = (head % (n, kind)).encode(), document.encode()
+        fnv = 0xCBF29CE484222325
+        for byte in json + b"\n" + body:
+            fnv = (fnv ^ byte) * 0x100000001B3 % 2**64
+        return b"# quiver state 1 %016x %d %s\n%s" % (fnv, len(body), json, body)
+
+    for n, kind in enumerate(("start", "apply", "rollback", "save", "reload", "other")):
+        for name, document in (("one", "loopbacks: {loop0: {}}\n"), ("none", ""), ("wrong", "loopbacks: 7\n")):
+            texts[f"{kind}-{name}"] = file(n, kind, document)
+    whole = file(7, "apply", "# mine\nloopbacks:\n  loop0: {mtu: 1400}\n")
+    texts.update({f"cut-{n}": whole[:n] for n in (1, 17, 40, 60, len(whole) - 1)})
+    texts["comment"] = b"why \"so\" \x1b\x00loopbacks: {}\n"
+    return texts
+
+
+def documents():
+    root = HERE.parent
+    docs = re.findall(r"```yaml\n(.*?)```", (root / "docs/configuration.md").read_text() + (root / "docs/engine.md").read_text(), re.S)
+    pairs = {f"docs-{i}": a.encode() + b"\0" + b.encode() for i, (a, b) in enumerate(zip(docs, docs[1:]))}
+    # What documents are drawn from: no zero among them.
+    draw = random.Random(1)
+    pairs.update({f"drawn-{n}": bytes(draw.randrange(1, 256) for _ in range(20 * n)) for n in range(1, 13)})
+    return pairs
+
+
+TARGETS = {"state": state, "documents": documents, "frames": frames, "packet": packet, "yaml": yaml, "command": command}
 
 for target in sys.argv[1:] or TARGETS:
     folder = HERE / "corpus" / target

@@ -4,7 +4,9 @@
 
 pub mod bench;
 pub mod command;
+pub mod documents;
 pub mod frames;
 pub mod packet;
 pub mod punts;
+pub mod state;
 pub mod yaml;

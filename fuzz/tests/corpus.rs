@@ -40,3 +40,13 @@ fn yaml() {
 fn command() {
     each("command", targets::command::run);
 }
+
+#[test]
+fn state() {
+    each("state", targets::state::run);
+}
+
+#[test]
+fn documents() {
+    each("documents", targets::documents::run);
+}
