@@ -1,7 +1,7 @@
 //! `configuration apply`, `confirm`, `rollback`, `save`: changing what runs as a whole, the way back, and what survives a restart.
 
 use super::App;
-use super::desired::{Compared, Desk, From, PIECE, Text, asked, busy, compare};
+use super::desired::{Compared, Desk, From, PIECE, Text, asked, busy, compare, drop_aside};
 use crate::ctl::author;
 use crate::dump::{Dump, Source};
 use crate::engine::{self, Carry, Failed, Plan, Progress, Side};
@@ -245,6 +245,7 @@ fn confirm(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         };
         let kept = number.map_or(String::new(), |n| format!(", kept as number {n}"));
         let told = std::mem::take(&mut pending.told);
+        drop_aside(std::mem::take(&mut pending.before));
         desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
         Ok(Output::new(format!("confirmed{kept}"), json!({ "number": number })))
     })
@@ -357,6 +358,7 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
             pending.timer = Some(timer);
         }
     } else {
+        drop_aside(running);
         if let Some(prepared) = prepared {
             match keep(desk, prepared).await {
                 Ok(n) => number = Some(n),
@@ -379,6 +381,7 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
         text += "\nwith the next start:";
         restart.iter().for_each(|r| _ = write!(text, "\n{r}"));
     }
+    drop_aside((carry, wanted));
     let within = confirm.map(|t| t.as_secs());
     Ok(Output::new(text, json!({ "steps": steps, "number": number, "confirm-within": within })))
 }
@@ -457,12 +460,15 @@ async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
         }
         tokio::time::sleep(WAIT).await;
     };
-    let made = net::background::run(move || (engine::plan(&running, &before), before)).await;
-    let (plan, before) = made.map_err(CommandError::new)?;
+    let made = net::background::run(move || engine::plan_of(running, before)).await;
+    let (plan, running, before) = made.map_err(CommandError::new)?;
     let steps = plan.visible().count();
     let mut carry = Carry::new(plan);
     match carried(desk, &mut carry).await {
-        None => Ok(steps),
+        None => {
+            drop_aside((carry, running, before));
+            Ok(steps)
+        }
         Some(failed) => Err(refusal(&carry, &before, &failed)),
     }
 }

@@ -204,13 +204,23 @@ pub(super) struct Compared {
 }
 
 pub(super) async fn compare(desk: &Desk, from: From) -> Result<Compared, CommandError> {
-    let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
-    let Wanted { side, settings, text } = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
+    let load = async {
+        let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
+        wanted.map_err(|e| CommandError::new(e.trim_end()))
+    };
+    // One reads a file on a thread of its own, the other what runs.
+    let (wanted, running) = tokio::try_join!(load, desk.running())?;
+    let Wanted { side, settings, text } = wanted;
     let restart = desk.settings_differ(&settings);
-    let running = desk.running().await?;
-    let made = net::background::run(move || (engine::plan(&running, &side), running, side)).await;
+    let made = net::background::run(move || engine::plan_of(running, side)).await;
     let (plan, running, wanted) = made.map_err(CommandError::new)?;
     Ok(Compared { plan, running, wanted, text, restart })
+}
+
+/// Takes apart what is large, and not on this thread.
+pub(super) fn drop_aside<T: Send + 'static>(what: T) {
+    // Without a thread it goes here.
+    let _ = std::thread::Builder::new().name("background".into()).spawn(move || drop(what));
 }
 
 /// Lines made of a plan at a time.

@@ -463,6 +463,12 @@ impl<K: Key> Run<K> {
 }
 
 impl Runs {
+    /// What they are called.
+    pub fn ids(&self) -> impl Iterator<Item = Id> + use<> {
+        let (routes, labels) = (self.routes.len(), self.labels.len());
+        (0..routes).map(Id::Routes).chain((0..labels).map(Id::Labels))
+    }
+
     /// How many a run has.
     pub fn len(&self, id: &Id) -> usize {
         match id {

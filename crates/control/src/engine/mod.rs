@@ -20,6 +20,6 @@ pub(crate) use carry::at_once;
 pub use carry::{Carry, Failed, Progress};
 pub use objects::{Id, Side, Value};
 pub use running::Reading;
-pub use steps::{Plan, Step, plan};
+pub use steps::{Plan, Step, plan, plan_of};
 pub use warnings::{Session, warnings};
 pub use words::{Line, differences};

@@ -3,7 +3,7 @@
 use super::bulk::{Goal, Runs, compare};
 use super::objects::{Id, Side, Value};
 use super::rules::DocumentRules;
-use model::{Phase, Reason};
+use model::{Model, Phase, Reason};
 use net::mpls::MplsOp;
 use net::router::{Feature, Op, RouteTable, Router};
 use packet::flow::Fields;
@@ -36,18 +36,34 @@ pub struct Plan {
 
 /// The way from one side to another.
 pub fn plan(from: &Side, to: &Side) -> Plan {
-    let (mut old, mut new) = (from.model.clone(), to.model.clone());
-    let runs = compare([from, to], &mut old, &mut new);
+    between([from, to], &mut from.model.clone(), &mut to.model.clone())
+}
+
+/// As [`plan`], without copies of the two, which may be large.
+pub fn plan_of(mut from: Side, mut to: Side) -> (Plan, Side, Side) {
+    let (mut old, mut new) = (std::mem::take(&mut from.model), std::mem::take(&mut to.model));
+    let plan = between([&from, &to], &mut old, &mut new);
+    // Runs are of these two sides together.
+    for id in plan.runs.ids() {
+        old.remove(&id);
+        new.remove(&id);
+    }
+    (from.model, to.model) = (old, new);
+    (plan, from, to)
+}
+
+fn between([from, to]: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<Id, Value>) -> Plan {
+    let runs = compare([from, to], old, new);
     let parents = from.parents.iter().chain(&to.parents).map(|(s, p)| (s.as_str(), p.as_str())).collect();
-    let steps = model::plan(&old, &new, &DocumentRules { parents });
+    let steps = model::plan(&*old, &*new, &DocumentRules { parents });
     let gone: HashSet<String> = steps
         .iter()
         .filter(|s| s.phase == Phase::Remove)
         .filter_map(|s| if let Id::Interface(n) = &s.id { Some(n.clone()) } else { None })
         .collect();
     let step = |s: model::Step<Id>| {
-        let value = |m: &model::Model<Id, Value>| m.get(&s.id).map(|o| o.value.clone());
-        let (old, new) = (value(&old), value(&new));
+        let value = |m: &Model<Id, Value>| m.get(&s.id).map(|o| o.value.clone());
+        let (old, new) = (value(old), value(new));
         let own = matches!(
             s.id,
             Id::Mac(_)
