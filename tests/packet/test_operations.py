@@ -128,6 +128,45 @@ def test_the_socket_decides_who_may_do_what(bench, public_binary):
     assert t.router.interface("left")["admin"] == "down"
 
 
+def test_roles_say_who_may_do_what(bench, public_binary, tmp_path):
+    """By user and group: each role has what those before it have, and who has none is turned away."""
+    t = bench({"quiver": {"sockets": {"roles": {
+        "read": {"users": ["games"], "groups": ["users"]}, "operate": {"users": ["daemon"]},
+        "configure": {"groups": ["mail", "news"]}, "admin": {"users": ["uucp"]}}}}})
+    assert oct(os.stat(t.router.socket).st_mode & 0o777) == "0o666"
+    file = f"/tmp/quiver-test-roles-{os.getpid()}.yaml"
+
+    def may(user, *groups):
+        uid = run(f"id -u {user}").stdout.strip()
+        gids = [run(f"getent group {g}").stdout.split(":")[2] for g in groups]
+        member = ["--groups", ",".join(gids)] if gids else ["--clear-groups"]
+
+        def gives(line):
+            done = run(["setpriv", f"--reuid={uid}", "--regid=65534", *member, public_binary, "ctl", "-s", t.router.socket, line],
+                       check=False)
+            assert done.returncode == 0 or "you have" in done.stderr or "you may only look" in done.stderr or "`admin`" in done.stderr, done.stderr
+            return done.returncode == 0
+
+        return [gives(line) for line in ("show version", "clear interfaces", "trace add af-packet-input 1", "set interface mtu 1400 left",
+                                         f"configuration apply {file} restart")]
+
+    try:
+        with open(file, "w") as f:
+            f.write(t.router.ctl("show configuration").replace("quiver:\n", "quiver:\n  state: /tmp\n", 1))
+        assert may("games") == [True, False, False, False, False]
+        assert may("nobody", "users") == [True, False, False, False, False]
+        assert may("daemon") == [True, True, True, False, False]
+        assert may("daemon", "users", "news") == [True, True, True, True, False]
+        # It may; that there is no folder to keep it in is another matter.
+        with pytest.raises(AssertionError, match="keeps no configurations"):
+            may("uucp")
+        turned_away = run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", public_binary, "ctl", "-s", t.router.socket,
+                           "show version"], check=False)
+        assert turned_away.returncode != 0 and "and have no role" in turned_away.stderr
+    finally:
+        os.unlink(file)
+
+
 def test_files_are_opened_with_the_rights_of_who_names_them(bench, public_binary, tmp_path_factory):
     """Members of the admin group read and write what they could without the router, and enter no namespace."""
     t = bench({"quiver": {"sockets": {"group": "users", "admin-group": "adm"}}})

@@ -5,8 +5,38 @@
 pub enum Access {
     /// Looks only.
     Read,
-    /// Changes something.
+    /// Clears counters, traces and captures packets: what changes nothing that is configured.
+    Operate,
+    /// Changes what is configured.
     Write,
+    /// Changes what concerns the process, and who may do what.
+    Admin,
+}
+
+impl Access {
+    /// All, the least first.
+    pub const ALL: [Access; 4] = [Access::Read, Access::Operate, Access::Write, Access::Admin];
+
+    /// The role that has it.
+    pub fn role(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Operate => "operate",
+            Access::Write => "configure",
+            Access::Admin => "admin",
+        }
+    }
+}
+
+/// Who has a role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Role {
+    /// What they may do.
+    pub access: Access,
+    /// Names of users.
+    pub users: Vec<String>,
+    /// Names of groups.
+    pub groups: Vec<String>,
 }
 
 /// Who gives a command: what files it names are opened with these rights.

@@ -55,6 +55,18 @@ impl<C: 'static> Command<C> {
         }
     }
 
+    /// For those as well who may not change what is configured.
+    #[must_use]
+    pub fn for_operators(mut self) -> Self {
+        self.access = Access::Operate;
+        self
+    }
+
+    /// Whether its syntax begins with these words.
+    pub fn begins_with(&self, words: &str) -> bool {
+        self.syntax.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+
     /// Paragraphs for the reference page.
     #[must_use]
     pub fn details(mut self, text: &str) -> Self {

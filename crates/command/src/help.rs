@@ -140,6 +140,7 @@ impl<C> Registry<C> {
             match command.access {
                 Access::Read => text.push('\n'),
                 Access::Write => text.push_str(" Needs the right to change.\n"),
+                other => _ = writeln!(text, " Needs the role `{}`.", other.role()),
             }
             if !command.details.is_empty() {
                 let _ = write!(text, "\n{}\n", command.details.trim());

@@ -203,9 +203,16 @@ impl<C> Registry<C> {
             Parsed::Command(index, mut args) => {
                 let command = self.commands.get(index).ok_or("internal error: no such command")?;
                 if command.access > access {
-                    return Err(CommandError::denied(
-                        "this command changes the router, and you may only look",
-                    ));
+                    return Err(CommandError::denied(match (access, command.access) {
+                        (Access::Read, _) => "this command changes the router, and you may only look".into(),
+                        (has, needs) => {
+                            format!(
+                                "this command needs the role `{}`, and you have `{}`",
+                                needs.role(),
+                                has.role()
+                            )
+                        }
+                    }));
                 }
                 if json {
                     set_json(&mut args, true);

@@ -115,7 +115,13 @@ fn comment() -> Command<App> {
         .details("The braces may be closed lines later. `#` begins a comment too, and so does `!` where a line begins.")
 }
 
-fn on_router(command: Command<Router>) -> Command<App> {
+/// Commands that change nothing that is configured.
+const OPERATE: [&str; 3] = ["clear", "trace", "pcap trace"];
+
+fn on_router(mut command: Command<Router>) -> Command<App> {
+    if command.access() == Access::Write && OPERATE.iter().any(|words| command.begins_with(words)) {
+        command = command.for_operators();
+    }
     let writes = command.access() == Access::Write;
     command.lend(move |app: &mut App, run, args| {
         if writes && app.changes.applying.get() {

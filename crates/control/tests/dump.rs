@@ -824,7 +824,7 @@ fn document(p: &Parts) -> String {
     let _ = writeln!(l3, "  tcp-resets: {}\n  ip4-options: {policy}", p.settings.2);
     let (queue, entries, strict) = p.settings;
     let settings = format!(
-        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}}}}}\n",
+        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}, roles: {{read: {{users: [ann]}}, admin: {{users: [bob, eve], groups: [ops]}}}}}}}}\n",
         u16::from(queue) + 1,
         if strict { "strict" } else { "off" },
         u32::from(queue) * 30

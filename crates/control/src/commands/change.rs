@@ -7,7 +7,7 @@ use crate::dump::{Dump, Source};
 use crate::engine::{self, Carry, Failed, Plan, Progress, Side};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError, digest};
-use command::{Args, Caller, Command, CommandError, Output};
+use command::{Access, Args, Caller, Command, CommandError, Output};
 use net::router::LogLine;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -173,6 +173,11 @@ impl Order {
         let comment = args.opt::<String>("comment")?.unwrap_or_default();
         let comment = crate::saved::plain(&comment);
         let caller = args.caller().cloned();
+        if args.has("restart") && caller.as_ref().is_some_and(|c| c.access < Access::Admin) {
+            return Err(CommandError::denied(
+                "the section `quiver` takes the role `admin`: `restart` is refused",
+            ));
+        }
         Ok(Order { kind, from, confirm, restart: args.has("restart"), comment, caller })
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Command<App>> {
             app.load.clear();
             Ok(Output::none())
         })
+        .for_operators()
         .example("clear control"),
     ]
 }

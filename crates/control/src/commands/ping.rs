@@ -101,7 +101,7 @@ fn start(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         return Err(args.error("interval", "the interval is 10ms to 1h"));
     }
     let repeat = args.opt("repeat")?.unwrap_or(5);
-    if args.caller().is_some_and(|c| c.access < Access::Write) {
+    if args.caller().is_some_and(|c| c.access < Access::Operate) {
         if repeat > MOST_OF_LOOKERS {
             let why = format!("who may only look sends at most {MOST_OF_LOOKERS} requests");
             return Err(args.error("repeat", why));

@@ -67,32 +67,45 @@ pub(super) fn group_id(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// The name of a user; `None` when there is no such user.
-fn user_name(user: u32) -> Option<String> {
+/// Looks for an entry of a user with `get`, and answers what `take` makes of it.
+fn user<R>(
+    get: impl Fn(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> libc::c_int,
+    take: impl Fn(&libc::passwd) -> R,
+) -> io::Result<Option<R>> {
     let mut buffer = vec![0u8; 4096];
     loop {
         let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
         let mut found = ptr::null_mut();
-        // SAFETY: `entry`, `found` and the buffer with its length are valid for the call.
-        let status = unsafe {
-            libc::getpwuid_r(
-                user,
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        match status {
+        match get(entry.as_mut_ptr(), &mut buffer, &raw mut found) {
             libc::ERANGE if buffer.len() < 1 << 22 => buffer.resize(buffer.len() * 2, 0),
-            0 if !found.is_null() => {
-                // SAFETY: `found` is not null, so the call filled `entry`, whose name ends in NUL and lies in `buffer`.
-                let name = unsafe { CStr::from_ptr(entry.assume_init().pw_name) };
-                return Some(name.to_string_lossy().into_owned());
-            }
-            _ => return None,
+            0 if found.is_null() => return Ok(None),
+            // SAFETY: `found` is not null, so the call filled `entry`.
+            0 => return Ok(Some(take(unsafe { entry.assume_init_ref() }))),
+            libc::ENOENT | libc::ESRCH => return Ok(None),
+            error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
+}
+
+/// The name of a user; `None` when there is no such user.
+fn user_name(id: u32) -> Option<String> {
+    let get = |entry, buffer: &mut [u8], found| {
+        // SAFETY: all pointers are valid for the call, and the buffer has the length that is told.
+        unsafe { libc::getpwuid_r(id, entry, buffer.as_mut_ptr().cast(), buffer.len(), found) }
+    };
+    // SAFETY: the name of an entry ends in NUL, and lies in the buffer that `user` still has.
+    let name = |entry: &libc::passwd| unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
+    user(get, name).ok().flatten()
+}
+
+/// The number of the user called `name`; `None` when there is no such user.
+pub(super) fn user_id(name: &str) -> io::Result<Option<u32>> {
+    let name = CString::new(name).map_err(io::Error::other)?;
+    let get = |entry, buffer: &mut [u8], found| {
+        // SAFETY: `name` ends in NUL; all pointers are valid for the call, and the buffer has the length that is told.
+        unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr().cast(), buffer.len(), found) }
+    };
+    user(get, |entry| entry.pw_uid)
 }
 
 /// Who gives a command, and from where: the terminal and the process at the other end of the socket. It may have ended
@@ -135,6 +148,8 @@ mod tests {
     fn who_gives_a_command() {
         assert_eq!(user_name(0).as_deref(), Some("root"));
         assert_eq!(user_name(4_000_000_000), None);
+        assert_eq!(user_id("root").unwrap(), Some(0));
+        assert_eq!(user_id("no-such-user-here").unwrap(), None);
         let pid = std::process::id();
         let access = command::Access::Write;
         let caller = Caller { access, user: 0, group: 0, groups: vec![], process: Some(pid) };

@@ -115,7 +115,7 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
 
     fn run_at_once(&self, access: Access, lines: &[&str]) -> usize {
         match (&self.plain, self.context.try_borrow_mut()) {
-            (Some(plain), Ok(mut context)) if access == Access::Write => (plain.run)(&mut context, lines),
+            (Some(plain), Ok(mut context)) if access >= Access::Write => (plain.run)(&mut context, lines),
             _ => 0,
         }
     }

@@ -55,7 +55,7 @@ impl Server {
             .run_until(async {
                 loop {
                     match listener.accept().await {
-                        Ok((stream, _)) => admit(stream, self.socket.policy, &clients, &shared),
+                        Ok((stream, _)) => admit(stream, &self.socket.policy, &clients, &shared),
                         // Out of descriptors or memory: others may give some back.
                         Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                     }
@@ -74,14 +74,18 @@ impl Drop for Place {
     }
 }
 
-fn admit(stream: UnixStream, policy: Policy, clients: &Rc<Cell<usize>>, shared: &Rc<Shared>) {
+fn admit(stream: UnixStream, policy: &Policy, clients: &Rc<Cell<usize>>, shared: &Rc<Shared>) {
     let Ok(peer) = stream.peer_cred() else { return };
     let groups = credentials::peer_groups(stream.as_fd()).unwrap_or_default();
     let of_socket: Vec<u32> = groups.iter().copied().chain([peer.gid()]).collect();
     let Some(access) = policy.access(peer.uid(), &of_socket) else {
-        return refuse(stream, "denied", "you are neither root nor in the group of the control socket");
+        let why = match policy.has_roles() {
+            true => "you are neither root nor in the group of the control socket, and have no role",
+            false => "you are neither root nor in the group of the control socket",
+        };
+        return refuse(stream, "denied", why);
     };
-    let limit = if access == Access::Write { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
+    let limit = if access >= Access::Write { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
     if clients.get() >= limit {
         return refuse(stream, "failed", "too many connections to the control socket");
     }

@@ -331,7 +331,7 @@ impl Session {
         }
         let mut output = match output.into_stream() {
             Ok(stream) => {
-                let looks = self.caller.access < Access::Write;
+                let looks = self.caller.access < Access::Operate;
                 let looking = if looks { Looking::new(&shared.streams) } else { None };
                 if looks && looking.is_none() {
                     let why =

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use command::Access;
+use command::{Access, Role};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use thiserror::Error;
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub admin_group: Option<String>,
     /// A connection without a request for so long is closed; none is when absent.
     pub idle_timeout: Option<Duration>,
+    /// Who has which role, by names. Where there is one, everybody reaches the socket, and who has none is refused there.
+    pub roles: Vec<Role>,
 }
 
 /// Why there is no socket.
@@ -33,6 +35,8 @@ pub struct Config {
 pub enum BindError {
     #[error("control socket {}: there is no group '{group}'", path.display())]
     NoGroup { path: PathBuf, group: String },
+    #[error("control socket {}: there is no user '{user}'", path.display())]
+    NoUser { path: PathBuf, user: String },
     #[error("control socket {}: another router is listening on it", path.display())]
     InUse { path: PathBuf },
     #[error("control socket {}: the file exists and is not a socket", path.display())]
@@ -42,20 +46,31 @@ pub enum BindError {
 }
 
 /// Who may use a socket.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Policy {
     pub owner: u32,
     pub group: u32,
     pub admin_group: Option<u32>,
+    /// Users with their roles, and groups.
+    pub users: Vec<(u32, Access)>,
+    pub groups: Vec<(u32, Access)>,
 }
 
 impl Policy {
-    /// What a peer may do.
+    /// Whether some are named by role.
+    pub fn has_roles(&self) -> bool {
+        !self.users.is_empty() || !self.groups.is_empty()
+    }
+
+    /// What a peer may do: the most that any of its names allows.
     pub fn access(&self, uid: u32, groups: &[u32]) -> Option<Access> {
         if uid == 0 || uid == self.owner || self.admin_group.is_some_and(|admin| groups.contains(&admin)) {
-            return Some(Access::Write);
+            return Some(Access::Admin);
         }
-        groups.contains(&self.group).then_some(Access::Read)
+        let looks = groups.contains(&self.group).then_some(Access::Read);
+        let user = self.users.iter().filter(|(user, _)| *user == uid).map(|(_, access)| *access);
+        let group = self.groups.iter().filter(|(group, _)| groups.contains(group)).map(|(_, access)| *access);
+        looks.into_iter().chain(user).chain(group).max()
     }
 }
 
@@ -100,6 +115,17 @@ pub(super) fn bind(config: &Config) -> Result<Socket, BindError> {
         },
     };
     let admin_group = group(&config.admin_group)?;
+    let (mut by_user, mut by_group) = (vec![], vec![]);
+    for role in &config.roles {
+        for name in &role.groups {
+            by_group.extend(group(&Some(name.clone()))?.map(|id| (id, role.access)));
+        }
+        for user in &role.users {
+            let id = credentials::user_id(user).map_err(failed("look up the user"))?;
+            let none = || BindError::NoUser { path: path.clone(), user: user.clone() };
+            by_user.push((id.ok_or_else(none)?, role.access));
+        }
+    }
     let group = group(&config.group)?.or(admin_group);
 
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
@@ -123,16 +149,18 @@ pub(super) fn bind(config: &Config) -> Result<Socket, BindError> {
     let socket = bound().map_err(|error| failed("bind")(error.into()))?;
     let metadata = fs::symlink_metadata(path).map_err(failed("read its state"))?;
     let file = SocketFile { path: path.clone(), inode: (metadata.dev(), metadata.ino()) };
+    // A file has one group: who is in none of the roles is told so by the router.
+    let mode = if config.roles.is_empty() { 0o660 } else { 0o666 };
     if let Some(group) = group {
         chown(path, None, Some(group)).map_err(failed("set its group"))?;
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed("set its mode"))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed("set its mode"))?;
     let owner = rustix::process::geteuid().as_raw();
     let group = group.unwrap_or(metadata.gid());
     Ok(Socket {
         idle_timeout: config.idle_timeout,
         listener: socket.into(),
-        policy: Policy { owner, group, admin_group },
+        policy: Policy { owner, group, admin_group, users: by_user, groups: by_group },
         file,
     })
 }
@@ -172,11 +200,18 @@ mod tests {
 
     #[test]
     fn the_policy() {
-        let policy = Policy { owner: 500, group: 10, admin_group: Some(20) };
-        assert_eq!(policy.access(0, &[]), Some(Access::Write));
-        assert_eq!(policy.access(500, &[]), Some(Access::Write));
+        let users = vec![(7, Access::Operate), (8, Access::Read)];
+        let groups = vec![(30, Access::Write), (40, Access::Read)];
+        let policy = Policy { owner: 500, group: 10, admin_group: Some(20), users, groups };
+        assert_eq!(policy.access(0, &[]), Some(Access::Admin));
+        assert_eq!(policy.access(500, &[]), Some(Access::Admin));
         assert_eq!(policy.access(1, &[10]), Some(Access::Read));
-        assert_eq!(policy.access(1, &[10, 20]), Some(Access::Write));
+        assert_eq!(policy.access(1, &[10, 20]), Some(Access::Admin));
+        // The most that any of its names allows.
+        assert_eq!(policy.access(7, &[]), Some(Access::Operate));
+        assert_eq!(policy.access(7, &[10, 40]), Some(Access::Operate));
+        assert_eq!(policy.access(8, &[30, 40]), Some(Access::Write));
+        assert_eq!(policy.access(9, &[40]), Some(Access::Read));
         assert_eq!(policy.access(1, &[11, 0]), None);
         assert_eq!(Policy { admin_group: None, ..policy }.access(1, &[0]), None);
     }

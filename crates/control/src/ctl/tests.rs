@@ -197,6 +197,7 @@ impl Lab {
             group: group.map(str::to_owned),
             admin_group: admin_group.map(str::to_owned),
             idle_timeout: (name == "idle").then_some(Duration::from_secs(1)),
+            roles: vec![],
         };
         // Bound here, so that a client may connect at once.
         let server = Server::bind(&config).unwrap();

@@ -20,6 +20,16 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     sockets.put_some("admin-group", s.sockets.admin_group.as_deref());
     let idle = |s: &Settings| s.sockets.idle_timeout.map_or(0, |t| t.as_secs());
     sockets.put_unless("idle-timeout", idle(s), idle(&normal));
+    let mut roles = Map::new();
+    for role in &s.sockets.roles {
+        let mut who = Map::new();
+        for (field, names) in [("users", &role.users), ("groups", &role.groups)] {
+            let names = names.iter().map(|n| Node::from(n.as_str())).collect::<Vec<_>>();
+            who.put_some(field, (!names.is_empty()).then_some(Node::Row(names)));
+        }
+        roles.put(role.access.role(), who);
+    }
+    sockets.put_some("roles", Some(roles));
     to.put_some("sockets", Some(sockets));
     to.put_some("log", Some(log(s, &normal)));
     let (n, normal) = (&s.neighbor, &normal.neighbor);

@@ -541,6 +541,8 @@ pub struct Sockets {
     pub admin_group: Option<String>,
     /// A connection without a request for so long is closed; none is when absent.
     pub idle_timeout: Option<Duration>,
+    /// Who has which role.
+    pub roles: Vec<command::Role>,
 }
 
 /// Log settings.
@@ -613,6 +615,7 @@ impl Default for Settings {
                 group: None,
                 admin_group: None,
                 idle_timeout: Some(Duration::from_secs(3600)),
+                roles: vec![],
             },
             log: Log { level: LogLevel::Info, file: None, json: false },
             neighbor: NeighborSettings {

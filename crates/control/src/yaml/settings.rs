@@ -6,13 +6,16 @@ use super::decode::Decoder;
 use super::model::{Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Settings, Sockets};
 use super::scalar::short;
 use super::tree::{Node, Value};
+use command::{Access, Role};
 
 pub(super) const QUIVER: &[&str] =
     &["workers", "poll", "buffers", "sockets", "log", "neighbor", "routes", "dad", "state"];
 pub(super) const WORKERS: &[&str] = &["count", "cpus"];
 pub(super) const POLL: &[&str] = &["mode", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
-pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group", "idle-timeout"];
+pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group", "idle-timeout", "roles"];
+pub(super) const ROLES: &[&str] = &["read", "operate", "configure", "admin"];
+pub(super) const ROLE: &[&str] = &["users", "groups"];
 pub(super) const LOG: &[&str] = &["level", "file", "format"];
 pub(super) const NEIGHBOR: &[&str] = &[
     "reachable-time",
@@ -176,7 +179,29 @@ fn sockets<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Sockets) -> Opt
     if let Some(ctl) = ctl {
         to.ctl = ctl;
     }
+    d.field(&fields, "roles", |d, node| {
+        let fields = d.fields(node, ROLES)?;
+        for access in Access::ALL {
+            to.roles.extend(d.field(&fields, access.role(), |d, node| role(d, node, access)));
+        }
+        Some(())
+    });
     Some(())
+}
+
+/// Who has a role.
+fn role<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, access: Access) -> Option<Role> {
+    let fields = d.fields(node, ROLE)?;
+    let mut names = |field, what: &'static str| {
+        let all = d.field(&fields, field, |d, node| {
+            let items = d.items(node, what);
+            let names = items.iter().enumerate();
+            Some(names.filter_map(|(i, node)| d.index(i, |d| d.string(node, what, 32))).collect::<Vec<_>>())
+        });
+        all.unwrap_or_default()
+    };
+    let (users, groups) = (names("users", "the names of users"), names("groups", "the names of groups"));
+    (!users.is_empty() || !groups.is_empty()).then_some(Role { access, users, groups })
 }
 
 fn log<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Log) -> Option<()> {

@@ -41,6 +41,13 @@ fn settings() {
     assert_eq!(s.sockets.group.as_deref(), Some("netdev"));
     assert_eq!(s.sockets.admin_group.as_deref(), Some("adm"));
     assert_eq!(s.sockets.idle_timeout, Some(Duration::from_secs(600)));
+    let role = |access, users: &[&str], groups: &[&str]| {
+        let names = |all: &[&str]| all.iter().map(|n| n.to_string()).collect();
+        command::Role { access, users: names(users), groups: names(groups) }
+    };
+    use command::Access;
+    let roles = [role(Access::Operate, &["ann", "bob"], &[]), role(Access::Write, &[], &["netops"])];
+    assert_eq!(s.sockets.roles, roles);
     assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
     assert_eq!(
         s.neighbor,

@@ -105,6 +105,7 @@ fn start(args: &Run) -> Result<(), String> {
             group: settings.sockets.group.clone(),
             admin_group: settings.sockets.admin_group.clone(),
             idle_timeout: settings.sockets.idle_timeout,
+            roles: settings.sockets.roles.clone(),
         };
         // First, because it finds a router that runs already.
         let server = bind(&socket).map_err(|e| e.to_string())?;
