@@ -59,12 +59,12 @@ impl Control {
                 self.neighbors.resolve_wanted(self.now, interface, address, &mut out);
             }
             Message::Packet(Punted { kind: PuntKind::Icmp, .. }) | Message::Request(Request::MacTable) => {}
-            Message::Packet(Punted { kind: PuntKind::Group, len, bytes, .. }) => {
-                let _ = net::multicast::Query::parse(&bytes[..usize::from(len)]);
+            Message::Packet(Punted { kind: PuntKind::Group, bytes, .. }) => {
+                let _ = net::multicast::Query::parse(&bytes);
             }
-            Message::Packet(Punted { interface, l3, len, full, bytes, .. }) => {
-                assert!(usize::from(len) <= bytes.len() && u32::from(len) <= full && l3 <= len);
-                let Ok(r) = wire::read(&bytes[..usize::from(len)], &Ours(&self.addresses, interface)) else {
+            Message::Packet(Punted { interface, l3, bytes, .. }) => {
+                assert!(usize::from(l3) <= bytes.len());
+                let Ok(r) = wire::read(&bytes, &Ours(&self.addresses, interface)) else {
                     return;
                 };
                 if let Some(n) = r.neighbor {

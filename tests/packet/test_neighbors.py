@@ -5,7 +5,7 @@ from frames import *  # noqa: F403
 from frames import (
     ARP, ICMP, IP, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr,
     ICMPv6NDOptSrcLLAddr, ICMPv6DestUnreach, IPv6, expect_error4, icmp6_error, in6_getnsma, in6_getnsmac, into, out_of,
-    through4, through6, udp4, udp6,
+    Raw, through4, through6, udp4, udp6,
 )
 from harness import CtlError, wait_for
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
@@ -70,6 +70,15 @@ def test_arp_request_is_answered(fresh):
                         Ether(dst=BROADCAST, src=p.host_mac) / ARP(op=1, hwsrc=p.host_mac, psrc="0.0.0.0", pdst=p.ip))
         fresh.left.expect(Ether(dst=p.host_mac, src=p.mac) / ARP(
             op=2, hwsrc=p.mac, psrc=p.ip, hwdst=p.host_mac, pdst="0.0.0.0"))
+
+
+def test_long_messages_are_read_whole(fresh):
+    """Options of Secure Neighbor Discovery (RFC 3971) are long, and what the router needs may stand behind them."""
+    p = fresh.ports["left"]
+    unknown = b"".join(bytes([kind, 60]) + bytes(478) for kind in (11, 12))
+    fresh.left.send(Ether(dst=p.mac, src=p.host_mac) / IPv6(src=p.host6, dst=p.ip6, hlim=255)
+                    / ICMPv6ND_NS(tgt=p.ip6) / Raw(unknown + bytes(ICMPv6NDOptSrcLLAddr(lladdr=p.host_mac))))
+    wait_for("the asker is learnt", lambda: state(fresh, p.host6) in ("stale", "delay", "reachable"))
 
 
 def test_arp_that_is_refused(fresh):

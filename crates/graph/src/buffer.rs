@@ -679,6 +679,7 @@ impl Drop for Buffers {
 }
 
 /// Iterator over the parts of a packet.
+#[derive(Clone)]
 pub struct Parts<'a> {
     buffers: &'a Buffers,
     first: Option<&'a [u8]>,

@@ -578,13 +578,11 @@ impl Rig {
         std::iter::from_fn(next).collect()
     }
 
-    /// What was handed to the control side: kind, interface, offset of layer 3, bytes, whole length.
-    pub fn punted(&self) -> Vec<(crate::punt::PuntKind, u32, u16, Vec<u8>, u32)> {
+    /// What was handed to the control side: kind, interface, offset of layer 3, bytes.
+    pub fn punted(&self) -> Vec<(crate::punt::PuntKind, u32, u16, Vec<u8>)> {
         std::iter::from_fn(|| self.plane.punt.pop())
             .map(|m| match m {
-                Message::Packet(Punted { kind, interface, l3, len, full, bytes }) => {
-                    (kind, interface, l3, bytes[..usize::from(len)].to_vec(), full)
-                }
+                Message::Packet(Punted { kind, interface, l3, bytes }) => (kind, interface, l3, bytes),
                 m => unreachable!("{m:?}"),
             })
             .collect()
@@ -592,6 +590,6 @@ impl Rig {
 
     /// Fills the queue to the control side.
     pub fn fill_punt(&self) {
-        while self.plane.punt.packet(crate::punt::PuntKind::Arp, 1, 0, &[], 0) {}
+        while self.plane.punt.packet(crate::punt::PuntKind::Arp, 1, 0, std::iter::empty()) {}
     }
 }

@@ -198,7 +198,12 @@ impl Node for ArpInput {
             let l3 = p.d.off - p.d.l2;
             let frame = &p.env.buffers.room(p.d.buf)[usize::from(p.d.l2)..];
             let end = usize::from(l3) + usize::from(p.d.len);
-            let sent = view.plane.punt.packet(PuntKind::Arp, p.d.rx, l3, &frame[..end.min(frame.len())], end);
+            let sent = view.plane.punt.packet(
+                PuntKind::Arp,
+                p.d.rx,
+                l3,
+                std::iter::once(&frame[..end.min(frame.len())]),
+            );
             p.count(if sent { ArpReason::Learnt } else { ArpReason::Lost });
         }
         if proxied == Some(true) {

@@ -103,7 +103,7 @@ impl Node for Icmp4Input {
                 Ok(Icmp4Next::Lookup)
             }
             kind::ECHO_REPLY | kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM => {
-                let sent = view.plane.punt.packet(PuntKind::Icmp, p.d.rx, 0, p.data(), p.total_len());
+                let sent = view.plane.punt.packet(PuntKind::Icmp, p.d.rx, 0, p.env.buffers.parts(p.d));
                 p.count(if sent { Icmp4Reason::Punted } else { Icmp4Reason::Lost });
                 p.env.buffers.free(p.d);
                 Err(Exit::Consumed)
@@ -297,7 +297,7 @@ mod tests {
         let mut r = rig();
         for kind in [0, 3, 11, 12] {
             assert!(r.run(&[Input::new(&message(kind)).rx(2)]).is_empty());
-            assert_eq!(r.punted(), [(PuntKind::Icmp, 2, 0, message(kind), 39)]);
+            assert_eq!(r.punted(), [(PuntKind::Icmp, 2, 0, message(kind))]);
         }
         assert_eq!(r.count("icmp4-handed-to-control"), 4);
         r.fill_punt();

@@ -7,7 +7,7 @@ use crate::plane::{IfCache, Plane};
 use crate::punt::PuntKind;
 use graph::buffer::ROOM;
 use graph::node::Step;
-use graph::{Exit, Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Desc, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::checksum::{Sum, pseudo6, update128};
 use packet::eth::{self, MacAddr};
 use packet::icmp6::{self, kind};
@@ -127,7 +127,7 @@ impl Node for Icmp6Input {
             kind::ROUTER_SOLICITATION..=kind::REDIRECT => neighbour_discovery(view, p),
             // Unknown errors too (RFC 4443 section 2.4(a)).
             k if icmp6::is_error(k) || k == kind::ECHO_REPLY => {
-                let sent = view.plane.punt.packet(PuntKind::Icmp, p.d.rx, 0, p.data(), p.total_len());
+                let sent = view.plane.punt.packet(PuntKind::Icmp, p.d.rx, 0, p.env.buffers.parts(p.d));
                 p.count(if sent { Icmp6Reason::Punted } else { Icmp6Reason::Lost });
                 consume(p)
             }
@@ -138,7 +138,7 @@ impl Node for Icmp6Input {
                 if !near || p.data()[6] != 0 {
                     return Err(Icmp6Reason::MldInvalid.into());
                 }
-                let sent = view.plane.punt.packet(PuntKind::Group, p.d.rx, 0, p.data(), p.total_len());
+                let sent = view.plane.punt.packet(PuntKind::Group, p.d.rx, 0, p.env.buffers.parts(p.d));
                 p.count(if sent { Icmp6Reason::Punted } else { Icmp6Reason::Lost });
                 consume(p)
             }
@@ -268,10 +268,8 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
 /// Hands the frame to the neighbour table.
 fn punt(plane: &Plane, kind: PuntKind, p: &mut Packet<'_>) {
     let l3 = p.d.off.saturating_sub(p.d.l2);
-    let start = usize::from(p.d.off - l3);
-    let end = usize::from(p.d.off) + usize::from(p.d.len);
-    let frame = p.env.buffers.room(p.d.buf).get(start..end).unwrap_or_default();
-    let sent = plane.punt.packet(kind, p.d.rx, l3, frame, frame.len());
+    let frame = Desc { off: p.d.off - l3, len: p.d.len + l3, ..*p.d };
+    let sent = plane.punt.packet(kind, p.d.rx, l3, p.env.buffers.parts(&frame));
     p.count(if sent { Icmp6Reason::NdPunted } else { Icmp6Reason::Lost });
 }
 
@@ -509,7 +507,7 @@ mod tests {
         let mut r = rig();
         for k in [129, 0, 1, 2, 3, 4, 127] {
             assert!(r.run(&[input(&kind(k)).rx(2)]).is_empty());
-            assert_eq!(r.punted(), [(PuntKind::Icmp, 2, 0, kind(k), 59)]);
+            assert_eq!(r.punted(), [(PuntKind::Icmp, 2, 0, kind(k))]);
         }
         assert_eq!(r.count("icmp6-handed-to-control"), 7);
         r.fill_punt();
@@ -524,7 +522,7 @@ mod tests {
         assert_eq!((a.node, a.bytes), ("interface-output", hex(ADVERT)));
         assert_eq!((a.d.flags, a.d.tx, a.d.off), (flags::LOCAL, 1, a.d.l2));
         let frame = [hex(SOLICIT_L2), hex(SOLICIT)].concat();
-        assert_eq!(r.punted(), [(PuntKind::Nd, 1, 14, frame, 86)]);
+        assert_eq!(r.punted(), [(PuntKind::Nd, 1, 14, frame)]);
         assert_eq!((r.count("nd-advertisements-sent"), r.count("nd-handed-to-control")), (1, 1));
         r.fill_punt();
         assert_eq!(r.one(input(&hex(SOLICIT))).bytes, hex(ADVERT));
@@ -566,7 +564,7 @@ mod tests {
         let mut i = input(&probe);
         i.l2 = l2.clone();
         assert_eq!(r.one(i).bytes, answer);
-        assert_eq!(r.punted(), [(PuntKind::Nd, 1, 18, [l2, probe].concat(), 82)]);
+        assert_eq!(r.punted(), [(PuntKind::Nd, 1, 18, [l2, probe].concat())]);
     }
 
     #[test]

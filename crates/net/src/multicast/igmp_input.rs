@@ -55,7 +55,7 @@ impl Node for IgmpInput {
         if message[0] != super::wire::IGMP_QUERY {
             return Err(IgmpReason::NotQuery.into());
         }
-        let sent = plane.punt.packet(PuntKind::Group, p.d.rx, 0, p.data(), p.total_len());
+        let sent = plane.punt.packet(PuntKind::Group, p.d.rx, 0, p.env.buffers.parts(p.d));
         p.count(if sent { IgmpReason::Punted } else { IgmpReason::Lost });
         p.env.buffers.free(p.d);
         Err(Exit::Consumed)

@@ -74,8 +74,8 @@ struct Pings {
 
 impl Pings {
     /// An ICMP message to the router, from its IP header.
-    fn heard(&mut self, bytes: &[u8], full: usize) {
-        let Some(reply) = read(bytes, full) else { return };
+    fn heard(&mut self, bytes: &[u8]) {
+        let Some(reply) = read(bytes) else { return };
         if !self.wanted.contains(&reply.id) {
             return;
         }
@@ -137,14 +137,14 @@ fn payload(r: &PingRequest, source: IpAddr) -> Option<(Vec<u8>, IpProtocol)> {
     Some((bytes, protocol))
 }
 
-fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
+fn read(bytes: &[u8]) -> Option<PingReply> {
     let at = Instant::now();
     match bytes.first()? >> 4 {
         4 => {
             let v = Ip4View::parse_quoted(bytes).ok()?;
             let icmp = v.payload();
             let kind = (*icmp.first()?, *icmp.get(1)?);
-            let (from, ttl, bytes) = (v.src().into(), v.ttl(), full.saturating_sub(v.header().len()));
+            let (from, ttl, bytes) = (v.src().into(), v.ttl(), bytes.len().saturating_sub(v.header().len()));
             if kind.0 == 0 {
                 return Some(PingReply {
                     from,
@@ -165,7 +165,8 @@ fn read(bytes: &[u8], full: usize) -> Option<PingReply> {
             let upper = v.upper_layer().ok()?;
             let icmp = bytes.get(upper.offset..)?;
             let kind = (*icmp.first()?, *icmp.get(1)?);
-            let (from, ttl, bytes) = (v.src().into(), v.hop_limit(), full.saturating_sub(upper.offset));
+            let (from, ttl, bytes) =
+                (v.src().into(), v.hop_limit(), bytes.len().saturating_sub(upper.offset));
             if kind.0 == 129 {
                 return Some(PingReply {
                     from,
@@ -201,7 +202,7 @@ impl Part for Ping {
 
     fn heard(&self, router: &mut Router, _now: Millis, packet: Handed<'_>) {
         if let Some(pings) = router.state_mut::<Pings>() {
-            pings.heard(packet.bytes, packet.full);
+            pings.heard(packet.bytes);
         }
     }
 }

@@ -16,4 +16,4 @@ pub use class::{Class, Limit};
 pub use expected::Expected;
 pub use police::{ClassCounts, Police, Verdict};
 pub use policer::PuntPolicer;
-pub use queue::{Message, PUNT_BYTES, Punt, PuntKind, Punted, Request};
+pub use queue::{MOST_BYTES, Message, Punt, PuntKind, Punted, Request};

@@ -335,8 +335,8 @@ impl Router {
                     self.carry_out(out);
                 }
                 Message::Request(Request::MacTable) => self.tell_parts(|part, router| part.filled(router)),
-                Message::Packet(Punted { kind, interface, len, bytes, full, .. }) => {
-                    let bytes = &bytes[..usize::from(len).min(bytes.len())];
+                Message::Packet(Punted { kind, interface, bytes, .. }) => {
+                    let bytes = &bytes[..];
                     match kind {
                         PuntKind::Arp | PuntKind::Nd | PuntKind::Anycast
                             if !self.is_point_to_point(interface) =>
@@ -345,7 +345,7 @@ impl Router {
                         }
                         _ => {}
                     }
-                    let packet = super::Handed { interface, bytes, full: full as usize };
+                    let packet = super::Handed { interface, bytes };
                     for part in self.parts.all.iter().filter(|p| p.hears(kind)) {
                         part.heard(self, now, packet);
                     }

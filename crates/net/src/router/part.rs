@@ -267,10 +267,8 @@ pub(crate) struct Start {
 pub(crate) struct Handed<'p> {
     /// The interface on which it came.
     pub interface: u32,
-    /// As much of it as was handed over.
+    /// The whole packet.
     pub bytes: &'p [u8],
-    /// How long it is.
-    pub full: usize,
 }
 
 /// The parts, with their states in the same order.
