@@ -4,17 +4,14 @@
 //! are `2 * i` and `2 * i + 1`. Prefixes of up to 15 bits stand in one tree with a value at each place. Those of 16 to 24 bits
 //! with the same first 16 stand in a tree of their own, as do those of 25 to 32 bits with the same first 24; these
 //! keep the values of the prefixes that are there side by side. A change reads three or four cache lines, where a trie of
-//! nodes takes one for each of its last levels.
+//! nodes takes one for each of its last levels, and moves at most 256 neighbors: no table of all trees is ever made larger.
 
 use crate::rib::{Key, PrefixSet, Spot, gaps_between};
-use std::collections::HashMap;
 
 /// A tree of 9 levels below a prefix of 16 or 24 bits.
 #[derive(Default)]
 struct Tree {
     bits: [u64; 8],
-    /// Of one below 16 bits: the prefixes of 24 bits below which there is another tree.
-    deeper: [u64; 4],
     /// The values of the bits that are set, in order.
     values: Vec<u32>,
 }
@@ -69,16 +66,87 @@ impl Tree {
     }
 
     fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.deeper == [0; 4]
+        self.values.is_empty()
     }
 
-    fn has_deeper(&self, slot: usize) -> bool {
-        self.deeper[slot / 64] >> (slot % 64) & 1 == 1
-    }
-
+    /// Beside its own size.
     fn bytes(&self) -> usize {
-        size_of::<Tree>() + self.values.capacity() * 4
+        self.values.capacity() * 4
     }
+}
+
+/// A tree below a prefix of 16 bits, with those below its prefixes of 24 bits.
+#[derive(Default)]
+struct Middle {
+    tree: Tree,
+    /// The prefixes of 24 bits below which there is a tree.
+    deeper: [u64; 4],
+    /// These, in order.
+    deep: Vec<Box<Tree>>,
+}
+
+impl Middle {
+    /// Where the tree below a prefix of 24 bits is, or would be.
+    fn rank(&self, key: u32) -> (bool, usize) {
+        let slot = (key >> 8 & 0xff) as usize;
+        let below: u32 = self.deeper[..slot / 64].iter().map(|w| w.count_ones()).sum();
+        let word = self.deeper[slot / 64];
+        let at = below + (word & !(u64::MAX << (slot % 64))).count_ones();
+        (word >> (slot % 64) & 1 == 1, at as usize)
+    }
+
+    fn flip(&mut self, key: u32) {
+        let slot = (key >> 8 & 0xff) as usize;
+        self.deeper[slot / 64] ^= 1 << (slot % 64);
+    }
+
+    fn deep(&self, key: u32) -> Option<&Tree> {
+        match self.rank(key) {
+            (true, at) => self.deep.get(at).map(|t| &**t),
+            (false, _) => None,
+        }
+    }
+
+    /// The tree below a prefix of 24 bits, made where there is none.
+    fn make_deep(&mut self, key: u32) -> &mut Tree {
+        let (has, at) = self.rank(key);
+        if !has {
+            if self.deep.len() == self.deep.capacity() {
+                self.deep.reserve_exact(4 + self.deep.len() / 4);
+            }
+            self.deep.insert(at, Box::default());
+            self.flip(key);
+        }
+        &mut self.deep[at]
+    }
+
+    /// Takes a prefix out of the tree below one of 24 bits, and the tree if that was the last.
+    fn clear_deep(&mut self, key: u32, i: usize) {
+        let (true, at) = self.rank(key) else { return };
+        let Some(tree) = self.deep.get_mut(at) else { return };
+        tree.clear(i);
+        if tree.is_empty() {
+            self.deep.remove(at);
+            self.flip(key);
+            if self.deep.capacity() > 2 * self.deep.len() + 8 {
+                self.deep.shrink_to(self.deep.len() + 4);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tree.is_empty() && self.deep.is_empty()
+    }
+
+    /// Beside those of the trees below.
+    fn bytes(&self) -> usize {
+        size_of::<Middle>() + self.tree.bytes() + self.deep.capacity() * size_of::<Box<Tree>>()
+    }
+}
+
+/// Bytes of a tree below 24 bits.
+fn deep_bytes(tree: Option<&Tree>) -> usize {
+    tree.map_or(0, |t| size_of::<Tree>() + t.bytes())
 }
 
 /// Lengths at which trees start.
@@ -88,8 +156,7 @@ const DEEP: u8 = 24;
 pub struct Rib4 {
     /// Values of prefixes shorter than `MIDDLE`, by their number in the tree.
     top: Vec<u32>,
-    middle: Vec<Option<Box<Tree>>>,
-    deep: HashMap<u32, Box<Tree>>,
+    middle: Vec<Option<Box<Middle>>>,
     bytes: usize,
     count: usize,
     short: u8,
@@ -112,16 +179,17 @@ impl Rib4 {
     /// Whether nothing is left but the arrays for all.
     #[cfg(all(test, not(miri)))]
     pub(crate) fn is_empty(&self) -> bool {
-        let no_trees = self.deep.is_empty() && self.middle.iter().all(|t| t.is_none());
+        let no_trees = self.middle.iter().all(|t| t.is_none());
         self.count == 0 && self.bytes == 0 && no_trees && self.top.iter().all(|&v| v == 0)
     }
 
     fn tree(&self, key: u32, len: u8) -> Option<&Tree> {
-        if len <= DEEP {
-            self.middle.get((key >> 16) as usize)?.as_deref()
-        } else {
-            self.deep.get(&(key >> 8)).map(|t| &**t)
-        }
+        let middle = self.middle(key)?;
+        if len <= DEEP { Some(&middle.tree) } else { middle.deep(key) }
+    }
+
+    fn middle(&self, key: u32) -> Option<&Middle> {
+        self.middle.get((key >> 16) as usize)?.as_deref()
     }
 
     /// The value of a prefix; 0 if there is none.
@@ -164,7 +232,7 @@ impl Rib4 {
             return f(key, len);
         }
         if len == start + 8 {
-            if start == MIDDLE && tree.has_deeper(i - 256) {
+            if start == MIDDLE {
                 self.highest_below(key, len, most, f);
             }
             return;
@@ -213,8 +281,7 @@ impl Rib4 {
             self.collect(tree, base, start, 2 * i, out);
             self.collect(tree, base, start, 2 * i + 1, out);
         } else if start == MIDDLE
-            && tree.has_deeper(i - 256)
-            && let Some(deep) = self.deep.get(&(key >> 8))
+            && let Some(deep) = self.tree(key, 32)
         {
             self.collect(deep, key, DEEP, 1, out);
         }
@@ -223,7 +290,7 @@ impl Rib4 {
 
 impl PrefixSet<u32> for Rib4 {
     fn new(short: u8) -> Self {
-        Rib4 { top: Vec::new(), middle: Vec::new(), deep: HashMap::new(), bytes: 0, count: 0, short }
+        Rib4 { top: Vec::new(), middle: Vec::new(), bytes: 0, count: 0, short }
     }
 
     fn len(&self) -> usize {
@@ -231,8 +298,7 @@ impl PrefixSet<u32> for Rib4 {
     }
 
     fn bytes(&self) -> usize {
-        let tables = self.top.capacity() * 4 + self.middle.capacity() * 8;
-        self.bytes + tables + self.deep.capacity() * 17
+        self.bytes + self.top.capacity() * 4 + self.middle.capacity() * 8
     }
 
     fn growth(&self, key: u32, len: u8) -> usize {
@@ -241,9 +307,9 @@ impl PrefixSet<u32> for Rib4 {
         }
         let index = if self.middle.is_empty() { 8 << MIDDLE } else { 0 };
         let values = 4 * self.tree(key, len).map_or(4, |t| 4 + t.values.len() / 4);
-        let deep = if self.deep.len() == self.deep.capacity() { (self.deep.len() + 4) * 34 } else { 0 };
-        let below = if len > DEEP { size_of::<Tree>() + deep } else { 0 };
-        index + size_of::<Tree>() + values + below
+        let others = 8 * self.middle(key).map_or(4, |m| 4 + m.deep.len() / 4);
+        let below = if len > DEEP { size_of::<Tree>() + others } else { 0 };
+        index + size_of::<Middle>() + values + below
     }
 
     fn insert(&mut self, key: u32, len: u8, value: u32) -> Spot {
@@ -254,33 +320,21 @@ impl PrefixSet<u32> for Rib4 {
         if len >= MIDDLE && self.middle.is_empty() {
             self.middle.resize_with(1 << MIDDLE, || None);
         }
-        let (mut more, mut fresh) = (0, 0);
-        let mut set = |tree: &mut Tree, i| {
-            let before = tree.bytes();
-            let old = tree.set(i, value);
-            more = tree.bytes() - before;
-            old
-        };
         let old = if len < MIDDLE {
             std::mem::replace(&mut self.top[place(key, len, 0)], value)
         } else {
-            let middle = self.middle[(key >> 16) as usize].get_or_insert_with(|| {
-                fresh += size_of::<Tree>();
-                Box::default()
-            });
-            if len <= DEEP {
-                set(middle, place(key, len, MIDDLE))
+            let place_of = &mut self.middle[(key >> 16) as usize];
+            let bytes = |m: &Middle| m.bytes() + if len > DEEP { deep_bytes(m.deep(key)) } else { 0 };
+            let before = place_of.as_deref().map_or(0, bytes);
+            let middle = place_of.get_or_insert_default();
+            let old = if len <= DEEP {
+                middle.tree.set(place(key, len, MIDDLE), value)
             } else {
-                let slot = (key >> 8 & 0xff) as usize;
-                middle.deeper[slot / 64] |= 1 << (slot % 64);
-                let deep = self.deep.entry(key >> 8).or_insert_with(|| {
-                    fresh += size_of::<Tree>();
-                    Box::default()
-                });
-                set(deep, place(key, len, DEEP))
-            }
+                middle.make_deep(key).set(place(key, len, DEEP), value)
+            };
+            self.bytes += bytes(middle) - before;
+            old
         };
-        self.bytes += more + fresh;
         self.count += usize::from(old == 0);
         Spot { node: 0, old, cover }
     }
@@ -305,21 +359,14 @@ impl PrefixSet<u32> for Rib4 {
         }
         let Some(place_of) = self.middle.get_mut((key >> 16) as usize) else { return };
         let Some(middle) = place_of else { return };
+        let bytes = |m: &Middle| m.bytes() + if len > DEEP { deep_bytes(m.deep(key)) } else { 0 };
+        self.bytes -= bytes(middle);
         if len <= DEEP {
-            self.bytes -= middle.bytes();
-            middle.clear(place(key, len, MIDDLE));
-            self.bytes += middle.bytes();
-        } else if let Some(deep) = self.deep.get_mut(&(key >> 8)) {
-            self.bytes -= deep.bytes();
-            deep.clear(place(key, len, DEEP));
-            self.bytes += deep.bytes();
-            if deep.is_empty() {
-                self.bytes -= deep.bytes();
-                self.deep.remove(&(key >> 8));
-                let slot = (key >> 8 & 0xff) as usize;
-                middle.deeper[slot / 64] &= !(1 << (slot % 64));
-            }
+            middle.tree.clear(place(key, len, MIDDLE));
+        } else {
+            middle.clear_deep(key, place(key, len, DEEP));
         }
+        self.bytes += bytes(middle);
         if middle.is_empty() {
             self.bytes -= middle.bytes();
             *place_of = None;
@@ -344,7 +391,7 @@ impl PrefixSet<u32> for Rib4 {
                 }
             }
             if let Some(Some(tree)) = self.middle.get(i as usize) {
-                self.collect(tree, key, MIDDLE, 1, &mut list);
+                self.collect(&tree.tree, key, MIDDLE, 1, &mut list);
             }
             list.retain(|p| p.0 >= from);
             std::mem::take(&mut list)

@@ -1,7 +1,8 @@
 //! Measures the longest-prefix match tables: `lpm_bench V4_FILE V6_FILE [PART...]`, one prefix a line in the files.
 //!
 //! Parts: `tiny` (a few routes), `real` (the files), `mix` (random prefixes with the lengths of the files), `change` (changes
-//! a second on the files' prefixes), `compare` (Poptrie and DXR on the files), `grow` (4 million IPv4 and 2 million IPv6 prefixes). All of them without a name.
+//! a second on the files' prefixes), `compare` (Poptrie and DXR on the files), `grow` (4 million IPv4 and 2 million IPv6 prefixes), `longest`
+//! (what the longest single insert of 8 million IPv4 prefixes takes, most of them below /24). All of them without a name.
 //!
 //! Prints TSC clocks a lookup (median and best of many short windows of batches of 256 random keys, drawn over all
 //! prefixes), changes a second and bytes a route.
@@ -317,6 +318,40 @@ fn changes<F: Family>(prefixes: &Prefixes<F>, wide: &[(&str, u8)]) {
     }
 }
 
+/// Processor time of this thread, ns.
+fn processor_time() -> i64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to `t` alone.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// The longest single insert while a table grows to this many prefixes of random addresses.
+fn longest(n: usize) {
+    let (mut w, _t) = V4::table(LpmConfig { pages: Pages::Auto, level: CpuLevel::V4, limit: None });
+    let (mut random, mut longest) = (Random(88172645463325252), [0; 3]);
+    let started = processor_time();
+    for i in 0..n {
+        let len = [20, 22, 24, 25, 26, 27, 28, 29, 30, 31, 32, 32, 32][random.next() as usize % 13];
+        let a = V4::first(random.next() as u32, len);
+        let before = processor_time();
+        w.insert(a, len, 1 + i as u32 % 256).unwrap();
+        w.retire_epoch(i as u64);
+        w.reclaim(i as u64);
+        let took = processor_time() - before;
+        if took > longest[0] {
+            longest[0] = took;
+            longest.sort_unstable();
+        }
+    }
+    let [c, b, a] = longest.map(|ns| ns as f64 / 1e6);
+    let all = (processor_time() - started) as f64 / 1e9;
+    println!(
+        "ip4 {n} random inserts: the longest {a:.1}, {b:.1} and {c:.1} ms; all {all:.1} s, {:.0} MB",
+        w.bytes() as f64 / 1e6
+    );
+}
+
 fn report(name: &str, bytes: usize, (median, best, sum): (f64, f64, u64), want: u64) {
     println!("  {name:<28} {median:>6.2} clocks (best {best:.2}), {:.1} MB", bytes as f64 / 1e6);
     assert_eq!(sum, want, "{name} gives other answers");
@@ -422,5 +457,8 @@ fn main() {
     if wanted("grow") {
         lookups::<V4>("mix", &mix::<V4>(&four, 4_000_000), Pages::Auto);
         lookups::<V6>("mix", &mix::<V6>(&six, 2_000_000), Pages::Auto);
+    }
+    if wanted("longest") {
+        longest(8_000_000);
     }
 }
