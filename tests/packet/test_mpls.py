@@ -131,8 +131,9 @@ def test_ipv6_over_an_ipv4_next_hop(lsr, run):
     run("ip route add 2001:db8:77::/48 via 10.0.2.2 right out-labels 100 2")
     lsr.left.send(into(left) / ip6(hlim=9))
     lsr.right.expect(sent(right, stack(100, 2), ip6(hlim=8)))
-    with pytest.raises(CtlError, match="without labels"):
-        lsr.ctl("ip route add 2001:db8:78::/48 via 10.0.2.2 right")
+    for labels in ("", " out-labels 3"):
+        with pytest.raises(CtlError, match="without labels"):
+            lsr.ctl(f"ip route add 2001:db8:78::/48 via 10.0.2.2 right{labels}")
 
 
 @pytest.mark.parametrize("words, came, want", [

@@ -61,7 +61,8 @@ impl Router {
                 }
             };
         };
-        if a.is_ipv4() && v6 && p.labels.is_empty() {
+        // Implicit null alone would send plain IPv6 as well.
+        if a.is_ipv4() && v6 && p.labels.pops() {
             return Err(format!("{a} cannot be the next hop of an IPv6 route without labels"));
         }
         self.check_neighbor(table, a, p)
@@ -95,12 +96,13 @@ impl Router {
         if let Some(i) = p.interface.and_then(|i| self.interface(i)) {
             self.check_routed(i).map_err(|e| e.message)?;
         }
-        let mut broadcast = None;
-        let own = match p.interface {
+
+        let (own, broadcast) = match p.interface {
             Some(i) => {
                 let nets = self.interface(i).map(|i| &i.addresses[..]).unwrap_or_default();
-                broadcast = nets.iter().find(|n| nobody(**n, a)).map(IpNet::trunc);
-                nets.iter().any(|n| n.addr() == a || anycast(*n) == Some(a))
+                let own = nets.iter().any(|n| n.addr() == a || anycast(*n) == Some(a));
+                let broadcast = nets.iter().find(|n| nobody(**n, a)).map(IpNet::trunc);
+                (own, broadcast.or_else(|| self.connected_around(self.table_of(i, a.is_ipv6()), a).1))
             }
             None => {
                 if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
@@ -108,14 +110,8 @@ impl Router {
                 }
                 let fib_index =
                     self.fib_index_of(RouteTable::of(a, p.table.unwrap_or(table))).map_err(|e| e.message)?;
-                let found = self.fibs.get(a.is_ipv6(), fib_index).and_then(|v| v.rib.longest(a));
-                let target = found.and_then(|(_, g)| self.nexthops.target(g));
-                if matches!(target, Some(Target::Broadcast | Target::DirectedBroadcast(_))) {
-                    let connected = self.fibs.get(a.is_ipv6(), fib_index).map(|v| v.rib.covering(a));
-                    let connected = connected.unwrap_or_default();
-                    broadcast = connected.iter().rev().map(|(net, _)| *net).find(|n| n.prefix_len() < 32);
-                }
-                matches!(target, Some(Target::Local(_)))
+                let (target, broadcast) = self.connected_around(fib_index, a);
+                (matches!(target, Some(Target::Local(_))), broadcast)
             }
         };
         match broadcast {
@@ -125,6 +121,16 @@ impl Router {
             }
             None => Ok(()),
         }
+    }
+
+    /// Where packets for an address go, and the connected prefix of which it is the network or broadcast address.
+    fn connected_around(&self, fib_index: FibIndex, a: IpAddr) -> (Option<&Target>, Option<IpNet>) {
+        let Some(vrf) = self.fibs.get(a.is_ipv6(), fib_index) else { return (None, None) };
+        let target = vrf.rib.longest(a).and_then(|(_, g)| self.nexthops.target(g));
+        if !matches!(target, Some(Target::Broadcast | Target::DirectedBroadcast(_))) {
+            return (target, None);
+        }
+        (target, vrf.rib.covering(a).iter().rev().map(|(net, _)| *net).find(|n| n.prefix_len() < 32))
     }
 
     pub(super) fn check_address(&self, name: &str, net: IpNet) -> Result<(), OpError> {
