@@ -17,7 +17,7 @@ mod input;
 pub mod lines;
 mod lookup;
 #[cfg(test)]
-mod model;
+mod oracle;
 mod output;
 mod part;
 mod routes;

@@ -10,7 +10,7 @@ mod store;
 #[cfg(test)]
 mod flood;
 #[cfg(test)]
-mod model;
+mod oracle;
 #[cfg(test)]
 mod tests;
 

@@ -5,9 +5,9 @@ mod commands;
 mod flood;
 mod forward;
 mod macs;
-#[cfg(test)]
-mod model;
 mod ops;
+#[cfg(test)]
+mod oracle;
 mod part;
 mod port;
 mod show;
