@@ -81,7 +81,8 @@ struct Middle {
     tree: Tree,
     /// The prefixes of 24 bits below which there is a tree.
     deeper: [u64; 4],
-    /// These, in order.
+    /// These, in order. Boxed: one more moves those behind it.
+    #[allow(clippy::vec_box)]
     deep: Vec<Box<Tree>>,
 }
 
