@@ -81,9 +81,8 @@ struct Middle {
     tree: Tree,
     /// The prefixes of 24 bits below which there is a tree.
     deeper: [u64; 4],
-    /// These, in order. Boxed: one more moves those behind it.
-    #[allow(clippy::vec_box)]
-    deep: Vec<Box<Tree>>,
+    /// These, in order.
+    deep: Vec<Tree>,
 }
 
 impl Middle {
@@ -103,7 +102,7 @@ impl Middle {
 
     fn deep(&self, key: u32) -> Option<&Tree> {
         match self.rank(key) {
-            (true, at) => self.deep.get(at).map(|t| &**t),
+            (true, at) => self.deep.get(at),
             (false, _) => None,
         }
     }
@@ -115,7 +114,7 @@ impl Middle {
             if self.deep.len() == self.deep.capacity() {
                 self.deep.reserve_exact(4 + self.deep.len() / 4);
             }
-            self.deep.insert(at, Box::default());
+            self.deep.insert(at, Tree::default());
             self.flip(key);
         }
         &mut self.deep[at]
@@ -141,13 +140,13 @@ impl Middle {
 
     /// Beside those of the trees below.
     fn bytes(&self) -> usize {
-        size_of::<Middle>() + self.tree.bytes() + self.deep.capacity() * size_of::<Box<Tree>>()
+        size_of::<Middle>() + self.tree.bytes() + self.deep.capacity() * size_of::<Tree>()
     }
 }
 
-/// Bytes of a tree below 24 bits.
+/// Bytes of a tree below 24 bits beside its own size.
 fn deep_bytes(tree: Option<&Tree>) -> usize {
-    tree.map_or(0, |t| size_of::<Tree>() + t.bytes())
+    tree.map_or(0, Tree::bytes)
 }
 
 /// Lengths at which trees start.
@@ -308,8 +307,8 @@ impl PrefixSet<u32> for Rib4 {
         }
         let index = if self.middle.is_empty() { 8 << MIDDLE } else { 0 };
         let values = 4 * self.tree(key, len).map_or(4, |t| 4 + t.values.len() / 4);
-        let others = 8 * self.middle(key).map_or(4, |m| 4 + m.deep.len() / 4);
-        let below = if len > DEEP { size_of::<Tree>() + others } else { 0 };
+        let others = self.middle(key).map_or(4, |m| 4 + m.deep.len() / 4);
+        let below = if len > DEEP { size_of::<Tree>() * others } else { 0 };
         index + size_of::<Middle>() + values + below
     }
 
