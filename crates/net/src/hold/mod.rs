@@ -103,6 +103,7 @@ impl<F: Family> Node for Hold<F> {
         HoldView { plane: &self.plane, guard, known: &self.known, most, waiting: &mut self.waiting }
     }
 
+    #[inline]
     fn step(view: &mut HoldView<'_>, p: &mut Packet<'_>) -> Step<F::Next, HoldReason> {
         let adjacency = view.plane.adjacencies.get(p.d.aux, view.guard);
         let Some((interface, address)) = F::neighbor(p, adjacency) else {
