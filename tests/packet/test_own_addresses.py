@@ -169,7 +169,7 @@ def test_broadcast_sources_follow_the_addresses(pair):
     pair.right.expect(*forwarded)
 
 
-@pytest.mark.parametrize("path", ["10.0.2.255", "10.0.2.255 right", "10.0.2.0", "10.0.2.0 right", "10.0.2.255 left"])
+@pytest.mark.parametrize("path", ["10.0.2.255", "10.0.2.255 right", "10.0.2.0", "10.0.2.0 right"])
 def test_a_broadcast_is_no_next_hop(pair, path):
     with pytest.raises(CtlError, match="network or broadcast address of 10.0.2.0/24"):
         pair.ctl(f"ip route add 198.18.0.0/24 via {path}")

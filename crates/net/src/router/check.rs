@@ -102,7 +102,7 @@ impl Router {
                 let nets = self.interface(i).map(|i| &i.addresses[..]).unwrap_or_default();
                 let own = nets.iter().any(|n| n.addr() == a || anycast(*n) == Some(a));
                 let broadcast = nets.iter().find(|n| nobody(**n, a)).map(IpNet::trunc);
-                (own, broadcast.or_else(|| self.connected_around(self.table_of(i, a.is_ipv6()), a).1))
+                (own, broadcast)
             }
             None => {
                 if matches!(a, IpAddr::V6(a) if a.is_unicast_link_local()) {
