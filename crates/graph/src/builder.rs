@@ -2,7 +2,7 @@
 
 use crate::arcs::{self, ArcNodes, Feature, FeatureArc, MAX_FEATURES};
 use crate::buffer::{NONE, Pool};
-use crate::dispatch::{Dispatcher, own_reasons};
+use crate::dispatch::{Dispatcher, Timers, own_reasons};
 use crate::driver::{BatchDriver, DynNode, FormatTrace, LookupDriver, StepDriver};
 use crate::edge::{Edge, NodeId, Reason, Severity};
 use crate::env::{ARC, Env, Wiring};
@@ -11,7 +11,6 @@ use crate::node::{BatchNode, LookupNode, Node};
 use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
 use crate::registry::Registry;
 use crate::stats::WorkerStats;
-use crate::timed::Timers;
 use crate::trace::Tracing;
 use std::sync::Arc;
 

@@ -4,24 +4,11 @@ use crate::clock::tsc;
 use crate::desc::{Desc, Vector};
 use crate::driver::DynNode;
 use crate::edge::{NodeId, Reason};
-use crate::env::Env;
+use crate::env::{DispatchReason, Env};
 use crate::epoch::Guard;
-use crate::timed::Timers;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
-
-crate::reasons! {
-    /// Why the dispatcher itself drops packets.
-    pub enum DispatchReason {
-        /// A node panicked; the vector it worked on was dropped and the worker went on.
-        Panic => "node-panic",
-        /// A node left packets in its vector.
-        Left => "left-in-vector",
-        /// The other worker to which a packet was to go has too many waiting.
-        HandoffFull => "handoff-queue-full",
-    }
-}
 
 /// A caught panic, for the log.
 #[derive(Clone, Debug)]
@@ -36,6 +23,19 @@ pub struct PanicReport {
     pub packets: usize,
     /// The first bytes of the first of them.
     pub bytes: Vec<u8>,
+}
+
+/// The nodes that have work at certain times.
+pub(crate) struct Timers {
+    pub nodes: Vec<NodeId>,
+    /// When they are asked next.
+    pub at_ns: u64,
+}
+
+impl Timers {
+    pub fn new(nodes: Vec<NodeId>) -> Self {
+        Timers { nodes, at_ns: 0 }
+    }
 }
 
 /// One worker's graph.

@@ -3,7 +3,6 @@
 use crate::arcs::ArcNodes;
 use crate::buffer::Buffers;
 use crate::desc::Desc;
-use crate::dispatch::DispatchReason;
 use crate::edge::{Edge, NodeId, Reason};
 use crate::epoch::Guard;
 use crate::frames::Frames;
@@ -11,6 +10,18 @@ use crate::handoff::Handoff;
 use crate::stats::WorkerStats;
 use crate::trace::{TRACE_BYTES, TraceRecord, Tracing};
 use std::sync::Arc;
+
+crate::reasons! {
+    /// Why the dispatcher itself drops packets.
+    pub enum DispatchReason {
+        /// A node panicked; the vector it worked on was dropped and the worker went on.
+        Panic => "node-panic",
+        /// A node left packets in its vector.
+        Left => "left-in-vector",
+        /// The other worker to which a packet was to go has too many waiting.
+        HandoffFull => "handoff-queue-full",
+    }
+}
 
 /// Edges from here on name an arc.
 pub(crate) const ARC: u16 = 0x8000;

@@ -2,25 +2,11 @@
 
 use crate::clock::tsc;
 use crate::dispatch::Dispatcher;
-use crate::edge::NodeId;
 use crate::epoch::Guard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How often nodes are asked while the worker is awake, nanoseconds: a test of one word a loop otherwise.
 const EVERY_NS: u64 = 1 << 20;
-
-/// The nodes that have work at certain times.
-pub(crate) struct Timers {
-    nodes: Vec<NodeId>,
-    /// When they are asked next.
-    at_ns: u64,
-}
-
-impl Timers {
-    pub fn new(nodes: Vec<NodeId>) -> Self {
-        Timers { nodes, at_ns: 0 }
-    }
-}
 
 impl Dispatcher {
     /// Has nodes do what is due, if it is time to ask them. True when some did.

@@ -3,10 +3,10 @@
 use super::tagged::Tagged;
 use crate::interface::{Brief, IfIndex, ifflags};
 use crate::ip4::input::Checks4;
-use crate::ip4::sources::Marks;
 use crate::ip6::input::Checks6;
 use crate::layer::{Any, Frame, Ip4, Ip6, Labelled};
 use crate::mpls::FirstLabel;
+use crate::plane::sources::Marks;
 use crate::plane::{IfCache, Plane, RxCounts};
 use crate::punt::Class;
 use graph::counters::Table;

@@ -4,9 +4,9 @@
 use super::input::{EthernetNext, EthernetView, Ours, next_of};
 use crate::interface::{Brief, Briefs, Interface};
 use crate::ip4::input::Checks4;
-use crate::ip4::sources::Marks;
 use crate::ip6::input::Checks6;
 use crate::plane::RxCounts;
+use crate::plane::sources::Marks;
 use graph::counters::{Run, Table};
 use graph::stage::{self, Rest, Stage};
 use graph::{Desc, Rooms, WINDOW, flags, quick};

@@ -1,8 +1,8 @@
 //! `ip4-input`: the header checks of RFC 1812 section 5.2.2 and the martian addresses of section 5.3.7.
 
-use super::sources::{BROADCAST_SOURCES_FORWARD, Marks, is_odd};
-use crate::interface::{Column, ifflags};
+use crate::interface::{Column, Setting, ifflags};
 use crate::layer::{self, Checked};
+use crate::plane::sources::{Marks, is_odd};
 use crate::plane::table::{V4, View};
 use crate::plane::{IfCache, Plane, kind};
 use graph::counters::Table;
@@ -61,6 +61,11 @@ impl From<Ip4Error> for Ip4Drop {
         }
     }
 }
+
+/// Whether packets received from the network or broadcast address of a connected prefix are forwarded all the same (RFC 1812
+/// section 5.3.7 has them dropped).
+pub static BROADCAST_SOURCES_FORWARD: Setting<bool> =
+    Setting::new("forwards packets from broadcast addresses", "set interface ip broadcast-sources {} drop");
 
 /// The node.
 pub struct Ip4Input {

@@ -10,17 +10,15 @@ pub mod local;
 pub mod lookup;
 pub(crate) mod options;
 pub mod rewrite;
-pub(crate) mod sources;
 
 pub use frag::{Ip4Frag, Ip4FragReason};
 pub use icmp4_input::{Icmp4Input, Icmp4Reason};
-pub use input::{Ip4Drop, Ip4Input};
+pub use input::{BROADCAST_SOURCES_FORWARD, Ip4Drop, Ip4Input};
 pub use link_local::{Ip4LinkLocal, Ip4LinkLocalDrop, LINK_LOCAL_STAYS};
 pub use local::{Ip4Local, Ip4LocalReason};
 pub use lookup::{Ip4Lookup, Ip4LookupDrop};
 pub use options::{Ip4Options, Ip4OptionsReason, OptionPolicy};
 pub use rewrite::{Ip4Rewrite, Ip4RewriteDrop};
-pub use sources::BROADCAST_SOURCES_FORWARD;
 
 use crate::interface::{Declared, Switch};
 

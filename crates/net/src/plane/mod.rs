@@ -25,6 +25,7 @@ mod admit;
 mod bridges;
 mod cache;
 mod groups;
+pub(crate) mod sources;
 pub mod table;
 mod type_map;
 

@@ -4,7 +4,7 @@ use super::nexthops::NextHops;
 use super::tables::Fibs;
 use super::tables::Vrf;
 use super::{NextHopInfo, OpError, RouteTable, Router, Source, Target};
-use crate::ip4::sources::{Marks, Nobodies};
+use crate::plane::sources::{Marks, Nobodies};
 use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::net::IpAddr;

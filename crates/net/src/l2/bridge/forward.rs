@@ -3,10 +3,10 @@
 use crate::interface::retag::RetagError;
 use crate::interface::{BridgePort, Interface, bflags, ifflags};
 use crate::ip4::input::Checks4;
-use crate::ip4::sources::Marks;
 use crate::ip6::input::Checks6;
 use crate::l2::bridge::tagged::Members;
 use crate::l2::bridge::{BridgeCache, Egress, Refused, may_pass};
+use crate::plane::sources::Marks;
 use crate::plane::{Bridge, IfCache, Plane, RxCounts};
 use crate::punt::Request;
 use graph::counters::{Run, Table};

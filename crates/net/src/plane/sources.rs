@@ -4,18 +4,12 @@
 //! octet of such addresses is marked, in a table that is asked about the destination anyway; what is marked is asked of a hash,
 //! and what that knows too is looked up.
 
-use crate::interface::Setting;
 use packet::checksum::Multiples;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Whether packets received from the network or broadcast address of a connected prefix are forwarded all the same (RFC 1812
-/// section 5.3.7 has them dropped).
-pub static BROADCAST_SOURCES_FORWARD: Setting<bool> =
-    Setting::new("forwards packets from broadcast addresses", "set interface ip broadcast-sources {} drop");
-
 /// Whether an address is in 0/8 or 127/8, or is of many hosts or reserved.
-pub(super) const fn is_odd(addr: u32) -> bool {
+pub const fn is_odd(addr: u32) -> bool {
     let first = addr >> 24;
     first == 0 || first == 127 || first >= 224
 }
