@@ -34,8 +34,9 @@ def mode(request):
 
 @pytest.fixture(scope="module")
 def checked(mode):
-    """A router that checks what comes on `left`."""
-    b = Bench({"routes": ROUTES, "l3": {"interfaces": {"left": {"urpf": mode}}}}, ports=("left", "right", "back"))
+    """A router that checks what comes on `left`, where broadcast sources are not stopped before."""
+    left = {"urpf": mode, "ip4-broadcast-sources": "forward"}
+    b = Bench({"routes": ROUTES, "l3": {"interfaces": {"left": left}}}, ports=("left", "right", "back"))
     yield b
     b.close()
 
