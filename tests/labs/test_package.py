@@ -139,7 +139,9 @@ def test_it_runs_as_its_unit_says_without_being_root(copy, packages):
     with open(f"{REPO}/README.md") as f:
         network = f.read().split("## A first configuration")[1].split("```sh\n")[1].split("```")[0]
     copy.sh(network)
-    copy.sh("cp /usr/share/doc/quiver/examples/two-hosts.yaml /etc/quiver/quiver.yaml; install -d -o quiver -g quiver /run/quiver")
+    copy.sh("cp /usr/share/doc/quiver/examples/two-hosts.yaml /etc/quiver/quiver.yaml; "
+            # What RuntimeDirectory= and StateDirectory= make.
+            "install -d -o quiver -g quiver /run/quiver /var/lib/quiver")
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.bind(str(copy.shared / "notify"))
     os.chmod(copy.shared / "notify", 0o777)
