@@ -127,6 +127,8 @@ COMMANDS = {
     "show ip6 fib PREFIX": [
         f"show ip6 fib {p}" for p in ("2001:db8:50::1", "2001:db8:51:1::1", "2001:db8:51::/48", "2001:db8:1::1", "2001:db8:1::/64",
                                       "3000::", "table 10 2001:db8:52::1")],
+    "fib why": [f"fib why {a}" for a in (
+        "10.50.3.1", "10.51.0.1", "10.0.1.2", "10.0.1.1", "203.0.113.1", "2001:db8:50::1", "10.52.0.1 table 10")],
     "show ip fib summary": ["show ip fib summary"],
     "show ip6 fib summary": ["show ip6 fib table 10 summary"],
     "show l2fib": ["show l2fib", "show l2fib verbose", "show l2fib bd_id 10 learn"],

@@ -84,7 +84,8 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
                 net::router::Target::Paths(p) => format!("{:?}", p.iter().map(paths).collect::<Vec<_>>()),
                 _ => String::new(),
             };
-            let _ = writeln!(out, "{} {:?} {:?} {target}", r.prefix, group.source, r.hidden);
+            let hidden = r.hidden.iter().map(|e| (e.source, e.rank)).collect::<Vec<_>>();
+            let _ = writeln!(out, "{} {:?} {} {hidden:?} {target}", r.prefix, group.source, group.rank);
         }
     }
     for t in label_tables(router) {

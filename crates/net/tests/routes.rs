@@ -4,7 +4,7 @@
 use command::{Access, Registry};
 use graph::{PoolConfig, PoolMemory};
 use ipnet::IpNet;
-use net::router::{Op, RouteBatch, RoutePath, RouteTable, Router, RouterConfig, Source, Target};
+use net::router::{Op, RouteBatch, RouteInfo, RoutePath, RouteTable, Router, RouterConfig, Source, Target};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -391,7 +391,8 @@ fn check(r: &Router, model: &Model) {
         assert_eq!(r.route_count(table), want.len());
         for i in r.routes(table) {
             let hidden: Vec<Source> = all[&i.prefix].keys().skip(1).copied().collect();
-            assert_eq!(i.hidden, hidden, "{}", i.prefix);
+            let shown: Vec<Source> = i.hidden.iter().map(|e| e.source).collect();
+            assert_eq!(shown, hidden, "{}", i.prefix);
         }
     }
     // No group is left over, none is shared by what is not equal, and each knows its routes.
@@ -538,7 +539,9 @@ proptest! {
         for line in ["show ip fib", "show ip6 fib"] {
             let shown = |r: &mut Router| {
                 let routes = r.routes(RouteTable::V4).chain(r.routes(RouteTable::V6));
-                let routes: Vec<_> = routes.map(|i| (i.prefix, r.group(i.group).map(|g| (g.source, g.target)), i.hidden)).collect();
+                let what = |group| r.group(group).map(|g| (g.source, g.rank, g.target));
+                let hidden = |i: &RouteInfo| i.hidden.iter().map(|e| what(e.group)).collect::<Vec<_>>();
+                let routes: Vec<_> = routes.map(|i| (i.prefix, what(i.group), hidden(&i))).collect();
                 (registry.run(r, Access::Write, line).unwrap().to_text().lines().count(), routes)
             };
             prop_assert_eq!(shown(&mut a), shown(&mut b));

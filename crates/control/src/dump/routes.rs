@@ -32,7 +32,7 @@ impl Pages for Routes {
                 return true;
             }
             self.after = Some(r.prefix);
-            let Some(group) = from.router.static_route(self.table, &r) else { continue };
+            let Some(group) = from.router.static_route(&r) else { continue };
             let words = words.entry(group).or_insert_with(|| {
                 let target = from.router.group(group)?.target;
                 target_words(from.router, self.table, &target)

@@ -75,7 +75,7 @@ impl Reading {
                 return true;
             }
             self.after = Some(r.prefix);
-            let Some(group) = router.static_route(self.table, &r) else { continue };
+            let Some(group) = router.static_route(&r) else { continue };
             let routes = &mut self.routes;
             let goal = goals.entry(group).or_insert_with(|| {
                 let goal = Goal::of_router(router, &router.group(group)?.target)?;

@@ -1,7 +1,7 @@
 //! `ip route`, `show ip fib`, `show ip6 fib`, `show adjacency`.
 
 use super::table_commands::AT_ONCE;
-use super::{explain, show, table_commands};
+use super::{explain, show, table_commands, why};
 use crate::cli::{commit, labels};
 use crate::router::{Op, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
 use command::{Args, Command, CommandError, Output, Page};
@@ -73,6 +73,7 @@ pub fn all() -> Vec<Command<Router>> {
             .details("Each with what is put in front of packets, its users, and what was sent over it.")
             .example("show adjacency")
             .example("show adj nbr"),
+        why::command(),
     ];
     for (word, table, prefix, example) in
         [("ip", RouteTable::V4, "prefix4", "10.0.0.0/8"), ("ip6", RouteTable::V6, "prefix6", "2001:db8::1")]

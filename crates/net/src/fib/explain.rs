@@ -5,14 +5,17 @@ use crate::adjacency::AdjacencyState;
 use crate::cli::plural;
 use crate::plane::kind;
 use crate::plane::table::FibIndex;
-use crate::router::{AdjacencyInfo, NextHopInfo, NextHopStep, RouteInfo, RouteTable, Router, Target};
+use crate::router::{
+    AdjacencyInfo, NextHopInfo, NextHopStep, PrefixRoute, RouteInfo, RouteTable, Router, Target,
+};
 use command::Output;
 use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-const NO_ROUTE: &str = "no route: packets are dropped and answered with ICMP \"network unreachable\"";
+pub(super) const NO_ROUTE: &str =
+    "no route: packets are dropped and answered with ICMP \"network unreachable\"";
 
 /// Everything that decides on packets to a prefix.
 pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Output {
@@ -28,7 +31,7 @@ pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Outp
         let _ = write!(text, " in table {}", table.id);
     }
     text.push('\n');
-    table_part(router, &mut text, (table, prefix), &covering, &longer);
+    table_part(router, &mut text, prefix, &covering, &longer);
     let adjacencies = router.adjacency_list();
     let mut json = json!({
         "prefix": prefix.to_string(),
@@ -64,35 +67,48 @@ pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Outp
 fn route_json(router: &Router, r: &RouteInfo) -> Json {
     json!({
         "prefix": r.prefix.to_string(),
-        "source": router.group(r.group).map(|g| g.source.name()),
-        "hidden": r.hidden.iter().map(|s| s.name()).collect::<Vec<_>>(),
+        "source": router.group(r.group).map(|g| router.source_name(g.source)),
+        "hidden": r.hidden.iter().map(|e| router.source_name(e.source)).collect::<Vec<_>>(),
+        "routes": routes_json(router, r),
         "group": r.group,
     })
+}
+
+/// All routes of a prefix, the one in use first.
+pub(super) fn routes_json(router: &Router, r: &RouteInfo) -> Json {
+    let of = |e: PrefixRoute| {
+        let wanted = router.group(e.group).map(|g| show::target_words(router, &g.target, g.v6));
+        json!({
+            "source": router.source_name(e.source),
+            "preference": e.rank.preference,
+            "metric": e.rank.metric,
+            "group": e.group,
+            "wanted": wanted,
+            "used": e.group == r.group,
+        })
+    };
+    router.routes_of_prefix(r).map(of).collect()
+}
+
+/// A route of a prefix: whose it is, how good, and what it wants.
+pub(super) fn route_words(router: &Router, e: &PrefixRoute) -> String {
+    let wants = router.group(e.group).map_or(String::new(), |g| show::target_words(router, &g.target, g.v6));
+    format!("{} {}, group {}: {wants}", router.source_name(e.source), e.rank, e.group)
 }
 
 fn table_part(
     router: &Router,
     text: &mut String,
-    (table, prefix): (RouteTable, IpNet),
+    prefix: IpNet,
     covering: &[&RouteInfo],
     longer: &[&RouteInfo],
 ) {
     if !covering.is_empty() {
         text.push_str("  covered by, the longest prefix is used:\n");
     }
-    let hidden = |r: &RouteInfo| {
-        let of = |s: &crate::router::Source| {
-            let wants = router.route_in(table.id, r.prefix, *s);
-            let wants = wants.map_or(String::new(), |t| show::target_words(router, &t, table.v6));
-            format!("\n      hides {}: {wants}", s.name())
-        };
-        r.hidden.iter().map(of).collect::<String>()
-    };
     let line = |r: &RouteInfo| {
-        let (source, wants) = router
-            .group(r.group)
-            .map_or(("?", String::new()), |g| (g.source.name(), show::target_words(router, &g.target, g.v6)));
-        format!("{} {source}, group {}: {wants}{}", r.prefix, r.group, hidden(r))
+        let words: Vec<String> = router.routes_of_prefix(r).map(|e| route_words(router, &e)).collect();
+        format!("{} {}", r.prefix, words.join("\n      hides "))
     };
     for (n, r) in covering.iter().enumerate() {
         let mark = if n + 1 == covering.len() { ">" } else { " " };
@@ -110,7 +126,7 @@ fn table_part(
 }
 
 /// The group, its paths and their adjacencies; answers the adjacencies.
-fn group_part(
+pub(super) fn group_part(
     router: &Router,
     text: &mut String,
     g: &NextHopInfo,
@@ -122,7 +138,7 @@ fn group_part(
         text,
         "  group {}: {}, used by {}, {}",
         g.id,
-        g.source.name(),
+        router.source_name(g.source),
         plural(g.routes as usize, "route"),
         plural(buckets.len(), "bucket")
     );
@@ -225,7 +241,7 @@ fn mac_words(bytes: &[u8]) -> String {
 }
 
 /// What becomes of packets, in one sentence.
-fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAddr>) -> String {
+pub(super) fn result_words(router: &Router, group: Option<&NextHopInfo>, host: Option<IpAddr>) -> String {
     let Some(g) = group else { return NO_ROUTE.into() };
     if g.paths.len() > 1 {
         return format!("one of {} by the flow's hash", plural(g.paths.len(), "path"));

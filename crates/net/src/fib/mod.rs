@@ -7,3 +7,4 @@ pub mod lines;
 mod explain;
 pub(crate) mod show;
 mod table_commands;
+mod why;

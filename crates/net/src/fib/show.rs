@@ -98,7 +98,9 @@ pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
     };
     json!({
         "id": g.id,
-        "source": g.source.name(),
+        "source": router.source_name(g.source),
+        "preference": g.rank.preference,
+        "metric": g.rank.metric,
         "wanted": target_words(router, &g.target, g.v6),
         "routes": g.routes,
         "buckets": buckets.len(),
@@ -189,7 +191,7 @@ impl List {
     /// Writes the next routes; true when there are more.
     fn routes(&mut self, router: &Router, page: &mut Page) -> bool {
         // Many routes share few groups: their words are made once a page.
-        let mut known: HashMap<u32, (&'static str, String)> = HashMap::new();
+        let mut known: HashMap<u32, (&str, String)> = HashMap::new();
         for r in router.routes_after(self.table, self.after) {
             if self.left == 0 {
                 return false;
@@ -199,17 +201,17 @@ impl List {
             }
             self.left -= 1;
             self.after = Some(r.prefix);
-            let hidden: Vec<&str> = r.hidden.iter().map(|s| s.name()).collect();
+            let hidden: Vec<&str> = r.hidden.iter().map(|e| router.source_name(e.source)).collect();
             if page.wants_json() {
                 self.note(r.group);
-                let source = router.group(r.group).map(|g| g.source.name());
+                let source = router.group(r.group).map(|g| router.source_name(g.source));
                 page.item(&json!({
                     "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group,
                 }));
                 continue;
             }
             let (source, words) = known.entry(r.group).or_insert_with(|| match router.group(r.group) {
-                Some(g) => (g.source.name(), target_words(router, &g.target, g.v6)),
+                Some(g) => (router.source_name(g.source), target_words(router, &g.target, g.v6)),
                 None => ("?", String::new()),
             });
             let _ = write!(page, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);

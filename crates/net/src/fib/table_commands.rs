@@ -1,7 +1,7 @@
 //! `ip table`, `show ip table`, `set interface ip table`, `set ip flow-hash`.
 
 use crate::cli::commit;
-use crate::router::{Op, OpError, RouteBatch, RouteTable, Router, TableInfo};
+use crate::router::{Op, OpError, RouteTable, Router, TableInfo};
 use command::{Args, Command, CommandError, Output, Page, Table, Widths};
 use packet::flow::Fields;
 use serde_json::json;
@@ -102,21 +102,19 @@ fn delete(router: &mut Router, table: RouteTable) -> Result<Output, CommandError
             _ => CommandError::new(format!("{}; {gone} of its routes are removed", e.message)),
         };
         while !page.is_full() {
-            let mut batch = RouteBatch::in_table(table.id);
             let behind = after;
-            for r in router.routes_after(table, behind).take(AT_ONCE) {
-                after = Some(r.prefix);
-                match router.static_route(table, &r) {
-                    Some(group) if !counted => *own.entry(group).or_insert(0) += 1,
-                    Some(_) => batch.del(r.prefix),
-                    None => {}
-                }
+            let some: Vec<_> = router.routes_after(table, behind).take(AT_ONCE).collect();
+            after = some.last().map_or(behind, |r| Some(r.prefix));
+            if !counted {
+                let all = some.iter().flat_map(|r| router.routes_of_prefix(r)).filter(|e| e.is_set());
+                all.for_each(|e| *own.entry(e.group).or_insert(0) += 1);
             }
             if after != behind && !counted {
                 continue;
             } else if after != behind {
-                let more = batch.len();
-                commit(router, vec![Op::Routes(batch)]).map_err(|e| told(e, gone))?;
+                let more = some.len();
+                let ops = router.removal(table, some);
+                commit(router, ops).map_err(|e| told(e, gone))?;
                 gone += more;
             } else if counted {
                 return whole(router).map(|_| false).map_err(|e| told(e, gone));

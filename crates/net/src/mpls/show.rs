@@ -32,7 +32,7 @@ fn route_json(router: &Router, r: &LabelRoute, whole: bool) -> Json {
     let mut out = json!({
         "label": r.label,
         "eos": r.bottom,
-        "source": r.source.name(),
+        "source": router.source_name(r.source),
         "group": r.group,
         "paths": target_words(router, &r.target, false),
         "out-label": (r.swap != 0).then(|| crate::labels::Push(r.swap).label()),
@@ -85,7 +85,13 @@ pub(super) fn fib(router: &mut Router, args: &Args) -> Result<Output, CommandErr
                 page.item(&route_json(router, &r, false));
             } else {
                 let words = target_words(router, &r.target, false);
-                let _ = writeln!(page, "{:<32} {:<10} {:>8}  {words}", name(&r), r.source.name(), r.group);
+                let _ = writeln!(
+                    page,
+                    "{:<32} {:<10} {:>8}  {words}",
+                    name(&r),
+                    router.source_name(r.source),
+                    r.group
+                );
             }
         }
         if page.wants_json() {
@@ -108,8 +114,13 @@ fn one(router: &Router, table: u32, label: u32) -> Result<Output, CommandError> 
         );
     }
     for r in &found {
-        let _ =
-            writeln!(text, "{}  {}: {}", name(r), r.source.name(), target_words(router, &r.target, false));
+        let _ = writeln!(
+            text,
+            "{}  {}: {}",
+            name(r),
+            router.source_name(r.source),
+            target_words(router, &r.target, false)
+        );
         if let Some(g) = router.group(r.group) {
             group_part(router, &mut text, r, &g);
         }

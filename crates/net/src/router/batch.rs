@@ -1,6 +1,6 @@
-//! Many changes of static routes as one operation, in 16 bytes a route (IPv6: 32).
+//! Many changes of routes of one source as one operation, in 16 bytes a route (IPv6: 32).
 
-use super::{RoutePath, Target};
+use super::{Rank, RoutePath, Source, Target};
 use ipnet::IpNet;
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TargetId(u32);
 
-/// What happens to the static route of a prefix, or to a label.
+/// What happens to the route of a prefix, or to a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// It gets this target, whatever it was.
@@ -21,8 +21,10 @@ pub(crate) enum Verb {
     Del,
 }
 
+/// So few goals are looked through one by one.
+const FEW: usize = 8;
 const VERBS: [Verb; 4] = [Verb::Set, Verb::Add, Verb::DelPaths, Verb::Del];
-/// Bits of `Change::what` that number the target; the verb stands above them.
+/// Bits of `Change::what` that number the goal; the verb stands above them.
 const TARGET_BITS: u32 = 30;
 
 /// One change. The order is that of prefixes, and for the same prefix the one in which they were given.
@@ -47,10 +49,14 @@ impl<K> Change<K> {
     }
 }
 
-/// Changes of static routes, to be applied by one [`super::Op::Routes`]: the way to load a table of a million routes.
+/// Changes of the routes of one source, static ones if it is made by [`RouteBatch::new`], to be applied by one [`super::Op::Routes`]: the way to load a table of a million routes.
 ///
 /// Targets are given once and named by number. The changes are applied as if one after the other; the order in which
 /// different prefixes are touched is the router's own choice.
+///
+/// A source may have several routes of one prefix, which differ in their [`Rank`]: a change is one of the route that has
+/// the rank of its target. [`RouteBatch::target`] and [`RouteBatch::del`] stand for the rank that the source's routes have
+/// where nothing is said.
 ///
 /// ```
 /// use net::router::{Op, RouteBatch, RoutePath, Target};
@@ -65,25 +71,53 @@ impl<K> Change<K> {
 /// let op = Op::Routes(batch); // for Router::commit(vec![op])
 /// # drop(op);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RouteBatch {
     /// Number of the table.
     pub(super) table: u32,
-    pub(super) targets: Vec<Target>,
-    numbers: HashMap<Target, u32>,
+    /// Whose routes they are.
+    pub(super) source: Source,
+    /// The rank of routes of which nothing else is said.
+    rank: Rank,
+    /// The targets by number, each with the rank of its route; a rank alone for routes that go.
+    pub(super) goals: Vec<(Rank, Option<Target>)>,
+    /// Their numbers, where they are many.
+    numbers: HashMap<(Rank, Option<Target>), u32>,
+    /// The goal of the last route that goes.
+    gone: Option<(Rank, TargetId)>,
     pub(super) v4: Vec<Change<u32>>,
     pub(super) v6: Vec<Change<u128>>,
 }
 
+impl Default for RouteBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl RouteBatch {
-    /// No changes, of table 0.
+    /// No changes, of static routes in table 0.
     pub fn new() -> Self {
-        Self::default()
+        Self::in_table(0)
     }
 
-    /// No changes, of the tables of this number.
+    /// No changes, of static routes in the tables of this number.
     pub fn in_table(table: u32) -> Self {
-        RouteBatch { table, ..Self::default() }
+        Self::made_for(Source::Static, Rank::STATIC, table)
+    }
+
+    /// No changes, of a source's routes in the tables of this number.
+    pub(super) fn made_for(source: Source, rank: Rank, table: u32) -> Self {
+        RouteBatch {
+            table,
+            source,
+            rank,
+            goals: vec![],
+            numbers: HashMap::new(),
+            gone: None,
+            v4: vec![],
+            v6: vec![],
+        }
     }
 
     /// The number of its tables.
@@ -97,30 +131,54 @@ impl RouteBatch {
         self.v6.reserve(v6);
     }
 
+    /// The rank of routes of which nothing else is said.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
     /// The number of a target; equal ones have the same.
     pub fn target(&mut self, target: Target) -> TargetId {
-        let next = self.targets.len() as u32;
-        let id = *self.numbers.entry(target.clone()).or_insert(next);
+        self.ranked(self.rank, target)
+    }
+
+    /// The number of a target of routes of a rank; equal ones have the same.
+    pub fn ranked(&mut self, rank: Rank, target: Target) -> TargetId {
+        self.goal((rank, Some(target)))
+    }
+
+    fn goal(&mut self, goal: (Rank, Option<Target>)) -> TargetId {
+        let next = self.goals.len() as u32;
+        if self.goals.len() < FEW {
+            if let Some(at) = self.goals.iter().position(|g| *g == goal) {
+                return TargetId(at as u32);
+            }
+            self.goals.push(goal);
+            return TargetId(next);
+        }
+        if self.numbers.is_empty() {
+            self.numbers.extend(self.goals.iter().cloned().zip(0..));
+        }
+        let id = *self.numbers.entry(goal.clone()).or_insert(next);
         if id == next {
-            self.targets.push(target);
+            self.goals.push(goal);
         }
         TargetId(id)
     }
 
-    /// Sets the static route of a prefix, in place of an earlier one.
+    /// Sets the route of a prefix, in place of an earlier one of the same rank.
     pub fn set(&mut self, prefix: IpNet, target: TargetId) {
         let target = self.for_host(prefix, target);
         self.push(prefix, Verb::Set, target.0);
     }
 
-    /// Adds the target's paths to the static route of a prefix, or makes the route. A path that it has already gets
+    /// Adds the target's paths to the route of a prefix, or makes the route. A path that it has already gets
     /// the new weight. A target without paths is refused where the route does something else.
     pub fn add(&mut self, prefix: IpNet, target: TargetId) {
         let target = self.for_host(prefix, target);
         self.push(prefix, Verb::Add, target.0);
     }
 
-    /// Removes the target's paths, whatever their weights, from the static route of a prefix; the route goes with its
+    /// Removes the target's paths, whatever their weights, from the route of a prefix; the route goes with its
     /// last path. Refused where the route does not have one of them. With a target without paths, removes a route that
     /// has this target.
     pub fn del_paths(&mut self, prefix: IpNet, target: TargetId) {
@@ -128,9 +186,19 @@ impl RouteBatch {
         self.push(prefix, Verb::DelPaths, target.0);
     }
 
-    /// Removes the static route of a prefix. Refused where there is none.
+    /// Removes the route of a prefix. Refused where there is no such static one.
     pub fn del(&mut self, prefix: IpNet) {
-        self.push(prefix, Verb::Del, 0);
+        self.del_ranked(prefix, self.rank);
+    }
+
+    /// Removes the route of a prefix that has this rank. Refused where there is no such static one.
+    pub fn del_ranked(&mut self, prefix: IpNet, rank: Rank) {
+        let goal = match self.gone {
+            Some((known, goal)) if known == rank => goal,
+            _ => self.goal((rank, None)),
+        };
+        self.gone = Some((rank, goal));
+        self.push(prefix, Verb::Del, goal.0);
     }
 
     /// A path without an address leads to neighbours on its interface. Of a host route that is one: the host itself, so that
@@ -138,8 +206,8 @@ impl RouteBatch {
     fn for_host(&mut self, prefix: IpNet, target: TargetId) -> TargetId {
         let host = prefix.prefix_len() == prefix.max_prefix_len();
         let attached = |p: &RoutePath| p.address.is_none() && p.interface.is_some();
-        let paths = match self.targets.get(target.0 as usize) {
-            Some(Target::Paths(paths)) if host && paths.iter().any(attached) => paths,
+        let (rank, paths) = match self.goals.get(target.0 as usize) {
+            Some((rank, Some(Target::Paths(paths)))) if host && paths.iter().any(attached) => (*rank, paths),
             _ => return target,
         };
         let address = |p: &RoutePath| match attached(p) {
@@ -147,7 +215,7 @@ impl RouteBatch {
             false => *p,
         };
         let paths = paths.iter().map(address).collect();
-        self.target(Target::Paths(paths))
+        self.ranked(rank, Target::Paths(paths))
     }
 
     fn push(&mut self, prefix: IpNet, verb: Verb, target: u32) {

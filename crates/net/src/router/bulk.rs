@@ -1,12 +1,13 @@
-//! Changing static routes: one or a million, checked as a whole, applied as a whole, undone as a whole.
+//! Changing routes, static ones or those of another source: one or a million, checked as a whole, applied as a whole, undone as a whole.
 
 use super::batch::{Change, RouteBatch, Verb};
-use super::{OpError, RoutePath, RouteTable, Router, Source, Target};
+use super::{OpError, Rank, RoutePath, RouteTable, Router, Source, Target};
 use crate::plane::table::FibIndex;
 use graph::memory;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Changes after which it is looked at what memory is left: that takes some system calls.
 const LARGE: usize = 4096;
@@ -44,13 +45,35 @@ impl<K: Key> Change<K> {
     }
 }
 
+/// Whose routes are changed, and what they become: the rank and the target of each goal, no target for routes that go.
+struct Owner {
+    source: Source,
+    goals: Vec<(Rank, Option<Target>)>,
+}
+
+impl Owner {
+    fn rank<K>(&self, c: &Change<K>) -> Rank {
+        self.goals.get(c.target()).map_or(Rank::STATIC, |g| g.0)
+    }
+
+    fn target<K>(&self, c: &Change<K>) -> Option<&Target> {
+        self.goals.get(c.target())?.1.as_ref()
+    }
+
+    /// Why a route is not taken away.
+    fn no_route(&self, prefix: IpNet, with: &str) -> OpError {
+        let word = if self.source == Source::Static { "static route" } else { "route of the source" };
+        OpError::new(format!("there is no {word} {prefix}{with}"))
+    }
+}
+
 /// The groups that a transaction works with; each is held until the transaction ends.
 struct Goals {
+    owner: Rc<Owner>,
     /// Number of the table.
     table: u32,
     /// Its FIB indexes, by family; 0 where the batch has no change of the family.
     fib_indexes: [FibIndex; 2],
-    targets: Vec<Target>,
     /// Group of each target, by family; 0: not asked for yet.
     groups: [Vec<u32>; 2],
     /// What a group becomes when paths are added to it or taken away. 0: nothing is left.
@@ -69,9 +92,9 @@ impl Goals {
     }
 }
 
-/// Changes that were applied, with the group that each prefix's static route had before; 0: none.
-#[derive(Default)]
+/// Changes that were applied, with the group that each route had before; 0: none.
 struct Done<K> {
+    owner: Rc<Owner>,
     /// Place of the table.
     fib_index: FibIndex,
     changes: Vec<Change<K>>,
@@ -79,7 +102,6 @@ struct Done<K> {
 }
 
 /// What undoes a batch of changes of routes. It holds the groups that routes had before.
-#[derive(Default)]
 pub(super) struct RouteUndo {
     v4: Done<u32>,
     v6: Done<u128>,
@@ -103,7 +125,9 @@ impl Router {
     /// Applies a batch. When one of its changes is refused, those before it are undone, and the error tells the first
     /// one in the order of the batch.
     pub(super) fn apply_routes(&mut self, batch: RouteBatch) -> Result<RouteUndo, OpError> {
-        let RouteBatch { table, targets, v4, v6, .. } = batch;
+        let RouteBatch { table, source, goals, v4, v6, .. } = batch;
+        self.check_source(source)?;
+        let owner = Rc::new(Owner { source, goals });
         let changes = v4.len() + v6.len();
         // What each prefix had before, and the same again where the error is looked for.
         if grows(&v4) || grows(&v6) {
@@ -120,14 +144,14 @@ impl Router {
             if any { self.fib_index_of(RouteTable { v6, id: table }) } else { Ok(FibIndex::MAIN) }
         };
         let fib_indexes = [fib_index(false, !v4.is_empty())?, fib_index(true, !v6.is_empty())?];
-        let groups = [vec![0; targets.len()], vec![0; targets.len()]];
+        let groups = [vec![0; owner.goals.len()], vec![0; owner.goals.len()]];
         self.fibs.budget.most_bytes = self.fibs.budget.most_bytes.max(self.route_bytes());
         let limit = self.config.route_memory.map(|limit| limit.max(self.fibs.budget.most_bytes));
         let limit = if self.fibs.budget.unlooked < LARGE { limit } else { self.limit_now(limit) };
         let mut goals = Goals {
+            owner,
             table,
             fib_indexes,
-            targets,
             groups,
             mixes: HashMap::new(),
             held: vec![],
@@ -215,7 +239,8 @@ impl Router {
 
     /// The first change that can be seen to be wrong without looking at the tables.
     fn first_wrong<K: Key>(&self, goals: &Goals, changes: &[Change<K>]) -> Option<(u32, OpError)> {
-        let mut checked = vec![false; goals.targets.len()];
+        let mut checked = vec![false; goals.owner.goals.len()];
+        let wrong = goals.owner.goals.iter().any(|g| g.0.check().is_err());
         for c in changes {
             let prefix = c.prefix();
             if prefix != prefix.trunc() {
@@ -223,7 +248,10 @@ impl Router {
                 let e = format!("{prefix} has bits set behind its length: the prefix is {right}");
                 return Some((c.at, OpError::new(e)));
             }
-            let Some(target) = goals.targets.get(c.target()) else { continue };
+            if wrong && let Err(e) = goals.owner.rank(c).check() {
+                return Some((c.at, OpError::new(format!("route {prefix}: {e}"))));
+            }
+            let Some(target) = goals.owner.target(c) else { continue };
             let result = match c.verb() {
                 Verb::Set | Verb::Add if !checked[c.target()] => {
                     self.check_target(goals.table, prefix, target)
@@ -245,27 +273,33 @@ impl Router {
         }
         let fib_index = goals.fib_indexes[usize::from(K::V6)];
         let of_prefix = changes.chunk_by(|a, b| (a.key, a.len) == (b.key, b.len));
+        let owner = &goals.owner;
         let misfits = of_prefix.filter_map(|changes| {
             if changes.iter().all(|c| c.verb() == Verb::Set) {
                 return None;
             }
             let prefix = changes.first()?.prefix();
-            let group = self.static_group(fib_index, prefix);
-            let mut route = group.and_then(|g| self.nexthops.target(g)).map(Cow::Borrowed);
+            // Routes of several ranks are rare.
+            let mut routes: Vec<(Rank, Option<Cow<'_, Target>>)> = vec![];
             for c in changes {
-                let target = goals.targets.get(c.target()).map(Cow::Borrowed);
-                route = match (c.verb(), &route) {
+                let rank = owner.rank(c);
+                let at = match routes.iter().position(|(known, _)| *known == rank) {
+                    Some(at) => at,
+                    None => {
+                        let group = self.group_of_route(fib_index, prefix, owner.source, rank);
+                        let target = group.and_then(|g| self.nexthops.target(g)).map(Cow::Borrowed);
+                        routes.push((rank, target));
+                        routes.len() - 1
+                    }
+                };
+                let target = owner.target(c).map(Cow::Borrowed);
+                let route = &mut routes[at].1;
+                *route = match (c.verb(), &route) {
                     (Verb::Set, _) | (Verb::Add, None) => target,
                     (Verb::Del, Some(_)) => None,
-                    (Verb::Del, None) => {
-                        return Some((c.at, OpError::new(format!("there is no static route {prefix}"))));
-                    }
-                    (Verb::DelPaths, None) => {
-                        return Some((
-                            c.at,
-                            OpError::new(format!("there is no static route {prefix} with paths")),
-                        ));
-                    }
+                    (Verb::Del, None) if owner.source != Source::Static => None,
+                    (Verb::Del, None) => return Some((c.at, owner.no_route(prefix, ""))),
+                    (Verb::DelPaths, None) => return Some((c.at, owner.no_route(prefix, " with paths"))),
                     (Verb::Add | Verb::DelPaths, Some(known)) => match self.mixed_target(goals, c, known) {
                         Ok(target) => target.map(Cow::Owned),
                         Err(e) => return Some((c.at, e)),
@@ -301,35 +335,38 @@ impl Router {
         match refused {
             Some((at, mut error)) => {
                 error.fits = error.fits.map(|_| old.len());
-                Err(Refused { changes: self.revert(Done { fib_index, changes, old }), at, error })
+                let owner = Rc::clone(&goals.owner);
+                let changes = self.revert(Done { owner, fib_index, changes, old });
+                Err(Refused { changes, at, error })
             }
-            None => Ok(Done { fib_index, changes, old }),
+            None => Ok(Done { owner: Rc::clone(&goals.owner), fib_index, changes, old }),
         }
     }
 
     fn change<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
         let (prefix, fib_index) = (c.prefix(), goals.fib_indexes[usize::from(K::V6)]);
+        let (source, rank) = (goals.owner.source, goals.owner.rank(c));
         let new = match c.verb() {
             Verb::Set => Some(self.goal(goals, c)?),
             Verb::Del => None,
-            Verb::Add => match self.static_group(fib_index, prefix) {
+            Verb::Add => match self.group_of_route(fib_index, prefix, source, rank) {
                 None => Some(self.goal(goals, c)?),
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
-            Verb::DelPaths => match self.static_group(fib_index, prefix) {
-                None => {
-                    return Err(OpError::new(format!("there is no static route {prefix} with paths")));
-                }
+            Verb::DelPaths => match self.group_of_route(fib_index, prefix, source, rank) {
+                None => return Err(goals.owner.no_route(prefix, " with paths")),
                 Some(group) => self.mix::<K>(goals, c, group)?,
             },
         };
-        let old = self.put(fib_index, prefix, Source::Static, new)?;
+        let old = self.put(fib_index, prefix, (source, rank), new)?;
         if let Some(group) = new {
             self.nexthops.add_route(group);
         }
         match old {
             Some(group) => self.nexthops.leave(group),
-            None if new.is_none() => return Err(OpError::new(format!("there is no static route {prefix}"))),
+            None if new.is_none() && source == Source::Static => {
+                return Err(goals.owner.no_route(prefix, ""));
+            }
             None => {}
         }
         Ok(old.unwrap_or(0))
@@ -372,7 +409,9 @@ impl Router {
         if known != 0 {
             return Ok(known);
         }
-        let id = self.hold_group(Source::Static, goals.of::<K>(), goals.targets[target].clone())?;
+        let wanted = goals.owner.target(c).cloned().unwrap_or(Target::Drop);
+        let of = (goals.owner.source, goals.owner.rank(c));
+        let id = self.hold_group_of(of, goals.of::<K>(), wanted)?;
         goals.held.push(id);
         self.check_groups::<K>(goals, c.prefix())?;
         goals.groups[family][target] = id;
@@ -387,7 +426,8 @@ impl Router {
         known: &Target,
     ) -> Result<Option<Target>, OpError> {
         let (add, prefix) = (c.verb() == Verb::Add, c.prefix());
-        let why = match (&goals.targets[c.target()], known) {
+        let change = goals.owner.target(c).unwrap_or(&Target::Drop);
+        let why = match (change, known) {
             (Target::Paths(change), Target::Paths(paths)) => {
                 let paths = mixed(prefix, paths, change, add)?;
                 let target = (!paths.is_empty()).then_some(Target::Paths(paths));
@@ -418,11 +458,12 @@ impl Router {
         }
         let target = match self.nexthops.target(group) {
             Some(known) => self.mixed_target(goals, c, known)?,
-            None => return Err(OpError::new(format!("there is no static route {prefix} with paths"))),
+            None => return Err(goals.owner.no_route(prefix, " with paths")),
         };
         let id = match target {
             Some(target) => {
-                let id = self.hold_group(Source::Static, goals.of::<K>(), target)?;
+                let of = (goals.owner.source, goals.owner.rank(c));
+                let id = self.hold_group_of(of, goals.of::<K>(), target)?;
                 goals.held.push(id);
                 self.check_groups::<K>(goals, prefix)?;
                 id
@@ -438,10 +479,10 @@ impl Router {
 
     /// Puts the routes back that were there before; answers the changes.
     fn revert<K: Key>(&mut self, done: Done<K>) -> Vec<Change<K>> {
-        let Done { fib_index, changes, old } = done;
+        let Done { owner, fib_index, changes, old } = done;
         for (c, &group) in changes.iter().zip(&old).rev() {
             let before = (group != 0).then_some(group);
-            match self.put_back(fib_index, c.prefix(), before) {
+            match self.put(fib_index, c.prefix(), (owner.source, owner.rank(c)), before) {
                 Ok(new) => {
                     if let Some(id) = new {
                         // It may be the last one: the transaction no longer holds groups when a later operation fails.

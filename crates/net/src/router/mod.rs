@@ -32,6 +32,8 @@ mod placement;
 mod resolve;
 mod returning;
 mod routes;
+mod sources;
+mod stamps;
 mod tables;
 mod tap_addresses;
 mod words;
@@ -50,7 +52,7 @@ pub use features::Feature;
 pub use inspect::ArcFeatures;
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
 pub use log::LogLine;
-pub use nexthops::{Lookup, NextHopInfo, RoutePath, Source, Target};
+pub use nexthops::{Lookup, NextHopInfo, RoutePath, Target};
 pub use op::{Held, MTU, Op, OpError, Step};
 pub use part::{BoxedOp, BoxedPartOp, InterfaceOp, Named, PartOp};
 pub(crate) use part::{Handed, Part, Start};
@@ -59,6 +61,8 @@ pub use resolve::NextHopStep;
 pub(crate) use resolve::TableKind;
 pub(crate) use routes::plural_routes;
 pub use routes::{PublishCounts, RouteInfo};
+pub use sources::{PrefixRoute, Rank, RouteSource, RouteSourceInfo, Source, Sweep};
+pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
 pub use words::{MOST_DESCRIPTION, check_description, is_namespace, is_tap_host};
@@ -81,6 +85,7 @@ use log::Log;
 use neighbors::Neighbors;
 use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
+use sources::RouteSources;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use workers::Workers;
@@ -180,6 +185,7 @@ pub struct Router {
     adjacencies: Adjacencies,
     nexthops: NextHops,
     fibs: Fibs,
+    sources: RouteSources,
     neighbors: Neighbors,
     parts: part::Parts,
     changes: u64,
@@ -286,6 +292,7 @@ impl Router {
             config,
             instructions,
             fibs,
+            sources: RouteSources::default(),
         };
         router.set_wall();
         router.make_local0();
@@ -435,15 +442,13 @@ impl Router {
         self.nexthops.groups.retire_epoch(epoch);
     }
 
-    /// Takes everything out again: static routes, what parts have, interfaces.
+    /// Takes everything out again: routes, what parts have, interfaces.
     pub fn clear(&mut self) {
         let mut ops: Vec<Op> = vec![];
         let tables: Vec<RouteTable> =
             [false, true].into_iter().flat_map(|v6| self.route_tables(v6)).map(|t| t.table).collect();
         for &table in &tables {
-            let mut routes = RouteBatch::in_table(table.id);
-            self.static_routes_of(table).into_iter().for_each(|prefix| routes.del(prefix));
-            ops.push(Op::Routes(routes));
+            ops.extend(self.removal(table, self.routes(table)));
         }
         let named = |i: &&IfState| i.kind != Kind::Local;
         ops.extend(

@@ -3,36 +3,15 @@
 
 use super::adjacencies::AdjKey;
 use super::resolve::{Lead, Resolution, TableKind};
-use super::{OpError, RouteTable, Router};
+use super::{OpError, PrefixRoute, Rank, RouteTable, Router, Source};
 use crate::labels::OutLabels;
+use crate::neighbor::Millis;
 use crate::plane::kind;
 use crate::plane::table::FibIndex;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use tables::groups::{GroupsWriter, Path};
-
-/// Who made a route; of several for one prefix the first in this order is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
-    /// An interface's address.
-    Interface,
-    /// The operator.
-    Static,
-    /// A neighbour on a connected prefix.
-    Neighbor,
-}
-
-impl Source {
-    /// The word for it in `show ip fib`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Source::Interface => "interface",
-            Source::Static => "static",
-            Source::Neighbor => "neighbor",
-        }
-    }
-}
 
 /// One path of a static route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -129,6 +108,9 @@ impl Target {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GroupKey {
     pub source: Source,
+    pub rank: Rank,
+    /// Of a source at run time: in which of its generations it was set last.
+    pub generation: u32,
     pub v6: bool,
     /// Of label routes.
     pub mpls: bool,
@@ -146,6 +128,7 @@ pub(super) struct Hop {
     adjacencies: Vec<AdjKey>,
     paths: Vec<Path>,
     pub resolution: Resolution,
+    changed: Millis,
 }
 
 pub(crate) struct NextHops {
@@ -173,6 +156,10 @@ pub struct NextHopInfo {
     pub id: u32,
     /// Who asked for it.
     pub source: Source,
+    /// How good its routes are.
+    pub rank: Rank,
+    /// When what it holds changed last, by the router's clock.
+    pub changed: Millis,
     /// Whether its routes are IPv6.
     pub v6: bool,
     /// Whether its routes are labels.
@@ -215,6 +202,21 @@ impl NextHops {
     #[inline]
     pub fn source(&self, id: u32) -> Option<Source> {
         self.get(id).map(|h| h.group_key.source)
+    }
+
+    /// A route of a prefix, by its group.
+    #[inline]
+    pub fn route(&self, id: u32) -> Option<PrefixRoute> {
+        self.get(id).map(|h| PrefixRoute { rank: h.group_key.rank, source: h.group_key.source, group: id })
+    }
+
+    /// How many routes a source has, and how many of these are not of this generation.
+    pub fn routes_of(&self, source: Source, generation: u32) -> (u64, u64) {
+        let own = self.by_id.iter().flatten().filter(|h| !h.group_key.mpls && h.group_key.source == source);
+        own.fold((0, 0), |(all, stale), h| {
+            let n = u64::from(h.routes);
+            (all + n, stale + if h.group_key.generation == generation { 0 } else { n })
+        })
     }
 
     pub fn target(&self, id: u32) -> Option<&Target> {
@@ -459,12 +461,31 @@ impl Router {
         table: RouteTable,
         target: Target,
     ) -> Result<u32, OpError> {
+        self.hold_group_of((source, self.rank_of(source)), table, target)
+    }
+
+    /// [`Router::hold_group`] for routes of a rank.
+    pub(super) fn hold_group_of(
+        &mut self,
+        (source, rank): (Source, Rank),
+        table: RouteTable,
+        target: Target,
+    ) -> Result<u32, OpError> {
+        let generation = self.sources.generation(source);
         let looks_up = |p: &RoutePath| p.interface.is_none() && p.table.is_none();
         let id = match &target {
             Target::Paths(p) if p.iter().any(looks_up) => table.id,
             _ => 0,
         };
-        self.hold_group_key(GroupKey { source, v6: table.v6, mpls: false, table: id, target })
+        self.hold_group_key(GroupKey {
+            source,
+            rank,
+            generation,
+            v6: table.v6,
+            mpls: false,
+            table: id,
+            target,
+        })
     }
 
     /// The group that leads to an address as the routes of a table say, or over an interface, held once more:
@@ -481,7 +502,8 @@ impl Router {
 
     /// The group for what a label route wants, held once more.
     pub(crate) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
-        self.hold_group_key(GroupKey { source, v6: false, mpls: true, table: 0, target })
+        let rank = self.rank_of(source);
+        self.hold_group_key(GroupKey { source, rank, generation: 0, v6: false, mpls: true, table: 0, target })
     }
 
     fn hold_group_key(&mut self, group_key: GroupKey) -> Result<u32, OpError> {
@@ -502,7 +524,9 @@ impl Router {
             }
         };
         self.list_group(id, group_key.mpls, &resolution, true);
-        self.nexthops.insert(id, Hop { group_key, routes: 0, held: 1, adjacencies, paths, resolution });
+        let changed = self.now();
+        let hop = Hop { group_key, routes: 0, held: 1, adjacencies, paths, resolution, changed };
+        self.nexthops.insert(id, hop);
         Ok(id)
     }
 
@@ -546,14 +570,14 @@ impl Router {
             return;
         }
         let (mpls, same) = (h.group_key.mpls, h.resolution.leads == resolution.leads);
-        let (v6, before) = (h.group_key.v6, h.attaches());
+        let (v6, before, now) = (h.group_key.v6, h.attaches(), self.now());
         let gone = if same {
             vec![]
         } else {
             let Ok((paths, keys)) = self.take_leads(&resolution.leads) else { return };
             match (self.nexthops.groups.set(id, &paths), self.nexthops.get_mut(id)) {
                 (Ok(()), Some(h)) => {
-                    h.paths = paths;
+                    (h.paths, h.changed) = (paths, now);
                     std::mem::replace(&mut h.adjacencies, keys)
                 }
                 (Err(e), _) => {
@@ -582,6 +606,8 @@ impl Router {
         Some(NextHopInfo {
             id,
             source: h.group_key.source,
+            rank: h.group_key.rank,
+            changed: h.changed,
             v6: h.group_key.v6,
             mpls: h.group_key.mpls,
             target: h.group_key.target.clone(),

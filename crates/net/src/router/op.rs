@@ -389,12 +389,13 @@ impl Router {
             let words = op.log_line();
             // A table that goes takes its own routes along.
             let emptied = match &op {
-                Op::DeleteTable { table } => {
-                    self.empty_table(*table).map(|b| self.apply_routes(b).map(Step::held))
-                }
-                _ => None,
+                Op::DeleteTable { table } => self.empty_table(*table),
+                _ => vec![],
             };
-            let emptied = emptied.transpose().map(|step| steps.extend(step));
+            let emptied = emptied.into_iter().try_for_each(|op| match op.sort_out() {
+                Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::held(u))),
+                Work::Op(_) => Ok(()),
+            });
             let result = emptied.and_then(|()| match op.sort_out() {
                 Work::Routes(batch) => self.apply_routes(batch).map(|u| steps.push(Step::held(u))),
                 Work::Op(Op::Part(op)) => {

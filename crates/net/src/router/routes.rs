@@ -3,10 +3,11 @@
 use super::nexthops::NextHops;
 use super::tables::Fibs;
 use super::tables::Vrf;
-use super::{NextHopInfo, OpError, RouteTable, Router, Source, Target};
+use super::{NextHopInfo, Op, OpError, PrefixRoute, Rank, RouteBatch, RouteTable, Router, Source, Target};
 use crate::plane::sources::{Marks, Nobodies};
 use crate::plane::table::FibIndex;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use tables::RouteError;
 
@@ -17,8 +18,8 @@ pub struct RouteInfo {
     pub prefix: IpNet,
     /// Number of its next-hop group.
     pub group: u32,
-    /// Sources that also have a route for the prefix, and are not used.
-    pub hidden: Vec<Source>,
+    /// Other routes for the prefix, which are not used, the best first.
+    pub hidden: Vec<PrefixRoute>,
 }
 
 /// Counts of what was published for workers. A change of an interface or neighbour is to show in groups alone.
@@ -42,14 +43,15 @@ impl Fibs {
         vrf.remove(p)
     }
 
-    pub fn shared(&self, fib_index: FibIndex, p: IpNet) -> Option<&Vec<(Source, u32)>> {
+    pub fn shared(&self, fib_index: FibIndex, p: IpNet) -> Option<&Vec<PrefixRoute>> {
         self.get(p.addr().is_ipv6(), fib_index)?.shared.get(&p)
     }
 }
 
 impl NextHops {
     pub fn has_static(&self, r: &RouteInfo) -> bool {
-        self.source(r.group) == Some(Source::Static) || r.hidden.contains(&Source::Static)
+        let hidden = || r.hidden.iter().any(|e| e.source == Source::Static);
+        self.source(r.group) == Some(Source::Static) || hidden()
     }
 }
 
@@ -99,64 +101,112 @@ impl Router {
         self.fibs.bytes() + self.nexthops.bytes()
     }
 
-    /// The group of the static route of a prefix, used or not.
-    pub(super) fn static_group(&self, fib_index: FibIndex, prefix: IpNet) -> Option<u32> {
+    /// The group of the route that a source has of a prefix and a rank, used or not.
+    pub(super) fn group_of_route(
+        &self,
+        fib_index: FibIndex,
+        prefix: IpNet,
+        source: Source,
+        rank: Rank,
+    ) -> Option<u32> {
+        let is = |e: &PrefixRoute| (e.source, e.rank) == (source, rank);
         match self.fibs.shared(fib_index, prefix) {
-            None => self.fibs.group_of(fib_index, prefix),
-            Some(list) => list.iter().find(|(s, _)| *s == Source::Static).map(|(_, g)| *g),
+            None => {
+                let alone = self.fibs.group_of(fib_index, prefix)?;
+                self.nexthops.route(alone).filter(is).map(|e| e.group)
+            }
+            Some(list) => list.iter().find(|e| is(e)).map(|e| e.group),
         }
     }
 
-    /// Gives `source`'s route for a prefix another group, makes it or removes it, and answers the group that it had.
-    /// Who counts the users of groups is the caller, who also calls [`Router::settle`] in the end.
+    /// Gives the route that a source has of a prefix and a rank another group, makes it or removes it, and answers the
+    /// group that it had. Who counts the users of groups is the caller, who also calls [`Router::settle`] in the end.
     pub(super) fn put(
         &mut self,
         fib_index: FibIndex,
         prefix: IpNet,
-        source: Source,
+        (source, rank): (Source, Rank),
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
-        let known = self.fibs.shared(fib_index, prefix);
-        if source == Source::Static && known.is_none() {
-            return match group {
-                Some(g) => self.fib_set(fib_index, prefix, g),
-                None => Ok(self.fibs.remove_route(fib_index, prefix)),
-            };
-        }
-        let mut list = match known {
+        let is = |e: &PrefixRoute| (e.source, e.rank) == (source, rank);
+        let this = PrefixRoute { rank, source, group: group.unwrap_or_default() };
+        let mut stood_alone = false;
+        let mut list = match self.fibs.shared(fib_index, prefix) {
             Some(list) => list.clone(),
-            None => self.fibs.group_of(fib_index, prefix).map(|g| (Source::Static, g)).into_iter().collect(),
+            None => match self.beside(fib_index, prefix, &this) {
+                Some(_) if group.is_none() => return Ok(None),
+                Some(other) => {
+                    stood_alone = other.is_odd();
+                    vec![other]
+                }
+                None if this.is_set() => return self.put_alone(fib_index, prefix, &this, group),
+                None => vec![],
+            },
         };
-        let used = list.first().map(|(_, g)| *g);
-        let old = list.iter().position(|(s, _)| *s == source).map(|i| list.remove(i).1);
-        list.extend(group.map(|g| (source, g)));
+        let used = list.first().map(|e| e.group);
+        let old = list.iter().position(is).map(|i| list.remove(i).group);
+        list.extend(group.map(|group| PrefixRoute { rank, source, group }));
         list.sort_unstable();
         match list.first() {
-            Some((_, g)) if used == Some(*g) => {}
-            Some((_, g)) => {
-                self.fib_set(fib_index, prefix, *g)?;
+            Some(e) if used == Some(e.group) => {}
+            Some(e) => {
+                self.fib_set(fib_index, prefix, e.group)?;
             }
             None => {
                 self.fibs.remove_route(fib_index, prefix);
             }
         }
         let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), fib_index) else { return Ok(old) };
-        if list.iter().all(|(s, _)| *s == Source::Static) {
+        if list.is_empty() {
+            vrf.shared.remove(&prefix);
+        } else if let [one] = list[..]
+            && one.is_set()
+        {
+            vrf.odd += usize::from(one.is_odd());
             vrf.shared.remove(&prefix);
         } else {
             vrf.shared.insert(prefix, list);
+            vrf.odd -= usize::from(stood_alone);
         }
         Ok(old)
     }
 
-    /// Puts a static route back as it was.
-    pub(super) fn put_back(
+    /// The route of a prefix that stands alone, and is another one than this.
+    #[inline]
+    fn beside(&self, fib_index: FibIndex, prefix: IpNet, this: &PrefixRoute) -> Option<PrefixRoute> {
+        let vrf = self.fibs.get(prefix.addr().is_ipv6(), fib_index)?;
+        // A full table of static routes is not looked up twice.
+        if vrf.odd == 0 && !this.is_odd() {
+            return None;
+        }
+        let alone = vrf.rib.get(prefix).and_then(|g| self.nexthops.route(g))?;
+        ((alone.source, alone.rank) != (this.source, this.rank)).then_some(alone)
+    }
+
+    /// [`Router::put`] of a prefix that has no other route.
+    #[inline]
+    fn put_alone(
         &mut self,
         fib_index: FibIndex,
         prefix: IpNet,
+        this: &PrefixRoute,
         group: Option<u32>,
     ) -> Result<Option<u32>, OpError> {
-        self.put(fib_index, prefix, Source::Static, group)
+        let old = match group {
+            Some(g) => self.fib_set(fib_index, prefix, g)?,
+            None => self.fibs.remove_route(fib_index, prefix),
+        };
+        if this.is_odd()
+            && old.is_some() != group.is_some()
+            && let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), fib_index)
+        {
+            if group.is_some() {
+                vrf.odd += 1;
+            } else {
+                vrf.odd -= 1;
+            }
+        }
+        Ok(old)
     }
 
     /// Adds or replaces the route for a prefix of a source that is not the operator.
@@ -171,7 +221,7 @@ impl Router {
         let v6 = prefix.network().is_ipv6();
         let was = self.is_nobodys(fib_index, prefix, source);
         let group = self.hold_group(source, RouteTable { v6, id: 0 }, target)?;
-        let result = self.put(fib_index, prefix, source, Some(group));
+        let result = self.put(fib_index, prefix, (source, self.rank_of(source)), Some(group));
         self.settle(v6, fib_index);
         if let Ok(old) = result {
             self.nexthops.add_route(group);
@@ -186,7 +236,7 @@ impl Router {
     pub(crate) fn clear_route(&mut self, fib_index: FibIndex, prefix: IpNet, source: Source) {
         // Removing needs no memory, and what takes its place replaces it: it cannot fail.
         let was = self.is_nobodys(fib_index, prefix, source);
-        if let Ok(old) = self.put(fib_index, prefix.trunc(), source, None) {
+        if let Ok(old) = self.put(fib_index, prefix.trunc(), (source, self.rank_of(source)), None) {
             self.settle(prefix.addr().is_ipv6(), fib_index);
             self.leave_for_good(old);
             self.mark_nobodys(fib_index, prefix, source, was);
@@ -221,12 +271,12 @@ impl Router {
         }
     }
 
-    /// What `source` wants for a prefix of table 0.
+    /// What the best route of `source` wants for a prefix of table 0.
     pub fn route_of(&self, prefix: IpNet, source: Source) -> Option<Target> {
         self.route_at(FibIndex::MAIN, prefix, source)
     }
 
-    /// What `source` wants for a prefix of a table.
+    /// What the best route of `source` wants for a prefix of a table.
     pub fn route_in(&self, table: u32, prefix: IpNet, source: Source) -> Option<Target> {
         let fib_index = self.fibs.fib_index(RouteTable::of(prefix.addr(), table))?;
         self.route_at(fib_index, prefix, source)
@@ -234,17 +284,20 @@ impl Router {
 
     pub(super) fn route_at(&self, fib_index: FibIndex, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
-        let group = match self.fibs.shared(fib_index, prefix) {
-            Some(list) => list.iter().find(|(s, _)| *s == source).map(|(_, g)| *g),
-            None if source == Source::Static => self.fibs.group_of(fib_index, prefix),
-            None => None,
+        let is = |e: &PrefixRoute| e.source == source;
+        let route = match self.fibs.shared(fib_index, prefix) {
+            Some(list) => list.iter().find(|e| is(e)).copied(),
+            None => {
+                let alone = self.fibs.group_of(fib_index, prefix)?;
+                self.nexthops.route(alone).filter(is)
+            }
         };
-        group.and_then(|g| self.nexthops.target(g)).cloned()
+        route.and_then(|e| self.nexthops.target(e.group)).cloned()
     }
 
     fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, u32)) -> RouteInfo {
         let list = vrf.shared.get(&prefix);
-        let hidden = list.map(|l| l.iter().skip(1).map(|(s, _)| *s).collect()).unwrap_or_default();
+        let hidden = list.map(|l| l.iter().skip(1).copied().collect()).unwrap_or_default();
         RouteInfo { prefix, group, hidden }
     }
 
@@ -322,9 +375,25 @@ impl Router {
     }
 
     /// The static route of a prefix of [`Router::routes`]: its group.
-    pub fn static_route(&self, table: RouteTable, r: &RouteInfo) -> Option<u32> {
-        let fib_index = self.fibs.fib_index(table)?;
-        self.nexthops.has_static(r).then(|| self.static_group(fib_index, r.prefix)).flatten()
+    pub fn static_route(&self, r: &RouteInfo) -> Option<u32> {
+        self.routes_of_prefix(r).find(|e| e.source == Source::Static).map(|e| e.group)
+    }
+
+    /// What takes the routes of these prefixes of a table away, those of interfaces and neighbours left out.
+    pub fn removal(&self, table: RouteTable, of: impl IntoIterator<Item = RouteInfo>) -> Vec<Op> {
+        let mut batches: BTreeMap<Source, RouteBatch> = BTreeMap::new();
+        for r in of {
+            for e in self.routes_of_prefix(&r).filter(|e| e.is_set()) {
+                let new = || RouteBatch::made_for(e.source, e.rank, table.id);
+                batches.entry(e.source).or_insert_with(new).del_ranked(r.prefix, e.rank);
+            }
+        }
+        batches.into_values().map(Op::Routes).collect()
+    }
+
+    /// All routes of a prefix of [`Router::routes`], the one in use first.
+    pub fn routes_of_prefix(&self, r: &RouteInfo) -> impl Iterator<Item = PrefixRoute> + use<> {
+        self.nexthops.route(r.group).into_iter().chain(r.hidden.clone())
     }
 }
 

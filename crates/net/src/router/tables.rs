@@ -1,8 +1,8 @@
 //! Routing tables: table 0 of each family, and those that the operator adds.
 
-use super::nexthops::Source;
 use super::resolve::TableKind;
-use super::{IfState, Op, OpError, RouteBatch, Router};
+use super::stamps::Stamps;
+use super::{IfState, Op, OpError, PrefixRoute, Router};
 use crate::plane::table::{FibIndex, Table, TableSlots};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use packet::flow::{Fields, Flow};
@@ -182,9 +182,11 @@ pub(super) struct Vrf {
     pub table: RouteTable,
     pub name: Option<String>,
     pub rib: Rib,
-    /// Prefixes that another source than the operator has a route for: the groups of all their sources, the one in use
-    /// first. A route of any other prefix is static, and stands in the table alone.
-    pub shared: HashMap<IpNet, Vec<(Source, u32)>>,
+    /// Prefixes with several routes, or with one of an interface or a neighbour: all of these, the one in use first. A
+    /// route of any other prefix stands in the table alone.
+    pub shared: HashMap<IpNet, Vec<PrefixRoute>>,
+    /// How many routes stand alone that are not static ones of the usual rank.
+    pub odd: usize,
     /// Next hops that are looked up here.
     pub watched: BTreeMap<IpAddr, Watch>,
     /// Neighbours, with their interfaces, that have a host route by a route that attaches them.
@@ -192,6 +194,8 @@ pub(super) struct Vrf {
     /// Prefixes that changed since next hops were looked up last; all of them where the list would be long.
     changed: Vec<IpNet>,
     all_changed: bool,
+    /// When prefixes changed.
+    pub stamps: Stamps,
     interfaces: u32,
     fields: Fields,
     /// Routes by prefix length.
@@ -209,10 +213,12 @@ impl Vrf {
             name,
             rib,
             shared: HashMap::new(),
+            odd: 0,
             watched: BTreeMap::new(),
             attached: BTreeMap::new(),
             changed: vec![],
             all_changed: false,
+            stamps: Stamps::default(),
             interfaces: 0,
             fields: Fields::FIVE_TUPLE,
             lengths: vec![0; if table.v6 { 129 } else { 33 }].into(),
@@ -512,9 +518,10 @@ impl Router {
     /// Workers see what changed in a table, and groups whose next hops now lead elsewhere follow.
     pub(super) fn settle(&mut self, v6: bool, fib_index: FibIndex) {
         self.fibs.publish(v6, fib_index);
-        let Some((moved, neighbors, changed)) = self.fibs.get_mut(v6, fib_index).map(Vrf::moved) else {
-            return;
-        };
+        let now = self.now();
+        let Some(vrf) = self.fibs.get_mut(v6, fib_index) else { return };
+        let (moved, neighbors, changed) = vrf.moved();
+        vrf.stamps.note(changed.as_deref(), now);
         if !moved.is_empty() {
             self.refresh(moved);
         }
@@ -561,13 +568,9 @@ impl Router {
         Ok(vec![Op::DeleteTable { table }])
     }
 
-    /// What takes the static routes out of a table that is to go.
-    pub(super) fn empty_table(&self, table: RouteTable) -> Option<RouteBatch> {
-        let mut batch = RouteBatch::in_table(table.id);
-        if table.id != 0 {
-            self.static_routes_of(table).into_iter().for_each(|p| batch.del(p));
-        }
-        (!batch.is_empty()).then_some(batch)
+    /// What takes the routes out of a table that is to go.
+    pub(super) fn empty_table(&self, table: RouteTable) -> Vec<Op> {
+        if table.id == 0 { vec![] } else { self.removal(table, self.routes(table)) }
     }
 
     /// Refuses to remove a table that is in use: by interfaces, or by more routes than `own`, the number of routes of each

@@ -1,0 +1,381 @@
+//! Routes of one prefix from several sources against a naive model: which one packets take, what the others are, and what
+//! a sweep leaves.
+#![allow(clippy::unwrap_used)]
+
+use graph::{PoolConfig, PoolMemory};
+use ipnet::IpNet;
+use net::router::{
+    Op, Rank, RouteBatch, RoutePath, RouteSource, RouteTable, Router, RouterConfig, Source, Sweep, Target,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn router() -> Router {
+    let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+    let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+    r.commit(vec![
+        Op::CreateLoopback { instance: Some(0), mac: None },
+        Op::CreateLoopback { instance: Some(1), mac: None },
+        Op::SetState { name: "loop0".into(), up: true },
+        Op::SetState { name: "loop1".into(), up: true },
+        Op::AddAddress { name: "loop0".into(), net: net("10.0.0.1/24") },
+        Op::AddAddress { name: "loop0".into(), net: net("2001:db8::1/64") },
+        Op::CreateTable { table: RouteTable { v6: false, id: 7 }, name: None },
+        Op::CreateTable { table: RouteTable { v6: true, id: 7 }, name: None },
+    ])
+    .unwrap();
+    r
+}
+
+const NAMES: [(&str, u8); 3] = [("kernel:bird", 20), ("kernel:zebra", 110), ("api:fleet", 1)];
+
+const PREFIXES: [&str; 9] = [
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "10.0.0.0/24",
+    "10.0.0.1/32",
+    "10.0.0.2/32",
+    "10.0.1.0/24",
+    "10.9.0.0/16",
+    "2001:db8::/32",
+    "2001:db8::/64",
+];
+
+fn targets() -> Vec<Target> {
+    let via = |a: &str| RoutePath { address: Some(a.parse().unwrap()), ..Default::default() };
+    vec![
+        Target::Drop,
+        Target::Unreachable,
+        Target::Paths(vec![RoutePath { interface: Some(1), ..Default::default() }]),
+        Target::Paths(vec![RoutePath { interface: Some(2), weight: 3, ..Default::default() }]),
+        // Refused of routes of IPv4 to these two, as it is the router's own address.
+        Target::Paths(vec![via("10.0.0.1")]),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Set(usize),
+    Del,
+}
+
+/// One change: prefix, preference or that of the source, metric.
+type Line = (usize, Option<u8>, u32, Change);
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Changes of a source's routes, of table 7 or 0; the source behind the last is the operator.
+    Batch {
+        source: usize,
+        other: bool,
+        lines: Vec<Line>,
+    },
+    Mark(usize),
+    Sweep(usize),
+    Address(bool),
+    Neighbor(bool),
+    Preference(usize, u8),
+}
+
+type Key = (u32, IpNet);
+
+/// All routes by table and prefix, each list in any order; and who is marked.
+#[derive(Clone, Default)]
+struct Model {
+    routes: BTreeMap<Key, Vec<(Source, Rank, Target, u32)>>,
+    preferences: Vec<u8>,
+    generations: Vec<u32>,
+    address: bool,
+    neighbor: bool,
+}
+
+impl Model {
+    /// What packets take, and what is hidden.
+    fn sorted(&self, key: &Key) -> Vec<(Rank, Source, Target)> {
+        let mut list: Vec<_> =
+            self.routes.get(key).into_iter().flatten().map(|(s, r, t, _)| (*r, *s, t.clone())).collect();
+        let mut add = |s, r, t| list.push((r, s, t));
+        let connected = Rank::CONNECTED;
+        let (table, prefix) = key;
+        if *table == 0 {
+            match prefix.to_string().as_str() {
+                "10.0.0.0/24" | "2001:db8::/64" => add(Source::Interface, connected, Target::Glean(1)),
+                "10.0.0.1/32" => add(Source::Interface, connected, Target::Local(1)),
+                "10.0.1.0/24" if self.address => add(Source::Interface, connected, Target::Glean(2)),
+                "10.0.0.2/32" if self.neighbor => {
+                    let target = Target::Neighbor(1, "10.0.0.2".parse().unwrap());
+                    add(Source::Neighbor, Rank::NEIGHBOR, target);
+                }
+                _ => {}
+            }
+        }
+        list.sort();
+        list
+    }
+}
+
+/// A path over an interface leads of a host route to that host.
+fn for_host(prefix: IpNet, target: &Target) -> Target {
+    match target {
+        Target::Paths(paths) if prefix.prefix_len() == prefix.max_prefix_len() => {
+            let path = |p: &RoutePath| RoutePath { address: Some(p.address.unwrap_or(prefix.addr())), ..*p };
+            Target::Paths(paths.iter().map(path).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn apply(r: &mut Router, model: &mut Model, sources: &[RouteSource], step: &Step) {
+    match step {
+        Step::Batch { source, other, lines } => {
+            let table = if *other { 7 } else { 0 };
+            let (whose, mut batch, preference, generation) = match sources.get(*source) {
+                Some(s) => (
+                    Source::Runtime(*s),
+                    r.route_batch(*s, table),
+                    model.preferences[*source],
+                    model.generations[*source],
+                ),
+                None => (Source::Static, RouteBatch::in_table(table), 1, 0),
+            };
+            let (mut next, mut refused) = (model.clone(), None);
+            for (at, (prefix, wanted, metric, change)) in lines.iter().enumerate() {
+                let rank = Rank { preference: wanted.unwrap_or(preference), metric: *metric };
+                let prefix = net(PREFIXES[*prefix]);
+                let list = next.routes.entry((table, prefix)).or_default();
+                let known = list.iter().position(|(s, r, ..)| (*s, *r) == (whose, rank));
+                let gone = known.map(|at| list.remove(at));
+                match change {
+                    Change::Set(t) => {
+                        let target = targets()[*t].clone();
+                        // An IPv6 route to an IPv4 neighbour, or one to the router's own address.
+                        let host = for_host(prefix, &target);
+                        let own = match &host {
+                            Target::Paths(p) if p[0].address == Some([10, 0, 0, 1].into()) => {
+                                prefix.addr().is_ipv6()
+                                    || p[0].interface == Some(1)
+                                    || p[0].interface.is_none() && !other
+                            }
+                            _ => false,
+                        };
+                        if own && refused.is_none() {
+                            refused = Some(at);
+                        }
+                        list.push((whose, rank, host, generation));
+                        let target = batch.ranked(rank, target);
+                        batch.set(prefix, target);
+                    }
+                    Change::Del => {
+                        batch.del_ranked(prefix, rank);
+                        if gone.is_none() && whose == Source::Static && refused.is_none() {
+                            refused = Some(at);
+                        }
+                    }
+                }
+            }
+            match r.commit(vec![Op::Routes(batch)]) {
+                Ok(()) => {
+                    assert_eq!(refused, None, "{step:?}");
+                    *model = next;
+                }
+                Err(e) => assert!(refused.is_some(), "{step:?}: {e}"),
+            }
+        }
+        Step::Mark(n) => {
+            r.mark_routes(sources[*n]);
+            model.generations[*n] += 1;
+        }
+        Step::Sweep(n) => {
+            let mut at = Some(Sweep::default());
+            while let Some(here) = at {
+                at = r.sweep_routes(sources[*n], here).unwrap();
+            }
+            let (whose, generation) = (Source::Runtime(sources[*n]), model.generations[*n]);
+            for list in model.routes.values_mut() {
+                list.retain(|(s, _, _, g)| *s != whose || *g == generation);
+            }
+        }
+        Step::Address(on) if *on != model.address => {
+            let (name, net) = ("loop1".to_owned(), net("10.0.1.1/24"));
+            let op = if *on { Op::AddAddress { name, net } } else { Op::DelAddress { name, net } };
+            r.commit(vec![op]).unwrap();
+            model.address = *on;
+        }
+        Step::Neighbor(on) if *on != model.neighbor => {
+            let (name, address) = ("loop0".to_owned(), "10.0.0.2".parse().unwrap());
+            let mac = "02:00:00:00:00:22".parse().unwrap();
+            let op =
+                if *on { Op::SetNeighbor { name, address, mac } } else { Op::DelNeighbor { name, address } };
+            r.commit(vec![op]).unwrap();
+            model.neighbor = *on;
+        }
+        Step::Preference(n, preference) => {
+            assert_eq!(r.route_source(NAMES[*n].0, *preference).unwrap(), sources[*n]);
+            model.preferences[*n] = *preference;
+        }
+        Step::Address(_) | Step::Neighbor(_) => {}
+    }
+}
+
+fn check(r: &Router, model: &Model, sources: &[RouteSource]) {
+    let mut counted: BTreeMap<Source, u64> = BTreeMap::new();
+    for table in [0, 7] {
+        for prefix in PREFIXES.map(net) {
+            let at = RouteTable::of(prefix.addr(), table);
+            let want = model.sorted(&(table, prefix));
+            let found = r.routes(at).find(|i| i.prefix == prefix);
+            let of = |group| {
+                let g = r.group(group).unwrap();
+                (g.rank, g.source, g.target)
+            };
+            let shown: Vec<_> =
+                found.iter().flat_map(|i| r.routes_of_prefix(i)).map(|e| of(e.group)).collect();
+            assert_eq!(shown, want, "{table} {prefix}");
+            for (_, source, _) in &want {
+                *counted.entry(*source).or_default() += 1;
+            }
+            // What workers read.
+            let addr = prefix.addr();
+            let covers = |p: &IpNet| p.contains(&addr) && p.addr().is_ipv6() == addr.is_ipv6();
+            let best = PREFIXES.map(net).into_iter().filter(covers).max_by_key(|p| {
+                (if model.sorted(&(table, *p)).is_empty() { 0 } else { 1 + p.prefix_len() }, p.prefix_len())
+            });
+            let want = best.and_then(|p| model.sorted(&(table, p)).first().cloned());
+            // The network addresses of loop0 and loop1 are nobody's, and those of IPv6 anybody's.
+            let special = ["10.0.0.0", "10.0.1.0", "2001:db8::"].contains(&addr.to_string().as_str());
+            if !special || table == 7 {
+                let got = r.lookup_in(table, addr).map(|g| (g.rank, g.source, g.target));
+                assert_eq!(got, want, "{table} {addr}");
+            }
+        }
+    }
+    for info in r.route_sources() {
+        let n = sources.iter().position(|s| *s == info.source).unwrap();
+        let whose = Source::Runtime(info.source);
+        let all = || model.routes.iter().flat_map(|(k, l)| l.iter().map(move |e| (k, e)));
+        let own: BTreeSet<_> = all().filter(|(_, e)| e.0 == whose).map(|((t, p), e)| (*t, *p, e.1)).collect();
+        let stale = all().filter(|(_, e)| e.0 == whose && e.3 != model.generations[n]).count();
+        assert_eq!((info.name.as_str(), info.preference), (NAMES[n].0, model.preferences[n]));
+        assert_eq!((info.routes, info.stale), (own.len() as u64, stale as u64), "{}", info.name);
+        let tables = [(false, 0), (true, 0), (false, 7), (true, 7)];
+        let listed = tables.into_iter().flat_map(|(v6, id)| {
+            r.routes_of_source(whose, RouteTable { v6, id }, None).map(move |(p, e)| (id, p, e.rank))
+        });
+        assert_eq!(listed.collect::<BTreeSet<_>>(), own);
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let change = prop_oneof![20 => (0..4usize).prop_map(Change::Set), 1 => Just(Change::Set(4)), 6 => Just(Change::Del)];
+    let preference = prop_oneof![3 => Just(None), 1 => Just(Some(5)), 1 => Just(Some(200))];
+    let line = (0..PREFIXES.len(), preference, prop_oneof![2 => Just(0u32), 1 => Just(7)], change);
+    let batch = (0..4usize, prop::bool::weighted(0.2), prop::collection::vec(line, 1..8));
+    prop_oneof![
+        12 => batch.prop_map(|(source, other, lines)| Step::Batch { source, other, lines }),
+        1 => (0..3usize).prop_map(Step::Mark),
+        1 => (0..3usize).prop_map(Step::Sweep),
+        1 => any::<bool>().prop_map(Step::Address),
+        1 => any::<bool>().prop_map(Step::Neighbor),
+        1 => (0..3usize, 1u8..=254).prop_map(|(n, p)| Step::Preference(n, p)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn the_best_is_used_and_the_next_takes_over(steps in prop::collection::vec(step(), 1..40)) {
+        let mut r = router();
+        let before = r.groups().len();
+        let sources = NAMES.map(|(name, preference)| r.route_source(name, preference).unwrap());
+        let mut model = Model {
+            preferences: NAMES.map(|n| n.1).to_vec(), generations: vec![0; 3], ..Model::default()
+        };
+        for step in &steps {
+            apply(&mut r, &mut model, &sources, step);
+            check(&r, &model, &sources);
+        }
+        // Tables go with the routes of all their sources.
+        for v6 in [false, true] {
+            r.commit(vec![Op::DeleteTable { table: RouteTable { v6, id: 7 } }]).unwrap();
+        }
+        model.routes.retain(|(table, _), _| *table == 0);
+        for source in sources {
+            r.mark_routes(source);
+            let mut at = Some(Sweep::default());
+            while let Some(here) = at {
+                at = r.sweep_routes(source, here).unwrap();
+            }
+            r.remove_route_source(source).unwrap();
+            model.routes.values_mut().for_each(|l| l.retain(|e| e.0 != Source::Runtime(source)));
+        }
+        check(&r, &model, &[]);
+        let statics: Vec<_> = [RouteTable::V4, RouteTable::V6]
+            .into_iter().flat_map(|t| { let all: Vec<_> = r.routes(t).collect(); r.removal(t, all) }).collect();
+        r.commit(statics).unwrap();
+        apply(&mut r, &mut model, &[], &Step::Address(false));
+        apply(&mut r, &mut model, &[], &Step::Neighbor(false));
+        prop_assert_eq!(r.groups().len(), before);
+        r.shutdown();
+    }
+}
+
+#[test]
+fn names_and_preferences_are_checked() {
+    let mut r = router();
+    for name in ["", "two words", "static", "interface", "neighbor", &"x".repeat(64)] {
+        r.route_source(name, 20).unwrap_err();
+    }
+    for preference in [0, 255] {
+        let e = r.route_source("kernel:bird", preference).unwrap_err();
+        assert!(e.message.contains("1 to 254"), "{e}");
+    }
+    let source = r.route_source("kernel:bird", 20).unwrap();
+    let mut batch = r.route_batch(source, 0);
+    for preference in [20, 0] {
+        let target = batch.ranked(Rank { preference, metric: 0 }, Target::Drop);
+        batch.set(net("10.9.0.0/16"), target);
+    }
+    let e = r.commit(vec![Op::Routes(batch)]).unwrap_err();
+    assert!(e.route == 1 && e.message.contains("route 10.9.0.0/16: preference 0"), "{e}");
+    assert!(r.route_in(0, net("10.9.0.0/16"), Source::Runtime(source)).is_none());
+    let mut batch = r.route_batch(source, 0);
+    let target = batch.target(Target::Drop);
+    batch.set(net("10.9.0.0/16"), target);
+    r.commit(vec![Op::Routes(batch.clone())]).unwrap();
+    let e = r.remove_route_source(source).unwrap_err();
+    assert!(e.message.contains("kernel:bird still has 1 routes"), "{e}");
+    r.mark_routes(source);
+    assert_eq!(r.sweep_routes(source, Sweep::default()).unwrap().map(|_| ()), Some(()));
+    r.remove_route_source(source).unwrap();
+    let e = r.commit(vec![Op::Routes(batch)]).unwrap_err();
+    assert!(e.message.contains("not registered any more"), "{e}");
+    r.shutdown();
+}
+
+/// A full table of one source stands in the table alone: no route costs more than a static one.
+#[test]
+fn a_table_of_one_source_takes_no_more_than_a_static_one() {
+    let bytes = |own: bool| {
+        let mut r = router();
+        let source = r.route_source("kernel:bird", 20).unwrap();
+        let mut batch = if own { r.route_batch(source, 0) } else { RouteBatch::new() };
+        let target = batch.target(Target::Drop);
+        for n in 0..200_000u32 {
+            batch.set(
+                IpNet::new(std::net::Ipv4Addr::from(0x0b00_0000 + (n << 8)).into(), 24).unwrap(),
+                target,
+            );
+        }
+        r.commit(vec![Op::Routes(batch)]).unwrap();
+        let bytes = r.route_bytes();
+        // Marked and set again it is a group of another generation, and nothing else.
+        r.mark_routes(source);
+        r.shutdown();
+        bytes
+    };
+    assert_eq!(bytes(true), bytes(false));
+}
