@@ -124,7 +124,7 @@ def test_notes_are_no_errors(tmp_path):
     refused = run([BINARY, "run", "-c", example], check=False)
     assert refused.returncode == 1 and "error[not-supported-yet]" in refused.stderr
     both = tmp_path / "both.yaml"
-    both.write_text("interfaces:\n  left: {lcp: left0, mtu: 1}\n")
+    both.write_text("interfaces:\n  left: {acls: {}, mtu: 1}\n")
     done = run([BINARY, "check", "--json", str(both)], check=False)
     assert done.returncode == 1
-    assert [(e["severity"], e["column"]) for e in json.loads(done.stdout)] == [("note", 10), ("error", 27)]
+    assert [(e["severity"], e["column"]) for e in json.loads(done.stdout)] == [("note", 10), ("error", 25)]

@@ -19,6 +19,8 @@ DOCS = os.path.join(REPO, "docs")
 UNSEEN = {
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
+    # Pairs in the router's own namespace.
+    "show lcp": {"default-netns", "pairs[].netns"},
     # A TAP beside the router, where Linux has no IPv6.
     # Of what differs; a plan has them.
     "show configuration diff": {"touches"},
@@ -47,7 +49,7 @@ CONFIG = {
     },
     "loopbacks": {
         "loop0": {"addresses": ["10.10.0.1/24", "2001:db8:10::1/64"]},
-        "loop1": {"addresses": ["10.255.0.1/32", "2001:db8:ff::1/128"]},
+        "loop1": {"lcp": "lo1", "addresses": ["10.255.0.1/32", "2001:db8:ff::1/128"]},
     },
     "bridgedomains": {"bd10": {
         "bvi": "loop0", "interfaces": ["left.100", "right.100"], "settings": {"arp-termination": True, "mac-age-minutes": 5},

@@ -68,7 +68,7 @@ impl Link {
         Ok(r)
     }
 
-    fn explain(&self, e: io::Error, what: &str) -> Error {
+    pub(crate) fn explain(&self, e: io::Error, what: &str) -> Error {
         match e.raw_os_error() {
             Some(libc::ENODEV | libc::ENXIO) => {
                 Error::NoDevice { name: self.name.clone(), within: self.within() }
@@ -145,13 +145,24 @@ impl Link {
 
     /// Brings it up or down.
     pub fn set_up(&self, up: bool) -> Result<(), Error> {
+        self.set_flag(libc::IFF_UP as u16, up, if up { "to go up" } else { "to go down" })
+    }
+
+    /// Has Linux ask no station for its address on this device: there are none behind it, and its frames go to its own address.
+    ///
+    /// # Errors
+    /// Linux refuses.
+    pub fn set_without_stations(&self, on: bool) -> Result<(), Error> {
+        self.set_flag(libc::IFF_NOARP as u16, on, "whether it asks for stations")
+    }
+
+    fn set_flag(&self, bit: u16, on: bool, what: &str) -> Result<(), Error> {
         let old = self.get(linux::SIOCGIFFLAGS)?.flags();
-        let bit = libc::IFF_UP as u16;
-        let new = if up { old | bit } else { old & !bit };
+        let new = if on { old | bit } else { old & !bit };
         if new == old {
             return Ok(());
         }
-        self.set(linux::SIOCSIFFLAGS, &new.to_ne_bytes(), if up { "to go up" } else { "to go down" })
+        self.set(linux::SIOCSIFFLAGS, &new.to_ne_bytes(), what)
     }
 
     /// Adds it to a bridge, made first when `create` and there is none. True when the bridge was made.

@@ -9,7 +9,7 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
-    midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy, punt, ra, rates,
+    linux_cp, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy, punt, ra, rates,
     reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
@@ -47,6 +47,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &ping::Ping,
     &gre::PART,
     &vxlan::PART,
+    &linux_cp::LinuxCp,
 ];
 
 /// The protocols above IP that features bring.
@@ -104,6 +105,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .input("pg-input", &["@device-input"], format::received)
         .node(CaptureRx::new(plane))
         .node(span::SpanInput::new(plane))
+        .node(linux_cp::LinuxCpXc::new(plane))
         .quick(ethernet::EthernetInput::new(plane, worker))
         .quick(l2::L2Xconnect::new(plane))
         .quick(l2::bridge::L2Bridge::new(plane, worker))
@@ -143,6 +145,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .node(multicast::IgmpInput::new(plane))
         .node(ip4::Icmp4Input::new(plane))
         .node(ip6::Icmp6Input::new(plane))
+        .node(linux_cp::LinuxCpPunt::new(plane))
         .node(icmp::Ip4IcmpError::new(plane))
         .node(icmp::Ip6IcmpError::new(plane))
         .quick(ip4::Ip4Rewrite::new(plane, worker))
@@ -175,7 +178,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .quick(midchain::MidchainTx::new(plane, worker))
         .batch(output::InterfaceTx::new(plane, worker))
         .batch(output::ErrorDrop::new(plane, worker))
-        .features([&capture::PCAP_RX, &span::SPAN_INPUT])
+        .features([&capture::PCAP_RX, &span::SPAN_INPUT, &linux_cp::LINUX_CP_XC])
         // Frames are seen before a tunnel takes them.
         .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &interface::TUNNEL_TX, &interface::MIDCHAIN_TX])
         .features(PROTOCOLS.iter().flat_map(|p| p.features()))

@@ -36,6 +36,8 @@ struct Family {
     protocols: [AtomicU32; 256],
     /// Of UDP.
     ports: Box<[AtomicU32]>,
+    /// How many ports are taken.
+    taken: AtomicU32,
 }
 
 impl Default for Takers {
@@ -43,6 +45,7 @@ impl Default for Takers {
         let nobody = || Family {
             protocols: std::array::from_fn(|_| AtomicU32::new(0)),
             ports: (0..1 << 16).map(|_| AtomicU32::new(0)).collect(),
+            taken: AtomicU32::new(0),
         };
         Takers { ip4: nobody(), ip6: nobody() }
     }
@@ -78,7 +81,22 @@ impl Takers {
 
     /// The same for a UDP port.
     pub fn set_port(&self, v6: bool, port: u16, bit: u32) {
-        self.port(v6, port).store(bit, Relaxed);
+        let was = self.port(v6, port).swap(bit, Relaxed);
+        let taken = &self.family(v6).taken;
+        match (was, bit) {
+            (0, 1..) => _ = taken.fetch_add(1, Relaxed),
+            (1.., 0) => _ = taken.fetch_sub(1, Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Whether somebody may take a fragment of a protocol: not each tells the port.
+    #[inline]
+    pub fn may_take(&self, v6: bool, protocol: IpProtocol) -> bool {
+        match protocol {
+            IpProtocol::UDP => self.family(v6).taken.load(Relaxed) != 0,
+            other => self.of(v6, other) != 0,
+        }
     }
 
     fn family(&self, v6: bool) -> &Family {

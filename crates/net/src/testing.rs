@@ -127,7 +127,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 37] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -162,6 +162,9 @@ const NAMES: [&str; 34] = [
     "interface-tx",
     "gso-segment",
     "l2-bridge",
+    "linux-cp-punt",
+    "ip4-input",
+    "ip6-input",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -221,6 +224,9 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(31) => b.batch(Sink::<31>(log)),
         Some(32) => b.batch(Sink::<32>(log)),
         Some(33) => b.batch(Sink::<33>(log)),
+        Some(34) => b.batch(Sink::<34>(log)),
+        Some(35) => b.batch(Sink::<35>(log)),
+        Some(36) => b.batch(Sink::<36>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }

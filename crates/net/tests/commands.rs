@@ -491,7 +491,9 @@ fn what_the_router_is() {
     );
     let features = b.run("show features");
     assert!(
-        features.contains("device-input:\n  pcap-rx\n  span-input\n  ethernet-input (end of the arc)\n"),
+        features.contains(
+            "device-input:\n  pcap-rx\n  span-input\n  linux-cp-xc\n  ethernet-input (end of the arc)\n"
+        ),
         "{features}"
     );
     let node = b.run("show node ip4-input");

@@ -28,7 +28,8 @@ impl Pages for Interfaces {
             Kind::Loopback => !i.up,
             Kind::Local | Kind::Sub { .. } => false,
         };
-        let find = || from.router.interfaces().filter(named).last().map(IfState::order);
+        let find =
+            || from.router.interfaces().filter(|i| !i.companion).filter(named).last().map(IfState::order);
         let last = *self.last.get_or_insert_with(find);
         each(from, &mut self.after, |i| {
             let mut fields = Map::new();

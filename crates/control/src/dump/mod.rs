@@ -11,6 +11,7 @@ mod devices;
 mod interfaces;
 mod l2;
 mod l3;
+mod linux_cp;
 mod mpls;
 mod neighbors;
 mod punt;
@@ -93,6 +94,8 @@ const PARTS: &[(&[&str], Part)] = &[
     (&["l2"], Part::Fields(l2::limit)),
     (&["l2", "interfaces"], Part::Pages(|| Box::<l2::Ports>::default())),
     (&["l2", "bridgedomains"], Part::Pages(|| Box::<l2::Domains>::default())),
+    (&["linux-cp"], Part::Fields(linux_cp::settings)),
+    (&["linux-cp", "interfaces"], Part::Interfaces(linux_cp::pair)),
     (&["span"], Part::Pages(|| Box::<span::Mirrors>::default())),
     (&["tables"], Part::Pages(|| Box::<tables::Tables>::default())),
     (&["l3"], Part::Fields(l3::reassembly_limits)),
@@ -108,7 +111,7 @@ const PARTS: &[(&[&str], Part)] = &[
 ];
 
 /// Fields of an interface, loopback or sub-interface that a feature adds to those of `interfaces.rs`.
-const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::unnumbered, mpls::enabled];
+const INTERFACE: &[fn(Source<'_>, &IfState, &mut Map)] = &[l3::unnumbered, mpls::enabled, linux_cp::lcp];
 
 /// Fields of an entry of `l3.interfaces`.
 const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[
@@ -181,7 +184,9 @@ impl Pages for Virtuals {
 fn each(from: Source<'_>, after: &mut Option<Order>, mut take: impl FnMut(&IfState)) -> bool {
     let mut left = INTERFACES;
     for i in from.router.interfaces_after(*after) {
-        take(i);
+        if !i.companion {
+            take(i);
+        }
         *after = Some(i.order());
         left -= 1;
         if left == 0 {

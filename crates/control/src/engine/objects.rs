@@ -491,7 +491,8 @@ impl<'d> Builder<'d> {
                     needs = self.routed(name);
                 }
                 needs.extend(p.names().into_iter().map(named));
-                (id, Notes::needs(needs))
+                let taken: Vec<u64> = p.exclusive().map(|what| token("told", what)).into_iter().collect();
+                (id, Notes { takes: taken.clone(), bars: taken, ..Notes::needs(needs) })
             }
             Feature::Unnumbered(Some(lender)) => {
                 let mut needs = self.routed(name);
@@ -632,7 +633,7 @@ impl<'d> Builder<'d> {
             b.operations().into_iter().for_each(|s| self.at(s.place, &s.path).any(&s.op));
         }
         let popped = popped(&d.interfaces, &d.bridges);
-        for s in popped.iter().chain(&d.l2).chain(&d.virtuals).chain(&d.span) {
+        for s in popped.iter().chain(&d.l2).chain(&d.virtuals).chain(&d.span).chain(&d.linux_cp) {
             self.at(s.place, &s.path).any(&s.op);
         }
         // Addresses come into the table of their interface.

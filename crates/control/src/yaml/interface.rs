@@ -293,9 +293,6 @@ impl Common {
         }
         let lcp = d.field(fields, "lcp", |d, node| d.lcp_name(node));
         let unnumbered = d.field(fields, "unnumbered", |d, node| d.reference(node));
-        if fields.has("lcp") {
-            d.key("lcp", |d| d.unsupported(fields.key_place("lcp"), "`lcp`"));
-        }
         Common {
             description: d.field(fields, "description", |d, node| d.description(node)),
             mac: d.field(fields, "mac", |d, node| d.mac(node)),

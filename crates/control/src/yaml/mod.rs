@@ -15,6 +15,7 @@ mod diag;
 mod interface;
 mod l2;
 mod l3;
+mod linux_cp;
 mod model;
 mod mpls;
 mod mpls_tunnel;
@@ -100,6 +101,7 @@ const OWN_SECTIONS: &[&str] = &[
     "tables",
     "mpls",
     "span",
+    "linux-cp",
 ];
 
 /// Those of them that belong to the format but are not supported yet.
@@ -313,6 +315,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.mpls = d.field(&fields, "mpls", |d, node| mpls::decode(d, node, &names)).unwrap_or_default();
     let span = d.field(&fields, "span", |d, node| span::decode(d, node, &names, &document.bridges));
     document.span = span.unwrap_or_default();
+    document.linux_cp = linux_cp::decode(d, &fields, &names);
     document.virtuals = virtuals::of_others(d, &document.interfaces, &names);
     document.l2 = l2.unwrap_or_default();
     document.routes = routes.unwrap_or_default();

@@ -48,6 +48,8 @@ pub struct Document {
     pub l3: Vec<Setting>,
     /// Mirrors.
     pub span: Vec<Setting>,
+    /// Pairs in Linux, and what holds for them.
+    pub linux_cp: Vec<Setting>,
     /// What interfaces that features make are told of others.
     pub virtuals: Vec<Setting>,
     /// Limits of packets for the router itself; classes that it does not name keep theirs.
@@ -113,7 +115,7 @@ pub struct Interface {
     pub mtu_place: Place,
     /// Own addresses, at most six.
     pub addresses: Vec<Address>,
-    /// Name of the Linux device that mirrors it. Always absent until that is supported.
+    /// Name of its pair in Linux, in the default namespace.
     pub lcp: Option<Reference>,
     /// The interface whose addresses it uses as its own.
     pub unnumbered: Option<Reference>,

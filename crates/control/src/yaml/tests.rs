@@ -1,8 +1,8 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bond, bridge, device, interface, l2, l3, mpls, neighbor, punt, route, settings, sflow, span, stream,
-    tap,
+    acl, bond, bridge, device, interface, l2, l3, linux_cp, mpls, neighbor, punt, route, settings, sflow,
+    span, stream, tap,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -47,6 +47,8 @@ fn the_manual_has_every_field() {
         ("### `mpls.local-labels[N]`", mpls::LABEL),
         ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
         ("## `span`", span::MIRROR),
+        ("## `linux-cp`", linux_cp::LINUX_CP),
+        ("### `linux-cp.interfaces.NAME`", linux_cp::PAIR),
         ("## `l3`", l3::L3),
         ("### `l3.reassembly`", l3::REASSEMBLY),
         ("### `l3.reassembly.KIND`", l3::REASSEMBLY_LIMITS),

@@ -150,24 +150,24 @@ router.yaml: 2 errors
 
 #[test]
 fn notes_are_errors_to_a_router_that_starts() {
-    let text = "interfaces:\n  ge0: {lcp: e0}\n";
+    let text = "interfaces:\n  ge0: {acls: {}}\n";
     let document = yaml::check("x.yaml", text).unwrap();
     assert_eq!(document.notes[0].severity, Severity::Note);
     let refused = yaml::load("x.yaml", text).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "\
-error[not-supported-yet]: interfaces.ge0.lcp: `lcp` is not supported yet
+error[not-supported-yet]: interfaces.ge0.acls: `acls` is not supported yet
  --> x.yaml:2:9
   |
-2 |   ge0: {lcp: e0}
-  |         ^^^
+2 |   ge0: {acls: {}}
+  |         ^^^^
   = help: `quiver run` refuses it: Quiver does not ignore what it cannot do
 
 x.yaml: 1 error
 "
     );
-    let mixed = yaml::check("x.yaml", "interfaces: {ge0: {lcp: e0, mtu: 1}}").unwrap_err();
+    let mixed = yaml::check("x.yaml", "interfaces: {ge0: {acls: {}, mtu: 1}}").unwrap_err();
     assert!(mixed.to_string().ends_with("x.yaml: 1 error, 1 note\n"), "{mixed}");
 }
 

@@ -4,6 +4,7 @@ use super::Config;
 use crate::error::{Error, Within, privileged, system};
 use crate::link::Link;
 use crate::netlink::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Netlink, Request, attributes};
+use crate::netns;
 use std::io;
 use std::net::IpAddr;
 
@@ -15,7 +16,9 @@ const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
 const IFA_F_PERMANENT: u8 = 0x80;
+const IFA_F_NODAD: u32 = 0x02;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, device.
 const IFADDRMSG: usize = 8;
 const RTA_OIF: u16 = 4;
@@ -185,6 +188,23 @@ fn of_address(kind: u16, index: u32, address: IpAddr, length: u8) -> Request {
     let bytes = octets(address);
     let flags = if kind == RTM_NEWADDR { NLM_F_CREATE | NLM_F_REPLACE } else { 0 };
     Request::change(kind, flags, &body).with(IFA_LOCAL, &bytes).with(IFA_ADDRESS, &bytes)
+}
+
+/// Gives a device an address with the length of its prefix, or takes it away; it may have it, or not have it, already. Quiver has looked
+/// for others who have it.
+///
+/// # Errors
+/// Linux refuses.
+pub fn change_address(link: &Link, address: IpAddr, length: u8, add: bool) -> Result<(), Error> {
+    let index = link.ifindex()?;
+    let mut request = of_address(if add { RTM_NEWADDR } else { RTM_DELADDR }, index, address, length);
+    if address.is_ipv6() {
+        request = request.with(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
+    }
+    match netns::within(link.netns(), || Ok(Netlink::here()?.change(request)))? {
+        Err(e) if !add && e.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(()),
+        other => other.map_err(|e| link.explain(e, &format!("address {address}/{length}"))),
+    }
 }
 
 /// Adds the default route over the device, or takes it away.

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use host::change_address;
+
 /// Most queues of a device.
 pub const MAX_QUEUES: usize = 64;
 const ADMIN: &str = "CAP_NET_ADMIN";

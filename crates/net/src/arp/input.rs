@@ -6,7 +6,7 @@ use crate::neighbor::Proxies;
 use crate::plane::table::{V4, View};
 use crate::plane::{IfCache, Plane, kind};
 use crate::proxy;
-use crate::punt::{Class, PuntKind};
+use crate::punt::{self, Class, PuntKind};
 use graph::node::Step;
 use graph::{Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use packet::arp::{ArpMessage, ArpOp, ArpView};
@@ -21,6 +21,7 @@ graph::edges! {
     pub enum ArpNext {
         Output => "interface-output",
         Policed => "punt-policer",
+        Linux => "linux-cp-punt",
     }
 }
 
@@ -47,6 +48,8 @@ graph::reasons! {
         Learnt => "arp-handed-to-control" (info),
         /// The control side was too far behind to take it.
         Lost => "arp-control-busy" (info),
+        /// Linux got no copy: only buffers that other packets need are left.
+        NoCopy => "arp-no-copy-for-linux" (info),
     }
 }
 
@@ -205,6 +208,9 @@ impl Node for ArpInput {
                 std::iter::once(&frame[..end.min(frame.len())]),
             );
             p.count(if sent { ArpReason::Learnt } else { ArpReason::Lost });
+            if i.is(ifflags::LINUX) && !punt::linux::copy(p, punt::linux::FRAME, ArpNext::Linux) {
+                p.count(ArpReason::NoCopy);
+            }
         }
         if proxied == Some(true) {
             p.count(ArpReason::Proxied);

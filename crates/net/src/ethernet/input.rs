@@ -1,14 +1,14 @@
 //! `ethernet-input`: finds the sub-interface of a frame, whether the frame is for the router, and its protocol.
 
 use super::tagged::Tagged;
-use crate::interface::{Brief, IfIndex, ifflags};
+use crate::interface::{Brief, IfIndex, Interface, ifflags};
 use crate::ip4::input::Checks4;
 use crate::ip6::input::Checks6;
 use crate::layer::{Any, Frame, Ip4, Ip6, Labelled};
 use crate::mpls::FirstLabel;
 use crate::plane::sources::Marks;
 use crate::plane::{IfCache, Plane, RxCounts};
-use crate::punt::Class;
+use crate::punt::{self, Class};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::stage::{self, Found, Spot, Stage, Then};
@@ -37,6 +37,7 @@ graph::edges! {
         Bridge => "l2-bridge",
         Ip4Features => "@ip4-unicast",
         Ip6Features => "@ip6-unicast",
+        Linux => "linux-cp-punt",
     }
 }
 
@@ -110,18 +111,39 @@ const SLOW_PROTOCOLS: EtherType = EtherType(0x8809);
 /// IEEE 802.1AB.
 const LLDP: EtherType = EtherType(0x88cc);
 
-/// Frames of link-layer protocols, for which there is no node: counted under their own names.
+/// Frames of link-layer protocols, for which there is no node: for Linux where the interface has a pair, else counted under their
+/// own names.
 #[cold]
 fn for_control(
     plane: &Plane,
     p: &mut Packet<'_>,
+    i: &Interface,
     class: Class,
     not_run: EthernetDrop,
 ) -> Step<EthernetNext, EthernetDrop> {
     if !plane.admits(p, class) {
         return Ok(EthernetNext::Policed);
     }
+    if i.is(ifflags::LINUX) {
+        p.d.aux = punt::linux::FRAME;
+        return Ok(EthernetNext::Linux);
+    }
     Err(not_run.into())
+}
+
+/// A frame of an EtherType that no node takes, or of IEEE 802.2, on an interface with a pair.
+#[cold]
+fn for_linux(
+    plane: &Plane,
+    p: &mut Packet<'_>,
+    i: &Interface,
+    ethertype: u16,
+) -> Step<EthernetNext, EthernetDrop> {
+    // Up to here it is a length (IEEE 802.3 section 3.2.6).
+    if ethertype > 1500 {
+        return Err(EthernetDrop::UnknownType.into());
+    }
+    for_control(plane, p, i, Class::Isis, EthernetDrop::UnknownType)
 }
 
 /// Snapshot of one vector.
@@ -227,8 +249,9 @@ impl Node for EthernetInput {
                 p.d.hash = ethertype.into();
                 Ok(EthernetNext::Mpls)
             }
-            SLOW_PROTOCOLS => for_control(view.plane, p, Class::SlowProtocols, EthernetDrop::SlowProtocol),
-            LLDP => for_control(view.plane, p, Class::Lldp, EthernetDrop::Lldp),
+            SLOW_PROTOCOLS => for_control(view.plane, p, i, Class::SlowProtocols, EthernetDrop::SlowProtocol),
+            LLDP => for_control(view.plane, p, i, Class::Lldp, EthernetDrop::Lldp),
+            _ if i.is(ifflags::LINUX) => for_linux(view.plane, p, i, ethertype),
             _ => Err(EthernetDrop::UnknownType.into()),
         }
     }

@@ -66,6 +66,8 @@ pub mod ifflags {
     pub const BVI: u16 = 1 << 8;
     /// Takes labelled packets.
     pub const MPLS: u16 = 1 << 9;
+    /// Linux has what is for the router itself: there is a pair.
+    pub const LINUX: u16 = 1 << 10;
 }
 
 /// The tags that a sub-interface puts in front, outermost first.

@@ -1,6 +1,6 @@
 //! `ip4-input`: the header checks of RFC 1812 section 5.2.2 and the martian addresses of section 5.3.7.
 
-use crate::interface::{Column, Setting, ifflags};
+use crate::interface::{Column, Interface, Setting, ifflags};
 use crate::layer::{self, Checked};
 use crate::plane::sources::{Marks, is_odd};
 use crate::plane::table::{V4, View};
@@ -111,6 +111,17 @@ pub(crate) fn may_pass(src: u32, dst: u32) -> bool {
     !is_odd(src) && !is_odd(dst)
 }
 
+/// Whether an address is a group of one link (RFC 5771 section 4), or the broadcast.
+fn is_near(dst: u32) -> bool {
+    dst >> 8 == 0x00e0_0000 || dst == u32::MAX
+}
+
+/// Whether a host asks Linux for an address, where the interface has a pair (RFC 2131 section 4.1).
+#[cold]
+fn is_without_address(i: &Interface, dst: u32) -> bool {
+    dst == u32::MAX && i.is(ifflags::LINUX)
+}
+
 impl Node for Ip4Input {
     const NAME: &'static str = "ip4-input";
     type Next = Ip4Next;
@@ -143,7 +154,7 @@ impl Node for Ip4Input {
             // Ethernet padding.
             p.trim(total);
         }
-        if is_odd(src) {
+        if is_odd(src) && !(src == 0 && is_without_address(i, dst)) {
             return Err(Ip4Drop::BadSource.into());
         }
         let forward = i.settings.get(view.forward);
@@ -152,7 +163,7 @@ impl Node for Ip4Input {
         }
         if is_odd(dst) {
             let multicast = dst >> 28 == 0xe || dst == u32::MAX;
-            if multicast && i.groups4.binary_search(&dst).is_ok() {
+            if multicast && (i.groups4.binary_search(&dst).is_ok() || i.is(ifflags::LINUX) && is_near(dst)) {
                 return Ok(Ip4Next::Local);
             }
             return Err(if multicast { Ip4Drop::Multicast } else { Ip4Drop::BadDestination }.into());

@@ -1,10 +1,11 @@
 //! `ip4-local`: packets for the router itself.
 
 use crate::icmp::{self, Ask};
+use crate::interface::ifflags;
 use crate::plane::table::{V4, View};
-use crate::plane::{Plane, PlaneConfig, kind};
+use crate::plane::{IfCache, Plane, PlaneConfig, kind};
 use crate::protocols::{Common, Takers};
-use crate::punt::Class;
+use crate::punt::{self, Class};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
@@ -23,6 +24,7 @@ graph::edges! {
         Policed => "punt-policer",
         Lookup => "ip4-lookup",
         Protocol => "@ip4-local",
+        Linux => "linux-cp-punt",
     }
 }
 
@@ -49,6 +51,8 @@ graph::reasons! {
         NoPort => "ip4-local-no-udp-port" (info),
         /// A protocol that the router does not speak; the sender is told "protocol unreachable".
         NoProtocol => "ip4-local-unknown-protocol" (info),
+        /// Linux got no copy: only buffers that other packets need are left.
+        NoCopy => "ip4-local-no-copy-for-linux" (info),
     }
 }
 
@@ -77,8 +81,15 @@ fn class(h: Ip4Header<'_>, packet: &[u8]) -> Class {
     Class::of_upper(h.protocol(), packet.get(h.header_len()..).unwrap_or_default())
 }
 
+/// Whether the router wants to hear of a packet beside Linux: of groups, and answers to what it asked or sent itself.
+fn is_for_both(protocol: IpProtocol, packet: &[u8], header_len: usize) -> bool {
+    let asks = || packet.get(header_len) == Some(&packet::icmp4::kind::ECHO_REQUEST);
+    protocol == IpProtocol::IGMP || protocol == IpProtocol::ICMP && !asks()
+}
+
 /// Snapshot of one vector.
 pub struct Ip4LocalView<'v> {
+    ifs: IfCache<'v>,
     plane: &'v Plane,
     config: &'v PlaneConfig,
     resets: TcpResets,
@@ -134,6 +145,7 @@ impl Node for Ip4Local {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4LocalView<'v> {
         Ip4LocalView {
+            ifs: IfCache::new(&self.plane, guard),
             plane: &self.plane,
             config: self.plane.config.load(guard),
             resets: *self.resets.load(guard),
@@ -145,7 +157,7 @@ impl Node for Ip4Local {
     fn step(view: &mut Ip4LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip4LocalNext, Ip4LocalReason> {
         let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
         let h = Ip4Header(h);
-        let (protocol, fragment, class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
+        let (protocol, fragment, mut class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
         let (header_len, src) = (h.header_len(), h.src());
         let taken_by = view.takers.of_packet(false, protocol, p.data(), header_len);
         if taken_by != 0 && !fragment {
@@ -155,15 +167,29 @@ impl Node for Ip4Local {
             (p.d.feat, p.d.aux) = (taken_by, header_len as u32);
             return Ok(Ip4LocalNext::Protocol);
         }
+        let linux = view.ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::LINUX));
+        if linux && class == Class::Local {
+            class = Class::Linux;
+        }
         if !view.plane.admits(p, class) {
             return Ok(Ip4LocalNext::Policed);
         }
-        if fragment {
+        // Linux puts fragments together itself.
+        if fragment && (!linux || view.takers.may_take(false, protocol)) {
             return Ok(Ip4LocalNext::Reassembly);
         }
         let from = view.tables.lookup_for(p.d, &src.to_bits());
         if view.plane.groups.resolve(from, 0).kind == kind::BROADCAST {
             return Err(Ip4LocalReason::BroadcastSource.into());
+        }
+        if linux {
+            if !is_for_both(protocol, p.data(), header_len) || fragment {
+                p.d.aux = punt::linux::PACKET;
+                return Ok(Ip4LocalNext::Linux);
+            }
+            if !punt::linux::copy(p, punt::linux::PACKET, Ip4LocalNext::Linux) {
+                p.count(Ip4LocalReason::NoCopy);
+            }
         }
         match protocol.0 {
             1 => return Ok(Ip4LocalNext::Icmp),

@@ -121,7 +121,9 @@ impl Node for Ip6Input {
             if scope <= 1 || scope == 0xf {
                 return Err(Ip6Drop::BadScope.into());
             }
-            if i.groups6.binary_search(&dst).is_err() {
+            // Groups of one link are for Linux, where it is there (RFC 4291 section 2.7).
+            let near = scope == 2 && i.is(ifflags::LINUX);
+            if !near && i.groups6.binary_search(&dst).is_err() {
                 return Err(Ip6Drop::Multicast.into());
             }
             return Ok(if hop_by_hop { Ip6Next::HopByHop } else { Ip6Next::Local });

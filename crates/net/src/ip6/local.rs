@@ -2,13 +2,14 @@
 
 use super::options;
 use crate::icmp::{self, Ask};
-use crate::plane::{Plane, PlaneConfig};
+use crate::interface::ifflags;
+use crate::plane::{IfCache, Plane, PlaneConfig};
 use crate::protocols::{Common, Takers};
-use crate::punt::Class;
+use crate::punt::{self, Class};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
-use packet::icmp6::parameter;
+use packet::icmp6::{kind, parameter};
 use packet::ip6::ext::{self, ExtError};
 use packet::ip6::{self, Ip6Builder, Ip6Header};
 use packet::{IpProtocol, checksum, tcp};
@@ -25,6 +26,7 @@ graph::edges! {
         Policed => "punt-policer",
         Lookup => "ip6-lookup",
         Protocol => "@ip6-local",
+        Linux => "linux-cp-punt",
     }
 }
 
@@ -65,6 +67,8 @@ graph::reasons! {
         NoPort => "ip6-local-no-udp-port" (info),
         /// A next header that the router does not know; the sender is told "unrecognized next header".
         NoProtocol => "ip6-local-unknown-next-header" (info),
+        /// Linux got no copy: only buffers that other packets need are left.
+        NoCopy => "ip6-local-no-copy-for-linux" (info),
     }
 }
 
@@ -97,6 +101,7 @@ fn station(packet: &[u8], upper: usize, class: Class) -> Option<IpAddr> {
 
 /// Snapshot of one vector.
 pub struct Ip6LocalView<'v> {
+    ifs: IfCache<'v>,
     plane: &'v Plane,
     guard: &'v Guard,
     config: &'v PlaneConfig,
@@ -189,6 +194,7 @@ impl Node for Ip6Local {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LocalView<'v> {
         Ip6LocalView {
+            ifs: IfCache::new(&self.plane, guard),
             plane: &self.plane,
             guard,
             config: self.plane.config.load(guard),
@@ -201,9 +207,18 @@ impl Node for Ip6Local {
         let Some(h) = p.head::<40>() else { return Err(Ip6LocalReason::TooShort.into()) };
         let dst = Ip6Header(h).dst();
         // Before the rest of the headers is looked at: only all fragments together must hold it.
-        if matches!(ext::fragment(p.data()), Ok(Some((f, _))) if !f.is_atomic()) {
+        let linux = view.ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::LINUX));
+        if let Ok(Some((f, _))) = ext::fragment(p.data())
+            && !f.is_atomic()
+        {
             if !view.plane.admits(p, Class::Fragment) {
                 return Ok(Ip6LocalNext::Policed);
+            }
+            // Linux puts fragments together itself.
+            let taken = |next: &u8| view.takers.may_take(true, IpProtocol(*next));
+            if linux && !p.data().get(f.header).is_some_and(taken) {
+                p.d.aux = punt::linux::PACKET;
+                return Ok(Ip6LocalNext::Linux);
             }
             return Ok(Ip6LocalNext::Reassembly);
         }
@@ -219,12 +234,27 @@ impl Node for Ip6Local {
             (p.d.feat, p.d.aux) = (taken_by, u.offset as u32);
             return Ok(Ip6LocalNext::Protocol);
         }
-        let class = upper.map_or(Class::Local, |u| {
+        let mut class = upper.map_or(Class::Local, |u| {
             Class::of_upper(u.protocol, p.data().get(u.offset..).unwrap_or_default())
         });
+        if linux && class == Class::Local {
+            class = Class::Linux;
+        }
         let station = upper.ok().and_then(|u| station(p.data(), u.offset, class));
         if !view.plane.admits_from(p, class, station) {
             return Ok(Ip6LocalNext::Policed);
+        }
+        if linux {
+            let both = |u: ext::UpperLayer| {
+                u.protocol == IpProtocol::ICMPV6 && p.data().get(u.offset) != Some(&kind::ECHO_REQUEST)
+            };
+            if !upper.is_ok_and(both) {
+                p.d.aux = punt::linux::PACKET;
+                return Ok(Ip6LocalNext::Linux);
+            }
+            if !punt::linux::copy(p, punt::linux::PACKET, Ip6LocalNext::Linux) {
+                p.count(Ip6LocalReason::NoCopy);
+            }
         }
         if upper.is_err() || upper.is_ok_and(|u| u.offset != ip6::HEADER_LEN) {
             match extensions(p.data(), dst.is_multicast()) {

@@ -83,6 +83,12 @@ classes! {
     Bgp: "bgp", 20000 a second, 5000 at once => "policed-bgp";
     /// OSPF and OSPFv3 (protocol 89)
     Ospf: "ospf", 5000 a second, 2000 at once => "policed-ospf";
+    /// LDP (TCP and UDP port 646)
+    Ldp: "ldp", 5000 a second, 2000 at once => "policed-ldp";
+    /// VRRP (protocol 112)
+    Vrrp: "vrrp", 2000 a second, 500 at once => "policed-vrrp";
+    /// IS-IS and what else comes in frames of IEEE 802.2
+    Isis: "isis", 5000 a second, 2000 at once => "policed-isis";
     /// BFD (UDP ports 3784, 3785, 4784, 6784)
     Bfd: "bfd", 20000 a second, 4000 at once => "policed-bfd";
     /// LACP and other slow protocols (EtherType 0x8809)
@@ -99,6 +105,8 @@ classes! {
     Fragment: "fragment", 20000 a second, 4000 at once => "policed-fragment";
     /// Everything else to an address of the router's
     Local: "local", 5000 a second, 1000 at once => "policed-local";
+    /// Everything else to Linux, where the interface has a pair
+    Linux: "linux", 100000 a second, 20000 at once => "policed-linux";
     /// Packets with IPv4 options or IPv6 hop-by-hop options, to the router or through it
     Options: "options", 10000 a second, 2000 at once => "policed-options";
     /// Labelled packets with router alert (label 1)
@@ -117,6 +125,7 @@ classes! {
 pub const COUNT: usize = Class::ALL.len();
 
 const BGP: u16 = 179;
+const LDP: u16 = 646;
 const BFD: [u16; 4] = [3784, 3785, 4784, 6784];
 
 impl Class {
@@ -147,9 +156,11 @@ impl Class {
                 _ => Class::Icmp6,
             },
             IpProtocol::TCP if port(0) == Some(BGP) || port(2) == Some(BGP) => Class::Bgp,
+            IpProtocol::TCP | IpProtocol::UDP if port(0) == Some(LDP) || port(2) == Some(LDP) => Class::Ldp,
             IpProtocol::UDP if port(2).is_some_and(|p| BFD.contains(&p)) => Class::Bfd,
             IpProtocol::IGMP => Class::Igmp,
             IpProtocol::OSPF => Class::Ospf,
+            IpProtocol::VRRP => Class::Vrrp,
             _ => Class::Local,
         }
     }
@@ -192,6 +203,11 @@ mod tests {
         assert_eq!(class(6, &[9, 9, 0, 22]), Class::Local);
         assert_eq!(class(17, &[9, 9, 0x0e, 0xc8]), Class::Bfd);
         assert_eq!(class(17, &[0x0e, 0xc8, 9, 9]), Class::Local, "only the destination port");
+        for protocol in [6, 17] {
+            assert_eq!(class(protocol, &[2, 0x86, 9, 9]), Class::Ldp);
+            assert_eq!(class(protocol, &[9, 9, 2, 0x86]), Class::Ldp);
+        }
+        assert_eq!(class(112, &[]), Class::Vrrp);
         assert_eq!(class(2, &[]), Class::Igmp);
         assert_eq!(class(89, &[]), Class::Ospf);
         for protocol in [6, 17, 58, 47] {

@@ -7,6 +7,7 @@
 
 pub mod class;
 mod expected;
+pub mod linux;
 mod police;
 mod policer;
 mod queue;

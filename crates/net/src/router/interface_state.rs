@@ -130,6 +130,8 @@ pub struct IfState {
     pub kind: Kind,
     /// Operation that made it.
     pub origin: Op,
+    /// Made by a part for another interface, with which it goes: the operator neither changes nor saves it.
+    pub companion: bool,
     /// Free text.
     pub description: Option<String>,
     /// The MTU that it was made with, unless the operator says otherwise: of a device 1500.

@@ -236,6 +236,7 @@ impl Router {
             name: new.name,
             kind: new.kind,
             origin: new.origin,
+            companion: false,
             description: None,
             own_mtu: if matches!(new.kind, Kind::Virtual(_)) { new.mtu } else { 1500 },
             up: false,

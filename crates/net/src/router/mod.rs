@@ -10,6 +10,7 @@ mod attached;
 mod batch;
 mod bulk;
 mod check;
+mod companion;
 mod connected;
 #[cfg(test)]
 mod converge_tests;
@@ -472,7 +473,7 @@ impl Router {
                 .filter(lends)
                 .map(|i| Op::SetFeature { name: i.name.clone(), feature: Feature::Unnumbered(None) }),
         );
-        let whole = |i: &&IfState| named(i) && !matches!(i.kind, Kind::Sub { .. });
+        let whole = |i: &&IfState| named(i) && !i.companion && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
         ops.extend(tables.into_iter().filter(|t| t.id != 0).map(|table| Op::DeleteTable { table }));
         if let Err(e) = self.commit(ops) {

@@ -466,6 +466,11 @@ impl Router {
     pub(crate) fn named(&self, name: &str) -> Result<&IfState, OpError> {
         let index = self.index_of(name)?;
         let found = self.interface(index).filter(|i| i.kind != Kind::Local);
+        if found.is_some_and(|i| i.companion) {
+            return Err(OpError::new(format!(
+                "{name} belongs to another interface, with which it comes and goes"
+            )));
+        }
         found
             .ok_or_else(|| OpError::new(format!("{name} stands for the router itself and cannot be changed")))
     }
@@ -663,7 +668,7 @@ impl Router {
         }
     }
 
-    fn set_admin(&mut self, index: u32, up: bool, link: bool) -> Result<(), OpError> {
+    pub(super) fn set_admin(&mut self, index: u32, up: bool, link: bool) -> Result<(), OpError> {
         if !up {
             self.tell_parts(|part, router| part.ends(router, Some(index)));
         }

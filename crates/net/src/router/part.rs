@@ -399,6 +399,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
         vec![]
     }
 
+    /// What no two interfaces are told, where there is such a thing.
+    fn exclusive(&self) -> Option<String> {
+        None
+    }
+
     /// Takes it in, and answers what was told before.
     ///
     /// # Errors
@@ -426,6 +431,7 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
 trait ErasedOp: Any + fmt::Debug + Send {
     fn subject(&self) -> String;
     fn off(&self) -> BoxedOp;
+    fn exclusive(&self) -> Option<String>;
     fn names(&self) -> Vec<Named>;
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
     fn switches_on(&self) -> bool;
@@ -447,6 +453,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn names(&self) -> Vec<Named> {
         InterfaceOp::names(self)
+    }
+
+    fn exclusive(&self) -> Option<String> {
+        InterfaceOp::exclusive(self).map(|what| format!("{} {what}", std::any::type_name::<T>()))
     }
 
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError> {
@@ -520,6 +530,11 @@ impl BoxedOp {
     /// See [`InterfaceOp::names`].
     pub fn names(&self) -> Vec<Named> {
         self.0.names()
+    }
+
+    /// See [`InterfaceOp::exclusive`]; that of different parts differs.
+    pub fn exclusive(&self) -> Option<String> {
+        self.0.exclusive()
     }
 
     /// See [`InterfaceOp::words`].

@@ -188,7 +188,10 @@ impl Router {
         }
         let mut trouble = vec![];
         trouble.extend(self.set_mac(index, if mac_set { mac } else { own }).err());
-        trouble.extend(self.set_mtu(index, mtu).err());
+        // The other side of a companion has an MTU of its own, which is among its settings.
+        if self.interfaces.get(index).is_some_and(|i| !i.companion) {
+            trouble.extend(self.set_mtu(index, mtu).err());
+        }
         self.fit_device(index);
         trouble.extend(self.follow_promiscuity(index).err());
         let groups: Vec<_> =

@@ -1,6 +1,6 @@
 //! Packets made of numbers: mostly usual ones, with a fault or an oddity now and then.
 
-use super::world::World;
+use super::world::{PORTS, World};
 use crate::testing::fix_ip4;
 use graph::{Desc, VECTOR_SIZE, flags};
 
@@ -381,7 +381,7 @@ impl Spec {
                 if r.below(2) == 0 {
                     self.to = OTHER_PORT + self.port as u8;
                 }
-                self.port = r.below(14);
+                self.port = r.below(PORTS.len());
             }
             // Often one of those that a router takes with one tag.
             1 => {
@@ -440,6 +440,8 @@ impl Spec {
                         "ip6-rewrite",
                         "interface-output",
                         "span-output",
+                        "linux-cp-xc",
+                        "linux-cp-punt",
                         "l2-xconnect",
                         "l2-bridge",
                         "l2-flood",
@@ -688,7 +690,13 @@ impl Spec {
             let skip = (l3 - labels).min(usize::from(d.len)) as u16;
             if !matches!(
                 name,
-                "interface-output" | "span-output" | "l2-xconnect" | "l2-bridge" | "l2-flood" | "l2-arp-term"
+                "interface-output"
+                    | "span-output"
+                    | "linux-cp-xc"
+                    | "l2-xconnect"
+                    | "l2-bridge"
+                    | "l2-flood"
+                    | "l2-arp-term"
             ) {
                 d.off += skip;
                 d.len -= skip;

@@ -30,9 +30,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Ports with a device; the first has 02:00:00:00:00:01 and so on.
-pub const PORTS: [&str; 14] = [
-    "left", "right", "small", "six", "bare", "down", "nolink", "trunk", "patch", "cord", "loom", "hub",
-    "spoke", "rim",
+pub const PORTS: [&str; 16] = [
+    "left",
+    "right",
+    "small",
+    "six",
+    "bare",
+    "down",
+    "nolink",
+    "trunk",
+    "patch",
+    "cord",
+    "loom",
+    "hub",
+    "spoke",
+    "rim",
+    "host",
+    "vlan-host",
 ];
 /// The port on whose transmit side a capture runs.
 pub const TAPED: &str = "six";
@@ -646,6 +660,9 @@ impl World {
             commit(&mut router, features(&names));
             commit(&mut router, table_routes());
             commit(&mut router, mirrors());
+        }
+        for (interface, host) in [("small", "host"), ("trunk.100", "vlan-host")] {
+            crate::linux_cp::pair_over(&mut router, interface, host).unwrap();
         }
         commit(&mut router, vec![Op::SetState { name: "down".into(), up: false }]);
         router.set_link_state(router.interface_index("nolink").unwrap(), true, false);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 42] = [
+pub const PATHS: [&str; 44] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -65,11 +65,13 @@ pub const PATHS: [&str; 42] = [
     "gre-decap",
     "vxlan-encap",
     "vxlan-decap",
+    "linux-punt",
+    "linux-inject",
 ];
 
-const PORTS: [&str; 12] = [
+const PORTS: [&str; 13] = [
     "left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped", "hub", "spoke", "rim",
-    "site",
+    "site", "host",
 ];
 
 /// A station behind `spoke`.
@@ -514,6 +516,8 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
         "bvi" => return bridged(BVI, 1, ip4(20, n, 64)),
         "gre-encap" => (0, None, 0x0800, ip4(42, n, 64)),
         "gre-decap" => (0, None, 0x0800, to_router(47, &[&[0, 0, 8, 0], &ip4(20, n, 64)[..]].concat())),
+        "linux-punt" => (0, None, 0x0800, to_router(6, &[n; 20])),
+        "linux-inject" => (12, None, 0x0800, ip4(20, n, 64)),
         "vxlan-encap" => return bridged(FAR, 1, ip4(20, n, 64)),
         "vxlan-decap" => {
             let (_, inner) = bridged(STATION, 1, ip4(20, n, 64));
@@ -600,6 +604,9 @@ impl Rig {
             .into_iter()
             .find(|m| m.0 == path);
         router.commit(mirrored.map(|(_, name)| mirror(name)).into_iter().collect()).unwrap();
+        if path.starts_with("linux-") {
+            net::linux_cp::pair_over(&mut router, "left", "host").unwrap();
+        }
         let limit = Some(Limit { rate: 1_000_000, burst: 1_000_000 });
         router
             .commit(Class::ALL.iter().map(|c| net::copp::SetLimit { class: *c, limit }.into()).collect())
@@ -626,7 +633,13 @@ impl Rig {
         });
         Rig {
             frames: frames.collect(),
-            input: dispatcher.id(if path == "span-rx" { "span-input" } else { "ethernet-input" }).unwrap(),
+            input: dispatcher
+                .id(match path {
+                    "span-rx" => "span-input",
+                    "linux-inject" => "linux-cp-xc",
+                    _ => "ethernet-input",
+                })
+                .unwrap(),
             _router: router,
             dispatcher,
             vector: Vector::boxed(),

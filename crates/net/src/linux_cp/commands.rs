@@ -1,0 +1,148 @@
+//! `lcp`, `show lcp`.
+
+use super::{LcpSetting, LinuxPair, PairInfo, Paired, pair, pairs, settings};
+use crate::cli::{check_namespace, commit, interface};
+use crate::router::{Op, Router};
+use command::{Args, Command, CommandError, Output, Table};
+use serde_json::json;
+
+/// The commands.
+pub(crate) fn all() -> Vec<Command<Router>> {
+    vec![
+        Command::write(
+            "lcp create <interface:interface> host-if <host-if:string> [netns <netns:string>] [tun]",
+            "Give an interface a pair in Linux",
+            create,
+        )
+        .arg("interface", "a device, a loopback or BVI, a tunnel, or a sub-interface with exact-match")
+        .arg("host-if", "name of the device in Linux")
+        .arg("netns", "its network namespace; that of `lcp default netns` without, else Quiver's own")
+        .arg("tun", "not here: what carries packets gets a TAP on which Linux looks for no neighbors")
+        .details(
+            "What comes on the interface for the router itself goes to this device with its headers: ICMP, TCP, UDP and all \
+             protocols above IP that no feature of Quiver takes, multicast on the link, IS-IS, LLDP and slow protocols. ARP, \
+             neighbor discovery and ICMP errors go to Quiver and to Linux. What Linux sends on the device leaves by the \
+             interface as it is; that of a loopback is routed, that of a BVI bridged. The device has the interface's MAC \
+             address, carrier, and at first its MTU and state.",
+        )
+        .example("lcp create left host-if e0")
+        .example("lcp create right host-if e1 netns dataplane"),
+        Command::write("lcp delete <interface:interface>", "Take the pair of an interface away", delete)
+            .example("lcp delete left"),
+        Command::write(
+            "lcp default netns <netns:string>",
+            "The network namespace of pairs that are made without one",
+            |r: &mut Router, args: &Args| {
+                check_namespace(args, "netns")?;
+                commit(r, vec![LcpSetting::DefaultNetns(Some(args.get("netns")?)).into()])
+            },
+        )
+        .details("Pairs that there are stay where they are.")
+        .example("lcp default netns dataplane"),
+        Command::write(
+            "lcp default clear netns",
+            "Make pairs in Quiver's own namespace again",
+            |r: &mut Router, _: &Args| commit(r, vec![LcpSetting::DefaultNetns(None).into()]),
+        )
+        .example("lcp default clear netns"),
+        Command::write(
+            "lcp lcp-sync (on|off|enable|disable)",
+            "Have Linux follow state, MTU and addresses of interfaces with a pair",
+            |r: &mut Router, args: &Args| {
+                commit(r, vec![LcpSetting::Sync(args.has("on") || args.has("enable")).into()])
+            },
+        )
+        .arg("on", "what is set for the interface, is set for the device in Linux as well")
+        .arg("off", "the device is Linux's, but for MAC address and carrier: the default")
+        .example("lcp lcp-sync on"),
+        Command::write(
+            "lcp lcp-auto-subint (on|off|enable|disable)",
+            "Give new sub-interfaces a pair where their interface has one",
+            |r: &mut Router, args: &Args| {
+                commit(r, vec![LcpSetting::AutoSubint(args.has("on") || args.has("enable")).into()])
+            },
+        )
+        .arg("on", "sub-interface ID gets HOST-IF.ID, in the same namespace")
+        .arg("off", "they get none by themselves: the default")
+        .example("lcp lcp-auto-subint on"),
+        Command::read("show lcp [phy <interface:interface>]", "Pairs in Linux, and what holds for all", show)
+            .arg("interface", "only the pair of this one")
+            .example("show lcp")
+            .example("show lcp phy left"),
+    ]
+}
+
+fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    check_namespace(args, "netns")?;
+    if args.has("tun") {
+        let why = "tun: what carries packets gets a TAP on which Linux looks for no neighbors, by itself: leave the word out";
+        return Err(CommandError::new(why));
+    }
+    let i = interface(router, args, "interface")?;
+    if let Some(p) = pair(router, i.index) {
+        let why = format!("{} has the pair {} already: lcp delete {} first", p.name, p.linux.host, p.name);
+        return Err(args.error("interface", why));
+    }
+    let netns = args.opt("netns")?.or_else(|| settings(router).default_netns);
+    let linux = Paired { host: args.get("host-if")?, netns };
+    let name = i.name.clone();
+    commit(router, vec![Op::SetFeature { name, feature: LinuxPair(Some(linux)).into() }])
+}
+
+fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let i = interface(router, args, "interface")?;
+    if pair(router, i.index).is_none() {
+        return Err(args.error("interface", format!("{} has no pair (show lcp)", i.name)));
+    }
+    let name = i.name.clone();
+    commit(router, vec![Op::SetFeature { name, feature: LinuxPair(None).into() }])
+}
+
+fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let only = match args.opt::<String>("interface")? {
+        Some(_) => Some(interface(router, args, "interface")?.index),
+        None => None,
+    };
+    let s = settings(router);
+    let word = |on| if on { "on" } else { "off" };
+    let netns = s.default_netns.as_deref();
+    let mut text = format!(
+        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\n",
+        netns.unwrap_or("-"),
+        word(s.sync),
+        word(s.auto_subint)
+    );
+    let mut table = Table::new().left("Interface").left("Tap").left("Host-if").right("Ifindex").left("Netns");
+    let all: Vec<PairInfo> = pairs(router).filter(|p| only.is_none_or(|i| p.interface == i)).collect();
+    for p in &all {
+        table.row([
+            p.name.clone().into(),
+            router.interface_name(p.tap).into(),
+            p.linux.host.clone().into(),
+            p.ifindex.map_or("-".into(), Into::into),
+            p.linux.netns.clone().unwrap_or_else(|| "-".into()).into(),
+        ]);
+    }
+    if !table.is_empty() {
+        text.push_str(&table.to_text());
+    }
+    let pairs: Vec<_> = all
+        .iter()
+        .map(|p| {
+            json!({
+                "interface": p.name,
+                "tap": router.interface_name(p.tap),
+                "host-if": p.linux.host,
+                "ifindex": p.ifindex,
+                "netns": p.linux.netns,
+            })
+        })
+        .collect();
+    let json = json!({
+        "default-netns": s.default_netns,
+        "lcp-sync": s.sync,
+        "lcp-auto-subint": s.auto_subint,
+        "pairs": pairs,
+    });
+    Ok(Output::new(text, json))
+}

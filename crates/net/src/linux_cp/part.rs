@@ -1,0 +1,504 @@
+//! Pairs as a part of the control side.
+
+use super::sync::{self, Applied};
+use super::{FromLinux, LINUX_CP_XC, Pairs, ToLinux};
+use crate::interface::ifflags;
+use crate::router::{
+    BoxedOp, Encap, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
+    is_namespace, is_tap_host,
+};
+use command::Command;
+use graph::arcs::Feature;
+use packet::eth::MacAddr;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The part.
+pub(crate) struct LinuxCp;
+
+/// TAPs of pairs are called `tapN`, N from here on: those that the operator makes end below.
+const FIRST_TAP: u32 = 4096;
+
+/// Groups whose frames routing protocols and others of Linux's want: IPv4 and IPv6 on one link, IS-IS, slow protocols and LLDP.
+const GROUPS: &[[u8; 6]] = &[
+    [0x01, 0x00, 0x5e, 0, 0, 0x01],
+    [0x01, 0x00, 0x5e, 0, 0, 0x02],
+    [0x01, 0x00, 0x5e, 0, 0, 0x05],
+    [0x01, 0x00, 0x5e, 0, 0, 0x06],
+    [0x01, 0x00, 0x5e, 0, 0, 0x09],
+    [0x01, 0x00, 0x5e, 0, 0, 0x0a],
+    [0x01, 0x00, 0x5e, 0, 0, 0x0d],
+    [0x01, 0x00, 0x5e, 0, 0, 0x12],
+    [0x01, 0x00, 0x5e, 0, 0, 0x16],
+    [0x01, 0x00, 0x5e, 0, 0, 0xfb],
+    [0x33, 0x33, 0, 0, 0, 0x01],
+    [0x33, 0x33, 0, 0, 0, 0x02],
+    [0x33, 0x33, 0, 0, 0, 0x05],
+    [0x33, 0x33, 0, 0, 0, 0x06],
+    [0x33, 0x33, 0, 0, 0, 0x09],
+    [0x33, 0x33, 0, 0, 0, 0x0a],
+    [0x33, 0x33, 0, 0, 0, 0x0d],
+    [0x33, 0x33, 0, 0, 0, 0x12],
+    [0x33, 0x33, 0, 0, 0, 0x16],
+    [0x33, 0x33, 0, 0, 0, 0xfb],
+    [0x01, 0x80, 0xc2, 0, 0, 0x14],
+    [0x01, 0x80, 0xc2, 0, 0, 0x15],
+    [0x09, 0x00, 0x2b, 0, 0, 0x05],
+    [0x01, 0x80, 0xc2, 0, 0, 0x02],
+    [0x01, 0x80, 0xc2, 0, 0, 0x0e],
+];
+
+/// A device in Linux.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paired {
+    /// Its name.
+    pub host: String,
+    /// Its network namespace; Quiver's own when absent.
+    pub netns: Option<String>,
+}
+
+/// The pair of an interface; none: it has none any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinuxPair(pub Option<Paired>);
+
+/// What holds for all pairs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// The namespace of pairs that are made without one.
+    pub default_netns: Option<String>,
+    /// Admin state, MTU and addresses go over to Linux.
+    pub sync: bool,
+    /// Sub-interfaces that are made get a pair where their interface has one.
+    pub auto_subint: bool,
+}
+
+/// A change of one of [`Settings`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum LcpSetting {
+    /// See [`Settings::default_netns`].
+    DefaultNetns(Option<String>),
+    /// See [`Settings::sync`].
+    Sync(bool),
+    /// See [`Settings::auto_subint`].
+    AutoSubint(bool),
+}
+
+/// A pair as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairInfo {
+    /// The interface.
+    pub interface: u32,
+    /// Its name.
+    pub name: String,
+    /// The TAP between both: the number of the interface that it is in Quiver.
+    pub tap: u32,
+    /// The device in Linux.
+    pub linux: Paired,
+    /// Linux's number of it; none while it is gone.
+    pub ifindex: Option<u32>,
+}
+
+/// A pair, and what is known of its device.
+pub(super) struct Pair {
+    pub linux: Paired,
+    pub tap: u32,
+    pub applied: Applied,
+}
+
+/// The part's state.
+#[derive(Default)]
+pub(super) struct State {
+    pub settings: Settings,
+    pub pairs: BTreeMap<u32, Pair>,
+    /// Interfaces by their TAPs.
+    taps: BTreeMap<u32, u32>,
+    to: BTreeMap<u32, ToLinux>,
+    from: BTreeMap<u32, FromLinux>,
+    /// Sub-interfaces that were seen, and those of this transaction.
+    seen: BTreeSet<u32>,
+    new: Vec<u32>,
+    /// Pairs that are to be looked at, once workers see the interface.
+    changed: BTreeSet<u32>,
+}
+
+/// What holds for all pairs.
+pub fn settings(router: &Router) -> Settings {
+    router.state::<State>().map(|s| s.settings.clone()).unwrap_or_default()
+}
+
+fn info(router: &Router, index: u32, pair: &Pair) -> PairInfo {
+    PairInfo {
+        interface: index,
+        name: router.interface_name(index),
+        tap: pair.tap,
+        linux: pair.linux.clone(),
+        ifindex: router.companion_ifindex(pair.tap),
+    }
+}
+
+/// All pairs, by number of the interface.
+pub fn pairs(router: &Router) -> impl Iterator<Item = PairInfo> + '_ {
+    let all = router.state::<State>().into_iter().flat_map(|s| &s.pairs);
+    all.map(|(index, pair)| info(router, *index, pair))
+}
+
+/// The pair of an interface.
+pub fn pair(router: &Router, interface: u32) -> Option<PairInfo> {
+    let found = router.state::<State>()?.pairs.get(&interface)?;
+    Some(info(router, interface, found))
+}
+
+/// Whether a text can name the device of a pair: as a TAP's Linux side, and with dots.
+pub fn is_host_name(name: &str) -> bool {
+    is_tap_host(&name.replace('.', "-"))
+}
+
+/// Whether packets can come and go on an interface.
+pub(super) fn is_usable(router: &Router, i: &IfState) -> bool {
+    router.interface(i.hw()).is_some_and(|hw| i.up && hw.up && hw.link)
+}
+
+/// The MAC address of an interface.
+pub(super) fn mac(router: &Router, i: &IfState) -> MacAddr {
+    router.interface(i.hw()).map_or(i.mac, |hw| hw.mac)
+}
+
+/// Whether an interface can have this pair.
+fn check(router: &Router, i: &IfState, linux: &Paired) -> Result<(), OpError> {
+    let (name, host) = (&i.name, &linux.host);
+    let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
+    if !is_host_name(host) {
+        return fail(format!(
+            "{host:?} cannot name a pair in Linux: a lower-case letter, then lower-case letters, digits, '-' and '.', at most 15"
+        ));
+    }
+    if let Some(netns) = linux.netns.as_deref().filter(|n| !is_namespace(n)) {
+        return fail(format!(
+            "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
+        ));
+    }
+    let exact = |encap| match encap {
+        Encap::Tags { outer, inner, exact, .. } => exact && outer.is_some() && inner != Some(None),
+        Encap::Untagged | Encap::Default => false,
+    };
+    match i.kind {
+        Kind::Local => return fail("stands for the router itself and has no pair".into()),
+        Kind::MplsTunnel { .. } => {
+            return fail("an MPLS tunnel has no pair: packets only leave over it".into());
+        }
+        Kind::Sub { encap, .. } if !exact(encap) => {
+            return fail(
+                "takes frames of several VLANs: only a sub-interface with exact-match has a pair".into(),
+            );
+        }
+        Kind::Device if matches!(i.origin, Op::CreateTap { .. }) => {
+            return fail("is a TAP, which Linux has already".into());
+        }
+        _ => {}
+    }
+    let other = pairs(router).find(|p| p.interface != i.index && p.linux.host == *host);
+    if let Some(other) = other {
+        return fail(format!("{host} is the pair of {} already", other.name));
+    }
+    Ok(())
+}
+
+/// Makes the pair of an interface that has none.
+fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
+    let Some(i) = router.interface(index) else { return Ok(()) };
+    check(router, i, &linux)?;
+    let (name, mac, mtu) = (i.name.clone(), mac(router, i), i.mtu);
+    let config = TapConfig {
+        netns: linux.netns.clone(),
+        host_mac: Some(mac),
+        host_mtu: Some(mtu.into()),
+        ..TapConfig::new(&linux.host)
+    };
+    let made = router.create_companion(format!("tap{}", FIRST_TAP + index), config);
+    let tap = made.map_err(|e| OpError::new(format!("{name}: no pair: {e}")))?;
+    let applied = Applied::made(mac, mtu);
+    if let Some(s) = router.state_mut::<State>() {
+        s.pairs.insert(index, Pair { linux, tap, applied });
+        s.taps.insert(tap, index);
+    }
+    receive_groups(router, index, true);
+    router.publish_interface(tap);
+    seen_by_workers(router, index);
+    sync::follow(router, index);
+    let usable = router.interface(index).is_some_and(|i| is_usable(router, i));
+    router.set_companion_carrier(tap, usable);
+    Ok(())
+}
+
+/// Makes one device of the router the TAP of another interface's pair, as benchmarks and tests have it that may make none in Linux.
+///
+/// # Errors
+/// There is no interface of one of these names.
+pub fn pair_over(router: &mut Router, interface: &str, tap: &str) -> Result<(), OpError> {
+    let (index, tap) = (router.index_of(interface)?, router.index_of(tap)?);
+    let linux = Paired { host: format!("pair{index}"), netns: None };
+    if let Some(s) = router.state_mut::<State>() {
+        s.pairs.insert(index, Pair { linux, tap, applied: Applied::made(MacAddr::ZERO, 0) });
+        s.taps.insert(tap, index);
+    }
+    seen_by_workers(router, index);
+    router.publish_interface(tap);
+    router.publish_interface(index);
+    Ok(())
+}
+
+/// Takes the pair of an interface away.
+fn unmake(router: &mut Router, index: u32) {
+    let Some(s) = router.state_mut::<State>() else { return };
+    let Some(pair) = s.pairs.remove(&index) else { return };
+    s.taps.remove(&pair.tap);
+    s.changed.remove(&index);
+    receive_groups(router, index, false);
+    seen_by_workers(router, index);
+    forget(router, pair.tap);
+    router.remove_companion(pair.tap);
+}
+
+/// The device below an interface takes frames that are for Linux, or no more.
+fn receive_groups(router: &mut Router, index: u32, on: bool) {
+    let frames = |i: &IfState| match i.kind {
+        Kind::Device | Kind::Sub { .. } => true,
+        Kind::Virtual(kind) => kind.frames,
+        _ => false,
+    };
+    if router.interface(index).is_some_and(frames) {
+        GROUPS.iter().for_each(|g| router.receive_frames_to(index, MacAddr(*g), on));
+    }
+}
+
+/// Workers see of the pair of an interface what it is now.
+fn seen_by_workers(router: &mut Router, index: u32) {
+    let Some(s) = router.state::<State>() else { return };
+    let pair = s.pairs.get(&index);
+    let (to, from) = match (pair, router.interface(index)) {
+        (Some(pair), Some(i)) => {
+            let packets = i.is_point_to_point().then(|| mac(router, i).0);
+            let to = ToLinux { tap: pair.tap, pop: i.tags().count, packets };
+            (Some(to), Some((pair.tap, FromLinux { interface: index, routed: i.is_alone() })))
+        }
+        _ => (None, None),
+    };
+    if s.to.get(&index) == to.as_ref() && from.is_none_or(|(tap, from)| s.from.get(&tap) == Some(&from)) {
+        return;
+    }
+    let Some(s) = router.state_mut::<State>() else { return };
+    match to {
+        Some(to) => _ = s.to.insert(index, to),
+        None => _ = s.to.remove(&index),
+    }
+    s.from.extend(from);
+    publish(router);
+}
+
+/// A TAP is gone.
+fn forget(router: &mut Router, tap: u32) {
+    let was = router.state_mut::<State>().and_then(|s| s.from.remove(&tap));
+    if was.is_some() {
+        publish(router);
+    }
+}
+
+fn publish(router: &mut Router) {
+    let Some(s) = router.state::<State>() else { return };
+    let to = s.to.iter().map(|(i, to)| (*i, *to)).collect();
+    let from = s.from.iter().map(|(i, from)| (*i, *from)).collect();
+    router.publish(Pairs { to, from });
+}
+
+impl InterfaceOp for LinuxPair {
+    fn subject(&self) -> String {
+        "pair in Linux".into()
+    }
+
+    fn off(&self) -> Self {
+        LinuxPair(None)
+    }
+
+    fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
+        let was = pair(router, index).map(|p| p.linux);
+        if self.0 == was {
+            return Ok(self);
+        }
+        if let (Some(linux), Some(i)) = (&self.0, router.interface(index)) {
+            check(router, i, linux)?;
+        }
+        unmake(router, index);
+        if let Some(linux) = self.0
+            && let Err(e) = make(router, index, linux)
+        {
+            if let Some(Err(again)) = was.map(|was| make(router, index, was)) {
+                router.note(true, again.message);
+            }
+            return Err(e);
+        }
+        Ok(LinuxPair(was))
+    }
+
+    fn exclusive(&self) -> Option<String> {
+        self.0.as_ref().map(|linux| linux.host.clone())
+    }
+
+    fn switches_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn names_others(&self) -> bool {
+        false
+    }
+
+    fn words(&self, name: &str) -> (String, String) {
+        let host = self.0.as_ref().map_or("none", |p| &p.host);
+        (format!("has the pair {host} in Linux"), format!("lcp delete {name}"))
+    }
+}
+
+impl PartOp for LcpSetting {
+    fn subject(&self) -> String {
+        match self {
+            LcpSetting::DefaultNetns(_) => "namespace of pairs in Linux",
+            LcpSetting::Sync(_) => "lcp-sync",
+            LcpSetting::AutoSubint(_) => "lcp-auto-subint",
+        }
+        .into()
+    }
+
+    fn off(&self) -> Option<Op> {
+        let off = match self {
+            LcpSetting::DefaultNetns(_) => LcpSetting::DefaultNetns(None),
+            LcpSetting::Sync(_) => LcpSetting::Sync(false),
+            LcpSetting::AutoSubint(_) => LcpSetting::AutoSubint(false),
+        };
+        Some(off.into())
+    }
+
+    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        if let LcpSetting::DefaultNetns(Some(netns)) = &self
+            && !is_namespace(netns)
+        {
+            return Err(OpError::new(format!(
+                "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
+            )));
+        }
+        let Some(s) = router.state_mut::<State>() else { return Ok(vec![]) };
+        let was = match self {
+            LcpSetting::DefaultNetns(netns) => {
+                LcpSetting::DefaultNetns(std::mem::replace(&mut s.settings.default_netns, netns))
+            }
+            LcpSetting::Sync(on) => LcpSetting::Sync(std::mem::replace(&mut s.settings.sync, on)),
+            LcpSetting::AutoSubint(on) => {
+                LcpSetting::AutoSubint(std::mem::replace(&mut s.settings.auto_subint, on))
+            }
+        };
+        if matches!(was, LcpSetting::Sync(false)) {
+            let all: Vec<u32> = s.pairs.keys().copied().collect();
+            all.into_iter().for_each(|index| sync::follow(router, index));
+        }
+        Ok(vec![was.into()])
+    }
+
+    fn log_line(&self) -> Option<String> {
+        let word = |on: &bool| if *on { "on" } else { "off" };
+        Some(match self {
+            LcpSetting::DefaultNetns(Some(netns)) => format!("pairs in Linux: namespace {netns}"),
+            LcpSetting::DefaultNetns(None) => "pairs in Linux: Quiver's own namespace".into(),
+            LcpSetting::Sync(on) => format!("pairs in Linux: lcp-sync {}", word(on)),
+            LcpSetting::AutoSubint(on) => format!("pairs in Linux: lcp-auto-subint {}", word(on)),
+        })
+    }
+}
+
+/// Gives a new sub-interface the pair that its interface's has it get.
+fn pair_by_itself(router: &mut Router, index: u32) {
+    let Some(i) = router.interface(index) else { return };
+    let (Kind::Sub { parent, id, .. }, None) = (i.kind, pair(router, index)) else { return };
+    let Some(above) = pair(router, parent) else { return };
+    let (name, host) = (i.name.clone(), format!("{}.{id}", above.linux.host));
+    let linux = Paired { host, netns: above.linux.netns };
+    match make(router, index, linux) {
+        Ok(()) => router.publish_interface(index),
+        Err(e) => router.note(true, format!("lcp-auto-subint: {name}: {e}")),
+    }
+}
+
+impl Part for LinuxCp {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
+        Box::new(State::default())
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        super::commands::all()
+    }
+
+    fn told(&self, router: &Router, index: u32) -> Vec<BoxedOp> {
+        pair(router, index).map(|p| BoxedOp::new(LinuxPair(Some(p.linux)))).into_iter().collect()
+    }
+
+    fn flags(&self, router: &Router, index: u32) -> u16 {
+        let has = router.state::<State>().is_some_and(|s| s.pairs.contains_key(&index));
+        if has { ifflags::LINUX } else { 0 }
+    }
+
+    fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
+        let is = router.state::<State>().is_some_and(|s| s.taps.contains_key(&index));
+        is.then_some(&LINUX_CP_XC).into_iter().collect()
+    }
+
+    fn publishing(&self, router: &mut Router, index: u32) {
+        let sub = router.interface(index).is_some_and(|i| matches!(i.kind, Kind::Sub { .. }));
+        let Some(s) = router.state_mut::<State>() else { return };
+        if sub && s.seen.insert(index) && s.settings.auto_subint {
+            s.new.push(index);
+        }
+        let pair = s.taps.get(&index).copied().unwrap_or(index);
+        if s.pairs.contains_key(&pair) {
+            s.changed.insert(pair);
+            seen_by_workers(router, pair);
+        }
+    }
+
+    fn published(&self, router: &mut Router) {
+        while let Some(index) = router.state_mut::<State>().and_then(|s| s.changed.pop_first()) {
+            sync::follow(router, index);
+        }
+    }
+
+    fn settled(&self, router: &mut Router) {
+        let new = router.state_mut::<State>().map(|s| std::mem::take(&mut s.new)).unwrap_or_default();
+        new.into_iter().for_each(|index| pair_by_itself(router, index));
+    }
+
+    fn usable(&self, router: &mut Router, index: u32, usable: bool) {
+        let tap = router.state::<State>().and_then(|s| s.pairs.get(&index)).map(|p| p.tap);
+        if let Some(tap) = tap {
+            router.set_companion_carrier(tap, usable);
+        }
+    }
+
+    fn releases(&self, router: &Router) -> Vec<Op> {
+        let Some(s) = router.state::<State>() else { return vec![] };
+        let off = |index: &u32| Op::SetFeature {
+            name: router.interface_name(*index),
+            feature: LinuxPair(None).into(),
+        };
+        let was = [
+            s.settings.default_netns.clone().map(|n| LcpSetting::DefaultNetns(Some(n))),
+            s.settings.sync.then_some(LcpSetting::Sync(true)),
+            s.settings.auto_subint.then_some(LcpSetting::AutoSubint(true)),
+        ];
+        let settings = was.into_iter().flatten().filter_map(|s| PartOp::off(&s));
+        s.pairs.keys().rev().map(off).chain(settings).collect()
+    }
+
+    fn removed(&self, router: &mut Router, index: u32) {
+        unmake(router, index);
+        if let Some(s) = router.state_mut::<State>() {
+            s.seen.remove(&index);
+            s.new.retain(|i| *i != index);
+        }
+    }
+}

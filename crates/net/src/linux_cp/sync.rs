@@ -1,0 +1,101 @@
+//! What a pair's device in Linux has of the interface: always its MAC address and carrier, with `lcp-sync` its state, MTU and
+//! addresses.
+
+use super::part::{self, State};
+use crate::router::{IfState, Router};
+use drivers::tap::change_address;
+use drivers::{Error, Link};
+use ipnet::IpNet;
+use packet::eth::MacAddr;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// What the device was given.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Applied {
+    /// Linux's number of the device.
+    ifindex: u32,
+    mac: MacAddr,
+    mtu: u16,
+    up: bool,
+    /// Linux looks for no stations.
+    alone: bool,
+    addresses: BTreeSet<IpNet>,
+}
+
+impl Applied {
+    /// Of a device that was made with these.
+    pub fn made(mac: MacAddr, mtu: u16) -> Applied {
+        Applied { ifindex: 0, mac, mtu, up: true, alone: false, addresses: BTreeSet::new() }
+    }
+}
+
+/// What it is to have: of what Linux decides itself, what it has.
+fn wanted(router: &Router, i: &IfState, was: &Applied, whole: bool) -> Applied {
+    let mut wanted = Applied { mac: part::mac(router, i), alone: i.is_without_stations(), ..was.clone() };
+    if whole {
+        let far = |n: &IpNet| !matches!(n.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
+        (wanted.mtu, wanted.up) = (i.mtu, i.up);
+        wanted.addresses = i.configured().filter(far).collect();
+    }
+    wanted
+}
+
+fn apply(link: &Link, was: &Applied, to: &Applied) -> Vec<Error> {
+    let mut failed = vec![];
+    let mut done = |result: Result<(), Error>| failed.extend(result.err());
+    if was.mac != to.mac {
+        done(link.set_mac(to.mac));
+    }
+    if was.alone != to.alone {
+        done(link.set_without_stations(to.alone));
+    }
+    if was.mtu != to.mtu {
+        done(link.set_mtu(to.mtu.into()));
+    }
+    if was.up != to.up {
+        done(link.set_up(to.up));
+    }
+    // Linux takes the IPv6 addresses of a device that goes down.
+    let kept = |net: &IpNet| was.addresses.contains(net) && (was.up || net.addr().is_ipv4());
+    for net in was.addresses.difference(&to.addresses) {
+        done(change_address(link, net.addr(), net.prefix_len(), false));
+    }
+    for net in to.addresses.iter().filter(|net| !kept(net)) {
+        done(change_address(link, net.addr(), net.prefix_len(), true));
+    }
+    failed
+}
+
+/// Brings the device of a pair to what it is to have: the interface may have changed, or the device.
+pub(super) fn follow(router: &mut Router, index: u32) {
+    let Some(pair) = router.state::<State>().and_then(|s| s.pairs.get(&index)) else { return };
+    let (Some(ifindex), Some(i)) = (router.companion_ifindex(pair.tap), router.interface(index)) else {
+        return;
+    };
+    let (tap, linux) = (pair.tap, pair.linux.clone());
+    let mut was = pair.applied.clone();
+    if was.ifindex != ifindex && was.ifindex != 0 {
+        // Somebody has deleted it, and it was made anew with its MAC address and MTU.
+        was = Applied::made(was.mac, was.mtu);
+    }
+    was.ifindex = ifindex;
+    let to = wanted(router, i, &was, part::settings(router).sync);
+    let mut failed = vec![];
+    if to != was {
+        match Link::open(&linux.host, linux.netns.as_deref()) {
+            Ok(link) => failed = apply(&link, &was, &to),
+            Err(e) => failed.push(e),
+        }
+    }
+    for e in failed {
+        let text = format!("{}: its pair in Linux: {e}", router.interface_name(index));
+        router.note(true, text);
+    }
+    router.remake_companion_with(tap, |c| {
+        (c.host_mac, c.host_mtu) = (Some(to.mac), Some(to.mtu.into()));
+    });
+    if let Some(pair) = router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&index)) {
+        pair.applied = to;
+    }
+}
