@@ -187,13 +187,16 @@ impl Node for Ip4Input {
 /// First byte of a header without options.
 const PLAIN: u8 = 0x45;
 
-/// Total length and destination of a usual packet whose header is `h`: nothing for which `step` does more. The caller has seen the
-/// first byte.
+/// Total length and destination of a usual packet whose header is `h`, behind `at` bytes of others, of `len` bytes with these:
+/// nothing for which `step` does more. The caller has seen the first byte.
 #[inline(always)]
-fn sane(h: &[u8; ip4::HEADER_LEN], marks: &Marks) -> Option<(u16, u32)> {
+fn sane(h: &[u8; ip4::HEADER_LEN], at: u16, len: u16, marks: &Marks) -> Option<(u16, u32)> {
     let total = u16::from_be_bytes([h[2], h[3]]);
     let both = u64::from_le_bytes(*h.last_chunk()?);
-    if total < ip4::HEADER_LEN as u16
+    // What does not fit 16 bits wraps to less than `at`: seen as too short.
+    let end = at.wrapping_add(total);
+    if end < at + ip4::HEADER_LEN as u16
+        || end > len
         || !packet::checksum::is_valid20_by(h, &marks.multiples)
         || !marks.pass(both)
     {
@@ -236,9 +239,9 @@ impl Stage for Checks4<'_> {
         if !spot.has_asked(0) && h[0] != PLAIN {
             return false;
         }
-        let Some((total, dst)) = sane(h, self.0) else { return false };
+        let Some((total, dst)) = sane(h, spot.at as u16, d.len, self.0) else { return false };
         *found = Found { len: total.into(), aux: dst };
-        spot.at + usize::from(total) <= usize::from(d.len)
+        true
     }
 }
 
@@ -264,5 +267,30 @@ impl QuickNode for Ip4Input {
         let taken = stage::run(Then::new(CameOn::new(rx), Checks4::new(marks)), descs, rooms);
         counts.add(rx, taken);
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usual_packet_has_a_header_and_all_that_it_says() {
+        let mut h = [0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17, 0, 0, 10, 1, 2, 3, 10, 4, 5, 6];
+        for total in (0..=64).chain(1480..=1520).chain(u16::MAX - 64..=u16::MAX) {
+            h[2..4].copy_from_slice(&total.to_be_bytes());
+            ip4::fill_checksum(&mut h);
+            for at in [0, 4, 14, 18, 22] {
+                for len in [0, 13, 19, 33, 34, 46, 60, 1514, u16::MAX - 1, u16::MAX] {
+                    let fits = total >= 20 && u32::from(at) + u32::from(total) <= len.into();
+                    let found = sane(&h, at, len, &Marks::PLAIN);
+                    assert_eq!(
+                        found,
+                        fits.then_some((total, 0x0a04_0506)),
+                        "{total} bytes behind {at} of {len}"
+                    );
+                }
+            }
+        }
     }
 }
