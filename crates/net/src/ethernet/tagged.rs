@@ -37,8 +37,8 @@ pub struct Tagged<'v> {
     /// What [`tag_word`] has under [`TYPES`]. Of frames to bridge domains, the type behind a single tag may differ.
     types: u64,
     inside: Inside,
-    /// The type behind the tags.
-    ethertype: u16,
+    /// The type behind the tags, in memory order.
+    ethertype: [u8; 2],
     /// They are for the router.
     ours: Ours,
     /// Features of the sub-interface of the first, where the packets go to their arc.
@@ -110,7 +110,7 @@ impl<'v> Tagged<'v> {
             tpid,
             types: word & TYPES,
             inside: Inside::Frame,
-            ethertype: u16::from_be_bytes([w[at], w[at + 1]]),
+            ethertype: [w[at], w[at + 1]],
             ours: Ours::new(&i.mac),
             feat: 0,
             want: 0,
@@ -130,7 +130,7 @@ impl<'v> Tagged<'v> {
             return Some((EthernetNext::Bridge, t));
         }
         let sub = t.ifs.get(index)?;
-        let (next, inside) = match next_of(t.ethertype)? {
+        let (next, inside) = match next_of(u16::from_be_bytes(t.ethertype))? {
             EthernetNext::Ip4 if sub.takes_ip4() => {
                 (t.feat, t.want) = (sub.ip4_unicast, Brief::IP4);
                 t.want |= if t.feat != 0 { Brief::FEATURES4 } else { 0 };
@@ -316,9 +316,10 @@ impl<'v> Tagged<'v> {
         fit: impl Fn(Brief, u32) -> bool + Copy,
         inside: S,
     ) -> usize {
-        let header = header(TWO);
         self.by_tags::<TWO>(descs, rooms, TYPES, fit, move |d, w, _| {
-            if TWO && u16::from_be_bytes([w[20], w[21]]) != self.ethertype || !self.ours.holds(w) {
+            // Worked out here, it is a constant; from outside it would be a number like others.
+            let header = header(TWO);
+            if TWO && [w[20], w[21]] != self.ethertype || !self.ours.holds(w) {
                 return false;
             }
             let Some((len, aux)) = stage::find(&inside, d, w, header.into()) else { return false };
