@@ -511,13 +511,15 @@ impl QuickLookup for MplsLookup {
             }
             Common::Ip4(main, into) => {
                 let (main, mut into) = (*main, *into);
+                // Handed in, what it knows is in memory near a register; as constants of the loop it takes more instructions.
+                let checks = Checks4::unlabelled();
                 quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, &key, at| {
                     let Some(w) = rooms.window::<0>(d) else { return false };
                     if (key as u8) < 2 {
                         return false;
                     }
                     let Some(fib_index) = into.fib_index(main.get(at).group) else { return false };
-                    let Some((total, dst)) = stage::find(&Checks4::unlabelled(), d, w, 4) else {
+                    let Some((total, dst)) = stage::find(&checks, d, w, 4) else {
                         return false;
                     };
                     d.aux = dst;
