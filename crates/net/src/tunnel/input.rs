@@ -238,16 +238,18 @@ impl Common<'_> {
         fits: impl Fn(u64, u16) -> bool,
     ) -> usize {
         let mut received = Run::new(self.received);
-        let &Common { rx, local, remote, words: [first, second], masks, len, tunnel, features, .. } = self;
+        let &Common { rx, local, remote, masks, len, tunnel, features, .. } = self;
+        // Compared as they stand in memory: swapped here, and not for each packet.
+        let ([first, second], masks) = (self.words.map(u64::to_be), masks.map(u64::to_be));
         quick::run::<{ flags::UNUSUAL | flags::CSUM_PARTIAL | IN_TABLE }>(descs, move |d| {
             let Some(w) = rooms.window::<0>(d) else { return false };
-            let Some([a, b]) = words::<O>(w) else { return false };
+            let Some([a, b]) = words::<O>(w).map(|words| words.map(u64::to_be)) else { return false };
             let same = (a ^ first) & masks[0] | (b ^ second) & masks[1] == 0
                 && O::outer(w).is_some_and(|(l, r, class)| l == local && r == remote && class & 3 == 0);
             if !same || d.rx != rx || d.aux != O::HEADER_LEN as u32 || d.len < len {
                 return false;
             }
-            if !fits(a, d.len - O::HEADER_LEN as u16) {
+            if !fits(u64::from_be(a), d.len - O::HEADER_LEN as u16) {
                 return false;
             }
             d.off += len;
