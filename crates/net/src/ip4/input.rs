@@ -157,8 +157,7 @@ impl Node for Ip4Input {
         if is_odd(src) && !(src == 0 && is_without_address(i, dst)) {
             return Err(Ip4Drop::BadSource.into());
         }
-        let forward = i.settings.get(view.forward);
-        if view.marks.may_be_nobodys(src) && !forward && view.is_nobodys(p.d.rx, src) {
+        if view.marks.may_be_nobodys(src) && !i.settings.get(view.forward) && view.is_nobodys(p.d.rx, src) {
             return Err(Ip4Drop::NoHost.into());
         }
         if is_odd(dst) {
