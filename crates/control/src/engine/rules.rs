@@ -84,16 +84,15 @@ impl Rules<Id, Value> for DocumentRules<'_> {
         }
     }
 
-    /// An MTU that falls does so behind those that must not be larger.
+    /// An MTU that falls does so behind those that must not be larger, and one that rises before them.
     fn before(&self, steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
         let mtu = |v: &Value| if let Value::Op(Op::SetMtu { mtu, .. }) = v { Some(*mtu) } else { None };
-        let falls = |s: &Touched<'_, Id, Value>| {
+        let (mut falling, mut rising): (HashMap<&str, usize>, HashMap<&str, usize>) = Default::default();
+        let changes = |s: &Touched<'_, Id, Value>| matches!(s.id, Id::Mtu(_)) && s.phase == Phase::Change;
+        for (i, s) in steps.iter().enumerate().filter(|(_, s)| changes(s)) {
             let (old, new) = (s.old.and_then(|o| mtu(&o.value)), s.new.and_then(|o| mtu(&o.value)));
-            s.phase == Phase::Change && old > new
-        };
-        let mut falling: HashMap<&str, usize> = HashMap::new();
-        for (i, s) in steps.iter().enumerate().filter(|(_, s)| matches!(s.id, Id::Mtu(_)) && falls(s)) {
-            falling.extend(s.id.interface().map(|n| (n, i)));
+            let list = if old > new { &mut falling } else { &mut rising };
+            list.extend(s.id.interface().map(|n| (n, i)));
         }
         let mut out = vec![];
         for (i, s) in steps.iter().enumerate().filter(|(_, s)| s.phase == Phase::Change) {
@@ -104,6 +103,7 @@ impl Rules<Id, Value> for DocumentRules<'_> {
                 _ => None,
             };
             out.extend(of.and_then(|n| falling.get(n)).map(|mtu| (i, *mtu)));
+            out.extend(of.and_then(|n| rising.get(n)).map(|mtu| (*mtu, i)));
         }
         out
     }
