@@ -52,8 +52,8 @@ fn targets() -> Vec<Target> {
         Target::Unreachable,
         Target::Paths(vec![RoutePath { interface: Some(1), ..Default::default() }]),
         Target::Paths(vec![RoutePath { interface: Some(2), weight: 3, ..Default::default() }]),
-        // Refused of routes of IPv4 to these two, as it is the router's own address.
-        Target::Paths(vec![via("10.0.0.1")]),
+        // Refused, as it is the router's own address.
+        Target::Paths(vec![RoutePath { interface: Some(1), ..via("10.0.0.1") }]),
     ]
 }
 
@@ -79,6 +79,8 @@ enum Step {
     Address(bool),
     Neighbor(bool),
     Preference(usize, u8),
+    /// Loop1 goes up or down.
+    State(bool),
 }
 
 type Key = (u32, IpNet);
@@ -91,6 +93,7 @@ struct Model {
     generations: Vec<u32>,
     address: bool,
     neighbor: bool,
+    down: bool,
 }
 
 impl Model {
@@ -114,6 +117,11 @@ impl Model {
             }
         }
         list.sort();
+        // The best that leads somewhere comes first.
+        let lost = |t: &Target| matches!(t, Target::Paths(p) if self.down && p.iter().all(|p| p.interface == Some(2)));
+        if let Some(at) = list.iter().position(|(_, _, t)| !lost(t)) {
+            list[..=at].rotate_right(1);
+        }
         list
     }
 }
@@ -156,9 +164,7 @@ fn apply(r: &mut Router, model: &mut Model, sources: &[RouteSource], step: &Step
                         let host = for_host(prefix, &target);
                         let own = match &host {
                             Target::Paths(p) if p[0].address == Some([10, 0, 0, 1].into()) => {
-                                prefix.addr().is_ipv6()
-                                    || p[0].interface == Some(1)
-                                    || p[0].interface.is_none() && !other
+                                prefix.addr().is_ipv6() || p[0].interface == Some(1)
                             }
                             _ => false,
                         };
@@ -216,6 +222,10 @@ fn apply(r: &mut Router, model: &mut Model, sources: &[RouteSource], step: &Step
         Step::Preference(n, preference) => {
             assert_eq!(r.route_source(NAMES[*n].0, *preference).unwrap(), sources[*n]);
             model.preferences[*n] = *preference;
+        }
+        Step::State(up) => {
+            r.commit(vec![Op::SetState { name: "loop1".into(), up: *up }]).unwrap();
+            model.down = !up;
         }
         Step::Address(_) | Step::Neighbor(_) => {}
     }
@@ -280,6 +290,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3usize).prop_map(Step::Sweep),
         1 => any::<bool>().prop_map(Step::Address),
         1 => any::<bool>().prop_map(Step::Neighbor),
+        2 => any::<bool>().prop_map(Step::State),
         1 => (0..3usize, 1u8..=254).prop_map(|(n, p)| Step::Preference(n, p)),
     ]
 }
@@ -353,6 +364,40 @@ fn names_and_preferences_are_checked() {
     r.remove_route_source(source).unwrap();
     let e = r.commit(vec![Op::Routes(batch)]).unwrap_err();
     assert!(e.message.contains("not registered any more"), "{e}");
+    r.shutdown();
+}
+
+/// A backup takes over when nothing leads to the next hop of the better one, and two routes that need each other gone end.
+#[test]
+fn next_hops_without_a_way_give_way() {
+    let mut r = router();
+    let via = |a: &str| {
+        let path = RoutePath { address: Some(a.parse().unwrap()), ..Default::default() };
+        Target::Paths(vec![path])
+    };
+    let set = |r: &mut Router, prefix: &str, preference, target: Target| {
+        let mut batch = RouteBatch::new();
+        let target = batch.ranked(Rank { preference, metric: 0 }, target);
+        batch.set(net(prefix), target);
+        r.commit(vec![Op::Routes(batch)]).unwrap();
+    };
+    let used = |r: &Router| r.lookup("10.9.0.1".parse().unwrap()).map(|g| g.rank.preference);
+    set(&mut r, "10.9.0.0/16", 1, via("172.16.0.1"));
+    set(&mut r, "10.9.0.0/16", 5, via("10.0.0.9"));
+    assert_eq!(used(&r), Some(5));
+    set(&mut r, "172.16.0.0/16", 1, via("10.0.0.8"));
+    assert_eq!(used(&r), Some(1));
+    r.commit(vec![Op::SetState { name: "loop0".into(), up: false }]).unwrap();
+    assert_eq!(used(&r), Some(1));
+    r.commit(vec![Op::SetState { name: "loop0".into(), up: true }]).unwrap();
+    r.commit(vec![Op::DelRoute { table: 0, prefix: net("172.16.0.0/16") }]).unwrap();
+    assert_eq!(used(&r), Some(5));
+    // The better one leads over the backup of its own prefix, and only while that is used.
+    set(&mut r, "10.7.0.0/16", 1, via("10.7.0.1"));
+    set(&mut r, "10.7.0.0/16", 5, via("10.0.0.9"));
+    let log: Vec<_> = r.take_log().into_iter().filter(|l| l.warn).map(|l| l.text).collect();
+    assert!(log.len() <= 1, "{log:?}");
+    assert!(r.lookup("10.7.0.2".parse().unwrap()).is_some());
     r.shutdown();
 }
 

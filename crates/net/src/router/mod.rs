@@ -7,6 +7,7 @@
 mod addresses;
 mod adjacencies;
 mod attached;
+mod backup;
 mod batch;
 mod bulk;
 mod check;

@@ -2,6 +2,7 @@
 //! the moment follows the state of interfaces, for all its routes at once.
 
 use super::adjacencies::AdjKey;
+use super::backup::Backups;
 use super::resolve::{Lead, Resolution, TableKind};
 use super::{OpError, PrefixRoute, Rank, RouteTable, Router, Source};
 use crate::labels::OutLabels;
@@ -145,6 +146,8 @@ pub(crate) struct NextHops {
     by_table: BTreeSet<(TableKind, FibIndex, u32)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
     dead: BTreeSet<(u32, IpAddr)>,
+    /// Prefixes with several routes.
+    pub(super) backups: Backups,
     /// Bytes that groups take, about.
     bytes: usize,
 }
@@ -185,6 +188,7 @@ impl NextHops {
             by_through: BTreeSet::new(),
             by_table: BTreeSet::new(),
             dead: BTreeSet::new(),
+            backups: Backups::default(),
             bytes: 0,
         }
     }
@@ -589,6 +593,9 @@ impl Router {
         };
         let old = self.nexthops.get_mut(id).map(|h| std::mem::replace(&mut h.resolution, resolution.clone()));
         if let Some(old) = old {
+            if old.lost != resolution.lost {
+                self.nexthops.backups.turn(id);
+            }
             self.list_group(id, mpls, &old, false);
             self.list_group(id, mpls, &resolution, true);
         }

@@ -396,6 +396,7 @@ impl Router {
                 self.apply_resolution(id, resolution);
             }
         }
+        self.take_over();
     }
 }
 

@@ -56,7 +56,7 @@ impl NextHops {
 }
 
 impl Router {
-    fn fib_set(&mut self, fib_index: FibIndex, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
+    pub(super) fn fib_set(&mut self, fib_index: FibIndex, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
         self.fibs.changes += 1;
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
@@ -143,11 +143,12 @@ impl Router {
                 None => vec![],
             },
         };
-        let used = list.first().map(|e| e.group);
+        let before = list.clone();
+        let used = self.fibs.group_of(fib_index, prefix);
         let old = list.iter().position(is).map(|i| list.remove(i).group);
         list.extend(group.map(|group| PrefixRoute { rank, source, group }));
         list.sort_unstable();
-        match list.first() {
+        match self.nexthops.chosen(&list) {
             Some(e) if used == Some(e.group) => {}
             Some(e) => {
                 self.fib_set(fib_index, prefix, e.group)?;
@@ -156,7 +157,9 @@ impl Router {
                 self.fibs.remove_route(fib_index, prefix);
             }
         }
-        let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), fib_index) else { return Ok(old) };
+        let v6 = prefix.addr().is_ipv6();
+        self.nexthops.backups.listed((v6, fib_index, prefix), &before, &list);
+        let Some(vrf) = self.fibs.get_mut(v6, fib_index) else { return Ok(old) };
         if list.is_empty() {
             vrf.shared.remove(&prefix);
         } else if let [one] = list[..]
@@ -297,7 +300,8 @@ impl Router {
 
     fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, u32)) -> RouteInfo {
         let list = vrf.shared.get(&prefix);
-        let hidden = list.map(|l| l.iter().skip(1).copied().collect()).unwrap_or_default();
+        let others = |l: &Vec<PrefixRoute>| l.iter().filter(|e| e.group != group).copied().collect();
+        let hidden = list.map(others).unwrap_or_default();
         RouteInfo { prefix, group, hidden }
     }
 

@@ -182,7 +182,7 @@ pub(super) struct Vrf {
     pub table: RouteTable,
     pub name: Option<String>,
     pub rib: Rib,
-    /// Prefixes with several routes, or with one of an interface or a neighbour: all of these, the one in use first. A
+    /// Prefixes with several routes, or with one of an interface or a neighbour: all of these, the best first. A
     /// route of any other prefix stands in the table alone.
     pub shared: HashMap<IpNet, Vec<PrefixRoute>>,
     /// How many routes stand alone that are not static ones of the usual rank.
