@@ -238,3 +238,53 @@ def test_link_down_and_up(three):
     t.north.drain()
     t.left.send(into(a) / packet)
     t.north.expect(to(t, "north", udp4(a.host, "172.16.0.1", ttl=63)))
+
+
+def test_a_backup_takes_over_and_gives_way(three):
+    """The route of the next preference leads packets while the better one's link is down; of all down, none does."""
+    t = three
+    a = t.ports["left"]
+    t.router.script("ip route add 172.16.0.0/16 via 10.0.2.2 via 10.0.3.2 preference 5",
+                    "ip route add 2001:db8:a::/48 via 2001:db8:2::2", "ip route add 2001:db8:a::/48 via 2001:db8:3::2 metric 7",
+                    "ip route add 172.16.0.0/12 via 10.0.3.2")
+    packets = [(udp4(a.host, "172.16.0.1"), udp4(a.host, "172.16.0.1", ttl=63)),
+               (udp6(a.host6, "2001:db8:a::9"), udp6(a.host6, "2001:db8:a::9", hlim=63))]
+
+    def goes_to(port):
+        for sent, came in packets:
+            t.left.send(into(a) / sent)
+            t.wires[port].expect(to(t, port, came))
+
+    def link(port, state):
+        t.outside.ip(f"link set {port} {state}")
+        wait_for(f"{port} is seen {state}", lambda: t.router.interface(port)["link"] == (state == "up"))
+
+    goes_to("north")
+    why = t.router.json("fib why 172.16.0.1")
+    assert [(r["preference"], r["metric"], r["used"]) for r in why["routes"]] == [(1, 0, True), (5, 0, False)]
+    link("north", "down")
+    goes_to("south")
+    why = t.router.json("fib why 172.16.0.1")
+    assert [(r["preference"], r["used"]) for r in why["routes"]] == [(5, True), (1, False)]
+    assert why["changed"]["exact"] and "preference" in t.ctl("show configuration")
+    link("north", "up")
+    t.north.drain()
+    goes_to("north")
+    link("north", "down")
+    link("south", "down")
+    t.left.drain()
+    t.left.send(into(a) / packets[0][0])
+    expect_error4(t.left, a, ICMP(type=3, code=1), packets[0][0])
+    link("south", "up")
+    t.south.drain()
+    goes_to("south")
+    link("north", "up")
+    # Without its better route the backup stays; without it the shorter prefix serves.
+    t.ctl("ip route del 172.16.0.0/16 via 10.0.2.2")
+    t.left.send(into(a) / packets[0][0])
+    t.south.expect(to(t, "south", packets[0][1]))
+    with pytest.raises(CtlError) as e:
+        t.ctl("ip route del 172.16.0.0/16 preference 6")
+    assert "no static route 172.16.0.0/16" in str(e.value)
+    t.ctl("ip route del 172.16.0.0/16")
+    assert t.router.json("fib why 172.16.0.1")["prefix"] == "172.16.0.0/12"

@@ -24,7 +24,7 @@ fn the_reference_is_current() {
 }
 
 mod ping {
-    use command::{Access, Emit, Registry};
+    use command::{Access, Emit, Output, Registry};
     use control::commands::App;
     use graph::{PoolConfig, PoolMemory};
     use net::router::{Router, RouterConfig};
@@ -90,6 +90,19 @@ mod ping {
         }
     }
 
+    impl Bench {
+        /// Runs a line whose answer comes page by page.
+        fn whole(&mut self, line: &str, json: bool) -> Output {
+            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let output = self.registry.run(&mut self.app, Access::Write, line).unwrap();
+            let output = match output.into_stream() {
+                Ok(stream) => tokio.block_on(stream.start(Emit::new(|_| true))).unwrap(),
+                Err(output) => output,
+            };
+            output.whole(&mut self.app, json).unwrap()
+        }
+    }
+
     impl Drop for Bench {
         fn drop(&mut self) {
             self.app.router().borrow_mut().shutdown();
@@ -113,6 +126,36 @@ mod ping {
             );
             assert_eq!((&json["received"], &json["replies"][2]["seq"]), (&3.into(), &3.into()));
         }
+    }
+
+    /// Routes of sources at run time are named beside what differs, and are no part of it.
+    #[test]
+    fn routes_of_others_are_no_difference() {
+        let mut b = Bench::new();
+        {
+            let mut router = b.app.router().borrow_mut();
+            let source = router.route_source("kernel:bird", 20).unwrap();
+            let mut batch = router.route_batch(source, 0);
+            let target = batch.target(net::router::Target::Drop);
+            batch.set("10.9.0.0/16".parse().unwrap(), target);
+            router.commit(vec![net::router::Op::Routes(batch)]).unwrap();
+        }
+        b.run("ip route add 10.8.0.0/16 via 10.0.0.9 preference 5").unwrap();
+        let file = std::env::temp_dir().join(format!("quiver-owners-{}.yaml", std::process::id()));
+        std::fs::write(&file, "loopbacks:\n  loop0: {addresses: [10.0.0.1/24, \"2001:db8::1/64\"]}\n")
+            .unwrap();
+        let diff = format!("configuration diff {}", file.display());
+        let (text, json) = (b.whole(&diff, false).to_text(), b.whole(&diff, true).to_json());
+        std::fs::remove_file(&file).unwrap();
+        assert!(text.contains("- route 10.8.0.0/16: via 10.0.0.9 preference 5\n"), "{text}");
+        assert!(text.ends_with("= kernel:bird: 1 route\n") && !text.contains("10.9.0.0"), "{text}");
+        let last = json.as_array().and_then(|l| l.last()).unwrap();
+        assert_eq!((&last["verb"], &last["what"]), (&"other".into(), &"kernel:bird: 1 route".into()));
+        let dump = b.whole("show configuration", false).to_text();
+        assert!(
+            dump.contains("10.8.0.0/16 preference 5 via 10.0.0.9") && !dump.contains("10.9.0.0"),
+            "{dump}"
+        );
     }
 
     #[test]

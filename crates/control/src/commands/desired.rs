@@ -29,7 +29,8 @@ pub(super) fn commands() -> [Command<App>; 2] {
         .arg("file", file)
         .details(
             "A line for each object that differs: + where the document has it and the router has not, - where it is the other \
-             way round, ~ where both have it and it differs. Nothing is changed. `quiver diff FILE` does the same from the \
+             way round, ~ where both have it and it differs. A line with = names a source of routes, such as a routing daemon, whose \
+             routes are no part of a document and stay. Nothing is changed. `quiver diff FILE` does the same from the \
              shell.",
         )
         .example("configuration diff /etc/quiver/new.yaml"),
@@ -59,6 +60,10 @@ pub(super) struct Desk {
     pub router: Rc<RefCell<Router>>,
     pub settings: Rc<Settings>,
     pub changes: Rc<Changes>,
+}
+
+fn plural(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 pub(super) fn busy() -> CommandError {
@@ -95,6 +100,13 @@ impl Desk {
             return Err("the configuration was changed while it was read: ask again".into());
         }
         Ok(more)
+    }
+
+    /// The routes of sources that registered at run time, which no document takes away: a line for each source.
+    pub(super) fn others(&self) -> Vec<String> {
+        let Ok(router) = self.router.try_borrow() else { return vec![] };
+        let sources = router.route_sources().into_iter().filter(|s| s.routes != 0);
+        sources.map(|s| format!("{}: {}", s.name, plural(s.routes, "route"))).collect()
     }
 
     /// The lines of the section `quiver` that differ.
@@ -230,12 +242,12 @@ fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (from, desk) = (asked(args)?, Desk::of(app));
     Ok(Output::stream(async move |_| {
         let Compared { plan, restart, .. } = compare(&desk, from).await?;
-        Ok(lines(plan, restart))
+        Ok(lines(plan, restart, desk.others()))
     }))
 }
 
-/// The differences that a plan has found, an object a line.
-pub(super) fn lines(plan: Plan, restart: Vec<String>) -> Output {
+/// The differences that a plan has found, an object a line, and behind them what is of others and stays.
+pub(super) fn lines(plan: Plan, restart: Vec<String>, others: Vec<String>) -> Output {
     let mut at = Some((0, 0));
     let mut begun = false;
     Output::pieces(move |page| {
@@ -251,6 +263,12 @@ pub(super) fn lines(plan: Plan, restart: Vec<String>) -> Output {
             }
         }
         let Some(start) = at else {
+            for other in &others {
+                match page.wants_json() {
+                    true => page.item(&json!({ "verb": "other", "what": other })),
+                    false => _ = writeln!(page, "= {other}"),
+                }
+            }
             if page.wants_json() {
                 page.close("]");
             }

@@ -148,6 +148,6 @@ fn diff(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         let wanted = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
         let running = desk.running().await?;
         let plan = net::background::run(move || engine::plan(&wanted.side, &running)).await;
-        Ok(lines(plan.map_err(CommandError::new)?, vec![]))
+        Ok(lines(plan.map_err(CommandError::new)?, vec![], vec![]))
     }))
 }

@@ -3,7 +3,7 @@
 use super::{PAGE, Pages, Pieces, Source};
 use crate::written::Node;
 use ipnet::IpNet;
-use net::router::{Lookup, RoutePath, RouteTable, Router, Target};
+use net::router::{Lookup, Rank, RoutePath, RouteTable, Router, Target};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -32,12 +32,14 @@ impl Pages for Routes {
                 return true;
             }
             self.after = Some(r.prefix);
-            let Some(group) = from.router.static_route(&r) else { continue };
-            let words = words.entry(group).or_insert_with(|| {
-                let target = from.router.group(group)?.target;
-                target_words(from.router, self.table, &target)
-            });
-            items.extend(words.as_ref().map(|words| Node::Text(format!("{}{place} {words}", r.prefix))));
+            for group in from.router.static_routes_at(&r) {
+                let words = words.entry(group).or_insert_with(|| {
+                    let group = from.router.group(group)?;
+                    let target = target_words(from.router, self.table, &group.target)?;
+                    Some(rank_words(group.rank) + &target)
+                });
+                items.extend(words.as_ref().map(|words| Node::Text(format!("{}{place} {words}", r.prefix))));
+            }
         }
         to.items(items);
         // The next table: of IPv4 in the order of their numbers, then of IPv6.
@@ -47,6 +49,18 @@ impl Pages for Routes {
         *self = Routes { table: next.unwrap_or(self.table), after: None };
         next.is_some()
     }
+}
+
+/// Preference and metric of a static route, where they are not the usual ones.
+fn rank_words(rank: Rank) -> String {
+    let mut out = String::new();
+    if rank.preference != Rank::STATIC.preference {
+        let _ = write!(out, "preference {} ", rank.preference);
+    }
+    if rank.metric != Rank::STATIC.metric {
+        let _ = write!(out, "metric {} ", rank.metric);
+    }
+    out
 }
 
 /// What stands behind the prefix; `None` for a target that no static route has.

@@ -3,10 +3,11 @@
 use super::objects::{Id, Side, Value, token};
 use crate::yaml::{self, Document, Place, RouteTarget};
 use ipnet::IpNet;
-use model::{Model, Object};
+use model::{Model, Object, Phase};
 use net::labels::OutLabels;
 use net::mpls::{LabelBatch, MplsOp};
-use net::router::{Lookup, Op, RouteBatch, RoutePath, RouteTable, Router, Target};
+use net::router::{Lookup, Op, Rank, RouteBatch, RoutePath, RouteTable, Router, Target, TargetId};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -154,8 +155,8 @@ impl Goal {
 pub(super) struct Bulk {
     goals: Vec<Goal>,
     numbers: HashMap<Goal, u32>,
-    /// By table and prefix: number of the goal, and where it stands.
-    pub routes: Vec<((u32, IpNet), u32, Place)>,
+    /// By table, prefix and rank: number of the goal, and where it stands.
+    pub routes: Vec<(RouteKey, u32, Place)>,
     /// By table, label, and whether it is at the bottom.
     pub labels: Vec<((u32, u32, bool), u32, Place)>,
 }
@@ -170,7 +171,7 @@ impl Bulk {
             let table = d.routes.tables.get(target as usize).copied().unwrap_or(0);
             let Some(&goal) = goals.get(target as usize) else { continue };
             let goal = if host.get(target as usize) == Some(&true) { b.for_host(goal, prefix) } else { goal };
-            b.routes.push(((table, prefix), goal, place));
+            b.routes.push(((table, prefix, d.routes.rank(target)), goal, place));
         }
         for l in &d.mpls.labels {
             let goal = b.goal(Goal::of(&l.target));
@@ -230,6 +231,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<K> {
     pub key: K,
+    /// The rank that it had before, which may be another than that of the key where it changes.
+    pub before: Rank,
     /// Numbers of goals.
     old: u32,
     new: u32,
@@ -250,7 +253,7 @@ pub(super) struct Run<K> {
     new_needs: Vec<Id>,
 }
 
-pub(super) type RouteKey = (u32, IpNet);
+pub(super) type RouteKey = (u32, IpNet, Rank);
 pub(super) type LabelKey = (u32, u32, bool);
 
 /// All runs, with what they lead to.
@@ -267,6 +270,10 @@ pub(super) trait Key: Copy + Ord {
     fn table(self) -> Option<Id>;
     /// Whether paths into a table of the route's own kind lead into one of IPv6.
     fn v6(self) -> bool;
+    /// Which of the routes of a prefix it is.
+    fn rank(self) -> Rank;
+    /// Where it stands among the keys of other prefixes.
+    fn prefix_order(&self, other: &Self) -> Ordering;
 }
 
 impl Key for RouteKey {
@@ -276,6 +283,14 @@ impl Key for RouteKey {
 
     fn v6(self) -> bool {
         self.1.addr().is_ipv6()
+    }
+
+    fn rank(self) -> Rank {
+        self.2
+    }
+
+    fn prefix_order(&self, other: &Self) -> Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
     }
 }
 
@@ -287,7 +302,18 @@ impl Key for LabelKey {
     fn v6(self) -> bool {
         false
     }
+
+    fn rank(self) -> Rank {
+        Rank::STATIC
+    }
+
+    fn prefix_order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
 }
+
+/// Targets of a batch by goal and rank.
+type Targets = HashMap<(u32, Rank), TargetId>;
 
 /// What runs are told apart by: what they do, and what they need.
 type Alike = (bool, bool, bool, Vec<Id>, Vec<Id>);
@@ -331,6 +357,7 @@ fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Go
         if let Some((o, n, t, six, at)) = &last
             && (*o, *n, *six) == (item.old, item.new, v6)
             && *t == table
+            && item.before == item.key.rank()
         {
             if *at != usize::MAX
                 && let Some(run) = out.get_mut(*at)
@@ -344,7 +371,9 @@ fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Go
             goal => needs.of(item.key, goal).to_vec(),
         };
         let (old_needs, new_needs) = (of(&mut needs, item.old), of(&mut needs, item.new));
-        let (had, has, same) = (item.old != NONE, item.new != NONE, item.old == item.new);
+        let (had, has) = (item.old != NONE, item.new != NONE);
+        let moves = item.before != item.key.rank();
+        let same = item.old == item.new && !moves;
         let at = if same && old_needs.is_empty() {
             // Nothing ever takes them along.
             usize::MAX
@@ -372,20 +401,48 @@ fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Go
             }
             at
         };
-        last = Some((item.old, item.new, table, v6, at));
+        last = (!moves).then_some((item.old, item.new, table, v6, at));
     };
-    let mut old = old.into_iter().peekable();
-    for (key, goal, number) in new {
-        while let Some((k, was)) = old.next_if(|o| o.0 < key) {
-            put(Item { key: k, old: was, new: NONE, number: 0 });
-        }
-        let was = old.next_if(|o| o.0 == key).map_or(NONE, |o| o.1);
-        put(Item { key, old: was, new: goal, number });
-    }
-    for (k, was) in old {
-        put(Item { key: k, old: was, new: NONE, number: 0 });
-    }
+    pairs(&old, &new, |was, is| {
+        let of = |o: &(K, u32)| (o.0, o.1);
+        let (key, new, number) = match (was, is) {
+            (_, Some(n)) => *n,
+            (Some(o), None) => (o.0, NONE, 0),
+            (None, None) => return,
+        };
+        let (before, old) = was.map_or((key, NONE), of);
+        put(Item { key, before: before.rank(), old, new, number });
+    });
     out
+}
+
+/// Calls `f` with what stands on both sides, before and behind, each sorted by key; where nothing stood before, in any
+/// order. Of the routes of a prefix those of the same rank belong together, and of the rest one with another: such a route
+/// changes its rank, without being gone for a moment.
+fn pairs<K: Key>(
+    old: &[(K, u32)],
+    new: &[(K, u32, u32)],
+    mut f: impl FnMut(Option<&(K, u32)>, Option<&(K, u32, u32)>),
+) {
+    if old.is_empty() {
+        return new.iter().for_each(|n| f(None, Some(n)));
+    }
+    let mut olds = old.chunk_by(|a, b| a.0.prefix_order(&b.0).is_eq()).peekable();
+    for news in new.chunk_by(|a, b| a.0.prefix_order(&b.0).is_eq()) {
+        let Some(first) = news.first() else { continue };
+        let order = |o: &&[(K, u32)]| o.first().map_or(Ordering::Less, |o| o.0.prefix_order(&first.0));
+        while let Some(gone) = olds.next_if(|o| order(o).is_lt()) {
+            gone.iter().for_each(|o| f(Some(o), None));
+        }
+        let was = olds.next_if(|o| order(o).is_eq()).unwrap_or_default();
+        let mut rest = was.iter().filter(|o| !news.iter().any(|n| n.0 == o.0));
+        for n in news {
+            let same = was.iter().find(|o| o.0 == n.0);
+            f(same.or_else(|| rest.next()), Some(n));
+        }
+        rest.for_each(|o| f(Some(o), None));
+    }
+    olds.flatten().for_each(|o| f(Some(o), None));
 }
 
 /// Compares the bulk of two sides: the runs, which are objects of both models from here on.
@@ -478,22 +535,26 @@ impl Runs {
         }
     }
 
-    /// The batches that bring some items of a run to what they are on one side, or take them away, with the position of each change
-    /// in the new side.
+    /// The batches of a step, or those that undo it (`back`, with the phase turned round already), of some items of a run, with
+    /// the position of each change in the new side.
     pub fn ops(
         &self,
         router: &Router,
         id: &Id,
         items: std::ops::Range<usize>,
-        to: Option<bool>,
+        phase: Phase,
+        back: bool,
     ) -> Vec<(Op, Vec<u32>)> {
+        let to = (phase != Phase::Remove).then_some(!back);
         let mut out = vec![];
         match id {
             Id::Routes(n) => {
                 let Some(run) = self.routes.get(*n) else { return out };
-                let mut batch: Option<(RouteBatch, Vec<u32>, HashMap<u32, _>)> = None;
+                let mut batch: Option<(RouteBatch, Vec<u32>, Targets)> = None;
                 for item in run.items.get(items).unwrap_or_default() {
-                    let (table, prefix) = item.key;
+                    let (table, prefix, rank) = item.key;
+                    // What goes in place of what comes.
+                    let (rank, other) = if back { (item.before, rank) } else { (rank, item.before) };
                     if batch.as_ref().is_some_and(|b| b.0.table() != table) {
                         out.extend(batch.take().map(|(b, n, _)| (Op::Routes(b), n)));
                     }
@@ -501,13 +562,17 @@ impl Runs {
                         batch.get_or_insert_with(|| (RouteBatch::in_table(table), vec![], HashMap::new()));
                     match to.and_then(|new| run.is(item, new)) {
                         Some(goal) => {
-                            let target = *targets.entry(goal).or_insert_with(|| {
+                            let target = *targets.entry((goal, rank)).or_insert_with(|| {
                                 let goal = self.goals.get(goal as usize);
-                                b.target(goal.map_or(Target::Drop, |g| g.target(router)))
+                                b.ranked(rank, goal.map_or(Target::Drop, |g| g.target(router)))
                             });
                             b.set(prefix, target);
+                            if phase == Phase::Change && other != rank {
+                                b.del_ranked(prefix, other);
+                                numbers.push(item.number);
+                            }
                         }
-                        None => b.del(prefix),
+                        None => b.del_ranked(prefix, other),
                     }
                     numbers.push(item.number);
                 }
@@ -554,8 +619,8 @@ impl Side {
     }
 
     /// Routes of what runs, which are not read from text.
-    pub(super) fn add_route(&mut self, table: u32, prefix: IpNet, goal: u32) {
-        self.bulk.routes.push(((table, prefix), goal, Place::default()));
+    pub(super) fn add_route(&mut self, key: RouteKey, goal: u32) {
+        self.bulk.routes.push((key, goal, Place::default()));
     }
 
     pub(super) fn add_goal(&mut self, goal: Goal) -> u32 {

@@ -8,7 +8,7 @@ use super::objects::Side;
 use crate::dump::{Dump, Source};
 use crate::yaml::{Diagnostics, Settings, check};
 use ipnet::IpNet;
-use net::router::{RouteTable, Router};
+use net::router::{Rank, RouteTable, Router};
 use std::collections::{HashMap, HashSet};
 
 /// Routes that are looked at for a piece.
@@ -69,20 +69,22 @@ impl Reading {
 
     fn routes(&mut self, router: &Router) -> bool {
         // Groups come and go: their goals are known for one piece.
-        let mut goals: HashMap<u32, Option<u32>> = HashMap::new();
+        let mut goals: HashMap<u32, Option<(Rank, u32)>> = HashMap::new();
         for (seen, r) in router.routes_after(self.table, self.after).enumerate() {
             if seen >= ROUTES {
                 return true;
             }
             self.after = Some(r.prefix);
-            let Some(group) = router.static_route(&r) else { continue };
-            let routes = &mut self.routes;
-            let goal = goals.entry(group).or_insert_with(|| {
-                let goal = Goal::of_router(router, &router.group(group)?.target)?;
-                Some(routes.add_goal(goal))
-            });
-            if let Some(goal) = *goal {
-                self.routes.add_route(self.table.id, r.prefix, goal);
+            for group in router.static_routes_at(&r) {
+                let routes = &mut self.routes;
+                let goal = goals.entry(group).or_insert_with(|| {
+                    let group = router.group(group)?;
+                    let goal = Goal::of_router(router, &group.target)?;
+                    Some((group.rank, routes.add_goal(goal)))
+                });
+                if let Some((rank, goal)) = *goal {
+                    self.routes.add_route((self.table.id, r.prefix, rank), goal);
+                }
             }
         }
         let next = router.table_after(self.table).or((!self.table.v6).then_some(RouteTable::V6));

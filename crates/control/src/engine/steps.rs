@@ -114,7 +114,7 @@ impl Plan {
             (phase, _) => phase,
         };
         if matches!(step.id, Id::Routes(_) | Id::Labels(_)) {
-            return self.runs.ops(router, &step.id, piece, (phase != Phase::Remove).then_some(!back));
+            return self.runs.ops(router, &step.id, piece, phase, back);
         }
         let old = old.as_ref().filter(|_| phase != Phase::Make);
         let new = new.as_ref().filter(|_| phase != Phase::Remove);

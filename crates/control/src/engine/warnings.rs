@@ -70,12 +70,14 @@ impl<'s> View<'s> {
     /// What the longest route to an address says, beside those that lead to the address itself.
     fn routed(&self, table: u32, address: IpAddr) -> Option<&'s Goal> {
         let bulk = &self.side.bulk;
-        let covers = bulk.routes.iter().filter(|((t, p), goal, _)| {
+        let covers = bulk.routes.iter().filter(|((t, p, _), goal, _)| {
             *t == table
                 && p.contains(&address)
                 && bulk.goal_of(*goal).is_some_and(|g| g.hops().all(|h| h != address))
         });
-        covers.max_by_key(|((_, p), ..)| p.prefix_len()).and_then(|(_, goal, _)| bulk.goal_of(*goal))
+        covers
+            .max_by_key(|((_, p, rank), ..)| (p.prefix_len(), std::cmp::Reverse(*rank)))
+            .and_then(|(_, goal, _)| bulk.goal_of(*goal))
     }
 
     /// The interface over which packets to an address leave, as far as the side itself tells.
@@ -212,7 +214,7 @@ fn unresolved(from: &View<'_>, to: &View<'_>) -> Vec<String> {
     let mut put = |(key, prefix, count): ((u32, u32), IpNet, usize)| {
         used.entry(key).or_insert((prefix, 0)).1 += count;
     };
-    for ((table, prefix), goal, _) in &bulk.routes {
+    for ((table, prefix, _), goal, _) in &bulk.routes {
         let key = (*goal, *table);
         match &mut last {
             // Neighbours are mostly alike.

@@ -9,7 +9,7 @@ use net::copp::SetLimit;
 use net::l2::bridge::{BridgeOp, StaticMac};
 use net::mpls::MplsOp;
 use net::proxy::{NdProxy, ProxyArp};
-use net::router::{Encap, Feature, Lookup, Op, RouteTable};
+use net::router::{Encap, Feature, Lookup, Op, Rank, RouteTable};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -92,23 +92,46 @@ fn difference(step: &Step) -> Line {
 }
 
 fn route(plan: &Plan, item: &Item<RouteKey>) -> Line {
-    let (table, prefix) = item.key;
+    let (table, prefix, rank) = item.key;
     let of = if table == 0 { String::new() } else { format!(" table {table}") };
-    between(&format!("route {prefix}{of}"), plan.runs.goals_of(item), prefix.addr().is_ipv6())
+    let goals = plan.runs.goals_of(item);
+    let v6 = prefix.addr().is_ipv6();
+    let (old, new) =
+        (goals.0.map(|g| ranked_goal(g, v6, item.before)), goals.1.map(|g| ranked_goal(g, v6, rank)));
+    between(&format!("route {prefix}{of}"), (old, new))
+}
+
+/// A goal of a route, as commands say it.
+fn ranked_goal(g: &Goal, v6: bool, rank: Rank) -> String {
+    goal(g, v6, &rank_words(rank))
+}
+
+/// Preference and metric behind a path, where they are not the usual ones.
+fn rank_words(rank: Rank) -> String {
+    let mut out = String::new();
+    if rank.preference != Rank::STATIC.preference {
+        let _ = write!(out, " preference {}", rank.preference);
+    }
+    if rank.metric != Rank::STATIC.metric {
+        let _ = write!(out, " metric {}", rank.metric);
+    }
+    out
 }
 
 fn label(plan: &Plan, item: &Item<LabelKey>) -> Line {
     let (table, label, bottom) = item.key;
     let of = if table == 0 { String::new() } else { format!(" table {table}") };
     let eos = if bottom { "eos" } else { "non-eos" };
-    between(&format!("label {label} {eos}{of}"), plan.runs.goals_of(item), false)
+    let (old, new) = plan.runs.goals_of(item);
+    let words = |g: &Goal| goal(g, false, "");
+    between(&format!("label {label} {eos}{of}"), (old.map(words), new.map(words)))
 }
 
-fn between(what: &str, goals: (Option<&Goal>, Option<&Goal>), v6: bool) -> Line {
+fn between(what: &str, goals: (Option<String>, Option<String>)) -> Line {
     let (sign, text) = match goals {
-        (Some(a), Some(b)) => ("~", format!("{what}: {} -> {}", goal(a, v6), goal(b, v6))),
-        (None, Some(b)) => ("+", format!("{what}: {}", goal(b, v6))),
-        (Some(a), None) => ("-", format!("{what}: {}", goal(a, v6))),
+        (Some(a), Some(b)) => ("~", format!("{what}: {a} -> {b}")),
+        (None, Some(b)) => ("+", format!("{what}: {b}")),
+        (Some(a), None) => ("-", format!("{what}: {a}")),
         (None, None) => ("~", what.to_owned()),
     };
     Line { sign, text, ..Line::default() }
@@ -146,16 +169,17 @@ fn hop(h: &Hop, v6: bool, out: &mut String) {
 }
 
 /// As commands say it, behind a prefix.
-fn goal(g: &Goal, v6: bool) -> String {
+fn goal(g: &Goal, v6: bool, behind: &str) -> String {
     match g {
-        Goal::Drop => "via drop".into(),
-        Goal::Unreachable => "via unreachable".into(),
-        Goal::Prohibit => "via prohibit".into(),
+        Goal::Drop => format!("via drop{behind}"),
+        Goal::Unreachable => format!("via unreachable{behind}"),
+        Goal::Prohibit => format!("via prohibit{behind}"),
         Goal::Paths(hops) => {
             let mut out = String::new();
             for h in hops {
                 out.push_str(if out.is_empty() { "via" } else { " via" });
                 hop(h, v6, &mut out);
+                out.push_str(behind);
             }
             out
         }
@@ -219,7 +243,7 @@ fn subject(id: &Id) -> String {
 fn value(id: &Id, v: &Value) -> String {
     let op = match v {
         Value::Op(op) => op,
-        Value::Paths(g) => return goal(g, false),
+        Value::Paths(g) => return goal(g, false, ""),
         Value::Layer2(_) | Value::Run(_) => return String::new(),
     };
     match (id, op) {
@@ -405,12 +429,17 @@ fn part_command(op: &Op) -> Option<String> {
     })
 }
 
-fn route_command(plan: &Plan, phase: Phase, item: &Item<RouteKey>) -> String {
-    let (table, prefix) = item.key;
+fn route_commands(plan: &Plan, phase: Phase, item: &Item<RouteKey>) -> Vec<String> {
+    let (table, prefix, rank) = item.key;
     let of = if table == 0 { String::new() } else { format!(" table {table}") };
+    let del = || format!("ip route del {prefix}{of}{}", rank_words(item.before));
     match plan.runs.goals_of(item).1.filter(|_| phase != Phase::Remove) {
-        Some(g) => format!("ip route set {prefix}{of} {}", goal(g, prefix.addr().is_ipv6())),
-        None => format!("ip route del {prefix}{of}"),
+        Some(g) => {
+            let set = format!("ip route set {prefix}{of} {}", ranked_goal(g, prefix.addr().is_ipv6(), rank));
+            let moves = phase == Phase::Change && rank != item.before;
+            std::iter::once(set).chain(moves.then(del)).collect()
+        }
+        None => vec![del()],
     }
 }
 
@@ -419,7 +448,7 @@ fn label_command(plan: &Plan, phase: Phase, item: &Item<LabelKey>) -> String {
     let of = if table == 0 { String::new() } else { format!(" table {table}") };
     let eos = if bottom { "eos" } else { "non-eos" };
     match plan.runs.goals_of(item).1.filter(|_| phase != Phase::Remove) {
-        Some(g) => format!("mpls local-label set {label} {eos}{of} {}", goal(g, false)),
+        Some(g) => format!("mpls local-label set {label} {eos}{of} {}", goal(g, false, "")),
         None => format!("mpls local-label del {label} {eos}{of}"),
     }
 }
@@ -478,8 +507,12 @@ impl Step {
                 if let Some(run) = plan.runs.routes.get(*n) {
                     let names = run.items.iter().take(SOME).map(|i| i.key.1.to_string()).collect();
                     line.text = some(run.items.len(), "route", names);
-                    line.commands =
-                        run.items.iter().take(SOME).map(|i| route_command(plan, self.phase, i)).collect();
+                    line.commands = run
+                        .items
+                        .iter()
+                        .take(SOME)
+                        .flat_map(|i| route_commands(plan, self.phase, i))
+                        .collect();
                 }
             }
             Id::Labels(n) => {

@@ -1,7 +1,7 @@
 //! The typed document: plain data in which every name and rule has been checked.
 
 use net::labels::OutLabels;
-use net::router::{Lookup, TapAddresses};
+use net::router::{Lookup, Rank, TapAddresses};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -390,6 +390,8 @@ pub struct Route {
     pub table: u32,
     /// Destination, without host bits.
     pub prefix: IpNet,
+    /// Preference and metric.
+    pub rank: Rank,
     /// What happens to its packets.
     pub target: RouteTarget,
     /// Where the prefix stands.
@@ -403,6 +405,8 @@ pub struct Routes {
     pub targets: Vec<RouteTarget>,
     /// For each target the number of the table of its routes.
     pub tables: Vec<u32>,
+    /// For each target preference and metric of its routes.
+    pub ranks: Vec<Rank>,
     /// Prefix, number of the target, and where the prefix stands; in the order of the document.
     pub list: Vec<(IpNet, u32, Place)>,
 }
@@ -411,6 +415,11 @@ impl Routes {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Preference and metric of the routes to a target.
+    pub fn rank(&self, target: u32) -> Rank {
+        self.ranks.get(target as usize).copied().unwrap_or(Rank::STATIC)
     }
 
     /// Whether there is none.
@@ -422,8 +431,9 @@ impl Routes {
     pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
         self.list.iter().filter_map(|&(prefix, target, place)| {
             let table = self.tables.get(target as usize).copied().unwrap_or(0);
+            let rank = self.rank(target);
             let target = self.targets.get(target as usize)?.clone();
-            Some(Route { table, prefix, target, place })
+            Some(Route { table, prefix, rank, target, place })
         })
     }
 }

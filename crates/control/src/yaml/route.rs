@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use net::labels::{Exp, OutLabels};
-use net::router::{Lookup, MOST_PATHS, RouteTable};
+use net::router::{Lookup, MOST_PATHS, Rank, RouteTable};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -21,7 +21,7 @@ use super::rules::Names;
 use super::scalar::short;
 use super::tree::{Node, Value};
 
-pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "via", "type"];
+pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "preference", "metric", "via", "type"];
 pub(super) const PATH: &[&str] =
     &["address", "interface", "table", "weight", "lookup", "out-labels", "mode", "ttl", "exp"];
 const MODES: &[(&str, bool)] = &[("pipe", false), ("uniform", true)];
@@ -32,7 +32,7 @@ const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "ex
 
 const TYPES: &[(&str, Discard)] =
     &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
-const FORM: &str = "`PREFIX [table N] via ADDRESS [INTERFACE] [weight N] [out-labels L ...], ...` or `PREFIX [table N] drop|unreachable|prohibit`";
+const FORM: &str = "`PREFIX [table N] [preference N] [metric N] via ADDRESS [INTERFACE] [weight N] [out-labels L ...], ...` or `PREFIX [table N] [preference N] [metric N] drop|unreachable|prohibit`";
 
 #[derive(Debug, Clone, Copy)]
 enum Discard {
@@ -60,7 +60,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
     let count = |node: &Node<'_>| if let Value::Lines(l) = &node.value { l.len() } else { 1 };
     let n = items.iter().map(count).sum();
     let list = Vec::with_capacity(n);
-    let routes = Routes { targets: vec![], tables: vec![], list };
+    let routes = Routes { targets: vec![], tables: vec![], ranks: vec![], list };
     let mut table = Table { names, routes, items: Vec::with_capacity(n), known: HashMap::new() };
     let mut i = 0;
     for node in items {
@@ -135,12 +135,13 @@ impl<'n> Table<'_, 'n> {
     fn check_unique(&self, d: &mut Decoder<'_>) {
         let list = &self.routes.list;
         let one_table = self.routes.tables.iter().all(|t| *t == 0);
-        if one_table && list.is_sorted_by(|a, b| a.0 < b.0) {
+        let one_rank = self.routes.ranks.iter().all(|r| *r == Rank::STATIC);
+        if one_table && one_rank && list.is_sorted_by(|a, b| a.0 < b.0) {
             return;
         }
         let mut order: Vec<u32> = (0..u32::try_from(list.len()).unwrap_or(u32::MAX)).collect();
         let table = |target: u32| self.routes.tables.get(target as usize).copied().unwrap_or(0);
-        let prefix = |i: &u32| list.get(*i as usize).map(|r| (table(r.1), r.0));
+        let prefix = |i: &u32| list.get(*i as usize).map(|r| (table(r.1), r.0, self.routes.rank(r.1)));
         order.sort_unstable_by_key(|i| (prefix(i), *i));
         for same in order.chunk_by(|a, b| prefix(a) == prefix(b)).filter(|same| same.len() > 1) {
             let mut routes =
@@ -149,9 +150,9 @@ impl<'n> Table<'_, 'n> {
             for ((prefix, _, place), item) in routes {
                 d.index(item as usize, |d| {
                     let message = format!("{prefix} has a route already, on line {}", first.line);
-                    d.error(*place, "route-unique", message)
-                        .value(prefix)
-                        .help("one route a prefix: give it several paths in `via`");
+                    d.error(*place, "route-unique", message).value(prefix).help(
+                        "one route of a preference and metric a prefix: give it several paths in `via`",
+                    );
                 });
             }
         }
@@ -164,14 +165,24 @@ impl<'n> Table<'_, 'n> {
             d.error(place, "route", "this is not a route").value(text).help(FORM);
             return;
         };
-        let mut table = 0;
-        if verb.1 == "table" {
+        let (mut table, mut rank) = (0, Rank::STATIC);
+        for option in ["table", "preference", "metric"] {
+            if verb.1 != option {
+                continue;
+            }
             let (Some((at, number)), Some(next)) = (words.next(), words.next()) else {
                 d.error(place, "route", "this is not a route").value(text).help(FORM);
                 return;
             };
-            let Some(number) = d.int_text(at, number, 0, u64::from(u32::MAX)) else { return };
-            (table, verb) = (u32::try_from(number).unwrap_or(u32::MAX), next);
+            let (least, most) = if option == "preference" { (1, 254) } else { (0, u32::MAX) };
+            let Some(number) = d.int_text(at, number, least, u64::from(most)) else { return };
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            match option {
+                "table" => table = number,
+                "metric" => rank.metric = number,
+                _ => rank.preference = u8::try_from(number).unwrap_or(u8::MAX),
+            }
+            verb = next;
         }
         let target = if verb.1 == "via" {
             let mut rest = words.next();
@@ -207,13 +218,14 @@ impl<'n> Table<'_, 'n> {
         };
         let prefix = d.prefix(prefix.0, prefix.1).map(|p| (p, prefix.0));
         if let (Some(target), Some((net, at))) = (target, prefix) {
-            let number = self.target(table, target);
+            let number = self.target(table, rank, target);
             self.add(d, item, net, at, number);
         }
     }
 
-    fn target(&mut self, table: u32, target: RouteTarget) -> u32 {
+    fn target(&mut self, table: u32, rank: Rank, target: RouteTarget) -> u32 {
         self.routes.tables.push(table);
+        self.routes.ranks.push(rank);
         self.routes.targets.push(target);
         u32::try_from(self.routes.targets.len() - 1).unwrap_or(u32::MAX)
     }
@@ -249,7 +261,13 @@ impl<'n> Table<'_, 'n> {
         }
         let Some(target) = target else { return };
         let table = d.field(&fields, "table", |d, node| d.int(node, 0u32, u32::MAX)).unwrap_or(0);
-        let number = self.target(table, target);
+        let preference = d.field(&fields, "preference", |d, node| d.int(node, 1u8, 254));
+        let metric = d.field(&fields, "metric", |d, node| d.int(node, 0u32, u32::MAX));
+        let rank = Rank {
+            preference: preference.unwrap_or(Rank::STATIC.preference),
+            metric: metric.unwrap_or(Rank::STATIC.metric),
+        };
+        let number = self.target(table, rank, target);
         for (net, place) in prefixes {
             self.add(d, item, net, place, number);
         }

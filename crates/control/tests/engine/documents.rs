@@ -370,17 +370,20 @@ impl Doc {
                     Some(i) => format!("via 10.0.0.{} {i}", 8 + self.d.below(2)),
                     None => "unreachable".into(),
                 },
-                _ => format!("table 10 via 10.0.0.{}", 8 + self.d.below(2)),
+                _ => format!("via 10.0.0.{}", 8 + self.d.below(2)),
             };
-            routes.insert(prefix, to);
+            let table = if self.d.below(7) == 0 { "table 10 " } else { "" };
+            // Some prefixes have several routes, and some change their rank.
+            let rank = self.d.of(&["", "", "", "preference 5 ", "metric 7 ", "preference 200 metric 9 "]);
+            routes.insert((prefix, format!("{table}{rank}")), to);
         }
         if self.d.one_in(2)
             && let Some(i) = interface(&mut self.d)
         {
-            routes.insert("20.99.0.1/32".into(), format!("via {i}"));
+            routes.insert(("20.99.0.1/32".into(), String::new()), format!("via {i}"));
         }
         self.rest += "routes:\n";
-        routes.iter().for_each(|(p, to)| self.rest += &format!("  - {p} {to}\n"));
+        routes.iter().for_each(|((p, rank), to)| self.rest += &format!("  - {p} {rank}{to}\n"));
         let mut mpls = String::new();
         if self.d.one_in(2) {
             mpls += "  tables: [7]\n";

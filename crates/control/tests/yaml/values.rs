@@ -234,6 +234,7 @@ fn routes_and_neighbors() {
         .map(|(prefix, target)| Route {
             table: 0,
             prefix: prefix.parse().unwrap(),
+            rank: net::router::Rank::STATIC,
             target,
             place: Place::default(),
         })

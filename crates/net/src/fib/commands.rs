@@ -3,7 +3,7 @@
 use super::table_commands::AT_ONCE;
 use super::{explain, show, table_commands, why};
 use crate::cli::{commit, labels};
-use crate::router::{Op, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
+use crate::router::{Op, Rank, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
 use command::{Args, Command, CommandError, Output, Page};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 const PATHS: &str = "path:((via (drop|unreachable|prohibit|ip4-lookup-in-table <lookup4:number table4>|\
      ip6-lookup-in-table <lookup6:number table6>|<address:ip> [next-hop-table <next-table:number table>|[dev] <interface:interface>]|\
      [dev] <interface:interface>)|dev <interface:interface>) \
-     [weight <weight:u8 1..255>] [out-labels <out-label:u32 0..1048575>...] [uniform|pipe] [ttl <ttl:u8 1..255>] \
+     [weight <weight:u8 1..255>] [preference <preference:u8 1..254>] [metric <metric:u32>] [out-labels <out-label:u32 0..1048575>...] [uniform|pipe] [ttl <ttl:u8 1..255>] \
      [exp (copy|<exp:u8 0..7>)])...";
 /// What may stand before the prefix, behind it, or behind the paths.
 const WHERE: &str = "[table <table:number table>] [count <count:u32 1..1000000 routes>]";
@@ -19,8 +19,13 @@ const WHERE: &str = "[table <table:number table>] [count <count:u32 1..1000000 r
 /// The syntax of `ip route VERB`, or of `ip6 route VERB`.
 fn route_syntax(word: &str, verb: &str) -> String {
     let prefix = if word == "ip" { "(<prefix:prefix>|default)" } else { "<prefix:prefix6>" };
-    let paths = if verb == "del" { format!("[{PATHS}]") } else { PATHS.to_owned() };
-    format!("{word} route {verb} {WHERE} {prefix} {WHERE} {paths} {WHERE}")
+    match verb {
+        "del" => {
+            let rank = "[preference <of-preference:u8 1..254>] [metric <of-metric:u32>]";
+            format!("{word} route {verb} {WHERE} {prefix} {WHERE} {rank} [{PATHS}] {WHERE}")
+        }
+        _ => format!("{word} route {verb} {WHERE} {prefix} {WHERE} {PATHS} {WHERE}"),
+    }
 }
 
 /// The commands.
@@ -38,7 +43,8 @@ pub fn all() -> Vec<Command<Router>> {
              The next hop of a path without interface is looked up in the route's table, or in another one: packets go where \
              the route leads that holds it, now and after any change of it. The next hop of an IPv4 route may be an IPv6 \
              address (RFC 8950). With out-labels packets go to a label switching router, behind those of routes on the way; \
-             then the next hop of an IPv6 route may be an IPv4 address (6PE, RFC 4798).",
+             then the next hop of an IPv6 route may be an IPv4 address (6PE, RFC 4798). Paths of different preference or metric \
+             are routes of their own, of which the best is used: the one of the least preference, then of the least metric.",
         )
         .alias(&route_syntax("ip6", "add"))
         .example("ip route add default via 10.1.1.1")
@@ -49,6 +55,7 @@ pub fn all() -> Vec<Command<Router>> {
         .example("ip route add 10.8.0.0/16 table 10 via ip4-lookup-in-table 0")
         .example("ip route add 10.0.0.0/8 via 10.1.1.1 weight 2 via 10.1.2.1 left")
         .example("ip route add 2001:db8::/32 via fe80::1 left")
+        .example("ip route add 10.6.0.0/16 via 10.1.1.1 via 10.1.2.1 preference 5")
         .example("ip route add 192.0.2.0/24 via drop"),
         route(Command::write(
             &route_syntax("ip", "set"),
@@ -62,7 +69,12 @@ pub fn all() -> Vec<Command<Router>> {
             "Remove a static route, or paths of it",
             remove,
         ))
-        .details("The route goes with its last path. Weights are not looked at.")
+        .details(
+            "The route goes with its last path. Weights are not looked at. Without paths all static routes of the prefix \
+             go, or those of the preference and the metric that are said.",
+        )
+        .arg("of-preference", "routes of this preference; of paths that do not say theirs")
+        .arg("of-metric", "routes of this metric; of paths that do not say theirs")
         .alias(&route_syntax("ip6", "del"))
         .example("ip route del 10.0.0.0/8 via 10.1.1.1")
         .example("ip route del 10.0.0.0/8"),
@@ -137,6 +149,8 @@ fn route(c: Command<Router>) -> Command<Router> {
         .arg("lookup4", "IPv4 table in which packets are looked up again")
         .arg("lookup6", "IPv6 table in which packets are looked up again")
         .arg("weight", "share of the flows")
+        .arg("preference", "how good the path's route is, 1 without it: of several routes of a prefix the least is used")
+        .arg("metric", "tells routes of one preference apart, 0 without it: the least is used")
         .arg("drop", "drop packets")
         .arg("unreachable", "drop packets and answer \"host unreachable\"")
         .arg("prohibit", "drop packets and answer \"administratively prohibited\"")
@@ -153,41 +167,50 @@ fn fib(router: &mut Router, args: &Args, table: RouteTable) -> Result<Output, Co
     }
 }
 
-/// The targets of a line: paths, or one word that says what becomes of the packets.
-fn target(router: &Router, args: &Args, v6: bool) -> Result<Option<Target>, CommandError> {
-    let (mut paths, mut special) = (vec![], None);
-    let mut count = 0;
+/// The routes of a line by preference and metric, each with its target: paths, or one word that says what becomes of the
+/// packets. `rank` is that of paths that do not say.
+fn targets(router: &Router, args: &Args, v6: bool, rank: Rank) -> Result<Vec<(Rank, Target)>, CommandError> {
+    let mut routes: Vec<(Rank, Target)> = vec![];
+    let mut discards = false;
     for p in args.groups("path") {
-        count += 1;
-        special = match p.one_of(&["drop", "unreachable", "prohibit"]) {
-            Some("drop") => Some(Target::Drop),
-            Some("unreachable") => Some(Target::Unreachable),
-            Some(_) => Some(Target::Prohibit),
-            None => {
-                let name: Option<String> = p.opt("interface")?;
-                let interface = name.and_then(|n| router.interface_index(&n));
-                let (lookup4, lookup6): (Option<u32>, Option<u32>) = (p.opt("lookup4")?, p.opt("lookup6")?);
-                if lookup4.is_some() && v6 || lookup6.is_some() && !v6 {
-                    return Err("packets are looked up again in a table of their own family".into());
-                }
-                paths.push(RoutePath {
-                    address: p.opt("address")?,
-                    interface,
-                    table: lookup4.or(lookup6).or(p.opt("next-table")?),
-                    weight: p.opt("weight")?.unwrap_or(1),
-                    labels: labels::labels(p)?,
-                    ..RoutePath::default()
-                });
-                special
-            }
+        let rank = Rank {
+            preference: p.opt("preference")?.unwrap_or(rank.preference),
+            metric: p.opt("metric")?.unwrap_or(rank.metric),
         };
+        let at = routes.iter().position(|(r, _)| *r == rank);
+        if let Some(discard) = p.one_of(&["drop", "unreachable", "prohibit"]).and_then(Target::discard) {
+            discards = true;
+            if at.is_some() {
+                return Err(ALONE.into());
+            }
+            routes.push((rank, discard));
+            continue;
+        }
+        let name: Option<String> = p.opt("interface")?;
+        let interface = name.and_then(|n| router.interface_index(&n));
+        let (lookup4, lookup6): (Option<u32>, Option<u32>) = (p.opt("lookup4")?, p.opt("lookup6")?);
+        if lookup4.is_some() && v6 || lookup6.is_some() && !v6 {
+            return Err("packets are looked up again in a table of their own family".into());
+        }
+        let path = RoutePath {
+            address: p.opt("address")?,
+            interface,
+            table: lookup4.or(lookup6).or(p.opt("next-table")?),
+            weight: p.opt("weight")?.unwrap_or(1),
+            labels: labels::labels(p)?,
+            ..RoutePath::default()
+        };
+        match at.and_then(|at| routes.get_mut(at)) {
+            Some((_, Target::Paths(paths))) => paths.push(path),
+            Some(_) => return Err(ALONE.into()),
+            None => routes.push((rank, Target::Paths(vec![path]))),
+        }
     }
-    match special {
-        Some(_) if count > 1 => Err("drop, unreachable and prohibit stand alone".into()),
-        Some(t) => Ok(Some(t)),
-        None => Ok((!paths.is_empty()).then_some(Target::Paths(paths))),
-    }
+    // A word and paths of another preference are two routes, which one command does not make.
+    if discards && routes.len() > 1 { Err(ALONE.into()) } else { Ok(routes) }
 }
+
+const ALONE: &str = "drop, unreachable and prohibit stand alone";
 
 /// What the routes of a line are: their table, their first prefix, and how many they are.
 struct Wanted {
@@ -236,28 +259,19 @@ fn nth(prefix: IpNet, n: u32) -> Option<IpNet> {
     }
 }
 
-/// The same change of each of the routes, some at a time; `verb` is the one of routes with a target.
-fn batch(
-    router: &mut Router,
-    args: &Args,
-    wanted: &Wanted,
-    target: Option<Target>,
-    verb: fn(&mut RouteBatch, IpNet, TargetId),
-) -> Result<Output, CommandError> {
+/// Changes of a prefix, as they are put into a batch.
+type Put = dyn Fn(&Router, &mut RouteBatch, IpNet);
+
+/// The same change of each of the routes, some at a time.
+fn batch(router: &mut Router, args: &Args, wanted: &Wanted, put: Box<Put>) -> Result<Output, CommandError> {
     let Wanted { table, prefix, count } = *wanted;
     // The last one tells whether there are so many.
     nth(prefix, count.saturating_sub(1))
         .ok_or_else(|| args.error("count", format!("there are no {count} prefixes from {prefix} on")))?;
     let some = move |router: &mut Router, from: u32| {
         let mut batch = RouteBatch::in_table(table);
-        let target = target.clone().map(|target| batch.target(target));
         let end = count.min(from + AT_ONCE as u32);
-        for prefix in (from..end).filter_map(|n| nth(prefix, n)) {
-            match target {
-                Some(target) => verb(&mut batch, prefix, target),
-                None => batch.del(prefix),
-            }
-        }
+        (from..end).filter_map(|n| nth(prefix, n)).for_each(|prefix| put(router, &mut batch, prefix));
         commit(router, vec![Op::Routes(batch)]).map(|_| end)
     };
     let mut done = some(router, 0)?;
@@ -276,15 +290,33 @@ fn batch(
     }))
 }
 
+/// What a batch does with a prefix and a target.
+type Verb = fn(&mut RouteBatch, IpNet, TargetId);
+
+/// The same of each route of a prefix.
+fn each(routes: Vec<(Rank, Target)>, verb: Verb) -> Box<Put> {
+    Box::new(move |_, batch, prefix| {
+        for (rank, target) in &routes {
+            let target = batch.ranked(*rank, target.clone());
+            verb(batch, prefix, target);
+        }
+    })
+}
+
 fn change(router: &mut Router, args: &Args, replace: bool) -> Result<Output, CommandError> {
     let wanted = wanted(args)?;
     let Wanted { table, prefix, count } = wanted;
-    let target = target(router, args, prefix.addr().is_ipv6())?.ok_or("a route needs a path")?;
-    if count > 1 {
+    let mut routes = targets(router, args, prefix.addr().is_ipv6(), Rank::STATIC)?;
+    let plain = matches!(routes[..], [(Rank::STATIC, _)]);
+    if count > 1 || !plain && !routes.is_empty() {
         let verb = if replace { RouteBatch::set } else { RouteBatch::add };
-        return batch(router, args, &wanted, Some(target), verb);
+        if !replace {
+            routes.iter_mut().for_each(|(_, target)| once(target));
+        }
+        return batch(router, args, &wanted, each(routes, verb));
     }
-    let known = router.route_in(table, prefix, Source::Static);
+    let (_, target) = routes.pop().ok_or("a route needs a path")?;
+    let known = router.route_of_rank(table, prefix, Source::Static, Rank::STATIC);
     let ops = match target {
         Target::Paths(paths) if !replace => {
             paths.into_iter().map(|path| Op::AddPath { table, prefix, path }).collect()
@@ -299,22 +331,54 @@ fn change(router: &mut Router, args: &Args, replace: bool) -> Result<Output, Com
     commit(router, ops)
 }
 
+/// Paths as if they were added one after the other: the last of those that are the same counts.
+fn once(target: &mut Target) {
+    if let Target::Paths(paths) = target {
+        let all = std::mem::take(paths);
+        for path in all {
+            paths.retain(|p| !p.is_same(&path));
+            paths.push(path);
+        }
+    }
+}
+
 fn remove(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let wanted = wanted(args)?;
     let Wanted { table, prefix, count } = wanted;
-    let target = target(router, args, prefix.addr().is_ipv6())?;
-    if count > 1 {
-        return batch(router, args, &wanted, target, RouteBatch::del_paths);
-    }
-    let ops = match target {
-        None => vec![Op::DelRoute { table, prefix }],
-        Some(Target::Paths(paths)) => {
-            paths.into_iter().map(|path| Op::DelPath { table, prefix, path }).collect()
+    let (preference, metric): (Option<u8>, Option<u32>) =
+        (args.opt("of-preference")?, args.opt("of-metric")?);
+    let usual = Rank::STATIC;
+    let rank =
+        Rank { preference: preference.unwrap_or(usual.preference), metric: metric.unwrap_or(usual.metric) };
+    let mut routes = targets(router, args, prefix.addr().is_ipv6(), rank)?;
+    if routes.is_empty() {
+        // All static routes of the prefix of which nothing else is said.
+        let is = move |r: &Rank| {
+            preference.is_none_or(|p| p == r.preference) && metric.is_none_or(|m| m == r.metric)
+        };
+        let put = move |router: &Router, batch: &mut RouteBatch, prefix: IpNet| {
+            let mut ranks = router.static_ranks(table, prefix);
+            ranks.retain(is);
+            // Where there is none the router says so.
+            let ranks = if ranks.is_empty() { vec![rank] } else { ranks };
+            ranks.into_iter().for_each(|rank| batch.del_ranked(prefix, rank));
+        };
+        let known = router.static_ranks(table, prefix);
+        if count > 1 || known.iter().any(|r| *r != usual) || preference.is_some() || metric.is_some() {
+            return batch(router, args, &wanted, Box::new(put));
         }
-        Some(t) if router.route_in(table, prefix, Source::Static) == Some(t.clone()) => {
+        return commit(router, vec![Op::DelRoute { table, prefix }]);
+    }
+    if count > 1 || !matches!(routes[..], [(Rank::STATIC, _)]) {
+        return batch(router, args, &wanted, each(routes, RouteBatch::del_paths));
+    }
+    let Some((_, target)) = routes.pop() else { return Ok(Output::none()) };
+    let ops = match target {
+        Target::Paths(paths) => paths.into_iter().map(|path| Op::DelPath { table, prefix, path }).collect(),
+        t if router.route_of_rank(table, prefix, Source::Static, usual) == Some(t.clone()) => {
             vec![Op::DelRoute { table, prefix }]
         }
-        Some(_) => return Err(args.error("prefix", format!("the static route {prefix} does something else"))),
+        _ => return Err(args.error("prefix", format!("the static route {prefix} does something else"))),
     };
     commit(router, ops)
 }

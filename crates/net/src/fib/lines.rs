@@ -5,7 +5,7 @@
 //! takes means the same to the general parser (a test compares them); whatever it does not take, and whatever is
 //! refused, is left to the general parser, which knows what to say about it.
 
-use crate::router::{Op, RouteBatch, RoutePath, Router, Target, TargetId};
+use crate::router::{Op, Rank, RouteBatch, RoutePath, Router, Target, TargetId};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -88,9 +88,11 @@ fn is_keyword(word: &str, keywords: &[&str]) -> bool {
 fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
     const DISCARD: [&str; 3] = ["drop", "unreachable", "prohibit"];
     const LOOKUP: [&str; 2] = ["ip4-lookup-in-table", "ip6-lookup-in-table"];
-    const KEYWORDS: [&str; 11] = [
+    const KEYWORDS: [&str; 13] = [
         "via",
         "weight",
+        "preference",
+        "metric",
         "next-hop-table",
         "out-labels",
         "uniform",
@@ -160,10 +162,13 @@ impl<'l> Reader<'l, '_> {
             self.known.clear();
         }
         if paths.is_empty() {
-            if verb == Verb::Del {
-                self.batch.del(prefix);
+            // All routes of the prefix go: those of other ranks are for the general parser.
+            let odd = |r: &Rank| *r != Rank::STATIC;
+            if verb != Verb::Del || self.router.static_ranks(table, prefix).iter().any(odd) {
+                return false;
             }
-            return verb == Verb::Del;
+            self.batch.del(prefix);
+            return true;
         }
         let known = self.known.get(&(verb, paths)).copied();
         let id = known.unwrap_or_else(|| {

@@ -56,7 +56,12 @@ impl NextHops {
 }
 
 impl Router {
-    pub(super) fn fib_set(&mut self, fib_index: FibIndex, p: IpNet, group: u32) -> Result<Option<u32>, OpError> {
+    pub(super) fn fib_set(
+        &mut self,
+        fib_index: FibIndex,
+        p: IpNet,
+        group: u32,
+    ) -> Result<Option<u32>, OpError> {
         self.fibs.changes += 1;
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
@@ -285,6 +290,26 @@ impl Router {
         self.route_at(fib_index, prefix, source)
     }
 
+    /// What the route of `source` of a rank wants for a prefix of a table.
+    pub fn route_of_rank(&self, table: u32, prefix: IpNet, source: Source, rank: Rank) -> Option<Target> {
+        let fib_index = self.fibs.fib_index(RouteTable::of(prefix.addr(), table))?;
+        let group = self.group_of_route(fib_index, prefix.trunc(), source, rank)?;
+        self.nexthops.target(group).cloned()
+    }
+
+    /// The ranks of the static routes of a prefix of a table.
+    pub fn static_ranks(&self, table: u32, prefix: IpNet) -> Vec<Rank> {
+        let Some(fib_index) = self.fibs.fib_index(RouteTable::of(prefix.addr(), table)) else {
+            return vec![];
+        };
+        let alone = || self.fibs.group_of(fib_index, prefix).and_then(|g| self.nexthops.route(g));
+        let list = match self.fibs.shared(fib_index, prefix) {
+            Some(list) => list.clone(),
+            None => alone().into_iter().collect(),
+        };
+        list.iter().filter(|e| e.source == Source::Static).map(|e| e.rank).collect()
+    }
+
     pub(super) fn route_at(&self, fib_index: FibIndex, prefix: IpNet, source: Source) -> Option<Target> {
         let prefix = prefix.trunc();
         let is = |e: &PrefixRoute| e.source == source;
@@ -378,9 +403,9 @@ impl Router {
         self.routes(table).filter(|r| self.nexthops.has_static(r)).map(|r| r.prefix).collect()
     }
 
-    /// The static route of a prefix of [`Router::routes`]: its group.
-    pub fn static_route(&self, r: &RouteInfo) -> Option<u32> {
-        self.routes_of_prefix(r).find(|e| e.source == Source::Static).map(|e| e.group)
+    /// The static routes of a prefix of [`Router::routes`], the best first: their groups.
+    pub fn static_routes_at(&self, r: &RouteInfo) -> impl Iterator<Item = u32> + use<> {
+        self.routes_of_prefix(r).filter(|e| e.source == Source::Static).map(|e| e.group)
     }
 
     /// What takes the routes of these prefixes of a table away, those of interfaces and neighbours left out.
