@@ -1,0 +1,455 @@
+//! The kernel's routes as its messages tell of them: what changed with each message, and with each reading of all.
+//!
+//! Pure: messages go in, changes come out. Where the kernel takes routes out without a word (IPv4 routes of a device that goes down, of
+//! an address or nexthop object that goes), or does not tell which of several it uses (IPv6 routes of one prefix and metric), the mirror
+//! says that all has to be read anew.
+
+use crate::contents::{ContentId, Contents};
+use crate::nexthop::{self, Nexthops};
+use crate::route::{self, Action, Change, Key, RTPROT_KERNEL, Route, RouteMessage};
+use crate::wire::{Attributes, Message, NLM_F_APPEND, NLM_F_REPLACE, u32_at};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_DELADDR: u16 = 21;
+/// IFF_UP and IFF_LOWER_UP: without carrier a device loses the nexthop objects over it, and their routes.
+const CARRIED: u32 = 0x1_0001;
+/// Of IPv4 addresses.
+const IFA_LOCAL: u16 = 2;
+const IFADDRMSG: usize = 8;
+/// The kernel's table of its own addresses.
+const RT_TABLE_LOCAL: u32 = 255;
+/// In a stored number: seen by the last reading of all, or since, where the bit is as the mirror's.
+const SEEN: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key4 {
+    prefix: u32,
+    metric: u32,
+    len: u8,
+    tos: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key6 {
+    prefix: [u8; 16],
+    metric: u32,
+    len: u8,
+    tos: u8,
+}
+
+impl Key4 {
+    fn whole(self, table: u32) -> Option<Key> {
+        let prefix = Ipv4Net::new(Ipv4Addr::from(self.prefix), self.len).ok()?.into();
+        Some(Key { table, prefix, metric: self.metric, tos: self.tos })
+    }
+}
+
+impl Key6 {
+    fn whole(self, table: u32) -> Option<Key> {
+        let prefix = Ipv6Net::new(Ipv6Addr::from(self.prefix), self.len).ok()?.into();
+        Some(Key { table, prefix, metric: self.metric, tos: self.tos })
+    }
+}
+
+/// Why all routes have to be read anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// The kernel may have taken routes out without a word.
+    Silent,
+    /// Messages were lost.
+    Overflow,
+}
+
+/// The mirror.
+#[derive(Debug, Default)]
+pub struct Mirror {
+    v4: HashMap<u32, HashMap<Key4, ContentId>>,
+    v6: HashMap<u32, HashMap<Key6, ContentId>>,
+    /// Routes of a key behind the first, which alone is used.
+    behind: HashMap<Key, Vec<ContentId>>,
+    contents: Contents,
+    nexthops: Nexthops,
+    seen: u32,
+    doubt: Option<Doubt>,
+}
+
+impl Mirror {
+    /// A mirror of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many routes there are.
+    pub fn len(&self) -> usize {
+        self.v4.values().map(HashMap::len).sum::<usize>() + self.v6.values().map(HashMap::len).sum::<usize>()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many different contents the routes have.
+    pub fn contents(&self) -> usize {
+        self.contents.len()
+    }
+
+    /// How many nexthop objects there are.
+    pub fn nexthops(&self) -> usize {
+        self.nexthops.count()
+    }
+
+    /// Notes that all routes have to be read anew.
+    pub fn doubt(&mut self, why: Doubt) {
+        self.doubt = self.doubt.max(Some(why));
+    }
+
+    /// Why all routes have to be read anew, if they have to.
+    pub fn take_doubt(&mut self) -> Option<Doubt> {
+        self.doubt.take()
+    }
+
+    /// Takes a message of what changed. What that changes is appended to `out`.
+    pub fn take(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
+        match m.kind {
+            route::RTM_NEWROUTE => {
+                if let Some(r) = self.ours(m.body) {
+                    self.set(r, m.flags, out);
+                }
+            }
+            route::RTM_DELROUTE => {
+                if let Some(r) = self.ours(m.body) {
+                    self.del(&r, out);
+                }
+            }
+            nexthop::RTM_NEWNEXTHOP => {
+                if let Some((id, nexthop)) = nexthop::parse(m.body)
+                    && self.nexthops.set(id, nexthop)
+                {
+                    self.follow(id, out);
+                }
+            }
+            nexthop::RTM_DELNEXTHOP => {
+                if let Some((id, _)) = nexthop::parse(m.body) {
+                    if self.contents.iter().any(|(_, r)| r.nexthop != 0 && self.nexthops.uses(r.nexthop, id))
+                    {
+                        self.doubt(Doubt::Silent);
+                    }
+                    self.nexthops.remove(id);
+                }
+            }
+            RTM_NEWLINK | RTM_DELLINK => {
+                let (Some(ifindex), Some(flags)) = (u32_at(m.body, 4), u32_at(m.body, 8)) else { return };
+                let down = m.kind == RTM_DELLINK && m.body[0] == 0 || flags & CARRIED != CARRIED;
+                if down && self.contents.iter().any(|(_, r)| r.paths.iter().any(|p| p.ifindex == ifindex)) {
+                    self.doubt(Doubt::Silent);
+                }
+            }
+            RTM_DELADDR => {
+                let mut attributes = Attributes(m.body.get(IFADDRMSG..).unwrap_or_default());
+                let address = attributes.find(|(k, _)| *k == IFA_LOCAL).and_then(|(_, v)| route::address(v));
+                let (Some(address), Some(ifindex)) = (address, u32_at(m.body, 4)) else { return };
+                // Of IPv4, the routes with this source; with its last address a device loses all.
+                let uses =
+                    |r: &Route| r.source == Some(address) || r.paths.iter().any(|p| p.ifindex == ifindex);
+                if self.contents.iter().any(|(_, r)| uses(r)) {
+                    self.doubt(Doubt::Silent);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All will be told anew: what is not told until [`Mirror::end`] is gone.
+    pub fn begin(&mut self) {
+        self.seen ^= SEEN;
+        self.nexthops.clear();
+        for (_, list) in self.behind.drain() {
+            list.into_iter().for_each(|id| self.contents.release(id));
+        }
+    }
+
+    /// Takes a message of a reading of all.
+    pub fn told(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
+        match m.kind {
+            nexthop::RTM_NEWNEXTHOP => {
+                if let Some((id, nexthop)) = nexthop::parse(m.body) {
+                    self.nexthops.set(id, nexthop);
+                }
+            }
+            route::RTM_NEWROUTE => {
+                let Some(r) = self.ours(m.body) else { return };
+                // Told before in this reading: the kernel uses the first.
+                if self.entry(&r.key).is_some_and(|id| id & SEEN == self.seen) {
+                    let id = self.contents.take(&r.route);
+                    self.behind.entry(r.key).or_default().push(id);
+                } else {
+                    self.put(&r.key, &r.route, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a reading of all.
+    pub fn end(&mut self, out: &mut Vec<Change>) {
+        let seen = self.seen;
+        let contents = &mut self.contents;
+        let mut gone = |key: Option<Key>, id: u32| {
+            let was = Some(Arc::clone(contents.get(id & !SEEN)));
+            contents.release(id & !SEEN);
+            out.extend(key.map(|key| Change { key, was, is: None }));
+        };
+        for (table, map) in &mut self.v4 {
+            map.retain(|key, id| {
+                let stays = *id & SEEN == seen;
+                if !stays {
+                    gone(key.whole(*table), *id);
+                }
+                stays
+            });
+        }
+        for (table, map) in &mut self.v6 {
+            map.retain(|key, id| {
+                let stays = *id & SEEN == seen;
+                if !stays {
+                    gone(key.whole(*table), *id);
+                }
+                stays
+            });
+        }
+        self.v4.retain(|_, map| !map.is_empty());
+        self.v6.retain(|_, map| !map.is_empty());
+    }
+
+    /// All routes: of each key the one that the kernel uses.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Arc<Route>)> {
+        let v4 = self.v4.iter().flat_map(|(t, map)| map.iter().map(|(k, id)| (k.whole(*t), *id)));
+        let v6 = self.v6.iter().flat_map(|(t, map)| map.iter().map(|(k, id)| (k.whole(*t), *id)));
+        v4.chain(v6).filter_map(|(key, id)| Some((key?, self.contents.get(id & !SEEN))))
+    }
+
+    /// The route of a message, if it is one that others may forward by: not of the kernel's own making.
+    fn ours(&self, body: &[u8]) -> Option<RouteMessage> {
+        let mut r = route::parse(body)?;
+        if r.key.table == RT_TABLE_LOCAL || r.route.protocol == RTPROT_KERNEL {
+            return None;
+        }
+        // With nexthop_compat_mode off, the number is all that a route says.
+        if r.route.nexthop != 0
+            && r.route.paths.is_empty()
+            && let Some((action, paths)) = self.nexthops.resolve(r.route.nexthop)
+        {
+            (r.route.action, r.route.paths) = (action, paths);
+        }
+        (!matches!(r.route.action, Action::Other(_))).then_some(r)
+    }
+
+    fn entry(&self, key: &Key) -> Option<ContentId> {
+        match split(key) {
+            Ok(k) => self.v4.get(&key.table)?.get(&k).copied(),
+            Err(k) => self.v6.get(&key.table)?.get(&k).copied(),
+        }
+    }
+
+    /// The route that stands first has this content.
+    fn put(&mut self, key: &Key, route: &Route, out: &mut Vec<Change>) {
+        let id = self.contents.take(route) | self.seen;
+        let old = match split(key) {
+            Ok(k) => self.v4.entry(key.table).or_default().insert(k, id),
+            Err(k) => self.v6.entry(key.table).or_default().insert(k, id),
+        };
+        if old.is_none_or(|old| old & !SEEN != id & !SEEN) {
+            let was = old.map(|old| Arc::clone(self.contents.get(old & !SEEN)));
+            out.push(Change { key: *key, was, is: Some(Arc::clone(self.contents.get(id & !SEEN))) });
+        }
+        if let Some(old) = old {
+            self.contents.release(old & !SEEN);
+        }
+    }
+
+    fn set(&mut self, r: RouteMessage, flags: u16, out: &mut Vec<Change>) {
+        let first = self.entry(&r.key).map(|id| Arc::clone(self.contents.get(id & !SEEN)));
+        let Some(first) = first.filter(|f| **f != r.route) else {
+            return self.put(&r.key, &r.route, out);
+        };
+        if matches!(r.key.prefix, IpNet::V6(_)) {
+            // Routes by next hops are told with all of them; others of one metric stand beside each other, in an order
+            // that messages do not tell, and ways of one route may differ in what they are beside that.
+            let alone = |r: &Route| {
+                r.nexthop != 0 || r.paths.iter().all(|p| p.gateway.is_some()) && !r.paths.is_empty()
+            };
+            let beside = |r: &Route| (r.protocol, r.mtu, r.source, r.nexthop);
+            let alike = beside(&first) == beside(&r.route);
+            let told = (alike || flags & NLM_F_REPLACE != 0) && !self.behind.contains_key(&r.key);
+            if !told || !alone(&r.route) || !alone(&first) {
+                self.doubt(Doubt::Silent);
+            }
+            return self.put(&r.key, &r.route, out);
+        }
+        if flags & NLM_F_REPLACE != 0 {
+            // A nexthop object that changes replaces routes that stand behind others, too.
+            if r.route.nexthop != 0 && self.behind.contains_key(&r.key) {
+                return self.doubt(Doubt::Silent);
+            }
+            return self.put(&r.key, &r.route, out);
+        }
+        if flags & NLM_F_APPEND != 0 {
+            let id = self.contents.take(&r.route);
+            self.behind.entry(r.key).or_default().push(id);
+        } else {
+            let id = self.contents.take(&first);
+            self.behind.entry(r.key).or_default().insert(0, id);
+            self.put(&r.key, &r.route, out);
+        }
+    }
+
+    fn del(&mut self, r: &RouteMessage, out: &mut Vec<Change>) {
+        let Some(id) = self.entry(&r.key) else { return };
+        let first = Arc::clone(self.contents.get(id & !SEEN));
+        if matches!(r.key.prefix, IpNet::V6(_)) && self.behind.contains_key(&r.key) {
+            self.doubt(Doubt::Silent);
+        }
+        // One of those behind the first: nothing is to be seen of it.
+        if let Some(list) = self.behind.get_mut(&r.key)
+            && *first != r.route
+            && let Some(at) = list.iter().position(|id| **self.contents.get(*id) == r.route)
+        {
+            self.contents.release(list.remove(at));
+            if list.is_empty() {
+                self.behind.remove(&r.key);
+            }
+            return;
+        }
+        // IPv6 tells of single next hops that go, where the others stay: by whom they were made is not told.
+        let v6 = matches!(r.key.prefix, IpNet::V6(_));
+        if v6 && first.paths.len() > r.route.paths.len() && r.route.paths.len() == 1 && first.nexthop == 0 {
+            let gone = &r.route.paths[0];
+            let same = |p: &&_| {
+                let p: &route::Path = p;
+                (p.gateway, p.ifindex) == (gone.gateway, gone.ifindex)
+            };
+            let mut paths: Vec<_> = first.paths.iter().filter(|p| !same(p)).cloned().collect();
+            if let [one] = &mut paths[..] {
+                one.weight = 1;
+            }
+            if paths.len() < first.paths.len() && !paths.is_empty() {
+                self.doubt(Doubt::Silent);
+                return self.put(&r.key, &Route { paths, ..(*first).clone() }, out);
+            }
+        }
+        // Told late: all has been read meanwhile.
+        if *first != r.route {
+            return self.doubt(Doubt::Silent);
+        }
+        let next = self.behind.get_mut(&r.key).map(|list| list.remove(0));
+        if self.behind.get(&r.key).is_some_and(Vec::is_empty) {
+            self.behind.remove(&r.key);
+        }
+        if let Some(next) = next {
+            let route = Arc::clone(self.contents.get(next));
+            self.put(&r.key, &route, out);
+            self.contents.release(next);
+            return;
+        }
+        let _ = match split(&r.key) {
+            Ok(k) => self.v4.get_mut(&r.key.table).and_then(|map| map.remove(&k)),
+            Err(k) => self.v6.get_mut(&r.key.table).and_then(|map| map.remove(&k)),
+        };
+        self.contents.release(id & !SEEN);
+        out.push(Change { key: r.key, was: Some(first), is: None });
+    }
+
+    /// A nexthop object has changed: so have the routes that name it.
+    fn follow(&mut self, id: u32, out: &mut Vec<Change>) {
+        let users: Vec<ContentId> = self
+            .contents
+            .iter()
+            .filter(|(_, r)| r.nexthop != 0 && self.nexthops.uses(r.nexthop, id))
+            .map(|(n, _)| n)
+            .collect();
+        for user in users {
+            let route = self.contents.get(user);
+            let Some((action, paths)) = self.nexthops.resolve(route.nexthop) else { continue };
+            let new = Route { action, paths, ..(**route).clone() };
+            if new == **route {
+                continue;
+            }
+            let was = self.contents.replace(user, new);
+            let is = Arc::clone(self.contents.get(user));
+            let keys = self
+                .v4
+                .iter()
+                .flat_map(|(t, map)| {
+                    map.iter().filter(|(_, id)| **id & !SEEN == user).map(|(k, _)| k.whole(*t))
+                })
+                .chain(self.v6.iter().flat_map(|(t, map)| {
+                    map.iter().filter(|(_, id)| **id & !SEEN == user).map(|(k, _)| k.whole(*t))
+                }));
+            out.extend(keys.flatten().map(|key| Change {
+                key,
+                was: Some(Arc::clone(&was)),
+                is: Some(Arc::clone(&is)),
+            }));
+        }
+    }
+}
+
+fn split(key: &Key) -> Result<Key4, Key6> {
+    let (metric, len, tos) = (key.metric, key.prefix.prefix_len(), key.tos);
+    match key.prefix {
+        IpNet::V4(p) => Ok(Key4 { prefix: p.addr().into(), metric, len, tos }),
+        IpNet::V6(p) => Err(Key6 { prefix: p.addr().octets(), metric, len, tos }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Messages;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        /// Whatever comes: nothing panics, and what is told of a route fits what was told of it before.
+        #[test]
+        fn any_bytes_are_taken(messages in prop::collection::vec(
+            (prop::sample::select(vec![16u16, 17, 20, 21, 24, 24, 25, 104, 105]), any::<u16>(), any::<bool>(),
+             prop::collection::vec(prop_oneof![4 => 0u8..12, 1 => any::<u8>()], 0..80)), 0..40)) {
+            let mut mirror = Mirror::new();
+            let mut known: HashMap<Key, Arc<Route>> = HashMap::new();
+            for (kind, flags, family, body) in messages {
+                let mut body = body;
+                if let Some(first) = body.first_mut() {
+                    *first = if family { route::AF_INET } else { route::AF_INET6 };
+                }
+                let mut m = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
+                m.extend(kind.to_ne_bytes());
+                m.extend(flags.to_ne_bytes());
+                m.extend([0; 8]);
+                m.extend(&body);
+                let mut out = Vec::new();
+                for m in Messages(&m) {
+                    mirror.take(&m, &mut out);
+                }
+                for c in out {
+                    let was = match c.is {
+                        Some(r) => known.insert(c.key, r),
+                        None => known.remove(&c.key),
+                    };
+                    prop_assert_eq!(was, c.was);
+                }
+            }
+            let mut all = Vec::new();
+            mirror.begin();
+            mirror.end(&mut all);
+            prop_assert_eq!(all.len(), known.len());
+            prop_assert!(mirror.is_empty() && mirror.contents() == 0);
+        }
+    }
+}

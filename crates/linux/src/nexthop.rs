@@ -1,0 +1,118 @@
+//! Nexthop objects and groups (linux/nexthop.h).
+
+use crate::route::{Action, LWTUNNEL_ENCAP_MPLS, Path, address, labels};
+use crate::wire::{Attributes, u16_at, u32_at};
+use std::collections::HashMap;
+
+/// A nexthop object came, or has changed.
+pub const RTM_NEWNEXTHOP: u16 = 104;
+/// One went.
+pub const RTM_DELNEXTHOP: u16 = 105;
+/// Asks for them.
+pub const RTM_GETNEXTHOP: u16 = 106;
+/// Bytes of `struct nhmsg`.
+pub const NHMSG: usize = 8;
+
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+const NHA_BLACKHOLE: u16 = 4;
+const NHA_OIF: u16 = 5;
+const NHA_GATEWAY: u16 = 6;
+const NHA_ENCAP_TYPE: u16 = 7;
+const NHA_ENCAP: u16 = 8;
+const MPLS_IPTUNNEL_DST: u16 = 1;
+const RTNH_F_ONLINK: u32 = 4;
+
+/// What an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nexthop {
+    /// A way.
+    Path(Path),
+    /// Drops packets.
+    Blackhole,
+    /// Objects with weights, 1 to 65536.
+    Group(Vec<(u32, u32)>),
+}
+
+/// Number and object of a message; `None` when it is not as it should be.
+pub fn parse(body: &[u8]) -> Option<(u32, Nexthop)> {
+    let head = body.get(..NHMSG)?;
+    let mut path = Path { weight: 1, onlink: u32_at(head, 4)? & RTNH_F_ONLINK != 0, ..Path::default() };
+    let (mut id, mut what, mut encap) = (None, None, 0);
+    for (kind, value) in Attributes(&body[NHMSG..]) {
+        match kind {
+            NHA_ID => id = Some(u32_at(value, 0)?),
+            NHA_GROUP => {
+                let member = |m: &[u8; 8]| {
+                    let weight = u32::from(m[4]) | u32::from(m[5]) << 8;
+                    Some((u32_at(m, 0)?, weight + 1))
+                };
+                what = Some(Nexthop::Group(value.as_chunks::<8>().0.iter().filter_map(member).collect()));
+            }
+            NHA_BLACKHOLE => what = Some(Nexthop::Blackhole),
+            NHA_OIF => path.ifindex = u32_at(value, 0)?,
+            NHA_GATEWAY => path.gateway = Some(address(value)?),
+            NHA_ENCAP_TYPE => encap = u16_at(value, 0)?,
+            NHA_ENCAP => {
+                let stack = Attributes(value).find(|(k, _)| *k == MPLS_IPTUNNEL_DST);
+                path.labels = stack.and_then(|(_, v)| labels(v)).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    if encap != 0 && (encap != LWTUNNEL_ENCAP_MPLS || path.labels.is_empty()) {
+        path.other_encap = Some(encap);
+    }
+    Some((id?, what.unwrap_or(Nexthop::Path(path))))
+}
+
+/// All objects of a namespace.
+#[derive(Debug, Default)]
+pub struct Nexthops(HashMap<u32, Nexthop>);
+
+impl Nexthops {
+    /// Sets one; whether that changed something that was there.
+    pub fn set(&mut self, id: u32, nexthop: Nexthop) -> bool {
+        self.0.get(&id) != Some(&nexthop) && self.0.insert(id, nexthop).is_some()
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, id: u32) {
+        self.0.remove(&id);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether `user` is `id`, or a group with it.
+    pub fn uses(&self, user: u32, id: u32) -> bool {
+        user == id || matches!(self.0.get(&user), Some(Nexthop::Group(g)) if g.iter().any(|(m, _)| *m == id))
+    }
+
+    /// Where an object leads; `None` when it is not known.
+    pub fn resolve(&self, id: u32) -> Option<(Action, Vec<Path>)> {
+        let group = match self.0.get(&id)? {
+            Nexthop::Blackhole => return Some((Action::Blackhole, vec![])),
+            Nexthop::Path(path) => return Some((Action::Unicast, vec![path.clone()])),
+            Nexthop::Group(group) => group,
+        };
+        let mut paths = Vec::with_capacity(group.len());
+        for (id, weight) in group {
+            match self.0.get(id) {
+                Some(Nexthop::Path(path)) => {
+                    paths.push(Path { weight: u16::try_from(*weight).unwrap_or(u16::MAX), ..path.clone() });
+                }
+                Some(Nexthop::Blackhole) => return Some((Action::Blackhole, vec![])),
+                _ => return None,
+            }
+        }
+        Some((Action::Unicast, paths))
+    }
+}

@@ -1,0 +1,299 @@
+//! Routes as the kernel tells them (linux/rtnetlink.h).
+
+use crate::wire::{Attributes, u16_at, u32_at};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// A route came, or has changed.
+pub const RTM_NEWROUTE: u16 = 24;
+/// A route went.
+pub const RTM_DELROUTE: u16 = 25;
+/// Asks for routes.
+pub const RTM_GETROUTE: u16 = 26;
+
+/// IPv4.
+pub const AF_INET: u8 = 2;
+/// IPv6.
+pub const AF_INET6: u8 = 10;
+/// MPLS.
+pub const AF_MPLS: u8 = 28;
+
+/// Bytes of `struct rtmsg`.
+pub const RTMSG: usize = 12;
+const RTNEXTHOP: usize = 8;
+
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_NH_ID: u16 = 30;
+const RTAX_MTU: u16 = 2;
+const RTNH_F_ONLINK: u8 = 4;
+const RTM_F_CLONED: u32 = 0x200;
+
+/// Encapsulation of a path: labels.
+pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
+const MPLS_IPTUNNEL_DST: u16 = 1;
+
+/// What a route does with its packets (`RTN_...`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Sends them on.
+    Unicast,
+    /// Drops them.
+    Blackhole,
+    /// Drops them, and says "unreachable".
+    Unreachable,
+    /// Drops them, and says "prohibited".
+    Prohibit,
+    /// Something else: the router's own addresses, broadcasts, a look into the next table.
+    Other(u8),
+}
+
+impl Action {
+    fn new(kind: u8) -> Action {
+        match kind {
+            1 => Action::Unicast,
+            6 => Action::Blackhole,
+            7 => Action::Unreachable,
+            8 => Action::Prohibit,
+            other => Action::Other(other),
+        }
+    }
+}
+
+/// One way of a route.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    /// The next hop, of either family; none: destinations are on the link.
+    pub gateway: Option<IpAddr>,
+    /// Linux's index of the device; 0 for none.
+    pub ifindex: u32,
+    /// Share of the flows, 1 to 256.
+    pub weight: u16,
+    /// Labels that packets get, outermost first, 20 bits each.
+    pub labels: Vec<u32>,
+    /// The next hop is on the link, whatever the addresses say.
+    pub onlink: bool,
+    /// Packets get headers that are not understood here (`LWTUNNEL_ENCAP_...`).
+    pub other_encap: Option<u16>,
+}
+
+/// What a route is beside its prefix, table and metric; a million routes share few of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Who made it (`RTPROT_...`).
+    pub protocol: u8,
+    /// What happens to packets.
+    pub action: Action,
+    /// Where they go.
+    pub paths: Vec<Path>,
+    /// Number of the nexthop object that says so, or 0.
+    pub nexthop: u32,
+    /// The source address of packets that the host itself sends.
+    pub source: Option<IpAddr>,
+    /// Largest packet, bytes; 0 when the route says nothing of it.
+    pub mtu: u32,
+}
+
+/// Which route of the kernel's it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Number of the table (254: `main`).
+    pub table: u32,
+    /// Its prefix.
+    pub prefix: IpNet,
+    /// Metric; less is better.
+    pub metric: u32,
+    /// Type of service that packets need (IPv4), or 0.
+    pub tos: u8,
+}
+
+/// A message about a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteMessage {
+    /// Which.
+    pub key: Key,
+    /// What it is.
+    pub route: Route,
+}
+
+/// Protocol of routes that the kernel makes itself, for addresses of devices.
+pub const RTPROT_KERNEL: u8 = 2;
+
+/// The word that `ip route` has for a protocol.
+pub fn protocol_name(protocol: u8) -> Option<&'static str> {
+    Some(match protocol {
+        0 => "unspec",
+        1 => "redirect",
+        2 => "kernel",
+        3 => "boot",
+        4 => "static",
+        8 => "gated",
+        9 => "ra",
+        10 => "mrt",
+        11 => "zebra",
+        12 => "bird",
+        13 => "dnrouted",
+        14 => "xorp",
+        15 => "ntk",
+        16 => "dhcp",
+        17 => "mrouted",
+        18 => "keepalived",
+        42 => "babel",
+        99 => "openr",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        192 => "eigrp",
+        _ => return None,
+    })
+}
+
+/// An address of a family from its bytes.
+pub fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+        16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
+        _ => None,
+    }
+}
+
+fn via(bytes: &[u8]) -> Option<IpAddr> {
+    let (family, rest) = (u16_at(bytes, 0)?, bytes.get(2..)?);
+    address(rest).filter(|a| u16::from(if a.is_ipv6() { AF_INET6 } else { AF_INET }) == family)
+}
+
+/// The labels of a stack as they stand in a packet, outermost first; `None` when there is none, or it has no end.
+pub fn labels(bytes: &[u8]) -> Option<Vec<u32>> {
+    let (entries, rest) = bytes.as_chunks::<4>();
+    let entries: Vec<u32> = entries.iter().map(|e| u32::from_be_bytes(*e)).collect();
+    let ends = entries.last().is_some_and(|last| last & 0x100 != 0) && rest.is_empty();
+    ends.then(|| entries.iter().map(|e| e >> 12).collect())
+}
+
+impl Path {
+    /// One attribute that says something of a path; of an encapsulation the kind comes first or last.
+    fn take(&mut self, kind: u16, value: &[u8], encap: &mut (u16, Option<Vec<u32>>)) -> Option<()> {
+        match kind {
+            RTA_GATEWAY => self.gateway = Some(address(value)?),
+            RTA_VIA => self.gateway = Some(via(value)?),
+            RTA_OIF => self.ifindex = u32_at(value, 0)?,
+            RTA_ENCAP_TYPE => encap.0 = u16_at(value, 0)?,
+            RTA_ENCAP => {
+                encap.1 =
+                    Attributes(value).find(|(k, _)| *k == MPLS_IPTUNNEL_DST).and_then(|(_, v)| labels(v));
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn encapsulate(&mut self, encap: (u16, Option<Vec<u32>>)) {
+        match encap {
+            (0, _) => {}
+            (LWTUNNEL_ENCAP_MPLS, Some(labels)) => self.labels = labels,
+            (other, _) => self.other_encap = Some(other),
+        }
+    }
+}
+
+fn paths(mut rest: &[u8], into: &mut Vec<Path>) -> Option<()> {
+    while !rest.is_empty() {
+        let len = usize::from(u16_at(rest, 0)?);
+        let one = rest.get(..len).filter(|o| o.len() >= RTNEXTHOP)?;
+        let mut path = Path {
+            ifindex: u32_at(one, 4)?,
+            weight: u16::from(one[3]) + 1,
+            onlink: one[2] & RTNH_F_ONLINK != 0,
+            ..Path::default()
+        };
+        let mut encap = (0, None);
+        for (kind, value) in Attributes(&one[RTNEXTHOP..]) {
+            path.take(kind, value, &mut encap)?;
+        }
+        path.encapsulate(encap);
+        into.push(path);
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Some(())
+}
+
+/// The route of an IPv4 or IPv6 message; `None` for one of another family, one of the kernel's cache, or one that is
+/// not as it should be.
+pub fn parse(body: &[u8]) -> Option<RouteMessage> {
+    let head = body.get(..RTMSG)?;
+    let (family, len, src_len, tos) = (head[0], head[1], head[2], head[3]);
+    if !matches!(family, AF_INET | AF_INET6) || u32_at(head, 8)? & RTM_F_CLONED != 0 || src_len != 0 {
+        return None;
+    }
+    let mut table = u32::from(head[4]);
+    let mut route = Route {
+        protocol: head[5],
+        action: Action::new(head[7]),
+        paths: Vec::new(),
+        nexthop: 0,
+        source: None,
+        mtu: 0,
+    };
+    let (mut dst, mut metric) = (None, 0);
+    let mut single =
+        Path { weight: 1, onlink: u32_at(head, 8)? & u32::from(RTNH_F_ONLINK) != 0, ..Path::default() };
+    let mut encap = (0, None);
+    for (kind, value) in Attributes(&body[RTMSG..]) {
+        match kind {
+            RTA_DST => dst = Some(address(value)?),
+            RTA_SRC => return None,
+            RTA_PRIORITY => metric = u32_at(value, 0)?,
+            RTA_PREFSRC => route.source = Some(address(value)?),
+            RTA_TABLE => table = u32_at(value, 0)?,
+            RTA_NH_ID => route.nexthop = u32_at(value, 0)?,
+            RTA_METRICS => {
+                let mtu = Attributes(value).find(|(k, _)| *k == RTAX_MTU);
+                route.mtu = mtu.and_then(|(_, v)| u32_at(v, 0)).unwrap_or(0);
+            }
+            RTA_MULTIPATH => paths(value, &mut route.paths)?,
+            _ => single.take(kind, value, &mut encap)?,
+        }
+    }
+    single.encapsulate(encap);
+    if route.action == Action::Unicast
+        && route.paths.is_empty()
+        && (single.ifindex != 0 || single.gateway.is_some())
+    {
+        route.paths.push(single);
+    }
+    let prefix = match (family, dst) {
+        (AF_INET, None) => Ipv4Net::new(Ipv4Addr::UNSPECIFIED, len).ok()?.into(),
+        (AF_INET6, None) => Ipv6Net::new(Ipv6Addr::UNSPECIFIED, len).ok()?.into(),
+        (AF_INET, Some(IpAddr::V4(a))) => IpNet::from(Ipv4Net::new(a, len).ok()?),
+        (AF_INET6, Some(IpAddr::V6(a))) => IpNet::from(Ipv6Net::new(a, len).ok()?),
+        _ => return None,
+    };
+    // The kernel tells ways of IPv6 in the order of the one that changed.
+    if family == AF_INET6 {
+        route.paths.sort_unstable();
+    }
+    Some(RouteMessage { key: Key { table, prefix: prefix.trunc(), metric, tos }, route })
+}
+
+/// A change of the kernel's routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Of which route.
+    pub key: Key,
+    /// What it was, when it was there.
+    pub was: Option<Arc<Route>>,
+    /// What it is; `None`: gone.
+    pub is: Option<Arc<Route>>,
+}

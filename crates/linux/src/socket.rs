@@ -1,0 +1,140 @@
+//! The netlink sockets: one for what changes, one for asking for all.
+
+use crate::nexthop::{NHMSG, RTM_GETNEXTHOP};
+use crate::route::{AF_INET, AF_INET6, RTM_GETROUTE, RTMSG};
+use crate::wire::{self, u32_at};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes of one reading: the kernel fills that much when it tells of all.
+pub const RECV: usize = 64 << 10;
+/// Bytes that the kernel keeps for us by default.
+pub const BUFFER: usize = 32 << 20;
+
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const RTM_GETLINK: u16 = 18;
+const IFINFOMSG: usize = 16;
+const RTNLGRP_LINK: u32 = 1;
+const RTNLGRP_IPV4_IFADDR: u32 = 5;
+const RTNLGRP_IPV4_ROUTE: u32 = 7;
+const RTNLGRP_IPV6_IFADDR: u32 = 9;
+const RTNLGRP_IPV6_ROUTE: u32 = 11;
+const RTNLGRP_NEXTHOP: u32 = 32;
+
+fn groups() -> u32 {
+    [
+        RTNLGRP_LINK,
+        RTNLGRP_IPV4_IFADDR,
+        RTNLGRP_IPV4_ROUTE,
+        RTNLGRP_IPV6_IFADDR,
+        RTNLGRP_IPV6_ROUTE,
+        RTNLGRP_NEXTHOP,
+    ]
+    .iter()
+    .fold(0, |groups, g| groups | 1 << (g - 1))
+}
+
+fn socket(groups: u32, buffer: usize) -> io::Result<OwnedFd> {
+    // Protocol 0: NETLINK_ROUTE.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let s = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(&s, buffer).is_err() {
+        // Without CAP_NET_ADMIN the kernel gives what is allowed.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&s, buffer);
+    }
+    rustix::net::bind(&s, &SocketAddrNetlink::new(0, groups))?;
+    Ok(s)
+}
+
+/// The sockets, in the namespace of the thread that opened them.
+#[derive(Debug)]
+pub struct Sockets {
+    events: OwnedFd,
+    requests: OwnedFd,
+    seq: u32,
+}
+
+/// What a reading brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes of messages.
+    Bytes(usize),
+    /// Nothing waits.
+    Empty,
+    /// The kernel threw messages away, as we did not read them in time.
+    Overflow,
+}
+
+/// Of what all is asked for, in this order: routes name nexthop objects.
+pub const REQUESTS: [(u16, u8, usize); 3] =
+    [(RTM_GETNEXTHOP, 0, NHMSG), (RTM_GETROUTE, AF_INET, RTMSG), (RTM_GETROUTE, AF_INET6, RTMSG)];
+
+impl Sockets {
+    /// Opens them. `buffer`: bytes that the kernel keeps of changes that we have not read.
+    ///
+    /// # Errors
+    /// No netlink, or no descriptor left.
+    pub fn open(buffer: usize) -> io::Result<Sockets> {
+        Ok(Sockets { events: socket(groups(), buffer)?, requests: socket(0, BUFFER)?, seq: 0 })
+    }
+
+    /// The descriptors that become readable: changes, answers.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.events.as_fd(), self.requests.as_fd()]
+    }
+
+    /// Asks for all objects of a kind, and answers the number of the request.
+    pub fn request_all(&mut self, (kind, family, body): (u16, u8, usize)) -> io::Result<u32> {
+        self.seq = self.seq.wrapping_add(1).max(1);
+        let m = wire::request(kind, NLM_F_REQUEST_DUMP, self.seq, family, body);
+        rustix::net::sendto(&self.requests, &m, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        Ok(self.seq)
+    }
+
+    /// Asks for one link, whichever: the kernel answers when whoever changes something now is done with it (its lock RTNL), which
+    /// may tell of a change before it makes it.
+    pub fn request_turn(&mut self) -> io::Result<u32> {
+        const NLM_F_REQUEST: u16 = 1;
+        self.seq = self.seq.wrapping_add(1).max(1);
+        let mut m = wire::request(RTM_GETLINK, NLM_F_REQUEST, self.seq, 0, IFINFOMSG);
+        m[wire::HEADER + 4] = 1;
+        rustix::net::sendto(&self.requests, &m, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        Ok(self.seq)
+    }
+
+    /// Reads what changed.
+    pub fn changes(&self, buf: &mut [u8]) -> io::Result<Read> {
+        read(&self.events, buf)
+    }
+
+    /// Reads answers to requests.
+    pub fn answers(&self, buf: &mut [u8]) -> io::Result<Read> {
+        read(&self.requests, buf)
+    }
+}
+
+fn read(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<Read> {
+    for _ in 0..64 {
+        match rustix::net::recvfrom(fd, &mut *buf, RecvFlags::empty()) {
+            // Only the kernel is believed: any process may send to our address.
+            Ok((n, _, Some(from)))
+                if SocketAddrNetlink::try_from(from.clone()).is_ok_and(|a| a.pid() == 0) =>
+            {
+                return Ok(Read::Bytes(n));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(Read::Empty),
+            Err(Errno::NOBUFS) => return Ok(Read::Overflow),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(Read::Empty)
+}
+
+/// The error number of an `NLMSG_ERROR`; 0 for none.
+pub fn error_of(body: &[u8]) -> i32 {
+    u32_at(body, 0).map_or(0, |n| -(n as i32))
+}

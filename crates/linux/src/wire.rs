@@ -1,0 +1,88 @@
+//! Netlink messages and attributes as they stand in a buffer (RFC 3549, linux/netlink.h): checked views, nothing copied.
+
+/// Bytes of a message's header.
+pub const HEADER: usize = 16;
+
+/// A part of a dump.
+pub const NLM_F_MULTI: u16 = 0x2;
+/// The dump was taken while what it tells of changed.
+pub const NLM_F_DUMP_INTR: u16 = 0x10;
+/// Of a new object: in place of the one that was there.
+pub const NLM_F_REPLACE: u16 = 0x100;
+/// Of a new route: behind those of its prefix and metric.
+pub const NLM_F_APPEND: u16 = 0x800;
+
+/// An answer to a request: an error number, 0 for none.
+pub const NLMSG_ERROR: u16 = 2;
+/// The end of a dump.
+pub const NLMSG_DONE: u16 = 3;
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// What it says (`RTM_...`, `NLMSG_...`).
+    pub kind: u16,
+    /// `NLM_F_...`.
+    pub flags: u16,
+    /// Number of the request that it answers; 0 when it answers none.
+    pub seq: u32,
+    /// What stands behind the header.
+    pub body: &'a [u8],
+}
+
+/// The messages of a datagram. What does not look like one ends them.
+#[derive(Clone, Debug)]
+pub struct Messages<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let len = u32_at(self.0, 0)? as usize;
+        let whole = self.0.get(..len).filter(|m| m.len() >= HEADER)?;
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(Message {
+            kind: u16_at(whole, 4)?,
+            flags: u16_at(whole, 6)?,
+            seq: u32_at(whole, 8)?,
+            body: &whole[HEADER..],
+        })
+    }
+}
+
+/// Attributes: kind, without the flags of nesting and byte order, and value. What does not look like one ends them.
+#[derive(Clone, Debug)]
+pub struct Attributes<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let (len, kind) = (usize::from(u16_at(self.0, 0)?), u16_at(self.0, 2)?);
+        let value = self.0.get(4..len)?;
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & 0x3fff, value))
+    }
+}
+
+/// A number in the machine's byte order.
+pub fn u16_at(b: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// A number in the machine's byte order.
+pub fn u32_at(b: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(b.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// A request: flags, number, family, and bytes of the kind's fixed header, of which the family is the first.
+pub fn request(kind: u16, flags: u16, seq: u32, family: u8, body: usize) -> Vec<u8> {
+    let len = HEADER + body;
+    let mut m = vec![0; len];
+    m[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+    m[4..6].copy_from_slice(&kind.to_ne_bytes());
+    m[6..8].copy_from_slice(&flags.to_ne_bytes());
+    m[8..12].copy_from_slice(&seq.to_ne_bytes());
+    m[HEADER] = family;
+    m
+}
