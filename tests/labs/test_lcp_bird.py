@@ -149,7 +149,7 @@ def test_the_manual(lab, tmp_path):
     with open(os.path.join(REPO, "docs", "linux-control-plane.md")) as f:
         text = f.read()
     name = f"{PREFIX}{os.getpid()}-manual"
-    first, bird = (block.replace("dataplane", name) for block in re.findall(r"```console\n(.*?)```", text, re.S))
+    first, routes, bird = (block.replace("dataplane", name) for block in re.findall(r"```console\n(.*?)```", text, re.S))
     inside = lab.namespace("r")
     lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24"]))
     router = lab.router(inside, {"interfaces": {"left": {"addresses": ["10.0.1.1/24"]}},
@@ -166,6 +166,9 @@ def test_the_manual(lab, tmp_path):
     try:
         shown = as_printed(first)
         assert "inet 10.0.1.1/24" in shown and re.search(r"left +tap\d+ +e0 +\d+", shown), shown
+        as_printed(routes)
+        wait_for("the route is Quiver's", lambda: f"kernel:static@{name}" in router.ctl("fib why 198.51.100.1"))
+        assert router.json("fib diff kernel") == []
         shown = as_printed(bird)
         assert "ospf1:" in shown, shown
         with open(tmp_path / "bird.pid") as f:

@@ -21,6 +21,9 @@ UNSEEN = {
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Pairs in the router's own namespace.
     "show lcp": {"default-netns", "pairs[].netns"},
+    # Of routes of Linux's that fail or differ; tests/labs/test_linux_routes.py has them.
+    "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "reason")), "unsupported[].what", "unsupported[].routes"},
+    "fib diff kernel": {"table", "prefix", "metric", "kernel", "router"},
     # A TAP beside the router, where Linux has no IPv6.
     # Of what differs; a plan has them.
     "show configuration diff": {"touches"},

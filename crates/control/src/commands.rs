@@ -5,6 +5,7 @@ mod configuration;
 mod control;
 mod desired;
 mod history;
+mod netlink;
 mod ping;
 mod process;
 mod traceroute;
@@ -13,6 +14,7 @@ pub use change::{Changes, Reload};
 
 use crate::ctl::Plain;
 use crate::journal::Journal;
+use crate::kernel::Kernel;
 use crate::load::Load;
 use crate::yaml::Settings;
 use command::{Access, Command, CommandError, Completer, Registry, SyntaxError};
@@ -31,6 +33,8 @@ pub struct App {
     next_ping: u16,
     /// Documents that are applied, and where they are kept.
     changes: Rc<Changes>,
+    /// The kernel's routes.
+    kernel: Rc<Kernel>,
 }
 
 impl App {
@@ -44,6 +48,7 @@ impl App {
             journal: Journal::default(),
             next_ping: std::process::id() as u16,
             changes: Rc::default(),
+            kernel: Rc::default(),
         }
     }
 
@@ -65,6 +70,13 @@ impl App {
     #[must_use]
     pub fn with_changes(mut self, changes: Changes) -> Self {
         self.changes = Rc::new(changes);
+        self
+    }
+
+    /// With the kernel's routes, as they are followed.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel: &Rc<Kernel>) -> Self {
+        self.kernel = Rc::clone(kernel);
         self
     }
 
@@ -156,6 +168,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(ping::command());
     commands.push(traceroute::command());
     commands.extend(process::commands());
+    commands.extend(netlink::commands());
     commands.push(comment());
     let registry = Registry::new(commands)?.elsewhere(net::vpp::MISSING);
     let registry =

@@ -7,6 +7,7 @@ pub mod dump;
 pub mod engine;
 mod fd;
 pub mod journal;
+pub mod kernel;
 pub mod load;
 pub mod machine;
 pub mod memory;

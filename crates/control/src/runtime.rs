@@ -1,6 +1,7 @@
 //! The control thread's loop: everything that the router waits for, in one place.
 
 use crate::ctl::{Executor, Server};
+use crate::kernel::{self, Kernel};
 use drivers::LinkWatch;
 use net::neighbor::Millis;
 use net::router::{LogLine, Router};
@@ -31,6 +32,7 @@ pub async fn run(
     router: SharedRouter,
     server: Server,
     executor: Rc<dyn Executor>,
+    kernel: Rc<Kernel>,
     log: Logger,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -47,6 +49,7 @@ pub async fn run(
             () = links(&router, &log, &wake) => Ok(()),
             () = logs(&router, &log, &wake) => Ok(()),
             () = rates(&router) => Ok(()),
+            () = kernel::follow(&router, &kernel, &log, &wake) => Ok(()),
         };
         flush(&router, &log).await;
         router.borrow_mut().shutdown();

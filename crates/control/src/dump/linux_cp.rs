@@ -35,6 +35,8 @@ pub(super) fn settings(from: Source<'_>, to: &mut Map) {
     to.put_some("default-netns", s.default_netns.as_deref());
     to.put_unless("lcp-sync", s.sync, false);
     to.put_unless("lcp-auto-subint", s.auto_subint, false);
+    to.put_unless("netlink", s.netlink, true);
+    to.put_unless("nl-rx-buffer-size", s.rx_buffer, linux_cp::DEFAULT_RX_BUFFER);
 }
 
 /// The entry of a pair that `lcp` does not say.

@@ -26,6 +26,7 @@ use crate::yaml::Settings;
 use crate::yaml::virtuals::SECTIONS;
 use command::Page;
 use net::router::{IfState, Order, Router};
+pub(crate) use routes::target_words;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::VecDeque;

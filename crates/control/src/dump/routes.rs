@@ -64,7 +64,7 @@ fn rank_words(rank: Rank) -> String {
 }
 
 /// What stands behind the prefix; `None` for a target that no static route has.
-fn target_words(router: &Router, table: RouteTable, target: &Target) -> Option<String> {
+pub(crate) fn target_words(router: &Router, table: RouteTable, target: &Target) -> Option<String> {
     Some(match target {
         Target::Drop => "drop".into(),
         Target::Unreachable => "unreachable".into(),

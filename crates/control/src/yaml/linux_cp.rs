@@ -1,6 +1,6 @@
 //! Pairs in Linux: the fields `lcp`, and the section `linux-cp`.
 
-use net::linux_cp::{LcpSetting, LinuxPair, Paired};
+use net::linux_cp::{LcpSetting, LinuxPair, Paired, RX_BUFFER};
 use net::router::{Encap, Op};
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ use super::rules::{Names, Port};
 use super::tap::namespace;
 use super::tree::Node;
 
-pub(super) const LINUX_CP: &[&str] = &["default-netns", "lcp-sync", "lcp-auto-subint", "interfaces"];
+pub(super) const LINUX_CP: &[&str] =
+    &["default-netns", "lcp-sync", "lcp-auto-subint", "netlink", "nl-rx-buffer-size", "interfaces"];
 pub(super) const PAIR: &[&str] = &["host-if", "netns"];
 
 /// All pairs, and what holds for them; `lcp` makes those in the default namespace.
@@ -53,6 +54,11 @@ fn section<'n>(
     set(d, "lcp-sync", sync.map(LcpSetting::Sync));
     let auto = d.field(&fields, "lcp-auto-subint", |d, node| d.boolean(node));
     set(d, "lcp-auto-subint", auto.map(LcpSetting::AutoSubint));
+    let netlink = d.field(&fields, "netlink", |d, node| d.boolean(node));
+    set(d, "netlink", netlink.map(LcpSetting::Netlink));
+    let buffer =
+        d.field(&fields, "nl-rx-buffer-size", |d, node| d.int(node, *RX_BUFFER.start(), *RX_BUFFER.end()));
+    set(d, "nl-rx-buffer-size", buffer.map(LcpSetting::RxBuffer));
     d.field(&fields, "interfaces", |d, node| {
         for (name, place, node) in d.entries(node, "interface names") {
             out.extend(d.key(name, |d| interface(d, name, place, node, names, seen)));

@@ -65,6 +65,24 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .arg("on", "sub-interface ID gets HOST-IF.ID, in the same namespace")
         .arg("off", "they get none by themselves: the default")
         .example("lcp lcp-auto-subint on"),
+        Command::write(
+            "lcp netlink (on|off|enable|disable)",
+            "Forward by the routes of Linux",
+            |r: &mut Router, args: &Args| {
+                commit(r, vec![LcpSetting::Netlink(args.has("on") || args.has("enable")).into()])
+            },
+        )
+        .arg("on", "routes over devices of pairs, whoever made them, are forwarded by: the default")
+        .arg("off", "Linux's routes are its own; those that the router has of them go")
+        .example("lcp netlink off"),
+        Command::write(
+            "lcp nl-rx-buffer-size <bytes:u32 4096..1073741824 bytes>",
+            "How much the kernel keeps of changes of its routes until they are read",
+            |r: &mut Router, args: &Args| commit(r, vec![LcpSetting::RxBuffer(args.get("bytes")?).into()]),
+        )
+        .arg("bytes", "33554432 by default; a change of a route takes about 1000")
+        .details("What finds no room is lost: then all routes are read anew, and what differs is made up for. `show netlink` counts.")
+        .example("lcp nl-rx-buffer-size 67108864"),
         Command::read("show lcp [phy <interface:interface>]", "Pairs in Linux, and what holds for all", show)
             .arg("interface", "only the pair of this one")
             .example("show lcp")
@@ -107,10 +125,12 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let word = |on| if on { "on" } else { "off" };
     let netns = s.default_netns.as_deref();
     let mut text = format!(
-        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\n",
+        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-rx-buffer-size {}\n",
         netns.unwrap_or("-"),
         word(s.sync),
-        word(s.auto_subint)
+        word(s.auto_subint),
+        word(s.netlink),
+        s.rx_buffer
     );
     let mut table = Table::new().left("Interface").left("Tap").left("Host-if").right("Ifindex").left("Netns");
     let all: Vec<PairInfo> = pairs(router).filter(|p| only.is_none_or(|i| p.interface == i)).collect();
@@ -142,6 +162,8 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         "default-netns": s.default_netns,
         "lcp-sync": s.sync,
         "lcp-auto-subint": s.auto_subint,
+        "netlink": s.netlink,
+        "nl-rx-buffer-size": s.rx_buffer,
         "pairs": pairs,
     });
     Ok(Output::new(text, json))

@@ -15,7 +15,8 @@ mod xc;
 
 pub(crate) use part::LinuxCp;
 pub use part::{
-    LcpSetting, LinuxPair, PairInfo, Paired, Settings, is_host_name, pair, pair_over, pairs, settings,
+    DEFAULT_RX_BUFFER, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings, is_host_name, pair,
+    pair_over, pairs, settings,
 };
 pub use punt::{LinuxCpPunt, PuntLinuxDrop, PuntLinuxNext};
 pub use xc::{LinuxCpXc, XcDrop, XcNext};

@@ -12,6 +12,7 @@ use graph::arcs::Feature;
 use packet::eth::MacAddr;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// The part.
 pub(crate) struct LinuxCp;
@@ -61,8 +62,13 @@ pub struct Paired {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinuxPair(pub Option<Paired>);
 
+/// Bytes of routes' changes that the kernel may keep for us.
+pub const RX_BUFFER: RangeInclusive<u32> = 4096..=1 << 30;
+/// [`Settings::rx_buffer`] where nothing is said.
+pub const DEFAULT_RX_BUFFER: u32 = 32 << 20;
+
 /// What holds for all pairs.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The namespace of pairs that are made without one.
     pub default_netns: Option<String>,
@@ -70,6 +76,17 @@ pub struct Settings {
     pub sync: bool,
     /// Sub-interfaces that are made get a pair where their interface has one.
     pub auto_subint: bool,
+    /// Routes of Linux's are forwarded by.
+    pub netlink: bool,
+    /// Bytes of changes of routes that the kernel keeps until they are read; beyond, all routes are read anew.
+    pub rx_buffer: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let rx_buffer = DEFAULT_RX_BUFFER;
+        Settings { default_netns: None, sync: false, auto_subint: false, netlink: true, rx_buffer }
+    }
 }
 
 /// A change of one of [`Settings`].
@@ -81,6 +98,10 @@ pub enum LcpSetting {
     Sync(bool),
     /// See [`Settings::auto_subint`].
     AutoSubint(bool),
+    /// See [`Settings::netlink`].
+    Netlink(bool),
+    /// See [`Settings::rx_buffer`].
+    RxBuffer(u32),
 }
 
 /// A pair as it is.
@@ -363,6 +384,8 @@ impl PartOp for LcpSetting {
             LcpSetting::DefaultNetns(_) => "namespace of pairs in Linux",
             LcpSetting::Sync(_) => "lcp-sync",
             LcpSetting::AutoSubint(_) => "lcp-auto-subint",
+            LcpSetting::Netlink(_) => "lcp netlink",
+            LcpSetting::RxBuffer(_) => "lcp nl-rx-buffer-size",
         }
         .into()
     }
@@ -372,6 +395,8 @@ impl PartOp for LcpSetting {
             LcpSetting::DefaultNetns(_) => LcpSetting::DefaultNetns(None),
             LcpSetting::Sync(_) => LcpSetting::Sync(false),
             LcpSetting::AutoSubint(_) => LcpSetting::AutoSubint(false),
+            LcpSetting::Netlink(_) => LcpSetting::Netlink(true),
+            LcpSetting::RxBuffer(_) => LcpSetting::RxBuffer(DEFAULT_RX_BUFFER),
         };
         Some(off.into())
     }
@@ -384,6 +409,12 @@ impl PartOp for LcpSetting {
                 "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
             )));
         }
+        if let LcpSetting::RxBuffer(n) = &self
+            && !RX_BUFFER.contains(n)
+        {
+            let (least, most) = RX_BUFFER.into_inner();
+            return Err(OpError::new(format!("nl-rx-buffer-size {n}: it is {least} to {most} bytes")));
+        }
         let Some(s) = router.state_mut::<State>() else { return Ok(vec![]) };
         let was = match self {
             LcpSetting::DefaultNetns(netns) => {
@@ -393,6 +424,8 @@ impl PartOp for LcpSetting {
             LcpSetting::AutoSubint(on) => {
                 LcpSetting::AutoSubint(std::mem::replace(&mut s.settings.auto_subint, on))
             }
+            LcpSetting::Netlink(on) => LcpSetting::Netlink(std::mem::replace(&mut s.settings.netlink, on)),
+            LcpSetting::RxBuffer(n) => LcpSetting::RxBuffer(std::mem::replace(&mut s.settings.rx_buffer, n)),
         };
         if matches!(was, LcpSetting::Sync(false)) {
             let all: Vec<u32> = s.pairs.keys().copied().collect();
@@ -408,6 +441,8 @@ impl PartOp for LcpSetting {
             LcpSetting::DefaultNetns(None) => "pairs in Linux: Quiver's own namespace".into(),
             LcpSetting::Sync(on) => format!("pairs in Linux: lcp-sync {}", word(on)),
             LcpSetting::AutoSubint(on) => format!("pairs in Linux: lcp-auto-subint {}", word(on)),
+            LcpSetting::Netlink(on) => format!("pairs in Linux: netlink {}", word(on)),
+            LcpSetting::RxBuffer(n) => format!("pairs in Linux: nl-rx-buffer-size {n}"),
         })
     }
 }
@@ -489,6 +524,8 @@ impl Part for LinuxCp {
             s.settings.default_netns.clone().map(|n| LcpSetting::DefaultNetns(Some(n))),
             s.settings.sync.then_some(LcpSetting::Sync(true)),
             s.settings.auto_subint.then_some(LcpSetting::AutoSubint(true)),
+            (!s.settings.netlink).then_some(LcpSetting::Netlink(false)),
+            (s.settings.rx_buffer != DEFAULT_RX_BUFFER).then_some(LcpSetting::RxBuffer(s.settings.rx_buffer)),
         ];
         let settings = was.into_iter().flatten().filter_map(|s| PartOp::off(&s));
         s.pairs.keys().rev().map(off).chain(settings).collect()

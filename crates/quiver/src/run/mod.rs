@@ -139,10 +139,11 @@ fn start(args: &Run) -> Result<(), String> {
         let router = Rc::new(RefCell::new(router));
         let registry =
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
-        let load = Rc::default();
+        let (load, kernel) = (Rc::default(), Rc::default());
         let context = control::commands::App::new(Rc::clone(&router), settings);
         let changes = control::commands::Changes::new(first.folder, Rc::clone(&log));
-        let context = context.with_load(&load).with_journal(journal).with_changes(changes);
+        let context =
+            context.with_load(&load).with_journal(journal).with_changes(changes).with_kernel(&kernel);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
@@ -156,7 +157,7 @@ fn start(args: &Run) -> Result<(), String> {
             end.stopping();
         };
         manager.ready(workers);
-        runtime::run(router, server, executor, log, stop)
+        runtime::run(router, server, executor, kernel, log, stop)
             .await
             .map_err(|e| format!("the control thread failed: {e}"))
     })

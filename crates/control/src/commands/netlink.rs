@@ -1,0 +1,166 @@
+//! `show netlink`, `fib diff kernel`.
+
+use super::App;
+use crate::kernel::Difference;
+use command::{Args, Command, CommandError, Output};
+use net::router::{RouteTable, Router, Target};
+use serde_json::json;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Failed routes that `show netlink` tells of.
+const FAILED: usize = 10;
+/// Lines of differences made at a time.
+const LINES: usize = 256;
+
+pub(super) fn commands() -> [Command<App>; 2] {
+    [
+        Command::read("show netlink", "What is read of the kernel's routes, and what became of it", show)
+            .details(
+                "For each network namespace in which an interface has its pair (`lcp create`). Routes over other devices are not the \
+                 router's. Lag is the time between the reading of a change and the moment at which workers use it.",
+            )
+            .example("show netlink"),
+        Command::read("fib diff kernel", "Compares the router's routes with the kernel's, route by route", diff)
+            .details(
+                "All routes of the kernel are read once more. A line for each that the router should have and has not (`-`), has and \
+                 should not have (`+`), or has otherwise (`~`); nothing when both agree. Routes that change meanwhile may be among them.",
+            )
+            .example("fib diff kernel"),
+    ]
+}
+
+fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+    let followed = app.kernel.followed();
+    if followed.is_empty() {
+        return Ok(Output::new("no interface has a pair in Linux: nothing is followed\n", json!([])));
+    }
+    let (mut text, mut list) = (String::new(), vec![]);
+    for f in followed {
+        let (s, c) = (&f.reader.stats, &f.counts);
+        let get = |n: &std::sync::atomic::AtomicU64| n.load(Relaxed);
+        let failed = c.failed.borrow();
+        let failures = failed.len() as u64 + c.more_failed.get();
+        let unsupported = c.unsupported.borrow();
+        let unsupported: Vec<(&str, i64)> =
+            unsupported.iter().map(|(w, n)| (*w, *n)).filter(|(_, n)| *n > 0).collect();
+        let ms = |d: std::time::Duration| d.as_micros() as f64 / 1000.0;
+        let waiting = c.waiting.load(Relaxed);
+        let _ = writeln!(text, "namespace {}", f.netns.as_deref().unwrap_or("of the router"));
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "  {name:<22}{value}");
+        };
+        line("devices", f.devices().to_string());
+        line(
+            "messages",
+            format!(
+                "{} new and {} deleted routes, {} nexthops, {} links, {} addresses",
+                get(&s.new_routes),
+                get(&s.deleted_routes),
+                get(&s.nexthops),
+                get(&s.links),
+                get(&s.addresses)
+            ),
+        );
+        line("overflows", get(&s.overflows).to_string());
+        line(
+            "readings of all",
+            format!(
+                "{}, the last in {:.1} ms; {} routes repaired",
+                get(&s.syncs),
+                get(&s.sync_us) as f64 / 1000.0,
+                get(&s.repaired)
+            ),
+        );
+        line(
+            "kernel's routes",
+            format!("{} in {} groups, {} nexthop objects", get(&s.routes), get(&s.contents), get(&s.objects)),
+        );
+        line("over other devices", c.foreign.get().to_string());
+        for (what, n) in &unsupported {
+            line("not supported", format!("{n}: {what}"));
+        }
+        line("changes made", c.made.get().to_string());
+        line("batches waiting", waiting.to_string());
+        line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
+        line("failed", failures.to_string());
+        let mut some: Vec<_> = failed.iter().collect();
+        some.sort();
+        let some: Vec<_> = some.into_iter().take(FAILED).collect();
+        for (key, why) in &some {
+            line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
+        }
+        list.push(json!({
+            "netns": f.netns, "devices": f.devices(), "synced": c.synced.get(),
+            "messages": {
+                "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),
+                "links": get(&s.links), "addresses": get(&s.addresses), "others": get(&s.others),
+            },
+            "overflows": get(&s.overflows), "syncs": get(&s.syncs), "sync-us": get(&s.sync_us), "repaired": get(&s.repaired),
+            "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects),
+            "foreign": c.foreign.get(),
+            "unsupported": unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect::<Vec<_>>(),
+            "changes": c.made.get(), "waiting": waiting,
+            "lag-us": c.lag.get().as_micros() as u64, "most-lag-us": c.most_lag.get().as_micros() as u64,
+            "failed": failures,
+            "failures": some.iter().map(|(k, why)| json!({
+                "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why,
+            })).collect::<Vec<_>>(),
+        }));
+    }
+    Ok(Output::new(text, json!(list)))
+}
+
+fn words(router: &Router, d: &Difference, target: &Target) -> String {
+    let table = RouteTable { v6: d.prefix.addr().is_ipv6(), id: d.table };
+    crate::dump::target_words(router, table, target).unwrap_or_else(|| "what no document can say".to_owned())
+}
+
+fn diff(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+    let (router, kernel) = (Rc::clone(&app.router), Rc::clone(&app.kernel));
+    Ok(Output::stream(async move |_| {
+        let mut differences = vec![];
+        for f in kernel.followed() {
+            differences.extend(f.differences(&router).await.map_err(CommandError::new)?);
+        }
+        let mut rest = differences.into_iter();
+        let mut begun = false;
+        Ok(Output::pieces(move |page| {
+            let router = router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
+            if !std::mem::replace(&mut begun, true) && page.wants_json() {
+                page.open("[");
+            }
+            for d in rest.by_ref().take(LINES) {
+                tell(&router, &d, page);
+            }
+            let more = rest.len() > 0;
+            if !more && page.wants_json() {
+                page.close("]");
+            }
+            Ok(more)
+        }))
+    }))
+}
+
+fn tell(router: &Router, d: &Difference, page: &mut command::Page) {
+    let (kernel, has) = (d.kernel.as_ref(), d.router.as_ref());
+    if page.wants_json() {
+        let one = |t: Option<&Target>| t.map(|t| words(router, d, t));
+        page.item(&json!({
+            "table": d.table, "prefix": d.prefix.to_string(), "metric": d.metric, "kernel": one(kernel), "router": one(has),
+        }));
+        return;
+    }
+    let sign = match (kernel, has) {
+        (Some(_), None) => '-',
+        (None, _) => '+',
+        _ => '~',
+    };
+    let table = if d.table == 0 { String::new() } else { format!(" table {}", d.table) };
+    let what = match (kernel, has) {
+        (Some(k), Some(h)) => format!("{} -> {}", words(router, d, k), words(router, d, h)),
+        (k, h) => k.or(h).map_or_else(String::new, |t| words(router, d, t)),
+    };
+    let _ = writeln!(page, "{sign} {}{table} metric {}: {what}", d.prefix, d.metric);
+}

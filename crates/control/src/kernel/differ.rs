@@ -1,0 +1,134 @@
+//! `fib diff kernel`: the kernel's routes, read once more, beside those that the router has of them.
+
+use super::goals::{Devices, Goal};
+use super::{Followed, SharedRouter, is_source_of};
+use ipnet::IpNet;
+use linux::{Key, Route};
+use net::router::{Router, Source, Target};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Routes compared in a turn of the control thread.
+const TURN: usize = 500;
+
+/// A route that differs.
+pub(crate) struct Difference {
+    pub table: u32,
+    pub prefix: IpNet,
+    pub metric: u32,
+    /// What the kernel has; `None`: nothing.
+    pub kernel: Option<Target>,
+    /// What the router has; `None`: nothing.
+    pub router: Option<Target>,
+}
+
+impl Followed {
+    /// The routes that differ.
+    ///
+    /// # Errors
+    /// The kernel cannot be asked.
+    pub(crate) async fn differences(&self, router: &SharedRouter) -> Result<Vec<Difference>, String> {
+        let netns = self.netns.clone();
+        let read = net::background::run(move || read(netns.as_deref())).await;
+        let routes = read.map_err(|e| e.to_string())??;
+        Ok(compare(router, self.netns.as_deref(), &self.devices, routes).await)
+    }
+}
+
+/// Reads the routes of a namespace. Not for the control thread.
+fn read(netns: Option<&str>) -> Result<Vec<(Key, Arc<Route>)>, String> {
+    let open = || Ok(linux::Sockets::open(linux::socket::BUFFER));
+    let sockets = drivers::netns::within(netns, open).map_err(|e| e.to_string())?;
+    let mirror =
+        linux::reader::read_all(&mut sockets.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    Ok(mirror.iter().map(|(k, r)| (k, Arc::clone(r))).collect())
+}
+
+/// By table, then as the router walks its routes: IPv4 first, by address, then by length, then by metric.
+fn order(a: &(u32, IpNet, u32), b: &(u32, IpNet, u32)) -> Ordering {
+    let place = |(table, prefix, metric): &(u32, IpNet, u32)| {
+        (*table, prefix.addr().is_ipv6(), prefix.addr(), prefix.prefix_len(), *metric)
+    };
+    place(a).cmp(&place(b))
+}
+
+type Wanted = HashMap<(u32, IpNet, u32), Target>;
+
+/// Compares, and lets others have their turn.
+async fn compare(
+    router: &SharedRouter,
+    netns: Option<&str>,
+    devices: &Devices,
+    kernel: Vec<(Key, Arc<Route>)>,
+) -> Vec<Difference> {
+    let mut wanted: Wanted = HashMap::new();
+    for routes in kernel.chunks(TURN) {
+        {
+            let router = router.borrow();
+            let goal = |(key, route): &(Key, Arc<Route>)| {
+                let Goal { table, rank, target } = devices.goal(&router, key, route).ok()?;
+                Some(((table, key.prefix, rank.metric), target))
+            };
+            wanted.extend(routes.iter().filter_map(goal));
+        }
+        tokio::task::yield_now().await;
+    }
+    let mut differ = vec![];
+    let sources: Vec<Source> = {
+        let all = router.borrow().route_sources();
+        all.into_iter().filter(|s| is_source_of(&s.name, netns)).map(|s| Source::Runtime(s.source)).collect()
+    };
+    let mut at = Some((net::router::RouteTable::V4, None));
+    while let Some((table, after)) = at {
+        at = beside(&router.borrow(), &sources, &mut wanted, &mut differ, table, after);
+        tokio::task::yield_now().await;
+    }
+    differ.extend(wanted.into_iter().map(|((table, prefix, metric), target)| Difference {
+        table,
+        prefix,
+        metric,
+        kernel: Some(target),
+        router: None,
+    }));
+    differ.sort_by(|a, b| order(&(a.table, a.prefix, a.metric), &(b.table, b.prefix, b.metric)));
+    differ
+}
+
+/// Compares some routes of a table, and answers where to go on.
+fn beside(
+    router: &Router,
+    sources: &[Source],
+    wanted: &mut Wanted,
+    differ: &mut Vec<Difference>,
+    table: net::router::RouteTable,
+    after: Option<IpNet>,
+) -> Option<(net::router::RouteTable, Option<IpNet>)> {
+    let (mut seen, mut last) = (0, after);
+    let mut known: HashMap<u32, Option<Target>> = HashMap::new();
+    for r in router.routes_after(table, after).take(TURN) {
+        (seen, last) = (seen + 1, Some(r.prefix));
+        for route in router.routes_of_prefix(&r).filter(|e| sources.contains(&e.source)) {
+            let metric = route.rank.metric;
+            let has = known
+                .entry(route.group)
+                .or_insert_with(|| router.group(route.group).map(|h| h.target))
+                .clone();
+            let wants = wanted.remove(&(table.id, r.prefix, metric));
+            if has != wants {
+                differ.push(Difference {
+                    table: table.id,
+                    prefix: r.prefix,
+                    metric,
+                    kernel: wants,
+                    router: has,
+                });
+            }
+        }
+    }
+    if seen == TURN {
+        return Some((table, last));
+    }
+    let next = router.table_after(table).or((!table.v6).then_some(net::router::RouteTable::V6));
+    next.map(|table| (table, None))
+}

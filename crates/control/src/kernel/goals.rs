@@ -1,0 +1,101 @@
+//! Where the kernel's routes lead in the router.
+
+use linux::{Action, Key, Route};
+use net::labels::OutLabels;
+use net::router::{Rank, RoutePath, Router, Target};
+use std::collections::{BTreeMap, HashMap};
+
+/// How far the kernel's routes are believed: behind connected and static ones.
+pub(super) const PREFERENCE: u8 = 10;
+/// The kernel's table `main`.
+const MAIN: u32 = 254;
+
+/// Linux's devices that are pairs, and the numbers of their interfaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Devices(pub BTreeMap<u32, u32>);
+
+/// Why the router does not forward by a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Not {
+    /// It leads over a device that is no interface's.
+    Foreign,
+    /// The router cannot do that.
+    Supported(&'static str),
+}
+
+/// A route as the router is to have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Goal {
+    pub table: u32,
+    pub rank: Rank,
+    pub target: Target,
+}
+
+impl Devices {
+    /// Of a route of the kernel's.
+    pub fn goal(&self, router: &Router, key: &Key, route: &Route) -> Result<Goal, Not> {
+        if key.tos != 0 {
+            return Err(Not::Supported("type of service"));
+        }
+        let target = match route.action {
+            Action::Unicast => Target::Paths(self.paths(key, route)?),
+            Action::Blackhole => Target::Drop,
+            Action::Unreachable => Target::Unreachable,
+            Action::Prohibit => Target::Prohibit,
+            Action::Other(_) => return Err(Not::Supported("kind of route")),
+        };
+        let v6 = key.prefix.addr().is_ipv6();
+        let table = match key.table {
+            MAIN => self.main(router, &target, v6),
+            other => other,
+        };
+        let rank = Rank { preference: PREFERENCE, metric: key.metric };
+        Ok(Goal { table, rank, target })
+    }
+
+    fn paths(&self, key: &Key, route: &Route) -> Result<Vec<RoutePath>, Not> {
+        if route.paths.is_empty() {
+            return Err(Not::Supported("nexthop object that is not known"));
+        }
+        let most = route.paths.iter().map(|p| p.weight).max().unwrap_or(1);
+        let shrink = u32::from(most).div_ceil(u32::from(u8::MAX)).max(1);
+        let mut paths: HashMap<RoutePath, u32> = HashMap::new();
+        let mut order = vec![];
+        for p in &route.paths {
+            if p.other_encap.is_some() {
+                return Err(Not::Supported("encapsulation"));
+            }
+            let interface = *self.0.get(&p.ifindex).ok_or(Not::Foreign)?;
+            let labels = match p.labels.is_empty() {
+                true => OutLabels::NONE,
+                false => OutLabels::new(&p.labels).ok_or(Not::Supported("number of labels"))?,
+            };
+            // The host itself is the next hop of a route to one host on a link.
+            let host = key.prefix.prefix_len() == key.prefix.max_prefix_len();
+            let address = p.gateway.or(host.then(|| key.prefix.addr()));
+            let path = RoutePath { address, interface: Some(interface), labels, ..RoutePath::default() };
+            let weight = (u32::from(p.weight) / shrink).max(1);
+            // The kernel takes one way twice.
+            *paths.entry(path).or_insert_with(|| {
+                order.push(path);
+                0
+            }) += weight;
+        }
+        let weight = |p: &RoutePath| u8::try_from(paths[p]).unwrap_or(u8::MAX);
+        Ok(order
+            .iter()
+            .map(|p| RoutePath { weight: if order.len() == 1 { 1 } else { weight(p) }, ..*p })
+            .collect())
+    }
+
+    /// The kernel's main table is that of the interfaces: several namespaces may stand for several tables.
+    fn main(&self, router: &Router, target: &Target, v6: bool) -> u32 {
+        let of = |index: u32| router.interface(index).map(|i| router.table_of_interface(i, v6));
+        if let Target::Paths(paths) = target {
+            return paths.first().and_then(|p| of(p.interface?)).unwrap_or(0);
+        }
+        let mut all = self.0.values().filter_map(|i| of(*i));
+        let first = all.next().unwrap_or(0);
+        if all.all(|t| t == first) { first } else { 0 }
+    }
+}

@@ -1,0 +1,98 @@
+//! The kernel's routes as one more source: of each namespace in which an interface has its pair, what daemons and operators
+//! program there is followed over netlink and forwarded.
+
+mod differ;
+mod follow;
+mod goals;
+mod take;
+
+pub(crate) use differ::Difference;
+pub(crate) use follow::follow;
+
+use goals::Devices;
+use linux::{Key, Reader};
+use net::router::{LogLine, Router};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Failed routes whose reasons are kept.
+const REASONS: usize = 1000;
+
+/// What is followed.
+#[derive(Default)]
+pub struct Kernel {
+    followed: RefCell<BTreeMap<Option<String>, Rc<Followed>>>,
+}
+
+type SharedRouter = Rc<RefCell<Router>>;
+type Logger = Rc<dyn Fn(&LogLine)>;
+
+/// A namespace that is followed.
+pub(crate) struct Followed {
+    pub netns: Option<String>,
+    devices: Devices,
+    pub reader: Reader,
+    pub counts: Counts,
+}
+
+impl Kernel {
+    /// The namespaces that are followed.
+    pub(crate) fn followed(&self) -> Vec<Rc<Followed>> {
+        self.followed.borrow().values().cloned().collect()
+    }
+}
+
+impl Followed {
+    /// How many pairs there are in it.
+    pub fn devices(&self) -> usize {
+        self.devices.0.len()
+    }
+}
+
+/// What became of the kernel's routes.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Routes over devices that are no interface's pair.
+    pub foreign: Cell<i64>,
+    /// Routes that cannot be forwarded by, and why.
+    pub unsupported: RefCell<BTreeMap<&'static str, i64>>,
+    /// Routes that the router has refused, and why; of too many only the number.
+    pub failed: RefCell<HashMap<Key, String>>,
+    pub more_failed: Cell<u64>,
+    /// Changes that were made in the router.
+    pub made: Cell<u64>,
+    /// Batches that wait, and the longest that one has waited.
+    pub waiting: Arc<std::sync::atomic::AtomicUsize>,
+    pub lag: Cell<Duration>,
+    pub most_lag: Cell<Duration>,
+    pub synced: Cell<bool>,
+}
+
+impl Counts {
+    fn fail(&self, key: Key, why: String) {
+        let mut failed = self.failed.borrow_mut();
+        if failed.len() < REASONS || failed.contains_key(&key) {
+            failed.insert(key, why);
+        } else {
+            self.more_failed.set(self.more_failed.get() + 1);
+        }
+    }
+}
+
+/// What the sources of a namespace's routes are called.
+fn source_name(netns: Option<&str>, protocol: u8) -> String {
+    let who = linux::route::protocol_name(protocol).map_or_else(|| protocol.to_string(), str::to_owned);
+    format!("kernel:{who}{}", suffix(netns))
+}
+
+fn suffix(netns: Option<&str>) -> String {
+    netns.map_or_else(String::new, |n| format!("@{n}"))
+}
+
+/// Whether a source of this name is one of a namespace's.
+fn is_source_of(name: &str, netns: Option<&str>) -> bool {
+    name.strip_prefix("kernel:").is_some_and(|rest| rest.split_once('@').map(|(_, n)| n) == netns)
+}

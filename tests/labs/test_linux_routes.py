@@ -1,0 +1,187 @@
+"""What Linux's routing table says is what Quiver forwards by: routes of `ip`, of BIRD, and by the hundred thousand."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import tempfile
+
+import pytest
+from harness import run, wait_for
+
+LINES = 6_000
+
+
+class Site:
+    """A router between two hosts, with a pair of each port in a namespace of its own."""
+
+    def __init__(self, lab, **more):
+        self.ports = lab.namespace("r")
+        self.linux = lab.namespace("cp")
+        self.linux.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.default.accept_dad=0")
+        self.a = lab.cable(self.ports, "left", lab.host("a", ["10.0.1.2/24", "2001:db8:1::2/64"], ["10.0.1.1", "2001:db8:1::1"]))
+        self.b = lab.cable(self.ports, "right", lab.host("b", ["10.0.2.2/24", "2001:db8:2::2/64"], ["10.0.2.1", "2001:db8:2::1"]))
+        self.router = lab.router(self.ports, {
+            "tables": {10: {"name": "red"}, 20: {"name": "blue"}},
+            "interfaces": {
+                "left": {"lcp": "e0", "addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
+                "right": {"lcp": "e1", "addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]},
+            },
+            "linux-cp": {"default-netns": self.linux.name, "lcp-sync": True, **more},
+        })
+        wait_for("Linux has the addresses", lambda: "2001:db8:2::1" in self.linux.ip("-6 addr show dev e1").stdout)
+        wait_for("the kernel is followed", lambda: [n for n in self.netlink() if n["synced"] and n["devices"] == 2])
+
+    def netlink(self):
+        return self.router.json("show netlink")
+
+    def quiet(self, routes=0):
+        """Until the kernel's routes are the router's."""
+        def agree():
+            known = self.netlink()
+            return (all(n["waiting"] == 0 for n in known) and sum(n["routes"] for n in known) >= routes
+                    and self.router.json("fib diff kernel") == [])
+        wait_for("both agree", agree, timeout=60)
+
+    def batch(self, lines):
+        done = run(["ip", "-n", self.linux.name, "-force", "-batch", "-"], input="\n".join(lines) + "\n", check=False)
+        assert done.returncode in (0, 1), done.stderr
+
+
+def hears(host, address):
+    return "1 received" in host.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
+
+
+def test_routes_of_ip_are_forwarded_by(lab):
+    s = Site(lab)
+    for address in ("20.0.0.1/32", "2001:db8:20::1/128"):
+        s.b.ip(f"address add {address} dev lo")
+    assert not hears(s.a, "20.0.0.1")
+    s.linux.ip("route add 20.0.0.0/24 via 10.0.2.2 proto static")
+    s.linux.ip("-6 route add 2001:db8:20::/48 via 2001:db8:2::2 proto bird metric 32")
+    for to in ("20.0.0.1", "2001:db8:20::1"):
+        wait_for(f"{to} answers", lambda to=to: hears(s.a, to))
+    why = s.router.json("fib why 2001:db8:20::1")
+    assert f"kernel:bird@{s.linux.name}" in json.dumps(why) and "via 2001:db8:2::2 right" in s.router.ctl("fib why 2001:db8:20::1")
+    assert "20.0.0" not in s.router.ctl("show configuration")
+    # A better metric takes over, and gives way.
+    s.linux.ip("route add blackhole 20.0.0.0/24 metric 5")
+    s.linux.ip("route replace unreachable 20.0.0.0/24")
+    done = wait_for("it is unreachable", lambda: (d := s.a.run("ping -n -c 1 -W 1 20.0.0.1", check=False)) and "Unreachable" in d.stdout and d)
+    assert "10.0.1.1" in done.stdout
+    s.linux.ip("route del unreachable 20.0.0.0/24")
+    wait_for("the other one drops", lambda: "> " in s.router.ctl("fib why 20.0.0.1") and "drop" in s.router.ctl("fib why 20.0.0.1"))
+    # Static routes come first, and what the kernel has waits behind.
+    s.router.ctl("ip route add 20.0.0.0/24 via 10.0.2.2 right")
+    assert hears(s.a, "20.0.0.1")
+    s.quiet()
+    s.linux.ip("link set e1 down")
+    wait_for("its routes are gone", lambda: not [r for r in s.router.json("fib why 2001:db8:20::1").get("routes", []) if "bird" in json.dumps(r)])
+    s.quiet()
+    # Of devices that are nobody's pair nothing comes, and what cannot be done is told.
+    s.linux.ip("link add name other type veth peer name rehto")
+    s.linux.ip("link set other up")
+    s.linux.ip("route add 30.0.0.0/24 dev other")
+    s.linux.ip("route add 30.0.1.0/24 table 77 via 10.0.1.2 dev e0")
+    s.linux.ip("route add 30.0.2.0/24 tos 0x10 via 10.0.1.2 dev e0")
+    def told():
+        [n] = s.netlink()
+        assert n["foreign"] == 1 and n["failed"] == 1 and n["unsupported"] == [{"what": "type of service", "routes": 1}], n
+        return "table 77" in n["failures"][0]["reason"] and n["failures"][0]["prefix"] == "30.0.1.0/24"
+    wait_for("it is told", told)
+    assert s.router.ctl("fib diff kernel") == "- 30.0.1.0/24 table 77 metric 0: via 10.0.1.2 left\n"
+    s.linux.ip("route del 30.0.1.0/24 table 77")
+    # A pair that goes takes its routes along.
+    s.linux.ip("route add 40.0.0.0/24 via 10.0.1.2 dev e0")
+    s.quiet(1)
+    s.router.ctl("lcp delete left")
+    s.router.ctl("lcp delete right")
+    wait_for("all are gone", lambda: s.netlink() == [] and "kernel:" not in s.router.ctl("show ip fib"))
+
+
+def random_lines(seed, tables):
+    r = random.Random(seed)
+    for _ in range(LINES):
+        v6 = r.random() < 0.4
+        verb = r.choice(["replace", "replace", "replace", "del", "append", "add"])
+        prefix = f"2001:db8:{r.randrange(0x4000, 0x4400):x}::/48" if v6 else f"30.{r.randrange(4)}.{r.randrange(256)}.0/24"
+
+        def one():
+            n = r.randrange(2)
+            return f"via {('2001:db8:%d::' if v6 else '10.0.%d.') % (n + 1)}{r.randrange(3, 9)} dev e{n}"
+        what = r.choice([one(), one(), " ".join(f"nexthop {one()} weight {r.randrange(1, 4)}" for _ in range(r.randrange(2, 5)))])
+        if r.random() < 0.05:
+            what, prefix = "", f"{r.choice(['blackhole', 'unreachable', 'prohibit'])} {prefix}"
+        table = r.choice(tables)
+        yield f"route {verb} {prefix} table {table} metric {r.choice([10, 20])} proto {r.choice(['bird', 'zebra'])} {what}"
+
+
+def independent(site):
+    """How many routes of daemons `ip` prints: of one table, prefix and metric the kernel uses one."""
+    found = set()
+    for family in ("-4", "-6"):
+        text = run(["ip", "-n", site.linux.name, "-N", "-j", family, "route", "show", "table", "all"]).stdout
+        for r in json.loads(text):
+            if r.get("protocol") in ("11", "12"):
+                found.add((family, r.get("table", "254"), r["dst"], r.get("metric", 0)))
+    return len(found)
+
+
+def test_random_changes_in_three_tables(lab):
+    s = Site(lab)
+    for seed in range(3):
+        s.batch(random_lines(seed, [254, 10, 20]))
+        s.quiet(500)
+        [n] = s.netlink()
+        assert n["routes"] == independent(s) > 500
+    s.router.process.send_signal(19)
+    # Its thread stands as well: the kernel's buffer runs over.
+    for seed in range(10, 14):
+        s.batch(random_lines(seed, [254, 10, 20]))
+    s.router.process.send_signal(18)
+    s.quiet(500)
+
+
+BIRD = """
+log "{dir}/{name}.log" all;
+router id {id};
+protocol device {{ }}
+protocol kernel {{ ipv4 {{ export all; import none; }}; }}
+protocol bgp {{ local as {own}; neighbor {peer} as {other}; ipv4 {{ import all; export all; next hop self; }}; hold time 9; connect retry time 1; connect delay time 1; }}
+{more}
+"""
+
+
+@contextlib.contextmanager
+def bird(ns, folder, name, **words):
+    words = {"more": "", **words}
+    conf, ctl = os.path.join(folder, f"{name}.conf"), os.path.join(folder, f"{name}.ctl")
+    with open(conf, "w") as f:
+        f.write(BIRD.format(dir=folder, name=name, **words))
+    process = ns.start(["bird", "-f", "-c", conf, "-s", ctl, "-P", os.path.join(folder, f"{name}.pid")])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(timeout=10)
+
+
+@pytest.mark.skipif(not shutil.which("bird"), reason="no BIRD (Debian's bird2)")
+def test_bgp_of_bird_is_forwarded_by(lab):
+    """A speaker behind `right` announces networks to BIRD beside Quiver; packets follow while the session lives."""
+    s = Site(lab)
+    s.b.ip("address add 20.0.0.1/32 dev lo")
+    folder = tempfile.mkdtemp(prefix="bird-")
+    networks = "\n".join(f"route 20.0.{n}.0/24 unreachable;" for n in range(200))
+    static = "protocol static { ipv4; " + networks + " }"
+    # The speaker's own routes are not for its kernel, which answers for 20.0.0.1.
+    with bird(s.linux, folder, "here", id="10.0.2.1", own=65001, peer="10.0.2.2", other=65002):
+        with bird(s.b, folder, "there", id="10.0.2.2", own=65002, peer="10.0.2.1", other=65001, more=static) as there:
+            wait_for("what BIRD has learnt answers", lambda: hears(s.a, "20.0.0.1"), timeout=60)
+            s.quiet(200)
+            assert f"kernel:bird@{s.linux.name}" in s.router.ctl("fib why 20.0.0.1")
+            there.kill()
+            wait_for("the routes go with the session", lambda: not any(n["routes"] for n in s.netlink()), timeout=60)
+            assert not hears(s.a, "20.0.0.1")
+    shutil.rmtree(folder)
