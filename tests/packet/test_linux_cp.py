@@ -186,7 +186,7 @@ def test_injected(all_pairs):
     ):
         with t.counted("linux-cp-packets-injected"):
             e0.send(frame)
-            t.left.expect(frame, chatter=True)
+            t.left.expect(frame)
 
 
 def test_tagged(all_pairs):
