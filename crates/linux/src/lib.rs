@@ -1,6 +1,6 @@
 //! Linux's routing state, read over netlink: what the kernel has, and each change of it.
 //!
-//! Knows nothing of Quiver. [`mirror`] is pure; [`follow`](reader::follow) is the thread that reads.
+//! Knows nothing of Quiver. [`mirror`] is pure; [`follow`] is the thread that reads.
 
 mod contents;
 pub mod mirror;
