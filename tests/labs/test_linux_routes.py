@@ -28,10 +28,11 @@ class Site:
                 "left": {"lcp": "e0", "addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
                 "right": {"lcp": "e1", "addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]},
             },
+            "loopbacks": {"loop0": {"lcp": "lo0", "addresses": ["10.9.9.9/32"]}},
             "linux-cp": {"default-netns": self.linux.name, "lcp-sync": True, **more},
         })
         wait_for("Linux has the addresses", lambda: "2001:db8:2::1" in self.linux.ip("-6 addr show dev e1").stdout)
-        wait_for("the kernel is followed", lambda: [n for n in self.netlink() if n["synced"] and n["devices"] == 2])
+        wait_for("the kernel is followed", lambda: [n for n in self.netlink() if n["synced"] and n["devices"] == 3])
 
     def netlink(self):
         return self.router.json("show netlink")
@@ -92,6 +93,11 @@ def test_routes_of_ip_are_forwarded_by(lab):
     wait_for("it is told", told)
     assert s.router.ctl("fib diff kernel") == "- 30.0.1.0/24 table 77 metric 0: via 10.0.1.2 left\n"
     s.linux.ip("route del 30.0.1.0/24 table 77")
+    # An interface goes at once, with its pair and Linux's routes over it.
+    s.linux.ip("route add 50.0.0.0/24 dev lo0")
+    wait_for("it is the router's", lambda: "via loop0" in s.router.ctl("fib why 50.0.0.1"))
+    s.router.ctl("delete loopback interface intfc loop0")
+    wait_for("its route is gone", lambda: "50.0.0.0/24" not in s.router.ctl("fib why 50.0.0.1"))
     # A pair that goes takes its routes along.
     s.linux.ip("route add 40.0.0.0/24 via 10.0.1.2 dev e0")
     s.quiet(1)

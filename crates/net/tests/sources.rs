@@ -424,3 +424,40 @@ fn a_table_of_one_source_takes_no_more_than_a_static_one() {
     };
     assert_eq!(bytes(true), bytes(false));
 }
+
+/// An interface goes though a daemon's routes lead over it: they lose that way at once, and are the source's to change.
+#[test]
+fn an_interface_goes_under_routes_of_a_source() {
+    let mut r = router();
+    let source = r.route_source("kernel:bird", 20).unwrap();
+    let over = |i: u32| RoutePath { interface: Some(i), ..Default::default() };
+    let (one, two) = (r.interface_index("loop0").unwrap(), r.interface_index("loop1").unwrap());
+    let set = |r: &mut Router, prefix: &str, paths: Vec<RoutePath>| {
+        let mut batch = r.route_batch(source, 0);
+        let target = batch.target(Target::Paths(paths));
+        batch.set(net(prefix), target);
+        r.commit(vec![Op::Routes(batch)]).unwrap();
+    };
+    set(&mut r, "10.7.0.0/16", vec![over(two)]);
+    set(&mut r, "10.8.0.0/16", vec![over(one), over(two)]);
+    let bytes = r.route_bytes();
+    r.commit(vec![Op::Delete { name: "loop1".into() }]).unwrap();
+    let target = |r: &Router, a: &str| r.lookup(a.parse().unwrap()).map(|g| g.target);
+    assert_eq!(target(&r, "10.7.0.2"), Some(Target::Unreachable));
+    assert_eq!(target(&r, "10.8.0.2"), Some(Target::Paths(vec![over(one)])));
+    // Its number is another's: what was set before does not lead there.
+    r.commit(vec![Op::CreateLoopback { instance: Some(5), mac: None }]).unwrap();
+    assert_eq!(target(&r, "10.7.0.2"), Some(Target::Unreachable));
+    // A group of the same target is another group, and both go.
+    set(&mut r, "10.9.0.0/16", vec![over(one)]);
+    set(&mut r, "10.8.0.0/16", vec![over(one)]);
+    let mut batch = r.route_batch(source, 0);
+    for prefix in ["10.7.0.0/16", "10.8.0.0/16", "10.9.0.0/16"] {
+        batch.del(net(prefix));
+    }
+    r.commit(vec![Op::Routes(batch)]).unwrap();
+    assert_eq!(target(&r, "10.8.0.2"), None);
+    assert!(r.route_bytes() < bytes);
+    r.remove_route_source(source).unwrap();
+    r.shutdown();
+}

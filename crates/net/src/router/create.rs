@@ -2,7 +2,7 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{Encap, IfState, Kind, Op, OpError, Router, devices};
+use super::{Encap, IfState, Kind, Op, OpError, Router, Source, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -202,7 +202,9 @@ impl Router {
             return Err(OpError::new(why));
         }
         let over = self.nexthops.over(&gone);
-        let routes: u32 = over.iter().filter_map(|id| self.group(*id)).map(|g| g.routes).sum();
+        let static_ones =
+            over.iter().filter(|id| !matches!(self.nexthops.source(**id), Some(Source::Runtime(_))));
+        let routes: u32 = static_ones.filter_map(|id| self.group(*id)).map(|g| g.routes).sum();
         if routes != 0 {
             return Err(OpError::new(format!("{routes} static routes go over {name}: remove them first")));
         }
@@ -231,6 +233,7 @@ impl Router {
         undo.extend(connects);
         undo.reverse();
         let index = i.index;
+        self.orphan_groups(&gone);
         self.remove_interface(index);
         Ok(undo)
     }

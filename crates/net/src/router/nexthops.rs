@@ -316,10 +316,29 @@ impl NextHops {
 
     fn remove(&mut self, id: u32) -> Option<Hop> {
         let hop = self.by_id.get_mut(id as usize)?.take()?;
-        self.by_group_key.remove(&hop.group_key);
+        if self.by_group_key.get(&hop.group_key) == Some(&id) {
+            self.by_group_key.remove(&hop.group_key);
+        }
         self.bytes -= hop.bytes();
         self.groups.release(id);
         Some(hop)
+    }
+
+    /// Has a group lose its ways over interfaces that go. Nobody gets it any more: its routes leave it when their source
+    /// sets or removes them.
+    fn orphan(&mut self, id: u32, gone: &[u32]) {
+        let Some(hop) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        if self.by_group_key.get(&hop.group_key) == Some(&id) {
+            self.by_group_key.remove(&hop.group_key);
+        }
+        self.bytes -= hop.bytes();
+        let over = |p: &RoutePath| p.interface.is_some_and(|i| gone.contains(&i));
+        let left = match &hop.group_key.target {
+            Target::Paths(paths) => paths.iter().filter(|p| !over(p)).copied().collect(),
+            _ => vec![],
+        };
+        hop.group_key.target = if left.is_empty() { Target::Unreachable } else { Target::Paths(left) };
+        self.bytes += hop.bytes();
     }
 
     /// Bytes of the groups, workers' and control side, about.
@@ -551,6 +570,14 @@ impl Router {
     /// with it its routes move. No route is looked at.
     pub(crate) fn refresh_groups(&mut self, interfaces: &[u32]) {
         self.refresh(self.nexthops.touched_by(interfaces));
+    }
+
+    /// Routes of sources that registered lose their ways over interfaces that go, as the sources will find out.
+    pub(super) fn orphan_groups(&mut self, gone: &[u32]) {
+        let of_sources = |id: &u32| matches!(self.nexthops.source(*id), Some(Source::Runtime(_)));
+        let groups: BTreeSet<u32> = self.nexthops.over(gone).into_iter().filter(of_sources).collect();
+        groups.iter().for_each(|id| self.nexthops.orphan(*id, gone));
+        self.refresh(groups);
     }
 
     /// A next hop does not answer: packets take the other paths of the groups that have one.
