@@ -34,7 +34,10 @@ pub(super) fn commands() -> [Command<App>; 2] {
 fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let followed = app.kernel.followed();
     if followed.is_empty() {
-        return Ok(Output::new("no interface has a pair in Linux: nothing is followed\n", json!([])));
+        return Ok(Output::new(
+            "nothing is followed: no interface has a pair in Linux, or `lcp netlink` is off\n",
+            json!([]),
+        ));
     }
     let (mut text, mut list) = (String::new(), vec![]);
     for f in followed {

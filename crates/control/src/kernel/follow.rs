@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 const WAITING: usize = 16;
 /// Changes made in a turn of the control thread.
 const TURN: usize = 512;
+/// Lost messages are told in the log so often at most; `show netlink` counts all.
+const TELL: Duration = Duration::from_secs(60);
 /// How often what is to be followed is looked at, and how often it is when nothing was configured.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOK_ANYHOW: u32 = 10;
@@ -156,7 +158,7 @@ async fn take_all(
 ) {
     let Followed { counts, netns, .. } = &*followed;
     let of = netns.as_deref().map_or_else(String::new, |n| format!(" of namespace {n}"));
-    let mut marked = Some(marked);
+    let (mut marked, mut told_of_loss) = (Some(marked), None::<Instant>);
     while let Some((told, event)) = events.recv().await {
         match event {
             Event::Changes(changes) => {
@@ -171,7 +173,8 @@ async fn take_all(
                     sweep(&router, &marked).await;
                     counts.synced.set(true);
                 }
-                if why == Some(linux::Doubt::Overflow) {
+                if why == Some(linux::Doubt::Overflow) && told_of_loss.is_none_or(|at| at.elapsed() >= TELL) {
+                    told_of_loss = Some(Instant::now());
                     log(&LogLine {
                         warn: true,
                         text: format!(
