@@ -118,9 +118,7 @@ pub(crate) fn is_privileged(args: &Args) -> bool {
 pub(crate) fn check_namespace(args: &Args, name: &str) -> Result<(), CommandError> {
     match args.opt::<String>(name)? {
         Some(namespace) if !is_privileged(args) => {
-            let why =
-                format!("namespace {namespace}: only root may put devices there or take them from there");
-            Err(args.error(name, why))
+            Err(args.error(name, crate::router::namespace_for_root(&namespace)))
         }
         _ => Ok(()),
     }

@@ -337,6 +337,12 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
         }
         desk.changes.folder()?;
     }
+    if let From::File(_, Some(who)) = &order.from
+        && !who.is_privileged()
+        && let Some(why) = plan.for_root()
+    {
+        return Err(CommandError::denied(format!("nothing was changed: {why}")));
+    }
     let steps = plan.visible().count();
     let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
     let by = words(&author);

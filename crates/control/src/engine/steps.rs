@@ -84,6 +84,14 @@ fn between([from, to]: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<I
 }
 
 impl Plan {
+    /// What of it only root may have done: in words, of the first such step.
+    pub fn for_root(&self) -> Option<String> {
+        self.steps.iter().find_map(|s| match (&s.new, s.phase) {
+            (Some(Value::Op(op)), phase) if phase != Phase::Remove => op.for_root(),
+            _ => None,
+        })
+    }
+
     /// How many steps and changes of routes and labels there are.
     pub(crate) fn len(&self) -> usize {
         self.steps.iter().map(|s| self.runs.len(&s.id).max(1)).sum()

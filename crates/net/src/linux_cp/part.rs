@@ -5,7 +5,7 @@ use super::{FromLinux, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::router::{
     BoxedOp, Encap, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
-    is_namespace, is_tap_host,
+    is_namespace, is_tap_host, namespace_for_root,
 };
 use command::Command;
 use graph::arcs::Feature;
@@ -340,6 +340,10 @@ impl InterfaceOp for LinuxPair {
         LinuxPair(None)
     }
 
+    fn for_root(&self) -> Option<String> {
+        self.0.as_ref()?.netns.as_deref().map(namespace_for_root)
+    }
+
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
         let was = pair(router, index).map(|p| p.linux);
         if self.0 == was {
@@ -399,6 +403,13 @@ impl PartOp for LcpSetting {
             LcpSetting::RxBuffer(_) => LcpSetting::RxBuffer(DEFAULT_RX_BUFFER),
         };
         Some(off.into())
+    }
+
+    fn for_root(&self) -> Option<String> {
+        match self {
+            LcpSetting::DefaultNetns(Some(netns)) => Some(namespace_for_root(netns)),
+            _ => None,
+        }
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {

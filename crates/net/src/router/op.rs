@@ -4,7 +4,10 @@
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
-use super::{BoxedPartOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, Target};
+use super::{
+    BoxedPartOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, TapAddresses, Target,
+    namespace_for_root,
+};
 use crate::neighbor::State;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -296,6 +299,29 @@ impl Held for RouteUndo {
 impl Op {
     /// What the log says of it once it is applied. Nothing for routes, which come by the million, and for what
     /// the driver itself reports.
+    /// What of it only root may have done, in words: files and namespaces that a document names are opened by the router, with
+    /// its rights, and Linux's addresses are the machine's.
+    pub fn for_root(&self) -> Option<String> {
+        let namespace = |n: &Option<String>| n.as_deref().map(namespace_for_root);
+        match self {
+            Op::CreateHost { config, .. } => namespace(&config.netns),
+            Op::CreateTap { config, .. } if config.addresses != TapAddresses::default() => {
+                Some("only root may give Linux addresses and default routes".to_owned())
+            }
+            Op::CreateTap { config, .. } => namespace(&config.netns),
+            Op::CreatePcap { config, .. } => {
+                let file = config.write.as_deref().or(config.read.as_deref()).unwrap_or_default();
+                Some(format!(
+                    "capture file {file}: a document's are opened with the router's rights, so only root may apply it; `create pcap-interface` opens \
+                     them with yours"
+                ))
+            }
+            Op::SetFeature { feature: Feature::Part(op), .. } => op.for_root(),
+            Op::Part(op) => op.for_root(),
+            _ => None,
+        }
+    }
+
     fn log_line(&self) -> Option<String> {
         Some(match self {
             Op::CreateLoopback { instance: Some(n), .. } => format!("interface loop{n}: made"),

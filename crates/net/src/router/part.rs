@@ -404,6 +404,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
         None
     }
 
+    /// What only root may have it do, in words; the router does it with rights of its own.
+    fn for_root(&self) -> Option<String> {
+        None
+    }
+
     /// Takes it in, and answers what was told before.
     ///
     /// # Errors
@@ -432,6 +437,7 @@ trait ErasedOp: Any + fmt::Debug + Send {
     fn subject(&self) -> String;
     fn off(&self) -> BoxedOp;
     fn exclusive(&self) -> Option<String>;
+    fn for_root(&self) -> Option<String>;
     fn names(&self) -> Vec<Named>;
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
     fn switches_on(&self) -> bool;
@@ -457,6 +463,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn exclusive(&self) -> Option<String> {
         InterfaceOp::exclusive(self).map(|what| format!("{} {what}", std::any::type_name::<T>()))
+    }
+
+    fn for_root(&self) -> Option<String> {
+        InterfaceOp::for_root(self)
     }
 
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError> {
@@ -537,6 +547,11 @@ impl BoxedOp {
         self.0.exclusive()
     }
 
+    /// See [`InterfaceOp::for_root`].
+    pub fn for_root(&self) -> Option<String> {
+        self.0.for_root()
+    }
+
     /// See [`InterfaceOp::words`].
     pub fn words(&self, name: &str) -> (String, String) {
         self.0.words(name)
@@ -578,6 +593,11 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
         None
     }
 
+    /// What only root may have it do, in words; the router does it with rights of its own.
+    fn for_root(&self) -> Option<String> {
+        None
+    }
+
     /// Makes it, and answers what undoes it, in the order in which that is to be done last first.
     ///
     /// # Errors
@@ -612,6 +632,7 @@ trait ErasedPartOp: Any + fmt::Debug + Send {
     fn turned(&self, new: &dyn Any) -> Option<Op>;
     fn names(&self) -> Vec<Named>;
     fn exclusive(&self) -> Option<String>;
+    fn for_root(&self) -> Option<String>;
     fn log_line(&self) -> Option<String>;
     fn copy(&self) -> Box<dyn ErasedPartOp>;
     fn same(&self, other: &dyn Any) -> bool;
@@ -644,6 +665,10 @@ impl<T: PartOp> ErasedPartOp for T {
 
     fn exclusive(&self) -> Option<String> {
         T::exclusive(self).map(|what| format!("{} {what}", std::any::type_name::<T>()))
+    }
+
+    fn for_root(&self) -> Option<String> {
+        T::for_root(self)
     }
 
     fn log_line(&self) -> Option<String> {
@@ -701,6 +726,11 @@ impl BoxedPartOp {
     /// See [`PartOp::names`].
     pub fn names(&self) -> Vec<Named> {
         self.0.names()
+    }
+
+    /// See [`PartOp::for_root`].
+    pub fn for_root(&self) -> Option<String> {
+        self.0.for_root()
     }
 
     /// See [`PartOp::exclusive`]; that of different parts differs.

@@ -59,3 +59,8 @@ pub fn is_namespace(name: &str) -> bool {
         && name != ".."
         && !name.chars().any(|c| c == '/' || c.is_control())
 }
+
+/// Why a network namespace is refused to who does not have all rights: entering one is for who may do so without the router too.
+pub fn namespace_for_root(namespace: &str) -> String {
+    format!("namespace {namespace}: only root may put devices there or take them from there")
+}
