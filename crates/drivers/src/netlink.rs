@@ -2,21 +2,18 @@
 
 use crate::error::{Error, system};
 use crate::sys;
+use linux::wire::{HEADER, Messages, NLMSG_DONE, NLMSG_ERROR};
+pub(crate) use linux::wire::{NLM_F_APPEND, NLM_F_REPLACE};
 use std::io;
 use std::os::fd::OwnedFd;
 
 pub(crate) const NLM_F_CREATE: u16 = 0x400;
 pub(crate) const NLM_F_EXCL: u16 = 0x200;
-pub(crate) const NLM_F_REPLACE: u16 = 0x100;
-pub(crate) const NLM_F_APPEND: u16 = 0x800;
 /// An attribute that holds attributes.
 pub(crate) const NESTED: u16 = 0x8000;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const HEADER: usize = 16;
 
 /// A request: the header, what its kind begins with, and attributes.
 pub(crate) struct Request(Vec<u8>);
@@ -84,17 +81,15 @@ impl Netlink {
         let mut part = vec![0; 64 << 10];
         loop {
             let n = sys::recv(&self.0, &mut part)?;
-            let mut rest = part.get(..n).unwrap_or_default();
-            while let Some((kind, body, behind)) = message(rest) {
-                match kind {
+            for m in Messages(part.get(..n).unwrap_or_default()) {
+                match m.kind {
                     NLMSG_DONE | NLMSG_ERROR => {
-                        let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c));
+                        let code = m.body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c));
                         return if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(found) };
                     }
-                    _ if wanted(body) => found.push(body.to_vec()),
+                    _ if wanted(m.body) => found.push(m.body.to_vec()),
                     _ => {}
                 }
-                rest = behind;
             }
         }
     }
@@ -102,11 +97,10 @@ impl Netlink {
     /// Asks for a change; the error is the kernel's.
     pub fn change(&self, request: Request) -> io::Result<()> {
         let answer = self.ask(request)?;
-        let code = answer.get(HEADER..HEADER + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
-        match (answer.get(4..6).map(|k| k == NLMSG_ERROR.to_ne_bytes()), code) {
-            (Some(true), Some(0)) => Ok(()),
-            (Some(true), Some(code)) => Err(io::Error::from_raw_os_error(-code)),
-            _ => Err(io::ErrorKind::InvalidData.into()),
+        match Messages(&answer).next().filter(|m| m.kind == NLMSG_ERROR).and_then(|m| m.body.first_chunk()) {
+            Some(code) if *code == [0; 4] => Ok(()),
+            Some(code) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*code))),
+            None => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
@@ -118,22 +112,4 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     a.extend(value);
     a.resize(a.len().next_multiple_of(4), 0);
     a
-}
-
-/// The first of several messages: its kind, what it holds, and the rest.
-fn message(all: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let len = usize::try_from(u32::from_ne_bytes(*all.first_chunk()?)).ok()?;
-    let kind = u16::from_ne_bytes(all.get(4..6)?.try_into().ok()?);
-    Some((kind, all.get(HEADER..len)?, all.get(len.next_multiple_of(4)..).unwrap_or_default()))
-}
-
-/// Attributes of a message: kind and value.
-pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let word = |at: usize| Some(u16::from_ne_bytes(rest.get(at..at + 2)?.try_into().ok()?));
-        let (len, kind) = (usize::from(word(0)?), word(2)?);
-        let value = rest.get(4..len)?;
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
 }

@@ -3,19 +3,14 @@
 use crate::error::{Error, privileged, system};
 use crate::linux::RTMGRP_LINK;
 use crate::{netns, sys};
+use linux::link;
+use linux::wire::kind::{RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK};
+use linux::wire::{self, Message, Messages};
 use packet::MacAddr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-const NLMSG_HDR: usize = 16;
-const IFINFO: usize = 16;
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
 const RECV: usize = 32 << 10;
 /// Bytes the kernel keeps for us: some thousand changes.
 const RCVBUF: i32 = 2 << 20;
@@ -69,10 +64,7 @@ impl LinkWatch {
 
     /// Asks for the present state of every device: it comes as events.
     pub fn request_all(&self) -> io::Result<()> {
-        let mut m = [0u8; NLMSG_HDR + IFINFO];
-        m[..4].copy_from_slice(&((NLMSG_HDR + IFINFO) as u32).to_ne_bytes());
-        m[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
-        m[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
+        let m = wire::request(RTM_GETLINK, NLM_F_REQUEST_DUMP, 0, 0, link::IFINFOMSG);
         sys::send(&self.socket, &m).map(drop)
     }
 
@@ -113,76 +105,43 @@ impl AsFd for LinkWatch {
     }
 }
 
-fn u16_at(b: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(b: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(b.get(at..at + 4)?.try_into().ok()?))
-}
-
 /// One message of `b` and how many bytes it takes (at least one).
 fn parse_one(b: &[u8]) -> (Option<LinkEvent>, usize) {
-    let len = u32_at(b, 0).map_or(0, |n| n as usize);
-    if len < NLMSG_HDR || len > b.len() {
-        return (None, b.len().max(1));
-    }
-    (parse_link(&b[..len]), len.next_multiple_of(4))
+    let mut messages = Messages(b);
+    let Some(m) = messages.next() else { return (None, b.len().max(1)) };
+    (parse_link(&m), b.len() - messages.0.len())
 }
 
-fn parse_link(m: &[u8]) -> Option<LinkEvent> {
-    let kind = u16_at(m, 4)?;
-    let info = m.get(NLMSG_HDR..)?;
-    // A bridge reports its ports under a family of its own: their coming and going is not the device's.
-    if !matches!(kind, RTM_NEWLINK | RTM_DELLINK) || *info.first()? != libc::AF_UNSPEC as u8 {
+fn parse_link(m: &Message<'_>) -> Option<LinkEvent> {
+    if !matches!(m.kind, RTM_NEWLINK | RTM_DELLINK) {
         return None;
     }
-    let flags = u32_at(info, 8)?;
-    let mut event = LinkEvent {
-        ifindex: u32_at(info, 4)?,
-        name: String::new(),
-        up: flags & libc::IFF_UP as u32 != 0,
-        // The carrier itself: IFF_RUNNING follows it up to a second late.
-        running: flags & libc::IFF_UP as u32 != 0 && flags & libc::IFF_LOWER_UP as u32 != 0,
-        mtu: 0,
-        mac: None,
-        deleted: kind == RTM_DELLINK,
-    };
-    let mut rest = info.get(IFINFO..)?;
-    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let len = usize::from(len);
-        let Some(value) = rest.get(4..len) else { break };
-        match kind {
-            IFLA_IFNAME => {
-                let text = value.split(|b| *b == 0).next().unwrap_or_default();
-                event.name = String::from_utf8_lossy(text).into_owned();
-            }
-            IFLA_MTU => event.mtu = u32_at(value, 0)?,
-            IFLA_ADDRESS => event.mac = value.try_into().ok().map(MacAddr),
-            _ => {}
-        }
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Some(event)
+    let link = link::parse(m.body)?;
+    Some(LinkEvent {
+        ifindex: link.ifindex,
+        name: link.name,
+        up: link.up,
+        running: link.up && link.carrier,
+        mtu: link.mtu,
+        mac: link.mac.map(MacAddr),
+        deleted: m.kind == RTM_DELLINK,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::attribute;
     use proptest::prelude::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        a.extend(kind.to_ne_bytes());
-        a.extend(value);
-        a.resize(a.len().next_multiple_of(4), 0);
-        a
-    }
+    const IFLA_ADDRESS: u16 = 1;
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_MTU: u16 = 4;
 
     fn message(kind: u16, family: u8, flags: u32) -> Vec<u8> {
         let mut m = vec![0; 4];
         m.extend(kind.to_ne_bytes());
-        m.resize(NLMSG_HDR, 0);
+        m.resize(wire::HEADER, 0);
         m.extend([family, 0, 1, 0]);
         m.extend(7u32.to_ne_bytes());
         m.extend(flags.to_ne_bytes());

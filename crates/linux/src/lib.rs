@@ -3,10 +3,12 @@
 //! Knows nothing of Quiver. [`mirror`] is pure; [`follow`] is the thread that reads.
 
 mod contents;
+pub mod link;
 pub mod mirror;
 pub mod nexthop;
 pub mod reader;
 pub mod route;
+mod routes;
 pub mod socket;
 pub mod wire;
 

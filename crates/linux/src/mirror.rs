@@ -5,56 +5,20 @@
 //! says that all has to be read anew.
 
 use crate::contents::{ContentId, Contents};
+use crate::link;
 use crate::nexthop::{self, Nexthops};
 use crate::route::{self, Action, Change, Key, RTPROT_KERNEL, Route, RouteMessage};
-use crate::wire::{Attributes, Message, NLM_F_APPEND, NLM_F_REPLACE, u32_at};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use crate::routes::{Routes, SEEN};
+use crate::wire::{Attributes, Message, NLM_F_APPEND, NLM_F_REPLACE, kind, u32_at};
+use ipnet::IpNet;
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-const RTM_DELADDR: u16 = 21;
-/// IFF_UP and IFF_LOWER_UP: without carrier a device loses the nexthop objects over it, and their routes.
-const CARRIED: u32 = 0x1_0001;
 /// Of IPv4 addresses.
 const IFA_LOCAL: u16 = 2;
 const IFADDRMSG: usize = 8;
 /// The kernel's table of its own addresses.
 const RT_TABLE_LOCAL: u32 = 255;
-/// In a stored number: seen by the last reading of all, or since, where the bit is as the mirror's.
-const SEEN: u32 = 1 << 31;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key4 {
-    prefix: u32,
-    metric: u32,
-    len: u8,
-    tos: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key6 {
-    prefix: [u8; 16],
-    metric: u32,
-    len: u8,
-    tos: u8,
-}
-
-impl Key4 {
-    fn whole(self, table: u32) -> Option<Key> {
-        let prefix = Ipv4Net::new(Ipv4Addr::from(self.prefix), self.len).ok()?.into();
-        Some(Key { table, prefix, metric: self.metric, tos: self.tos })
-    }
-}
-
-impl Key6 {
-    fn whole(self, table: u32) -> Option<Key> {
-        let prefix = Ipv6Net::new(Ipv6Addr::from(self.prefix), self.len).ok()?.into();
-        Some(Key { table, prefix, metric: self.metric, tos: self.tos })
-    }
-}
 
 /// Why all routes have to be read anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,8 +32,7 @@ pub enum Doubt {
 /// The mirror.
 #[derive(Debug, Default)]
 pub struct Mirror {
-    v4: HashMap<u32, HashMap<Key4, ContentId>>,
-    v6: HashMap<u32, HashMap<Key6, ContentId>>,
+    routes: Routes,
     /// Routes of a key behind the first, which alone is used.
     behind: HashMap<Key, Vec<ContentId>>,
     contents: Contents,
@@ -86,7 +49,7 @@ impl Mirror {
 
     /// How many routes there are.
     pub fn len(&self) -> usize {
-        self.v4.values().map(HashMap::len).sum::<usize>() + self.v6.values().map(HashMap::len).sum::<usize>()
+        self.routes.len()
     }
 
     /// Whether there is none.
@@ -117,24 +80,24 @@ impl Mirror {
     /// Takes a message of what changed. What that changes is appended to `out`.
     pub fn take(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
         match m.kind {
-            route::RTM_NEWROUTE => {
+            kind::RTM_NEWROUTE => {
                 if let Some(r) = self.ours(m.body) {
                     self.set(r, m.flags, out);
                 }
             }
-            route::RTM_DELROUTE => {
+            kind::RTM_DELROUTE => {
                 if let Some(r) = self.ours(m.body) {
                     self.del(&r, out);
                 }
             }
-            nexthop::RTM_NEWNEXTHOP => {
+            kind::RTM_NEWNEXTHOP => {
                 if let Some((id, nexthop)) = nexthop::parse(m.body)
                     && self.nexthops.set(id, nexthop)
                 {
                     self.follow(id, out);
                 }
             }
-            nexthop::RTM_DELNEXTHOP => {
+            kind::RTM_DELNEXTHOP => {
                 if let Some((id, _)) = nexthop::parse(m.body) {
                     if self.contents.iter().any(|(_, r)| r.nexthop != 0 && self.nexthops.uses(r.nexthop, id))
                     {
@@ -143,14 +106,16 @@ impl Mirror {
                     self.nexthops.remove(id);
                 }
             }
-            RTM_NEWLINK | RTM_DELLINK => {
-                let (Some(ifindex), Some(flags)) = (u32_at(m.body, 4), u32_at(m.body, 8)) else { return };
-                let down = m.kind == RTM_DELLINK && m.body[0] == 0 || flags & CARRIED != CARRIED;
-                if down && self.contents.iter().any(|(_, r)| r.paths.iter().any(|p| p.ifindex == ifindex)) {
+            kind::RTM_NEWLINK | kind::RTM_DELLINK => {
+                let Some(link) = link::parse(m.body) else { return };
+                // Without carrier a device loses the nexthop objects over it, and their routes.
+                let down = m.kind == kind::RTM_DELLINK || !link.up || !link.carrier;
+                let over = |r: &Route| r.paths.iter().any(|p| p.ifindex == link.ifindex);
+                if down && self.contents.iter().any(|(_, r)| over(r)) {
                     self.doubt(Doubt::Silent);
                 }
             }
-            RTM_DELADDR => {
+            kind::RTM_DELADDR => {
                 let mut attributes = Attributes(m.body.get(IFADDRMSG..).unwrap_or_default());
                 let address = attributes.find(|(k, _)| *k == IFA_LOCAL).and_then(|(_, v)| route::address(v));
                 let (Some(address), Some(ifindex)) = (address, u32_at(m.body, 4)) else { return };
@@ -177,15 +142,15 @@ impl Mirror {
     /// Takes a message of a reading of all.
     pub fn told(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
         match m.kind {
-            nexthop::RTM_NEWNEXTHOP => {
+            kind::RTM_NEWNEXTHOP => {
                 if let Some((id, nexthop)) = nexthop::parse(m.body) {
                     self.nexthops.set(id, nexthop);
                 }
             }
-            route::RTM_NEWROUTE => {
+            kind::RTM_NEWROUTE => {
                 let Some(r) = self.ours(m.body) else { return };
                 // Told before in this reading: the kernel uses the first.
-                if self.entry(&r.key).is_some_and(|id| id & SEEN == self.seen) {
+                if self.routes.get(&r.key).is_some_and(|id| id & SEEN == self.seen) {
                     let id = self.contents.take(&r.route);
                     self.behind.entry(r.key).or_default().push(id);
                 } else {
@@ -198,40 +163,18 @@ impl Mirror {
 
     /// Ends a reading of all.
     pub fn end(&mut self, out: &mut Vec<Change>) {
-        let seen = self.seen;
-        let contents = &mut self.contents;
-        let mut gone = |key: Option<Key>, id: u32| {
-            let was = Some(Arc::clone(contents.get(id & !SEEN)));
-            contents.release(id & !SEEN);
+        let (seen, contents) = (self.seen, &mut self.contents);
+        let gone = |key: Option<Key>, id: ContentId| {
+            let was = Some(Arc::clone(contents.get(id)));
+            contents.release(id);
             out.extend(key.map(|key| Change { key, was, is: None }));
         };
-        for (table, map) in &mut self.v4 {
-            map.retain(|key, id| {
-                let stays = *id & SEEN == seen;
-                if !stays {
-                    gone(key.whole(*table), *id);
-                }
-                stays
-            });
-        }
-        for (table, map) in &mut self.v6 {
-            map.retain(|key, id| {
-                let stays = *id & SEEN == seen;
-                if !stays {
-                    gone(key.whole(*table), *id);
-                }
-                stays
-            });
-        }
-        self.v4.retain(|_, map| !map.is_empty());
-        self.v6.retain(|_, map| !map.is_empty());
+        self.routes.sweep(seen, gone);
     }
 
     /// All routes: of each key the one that the kernel uses.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Arc<Route>)> {
-        let v4 = self.v4.iter().flat_map(|(t, map)| map.iter().map(|(k, id)| (k.whole(*t), *id)));
-        let v6 = self.v6.iter().flat_map(|(t, map)| map.iter().map(|(k, id)| (k.whole(*t), *id)));
-        v4.chain(v6).filter_map(|(key, id)| Some((key?, self.contents.get(id & !SEEN))))
+        self.routes.iter().map(|(key, id)| (key, self.contents.get(id & !SEEN)))
     }
 
     /// The route of a message, if it is one that others may forward by: not of the kernel's own making.
@@ -250,20 +193,10 @@ impl Mirror {
         (!matches!(r.route.action, Action::Other(_))).then_some(r)
     }
 
-    fn entry(&self, key: &Key) -> Option<ContentId> {
-        match split(key) {
-            Ok(k) => self.v4.get(&key.table)?.get(&k).copied(),
-            Err(k) => self.v6.get(&key.table)?.get(&k).copied(),
-        }
-    }
-
     /// The route that stands first has this content.
     fn put(&mut self, key: &Key, route: &Route, out: &mut Vec<Change>) {
         let id = self.contents.take(route) | self.seen;
-        let old = match split(key) {
-            Ok(k) => self.v4.entry(key.table).or_default().insert(k, id),
-            Err(k) => self.v6.entry(key.table).or_default().insert(k, id),
-        };
+        let old = self.routes.insert(key, id);
         if old.is_none_or(|old| old & !SEEN != id & !SEEN) {
             let was = old.map(|old| Arc::clone(self.contents.get(old & !SEEN)));
             out.push(Change { key: *key, was, is: Some(Arc::clone(self.contents.get(id & !SEEN))) });
@@ -274,7 +207,7 @@ impl Mirror {
     }
 
     fn set(&mut self, r: RouteMessage, flags: u16, out: &mut Vec<Change>) {
-        let first = self.entry(&r.key).map(|id| Arc::clone(self.contents.get(id & !SEEN)));
+        let first = self.routes.get(&r.key).map(|id| Arc::clone(self.contents.get(id & !SEEN)));
         let Some(first) = first.filter(|f| **f != r.route) else {
             return self.put(&r.key, &r.route, out);
         };
@@ -310,7 +243,7 @@ impl Mirror {
     }
 
     fn del(&mut self, r: &RouteMessage, out: &mut Vec<Change>) {
-        let Some(id) = self.entry(&r.key) else { return };
+        let Some(id) = self.routes.get(&r.key) else { return };
         let first = Arc::clone(self.contents.get(id & !SEEN));
         if matches!(r.key.prefix, IpNet::V6(_)) && self.behind.contains_key(&r.key) {
             self.doubt(Doubt::Silent);
@@ -357,10 +290,7 @@ impl Mirror {
             self.contents.release(next);
             return;
         }
-        let _ = match split(&r.key) {
-            Ok(k) => self.v4.get_mut(&r.key.table).and_then(|map| map.remove(&k)),
-            Err(k) => self.v6.get_mut(&r.key.table).and_then(|map| map.remove(&k)),
-        };
+        self.routes.remove(&r.key);
         self.contents.release(id & !SEEN);
         out.push(Change { key: r.key, was: Some(first), is: None });
     }
@@ -382,29 +312,13 @@ impl Mirror {
             }
             let was = self.contents.replace(user, new);
             let is = Arc::clone(self.contents.get(user));
-            let keys = self
-                .v4
-                .iter()
-                .flat_map(|(t, map)| {
-                    map.iter().filter(|(_, id)| **id & !SEEN == user).map(|(k, _)| k.whole(*t))
-                })
-                .chain(self.v6.iter().flat_map(|(t, map)| {
-                    map.iter().filter(|(_, id)| **id & !SEEN == user).map(|(k, _)| k.whole(*t))
-                }));
-            out.extend(keys.flatten().map(|key| Change {
+            let all = self.routes.iter().filter(|(_, id)| *id & !SEEN == user);
+            out.extend(all.map(|(key, _)| Change {
                 key,
                 was: Some(Arc::clone(&was)),
                 is: Some(Arc::clone(&is)),
             }));
         }
-    }
-}
-
-fn split(key: &Key) -> Result<Key4, Key6> {
-    let (metric, len, tos) = (key.metric, key.prefix.prefix_len(), key.tos);
-    match key.prefix {
-        IpNet::V4(p) => Ok(Key4 { prefix: p.addr().into(), metric, len, tos }),
-        IpNet::V6(p) => Err(Key6 { prefix: p.addr().octets(), metric, len, tos }),
     }
 }
 
@@ -414,12 +328,24 @@ mod tests {
     use crate::wire::Messages;
     use proptest::prelude::*;
 
+    const KINDS: [u16; 9] = [
+        kind::RTM_NEWLINK,
+        kind::RTM_DELLINK,
+        kind::RTM_NEWADDR,
+        kind::RTM_DELADDR,
+        kind::RTM_NEWROUTE,
+        kind::RTM_NEWROUTE,
+        kind::RTM_DELROUTE,
+        kind::RTM_NEWNEXTHOP,
+        kind::RTM_DELNEXTHOP,
+    ];
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         /// Whatever comes: nothing panics, and what is told of a route fits what was told of it before.
         #[test]
         fn any_bytes_are_taken(messages in prop::collection::vec(
-            (prop::sample::select(vec![16u16, 17, 20, 21, 24, 24, 25, 104, 105]), any::<u16>(), any::<bool>(),
+            (prop::sample::select(KINDS.to_vec()), any::<u16>(), any::<bool>(),
              prop::collection::vec(prop_oneof![4 => 0u8..12, 1 => any::<u8>()], 0..80)), 0..40)) {
             let mut mirror = Mirror::new();
             let mut known: HashMap<Key, Arc<Route>> = HashMap::new();

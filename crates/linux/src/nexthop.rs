@@ -1,15 +1,9 @@
 //! Nexthop objects and groups (linux/nexthop.h).
 
-use crate::route::{Action, LWTUNNEL_ENCAP_MPLS, Path, address, labels};
-use crate::wire::{Attributes, u16_at, u32_at};
+use crate::route::{Action, Encap, Path, RTNH_F_ONLINK, address};
+use crate::wire::{Attributes, u32_at};
 use std::collections::HashMap;
 
-/// A nexthop object came, or has changed.
-pub const RTM_NEWNEXTHOP: u16 = 104;
-/// One went.
-pub const RTM_DELNEXTHOP: u16 = 105;
-/// Asks for them.
-pub const RTM_GETNEXTHOP: u16 = 106;
 /// Bytes of `struct nhmsg`.
 pub const NHMSG: usize = 8;
 
@@ -20,8 +14,6 @@ const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
 const NHA_ENCAP_TYPE: u16 = 7;
 const NHA_ENCAP: u16 = 8;
-const MPLS_IPTUNNEL_DST: u16 = 1;
-const RTNH_F_ONLINK: u32 = 4;
 
 /// What an object is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +29,9 @@ pub enum Nexthop {
 /// Number and object of a message; `None` when it is not as it should be.
 pub fn parse(body: &[u8]) -> Option<(u32, Nexthop)> {
     let head = body.get(..NHMSG)?;
-    let mut path = Path { weight: 1, onlink: u32_at(head, 4)? & RTNH_F_ONLINK != 0, ..Path::default() };
-    let (mut id, mut what, mut encap) = (None, None, 0);
+    let onlink = u32_at(head, 4)? & u32::from(RTNH_F_ONLINK) != 0;
+    let mut path = Path { weight: 1, onlink, ..Path::default() };
+    let (mut id, mut what, mut encap) = (None, None, Encap::default());
     for (kind, value) in Attributes(&body[NHMSG..]) {
         match kind {
             NHA_ID => id = Some(u32_at(value, 0)?),
@@ -52,17 +45,12 @@ pub fn parse(body: &[u8]) -> Option<(u32, Nexthop)> {
             NHA_BLACKHOLE => what = Some(Nexthop::Blackhole),
             NHA_OIF => path.ifindex = u32_at(value, 0)?,
             NHA_GATEWAY => path.gateway = Some(address(value)?),
-            NHA_ENCAP_TYPE => encap = u16_at(value, 0)?,
-            NHA_ENCAP => {
-                let stack = Attributes(value).find(|(k, _)| *k == MPLS_IPTUNNEL_DST);
-                path.labels = stack.and_then(|(_, v)| labels(v)).unwrap_or_default();
-            }
+            NHA_ENCAP_TYPE => encap.kind(value)?,
+            NHA_ENCAP => encap.headers(value),
             _ => {}
         }
     }
-    if encap != 0 && (encap != LWTUNNEL_ENCAP_MPLS || path.labels.is_empty()) {
-        path.other_encap = Some(encap);
-    }
+    encap.put(&mut path);
     Some((id?, what.unwrap_or(Nexthop::Path(path))))
 }
 

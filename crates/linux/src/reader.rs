@@ -6,7 +6,7 @@
 use crate::mirror::{Doubt, Mirror};
 use crate::route::Change;
 use crate::socket::{RECV, REQUESTS, Read, Sockets, error_of};
-use crate::wire::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
+use crate::wire::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -84,13 +84,13 @@ fn add(n: &AtomicU64, more: u64) {
 }
 
 impl Stats {
-    fn count(&self, kind: u16) {
-        let n = match kind {
-            24 => &self.new_routes,
-            25 => &self.deleted_routes,
-            104 | 105 => &self.nexthops,
-            16 | 17 => &self.links,
-            20 | 21 => &self.addresses,
+    fn count(&self, message: u16) {
+        let n = match message {
+            kind::RTM_NEWROUTE => &self.new_routes,
+            kind::RTM_DELROUTE => &self.deleted_routes,
+            kind::RTM_NEWNEXTHOP | kind::RTM_DELNEXTHOP => &self.nexthops,
+            kind::RTM_NEWLINK | kind::RTM_DELLINK => &self.links,
+            kind::RTM_NEWADDR | kind::RTM_DELADDR => &self.addresses,
             _ => &self.others,
         };
         add(n, 1);

@@ -5,13 +5,6 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// A route came, or has changed.
-pub const RTM_NEWROUTE: u16 = 24;
-/// A route went.
-pub const RTM_DELROUTE: u16 = 25;
-/// Asks for routes.
-pub const RTM_GETROUTE: u16 = 26;
-
 /// IPv4.
 pub const AF_INET: u8 = 2;
 /// IPv6.
@@ -37,11 +30,12 @@ const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
 const RTAX_MTU: u16 = 2;
-const RTNH_F_ONLINK: u8 = 4;
+/// Of a path's flags: its next hop is on the link.
+pub(crate) const RTNH_F_ONLINK: u8 = 4;
 const RTM_F_CLONED: u32 = 0x200;
 
 /// Encapsulation of a path: labels.
-pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
+const LWTUNNEL_ENCAP_MPLS: u16 = 1;
 const MPLS_IPTUNNEL_DST: u16 = 1;
 
 /// What a route does with its packets (`RTN_...`).
@@ -182,29 +176,47 @@ pub fn labels(bytes: &[u8]) -> Option<Vec<u32>> {
     ends.then(|| entries.iter().map(|e| e >> 12).collect())
 }
 
+/// The headers that packets of a path get, of which the kind is told before or behind what they are.
+#[derive(Debug, Default)]
+pub(crate) struct Encap {
+    kind: u16,
+    labels: Option<Vec<u32>>,
+}
+
+impl Encap {
+    /// The attribute of the kind.
+    pub fn kind(&mut self, value: &[u8]) -> Option<()> {
+        self.kind = u16_at(value, 0)?;
+        Some(())
+    }
+
+    /// The attribute of what they are.
+    pub fn headers(&mut self, value: &[u8]) {
+        self.labels = Attributes(value).find(|(k, _)| *k == MPLS_IPTUNNEL_DST).and_then(|(_, v)| labels(v));
+    }
+
+    /// The path has them.
+    pub fn put(self, path: &mut Path) {
+        match (self.kind, self.labels) {
+            (0, _) => {}
+            (LWTUNNEL_ENCAP_MPLS, Some(labels)) => path.labels = labels,
+            (other, _) => path.other_encap = Some(other),
+        }
+    }
+}
+
 impl Path {
-    /// One attribute that says something of a path; of an encapsulation the kind comes first or last.
-    fn take(&mut self, kind: u16, value: &[u8], encap: &mut (u16, Option<Vec<u32>>)) -> Option<()> {
+    /// One attribute that says something of a path.
+    fn take(&mut self, kind: u16, value: &[u8], encap: &mut Encap) -> Option<()> {
         match kind {
             RTA_GATEWAY => self.gateway = Some(address(value)?),
             RTA_VIA => self.gateway = Some(via(value)?),
             RTA_OIF => self.ifindex = u32_at(value, 0)?,
-            RTA_ENCAP_TYPE => encap.0 = u16_at(value, 0)?,
-            RTA_ENCAP => {
-                encap.1 =
-                    Attributes(value).find(|(k, _)| *k == MPLS_IPTUNNEL_DST).and_then(|(_, v)| labels(v));
-            }
+            RTA_ENCAP_TYPE => encap.kind(value)?,
+            RTA_ENCAP => encap.headers(value),
             _ => {}
         }
         Some(())
-    }
-
-    fn encapsulate(&mut self, encap: (u16, Option<Vec<u32>>)) {
-        match encap {
-            (0, _) => {}
-            (LWTUNNEL_ENCAP_MPLS, Some(labels)) => self.labels = labels,
-            (other, _) => self.other_encap = Some(other),
-        }
     }
 }
 
@@ -218,11 +230,11 @@ fn paths(mut rest: &[u8], into: &mut Vec<Path>) -> Option<()> {
             onlink: one[2] & RTNH_F_ONLINK != 0,
             ..Path::default()
         };
-        let mut encap = (0, None);
+        let mut encap = Encap::default();
         for (kind, value) in Attributes(&one[RTNEXTHOP..]) {
             path.take(kind, value, &mut encap)?;
         }
-        path.encapsulate(encap);
+        encap.put(&mut path);
         into.push(path);
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
@@ -249,7 +261,7 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
     let (mut dst, mut metric) = (None, 0);
     let mut single =
         Path { weight: 1, onlink: u32_at(head, 8)? & u32::from(RTNH_F_ONLINK) != 0, ..Path::default() };
-    let mut encap = (0, None);
+    let mut encap = Encap::default();
     for (kind, value) in Attributes(&body[RTMSG..]) {
         match kind {
             RTA_DST => dst = Some(address(value)?),
@@ -266,7 +278,7 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
             _ => single.take(kind, value, &mut encap)?,
         }
     }
-    single.encapsulate(encap);
+    encap.put(&mut single);
     if route.action == Action::Unicast
         && route.paths.is_empty()
         && (single.ifindex != 0 || single.gateway.is_some())

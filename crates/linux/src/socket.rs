@@ -1,7 +1,9 @@
 //! The netlink sockets: one for what changes, one for asking for all.
 
-use crate::nexthop::{NHMSG, RTM_GETNEXTHOP};
-use crate::route::{AF_INET, AF_INET6, RTM_GETROUTE, RTMSG};
+use crate::link::IFINFOMSG;
+use crate::nexthop::NHMSG;
+use crate::route::{AF_INET, AF_INET6, RTMSG};
+use crate::wire::kind::{RTM_GETLINK, RTM_GETNEXTHOP, RTM_GETROUTE};
 use crate::wire::{self, u32_at};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -15,8 +17,6 @@ pub const RECV: usize = 64 << 10;
 pub const BUFFER: usize = 32 << 20;
 
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
-const RTM_GETLINK: u16 = 18;
-const IFINFOMSG: usize = 16;
 const RTNLGRP_LINK: u32 = 1;
 const RTNLGRP_IPV4_IFADDR: u32 = 5;
 const RTNLGRP_IPV4_ROUTE: u32 = 7;

@@ -17,6 +17,27 @@ pub const NLMSG_ERROR: u16 = 2;
 /// The end of a dump.
 pub const NLMSG_DONE: u16 = 3;
 
+/// What netlink calls its messages (linux/rtnetlink.h), of links, addresses, routes, neighbors and nexthop objects: one came or
+/// has changed, one went, all are asked for.
+#[allow(missing_docs)]
+pub mod kind {
+    pub const RTM_NEWLINK: u16 = 16;
+    pub const RTM_DELLINK: u16 = 17;
+    pub const RTM_GETLINK: u16 = 18;
+    pub const RTM_NEWADDR: u16 = 20;
+    pub const RTM_DELADDR: u16 = 21;
+    pub const RTM_GETADDR: u16 = 22;
+    pub const RTM_NEWROUTE: u16 = 24;
+    pub const RTM_DELROUTE: u16 = 25;
+    pub const RTM_GETROUTE: u16 = 26;
+    pub const RTM_NEWNEIGH: u16 = 28;
+    pub const RTM_DELNEIGH: u16 = 29;
+    pub const RTM_GETNEIGH: u16 = 30;
+    pub const RTM_NEWNEXTHOP: u16 = 104;
+    pub const RTM_DELNEXTHOP: u16 = 105;
+    pub const RTM_GETNEXTHOP: u16 = 106;
+}
+
 /// A message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {

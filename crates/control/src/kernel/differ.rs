@@ -1,7 +1,7 @@
 //! `fib diff kernel`: the kernel's routes, read once more, beside those that the router has of them.
 
 use super::goals::{Devices, Goal};
-use super::{Followed, SharedRouter, is_source_of};
+use super::{Followed, SharedRouter, is_source_of, sockets};
 use ipnet::IpNet;
 use linux::{Key, Route};
 use net::router::{Router, Source, Target};
@@ -38,10 +38,8 @@ impl Followed {
 
 /// Reads the routes of a namespace. Not for the control thread.
 fn read(netns: Option<&str>) -> Result<Vec<(Key, Arc<Route>)>, String> {
-    let open = || Ok(linux::Sockets::open(linux::socket::BUFFER));
-    let sockets = drivers::netns::within(netns, open).map_err(|e| e.to_string())?;
-    let mirror =
-        linux::reader::read_all(&mut sockets.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    let mut sockets = sockets(netns, linux::socket::BUFFER)?;
+    let mirror = linux::reader::read_all(&mut sockets).map_err(|e| e.to_string())?;
     Ok(mirror.iter().map(|(k, r)| (k, Arc::clone(r))).collect())
 }
 

@@ -1,8 +1,8 @@
 //! Following the namespaces in which interfaces have pairs.
 
 use super::goals::Devices;
-use super::{Counts, Followed, Kernel, Logger, SharedRouter, is_source_of};
-use linux::{Event, Sockets};
+use super::{Counts, Followed, Kernel, Logger, SharedRouter, is_source_of, of_namespace, sockets};
+use linux::Event;
 use net::router::{LogLine, RouteSource, Router, Sweep};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -85,8 +85,7 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                     // Once: it is tried each second.
                     Err(e) if refused.get(&namespace.0) == Some(&e) => {}
                     Err(e) => {
-                        let of =
-                            namespace.0.as_deref().map_or_else(String::new, |n| format!(" of namespace {n}"));
+                        let of = of_namespace(namespace.0.as_deref());
                         log(&LogLine {
                             warn: true,
                             text: format!("cannot follow the kernel's routes{of}: {e}"),
@@ -129,9 +128,7 @@ fn begin(
     devices: Devices,
     buffer: u32,
 ) -> Result<(Rc<Followed>, JoinHandle<()>), String> {
-    let open = || Ok(Sockets::open(buffer as usize));
-    let sockets = drivers::netns::within(netns.as_deref(), open).map_err(|e| e.to_string())?;
-    let sockets = sockets.map_err(|e| e.to_string())?;
+    let sockets = sockets(netns.as_deref(), buffer as usize)?;
     let counts = Counts::default();
     let (send, events) = mpsc::channel::<(Instant, Event)>(WAITING);
     let waiting = Arc::clone(&counts.waiting);
@@ -157,7 +154,7 @@ async fn take_all(
     wake: Rc<Notify>,
 ) {
     let Followed { counts, netns, .. } = &*followed;
-    let of = netns.as_deref().map_or_else(String::new, |n| format!(" of namespace {n}"));
+    let of = of_namespace(netns.as_deref());
     let (mut marked, mut told_of_loss) = (Some(marked), None::<Instant>);
     while let Some((told, event)) = events.recv().await {
         match event {

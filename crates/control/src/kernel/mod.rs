@@ -88,6 +88,18 @@ fn source_name(netns: Option<&str>, protocol: u8) -> String {
     format!("kernel:{who}{}", suffix(netns))
 }
 
+/// Sockets in a namespace. `buffer`: see [`linux::Sockets::open`].
+fn sockets(netns: Option<&str>, buffer: usize) -> Result<linux::Sockets, String> {
+    let open = || Ok(linux::Sockets::open(buffer));
+    let sockets = drivers::netns::within(netns, open).map_err(|e| e.to_string())?;
+    sockets.map_err(|e| e.to_string())
+}
+
+/// How a message tells of a namespace: nothing of Quiver's own.
+fn of_namespace(netns: Option<&str>) -> String {
+    netns.map_or_else(String::new, |n| format!(" of namespace {n}"))
+}
+
 fn suffix(netns: Option<&str>) -> String {
     netns.map_or_else(String::new, |n| format!("@{n}"))
 }

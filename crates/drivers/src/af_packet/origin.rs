@@ -2,10 +2,9 @@
 //! (`quiver.IFINDEX.MTU.MAC`) outlives a router that is killed, moves and ends with the device, and is never another's.
 
 use crate::error::Error;
-use crate::netlink::{
-    NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request, attribute, attributes,
-};
+use crate::netlink::{NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request, attribute};
 use crate::netns;
+use linux::wire::Attributes;
 use packet::MacAddr;
 
 const RTM_GETLINK: u16 = 18;
@@ -71,8 +70,8 @@ impl Notes {
     /// What was noted of the device, by this router or one that is dead.
     pub fn read(&self) -> Option<Origin> {
         let answer = self.socket.ask(Request::get(RTM_GETLINK, &self.device())).ok()?;
-        let list = attributes(answer.get(HEADERS..)?).find(|(kind, _)| *kind & !NESTED == IFLA_PROP_LIST)?.1;
-        attributes(list).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).find_map(|(_, name)| {
+        let list = Attributes(answer.get(HEADERS..)?).find(|(kind, _)| *kind == IFLA_PROP_LIST)?.1;
+        Attributes(list).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).find_map(|(_, name)| {
             let name = std::str::from_utf8(name.strip_suffix(b"\0")?).ok()?;
             Origin::parse(name, self.ifindex)
         })

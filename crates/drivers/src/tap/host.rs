@@ -3,8 +3,9 @@
 use super::Config;
 use crate::error::{Error, Within, privileged, system};
 use crate::link::Link;
-use crate::netlink::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Netlink, Request, attributes};
+use crate::netlink::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Netlink, Request};
 use crate::netns;
+use linux::wire::Attributes;
 use std::io;
 use std::net::IpAddr;
 
@@ -117,7 +118,7 @@ fn default_routes(socket: &Netlink, families: &[u8]) -> Result<Vec<Vec<u8>>, Err
 fn over(route: &[u8], index: u32) -> bool {
     let number = |b: &[u8]| b.try_into().ok().map(u32::from_ne_bytes);
     let mut devices = Vec::new();
-    for (kind, value) in attributes(route.get(RTMSG..).unwrap_or_default()) {
+    for (kind, value) in Attributes(route.get(RTMSG..).unwrap_or_default()) {
         match kind {
             RTA_OIF => devices.push(number(value)),
             RTA_MULTIPATH => {
@@ -158,7 +159,7 @@ fn addresses(socket: &Netlink, index: u32, families: &[u8]) -> Result<Vec<(Vec<u
     };
     let all = socket.dump(RTM_GETADDR, &[0; IFADDRMSG], ours).map_err(system("read the addresses"))?;
     let found = all.into_iter().filter_map(|m| {
-        let value = |wanted| attributes(&m[IFADDRMSG..]).find(|(kind, _)| *kind == wanted).map(|(_, v)| v);
+        let value = |wanted| Attributes(&m[IFADDRMSG..]).find(|(kind, _)| *kind == wanted).map(|(_, v)| v);
         let bytes = value(IFA_LOCAL).or_else(|| value(IFA_ADDRESS))?;
         let ip = match bytes.len() {
             4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
