@@ -156,6 +156,14 @@ impl Link {
         self.set_flag(libc::IFF_NOARP as u16, on, "whether it asks for stations")
     }
 
+    /// Whether Linux asks no station there.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn is_without_stations(&self) -> Result<bool, Error> {
+        Ok(self.get(linux::SIOCGIFFLAGS)?.flags() & libc::IFF_NOARP as u16 != 0)
+    }
+
     fn set_flag(&self, bit: u16, on: bool, what: &str) -> Result<(), Error> {
         let old = self.get(linux::SIOCGIFFLAGS)?.flags();
         let new = if on { old | bit } else { old & !bit };

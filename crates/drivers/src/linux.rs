@@ -21,6 +21,7 @@ pub const TUNGETIFF: u64 = 0x8004_54d2;
 pub const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 pub const TUNSETVNETHDRSZ: u64 = 0x4004_54d8;
 pub const TUNSETCARRIER: u64 = 0x4004_54e2;
+pub const TUNGETDEVNETNS: u64 = 0x54e3;
 pub const IFF_TAP: u16 = 0x0002;
 pub const IFF_MULTI_QUEUE: u16 = 0x0100;
 pub const IFF_PERSIST: u16 = 0x0800;

@@ -61,6 +61,14 @@ pub fn identity(name: &str) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
+/// The names of all that have one.
+pub(crate) fn names() -> Vec<String> {
+    let all = std::fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    let mut names: Vec<String> = all.filter_map(|f| f.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
 /// Makes the namespace as `ip netns add` does, and has `begin` run in it. False when there is one already.
 pub(crate) fn create(name: &str, begin: impl FnOnce() + Send) -> Result<bool, Error> {
     let path = path(name)?;

@@ -215,6 +215,12 @@ pub fn ioctl_value(fd: &impl AsRawFd, request: u64, value: u64) -> io::Result<()
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, value) }).map(drop)
 }
 
+/// An ioctl without an argument that answers a new descriptor.
+pub fn ioctl_fd(fd: &impl AsRawFd, request: u64) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; a success is a new descriptor that nothing else owns.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::ioctl(fd.as_raw_fd(), request as _, 0))?)) }
+}
+
 /// An ioctl whose argument is a name.
 pub fn ioctl_name(fd: &impl AsRawFd, request: u64, name: &str) -> io::Result<()> {
     // The kernel copies IFNAMSIZ bytes.

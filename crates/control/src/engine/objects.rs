@@ -216,6 +216,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
                 bridge: t.bridge.clone(),
                 bridge_create: t.bridge_create,
                 persist: t.persistent,
+                mark: None,
                 rx_queues: usize::from(t.rx_queues),
                 rx_ring: Some(t.rx_ring_size),
                 offload: t.offload,

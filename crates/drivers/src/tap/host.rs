@@ -18,6 +18,9 @@ const RTM_GETROUTE: u16 = 26;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
+/// Who gave a device an address, as Linux keeps it from 5.18 on: 'Q'.
+const IFA_PROTO: u16 = 11;
+const QUIVER: u8 = b'Q';
 const IFA_F_PERMANENT: u8 = 0x80;
 const IFA_F_NODAD: u32 = 0x02;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, device.
@@ -171,6 +174,33 @@ fn addresses(socket: &Netlink, index: u32, families: &[u8]) -> Result<Vec<(Vec<u
     Ok(found.collect())
 }
 
+/// An address of a device that outlives the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The address.
+    pub address: IpAddr,
+    /// The length of its prefix.
+    pub length: u8,
+    /// [`change_address`] has given it, as far as Linux keeps that.
+    pub ours: bool,
+}
+
+/// The addresses that a device has for good, but for those of the link.
+///
+/// # Errors
+/// The device is gone, or Linux cannot be asked.
+pub fn given(link: &Link) -> Result<Vec<Given>, Error> {
+    let index = link.ifindex()?;
+    let families = [libc::AF_INET as u8, libc::AF_INET6 as u8];
+    let all = netns::within(link.netns(), || addresses(&Netlink::here()?, index, &families))?;
+    let given = |(m, (address, length)): (Vec<u8>, Address)| {
+        let mut all = Attributes(&m[IFADDRMSG..]);
+        let ours = all.any(|(kind, value)| kind == IFA_PROTO && value == [QUIVER]);
+        Given { address, length, ours }
+    };
+    Ok(all.into_iter().map(given).collect())
+}
+
 fn family(a: IpAddr) -> u8 {
     if a.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
 }
@@ -199,6 +229,9 @@ fn of_address(kind: u16, index: u32, address: IpAddr, length: u8) -> Request {
 pub fn change_address(link: &Link, address: IpAddr, length: u8, add: bool) -> Result<(), Error> {
     let index = link.ifindex()?;
     let mut request = of_address(if add { RTM_NEWADDR } else { RTM_DELADDR }, index, address, length);
+    if add {
+        request = request.with(IFA_PROTO, &[QUIVER]);
+    }
     if address.is_ipv6() {
         request = request.with(IFA_FLAGS, &IFA_F_NODAD.to_ne_bytes());
     }

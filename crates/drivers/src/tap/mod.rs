@@ -1,6 +1,7 @@
 //! TAP: an Ethernet device that Quiver makes in Linux, for hosts, containers and virtual machines behind it.
 
 mod host;
+pub mod kept;
 mod queue;
 
 use crate::counts::{Drops, RxDrops};
@@ -17,12 +18,12 @@ use packet::gso::VnetHdr;
 use queue::{Shared, TapRx, TapTx};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use host::change_address;
+pub use host::{Given, change_address, given};
 
 /// Most queues of a device.
 pub const MAX_QUEUES: usize = 64;
@@ -55,6 +56,11 @@ pub struct Config {
     pub bridge_create: bool,
     /// The device outlives Quiver.
     pub persist: bool,
+    /// It outlives Quiver, and this is written on it (its alias in Linux): one of that name is taken over where it says so, with all
+    /// that it has, and refused where it does not.
+    pub mark: Option<String>,
+    /// The queue of such a device that was kept open meanwhile. One of another device is closed.
+    pub queue: Option<Arc<OwnedFd>>,
     /// Receive queues: Linux spreads its packets over them by flow.
     pub rx_queues: usize,
     /// Transmit queues, one a worker.
@@ -85,6 +91,8 @@ impl Config {
             bridge: None,
             bridge_create: false,
             persist: false,
+            mark: None,
+            queue: None,
             rx_queues: 1,
             tx_queues: 1,
             rx_ring: None,
@@ -157,6 +165,19 @@ impl Handle {
     pub fn unmake(&self) {
         if !self.was_there {
             // Nobody is left who could do something about it.
+            let _ = self.set_persist(false);
+        }
+    }
+
+    /// The first queue, for who keeps the device open while the router is started anew.
+    pub fn queue(&self) -> BorrowedFd<'_> {
+        self.queues[0].as_fd()
+    }
+
+    /// Takes the device away, whoever has it open.
+    pub fn delete(&self) {
+        if kept::delete(self.link.name(), self.link.netns()).is_err() {
+            // It was renamed or moved: it ends with its queues.
             let _ = self.set_persist(false);
         }
     }
@@ -301,7 +322,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let ifindex = state.ifindex;
     let handle = Handle { link, made_netns, made_bridge, was_there, ifindex, queues, shared };
     // The last of all, since what fails before must leave no device behind.
-    if config.persist {
+    if config.persist || config.mark.is_some() {
         handle.set_persist(true)?;
     }
     Ok(Device { rx, tx, mac, mtu: state.mtu, handle })
@@ -321,8 +342,16 @@ fn make(config: &Config) -> Result<Made, Error> {
     let what = |what: &str| system(format!("set {what} of the TAP {name}"));
     let mut queues = Vec::new();
     let mut uso = false;
+    let found = match &config.mark {
+        Some(mark) => kept::look(config, mark)?,
+        None => None,
+    };
     for _ in 0..config.rx_queues {
-        let fd = open_queue(config)?;
+        let kept = config.queue.as_ref().filter(|q| found.is_some() && kept::is_of(q, name));
+        let fd = match kept {
+            Some(queue) => queue.try_clone().map_err(system("copy a descriptor"))?,
+            None => open_queue(config)?,
+        };
         let mut len = VnetHdr::LEN as u32;
         sys::ioctl(&fd, TUNSETVNETHDRSZ, &mut len).map_err(what("the header size"))?;
         uso = offloads(&fd, config.offload != Offload::Off).map_err(what("the offloads"))?;
@@ -333,6 +362,13 @@ fn make(config: &Config) -> Result<Made, Error> {
     sys::ioctl(&*queues[0], TUNGETIFF, &mut now).map_err(what("the flags"))?;
     let was_there = now.flags() & IFF_PERSIST != 0;
     let link = Link::here(name, config.netns.as_deref())?;
+    if found.is_some() && was_there {
+        // Daemons work on it: nothing of it is touched.
+        return Ok(Made { queues, link, uso, made_bridge: false, was_there });
+    }
+    if let Some(mark) = &config.mark {
+        kept::write(&link, mark)?;
+    }
     if let Some(mac) = config.host_mac
         && link.mac()? != mac
     {

@@ -16,7 +16,7 @@ mod xc;
 pub(crate) use part::LinuxCp;
 pub use part::{
     DEFAULT_RX_BUFFER, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings, is_host_name, pair,
-    pair_over, pairs, settings,
+    pair_over, pairs, settings, started,
 };
 pub use punt::{LinuxCpPunt, PuntLinuxDrop, PuntLinuxNext};
 pub use xc::{LinuxCpXc, XcDrop, XcNext};

@@ -235,7 +235,7 @@ fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
         host_mtu: Some(mtu.into()),
         ..TapConfig::new(&linux.host)
     };
-    let made = router.create_companion(format!("tap{}", FIRST_TAP + index), config);
+    let made = router.create_companion(index, format!("tap{}", FIRST_TAP + index), config);
     let tap = made.map_err(|e| OpError::new(format!("{name}: no pair: {e}")))?;
     let applied = Applied::made(mac, mtu);
     if let Some(s) = router.state_mut::<State>() {
@@ -249,6 +249,17 @@ fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
     let usable = router.interface(index).is_some_and(|i| is_usable(router, i));
     router.set_companion_carrier(tap, usable);
     Ok(())
+}
+
+/// All is as configured at a start: pairs that an earlier run has left get what they are to have, and those that are none any more go.
+pub fn started(router: &mut Router) {
+    router.end_start();
+    let all: Vec<(u32, u32)> =
+        router.state::<State>().into_iter().flat_map(|s| &s.pairs).map(|(i, p)| (*i, p.tap)).collect();
+    for (index, tap) in all {
+        sync::follow(router, index);
+        router.end_companion_carrier(tap);
+    }
 }
 
 /// Makes one device of the router the TAP of another interface's pair, as benchmarks and tests have it that may make none in Linux.

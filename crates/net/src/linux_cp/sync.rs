@@ -3,7 +3,7 @@
 
 use super::part::{self, State};
 use crate::router::{IfState, Router};
-use drivers::tap::change_address;
+use drivers::tap::{self, change_address};
 use drivers::{Error, Link};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -24,6 +24,22 @@ pub(super) struct Applied {
 }
 
 impl Applied {
+    /// Of one that an earlier run has left, and of its addresses those that are to be there and those that were given by that.
+    fn found(link: &Link, wanted: impl Fn(&IpNet) -> bool) -> Result<Applied, Error> {
+        let state = link.state()?;
+        let nets = tap::given(link)?
+            .into_iter()
+            .filter_map(|g| Some((IpNet::new(g.address, g.length).ok()?, g.ours)));
+        Ok(Applied {
+            ifindex: state.ifindex,
+            mac: state.mac,
+            mtu: u16::try_from(state.mtu).unwrap_or(u16::MAX),
+            up: state.up,
+            alone: link.is_without_stations()?,
+            addresses: nets.filter(|(net, ours)| *ours || wanted(net)).map(|(net, _)| net).collect(),
+        })
+    }
+
     /// Of a device that was made with these.
     pub fn made(mac: MacAddr, mtu: u16) -> Applied {
         Applied { ifindex: 0, mac, mtu, up: true, alone: false, addresses: BTreeSet::new() }
@@ -74,17 +90,27 @@ pub(super) fn follow(router: &mut Router, index: u32) {
         return;
     };
     let (tap, linux) = (pair.tap, pair.linux.clone());
-    let mut was = pair.applied.clone();
+    let (mut was, mut failed) = (pair.applied.clone(), vec![]);
+    if router.companion_was_there(tap) && was.ifindex == 0 {
+        // Daemons are at work on it: it is brought to what is wanted once, when all is as configured.
+        if router.is_starting() {
+            return;
+        }
+        let has = |net: &IpNet| i.configured().any(|n| n == *net);
+        match Link::open(&linux.host, linux.netns.as_deref()).and_then(|link| Applied::found(&link, has)) {
+            Ok(found) => was = found,
+            Err(e) => failed.push(e),
+        }
+    }
     if was.ifindex != ifindex && was.ifindex != 0 {
         // Somebody has deleted it, and it was made anew with its MAC address and MTU.
         was = Applied::made(was.mac, was.mtu);
     }
     was.ifindex = ifindex;
     let to = wanted(router, i, &was, part::settings(router).sync);
-    let mut failed = vec![];
     if to != was {
         match Link::open(&linux.host, linux.netns.as_deref()) {
-            Ok(link) => failed = apply(&link, &was, &to),
+            Ok(link) => failed.extend(apply(&link, &was, &to)),
             Err(e) => failed.push(e),
         }
     }

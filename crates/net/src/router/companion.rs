@@ -1,32 +1,112 @@
 //! TAPs that a part makes for another interface, and takes away with it.
 
 use super::devices;
-use super::{Op, OpError, Router, TapConfig};
+use super::{DeviceControl, Op, OpError, Router, TapConfig};
+use drivers::tap::kept::{self, Keeper};
+
+/// How companions live on while the router ends and is started anew.
+#[derive(Default)]
+pub(super) struct Companions {
+    /// What is written on them; without it they end with the router.
+    mark: Option<String>,
+    keeper: Option<Box<dyn Keeper>>,
+    /// What an earlier run has left is not touched until all is as configured.
+    starting: bool,
+}
 
 impl Router {
-    /// Makes a TAP that the operator neither changes nor saves, and answers its number. Frames of any length go to Linux: the MTU of
-    /// the Linux side is what `config` says.
+    /// Companions that are made from now on outlive the router. Those that bear this mark are taken over; their queues are asked of
+    /// `keeper`, and given to it.
+    pub fn outlive(&mut self, mark: String, keeper: Option<Box<dyn Keeper>>) {
+        self.companions = Companions { mark: Some(mark), keeper, starting: true };
+    }
+
+    /// Whether what is configured is being made, at a start.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.companions.starting
+    }
+
+    /// All is as configured: takes away what an earlier run has left and nobody has taken over.
+    pub(crate) fn end_start(&mut self) {
+        self.companions.starting = false;
+        let Some(mark) = &self.companions.mark else { return };
+        for left in kept::left(mark) {
+            let ours = self.interfaces().any(|i| match &i.origin {
+                Op::CreateTap { config, .. } => config.host_name == left.name && config.netns == left.netns,
+                _ => false,
+            });
+            if ours {
+                continue;
+            }
+            let of = left.netns.as_ref().map_or(String::new(), |n| format!(" in namespace {n}"));
+            match left.delete() {
+                Ok(()) => {
+                    let words = "was left by an earlier run and is no pair any more: it was deleted";
+                    self.note(false, format!("Linux device {}{of} {words}", left.name));
+                }
+                Err(e) => self.note(
+                    true,
+                    format!("Linux device {}{of}, which an earlier run has left: {e}", left.name),
+                ),
+            }
+        }
+        if let Some(keeper) = &mut self.companions.keeper {
+            keeper.finish();
+        }
+    }
+
+    /// Makes a TAP for the interface `of` that the operator neither changes nor saves, and answers its number. Frames of any length go to Linux: the MTU of
+    /// the Linux side is what `config` says. One that an earlier run has left stays as it is.
     ///
     /// # Errors
     /// The name is taken, here or in Linux, or Linux refuses.
-    pub(crate) fn create_companion(&mut self, name: String, config: TapConfig) -> Result<u32, OpError> {
+    pub(crate) fn create_companion(
+        &mut self,
+        of: u32,
+        name: String,
+        config: TapConfig,
+    ) -> Result<u32, OpError> {
         self.free_name(&name)?;
+        let config = TapConfig { mark: self.companions.mark.clone(), ..config };
+        let queue = self.companions.keeper.as_mut().and_then(|k| k.take(&config.host_name));
         let origin = Op::CreateTap { name: name.clone(), config: config.clone() };
         self.create_device(name.clone(), origin, |index, workers| {
-            devices::open_tap(&config, index, workers)
+            devices::open_companion(&config, queue, index, workers)
         })?;
         let index = self.index_of(&name)?;
         if let Some(i) = self.interfaces.get_mut(index) {
             (i.companion, i.mtu) = (true, u16::MAX);
         }
+        self.interfaces.rank_companion(index, of);
+        self.keep_companion(index);
         Ok(index)
     }
 
-    /// Takes one away again, and its Linux side with it.
-    pub(crate) fn remove_companion(&mut self, index: u32) {
-        if self.interface(index).is_some_and(|i| i.companion) {
-            self.remove_interface(index);
+    /// The queue of a companion stays open when the router ends.
+    pub(super) fn keep_companion(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get(index).filter(|i| i.companion) else { return };
+        let (Op::CreateTap { config, .. }, Some(keeper)) = (&i.origin, &mut self.companions.keeper) else {
+            return;
+        };
+        if let Some(queue) = i.device().and_then(DeviceControl::queue) {
+            keeper.keep(&config.host_name, queue);
         }
+    }
+
+    /// Takes one away again, and its Linux side with it: but not what an earlier run has left where a start fails.
+    pub(crate) fn remove_companion(&mut self, index: u32) {
+        let (starting, lives_on) = (self.companions.starting, self.companions.mark.is_some());
+        let Some(i) = self.interfaces.get_mut(index).filter(|i| i.companion) else { return };
+        let left = starting && i.device().is_some_and(DeviceControl::was_there);
+        if lives_on && !left {
+            if let Some(device) = i.device_mut() {
+                device.delete();
+            }
+            if let (Op::CreateTap { config, .. }, Some(keeper)) = (&i.origin, &mut self.companions.keeper) {
+                keeper.forget(&config.host_name);
+            }
+        }
+        self.remove_interface(index);
     }
 
     /// With what its Linux side is made anew, should somebody delete it.
@@ -37,12 +117,26 @@ impl Router {
         }
     }
 
+    /// Whether an earlier run has left its Linux side.
+    pub(crate) fn companion_was_there(&self, index: u32) -> bool {
+        let device = self.interface(index).filter(|i| i.companion).and_then(|i| i.device());
+        device.is_some_and(DeviceControl::was_there)
+    }
+
     /// Gives its Linux side a carrier, or takes it away.
     pub(crate) fn set_companion_carrier(&mut self, index: u32, on: bool) {
         let Some(i) = self.interface(index).filter(|i| i.companion && i.up != on) else { return };
         let link = i.link;
         if let Err(e) = self.set_admin(index, on, link) {
             self.note(true, e.message);
+        }
+    }
+
+    /// Takes the carrier of one that an earlier run has left with it.
+    pub(crate) fn end_companion_carrier(&mut self, index: u32) {
+        let i = self.interfaces.get_mut(index).filter(|i| i.companion && !i.up);
+        if let Some(Err(e)) = i.and_then(|i| i.device_mut()).map(|d| d.set_up(false)) {
+            self.note(true, e.to_string());
         }
     }
 

@@ -7,6 +7,7 @@ use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
 use std::fs::File;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,6 +83,8 @@ pub struct TapConfig {
     pub bridge_create: bool,
     /// It outlives Quiver.
     pub persist: bool,
+    /// It outlives Quiver, and this is written on it: it is taken over again as it is.
+    pub mark: Option<String>,
     /// Receive queues, 1 to 64.
     pub rx_queues: usize,
     /// Packets that wait from Linux to Quiver.
@@ -146,6 +149,7 @@ impl TapConfig {
             bridge: None,
             bridge_create: false,
             persist: false,
+            mark: None,
             rx_queues: 1,
             rx_ring: None,
             offload: Offload::Auto,
@@ -189,6 +193,16 @@ pub trait DeviceControl {
     fn admitted(&mut self, _up: bool) {}
     /// Its creation is undone: what outlives the router otherwise goes, if it was made for it.
     fn unmake(&mut self) {}
+    /// It goes for good: what outlives the router otherwise goes with it.
+    fn delete(&mut self) {}
+    /// A queue of a device that is to stay open while the router is started anew.
+    fn queue(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// An earlier run has left it.
+    fn was_there(&self) -> bool {
+        false
+    }
     /// Whether it has link.
     fn link(&self) -> bool;
     /// Packets dropped before they reached the graph, by reason.
@@ -368,6 +382,7 @@ impl InLinux {
             // A namespace that was taken away is for somebody else to bring back.
             InLinux::Tap(c) => make_tap(
                 &TapConfig { netns_create: false, ..c.clone() },
+                None,
                 index,
                 workers,
                 Some(Duration::ZERO),
@@ -464,6 +479,18 @@ impl DeviceControl for TapControl {
         self.0.unmake();
     }
 
+    fn delete(&mut self) {
+        self.0.delete();
+    }
+
+    fn queue(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.queue())
+    }
+
+    fn was_there(&self) -> bool {
+        self.0.was_there
+    }
+
     fn link(&self) -> bool {
         self.0.alive() && self.0.link.state().is_ok_and(|s| s.up)
     }
@@ -488,11 +515,22 @@ impl DeviceControl for TapControl {
 
 /// Makes a TAP.
 pub fn open_tap(c: &TapConfig, index: u32, workers: usize) -> Result<Device, String> {
-    make_tap(c, index, workers, None).map_err(|e| e.to_string())
+    make_tap(c, None, index, workers, None).map_err(|e| e.to_string())
+}
+
+/// Makes one that outlives the router, or takes it over; its queue may have been kept.
+pub fn open_companion(
+    c: &TapConfig,
+    queue: Option<OwnedFd>,
+    index: u32,
+    workers: usize,
+) -> Result<Device, String> {
+    make_tap(c, queue.map(Arc::new), index, workers, None).map_err(|e| e.to_string())
 }
 
 fn make_tap(
     c: &TapConfig,
+    queue: Option<Arc<OwnedFd>>,
     index: u32,
     workers: usize,
     patience: Option<Duration>,
@@ -509,6 +547,8 @@ fn make_tap(
         bridge: c.bridge.clone(),
         bridge_create: c.bridge_create,
         persist: c.persist,
+        mark: c.mark.clone(),
+        queue,
         rx_queues: c.rx_queues,
         tx_queues: workers,
         rx_ring: c.rx_ring,

@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tables::slots::SlotsWriter;
 
+/// Places from here on are those of companions.
+const COMPANIONS: u32 = 1 << 31;
+
 pub(crate) struct Interfaces {
     pub slots: SlotsWriter<Interface>,
     by_index: BTreeMap<u32, IfState>,
@@ -94,7 +97,15 @@ impl Interfaces {
     fn next_rank(&self, index: u32) -> u32 {
         match self.by_rank.contains_key(&index) {
             false => index,
-            true => self.by_rank.last_key_value().map_or(index, |(last, _)| last + 1),
+            true => self.by_rank.range(..COMPANIONS).next_back().map_or(index, |(last, _)| last + 1),
+        }
+    }
+
+    /// Puts a companion behind all interfaces, in the order of those that they belong to, whichever was made first.
+    pub fn rank_companion(&mut self, index: u32, of: u32) {
+        if let Some(i) = self.by_index.get(&index) {
+            self.by_rank.remove(&i.rank);
+            self.set_rank(index, COMPANIONS + of);
         }
     }
 

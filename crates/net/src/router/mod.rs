@@ -190,6 +190,7 @@ pub struct Router {
     sources: RouteSources,
     neighbors: Neighbors,
     parts: part::Parts,
+    companions: companion::Companions,
     changes: u64,
     log: Log,
 }
@@ -285,6 +286,7 @@ impl Router {
                 nodes.parts,
                 Start { seed, ends: Ends { l2: Some(bridges), labels: Some(labels) } },
             ),
+            companions: companion::Companions::default(),
             started: Instant::now(),
             changes: 0,
             log: Log::default(),

@@ -206,6 +206,7 @@ impl Router {
             d.admitted(up);
             link = d.link();
         }
+        self.keep_companion(index);
         self.note(false, back);
         for e in trouble.into_iter().map(|e| e.to_string()).chain(warnings) {
             self.note(true, e);

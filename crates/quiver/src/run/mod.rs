@@ -12,7 +12,7 @@ use control::{apply, machine, runtime, yaml};
 use net::router::Router;
 use std::cell::RefCell;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -82,6 +82,11 @@ fn bind(socket: &ctl::Config) -> Result<Server, ctl::BindError> {
     }
 }
 
+/// What is written on devices in Linux that outlive the router with this control socket.
+fn pairs_of(socket: &Path) -> String {
+    format!("quiver {}", socket.display())
+}
+
 fn start(args: &Run) -> Result<(), String> {
     let began = Instant::now();
     let first = state::first(&args.config, args.state.as_deref())?;
@@ -115,7 +120,9 @@ fn start(args: &Run) -> Result<(), String> {
         for line in &first.told {
             log(line);
         }
+        router.outlive(pairs_of(server.path()), None);
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
+        net::linux_cp::started(&mut router);
         if let Some(folder) = first.folder.as_ref().filter(|_| !first.is_state)
             && let Err(e) = folder.begin(&args.config, &document.source.text, ctl::author(None))
         {
