@@ -27,9 +27,9 @@ pub fn run(data: &[u8]) {
     };
     let [Ok(a), Ok(b)] = texts.map(|t| yaml::load("fuzz.yaml", &t)) else { return };
     let (from, to) = (Side::of(&a), Side::of(&b));
-    assert!(engine::plan(&from, &from).is_empty(), "a document differs in nothing from itself");
+    assert!(engine::plan(&from, &from).expect("memory").is_empty(), "a document differs in nothing from itself");
     for (from, to) in [(&from, &to), (&to, &from)] {
-        let plan = engine::plan(from, to);
+        let plan = engine::plan(from, to).expect("memory");
         told(&plan);
         let client = std::net::Ipv4Addr::new(10, 0, 0, 7).into();
         let warnings = engine::warnings(&plan, from, to, Some(Session { client, server: None }));
@@ -84,7 +84,7 @@ fn dump(r: &Running) -> String {
 fn applied(a: &Document, b: &Document) {
     let (Some(mut running), Some(wanted)) = (start(a), start(b)) else { return };
     let side = Reading::whole(&running.0, &running.1).expect("what runs loads");
-    let plan = engine::plan(&side, &Side::of(b));
+    let plan = engine::plan(&side, &Side::of(b)).expect("memory");
     let mut carry = Carry::new(plan);
     loop {
         match carry.go_on(&mut running.0, Duration::ZERO) {

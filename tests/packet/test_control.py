@@ -118,13 +118,17 @@ def ask(t, line, as_json):
     return s
 
 
-def test_those_who_never_read_hold_nobody_up(full):
-    """64 clients ask for everything. Meanwhile commands are answered, a neighbour is resolved, and memory stays."""
+def test_those_who_never_read_hold_nobody_up(full, tmp_path):
+    """64 clients ask for everything. Meanwhile commands are answered, a neighbour is resolved, and memory stays: of comparisons,
+    which take some, there is one at a time."""
     before = rss(full)
+    other = tmp_path / "other.yaml"
+    other.write_text("interfaces: {}\n")
     everything = [
         "show ip fib all", "show configuration", "show ip6 fib all", "show ip neighbors", "show interface", "show adjacency",
         "show l2fib all", "show ip fib summary", "show runtime verbose", "show errors verbose", "show log 1000", "show trace",
         "show node", "show memory", "show hardware-interfaces", "show interface address", "show graph",
+        f"configuration diff {other}", f"configuration plan {other}", "fib diff kernel",
     ]
     unknown = iter(range(100, 200))
 

@@ -123,3 +123,46 @@ def test_a_million_routes_by_one_command_with_little_memory(tmp_path):
     finally:
         router.stop()
         ns.delete()
+
+
+def test_a_comparison_with_little_memory(tmp_path):
+    """Documents against a large table, at every room that is left: an answer or an error, and the router lives."""
+    def taken(pid):
+        with open(f"/proc/{pid}/status") as f:
+            return int(f.read().split("VmSize:")[1].split()[0]) * 1024
+
+    routes, others = 150_000, 50_000
+    config = {"loopbacks": {"loop0": {"addresses": ["10.0.0.1/24"]}}}
+    less, more = tmp_path / "less.yaml", tmp_path / "more.yaml"
+    listed = "".join(f"  - {20 + (i >> 16)}.{i >> 8 & 255}.{i & 255}.0/24 drop\n" for i in range(others))
+    ns = Netns("router")
+    # A limit, if a high one: how threads share memory depends on whether there is one.
+    router = Router(ns, config, prefix=("prlimit", f"--as={1 << 40}"))
+    try:
+        router.ctl(f"ip route add 30.0.0.0/28 count {routes} via drop")
+        size = taken(router.process.pid)
+        router.stop()
+        said = set()
+        for room in (32, 45, 60, 90, 200):
+            state = tmp_path / f"state{room}"
+            router = Router(ns, config, prefix=("prlimit", f"--as={size + (room << 20)}"), options=("--state", str(state)))
+            router.ctl(f"ip route add 30.0.0.0/28 count {routes} via drop")
+            own = router.json("show ip fib summary")["total"] - routes
+            less.write_text(router.text)
+            more.write_text(router.text + "routes:\n" + listed)
+            commands = (f"configuration diff {less}", f"configuration plan {more}", "configuration save",
+                        f"configuration apply {more} confirm 100", "configuration rollback", f"configuration apply {less}")
+            for line in commands:
+                done = router.ctl_raw(line)
+                assert router.process.poll() is None, (room, line, router.log()[-500:])
+                if done.returncode:
+                    assert "memory" in done.stderr or "there is nothing to go back to" in done.stderr, (room, line, done.stderr)
+                said.add((line.split()[1], bool(done.returncode)))
+                assert router.json("show ip fib summary")["total"] - own in (routes, others, 0), (room, line)
+            router.stop()
+        # Room for some, and not for all.
+        for what in ("diff", "plan", "save", "apply"):
+            assert {(what, True), (what, False)} <= said, said
+    finally:
+        router.stop()
+        ns.delete()

@@ -2,7 +2,7 @@
 
 use crate::engine::{self, Side};
 use crate::yaml::{Dad, Diagnostic, Diagnostics, Document, Driver, HugePages, InterfaceKind};
-use graph::{PoolConfig, PoolMemory};
+use graph::{PoolConfig, PoolMemory, memory};
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{Router, RouterConfig};
@@ -44,10 +44,8 @@ pub fn router_config(d: &Document) -> RouterConfig {
         },
         // Without a limit of its own: half of what the machine or the cgroup leave now.
         route_memory: Some(
-            s.route_memory.map_or_else(
-                || graph::memory::room() / 2,
-                |bytes| usize::try_from(bytes).unwrap_or(usize::MAX),
-            ),
+            s.route_memory
+                .map_or_else(|| memory::room() / 2, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         ),
     }
 }
@@ -75,7 +73,8 @@ pub fn start(d: &Document, router: &mut Router) -> Result<(), Diagnostics> {
     d.supported()?;
     probe(d)?;
     let side = Side::of(d);
-    let plan = engine::plan(&Side::default(), &side);
+    let plan = engine::plan(&Side::default(), &side)
+        .map_err(|e| Diagnostics::whole_file(&d.source.name, "memory", e.to_string(), memory::HELP))?;
     engine::at_once(router, &plan).map_err(|e| {
         let step = plan.steps.get(e.step);
         d.refuse(step.map(|s| side.refusal(&s.id, e.number, &e.message)).into_iter().collect())

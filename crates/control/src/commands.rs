@@ -7,6 +7,7 @@ mod desired;
 mod history;
 mod netlink;
 mod ping;
+mod places;
 mod process;
 mod traceroute;
 

@@ -1,6 +1,6 @@
 //! Memory of large tasks: it is asked for, and goes back to the system.
 #![allow(unsafe_code)]
-// Upholds: `malloc_trim` only returns free memory of the allocator, and may be called at any time.
+// Upholds: `malloc_trim` only returns free memory of the allocator, and may be called at any time; `mallopt` sets a number.
 
 use graph::memory::{OutOfMemory, check};
 
@@ -21,6 +21,19 @@ pub fn for_lines() -> Result<usize, OutOfMemory> {
     check(wanted)?;
     // Plenty of room: the longer a batch of routes is, the quicker it is.
     Ok(if check(wanted.saturating_mul(16)).is_ok() { usize::MAX } else { LINES })
+}
+
+/// To be called before there are threads. glibc gives each thread an arena of its own, and for that takes 128 MiB of addresses for
+/// a moment and keeps 64: where `ulimit -v` counts addresses, others find none in that moment, whatever they asked for before.
+/// There all threads share one arena.
+pub fn share_where_addresses_are_few() {
+    #[cfg(target_env = "gnu")]
+    if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
+        // SAFETY: it touches nothing that is in use.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
 }
 
 /// Gives back what a large task, such as reading a full table, has left free in the allocator's heaps. It takes some

@@ -37,6 +37,12 @@ pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     .await
 }
 
+/// Takes apart what is large, on a thread of its own.
+pub fn drop_aside<T: Send + 'static>(what: T) {
+    // Without a thread it goes here.
+    let _ = std::thread::Builder::new().name("background".into()).spawn(move || drop(what));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,16 @@
 //! `configuration apply`, `confirm`, `rollback`, `save`: changing what runs as a whole, the way back, and what survives a restart.
 
 use super::App;
-use super::desired::{Compared, Desk, From, PIECE, Text, asked, busy, compare, drop_aside};
+use super::desired::{Compared, Desk, From, PIECE, Text, asked, busy, compare, planned, short};
+use super::places::Places;
 use crate::ctl::author;
 use crate::dump::{Dump, Source};
 use crate::engine::{self, Carry, Failed, Plan, Progress, Side};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError, digest};
 use command::{Access, Args, Caller, Command, CommandError, Output};
+use graph::memory::Growth;
+use net::background::drop_aside;
 use net::router::LogLine;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -33,6 +36,8 @@ pub struct Changes {
     pub(super) applying: Cell<bool>,
     /// What was applied and waits to be confirmed.
     pending: RefCell<Option<Pending>>,
+    /// For comparisons that change nothing.
+    pub(super) places: Places,
 }
 
 impl Default for Changes {
@@ -44,7 +49,13 @@ impl Default for Changes {
 impl Changes {
     /// Changes that are kept in a folder, and told in the log.
     pub fn new(folder: Option<Folder>, log: Logger) -> Changes {
-        Changes { folder: folder.map(Arc::new), log, applying: Cell::default(), pending: RefCell::default() }
+        Changes {
+            folder: folder.map(Arc::new),
+            log,
+            applying: Cell::default(),
+            pending: RefCell::default(),
+            places: Places::default(),
+        }
     }
 
     fn log(&self, warn: bool, text: String) {
@@ -471,8 +482,7 @@ async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
         }
         tokio::time::sleep(WAIT).await;
     };
-    let made = net::background::run(move || engine::plan_of(running, before)).await;
-    let (plan, running, before) = made.map_err(CommandError::new)?;
+    let (plan, running, before) = planned(running, before).await?;
     let steps = plan.visible().count();
     let mut carry = Carry::new(plan);
     match carried(desk, &mut carry).await {
@@ -526,7 +536,7 @@ async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, C
         let last = last
             .and_then(|n| Some((n, folder.header(n).ok()?, From::Kept(Arc::clone(&folder), n).load().ok()?)));
         let side = last.as_ref().map(|(_, _, wanted)| &wanted.side);
-        let plan = engine::plan(side.unwrap_or(&Side::default()), &running);
+        let plan = engine::plan(side.unwrap_or(&Side::default()), &running)?;
         if let Some((number, header, _)) = &last
             && plan.is_empty()
             && header.kind.is_state()
@@ -551,7 +561,7 @@ async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, C
 /// What runs, as a document.
 async fn dumped(desk: &Desk) -> Result<String, CommandError> {
     let (mut dump, mut text, mut more) = (Dump::default(), String::new(), true);
-    let mut begun = None;
+    let (mut begun, mut memory) = (None, Growth::default());
     while more {
         {
             let router = desk.router.try_borrow().map_err(|_| busy())?;
@@ -561,7 +571,11 @@ async fn dumped(desk: &Desk) -> Result<String, CommandError> {
             let began = std::time::Instant::now();
             while more && began.elapsed() < PIECE {
                 match dump.next_text(Source { router: &router, settings: &desk.settings }) {
-                    Some(piece) => text += &piece,
+                    Some(piece) => {
+                        // A string grows to twice its size, beside the old one.
+                        memory.take(2 * piece.len()).map_err(short)?;
+                        text += &piece;
+                    }
                     None => more = false,
                 }
             }

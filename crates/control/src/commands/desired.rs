@@ -2,13 +2,15 @@
 
 use super::App;
 use super::change::Changes;
+use super::places::Held;
 use crate::dump::Source;
 use crate::engine::{self, Line, Plan, Reading, Session, Side};
 use crate::saved::{self, Folder};
 use crate::yaml::{self, Diagnostics, MAX_BYTES, Settings};
 use command::{Args, Caller, Command, CommandError, Output};
 use drivers::{Files, Identity};
-use graph::memory;
+use graph::memory::{self, OutOfMemory};
+use net::background::drop_aside;
 use net::router::Router;
 use serde_json::json;
 use std::cell::RefCell;
@@ -66,6 +68,11 @@ fn plural(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
+/// What there is not enough memory for, and what would help.
+pub(super) fn short(e: OutOfMemory) -> CommandError {
+    CommandError::new(format!("{e}: {}", memory::HELP))
+}
+
 pub(super) fn busy() -> CommandError {
     CommandError::new("the router is busy")
 }
@@ -78,14 +85,20 @@ impl Desk {
 
     /// Reads what runs, while everything else has its turn.
     pub(super) async fn running(&self) -> Result<Side, CommandError> {
-        let mut reading = Reading::default();
+        let mut reading = {
+            let router = self.router.try_borrow().map_err(|_| busy())?;
+            Reading::of(&router).map_err(short)?
+        };
         let mut more = true;
         while more {
             more = self.read_piece(&mut reading)?;
             tokio::task::yield_now().await;
         }
         let side = net::background::run(move || reading.side()).await.map_err(CommandError::new)?;
-        side.map_err(|e| CommandError::new(format!("internal error: what runs does not load\n{e}")))
+        side.map_err(|e| match e.is_of("memory") {
+            true => CommandError::new(e.to_string().trim_end()),
+            false => CommandError::new(format!("internal error: what runs does not load\n{e}")),
+        })
     }
 
     /// Reads what fits into a piece; false at the end.
@@ -156,6 +169,7 @@ impl Wanted {
     fn of(file: &str, bytes: Vec<u8>, begins: usize) -> Result<Wanted, String> {
         let told = |e: Diagnostics| e.to_string();
         let document = yaml::check_bytes(file, bytes).and_then(yaml::Document::runnable).map_err(told)?;
+        Side::room_for(&document).map_err(|e| format!("{file}: {e}: {}", memory::HELP))?;
         let text = Text { source: Arc::clone(&document.source), begins };
         Ok(Wanted { side: Side::of(&document), settings: document.settings, text })
     }
@@ -220,34 +234,35 @@ pub(super) async fn compare(desk: &Desk, from: From) -> Result<Compared, Command
         let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
         wanted.map_err(|e| CommandError::new(e.trim_end()))
     };
-    // One reads a file on a thread of its own, the other what runs.
-    let (wanted, running) = tokio::try_join!(load, desk.running())?;
+    // One reads what runs, for which it takes its memory at once, and the other a file on a thread of its own.
+    let (running, wanted) = tokio::try_join!(desk.running(), load)?;
     let Wanted { side, settings, text } = wanted;
     let restart = desk.settings_differ(&settings);
-    let made = net::background::run(move || engine::plan_of(running, side)).await;
-    let (plan, running, wanted) = made.map_err(CommandError::new)?;
+    let (plan, running, wanted) = planned(running, side).await?;
     Ok(Compared { plan, running, wanted, text, restart })
 }
 
-/// Takes apart what is large, and not on this thread.
-pub(super) fn drop_aside<T: Send + 'static>(what: T) {
-    // Without a thread it goes here.
-    let _ = std::thread::Builder::new().name("background".into()).spawn(move || drop(what));
+/// The plan from one side to another, made on a thread of its own.
+pub(super) async fn planned(from: Side, to: Side) -> Result<(Plan, Side, Side), CommandError> {
+    let made = net::background::run(move || engine::plan_of(from, to)).await;
+    made.map_err(CommandError::new)?.map_err(short)
 }
 
 /// Lines made of a plan at a time.
 const LINES: usize = 256;
 
 fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    let (from, desk) = (asked(args)?, Desk::of(app));
+    let (from, desk, caller) = (asked(args)?, Desk::of(app), args.caller().cloned());
     Ok(Output::stream(async move |_| {
-        let Compared { plan, restart, .. } = compare(&desk, from).await?;
-        Ok(lines(plan, restart, desk.others()))
+        let place = desk.changes.places.take(caller.as_ref()).await?;
+        let Compared { plan, restart, running, wanted, .. } = compare(&desk, from).await?;
+        drop_aside((running, wanted));
+        Ok(lines(place.hold(plan), restart, desk.others()))
     }))
 }
 
 /// The differences that a plan has found, an object a line, and behind them what is of others and stays.
-pub(super) fn lines(plan: Plan, restart: Vec<String>, others: Vec<String>) -> Output {
+pub(super) fn lines(mut plan: Held<Plan>, restart: Vec<String>, others: Vec<String>) -> Output {
     let mut at = Some((0, 0));
     let mut begun = false;
     Output::pieces(move |page| {
@@ -274,7 +289,7 @@ pub(super) fn lines(plan: Plan, restart: Vec<String>, others: Vec<String>) -> Ou
             }
             return Ok(false);
         };
-        let (lines, next) = engine::differences(&plan, start, LINES);
+        let (lines, next) = engine::differences(plan.read()?, start, LINES);
         at = next;
         for l in &lines {
             match page.wants_json() {
@@ -297,7 +312,9 @@ fn step_text(n: usize, line: &Line) -> String {
 
 /// What is told of a plan.
 struct Told {
-    lines: Vec<Line>,
+    lines: std::iter::Enumerate<std::vec::IntoIter<Line>>,
+    count: usize,
+    touching: usize,
     warnings: Vec<String>,
     restart: Vec<String>,
 }
@@ -308,7 +325,9 @@ impl Compared {
         let warnings = engine::warnings(&self.plan, &self.running, &self.wanted, session);
         let mut lines = self.plan.lines();
         lines.retain(|l| !l.text.is_empty());
-        Told { lines, warnings, restart: self.restart }
+        let (count, touching) = (lines.len(), lines.iter().filter(|l| l.touches.is_some()).count());
+        let lines = lines.into_iter().enumerate();
+        Told { lines, count, touching, warnings, restart: self.restart }
     }
 }
 
@@ -316,20 +335,19 @@ fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (from, desk) = (asked(args)?, Desk::of(app));
     let server = args.opt("server")?;
     let session = args.opt("client")?.map(|client| Session { client, server });
+    let caller = args.caller().cloned();
     Ok(Output::stream(async move |_| {
+        let place = desk.changes.places.take(caller.as_ref()).await?;
         let compared = compare(&desk, from).await?;
         let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
-        Ok(steps(told))
+        Ok(steps(place.hold(told)))
     }))
 }
 
-fn steps(told: Told) -> Output {
-    let Told { lines, warnings, restart } = told;
-    let touching = lines.iter().filter(|l| l.touches.is_some()).count();
-    let count = lines.len();
-    let mut lines = lines.into_iter().enumerate();
+fn steps(mut told: Held<Told>) -> Output {
     let mut begun = false;
     Output::pieces(move |page| {
+        let Told { lines, count, touching, warnings, restart } = told.read()?;
         if page.wants_json() && !std::mem::replace(&mut begun, true) {
             page.open("{");
             page.open_field("steps", "[");

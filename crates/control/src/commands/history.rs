@@ -2,12 +2,14 @@
 
 use super::App;
 use super::change::background;
-use super::desired::{Desk, From, lines};
-use crate::engine;
-use crate::saved::{Header, SavedError, date};
+use super::desired::{Desk, From, lines, planned};
+use super::places::Held;
+use crate::saved::{Header, Record, SavedError, date};
 use command::{Args, Command, CommandError, Output, Table};
+use net::background::drop_aside;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
+use std::rc::Rc;
 use std::sync::Arc;
 
 pub(super) fn commands() -> [Command<App>; 2] {
@@ -56,30 +58,48 @@ fn history(app: &mut App, args: &Args) -> Result<Output, CommandError> {
             Ok(list(&all))
         }));
     };
+    let (changes, caller) = (Rc::clone(&app.changes), args.caller().cloned());
     Ok(Output::stream(async move |_| {
         if document {
+            let place = changes.places.take(caller.as_ref()).await?;
             let record = background(move || folder.read(number)).await?;
-            let (mut at, mut whole) = (0, Some(record.document().to_owned()));
-            return Ok(Output::pieces(move |page| {
-                if page.wants_json() {
-                    if let Some(text) = whole.take() {
-                        page.item(&json!(text));
-                    }
-                    return Ok(false);
-                }
-                let text = whole.as_deref().unwrap_or_default();
-                let mut end = (at + (32 << 10)).min(text.len());
-                while !text.is_char_boundary(end) {
-                    end += 1;
-                }
-                let _ = page.write_str(text.get(at..end).unwrap_or_default());
-                at = end;
-                Ok(at < text.len())
-            }));
+            return Ok(document_of(place.hold(record)));
         }
         let header = background(move || folder.header(number)).await?;
         Ok(one(&header))
     }))
+}
+
+/// Bytes of a document in a piece.
+const PIECE: usize = 32 << 10;
+
+/// A document, as it was kept. Its JSON is one string.
+fn document_of(mut record: Held<Record>) -> Output {
+    let mut at = 0;
+    Output::pieces(move |page| {
+        let text = record.read()?.document();
+        let json = page.wants_json();
+        if json && at == 0 {
+            page.open("\"");
+        }
+        let mut end = (at + PIECE).min(text.len());
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        let piece = text.get(at..end).unwrap_or_default();
+        if json {
+            let quoted = Json::from(piece).to_string();
+            let _ = page.write_str(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+        } else {
+            let _ = page.write_str(piece);
+        }
+        at = end;
+        let more = at < text.len();
+        if json && !more {
+            page.close("\"");
+        }
+        Ok(more)
+    })
 }
 
 fn list(all: &[(u64, Result<Header, SavedError>)]) -> Output {
@@ -137,9 +157,10 @@ fn one(h: &Header) -> Output {
     Output::new(text, json)
 }
 
-fn diff(app: &mut App, _: &Args) -> Result<Output, CommandError> {
-    let (desk, folder) = (Desk::of(app), app.changes.folder()?);
+fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let (desk, folder, caller) = (Desk::of(app), app.changes.folder()?, args.caller().cloned());
     Ok(Output::stream(async move |_| {
+        let place = desk.changes.places.take(caller.as_ref()).await?;
         let kept = Arc::clone(&folder);
         let last = background(move || Ok(kept.numbers()?.first().copied())).await?;
         let last = last.ok_or_else(|| CommandError::new("nothing is kept yet"))?;
@@ -147,7 +168,8 @@ fn diff(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
         let wanted = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
         let running = desk.running().await?;
-        let plan = net::background::run(move || engine::plan(&wanted.side, &running)).await;
-        Ok(lines(plan.map_err(CommandError::new)?, vec![], vec![]))
+        let (plan, kept, running) = planned(wanted.side, running).await?;
+        drop_aside((kept, running));
+        Ok(lines(place.hold(plan), vec![], vec![]))
     }))
 }

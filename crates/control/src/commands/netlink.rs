@@ -120,20 +120,23 @@ fn words(router: &Router, d: &Difference, target: &Target) -> String {
     crate::dump::target_words(router, table, target).unwrap_or_else(|| "what no document can say".to_owned())
 }
 
-fn diff(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (router, kernel) = (Rc::clone(&app.router), Rc::clone(&app.kernel));
+    let (changes, caller) = (Rc::clone(&app.changes), args.caller().cloned());
     Ok(Output::stream(async move |_| {
+        let place = changes.places.take(caller.as_ref()).await?;
         let mut differences = vec![];
         for f in kernel.followed() {
             differences.extend(f.differences(&router).await.map_err(CommandError::new)?);
         }
-        let mut rest = differences.into_iter();
+        let mut rest = place.hold(differences.into_iter());
         let mut begun = false;
         Ok(Output::pieces(move |page| {
             let router = router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
             if !std::mem::replace(&mut begun, true) && page.wants_json() {
                 page.open("[");
             }
+            let rest = rest.read()?;
             for d in rest.by_ref().take(LINES) {
                 tell(&router, &d, page);
             }

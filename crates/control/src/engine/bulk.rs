@@ -2,6 +2,7 @@
 
 use super::objects::{Id, Side, Value, token};
 use crate::yaml::{self, Document, Place, RouteTarget};
+use graph::memory::{self, Growth, OutOfMemory};
 use ipnet::IpNet;
 use model::{Model, Object, Phase};
 use net::labels::OutLabels;
@@ -162,6 +163,14 @@ pub(super) struct Bulk {
 }
 
 impl Bulk {
+    /// Whether there is memory for the routes of a document beside it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn room_for(d: &Document) -> Result<(), OutOfMemory> {
+        memory::check(d.routes.len().saturating_mul(size_of::<(RouteKey, u32, Place)>()))
+    }
+
     pub fn of(d: &Document) -> Bulk {
         let mut b = Bulk::default();
         let goals: Vec<u32> = d.routes.targets.iter().map(|t| b.goal(Goal::of(t))).collect();
@@ -178,6 +187,25 @@ impl Bulk {
             b.labels.extend(l.bottoms.iter().map(|bottom| ((l.table, l.label, *bottom), goal, l.place)));
         }
         b
+    }
+
+    /// Makes room for routes.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn reserve(&mut self, routes: usize) -> Result<(), OutOfMemory> {
+        Growth::default().push(&mut self.routes, routes)
+    }
+
+    /// Whether there is memory for a plan between the routes and labels of two sides.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn room_beside(&self, other: &Bulk) -> Result<(), OutOfMemory> {
+        let all = |b: &Bulk| b.routes.len() + b.labels.len();
+        // Both as sorted lists, and what differs, in a vector that grows.
+        let each = size_of::<(RouteKey, u32, u32)>() + 3 * size_of::<Item<RouteKey>>();
+        memory::check(all(self).saturating_add(all(other)).saturating_mul(each))
     }
 
     /// The number of a goal.

@@ -5,6 +5,7 @@ use super::known::{Known, known};
 use crate::yaml::{
     Diagnostic, Document, Driver, Interface, InterfaceKind, Place, Rate, RingVersion, SubInterface, popped,
 };
+use graph::memory::OutOfMemory;
 use ipnet::IpNet;
 use model::{Model, Object};
 use net::copp::SetLimit;
@@ -711,6 +712,14 @@ fn named(n: Named) -> Id {
 }
 
 impl Side {
+    /// Whether there is memory for the objects of a document beside it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn room_for(d: &Document) -> Result<(), OutOfMemory> {
+        Bulk::room_for(d)
+    }
+
     /// The objects of a document.
     pub fn of(d: &Document) -> Side {
         let mut b = Builder::new(d);

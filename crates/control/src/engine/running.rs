@@ -7,6 +7,7 @@ use super::bulk::Goal;
 use super::objects::Side;
 use crate::dump::{Dump, Source};
 use crate::yaml::{Diagnostics, Settings, check};
+use graph::memory::OutOfMemory;
 use ipnet::IpNet;
 use net::router::{Rank, RouteTable, Router};
 use std::collections::{HashMap, HashSet};
@@ -42,7 +43,24 @@ impl Default for Reading {
     }
 }
 
+/// The table behind another, those of IPv4 first.
+fn next_table(router: &Router, table: RouteTable) -> Option<RouteTable> {
+    router.table_after(table).or((!table.v6).then_some(RouteTable::V6))
+}
+
 impl Reading {
+    /// A reading of a router, for whose routes there is memory.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of(router: &Router) -> Result<Reading, OutOfMemory> {
+        let mut reading = Reading::default();
+        let tables = std::iter::successors(Some(RouteTable::V4), |t| next_table(router, *t));
+        let routes = tables.map(|t| router.route_count(t)).sum();
+        reading.routes.bulk.reserve(routes)?;
+        Ok(reading)
+    }
+
     /// Reads the next piece; false at the end.
     pub fn next(&mut self, router: &Router, settings: &Settings) -> bool {
         if self.begun == u64::MAX {
@@ -87,7 +105,7 @@ impl Reading {
                 }
             }
         }
-        let next = router.table_after(self.table).or((!self.table.v6).then_some(RouteTable::V6));
+        let next = next_table(router, self.table);
         self.table = next.unwrap_or(self.table);
         self.after = None;
         next.is_some()

@@ -3,6 +3,7 @@
 use super::bulk::{Goal, Runs, compare};
 use super::objects::{Id, Side, Value};
 use super::rules::DocumentRules;
+use graph::memory::OutOfMemory;
 use model::{Model, Phase, Reason};
 use net::mpls::MplsOp;
 use net::router::{Feature, Op, RouteTable, Router};
@@ -35,12 +36,20 @@ pub struct Plan {
 }
 
 /// The way from one side to another.
-pub fn plan(from: &Side, to: &Side) -> Plan {
-    between([from, to], &mut from.model.clone(), &mut to.model.clone())
+///
+/// # Errors
+/// There is not enough memory for it.
+pub fn plan(from: &Side, to: &Side) -> Result<Plan, OutOfMemory> {
+    from.bulk.room_beside(&to.bulk)?;
+    Ok(between([from, to], &mut from.model.clone(), &mut to.model.clone()))
 }
 
 /// As [`plan`], without copies of the two, which may be large.
-pub fn plan_of(mut from: Side, mut to: Side) -> (Plan, Side, Side) {
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_of(mut from: Side, mut to: Side) -> Result<(Plan, Side, Side), OutOfMemory> {
+    from.bulk.room_beside(&to.bulk)?;
     let (mut old, mut new) = (std::mem::take(&mut from.model), std::mem::take(&mut to.model));
     let plan = between([&from, &to], &mut old, &mut new);
     // Runs are of these two sides together.
@@ -49,7 +58,7 @@ pub fn plan_of(mut from: Side, mut to: Side) -> (Plan, Side, Side) {
         new.remove(&id);
     }
     (from.model, to.model) = (old, new);
-    (plan, from, to)
+    Ok((plan, from, to))
 }
 
 fn between([from, to]: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<Id, Value>) -> Plan {

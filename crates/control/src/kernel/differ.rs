@@ -4,6 +4,7 @@ use super::goals::{Devices, Goal};
 use super::{Followed, SharedRouter, is_source_of, sockets};
 use ipnet::IpNet;
 use linux::{Key, Route};
+use net::background::drop_aside;
 use net::router::{Router, Source, Target};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ impl Followed {
         let netns = self.netns.clone();
         let read = net::background::run(move || read(netns.as_deref())).await;
         let routes = read.map_err(|e| e.to_string())??;
-        Ok(compare(router, self.netns.as_deref(), &self.devices, routes).await)
+        compare(router, self.netns.as_deref(), &self.devices, routes).await
     }
 }
 
@@ -59,8 +60,9 @@ async fn compare(
     netns: Option<&str>,
     devices: &Devices,
     kernel: Vec<(Key, Arc<Route>)>,
-) -> Vec<Difference> {
-    let mut wanted: Wanted = HashMap::new();
+) -> Result<Vec<Difference>, String> {
+    // It does not grow here: that would move all of it at one go.
+    let mut wanted: Wanted = HashMap::with_capacity(kernel.len());
     for routes in kernel.chunks(TURN) {
         {
             let router = router.borrow();
@@ -72,6 +74,7 @@ async fn compare(
         }
         tokio::task::yield_now().await;
     }
+    drop_aside(kernel);
     let mut differ = vec![];
     let sources: Vec<Source> = {
         let all = router.borrow().route_sources();
@@ -82,15 +85,19 @@ async fn compare(
         at = beside(&router.borrow(), &sources, &mut wanted, &mut differ, table, after);
         tokio::task::yield_now().await;
     }
-    differ.extend(wanted.into_iter().map(|((table, prefix, metric), target)| Difference {
-        table,
-        prefix,
-        metric,
-        kernel: Some(target),
-        router: None,
-    }));
-    differ.sort_by(|a, b| order(&(a.table, a.prefix, a.metric), &(b.table, b.prefix, b.metric)));
-    differ
+    let sorted = move || {
+        let missing = |((table, prefix, metric), target)| Difference {
+            table,
+            prefix,
+            metric,
+            kernel: Some(target),
+            router: None,
+        };
+        differ.extend(wanted.into_iter().map(missing));
+        differ.sort_by(|a, b| order(&(a.table, a.prefix, a.metric), &(b.table, b.prefix, b.metric)));
+        differ
+    };
+    net::background::run(sorted).await.map_err(|e| e.to_string())
 }
 
 /// Compares some routes of a table, and answers where to go on.

@@ -36,6 +36,8 @@ pub enum SavedError {
     Write { path: PathBuf, source: io::Error },
     #[error("there is no kept configuration of number {0}")]
     None(u64),
+    #[error("{0}: {help}", help = graph::memory::HELP)]
+    Memory(#[from] graph::memory::OutOfMemory),
 }
 
 /// An open folder, which no other router uses.

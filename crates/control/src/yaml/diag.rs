@@ -198,6 +198,11 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// Whether the first error is against a rule.
+    pub fn is_of(&self, rule: &str) -> bool {
+        self.errors.first().is_some_and(|e| e.rule == rule)
+    }
+
     /// Sorts the errors by place and adds file name and excerpts from `source`.
     pub fn new(source: &Source, mut errors: Vec<Diagnostic>) -> Diagnostics {
         errors.sort_by_key(|e| (e.line, e.column));

@@ -58,7 +58,7 @@ impl Running {
     }
 
     fn plan(&self, text: &str) -> Plan {
-        engine::plan(&Reading::whole(&self.router, &self.settings).unwrap(), &Side::of(&parse(text)))
+        engine::plan(&Reading::whole(&self.router, &self.settings).unwrap(), &Side::of(&parse(text))).unwrap()
     }
 
     fn carry(&mut self, mut carry: Carry) -> Result<(), Failed> {
@@ -164,7 +164,7 @@ fn warned(a: &str, b: &str) -> Vec<String> {
     let session = Session { client: "192.0.2.7".parse().unwrap(), server: Some("10.0.0.1".parse().unwrap()) };
     let beside = Session { server: Some("10.0.0.2".parse().unwrap()), ..session };
     let routed = Session { server: None, ..session };
-    let plan = engine::plan(&a, &b);
+    let plan = engine::plan(&a, &b).unwrap();
     let all = engine::warnings(&plan, &a, &b, Some(session));
     // A host behind the address, and nothing but where the operator is, say the same.
     for other in [beside, routed] {
@@ -240,7 +240,7 @@ routes:
     let routes = |text: &str| text.replace("10.7.0.0/16 via 10.5.0.1", "10.7.0.0/16 via loop3");
     let of = |a: &str, b: &str| {
         let (a, b) = (Side::of(&parse(a)), Side::of(&parse(b)));
-        engine::warnings(&engine::plan(&a, &b), &a, &b, None)
+        engine::warnings(&engine::plan(&a, &b).unwrap(), &a, &b, None)
     };
     assert_eq!(of(&routes(&without), &gone(&routes(&without))), lost);
     assert_eq!(of(&routes(a), &gone(&routes(a))), [""; 0]);
@@ -260,7 +260,7 @@ fn commands_of_plans_are_commands() {
             continue;
         }
         let (nothing, side) = (Side::default(), Side::of(&parse(&text)));
-        for plan in [engine::plan(&nothing, &side), engine::plan(&side, &nothing)] {
+        for plan in [engine::plan(&nothing, &side).unwrap(), engine::plan(&side, &nothing).unwrap()] {
             for line in plan.lines() {
                 for command in line.commands {
                     seen += 1;

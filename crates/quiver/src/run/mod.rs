@@ -89,6 +89,7 @@ fn pairs_of(socket: &Path) -> String {
 
 fn start(args: &Run) -> Result<(), String> {
     let began = Instant::now();
+    control::memory::share_where_addresses_are_few();
     let first = state::first(&args.config, args.state.as_deref())?;
     let document = first.document;
     let settings = &document.settings;
