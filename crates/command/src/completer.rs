@@ -14,6 +14,12 @@ pub trait Completer {
         None
     }
 
+    /// What stands here for a name of another program that operators know, in a few words.
+    fn instead(&self, kind: &str, name: &str) -> Option<String> {
+        let _ = (kind, name);
+        None
+    }
+
     /// The number of what is called `name`, for arguments that take either.
     fn number(&self, kind: &str, name: &str) -> Option<u64> {
         let _ = (kind, name);

@@ -268,6 +268,9 @@ fn default_route(family: Family, word: &str) -> Option<IpNet> {
 }
 
 fn unknown(kind: &str, word: &str, completer: &dyn Completer) -> String {
+    if let Some(instead) = completer.instead(kind, word) {
+        return format!("no {kind} '{word}': {instead}");
+    }
     let mut names = completer.values(kind, "");
     if let Some(like) = crate::near::near(word, names.iter().map(String::as_str)) {
         return format!("no {kind} '{word}'; did you mean '{like}'?");

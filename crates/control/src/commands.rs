@@ -96,6 +96,10 @@ impl Completer for App {
         self.router.try_borrow().ok().and_then(|r| r.known(kind, name))
     }
 
+    fn instead(&self, kind: &str, name: &str) -> Option<String> {
+        self.router.try_borrow().ok().and_then(|r| r.instead(kind, name))
+    }
+
     fn number(&self, kind: &str, name: &str) -> Option<u64> {
         self.router.try_borrow().ok().and_then(|r| r.number(kind, name))
     }

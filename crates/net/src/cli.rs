@@ -45,6 +45,10 @@ impl Completer for Router {
         }
     }
 
+    fn instead(&self, kind: &str, name: &str) -> Option<String> {
+        (kind == "node").then(|| crate::vpp::node(name)).flatten()
+    }
+
     fn number(&self, kind: &str, name: &str) -> Option<u64> {
         let mut numbers = named_tables(self, kind, |n| n == name).into_iter().map(|(_, id)| id);
         let first = numbers.next()?;

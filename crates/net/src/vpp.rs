@@ -328,6 +328,7 @@ pub const MISSING: &[&str] = &[
     "set acl-plugin acl",
     "set acl-plugin interface",
     "set arp proxy",
+    "set bridge-domain default-learn-limit",
     "set bridge-domain rewrite",
     "set dhcp",
     "set flow classify",
@@ -408,6 +409,7 @@ pub const MISSING: &[&str] = &[
     "show fib memory",
     "show fib path-lists",
     "show fib paths",
+    "show frame-queue",
     "show geneve",
     "show ikev2",
     "show inacl",
@@ -463,6 +465,8 @@ pub const MISSING: &[&str] = &[
     "show unix",
     "show vhost-user",
     "show virtio pci",
+    "show vlib frame-allocation",
+    "show vlib node",
     "show vmxnet3",
     "show vrrp",
     "show vxlan",
@@ -491,6 +495,10 @@ const INSTEAD: &[(&str, &str)] = &[
         "'ip proxy-arp' answers for a range of addresses, on interfaces with 'set interface proxy-arp'",
     ),
     (
+        "set bridge-domain default-learn-limit",
+        "'set bridge-domain learn-limit' limits one domain, 'set l2fib learn-limit' all",
+    ),
+    (
         "set interface rx-mode",
         "all queues are polled under load and wait for packets without: field 'poll' of the document",
     ),
@@ -513,12 +521,14 @@ const INSTEAD: &[(&str, &str)] = &[
         "'show neighbor-counters' tells what happened to neighbors, 'show configuration' their limits",
     ),
     ("show ip neighbor-sorted", "'show ip neighbors' tells them"),
+    ("show frame-queue", "'show punt' tells what waits for the control side"),
     ("show ip4 neighbors-sorted", "'show ip4 neighbors' tells them"),
     ("show ip6 link-local", "'show interface address' tells link-local addresses too"),
     ("show ip6 mld", "'show ip groups' tells the multicast groups of interfaces"),
     ("show ip6 neighbor-sorted", "'show ip6 neighbors' tells them"),
     ("show physmem", "'show memory' and 'show buffers' tell the memory in use"),
     ("show punt", "'show punt' tells the packets for the router itself"),
+    ("show vlib node", "'show node' tells it"),
     ("trace filter", "'trace add NODE' begins at any node"),
 ];
 
@@ -531,4 +541,23 @@ pub fn hint(missing: &str) -> String {
         Some((_, instead)) => format!("VPP has '{missing}', Quiver has not: {instead}"),
         None => format!("VPP has '{missing}', Quiver has nothing like it"),
     }
+}
+
+/// Nodes of VPP that read devices, which operators trace.
+const DEVICE_NODES: &[&str] = &[
+    "af-xdp-input",
+    "avf-input",
+    "dpdk-input",
+    "memif-input",
+    "rdma-input",
+    "vhost-user-input",
+    "virtio-input",
+    "vmxnet3-input",
+];
+
+/// What to say to who names a node of VPP that is not here.
+pub fn node(name: &str) -> Option<String> {
+    DEVICE_NODES
+        .contains(&name)
+        .then(|| "VPP reads devices with it, Quiver reads Linux devices with 'af-packet-input', TAPs with 'tap-input'".into())
 }
