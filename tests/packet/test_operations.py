@@ -209,6 +209,52 @@ def test_files_are_opened_with_the_rights_of_who_names_them(bench, public_binary
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def test_a_document_of_others_than_root_does_what_their_commands_may(bench, public_binary):
+    """Files, namespaces and Linux's addresses that a document brings are root's; those that stay are nobody's business."""
+    t = bench({"quiver": {"sockets": {"group": "users", "admin-group": "adm"}}})
+    folder = f"/tmp/quiver-test-documents-{os.getpid()}"
+    os.makedirs(folder, exist_ok=True)
+    os.chmod(folder, 0o755)
+    try:
+        gids = [run(f"getent group {g}").stdout.split(":")[2] for g in ("users", "adm")]
+
+        def as_nobody(changes):
+            document = t.router.json("show configuration")
+            for section, entries in changes.items():
+                document.setdefault(section, {}).update(entries)
+            with open(f"{folder}/d.yaml", "w") as f:
+                json.dump(document, f)
+            os.chmod(f"{folder}/d.yaml", 0o644)
+            return run(["setpriv", "--reuid=65534", "--regid=65534", "--groups", ",".join(gids), public_binary, "ctl",
+                        "-s", t.router.socket, f"configuration apply {folder}/d.yaml"], check=False)
+
+        ns, secret = t.outside.name, f"{folder}/secret"
+        with open(secret, "w") as f:
+            f.write("TheSecret of root\n")
+        os.chmod(secret, 0o600)
+        before = t.ctl("show configuration")
+        tap = lambda **host: {"interfaces": {"tap7": {}}, "taps": {"tap7": {"host": {"name": "quiver7", **host}}}}
+        capture = lambda **files: {"interfaces": {"cap": {}}, "devices": {"cap": {"driver": "pcap", "pcap": files}}}
+        for changes in (
+            capture(read=secret), capture(write=secret), tap(namespace=ns), tap(**{"ip4-address": "10.7.0.2/24"}),
+            {"interfaces": {"lo7": {}}, "devices": {"lo7": {"host": "lo", "namespace": ns}}},
+            {"linux-cp": {"interfaces": {"left": {"host-if": "e0", "netns": ns}}}}, {"linux-cp": {"default-netns": ns}},
+        ):
+            refused = as_nobody(changes)
+            assert refused.returncode != 0 and "nothing was changed" in refused.stderr and "root" in refused.stderr, (changes, refused)
+            assert "TheSecret" not in refused.stderr + refused.stdout
+            assert t.ctl("show configuration") == before, changes
+        with open(secret) as f:
+            assert f.read() == "TheSecret of root\n"
+        # What root has made stays, and what is no right of root's may change beside it.
+        t.ctl(f"create tap id 7 host-if-name quiver7 host-ns {ns} host-ip4-addr 10.7.0.2/24")
+        done = as_nobody({"loopbacks": {"loop7": {}}})
+        assert done.returncode == 0, done.stderr
+        assert "loop7" in t.ctl("show interface") and "quiver7" in run(["ip", "-n", ns, "link"]).stdout
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def test_no_file_that_a_command_names_holds_the_router_up(pair, tmp_path):
     """A pipe without a reader, a device, a folder: refused, and commands go on."""
     pipe = str(tmp_path / "pipe")

@@ -297,8 +297,6 @@ impl Held for RouteUndo {
 }
 
 impl Op {
-    /// What the log says of it once it is applied. Nothing for routes, which come by the million, and for what
-    /// the driver itself reports.
     /// What of it only root may have done, in words: files and namespaces that a document names are opened by the router, with
     /// its rights, and Linux's addresses are the machine's.
     pub fn for_root(&self) -> Option<String> {
@@ -322,6 +320,8 @@ impl Op {
         }
     }
 
+    /// What the log says of it once it is applied. Nothing for routes, which come by the million, and for what
+    /// the driver itself reports.
     fn log_line(&self) -> Option<String> {
         Some(match self {
             Op::CreateLoopback { instance: Some(n), .. } => format!("interface loop{n}: made"),
