@@ -25,8 +25,8 @@ class Lab:
         veth(ns, device, host, host_device, mtu=mtu)
         return host.configure(host_device)
 
-    def router(self, netns, config):
-        r = Router(netns, config)
+    def router(self, netns, config, **more):
+        r = Router(netns, config, **more)
         self.routers.append(r)
         return r
 

@@ -1,26 +1,30 @@
 """Pairs in Linux outlive the router: a start finds them as they were left, and what daemons have on them."""
 
+import contextlib
+import os
+import re
 import signal
+import subprocess
 
 import pytest
-from harness import CtlError, veth, wait_for
+from harness import CtlError, run, veth, wait_for
 
 
 class Site:
     """A router with two pairs and a loopback's in a namespace of their own."""
 
-    def __init__(self, lab):
+    def __init__(self, lab, **more):
         self.ports, self.linux = lab.namespace("r"), lab.namespace("cp")
         self.linux.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
         self.a = lab.cable(self.ports, "left", lab.host("a", ["10.0.1.2/24", "2001:db8:1::2/64"], ["10.0.1.1", "2001:db8:1::1"]))
-        self.b = lab.cable(self.ports, "right", lab.host("b", ["10.0.2.2/24", "20.0.0.1/32"], ["10.0.2.1"]))
+        self.b = lab.cable(self.ports, "right", lab.host("b", ["10.0.2.2/24", "20.0.0.1/32", "2001:db8:2::2/64"], ["10.0.2.1"]))
         self.config = {
             "interfaces": {"left": {"lcp": "e0", "addresses": ["10.0.1.1/24", "2001:db8:1::1/64"]},
-                           "right": {"lcp": "e1", "addresses": ["10.0.2.1/24"]}},
+                           "right": {"lcp": "e1", "addresses": ["10.0.2.1/24", "2001:db8:2::1/64"]}},
             "loopbacks": {"loop0": {"lcp": "lo0", "addresses": ["10.9.9.9/32"]}},
             "linux-cp": {"default-netns": self.linux.name, "lcp-sync": True},
             "quiver": {"dad": "off"}}
-        self.router = lab.router(self.ports, self.config)
+        self.router = lab.router(self.ports, self.config, **more)
 
     def numbers(self):
         return {p["host-if"]: p["ifindex"] for p in self.router.json("show lcp")["pairs"]}
@@ -130,3 +134,70 @@ def test_a_device_that_goes_and_comes_back_works_with_its_pair(site):
     number = s.numbers()["e1"]
     s.again(signal.SIGKILL)
     assert s.numbers()["e1"] == number
+
+
+BIRD = """
+router id 10.0.0.{n};
+log "{log}" all;
+protocol device {{ scan time 1; }}
+protocol static {{ ipv4; {routes} }}
+protocol kernel k4 {{ ipv4 {{ export where source != RTS_STATIC; }}; }}
+protocol kernel k6 {{ ipv6 {{ export all; }}; }}
+protocol ospf v2 o4 {{ ipv4 {{ export none; }}; area 0 {{ interface "{wan}" {{ type ptp; hello 1; dead 10; }}; }}; debug {{ events }}; }}
+protocol ospf v3 o6 {{ ipv6 {{ export none; }}; area 0 {{ interface "{wan}" {{ type ptp; hello 1; dead 10; }}; }}; debug {{ events }}; }}
+protocol bgp b4 {{
+  local 10.0.2.{n} as 6500{n}; neighbor 10.0.2.{other} as 6500{other}; hold time 9; connect delay time 1;
+  ipv4 {{ import all; export all; next hop self; }};
+}}
+"""
+
+
+@contextlib.contextmanager
+def bird(ns, folder, n, wan, routes=""):
+    """BIRD number n of two; a function that asks it."""
+    conf, socket = folder / f"{n}.conf", folder / f"{n}.ctl"
+    conf.write_text(BIRD.format(n=n, other=3 - n, wan=wan, routes=routes, log=folder / f"{n}.log"))
+    p = ns.start(["bird", "-f", "-c", str(conf), "-s", str(socket), "-P", str(folder / f"{n}.pid")], stdout=subprocess.DEVNULL)
+    try:
+        wait_for("BIRD answers", lambda: p.poll() is None and socket.exists())
+        yield lambda line: run(["birdc", "-s", str(socket), *line.split()], check=False).stdout
+    finally:
+        p.send_signal(signal.SIGTERM)
+        p.wait(timeout=10)
+
+
+@pytest.mark.parametrize("how", ["killed", "restarted"])
+def test_no_session_of_a_daemon_is_lost(lab, tmp_path, how):
+    """BIRD beside Quiver has OSPFv2, OSPFv3 and BGP with a BIRD behind `right`. None of them notices, and traffic is back within a second."""
+    s = Site(lab, options=("--supervise",))
+    s.b.run("sysctl -qw net.ipv4.ip_forward=1")
+    with bird(s.linux, tmp_path, 1, "e1") as here, bird(s.b, tmp_path, 2, "eth0", "route 20.0.0.0/24 unreachable;") as there:
+        def up():
+            text = here("show protocols")
+            full = all("Full/" in here(f"show ospf neighbors {o}") for o in ("o4", "o6"))
+            return full and re.search(r"^b4 .*Established", text, re.M)
+        wait_for("all sessions are up", up, timeout=30)
+        wait_for("what BIRD has learnt answers", lambda: hears(s.a, "20.0.0.1"), timeout=20)
+
+        def since():
+            """When the sessions came up on both sides, and how often neighbors have gone."""
+            bgp = [re.search(r"^b4 .*$", ask("show protocols"), re.M)[0].split()[4] for ask in (here, there)]
+            return bgp, [(tmp_path / f"{n}.log").read_text().count("changed state from Full") for n in (1, 2)]
+        before, number = since(), s.numbers()
+        events = s.linux.start("ip monitor link")
+        flood = s.a.start("ping -n -q -i 0.01 -w 6 20.0.0.1")
+        supervisor = s.router.process.pid
+        with open(f"/proc/{supervisor}/task/{supervisor}/children") as f:
+            child = int(f.read())
+        if how == "killed":
+            os.kill(child, signal.SIGKILL)
+        else:
+            os.kill(supervisor, signal.SIGUSR1)
+        text = flood.communicate(timeout=20)[0]
+        sent, received = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+)", text)[0])
+        events.kill()
+        assert received > sent - 100, text
+        assert up() and since() == before
+        assert s.numbers() == number
+        assert "NO-CARRIER" not in events.stdout.read()
+        wait_for("both agree", lambda: s.router.json("fib diff kernel") == [])

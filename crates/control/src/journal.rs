@@ -1,8 +1,10 @@
-//! The last lines of the log, kept in memory for `show log`.
+//! The last lines of the log, kept in memory for `show log`, and in the state folder for the run behind one that dies.
 
+use crate::last_words::{self, Tail};
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Lines kept.
 const LINES: usize = 1000;
@@ -11,17 +13,51 @@ const LONGEST: usize = 512;
 
 /// The last lines of a log. Clones are the same journal.
 #[derive(Clone, Debug, Default)]
-pub struct Journal(Arc<Mutex<VecDeque<String>>>);
+pub struct Journal(Arc<Mutex<Kept>>, Arc<OnceLock<String>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<String>,
+    tail: Option<Tail>,
+}
 
 impl Journal {
     /// The last `most` lines, oldest first.
     pub fn last(&self, most: usize) -> Vec<String> {
-        let Ok(lines) = self.0.lock() else { return Vec::new() };
-        lines.iter().skip(lines.len().saturating_sub(most)).cloned().collect()
+        let Ok(kept) = self.0.lock() else { return Vec::new() };
+        kept.lines.iter().skip(kept.lines.len().saturating_sub(most)).cloned().collect()
+    }
+
+    /// Writes the lines into a state folder as well. The last lines of the run before, where that died.
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn write_to(&self, folder: &Path) -> io::Result<Option<String>> {
+        let (tail, died) = Tail::begin(folder)?;
+        if let Some(words) = last_words::of(folder) {
+            let _ = self.1.set(words);
+        }
+        if let Ok(mut kept) = self.0.lock() {
+            kept.tail = Some(tail);
+        }
+        Ok(died)
+    }
+
+    /// The run ends in order.
+    pub fn end(&self) {
+        if let Some(mut tail) = self.0.lock().ok().and_then(|mut kept| kept.tail.take()) {
+            tail.end_lines();
+        }
+    }
+
+    /// The last lines of the run that died last, as far as there is a state folder.
+    pub fn last_words(&self) -> Option<&str> {
+        self.1.get().map(String::as_str)
     }
 
     fn keep(&self, line: &str) {
-        let Ok(mut lines) = self.0.lock() else { return };
+        let Ok(mut kept) = self.0.lock() else { return };
+        let lines = &mut kept.lines;
         if lines.len() == LINES {
             lines.pop_front();
         }
@@ -36,6 +72,9 @@ impl Journal {
 /// Takes whole lines; the writer of the log hands each event on in one call.
 impl Write for Journal {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(tail) = self.0.lock().ok().as_mut().and_then(|kept| kept.tail.as_mut()) {
+            tail.add(bytes);
+        }
         String::from_utf8_lossy(bytes).lines().for_each(|line| self.keep(line));
         Ok(bytes.len())
     }

@@ -8,6 +8,7 @@ pub mod engine;
 mod fd;
 pub mod journal;
 pub mod kernel;
+pub mod last_words;
 pub mod load;
 pub mod machine;
 pub mod memory;

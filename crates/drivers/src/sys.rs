@@ -262,6 +262,16 @@ pub fn send(fd: &OwnedFd, buf: &[u8]) -> io::Result<usize> {
     })
 }
 
+/// Takes a descriptor over that the process was started with.
+pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers. The descriptor is open where this succeeds, and nothing in this process owns it: whoever started the process
+    // has named it, and the caller asks once, before anything else is opened.
+    unsafe {
+        check(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
 /// Moves the calling thread into a network namespace.
 pub fn set_netns(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers.

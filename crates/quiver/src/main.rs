@@ -20,6 +20,7 @@ struct Cli {
 enum Sub {
     Run(run::Run),
     Check(run::Check),
+    Clean(run::Clean),
     Ctl(ctl::Ctl),
     Dump(ctl::Dump),
     Diff(ctl::Diff),
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Sub::Run(arguments) => run::run(&arguments),
         Sub::Check(arguments) => run::check(&arguments),
+        Sub::Clean(arguments) => run::clean(&arguments),
         Sub::Ctl(arguments) => ctl::run(&arguments),
         Sub::Dump(arguments) => ctl::dump(&arguments),
         Sub::Diff(arguments) => arguments.run(),

@@ -5,7 +5,7 @@ use command::{Args, Command, CommandError, Output};
 use serde_json::json;
 use std::fmt::Write;
 
-pub(super) fn commands() -> [Command<App>; 2] {
+pub(super) fn commands() -> [Command<App>; 3] {
     [
         Command::read("show log [<lines:u32 1..1000 lines>]", "The last lines of the log", log)
             .alias("show logging [<lines:u32 1..1000 lines>]")
@@ -13,6 +13,12 @@ pub(super) fn commands() -> [Command<App>; 2] {
             .details("The router keeps the last 1000 lines in memory, whether or not the log goes to a file too.")
             .example("show log")
             .example("show log 20"),
+        Command::read("show last-words", "What the router logged last before it died", last_words)
+            .details(
+                "Of the run that died last: killed, hung, or ended by an error of its own, and how, where it was supervised. Kept in \
+                 the state folder.",
+            )
+            .example("show last-words"),
         Command::read("show memory", "Memory of the process, of packet buffers and of tables", memory)
             .details(
                 "Resident is what the process has in the memory of the machine, packet buffers of usual pages included; \
@@ -25,6 +31,12 @@ pub(super) fn commands() -> [Command<App>; 2] {
 fn log(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let lines = app.journal.last(args.opt::<u32>("lines")?.unwrap_or(100) as usize);
     Ok(Output::new(lines.join("\n"), json!(lines)))
+}
+
+fn last_words(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+    let lines: Vec<&str> = app.journal.last_words().unwrap_or_default().lines().collect();
+    let text = if lines.is_empty() { "none\n".to_owned() } else { lines.join("\n") + "\n" };
+    Ok(Output::new(text, json!(lines)))
 }
 
 /// A field of `/proc/self/status` in bytes.

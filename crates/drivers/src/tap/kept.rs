@@ -9,7 +9,7 @@ use crate::netns;
 use crate::sys::{self, IfReq};
 use linux::wire::Attributes;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
 const RTM_DELLINK: u16 = 17;
@@ -97,6 +97,14 @@ pub(super) fn delete(name: &str, netns: Option<&str>) -> Result<(), Error> {
         let request = Request::change(RTM_DELLINK, 0, &device(link.ifindex()?));
         Netlink::here()?.change(request).map_err(|e| link.explain(e, "to be deleted"))
     })
+}
+
+/// A descriptor that this process was started with; closed where another program is started from now on.
+///
+/// # Errors
+/// There is none of this number.
+pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    sys::inherited(fd)
 }
 
 /// All devices with a mark, in the caller's namespace and in those that have a name and can be entered.

@@ -1,21 +1,30 @@
 //! `quiver run` and `quiver check`.
 
+mod kept;
 mod log;
 mod notify;
 mod signals;
 mod sink;
 mod state;
+mod supervise;
 
 use clap::Args;
 use control::ctl::{self, RegistryExecutor, Server};
+use control::journal::Journal;
+use control::saved::Folder;
 use control::{apply, machine, runtime, yaml};
 use net::router::Router;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// Lines of a run that died which the log of the next one has.
+const TOLD: usize = 10;
 
 /// Check a configuration: print every error and note with its place, and exit with 0 (no errors) or 1.
 #[derive(Debug, Args)]
@@ -27,8 +36,16 @@ pub struct Check {
     json: bool,
 }
 
-/// Run the router.
+/// Delete the pairs in Linux that a router has left which has ended
 #[derive(Debug, Args)]
+pub struct Clean {
+    /// The control socket that it had
+    #[arg(short, long, env = "QUIVER_CTL", default_value = ctl::DEFAULT_SOCKET, value_name = "PATH")]
+    socket: PathBuf,
+}
+
+/// Run the router.
+#[derive(Clone, Debug, Args)]
 pub struct Run {
     /// The configuration.
     #[arg(short, long, value_name = "FILE")]
@@ -36,6 +53,9 @@ pub struct Run {
     /// Keep applied configurations in this folder, and start with the last of them rather than with FILE
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// Start it anew when it dies, and keep its pairs in Linux up meanwhile; SIGUSR1 ends it in order and starts it anew
+    #[arg(long)]
+    supervise: bool,
 }
 
 /// Runs `quiver check`.
@@ -56,9 +76,37 @@ pub fn check(args: &Check) -> ExitCode {
     if found.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Runs `quiver clean`.
+pub fn clean(args: &Clean) -> ExitCode {
+    let socket = args.socket.display();
+    if std::os::unix::net::UnixStream::connect(&args.socket).is_ok() {
+        eprintln!("quiver: a router listens on {socket}: `lcp delete` takes its pairs away, or stop it");
+        return ExitCode::FAILURE;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for left in drivers::tap::kept::left(&pairs_of(&args.socket)) {
+        let of = left.netns.as_ref().map_or(String::new(), |n| format!(" in namespace {n}"));
+        match left.delete() {
+            Ok(()) => println!("{}{of}", left.name),
+            Err(e) => {
+                eprintln!("quiver: {e}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
 /// Runs `quiver run`.
 pub fn run(args: &Run) -> ExitCode {
-    match start(args) {
+    if args.supervise {
+        return supervise::run(args);
+    }
+    let kept = kept::at_start();
+    let journal = Journal::default();
+    let ended = start(args, kept, &journal);
+    journal.end();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             // Where standard error is closed nobody wants to know.
@@ -87,14 +135,36 @@ fn pairs_of(socket: &Path) -> String {
     format!("quiver {}", socket.display())
 }
 
-fn start(args: &Run) -> Result<(), String> {
+/// Has the last lines of this run be kept, and tells of those of a run before that died.
+fn last_words(journal: &Journal, folder: &Folder) {
+    match journal.write_to(folder.path()) {
+        Ok(Some(words)) => {
+            let lines: Vec<&str> = words.lines().collect();
+            let last = lines.iter().skip(lines.len().saturating_sub(TOLD));
+            tracing::warn!("the run before this one died; its last words (show last-words has more):");
+            last.for_each(|line| tracing::warn!("  {line}"));
+        }
+        Ok(None) => {}
+        Err(e) => {
+            tracing::warn!("the last words of this run cannot be kept in {}: {e}", folder.path().display())
+        }
+    }
+}
+
+fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Result<(), String> {
     let began = Instant::now();
     control::memory::share_where_addresses_are_few();
     let first = state::first(&args.config, args.state.as_deref())?;
     let document = first.document;
     let settings = &document.settings;
-    let journal = control::journal::Journal::default();
-    let (log, sink) = log::open(&settings.log, &journal)?;
+    let (log, sink) = log::open(&settings.log, journal)?;
+    if let Some(folder) = &first.folder {
+        last_words(journal, folder);
+    }
+    let manager = notify::Shared::new(notify::Manager::from_environment());
+    if let Some(folder) = &first.folder {
+        manager.tell(&format!("X_QUIVER_STATE={}\n", folder.path().display()));
+    }
     // A panic in a node is caught and logged by the router; no backtrace on the terminal.
     std::panic::set_hook(Box::new(|info| {
         tracing::error!("caught a panic: {}", info.to_string().replace('\n', " "));
@@ -121,7 +191,8 @@ fn start(args: &Run) -> Result<(), String> {
         for line in &first.told {
             log(line);
         }
-        router.outlive(pairs_of(server.path()), None);
+        let store = kept::Store::new(Rc::clone(&manager), kept);
+        router.outlive(pairs_of(server.path()), Some(Box::new(store)));
         apply::start(&document, &mut router).map_err(|e| e.to_string())?;
         net::linux_cp::started(&mut router);
         if let Some(folder) = first.folder.as_ref().filter(|_| !first.is_state)
@@ -151,11 +222,10 @@ fn start(args: &Run) -> Result<(), String> {
         let context = control::commands::App::new(Rc::clone(&router), settings);
         let changes = control::commands::Changes::new(first.folder, Rc::clone(&log));
         let context =
-            context.with_load(&load).with_journal(journal).with_changes(changes).with_kernel(&kernel);
+            context.with_load(&load).with_journal(journal.clone()).with_changes(changes).with_kernel(&kernel);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
-        let manager = notify::Shared::new(notify::Manager::from_environment());
         let (end, watched) = (Rc::clone(&manager), Rc::clone(&router));
         let stop = async move {
             tokio::select! {

@@ -4,7 +4,11 @@
 //! thread that does, ends it, and the manager starts the router anew.
 
 use net::router::Router;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use std::cell::RefCell;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
@@ -33,7 +37,27 @@ impl Manager {
         Manager { socket, watchdog }
     }
 
-    fn tell(&self, text: &str) {
+    /// Gives it a descriptor to keep, under a name.
+    pub fn store(&self, name: &str, fd: BorrowedFd<'_>) {
+        let Some((socket, to)) = &self.socket else { return };
+        let text = format!("FDSTORE=1\nFDNAME={name}\n");
+        let fds = [fd];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let to = match (to.as_pathname(), to.as_abstract_name()) {
+            (Some(path), _) => SocketAddrUnix::new(path),
+            (_, Some(name)) => SocketAddrUnix::new_abstract_name(name),
+            _ => return,
+        };
+        if let Ok(to) = to {
+            let text = [IoSlice::new(text.as_bytes())];
+            let _ = sendmsg_addr(socket, &to, &text, &mut control, SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Tells it something.
+    pub fn tell(&self, text: &str) {
         if let Some((socket, to)) = &self.socket {
             let _ = socket.send_to_addr(text.as_bytes(), to);
         }

@@ -24,6 +24,26 @@ const IGNORED: [i32; 10] = [
 /// How often lost lines of the log are told of, as soon as it can be written again.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The name of a signal that ends programs.
+pub fn name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
 /// The signals that the router takes, from when it is made on.
 pub struct Signals {
     term: Signal,
