@@ -434,12 +434,13 @@ fn encapsulation<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Encap> {
         _ => {}
     }
     let outer = dot1q.or(dot1ad)?;
-    if exact && (outer.is_none() || inner == Some(None)) {
+    let encap = Encap::Tags { dot1ad: dot1ad.is_some(), outer, inner, exact };
+    if exact && !encap.is_by_number() {
         d.error(fields.key_place("exact-match"), "encapsulation", "exact-match needs tags by number")
             .help("1 to 4095 in place of `any`, or no exact-match");
         return None;
     }
-    Some(Encap::Tags { dot1ad: dot1ad.is_some(), outer, inner, exact })
+    Some(encap)
 }
 
 /// A VLAN, or `any`: `Some(None)`.

@@ -1,7 +1,7 @@
 //! Pairs in Linux: the fields `lcp`, and the section `linux-cp`.
 
 use net::linux_cp::{LcpSetting, LinuxPair, Paired, RX_BUFFER};
-use net::router::{Encap, Op};
+use net::router::Op;
 use std::collections::HashMap;
 
 use super::InterfaceKind;
@@ -108,13 +108,11 @@ fn interface<'n>(
 
 /// Whether an interface can have a pair.
 fn fits(d: &mut Decoder<'_>, place: Place, port: Port<'_>, names: &Names<'_>) -> Option<()> {
-    let exact = |encap: &Encap| match encap {
-        Encap::Tags { outer, inner, exact, .. } => *exact && outer.is_some() && *inner != Some(None),
-        Encap::Untagged | Encap::Default => false,
-    };
     let why = match (port.sub, &port.interface.kind) {
         _ if names.is_l2(port) => "is on layer 2",
-        (Some(s), _) if !s.encapsulation.as_ref().is_none_or(exact) => "takes frames of several VLANs",
+        (Some(s), _) if !s.encapsulation.as_ref().is_none_or(|e| e.is_exact()) => {
+            "takes frames of several VLANs"
+        }
         (None, InterfaceKind::Tap(_)) => "is a TAP, which Linux has already",
         (None, InterfaceKind::MplsTunnel(_)) => "is an MPLS tunnel, over which packets only leave",
         _ => return Some(()),

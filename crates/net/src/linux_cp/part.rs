@@ -4,8 +4,8 @@ use super::sync::{self, Applied};
 use super::{FromLinux, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::router::{
-    BoxedOp, Encap, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
-    is_namespace, is_tap_host, namespace_for_root,
+    BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
+    check_namespace, is_tap_host, namespace_for_root,
 };
 use command::Command;
 use graph::arcs::Feature;
@@ -193,21 +193,13 @@ fn check(router: &Router, i: &IfState, linux: &Paired) -> Result<(), OpError> {
             "{host:?} cannot name a pair in Linux: a lower-case letter, then lower-case letters, digits, '-' and '.', at most 15"
         ));
     }
-    if let Some(netns) = linux.netns.as_deref().filter(|n| !is_namespace(n)) {
-        return fail(format!(
-            "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
-        ));
-    }
-    let exact = |encap| match encap {
-        Encap::Tags { outer, inner, exact, .. } => exact && outer.is_some() && inner != Some(None),
-        Encap::Untagged | Encap::Default => false,
-    };
+    linux.netns.as_deref().map_or(Ok(()), check_namespace).or_else(fail)?;
     match i.kind {
         Kind::Local => return fail("stands for the router itself and has no pair".into()),
         Kind::MplsTunnel { .. } => {
             return fail("an MPLS tunnel has no pair: packets only leave over it".into());
         }
-        Kind::Sub { encap, .. } if !exact(encap) => {
+        Kind::Sub { encap, .. } if !encap.is_exact() => {
             return fail(
                 "takes frames of several VLANs: only a sub-interface with exact-match has a pair".into(),
             );
@@ -424,12 +416,8 @@ impl PartOp for LcpSetting {
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        if let LcpSetting::DefaultNetns(Some(netns)) = &self
-            && !is_namespace(netns)
-        {
-            return Err(OpError::new(format!(
-                "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
-            )));
+        if let LcpSetting::DefaultNetns(Some(netns)) = &self {
+            check_namespace(netns).map_err(OpError::new)?;
         }
         if let LcpSetting::RxBuffer(n) = &self
             && !RX_BUFFER.contains(n)

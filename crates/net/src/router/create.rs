@@ -169,7 +169,7 @@ impl Router {
             if vlans.iter().flatten().any(|v| !(1..=4095).contains(v)) {
                 return fail("a VLAN is 1 to 4095");
             }
-            if exact && (outer.is_none() || inner == Some(None)) {
+            if exact && !encap.is_by_number() {
                 return fail("exact-match needs the VLANs by number");
             }
         }

@@ -1,7 +1,7 @@
 //! Opens the drivers' devices in one shape.
 
 use super::tap_addresses::TapAddresses;
-use super::{is_namespace, is_tap_host};
+use super::{check_namespace, is_tap_host};
 use drivers::{Files, af_packet, pcap, tap};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
@@ -129,11 +129,7 @@ impl TapConfig {
                 self.host_name
             ));
         }
-        if let Some(netns) = self.netns.as_deref().filter(|n| !is_namespace(n)) {
-            return Err(format!(
-                "{netns:?} cannot name a network namespace: a name as `ip netns list` shows it"
-            ));
-        }
+        self.netns.as_deref().map_or(Ok(()), check_namespace)?;
         self.addresses.check(self.bridge.is_some(), self.host_mtu)
     }
 

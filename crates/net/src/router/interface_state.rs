@@ -36,6 +36,16 @@ pub enum Encap {
 }
 
 impl Encap {
+    /// Whether each of its tags is named by number.
+    pub fn is_by_number(self) -> bool {
+        matches!(self, Encap::Tags { outer: Some(_), inner, .. } if inner != Some(None))
+    }
+
+    /// Whether it takes frames of these tags alone, which is what layer 3 needs: what is sent gets them.
+    pub fn is_exact(self) -> bool {
+        self.is_by_number() && matches!(self, Encap::Tags { exact: true, .. })
+    }
+
     /// Tags of its frames that are known by number.
     pub fn known_tags(self) -> u8 {
         match self {

@@ -67,7 +67,9 @@ pub use sources::{PrefixRoute, Rank, RouteSource, RouteSourceInfo, Source, Sweep
 pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
-pub use words::{MOST_DESCRIPTION, check_description, is_namespace, is_tap_host, namespace_for_root};
+pub use words::{
+    MOST_DESCRIPTION, check_description, check_namespace, is_namespace, is_tap_host, namespace_for_root,
+};
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
 use self::tables::Fibs;

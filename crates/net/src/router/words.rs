@@ -60,6 +60,17 @@ pub fn is_namespace(name: &str) -> bool {
         && !name.chars().any(|c| c == '/' || c.is_control())
 }
 
+/// Whether a text names a network namespace.
+///
+/// # Errors
+/// It does not.
+pub fn check_namespace(name: &str) -> Result<(), String> {
+    if is_namespace(name) {
+        return Ok(());
+    }
+    Err(format!("{name:?} cannot name a network namespace: a name as `ip netns list` shows it"))
+}
+
 /// Why a network namespace is refused to who does not have all rights: entering one is for who may do so without the router too.
 pub fn namespace_for_root(namespace: &str) -> String {
     format!("namespace {namespace}: only root may put devices there or take them from there")
