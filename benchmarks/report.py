@@ -571,9 +571,11 @@ def page(folder, r):
         say.append(table(["load", "Mpps", *q, *(f"due {x}" for x in q), "missed"], rows))
         say.append(note.get("latency", ""))
 
-    for o in r.of("binary"):
+    if r.of("binary"):
         say.append("## The binary\n")
-        say.append(f"Stripped, as the package installs it, it has {o['stripped_bytes'] / 1e6:.1f} MB.\n")
+        say.append("Without its symbols, as the package installs it:\n")
+        rows = [[o["commit"], f"{o['stripped_bytes'] / 1e6:.1f}"] for o in r.of("binary")]
+        say.append(table(["commit", "MB"], rows))
 
     if note.get("devices"):
         say.append("## Over devices\n")
