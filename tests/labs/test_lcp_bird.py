@@ -144,12 +144,32 @@ def test_ospf(two, kind):
             wait_for("it is back", lambda: "Full/" in birdc("show ospf neighbors o4"), timeout=60)
 
 
+def printed(name, netns):
+    """What a page of docs has the reader type, block by block, with another name of the namespace."""
+    with open(os.path.join(REPO, "docs", name)) as f:
+        text = f.read()
+    return [block.replace("dataplane", netns) for block in re.findall(r"```console\n(.*?)```", text, re.S)]
+
+
+def typed(block, folder, **more):
+    """Runs it in a folder, in which `quiver` is, perhaps with more in the environment; what it prints."""
+    script = "\n".join(line.removeprefix("$ ") for line in block.splitlines())
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", **more}
+    done = run(["sh", "-ec", script], cwd=folder, env=env, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def ends(pidfile):
+    """Ends the process that has written the file."""
+    with open(pidfile) as f:
+        os.kill(int(f.read()), signal.SIGTERM)
+
+
 def test_the_manual(lab, tmp_path):
     """docs/linux-control-plane.md, as printed but for the name of the namespace."""
-    with open(os.path.join(REPO, "docs", "linux-control-plane.md")) as f:
-        text = f.read()
     name = f"{PREFIX}{os.getpid()}-manual"
-    first, routes, bird = (block.replace("dataplane", name) for block in re.findall(r"```console\n(.*?)```", text, re.S))
+    first, routes, bird = printed("linux-control-plane.md", name)
     inside = lab.namespace("r")
     lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24"]))
     router = lab.router(inside, {"interfaces": {"left": {"addresses": ["10.0.1.1/24"]}},
@@ -158,20 +178,83 @@ def test_the_manual(lab, tmp_path):
     quiver.write_text(f'#!/bin/sh\nshift\nexec {BINARY} ctl -s {router.socket} "$@"\n')
     quiver.chmod(0o755)
 
-    def as_printed(block):
-        script = "\n".join(line.removeprefix("$ ") for line in block.splitlines())
-        path = f"{tmp_path}:{os.environ['PATH']}"
-        return run(["sh", "-ec", script], cwd=tmp_path, env={**os.environ, "PATH": path}).stdout
-
     try:
-        shown = as_printed(first)
+        shown = typed(first, tmp_path)
         assert "inet 10.0.1.1/24" in shown and re.search(r"left +tap\d+ +e0 +\d+", shown), shown
-        as_printed(routes)
+        typed(routes, tmp_path)
         wait_for("the route is Quiver's", lambda: f"kernel:static@{name}" in router.ctl("fib why 198.51.100.1"))
         assert router.json("fib diff kernel") == []
-        shown = as_printed(bird)
+        shown = typed(bird, tmp_path)
         assert "ospf1:" in shown, shown
-        with open(tmp_path / "bird.pid") as f:
-            os.kill(int(f.read()), signal.SIGTERM)
+        ends(tmp_path / "bird.pid")
     finally:
+        run(f"ip netns del {name}", check=False)
+
+
+PROVIDER = """
+router id 192.0.2.1;
+protocol device {}
+protocol static { ipv4; route 203.0.113.0/24 blackhole; }
+protocol static { ipv6; route 2001:db8:f::/48 blackhole; }
+protocol bgp { local as 64501; neighbor 192.0.2.2 as 64500; ipv4 { import all; export all; }; }
+protocol bgp { local as 64501; neighbor 2001:db8:ff::2 as 64500; ipv6 { import all; export all; }; }
+protocol kernel { ipv4 { export where source = RTS_BGP; }; }
+protocol kernel { ipv6 { export where source = RTS_BGP; }; }
+"""
+
+
+def test_from_nothing_to_bgp(lab, tmp_path):
+    """docs/first-bgp.md as printed, but for the name of the namespace, with BIRD at the other end."""
+    name = f"{PREFIX}{os.getpid()}-first"
+    start, look, bird, shown, change = printed("first-bgp.md", name)
+    inside, provider = lab.namespace("r"), lab.namespace("p")
+    provider.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.default.accept_dad=0"
+                 " net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+    veth(inside, "wan", provider, "wan")
+    for address in ("192.0.2.1/24", "2001:db8:ff::1/64"):
+        provider.ip(f"address add {address} dev wan")
+    for address in ("203.0.113.1/24", "2001:db8:f::1/48"):
+        provider.ip(f"address add {address} dev lo")
+    provider.ip("link set lo up")
+    host = lab.cable(inside, "lan", lab.host("h", ["198.51.100.2/24", "2001:db8:1::2/64"], ["198.51.100.1", "2001:db8:1::1"]))
+    (tmp_path / "quiver").symlink_to(BINARY)
+    (tmp_path / "provider.conf").write_text(PROVIDER)
+    socket = tmp_path / "ctl.sock"
+    # The machine is a namespace here, and another router may run beside.
+    start = start.replace("quiver run", f"ip netns exec {inside.name} quiver run")
+    start = start.replace("interfaces:\n", f"quiver: {{dad: off, sockets: {{ctl: {socket}}}}}\ninterfaces:\n", 1)
+    ours = {"QUIVER_CTL": str(socket)}
+    supervisor = None
+    try:
+        provider.run(["bird", "-c", str(tmp_path / "provider.conf"), "-s", str(tmp_path / "p.ctl"), "-P", str(tmp_path / "p.pid")])
+        typed(start.replace("quiver.log 2>&1 &", "quiver.log 2>&1 & echo $! > quiver.pid"), tmp_path)
+        supervisor = tmp_path / "quiver.pid"
+        wait_for("the router answers", lambda: socket.exists() and run([BINARY, "ctl", "-s", str(socket), "show version"], check=False).returncode == 0)
+        wait_for("the provider is there", lambda: run(f"ip netns exec {name} ping -c 1 -W 1 192.0.2.1", check=False).returncode == 0)
+        said = typed(look, tmp_path)
+        assert "192.0.2.2/24" in said and "2001:db8:1::1/64" in said and "1 received" in said, said
+        typed(bird, tmp_path)
+        birdc = lambda line: run(["birdc", "-s", str(tmp_path / "bird.ctl"), *line.split()]).stdout
+        wait_for("the sessions are up", lambda: birdc("show protocols").count("Established") == 2, timeout=60)
+        why = lambda to: run([BINARY, "ctl", "-s", str(socket), f"fib why {to}"]).stdout
+        for to in ("203.0.113.1", "2001:db8:f::1"):
+            wait_for(f"{to} is BIRD's", lambda: f"kernel:bird@{name}" in why(to), timeout=30)
+        said = typed(shown, tmp_path, **ours)
+        assert "Established" in said and "203.0.113.0/24 via 192.0.2.1 dev wan0" in said, said
+        for to in ("203.0.113.1", "2001:db8:f::1"):
+            wait_for(f"the host reaches {to}", lambda: host.ping(to, count=1, extra="-W 1", check=False)[1] == 1, timeout=30)
+        said = typed(change, tmp_path, **ours)
+        assert "198.51.100.129/24" in said and "second address" in said, said
+        assert "198.51.100.129/24" in run(["ip", "-n", name, "-br", "address"]).stdout
+        since = birdc("show protocols provider4").splitlines()[-1].split()[4]
+        with open(supervisor) as f:
+            os.kill(int(f.read()), signal.SIGUSR1)
+        wait_for("the host reaches the provider's network again", lambda: host.ping("203.0.113.1", count=1, extra="-W 1", check=False)[1] == 1, timeout=30)
+        assert birdc("show protocols provider4").splitlines()[-1].split()[4] == since
+    finally:
+        for file in ("bird.pid", "p.pid", "quiver.pid"):
+            if (tmp_path / file).exists():
+                ends(tmp_path / file)
+        if supervisor:
+            wait_for("the router has ended", lambda: not socket.exists(), timeout=20)
         run(f"ip netns del {name}", check=False)
