@@ -88,7 +88,8 @@ def test_routes_of_ip_are_forwarded_by(lab):
     s.linux.ip("route add 30.0.2.0/24 tos 0x10 via 10.0.1.2 dev e0")
     def told():
         [n] = s.netlink()
-        assert n["foreign"] == 1 and n["failed"] == 1 and n["unsupported"] == [{"what": "type of service", "routes": 1}], n
+        if n["foreign"] != 1 or n["failed"] != 1 or n["unsupported"] != [{"what": "type of service", "routes": 1}]:
+            return False
         return "table 77" in n["failures"][0]["reason"] and n["failures"][0]["prefix"] == "30.0.1.0/24"
     wait_for("it is told", told)
     assert s.router.ctl("fib diff kernel") == "- 30.0.1.0/24 table 77 metric 0: via 10.0.1.2 left\n"

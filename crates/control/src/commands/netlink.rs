@@ -150,7 +150,7 @@ fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn tell(router: &Router, d: &Difference, page: &mut command::Page) {
-    let (kernel, has) = (d.kernel.as_ref(), d.router.as_ref());
+    let (kernel, has) = (d.kernel.as_deref(), d.router.as_deref());
     if page.wants_json() {
         let one = |t: Option<&Target>| t.map(|t| words(router, d, t));
         page.item(&json!({

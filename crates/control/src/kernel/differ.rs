@@ -19,9 +19,9 @@ pub(crate) struct Difference {
     pub prefix: IpNet,
     pub metric: u32,
     /// What the kernel has; `None`: nothing.
-    pub kernel: Option<Target>,
+    pub kernel: Option<Arc<Target>>,
     /// What the router has; `None`: nothing.
-    pub router: Option<Target>,
+    pub router: Option<Arc<Target>>,
 }
 
 impl Followed {
@@ -52,7 +52,8 @@ fn order(a: &(u32, IpNet, u32), b: &(u32, IpNet, u32)) -> Ordering {
     place(a).cmp(&place(b))
 }
 
-type Wanted = HashMap<(u32, IpNet, u32), Target>;
+/// Routes of one content share what they come to.
+type Wanted = HashMap<(u32, IpNet, u32), Arc<Target>>;
 
 /// Compares, and lets others have their turn.
 async fn compare(
@@ -63,11 +64,14 @@ async fn compare(
 ) -> Result<Vec<Difference>, String> {
     // It does not grow here: that would move all of it at one go.
     let mut wanted: Wanted = HashMap::with_capacity(kernel.len());
+    let mut shared: HashMap<*const Route, Arc<Target>> = HashMap::new();
     for routes in kernel.chunks(TURN) {
         {
             let router = router.borrow();
             let goal = |(key, route): &(Key, Arc<Route>)| {
                 let Goal { table, rank, target } = devices.goal(&router, key, route).ok()?;
+                let known = shared.entry(Arc::as_ptr(route)).or_insert_with(|| Arc::new(target.clone()));
+                let target = if **known == target { Arc::clone(known) } else { Arc::new(target) };
                 Some(((table, key.prefix, rank.metric), target))
             };
             wanted.extend(routes.iter().filter_map(goal));
@@ -95,6 +99,8 @@ async fn compare(
         };
         differ.extend(wanted.into_iter().map(missing));
         differ.sort_by(|a, b| order(&(a.table, a.prefix, a.metric), &(b.table, b.prefix, b.metric)));
+        // What it took is a good part of what the process has.
+        crate::memory::give_back();
         differ
     };
     net::background::run(sorted).await.map_err(|e| e.to_string())
@@ -110,14 +116,14 @@ fn beside(
     after: Option<IpNet>,
 ) -> Option<(net::router::RouteTable, Option<IpNet>)> {
     let (mut seen, mut last) = (0, after);
-    let mut known: HashMap<u32, Option<Target>> = HashMap::new();
+    let mut known: HashMap<u32, Option<Arc<Target>>> = HashMap::new();
     for r in router.routes_after(table, after).take(TURN) {
         (seen, last) = (seen + 1, Some(r.prefix));
         for route in router.routes_of_prefix(&r).filter(|e| sources.contains(&e.source)) {
             let metric = route.rank.metric;
             let has = known
                 .entry(route.group)
-                .or_insert_with(|| router.group(route.group).map(|h| h.target))
+                .or_insert_with(|| router.group(route.group).map(|h| Arc::new(h.target)))
                 .clone();
             let wants = wanted.remove(&(table.id, r.prefix, metric));
             if has != wants {
