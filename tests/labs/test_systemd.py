@@ -25,15 +25,30 @@ echo version $(quiver ctl show version | head -1)
 chmod 666 /dev/net/tun
 quiver ctl create tap id 0
 echo tap $(quiver ctl show hardware-interfaces | grep tap0)
+# A pair, which the state keeps over a start, and systemd with a carrier.
+quiver ctl create loopback interface instance 5
+quiver ctl set interface state loop5 up
+quiver ctl lcp create loop5 host-if lo5
+quiver save
+lo5=/sys/class/net/lo5
+until_ '[ $(cat $lo5/carrier) = 1 ]'
+pair() { echo pair $(cat $lo5/ifindex) $(cat $lo5/carrier_changes); }
+pair
 kill -9 $pid
 until_ other
 echo back after kill
+pair
+systemctl restart quiver
+pair
+quiver ctl show last-words | tail -1
+pid=$(state MainPID)
 pid=$(state MainPID)
 kill -STOP $pid
 until_ other
 echo back after stop
 systemctl stop quiver
 echo stopped $(state ActiveState) $(state Result) $(state ExecMainStatus)
+mv /var/lib/quiver/state /var/lib/quiver/before
 echo 'interfaces: {eth0: {mtu: 3}}' >/etc/quiver/quiver.yaml
 systemctl start quiver || echo refused $(state ExecMainStatus)
 echo end
@@ -89,6 +104,9 @@ def test_systemd_runs_the_unit(lab):
     assert said[1] == f"runs as quiver with {1 << 12 | 1 << 13 | 1 << 14 | 1 << 23 | 1 << 6 | 1 << 7:016x}"
     assert said[2].startswith("version quiver "), said
     assert any(s.startswith("tap ") and "tap0" in s for s in said), said
+    # The same device, whose carrier has never gone: after a kill, and after a restart.
+    pairs = [s for s in said if s.startswith("pair ")]
+    assert len(pairs) == 3 and len(set(pairs)) == 1 and len(pairs[0].split()) == 3, said
     assert "back after kill" in said and "back after stop" in said, (said, journal)
     assert "stopped inactive success 0" in said, (said, journal)
     assert "refused 1" in said and "mtu" in journal and "end" in said, (said, journal)
