@@ -169,7 +169,7 @@ def ends(pidfile):
 def test_the_manual(lab, tmp_path):
     """docs/linux-control-plane.md, as printed but for the name of the namespace."""
     name = f"{PREFIX}{os.getpid()}-manual"
-    first, routes, bird = printed("linux-control-plane.md", name)
+    first, changes, routes, bird = printed("linux-control-plane.md", name)
     inside = lab.namespace("r")
     lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24"]))
     router = lab.router(inside, {"interfaces": {"left": {"addresses": ["10.0.1.1/24"]}},
@@ -181,6 +181,9 @@ def test_the_manual(lab, tmp_path):
     try:
         shown = typed(first, tmp_path)
         assert "inet 10.0.1.1/24" in shown and re.search(r"left +tap\d+ +e0 +\d+", shown), shown
+        typed(changes, tmp_path)
+        wait_for("what Linux was given is the interface's",
+                 lambda: all(w in router.ctl("show lcp") for w in ("mtu 1400", "192.0.2.1/24", "1 neighbors")))
         typed(routes, tmp_path)
         wait_for("the route is Quiver's", lambda: f"kernel:static@{name}" in router.ctl("fib why 198.51.100.1"))
         assert router.json("fib diff kernel") == []

@@ -20,7 +20,8 @@ UNSEEN = {
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Pairs in the router's own namespace.
-    "show lcp": {"default-netns", "pairs[].netns"},
+    # What Linux changes; tests/labs/test_linux_devices.py does.
+    "show lcp": {"default-netns", "pairs[].netns", *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac"))},
     # Of routes of Linux's that fail or differ; tests/labs/test_linux_routes.py has them.
     "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "reason")), "unsupported[].what", "unsupported[].routes"},
     "fib diff kernel": {"table", "prefix", "metric", "kernel", "router"},

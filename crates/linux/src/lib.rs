@@ -1,10 +1,13 @@
-//! Linux's routing state, read over netlink: what the kernel has, and each change of it.
+//! Linux's routing state, read over netlink: what the kernel has, and each change of it. Routes, and the links, addresses and neighbors
+//! that they stand on.
 //!
 //! Knows nothing of Quiver. [`mirror`] is pure; [`follow`] is the thread that reads.
 
+pub mod address;
 mod contents;
 pub mod link;
 pub mod mirror;
+pub mod neighbor;
 pub mod nexthop;
 pub mod reader;
 pub mod route;
@@ -12,7 +15,10 @@ mod routes;
 pub mod socket;
 pub mod wire;
 
+pub use address::Address;
+pub use link::Link;
 pub use mirror::{Doubt, Mirror};
+pub use neighbor::{Knows, Neighbor};
 pub use reader::{Event, Reader, Stats, follow};
 pub use route::{Action, Change, Key, Path, Route};
 pub use socket::Sockets;

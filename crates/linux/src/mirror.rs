@@ -4,19 +4,17 @@
 //! an address or nexthop object that goes), or does not tell which of several it uses (IPv6 routes of one prefix and metric), the mirror
 //! says that all has to be read anew.
 
+use crate::address::{self, Address};
 use crate::contents::{ContentId, Contents};
 use crate::link;
 use crate::nexthop::{self, Nexthops};
 use crate::route::{self, Action, Change, Key, RTPROT_KERNEL, Route, RouteMessage};
 use crate::routes::{Routes, SEEN};
-use crate::wire::{Attributes, Message, NLM_F_APPEND, NLM_F_REPLACE, kind, u32_at};
+use crate::wire::{Message, NLM_F_APPEND, NLM_F_REPLACE, kind};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Of IPv4 addresses.
-const IFA_LOCAL: u16 = 2;
-const IFADDRMSG: usize = 8;
 /// The kernel's table of its own addresses.
 const RT_TABLE_LOCAL: u32 = 255;
 
@@ -116,9 +114,8 @@ impl Mirror {
                 }
             }
             kind::RTM_DELADDR => {
-                let mut attributes = Attributes(m.body.get(IFADDRMSG..).unwrap_or_default());
-                let address = attributes.find(|(k, _)| *k == IFA_LOCAL).and_then(|(_, v)| route::address(v));
-                let (Some(address), Some(ifindex)) = (address, u32_at(m.body, 4)) else { return };
+                let Some(Address { ifindex, net, .. }) = address::parse(m.body) else { return };
+                let address = net.addr();
                 // Of IPv4, the routes with this source; with its last address a device loses all.
                 let uses =
                     |r: &Route| r.source == Some(address) || r.paths.iter().any(|p| p.ifindex == ifindex);

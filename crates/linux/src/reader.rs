@@ -3,11 +3,15 @@
 //! When messages were lost (ENOBUFS), or may have been, all routes are read anew, and what differs is told. What changes while that goes on is
 //! kept, and taken behind it.
 
+use crate::address::{self, Address};
+use crate::link::{self, Link};
 use crate::mirror::{Doubt, Mirror};
+use crate::neighbor::{self, Neighbor};
 use crate::route::Change;
-use crate::socket::{RECV, REQUESTS, Read, Sockets, error_of};
+use crate::socket::{DEVICES, NEIGHBORS, RECV, ROUTES, Read, Request, Sockets, error_of};
 use crate::wire::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -29,6 +33,12 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub enum Event {
     /// Routes have changed, in this order.
     Changes(Vec<Change>),
+    /// Of these devices (by Linux's index) the link has changed, or addresses have.
+    Devices(BTreeSet<u32>),
+    /// What is known of these neighbors has changed, in this order.
+    Neighbors(Vec<Neighbor>),
+    /// All neighbors: others are not known any more. What has changed of devices may not have been told either.
+    AllNeighbors(Vec<Neighbor>),
     /// All were read; what differed was told before.
     Synced {
         /// Why; `None` at the start.
@@ -57,6 +67,8 @@ pub struct Stats {
     pub links: AtomicU64,
     /// Messages of addresses.
     pub addresses: AtomicU64,
+    /// Messages of neighbors.
+    pub neighbors: AtomicU64,
     /// Messages of other kinds.
     pub others: AtomicU64,
     /// How often the kernel threw messages away.
@@ -91,6 +103,7 @@ impl Stats {
             kind::RTM_NEWNEXTHOP | kind::RTM_DELNEXTHOP => &self.nexthops,
             kind::RTM_NEWLINK | kind::RTM_DELLINK => &self.links,
             kind::RTM_NEWADDR | kind::RTM_DELADDR => &self.addresses,
+            kind::RTM_NEWNEIGH | kind::RTM_DELNEIGH => &self.neighbors,
             _ => &self.others,
         };
         add(n, 1);
@@ -135,8 +148,15 @@ pub fn follow(sockets: Sockets, send: impl FnMut(Event) -> bool + Send + 'static
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK)?;
     let (stats, stop, again) =
         (Arc::<Stats>::default(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let teller =
-        Teller { send, stats: Arc::clone(&stats), stop: Arc::clone(&stop), changes: Vec::new(), told: 0 };
+    let teller = Teller {
+        send,
+        stats: Arc::clone(&stats),
+        stop: Arc::clone(&stop),
+        changes: Vec::new(),
+        told: 0,
+        devices: BTreeSet::new(),
+        neighbors: Vec::new(),
+    };
     let mirror = Mirror::new();
     let mut at_work =
         AtWork { sockets, mirror, teller, again: Arc::clone(&again), woken, buf: vec![0; RECV] };
@@ -158,7 +178,7 @@ pub fn read_all(sockets: &mut Sockets) -> io::Result<Mirror> {
     let mut mirror = Mirror::new();
     let mut buf = vec![0; RECV];
     let mut ignored = Vec::new();
-    for request in REQUESTS {
+    for request in ROUTES {
         ask(sockets, request, &mut buf, |step| {
             match step {
                 Step::Told(m) => mirror.told(&m, &mut ignored),
@@ -168,6 +188,41 @@ pub fn read_all(sockets: &mut Sockets) -> io::Result<Mirror> {
         })?;
     }
     Ok(mirror)
+}
+
+/// A device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its link.
+    pub link: Link,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+}
+
+/// All devices of the namespace of the sockets, by Linux's index, read once.
+///
+/// # Errors
+/// The kernel cannot be asked.
+pub fn read_devices(sockets: &mut Sockets) -> io::Result<BTreeMap<u32, Device>> {
+    let mut buf = vec![0; RECV];
+    let mut all: BTreeMap<u32, Device> = BTreeMap::new();
+    for request in DEVICES {
+        ask(sockets, request, &mut buf, |step| {
+            let Step::Told(m) = step else { return Ok(()) };
+            if m.kind == kind::RTM_NEWLINK
+                && let Some(link) = link::parse(m.body)
+            {
+                all.insert(link.ifindex, Device { link, addresses: vec![] });
+            } else if m.kind == kind::RTM_NEWADDR
+                && let Some(address) = address::parse(m.body)
+                && let Some(device) = all.get_mut(&address.ifindex)
+            {
+                device.addresses.push(address);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(all)
 }
 
 /// What [`ask`] comes to.
@@ -200,7 +255,7 @@ fn wait_readable(sockets: &Sockets) {
 /// Asks for all of a kind. Whether that changed while it was told.
 fn ask(
     sockets: &mut Sockets,
-    request: (u16, u8, usize),
+    request: Request,
     buf: &mut [u8],
     mut step: impl FnMut(Step<'_>) -> io::Result<()>,
 ) -> io::Result<bool> {
@@ -235,6 +290,8 @@ struct Teller<S> {
     changes: Vec<Change>,
     /// Changes told.
     told: usize,
+    devices: BTreeSet<u32>,
+    neighbors: Vec<Neighbor>,
 }
 
 impl<S: FnMut(Event) -> bool> Teller<S> {
@@ -245,12 +302,39 @@ impl<S: FnMut(Event) -> bool> Teller<S> {
         }
     }
 
+    /// Notes what a message says of devices and neighbors.
+    fn note(&mut self, m: &Message<'_>) {
+        self.stats.count(m.kind);
+        match m.kind {
+            kind::RTM_NEWLINK | kind::RTM_DELLINK => {
+                self.devices.extend(link::parse(m.body).map(|l| l.ifindex));
+            }
+            kind::RTM_NEWADDR | kind::RTM_DELADDR => {
+                self.devices.extend(address::parse(m.body).map(|a| a.ifindex));
+            }
+            kind::RTM_NEWNEIGH | kind::RTM_DELNEIGH => self.neighbors.extend(neighbor::parse(m)),
+            _ => {}
+        }
+    }
+
     /// Tells what has changed, when it is at least `n`.
     fn flush(&mut self, n: usize) -> io::Result<()> {
         if self.stop.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if self.changes.len() < n {
+        if self.changes.len() + self.neighbors.len() + self.devices.len() < n {
+            return Ok(());
+        }
+        // Routes lead over devices, and to neighbors.
+        if !self.devices.is_empty() {
+            let devices = std::mem::take(&mut self.devices);
+            self.tell(Event::Devices(devices))?;
+        }
+        if !self.neighbors.is_empty() {
+            let neighbors = std::mem::take(&mut self.neighbors);
+            self.tell(Event::Neighbors(neighbors))?;
+        }
+        if self.changes.is_empty() {
             return Ok(());
         }
         add(&self.stats.changes, self.changes.len() as u64);
@@ -321,7 +405,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
             match self.sockets.changes(&mut self.buf)? {
                 Read::Bytes(n) => {
                     for m in Messages(&self.buf[..n]) {
-                        self.teller.stats.count(m.kind);
+                        self.teller.note(&m);
                         self.mirror.take(&m, &mut self.teller.changes);
                     }
                 }
@@ -347,7 +431,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         let before = teller.told;
         wait_turn(sockets, buf)?;
         mirror.begin();
-        for request in REQUESTS {
+        for request in ROUTES {
             changed |= ask(sockets, request, buf, |step| {
                 let sockets = match step {
                     Step::Told(m) => {
@@ -373,10 +457,20 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         }
         mirror.end(&mut teller.changes);
         teller.flush(1)?;
+        if why != Some(Doubt::Silent) {
+            let mut all = Vec::new();
+            changed |= ask(sockets, NEIGHBORS, buf, |step| {
+                if let Step::Told(m) = step {
+                    all.extend(neighbor::parse(&m));
+                }
+                Ok(())
+            })?;
+            teller.tell(Event::AllNeighbors(all))?;
+        }
         let differed = teller.told - before;
         teller.stats.backlog.fetch_max(backlog.len() as u64, Ordering::Relaxed);
         for m in Messages(&backlog) {
-            teller.stats.count(m.kind);
+            teller.note(&m);
             mirror.take(&m, &mut teller.changes);
         }
         teller.flush(1)?;

@@ -1,9 +1,11 @@
 //! The netlink sockets: one for what changes, one for asking for all.
 
+use crate::address::IFADDRMSG;
 use crate::link::IFINFOMSG;
+use crate::neighbor::NDMSG;
 use crate::nexthop::NHMSG;
 use crate::route::{AF_INET, AF_INET6, RTMSG};
-use crate::wire::kind::{RTM_GETLINK, RTM_GETNEXTHOP, RTM_GETROUTE};
+use crate::wire::kind::{RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE};
 use crate::wire::{self, u32_at};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -18,6 +20,7 @@ pub const BUFFER: usize = 32 << 20;
 
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const RTNLGRP_LINK: u32 = 1;
+const RTNLGRP_NEIGH: u32 = 3;
 const RTNLGRP_IPV4_IFADDR: u32 = 5;
 const RTNLGRP_IPV4_ROUTE: u32 = 7;
 const RTNLGRP_IPV6_IFADDR: u32 = 9;
@@ -27,6 +30,7 @@ const RTNLGRP_NEXTHOP: u32 = 32;
 fn groups() -> u32 {
     [
         RTNLGRP_LINK,
+        RTNLGRP_NEIGH,
         RTNLGRP_IPV4_IFADDR,
         RTNLGRP_IPV4_ROUTE,
         RTNLGRP_IPV6_IFADDR,
@@ -68,9 +72,16 @@ pub enum Read {
     Overflow,
 }
 
-/// Of what all is asked for, in this order: routes name nexthop objects.
-pub const REQUESTS: [(u16, u8, usize); 3] =
+/// All of a kind: the message that asks for it, the family, bytes of the kind's fixed header.
+pub type Request = (u16, u8, usize);
+
+/// What is asked for of routes, in this order: routes name nexthop objects.
+pub const ROUTES: [Request; 3] =
     [(RTM_GETNEXTHOP, 0, NHMSG), (RTM_GETROUTE, AF_INET, RTMSG), (RTM_GETROUTE, AF_INET6, RTMSG)];
+/// What is asked for of devices.
+pub const DEVICES: [Request; 2] = [(RTM_GETLINK, 0, IFINFOMSG), (RTM_GETADDR, 0, IFADDRMSG)];
+/// All neighbors.
+pub const NEIGHBORS: Request = (RTM_GETNEIGH, 0, NDMSG);
 
 impl Sockets {
     /// Opens them. `buffer`: bytes that the kernel keeps of changes that we have not read.
@@ -81,13 +92,21 @@ impl Sockets {
         Ok(Sockets { events: socket(groups(), buffer)?, requests: socket(0, BUFFER)?, seq: 0 })
     }
 
+    /// Opens them for asking only: nothing is told of what changes.
+    ///
+    /// # Errors
+    /// No netlink, or no descriptor left.
+    pub fn for_requests() -> io::Result<Sockets> {
+        Ok(Sockets { events: socket(0, 0)?, requests: socket(0, BUFFER)?, seq: 0 })
+    }
+
     /// The descriptors that become readable: changes, answers.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.events.as_fd(), self.requests.as_fd()]
     }
 
     /// Asks for all objects of a kind, and answers the number of the request.
-    pub fn request_all(&mut self, (kind, family, body): (u16, u8, usize)) -> io::Result<u32> {
+    pub fn request_all(&mut self, (kind, family, body): Request) -> io::Result<u32> {
         self.seq = self.seq.wrapping_add(1).max(1);
         let m = wire::request(kind, NLM_F_REQUEST_DUMP, self.seq, family, body);
         rustix::net::sendto(&self.requests, &m, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;

@@ -1,57 +1,19 @@
 //! The mirror beside the kernel: what it says after changes of every kind is what `ip` prints.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod ns;
+
 use linux::reader::read_all;
 use linux::{Action, Event, Key, Mirror, Reader, Route, Sockets, follow};
+use ns::{Ns, sh};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A namespace with two devices that are up.
-struct Ns(String);
-
 impl Ns {
-    fn new() -> Ns {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("mirror{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        sh(&format!("ip netns add {name}"));
-        let ns = Ns(name);
-        ns.batch(
-            "link set lo up\nlink add va type veth peer name vb\nlink set va up\nlink set vb up\n\
-             addr add 10.0.0.1/24 dev va\naddr add 10.0.1.1/24 dev vb\n\
-             addr add fd00::1/64 dev va nodad\naddr add fd00:1::1/64 dev vb nodad\n",
-        );
-        ns
-    }
-
-    fn sockets(&self, buffer: usize) -> Sockets {
-        let file = std::fs::File::open(format!("/run/netns/{}", self.0)).unwrap();
-        std::thread::spawn(move || {
-            rustix::thread::move_into_link_name_space(file.as_fd(), None).unwrap();
-            Sockets::open(buffer).unwrap()
-        })
-        .join()
-        .unwrap()
-    }
-
-    /// Runs lines of `ip`; those that it refuses do nothing.
-    fn batch(&self, lines: &str) {
-        let mut ip = Command::new("ip")
-            .args(["-n", &self.0, "-force", "-batch", "-"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        ip.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        ip.wait().unwrap();
-    }
-
     /// What `ip` prints: the first route of each table, prefix, metric and TOS, as text.
     fn printed(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
@@ -134,16 +96,6 @@ impl Ns {
     }
 }
 
-impl Drop for Ns {
-    fn drop(&mut self) {
-        sh(&format!("ip netns del {}", self.0));
-    }
-}
-
-fn sh(line: &str) {
-    assert!(Command::new("sh").args(["-c", line]).status().unwrap().success(), "{line}");
-}
-
 /// In the words of [`Ns::printed`].
 fn worded(key: &Key, r: &Route, names: &BTreeMap<u32, String>) -> (String, String) {
     let path = |p: &linux::Path| {
@@ -200,6 +152,7 @@ impl Told {
                 self.synced += 1;
                 self.overflows += usize::from(why == Some(linux::Doubt::Overflow));
             }
+            Ok(Event::Devices(_) | Event::Neighbors(_) | Event::AllNeighbors(_)) => {}
             Ok(Event::Failed(e)) => panic!("{e}"),
             Err(_) => return false,
         }

@@ -16,7 +16,7 @@ const LINES: usize = 256;
 
 pub(super) fn commands() -> [Command<App>; 2] {
     [
-        Command::read("show netlink", "What is read of the kernel's routes, and what became of it", show)
+        Command::read("show netlink", "What is read of Linux's routes and devices, and what became of it", show)
             .details(
                 "For each network namespace in which an interface has its pair (`lcp create`). Routes over other devices are not the \
                  router's. Lag is the time between the reading of a change and the moment at which workers use it.",
@@ -35,7 +35,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let followed = app.kernel.followed();
     if followed.is_empty() {
         return Ok(Output::new(
-            "nothing is followed: no interface has a pair in Linux, or `lcp netlink` is off\n",
+            "nothing is followed: no interface has a pair in Linux, or `lcp netlink` and `lcp nl-sync` are off\n",
             json!([]),
         ));
     }
@@ -58,12 +58,13 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         line(
             "messages",
             format!(
-                "{} new and {} deleted routes, {} nexthops, {} links, {} addresses",
+                "{} new and {} deleted routes, {} nexthops, {} links, {} addresses, {} neighbors",
                 get(&s.new_routes),
                 get(&s.deleted_routes),
                 get(&s.nexthops),
                 get(&s.links),
-                get(&s.addresses)
+                get(&s.addresses),
+                get(&s.neighbors)
             ),
         );
         line("overflows", get(&s.overflows).to_string());
@@ -98,7 +99,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
             "netns": f.netns, "devices": f.devices(), "synced": c.synced.get(),
             "messages": {
                 "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),
-                "links": get(&s.links), "addresses": get(&s.addresses), "others": get(&s.others),
+                "links": get(&s.links), "addresses": get(&s.addresses), "neighbors": get(&s.neighbors), "others": get(&s.others),
             },
             "overflows": get(&s.overflows), "syncs": get(&s.syncs), "sync-us": get(&s.sync_us), "repaired": get(&s.repaired),
             "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects),

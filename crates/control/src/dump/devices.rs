@@ -57,7 +57,7 @@ fn tap_device(i: &IfState, c: &TapConfig, to: &mut Map) {
     to.put_some("offload", offload(c.offload));
     to.put_unless("persistent", c.persist, false);
     // Without it the format allows neither.
-    to.put_some("routed", (i.configured().next().is_some() || !i.subs.is_empty()).then_some(true));
+    to.put_some("routed", (i.operators_addresses().next().is_some() || !i.subs.is_empty()).then_some(true));
 }
 
 /// An entry of `taps`.

@@ -9,7 +9,7 @@ const MOST: usize = 6;
 
 /// `addresses` of an entry of `l3.interfaces`.
 pub(super) fn further_addresses(_from: Source<'_>, i: &IfState, to: &mut Map) {
-    to.put_some("addresses", Some(Node::Row(i.configured().skip(MOST).map(Node::text).collect())));
+    to.put_some("addresses", Some(Node::Row(i.operators_addresses().skip(MOST).map(Node::text).collect())));
 }
 
 /// `interfaces`: devices and TAPs in the order in which they were made, with their sub-interfaces. Of loopbacks the state
@@ -25,7 +25,7 @@ impl Pages for Interfaces {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
         let named = |i: &&IfState| match i.kind {
             Kind::Device | Kind::MplsTunnel { .. } | Kind::Virtual(_) => true,
-            Kind::Loopback => !i.up,
+            Kind::Loopback => !i.operators_up(),
             Kind::Local | Kind::Sub { .. } => false,
         };
         let find =
@@ -41,7 +41,7 @@ impl Pages for Interfaces {
             match i.kind {
                 Kind::Device | Kind::MplsTunnel { .. } | Kind::Virtual(_) => {
                     common(from, i, i.own_mtu, &mut fields);
-                    fields.put_some("state", (!i.up).then_some("down"));
+                    fields.put_some("state", (!i.operators_up()).then_some("down"));
                     match i.subs.is_empty() {
                         true => put(vec![], i.name.clone(), fields),
                         // They come behind it.
@@ -49,13 +49,17 @@ impl Pages for Interfaces {
                     }
                 }
                 Kind::Loopback if Some(i.order()) <= last => {
-                    fields.put_some("state", (!i.up).then_some("down"));
+                    fields.put_some("state", (!i.operators_up()).then_some("down"));
                     put(vec![], i.name.clone(), fields);
                 }
                 Kind::Sub { parent, id, encap } => {
                     let Some(parent) = from.router.interface(parent).filter(|p| named(p)) else { return };
-                    common(from, i, parent.mtu, &mut fields);
-                    let state = if !i.up { Some("down") } else { (!parent.up).then_some("follow") };
+                    common(from, i, parent.operators_mtu(), &mut fields);
+                    let state = if !i.operators_up() {
+                        Some("down")
+                    } else {
+                        (!parent.operators_up()).then_some("follow")
+                    };
                     fields.put_some("state", state);
                     fields.put_some("encapsulation", encapsulation(id, encap).map(Node::Flow));
                     let place = vec![parent.name.clone().into(), "sub-interfaces".into()];
@@ -82,10 +86,10 @@ fn common(from: Source<'_>, i: &IfState, mtu: u16, to: &mut Map) {
     to.put_some("description", i.description.as_deref());
     // A capture file has an address made of its number, and a tunnel any, which may be another one next time.
     let any = matches!(i.origin, Op::CreatePcap { .. }) || matches!(i.kind, Kind::MplsTunnel { l2: true });
-    let pinned = i.mac_set || any;
-    to.put_some("mac", pinned.then(|| Node::text(i.mac)));
-    to.put_unless("mtu", i.mtu, mtu);
-    let addresses: Vec<Node> = i.configured().take(MOST).map(Node::text).collect();
+    let mac = i.operators_mac().or(any.then_some(i.mac));
+    to.put_some("mac", mac.map(Node::text));
+    to.put_unless("mtu", i.operators_mtu(), mtu);
+    let addresses: Vec<Node> = i.operators_addresses().take(MOST).map(Node::text).collect();
     to.put_some("addresses", Some(Node::Row(addresses)));
     to.put_some("l2xc", i.xconnect.map(|peer| from.router.interface_name(peer)));
     INTERFACE.iter().for_each(|write| write(from, i, to));

@@ -36,6 +36,7 @@ pub(super) fn settings(from: Source<'_>, to: &mut Map) {
     to.put_unless("lcp-sync", s.sync, false);
     to.put_unless("lcp-auto-subint", s.auto_subint, false);
     to.put_unless("netlink", s.netlink, true);
+    to.put_unless("nl-sync", s.nl_sync, true);
     to.put_unless("nl-rx-buffer-size", s.rx_buffer, linux_cp::DEFAULT_RX_BUFFER);
 }
 

@@ -27,7 +27,11 @@ impl Pages for Neighbors {
                 }
                 seen += 1;
                 self.after = Some(n.addr);
-                let Some(mac) = n.mac.filter(|_| n.state == State::Static) else { continue };
+                let Some(mac) =
+                    n.mac.filter(|_| n.state == State::Static && !i.elsewhere.neighbors.contains(&n.addr))
+                else {
+                    continue;
+                };
                 let mut item = Map::new();
                 item.put("interface", i.name.as_str());
                 item.put("address", Node::text(n.addr)).put("mac", Node::text(mac));

@@ -71,7 +71,7 @@ impl Reading {
                 Some(text) => self.text += &text,
                 None => {
                     self.written = true;
-                    let chosen = router.interfaces().filter(|i| i.mac_set);
+                    let chosen = router.interfaces().filter(|i| i.operators_mac().is_some());
                     self.macs = chosen.map(|i| i.name.clone()).collect();
                 }
             }

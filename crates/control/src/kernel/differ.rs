@@ -39,7 +39,7 @@ impl Followed {
 
 /// Reads the routes of a namespace. Not for the control thread.
 fn read(netns: Option<&str>) -> Result<Vec<(Key, Arc<Route>)>, String> {
-    let mut sockets = sockets(netns, linux::socket::BUFFER)?;
+    let mut sockets = sockets(netns, linux::Sockets::for_requests)?;
     let mirror = linux::reader::read_all(&mut sockets).map_err(|e| e.to_string())?;
     Ok(mirror.iter().map(|(k, r)| (k, Arc::clone(r))).collect())
 }

@@ -1,10 +1,11 @@
 //! Following the namespaces in which interfaces have pairs.
 
 use super::goals::Devices;
-use super::{Counts, Followed, Kernel, Logger, SharedRouter, is_source_of, of_namespace, sockets};
-use linux::Event;
+use super::{Counts, Followed, Kernel, Logger, Makes, SharedRouter, is_source_of, of_namespace, sockets};
+use linux::{Event, Sockets};
 use net::router::{LogLine, RouteSource, Router, Sweep};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +20,8 @@ const WAITING: usize = 16;
 const TURN: usize = 512;
 /// Lost messages are told in the log so often at most; `show netlink` counts all.
 const TELL: Duration = Duration::from_secs(60);
+/// While much is told, what devices are is read so often at least.
+const AT_LEAST: Duration = Duration::from_millis(50);
 /// How often what is to be followed is looked at, and how often it is when nothing was configured.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOK_ANYHOW: u32 = 10;
@@ -30,6 +33,7 @@ struct Task {
     namespace: Namespace,
     devices: Devices,
     buffer: u32,
+    makes: Makes,
     task: JoinHandle<()>,
 }
 
@@ -42,7 +46,8 @@ impl Drop for Task {
 /// What is to be followed: of each namespace the devices.
 fn wanted(router: &Router) -> BTreeMap<Namespace, Devices> {
     let mut all: BTreeMap<Option<String>, Devices> = BTreeMap::new();
-    let pairs = net::linux_cp::settings(router).netlink.then(|| net::linux_cp::pairs(router));
+    let makes = makes(router);
+    let pairs = (makes.routes || makes.devices).then(|| net::linux_cp::pairs(router));
     for pair in pairs.into_iter().flatten() {
         if let Some(ifindex) = pair.ifindex {
             all.entry(pair.linux.netns).or_default().0.insert(ifindex, pair.interface);
@@ -52,18 +57,31 @@ fn wanted(router: &Router) -> BTreeMap<Namespace, Devices> {
     all.into_iter().map(|(n, devices)| ((n.clone(), identity(&n)), devices)).collect()
 }
 
-/// Follows the kernel's routes for as long as it is polled.
+fn makes(router: &Router) -> Makes {
+    let settings = net::linux_cp::settings(router);
+    Makes { routes: settings.netlink, devices: settings.nl_sync }
+}
+
+/// Follows the kernel for as long as it is polled.
 pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger, wake: &Rc<Notify>) {
     let mut tasks: Vec<Task> = vec![];
     let (mut seen, mut turns) = (u64::MAX, 0);
     let mut refused: BTreeMap<Option<String>, String> = BTreeMap::new();
     loop {
         let changes = router.borrow().changes();
+        if changes != seen {
+            kernel.followed.borrow().values().for_each(|f| f.look.notify_one());
+        }
         if changes != seen || turns >= LOOK_ANYHOW {
             (seen, turns) = (changes, 0);
             let wanted = wanted(&router.borrow());
-            let buffer = net::linux_cp::settings(&router.borrow()).rx_buffer;
-            let same = |t: &Task| wanted.get(&t.namespace) == Some(&t.devices) && t.buffer == buffer;
+            let (buffer, makes) = {
+                let router = router.borrow();
+                (net::linux_cp::settings(&router).rx_buffer, makes(&router))
+            };
+            let same = |t: &Task| {
+                wanted.get(&t.namespace) == Some(&t.devices) && t.buffer == buffer && t.makes == makes
+            };
             let stays = |t: &Task| same(t) && !t.task.is_finished();
             let ended: Vec<_> = tasks.extract_if(.., |t| !stays(t)).map(|t| t.namespace.0.clone()).collect();
             for netns in ended {
@@ -76,11 +94,11 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                 if tasks.iter().any(|t| t.namespace == namespace) {
                     continue;
                 }
-                match begin(router, log, wake, &namespace.0, devices.clone(), buffer) {
+                match begin(router, log, wake, &namespace.0, devices.clone(), (buffer, makes)) {
                     Ok((followed, task)) => {
                         refused.remove(&namespace.0);
                         kernel.followed.borrow_mut().insert(namespace.0.clone(), followed);
-                        tasks.push(Task { namespace, devices, buffer, task });
+                        tasks.push(Task { namespace, devices, buffer, makes, task });
                     }
                     // Once: it is tried each second.
                     Err(e) if refused.get(&namespace.0) == Some(&e) => {}
@@ -126,9 +144,10 @@ fn begin(
     wake: &Rc<Notify>,
     netns: &Option<String>,
     devices: Devices,
-    buffer: u32,
+    (buffer, makes): (u32, Makes),
 ) -> Result<(Rc<Followed>, JoinHandle<()>), String> {
-    let sockets = sockets(netns.as_deref(), buffer as usize)?;
+    let requests = RefCell::new(sockets(netns.as_deref(), Sockets::for_requests)?);
+    let sockets = sockets(netns.as_deref(), move || Sockets::open(buffer as usize))?;
     let counts = Counts::default();
     let (send, events) = mpsc::channel::<(Instant, Event)>(WAITING);
     let waiting = Arc::clone(&counts.waiting);
@@ -138,7 +157,9 @@ fn begin(
     };
     let marked = marked(router, netns.as_deref());
     let reader = linux::follow(sockets, tell).map_err(|e| e.to_string())?;
-    let followed = Rc::new(Followed { netns: netns.clone(), devices, reader, counts });
+    let (look, said) = (Notify::new(), RefCell::default());
+    let followed =
+        Rc::new(Followed { netns: netns.clone(), devices, reader, counts, requests, makes, said, look });
     let task =
         take_all(Rc::clone(router), Rc::clone(&followed), events, marked, Rc::clone(log), Rc::clone(wake));
     Ok((followed, tokio::task::spawn_local(task)))
@@ -153,18 +174,40 @@ async fn take_all(
     log: Logger,
     wake: Rc<Notify>,
 ) {
-    let Followed { counts, netns, .. } = &*followed;
+    let Followed { counts, netns, makes, .. } = &*followed;
     let of = of_namespace(netns.as_deref());
     let (mut marked, mut told_of_loss) = (Some(marked), None::<Instant>);
-    while let Some((told, event)) = events.recv().await {
+    let (mut changed, mut read) = (BTreeSet::new(), Instant::now());
+    loop {
+        let (told, event) = tokio::select! {
+            event = events.recv() => match event {
+                Some(event) => event,
+                None => return,
+            },
+            () = followed.look.notified() => {
+                look(&router, &followed, None, &log).await;
+                continue;
+            }
+        };
         match event {
             Event::Changes(changes) => {
-                for turn in changes.chunks(TURN) {
+                for turn in changes.chunks(TURN).take_while(|_| makes.routes) {
                     followed.take(&mut router.borrow_mut(), turn);
                     wake.notify_one();
                     tokio::task::yield_now().await;
                 }
             }
+            Event::Devices(devices) => changed.extend(devices),
+            Event::Neighbors(neighbors) if makes.devices => {
+                followed.take_neighbors(&router, &neighbors).await;
+            }
+            Event::AllNeighbors(neighbors) if makes.devices => {
+                changed.clear();
+                look(&router, &followed, None, &log).await;
+                followed.take_all_neighbors(&router, &neighbors).await;
+                wake.notify_one();
+            }
+            Event::Neighbors(_) | Event::AllNeighbors(_) => {}
             Event::Synced { why, routes, differed, took } => {
                 if let Some(marked) = marked.take() {
                     sweep(&router, &marked).await;
@@ -188,9 +231,26 @@ async fn take_all(
                 });
             }
         }
+        // What devices are is read once for all that waits; routes lead over them.
+        if !changed.is_empty() && (events.is_empty() || read.elapsed() >= AT_LEAST) {
+            look(&router, &followed, Some(&changed), &log).await;
+            (changed, read) = (BTreeSet::new(), Instant::now());
+            wake.notify_one();
+        }
         counts.waiting.fetch_sub(1, Ordering::Relaxed);
         let lag = told.elapsed();
         counts.lag.set(lag);
         counts.most_lag.set(counts.most_lag.get().max(lag));
+    }
+}
+
+/// Looks at what devices are.
+async fn look(router: &SharedRouter, followed: &Followed, changed: Option<&BTreeSet<u32>>, log: &Logger) {
+    if !followed.makes.devices {
+        return;
+    }
+    if let Err(e) = followed.take_devices(router, changed).await {
+        let of = of_namespace(followed.netns.as_deref());
+        log(&LogLine { warn: true, text: format!("cannot read the devices{of}: {e}") });
     }
 }

@@ -1,6 +1,7 @@
 //! The kernel's routes as one more source: of each namespace in which an interface has its pair, what daemons and operators
 //! program there is followed over netlink and forwarded.
 
+mod devices;
 mod differ;
 mod follow;
 mod goals;
@@ -14,9 +15,11 @@ use linux::{Key, Reader};
 use net::router::{LogLine, Router};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Failed routes whose reasons are kept.
 const REASONS: usize = 1000;
@@ -36,6 +39,21 @@ pub(crate) struct Followed {
     devices: Devices,
     pub reader: Reader,
     pub counts: Counts,
+    /// For asking what devices are.
+    requests: RefCell<linux::Sockets>,
+    /// What of it is made in the router.
+    makes: Makes,
+    /// Permanent neighbors of Linux's, by device and address.
+    said: RefCell<BTreeMap<(u32, IpAddr), linux::Neighbor>>,
+    /// The router has changed: devices are looked at anew.
+    look: Notify,
+}
+
+/// What is made of what Linux has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Makes {
+    routes: bool,
+    devices: bool,
 }
 
 impl Kernel {
@@ -88,10 +106,12 @@ fn source_name(netns: Option<&str>, protocol: u8) -> String {
     format!("kernel:{who}{}", suffix(netns))
 }
 
-/// Sockets in a namespace. `buffer`: see [`linux::Sockets::open`].
-fn sockets(netns: Option<&str>, buffer: usize) -> Result<linux::Sockets, String> {
-    let open = || Ok(linux::Sockets::open(buffer));
-    let sockets = drivers::netns::within(netns, open).map_err(|e| e.to_string())?;
+/// Sockets in a namespace.
+fn sockets(
+    netns: Option<&str>,
+    open: impl FnOnce() -> std::io::Result<linux::Sockets> + Send,
+) -> Result<linux::Sockets, String> {
+    let sockets = drivers::netns::within(netns, || Ok(open())).map_err(|e| e.to_string())?;
     sockets.map_err(|e| e.to_string())
 }
 

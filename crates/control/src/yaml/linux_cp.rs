@@ -12,8 +12,15 @@ use super::rules::{Names, Port};
 use super::tap::namespace;
 use super::tree::Node;
 
-pub(super) const LINUX_CP: &[&str] =
-    &["default-netns", "lcp-sync", "lcp-auto-subint", "netlink", "nl-rx-buffer-size", "interfaces"];
+pub(super) const LINUX_CP: &[&str] = &[
+    "default-netns",
+    "lcp-sync",
+    "lcp-auto-subint",
+    "netlink",
+    "nl-sync",
+    "nl-rx-buffer-size",
+    "interfaces",
+];
 pub(super) const PAIR: &[&str] = &["host-if", "netns"];
 
 /// All pairs, and what holds for them; `lcp` makes those in the default namespace.
@@ -56,6 +63,8 @@ fn section<'n>(
     set(d, "lcp-auto-subint", auto.map(LcpSetting::AutoSubint));
     let netlink = d.field(&fields, "netlink", |d, node| d.boolean(node));
     set(d, "netlink", netlink.map(LcpSetting::Netlink));
+    let nl_sync = d.field(&fields, "nl-sync", |d, node| d.boolean(node));
+    set(d, "nl-sync", nl_sync.map(LcpSetting::NlSync));
     let buffer =
         d.field(&fields, "nl-rx-buffer-size", |d, node| d.int(node, *RX_BUFFER.start(), *RX_BUFFER.end()));
     set(d, "nl-rx-buffer-size", buffer.map(LcpSetting::RxBuffer));

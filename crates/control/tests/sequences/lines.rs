@@ -87,6 +87,8 @@ pub const LINES: &[&str] = &[
     "lcp default clear netns",
     "lcp lcp-sync on",
     "lcp lcp-sync off",
+    "lcp nl-sync on",
+    "lcp nl-sync off",
     "lcp lcp-auto-subint on",
     "lcp lcp-auto-subint off",
     "ip proxy-arp add 10.0.0.7 - 10.0.0.9",

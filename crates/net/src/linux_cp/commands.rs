@@ -2,7 +2,7 @@
 
 use super::{LcpSetting, LinuxPair, PairInfo, Paired, pair, pairs, settings};
 use crate::cli::{check_namespace, commit, interface};
-use crate::router::{Op, Router};
+use crate::router::{IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
 use serde_json::json;
 
@@ -76,6 +76,20 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .arg("off", "Linux's routes are its own; those that the router has of them go")
         .example("lcp netlink off"),
         Command::write(
+            "lcp nl-sync (on|off|enable|disable)",
+            "Have interfaces with a pair follow what is changed on it in Linux",
+            |r: &mut Router, args: &Args| {
+                commit(r, vec![LcpSetting::NlSync(args.has("on") || args.has("enable")).into()])
+            },
+        )
+        .arg("on", "state, MTU, MAC address, addresses and neighbors that `ip` changes are the interface's as well: the default")
+        .arg("off", "they are Linux's own affair; interfaces have again what was set here")
+        .details(
+            "What comes from Linux is no configuration: `dump` and `apply` leave it alone, and it goes when Linux takes it away, or with \
+             the pair. What is set here later takes its place. `show lcp` tells what an interface has from Linux.",
+        )
+        .example("lcp nl-sync off"),
+        Command::write(
             "lcp nl-rx-buffer-size <bytes:u32 4096..1073741824 bytes>",
             "How much the kernel keeps of changes of its routes until they are read",
             |r: &mut Router, args: &Args| commit(r, vec![LcpSetting::RxBuffer(args.get("bytes")?).into()]),
@@ -125,14 +139,21 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let word = |on| if on { "on" } else { "off" };
     let netns = s.default_netns.as_deref();
     let mut text = format!(
-        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-rx-buffer-size {}\n",
+        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-sync {}\nlcp nl-rx-buffer-size {}\n",
         netns.unwrap_or("-"),
         word(s.sync),
         word(s.auto_subint),
         word(s.netlink),
+        word(s.nl_sync),
         s.rx_buffer
     );
-    let mut table = Table::new().left("Interface").left("Tap").left("Host-if").right("Ifindex").left("Netns");
+    let mut table = Table::new()
+        .left("Interface")
+        .left("Tap")
+        .left("Host-if")
+        .right("Ifindex")
+        .left("Netns")
+        .left("From Linux");
     let all: Vec<PairInfo> = pairs(router).filter(|p| only.is_none_or(|i| p.interface == i)).collect();
     for p in &all {
         table.row([
@@ -141,6 +162,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             p.linux.host.clone().into(),
             p.ifindex.map_or("-".into(), Into::into),
             p.linux.netns.clone().unwrap_or_else(|| "-".into()).into(),
+            router.interface(p.interface).map_or_else(String::new, from_linux).into(),
         ]);
     }
     if !table.is_empty() {
@@ -155,6 +177,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 "host-if": p.linux.host,
                 "ifindex": p.ifindex,
                 "netns": p.linux.netns,
+                "from-linux": router.interface(p.interface).map(from_linux_json),
             })
         })
         .collect();
@@ -163,8 +186,36 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         "lcp-sync": s.sync,
         "lcp-auto-subint": s.auto_subint,
         "netlink": s.netlink,
+        "nl-sync": s.nl_sync,
         "nl-rx-buffer-size": s.rx_buffer,
         "pairs": pairs,
     });
     Ok(Output::new(text, json))
+}
+
+/// What an interface has from Linux, in words.
+fn from_linux(i: &IfState) -> String {
+    let e = &i.elsewhere;
+    let state = e.up.map(|_| if i.up { "up" } else { "down" }.to_owned());
+    let mtu = e.mtu.map(|_| format!("mtu {}", i.mtu));
+    let mac = e.mac.map(|_| i.mac.to_string());
+    let addresses = e.addresses.iter().map(ToString::to_string);
+    let neighbors = match e.neighbors.len() {
+        0 => None,
+        n => Some(format!("{n} neighbors")),
+    };
+    let all: Vec<String> =
+        state.into_iter().chain(mtu).chain(mac).chain(addresses).chain(neighbors).collect();
+    if all.is_empty() { "-".into() } else { all.join(", ") }
+}
+
+fn from_linux_json(i: &IfState) -> serde_json::Value {
+    let e = &i.elsewhere;
+    json!({
+        "state": e.up.map(|_| if i.up { "up" } else { "down" }),
+        "mtu": e.mtu.map(|_| i.mtu),
+        "mac": e.mac.map(|_| i.mac.to_string()),
+        "addresses": e.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "neighbors": e.neighbors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
 }

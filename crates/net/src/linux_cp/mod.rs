@@ -6,6 +6,7 @@
 //! companion of the interface: the operator sees it, but neither changes nor saves it.
 
 pub mod commands;
+mod from_linux;
 mod part;
 mod punt;
 mod sync;
@@ -13,6 +14,7 @@ mod sync;
 mod tests;
 mod xc;
 
+pub use from_linux::{Known, Seen, keep_neighbors, take_device, take_neighbor};
 pub(crate) use part::LinuxCp;
 pub use part::{
     DEFAULT_RX_BUFFER, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings, is_host_name, pair,

@@ -9,6 +9,7 @@ use crate::router::{
 };
 use command::Command;
 use graph::arcs::Feature;
+use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,8 @@ pub struct Settings {
     pub auto_subint: bool,
     /// Routes of Linux's are forwarded by.
     pub netlink: bool,
+    /// What is changed in Linux on devices of pairs is made on the interfaces.
+    pub nl_sync: bool,
     /// Bytes of changes of routes that the kernel keeps until they are read; beyond, all routes are read anew.
     pub rx_buffer: u32,
 }
@@ -85,7 +88,14 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let rx_buffer = DEFAULT_RX_BUFFER;
-        Settings { default_netns: None, sync: false, auto_subint: false, netlink: true, rx_buffer }
+        Settings {
+            default_netns: None,
+            sync: false,
+            auto_subint: false,
+            netlink: true,
+            nl_sync: true,
+            rx_buffer,
+        }
     }
 }
 
@@ -100,6 +110,8 @@ pub enum LcpSetting {
     AutoSubint(bool),
     /// See [`Settings::netlink`].
     Netlink(bool),
+    /// See [`Settings::nl_sync`].
+    NlSync(bool),
     /// See [`Settings::rx_buffer`].
     RxBuffer(u32),
 }
@@ -124,6 +136,14 @@ pub(super) struct Pair {
     pub linux: Paired,
     pub tap: u32,
     pub applied: Applied,
+    /// Addresses of Linux's that the interface cannot have, and why.
+    pub refused: BTreeMap<IpNet, String>,
+}
+
+impl Pair {
+    fn new(linux: Paired, tap: u32, applied: Applied) -> Pair {
+        Pair { linux, tap, applied, refused: BTreeMap::new() }
+    }
 }
 
 /// The part's state.
@@ -231,7 +251,7 @@ fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
     let tap = made.map_err(|e| OpError::new(format!("{name}: no pair: {e}")))?;
     let applied = Applied::made(mac, mtu);
     if let Some(s) = router.state_mut::<State>() {
-        s.pairs.insert(index, Pair { linux, tap, applied });
+        s.pairs.insert(index, Pair::new(linux, tap, applied));
         s.taps.insert(tap, index);
     }
     receive_groups(router, index, true);
@@ -262,7 +282,7 @@ pub fn pair_over(router: &mut Router, interface: &str, tap: &str) -> Result<(), 
     let (index, tap) = (router.index_of(interface)?, router.index_of(tap)?);
     let linux = Paired { host: format!("pair{index}"), netns: None };
     if let Some(s) = router.state_mut::<State>() {
-        s.pairs.insert(index, Pair { linux, tap, applied: Applied::made(MacAddr::ZERO, 0) });
+        s.pairs.insert(index, Pair::new(linux, tap, Applied::made(MacAddr::ZERO, 0)));
         s.taps.insert(tap, index);
     }
     seen_by_workers(router, index);
@@ -281,6 +301,7 @@ fn unmake(router: &mut Router, index: u32) {
     seen_by_workers(router, index);
     forget(router, pair.tap);
     router.remove_companion(pair.tap);
+    router.drop_elsewhere(index);
 }
 
 /// The device below an interface takes frames that are for Linux, or no more.
@@ -392,6 +413,7 @@ impl PartOp for LcpSetting {
             LcpSetting::Sync(_) => "lcp-sync",
             LcpSetting::AutoSubint(_) => "lcp-auto-subint",
             LcpSetting::Netlink(_) => "lcp netlink",
+            LcpSetting::NlSync(_) => "lcp nl-sync",
             LcpSetting::RxBuffer(_) => "lcp nl-rx-buffer-size",
         }
         .into()
@@ -403,6 +425,7 @@ impl PartOp for LcpSetting {
             LcpSetting::Sync(_) => LcpSetting::Sync(false),
             LcpSetting::AutoSubint(_) => LcpSetting::AutoSubint(false),
             LcpSetting::Netlink(_) => LcpSetting::Netlink(true),
+            LcpSetting::NlSync(_) => LcpSetting::NlSync(true),
             LcpSetting::RxBuffer(_) => LcpSetting::RxBuffer(DEFAULT_RX_BUFFER),
         };
         Some(off.into())
@@ -435,11 +458,15 @@ impl PartOp for LcpSetting {
                 LcpSetting::AutoSubint(std::mem::replace(&mut s.settings.auto_subint, on))
             }
             LcpSetting::Netlink(on) => LcpSetting::Netlink(std::mem::replace(&mut s.settings.netlink, on)),
+            LcpSetting::NlSync(on) => LcpSetting::NlSync(std::mem::replace(&mut s.settings.nl_sync, on)),
             LcpSetting::RxBuffer(n) => LcpSetting::RxBuffer(std::mem::replace(&mut s.settings.rx_buffer, n)),
         };
         if matches!(was, LcpSetting::Sync(false)) {
             let all: Vec<u32> = s.pairs.keys().copied().collect();
             all.into_iter().for_each(|index| sync::follow(router, index));
+        } else if matches!(was, LcpSetting::NlSync(true)) && !settings(router).nl_sync {
+            let all: Vec<u32> = pairs(router).map(|p| p.interface).collect();
+            all.into_iter().for_each(|index| router.drop_elsewhere(index));
         }
         Ok(vec![was.into()])
     }
@@ -452,6 +479,7 @@ impl PartOp for LcpSetting {
             LcpSetting::Sync(on) => format!("pairs in Linux: lcp-sync {}", word(on)),
             LcpSetting::AutoSubint(on) => format!("pairs in Linux: lcp-auto-subint {}", word(on)),
             LcpSetting::Netlink(on) => format!("pairs in Linux: netlink {}", word(on)),
+            LcpSetting::NlSync(on) => format!("pairs in Linux: nl-sync {}", word(on)),
             LcpSetting::RxBuffer(n) => format!("pairs in Linux: nl-rx-buffer-size {n}"),
         })
     }
@@ -535,6 +563,7 @@ impl Part for LinuxCp {
             s.settings.sync.then_some(LcpSetting::Sync(true)),
             s.settings.auto_subint.then_some(LcpSetting::AutoSubint(true)),
             (!s.settings.netlink).then_some(LcpSetting::Netlink(false)),
+            (!s.settings.nl_sync).then_some(LcpSetting::NlSync(false)),
             (s.settings.rx_buffer != DEFAULT_RX_BUFFER).then_some(LcpSetting::RxBuffer(s.settings.rx_buffer)),
         ];
         let settings = was.into_iter().flatten().filter_map(|s| PartOp::off(&s));

@@ -14,13 +14,13 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Applied {
     /// Linux's number of the device.
-    ifindex: u32,
-    mac: MacAddr,
-    mtu: u16,
-    up: bool,
+    pub ifindex: u32,
+    pub mac: MacAddr,
+    pub mtu: u16,
+    pub up: bool,
     /// Linux looks for no stations.
     alone: bool,
-    addresses: BTreeSet<IpNet>,
+    pub addresses: BTreeSet<IpNet>,
 }
 
 impl Applied {
@@ -52,7 +52,7 @@ fn wanted(router: &Router, i: &IfState, was: &Applied, whole: bool) -> Applied {
     if whole {
         let far = |n: &IpNet| !matches!(n.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
         (wanted.mtu, wanted.up) = (i.mtu, i.up);
-        wanted.addresses = i.configured().filter(far).collect();
+        wanted.addresses = i.operators_addresses().filter(far).collect();
     }
     wanted
 }

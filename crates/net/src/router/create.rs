@@ -2,7 +2,7 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
-use super::{Encap, IfState, Kind, Op, OpError, Router, Source, devices};
+use super::{Elsewhere, Encap, IfState, Kind, Op, OpError, Router, Source, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -270,6 +270,9 @@ impl Router {
         let neighbors = self.neighbors.table.iter_interface(i.index);
         for n in neighbors.filter(|n| n.state == crate::neighbor::State::Static) {
             ops.extend(n.mac.map(|mac| Op::SetNeighbor { name: name(), address: n.addr, mac }));
+        }
+        if i.elsewhere != Elsewhere::default() {
+            ops.push(Op::SetElsewhere { name: name(), what: i.elsewhere.clone() });
         }
         ops
     }

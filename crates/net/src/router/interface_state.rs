@@ -1,8 +1,8 @@
 //! What the operator set on an interface, and what is known of it.
 
-use super::Op;
 use super::devices::DeviceControl;
 use super::placement::Input;
+use super::{Elsewhere, Op};
 use crate::interface::{MtuOf, Settings, Tags};
 use crate::neighbor::Millis;
 use crate::plane::table::FibIndex;
@@ -158,6 +158,8 @@ pub struct IfState {
     pub own_mac: MacAddr,
     /// The operator chose its MAC address.
     pub mac_set: bool,
+    /// What of all that is not the operator's.
+    pub elsewhere: Elsewhere,
     /// Takes frames for any station.
     pub promiscuous: bool,
     /// Its addresses as configured.
@@ -295,7 +297,7 @@ impl IfState {
         self.all6().filter(|a| !self.usable6.contains(a))
     }
 
-    /// All addresses that the operator gave it.
+    /// All addresses that it was given, by the operator or elsewhere.
     pub fn configured(&self) -> impl Iterator<Item = IpNet> + '_ {
         self.own_link_local.map(IpNet::V6).into_iter().chain(self.addresses.iter().copied())
     }

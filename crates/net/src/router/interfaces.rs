@@ -260,6 +260,7 @@ impl Router {
             addresses: vec![],
             link_local: None,
             own_link_local: None,
+            elsewhere: super::Elsewhere::default(),
             xconnect: None,
             membership: None,
             settings: Settings::new(self.interfaces.columns),

@@ -17,6 +17,7 @@ mod connected;
 mod converge_tests;
 mod create;
 mod devices;
+mod elsewhere;
 mod features;
 mod following;
 mod inspect;
@@ -50,6 +51,7 @@ pub(crate) use create::NewVirtual;
 pub use devices::{
     Device, DeviceControl, HostConfig, Offload, PcapConfig, PcapFiles, Ring, TapConfig, open_pcap_files,
 };
+pub use elsewhere::Elsewhere;
 pub use features::Feature;
 pub use inspect::ArcFeatures;
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
@@ -457,6 +459,10 @@ impl Router {
             ops.extend(self.removal(table, self.routes(table)));
         }
         let named = |i: &&IfState| i.kind != Kind::Local;
+        // It is taken out like all that is the operator's.
+        let whole = Elsewhere::default;
+        let elsewhere = self.interfaces().filter(|i| i.elsewhere != whole());
+        ops.extend(elsewhere.map(|i| Op::SetElsewhere { name: i.name.clone(), what: whole() }));
         ops.extend(
             self.interfaces()
                 .filter(named)

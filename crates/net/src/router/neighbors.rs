@@ -313,6 +313,11 @@ impl Router {
         self.carry_out(out);
     }
 
+    /// A neighbour, where there is an entry for it.
+    pub(crate) fn neighbor(&self, interface: u32, host: IpAddr) -> Option<NeighborInfo> {
+        self.neighbors.table.get(interface, host)
+    }
+
     /// The MAC address of a neighbour, where it is known.
     pub(crate) fn neighbor_mac(&self, interface: u32, host: IpAddr) -> Option<MacAddr> {
         self.neighbors.table.get(interface, host)?.mac

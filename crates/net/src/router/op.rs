@@ -5,8 +5,8 @@ use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
 use super::devices::{self, HostConfig, PcapConfig, TapConfig};
 use super::{
-    BoxedPartOp, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, TapAddresses, Target,
-    namespace_for_root,
+    BoxedPartOp, Elsewhere, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, TapAddresses,
+    Target, namespace_for_root,
 };
 use crate::neighbor::State;
 use ipnet::IpNet;
@@ -122,6 +122,13 @@ pub enum Op {
         name: String,
         /// Address and prefix length.
         net: IpNet,
+    },
+    /// Says what of an interface is not the operator's.
+    SetElsewhere {
+        /// Interface.
+        name: String,
+        /// All of it.
+        what: Elsewhere,
     },
     /// Sends all frames of an interface to another, or makes it an L3 interface again.
     SetXconnect {
@@ -358,6 +365,7 @@ impl Op {
             Op::CreateHost { .. }
             | Op::OrderInterfaces(_)
             | Op::OrderAddresses { .. }
+            | Op::SetElsewhere { .. }
             | Op::CreatePcap { .. }
             | Op::CreateTap { .. }
             | Op::SetDescription { .. }
@@ -515,7 +523,7 @@ impl Router {
     }
 
     /// Applies one operation and answers the operations that undo it, to be run last first.
-    fn apply(&mut self, op: Op) -> Result<Undo, OpError> {
+    pub(super) fn apply(&mut self, op: Op) -> Result<Undo, OpError> {
         match op {
             Op::CreateHost { ref name, ref config } => {
                 self.new_name(name)?;
@@ -553,7 +561,9 @@ impl Router {
                 if was != up {
                     self.set_admin(index, up, link)?;
                 }
-                Ok(vec![Op::SetState { name, up: was }])
+                let mut undo = self.operator_sets(index, |e| e.up = None);
+                undo.push(Op::SetState { name, up: was });
+                Ok(undo)
             }
             Op::SetMtu { name, mtu } => {
                 let i = self.named(&name)?;
@@ -583,7 +593,9 @@ impl Router {
                 }
                 self.check_mtu_carries(i, mtu)?;
                 self.set_mtu(index, mtu)?;
-                Ok(vec![Op::SetMtu { name, mtu: was }])
+                let mut undo = self.operator_sets(index, |e| e.mtu = None);
+                undo.push(Op::SetMtu { name, mtu: was });
+                Ok(undo)
             }
             Op::SetMac { name, mac } => {
                 let i = self.named(&name)?;
@@ -602,7 +614,9 @@ impl Router {
                 if let Some(i) = self.interfaces.get_mut(index) {
                     i.mac_set = set;
                 }
-                Ok(vec![Op::SetMac { name, mac: was }])
+                let mut undo = self.operator_sets(index, |e| e.mac = None);
+                undo.push(Op::SetMac { name, mac: was });
+                Ok(undo)
             }
             Op::SetPromiscuous { name, on } => {
                 let i = self.named(&name)?;
@@ -624,12 +638,26 @@ impl Router {
                 Ok(vec![Op::SetDescription { name, text: was }])
             }
             Op::AddAddress { name, net } => {
-                self.check_address(&name, net)?;
                 let index = self.index_of(&name)?;
-                self.add_address(index, net)?;
-                Ok(vec![Op::DelAddress { name, net }])
+                // One that it has from elsewhere is the operator's from now on.
+                if self.interface(index).is_some_and(|i| i.configured().any(|n| n == net)) {
+                    let undo = self.operator_sets(index, |e| _ = e.addresses.remove(&net));
+                    if !undo.is_empty() {
+                        return Ok(undo);
+                    }
+                }
+                let mut undo = self.give_way(index, net)?;
+                if let Err(e) = self.check_address(&name, net).and_then(|()| self.add_address(index, net)) {
+                    while let Some(op) = undo.pop() {
+                        self.apply(op)?;
+                    }
+                    return Err(e);
+                }
+                undo.push(Op::DelAddress { name, net });
+                Ok(undo)
             }
             Op::DelAddress { name, net } => {
+                self.check_not_elsewhere(&name, net)?;
                 let i = self.named(&name)?;
                 let index = i.index;
                 if net.addr().is_ipv6() && i.configured().any(|n| n == net) {
@@ -662,6 +690,7 @@ impl Router {
             Op::CreateTable { table, name } => self.create_table(table, name),
             Op::NameTable { table, name } => self.name_table(table, name),
             Op::OrderInterfaces(names) => self.order_interfaces(names),
+            Op::SetElsewhere { name, what } => self.set_elsewhere(name, what),
             Op::OrderAddresses { name, addresses } => self.order_addresses(name, addresses),
             Op::DeleteTable { table } => self.delete_table(table),
             Op::SetTable { name, table } => self.set_table(name, table),
@@ -685,11 +714,19 @@ impl Router {
                     )));
                 }
                 self.check_routed(i)?;
-                self.set_neighbor(i.index, name, address, mac)
+                let index = i.index;
+                let mut undo = self.operator_sets(index, |e| _ = e.neighbors.remove(&address));
+                undo.extend(self.set_neighbor(index, name, address, mac)?);
+                Ok(undo)
             }
             Op::DelNeighbor { name, address } => {
-                let index = self.named(&name)?.index;
-                self.del_neighbor(index, name, address)
+                let i = self.named(&name)?;
+                if i.elsewhere.neighbors.contains(&address) {
+                    return Err(OpError::new(format!(
+                        "{name}: the neighbor {address} was given in Linux, where it can be taken away (`ip neighbor del`)"
+                    )));
+                }
+                self.del_neighbor(i.index, name, address)
             }
         }
     }
