@@ -169,7 +169,7 @@ def ends(pidfile):
 def test_the_manual(lab, tmp_path):
     """docs/linux-control-plane.md, as printed but for the name of the namespace."""
     name = f"{PREFIX}{os.getpid()}-manual"
-    first, changes, routes, bird = printed("linux-control-plane.md", name)
+    first, changes, routes, fpm, bird = printed("linux-control-plane.md", name)
     inside = lab.namespace("r")
     lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24"]))
     router = lab.router(inside, {"interfaces": {"left": {"addresses": ["10.0.1.1/24"]}},
@@ -187,6 +187,8 @@ def test_the_manual(lab, tmp_path):
         typed(routes, tmp_path)
         wait_for("the route is Quiver's", lambda: f"kernel:static@{name}" in router.ctl("fib why 198.51.100.1"))
         assert router.json("fib diff kernel") == []
+        typed(fpm, tmp_path)
+        wait_for("zebra is listened to", lambda: router.json("show fpm")[0]["address"] == "127.0.0.1:2620")
         shown = typed(bird, tmp_path)
         assert "ospf1:" in shown, shown
         ends(tmp_path / "bird.pid")

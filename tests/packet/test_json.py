@@ -24,6 +24,8 @@ UNSEEN = {
     "show lcp": {"default-netns", "pairs[].netns", *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac"))},
     # Of routes of Linux's that fail or differ; tests/labs/test_linux_routes.py has them.
     "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "reason")), "unsupported[].what", "unsupported[].routes"},
+    # zebra is not there; tests/labs/test_frr_fpm.py has it.
+    "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "reason")), "unsupported[].what", "unsupported[].routes"},
     "fib diff kernel": {"table", "prefix", "metric", "kernel", "router"},
     # A TAP beside the router, where Linux has no IPv6.
     # Of what differs; a plan has them.
@@ -65,6 +67,7 @@ CONFIG = {
             "arp": {"10.10.0.7": "02:00:00:00:00:77"},
         }},
     },
+    "linux-cp": {"fpm": {"port": 2620}},
     "tables": {10: {"name": "red"}},
     "l3": {
         "reassembly": {kind: {"timeout-ms": 600000} for kind in ("ip4", "ip6", "ip4-virtual", "ip6-virtual")},

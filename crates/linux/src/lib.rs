@@ -5,6 +5,7 @@
 
 pub mod address;
 mod contents;
+pub mod fpm;
 pub mod link;
 pub mod mirror;
 pub mod neighbor;

@@ -127,6 +127,52 @@ impl Mirror {
         }
     }
 
+    /// Takes a message of one who keeps routes himself, and tells of each what it is now: none stands behind another, and one that goes is named
+    /// by its prefix alone.
+    pub fn take_plain(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
+        match m.kind {
+            kind::RTM_NEWROUTE => {
+                if let Some(r) = self.ours(m.body) {
+                    self.put(&r.key, &r.route, out);
+                    // He may tell of a change as of one that goes and one that comes.
+                    if let [.., gone, new] = &mut out[..]
+                        && (gone.key, gone.is.is_none(), new.was.is_none()) == (new.key, true, true)
+                    {
+                        gone.is = new.is.take();
+                        let same = gone.is == gone.was;
+                        out.truncate(out.len() - 1 - usize::from(same));
+                    }
+                }
+            }
+            kind::RTM_DELROUTE => {
+                if let Some(r) = route::parse(m.body)
+                    && let Some(id) = self.routes.get(&r.key)
+                {
+                    self.remove(r.key, id, out);
+                }
+            }
+            kind::RTM_NEWNEXTHOP => {
+                if let Some((id, nexthop)) = nexthop::parse(m.body) {
+                    self.nexthops.set(id, nexthop);
+                    self.follow(id, out);
+                }
+            }
+            kind::RTM_DELNEXTHOP => {
+                if let Some((id, _)) = nexthop::parse(m.body) {
+                    self.nexthops.remove(id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All will be told anew by such a one, whether he came to an end the last time or not: what is not told until [`Mirror::end`] is gone.
+    pub fn begin_anew(&mut self) {
+        let seen = self.seen;
+        self.routes.mark(seen);
+        self.begin();
+    }
+
     /// All will be told anew: what is not told until [`Mirror::end`] is gone.
     pub fn begin(&mut self) {
         self.seen ^= SEEN;
@@ -287,9 +333,14 @@ impl Mirror {
             self.contents.release(next);
             return;
         }
-        self.routes.remove(&r.key);
+        self.remove(r.key, id, out);
+    }
+
+    fn remove(&mut self, key: Key, id: ContentId, out: &mut Vec<Change>) {
+        self.routes.remove(&key);
+        let was = Some(Arc::clone(self.contents.get(id & !SEEN)));
         self.contents.release(id & !SEEN);
-        out.push(Change { key: r.key, was: Some(first), is: None });
+        out.push(Change { key, was, is: None });
     }
 
     /// A nexthop object has changed: so have the routes that name it.

@@ -76,6 +76,10 @@ impl<K: Short> Family<K> {
         self.0.iter().flat_map(|(t, map)| map.iter().filter_map(|(k, id)| Some((k.whole(*t)?, *id))))
     }
 
+    fn mark(&mut self, seen: u32) {
+        self.0.values_mut().flat_map(HashMap::values_mut).for_each(|id| *id = *id & !SEEN | seen);
+    }
+
     /// Takes out what the last reading has not seen.
     fn sweep(&mut self, seen: u32, mut gone: impl FnMut(Option<Key>, ContentId)) {
         for (table, map) in &mut self.0 {
@@ -127,6 +131,12 @@ impl Routes {
 
     pub fn iter(&self) -> impl Iterator<Item = (Key, ContentId)> {
         self.v4.iter().chain(self.v6.iter())
+    }
+
+    /// All are as the last reading has seen them.
+    pub fn mark(&mut self, seen: u32) {
+        self.v4.mark(seen);
+        self.v6.mark(seen);
     }
 
     /// Takes out what the last reading has not seen, and tells of it.

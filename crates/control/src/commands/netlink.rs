@@ -1,4 +1,4 @@
-//! `show netlink`, `fib diff kernel`.
+//! `show netlink`, `show fpm`, `fib diff kernel`.
 
 use super::App;
 use crate::kernel::Difference;
@@ -14,7 +14,7 @@ const FAILED: usize = 10;
 /// Lines of differences made at a time.
 const LINES: usize = 256;
 
-pub(super) fn commands() -> [Command<App>; 2] {
+pub(super) fn commands() -> [Command<App>; 3] {
     [
         Command::read("show netlink", "What is read of Linux's routes and devices, and what became of it", show)
             .details(
@@ -22,6 +22,9 @@ pub(super) fn commands() -> [Command<App>; 2] {
                  router's. Lag is the time between the reading of a change and the moment at which workers use it.",
             )
             .example("show netlink"),
+        Command::read("show fpm", "What FRR's zebra has told of its routes, and what became of it", show_fpm)
+            .details("See `lcp fpm on`. Routes over other devices than those of pairs are not the router's, as with `show netlink`.")
+            .example("show fpm"),
         Command::read("fib diff kernel", "Compares the router's routes with the kernel's, route by route", diff)
             .details(
                 "All routes of the kernel are read once more. A line for each that the router should have and has not (`-`), has and \
@@ -41,7 +44,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     }
     let (mut text, mut list) = (String::new(), vec![]);
     for f in followed {
-        let (s, c) = (&f.reader.stats, &f.counts);
+        let (s, c) = (&f.reader.stats, &f.taken.counts);
         let get = |n: &std::sync::atomic::AtomicU64| n.load(Relaxed);
         let failed = c.failed.borrow();
         let failures = failed.len() as u64 + c.more_failed.get();
@@ -50,11 +53,11 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
             unsupported.iter().map(|(w, n)| (*w, *n)).filter(|(_, n)| *n > 0).collect();
         let ms = |d: std::time::Duration| d.as_micros() as f64 / 1000.0;
         let waiting = c.waiting.load(Relaxed);
-        let _ = writeln!(text, "namespace {}", f.netns.as_deref().unwrap_or("of the router"));
+        let _ = writeln!(text, "namespace {}", f.taken.netns.as_deref().unwrap_or("of the router"));
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "  {name:<22}{value}");
         };
-        line("devices", f.devices().to_string());
+        line("devices", f.taken.devices().to_string());
         line(
             "messages",
             format!(
@@ -96,7 +99,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
             line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
         }
         list.push(json!({
-            "netns": f.netns, "devices": f.devices(), "synced": c.synced.get(),
+            "netns": f.taken.netns, "devices": f.taken.devices(), "synced": c.synced.get(),
             "messages": {
                 "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),
                 "links": get(&s.links), "addresses": get(&s.addresses), "neighbors": get(&s.neighbors), "others": get(&s.others),
@@ -114,6 +117,78 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         }));
     }
     Ok(Output::new(text, json!(list)))
+}
+
+fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+    let Some(heard) = app.kernel.fpm() else {
+        return Ok(Output::new("nobody is listened to: `lcp fpm` is off\n", json!([])));
+    };
+    let (s, taken, peer) = (&heard.fpm.stats, heard.taken.borrow(), heard.peer.borrow());
+    let c = &taken.counts;
+    let get = |n: &std::sync::atomic::AtomicU64| n.load(Relaxed);
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<24}{value}");
+    };
+    line(
+        "listens",
+        format!("{} in namespace {}", heard.address, taken.netns.as_deref().unwrap_or("of the router")),
+    );
+    line("connected", peer.map_or_else(|| "nobody".to_owned(), |p| p.to_string()));
+    line(
+        "connections",
+        format!("{}, {} ended for what came over them", get(&s.connections), get(&s.refused)),
+    );
+    line("devices", taken.devices().to_string());
+    line(
+        "messages",
+        format!(
+            "{} new and {} deleted routes, {} nexthops, {} others",
+            get(&s.new_routes),
+            get(&s.deleted_routes),
+            get(&s.nexthops),
+            get(&s.others)
+        ),
+    );
+    line(
+        "zebra's routes",
+        format!("{} in {} groups, {} nexthop objects", get(&s.routes), get(&s.contents), get(&s.objects)),
+    );
+    line("over other devices", c.foreign.get().to_string());
+    let unsupported = c.unsupported.borrow();
+    let unsupported: Vec<_> = unsupported.iter().filter(|(_, n)| **n > 0).collect();
+    for (what, n) in &unsupported {
+        line("not supported", format!("{n}: {what}"));
+    }
+    line("changes made", c.made.get().to_string());
+    let ms = |d: std::time::Duration| d.as_micros() as f64 / 1000.0;
+    line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
+    let failed = c.failed.borrow();
+    let failures = failed.len() as u64 + c.more_failed.get();
+    line("failed", failures.to_string());
+    let mut some: Vec<_> = failed.iter().collect();
+    some.sort();
+    some.truncate(FAILED);
+    for (key, why) in &some {
+        line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
+    }
+    let json = json!({
+        "address": heard.address.to_string(), "netns": taken.netns, "peer": peer.map(|p| p.to_string()),
+        "connections": get(&s.connections), "refused": get(&s.refused), "devices": taken.devices(), "synced": c.synced.get(),
+        "messages": {
+            "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),
+            "others": get(&s.others),
+        },
+        "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects),
+        "foreign": c.foreign.get(),
+        "unsupported": unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect::<Vec<_>>(),
+        "changes": c.made.get(), "lag-us": c.lag.get().as_micros() as u64, "most-lag-us": c.most_lag.get().as_micros() as u64,
+        "failed": failures,
+        "failures": some.iter().map(|(k, why)| json!({
+            "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why,
+        })).collect::<Vec<_>>(),
+    });
+    Ok(Output::new(text, json!([json])))
 }
 
 fn words(router: &Router, d: &Difference, target: &Target) -> String {

@@ -37,6 +37,18 @@ pub(super) fn settings(from: Source<'_>, to: &mut Map) {
     to.put_unless("lcp-auto-subint", s.auto_subint, false);
     to.put_unless("netlink", s.netlink, true);
     to.put_unless("nl-sync", s.nl_sync, true);
+    to.put_some(
+        "fpm",
+        s.fpm.map(|fpm| {
+            let mut fields = Map::new();
+            // One that has nothing but defaults says one of them.
+            fields.put("port", fpm.port);
+            let d = linux_cp::FpmListen::default();
+            fields.put_some("address", (fpm.address != d.address).then(|| Node::text(fpm.address)));
+            fields.put_some("netns", fpm.netns).put_unless("hold", fpm.hold, d.hold);
+            Node::Flow(fields)
+        }),
+    );
     to.put_unless("nl-rx-buffer-size", s.rx_buffer, linux_cp::DEFAULT_RX_BUFFER);
 }
 

@@ -24,8 +24,14 @@ impl Followed {
         changed: Option<&BTreeSet<u32>>,
     ) -> std::io::Result<()> {
         let named = |ifindex: &u32| changed.is_none_or(|c| c.contains(ifindex));
-        let mut left: Vec<(u32, u32)> =
-            self.devices.0.iter().filter(|(ifindex, _)| named(ifindex)).map(|(d, i)| (*d, *i)).collect();
+        let mut left: Vec<(u32, u32)> = self
+            .taken
+            .devices
+            .0
+            .iter()
+            .filter(|(ifindex, _)| named(ifindex))
+            .map(|(d, i)| (*d, *i))
+            .collect();
         let mut again = changed.is_none();
         while !left.is_empty() {
             {
@@ -56,7 +62,7 @@ impl Followed {
 
     /// Makes what the kernel knows of neighbors.
     pub(super) async fn take_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
-        for n in neighbors.iter().filter(|n| self.devices.0.contains_key(&n.ifindex)) {
+        for n in neighbors.iter().filter(|n| self.taken.devices.0.contains_key(&n.ifindex)) {
             let mut said = self.said.borrow_mut();
             match n.knows {
                 Knows::Permanent(_) => said.insert((n.ifindex, n.address), *n),
@@ -69,7 +75,7 @@ impl Followed {
     async fn make_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
         for turn in neighbors.chunks(TURN) {
             for n in turn {
-                let Some(interface) = self.devices.0.get(&n.ifindex) else { continue };
+                let Some(interface) = self.taken.devices.0.get(&n.ifindex) else { continue };
                 let known = match n.knows {
                     Knows::Nothing => Known::Nothing,
                     Knows::Learnt(mac) => Known::Learnt(MacAddr(mac)),
@@ -87,7 +93,7 @@ impl Followed {
         for n in neighbors.iter().filter(|n| matches!(n.knows, Knows::Permanent(_))) {
             said.entry(n.ifindex).or_default().insert(n.address);
         }
-        for (ifindex, interface) in &self.devices.0 {
+        for (ifindex, interface) in &self.taken.devices.0 {
             let keep = said.remove(ifindex).unwrap_or_default();
             net::linux_cp::keep_neighbors(&mut router.borrow_mut(), *interface, &keep);
         }

@@ -1,7 +1,7 @@
 //! `fib diff kernel`: the kernel's routes, read once more, beside those that the router has of them.
 
 use super::goals::{Devices, Goal};
-use super::{Followed, SharedRouter, is_source_of, sockets};
+use super::{Followed, SharedRouter, Speaker, sockets};
 use ipnet::IpNet;
 use linux::{Key, Route};
 use net::background::drop_aside;
@@ -30,10 +30,10 @@ impl Followed {
     /// # Errors
     /// The kernel cannot be asked.
     pub(crate) async fn differences(&self, router: &SharedRouter) -> Result<Vec<Difference>, String> {
-        let netns = self.netns.clone();
+        let netns = self.taken.netns.clone();
         let read = net::background::run(move || read(netns.as_deref())).await;
         let routes = read.map_err(|e| e.to_string())??;
-        compare(router, self.netns.as_deref(), &self.devices, routes).await
+        compare(router, self.taken.netns.as_deref(), &self.taken.devices, routes).await
     }
 }
 
@@ -69,7 +69,8 @@ async fn compare(
         {
             let router = router.borrow();
             let goal = |(key, route): &(Key, Arc<Route>)| {
-                let Goal { table, rank, target } = devices.goal(&router, key, route).ok()?;
+                let Goal { table, rank, target } =
+                    devices.goal(&router, Speaker::KERNEL.preference, key, route).ok()?;
                 let known = shared.entry(Arc::as_ptr(route)).or_insert_with(|| Arc::new(target.clone()));
                 let target = if **known == target { Arc::clone(known) } else { Arc::new(target) };
                 Some(((table, key.prefix, rank.metric), target))
@@ -82,7 +83,10 @@ async fn compare(
     let mut differ = vec![];
     let sources: Vec<Source> = {
         let all = router.borrow().route_sources();
-        all.into_iter().filter(|s| is_source_of(&s.name, netns)).map(|s| Source::Runtime(s.source)).collect()
+        all.into_iter()
+            .filter(|s| Speaker::KERNEL.is_source(&s.name, netns))
+            .map(|s| Source::Runtime(s.source))
+            .collect()
     };
     let mut at = Some((net::router::RouteTable::V4, None));
     while let Some((table, after)) = at {

@@ -1,7 +1,7 @@
 //! Following the namespaces in which interfaces have pairs.
 
 use super::goals::Devices;
-use super::{Counts, Followed, Kernel, Logger, Makes, SharedRouter, is_source_of, of_namespace, sockets};
+use super::{Counts, Followed, Kernel, Logger, Makes, SharedRouter, Speaker, Taken, of_namespace, sockets};
 use linux::{Event, Sockets};
 use net::router::{LogLine, RouteSource, Router, Sweep};
 use std::cell::RefCell;
@@ -15,9 +15,9 @@ use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinHandle;
 
 /// Batches that wait between the thread that reads and the control thread.
-const WAITING: usize = 16;
+pub(super) const WAITING: usize = 16;
 /// Changes made in a turn of the control thread.
-const TURN: usize = 512;
+pub(super) const TURN: usize = 512;
 /// Lost messages are told in the log so often at most; `show netlink` counts all.
 const TELL: Duration = Duration::from_secs(60);
 /// While much is told, what devices are is read so often at least.
@@ -66,6 +66,7 @@ fn makes(router: &Router) -> Makes {
 pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger, wake: &Rc<Notify>) {
     let mut tasks: Vec<Task> = vec![];
     let (mut seen, mut turns) = (u64::MAX, 0);
+    let mut fpm = super::fpm::Listener::default();
     let mut refused: BTreeMap<Option<String>, String> = BTreeMap::new();
     loop {
         let changes = router.borrow().changes();
@@ -87,7 +88,7 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
             for netns in ended {
                 kernel.followed.borrow_mut().remove(&netns);
                 if !wanted.keys().any(|(n, _)| *n == netns) {
-                    sweep(router, &marked(router, netns.as_deref())).await;
+                    sweep(router, &marked(router, Speaker::KERNEL, netns.as_deref())).await;
                 }
             }
             for (namespace, devices) in wanted {
@@ -113,21 +114,22 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                 }
             }
         }
+        fpm.look(router, kernel, log, wake);
         turns += 1;
         tokio::time::sleep(LOOK).await;
     }
 }
 
 /// The sources of a namespace's routes, marked: what is not set again goes with [`sweep`].
-fn marked(router: &SharedRouter, netns: Option<&str>) -> Vec<RouteSource> {
+pub(super) fn marked(router: &SharedRouter, speaker: Speaker, netns: Option<&str>) -> Vec<RouteSource> {
     let mut router = router.borrow_mut();
-    let all = router.route_sources().into_iter().filter(|s| is_source_of(&s.name, netns));
+    let all = router.route_sources().into_iter().filter(|s| speaker.is_source(&s.name, netns));
     let sources: Vec<RouteSource> = all.map(|s| s.source).collect();
     sources.iter().for_each(|s| router.mark_routes(*s));
     sources
 }
 
-async fn sweep(router: &SharedRouter, sources: &[RouteSource]) {
+pub(super) async fn sweep(router: &SharedRouter, sources: &[RouteSource]) {
     for source in sources {
         let mut at = Some(Sweep::default());
         while let Some(from) = at {
@@ -155,11 +157,11 @@ fn begin(
         waiting.fetch_add(1, Ordering::Relaxed);
         send.blocking_send((Instant::now(), event)).is_ok()
     };
-    let marked = marked(router, netns.as_deref());
+    let marked = marked(router, Speaker::KERNEL, netns.as_deref());
     let reader = linux::follow(sockets, tell).map_err(|e| e.to_string())?;
     let (look, said) = (Notify::new(), RefCell::default());
-    let followed =
-        Rc::new(Followed { netns: netns.clone(), devices, reader, counts, requests, makes, said, look });
+    let taken = Taken { speaker: Speaker::KERNEL, netns: netns.clone(), devices, counts };
+    let followed = Rc::new(Followed { taken, reader, requests, makes, said, look });
     let task =
         take_all(Rc::clone(router), Rc::clone(&followed), events, marked, Rc::clone(log), Rc::clone(wake));
     Ok((followed, tokio::task::spawn_local(task)))
@@ -174,7 +176,7 @@ async fn take_all(
     log: Logger,
     wake: Rc<Notify>,
 ) {
-    let Followed { counts, netns, makes, .. } = &*followed;
+    let (Taken { counts, netns, .. }, makes) = (&followed.taken, followed.makes);
     let of = of_namespace(netns.as_deref());
     let (mut marked, mut told_of_loss) = (Some(marked), None::<Instant>);
     let (mut changed, mut read) = (BTreeSet::new(), Instant::now());
@@ -192,7 +194,7 @@ async fn take_all(
         match event {
             Event::Changes(changes) => {
                 for turn in changes.chunks(TURN).take_while(|_| makes.routes) {
-                    followed.take(&mut router.borrow_mut(), turn);
+                    followed.taken.take(&mut router.borrow_mut(), turn);
                     wake.notify_one();
                     tokio::task::yield_now().await;
                 }
@@ -237,10 +239,7 @@ async fn take_all(
             (changed, read) = (BTreeSet::new(), Instant::now());
             wake.notify_one();
         }
-        counts.waiting.fetch_sub(1, Ordering::Relaxed);
-        let lag = told.elapsed();
-        counts.lag.set(lag);
-        counts.most_lag.set(counts.most_lag.get().max(lag));
+        counts.taken(told);
     }
 }
 
@@ -250,7 +249,7 @@ async fn look(router: &SharedRouter, followed: &Followed, changed: Option<&BTree
         return;
     }
     if let Err(e) = followed.take_devices(router, changed).await {
-        let of = of_namespace(followed.netns.as_deref());
+        let of = of_namespace(followed.taken.netns.as_deref());
         log(&LogLine { warn: true, text: format!("cannot read the devices{of}: {e}") });
     }
 }

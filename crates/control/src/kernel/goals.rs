@@ -5,8 +5,6 @@ use net::labels::OutLabels;
 use net::router::{Rank, RoutePath, Router, Target};
 use std::collections::{BTreeMap, HashMap};
 
-/// How far the kernel's routes are believed: behind connected and static ones.
-pub(super) const PREFERENCE: u8 = 10;
 /// The kernel's table `main`.
 const MAIN: u32 = 254;
 
@@ -32,8 +30,8 @@ pub(super) struct Goal {
 }
 
 impl Devices {
-    /// Of a route of the kernel's.
-    pub fn goal(&self, router: &Router, key: &Key, route: &Route) -> Result<Goal, Not> {
+    /// Of a route of the kernel's, or of one who speaks of its devices.
+    pub fn goal(&self, router: &Router, preference: u8, key: &Key, route: &Route) -> Result<Goal, Not> {
         if key.tos != 0 {
             return Err(Not::Supported("type of service"));
         }
@@ -49,7 +47,7 @@ impl Devices {
             MAIN => self.main(router, &target, v6),
             other => other,
         };
-        let rank = Rank { preference: PREFERENCE, metric: key.metric };
+        let rank = Rank { preference, metric: key.metric };
         Ok(Goal { table, rank, target })
     }
 

@@ -1,14 +1,16 @@
 //! The kernel's routes as one more source: of each namespace in which an interface has its pair, what daemons and operators
-//! program there is followed over netlink and forwarded.
+//! program there is followed over netlink and forwarded. What FRR's zebra tells itself (`fpm`) is another.
 
 mod devices;
 mod differ;
 mod follow;
+mod fpm;
 mod goals;
 mod take;
 
 pub(crate) use differ::Difference;
 pub(crate) use follow::follow;
+pub(crate) use fpm::Heard;
 
 use goals::Devices;
 use linux::{Key, Reader};
@@ -18,7 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Failed routes whose reasons are kept.
@@ -28,17 +31,60 @@ const REASONS: usize = 1000;
 #[derive(Default)]
 pub struct Kernel {
     followed: RefCell<BTreeMap<Option<String>, Rc<Followed>>>,
+    fpm: RefCell<Option<Rc<Heard>>>,
 }
 
 type SharedRouter = Rc<RefCell<Router>>;
 type Logger = Rc<dyn Fn(&LogLine)>;
 
-/// A namespace that is followed.
-pub(crate) struct Followed {
+/// Who tells of routes over Linux's devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Speaker {
+    /// What the names of its sources begin with.
+    word: &'static str,
+    /// How far its routes are believed.
+    preference: u8,
+}
+
+impl Speaker {
+    /// Behind connected and static routes.
+    const KERNEL: Speaker = Speaker { word: "kernel", preference: 10 };
+    /// zebra, whose routes the kernel may have as well, in its own way.
+    const FPM: Speaker = Speaker { word: "fpm", preference: 9 };
+
+    /// What the source of a protocol's routes is called.
+    fn source_name(self, netns: Option<&str>, protocol: u8) -> String {
+        let who = linux::route::protocol_name(protocol).map_or_else(|| protocol.to_string(), str::to_owned);
+        let netns = netns.map_or_else(String::new, |n| format!("@{n}"));
+        format!("{}:{who}{netns}", self.word)
+    }
+
+    /// Whether a source of this name is one of a namespace's.
+    fn is_source(self, name: &str, netns: Option<&str>) -> bool {
+        let rest = name.strip_prefix(self.word).and_then(|rest| rest.strip_prefix(':'));
+        rest.is_some_and(|rest| rest.split_once('@').map(|(_, n)| n) == netns)
+    }
+}
+
+/// Routes that are made in the router as somebody tells them.
+pub(crate) struct Taken {
+    speaker: Speaker,
     pub netns: Option<String>,
     devices: Devices,
-    pub reader: Reader,
     pub counts: Counts,
+}
+
+impl Taken {
+    /// How many devices of it are pairs.
+    pub fn devices(&self) -> usize {
+        self.devices.0.len()
+    }
+}
+
+/// A namespace that is followed.
+pub(crate) struct Followed {
+    pub taken: Taken,
+    pub reader: Reader,
     /// For asking what devices are.
     requests: RefCell<linux::Sockets>,
     /// What of it is made in the router.
@@ -61,12 +107,10 @@ impl Kernel {
     pub(crate) fn followed(&self) -> Vec<Rc<Followed>> {
         self.followed.borrow().values().cloned().collect()
     }
-}
 
-impl Followed {
-    /// How many pairs there are in it.
-    pub fn devices(&self) -> usize {
-        self.devices.0.len()
+    /// The listener for zebra, where there is one.
+    pub(crate) fn fpm(&self) -> Option<Rc<Heard>> {
+        self.fpm.borrow().clone()
     }
 }
 
@@ -90,6 +134,22 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// What was told at this time has been made.
+    fn taken(&self, told: Instant) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let lag = told.elapsed();
+        self.lag.set(lag);
+        self.most_lag.set(self.most_lag.get().max(lag));
+    }
+
+    /// All is told anew.
+    fn begin(&self) {
+        self.foreign.set(0);
+        self.unsupported.borrow_mut().clear();
+        self.failed.borrow_mut().clear();
+        self.more_failed.set(0);
+    }
+
     fn fail(&self, key: Key, why: String) {
         let mut failed = self.failed.borrow_mut();
         if failed.len() < REASONS || failed.contains_key(&key) {
@@ -98,12 +158,6 @@ impl Counts {
             self.more_failed.set(self.more_failed.get() + 1);
         }
     }
-}
-
-/// What the sources of a namespace's routes are called.
-fn source_name(netns: Option<&str>, protocol: u8) -> String {
-    let who = linux::route::protocol_name(protocol).map_or_else(|| protocol.to_string(), str::to_owned);
-    format!("kernel:{who}{}", suffix(netns))
 }
 
 /// Sockets in a namespace.
@@ -118,13 +172,4 @@ fn sockets(
 /// How a message tells of a namespace: nothing of Quiver's own.
 fn of_namespace(netns: Option<&str>) -> String {
     netns.map_or_else(String::new, |n| format!(" of namespace {n}"))
-}
-
-fn suffix(netns: Option<&str>) -> String {
-    netns.map_or_else(String::new, |n| format!("@{n}"))
-}
-
-/// Whether a source of this name is one of a namespace's.
-fn is_source_of(name: &str, netns: Option<&str>) -> bool {
-    name.strip_prefix("kernel:").is_some_and(|rest| rest.split_once('@').map(|(_, n)| n) == netns)
 }

@@ -1,7 +1,7 @@
-//! Changes of the kernel's routes, made in the router.
+//! Changes of routes of the kernel's, or of FRR's, made in the router.
 
-use super::goals::{Goal, Not, PREFERENCE};
-use super::{Followed, source_name};
+use super::Taken;
+use super::goals::{Goal, Not};
 use linux::{Change, Key, Route};
 use net::router::{Op, RouteBatch, RouteSource, Router};
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ struct Step {
     gone: bool,
 }
 
-impl Followed {
+impl Taken {
     fn goal(&self, router: &Router, key: &Key, route: &Route, more: i64) -> Option<Goal> {
-        match self.devices.goal(router, key, route) {
+        match self.devices.goal(router, self.speaker.preference, key, route) {
             Ok(goal) => Some(goal),
             Err(Not::Foreign) => {
                 self.counts.foreign.set(self.counts.foreign.get() + more);
@@ -33,7 +33,7 @@ impl Followed {
     /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile.
     pub(super) fn take(&self, router: &mut Router, changes: &[Change]) {
         let mut sources: HashMap<u8, Option<RouteSource>> = HashMap::new();
-        let netns = self.netns.as_deref();
+        let (netns, speaker) = (self.netns.as_deref(), self.speaker);
         // What is new first: a prefix whose route goes over to another source is not without one.
         let (mut new, mut gone) = (vec![], vec![]);
         for change in last_of_each(changes) {
@@ -41,7 +41,7 @@ impl Followed {
             let step = |router: &mut Router, sources: &mut HashMap<_, _>, route: &Arc<Route>, more| {
                 let goal = self.goal(router, key, route, more)?;
                 let source = *sources.entry(route.protocol).or_insert_with(|| {
-                    router.route_source(&source_name(netns, route.protocol), PREFERENCE).ok()
+                    router.route_source(&speaker.source_name(netns, route.protocol), speaker.preference).ok()
                 });
                 Some(Step { key: *key, source: source?, goal, gone: more < 0 })
             };

@@ -1,6 +1,6 @@
 //! Pairs in Linux: the fields `lcp`, and the section `linux-cp`.
 
-use net::linux_cp::{LcpSetting, LinuxPair, Paired, RX_BUFFER};
+use net::linux_cp::{FPM_HOLD, FpmListen, LcpSetting, LinuxPair, Paired, RX_BUFFER};
 use net::router::Op;
 use std::collections::HashMap;
 
@@ -18,9 +18,11 @@ pub(super) const LINUX_CP: &[&str] = &[
     "lcp-auto-subint",
     "netlink",
     "nl-sync",
+    "fpm",
     "nl-rx-buffer-size",
     "interfaces",
 ];
+pub(super) const FPM: &[&str] = &["address", "port", "netns", "hold"];
 pub(super) const PAIR: &[&str] = &["host-if", "netns"];
 
 /// All pairs, and what holds for them; `lcp` makes those in the default namespace.
@@ -65,6 +67,8 @@ fn section<'n>(
     set(d, "netlink", netlink.map(LcpSetting::Netlink));
     let nl_sync = d.field(&fields, "nl-sync", |d, node| d.boolean(node));
     set(d, "nl-sync", nl_sync.map(LcpSetting::NlSync));
+    let fpm = d.field(&fields, "fpm", fpm);
+    set(d, "fpm", fpm.map(|fpm| LcpSetting::Fpm(Some(fpm))));
     let buffer =
         d.field(&fields, "nl-rx-buffer-size", |d, node| d.int(node, *RX_BUFFER.start(), *RX_BUFFER.end()));
     set(d, "nl-rx-buffer-size", buffer.map(LcpSetting::RxBuffer));
@@ -73,6 +77,28 @@ fn section<'n>(
             out.extend(d.key(name, |d| interface(d, name, place, node, names, seen)));
         }
         Some(())
+    })
+}
+
+fn fpm<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<FpmListen> {
+    let fields = d.fields(node, FPM)?;
+    let default = FpmListen::default();
+    let netns = d.field(&fields, "netns", namespace);
+    let address = d.field(&fields, "address", |d, node| {
+        let text = d.string(node, "an IP address", 64)?;
+        d.address(node.place, &text)
+    });
+    let port = d.field(&fields, "port", |d, node| d.int(node, 1, u16::MAX));
+    let hold = d.field(&fields, "hold", |d, node| d.int(node, *FPM_HOLD.start(), *FPM_HOLD.end()));
+    let bad = (fields.has("netns") && netns.is_none())
+        || (fields.has("address") && address.is_none())
+        || (fields.has("port") && port.is_none())
+        || (fields.has("hold") && hold.is_none());
+    (!bad).then(|| FpmListen {
+        address: address.unwrap_or(default.address),
+        port: port.unwrap_or(default.port),
+        netns,
+        hold: hold.unwrap_or(default.hold),
     })
 }
 

@@ -48,6 +48,7 @@ fn the_manual_has_every_field() {
         ("## `neighbors`", neighbor::NEIGHBOR_ENTRY),
         ("## `span`", span::MIRROR),
         ("## `linux-cp`", linux_cp::LINUX_CP),
+        ("### `linux-cp.fpm`", linux_cp::FPM),
         ("### `linux-cp.interfaces.NAME`", linux_cp::PAIR),
         ("## `l3`", l3::L3),
         ("### `l3.reassembly`", l3::REASSEMBLY),

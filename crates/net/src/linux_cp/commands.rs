@@ -1,6 +1,6 @@
 //! `lcp`, `show lcp`.
 
-use super::{LcpSetting, LinuxPair, PairInfo, Paired, pair, pairs, settings};
+use super::{FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, pair, pairs, settings};
 use crate::cli::{check_namespace, commit, interface};
 use crate::router::{IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
@@ -90,6 +90,27 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         )
         .example("lcp nl-sync off"),
         Command::write(
+            "lcp fpm on [address <address:ip>] [port <port:u16 1..65535>] [netns <netns:string>] [hold <hold:u32 0..3600 seconds>]",
+            "Listen for FRR's zebra, and forward by the routes that it tells",
+            fpm,
+        )
+        .arg("address", "of Linux's; 127.0.0.1 by default, as zebra has it. Whoever can connect there can set routes")
+        .arg("port", "TCP port; 2620 by default")
+        .arg("netns", "its network namespace; that of `lcp default netns` without, else Quiver's own")
+        .arg("hold", "how long the routes stay when zebra is gone and has not come back; 60 by default")
+        .details(
+            "zebra runs with `-M dplane_fpm_nl`, and `fpm address 127.0.0.1` in its configuration. Its routes come before the kernel's, \
+             which need not have them; labels are among them. On each connection zebra tells all: what it has not told again three \
+             seconds after it fell silent goes. `show fpm` tells how it stands.",
+        )
+        .example("lcp fpm on")
+        .example("lcp fpm on port 2621 netns dataplane hold 10"),
+        Command::write("lcp fpm off", "Listen for FRR's zebra no more", |r: &mut Router, _: &Args| {
+            commit(r, vec![LcpSetting::Fpm(None).into()])
+        })
+        .details("Its routes go.")
+        .example("lcp fpm off"),
+        Command::write(
             "lcp nl-rx-buffer-size <bytes:u32 4096..1073741824 bytes>",
             "How much the kernel keeps of changes of its routes until they are read",
             |r: &mut Router, args: &Args| commit(r, vec![LcpSetting::RxBuffer(args.get("bytes")?).into()]),
@@ -102,6 +123,18 @@ pub(crate) fn all() -> Vec<Command<Router>> {
             .example("show lcp")
             .example("show lcp phy left"),
     ]
+}
+
+fn fpm(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    check_namespace(args, "netns")?;
+    let d = FpmListen::default();
+    let listen = FpmListen {
+        address: args.opt("address")?.unwrap_or(d.address),
+        port: args.opt("port")?.unwrap_or(d.port),
+        netns: args.opt("netns")?,
+        hold: args.opt("hold")?.unwrap_or(d.hold),
+    };
+    commit(router, vec![LcpSetting::Fpm(Some(listen)).into()])
 }
 
 fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
@@ -139,12 +172,13 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let word = |on| if on { "on" } else { "off" };
     let netns = s.default_netns.as_deref();
     let mut text = format!(
-        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-sync {}\nlcp nl-rx-buffer-size {}\n",
+        "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-sync {}\nlcp fpm {}\nlcp nl-rx-buffer-size {}\n",
         netns.unwrap_or("-"),
         word(s.sync),
         word(s.auto_subint),
         word(s.netlink),
         word(s.nl_sync),
+        s.fpm.as_ref().map_or_else(|| "off".to_owned(), |f| format!("on {}", f.words())),
         s.rx_buffer
     );
     let mut table = Table::new()
@@ -187,6 +221,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         "lcp-auto-subint": s.auto_subint,
         "netlink": s.netlink,
         "nl-sync": s.nl_sync,
+        "fpm": s.fpm.is_some(),
         "nl-rx-buffer-size": s.rx_buffer,
         "pairs": pairs,
     });

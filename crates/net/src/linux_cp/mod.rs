@@ -17,8 +17,8 @@ mod xc;
 pub use from_linux::{Known, Seen, keep_neighbors, take_device, take_neighbor};
 pub(crate) use part::LinuxCp;
 pub use part::{
-    DEFAULT_RX_BUFFER, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings, is_host_name, pair,
-    pair_over, pairs, settings, started,
+    DEFAULT_RX_BUFFER, FPM_HOLD, FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings,
+    is_host_name, pair, pair_over, pairs, settings, started,
 };
 pub use punt::{LinuxCpPunt, PuntLinuxDrop, PuntLinuxNext};
 pub use xc::{LinuxCpXc, XcDrop, XcNext};

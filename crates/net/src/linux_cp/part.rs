@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 /// The part.
@@ -68,6 +69,54 @@ pub const RX_BUFFER: RangeInclusive<u32> = 4096..=1 << 30;
 /// [`Settings::rx_buffer`] where nothing is said.
 pub const DEFAULT_RX_BUFFER: u32 = 32 << 20;
 
+/// Where FRR's zebra is listened to (`dplane_fpm_nl`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FpmListen {
+    /// The address.
+    pub address: IpAddr,
+    /// The TCP port.
+    pub port: u16,
+    /// The network namespace; that of [`Settings::default_netns`] when absent.
+    pub netns: Option<String>,
+    /// Seconds that its routes stay when it is gone.
+    pub hold: u32,
+}
+
+/// What [`FpmListen::hold`] may be, seconds.
+pub const FPM_HOLD: RangeInclusive<u32> = 0..=3600;
+
+impl Default for FpmListen {
+    fn default() -> Self {
+        FpmListen { address: Ipv4Addr::LOCALHOST.into(), port: 2620, netns: None, hold: 60 }
+    }
+}
+
+impl FpmListen {
+    /// As the command has it.
+    pub(super) fn words(&self) -> String {
+        let netns = self.netns.as_ref().map_or_else(String::new, |n| format!(" netns {n}"));
+        format!("address {} port {} hold {}{netns}", self.address, self.port, self.hold)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.address.is_multicast() || self.port == 0 {
+            return Err(format!(
+                "fpm: {} port {}: an address of Linux's, and a port from 1",
+                self.address, self.port
+            ));
+        }
+        if !FPM_HOLD.contains(&self.hold) {
+            return Err(format!(
+                "fpm: hold {}: it is {} to {} seconds",
+                self.hold,
+                FPM_HOLD.start(),
+                FPM_HOLD.end()
+            ));
+        }
+        self.netns.as_deref().map_or(Ok(()), check_namespace)
+    }
+}
+
 /// What holds for all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -81,6 +130,8 @@ pub struct Settings {
     pub netlink: bool,
     /// What is changed in Linux on devices of pairs is made on the interfaces.
     pub nl_sync: bool,
+    /// FRR's zebra is listened to.
+    pub fpm: Option<FpmListen>,
     /// Bytes of changes of routes that the kernel keeps until they are read; beyond, all routes are read anew.
     pub rx_buffer: u32,
 }
@@ -94,6 +145,7 @@ impl Default for Settings {
             auto_subint: false,
             netlink: true,
             nl_sync: true,
+            fpm: None,
             rx_buffer,
         }
     }
@@ -112,6 +164,8 @@ pub enum LcpSetting {
     Netlink(bool),
     /// See [`Settings::nl_sync`].
     NlSync(bool),
+    /// See [`Settings::fpm`].
+    Fpm(Option<FpmListen>),
     /// See [`Settings::rx_buffer`].
     RxBuffer(u32),
 }
@@ -414,6 +468,7 @@ impl PartOp for LcpSetting {
             LcpSetting::AutoSubint(_) => "lcp-auto-subint",
             LcpSetting::Netlink(_) => "lcp netlink",
             LcpSetting::NlSync(_) => "lcp nl-sync",
+            LcpSetting::Fpm(_) => "lcp fpm",
             LcpSetting::RxBuffer(_) => "lcp nl-rx-buffer-size",
         }
         .into()
@@ -426,6 +481,7 @@ impl PartOp for LcpSetting {
             LcpSetting::AutoSubint(_) => LcpSetting::AutoSubint(false),
             LcpSetting::Netlink(_) => LcpSetting::Netlink(true),
             LcpSetting::NlSync(_) => LcpSetting::NlSync(true),
+            LcpSetting::Fpm(_) => LcpSetting::Fpm(None),
             LcpSetting::RxBuffer(_) => LcpSetting::RxBuffer(DEFAULT_RX_BUFFER),
         };
         Some(off.into())
@@ -434,6 +490,7 @@ impl PartOp for LcpSetting {
     fn for_root(&self) -> Option<String> {
         match self {
             LcpSetting::DefaultNetns(Some(netns)) => Some(namespace_for_root(netns)),
+            LcpSetting::Fpm(Some(FpmListen { netns: Some(netns), .. })) => Some(namespace_for_root(netns)),
             _ => None,
         }
     }
@@ -448,6 +505,9 @@ impl PartOp for LcpSetting {
             let (least, most) = RX_BUFFER.into_inner();
             return Err(OpError::new(format!("nl-rx-buffer-size {n}: it is {least} to {most} bytes")));
         }
+        if let LcpSetting::Fpm(Some(fpm)) = &self {
+            fpm.check().map_err(OpError::new)?;
+        }
         let Some(s) = router.state_mut::<State>() else { return Ok(vec![]) };
         let was = match self {
             LcpSetting::DefaultNetns(netns) => {
@@ -459,6 +519,7 @@ impl PartOp for LcpSetting {
             }
             LcpSetting::Netlink(on) => LcpSetting::Netlink(std::mem::replace(&mut s.settings.netlink, on)),
             LcpSetting::NlSync(on) => LcpSetting::NlSync(std::mem::replace(&mut s.settings.nl_sync, on)),
+            LcpSetting::Fpm(fpm) => LcpSetting::Fpm(std::mem::replace(&mut s.settings.fpm, fpm)),
             LcpSetting::RxBuffer(n) => LcpSetting::RxBuffer(std::mem::replace(&mut s.settings.rx_buffer, n)),
         };
         if matches!(was, LcpSetting::Sync(false)) {
@@ -480,6 +541,8 @@ impl PartOp for LcpSetting {
             LcpSetting::AutoSubint(on) => format!("pairs in Linux: lcp-auto-subint {}", word(on)),
             LcpSetting::Netlink(on) => format!("pairs in Linux: netlink {}", word(on)),
             LcpSetting::NlSync(on) => format!("pairs in Linux: nl-sync {}", word(on)),
+            LcpSetting::Fpm(Some(fpm)) => format!("FRR's zebra is listened to: {}", fpm.words()),
+            LcpSetting::Fpm(None) => "FRR's zebra is not listened to".into(),
             LcpSetting::RxBuffer(n) => format!("pairs in Linux: nl-rx-buffer-size {n}"),
         })
     }
@@ -564,6 +627,7 @@ impl Part for LinuxCp {
             s.settings.auto_subint.then_some(LcpSetting::AutoSubint(true)),
             (!s.settings.netlink).then_some(LcpSetting::Netlink(false)),
             (!s.settings.nl_sync).then_some(LcpSetting::NlSync(false)),
+            s.settings.fpm.clone().map(|fpm| LcpSetting::Fpm(Some(fpm))),
             (s.settings.rx_buffer != DEFAULT_RX_BUFFER).then_some(LcpSetting::RxBuffer(s.settings.rx_buffer)),
         ];
         let settings = was.into_iter().flatten().filter_map(|s| PartOp::off(&s));
