@@ -434,3 +434,34 @@ def test_requests_as_long_as_can_be(many):
 
     # A dev build takes about twice as long as a release build for a word.
     quick(lambda: {json.dumps(r)[:60]: load_of(many, lambda: send(r)) for r in requests}, 2 * BUSY_MS)
+
+
+@pytest.mark.parametrize("backup", [True, False], ids=["backup", "withdrawn"])
+def test_a_hundred_thousand_prefixes_change_over(backup, tmp_path):
+    """A link goes and comes back that 100,000 prefixes lead over: routes of less preference take over, or shorter prefixes serve,
+    and the control thread is not kept."""
+    file = tmp_path / "routes.cli"
+    lines = ["ip route add 0.0.0.0/0 via 10.0.2.2 right"]
+    for n in range(100_000):
+        lines.append(f"ip route add {prefix(n)} via 10.0.1.9 left")
+        if backup:
+            lines.append(f"ip route add {prefix(n)} via 10.0.2.2 right preference 9")
+    file.write_text("".join(line + "\n" for line in lines))
+    t = Bench(neighbors=False)
+    try:
+        t.ctl("set ip table 0 when-down withdraw")
+        t.ctl(f"exec {file}")
+
+        def used(n):
+            why = t.router.json(f"fib why {prefix(n).split('/')[0]}")
+            return why["prefix"], next(r["preference"] for r in why["routes"] if r["used"])
+
+        def state(up):
+            t.ctl(f"set interface state left {'up' if up else 'down'}")
+            want = lambda n: (prefix(n), 1 if up else 9) if up or backup else ("0.0.0.0/0", 1)
+            wait_for("all change over", lambda: all(used(n) == want(n) for n in (0, 50_000, 99_999)))
+
+        assert used(7) == (prefix(7), 1)
+        quick(lambda: {up: load_of(t, lambda: state(up)) for up in (False, True)})
+    finally:
+        t.close()

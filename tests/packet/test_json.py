@@ -132,12 +132,12 @@ COMMANDS = {
     "show ip6 fib": ["show ip6 fib", "show ip6 fib table 10"],
     "show ip fib PREFIX": [
         f"show ip fib {p}" for p in ("10.50.3.1", "10.51.0.1", "10.0.1.2", "10.0.1.1", "10.0.1.99", "10.50.0.0/16", "10.50.0.0/17",
-                                     "192.0.2.0/24", "192.0.3.0", "table 10 10.52.0.1")],
+                                     "192.0.2.0/24", "192.0.3.0", "table 10 10.52.0.1", "table 10 10.77.0.1")],
     "show ip6 fib PREFIX": [
         f"show ip6 fib {p}" for p in ("2001:db8:50::1", "2001:db8:51:1::1", "2001:db8:51::/48", "2001:db8:1::1", "2001:db8:1::/64",
-                                      "3000::", "table 10 2001:db8:52::1")],
+                                      "3000::", "table 10 2001:db8:52::1", "table 10 2001:db8:77::1")],
     "fib why": [f"fib why {a}" for a in (
-        "10.50.3.1", "10.51.0.1", "10.0.1.2", "10.0.1.1", "203.0.113.1", "2001:db8:50::1", "10.52.0.1 table 10")],
+        "10.50.3.1", "10.51.0.1", "10.0.1.2", "10.0.1.1", "203.0.113.1", "2001:db8:50::1", "10.52.0.1 table 10", "10.77.0.1 table 10")],
     "show ip fib summary": ["show ip fib summary"],
     "show ip6 fib summary": ["show ip6 fib table 10 summary"],
     "show l2fib": ["show l2fib", "show l2fib verbose", "show l2fib bd_id 10 learn"],
@@ -267,6 +267,8 @@ def busy(bench, tmp_path):
     t.inside.ip("link add spare type veth peer name other")
     a, b = t.ports["left"], t.ports["right"]
     t.ctl("create bridge-domain 20 bd-tag customers")
+    t.router.script("set ip table 10 when-down withdraw", "set ip6 table 10 when-down withdraw",
+                    "ip route add 10.77.0.0/16 table 10 via 203.0.113.77", "ip6 route add 2001:db8:77::/48 table 10 via 2001:db8:ff::7")
     t.ctl("configuration save comment 'before the tunnels'")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
     t.ctl("create vxlan tunnel src 10.0.1.1 dst 192.0.2.77 vni 7 ttl copy")

@@ -288,3 +288,54 @@ def test_a_backup_takes_over_and_gives_way(three):
     assert "no static route 172.16.0.0/16" in str(e.value)
     t.ctl("ip route del 172.16.0.0/16")
     assert t.router.json("fib why 172.16.0.1")["prefix"] == "172.16.0.0/12"
+
+
+def test_what_leads_nowhere_is_withdrawn(three):
+    """With 'when-down withdraw' shorter prefixes serve for routes and connected prefixes of a dead link; without, nobody."""
+    t = three
+    a = t.ports["left"]
+    t.router.script("ip route add 172.16.0.0/16 via 10.0.2.2 north", "ip route add 0.0.0.0/0 via 10.0.3.2",
+                    "ip route add 2001:db8:a::/48 via 2001:db8:2::2 north", "ip route add ::/0 via 2001:db8:3::2")
+    packets = [(udp4(a.host, dst), udp4(a.host, dst, ttl=63)) for dst in ["172.16.0.1", "10.0.2.77"]]
+    packets += [(udp6(a.host6, dst), udp6(a.host6, dst, hlim=63)) for dst in ["2001:db8:a::9", "2001:db8:2::77"]]
+
+    def link(state):
+        t.outside.ip(f"link set north {state}")
+        wait_for(f"north is seen {state}", lambda: t.router.interface("north")["link"] == (state == "up"))
+
+    def all_go_south():
+        for sent, came in packets:
+            t.left.send(into(a) / sent)
+            t.south.expect(to(t, "south", came))
+
+    link("down")
+    t.left.send(into(a) / packets[0][0])
+    expect_error4(t.left, a, ICMP(type=3, code=1), packets[0][0])
+    t.router.script("set ip table 0 when-down withdraw", "set ip6 table 0 when-down withdraw")
+    assert "when-down: withdraw" in t.ctl("show configuration")
+    all_go_south()
+    why = t.router.json("fib why 172.16.0.1")
+    assert why["prefix"] == "0.0.0.0/0" and [w["prefix"] for w in why["withdrawn"]] == ["172.16.0.0/16"]
+    assert "172.16.0.0/16 is withdrawn, as none of its routes leads anywhere" in t.ctl("fib why 172.16.0.1")
+    shown = [line for line in t.ctl("show ip fib").splitlines() if line.endswith("(withdrawn)")]
+    assert [line.split()[0] for line in shown] == ["10.0.2.0/24", "172.16.0.0/16"], shown
+    assert "172.16.0.0/16 via 10.0.2.2 north" in t.ctl("show configuration")
+    # The router still answers at its own address there.
+    t.left.drain()
+    t.left.send(into(a) / IP(src=a.host, dst="10.0.2.1") / ICMP())
+    t.left.wait(lambda p: ICMP in p and p[ICMP].type == 0 and p[IP].src == "10.0.2.1")
+    link("up")
+    t.north.drain()
+    t.left.send(into(a) / packets[0][0])
+    t.north.expect(to(t, "north", packets[0][1]))
+    assert t.router.json("fib why 172.16.0.1")["withdrawn"] == []
+    # A link that goes while the table is told so.
+    link("down")
+    t.south.drain()
+    all_go_south()
+    t.router.script("set ip table 0 when-down unreachable", "set ip6 table 0 when-down unreachable")
+    t.left.drain()
+    t.left.send(into(a) / packets[0][0])
+    expect_error4(t.left, a, ICMP(type=3, code=1), packets[0][0])
+    assert "when-down" not in t.ctl("show configuration")
+    link("up")

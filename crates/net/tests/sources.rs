@@ -5,10 +5,12 @@
 use graph::{PoolConfig, PoolMemory};
 use ipnet::IpNet;
 use net::router::{
-    Op, Rank, RouteBatch, RoutePath, RouteSource, RouteTable, Router, RouterConfig, Source, Sweep, Target,
+    Op, PcapConfig, Rank, RouteBatch, RoutePath, RouteSource, RouteTable, Router, RouterConfig, Source,
+    Sweep, Target,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -460,4 +462,155 @@ fn an_interface_goes_under_routes_of_a_source() {
     assert!(r.route_bytes() < bytes);
     r.remove_route_source(source).unwrap();
     r.shutdown();
+}
+
+fn settle(r: &mut Router) {
+    assert!(!r.is_behind() || r.next_deadline() <= r.now(), "the rest is due");
+    while r.next_deadline() <= r.now() {
+        r.tick();
+    }
+}
+
+/// The prefix that decides on an address, as the control side has it and as workers do.
+fn decides(r: &Router, addr: &str) -> Option<String> {
+    let addr = addr.parse().unwrap();
+    let route = r.covering(addr).pop();
+    assert_eq!(route.as_ref().map(|r| r.group), r.lookup(addr).map(|g| g.id));
+    route.map(|r| r.prefix.to_string())
+}
+
+/// Prefixes without a way are in the table or not, as it says; they are listed, changed and taken away all the same.
+#[test]
+fn what_leads_nowhere_is_withdrawn_where_the_table_says_so() {
+    let mut r = router();
+    let over = |i: u32| Target::Paths(vec![RoutePath { interface: Some(i), ..Default::default() }]);
+    let set = |r: &mut Router, prefix: &str, target: Target| {
+        r.commit(vec![Op::SetRoute { table: 0, prefix: net(prefix), target }]).unwrap();
+    };
+    let loop0 = |r: &mut Router, up: bool| {
+        r.commit(vec![Op::SetState { name: "loop0".into(), up }, Op::SetState { name: "if0".into(), up }])
+            .unwrap();
+        settle(r);
+    };
+    let when_down = |r: &mut Router, withdraw: bool| {
+        r.commit(vec![Op::SetWhenDown { table: RouteTable::V4, withdraw }]).unwrap();
+        settle(r);
+    };
+    let listed = |r: &Router| {
+        let all = r.routes(RouteTable::V4);
+        all.map(|r| (r.prefix.to_string(), r.withdrawn)).collect::<Vec<_>>()
+    };
+    // Neighbours are on links with stations.
+    let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
+    r.commit(vec![
+        Op::CreatePcap { name: "if0".into(), config },
+        Op::SetState { name: "if0".into(), up: true },
+        Op::AddAddress { name: "if0".into(), net: net("10.1.0.1/24") },
+    ])
+    .unwrap();
+    set(&mut r, "0.0.0.0/0", over(2));
+    set(&mut r, "10.9.0.0/16", over(1));
+    set(&mut r, "10.8.0.0/16", over(1));
+    let mac = packet::eth::MacAddr([2, 0, 0, 0, 0, 9]);
+    let neighbor = Op::SetNeighbor { name: "if0".into(), address: "10.1.0.9".parse().unwrap(), mac };
+    r.commit(vec![neighbor]).unwrap();
+    let before = listed(&r);
+    assert_eq!(decides(&r, "10.1.0.9").as_deref(), Some("10.1.0.9/32"));
+    loop0(&mut r, false);
+    assert_eq!(decides(&r, "10.9.0.1").as_deref(), Some("10.9.0.0/16"), "unreachable is the default");
+    assert_eq!(decides(&r, "10.0.0.5").as_deref(), Some("10.0.0.0/24"));
+    when_down(&mut r, true);
+    for addr in ["10.9.0.1", "10.8.0.1", "10.0.0.5", "10.1.0.9"] {
+        assert_eq!(decides(&r, addr).as_deref(), Some("0.0.0.0/0"), "{addr}");
+    }
+    assert_eq!(decides(&r, "10.0.0.1").as_deref(), Some("10.0.0.1/32"), "its own address stays");
+    let names = |l: &[(String, bool)]| l.iter().map(|(p, _)| p.clone()).collect::<Vec<_>>();
+    let gone: Vec<String> = listed(&r).into_iter().filter(|(_, w)| *w).map(|(p, _)| p).collect();
+    assert_eq!(gone, ["10.0.0.0/24", "10.1.0.0/24", "10.8.0.0/16", "10.9.0.0/16"]);
+    let all_but_neighbor: Vec<_> = names(&before).into_iter().filter(|p| p != "10.1.0.9/32").collect();
+    assert_eq!(names(&listed(&r)), all_but_neighbor);
+    assert_eq!(r.route_count(RouteTable::V4), all_but_neighbor.len());
+    let after = Some(net("10.8.0.0/16"));
+    assert_eq!(r.routes_after(RouteTable::V4, after).next().unwrap().prefix, net("10.9.0.0/16"));
+    // What is set while it leads nowhere is withdrawn at once, what is removed is gone, what leads elsewhere is used.
+    set(&mut r, "10.7.0.0/16", over(1));
+    assert_eq!(decides(&r, "10.7.0.1").as_deref(), Some("0.0.0.0/0"));
+    r.commit(vec![Op::DelRoute { table: 0, prefix: net("10.8.0.0/16") }]).unwrap();
+    set(&mut r, "10.9.0.0/16", over(2));
+    assert_eq!(decides(&r, "10.9.0.1").as_deref(), Some("10.9.0.0/16"));
+    set(&mut r, "10.9.0.0/16", over(1));
+    assert_eq!(decides(&r, "10.9.0.1").as_deref(), Some("0.0.0.0/0"));
+    when_down(&mut r, false);
+    assert_eq!(decides(&r, "10.9.0.1").as_deref(), Some("10.9.0.0/16"));
+    assert_eq!(decides(&r, "10.1.0.9").as_deref(), Some("10.1.0.0/24"));
+    assert!(listed(&r).iter().all(|(_, w)| !w));
+    when_down(&mut r, true);
+    loop0(&mut r, true);
+    for (addr, prefix) in
+        [("10.9.0.1", "10.9.0.0/16"), ("10.7.0.1", "10.7.0.0/16"), ("10.1.0.9", "10.1.0.9/32")]
+    {
+        assert_eq!(decides(&r, addr).as_deref(), Some(prefix));
+    }
+    assert_eq!(decides(&r, "10.8.0.1").as_deref(), Some("0.0.0.0/0"));
+    assert!(listed(&r).iter().all(|(_, w)| !w));
+    // A link goes that was up when the table was told.
+    loop0(&mut r, false);
+    assert_eq!(decides(&r, "10.9.0.1").as_deref(), Some("0.0.0.0/0"));
+    assert_eq!(decides(&r, "10.1.0.9").as_deref(), Some("0.0.0.0/0"));
+    r.clear();
+    assert_eq!(r.route_count(RouteTable::V4), 0);
+    r.shutdown();
+}
+
+/// The processor time of this thread so far.
+fn cpu() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+/// A hundred thousand prefixes change over in turns, none of which takes long, whether others take over or shorter serve.
+#[test]
+fn a_hundred_thousand_prefixes_take_over_in_turns() {
+    const N: u32 = 100_000;
+    let at = |n: u32| IpNet::new(std::net::Ipv4Addr::from(0x0b00_0000 + (n << 8)).into(), 24).unwrap();
+    let over = |i: u32| Target::Paths(vec![RoutePath { interface: Some(i), ..Default::default() }]);
+    for backup in [true, false] {
+        let mut r = router();
+        r.commit(vec![Op::SetWhenDown { table: RouteTable::V4, withdraw: true }]).unwrap();
+        let mut batch = RouteBatch::new();
+        let [first, second] = [(1, over(1)), (9, over(2))]
+            .map(|(preference, target)| batch.ranked(Rank { preference, metric: 0 }, target));
+        batch.set(net("0.0.0.0/0"), second);
+        for n in 0..N {
+            batch.set(at(n), first);
+            if backup {
+                batch.set(at(n), second);
+            }
+        }
+        r.commit(vec![Op::Routes(batch)]).unwrap();
+        let uses = |r: &Router, n: u32| {
+            let route = r.covering(at(n).addr()).pop().unwrap();
+            (route.prefix == at(n), r.group(route.group).unwrap().rank.preference)
+        };
+        assert!((0..N).all(|n| uses(&r, n) == (true, 1)));
+        for up in [false, true] {
+            r.commit(vec![Op::SetState { name: "loop0".into(), up }]).unwrap();
+            assert!(r.is_behind(), "not all at once");
+            let mut turns = vec![];
+            while r.is_behind() {
+                let begin = cpu();
+                r.tick();
+                turns.push(cpu().saturating_sub(begin));
+            }
+            assert!(turns.len() > 3, "{turns:?}");
+            turns.sort();
+            // What the host takes from the machine counts as this thread's.
+            let long = turns[turns.len() * 9 / 10];
+            println!("{} turns, most up to {long:?}, the longest {:?}", turns.len(), turns[turns.len() - 1]);
+            assert!(long < Duration::from_millis(10), "{long:?}");
+            let want = if up { (true, 1) } else { (backup, 9) };
+            assert!((0..N).all(|n| uses(&r, n) == want));
+        }
+        r.shutdown();
+    }
 }

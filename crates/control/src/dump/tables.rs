@@ -60,6 +60,16 @@ fn table(from: Source<'_>, id: u32, to: &mut Map) {
         each.put_some("ip4", row(hash4)).put_some("ip6", row(hash));
         fields.put("flow-hash", Node::Flow(each));
     }
+    let withdraw = families.each_ref().map(|t| t.as_ref().is_some_and(|t| t.withdraws));
+    let there = families.each_ref().map(Option::is_some);
+    if withdraw == there {
+        fields.put("when-down", "withdraw");
+    } else if withdraw != [false; 2] {
+        let mut each = Map::new();
+        let word = |on: bool| on.then(|| Node::Text("withdraw".into()));
+        each.put_some("ip4", word(withdraw[0])).put_some("ip6", word(withdraw[1]));
+        fields.put("when-down", Node::Flow(each));
+    }
     if id != 0 || !fields.is_empty() {
         to.put(id.to_string(), Node::Flow(fields));
     }

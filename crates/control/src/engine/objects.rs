@@ -35,6 +35,8 @@ pub enum Id {
     Table(RouteTable),
     /// What tells its flows apart.
     FlowHash(RouteTable),
+    /// What becomes of prefixes of a table that lead nowhere.
+    WhenDown(RouteTable),
     /// An interface or sub-interface.
     Interface(String),
     /// On which layer it is.
@@ -443,6 +445,7 @@ impl<'d> Builder<'d> {
         let (id, notes) = match op {
             Op::CreateTable { table, .. } => (Id::Table(*table), Notes::default()),
             Op::SetFlowHash { table, .. } => (Id::FlowHash(*table), Notes::needs([Id::Table(*table)])),
+            Op::SetWhenDown { table, .. } => (Id::WhenDown(*table), Notes::needs([Id::Table(*table)])),
             Op::SetTable { name, table } => {
                 let needs = [Id::Interface(name.clone()), Id::Layer(name.clone()), Id::Table(*table)];
                 (Id::Binding(name.clone(), table.v6), Notes::needs(needs))

@@ -226,6 +226,7 @@ fn remove(id: &Id, op: &Op) -> Option<Op> {
         ) => return p.off(),
         (Id::Table(table), _) => Op::DeleteTable { table: *table },
         (Id::FlowHash(table), _) => Op::SetFlowHash { table: *table, fields: Fields::FIVE_TUPLE },
+        (Id::WhenDown(table), _) => Op::SetWhenDown { table: *table, withdraw: false },
         (Id::Neighbor(_, address), _) => Op::DelNeighbor { name: name(), address: *address },
         _ => return None,
     })

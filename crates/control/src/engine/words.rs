@@ -203,6 +203,7 @@ fn subject(id: &Id) -> String {
         Id::Global(what) => what.clone(),
         Id::Table(t) => table(t),
         Id::FlowHash(t) => format!("{t}: flow hash"),
+        Id::WhenDown(t) => format!("{t}: when-down"),
         Id::Interface(n) => format!("interface {n}"),
         Id::Layer(n) => own(n, "layer"),
         Id::Mac(n) => own(n, "MAC address"),
@@ -265,6 +266,13 @@ fn value(id: &Id, v: &Value) -> String {
         (_, Op::CreateTap { config, .. }) => format!("TAP {}", config.host_name),
         (_, Op::CreateSub { encap, .. }) => encapsulation(*encap),
         (_, Op::CreateTable { name: Some(name), .. }) => name.clone(),
+        (_, Op::SetWhenDown { withdraw, .. }) => {
+            if *withdraw {
+                "withdraw".into()
+            } else {
+                "unreachable".into()
+            }
+        }
         (_, Op::SetFlowHash { fields, .. }) => fields.words().collect::<Vec<_>>().join(" "),
         (_, Op::SetNeighbor { mac, .. }) => mac.to_string(),
         (_, Op::OrderInterfaces(names)) => names.join(" "),
@@ -357,6 +365,10 @@ fn command(op: &Op) -> Option<String> {
         Op::CreateTable { table, name } => {
             let name = name.as_deref().map_or(String::new(), |n| format!(" {}", command::quote(n)));
             format!("{} table add {}{name}", family(table.v6), table.id)
+        }
+        Op::SetWhenDown { table, withdraw } => {
+            let what = if *withdraw { "withdraw" } else { "unreachable" };
+            format!("set {} table {} when-down {what}", family(table.v6), table.id)
         }
         Op::DeleteTable { table } => format!("{} table del {}", family(table.v6), table.id),
         Op::SetNeighbor { name, address, mac } => format!("ip neighbor {name} {address} {mac}"),

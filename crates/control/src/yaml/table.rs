@@ -10,7 +10,7 @@ use super::diag::Place;
 use super::l3::Setting;
 use super::tree::{Node, Value};
 
-pub(super) const TABLE: &[&str] = &["name", "family", "flow-hash"];
+pub(super) const TABLE: &[&str] = &["name", "family", "flow-hash", "when-down"];
 pub(super) const FAMILIES: &[&str] = &["ip4", "ip6"];
 /// The largest number of a table.
 const MOST: u64 = u32::MAX as u64;
@@ -81,6 +81,9 @@ fn table<'n>(d: &mut Decoder<'n>, id: u32, place: Place, node: &'n Node<'n>, out
         apart = matches!(&node.value, Value::Map(_));
         per_family(d, node, flow_hash)
     });
+    let withdraw = d.field(&fields, "when-down", |d, node| {
+        per_family(d, node, |d, node| d.choice(node, &[("withdraw", true), ("unreachable", false)]))
+    });
     let four = hashes.and_then(|[four, _]| four).filter(|_| apart || only == Some(false));
     if four.is_some_and(|f| f.has(Fields::LABEL)) {
         d.key("flow-hash", |d| {
@@ -91,10 +94,14 @@ fn table<'n>(d: &mut Decoder<'n>, id: u32, place: Place, node: &'n Node<'n>, out
     }
     if id == 0 && (names.is_some() || fields.has("family")) {
         d.error(place, "table-0", "table 0 is there always, without a name and for both families")
-            .help("only `flow-hash`");
+            .help("only `flow-hash` and `when-down`");
         return;
     }
-    let of = Families { names: names.unwrap_or_default(), hashes: hashes.unwrap_or_default() };
+    let of = Families {
+        names: names.unwrap_or_default(),
+        hashes: hashes.unwrap_or_default(),
+        withdraw: withdraw.unwrap_or_default(),
+    };
     both(d, id, place, only, &of, out);
 }
 
@@ -114,6 +121,8 @@ fn flow_hash<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Fields> {
 struct Families {
     names: [Option<String>; 2],
     hashes: [Option<Fields>; 2],
+    /// Whether prefixes without a way are withdrawn.
+    withdraw: [Option<bool>; 2],
 }
 
 /// One value for both families, or a mapping of `ip4` and `ip6`.
@@ -145,6 +154,9 @@ fn both(d: &mut Decoder<'_>, id: u32, place: Place, only: Option<bool>, of: &Fam
         let fields = fields.or_five_tuple();
         if fields != Fields::FIVE_TUPLE {
             add(Op::SetFlowHash { table, fields });
+        }
+        if of.withdraw[usize::from(v6)] == Some(true) {
+            add(Op::SetWhenDown { table, withdraw: true });
         }
     }
     if id != 0 {

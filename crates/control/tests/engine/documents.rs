@@ -257,7 +257,8 @@ impl Doc {
             let name = self.d.of(&["", "name: red, ", "name: blue, "]);
             let hash = self.d.of(&["flow-hash: [src]", "flow-hash: [src, dst, symmetric]", ""]);
             let family = self.d.of(&["", "", "family: ip4, "]);
-            let _ = writeln!(out, "  {id}: {{{name}{family}{hash}}}");
+            let down = self.d.of(&["when-down: withdraw, ", "when-down: {ip4: withdraw}, ", "", ""]);
+            let _ = writeln!(out, "  {id}: {{{name}{family}{down}{hash}}}");
         }
         if !out.is_empty() {
             self.rest += &format!("tables:\n{out}");

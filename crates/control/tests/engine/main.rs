@@ -254,7 +254,7 @@ routes:
 fn commands_of_plans_are_commands() {
     let registry = control::commands::registry().unwrap();
     let mut seen = 0;
-    for seed in 0..60u64 {
+    for seed in 0..120u64 {
         let text = seeded(seed);
         if yaml::load("test.yaml", &text).is_err() {
             continue;

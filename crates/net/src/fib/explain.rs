@@ -32,6 +32,7 @@ pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Outp
     }
     text.push('\n');
     table_part(router, &mut text, prefix, &covering, &longer);
+    let withdrawn = withdrawn_part(router, &mut text, table, addr);
     let adjacencies = router.adjacency_list();
     let mut json = json!({
         "prefix": prefix.to_string(),
@@ -39,6 +40,7 @@ pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Outp
         "covering": covering.iter().map(|r| route_json(router, r)).collect::<Vec<_>>(),
         "used": used.map(|r| r.prefix.to_string()),
         "longer": longer.iter().map(|r| route_json(router, r)).collect::<Vec<_>>(),
+        "withdrawn": withdrawn,
         "group": Json::Null,
     });
     match &group {
@@ -84,7 +86,7 @@ pub(super) fn routes_json(router: &Router, r: &RouteInfo) -> Json {
             "metric": e.rank.metric,
             "group": e.group,
             "wanted": wanted,
-            "used": e.group == r.group,
+            "used": e.group == r.group && !r.withdrawn,
         })
     };
     router.routes_of_prefix(r).map(of).collect()
@@ -123,6 +125,18 @@ fn table_part(
     for r in longer {
         let _ = writeln!(text, "    {}", line(r));
     }
+}
+
+/// The prefixes that hold an address and are withdrawn.
+pub(super) fn withdrawn_part(router: &Router, text: &mut String, table: RouteTable, addr: IpAddr) -> Json {
+    let all = router.withdrawn_covering(table.id, addr);
+    for r in &all {
+        let _ = writeln!(text, "  {} is withdrawn, as none of its routes leads anywhere:", r.prefix);
+        for e in router.routes_of_prefix(r) {
+            let _ = writeln!(text, "      {}", route_words(router, &e));
+        }
+    }
+    all.iter().map(|r| route_json(router, r)).collect()
 }
 
 /// The group, its paths and their adjacencies; answers the adjacencies.

@@ -207,6 +207,7 @@ impl List {
                 let source = router.group(r.group).map(|g| router.source_name(g.source));
                 page.item(&json!({
                     "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group,
+                    "withdrawn": r.withdrawn,
                 }));
                 continue;
             }
@@ -217,6 +218,9 @@ impl List {
             let _ = write!(page, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);
             if !hidden.is_empty() {
                 let _ = write!(page, " (hides: {})", hidden.join(", "));
+            }
+            if r.withdrawn {
+                let _ = page.write_str(" (withdrawn)");
             }
             let _ = page.write_char('\n');
         }

@@ -76,6 +76,24 @@ pub(super) fn all(word: &'static str, v6: bool) -> Vec<Command<Router>> {
         .details("Its addresses, their connected routes and its neighbors are then in that table.")
         .example(&format!("set interface {word} table left 10")),
         hash,
+        Command::write(
+            &format!("set {word} table <table:number {number}> when-down (withdraw|unreachable)"),
+            &format!("What becomes of {family} prefixes of a table while none of their routes leads anywhere"),
+            move |r, a| {
+                let table = RouteTable { v6, id: a.get("table")? };
+                commit(r, vec![Op::SetWhenDown { table, withdraw: a.has("withdraw") }])
+            },
+        )
+        .arg("table", "number of the table")
+        .arg("withdraw", "they are taken out of the table until a path is back, and shorter prefixes serve")
+        .arg("unreachable", "their packets are answered with ICMP \"host unreachable\"; the default")
+        .details(
+            "A route leads nowhere while the interfaces of all its paths are down, or no route leads to its next hops. A \
+             connected prefix leads nowhere while its interface cannot send; the router's own addresses stay. 'show ip fib' \
+             and 'fib why' tell what is withdrawn. Of a large table some thousand prefixes change at a time, and others have \
+             their turn between.",
+        )
+        .example(&format!("set {word} table 10 when-down withdraw")),
         Command::read(
             &format!("show {word} table"),
             &format!("{family} routing tables"),
@@ -148,19 +166,33 @@ fn show(v6: bool) -> Output {
             .right("Routes")
             .right("KiB")
             .right("Interfaces")
-            .left("Flow hash");
+            .left("Flow hash")
+            .left("When down");
         while let Some(at) = next
             && !page.is_full()
         {
             next = router.table_after(at);
             let Some(t) = router.table_info(at) else { continue };
-            let TableInfo { table, fib_index, name, routes, bytes, compact, interfaces, fields } = t;
+            let TableInfo {
+                table,
+                fib_index,
+                name,
+                routes,
+                bytes,
+                compact,
+                interfaces,
+                fields,
+                withdraws,
+                withdrawn,
+            } = t;
+            let when_down = if withdraws { "withdraw" } else { "unreachable" };
             let hash: Vec<&str> = fields.words().collect();
             if page.wants_json() {
                 page.item(&json!({
                     "fib-index": fib_index.0, "place": fib_index.0, "table": table.id, "name": name,
                     "routes": routes, "bytes": bytes,
                     "compact": compact, "interfaces": interfaces, "flow-hash": hash,
+                    "when-down": when_down, "withdrawn": withdrawn,
                 }));
                 continue;
             }
@@ -172,6 +204,10 @@ fn show(v6: bool) -> Output {
                 (bytes / 1024).into(),
                 interfaces.into(),
                 hash.join(" ").into(),
+                match withdrawn {
+                    0 => when_down.into(),
+                    n => format!("{when_down} ({n} now)").into(),
+                },
             ]);
         }
         rows.write_rows(page, &mut widths);

@@ -21,7 +21,8 @@ pub(super) fn command() -> Command<Router> {
         "All routes of the prefix that decides on the address: whose they are, their preference and metric as in [1/0], the \
          better one first, and with `>` the one in use; what its next-hop group holds now, and how long ago prefix and group \
          changed. Of the last thousands of prefixes that changed in small numbers the time is kept; of others it is known \
-         that they did not change since.",
+         that they did not change since. Longer prefixes that are withdrawn, as 'set ip table ... when-down withdraw' has it, are named \
+         with their routes.",
     )
     .example("fib why 10.1.2.3")
     .example("fib why 2001:db8::1 table 10")
@@ -46,6 +47,7 @@ fn why(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let group = decides.as_ref().and_then(|r| router.group(r.group));
     let (Some(r), Some(g)) = (decides, &group) else {
         let _ = writeln!(text, "{NO_ROUTE}");
+        json["withdrawn"] = explain::withdrawn_part(router, &mut text, table, addr);
         json["result"] = NO_ROUTE.into();
         return Ok(Output::new(text, json));
     };
@@ -56,6 +58,7 @@ fn why(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let mark = if e.group == r.group { ">" } else { " " };
         let _ = writeln!(text, "  {mark} {}", explain::route_words(router, &e));
     }
+    json["withdrawn"] = explain::withdrawn_part(router, &mut text, table, addr);
     let ago = now.since(changed.at);
     let (than, seconds) = (if changed.exact { "" } else { "at least " }, ago / 1000);
     let since = now.since(g.changed);

@@ -50,12 +50,13 @@ impl Interfaces {
 }
 
 impl Router {
-    /// Whether there are sub-interfaces that have not followed their interfaces yet.
+    /// Whether there are sub-interfaces that have not followed their interfaces yet, or prefixes that do not use yet what is
+    /// the best of their routes now.
     pub fn is_behind(&self) -> bool {
-        !self.interfaces.following.waiting.is_empty()
+        !self.interfaces.following.waiting.is_empty() || self.nexthops.backups.is_waiting()
     }
 
-    /// Has sub-interfaces follow their interfaces, for a moment.
+    /// Has sub-interfaces follow their interfaces, and prefixes use the best of their routes, for a moment each.
     pub fn catch_up(&mut self) {
         if std::mem::replace(&mut self.interfaces.following.busy, true) {
             return;
@@ -69,6 +70,7 @@ impl Router {
             }
         }
         self.interfaces.following.busy = false;
+        self.take_over();
     }
 
     fn follow(&mut self, index: u32, change: Change) {

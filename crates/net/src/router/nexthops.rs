@@ -142,6 +142,8 @@ pub(crate) struct NextHops {
     by_address: BTreeSet<(IpAddr, u32)>,
     /// Groups by a group through which they go.
     by_through: BTreeSet<(u32, u32)>,
+    /// Groups of routes onto a link by the interface of that.
+    by_link: BTreeSet<(u32, u32)>,
     /// Groups by the table into which they lead.
     by_table: BTreeSet<(TableKind, FibIndex, u32)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
@@ -186,6 +188,7 @@ impl NextHops {
             by_interface: BTreeSet::new(),
             by_address: BTreeSet::new(),
             by_through: BTreeSet::new(),
+            by_link: BTreeSet::new(),
             by_table: BTreeSet::new(),
             dead: BTreeSet::new(),
             backups: Backups::default(),
@@ -311,6 +314,7 @@ impl NextHops {
         put(&mut self.by_interface, r.interfaces.iter().map(|i| (*i, id)), on);
         put(&mut self.by_address, r.neighbors.iter().map(|a| (*a, id)), on);
         put(&mut self.by_through, r.through.iter().map(|t| (*t, id)), on);
+        put(&mut self.by_link, r.link.iter().map(|i| (*i, id)), on);
         put(&mut self.by_table, r.tables.iter().map(|(kind, t)| (*kind, *t, id)), on);
     }
 
@@ -366,7 +370,10 @@ impl NextHops {
 
     /// Groups that may change when one of these interfaces does.
     fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
-        self.over(interfaces)
+        let onto = |i: u32| self.by_link.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
+        let mut groups = self.over(interfaces);
+        groups.extend(interfaces.iter().copied().flat_map(onto));
+        groups
     }
 }
 
@@ -399,6 +406,16 @@ impl Hop {
             }
             _ => None,
         }
+    }
+
+    /// Whether it may come to lead nowhere.
+    pub(super) fn may_turn(&self) -> bool {
+        self.resolution.link.is_some() || matches!(self.group_key.target, Target::Paths(_))
+    }
+
+    /// How many routes point to it.
+    pub(super) fn routes(&self) -> u32 {
+        self.routes
     }
 
     fn has_paths(&self) -> bool {
@@ -621,7 +638,7 @@ impl Router {
         let old = self.nexthops.get_mut(id).map(|h| std::mem::replace(&mut h.resolution, resolution.clone()));
         if let Some(old) = old {
             if old.lost != resolution.lost {
-                self.nexthops.backups.turn(id);
+                self.turn(id);
             }
             self.list_group(id, mpls, &old, false);
             self.list_group(id, mpls, &resolution, true);

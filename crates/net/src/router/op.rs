@@ -186,6 +186,13 @@ pub enum Op {
         /// Fields of packets.
         fields: Fields,
     },
+    /// Chooses what becomes of prefixes of a table none of whose routes leads anywhere.
+    SetWhenDown {
+        /// Which table.
+        table: RouteTable,
+        /// They are withdrawn, so that shorter prefixes serve; else packets to them are answered with "unreachable".
+        withdraw: bool,
+    },
     /// Sets the static route of a prefix, in place of an earlier one.
     SetRoute {
         /// Number of its table.
@@ -359,6 +366,12 @@ impl Op {
             Op::SetTable { name, table } => format!("interface {name}: in {table}"),
             Op::SetFlowHash { table, fields } => {
                 format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
+            }
+            Op::SetWhenDown { table, withdraw: true } => {
+                format!("{table}: prefixes without a way are withdrawn")
+            }
+            Op::SetWhenDown { table, withdraw: false } => {
+                format!("{table}: prefixes without a way are unreachable")
             }
             Op::Part(op) => return op.log_line(),
             Op::NameTable { table, .. } => format!("{table}: another name"),
@@ -695,6 +708,7 @@ impl Router {
             Op::DeleteTable { table } => self.delete_table(table),
             Op::SetTable { name, table } => self.set_table(name, table),
             Op::SetFlowHash { table, fields } => self.set_flow_hash(table, fields),
+            Op::SetWhenDown { table, withdraw } => self.set_when_down(table, withdraw),
             // `commit` has taken them out.
             Op::Part(_)
             | Op::SetRoute { .. }

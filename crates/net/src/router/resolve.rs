@@ -52,7 +52,9 @@ pub(super) struct Resolution {
     pub through: Vec<u32>,
     /// Tables that packets are looked up in, with their FIB indexes.
     pub tables: Vec<(TableKind, FibIndex)>,
-    /// Paths that were asked for and lead nowhere.
+    /// Of a route onto a link: the interface, whose state matters.
+    pub link: Option<u32>,
+    /// Paths that were asked for and lead nowhere, or a link that does not carry packets.
     pub lost: bool,
 }
 
@@ -321,7 +323,12 @@ impl Router {
             Target::Prohibit => single(kind::PROHIBIT, None, 0),
             Target::Paths(paths) => return self.resolve_paths(group_key, paths, looped),
         };
-        Resolution { leads: vec![fixed], ..Resolution::default() }
+        let link = match group_key.target {
+            Target::Glean(i) => Some(i),
+            _ => None,
+        };
+        let lost = link.is_some_and(|i| !self.is_usable(i));
+        Resolution { leads: vec![fixed], link, lost, ..Resolution::default() }
     }
 
     fn resolve_paths(
@@ -439,7 +446,7 @@ impl Router {
                 Some(Target::Glean(i) | Target::Neighbor(i, _)) => Some(*i),
                 _ => None,
             };
-            let via = Some(RouteInfo { prefix, group: id, hidden: vec![] });
+            let via = Some(RouteInfo { prefix, group: id, hidden: vec![], withdrawn: false });
             out.push(NextHopStep { table, addr, via, looped, interface });
             let next = match hop.map(|h| &h.group_key.target) {
                 Some(Target::Paths(p)) if !looped => p.first().copied(),

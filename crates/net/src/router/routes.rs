@@ -9,6 +9,7 @@ use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Bound;
 use tables::RouteError;
 
 /// A route as `show ip fib` lists it.
@@ -20,6 +21,8 @@ pub struct RouteInfo {
     pub group: u32,
     /// Other routes for the prefix, which are not used, the best first.
     pub hidden: Vec<PrefixRoute>,
+    /// None of its routes leads anywhere, and it is taken out of the table that workers read.
+    pub withdrawn: bool,
 }
 
 /// Counts of what was published for workers. A change of an interface or neighbour is to show in groups alone.
@@ -135,47 +138,32 @@ impl Router {
     ) -> Result<Option<u32>, OpError> {
         let is = |e: &PrefixRoute| (e.source, e.rank) == (source, rank);
         let this = PrefixRoute { rank, source, group: group.unwrap_or_default() };
-        let mut stood_alone = false;
-        let mut list = match self.fibs.shared(fib_index, prefix) {
+        let v6 = prefix.addr().is_ipv6();
+        let mut alone = None;
+        let before = match self.fibs.shared(fib_index, prefix) {
             Some(list) => list.clone(),
             None => match self.beside(fib_index, prefix, &this) {
                 Some(_) if group.is_none() => return Ok(None),
                 Some(other) => {
-                    stood_alone = other.is_odd();
-                    vec![other]
+                    alone = Some(other);
+                    vec![]
                 }
-                None if this.is_set() => return self.put_alone(fib_index, prefix, &this, group),
-                None => vec![],
+                None if !this.is_set() => vec![],
+                // A route that is withdrawn at once does not stand in the table.
+                None if self.fibs.withdraws(v6, fib_index)
+                    && group.is_some_and(|g| self.nexthops.is_lost(g)) =>
+                {
+                    alone = self.fibs.group_of(fib_index, prefix).and_then(|g| self.nexthops.route(g));
+                    vec![]
+                }
+                None => return self.put_alone(fib_index, prefix, &this, group),
             },
         };
-        let before = list.clone();
-        let used = self.fibs.group_of(fib_index, prefix);
+        let mut list: Vec<PrefixRoute> = before.iter().copied().chain(alone).collect();
         let old = list.iter().position(is).map(|i| list.remove(i).group);
         list.extend(group.map(|group| PrefixRoute { rank, source, group }));
         list.sort_unstable();
-        match self.nexthops.chosen(&list) {
-            Some(e) if used == Some(e.group) => {}
-            Some(e) => {
-                self.fib_set(fib_index, prefix, e.group)?;
-            }
-            None => {
-                self.fibs.remove_route(fib_index, prefix);
-            }
-        }
-        let v6 = prefix.addr().is_ipv6();
-        self.nexthops.backups.listed((v6, fib_index, prefix), &before, &list);
-        let Some(vrf) = self.fibs.get_mut(v6, fib_index) else { return Ok(old) };
-        if list.is_empty() {
-            vrf.shared.remove(&prefix);
-        } else if let [one] = list[..]
-            && one.is_set()
-        {
-            vrf.odd += usize::from(one.is_odd());
-            vrf.shared.remove(&prefix);
-        } else {
-            vrf.shared.insert(prefix, list);
-            vrf.odd -= usize::from(stood_alone);
-        }
+        self.put_routes(fib_index, prefix, (&before, alone), list)?;
         Ok(old)
     }
 
@@ -327,7 +315,7 @@ impl Router {
         let list = vrf.shared.get(&prefix);
         let others = |l: &Vec<PrefixRoute>| l.iter().filter(|e| e.group != group).copied().collect();
         let hidden = list.map(others).unwrap_or_default();
-        RouteInfo { prefix, group, hidden }
+        RouteInfo { prefix, group, hidden, withdrawn: false }
     }
 
     /// All routes of a table, by prefix.
@@ -341,19 +329,27 @@ impl Router {
         table: RouteTable,
         after: Option<IpNet>,
     ) -> Box<dyn Iterator<Item = RouteInfo> + '_> {
-        let behind = move |r: &RouteInfo| after.is_none_or(|after| r.prefix > after);
-        match self.fibs.of(table) {
-            Some(vrf) => {
-                let from = after.map(|p| p.addr());
-                Box::new(vrf.rib.iter_from(from).map(move |r| self.route_info(vrf, r)).filter(behind))
-            }
-            None => Box::new(std::iter::empty()),
+        let behind = move |p: IpNet| after.is_none_or(|after| p > after);
+        let Some(vrf) = self.fibs.of(table) else { return Box::new(std::iter::empty()) };
+        let routes = vrf.rib.iter_from(after.map(|p| p.addr())).filter(move |r| behind(r.0));
+        let routes = routes.map(move |r| self.route_info(vrf, r));
+        if vrf.withdrawn.is_empty() {
+            return Box::new(routes);
         }
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let gone = vrf.withdrawn.range((from, Bound::Unbounded));
+        let mut gone = gone.filter_map(move |p| super::backup::withdrawn(vrf, *p)).peekable();
+        let mut routes = routes.peekable();
+        Box::new(std::iter::from_fn(move || match (routes.peek(), gone.peek()) {
+            (Some(r), Some(g)) if g.prefix < r.prefix => gone.next(),
+            (None, _) => gone.next(),
+            _ => routes.next(),
+        }))
     }
 
     /// Number of routes of a table.
     pub fn route_count(&self, table: RouteTable) -> usize {
-        self.fibs.of(table).map_or(0, |v| v.rib.len())
+        self.fibs.of(table).map_or(0, Vrf::routes)
     }
 
     /// Bytes that a table takes.

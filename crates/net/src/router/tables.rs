@@ -63,6 +63,10 @@ pub struct TableInfo {
     pub interfaces: u32,
     /// What tells its flows apart.
     pub fields: Fields,
+    /// Prefixes of which no route leads anywhere are withdrawn, so that shorter ones serve.
+    pub withdraws: bool,
+    /// How many are withdrawn now; they count as routes.
+    pub withdrawn: usize,
 }
 
 /// What knows the prefixes of a table, and writes what workers read.
@@ -182,9 +186,13 @@ pub(super) struct Vrf {
     pub table: RouteTable,
     pub name: Option<String>,
     pub rib: Rib,
-    /// Prefixes with several routes, or with one of an interface or a neighbour: all of these, the best first. A
-    /// route of any other prefix stands in the table alone.
+    /// Prefixes with several routes, with one of an interface or a neighbour, or withdrawn: all of these, the best first.
+    /// A route of any other prefix stands in the table alone.
     pub shared: HashMap<IpNet, Vec<PrefixRoute>>,
+    /// Prefixes of which no route leads anywhere are taken out of the table, so that shorter ones serve.
+    pub withdraws: bool,
+    /// Those that are; all of them are among `shared`.
+    pub withdrawn: BTreeSet<IpNet>,
     /// How many routes stand alone that are not static ones of the usual rank.
     pub odd: usize,
     /// Next hops that are looked up here.
@@ -213,6 +221,8 @@ impl Vrf {
             name,
             rib,
             shared: HashMap::new(),
+            withdraws: false,
+            withdrawn: BTreeSet::new(),
             odd: 0,
             watched: BTreeMap::new(),
             attached: BTreeMap::new(),
@@ -225,6 +235,11 @@ impl Vrf {
             counted: 0,
             doomed: false,
         }
+    }
+
+    /// Its prefixes, with those that are withdrawn.
+    pub fn routes(&self) -> usize {
+        self.rib.len() + self.withdrawn.len()
     }
 
     /// Puts a route in, or gives it another group.
@@ -465,7 +480,7 @@ impl Router {
     pub fn table_totals(&self, v6: bool) -> (usize, usize, usize) {
         self.fibs
             .iter(v6)
-            .fold((0, 0, 0), |(n, routes, bytes), v| (n + 1, routes + v.rib.len(), bytes + v.rib.bytes()))
+            .fold((0, 0, 0), |(n, routes, bytes), v| (n + 1, routes + v.routes(), bytes + v.rib.bytes()))
     }
 
     /// The names of a family's tables, with their numbers.
@@ -493,7 +508,7 @@ impl Router {
             table,
             fib_index,
             name: v.name.clone(),
-            routes: v.rib.len(),
+            routes: v.routes(),
             bytes: v.rib.bytes(),
             compact: !v.rib.is_many(),
             interfaces: match fib_index {
@@ -501,6 +516,8 @@ impl Router {
                 _ => v.interfaces,
             },
             fields: v.fields,
+            withdraws: v.withdraws,
+            withdrawn: v.withdrawn.len(),
         })
     }
 
@@ -543,6 +560,7 @@ impl Router {
             vrf.name = name;
             self.fibs.doomed.retain(|d| *d != (table.v6, fib_index));
             self.set_flow_hash(table, Fields::FIVE_TUPLE)?;
+            self.set_when_down(table, false)?;
             return Ok(vec![Op::DeleteTable { table }]);
         }
         check_table_name(table, name.as_deref())?;
@@ -627,7 +645,7 @@ impl Router {
     pub(super) fn delete_table(&mut self, table: RouteTable) -> Result<Vec<Op>, OpError> {
         let fib_index = self.check_removable(table, &HashMap::new())?;
         let Some(vrf) = self.fibs.get(table.v6, fib_index) else { return Ok(vec![]) };
-        let (name, fields) = (vrf.name.clone(), vrf.fields);
+        let (name, fields, withdraw) = (vrf.name.clone(), vrf.fields, vrf.withdraws);
         if let Some(vrf) = self.fibs.get_mut(table.v6, fib_index) {
             vrf.doomed = true;
             self.fibs.doomed.push((table.v6, fib_index));
@@ -635,6 +653,9 @@ impl Router {
         let mut undo = vec![Op::CreateTable { table, name }];
         if fields != Fields::FIVE_TUPLE {
             undo.insert(0, Op::SetFlowHash { table, fields });
+        }
+        if withdraw {
+            undo.insert(0, Op::SetWhenDown { table, withdraw });
         }
         Ok(undo)
     }
