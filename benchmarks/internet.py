@@ -371,6 +371,17 @@ def memory(pid):
     return {k: int(re.search(rf"Vm{k}:\s+(\d+)", text)[1]) >> 10 for k in ("RSS", "HWM")}
 
 
+def processor(pid):
+    """Seconds of the processor that each thread has had."""
+    found = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat") as f:
+            name, fields = f.read().split("(", 1)[1].rsplit(")", 1)
+        used = fields.split()
+        found[name] = round(found.get(name, 0) + (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK"), 2)
+    return found
+
+
 def agree(site):
     """Whether both have the same routes; it takes seconds with a full table."""
     done = run([BINARY, "ctl", "-s", site.router.socket, "--json", "fib diff kernel"],
@@ -409,7 +420,7 @@ def main():
             watch.join(timeout=120)
             done.set()
             n = site.netlink()
-            say("table", routes=sum(wanted), kernel=round(took, 2), forwarded=round(rates[0], 2) if rates else None, netlink=n, memory_mb=memory(site.child()),
+            say("table", processor=processor(site.child()), routes=sum(wanted), kernel=round(took, 2), forwarded=round(rates[0], 2) if rates else None, netlink=n, memory_mb=memory(site.child()),
                 buffers=site.router.json("show memory").get("buffers"), agree=agree(site))
             rng = random.Random(1)
             four = [p for p in hops if ":" not in p]

@@ -25,6 +25,10 @@ const BATCH: usize = 4096;
 const BACKLOG: usize = 64 << 20;
 /// Datagrams that are read before all is read anew: what the kernel kept of changes that are older.
 const OLDER: usize = 1 << 17;
+/// Changes that follow others so soon are a crowd: they are waited for this long, and read together. One by one each would wake this
+/// thread and the control thread, at the cost of who makes them.
+const CROWD: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(2);
 /// The pause before all is read once more because it changed meanwhile, times how often that has happened.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -363,7 +367,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
 
     fn run(&mut self) -> io::Result<()> {
         self.sync(None)?;
-        let mut restless = 0;
+        let (mut restless, mut crowd) = (0, Instant::now());
         loop {
             let why = self.mirror.take_doubt();
             if self.again.swap(false, Ordering::AcqRel) || why.is_some() {
@@ -380,7 +384,11 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
                 continue;
             }
             self.wait()?;
+            if crowd.elapsed() < CROWD {
+                std::thread::sleep(GATHER);
+            }
             self.read(BATCH)?;
+            crowd = Instant::now();
         }
     }
 
