@@ -1,7 +1,7 @@
 //! What a router has logged last, in its state folder, for the run that follows one that died.
 //!
-//! A run writes each line into [`RUNS`]. An orderly end takes the file away; one that the next start finds is of a router that died: it is
-//! moved to [`DIED`], which is kept until another one dies.
+//! A run writes each line into `run.log`. An orderly end takes the file away; one that the next start finds is of a router that died: it is
+//! moved to `last-words`, which is kept until another one dies.
 
 use crate::saved::date;
 use std::fs::{File, OpenOptions};

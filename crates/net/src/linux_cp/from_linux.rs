@@ -1,6 +1,6 @@
 //! What was changed in Linux on the device of a pair, made on the interface: state, MTU, MAC address, addresses, neighbors.
 //!
-//! What Quiver itself gave the device is known ([`Applied`](super::sync::Applied)) and is no change; so nothing goes back and forth. What is Linux's stands in
+//! What Quiver itself gave the device is known ([`Applied`]) and is no change; so nothing goes back and forth. What is Linux's stands in
 //! [`Elsewhere`], beside what the operator said.
 
 use super::part::{self, State};
