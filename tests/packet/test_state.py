@@ -28,8 +28,8 @@ class Kept:
         path.write_text(self.text(n, more).replace("@socket@", self.router.socket))
         return str(path)
 
-    def quiver(self, *words, check=True):
-        done = run([BINARY, words[0], "-s", self.router.socket, *map(str, words[1:])], check=False)
+    def quiver(self, *words, check=True, through=()):
+        done = run([*through, BINARY, words[0], "-s", self.router.socket, *map(str, words[1:])], check=False)
         if check and done.returncode != 0:
             raise CtlError(done.stderr + done.stdout)
         return done
@@ -149,6 +149,17 @@ def test_a_session_that_is_cut_does_not_keep_it_from_going_back(kept):
     client.wait()
     wait_for("it goes back", lambda: "as it was not confirmed in time" in kept.router.log(), timeout=20)
     assert kept.runs() == 1 and "routes" not in kept.quiver("dump").stdout
+
+
+def test_the_history_tells_over_which_session(kept):
+    """As the client says it; also where something between the session and the client has taken the variable away."""
+    over = ["env", "SSH_CONNECTION=192.0.2.7 50000 192.0.2.1 22"]
+    for n, through in enumerate((over, [*over, "sh", "-c", 'env -u SSH_CONNECTION "$@"; exit $?', "sh"]), 2):
+        kept.quiver("apply", kept.file(n), through=through)
+        assert kept.history()[0]["from"].startswith("ssh 192.0.2.7, "), kept.history()[0]
+        assert "(ssh 192.0.2.7, " in kept.router.log()
+    kept.quiver("apply", kept.file(4), through=["env", "SSH_CONNECTION=fe80::1%e0 50000 fe80::2%e0 22"])
+    assert "ssh" not in kept.history()[0]["from"]
 
 
 def test_history_and_the_way_back(kept):

@@ -1,5 +1,7 @@
 //! Who gives commands.
 
+use std::net::IpAddr;
+
 /// What a command needs, and what an operator has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
@@ -52,4 +54,6 @@ pub struct Caller {
     pub groups: Vec<u32>,
     /// Its process, where that is known.
     pub process: Option<u32>,
+    /// The address of the SSH client that it is used over, as it says itself.
+    pub ssh: Option<IpAddr>,
 }

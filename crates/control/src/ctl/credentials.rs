@@ -108,12 +108,14 @@ pub(super) fn user_id(name: &str) -> io::Result<Option<u32>> {
     user(get, |entry| entry.pw_uid)
 }
 
-/// Who gives a command, and from where: the terminal and the process at the other end of the socket. It may have ended
-/// meanwhile: then its number is all that is known.
+/// Who gives a command, and from where: the SSH client of which the client tells, the terminal and the process at the other end of the
+/// socket. That may have ended meanwhile: then its number is all that is known.
 pub fn author(caller: Option<&Caller>) -> Author {
     let own = rustix::process::geteuid().as_raw();
     let user = caller.map_or(own, |c| c.user);
-    let from = caller.and_then(|c| c.process).map(process).unwrap_or_default();
+    let process = caller.and_then(|c| c.process).map(process);
+    let ssh = caller.and_then(|c| c.ssh).map(|a| format!("ssh {a}"));
+    let from = ssh.into_iter().chain(process).collect::<Vec<_>>().join(", ");
     Author { user, name: plain(&user_name(user).unwrap_or_default()), from: plain(&from) }
 }
 
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!(user_id("no-such-user-here").unwrap(), None);
         let pid = std::process::id();
         let access = command::Access::Write;
-        let caller = Caller { access, user: 0, group: 0, groups: vec![], process: Some(pid) };
+        let caller = Caller { access, user: 0, group: 0, groups: vec![], process: Some(pid), ssh: None };
         let author = author(Some(&caller));
         assert_eq!((author.user, author.name.as_str()), (0, "root"));
         assert!(author.from.ends_with(&format!("[{pid}]")), "{author:?}");

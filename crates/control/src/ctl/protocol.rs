@@ -1,5 +1,6 @@
 //! Requests and replies, see the module above.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use command::{CommandError, Completion};
@@ -22,6 +23,8 @@ pub(super) struct Request {
     #[serde(default)]
     pub json: bool,
     pub cwd: Option<PathBuf>,
+    /// Where its user sits, as the client says.
+    pub ssh: Option<IpAddr>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -90,7 +90,7 @@ fn admit(stream: UnixStream, policy: &Policy, clients: &Rc<Cell<usize>>, shared:
         return refuse(stream, "failed", "too many connections to the control socket");
     }
     let process = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-    let caller = Caller { access, user: peer.uid(), group: peer.gid(), groups, process };
+    let caller = Caller { access, user: peer.uid(), group: peer.gid(), groups, process, ssh: None };
     clients.set(clients.get() + 1);
     let place = Place(clients.clone());
     let shared = Rc::clone(shared);

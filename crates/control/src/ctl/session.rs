@@ -188,6 +188,9 @@ impl Session {
             Err((id, message)) => return self.send(&refusal(&id, "protocol", &message)).await,
         };
         self.id = request.id;
+        if request.ssh != self.caller.ssh {
+            self.caller = Arc::new(Caller { ssh: request.ssh, ..Caller::clone(&self.caller) });
+        }
         self.reply = Reply::default();
         match ask {
             Ask::Complete(line, cursor) => {

@@ -3,7 +3,6 @@
 
 use super::{finish, link::Failure, link::Link, say};
 use clap::Args;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -150,13 +149,9 @@ impl Plan {
     }
 }
 
-/// The ends of the SSH connection that this process was started over, if it was.
+/// The ends of the SSH connection that this process is used over, if there is one.
 fn session() -> String {
-    let told = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    // Addresses of a link have its name behind them: nothing of the router's.
-    let ends = told.split(' ').step_by(2).take(2).filter_map(|a| a.parse::<IpAddr>().ok());
-    let ends: Vec<String> = ends.map(|a| a.to_canonical().to_string()).collect();
-    if ends.len() == 2 { format!(" session {}", ends.join(" ")) } else { String::new() }
+    super::ssh::ends().map_or(String::new(), |(client, server)| format!(" session {client} {server}"))
 }
 
 impl Apply {

@@ -141,6 +141,9 @@ impl Link {
         if let Some(cwd) = std::env::current_dir().ok().as_deref().and_then(Path::to_str) {
             request["cwd"] = cwd.into();
         }
+        if let Some((client, _)) = super::ssh::ends() {
+            request["ssh"] = client.to_string().into();
+        }
         let mut shown = |text: &str| show(text).map_err(|_| Failure::Closed);
         let reply = self.ask(&request, &mut shown)?;
         match reply.get("json") {

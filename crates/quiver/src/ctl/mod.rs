@@ -5,6 +5,7 @@ mod desired;
 mod link;
 mod pager;
 mod shell;
+mod ssh;
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
