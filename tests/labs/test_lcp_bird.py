@@ -188,7 +188,7 @@ def test_the_manual(lab, tmp_path):
         wait_for("the route is Quiver's", lambda: f"kernel:static@{name}" in router.ctl("fib why 198.51.100.1"))
         assert router.json("fib diff kernel") == []
         typed(fpm, tmp_path)
-        wait_for("zebra is listened to", lambda: router.json("show fpm")[0]["address"] == "127.0.0.1:2620")
+        wait_for("zebra is listened to", lambda: [f["address"] for f in router.json("show fpm")] == ["127.0.0.1:2620"])
         shown = typed(bird, tmp_path)
         assert "ospf1:" in shown, shown
         ends(tmp_path / "bird.pid")
