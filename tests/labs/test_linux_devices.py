@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import time
 
 import pytest
 from harness import wait_for
@@ -192,3 +194,45 @@ def test_random_changes(lab, buffer):
     wait_for("the last one", lambda: "10.0.1.50" in s.neighbors())
     [n] = s.router.json("show netlink")
     assert sum(n["messages"].values()) - messages < 20, n
+
+
+def test_a_busy_kernel_holds_nobody_up(lab):
+    """Whoever changes devices has the kernel's lock, for a second where many bridges go: who asks Linux waits, commands do not."""
+    s = Site(lab)
+    batch = "".join(f"link add b{n} group 7 type bridge\n" for n in range(120))
+    s.linux.run("ip -batch -", input=batch)
+    changes = s.linux.start("ip -batch -", stdin=subprocess.PIPE)
+    changes.stdin.write("addr add 10.0.7.1/24 dev e0\nlink del group 7\naddr add 10.0.8.1/24 dev e1\n")
+    changes.stdin.close()
+    began, slowest = time.monotonic(), 0
+    while changes.poll() is None:
+        asked = time.monotonic()
+        s.router.ctl("show version")
+        slowest = max(slowest, time.monotonic() - asked)
+    took = time.monotonic() - began
+    print(f"the kernel was busy for {took:.2f} s, the slowest command took {slowest:.2f} s")
+    assert changes.wait() == 0 and took > 0.5
+    assert slowest < took / 3
+    wait_for("both changes are made", lambda: "10.0.7.1/24" in s.addresses("left") and "10.0.8.1/24" in s.addresses("right"))
+
+
+def test_hundreds_of_pairs(lab):
+    """All of their devices are changed at once, and others have their turn meanwhile."""
+    s = Site(lab)
+    pairs = 300
+    lines = [f"create sub-interfaces left 1-{pairs}", f"lcp default netns {s.linux.name}"]
+    for n in range(1, pairs + 1):
+        lines += [f"set interface state left.{n} up", f"lcp create left.{n} host-if v{n}"]
+    s.router.script(*lines)
+    batch = [f"link set v{n} mtu {1300 + n % 100}\naddr add 172.{16 + n // 256}.{n % 256}.1/24 dev v{n}\n" for n in range(1, pairs + 1)]
+    s.linux.run("ip -batch -", input="".join(batch))
+    numbered = lambda p: any(a.startswith("172.") for a in p["from-linux"]["addresses"])
+    has = lambda: sum(numbered(p) and p["from-linux"]["mtu"] is not None for p in s.router.json("show lcp")["pairs"])
+    wait_for("all have it", lambda: has() == pairs, timeout=30)
+    s.router.ctl("lcp nl-sync off")
+    s.router.ctl("clear control")
+    s.router.ctl("lcp nl-sync on")
+    wait_for("and the addresses once more", lambda: sum(map(numbered, s.router.json("show lcp")["pairs"])) == pairs, timeout=30)
+    control = s.router.json("show control")
+    assert control["longest-cpu-ms"] < 10, control
+    assert s.agree() == {}

@@ -221,6 +221,14 @@ pub fn ioctl_fd(fd: &impl AsRawFd, request: u64) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::ioctl(fd.as_raw_fd(), request as _, 0))?)) }
 }
 
+/// Whether what a descriptor stands for has an error, or is gone.
+pub fn is_broken(fd: &impl AsRawFd) -> bool {
+    let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: `asked` is one entry, and outlives the call.
+    let answered = unsafe { libc::poll(&raw mut asked, 1, 0) };
+    answered == 1 && asked.revents & libc::POLLERR != 0
+}
+
 /// An ioctl whose argument is a name.
 pub fn ioctl_name(fd: &impl AsRawFd, request: u64, name: &str) -> io::Result<()> {
     // The kernel copies IFNAMSIZ bytes.

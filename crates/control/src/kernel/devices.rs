@@ -1,17 +1,62 @@
 //! What is changed in Linux on devices of pairs, made on the interfaces.
 //!
-//! What the kernel tells of a device says only that it has changed: what it is, is asked when it is made, so that what was told of Quiver's own changes
-//! and is late does no harm. What it tells of neighbors is made as it is told.
+//! What the kernel tells of a device says only that it has changed: what it is, is asked on a thread of its own, as the kernel answers when whoever
+//! changes something is done. What Quiver itself has changed meanwhile makes the answer late, and it is asked once more. What it tells of neighbors is made as it is told.
 
 use super::{Followed, SharedRouter};
+use linux::reader::Device;
 use linux::{Knows, Neighbor};
-use net::linux_cp::{Known, Seen};
+use net::linux_cp::{Given, Known, Made, Seen};
 use packet::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Neighbors made in a turn of the control thread.
 const TURN: usize = 256;
+/// How long devices are made before others have their turn.
+const PIECE: Duration = Duration::from_millis(2);
+
+/// A device that is looked at.
+struct Look {
+    ifindex: u32,
+    interface: u32,
+    /// Also for what was refused before.
+    again: bool,
+}
+
+/// Makes what devices are, as they were read; those at which to look once more.
+async fn make(
+    router: &SharedRouter,
+    all: &BTreeMap<u32, Device>,
+    looks: impl Iterator<Item = (Look, Option<Given>)>,
+) -> Vec<Look> {
+    let (mut left, mut began) = (vec![], Instant::now());
+    for (look, given) in looks {
+        if began.elapsed() >= PIECE {
+            tokio::task::yield_now().await;
+            began = Instant::now();
+        }
+        let (Some(device), Some(given)) = (all.get(&look.ifindex), given) else { continue };
+        let addresses = device.addresses.iter().filter(|a| !a.duplicate).map(|a| a.net);
+        let seen = Seen {
+            ifindex: look.ifindex,
+            up: device.link.up,
+            mtu: device.link.mtu,
+            mac: device.link.mac.map(MacAddr),
+            addresses: addresses.collect(),
+        };
+        let made =
+            net::linux_cp::take_device(&mut router.borrow_mut(), look.interface, &seen, &given, look.again);
+        match made {
+            Made::All => {}
+            Made::Some => left.push(Look { again: false, ..look }),
+            Made::Late => left.push(look),
+        }
+    }
+    left
+}
 
 impl Followed {
     /// Has what these devices are made on their interfaces; all of them where none is named, also what was refused before.
@@ -24,33 +69,23 @@ impl Followed {
         changed: Option<&BTreeSet<u32>>,
     ) -> std::io::Result<()> {
         let named = |ifindex: &u32| changed.is_none_or(|c| c.contains(ifindex));
-        let mut left: Vec<(u32, u32)> = self
-            .taken
-            .devices
-            .0
-            .iter()
-            .filter(|(ifindex, _)| named(ifindex))
-            .map(|(d, i)| (*d, *i))
-            .collect();
-        let mut again = changed.is_none();
+        let all = self.taken.devices.0.iter().filter(|(ifindex, _)| named(ifindex));
+        let mut left: Vec<Look> =
+            all.map(|(d, i)| Look { ifindex: *d, interface: *i, again: changed.is_none() }).collect();
         while !left.is_empty() {
-            {
-                let router = &mut *router.borrow_mut();
-                let all = linux::reader::read_devices(&mut self.requests.borrow_mut())?;
-                left.retain(|(ifindex, interface)| {
-                    let Some(device) = all.get(ifindex) else { return false };
-                    let addresses = device.addresses.iter().filter(|a| !a.duplicate).map(|a| a.net);
-                    let seen = Seen {
-                        ifindex: *ifindex,
-                        up: device.link.up,
-                        mtu: device.link.mtu,
-                        mac: device.link.mac.map(MacAddr),
-                        addresses: addresses.collect(),
-                    };
-                    net::linux_cp::take_device(router, *interface, &seen, again)
-                });
-            }
-            again = false;
+            let given = {
+                let router = router.borrow();
+                let of = |l: &Look| net::linux_cp::given(&router, l.interface);
+                left.iter().map(of).collect::<Vec<_>>()
+            };
+            // The kernel answers when whoever changes something is done.
+            let requests = Arc::clone(&self.requests);
+            let read = move || {
+                let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+                linux::reader::read_devices(&mut requests)
+            };
+            let all = net::background::run(read).await??;
+            left = make(router, &all, left.into_iter().zip(given)).await;
             tokio::task::yield_now().await;
         }
         // Static neighbors go with the addresses of their network, and Linux does not tell them again.

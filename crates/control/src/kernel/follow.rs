@@ -7,8 +7,8 @@ use net::router::{LogLine, RouteSource, Router, Sweep};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, Receiver};
@@ -148,7 +148,7 @@ fn begin(
     devices: Devices,
     (buffer, makes): (u32, Makes),
 ) -> Result<(Rc<Followed>, JoinHandle<()>), String> {
-    let requests = RefCell::new(sockets(netns.as_deref(), Sockets::for_requests)?);
+    let requests = Arc::new(Mutex::new(sockets(netns.as_deref(), Sockets::for_requests)?));
     let sockets = sockets(netns.as_deref(), move || Sockets::open(buffer as usize))?;
     let counts = Counts::default();
     let (send, events) = mpsc::channel::<(Instant, Event)>(WAITING);

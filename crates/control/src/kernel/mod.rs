@@ -19,8 +19,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -86,7 +86,7 @@ pub(crate) struct Followed {
     pub taken: Taken,
     pub reader: Reader,
     /// For asking what devices are.
-    requests: RefCell<linux::Sockets>,
+    requests: Arc<Mutex<linux::Sockets>>,
     /// What of it is made in the router.
     makes: Makes,
     /// Permanent neighbors of Linux's, by device and address.

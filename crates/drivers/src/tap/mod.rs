@@ -141,11 +141,8 @@ impl Handle {
 
     /// Whether the device was deleted, and not moved to another namespace or renamed, which its queues outlive.
     pub fn deleted(&self) -> bool {
-        let detached = || {
-            let asked = sys::ioctl(&*self.queues[0], TUNGETIFF, &mut IfReq::new(self.link.name()));
-            asked.is_err_and(|e| e.raw_os_error() == Some(libc::EBADFD))
-        };
-        self.shared.gone.load(Ordering::Relaxed) || detached()
+        // Every ioctl of a queue would wait for whoever changes devices in Linux just then.
+        self.shared.gone.load(Ordering::Relaxed) || sys::is_broken(&*self.queues[0])
     }
 
     /// Gives the host side a carrier or takes it away: Quiver's admin state as Linux sees it.

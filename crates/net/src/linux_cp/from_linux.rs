@@ -30,6 +30,26 @@ pub struct Seen {
     pub addresses: BTreeSet<IpNet>,
 }
 
+/// What Quiver has given the device of a pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given(Applied);
+
+/// What it has given the device of the pair of this interface, if that has one. To be asked before the device is read.
+pub fn given(router: &Router, index: u32) -> Option<Given> {
+    router.state::<State>()?.pairs.get(&index).map(|p| Given(p.applied.clone()))
+}
+
+/// How far the changes of a device were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// All of them.
+    All,
+    /// There is more to do.
+    Some,
+    /// None: Quiver has given the device something else since it was read.
+    Late,
+}
+
 /// What Linux knows of a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
@@ -192,13 +212,16 @@ impl Told<'_> {
     }
 }
 
-/// Makes on an interface what was changed in Linux on the device of its pair; `again`: also what was refused before. Whether there is
-/// more to do.
-pub fn take_device(router: &mut Router, index: u32, seen: &Seen, again: bool) -> bool {
-    let Some(pair) = router.state::<State>().and_then(|s| s.pairs.get(&index)) else { return false };
+/// Makes on an interface what was changed in Linux on the device of its pair; `again`: also what was refused before. The device was
+/// `seen` after it was asked what it had been `given`.
+pub fn take_device(router: &mut Router, index: u32, seen: &Seen, given: &Given, again: bool) -> Made {
+    let Some(pair) = router.state::<State>().and_then(|s| s.pairs.get(&index)) else { return Made::All };
     let was = pair.applied.clone();
     if !part::settings(router).nl_sync || was.ifindex != seen.ifindex {
-        return false;
+        return Made::All;
+    }
+    if was != given.0 {
+        return Made::Late;
     }
     let mut told = Told { router, index, left: TURN };
     // Without its last IPv6 address an MTU may be smaller, and an address wants the MTU that is.
@@ -207,7 +230,7 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, again: bool) ->
     told.settings(seen, &was);
     let wanted = told.wanted(seen, &was);
     told.new_addresses(&wanted, again);
-    let more = told.left == 0;
+    let made = if told.left == 0 { Made::Some } else { Made::All };
     // From here on Linux has what was seen: what it lost of the operator's, it gets again.
     let kept = |net: &IpNet| seen.addresses.contains(net) || !seen.up && net.addr().is_ipv6();
     if let Some(pair) = router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&index)) {
@@ -225,7 +248,7 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, again: bool) ->
         }
     }
     sync::follow(router, index);
-    more
+    made
 }
 
 /// Makes on an interface what Linux knows of a neighbor: what somebody has said is a static neighbor, what Linux has heard is believed where

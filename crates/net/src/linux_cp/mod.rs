@@ -14,7 +14,7 @@ mod sync;
 mod tests;
 mod xc;
 
-pub use from_linux::{Known, Seen, keep_neighbors, take_device, take_neighbor};
+pub use from_linux::{Given, Known, Made, Seen, given, keep_neighbors, take_device, take_neighbor};
 pub(crate) use part::LinuxCp;
 pub use part::{
     DEFAULT_RX_BUFFER, FPM_HOLD, FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings,
