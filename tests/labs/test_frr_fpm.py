@@ -2,17 +2,15 @@
 
 import json
 import os
-import shutil
-import signal
 import socket
 import struct
-import subprocess
-import tempfile
 
 import pytest
-from harness import run, wait_for
+from frr import Frr
+from harness import wait_for
+from tools import hears
 
-FRR = "/usr/lib/frr"
+ZEBRA = "fpm address 127.0.0.1\n"
 
 
 class Site:
@@ -38,48 +36,6 @@ class Site:
         return next(iter(self.router.json("show fpm")), None)
 
 
-class Frr:
-    """zebra and staticd in a namespace."""
-
-    def __init__(self, netns):
-        self.netns, self.running = netns, []
-        self.dir = tempfile.mkdtemp(prefix="quiver-frr-")
-        shutil.chown(self.dir, "frr", "frr")
-
-    def start(self, static):
-        for daemon, lines in (("zebra", "fpm address 127.0.0.1\n"), ("staticd", static)):
-            conf = os.path.join(self.dir, f"{daemon}.conf")
-            with open(conf, "w") as f:
-                f.write(lines)
-            shutil.chown(conf, "frr", "frr")
-            words = [f"{FRR}/{daemon}", "-f", conf, "-i", f"{self.dir}/{daemon}.pid", "-z", f"{self.dir}/zserv", "--vty_socket", self.dir,
-                     "-P", "0", "--log", f"file:{self.dir}/{daemon}.log"]
-            if daemon == "zebra":
-                words += ["-M", "dplane_fpm_nl"]
-            self.running.append(self.netns.start(words, stdout=subprocess.DEVNULL))
-            wait_for(f"{daemon} answers", lambda d=daemon: os.path.exists(f"{self.dir}/{d}.vty"), timeout=20)
-        return self
-
-    def vty(self, *lines):
-        words = ["vtysh", "--vty_socket", self.dir, "-d", "staticd", "-c", "configure terminal"]
-        for line in lines:
-            words += ["-c", line]
-        return run(words, stdin=subprocess.DEVNULL).stdout
-
-    def stop(self, how=signal.SIGKILL):
-        for p in reversed(self.running):
-            p.send_signal(how)
-            p.wait(timeout=10)
-        self.running = []
-        for name in os.listdir(self.dir):
-            if name.endswith((".vty", "zserv")):
-                os.unlink(os.path.join(self.dir, name))
-
-    def close(self):
-        self.stop()
-        shutil.rmtree(self.dir)
-
-
 @pytest.fixture
 def frr():
     made = []
@@ -92,15 +48,11 @@ def frr():
         f.close()
 
 
-def hears(host, address):
-    return "1 received" in host.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
-
-
 def test_zebra(lab, frr):
     s = Site(lab, hold=2)
     # staticd itself stands still with many of one next hop.
     many = "".join(f"ip route 100.0.{n}.0/24 10.0.2.{2 + n % 3}\n" for n in range(30))
-    zebra = frr(s.linux).start("ip route 20.0.0.0/24 10.0.2.2\nip route 21.0.0.0/24 10.0.2.2\nip route 22.0.0.0/24 blackhole\n" + many)
+    zebra = frr(s.linux).start(ZEBRA, fpm=True, staticd="ip route 20.0.0.0/24 10.0.2.2\nip route 21.0.0.0/24 10.0.2.2\nip route 22.0.0.0/24 blackhole\n" + many)
     wait_for("20.0.0.1 answers", lambda: hears(s.a, "20.0.0.1"), timeout=30)
     why = s.router.ctl("fib why 20.0.0.1")
     assert "fpm:" in why and f"@{s.linux.name}" in why, why
@@ -109,13 +61,13 @@ def test_zebra(lab, frr):
     assert told["failed"] == 0 and told["refused"] == 0 and told["peer"] and told["nexthop-objects"] > 0, told
     assert not hears(s.a, "22.0.0.1")
     # What changes, changes.
-    zebra.vty("no ip route 22.0.0.0/24 blackhole", "ip route 22.0.0.0/24 10.0.2.2", "no ip route 21.0.0.0/24 10.0.2.2")
+    zebra.configure("staticd", "no ip route 22.0.0.0/24 blackhole", "ip route 22.0.0.0/24 10.0.2.2", "no ip route 21.0.0.0/24 10.0.2.2")
     wait_for("22.0.0.1 answers", lambda: hears(s.a, "22.0.0.1"))
     wait_for("21.0.0.0/24 is gone", lambda: not hears(s.a, "21.0.0.1"))
     # zebra dies: its routes stay for a while. Without staticd's configuration of one of them, that one goes, and the other does not.
     zebra.stop()
     assert hears(s.a, "20.0.0.1")
-    zebra.start("ip route 20.0.0.0/24 10.0.2.2\n")
+    zebra.start(ZEBRA, fpm=True, staticd="ip route 20.0.0.0/24 10.0.2.2\n")
     wait_for("it is there again", lambda: s.fpm()["peer"], timeout=20)
     flood = s.a.start("ping -q -i 0.01 -w 8 20.0.0.1")
     wait_for("the others go", lambda: s.fpm()["routes"] == 1 and s.fpm()["synced"], timeout=20)
@@ -126,7 +78,7 @@ def test_zebra(lab, frr):
     zebra.stop()
     wait_for("all are gone", lambda: s.fpm()["routes"] == 0 and not hears(s.a, "20.0.0.1"), timeout=20)
     # Nobody is listened to, and nothing stays.
-    zebra.start("ip route 20.0.0.0/24 10.0.2.2\n")
+    zebra.start(ZEBRA, fpm=True, staticd="ip route 20.0.0.0/24 10.0.2.2\n")
     wait_for("once more", lambda: hears(s.a, "20.0.0.1"), timeout=30)
     s.router.ctl("lcp fpm off")
     wait_for("nobody listens", lambda: s.fpm() is None)

@@ -4,8 +4,10 @@
     10.0.1.2               192.168.12.1  .2       10.0.2.2
 """
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -208,10 +210,25 @@ protocol kernel { ipv6 { export where source = RTS_BGP; }; }
 """
 
 
-def test_from_nothing_to_bgp(lab, tmp_path):
+def asked(folder, name):
+    """Whether the sessions are up, and since when one of them is: BIRD's word for it, and FRR's."""
+    birdc = lambda line: run(["birdc", "-s", f"{folder}/bird.ctl", *line.split()]).stdout
+    def frr(line):
+        return json.loads(run(["vtysh", "-N", name, "-c", f"{line} json"], stdin=subprocess.DEVNULL).stdout)
+    return {
+        "bird": (lambda: birdc("show protocols").count("Established") == 2,
+                 lambda: birdc("show protocols provider4").splitlines()[-1].split()[4]),
+        "bgp": (lambda: {n["bgpState"] for n in frr("show bgp neighbors").values() if "bgpState" in n} == {"Established"},
+                lambda: frr("show bgp neighbors 192.0.2.1")["192.0.2.1"]["connectionsEstablished"]),
+    }
+
+
+@pytest.mark.parametrize("daemon", ["bird", "bgp"])
+def test_from_nothing_to_bgp(lab, tmp_path, daemon):
     """docs/first-bgp.md as printed, but for the name of the namespace, with BIRD at the other end."""
-    name = f"{PREFIX}{os.getpid()}-first"
-    start, look, bird, shown, change = printed("first-bgp.md", name)
+    name = f"{PREFIX}{os.getpid()}-{daemon}"
+    start, look, bird, frr, shown, change = printed("first-bgp.md", name)
+    up, since = asked(tmp_path, name)[daemon]
     inside, provider = lab.namespace("r"), lab.namespace("p")
     provider.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.default.accept_dad=0"
                  " net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
@@ -238,25 +255,31 @@ def test_from_nothing_to_bgp(lab, tmp_path):
         wait_for("the provider is there", lambda: run(f"ip netns exec {name} ping -c 1 -W 1 192.0.2.1", check=False).returncode == 0)
         said = typed(look, tmp_path)
         assert "192.0.2.2/24" in said and "2001:db8:1::1/64" in said and "1 received" in said, said
-        typed(bird, tmp_path)
-        birdc = lambda line: run(["birdc", "-s", str(tmp_path / "bird.ctl"), *line.split()]).stdout
-        wait_for("the sessions are up", lambda: birdc("show protocols").count("Established") == 2, timeout=60)
+        typed(bird if daemon == "bird" else frr, tmp_path)
+        wait_for("the sessions are up", up, timeout=60)
         why = lambda to: run([BINARY, "ctl", "-s", str(socket), f"fib why {to}"]).stdout
         for to in ("203.0.113.1", "2001:db8:f::1"):
-            wait_for(f"{to} is BIRD's", lambda: f"kernel:bird@{name}" in why(to), timeout=30)
+            wait_for(f"{to} is the daemon's", lambda: f"kernel:{daemon}@{name}" in why(to), timeout=30)
+        if daemon == "bgp":
+            shown = shown.replace("birdc -s bird.ctl show protocols provider4", f'vtysh -N {name} -c "show bgp ipv4"')
         said = typed(shown, tmp_path, **ours)
-        assert "Established" in said and "203.0.113.0/24 via 192.0.2.1 dev wan0" in said, said
+        assert ("Established" if daemon == "bird" else "203.0.113.0/24") in said, said
+        assert re.search(r"203.0.113.0/24 (nhid \d+ )?via 192.0.2.1 dev wan0", said), said
         for to in ("203.0.113.1", "2001:db8:f::1"):
             wait_for(f"the host reaches {to}", lambda: host.ping(to, count=1, extra="-W 1", check=False)[1] == 1, timeout=30)
         said = typed(change, tmp_path, **ours)
         assert "198.51.100.129/24" in said and "second address" in said, said
         assert "198.51.100.129/24" in run(["ip", "-n", name, "-br", "address"]).stdout
-        since = birdc("show protocols provider4").splitlines()[-1].split()[4]
+        then = since()
         with open(supervisor) as f:
             os.kill(int(f.read()), signal.SIGUSR1)
         wait_for("the host reaches the provider's network again", lambda: host.ping("203.0.113.1", count=1, extra="-W 1", check=False)[1] == 1, timeout=30)
-        assert birdc("show protocols provider4").splitlines()[-1].split()[4] == since
+        assert since() == then
     finally:
+        if daemon == "bgp":
+            run(["/usr/lib/frr/frrinit.sh", "stop", name], check=False)
+            for folder in ("/etc/frr", "/var/run/frr"):
+                shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
         for file in ("bird.pid", "p.pid", "quiver.pid"):
             if (tmp_path / file).exists():
                 ends(tmp_path / file)

@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 from harness import run, wait_for
+from tools import hears
 
 LINES = 6_000
 
@@ -48,10 +49,6 @@ class Site:
     def batch(self, lines):
         done = run(["ip", "-n", self.linux.name, "-force", "-batch", "-"], input="\n".join(lines) + "\n", check=False)
         assert done.returncode in (0, 1), done.stderr
-
-
-def hears(host, address):
-    return "1 received" in host.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
 
 
 def test_routes_of_ip_are_forwarded_by(lab):

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from harness import CtlError, run, veth, wait_for
+from tools import hears
 
 
 class Site:
@@ -46,10 +47,6 @@ class Site:
 @pytest.fixture
 def site(lab):
     return Site(lab)
-
-
-def hears(host, address):
-    return "1 received" in host.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -10,6 +10,11 @@ import tempfile
 from harness import run, wait_for
 
 
+def hears(host, address):
+    """Whether one ping is answered."""
+    return "1 received" in host.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
+
+
 @contextlib.contextmanager
 def iperf_server(host, port=5201):
     """An iperf3 server on `host`, ready for one client after another."""
