@@ -122,7 +122,7 @@ def test_what_ip_sets(lab):
     s.router.ctl("lcp delete left")
     assert s.addresses("left") >= {"10.0.1.1/24"} and "10.0.8.1/24" not in s.addresses("left") and s.interface("left")["mtu"] == 1500
     s.router.ctl("lcp nl-sync off")
-    assert s.interface("right")["mtu"] == 1500 and "10.0.9.1/24" not in s.addresses("right")
+    wait_for("it has what was said here", lambda: s.interface("right")["mtu"] == 1500 and "10.0.9.1/24" not in s.addresses("right"))
     s.linux.ip("addr add 10.0.9.9/24 dev e1")
     s.router.ctl("lcp nl-sync on")
     wait_for("and followed anew", lambda: {"10.0.9.1/24", "10.0.9.9/24"} <= s.addresses("right"))
@@ -232,8 +232,9 @@ def test_hundreds_of_pairs(lab):
     wait_for("all have it", lambda: has() == pairs, timeout=30)
 
     def again():
-        s.router.ctl("lcp nl-sync off")
         s.router.ctl("clear control")
+        s.router.ctl("lcp nl-sync off")
+        wait_for("all of it goes", lambda: not any(map(numbered, s.router.json("show lcp")["pairs"])), timeout=30)
         s.router.ctl("lcp nl-sync on")
         wait_for("and the addresses once more", lambda: sum(map(numbered, s.router.json("show lcp")["pairs"])) == pairs, timeout=30)
         control = s.router.json("show control")

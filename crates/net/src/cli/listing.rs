@@ -79,39 +79,128 @@ pub(crate) fn list(
     }))
 }
 
+/// The rows of a table as text. Columns are as wide as the widest cell of all rows, which are made twice for it rather than kept.
+struct Rows {
+    left: Left,
+    /// Those that are still to be measured.
+    measured: Option<Left>,
+    table: Table,
+    widths: Widths,
+}
+
+impl Rows {
+    fn of(left: Left, table: Table) -> Rows {
+        Rows { measured: Some(left.clone()), left, table, widths: Widths::default() }
+    }
+
+    /// Measures some; whether all are.
+    fn measure(
+        &mut self,
+        router: &Router,
+        page: &Page,
+        each: &mut impl FnMut(&Router, &IfState, &mut Table),
+    ) -> bool {
+        while let Some(left) = self.measured.as_mut() {
+            let more = rows(left, &mut self.table, router, page, each);
+            self.table.measure_rows(&mut self.widths);
+            if !more {
+                self.measured = None;
+            } else if page.is_full() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Writes some; whether there are more.
+    fn write(
+        &mut self,
+        router: &Router,
+        page: &mut Page,
+        each: &mut impl FnMut(&Router, &IfState, &mut Table),
+    ) -> bool {
+        let more = rows(&mut self.left, &mut self.table, router, page, each);
+        self.table.write_rows(page, &mut self.widths);
+        more
+    }
+}
+
+fn rows(
+    left: &mut Left,
+    table: &mut Table,
+    router: &Router,
+    page: &Page,
+    each: &mut impl FnMut(&Router, &IfState, &mut Table),
+) -> bool {
+    left.next(router, |i| {
+        each(router, i, table);
+        table.len() < ROWS && !page.is_full()
+    })
+}
+
 /// The same as a table: `each` adds the rows of an interface to it.
 pub(crate) fn table(
     router: &Router,
     args: &Args,
-    mut table: Table,
+    table: Table,
     mut each: impl FnMut(&Router, &IfState, &mut Table) + 'static,
 ) -> Result<Output, CommandError> {
-    let mut left = Left::of(router, args)?;
-    let (mut measured, mut begun, mut widths) = (Some(left.clone()), false, Widths::default());
+    let (mut rows, mut begun) = (Rows::of(Left::of(router, args)?, table), false);
     Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
-        let mut rows = |left: &mut Left, table: &mut Table, page: &Page| {
-            left.next(router, |i| {
-                each(router, i, table);
-                table.len() < ROWS && !page.is_full()
-            })
-        };
-        // Columns are as wide as the widest cell of all rows, which are made twice for it rather than kept.
-        while let Some(left) = measured.as_mut().filter(|_| !page.wants_json()) {
-            let more = rows(left, &mut table, page);
-            table.measure_rows(&mut widths);
-            if !more {
-                measured = None;
-            } else if page.is_full() {
-                return Ok(true);
-            }
+        if !page.wants_json() && !rows.measure(router, page, &mut each) {
+            return Ok(true);
         }
         if page.wants_json() && !std::mem::replace(&mut begun, true) {
             page.open("[");
         }
-        let more = rows(&mut left, &mut table, page);
-        table.write_rows(page, &mut widths);
+        let more = rows.write(router, page, &mut each);
         if page.wants_json() && !more {
             page.close("]");
+        }
+        Ok(more)
+    }))
+}
+
+/// What stands around a list.
+pub(crate) struct Frame {
+    /// The text in front of it.
+    pub text: String,
+    /// JSON in front of it, which ends in the open list.
+    pub open: String,
+    /// JSON behind it.
+    pub close: &'static str,
+}
+
+/// A table behind other things: `row` adds the row of an interface, where it has one, and `item` is the same for JSON.
+pub(crate) fn framed(
+    router: &Router,
+    args: &Args,
+    frame: Frame,
+    table: Table,
+    mut row: impl FnMut(&Router, &IfState, &mut Table) + 'static,
+    mut item: impl FnMut(&Router, &IfState) -> Option<Json> + 'static,
+) -> Result<Output, CommandError> {
+    let left = Left::of(router, args)?;
+    let (mut items, mut rows, mut begun) = (left.clone(), Rows::of(left, table), false);
+    Ok(Output::pages(move |router: &mut Router, page: &mut Page| {
+        if !page.wants_json() {
+            if !rows.measure(router, page, &mut row) {
+                return Ok(true);
+            }
+            if !std::mem::replace(&mut begun, true) {
+                let _ = page.write_str(&frame.text);
+            }
+            return Ok(rows.write(router, page, &mut row));
+        }
+        if !std::mem::replace(&mut begun, true) {
+            page.open(&frame.open);
+        }
+        let more = items.next(router, |i| {
+            item(router, i).iter().for_each(|j| page.item(j));
+            !page.is_full()
+        });
+        if !more {
+            page.close(frame.close);
         }
         Ok(more)
     }))

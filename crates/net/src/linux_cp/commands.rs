@@ -1,6 +1,7 @@
 //! `lcp`, `show lcp`.
 
-use super::{FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, pair, pairs, settings};
+use super::{FpmListen, LcpSetting, LinuxPair, Paired, pair, settings};
+use crate::cli::listing::{self, Frame};
 use crate::cli::{check_namespace, commit, interface};
 use crate::router::{IfState, Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
@@ -164,14 +165,10 @@ fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    let only = match args.opt::<String>("interface")? {
-        Some(_) => Some(interface(router, args, "interface")?.index),
-        None => None,
-    };
     let s = settings(router);
     let word = |on| if on { "on" } else { "off" };
     let netns = s.default_netns.as_deref();
-    let mut text = format!(
+    let text = format!(
         "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-sync {}\nlcp fpm {}\nlcp nl-rx-buffer-size {}\n",
         netns.unwrap_or("-"),
         word(s.sync),
@@ -181,40 +178,6 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         s.fpm.as_ref().map_or_else(|| "off".to_owned(), |f| format!("on {}", f.words())),
         s.rx_buffer
     );
-    let mut table = Table::new()
-        .left("Interface")
-        .left("Tap")
-        .left("Host-if")
-        .right("Ifindex")
-        .left("Netns")
-        .left("From Linux");
-    let all: Vec<PairInfo> = pairs(router).filter(|p| only.is_none_or(|i| p.interface == i)).collect();
-    for p in &all {
-        table.row([
-            p.name.clone().into(),
-            router.interface_name(p.tap).into(),
-            p.linux.host.clone().into(),
-            p.ifindex.map_or("-".into(), Into::into),
-            p.linux.netns.clone().unwrap_or_else(|| "-".into()).into(),
-            router.interface(p.interface).map_or_else(String::new, from_linux).into(),
-        ]);
-    }
-    if !table.is_empty() {
-        text.push_str(&table.to_text());
-    }
-    let pairs: Vec<_> = all
-        .iter()
-        .map(|p| {
-            json!({
-                "interface": p.name,
-                "tap": router.interface_name(p.tap),
-                "host-if": p.linux.host,
-                "ifindex": p.ifindex,
-                "netns": p.linux.netns,
-                "from-linux": router.interface(p.interface).map(from_linux_json),
-            })
-        })
-        .collect();
     let json = json!({
         "default-netns": s.default_netns,
         "lcp-sync": s.sync,
@@ -223,9 +186,39 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         "nl-sync": s.nl_sync,
         "fpm": s.fpm.is_some(),
         "nl-rx-buffer-size": s.rx_buffer,
-        "pairs": pairs,
     });
-    Ok(Output::new(text, json))
+    let open = format!("{},\"pairs\":[", json.to_string().trim_end_matches('}'));
+    let table = Table::new()
+        .left("Interface")
+        .left("Tap")
+        .left("Host-if")
+        .right("Ifindex")
+        .left("Netns")
+        .left("From Linux");
+    let row = |router: &Router, i: &IfState, table: &mut Table| {
+        if let Some(p) = pair(router, i.index) {
+            table.row([
+                p.name.into(),
+                router.interface_name(p.tap).into(),
+                p.linux.host.into(),
+                p.ifindex.map_or("-".into(), Into::into),
+                p.linux.netns.unwrap_or_else(|| "-".into()).into(),
+                from_linux(i).into(),
+            ]);
+        }
+    };
+    let item = |router: &Router, i: &IfState| {
+        let p = pair(router, i.index)?;
+        Some(json!({
+            "interface": p.name,
+            "tap": router.interface_name(p.tap),
+            "host-if": p.linux.host,
+            "ifindex": p.ifindex,
+            "netns": p.linux.netns,
+            "from-linux": from_linux_json(i),
+        }))
+    };
+    listing::framed(router, args, Frame { text, open, close: "]}" }, table, row, item)
 }
 
 /// What an interface has from Linux, in words.

@@ -3,6 +3,7 @@
 use super::sync::{self, Applied};
 use super::{FromLinux, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
+use crate::neighbor::Millis;
 use crate::router::{
     BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
     check_namespace, is_tap_host, namespace_for_root,
@@ -15,12 +16,15 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 /// The part.
 pub(crate) struct LinuxCp;
 
 /// TAPs of pairs are called `tapN`, N from here on: those that the operator makes end below.
 const FIRST_TAP: u32 = 4096;
+/// How long pairs are looked at before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// Groups whose frames routing protocols and others of Linux's want: IPv4 and IPv6 on one link, IS-IS, slow protocols and LLDP.
 const GROUPS: &[[u8; 6]] = &[
@@ -214,6 +218,8 @@ pub(super) struct State {
     new: Vec<u32>,
     /// Pairs that are to be looked at, once workers see the interface.
     changed: BTreeSet<u32>,
+    /// Pairs that are to be looked at, in turns, since a setting of all was changed.
+    later: BTreeSet<u32>,
 }
 
 /// What holds for all pairs.
@@ -351,11 +357,29 @@ fn unmake(router: &mut Router, index: u32) {
     let Some(pair) = s.pairs.remove(&index) else { return };
     s.taps.remove(&pair.tap);
     s.changed.remove(&index);
+    s.later.remove(&index);
     receive_groups(router, index, false);
     seen_by_workers(router, index);
     forget(router, pair.tap);
     router.remove_companion(pair.tap);
-    router.drop_elsewhere(index);
+    router.drop_elsewhere(index, true, None);
+}
+
+/// Looks at pairs after a setting of all was changed, `within` that transaction or behind it, for a while; the rest follows.
+fn look_at_pairs(router: &mut Router, within: bool) {
+    let end = Instant::now() + TURN;
+    while let Some(index) = router.state::<State>().and_then(|s| s.later.first().copied()) {
+        if !settings(router).nl_sync && !router.drop_elsewhere(index, within, Some(end)) {
+            return;
+        }
+        sync::follow(router, index);
+        if let Some(s) = router.state_mut::<State>() {
+            s.later.remove(&index);
+        }
+        if Instant::now() >= end {
+            return;
+        }
+    }
 }
 
 /// The device below an interface takes frames that are for Linux, or no more.
@@ -522,12 +546,9 @@ impl PartOp for LcpSetting {
             LcpSetting::Fpm(fpm) => LcpSetting::Fpm(std::mem::replace(&mut s.settings.fpm, fpm)),
             LcpSetting::RxBuffer(n) => LcpSetting::RxBuffer(std::mem::replace(&mut s.settings.rx_buffer, n)),
         };
-        if matches!(was, LcpSetting::Sync(false)) {
-            let all: Vec<u32> = s.pairs.keys().copied().collect();
-            all.into_iter().for_each(|index| sync::follow(router, index));
-        } else if matches!(was, LcpSetting::NlSync(true)) && !settings(router).nl_sync {
-            let all: Vec<u32> = pairs(router).map(|p| p.interface).collect();
-            all.into_iter().for_each(|index| router.drop_elsewhere(index));
+        if matches!(was, LcpSetting::Sync(false) | LcpSetting::NlSync(true)) {
+            s.later.extend(s.pairs.keys());
+            look_at_pairs(router, true);
         }
         Ok(vec![was.into()])
     }
@@ -601,6 +622,15 @@ impl Part for LinuxCp {
         while let Some(index) = router.state_mut::<State>().and_then(|s| s.changed.pop_first()) {
             sync::follow(router, index);
         }
+    }
+
+    fn next_deadline(&self, router: &Router) -> Option<Millis> {
+        let waits = router.state::<State>().is_some_and(|s| !s.later.is_empty());
+        waits.then(|| router.now())
+    }
+
+    fn tick(&self, router: &mut Router, _: Millis) {
+        look_at_pairs(router, false);
     }
 
     fn settled(&self, router: &mut Router) {

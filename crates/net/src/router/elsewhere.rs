@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// What of an interface is Linux's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,25 +84,35 @@ impl Router {
         Ok(())
     }
 
-    /// An interface has what the operator said again. What cannot be is told in the log.
-    pub(crate) fn drop_elsewhere(&mut self, index: u32) {
-        let Some(i) = self.interfaces.get_mut(index) else { return };
-        let what = std::mem::take(&mut i.elsewhere);
-        let name = || i.name.clone();
-        let mut ops: Vec<Op> =
-            what.neighbors.into_iter().map(|address| Op::DelNeighbor { name: name(), address }).collect();
-        ops.extend(what.addresses.into_iter().map(|net| Op::DelAddress { name: name(), net }));
-        ops.extend(what.mac.map(|mac| Op::SetMac { name: name(), mac }));
-        ops.extend(what.mtu.map(|mtu| Op::SetMtu { name: name(), mtu }));
-        ops.extend(what.up.map(|up| Op::SetState { name: name(), up }));
-        for op in ops {
+    /// Takes one thing out of what an interface has elsewhere; what is to be done, so that it has what the operator said again.
+    pub(crate) fn next_elsewhere(&mut self, index: u32) -> Option<Op> {
+        let i = self.interfaces.get_mut(index)?;
+        let (name, what) = (|| i.name.clone(), &mut i.elsewhere);
+        let mut neighbor =
+            || what.neighbors.pop_first().map(|address| Op::DelNeighbor { name: name(), address });
+        neighbor()
+            .or_else(|| what.addresses.pop_first().map(|net| Op::DelAddress { name: name(), net }))
+            .or_else(|| what.mac.take().map(|mac| Op::SetMac { name: name(), mac }))
+            .or_else(|| what.mtu.take().map(|mtu| Op::SetMtu { name: name(), mtu }))
+            .or_else(|| what.up.take().map(|up| Op::SetState { name: name(), up }))
+    }
+
+    /// An interface has what the operator said again, `within` a transaction or by transactions of its own. What cannot be is told
+    /// in the log. Ends when it is time to; whether all is done.
+    pub(crate) fn drop_elsewhere(&mut self, index: u32, within: bool, end: Option<Instant>) -> bool {
+        while let Some(op) = self.next_elsewhere(index) {
             // A neighbor may be gone with its address.
             let gone = matches!(op, Op::DelNeighbor { .. });
-            if let Err(e) = self.apply(op)
+            let done = if within { self.apply(op).map(drop) } else { self.commit(vec![op]) };
+            if let Err(e) = done
                 && !gone
             {
                 self.note(true, e.message);
             }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return false;
+            }
         }
+        true
     }
 }
