@@ -8,6 +8,7 @@ import struct
 import pytest
 from frr import Frr
 from harness import wait_for
+from scapy.all import IP, UDP, Ether
 from tools import hears
 
 ZEBRA = "fpm address 127.0.0.1\n"
@@ -169,3 +170,75 @@ def test_a_speaker(lab):
     wait_for("it is there again", lambda: hears(s.a, "20.0.0.1"))
     c.close()
     wait_for("all goes with the connection, for nothing holds it", lambda: s.fpm()["routes"] == 0)
+
+
+def entry(label, bottom=True):
+    return struct.pack(">I", label << 12 | bottom << 8)
+
+
+def lsp(label, ifindex, way, *out, kind=24, protocol=193):
+    """A route of a label to a next hop, with other labels in its place."""
+    head = struct.pack("=BBBBBBBBI", 28, 20, 0, 0, 254, protocol, 0, 1, 0)
+    new = attribute(19, b"".join(entry(o, n == len(out) - 1) for n, o in enumerate(out))) if out else b""
+    via = attribute(18, struct.pack("=H", 2) + ip(way)) + attribute(4, u32(ifindex))
+    return frame(kind, head + attribute(1, entry(label)) + new + via)
+
+
+def test_labels(lab):
+    """Routes of labels: swapped and taken off, replaced, refused where the operator has one, and gone with the connection."""
+    s = Site(lab, hold=0)
+    [e1] = [link["ifindex"] for link in json.loads(s.linux.ip("-j link show dev e1").stdout)]
+    mac = json.loads(s.a.ip("-j link show dev eth0").stdout)[0]["address"]
+    gateway = s.router.json("show hardware-interfaces left")[0]["mac"]
+    s.router.ctl("mpls local-label add 900 eos via 10.0.2.2 right")
+    with s.linux.entered():
+        c = socket.create_connection(("127.0.0.1", 2620), timeout=10)
+    c.sendall(lsp(100, e1, "10.0.2.2") + lsp(101, e1, "10.0.2.2", 501, 502) + lsp(102, 1, "10.0.2.2") + lsp(900, e1, "10.0.2.2", 7777))
+    wait_for("they are the router's", lambda: s.fpm()["labels"] == 4 and "501" in s.router.ctl("show mpls fib"))
+    shown = s.router.ctl("show mpls fib")
+    # At the bottom of its stack 900 is the operator's.
+    assert shown.count("fpm:193@") == 5 and shown.count("7777") == 1, shown
+    assert s.fpm()["foreign"] == 1 and [f["label"] for f in s.fpm()["failures"]] == [900], s.fpm()
+
+    def through(label):
+        """What host B gets of a packet with this label."""
+        with s.b.entered():
+            got = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        got.bind(("eth0", 0))
+        with s.a.entered():
+            out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        out.bind(("eth0", 0))
+        inside = IP(src="10.0.1.2", dst="10.0.2.2", ttl=9) / UDP(dport=4000 + label % 1000) / (b"q" * 30)
+        seen = []
+
+        def came():
+            out.send(bytes(Ether(src=mac, dst=gateway, type=0x8847)) + entry(label)[:3] + b"\x40" + bytes(inside))
+            for _ in range(50):
+                try:
+                    f = got.recv(2000, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    return False
+                if b"q" * 30 in f:
+                    seen.append(f)
+                    return True
+            return False
+        with got, out:
+            wait_for(f"a packet with label {label} comes", came)
+        return seen[0]
+    plain = through(100)
+    assert plain[12:14] == b"\x08\x00", plain
+    swapped = through(101)
+    assert swapped[12:14] == b"\x88\x47" and [int.from_bytes(swapped[n:n + 3], "big") >> 4 for n in (14, 18)] == [501, 502], swapped
+    # It is changed, comes from another protocol, and goes.
+    c.sendall(lsp(101, e1, "10.0.2.2", 600, protocol=186))
+    wait_for("it is another's", lambda: s.router.ctl("show mpls fib").count("fpm:bgp@") == 2)
+    assert int.from_bytes(through(101)[14:17], "big") >> 4 == 600
+    c.sendall(lsp(100, e1, "10.0.2.2", kind=25))
+    wait_for("one is gone", lambda: s.router.ctl("show mpls fib").count("fpm:193@") == 1)
+    # The operator takes one, and has it.
+    s.router.ctl("mpls local-label set 101 eos via 10.0.2.2 right out-labels 800")
+    assert int.from_bytes(through(101)[14:17], "big") >> 4 == 800
+    assert "7777" not in s.router.ctl("show configuration") and "800" in s.router.ctl("show configuration")
+    c.close()
+    wait_for("what zebra told is gone, and the operator's is not",
+             lambda: "fpm:" not in s.router.ctl("show mpls fib") and s.router.ctl("show mpls fib").count("static") == 2)

@@ -22,11 +22,11 @@ UNSEEN = {
     # Pairs in the router's own namespace.
     # What Linux changes; tests/labs/test_linux_devices.py does.
     "show lcp": {"default-netns", "pairs[].netns", *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac"))},
-    # Of routes of Linux's that fail or differ; tests/labs/test_linux_routes.py has them.
-    "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "reason")), "unsupported[].what", "unsupported[].routes"},
+    # Of routes of Linux's that fail or differ, and of labels, which not every kernel has; tests/labs/test_linux_routes.py has them.
+    "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
     # zebra is not there; tests/labs/test_frr_fpm.py has it.
-    "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "reason")), "unsupported[].what", "unsupported[].routes"},
-    "fib diff kernel": {"table", "prefix", "metric", "kernel", "router"},
+    "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
+    "fib diff kernel": {"table", "prefix", "metric", "label", "eos", "kernel", "router"},
     # A TAP beside the router, where Linux has no IPv6.
     # Of what differs; a plan has them.
     "show configuration diff": {"touches"},

@@ -6,6 +6,7 @@
 pub mod address;
 mod contents;
 pub mod fpm;
+mod labels;
 pub mod link;
 pub mod mirror;
 pub mod neighbor;
@@ -21,5 +22,5 @@ pub use link::Link;
 pub use mirror::{Doubt, Mirror};
 pub use neighbor::{Knows, Neighbor};
 pub use reader::{Event, Reader, Stats, follow};
-pub use route::{Action, Change, Key, Path, Route};
+pub use route::{Action, Change, Key, LabelChange, Path, Route};
 pub use socket::Sockets;

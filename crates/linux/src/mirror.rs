@@ -6,9 +6,10 @@
 
 use crate::address::{self, Address};
 use crate::contents::{ContentId, Contents};
+use crate::labels::LabelRoutes;
 use crate::link;
 use crate::nexthop::{self, Nexthops};
-use crate::route::{self, Action, Change, Key, RTPROT_KERNEL, Route, RouteMessage};
+use crate::route::{self, Action, Change, Key, LabelChange, RTPROT_KERNEL, Route, RouteMessage};
 use crate::routes::{Routes, SEEN};
 use crate::wire::{Message, NLM_F_APPEND, NLM_F_REPLACE, kind};
 use ipnet::IpNet;
@@ -35,8 +36,14 @@ pub struct Mirror {
     behind: HashMap<Key, Vec<ContentId>>,
     contents: Contents,
     nexthops: Nexthops,
+    labels: LabelRoutes,
     seen: u32,
     doubt: Option<Doubt>,
+}
+
+/// Whether a message is one of a label's route.
+fn is_labels(m: &Message<'_>) -> bool {
+    m.body.first() == Some(&route::AF_MPLS)
 }
 
 impl Mirror {
@@ -65,6 +72,31 @@ impl Mirror {
         self.nexthops.count()
     }
 
+    /// How many labels have a route.
+    pub fn labels(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The routes of labels.
+    pub fn label_routes(&self) -> impl Iterator<Item = (u32, &Arc<Route>)> {
+        self.labels.iter()
+    }
+
+    /// What has changed of the routes of labels since this was asked last.
+    pub fn take_label_changes(&mut self) -> Vec<LabelChange> {
+        self.labels.take_changes()
+    }
+
+    /// Takes a message of a label's route, if it is one.
+    fn take_label(&mut self, m: &Message<'_>) {
+        if let Some((label, route)) = route::parse_label(m.body) {
+            match m.kind {
+                kind::RTM_DELROUTE => self.labels.remove(label),
+                _ => self.labels.set(label, route),
+            }
+        }
+    }
+
     /// Notes that all routes have to be read anew.
     pub fn doubt(&mut self, why: Doubt) {
         self.doubt = self.doubt.max(Some(why));
@@ -78,6 +110,7 @@ impl Mirror {
     /// Takes a message of what changed. What that changes is appended to `out`.
     pub fn take(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
         match m.kind {
+            kind::RTM_NEWROUTE | kind::RTM_DELROUTE if is_labels(m) => self.take_label(m),
             kind::RTM_NEWROUTE => {
                 if let Some(r) = self.ours(m.body) {
                     self.set(r, m.flags, out);
@@ -131,6 +164,7 @@ impl Mirror {
     /// by its prefix alone.
     pub fn take_plain(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
         match m.kind {
+            kind::RTM_NEWROUTE | kind::RTM_DELROUTE if is_labels(m) => self.take_label(m),
             kind::RTM_NEWROUTE => {
                 if let Some(r) = self.ours(m.body) {
                     self.put(&r.key, &r.route, out);
@@ -177,6 +211,7 @@ impl Mirror {
     pub fn begin(&mut self) {
         self.seen ^= SEEN;
         self.nexthops.clear();
+        self.labels.begin();
         for (_, list) in self.behind.drain() {
             list.into_iter().for_each(|id| self.contents.release(id));
         }
@@ -190,6 +225,7 @@ impl Mirror {
                     self.nexthops.set(id, nexthop);
                 }
             }
+            kind::RTM_NEWROUTE if is_labels(m) => self.take_label(m),
             kind::RTM_NEWROUTE => {
                 let Some(r) = self.ours(m.body) else { return };
                 // Told before in this reading: the kernel uses the first.
@@ -213,6 +249,7 @@ impl Mirror {
             out.extend(key.map(|key| Change { key, was, is: None }));
         };
         self.routes.sweep(seen, gone);
+        self.labels.end();
     }
 
     /// All routes: of each key the one that the kernel uses.

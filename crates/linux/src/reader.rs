@@ -7,8 +7,8 @@ use crate::address::{self, Address};
 use crate::link::{self, Link};
 use crate::mirror::{Doubt, Mirror};
 use crate::neighbor::{self, Neighbor};
-use crate::route::Change;
-use crate::socket::{DEVICES, NEIGHBORS, RECV, ROUTES, Read, Request, Sockets, error_of};
+use crate::route::{Change, LabelChange};
+use crate::socket::{DEVICES, NEIGHBORS, RECV, Read, Request, Sockets, error_of, routes};
 use crate::wire::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub enum Event {
     /// Routes have changed, in this order.
     Changes(Vec<Change>),
+    /// Routes of labels have changed, in this order.
+    Labels(Vec<LabelChange>),
     /// Of these devices (by Linux's index) the link has changed, or addresses have.
     Devices(BTreeSet<u32>),
     /// What is known of these neighbors has changed, in this order.
@@ -91,6 +93,8 @@ pub struct Stats {
     pub contents: AtomicU64,
     /// Nexthop objects.
     pub objects: AtomicU64,
+    /// Labels that have a route.
+    pub labels: AtomicU64,
     /// Most bytes of changes that were kept while all was read.
     pub backlog: AtomicU64,
 }
@@ -182,7 +186,7 @@ pub fn read_all(sockets: &mut Sockets) -> io::Result<Mirror> {
     let mut mirror = Mirror::new();
     let mut buf = vec![0; RECV];
     let mut ignored = Vec::new();
-    for request in ROUTES {
+    for request in routes() {
         ask(sockets, request, &mut buf, |step| {
             match step {
                 Step::Told(m) => mirror.told(&m, &mut ignored),
@@ -321,6 +325,14 @@ impl<S: FnMut(Event) -> bool> Teller<S> {
         }
     }
 
+    /// Tells what has changed of labels.
+    fn flush_labels(&mut self, mirror: &mut Mirror) -> io::Result<()> {
+        match mirror.take_label_changes() {
+            changes if changes.is_empty() => Ok(()),
+            changes => self.tell(Event::Labels(changes)),
+        }
+    }
+
     /// Tells what has changed, when it is at least `n`.
     fn flush(&mut self, n: usize) -> io::Result<()> {
         if self.stop.load(Ordering::Acquire) {
@@ -363,6 +375,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         stats.routes.store(self.mirror.len() as u64, Ordering::Relaxed);
         stats.contents.store(self.mirror.contents() as u64, Ordering::Relaxed);
         stats.objects.store(self.mirror.nexthops() as u64, Ordering::Relaxed);
+        stats.labels.store(self.mirror.labels() as u64, Ordering::Relaxed);
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -426,6 +439,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
             self.teller.flush(BATCH)?;
         }
         self.teller.flush(1)?;
+        self.teller.flush_labels(&mut self.mirror)?;
         self.note();
         Ok(())
     }
@@ -439,7 +453,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         let before = teller.told;
         wait_turn(sockets, buf)?;
         mirror.begin();
-        for request in ROUTES {
+        for request in routes() {
             changed |= ask(sockets, request, buf, |step| {
                 let sockets = match step {
                     Step::Told(m) => {
@@ -465,6 +479,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         }
         mirror.end(&mut teller.changes);
         teller.flush(1)?;
+        teller.flush_labels(mirror)?;
         if why != Some(Doubt::Silent) {
             let mut all = Vec::new();
             changed |= ask(sockets, NEIGHBORS, buf, |step| {
@@ -482,6 +497,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
             mirror.take(&m, &mut teller.changes);
         }
         teller.flush(1)?;
+        teller.flush_labels(mirror)?;
         if lost {
             mirror.doubt(Doubt::Overflow);
         } else if changed {

@@ -26,6 +26,7 @@ const RTA_METRICS: u16 = 8;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
+const RTA_NEWDST: u16 = 19;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
@@ -74,7 +75,7 @@ pub struct Path {
     pub ifindex: u32,
     /// Share of the flows, 1 to 256.
     pub weight: u16,
-    /// Labels that packets get, outermost first, 20 bits each.
+    /// Labels that packets get, outermost first, 20 bits each; of a label's route, in the place of that.
     pub labels: Vec<u32>,
     /// The next hop is on the link, whatever the addresses say.
     pub onlink: bool,
@@ -211,6 +212,7 @@ impl Path {
         match kind {
             RTA_GATEWAY => self.gateway = Some(address(value)?),
             RTA_VIA => self.gateway = Some(via(value)?),
+            RTA_NEWDST => self.labels = labels(value)?,
             RTA_OIF => self.ifindex = u32_at(value, 0)?,
             RTA_ENCAP_TYPE => encap.kind(value)?,
             RTA_ENCAP => encap.headers(value),
@@ -241,15 +243,17 @@ fn paths(mut rest: &[u8], into: &mut Vec<Path>) -> Option<()> {
     Some(())
 }
 
-/// The route of an IPv4 or IPv6 message; `None` for one of another family, one of the kernel's cache, or one that is
-/// not as it should be.
-pub fn parse(body: &[u8]) -> Option<RouteMessage> {
+/// What a message says of a route, beside what it is a route of.
+struct Body {
+    route: Route,
+    table: u32,
+    metric: u32,
+}
+
+/// Takes the attributes of a message; `dst` takes what it is a route of.
+fn body<'a>(body: &'a [u8], mut dst: impl FnMut(&'a [u8]) -> Option<()>) -> Option<Body> {
     let head = body.get(..RTMSG)?;
-    let (family, len, src_len, tos) = (head[0], head[1], head[2], head[3]);
-    if !matches!(family, AF_INET | AF_INET6) || u32_at(head, 8)? & RTM_F_CLONED != 0 || src_len != 0 {
-        return None;
-    }
-    let mut table = u32::from(head[4]);
+    let (mut table, mut metric) = (u32::from(head[4]), 0);
     let mut route = Route {
         protocol: head[5],
         action: Action::new(head[7]),
@@ -258,13 +262,12 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
         source: None,
         mtu: 0,
     };
-    let (mut dst, mut metric) = (None, 0);
     let mut single =
         Path { weight: 1, onlink: u32_at(head, 8)? & u32::from(RTNH_F_ONLINK) != 0, ..Path::default() };
     let mut encap = Encap::default();
     for (kind, value) in Attributes(&body[RTMSG..]) {
         match kind {
-            RTA_DST => dst = Some(address(value)?),
+            RTA_DST => dst(value)?,
             RTA_SRC => return None,
             RTA_PRIORITY => metric = u32_at(value, 0)?,
             RTA_PREFSRC => route.source = Some(address(value)?),
@@ -285,6 +288,36 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
     {
         route.paths.push(single);
     }
+    Some(Body { route, table, metric })
+}
+
+/// The route of a label (family `AF_MPLS`), and the label; `None` for another message, or one that is not as it should be.
+pub fn parse_label(message: &[u8]) -> Option<(u32, Route)> {
+    let head = message.get(..RTMSG)?;
+    if head[0] != AF_MPLS || head[1] != 20 {
+        return None;
+    }
+    let mut label = None;
+    let body = body(message, |value| {
+        label = labels(value).filter(|l| l.len() == 1).map(|l| l[0]);
+        label.map(drop)
+    })?;
+    Some((label?, body.route))
+}
+
+/// The route of an IPv4 or IPv6 message; `None` for one of another family, one of the kernel's cache, or one that is
+/// not as it should be.
+pub fn parse(body: &[u8]) -> Option<RouteMessage> {
+    let head = body.get(..RTMSG)?;
+    let (family, len, src_len, tos) = (head[0], head[1], head[2], head[3]);
+    if !matches!(family, AF_INET | AF_INET6) || u32_at(head, 8)? & RTM_F_CLONED != 0 || src_len != 0 {
+        return None;
+    }
+    let mut dst = None;
+    let Body { mut route, table, metric } = self::body(body, |value| {
+        dst = Some(address(value)?);
+        Some(())
+    })?;
     let prefix = match (family, dst) {
         (AF_INET, None) => Ipv4Net::new(Ipv4Addr::UNSPECIFIED, len).ok()?.into(),
         (AF_INET6, None) => Ipv6Net::new(Ipv6Addr::UNSPECIFIED, len).ok()?.into(),
@@ -299,6 +332,17 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
     Some(RouteMessage { key: Key { table, prefix: prefix.trunc(), metric, tos }, route })
 }
 
+/// A change of the route of a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelChange {
+    /// The label.
+    pub label: u32,
+    /// What its route was, when there was one.
+    pub was: Option<Arc<Route>>,
+    /// What it is; `None`: gone.
+    pub is: Option<Arc<Route>>,
+}
+
 /// A change of the kernel's routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -308,4 +352,47 @@ pub struct Change {
     pub was: Option<Arc<Route>>,
     /// What it is; `None`: gone.
     pub is: Option<Arc<Route>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+        a.extend(kind.to_ne_bytes());
+        a.extend(value);
+        a.resize(a.len().next_multiple_of(4), 0);
+        a
+    }
+
+    fn label(head: [u8; RTMSG], attributes: &[Vec<u8>]) -> Option<(u32, Route)> {
+        parse_label(&[&head[..], &attributes.concat()].concat())
+    }
+
+    /// As `ip -f mpls route add 100 as 501/502 via inet 10.0.2.2 dev 3` comes.
+    #[test]
+    fn routes_of_labels() {
+        let head = [AF_MPLS, 20, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
+        let dst = attribute(RTA_DST, &(100u32 << 12 | 0x100).to_be_bytes());
+        let new = [(501u32 << 12).to_be_bytes(), (502u32 << 12 | 0x100).to_be_bytes()].concat();
+        let via = attribute(RTA_VIA, &[&u16::from(AF_INET).to_ne_bytes()[..], &[10, 0, 2, 2]].concat());
+        let all =
+            [dst.clone(), attribute(RTA_NEWDST, &new), via.clone(), attribute(RTA_OIF, &3u32.to_ne_bytes())];
+        let (value, route) = label(head, &all).unwrap();
+        let path = Path {
+            gateway: Some(IpAddr::from([10, 0, 2, 2])),
+            ifindex: 3,
+            weight: 1,
+            labels: vec![501, 502],
+            ..Path::default()
+        };
+        assert_eq!((value, route.protocol, &route.paths[..]), (100, 4, &[path][..]));
+        // A label has one entry, which ends; its family is MPLS, and all of it counts.
+        assert!(label(head, &[attribute(RTA_DST, &new), via.clone()]).is_none());
+        assert!(label(head, &[attribute(RTA_DST, &(100u32 << 12).to_be_bytes())]).is_none());
+        assert!(label(head, &[via]).is_none());
+        assert!(label([AF_INET, 20, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0], std::slice::from_ref(&dst)).is_none());
+        assert!(label([AF_MPLS, 19, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0], &[dst]).is_none());
+    }
 }

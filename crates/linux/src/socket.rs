@@ -4,7 +4,7 @@ use crate::address::IFADDRMSG;
 use crate::link::IFINFOMSG;
 use crate::neighbor::NDMSG;
 use crate::nexthop::NHMSG;
-use crate::route::{AF_INET, AF_INET6, RTMSG};
+use crate::route::{AF_INET, AF_INET6, AF_MPLS, RTMSG};
 use crate::wire::kind::{RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE};
 use crate::wire::{self, u32_at};
 use rustix::io::Errno;
@@ -25,6 +25,7 @@ const RTNLGRP_IPV4_IFADDR: u32 = 5;
 const RTNLGRP_IPV4_ROUTE: u32 = 7;
 const RTNLGRP_IPV6_IFADDR: u32 = 9;
 const RTNLGRP_IPV6_ROUTE: u32 = 11;
+const RTNLGRP_MPLS_ROUTE: u32 = 27;
 const RTNLGRP_NEXTHOP: u32 = 32;
 
 fn groups() -> u32 {
@@ -35,6 +36,7 @@ fn groups() -> u32 {
         RTNLGRP_IPV4_ROUTE,
         RTNLGRP_IPV6_IFADDR,
         RTNLGRP_IPV6_ROUTE,
+        RTNLGRP_MPLS_ROUTE,
         RTNLGRP_NEXTHOP,
     ]
     .iter()
@@ -75,9 +77,14 @@ pub enum Read {
 /// All of a kind: the message that asks for it, the family, bytes of the kind's fixed header.
 pub type Request = (u16, u8, usize);
 
-/// What is asked for of routes, in this order: routes name nexthop objects.
-pub const ROUTES: [Request; 3] =
-    [(RTM_GETNEXTHOP, 0, NHMSG), (RTM_GETROUTE, AF_INET, RTMSG), (RTM_GETROUTE, AF_INET6, RTMSG)];
+/// What is asked for of routes, in this order: routes name nexthop objects. A kernel without MPLS, asked for routes of labels, would
+/// tell those of all other families once more.
+pub fn routes() -> impl Iterator<Item = Request> {
+    let mpls = std::path::Path::new("/proc/sys/net/mpls").exists();
+    [(RTM_GETNEXTHOP, 0, NHMSG), (RTM_GETROUTE, AF_INET, RTMSG), (RTM_GETROUTE, AF_INET6, RTMSG)]
+        .into_iter()
+        .chain(mpls.then_some((RTM_GETROUTE, AF_MPLS, RTMSG)))
+}
 /// What is asked for of devices.
 pub const DEVICES: [Request; 2] = [(RTM_GETLINK, 0, IFINFOMSG), (RTM_GETADDR, 0, IFADDRMSG)];
 /// All neighbors.

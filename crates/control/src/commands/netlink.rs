@@ -1,7 +1,7 @@
 //! `show netlink`, `show fpm`, `fib diff kernel`.
 
 use super::App;
-use crate::kernel::Difference;
+use crate::kernel::{Counts, Difference, Of};
 use command::{Args, Command, CommandError, Output};
 use net::router::{RouteTable, Router, Target};
 use serde_json::json;
@@ -34,6 +34,42 @@ pub(super) fn commands() -> [Command<App>; 3] {
     ]
 }
 
+/// Routes that the router has refused: how many, and the first ones.
+struct Failed {
+    count: u64,
+    routes: Vec<(linux::Key, String)>,
+    labels: Vec<(u32, String)>,
+}
+
+impl Failed {
+    fn of(c: &Counts) -> Failed {
+        let (routes, labels) = (c.failed.borrow(), c.failed_labels.borrow());
+        let mut some: Vec<_> = routes.iter().collect();
+        some.sort();
+        Failed {
+            count: (routes.len() + labels.len()) as u64 + c.more_failed.get(),
+            routes: some.into_iter().take(FAILED).map(|(k, why)| (*k, why.clone())).collect(),
+            labels: labels.iter().take(FAILED).map(|(l, why)| (*l, why.clone())).collect(),
+        }
+    }
+
+    fn lines(&self, mut line: impl FnMut(&str, String)) {
+        line("failed", self.count.to_string());
+        for (key, why) in &self.routes {
+            line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
+        }
+        for (label, why) in &self.labels {
+            line("", format!("label {label}: {why}"));
+        }
+    }
+
+    fn json(&self) -> Vec<serde_json::Value> {
+        let route = |(k, why): &(linux::Key, String)| json!({ "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why });
+        let label = |(label, why): &(u32, String)| json!({ "label": label, "reason": why });
+        self.routes.iter().map(route).chain(self.labels.iter().map(label)).collect()
+    }
+}
+
 fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let followed = app.kernel.followed();
     if followed.is_empty() {
@@ -46,8 +82,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     for f in followed {
         let (s, c) = (&f.reader.stats, &f.taken.counts);
         let get = |n: &std::sync::atomic::AtomicU64| n.load(Relaxed);
-        let failed = c.failed.borrow();
-        let failures = failed.len() as u64 + c.more_failed.get();
+        let failed = Failed::of(c);
         let unsupported = c.unsupported.borrow();
         let unsupported: Vec<(&str, i64)> =
             unsupported.iter().map(|(w, n)| (*w, *n)).filter(|(_, n)| *n > 0).collect();
@@ -82,7 +117,13 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         );
         line(
             "kernel's routes",
-            format!("{} in {} groups, {} nexthop objects", get(&s.routes), get(&s.contents), get(&s.objects)),
+            format!(
+                "{} in {} groups, {} nexthop objects, {} labels",
+                get(&s.routes),
+                get(&s.contents),
+                get(&s.objects),
+                get(&s.labels)
+            ),
         );
         line("over other devices", c.foreign.get().to_string());
         for (what, n) in &unsupported {
@@ -91,13 +132,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         line("changes made", c.made.get().to_string());
         line("batches waiting", waiting.to_string());
         line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
-        line("failed", failures.to_string());
-        let mut some: Vec<_> = failed.iter().collect();
-        some.sort();
-        let some: Vec<_> = some.into_iter().take(FAILED).collect();
-        for (key, why) in &some {
-            line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
-        }
+        failed.lines(line);
         list.push(json!({
             "netns": f.taken.netns, "devices": f.taken.devices(), "synced": c.synced.get(),
             "messages": {
@@ -110,10 +145,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
             "unsupported": unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect::<Vec<_>>(),
             "changes": c.made.get(), "waiting": waiting,
             "lag-us": c.lag.get().as_micros() as u64, "most-lag-us": c.most_lag.get().as_micros() as u64,
-            "failed": failures,
-            "failures": some.iter().map(|(k, why)| json!({
-                "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why,
-            })).collect::<Vec<_>>(),
+            "labels": get(&s.labels), "failed": failed.count, "failures": failed.json(),
         }));
     }
     Ok(Output::new(text, json!(list)))
@@ -152,7 +184,13 @@ fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     );
     line(
         "zebra's routes",
-        format!("{} in {} groups, {} nexthop objects", get(&s.routes), get(&s.contents), get(&s.objects)),
+        format!(
+            "{} in {} groups, {} nexthop objects, {} labels",
+            get(&s.routes),
+            get(&s.contents),
+            get(&s.objects),
+            get(&s.labels)
+        ),
     );
     line("over other devices", c.foreign.get().to_string());
     let unsupported = c.unsupported.borrow();
@@ -163,15 +201,8 @@ fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     line("changes made", c.made.get().to_string());
     let ms = |d: std::time::Duration| d.as_micros() as f64 / 1000.0;
     line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
-    let failed = c.failed.borrow();
-    let failures = failed.len() as u64 + c.more_failed.get();
-    line("failed", failures.to_string());
-    let mut some: Vec<_> = failed.iter().collect();
-    some.sort();
-    some.truncate(FAILED);
-    for (key, why) in &some {
-        line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
-    }
+    let failed = Failed::of(c);
+    failed.lines(line);
     let json = json!({
         "address": heard.address.to_string(), "netns": taken.netns, "peer": peer.map(|p| p.to_string()),
         "connections": get(&s.connections), "refused": get(&s.refused), "devices": taken.devices(), "synced": c.synced.get(),
@@ -183,16 +214,16 @@ fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         "foreign": c.foreign.get(),
         "unsupported": unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect::<Vec<_>>(),
         "changes": c.made.get(), "lag-us": c.lag.get().as_micros() as u64, "most-lag-us": c.most_lag.get().as_micros() as u64,
-        "failed": failures,
-        "failures": some.iter().map(|(k, why)| json!({
-            "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why,
-        })).collect::<Vec<_>>(),
+        "labels": get(&s.labels), "failed": failed.count, "failures": failed.json(),
     });
     Ok(Output::new(text, json!([json])))
 }
 
 fn words(router: &Router, d: &Difference, target: &Target) -> String {
-    let table = RouteTable { v6: d.prefix.addr().is_ipv6(), id: d.table };
+    let table = match d.of {
+        Of::Route { table, prefix, .. } => RouteTable { v6: prefix.addr().is_ipv6(), id: table },
+        Of::Label(..) => RouteTable::V4,
+    };
     crate::dump::target_words(router, table, target).unwrap_or_else(|| "what no document can say".to_owned())
 }
 
@@ -229,9 +260,15 @@ fn tell(router: &Router, d: &Difference, page: &mut command::Page) {
     let (kernel, has) = (d.kernel.as_deref(), d.router.as_deref());
     if page.wants_json() {
         let one = |t: Option<&Target>| t.map(|t| words(router, d, t));
-        page.item(&json!({
-            "table": d.table, "prefix": d.prefix.to_string(), "metric": d.metric, "kernel": one(kernel), "router": one(has),
-        }));
+        let (kernel, has) = (one(kernel), one(has));
+        page.item(&match d.of {
+            Of::Route { table, prefix, metric } => json!({
+                "table": table, "prefix": prefix.to_string(), "metric": metric, "kernel": kernel, "router": has,
+            }),
+            Of::Label(label, bottom) => {
+                json!({ "label": label, "eos": bottom, "kernel": kernel, "router": has })
+            }
+        });
         return;
     }
     let sign = match (kernel, has) {
@@ -239,10 +276,14 @@ fn tell(router: &Router, d: &Difference, page: &mut command::Page) {
         (None, _) => '+',
         _ => '~',
     };
-    let table = if d.table == 0 { String::new() } else { format!(" table {}", d.table) };
+    let name = match d.of {
+        Of::Route { table: 0, prefix, metric } => format!("{prefix} metric {metric}"),
+        Of::Route { table, prefix, metric } => format!("{prefix} table {table} metric {metric}"),
+        Of::Label(label, bottom) => format!("label {label} {}", if bottom { "eos" } else { "non-eos" }),
+    };
     let what = match (kernel, has) {
         (Some(k), Some(h)) => format!("{} -> {}", words(router, d, k), words(router, d, h)),
         (k, h) => k.or(h).map_or_else(String::new, |t| words(router, d, t)),
     };
-    let _ = writeln!(page, "{sign} {}{table} metric {}: {what}", d.prefix, d.metric);
+    let _ = writeln!(page, "{sign} {name}: {what}");
 }

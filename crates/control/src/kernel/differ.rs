@@ -7,17 +7,27 @@ use linux::{Key, Route};
 use net::background::drop_aside;
 use net::router::{Router, Source, Target};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Routes compared in a turn of the control thread.
 const TURN: usize = 500;
 
+/// What differs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Route {
+        table: u32,
+        prefix: IpNet,
+        metric: u32,
+    },
+    /// The route of a label, at the bottom of its stack or above it.
+    Label(u32, bool),
+}
+
 /// A route that differs.
 pub(crate) struct Difference {
-    pub table: u32,
-    pub prefix: IpNet,
-    pub metric: u32,
+    pub of: Of,
     /// What the kernel has; `None`: nothing.
     pub kernel: Option<Arc<Target>>,
     /// What the router has; `None`: nothing.
@@ -32,16 +42,85 @@ impl Followed {
     pub(crate) async fn differences(&self, router: &SharedRouter) -> Result<Vec<Difference>, String> {
         let netns = self.taken.netns.clone();
         let read = net::background::run(move || read(netns.as_deref())).await;
-        let routes = read.map_err(|e| e.to_string())??;
-        compare(router, self.taken.netns.as_deref(), &self.taken.devices, routes).await
+        let (routes, labels) = read.map_err(|e| e.to_string())??;
+        let sources: Vec<Source> = {
+            let all = router.borrow().route_sources();
+            all.into_iter()
+                .filter(|s| Speaker::KERNEL.is_source(&s.name, self.taken.netns.as_deref()))
+                .map(|s| Source::Runtime(s.source))
+                .collect()
+        };
+        let mut all = compare(router, &sources, &self.taken.devices, routes).await?;
+        all.extend(compare_labels(router, &sources, &self.taken.devices, labels).await);
+        Ok(all)
     }
 }
 
+type Routes = Vec<(Key, Arc<Route>)>;
+type Labels = Vec<(u32, Arc<Route>)>;
+
 /// Reads the routes of a namespace. Not for the control thread.
-fn read(netns: Option<&str>) -> Result<Vec<(Key, Arc<Route>)>, String> {
+fn read(netns: Option<&str>) -> Result<(Routes, Labels), String> {
     let mut sockets = sockets(netns, linux::Sockets::for_requests)?;
     let mirror = linux::reader::read_all(&mut sockets).map_err(|e| e.to_string())?;
-    Ok(mirror.iter().map(|(k, r)| (k, Arc::clone(r))).collect())
+    let labels = mirror.label_routes().map(|(l, r)| (l, Arc::clone(r))).collect();
+    Ok((mirror.iter().map(|(k, r)| (k, Arc::clone(r))).collect(), labels))
+}
+
+/// Compares the routes of labels, and lets others have their turn.
+async fn compare_labels(
+    router: &SharedRouter,
+    sources: &[Source],
+    devices: &Devices,
+    kernel: Labels,
+) -> Vec<Difference> {
+    let mut wanted: BTreeMap<(u32, bool), Arc<Target>> = BTreeMap::new();
+    for routes in kernel.chunks(TURN) {
+        for (label, route) in routes {
+            if let Ok(target) = devices.label_goal(route) {
+                let target = Arc::new(target);
+                wanted.extend([false, true].map(|bottom| ((*label, bottom), Arc::clone(&target))));
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    let (mut differ, mut from) = (vec![], Some((0, false)));
+    while let Some(start) = from {
+        from = labels_beside(&router.borrow(), sources, &mut wanted, &mut differ, start);
+        tokio::task::yield_now().await;
+    }
+    let missing = |((label, bottom), target)| Difference {
+        of: Of::Label(label, bottom),
+        kernel: Some(target),
+        router: None,
+    };
+    differ.extend(wanted.into_iter().map(missing));
+    differ
+}
+
+/// Compares some labels from one on, and answers where to go on.
+fn labels_beside(
+    router: &Router,
+    sources: &[Source],
+    wanted: &mut BTreeMap<(u32, bool), Arc<Target>>,
+    differ: &mut Vec<Difference>,
+    start: (u32, bool),
+) -> Option<(u32, bool)> {
+    let all = net::mpls::label_routes(router, super::labels::TABLE, start.0);
+    for (seen, r) in all.filter(|r| (r.label, r.bottom) >= start).enumerate() {
+        if seen == TURN {
+            return Some((r.label, r.bottom));
+        }
+        if !sources.contains(&r.source) {
+            continue;
+        }
+        let kernel = wanted.remove(&(r.label, r.bottom));
+        if kernel.as_deref() != Some(&r.target) {
+            let of = Of::Label(r.label, r.bottom);
+            differ.push(Difference { of, kernel, router: Some(Arc::new(r.target)) });
+        }
+    }
+    None
 }
 
 /// By table, then as the router walks its routes: IPv4 first, by address, then by length, then by metric.
@@ -52,15 +131,18 @@ fn order(a: &(u32, IpNet, u32), b: &(u32, IpNet, u32)) -> Ordering {
     place(a).cmp(&place(b))
 }
 
+/// Which route, what the kernel has, and what the router has.
+type Differs = ((u32, IpNet, u32), Option<Arc<Target>>, Option<Arc<Target>>);
+
 /// Routes of one content share what they come to.
 type Wanted = HashMap<(u32, IpNet, u32), Arc<Target>>;
 
 /// Compares, and lets others have their turn.
 async fn compare(
     router: &SharedRouter,
-    netns: Option<&str>,
+    sources: &[Source],
     devices: &Devices,
-    kernel: Vec<(Key, Arc<Route>)>,
+    kernel: Routes,
 ) -> Result<Vec<Difference>, String> {
     // It does not grow here: that would move all of it at one go.
     let mut wanted: Wanted = HashMap::with_capacity(kernel.len());
@@ -80,29 +162,21 @@ async fn compare(
         tokio::task::yield_now().await;
     }
     drop_aside(kernel);
-    let mut differ = vec![];
-    let sources: Vec<Source> = {
-        let all = router.borrow().route_sources();
-        all.into_iter()
-            .filter(|s| Speaker::KERNEL.is_source(&s.name, netns))
-            .map(|s| Source::Runtime(s.source))
-            .collect()
-    };
+    let mut differ: Vec<Differs> = vec![];
     let mut at = Some((net::router::RouteTable::V4, None));
     while let Some((table, after)) = at {
-        at = beside(&router.borrow(), &sources, &mut wanted, &mut differ, table, after);
+        at = beside(&router.borrow(), sources, &mut wanted, &mut differ, table, after);
         tokio::task::yield_now().await;
     }
     let sorted = move || {
-        let missing = |((table, prefix, metric), target)| Difference {
-            table,
-            prefix,
-            metric,
-            kernel: Some(target),
-            router: None,
+        differ.extend(wanted.into_iter().map(|(key, target)| (key, Some(target), None)));
+        differ.sort_by(|a, b| order(&a.0, &b.0));
+        let named = |((table, prefix, metric), kernel, router)| Difference {
+            of: Of::Route { table, prefix, metric },
+            kernel,
+            router,
         };
-        differ.extend(wanted.into_iter().map(missing));
-        differ.sort_by(|a, b| order(&(a.table, a.prefix, a.metric), &(b.table, b.prefix, b.metric)));
+        let differ: Vec<Difference> = differ.into_iter().map(named).collect();
         // What it took is a good part of what the process has.
         crate::memory::give_back();
         differ
@@ -115,7 +189,7 @@ fn beside(
     router: &Router,
     sources: &[Source],
     wanted: &mut Wanted,
-    differ: &mut Vec<Difference>,
+    differ: &mut Vec<Differs>,
     table: net::router::RouteTable,
     after: Option<IpNet>,
 ) -> Option<(net::router::RouteTable, Option<IpNet>)> {
@@ -131,13 +205,7 @@ fn beside(
                 .clone();
             let wants = wanted.remove(&(table.id, r.prefix, metric));
             if has != wants {
-                differ.push(Difference {
-                    table: table.id,
-                    prefix: r.prefix,
-                    metric,
-                    kernel: wants,
-                    router: has,
-                });
+                differ.push(((table.id, r.prefix, metric), wants, has));
             }
         }
     }

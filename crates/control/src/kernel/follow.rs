@@ -136,6 +136,11 @@ pub(super) async fn sweep(router: &SharedRouter, sources: &[RouteSource]) {
             at = router.borrow_mut().sweep_routes(*source, from).ok().flatten();
             tokio::task::yield_now().await;
         }
+        let mut at = Some((0, 0));
+        while let Some(from) = at {
+            at = net::mpls::sweep_labels(&mut router.borrow_mut(), *source, from).ok().flatten();
+            tokio::task::yield_now().await;
+        }
         let _ = router.borrow_mut().remove_route_source(*source);
     }
 }
@@ -195,6 +200,13 @@ async fn take_all(
             Event::Changes(changes) => {
                 for turn in changes.chunks(TURN).take_while(|_| makes.routes) {
                     followed.taken.take(&mut router.borrow_mut(), turn);
+                    wake.notify_one();
+                    tokio::task::yield_now().await;
+                }
+            }
+            Event::Labels(changes) => {
+                for turn in changes.chunks(TURN).take_while(|_| makes.routes) {
+                    followed.taken.take_labels(&mut router.borrow_mut(), turn);
                     wake.notify_one();
                     tokio::task::yield_now().await;
                 }

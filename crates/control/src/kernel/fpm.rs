@@ -162,6 +162,13 @@ async fn take_all(
                     tokio::task::yield_now().await;
                 }
             }
+            Event::Labels(changes) => {
+                for turn in changes.chunks(TURN) {
+                    taken.take_labels(&mut router.borrow_mut(), turn);
+                    wake.notify_one();
+                    tokio::task::yield_now().await;
+                }
+            }
             Event::Synced(_) => {
                 if let Some(old) = old.take() {
                     sweep(&router, &old).await;

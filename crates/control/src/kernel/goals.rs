@@ -86,6 +86,36 @@ impl Devices {
             .collect())
     }
 
+    /// Of the route of a label.
+    pub fn label_goal(&self, route: &Route) -> Result<Target, Not> {
+        let mut all = vec![];
+        for p in &route.paths {
+            let address = p.gateway.ok_or(Not::Supported("label without a next hop"))?;
+            let interface = *self.0.get(&p.ifindex).ok_or(Not::Foreign)?;
+            let labels = match p.labels.is_empty() {
+                true => OutLabels::NONE,
+                false => OutLabels::new(&p.labels).ok_or(Not::Supported("number of labels"))?,
+            };
+            let weight = u8::try_from(p.weight).unwrap_or(u8::MAX);
+            let path = RoutePath {
+                address: Some(address),
+                interface: Some(interface),
+                labels,
+                weight,
+                ..RoutePath::default()
+            };
+            if !all.iter().any(|other: &RoutePath| other.is_same(&path)) {
+                all.push(path);
+            }
+        }
+        match &mut all[..] {
+            [] => return Err(Not::Supported("label without a next hop")),
+            [one] => one.weight = 1,
+            _ => {}
+        }
+        Ok(Target::Paths(all))
+    }
+
     /// The kernel's main table is that of the interfaces: several namespaces may stand for several tables.
     fn main(&self, router: &Router, target: &Target, v6: bool) -> u32 {
         let of = |index: u32| router.interface(index).map(|i| router.table_of_interface(i, v6));

@@ -6,9 +6,10 @@ mod differ;
 mod follow;
 mod fpm;
 mod goals;
+mod labels;
 mod take;
 
-pub(crate) use differ::Difference;
+pub(crate) use differ::{Difference, Of};
 pub(crate) use follow::follow;
 pub(crate) use fpm::Heard;
 
@@ -123,6 +124,7 @@ pub(crate) struct Counts {
     pub unsupported: RefCell<BTreeMap<&'static str, i64>>,
     /// Routes that the router has refused, and why; of too many only the number.
     pub failed: RefCell<HashMap<Key, String>>,
+    pub failed_labels: RefCell<BTreeMap<u32, String>>,
     pub more_failed: Cell<u64>,
     /// Changes that were made in the router.
     pub made: Cell<u64>,
@@ -147,7 +149,17 @@ impl Counts {
         self.foreign.set(0);
         self.unsupported.borrow_mut().clear();
         self.failed.borrow_mut().clear();
+        self.failed_labels.borrow_mut().clear();
         self.more_failed.set(0);
+    }
+
+    fn fail_label(&self, label: u32, why: String) {
+        let mut failed = self.failed_labels.borrow_mut();
+        if failed.len() < REASONS || failed.contains_key(&label) {
+            failed.insert(label, why);
+        } else {
+            self.more_failed.set(self.more_failed.get() + 1);
+        }
     }
 
     fn fail(&self, key: Key, why: String) {

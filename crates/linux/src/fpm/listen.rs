@@ -2,7 +2,7 @@
 
 use super::Frames;
 use crate::mirror::Mirror;
-use crate::route::Change;
+use crate::route::{AF_INET, AF_INET6, AF_MPLS, Change, LabelChange};
 use crate::wire::{Message, Messages, kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
@@ -41,6 +41,8 @@ pub enum Event {
     Begins,
     /// Routes have changed, in this order.
     Changes(Vec<Change>),
+    /// Routes of labels have changed, in this order.
+    Labels(Vec<LabelChange>),
     /// All has been told; so many routes there are.
     Synced(usize),
     /// It cannot listen any more, and has ended.
@@ -56,7 +58,7 @@ pub struct Stats {
     pub deleted_routes: AtomicU64,
     /// Messages of nexthop objects.
     pub nexthops: AtomicU64,
-    /// Messages of other kinds, and routes of labels.
+    /// Messages of other kinds.
     pub others: AtomicU64,
     /// Connections.
     pub connections: AtomicU64,
@@ -68,14 +70,16 @@ pub struct Stats {
     pub contents: AtomicU64,
     /// Nexthop objects.
     pub objects: AtomicU64,
+    /// Labels that have a route.
+    pub labels: AtomicU64,
 }
 
 impl Stats {
     fn count(&self, m: &Message<'_>) {
-        let ip = matches!(m.body.first(), Some(&crate::route::AF_INET | &crate::route::AF_INET6));
+        let route = matches!(m.body.first(), Some(&AF_INET | &AF_INET6 | &AF_MPLS));
         let n = match m.kind {
-            kind::RTM_NEWROUTE if ip => &self.new_routes,
-            kind::RTM_DELROUTE if ip => &self.deleted_routes,
+            kind::RTM_NEWROUTE if route => &self.new_routes,
+            kind::RTM_DELROUTE if route => &self.deleted_routes,
             kind::RTM_NEWNEXTHOP | kind::RTM_DELNEXTHOP => &self.nexthops,
             _ => &self.others,
         };
@@ -194,6 +198,11 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         self.stats.routes.store(self.mirror.len() as u64, Ordering::Relaxed);
         self.stats.contents.store(self.mirror.contents() as u64, Ordering::Relaxed);
         self.stats.objects.store(self.mirror.nexthops() as u64, Ordering::Relaxed);
+        self.stats.labels.store(self.mirror.labels() as u64, Ordering::Relaxed);
+        let labels = self.mirror.take_label_changes();
+        if !labels.is_empty() {
+            self.tell(Event::Labels(labels))?;
+        }
         if self.changes.len() < n {
             return Ok(());
         }
@@ -308,6 +317,12 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
             let rest = all.split_off(all.len().min(BATCH));
             self.tell(Event::Changes(std::mem::replace(&mut all, rest)))?;
         }
+        let labels = self.mirror.label_routes();
+        let labels: Vec<LabelChange> =
+            labels.map(|(label, r)| LabelChange { label, was: None, is: Some(Arc::clone(r)) }).collect();
+        if !labels.is_empty() {
+            self.tell(Event::Labels(labels))?;
+        }
         self.tell(Event::Synced(self.mirror.len()))
     }
 }
@@ -340,7 +355,7 @@ fn take(
             mirror.take_plain(&m, out);
         }
     }
-    if mirror.len() > MOST_ROUTES || mirror.nexthops() > MOST_OBJECTS {
+    if mirror.len() + mirror.labels() > MOST_ROUTES || mirror.nexthops() > MOST_OBJECTS {
         return Came::End(format!("more than {MOST_ROUTES} routes or {MOST_OBJECTS} nexthop objects"), true);
     }
     Came::More

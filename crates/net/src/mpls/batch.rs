@@ -1,7 +1,7 @@
 //! Many changes of label routes as one operation.
 
 use crate::labels::Push;
-use crate::router::{RoutePath, Target, Verb};
+use crate::router::{RoutePath, RouteSource, Source, Target, Verb};
 use std::collections::HashMap;
 use tables::labels::key;
 
@@ -16,9 +16,11 @@ pub(super) struct Change {
 }
 
 /// Changes of the routes of labels, applied by one [`super::MplsOp::Routes`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LabelBatch {
     pub(super) table: u32,
+    /// Whose they are.
+    pub(super) source: Source,
     /// As groups have them: without the labels that entries hold.
     pub(super) targets: Vec<Target>,
     numbers: HashMap<Target, u32>,
@@ -52,7 +54,18 @@ pub(super) fn join(target: &Target, swap: u32) -> Target {
 impl LabelBatch {
     /// No changes, of the table of this number.
     pub fn in_table(table: u32) -> Self {
-        LabelBatch { table, ..Self::default() }
+        LabelBatch {
+            table,
+            source: Source::Static,
+            targets: vec![],
+            numbers: HashMap::new(),
+            changes: vec![],
+        }
+    }
+
+    /// The same of a source that registered at run time: what others have set it leaves alone.
+    pub fn of_source(source: RouteSource, table: u32) -> Self {
+        LabelBatch { source: Source::Runtime(source), ..Self::in_table(table) }
     }
 
     /// The number of its table.

@@ -38,7 +38,7 @@ pub use lookup::{MplsLookup, MplsLookupDrop};
 pub use output::{MplsOutput, MplsOutputReason};
 pub(crate) use part::Mpls;
 pub use part::{LabelTableInfo, MplsOp, label_table_at, label_tables};
-pub use routes::{LabelRoute, label_route, label_routes};
+pub use routes::{LabelRoute, label_route, label_routes, sweep_labels};
 pub use tunnel::state::{MAX_TUNNEL, TunnelConfig, TunnelInfo, tunnel, tunnels};
 pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TunnelTxDrop};
 

@@ -3,7 +3,7 @@
 use super::batch::{Change, LabelBatch, join, split};
 use super::check::{self, check_labels};
 use super::part::{MplsOp, known_label_table, label_tables, state, table_mut};
-use crate::router::{Held, OpError, RoutePath, Router, Source, Target, Verb};
+use crate::router::{Held, OpError, RoutePath, RouteSource, Router, Source, Target, Verb};
 use graph::memory::{self, Growth, HELP, OutOfMemory};
 use std::collections::HashMap;
 use tables::labels::{LabelEntry, key};
@@ -36,7 +36,7 @@ const FEW: usize = 4096;
 
 /// Applies a batch, or nothing of it.
 pub(super) fn apply_labels(router: &mut Router, batch: LabelBatch) -> Result<LabelUndo, OpError> {
-    let LabelBatch { table, targets, changes, .. } = batch;
+    let LabelBatch { table, source, targets, changes, .. } = batch;
     known_label_table(router, table)?;
     let mut growth = Growth::default();
     let short = |e: OutOfMemory| format!("no memory is left for it: {e}: {HELP}");
@@ -63,7 +63,8 @@ pub(super) fn apply_labels(router: &mut Router, batch: LabelBatch) -> Result<Lab
             Ok(())
         });
         let before = router.nexthops().bytes();
-        let done = done.and_then(|()| change_label(router, table, c, &targets, &mut groups, &mut undo));
+        let done =
+            done.and_then(|()| change_label(router, (table, source), c, &targets, &mut groups, &mut undo));
         // What a few entries take is small against the reserve, and so is the group that is made before it is asked.
         let grown = if at < FEW { 0 } else { router.nexthops().bytes().saturating_sub(before) };
         let done = done.and_then(|()| growth.take(grown).map_err(short));
@@ -85,13 +86,20 @@ pub(super) fn apply_labels(router: &mut Router, batch: LabelBatch) -> Result<Lab
 
 fn change_label(
     router: &mut Router,
-    table: u32,
+    (table, source): (u32, Source),
     c: &Change,
     targets: &[Target],
     groups: &mut [Option<u32>],
     undo: &mut LabelUndo,
 ) -> Result<(), String> {
     let known = label_entry(router, table, c.key);
+    let owner = known.and_then(|e| router.nexthops().source(e.group));
+    if let Some(owner) = owner.filter(|o| *o != source) {
+        // The operator takes a label from a daemon by setting it, and not the other way round.
+        if source != Source::Static || c.verb != Verb::Set {
+            return Err(format!("it has a route of {}", router.source_name(owner)));
+        }
+    }
     let target = || targets.get(c.target as usize).ok_or("it has no target");
     let new = match (c.verb, known) {
         (Verb::Del, None) => return Err(format!("there is no such route in MPLS table {table}")),
@@ -100,7 +108,7 @@ fn change_label(
             let group = match groups.get(c.target as usize).copied().flatten() {
                 Some(g) => g,
                 None => {
-                    let g = router.hold_label_group(Source::Static, target()?.clone());
+                    let g = router.hold_label_group(source, target()?.clone());
                     let g = g.map_err(|e| e.message)?;
                     groups[c.target as usize] = Some(g);
                     g
@@ -117,7 +125,7 @@ fn change_label(
                 Some(whole) => {
                     check_labels(router, c.key, &whole)?;
                     let (wanted, swap) = split(&whole);
-                    let group = router.hold_label_group(Source::Static, wanted).map_err(|e| e.message)?;
+                    let group = router.hold_label_group(source, wanted).map_err(|e| e.message)?;
                     put_label(router, table, c.key, Some(LabelEntry { group, swap }), undo);
                     router.let_go(group);
                     return Ok(());
@@ -163,6 +171,40 @@ pub(super) fn keep_labels(router: &mut Router, undo: LabelUndo) {
             router.let_go(e.group);
         }
     }
+}
+
+/// Labels looked at in a piece of a sweep.
+const SWEPT_AT_ONCE: usize = 2048;
+
+/// Takes away some of the routes of a source, of labels from one on, that were not set again since they were marked; where to go on.
+///
+/// # Errors
+/// Removing is refused, which is a bug.
+pub fn sweep_labels(
+    router: &mut Router,
+    source: RouteSource,
+    from: (u32, u32),
+) -> Result<Option<(u32, u32)>, OpError> {
+    let (table, first) = from;
+    if !label_tables(router).iter().any(|t| t.id == table)
+        || router.nexthops().labels_of(Source::Runtime(source)) == 0
+    {
+        return Ok(None);
+    }
+    let mut batch = LabelBatch::of_source(source, table);
+    let mut last = None;
+    let mut seen = 0;
+    for r in label_routes(router, table, first).take(SWEPT_AT_ONCE) {
+        (last, seen) = (Some(r.label), seen + 1);
+        if r.source == Source::Runtime(source) && router.is_stale(source, r.group) {
+            batch.del(r.label, r.bottom);
+        }
+    }
+    if !batch.is_empty() {
+        router.commit(vec![MplsOp::Routes(batch).into()])?;
+    }
+    // The last label may have one more entry.
+    Ok(last.filter(|_| seen == SWEPT_AT_ONCE).map(|label| (table, label)))
 }
 
 /// What takes the static routes out of a table that is to go.

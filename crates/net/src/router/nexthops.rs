@@ -226,6 +226,17 @@ impl NextHops {
         })
     }
 
+    /// Routes of labels of a source.
+    pub fn labels_of(&self, source: Source) -> u64 {
+        let own = self.by_id.iter().flatten().filter(|h| h.group_key.mpls && h.group_key.source == source);
+        own.map(|h| u64::from(h.routes)).sum()
+    }
+
+    /// Whether what a group is for was not set again since its source's routes were marked.
+    pub fn is_stale(&self, id: u32, generation: u32) -> bool {
+        self.get(id).is_some_and(|h| h.group_key.generation != generation)
+    }
+
     pub fn target(&self, id: u32) -> Option<&Target> {
         self.get(id).map(|h| &h.group_key.target)
     }
@@ -542,8 +553,8 @@ impl Router {
 
     /// The group for what a label route wants, held once more.
     pub(crate) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
-        let rank = self.rank_of(source);
-        self.hold_group_key(GroupKey { source, rank, generation: 0, v6: false, mpls: true, table: 0, target })
+        let (rank, generation) = (self.rank_of(source), self.sources.generation(source));
+        self.hold_group_key(GroupKey { source, rank, generation, v6: false, mpls: true, table: 0, target })
     }
 
     fn hold_group_key(&mut self, group_key: GroupKey) -> Result<u32, OpError> {

@@ -194,6 +194,7 @@ impl Router {
     /// It has routes: [`Router::mark_routes`] and a sweep take them away.
     pub fn remove_route_source(&mut self, source: RouteSource) -> Result<(), OpError> {
         let (routes, _) = self.nexthops.routes_of(Source::Runtime(source), 0);
+        let routes = routes + self.nexthops.labels_of(Source::Runtime(source));
         if routes != 0 {
             let name = self.source_name(Source::Runtime(source));
             return Err(OpError::new(format!("{name} still has {routes} routes")));
@@ -283,6 +284,11 @@ impl Router {
         if let Some(Some(s)) = self.sources.0.get_mut(usize::from(source.0)) {
             s.generation += 1;
         }
+    }
+
+    /// Whether what a next-hop group of a source is for was not set again since its routes were marked.
+    pub(crate) fn is_stale(&self, source: RouteSource, group: u32) -> bool {
+        self.nexthops.is_stale(group, self.sources.generation(Source::Runtime(source)))
     }
 
     /// Takes away the routes of a source that were not set again since they were marked: some thousand of them, and answers

@@ -1,0 +1,113 @@
+//! Changes of the routes of labels, made in the router. Labels of a namespace are those of MPLS table 0, and stand for packets with more
+//! labels behind and without.
+
+use super::Taken;
+use super::goals::Not;
+use linux::LabelChange;
+use net::mpls::{LabelBatch, MplsOp};
+use net::router::{RouteSource, Router, Target};
+use std::collections::HashMap;
+
+/// Where the labels of a namespace are.
+pub(super) const TABLE: u32 = 0;
+
+/// One change of one source's label, at the bottom of its stack or above it: the operator may have set either.
+struct Step {
+    label: u32,
+    bottom: bool,
+    source: RouteSource,
+    /// `None`: it goes.
+    target: Option<Target>,
+}
+
+impl Step {
+    fn both(label: u32, source: RouteSource, target: Option<Target>) -> impl Iterator<Item = Step> {
+        [false, true].into_iter().map(move |bottom| Step { label, bottom, source, target: target.clone() })
+    }
+
+    fn put(&self, batch: &mut LabelBatch) {
+        match &self.target {
+            Some(target) => batch.set(self.label, self.bottom, target),
+            None => batch.del(self.label, self.bottom),
+        }
+    }
+}
+
+impl Taken {
+    fn source_of(&self, router: &mut Router, protocol: u8) -> Option<RouteSource> {
+        let name = self.speaker.source_name(self.netns.as_deref(), protocol);
+        router.route_source(&name, self.speaker.preference).ok()
+    }
+
+    /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile.
+    pub(super) fn take_labels(&self, router: &mut Router, changes: &[LabelChange]) {
+        let mut last: HashMap<u32, usize> = HashMap::new();
+        let mut steps: Vec<Step> = vec![];
+        for (at, c) in changes.iter().enumerate() {
+            last.insert(c.label, at);
+        }
+        let mut begun: HashMap<u32, &LabelChange> = HashMap::new();
+        for (at, c) in changes.iter().enumerate() {
+            let first = *begun.entry(c.label).or_insert(c);
+            if last.get(&c.label) != Some(&at) {
+                continue;
+            }
+            self.counts.failed_labels.borrow_mut().remove(&c.label);
+            let was = first.was.as_ref().and_then(|r| {
+                self.label_target(r, -1)?;
+                self.source_of(router, r.protocol)
+            });
+            let is = c.is.as_ref().and_then(|r| {
+                let target = self.label_target(r, 1)?;
+                Some((self.source_of(router, r.protocol)?, target))
+            });
+            if let Some(source) = was.filter(|was| is.as_ref().is_none_or(|(s, _)| s != was)) {
+                steps.extend(Step::both(c.label, source, None));
+            }
+            steps.extend(
+                is.into_iter().flat_map(|(source, target)| Step::both(c.label, source, Some(target))),
+            );
+        }
+        // In this order: a label goes over from one source to another.
+        for run in steps.chunk_by(|a, b| a.source == b.source) {
+            let count = match self.commit_labels(router, run) {
+                Ok(()) => run.len(),
+                Err(_) => run.iter().filter(|s| self.one_label(router, s)).count(),
+            };
+            self.counts.made.set(self.counts.made.get() + count as u64);
+        }
+    }
+
+    fn commit_labels(&self, router: &mut Router, steps: &[Step]) -> Result<(), String> {
+        let Some(first) = steps.first() else { return Ok(()) };
+        let mut batch = LabelBatch::of_source(first.source, TABLE);
+        steps.iter().for_each(|s| s.put(&mut batch));
+        router.commit(vec![MplsOp::Routes(batch).into()]).map_err(|e| e.message)
+    }
+
+    /// One of several was refused.
+    fn one_label(&self, router: &mut Router, step: &Step) -> bool {
+        let made = self.commit_labels(router, std::slice::from_ref(step));
+        if let (Err(why), Some(_)) = (&made, &step.target) {
+            // What it was is right no longer.
+            let gone = Step { target: None, ..*step };
+            let _ = self.commit_labels(router, &[gone]);
+            self.counts.fail_label(step.label, why.clone());
+        }
+        made.is_ok()
+    }
+
+    fn label_target(&self, route: &linux::Route, more: i64) -> Option<Target> {
+        match self.devices.label_goal(route) {
+            Ok(target) => Some(target),
+            Err(Not::Foreign) => {
+                self.counts.foreign.set(self.counts.foreign.get() + more);
+                None
+            }
+            Err(Not::Supported(what)) => {
+                *self.counts.unsupported.borrow_mut().entry(what).or_default() += more;
+                None
+            }
+        }
+    }
+}
