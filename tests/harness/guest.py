@@ -88,14 +88,14 @@ def _cpio(entries):
     return bytes(out)
 
 
-def _initrd(modules):
-    """busybox, this machine's ip(8) with its libraries, and the modules."""
+def _initrd(modules, programs):
+    """busybox, this machine's ip(8) and other programs with their libraries, and the modules."""
     ip = shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    libraries = re.findall(r"(/\S+) \(0x", run(["ldd", ip]).stdout)
+    libraries = {lib for program in (ip, *programs) for lib in re.findall(r"(/\S+) \(0x", run(["ldd", program]).stdout)}
     paths = _modules(modules)
     files = {"init": INIT.encode(), "modules.order": "\n".join(os.path.basename(p) for p in paths).encode()}
     for source, name in [(BUSYBOX, "bin/busybox"), (ip, "sbin/ip"), *((p, f"modules/{os.path.basename(p)}") for p in paths),
-                         *((lib, lib.lstrip("/")) for lib in libraries)]:
+                         *((file, file.lstrip("/")) for file in (*libraries, *programs))]:
         with open(source, "rb") as f:
             files[name] = f.read()
     folders = {"dev", "etc"}
@@ -117,14 +117,15 @@ def _tap(netns, name):
 
 
 class Guest:
-    """A running guest. `links` are (namespace, device): each becomes a TAP device there, and eth0, eth1, ... in the guest."""
+    """A running guest. `links` are (namespace, device): each becomes a TAP device there, and eth0, eth1, ... in the guest. `programs` are files of
+    this machine that it has, where they are here, with their libraries."""
 
-    def __init__(self, links, modules=(), memory_mib=192):
+    def __init__(self, links, modules=(), memory_mib=192, programs=()):
         self.dir = tempfile.mkdtemp(prefix="quiver-guest-")
         self.seen = b""
         initrd = os.path.join(self.dir, "initrd")
         with open(initrd, "wb") as f:
-            f.write(_initrd(["virtio_pci", "virtio_net", *modules]))
+            f.write(_initrd(["virtio_pci", "virtio_net", *modules], programs))
         words = [QEMU, "-accel", "tcg", "-cpu", "max", "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-no-reboot",
                  "-display", "none", "-serial", "stdio", "-kernel", kernel(), "-initrd", initrd,
                  "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on tsc=unstable"]

@@ -128,8 +128,7 @@ def test_a_speaker(lab):
             (b"\x01\x01\x00\x05\x00", "5 bytes"), (b"\x01\x01\xff\xff" + bytes(65531), "no whole netlink message"),
             (os.urandom(4000)[:1].replace(b"\x01", b"\x09") + os.urandom(4000), "version")]):
         ended(bad)
-        wait_for("it is counted", lambda n=n: s.fpm()["refused"] == n + 1)
-        assert why in s.router.log(), why
+        wait_for("it is counted, and told", lambda n=n, why=why: s.fpm()["refused"] == n + 1 and why in s.router.log())
     # Truncated attributes, routes of nothing, an end in the middle of a frame: nothing comes of it.
     c = connect()
     c.sendall(frame(24, b"\x02") + frame(24, bytes(12)) + route("20.0.0.0", 99) + frame(104, b"") + route("20.0.0.0", 24)[:-3])
@@ -197,7 +196,7 @@ def test_labels(lab):
     wait_for("they are the router's", lambda: s.fpm()["labels"] == 4 and "501" in s.router.ctl("show mpls fib"))
     shown = s.router.ctl("show mpls fib")
     # At the bottom of its stack 900 is the operator's.
-    assert shown.count("fpm:193@") == 5 and shown.count("7777") == 1, shown
+    assert shown.count("fpm:ldp@") == 5 and shown.count("7777") == 1, shown
     assert s.fpm()["foreign"] == 1 and [f["label"] for f in s.fpm()["failures"]] == [900], s.fpm()
 
     def through(label):
@@ -234,7 +233,7 @@ def test_labels(lab):
     wait_for("it is another's", lambda: s.router.ctl("show mpls fib").count("fpm:bgp@") == 2)
     assert int.from_bytes(through(101)[14:17], "big") >> 4 == 600
     c.sendall(lsp(100, e1, "10.0.2.2", kind=25))
-    wait_for("one is gone", lambda: s.router.ctl("show mpls fib").count("fpm:193@") == 1)
+    wait_for("one is gone", lambda: s.router.ctl("show mpls fib").count("fpm:ldp@") == 1)
     # The operator takes one, and has it.
     s.router.ctl("mpls local-label set 101 eos via 10.0.2.2 right out-labels 800")
     assert int.from_bytes(through(101)[14:17], "big") >> 4 == 800

@@ -150,7 +150,13 @@ pub fn protocol_name(protocol: u8) -> Option<&'static str> {
         187 => "isis",
         188 => "ospf",
         189 => "rip",
+        190 => "ripng",
+        191 => "nhrp",
         192 => "eigrp",
+        193 => "ldp",
+        194 => "sharp",
+        195 => "pbr",
+        197 => "openfabric",
         _ => return None,
     })
 }
