@@ -15,6 +15,7 @@ pub mod pcap;
 mod stage;
 mod sys;
 pub mod tap;
+mod tcx;
 pub mod vnet;
 pub mod watch;
 

@@ -1,8 +1,12 @@
 //! The control side of a Linux device: its MTU, MAC, flags and state, wherever its namespace is.
 
 use crate::error::{Error, Within, check_device_name, privileged, system};
+use crate::netlink::Netlink;
 use crate::sys::{self, IfReq};
 use crate::{linux, netns};
+use ::linux::link;
+use ::linux::wire::kind::RTM_GETLINK;
+use ::linux::wire::{self, Attributes};
 use packet::MacAddr;
 use std::io;
 use std::net::IpAddr;
@@ -221,6 +225,23 @@ impl Link {
         })
     }
 
+    /// Whether Linux has a use of its own for what comes on the device: addresses beside those that it makes by itself, a bridge or bond
+    /// that has it as a port, or devices upon it.
+    ///
+    /// # Errors
+    /// Linux cannot be asked.
+    pub fn is_used(&self, ifindex: u32) -> Result<bool, Error> {
+        if self.addresses()?.iter().any(is_routable) {
+            return Ok(true);
+        }
+        netns::within(self.netns(), || {
+            let error = || system(format!("read what is upon {}", self.name));
+            let of = |body: &[u8]| uses(body, ifindex);
+            let found = Netlink::here()?.dump(RTM_GETLINK, &[0; link::IFINFOMSG], of).map_err(error())?;
+            Ok(!found.is_empty())
+        })
+    }
+
     /// Sentences for the log when Linux works on the packets of this device too and would answer or forward them
     /// beside Quiver.
     pub fn conflicts(&self) -> Vec<String> {
@@ -230,10 +251,7 @@ impl Link {
             .addresses()
             .unwrap_or_default()
             .iter()
-            .filter(|a| match a {
-                IpAddr::V4(_) => true,
-                IpAddr::V6(a) => !a.is_unicast_link_local(),
-            })
+            .filter(|a| is_routable(a))
             .map(ToString::to_string)
             .collect();
         if !routable.is_empty() {
@@ -259,6 +277,40 @@ impl Link {
         }
         out
     }
+}
+
+/// Whether an address is more than what Linux gives each device.
+fn is_routable(a: &IpAddr) -> bool {
+    match a {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(a) => !a.is_unicast_link_local(),
+    }
+}
+
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+/// Kinds of devices that live on the frames of another one, which their links name.
+const UPON: [&[u8]; 6] = [b"vlan", b"macvlan", b"macvtap", b"ipvlan", b"ipvtap", b"macsec"];
+
+/// Whether a message about a link says that the device of this index is a port, or that the link is upon it.
+fn uses(body: &[u8], ifindex: u32) -> bool {
+    let Some(rest) = body.get(link::IFINFOMSG..) else { return false };
+    let (mut below, mut kind, mut port) = (None, &b""[..], false);
+    for (attribute, value) in Attributes(rest) {
+        match attribute {
+            IFLA_LINK => below = wire::u32_at(value, 0),
+            IFLA_MASTER => port = true,
+            IFLA_LINKINFO => {
+                let of = Attributes(value).find(|(k, _)| *k == IFLA_INFO_KIND);
+                kind = of.map_or(&b""[..], |(_, v)| v.split(|b| *b == 0).next().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    let own = wire::u32_at(body, 4) == Some(ifindex);
+    own && port || below == Some(ifindex) && UPON.contains(&kind)
 }
 
 /// Makes a network namespace as `ip netns add` does, its loopback device up. False when there is one already.

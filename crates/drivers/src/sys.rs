@@ -165,6 +165,19 @@ pub fn reject_all(fd: &OwnedFd, on: bool) -> io::Result<()> {
     .map(drop)
 }
 
+/// Asks for something of BPF's that has a descriptor.
+///
+/// # Safety
+/// Pointers in `attributes` are valid for what the command does with them.
+pub unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the pointer and length describe `attributes`, whose own pointers the caller answers for; a success is a new descriptor that
+    // nothing else owns.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>());
+        Ok(OwnedFd::from_raw_fd(check(fd as i32)?))
+    }
+}
+
 /// Binds a socket to an address.
 pub fn bind<T: Plain>(fd: &OwnedFd, address: &T) -> io::Result<()> {
     // SAFETY: the pointer and length describe `address`.

@@ -1,15 +1,17 @@
-//! Changes of Linux's devices as they happen, from a netlink socket (rtnetlink, group RTMGRP_LINK).
+//! Changes of Linux's devices as they happen, from a netlink socket (rtnetlink, groups of links and addresses). Of a device whose addresses change
+//! the link is asked for, so that it comes as an event too.
 
 use crate::error::{Error, privileged, system};
-use crate::linux::RTMGRP_LINK;
+use crate::linux::{RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR, RTMGRP_LINK};
 use crate::{netns, sys};
 use linux::link;
-use linux::wire::kind::{RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK};
+use linux::wire::kind::{RTM_DELADDR, RTM_DELLINK, RTM_GETLINK, RTM_NEWADDR, RTM_NEWLINK};
 use linux::wire::{self, Message, Messages};
 use packet::MacAddr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+const NLM_F_REQUEST: u16 = 1;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const RECV: usize = 32 << 10;
 /// Bytes the kernel keeps for us: some thousand changes.
@@ -55,7 +57,8 @@ impl LinkWatch {
             if big.is_err() {
                 let _ = sys::setsockopt(&s, libc::SOL_SOCKET, libc::SO_RCVBUF, &RCVBUF);
             }
-            sys::bind(&s, &sys::netlink_address(RTMGRP_LINK))
+            let groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+            sys::bind(&s, &sys::netlink_address(groups))
                 .map_err(privileged("watching the links", "CAP_NET_ADMIN"))?;
             Ok(s)
         })?;
@@ -68,15 +71,24 @@ impl LinkWatch {
         sys::send(&self.socket, &m).map(drop)
     }
 
+    /// Asks for the present state of a device. Where there is no room for the question, nothing comes.
+    fn request(&self, ifindex: u32) {
+        let mut m = wire::request(RTM_GETLINK, NLM_F_REQUEST, 0, 0, link::IFINFOMSG);
+        m[wire::HEADER + 4..wire::HEADER + 8].copy_from_slice(&ifindex.to_ne_bytes());
+        let _ = sys::send(&self.socket, &m);
+    }
+
     /// The next change; `None` when no more waits. When changes were lost, all devices are asked for again.
     pub fn next_event(&mut self) -> Option<LinkEvent> {
         // Bounded: a flood of messages that say nothing must not keep the caller here.
         for _ in 0..1024 {
             while self.at < self.len {
-                let (event, next) = parse_one(&self.buf[self.at..self.len]);
+                let (told, next) = parse_one(&self.buf[self.at..self.len]);
                 self.at += next;
-                if event.is_some() {
-                    return event;
+                match told {
+                    Some(Told::Link(event)) => return Some(event),
+                    Some(Told::Address(ifindex)) => self.request(ifindex),
+                    None => {}
                 }
             }
             (self.at, self.len) = (0, 0);
@@ -105,11 +117,23 @@ impl AsFd for LinkWatch {
     }
 }
 
+/// What a message tells.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Link(LinkEvent),
+    /// Addresses of the device of this index.
+    Address(u32),
+}
+
 /// One message of `b` and how many bytes it takes (at least one).
-fn parse_one(b: &[u8]) -> (Option<LinkEvent>, usize) {
+fn parse_one(b: &[u8]) -> (Option<Told>, usize) {
     let mut messages = Messages(b);
     let Some(m) = messages.next() else { return (None, b.len().max(1)) };
-    (parse_link(&m), b.len() - messages.0.len())
+    let told = match m.kind {
+        RTM_NEWADDR | RTM_DELADDR => wire::u32_at(m.body, 4).map(Told::Address),
+        _ => parse_link(&m).map(Told::Link),
+    };
+    (told, b.len() - messages.0.len())
 }
 
 fn parse_link(m: &Message<'_>) -> Option<LinkEvent> {
@@ -176,7 +200,7 @@ mod tests {
             deleted: false,
         };
         let gone = LinkEvent { up: false, running: false, deleted: true, ..up.clone() };
-        assert_eq!(events, [up, gone]);
+        assert_eq!(events, [up, gone].map(Told::Link));
     }
 
     proptest! {

@@ -2,7 +2,8 @@
 //!
 //! One socket with a shared ring per receive queue (several share the load by flow hash), one socket per transmit queue.
 //! Every packet carries a virtio-net header, so that partial checksums and super-frames of Linux peers are known as such.
-//! The Linux stack goes on seeing the device's packets: see [`crate::link::Link::conflicts`].
+//! What it receives, Linux's own input does not see, unless Linux has a use for it: see [`Link::is_used`] and [`crate::tcx`]. Where
+//! it has, both work on the same packets: see [`Link::conflicts`].
 
 mod claim;
 mod origin;
@@ -18,6 +19,7 @@ use crate::netns;
 use crate::offload::Offload;
 use crate::stage::Form;
 use crate::sys::{self, RxArrays, Statistics};
+use crate::tcx::Shut;
 use graph::{RxQueue, TxCaps, TxQueue};
 use origin::{Notes, Origin};
 use packet::MacAddr;
@@ -149,9 +151,34 @@ pub struct Handle {
     all_groups: bool,
     drops: Arc<Drops>,
     gone: Arc<AtomicBool>,
+    /// Keeps what comes from Linux's own input.
+    shut: Option<Shut>,
+    /// Linux cannot do that.
+    unable: bool,
 }
 
 impl Handle {
+    /// Whether Linux's own input sees what comes.
+    pub fn is_shared(&self) -> bool {
+        self.shut.is_none()
+    }
+
+    /// Looks whether Linux has a use for what comes, and has it see that or not.
+    fn share(&mut self) {
+        let used = self.link.is_used(self.ifindex).unwrap_or(true);
+        if used {
+            self.shut = None;
+        } else if self.shut.is_none() && !self.unable {
+            let ifindex = self.ifindex;
+            let shut = netns::within(self.link.netns(), || Ok(Shut::ingress(ifindex)));
+            match shut {
+                Ok(Ok(shut)) => self.shut = Some(shut),
+                // An older kernel, or rights that are missing.
+                _ => self.unable = true,
+            }
+        }
+    }
+
     /// False once the device was deleted (a new one of the same name is another device: open it again).
     pub fn alive(&self) -> bool {
         !self.gone.load(Ordering::Relaxed) && sys::local_ll(&self.control).is_ok_and(|a| a.sll_ifindex > 0)
@@ -230,6 +257,9 @@ impl Handle {
     /// Looks at Linux's settings; the MTU and the MAC address that somebody else has changed. They are not put back.
     pub fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
         let Ok(LinkState { ifindex, mtu, mac, .. }) = self.link.state() else { return (None, None) };
+        if ifindex == self.ifindex {
+            self.share();
+        }
         if ifindex != self.ifindex || (mtu, mac) == self.known() {
             return (None, None);
         }
@@ -449,8 +479,31 @@ pub fn open(config: &Config) -> Result<Device, Error> {
             gone: Arc::clone(&gone),
         }));
     }
-    let conflicts = link.conflicts();
     let ifindex = state.ifindex;
+    let mut handle = Handle {
+        link,
+        ifindex,
+        ring: (config.ring, slots),
+        offload: config.offload,
+        sockets,
+        control,
+        mark,
+        origin: Origin { mtu: state.mtu, mac: state.mac },
+        notes: None,
+        known: Origin { mtu: state.mtu, mac: state.mac },
+        our_mtu: false,
+        our_mac: false,
+        promiscuous: false,
+        groups: BTreeSet::new(),
+        joined: BTreeSet::new(),
+        all_groups: false,
+        drops,
+        gone,
+        shut: None,
+        unable: false,
+    };
+    handle.share();
+    let conflicts = if handle.is_shared() { handle.link.conflicts() } else { vec![] };
     Ok(Device {
         rx: queues,
         tx: tx
@@ -459,26 +512,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
             .collect(),
         mac: state.mac,
         mtu: state.mtu,
-        handle: Handle {
-            link,
-            ifindex,
-            ring: (config.ring, slots),
-            offload: config.offload,
-            sockets,
-            control,
-            mark,
-            origin: Origin { mtu: state.mtu, mac: state.mac },
-            notes: None,
-            known: Origin { mtu: state.mtu, mac: state.mac },
-            our_mtu: false,
-            our_mac: false,
-            promiscuous: false,
-            groups: BTreeSet::new(),
-            joined: BTreeSet::new(),
-            all_groups: false,
-            drops,
-            gone,
-        },
+        handle,
         conflicts,
     })
 }

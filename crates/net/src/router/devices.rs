@@ -322,9 +322,10 @@ impl DeviceControl for Host {
     fn describe(&self) -> String {
         let (version, slots) = self.handle.ring;
         format!(
-            "af-packet on Linux device {}, receive ring {version:?} of {slots} slots, {}",
+            "af-packet on Linux device {}, receive ring {version:?} of {slots} slots, {}{}",
             self.handle.link.name(),
-            if self.handle.offload == Offload::On { "offloads passed on" } else { "whole packets sent" }
+            if self.handle.offload == Offload::On { "offloads passed on" } else { "whole packets sent" },
+            if self.handle.is_shared() { ", Linux sees what comes too" } else { "" }
         )
     }
 
