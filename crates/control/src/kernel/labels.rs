@@ -2,7 +2,6 @@
 //! labels behind and without.
 
 use super::Taken;
-use super::goals::Not;
 use linux::LabelChange;
 use net::mpls::{LabelBatch, MplsOp};
 use net::router::{RouteSource, Router, Target};
@@ -98,16 +97,6 @@ impl Taken {
     }
 
     fn label_target(&self, route: &linux::Route, more: i64) -> Option<Target> {
-        match self.devices.label_goal(route) {
-            Ok(target) => Some(target),
-            Err(Not::Foreign) => {
-                self.counts.foreign.set(self.counts.foreign.get() + more);
-                None
-            }
-            Err(Not::Supported(what)) => {
-                *self.counts.unsupported.borrow_mut().entry(what).or_default() += more;
-                None
-            }
-        }
+        self.counted(self.devices.label_goal(route), more)
     }
 }

@@ -16,18 +16,20 @@ struct Step {
 }
 
 impl Taken {
-    fn goal(&self, router: &Router, key: &Key, route: &Route, more: i64) -> Option<Goal> {
-        match self.devices.goal(router, self.speaker.preference, key, route) {
-            Ok(goal) => Some(goal),
-            Err(Not::Foreign) => {
-                self.counts.foreign.set(self.counts.foreign.get() + more);
-                None
-            }
+    /// Counts what the router cannot forward by.
+    pub(super) fn counted<T>(&self, goal: Result<T, Not>, more: i64) -> Option<T> {
+        match goal {
+            Ok(goal) => return Some(goal),
+            Err(Not::Foreign) => self.counts.foreign.set(self.counts.foreign.get() + more),
             Err(Not::Supported(what)) => {
                 *self.counts.unsupported.borrow_mut().entry(what).or_default() += more;
-                None
             }
         }
+        None
+    }
+
+    fn goal(&self, router: &Router, key: &Key, route: &Route, more: i64) -> Option<Goal> {
+        self.counted(self.devices.goal(router, self.speaker.preference, key, route), more)
     }
 
     /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile.

@@ -2,7 +2,7 @@
 //!
 //! One socket with a shared ring per receive queue (several share the load by flow hash), one socket per transmit queue.
 //! Every packet carries a virtio-net header, so that partial checksums and super-frames of Linux peers are known as such.
-//! What it receives, Linux's own input does not see, unless Linux has a use for it: see [`Link::is_used`] and [`crate::tcx`]. Where
+//! What it receives, Linux's own input does not see, unless Linux has a use for it: see [`Link::is_used`]. Where
 //! it has, both work on the same packets: see [`Link::conflicts`].
 
 mod claim;
