@@ -130,14 +130,30 @@ def test_what_is_not_confirmed_goes_back(kept):
         assert kept.runs() == 2
         kept.again(how)
         assert kept.runs() == 1
-    assert len(kept.history()) == 1
+    # Each of them is told, with who or what it was, and why.
+    told = kept.history()
+    assert [(h["number"], h["kind"]) for h in told] == [(5, "back"), (4, "back"), (3, "back"), (2, "back"), (1, "start")]
+    assert [h["name"] for h in told[:4]] == ["automatic", "automatic", "root", "automatic"]
+    whys = ["the router ended before it was confirmed"] * 2 + ["root (", "it was not confirmed in time"]
+    for entry, why in zip(told, whys):
+        assert entry["comment"].startswith(why) and entry["comment"].endswith(f": apply of {kept.file(2)}"), entry
+        assert entry["source"] == "number 1" and entry["changes"] == 2
+    assert kept.router.json("configuration history 5")["diff"] == ["+ interface loop0: address 10.0.0.1/24", "- interface loop0: address 10.0.0.2/24"]
+    assert "went back with this start, number 5 of the history" in kept.router.log()
+    assert "nothing to go back to" in kept.quiver("rollback", check=False).stderr
     # Confirmed, it stays: past the time, and over a restart.
     kept.quiver(*apply, 1)
-    assert kept.quiver("confirm").stdout == "confirmed, kept as number 2\n"
+    assert kept.quiver("confirm").stdout == "confirmed, kept as number 6\n"
     time.sleep(1.3)
     assert kept.runs() == 2
     kept.again(signal.SIGKILL)
     assert kept.runs() == 2
+    # Back to before that, over all that only tells.
+    kept.quiver("apply", kept.file(3), "--confirm", 60)
+    kept.again(signal.SIGKILL)
+    assert kept.runs() == 2 and kept.history()[0]["source"] == "number 6"
+    kept.quiver("rollback")
+    assert kept.runs() == 1
 
 
 def test_a_session_that_is_cut_does_not_keep_it_from_going_back(kept):
@@ -149,6 +165,8 @@ def test_a_session_that_is_cut_does_not_keep_it_from_going_back(kept):
     client.wait()
     wait_for("it goes back", lambda: "as it was not confirmed in time" in kept.router.log(), timeout=20)
     assert kept.runs() == 1 and "routes" not in kept.quiver("dump").stdout
+    wait_for("it is told", lambda: kept.history()[0]["kind"] == "back")
+    assert kept.history()[0]["name"] == "automatic"
 
 
 def test_the_history_tells_over_which_session(kept):

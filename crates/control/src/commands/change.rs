@@ -72,6 +72,15 @@ impl Changes {
     }
 }
 
+impl Drop for Changes {
+    fn drop(&mut self) {
+        // The next start is the way back, and tells so.
+        if let Some(prepared) = self.pending.get_mut().take().and_then(|mut p| p.prepared.take()) {
+            prepared.leave();
+        }
+    }
+}
+
 /// What was applied and is not confirmed.
 struct Pending {
     /// What ran before.
@@ -218,10 +227,11 @@ fn rollback(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         let caller = args.caller().cloned();
         return alone(app, async move |desk| {
             let by = who(caller).await;
-            let steps = back(&desk, &format!("{} asked for it", words(&by))).await?;
+            let why = format!("{} asked for it", words(&by));
+            let (steps, number) = back(&desk, by, &why).await?;
             Ok(Output::new(
                 format!("went back in {steps} steps"),
-                json!({ "steps": steps, "number": null, "confirm-within": null }),
+                json!({ "steps": steps, "number": number, "confirm-within": null }),
             ))
         });
     }
@@ -231,8 +241,7 @@ fn rollback(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     alone(app, async move |desk| {
         let mut order = order;
         if number.is_none() {
-            let there = background(move || known.numbers()).await?;
-            let before = there.get(1).copied();
+            let before = background(move || known.before_last()).await?;
             let before = before.ok_or_else(|| CommandError::new("there is nothing to go back to"))?;
             order.from = From::Kept(desk.changes.folder()?, before);
         }
@@ -315,16 +324,18 @@ async fn prepare(
 ) -> Result<(Plan, Option<Prepared>), CommandError> {
     let Some(folder) = desk.changes.folder.clone() else { return Ok((plan, None)) };
     let (kind, source) = (order.kind, order.from.name());
-    let comment = order.comment.clone();
+    let (comment, confirm) = (order.comment.clone(), order.confirm.map(|t| t.as_secs()));
     background(move || {
         let last = || {
             let number = folder.numbers().ok()?.first().copied()?;
             folder.read(number).ok()
         };
-        if plan.is_empty() && last().is_some_and(|r| r.header.kind.is_state() && r.document() == text.get()) {
+        if plan.is_empty() && last().is_some_and(|r| r.header.is_state() && r.document() == text.get()) {
             return Ok((plan, None));
         }
-        let prepared = folder.prepare(header(kind, source, author, comment, &plan), text.get())?;
+        let mut header = header(kind, source, author, comment, &plan);
+        header.confirm = confirm.filter(|_| plan.visible().next().is_some());
+        let prepared = folder.prepare(header, text.get())?;
         Ok((plan, Some(prepared)))
     })
     .await
@@ -441,12 +452,12 @@ async fn timed(desk: Desk, time: Duration) {
     if let Some(pending) = desk.changes.pending.borrow_mut().as_mut() {
         pending.timer = None;
     }
-    let _ = back(&desk, "it was not confirmed in time").await;
+    let _ = back(&desk, Author::automatic(), "it was not confirmed in time").await;
     drop(lock);
 }
 
-/// Goes back to what ran before that which waits to be confirmed.
-async fn back(desk: &Desk, why: &str) -> Result<usize, CommandError> {
+/// Goes back to what ran before that which waits to be confirmed. Answers the steps, and the number in the history.
+async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>), CommandError> {
     let Some(mut pending) = desk.changes.pending.borrow_mut().take() else {
         return Err(CommandError::new("nothing waits to be confirmed"));
     };
@@ -465,10 +476,24 @@ async fn back(desk: &Desk, why: &str) -> Result<usize, CommandError> {
             ),
         ),
     }
+    let (prepared, folder, why) = (pending.prepared.take(), desk.changes.folder.clone(), why.to_owned());
     // Its file goes on another thread.
-    let prepared = pending.prepared.take();
-    let _ = net::background::run(move || drop(prepared)).await;
-    done
+    let kept = background(move || {
+        let header = prepared.as_ref().map(|p| p.header.undone(by, &why));
+        drop(prepared);
+        match (header, folder) {
+            (Some(header), Some(folder)) => folder.keep_back(header),
+            _ => Ok(None),
+        }
+    });
+    let kept = kept.await;
+    let steps = done?;
+    let number = kept.unwrap_or_else(|e| {
+        desk.changes
+            .log(true, format!("configuration: the history does not have that it went back: {}", e.message));
+        None
+    });
+    Ok((steps, number))
 }
 
 async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
@@ -539,7 +564,7 @@ async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, C
         let plan = engine::plan(side.unwrap_or(&Side::default()), &running)?;
         if let Some((number, header, _)) = &last
             && plan.is_empty()
-            && header.kind.is_state()
+            && header.is_state()
         {
             return Ok((*number, false));
         }

@@ -46,6 +46,8 @@ pub struct Folder {
     path: PathBuf,
     /// Locked for as long as it is open.
     dir: File,
+    /// What waited to be confirmed when the router before ended.
+    left: Option<Header>,
 }
 
 /// A configuration that is on the disk and does not count yet; it is forgotten when dropped.
@@ -54,6 +56,13 @@ pub struct Prepared {
     /// What is said of it.
     pub header: Header,
     temporary: PathBuf,
+}
+
+impl Prepared {
+    /// Leaves it on the disk, where the next start finds that it was not confirmed.
+    pub fn leave(mut self) {
+        self.temporary = PathBuf::new();
+    }
 }
 
 impl Drop for Prepared {
@@ -82,7 +91,8 @@ impl Record {
 }
 
 impl Folder {
-    /// Opens the folder, and makes it where it is missing; what an apply that was cut off has left is removed.
+    /// Opens the folder, and makes it where it is missing; what an apply that was cut off has left is removed, see
+    /// [`Folder::tell_left`].
     ///
     /// # Errors
     /// It cannot be made, others may write to it, or another router uses it.
@@ -106,11 +116,51 @@ impl Folder {
                 std::fs::TryLockError::Error(e) => return Err(failed("lock it")(e)),
             }
         }
+        let left = left(&path.join(NEXT));
         match std::fs::remove_file(path.join(NEXT)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed("write to it")(e)),
             _ => {}
         }
-        Ok(Folder { path: path.to_owned(), dir })
+        Ok(Folder { path: path.to_owned(), dir, left })
+    }
+
+    /// Tells the history that the router ended before something was confirmed, where it did: this start is the way back.
+    /// Answers number and comment.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn tell_left(&mut self) -> Result<Option<(u64, String)>, SavedError> {
+        let Some(left) = self.left.take() else { return Ok(None) };
+        let header = left.undone(Author::automatic(), "the router ended before it was confirmed");
+        let comment = header.comment.clone();
+        Ok(self.keep_back(header)?.map(|number| (number, comment)))
+    }
+
+    /// Keeps that it was gone back to the last kept configuration, with what led there. Answers its number; nothing where
+    /// none is kept.
+    ///
+    /// # Errors
+    /// What the disk says, or the last one is not as it was written.
+    pub fn keep_back(&self, mut header: Header) -> Result<Option<u64>, SavedError> {
+        let Some(last) = self.numbers()?.first().copied() else { return Ok(None) };
+        let record = self.read(last)?;
+        header.of_start = !record.header.is_state();
+        header.source = match record.header.kind {
+            Kind::Back => record.header.source.clone(),
+            _ => format!("number {last}"),
+        };
+        self.keep(&self.prepare(header, record.document())?).map(Some)
+    }
+
+    /// The number of the configuration before the present one, as `rollback` goes back to it: not one of those that only
+    /// say that something was not confirmed.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn before_last(&self) -> Result<Option<u64>, SavedError> {
+        // What does not read is told when it is gone back to.
+        let counts = |n: &u64| self.header(*n).map_or(true, |h| h.kind != Kind::Back);
+        Ok(self.numbers()?.into_iter().filter(counts).nth(1))
     }
 
     /// Its path.
@@ -193,7 +243,7 @@ impl Folder {
     pub fn state(&self) -> Result<Option<Record>, SavedError> {
         let Some(last) = self.numbers()?.first().copied() else { return Ok(None) };
         let record = self.read(last)?;
-        Ok(Some(record).filter(|r| r.header.kind.is_state()))
+        Ok(Some(record).filter(|r| r.header.is_state()))
     }
 
     /// Writes a configuration to the disk, so that it can be kept. The header gets its number.
@@ -264,6 +314,19 @@ impl Folder {
             }
         }
     }
+}
+
+/// What was to be confirmed and was not, when the router ended. What is not whole was never applied.
+fn left(path: &Path) -> Option<Header> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    let file = options.open(path).ok()?;
+    let meta = file.metadata().ok().filter(Metadata::is_file)?;
+    own(path, &meta).ok()?;
+    let mut bytes = vec![];
+    file.take(FIRST_LINE as u64).read_to_end(&mut bytes).ok()?;
+    let header = record::whole(&bytes, meta.len())?;
+    header.confirm.is_some().then_some(header)
 }
 
 fn numbered(header: Header, number: u64) -> Result<Header, String> {

@@ -29,6 +29,8 @@ pub enum Kind {
     Save,
     /// The file of the start, read again.
     Reload,
+    /// What was to be confirmed was not: the configuration before it counts again.
+    Back,
 }
 
 impl Kind {
@@ -40,12 +42,8 @@ impl Kind {
             Kind::Rollback => "rollback",
             Kind::Save => "save",
             Kind::Reload => "reload",
+            Kind::Back => "back",
         }
-    }
-
-    /// Whether a start takes it rather than the file that it is given.
-    pub fn is_state(self) -> bool {
-        self != Kind::Start
     }
 }
 
@@ -58,6 +56,14 @@ pub struct Author {
     pub name: String,
     /// Terminal and process.
     pub from: String,
+}
+
+impl Author {
+    /// The router itself, where nobody asked.
+    pub fn automatic() -> Author {
+        let user = rustix::process::geteuid().as_raw();
+        Author { user, name: "automatic".into(), from: String::new() }
+    }
 }
 
 /// What is known of a kept configuration.
@@ -83,13 +89,47 @@ pub struct Header {
     /// How many more lines there were.
     #[serde(default)]
     pub more: u64,
+    /// Seconds within which it was to be confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<u64>,
+    /// A way back to the file of a start: nothing was applied or saved before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_start: bool,
 }
 
 impl Header {
+    /// Whether a start takes it rather than the file that it is given.
+    pub fn is_state(&self) -> bool {
+        self.kind != Kind::Start && !self.of_start
+    }
+
+    /// That this was not confirmed, and why: what it changed is as before.
+    pub fn undone(&self, author: Author, why: &str) -> Header {
+        let comment = plain(&format!("{why}: {} of {}", self.kind.name(), self.source));
+        let other_way = |line: &String| match line.split_at_checked(1) {
+            Some(("+", rest)) => format!("-{rest}"),
+            Some(("-", rest)) => format!("+{rest}"),
+            _ => line.clone(),
+        };
+        let diff = self.diff.iter().map(other_way).collect();
+        Header { diff, more: self.more, ..Header::new(Kind::Back, author, String::new(), comment) }
+    }
+
     /// A change of now; its number comes when it is written.
     pub fn new(kind: Kind, author: Author, source: String, comment: String) -> Header {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        Header { number: 0, time, kind, author, comment, source, diff: vec![], more: 0 }
+        Header {
+            number: 0,
+            time,
+            kind,
+            author,
+            comment,
+            source,
+            diff: vec![],
+            more: 0,
+            confirm: None,
+            of_start: false,
+        }
     }
 
     /// Takes what may be long, as far as it is kept: what it changed is a line for each object.
@@ -170,6 +210,13 @@ pub fn header(line: &[u8]) -> Result<Header, String> {
     read_first(line).map(|(_, _, header, _)| header)
 }
 
+/// What the first line of a file of so many bytes says, if the file is as long as that.
+pub fn whole(begin: &[u8], bytes: u64) -> Option<Header> {
+    let end = begin.iter().position(|b| *b == b'\n')?;
+    let (_, length, header, _) = read_first(std::str::from_utf8(begin.get(..end)?).ok()?).ok()?;
+    (bytes == end as u64 + 1 + length).then_some(header)
+}
+
 /// Header and document of a whole file.
 ///
 /// # Errors
@@ -227,6 +274,8 @@ mod tests {
             source: "/a.yaml".into(),
             diff: vec![],
             more: 0,
+            confirm: None,
+            of_start: false,
         }
     }
 

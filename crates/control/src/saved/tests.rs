@@ -31,8 +31,10 @@ fn said(kind: Kind) -> Header {
         author: Author::default(),
         comment: String::new(),
         source: String::new(),
-        diff: vec![],
+        diff: vec!["+ route 10.0.0.0/8".into(), "~ interface loop0".into()],
         more: 0,
+        confirm: None,
+        of_start: false,
     }
 }
 
@@ -61,6 +63,46 @@ fn what_is_kept_is_there_for_the_next_start_and_what_is_not_is_not() {
     assert_eq!(fs::read_dir(&place.0).unwrap().count(), 2);
     drop(folder.prepare(said(Kind::Apply), "d").unwrap());
     assert_eq!(fs::read_dir(&place.0).unwrap().count(), 2);
+}
+
+#[test]
+fn what_was_not_confirmed_when_the_router_ended_is_told() {
+    let place = Place::new("left");
+    let folder = place.open();
+    let waits = || Header { confirm: Some(60), source: "/b.yaml".into(), ..said(Kind::Apply) };
+    assert_eq!(keep(&folder, Kind::Start, "a"), 1);
+    folder.prepare(waits(), "b").unwrap().leave();
+    drop(folder);
+    let mut folder = place.open();
+    let (number, comment) = folder.tell_left().unwrap().unwrap();
+    assert_eq!((number, &*comment), (2, "the router ended before it was confirmed: apply of /b.yaml"));
+    let back = folder.read(2).unwrap();
+    assert_eq!((back.header.kind, &*back.header.source, back.document()), (Kind::Back, "number 1", "a"));
+    assert_eq!(back.header.author.name, "automatic");
+    assert_eq!(back.header.diff, ["- route 10.0.0.0/8", "~ interface loop0"]);
+    // The file of the start counts as before, and there is nothing to go back to.
+    assert!(folder.state().unwrap().is_none());
+    assert_eq!(folder.before_last().unwrap(), None);
+    assert!(folder.tell_left().unwrap().is_none());
+    // Behind a state it is the state.
+    assert_eq!(keep(&folder, Kind::Apply, "c"), 3);
+    folder.prepare(waits(), "d").unwrap().leave();
+    drop(folder);
+    let mut folder = place.open();
+    assert_eq!(folder.tell_left().unwrap().unwrap().0, 4);
+    let state = folder.state().unwrap().unwrap();
+    assert_eq!((state.header.number, state.document()), (4, "c"));
+    assert_eq!(folder.before_last().unwrap(), Some(1));
+    // What was not to be confirmed, or is not whole, was not applied as far as anybody was told.
+    for (header, cut) in [(said(Kind::Apply), 0), (waits(), 1)] {
+        folder.prepare(header, "e").unwrap().leave();
+        let file = fs::OpenOptions::new().write(true).open(place.0.join("next.tmp")).unwrap();
+        file.set_len(file.metadata().unwrap().len() - cut).unwrap();
+        drop(folder);
+        folder = place.open();
+        assert!(folder.tell_left().unwrap().is_none());
+        assert!(!place.0.join("next.tmp").exists());
+    }
 }
 
 #[test]
