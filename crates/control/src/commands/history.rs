@@ -21,8 +21,8 @@ pub(super) fn commands() -> [Command<App>; 2] {
         )
         .arg("number", "of one of them: what it changed, or its document")
         .details(
-            "A start takes the last one, unless that says `start`: then nothing was applied or saved yet, and the start takes \
-             the file of `quiver run -c`. Some 50 are kept. `quiver history [N]` does the same from the shell.",
+            "A start takes the last one. While that says `start`, or `back` to a `start`, nothing was applied or saved yet, and the \
+             start takes the file of `quiver run -c`. Some 50 are kept. `quiver history [N]` does the same from the shell.",
         )
         .example("configuration history")
         .example("configuration history 3")
