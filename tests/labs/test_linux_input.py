@@ -17,6 +17,17 @@ def shared(router):
     return "Linux sees what comes too" in router.ctl("show hardware-interfaces left")
 
 
+def test_containers_on_the_device(lab, two_hosts):
+    """A macvlan device upon the router's is in a namespace of its own, where nobody sees it, and works."""
+    a, inside, r = two_hosts.a, two_hosts.inside, two_hosts.r
+    box = lab.host("box", ["10.0.1.50/24"])
+    inside.ip(f"link add mv0 link left netns {box.name} type macvlan mode bridge")
+    box.ip("link set mv0 up")
+    box.configure("mv0")
+    wait_for("it answers", lambda: hears(a, "10.0.1.50"))
+    assert not shared(r) and hears(a, "10.0.2.2")
+
+
 def test_linux_sees_what_it_has_a_use_for(two_hosts):
     a, inside, r = two_hosts.a, two_hosts.inside, two_hosts.r
     assert hears(a, "10.0.2.2")

@@ -1,5 +1,5 @@
-//! Frames that Quiver takes end there: a program at a device's ingress (TCX, Linux 6.6) drops them behind the taps, of which AF_PACKET is one, so
-//! that Linux's own input does not work on them a second time.
+//! Packets for the router end there: a program at a device's ingress (TCX, Linux 6.6) drops frames for the device's own address behind the taps, of
+//! which AF_PACKET is one, so that Linux's own input does not work on them a second time.
 
 #![allow(unsafe_code)]
 
@@ -13,8 +13,16 @@ const BPF_PROG_LOAD: i32 = 5;
 const BPF_LINK_CREATE: i32 = 28;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_TCX_INGRESS: u32 = 46;
-/// `r0 = TCX_DROP; exit`.
-const DROP: [u64; 2] = [0x0000_0002_0000_00b7, 0x0000_0000_0000_0095];
+/// Drops what is for the device's own address: `r2 = skb->pkt_type; r0 = TCX_NEXT; if r2 != PACKET_HOST goto exit; r0 = TCX_DROP; exit`.
+/// Frames for groups and for other stations go on: a macvlan device upon this one may be in any namespace, and Linux is soon done with
+/// those that are nobody's.
+const DROP: [u64; 5] = [
+    0x0000_0000_0004_1261,
+    0xffff_ffff_0000_00b7,
+    0x0000_0000_0001_0255,
+    0x0000_0002_0000_00b7,
+    0x0000_0000_0000_0095,
+];
 const LICENSE: &CStr = c"Apache-2.0";
 
 #[repr(C)]
@@ -51,7 +59,7 @@ pub(crate) struct Shut {
 }
 
 impl Shut {
-    /// Drops all that comes on the device of this index, in the calling thread's namespace, behind the taps and behind programs
+    /// Drops what comes for the device of this index, in the calling thread's namespace, behind the taps and behind programs
     /// that are there already.
     pub fn ingress(ifindex: u32) -> io::Result<Shut> {
         let load = ProgLoad {

@@ -167,7 +167,7 @@ impl Handle {
     fn share(&mut self) {
         let used = self.link.is_used(self.ifindex).unwrap_or(true);
         if used {
-            self.shut = None;
+            (self.shut, self.unable) = (None, false);
         } else if self.shut.is_none() && !self.unable {
             let ifindex = self.ifindex;
             let shut = netns::within(self.link.netns(), || Ok(Shut::ingress(ifindex)));
