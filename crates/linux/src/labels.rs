@@ -38,12 +38,12 @@ impl LabelRoutes {
         }
         let is = Arc::new(route);
         let was = self.routes.insert(label, (Arc::clone(&is), true)).map(|(r, _)| r);
-        self.changes.push(LabelChange { label, was, is: Some(is) });
+        self.changes.push(LabelChange { key: label, was, is: Some(is) });
     }
 
     pub fn remove(&mut self, label: u32) {
         if let Some((was, _)) = self.routes.remove(&label) {
-            self.changes.push(LabelChange { label, was: Some(was), is: None });
+            self.changes.push(LabelChange { key: label, was: Some(was), is: None });
         }
     }
 

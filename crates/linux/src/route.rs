@@ -338,27 +338,19 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
     Some(RouteMessage { key: Key { table, prefix: prefix.trunc(), metric, tos }, route })
 }
 
-/// A change of the route of a label.
+/// A change of a route, of the kernel's by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelChange {
-    /// The label.
-    pub label: u32,
-    /// What its route was, when there was one.
-    pub was: Option<Arc<Route>>,
-    /// What it is; `None`: gone.
-    pub is: Option<Arc<Route>>,
-}
-
-/// A change of the kernel's routes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct Change<K = Key> {
     /// Of which route.
-    pub key: Key,
+    pub key: K,
     /// What it was, when it was there.
     pub was: Option<Arc<Route>>,
     /// What it is; `None`: gone.
     pub is: Option<Arc<Route>>,
 }
+
+/// A change of the route of a label.
+pub type LabelChange = Change<u32>;
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,14 @@
 //! `show netlink`, `show fpm`, `fib diff kernel`.
 
 use super::App;
-use crate::kernel::{Counts, Difference, Of};
+use crate::kernel::{Counts, Difference, Failed, Of};
 use command::{Args, Command, CommandError, Output};
 use net::router::{RouteTable, Router, Target};
 use serde_json::json;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// Failed routes that `show netlink` tells of.
 const FAILED: usize = 10;
@@ -34,40 +35,72 @@ pub(super) fn commands() -> [Command<App>; 3] {
     ]
 }
 
-/// Routes that the router has refused: how many, and the first ones.
-struct Failed {
-    count: u64,
-    routes: Vec<(linux::Key, String)>,
-    labels: Vec<(u32, String)>,
+/// What became of routes in the router, for `show netlink` and `show fpm`.
+struct Became<'c> {
+    counts: &'c Counts,
+    unsupported: Vec<(&'static str, i64)>,
+    /// Some of those that were refused.
+    failed: Vec<(Failed, String)>,
+    failures: u64,
 }
 
-impl Failed {
-    fn of(c: &Counts) -> Failed {
-        let (routes, labels) = (c.failed.borrow(), c.failed_labels.borrow());
-        let mut some: Vec<_> = routes.iter().collect();
+impl Became<'_> {
+    fn of(counts: &Counts) -> Became<'_> {
+        let (unsupported, failed) = (counts.unsupported.borrow(), counts.failed.borrow());
+        let mut some: Vec<_> = failed.iter().collect();
         some.sort();
-        Failed {
-            count: (routes.len() + labels.len()) as u64 + c.more_failed.get(),
-            routes: some.into_iter().take(FAILED).map(|(k, why)| (*k, why.clone())).collect(),
-            labels: labels.iter().take(FAILED).map(|(l, why)| (*l, why.clone())).collect(),
+        Became {
+            counts,
+            unsupported: unsupported.iter().map(|(w, n)| (*w, *n)).filter(|(_, n)| *n > 0).collect(),
+            failed: some.into_iter().take(FAILED).map(|(f, why)| (*f, why.clone())).collect(),
+            failures: failed.len() as u64 + counts.more_failed.get(),
         }
     }
 
     fn lines(&self, mut line: impl FnMut(&str, String)) {
-        line("failed", self.count.to_string());
-        for (key, why) in &self.routes {
-            line("", format!("{} metric {} table {}: {why}", key.prefix, key.metric, key.table));
+        let (c, ms) = (self.counts, |d: Duration| d.as_micros() as f64 / 1000.0);
+        line("over other devices", c.foreign.get().to_string());
+        for (what, n) in &self.unsupported {
+            line("not supported", format!("{n}: {what}"));
         }
-        for (label, why) in &self.labels {
-            line("", format!("label {label}: {why}"));
+        line("changes made", c.made.get().to_string());
+        line("batches waiting", c.waiting.load(Relaxed).to_string());
+        line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
+        line("failed", self.failures.to_string());
+        for (failed, why) in &self.failed {
+            match failed {
+                Failed::Route(k) => {
+                    line("", format!("{} metric {} table {}: {why}", k.prefix, k.metric, k.table));
+                }
+                Failed::Label(label) => line("", format!("label {label}: {why}")),
+            }
         }
     }
 
-    fn json(&self) -> Vec<serde_json::Value> {
-        let route = |(k, why): &(linux::Key, String)| json!({ "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why });
-        let label = |(label, why): &(u32, String)| json!({ "label": label, "reason": why });
-        self.routes.iter().map(route).chain(self.labels.iter().map(label)).collect()
+    /// Adds it to an object.
+    fn json(&self, to: &mut serde_json::Value) {
+        let c = self.counts;
+        let failure = |(failed, why): &(Failed, String)| match failed {
+            Failed::Route(k) => json!({
+                "prefix": k.prefix.to_string(), "metric": k.metric, "table": k.table, "reason": why,
+            }),
+            Failed::Label(label) => json!({ "label": label, "reason": why }),
+        };
+        let us = |d: Duration| d.as_micros() as u64;
+        to["synced"] = c.synced.get().into();
+        to["foreign"] = c.foreign.get().into();
+        to["unsupported"] = self.unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect();
+        to["changes"] = c.made.get().into();
+        to["waiting"] = c.waiting.load(Relaxed).into();
+        to["lag-us"] = us(c.lag.get()).into();
+        to["most-lag-us"] = us(c.most_lag.get()).into();
+        to["failed"] = self.failures.into();
+        to["failures"] = self.failed.iter().map(failure).collect();
     }
+}
+
+fn routes_words(routes: u64, contents: u64, objects: u64, labels: u64) -> String {
+    format!("{routes} in {contents} groups, {objects} nexthop objects, {labels} labels")
 }
 
 fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
@@ -82,12 +115,7 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     for f in followed {
         let (s, c) = (&f.reader.stats, &f.taken.counts);
         let get = |n: &std::sync::atomic::AtomicU64| n.load(Relaxed);
-        let failed = Failed::of(c);
-        let unsupported = c.unsupported.borrow();
-        let unsupported: Vec<(&str, i64)> =
-            unsupported.iter().map(|(w, n)| (*w, *n)).filter(|(_, n)| *n > 0).collect();
-        let ms = |d: std::time::Duration| d.as_micros() as f64 / 1000.0;
-        let waiting = c.waiting.load(Relaxed);
+        let became = Became::of(c);
         let _ = writeln!(text, "namespace {}", f.taken.netns.as_deref().unwrap_or("of the router"));
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "  {name:<22}{value}");
@@ -117,36 +145,20 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         );
         line(
             "kernel's routes",
-            format!(
-                "{} in {} groups, {} nexthop objects, {} labels",
-                get(&s.routes),
-                get(&s.contents),
-                get(&s.objects),
-                get(&s.labels)
-            ),
+            routes_words(get(&s.routes), get(&s.contents), get(&s.objects), get(&s.labels)),
         );
-        line("over other devices", c.foreign.get().to_string());
-        for (what, n) in &unsupported {
-            line("not supported", format!("{n}: {what}"));
-        }
-        line("changes made", c.made.get().to_string());
-        line("batches waiting", waiting.to_string());
-        line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
-        failed.lines(line);
-        list.push(json!({
-            "netns": f.taken.netns, "devices": f.taken.devices(), "synced": c.synced.get(),
+        became.lines(line);
+        let mut one = json!({
+            "netns": f.taken.netns, "devices": f.taken.devices(),
             "messages": {
                 "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),
                 "links": get(&s.links), "addresses": get(&s.addresses), "neighbors": get(&s.neighbors), "others": get(&s.others),
             },
             "overflows": get(&s.overflows), "syncs": get(&s.syncs), "sync-us": get(&s.sync_us), "repaired": get(&s.repaired),
-            "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects),
-            "foreign": c.foreign.get(),
-            "unsupported": unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect::<Vec<_>>(),
-            "changes": c.made.get(), "waiting": waiting,
-            "lag-us": c.lag.get().as_micros() as u64, "most-lag-us": c.most_lag.get().as_micros() as u64,
-            "labels": get(&s.labels), "failed": failed.count, "failures": failed.json(),
-        }));
+            "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects), "labels": get(&s.labels),
+        });
+        became.json(&mut one);
+        list.push(one);
     }
     Ok(Output::new(text, json!(list)))
 }
@@ -156,7 +168,6 @@ fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
         return Ok(Output::new("nobody is listened to: `lcp fpm` is off\n", json!([])));
     };
     let (s, taken, peer) = (&heard.fpm.stats, heard.taken.borrow(), heard.peer.borrow());
-    let c = &taken.counts;
     let get = |n: &std::sync::atomic::AtomicU64| n.load(Relaxed);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -182,40 +193,19 @@ fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
             get(&s.others)
         ),
     );
-    line(
-        "zebra's routes",
-        format!(
-            "{} in {} groups, {} nexthop objects, {} labels",
-            get(&s.routes),
-            get(&s.contents),
-            get(&s.objects),
-            get(&s.labels)
-        ),
-    );
-    line("over other devices", c.foreign.get().to_string());
-    let unsupported = c.unsupported.borrow();
-    let unsupported: Vec<_> = unsupported.iter().filter(|(_, n)| **n > 0).collect();
-    for (what, n) in &unsupported {
-        line("not supported", format!("{n}: {what}"));
-    }
-    line("changes made", c.made.get().to_string());
-    let ms = |d: std::time::Duration| d.as_micros() as f64 / 1000.0;
-    line("lag", format!("{:.1} ms, at most {:.1} ms", ms(c.lag.get()), ms(c.most_lag.get())));
-    let failed = Failed::of(c);
-    failed.lines(line);
-    let json = json!({
+    line("zebra's routes", routes_words(get(&s.routes), get(&s.contents), get(&s.objects), get(&s.labels)));
+    let became = Became::of(&taken.counts);
+    became.lines(line);
+    let mut json = json!({
         "address": heard.address.to_string(), "netns": taken.netns, "peer": peer.map(|p| p.to_string()),
-        "connections": get(&s.connections), "refused": get(&s.refused), "devices": taken.devices(), "synced": c.synced.get(),
+        "connections": get(&s.connections), "refused": get(&s.refused), "devices": taken.devices(),
         "messages": {
             "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),
             "others": get(&s.others),
         },
-        "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects),
-        "foreign": c.foreign.get(),
-        "unsupported": unsupported.iter().map(|(w, n)| json!({ "what": w, "routes": n })).collect::<Vec<_>>(),
-        "changes": c.made.get(), "lag-us": c.lag.get().as_micros() as u64, "most-lag-us": c.most_lag.get().as_micros() as u64,
-        "labels": get(&s.labels), "failed": failed.count, "failures": failed.json(),
+        "routes": get(&s.routes), "contents": get(&s.contents), "nexthop-objects": get(&s.objects), "labels": get(&s.labels),
     });
+    became.json(&mut json);
     Ok(Output::new(text, json!([json])))
 }
 

@@ -4,6 +4,7 @@ use linux::{Action, Key, Route};
 use net::labels::OutLabels;
 use net::router::{Rank, RoutePath, Router, Target};
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 /// The kernel's table `main`.
 const MAIN: u32 = 254;
@@ -36,7 +37,11 @@ impl Devices {
             return Err(Not::Supported("type of service"));
         }
         let target = match route.action {
-            Action::Unicast => Target::Paths(self.paths(key, route)?),
+            Action::Unicast => {
+                // The host itself is the next hop of a route to one host on a link.
+                let host = key.prefix.prefix_len() == key.prefix.max_prefix_len();
+                Target::Paths(self.paths(route, host.then(|| key.prefix.addr()))?)
+            }
             Action::Blackhole => Target::Drop,
             Action::Unreachable => Target::Unreachable,
             Action::Prohibit => Target::Prohibit,
@@ -51,7 +56,8 @@ impl Devices {
         Ok(Goal { table, rank, target })
     }
 
-    fn paths(&self, key: &Key, route: &Route) -> Result<Vec<RoutePath>, Not> {
+    /// Paths without a gateway lead to `host`, if there is one.
+    fn paths(&self, route: &Route, host: Option<IpAddr>) -> Result<Vec<RoutePath>, Not> {
         if route.paths.is_empty() {
             return Err(Not::Supported("nexthop object that is not known"));
         }
@@ -68,9 +74,7 @@ impl Devices {
                 true => OutLabels::NONE,
                 false => OutLabels::new(&p.labels).ok_or(Not::Supported("number of labels"))?,
             };
-            // The host itself is the next hop of a route to one host on a link.
-            let host = key.prefix.prefix_len() == key.prefix.max_prefix_len();
-            let address = p.gateway.or(host.then(|| key.prefix.addr()));
+            let address = p.gateway.or(host);
             let path = RoutePath { address, interface: Some(interface), labels, ..RoutePath::default() };
             let weight = (u32::from(p.weight) / shrink).max(1);
             // The kernel takes one way twice.
@@ -88,32 +92,10 @@ impl Devices {
 
     /// Of the route of a label.
     pub fn label_goal(&self, route: &Route) -> Result<Target, Not> {
-        let mut all = vec![];
-        for p in &route.paths {
-            let address = p.gateway.ok_or(Not::Supported("label without a next hop"))?;
-            let interface = *self.0.get(&p.ifindex).ok_or(Not::Foreign)?;
-            let labels = match p.labels.is_empty() {
-                true => OutLabels::NONE,
-                false => OutLabels::new(&p.labels).ok_or(Not::Supported("number of labels"))?,
-            };
-            let weight = u8::try_from(p.weight).unwrap_or(u8::MAX);
-            let path = RoutePath {
-                address: Some(address),
-                interface: Some(interface),
-                labels,
-                weight,
-                ..RoutePath::default()
-            };
-            if !all.iter().any(|other: &RoutePath| other.is_same(&path)) {
-                all.push(path);
-            }
+        if route.paths.is_empty() || route.paths.iter().any(|p| p.gateway.is_none()) {
+            return Err(Not::Supported("label without a next hop"));
         }
-        match &mut all[..] {
-            [] => return Err(Not::Supported("label without a next hop")),
-            [one] => one.weight = 1,
-            _ => {}
-        }
-        Ok(Target::Paths(all))
+        Ok(Target::Paths(self.paths(route, None)?))
     }
 
     /// The kernel's main table is that of the interfaces: several namespaces may stand for several tables.

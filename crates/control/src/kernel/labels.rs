@@ -1,11 +1,11 @@
 //! Changes of the routes of labels, made in the router. Labels of a namespace are those of MPLS table 0, and stand for packets with more
 //! labels behind and without.
 
-use super::Taken;
+use super::take::last_of_each;
+use super::{Failed, Taken};
 use linux::LabelChange;
 use net::mpls::{LabelBatch, MplsOp};
 use net::router::{RouteSource, Router, Target};
-use std::collections::HashMap;
 
 /// Where the labels of a namespace are.
 pub(super) const TABLE: u32 = 0;
@@ -40,32 +40,21 @@ impl Taken {
 
     /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile.
     pub(super) fn take_labels(&self, router: &mut Router, changes: &[LabelChange]) {
-        let mut last: HashMap<u32, usize> = HashMap::new();
         let mut steps: Vec<Step> = vec![];
-        for (at, c) in changes.iter().enumerate() {
-            last.insert(c.label, at);
-        }
-        let mut begun: HashMap<u32, &LabelChange> = HashMap::new();
-        for (at, c) in changes.iter().enumerate() {
-            let first = *begun.entry(c.label).or_insert(c);
-            if last.get(&c.label) != Some(&at) {
-                continue;
-            }
-            self.counts.failed_labels.borrow_mut().remove(&c.label);
-            let was = first.was.as_ref().and_then(|r| {
-                self.label_target(r, -1)?;
+        for LabelChange { key: label, was, is } in last_of_each(changes) {
+            self.counts.failed.borrow_mut().remove(&Failed::Label(label));
+            let was = was.and_then(|r| {
+                self.label_target(&r, -1)?;
                 self.source_of(router, r.protocol)
             });
-            let is = c.is.as_ref().and_then(|r| {
-                let target = self.label_target(r, 1)?;
+            let is = is.and_then(|r| {
+                let target = self.label_target(&r, 1)?;
                 Some((self.source_of(router, r.protocol)?, target))
             });
             if let Some(source) = was.filter(|was| is.as_ref().is_none_or(|(s, _)| s != was)) {
-                steps.extend(Step::both(c.label, source, None));
+                steps.extend(Step::both(label, source, None));
             }
-            steps.extend(
-                is.into_iter().flat_map(|(source, target)| Step::both(c.label, source, Some(target))),
-            );
+            steps.extend(is.into_iter().flat_map(|(source, target)| Step::both(label, source, Some(target))));
         }
         // In this order: a label goes over from one source to another.
         for run in steps.chunk_by(|a, b| a.source == b.source) {
@@ -91,7 +80,7 @@ impl Taken {
             // What it was is right no longer.
             let gone = Step { target: None, ..*step };
             let _ = self.commit_labels(router, &[gone]);
-            self.counts.fail_label(step.label, why.clone());
+            self.counts.fail(Failed::Label(step.label), why.clone());
         }
         made.is_ok()
     }

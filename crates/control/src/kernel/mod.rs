@@ -115,6 +115,14 @@ impl Kernel {
     }
 }
 
+/// A route that the router has refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Failed {
+    Route(Key),
+    /// Of a label.
+    Label(u32),
+}
+
 /// What became of the kernel's routes.
 #[derive(Default)]
 pub(crate) struct Counts {
@@ -123,8 +131,7 @@ pub(crate) struct Counts {
     /// Routes that cannot be forwarded by, and why.
     pub unsupported: RefCell<BTreeMap<&'static str, i64>>,
     /// Routes that the router has refused, and why; of too many only the number.
-    pub failed: RefCell<HashMap<Key, String>>,
-    pub failed_labels: RefCell<BTreeMap<u32, String>>,
+    pub failed: RefCell<HashMap<Failed, String>>,
     pub more_failed: Cell<u64>,
     /// Changes that were made in the router.
     pub made: Cell<u64>,
@@ -149,20 +156,10 @@ impl Counts {
         self.foreign.set(0);
         self.unsupported.borrow_mut().clear();
         self.failed.borrow_mut().clear();
-        self.failed_labels.borrow_mut().clear();
         self.more_failed.set(0);
     }
 
-    fn fail_label(&self, label: u32, why: String) {
-        let mut failed = self.failed_labels.borrow_mut();
-        if failed.len() < REASONS || failed.contains_key(&label) {
-            failed.insert(label, why);
-        } else {
-            self.more_failed.set(self.more_failed.get() + 1);
-        }
-    }
-
-    fn fail(&self, key: Key, why: String) {
+    fn fail(&self, key: Failed, why: String) {
         let mut failed = self.failed.borrow_mut();
         if failed.len() < REASONS || failed.contains_key(&key) {
             failed.insert(key, why);

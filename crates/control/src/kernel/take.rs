@@ -1,10 +1,11 @@
 //! Changes of routes of the kernel's, or of FRR's, made in the router.
 
-use super::Taken;
 use super::goals::{Goal, Not};
+use super::{Failed, Taken};
 use linux::{Change, Key, Route};
 use net::router::{Op, RouteBatch, RouteSource, Router};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// One change of one source's routes in one table.
@@ -49,7 +50,7 @@ impl Taken {
             };
             let was = was.as_ref().and_then(|r| step(router, &mut sources, r, -1));
             let is = is.as_ref().and_then(|r| step(router, &mut sources, r, 1));
-            self.counts.failed.borrow_mut().remove(key);
+            self.counts.failed.borrow_mut().remove(&Failed::Route(*key));
             let place = |s: &Step| (s.source, s.goal.table);
             if let Some(was) = was
                 && is.as_ref().map(place) != Some(place(&was))
@@ -90,7 +91,7 @@ impl Taken {
                     let mut batch = router.route_batch(step.source, step.goal.table);
                     batch.del_ranked(step.key.prefix, step.goal.rank);
                     let _ = router.commit(vec![Op::Routes(batch)]);
-                    self.counts.fail(step.key, e.message);
+                    self.counts.fail(Failed::Route(step.key), e.message);
                 }
             }
         }
@@ -99,9 +100,9 @@ impl Taken {
 }
 
 /// What became of each route in the end; only that is made.
-fn last_of_each(changes: &[Change]) -> Vec<Change> {
-    let mut place: HashMap<&Key, usize> = HashMap::new();
-    let mut last: Vec<Change> = Vec::with_capacity(changes.len());
+pub(super) fn last_of_each<K: Clone + Eq + Hash>(changes: &[Change<K>]) -> Vec<Change<K>> {
+    let mut place: HashMap<&K, usize> = HashMap::new();
+    let mut last: Vec<Change<K>> = Vec::with_capacity(changes.len());
     for change in changes {
         match place.get(&change.key) {
             Some(at) => last[*at].is.clone_from(&change.is),

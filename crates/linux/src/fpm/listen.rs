@@ -319,7 +319,7 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         }
         let labels = self.mirror.label_routes();
         let labels: Vec<LabelChange> =
-            labels.map(|(label, r)| LabelChange { label, was: None, is: Some(Arc::clone(r)) }).collect();
+            labels.map(|(key, r)| LabelChange { key, was: None, is: Some(Arc::clone(r)) }).collect();
         if !labels.is_empty() {
             self.tell(Event::Labels(labels))?;
         }
