@@ -26,6 +26,8 @@ UNSEEN = {
     "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
     # zebra is not there; tests/labs/test_frr_fpm.py has it.
     "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
+    # Of sources that have registered; tests/packet/test_routes.py has one.
+    "show route-preference": {"routes"},
     "fib diff kernel": {"table", "prefix", "metric", "label", "eos", "kernel", "router"},
     # A TAP beside the router, where Linux has no IPv6.
     # Of what differs; a plan has them.
@@ -267,7 +269,7 @@ def busy(bench, tmp_path):
     t.inside.ip("link add spare type veth peer name other")
     a, b = t.ports["left"], t.ports["right"]
     t.ctl("create bridge-domain 20 bd-tag customers")
-    t.router.script("set ip table 10 when-down withdraw", "set ip6 table 10 when-down withdraw",
+    t.router.script("set ip table 10 when-down withdraw", "set ip6 table 10 when-down withdraw", "set route-preference kernel 30",
                     "ip route add 10.77.0.0/16 table 10 via 203.0.113.77", "ip6 route add 2001:db8:77::/48 table 10 via 2001:db8:ff::7")
     t.ctl("configuration save comment 'before the tunnels'")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")

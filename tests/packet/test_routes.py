@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from frames import *  # noqa: F403
 from frames import ICMP, IP, Ether, expect_error4, into, out_of, through4, udp4, udp6
-from harness import CtlError, wait_for
+from harness import CtlError, Netns, wait_for
 
 
 @pytest.fixture
@@ -288,6 +288,79 @@ def test_a_backup_takes_over_and_gives_way(three):
     assert "no static route 172.16.0.0/16" in str(e.value)
     t.ctl("ip route del 172.16.0.0/16")
     assert t.router.json("fib why 172.16.0.1")["prefix"] == "172.16.0.0/12"
+
+
+def test_the_preference_of_a_source_is_set(bench):
+    """A route of the operator's and one of Linux's: what is set for their sources chooses, at once and without a loss."""
+    netns = Netns("lcp")
+    try:
+        lcp = {"default-netns": netns.name, "lcp-sync": True}
+        t = bench({"linux-cp": lcp, "interfaces": {"south": {"lcp": "e2"}}}, ports=("left", "north", "south"))
+        a = t.ports["left"]
+        wait_for("Linux has the address", lambda: "10.0.3.1" in netns.ip("addr show dev e2").stdout)
+        netns.ip("route add 172.16.0.0/16 via 10.0.3.2 dev e2 proto bird")
+        t.ctl("ip route add 172.16.0.0/16 via 10.0.2.2 north")
+        routes = lambda: t.router.json("fib why 172.16.0.1")["routes"]
+        wait_for("both are there", lambda: len(routes()) == 2)
+        bird = f"kernel:bird@{netns.name}"
+        sent = 0
+
+        def goes_to(port):
+            nonlocal sent
+            for _ in range(8):
+                sent += 1
+                t.left.send(into(a) / udp4(a.host, "172.16.0.1", sport=sent))
+                t.wires[port].expect(to(t, port, udp4(a.host, "172.16.0.1", sport=sent, ttl=63)))
+
+        goes_to("north")
+        goes = {"north": 0, "south": 0}
+        for line, port, first in [
+            ("set route-preference static 50", "south", (bird, 10)), ("set route-preference kernel 60", "north", ("static", 50)),
+            ("set route-preference kernel:bird 40", "south", (bird, 40)), (f"set route-preference {bird} 51", "north", ("static", 50)),
+            ("set route-preference static default", "north", ("static", 1)), (f"set route-preference {bird} 1", "north", ("static", 1)),
+            ("set route-preference static 2", "south", (bird, 1)),
+        ]:
+            t.ctl(line)
+            goes_to(port)
+            goes[port] += 1
+            why = routes()
+            assert (why[0]["source"], why[0]["preference"]) == first and why[0]["used"], (line, why)
+            assert f"> {first[0]} [{first[1]}/0]" in t.ctl("fib why 172.16.0.1") and f"{first[0]} [{first[1]}/0]" in t.ctl("show ip fib 172.16.0.0/16")
+        assert goes["north"] and goes["south"]
+        shown = {r["source"]: (r["preference"], r["set"]) for r in t.router.json("show route-preference")}
+        assert shown == {"connected": (0, None), "static": (1, 2), bird: (10, 1), "kernel": (None, 60), "kernel:bird": (None, 40)}
+        assert f'"{bird}": 1' in t.ctl("show configuration")
+        # While it is changed again and again nothing is lost.
+        stop = threading.Event()
+
+        def turn():
+            while not stop.is_set():
+                for n in (1, 50):
+                    t.ctl(f"set route-preference static {n}")
+        t.ctl(f"set route-preference {bird} 20")
+        turning = threading.Thread(target=turn)
+        turning.start()
+        got = set()
+        try:
+            for start in range(10_000, 30_000, 50):
+                t.left.send(*[into(a) / udp4(a.host, "172.16.0.1", sport=n) for n in range(start, start + 50)])
+
+                def all_came(need=start + 50 - 10_000):
+                    for wire in (t.north, t.south):
+                        while frame := wire.recv(timeout=0.001):
+                            p = Ether(frame)
+                            if IP in p and p[IP].dst == "172.16.0.1" and p.sport >= 10_000:
+                                got.add(p.sport)
+                    return len(got) == need
+                wait_for("all came", all_came)
+        finally:
+            stop.set()
+            turning.join()
+        for line, why in [("set route-preference interface 5", "are called connected"), ("set route-preference static 0", "is 1..254")]:
+            with pytest.raises(CtlError, match=why):
+                t.ctl(line)
+    finally:
+        netns.delete()
 
 
 def test_what_leads_nowhere_is_withdrawn(three):

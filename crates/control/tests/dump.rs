@@ -54,6 +54,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
     }
     let _ = writeln!(out, "{:?} {:?}", net::proxy::arp_ranges(router), net::proxy::nd_proxies(router));
     let _ = writeln!(out, "{:?} {:?}", net::local::tcp_resets(router), net::local::ip4_options(router));
+    let _ = writeln!(out, "{:?}", router.source_preferences().collect::<Vec<_>>());
     let mut interfaces: Vec<_> = router.interfaces().collect();
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     for i in interfaces {
@@ -562,6 +563,11 @@ l3:
     - {interface: left, address: \"2001:db8:5::50\"}
   tcp-resets: false
   ip4-options: pass
+  route-preferences:
+    connected: 3
+    kernel: 30
+    \"kernel:bird@blue\": 5
+    static: 254
 routes:
   - 10.255.0.2/32 via 10.255.0.2 right
 ";
@@ -823,6 +829,8 @@ fn document(p: &Parts) -> String {
     }
     let policy = ["record", "pass", "drop"][usize::from(p.settings.0) % 3];
     let _ = writeln!(l3, "  tcp-resets: {}\n  ip4-options: {policy}", p.settings.2);
+    let source = ["static", "connected", "kernel", "\"kernel:bird@blue\""][usize::from(p.settings.0) % 4];
+    let _ = writeln!(l3, "  route-preferences: {{{source}: {}}}", u16::from(p.settings.0) % 254 + 1);
     let (queue, entries, strict) = p.settings;
     let settings = format!(
         "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}, roles: {{read: {{users: [ann]}}, admin: {{users: [bob, eve], groups: [ops]}}}}}}}}\n",

@@ -6,7 +6,7 @@ use graph::{PoolConfig, PoolMemory};
 use ipnet::IpNet;
 use net::router::{
     Op, PcapConfig, Rank, RouteBatch, RoutePath, RouteSource, RouteTable, Router, RouterConfig, Source,
-    Sweep, Target,
+    SourcePreference, Sweep, Target,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,9 @@ fn router() -> Router {
 }
 
 const NAMES: [(&str, u8); 3] = [("kernel:bird", 20), ("kernel:zebra", 110), ("api:fleet", 1)];
+
+/// Names of which a preference is said.
+const SAID: [&str; 6] = ["connected", "static", "kernel", "kernel:bird", "api:fleet", "bgp"];
 
 const PREFIXES: [&str; 9] = [
     "0.0.0.0/0",
@@ -81,6 +84,8 @@ enum Step {
     Address(bool),
     Neighbor(bool),
     Preference(usize, u8),
+    /// The operator says the preference of a source, or no more.
+    Said(usize, Option<u8>),
     /// Loop1 goes up or down.
     State(bool),
 }
@@ -92,6 +97,8 @@ type Key = (u32, IpNet);
 struct Model {
     routes: BTreeMap<Key, Vec<(Source, Rank, Target, u32)>>,
     preferences: Vec<u8>,
+    said: BTreeMap<&'static str, u8>,
+    sources: Vec<RouteSource>,
     generations: Vec<u32>,
     address: bool,
     neighbor: bool,
@@ -99,8 +106,40 @@ struct Model {
 }
 
 impl Model {
+    /// The preference by which a route is chosen.
+    fn preference(&self, rank: Rank, source: Source, target: &Target) -> u8 {
+        let said = |names: &[&str]| names.iter().find_map(|n| self.said.get(n)).copied();
+        let of = match source {
+            Source::Interface if matches!(target, Target::Glean(_)) => said(&["connected"]),
+            Source::Static if rank.preference == 1 => said(&["static"]),
+            Source::Runtime(s) => {
+                let n = self.sources.iter().position(|k| *k == s).unwrap();
+                let own = self.preferences[n] == rank.preference;
+                own.then(|| said(&[NAMES[n].0, NAMES[n].0.split(':').next().unwrap()])).flatten()
+            }
+            _ => None,
+        };
+        of.unwrap_or(rank.preference)
+    }
+
+    /// Whether what decides on the neighbour, its own host route left out, leads onto its link.
+    fn attaches_neighbor(&self) -> bool {
+        let covering = ["10.0.0.2/32", "10.0.0.0/24", "10.0.0.0/8", "0.0.0.0/0"].map(|p| (0, net(p)));
+        let over = RoutePath { interface: Some(1), ..Default::default() };
+        match covering.iter().find_map(|key| self.sorted_but(key, false).into_iter().next()) {
+            Some((_, _, Target::Glean(1))) => true,
+            Some((_, _, Target::Paths(paths))) => paths == [over],
+            _ => false,
+        }
+    }
+
     /// What packets take, and what is hidden.
     fn sorted(&self, key: &Key) -> Vec<(Rank, Source, Target)> {
+        let connected_decides = !self.said.contains_key("connected");
+        self.sorted_but(key, self.neighbor && (connected_decides || self.attaches_neighbor()))
+    }
+
+    fn sorted_but(&self, key: &Key, neighbor: bool) -> Vec<(Rank, Source, Target)> {
         let mut list: Vec<_> =
             self.routes.get(key).into_iter().flatten().map(|(s, r, t, _)| (*r, *s, t.clone())).collect();
         let mut add = |s, r, t| list.push((r, s, t));
@@ -111,14 +150,14 @@ impl Model {
                 "10.0.0.0/24" | "2001:db8::/64" => add(Source::Interface, connected, Target::Glean(1)),
                 "10.0.0.1/32" => add(Source::Interface, connected, Target::Local(1)),
                 "10.0.1.0/24" if self.address => add(Source::Interface, connected, Target::Glean(2)),
-                "10.0.0.2/32" if self.neighbor => {
+                "10.0.0.2/32" if neighbor => {
                     let target = Target::Neighbor(1, "10.0.0.2".parse().unwrap());
                     add(Source::Neighbor, Rank::NEIGHBOR, target);
                 }
                 _ => {}
             }
         }
-        list.sort();
+        list.sort_by_key(|(r, s, t)| (self.preference(*r, *s, t), r.metric, *s, *r));
         // The best that leads somewhere comes first.
         let lost = |t: &Target| matches!(t, Target::Paths(p) if self.down && p.iter().all(|p| p.interface == Some(2)));
         if let Some(at) = list.iter().position(|(_, _, t)| !lost(t)) {
@@ -225,6 +264,14 @@ fn apply(r: &mut Router, model: &mut Model, sources: &[RouteSource], step: &Step
             assert_eq!(r.route_source(NAMES[*n].0, *preference).unwrap(), sources[*n]);
             model.preferences[*n] = *preference;
         }
+        Step::Said(n, preference) => {
+            let op = SourcePreference { source: SAID[*n].into(), preference: *preference };
+            r.commit(vec![op.into()]).unwrap();
+            match preference {
+                Some(p) => _ = model.said.insert(SAID[*n], *p),
+                None => _ = model.said.remove(SAID[*n]),
+            }
+        }
         Step::State(up) => {
             r.commit(vec![Op::SetState { name: "loop1".into(), up: *up }]).unwrap();
             model.down = !up;
@@ -294,6 +341,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Neighbor),
         2 => any::<bool>().prop_map(Step::State),
         1 => (0..3usize, 1u8..=254).prop_map(|(n, p)| Step::Preference(n, p)),
+        3 => (0..SAID.len(), prop::option::weighted(0.7, prop_oneof![1u8..=254, Just(1), Just(5), Just(20)]))
+            .prop_map(|(n, p)| Step::Said(n, p)),
     ]
 }
 
@@ -305,10 +354,12 @@ proptest! {
         let before = r.groups().len();
         let sources = NAMES.map(|(name, preference)| r.route_source(name, preference).unwrap());
         let mut model = Model {
-            preferences: NAMES.map(|n| n.1).to_vec(), generations: vec![0; 3], ..Model::default()
+            preferences: NAMES.map(|n| n.1).to_vec(), sources: sources.to_vec(), generations: vec![0; 3],
+            ..Model::default()
         };
         for step in &steps {
             apply(&mut r, &mut model, &sources, step);
+            settle(&mut r);
             check(&r, &model, &sources);
         }
         // Tables go with the routes of all their sources.
@@ -325,12 +376,14 @@ proptest! {
             r.remove_route_source(source).unwrap();
             model.routes.values_mut().for_each(|l| l.retain(|e| e.0 != Source::Runtime(source)));
         }
+        settle(&mut r);
         check(&r, &model, &[]);
         let statics: Vec<_> = [RouteTable::V4, RouteTable::V6]
             .into_iter().flat_map(|t| { let all: Vec<_> = r.routes(t).collect(); r.removal(t, all) }).collect();
         r.commit(statics).unwrap();
         apply(&mut r, &mut model, &[], &Step::Address(false));
         apply(&mut r, &mut model, &[], &Step::Neighbor(false));
+        settle(&mut r);
         prop_assert_eq!(r.groups().len(), before);
         r.shutdown();
     }
@@ -461,6 +514,58 @@ fn an_interface_goes_under_routes_of_a_source() {
     assert_eq!(target(&r, "10.8.0.2"), None);
     assert!(r.route_bytes() < bytes);
     r.remove_route_source(source).unwrap();
+    r.shutdown();
+}
+
+/// What is said of sources is checked, changes which route is used, and is undone with its transaction.
+#[test]
+fn what_is_said_of_a_source_counts() {
+    let mut r = router();
+    let say = |source: &str, preference| Op::from(SourcePreference { source: source.into(), preference });
+    for (source, preference, why) in [
+        ("interface", Some(5), "are called connected"),
+        ("neighbor", Some(5), "behind those of all other sources"),
+        ("two words", Some(5), "1 to 63 letters"),
+        ("static", Some(0), "1 to 254"),
+        ("static", Some(255), "1 to 254"),
+    ] {
+        let e = r.commit(vec![say(source, preference)]).unwrap_err();
+        assert!(e.message.contains(why), "{e}");
+    }
+    r.route_source("connected", 20).unwrap_err();
+    let kernel = r.route_source("kernel:bird@blue", 20).unwrap();
+    let mut batch = r.route_batch(kernel, 0);
+    let target = batch.target(Target::Drop);
+    batch.set(net("10.9.0.0/16"), target);
+    r.commit(vec![Op::Routes(batch)]).unwrap();
+    r.commit(vec![Op::SetRoute { table: 0, prefix: net("10.9.0.0/16"), target: Target::Prohibit }]).unwrap();
+    let used = |r: &Router| r.lookup("10.9.0.1".parse().unwrap()).unwrap().target;
+    assert_eq!(used(&r), Target::Prohibit);
+    // The longest name that fits counts.
+    for (source, preference, want) in [
+        ("static", Some(50), Target::Drop),
+        ("kernel", Some(60), Target::Prohibit),
+        ("kernel:bird", Some(40), Target::Drop),
+        ("kernel:bird@blue", Some(70), Target::Prohibit),
+        ("kernel:bird@blue", None, Target::Drop),
+        ("kernel:bird", None, Target::Prohibit),
+        ("kernel", None, Target::Drop),
+    ] {
+        r.commit(vec![say(source, preference)]).unwrap();
+        assert_eq!(used(&r), want, "{source} {preference:?}");
+    }
+    let wrong = Op::DelRoute { table: 0, prefix: net("10.77.0.0/16") };
+    r.commit(vec![say("static", None), wrong]).unwrap_err();
+    assert_eq!(used(&r), Target::Drop);
+    assert_eq!(r.source_preferences().count(), 1);
+    // Connected prefixes give way, the router's own addresses do not.
+    r.commit(vec![Op::SetRoute { table: 0, prefix: net("10.0.0.0/24"), target: Target::Prohibit }]).unwrap();
+    r.commit(vec![say("connected", Some(90))]).unwrap();
+    let at = |r: &Router, a: &str| r.lookup(a.parse().unwrap()).unwrap().target;
+    assert_eq!(at(&r, "10.0.0.9"), Target::Prohibit);
+    assert_eq!(at(&r, "10.0.0.1"), Target::Local(1));
+    r.commit(vec![say("connected", None)]).unwrap();
+    assert_eq!(at(&r, "10.0.0.9"), Target::Glean(1));
     r.shutdown();
 }
 
@@ -613,4 +718,47 @@ fn a_hundred_thousand_prefixes_take_over_in_turns() {
         }
         r.shutdown();
     }
+}
+
+/// What is said of a source chooses a hundred thousand routes again in turns, none of which takes long; routes of prefixes
+/// that have one route alone are only passed by.
+#[test]
+fn a_hundred_thousand_prefixes_are_chosen_again_in_turns() {
+    const N: u32 = 200_000;
+    let at = |n: u32| IpNet::new(std::net::Ipv4Addr::from(0x0b00_0000 + (n << 8)).into(), 24).unwrap();
+    let mut r = router();
+    let kernel = r.route_source("kernel:bird", 20).unwrap();
+    let (mut own, mut batch) = (RouteBatch::new(), r.route_batch(kernel, 0));
+    let (one, other) = (own.target(Target::Drop), batch.target(Target::Prohibit));
+    for n in 0..N {
+        own.set(at(n), one);
+        if n % 2 == 0 {
+            batch.set(at(n), other);
+        }
+    }
+    r.commit(vec![Op::Routes(own), Op::Routes(batch)]).unwrap();
+    for (preference, want) in [(Some(30), Target::Prohibit), (None, Target::Drop)] {
+        let (mut turns, began) = (vec![], cpu());
+        r.commit(vec![SourcePreference { source: "static".into(), preference }.into()]).unwrap();
+        turns.push(cpu().saturating_sub(began));
+        assert!(r.is_behind(), "not all at once");
+        while r.is_behind() {
+            let begin = cpu();
+            r.tick();
+            turns.push(cpu().saturating_sub(begin));
+        }
+        turns.sort();
+        let (long, all) = (turns[turns.len() * 9 / 10], turns.iter().sum::<Duration>());
+        println!(
+            "{} turns, {all:?}, most up to {long:?}, the longest {:?}",
+            turns.len(),
+            turns[turns.len() - 1]
+        );
+        assert!(long < Duration::from_millis(10), "{long:?}");
+        for n in 0..N {
+            let found = r.lookup(at(n).addr()).unwrap().target;
+            assert_eq!(found, if n % 2 == 0 { want.clone() } else { Target::Drop });
+        }
+    }
+    r.shutdown();
 }

@@ -7,7 +7,7 @@ use net::ip4::{self, OptionPolicy};
 use net::mss::{self, Clamp};
 use net::plane::table::FibIndex;
 use net::reassembly::{self, Kind};
-use net::router::IfState;
+use net::router::{IfState, SourcePreference};
 use net::urpf::{self, Mode};
 use net::{arp, local, multicast, proxy, redirect};
 
@@ -32,6 +32,11 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     to.put_unless("tcp-resets", local::tcp_resets(from.router).0, true);
     let policy = local::ip4_options(from.router);
     to.put_some("ip4-options", (policy != OptionPolicy::default()).then(|| policy.name()));
+    let mut preferences = Map::new();
+    for SourcePreference { source, preference } in from.router.source_preferences() {
+        preferences.put_some(source, preference);
+    }
+    to.put_some("route-preferences", Some(Node::from(preferences)));
 }
 
 pub(super) fn unnumbered(from: Source<'_>, i: &IfState, to: &mut Map) {

@@ -4,7 +4,7 @@ use net::copp::SetLimit;
 use net::l2::bridge::BridgeOp;
 use net::mpls::MplsOp;
 use net::proxy::{NdProxy, ProxyArp};
-use net::router::Op;
+use net::router::{Op, SourcePreference};
 
 /// An operation of a part, by its type.
 pub(super) enum Known<'o> {
@@ -18,6 +18,8 @@ pub(super) enum Known<'o> {
     NdProxy(&'o NdProxy),
     /// The limit of a class.
     Punt(&'o SetLimit),
+    /// The preference of a source's routes.
+    Preference(&'o SourcePreference),
     /// Any other operation.
     Other,
 }
@@ -31,5 +33,6 @@ pub(super) fn known(op: &Op) -> Known<'_> {
         .or_else(|| p.get().map(Known::ProxyArp))
         .or_else(|| p.get().map(Known::NdProxy))
         .or_else(|| p.get().map(Known::Punt))
+        .or_else(|| p.get().map(Known::Preference))
         .unwrap_or(Known::Other)
 }

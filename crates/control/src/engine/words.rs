@@ -290,6 +290,7 @@ fn part_value(op: &Op) -> String {
             limit.map_or("off".into(), |l| format!("{} packets/s, burst {}", l.rate, l.burst))
         }
         Known::NdProxy(p) => format!("behind {}", p.name),
+        Known::Preference(p) => p.preference.map_or(String::new(), |p| p.to_string()),
         Known::Bridge(op) => match op {
             BridgeOp::Port { member: Some(m), .. } => {
                 let bvi = if m.bvi { " as its BVI" } else { "" };
@@ -407,6 +408,10 @@ fn part_command(op: &Op) -> Option<String> {
             Some(l) => format!("set punt policer {} rate {} burst {}", class.name(), l.rate, l.burst),
             None => format!("set punt policer {} off", class.name()),
         },
+        Known::Preference(p) => {
+            let what = p.preference.map_or("default".into(), |p| p.to_string());
+            format!("set route-preference {} {what}", p.source)
+        }
         Known::Mpls(MplsOp::CreateTable { table }) => format!("mpls table add {table}"),
         Known::Mpls(MplsOp::DeleteTable { table }) => format!("mpls table del {table}"),
         Known::Bridge(op) => match op {

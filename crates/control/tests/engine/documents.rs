@@ -307,6 +307,10 @@ impl Doc {
             rest += &format!("  tcp-resets: {}\n", self.d.one_in(2));
         }
         if self.d.one_in(3) {
+            let sources = self.d.of(&["static", "connected", "kernel", "kernel:bird", "\"fpm:zebra@blue\""]);
+            rest += &format!("  route-preferences: {{{sources}: {}}}\n", self.d.of(&[1, 5, 20, 254]));
+        }
+        if self.d.one_in(3) {
             rest += &format!("  ip4-options: {}\n", self.d.of(&["pass", "drop", "record"]));
         }
         if self.d.one_in(3) {

@@ -1,7 +1,7 @@
 //! `ip route`, `show ip fib`, `show ip6 fib`, `show adjacency`.
 
 use super::table_commands::AT_ONCE;
-use super::{explain, show, table_commands, why};
+use super::{explain, preferences, show, table_commands, why};
 use crate::cli::{commit, labels};
 use crate::router::{Op, Rank, RouteBatch, RoutePath, RouteTable, Router, Source, Target, TargetId};
 use command::{Args, Command, CommandError, Output, Page};
@@ -87,6 +87,7 @@ pub fn all() -> Vec<Command<Router>> {
             .example("show adj nbr"),
         why::command(),
     ];
+    all.extend(preferences::all());
     for (word, table, prefix, example) in
         [("ip", RouteTable::V4, "prefix4", "10.0.0.0/8"), ("ip6", RouteTable::V6, "prefix6", "2001:db8::1")]
     {

@@ -82,7 +82,7 @@ pub(super) fn routes_json(router: &Router, r: &RouteInfo) -> Json {
         let wanted = router.group(e.group).map(|g| show::target_words(router, &g.target, g.v6));
         json!({
             "source": router.source_name(e.source),
-            "preference": e.rank.preference,
+            "preference": router.preference_of(&e),
             "metric": e.rank.metric,
             "group": e.group,
             "wanted": wanted,
@@ -95,7 +95,7 @@ pub(super) fn routes_json(router: &Router, r: &RouteInfo) -> Json {
 /// A route of a prefix: whose it is, how good, and what it wants.
 pub(super) fn route_words(router: &Router, e: &PrefixRoute) -> String {
     let wants = router.group(e.group).map_or(String::new(), |g| show::target_words(router, &g.target, g.v6));
-    format!("{} {}, group {}: {wants}", router.source_name(e.source), e.rank, e.group)
+    format!("{} {}, group {}: {wants}", router.source_name(e.source), router.rank_used(e), e.group)
 }
 
 fn table_part(

@@ -5,6 +5,7 @@ pub mod commands;
 pub mod lines;
 
 mod explain;
+mod preferences;
 pub(crate) mod show;
 mod table_commands;
 mod why;

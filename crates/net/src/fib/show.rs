@@ -5,7 +5,7 @@ use crate::cli::plural;
 use crate::labels::{Imposition, Push};
 use crate::plane::kind;
 use crate::plane::table::FibIndex;
-use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, RoutePath, RouteTable, Router, Target};
+use crate::router::{AdjacencyInfo, Lookup, NextHopInfo, PrefixRoute, RoutePath, RouteTable, Router, Target};
 use command::{Args, CommandError, Output, Page, Table};
 use ipnet::IpNet;
 use serde_json::{Value as Json, json};
@@ -99,7 +99,7 @@ pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
     json!({
         "id": g.id,
         "source": router.source_name(g.source),
-        "preference": g.rank.preference,
+        "preference": router.preference_of(&PrefixRoute { rank: g.rank, source: g.source, group: g.id }),
         "metric": g.rank.metric,
         "wanted": target_words(router, &g.target, g.v6),
         "routes": g.routes,

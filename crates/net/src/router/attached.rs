@@ -47,6 +47,13 @@ impl Again {
 }
 
 impl Neighbors {
+    /// All known neighbours are looked at in the turns that follow.
+    pub fn look_at_all_again(&mut self) {
+        if !self.known.is_empty() {
+            self.again.add(ALL);
+        }
+    }
+
     /// The known neighbours of a family on an interface are looked at in the turns that follow.
     pub fn look_again_at(&mut self, index: u32, v6: bool) {
         let (first, last) = if v6 { (FIRST6, LAST) } else { (FIRST, LAST4) };
@@ -128,6 +135,13 @@ impl Router {
         let fib_index = self.table_of(index, v6);
         let route = self.route_at(fib_index, addr.into(), Source::Neighbor);
         if route == Some(Target::Neighbor(index, addr)) {
+            match self.is_connected(index, addr) {
+                true if self.sources.preferences.connected.is_none() => {
+                    return self.forget_attached(index, addr);
+                }
+                true => self.note_attached(index, addr),
+                false => {}
+            }
             if self.fibs.get(v6, fib_index).is_some_and(|vrf| vrf.attached.get(&addr) == Some(&index)) {
                 self.follow_attached(v6, fib_index, vec![(addr, index)]);
             }
@@ -136,10 +150,15 @@ impl Router {
         }
     }
 
+    /// Whether an address is in a connected prefix of an interface.
+    fn is_connected(&self, index: u32, addr: IpAddr) -> bool {
+        self.interfaces.get(index).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)))
+    }
+
     /// Gives a neighbour its host route, where it is on a connected prefix or a route attaches it.
     pub(super) fn route_neighbor(&mut self, index: u32, addr: IpAddr) {
-        let connected =
-            self.interfaces.get(index).is_some_and(|i| i.addresses.iter().any(|n| n.contains(&addr)));
+        // Connected prefixes decide, unless it is said that others come before them.
+        let connected = self.is_connected(index, addr) && self.sources.preferences.connected.is_none();
         let attached = !connected && self.is_attached(index, addr);
         if !(connected || attached) {
             return;

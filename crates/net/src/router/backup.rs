@@ -81,7 +81,7 @@ impl Backups {
     }
 
     /// All routes of a table are to be looked at.
-    fn walk(&mut self, v6: bool, fib_index: FibIndex) {
+    pub fn walk(&mut self, v6: bool, fib_index: FibIndex) {
         self.walks.entry((v6, fib_index)).and_modify(|w| w.again = true).or_default();
     }
 
@@ -229,23 +229,13 @@ impl Router {
         let mut places = vec![];
         let (mut seen, mut after) = (0, walk.after);
         if let Some(vrf) = self.fibs.get(v6, fib_index) {
-            if vrf.withdraws {
-                let from = vrf.rib.iter_from(walk.after.map(|p| p.addr()));
-                for (prefix, group) in from.filter(|r| walk.after.is_none_or(|a| r.0 > a)) {
-                    (seen, after) = (seen + 1, Some(prefix));
-                    places.extend(self.nexthops.is_lost(group).then_some((v6, fib_index, prefix)));
-                    if seen == WALKED_AT_ONCE || places.len() == AT_ONCE {
-                        break;
-                    }
-                }
-            } else {
-                for r in self.routes_after(vrf.table, walk.after) {
-                    (seen, after) = (seen + 1, Some(r.prefix));
-                    let several = r.withdrawn || !r.hidden.is_empty();
-                    places.extend(several.then_some((v6, fib_index, r.prefix)));
-                    if seen == WALKED_AT_ONCE || places.len() == AT_ONCE {
-                        break;
-                    }
+            for r in self.routes_after(vrf.table, walk.after) {
+                (seen, after) = (seen + 1, Some(r.prefix));
+                let lost = vrf.withdraws && self.nexthops.is_lost(r.group);
+                let looked_at = lost || r.withdrawn || !r.hidden.is_empty();
+                places.extend(looked_at.then_some((v6, fib_index, r.prefix)));
+                if seen == WALKED_AT_ONCE || places.len() == AT_ONCE {
+                    break;
                 }
             }
         }
@@ -267,9 +257,11 @@ impl Router {
                 Some(list) => (list.clone(), None),
                 None => (vec![], used.and_then(|g| self.nexthops.route(g))),
             };
-            let list = if before.is_empty() { alone.into_iter().collect() } else { before.clone() };
+            let mut list = if before.is_empty() { alone.into_iter().collect() } else { before.clone() };
+            self.order_routes(&mut list);
             let chosen = self.nexthops.chosen(&list, vrf.withdraws);
-            if list.is_empty() || chosen.map(|e| e.group) == used {
+            let same = before.is_empty() || list == before;
+            if list.is_empty() || (same && chosen.map(|e| e.group) == used) {
                 continue;
             }
             if let Err(e) = self.put_routes(fib_index, prefix, (&before, alone), list) {

@@ -162,7 +162,7 @@ impl Router {
         let mut list: Vec<PrefixRoute> = before.iter().copied().chain(alone).collect();
         let old = list.iter().position(is).map(|i| list.remove(i).group);
         list.extend(group.map(|group| PrefixRoute { rank, source, group }));
-        list.sort_unstable();
+        self.order_routes(&mut list);
         self.put_routes(fib_index, prefix, (&before, alone), list)?;
         Ok(old)
     }

@@ -3,6 +3,7 @@
 //! A group belongs to one source and one rank, so that a route tells both by its group: it costs nothing more where a
 //! prefix has one source. Prefixes with several routes stand in a table beside ([`super::tables::Vrf`]).
 
+use super::preferences::{self, Preferences};
 use super::{Op, OpError, RouteBatch, RouteTable, Router};
 use ipnet::IpNet;
 
@@ -96,6 +97,8 @@ pub struct RouteSourceInfo {
     pub name: String,
     /// The preference of its routes that do not say.
     pub preference: u8,
+    /// The preference by which these are chosen, where the operator says one.
+    pub said: Option<u8>,
     /// Its routes, in all tables.
     pub routes: u64,
     /// Those that are not set again since they were marked.
@@ -105,13 +108,20 @@ pub struct RouteSourceInfo {
 struct Registered {
     name: String,
     preference: u8,
+    /// What the operator says instead.
+    said: Option<u8>,
     /// Raised by each mark: groups of an earlier one are stale.
     generation: u32,
 }
 
-/// The sources that registered, by number.
+/// The sources of routes.
 #[derive(Default)]
-pub(super) struct RouteSources(Vec<Option<Registered>>);
+pub(super) struct RouteSources {
+    /// Those that registered, by number.
+    list: Vec<Option<Registered>>,
+    /// What the operator says of them.
+    pub preferences: Preferences,
+}
 
 /// The most of them.
 const MOST: usize = 4096;
@@ -122,11 +132,11 @@ const SWEPT_AT_ONCE: usize = 4096;
 
 impl RouteSources {
     fn get(&self, source: RouteSource) -> Option<&Registered> {
-        self.0.get(usize::from(source.0))?.as_ref()
+        self.list.get(usize::from(source.0))?.as_ref()
     }
 
     fn find(&self, name: &str) -> Option<RouteSource> {
-        let at = self.0.iter().position(|s| s.as_ref().is_some_and(|s| s.name == name))?;
+        let at = self.list.iter().position(|s| s.as_ref().is_some_and(|s| s.name == name))?;
         Some(RouteSource(at as u16))
     }
 
@@ -137,6 +147,29 @@ impl RouteSources {
             _ => 0,
         }
     }
+
+    /// What the operator says of routes of a source that have a preference by themselves.
+    #[inline]
+    pub fn preference_said(&self, source: RouteSource, own: u8) -> Option<u8> {
+        self.get(source).filter(|s| s.preference == own)?.said
+    }
+
+    /// What is said changed.
+    pub fn say_preferences(&mut self) {
+        for s in self.list.iter_mut().flatten() {
+            s.said = self.preferences.of(&s.name);
+        }
+    }
+}
+
+/// Refuses what no source can be called.
+pub(super) fn check_source_name(name: &str) -> Result<(), OpError> {
+    let graphic = name.bytes().all(|b| b.is_ascii_graphic());
+    if name.is_empty() || name.len() > MOST_NAME || !graphic {
+        let why = format!("a source of routes cannot be called {name:?}: 1 to 63 letters without spaces");
+        return Err(OpError::new(why));
+    }
+    Ok(())
 }
 
 /// How far a sweep is. The default is its beginning.
@@ -160,23 +193,25 @@ impl Router {
     /// The name is not 1 to 63 graphic ASCII letters, or is one of the router's own; the preference is out of its range;
     /// there are 4096 sources already.
     pub fn route_source(&mut self, name: &str, preference: u8) -> Result<RouteSource, OpError> {
-        let graphic = name.bytes().all(|b| b.is_ascii_graphic());
-        if name.is_empty() || name.len() > MOST_NAME || !graphic {
-            let why = format!("a source of routes cannot be called {name:?}: 1 to 63 letters without spaces");
-            return Err(OpError::new(why));
-        }
+        check_source_name(name)?;
         let own = [Source::Interface, Source::Static, Source::Neighbor];
-        if own.iter().any(|s| self.source_name(*s) == name) {
+        if name == preferences::CONNECTED || own.iter().any(|s| self.source_name(*s) == name) {
             return Err(OpError::new(format!("the router itself has a source of routes called {name}")));
         }
         check_preference(preference)?;
         if let Some(source) = self.sources.find(name) {
-            if let Some(Some(s)) = self.sources.0.get_mut(usize::from(source.0)) {
-                s.preference = preference;
+            let mut turned = false;
+            if let Some(Some(s)) = self.sources.list.get_mut(usize::from(source.0)) {
+                let was = std::mem::replace(&mut s.preference, preference);
+                turned = s.said.is_some() && was != preference;
+            }
+            if turned {
+                self.choose_again();
             }
             return Ok(source);
         }
-        let list = &mut self.sources.0;
+        let said = self.sources.preferences.of(name);
+        let list = &mut self.sources.list;
         let free = list.iter().position(Option::is_none).unwrap_or(list.len());
         if free >= MOST {
             return Err(OpError::new(format!("no room for the source of routes {name}: there are {MOST}")));
@@ -184,7 +219,7 @@ impl Router {
         if free == list.len() {
             list.push(None);
         }
-        list[free] = Some(Registered { name: name.to_owned(), preference, generation: 0 });
+        list[free] = Some(Registered { name: name.to_owned(), preference, said, generation: 0 });
         Ok(RouteSource(free as u16))
     }
 
@@ -199,7 +234,7 @@ impl Router {
             let name = self.source_name(Source::Runtime(source));
             return Err(OpError::new(format!("{name} still has {routes} routes")));
         }
-        if let Some(s) = self.sources.0.get_mut(usize::from(source.0)) {
+        if let Some(s) = self.sources.list.get_mut(usize::from(source.0)) {
             *s = None;
         }
         Ok(())
@@ -207,7 +242,7 @@ impl Router {
 
     /// The sources that registered, by name.
     pub fn route_sources(&self) -> Vec<RouteSourceInfo> {
-        let numbers = (0..self.sources.0.len() as u16).map(RouteSource);
+        let numbers = (0..self.sources.list.len() as u16).map(RouteSource);
         let mut all: Vec<_> = numbers
             .filter_map(|source| {
                 let s = self.sources.get(source)?;
@@ -216,6 +251,7 @@ impl Router {
                     source,
                     name: s.name.clone(),
                     preference: s.preference,
+                    said: s.said,
                     routes,
                     stale,
                 })
@@ -281,7 +317,7 @@ impl Router {
     /// Marks all routes of a source. Those that are not set again, whether to the same or to something else, go with
     /// [`Router::sweep_routes`].
     pub fn mark_routes(&mut self, source: RouteSource) {
-        if let Some(Some(s)) = self.sources.0.get_mut(usize::from(source.0)) {
+        if let Some(Some(s)) = self.sources.list.get_mut(usize::from(source.0)) {
             s.generation += 1;
         }
     }

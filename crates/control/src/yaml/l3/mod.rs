@@ -9,7 +9,7 @@ use net::interface::MtuOf;
 use net::ip4::{self, OptionPolicy};
 use net::local::TcpResets;
 use net::mss::{self, Clamp};
-use net::router::{Feature, Op};
+use net::router::{Feature, Op, SourcePreference};
 use net::{arp, redirect};
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use super::tree::{Node, Value};
 pub(super) use reassembly::{KINDS as REASSEMBLY, LIMITS as REASSEMBLY_LIMITS};
 
 pub(super) const L3: &[&str] =
-    &["reassembly", "interfaces", "proxy-arp", "nd-proxy", "tcp-resets", "ip4-options"];
+    &["reassembly", "interfaces", "proxy-arp", "nd-proxy", "tcp-resets", "ip4-options", "route-preferences"];
 pub(super) const INTERFACE: &[&str] = &[
     "addresses",
     "table",
@@ -91,7 +91,27 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
         let path = format!("{}.{field}", d.path());
         out.extend(op.map(|op| Setting { place: fields.key_place(field), path, op }));
     }
+    d.field(&fields, "route-preferences", |d, node| preferences(d, node, &mut out));
     Some(out)
+}
+
+/// By which preference routes of a source are chosen.
+fn preferences<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, out: &mut Vec<Setting>) -> Option<()> {
+    for (source, place, node) in d.entries(node, "sources of routes") {
+        d.key(source, |d| {
+            let Some(preference) = d.int(node, 1u8, 254) else { return };
+            let op = SourcePreference { source: source.to_owned(), preference: Some(preference) };
+            match op.check() {
+                Ok(()) => out.push(Setting { place, path: d.path(), op: op.into() }),
+                Err(e) => {
+                    d.error(place, "route-source", e.message)
+                        .value(source)
+                        .help("`connected`, `static`, `kernel`, `kernel:bird` or the like");
+                }
+            }
+        });
+    }
+    Some(())
 }
 
 fn interface<'n>(
