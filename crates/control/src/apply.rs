@@ -60,7 +60,7 @@ fn probe(d: &Document) -> Result<(), Diagnostics> {
     for i in &d.interfaces {
         if let InterfaceKind::Device(device) = &i.kind
             && let Driver::AfPacket { host, namespace, .. } = &device.driver
-            && let Err(e) = drivers::af_packet::probe(host, namespace.as_deref(), until)
+            && let Err(e) = drivers::host::probe(host, namespace.as_deref(), until)
         {
             errors.push(Diagnostic::new(device.place, i.path.clone(), "device", format!("{}: {e}", i.name)));
         }

@@ -6,7 +6,7 @@
 //! one core can.
 #![allow(unsafe_code)]
 
-use drivers::Offload;
+use drivers::{Control, Offload};
 use drivers::af_packet::{self, Config, RingVersion};
 use graph::io::Ready;
 use graph::{Pool, PoolConfig, PoolMemory, TxReport, Vector, flags};

@@ -4,8 +4,9 @@
 mod common;
 
 use common::*;
-use drivers::af_packet::{self, Config, Device, RingVersion};
-use drivers::{LinkWatch, Offload, link, netns};
+use drivers::af_packet::{self, Config, Handle, RingVersion};
+use drivers::host::Device;
+use drivers::{Control, LinkWatch, Offload, link, netns};
 use graph::io::Ready;
 use graph::{Buffers, flags};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,11 +18,11 @@ fn config(ns: &Ns, name: &str, ring: RingVersion) -> Config {
     Config { netns: ns.opt(), ring, ..Config::new(name, 7) }
 }
 
-fn open(ns: &Ns, name: &str, ring: RingVersion) -> Device {
+fn open(ns: &Ns, name: &str, ring: RingVersion) -> Device<Handle> {
     af_packet::open(&config(ns, name, ring)).unwrap()
 }
 
-fn send(d: &mut Device, buffers: &mut Buffers, frames: &[Vec<u8>]) -> graph::TxReport {
+fn send(d: &mut Device<Handle>, buffers: &mut Buffers, frames: &[Vec<u8>]) -> graph::TxReport {
     let descs: Vec<_> = frames.iter().map(|f| buffers.alloc_bytes(f).unwrap()).collect();
     d.tx[0].send(buffers, &descs)
 }
@@ -38,7 +39,7 @@ fn frames_pass_both_ways() {
         let (peer, other) = (Raw::new(&h, "peer"), Raw::new(&h, "other"));
         peer.send(&frame(60, 99));
         let mut d = open(&r, "eth0", ring);
-        assert_eq!((d.mtu, d.mac), (1500, d.handle.link.mac().unwrap()));
+        assert_eq!((d.mtu, d.mac), (1500, d.handle.host.link.mac().unwrap()));
         let pool = pool();
         let mut b = pool.buffers();
 
@@ -92,12 +93,12 @@ fn what_the_device_refuses_is_counted() {
     tagged[12..16].copy_from_slice(&[0x81, 0, 0, 5]);
     assert_eq!(send(&mut d, &mut b, std::slice::from_ref(&tagged)).packets, 1);
     assert_eq!(peer.recv(), Some(tagged));
-    d.handle.link.set_up(false).unwrap();
+    d.handle.host.link.set_up(false).unwrap();
     let report = send(&mut d, &mut b, &frames[..1]);
     assert_eq!((report.packets, report.full, report.errors, report.no_link), (0, 0, 0, 1));
     // Up, and without carrier.
     h.ip("link set peer down");
-    d.handle.link.set_up(true).unwrap();
+    d.handle.host.link.set_up(true).unwrap();
     // Linux tells of a lost carrier up to a second later; until then the device is full.
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -245,12 +246,12 @@ fn a_device_has_one_router() {
     }
     let (r, h, other) = (Ns::new(), Ns::new(), Ns::new());
     veth(&r, "eth0", &h, "peer");
-    let probe = |until| af_packet::probe("eth0", Some(&r.0), until);
+    let probe = |until| drivers::host::probe("eth0", Some(&r.0), until);
     let d = open(&r, "eth0", RingVersion::V2);
     let e = af_packet::open(&config(&r, "eth0", RingVersion::V2)).err().unwrap().to_string();
     assert_eq!(e, format!("eth0 in network namespace {r} is the device of another interface of this router"));
     // A device of the same number in another namespace is another device.
-    other.ip(&format!("link add eth0 index {} type veth peer name eth1 index 77", d.handle.ifindex));
+    other.ip(&format!("link add eth0 index {} type veth peer name eth1 index 77", d.handle.host.ifindex));
     drop(open(&other, "eth0", RingVersion::V2));
     drop(d);
     // Another test that starts a process at this moment may pass the mark on for an instant.
@@ -597,9 +598,9 @@ fn a_deleted_device_ends_quietly_and_can_come_back() {
         assert_silent(&mut *d.rx[0], &mut b);
         let report = send(&mut d, &mut b, &[frame(60, 1), frame(60, 2)]);
         assert_eq!((report.packets, report.no_link), (0, 2));
-        let e = d.handle.link.state().err().unwrap().to_string();
+        let e = d.handle.host.link.state().err().unwrap().to_string();
         assert!(e.starts_with(&format!("there is no device eth0 in network namespace {r}")), "{e}");
-        assert!(d.handle.set_promiscuous(true).is_err());
+        assert!(d.handle.host.set_promiscuous(true).is_err());
 
         veth(&r, "eth0", &h, "peer");
         let mut d = open(&r, "eth0", ring);
@@ -621,18 +622,18 @@ fn a_device_that_goes_down_and_up_goes_on() {
     let mut b = pool.buffers();
     let peer = Raw::new(&h, "peer");
     for i in 0..3 {
-        d.handle.link.set_up(true).unwrap();
-        wait_for("carrier", || d.handle.link.state().unwrap().running);
+        d.handle.host.link.set_up(true).unwrap();
+        wait_for("carrier", || d.handle.host.link.state().unwrap().running);
         peer.send(&frame(60, i));
         assert!(receive(&mut *d.rx[0], &mut b, 1) == [frame(60, i)]);
         let fd = d.rx[0].fd().unwrap();
-        d.handle.link.set_up(false).unwrap();
+        d.handle.host.link.set_up(false).unwrap();
         assert_eq!(d.rx[0].ready(), Ready::Fd);
         assert!(!readable(fd), "the worker would never sleep again");
         assert!(d.handle.alive());
     }
-    d.handle.link.set_up(true).unwrap();
-    wait_for("carrier", || d.handle.link.state().unwrap().running);
+    d.handle.host.link.set_up(true).unwrap();
+    wait_for("carrier", || d.handle.host.link.state().unwrap().running);
     let fd = d.rx[0].fd().unwrap();
     peer.send(&frame(60, 9));
     wait_for("a packet wakes", || readable(fd));
@@ -657,19 +658,19 @@ fn the_handle_sets_what_linux_shows() {
     let mut watch = LinkWatch::open(Some(&r.0)).unwrap();
     let mut d = open(&r, "eth0", RingVersion::V2);
     assert!(d.conflicts.is_empty(), "{:?}", d.conflicts);
-    d.handle.set_promiscuous(true).unwrap();
-    d.handle.set_promiscuous(true).unwrap();
+    d.handle.host.set_promiscuous(true).unwrap();
+    d.handle.host.set_promiscuous(true).unwrap();
     assert!(r.ip("-d link show eth0").contains("promiscuity 1"));
-    d.handle.set_promiscuous(false).unwrap();
+    d.handle.host.set_promiscuous(false).unwrap();
     assert!(r.ip("-d link show eth0").contains("promiscuity 0"));
     let mac = packet::MacAddr([2, 0, 0, 0, 0x12, 0x34]);
-    d.handle.link.set_mac(mac).unwrap();
-    d.handle.link.set_mtu(2000).unwrap();
-    let s = d.handle.link.state().unwrap();
+    d.handle.host.link.set_mac(mac).unwrap();
+    d.handle.host.link.set_mtu(2000).unwrap();
+    let s = d.handle.host.link.state().unwrap();
     assert_eq!((s.mac, s.mtu, s.up, s.running), (mac, 2000, true, true));
-    let e = d.handle.link.set_mtu(1).err().unwrap().to_string();
+    let e = d.handle.host.link.set_mtu(1).err().unwrap().to_string();
     assert!(e.starts_with(&format!("eth0 in network namespace {r} does not take MTU 1")), "{e}");
-    assert!(d.handle.link.set_mac(packet::MacAddr::BROADCAST).is_err());
+    assert!(d.handle.host.link.set_mac(packet::MacAddr::BROADCAST).is_err());
 
     // The peer goes down: no carrier. Then it goes away, and this end with it.
     h.ip("link set peer down");
@@ -738,9 +739,9 @@ fn what_cannot_work_is_said() {
     if graph::buffer::available_mib().is_some_and(|have| have < 8192) {
         assert!(error(huge).contains("MiB of memory are available"));
     }
-    assert!(af_packet::probe("eth0", Some(&ns.0), Instant::now()).is_err());
+    assert!(drivers::host::probe("eth0", Some(&ns.0), Instant::now()).is_err());
     ns.ip("link add eth0 type veth peer name eth1");
-    af_packet::probe("eth0", Some(&ns.0), Instant::now()).unwrap();
+    drivers::host::probe("eth0", Some(&ns.0), Instant::now()).unwrap();
 }
 
 #[test]
@@ -772,10 +773,10 @@ fn a_device_that_goes_up_has_its_link_at_once() {
     // Linux tells of some changes a second late.
     for _ in 0..5 {
         r.ip("link set eth0 down");
-        assert!(!d.handle.link.state().unwrap().running);
-        d.handle.link.set_up(true).unwrap();
-        assert!(d.handle.link.state().unwrap().running);
+        assert!(!d.handle.host.link.state().unwrap().running);
+        d.handle.host.link.set_up(true).unwrap();
+        assert!(d.handle.host.link.state().unwrap().running);
     }
     h.ip("link set peer down");
-    assert!(!d.handle.link.state().unwrap().running);
+    assert!(!d.handle.host.link.state().unwrap().running);
 }

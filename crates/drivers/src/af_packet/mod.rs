@@ -5,15 +5,15 @@
 //! What it receives, Linux's own input does not see, unless Linux has a use for it: see [`Link::is_used`]. Where
 //! it has, both work on the same packets: see [`Link::conflicts`].
 
-mod claim;
-mod origin;
 mod ring;
 mod rx;
 mod tx;
 
 use crate::counts::{Drops, RxDrops};
-use crate::error::{Error, Within, check_device_name, privileged, system};
-use crate::link::{Link, LinkState};
+use crate::error::{Error, check_device_name, system};
+use crate::host::{Control, Device, Host, PATIENCE, bind_error, check_queues, packet_socket};
+#[cfg(doc)]
+use crate::link::Link;
 use crate::linux::*;
 use crate::netns;
 use crate::offload::Offload;
@@ -21,30 +21,20 @@ use crate::stage::Form;
 use crate::sys::{self, RxArrays, Statistics};
 use crate::tcx::Shut;
 use graph::{RxQueue, TxCaps, TxQueue};
-use origin::{Notes, Origin};
 use packet::MacAddr;
 use ring::Ring;
 pub(crate) use rx::POLL_BYTES;
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Most queues of a kind that one device can have.
-pub const MAX_QUEUES: usize = 64;
-/// Most groups that a device is told one by one.
-pub const MOST_GROUPS: usize = 256;
 /// Fewest and most slots of a ring.
 pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
 const DEFAULT_SLOTS: usize = 2048;
 /// Memory of a ring whose slots were not asked for.
 const DEFAULT_RING: usize = 16 << 20;
-/// How long opening waits for a device that was given back a moment ago.
-const PATIENCE: Duration = Duration::from_millis(100);
-const RAW: &str = "CAP_NET_RAW";
 /// Bytes of headers that AF_PACKET puts in a slot in front of a frame, VLAN tags included.
 const SLOT_HEADERS: usize = 128;
 /// A block must hold a super-frame.
@@ -106,49 +96,15 @@ impl Config {
     }
 }
 
-/// An open device.
-pub struct Device {
-    /// Its receive queues.
-    pub rx: Vec<Box<dyn RxQueue>>,
-    /// Its transmit queues.
-    pub tx: Vec<Box<dyn TxQueue>>,
-    /// Its address.
-    pub mac: MacAddr,
-    /// Its MTU.
-    pub mtu: u32,
-    /// Its control side. Dropping it leaves the queues working.
-    pub handle: Handle,
-    /// Sentences for the log: where Linux works on the same packets.
-    pub conflicts: Vec<String>,
-}
-
 /// The control side of an open device.
 pub struct Handle {
     /// The device in Linux.
-    pub link: Link,
-    /// Linux's index of the device when it was opened.
-    pub ifindex: u32,
+    pub host: Host,
     /// Kind of its receive rings, and slots of each.
     pub ring: (RingVersion, usize),
     /// Who completes checksums and cuts super-frames.
     pub offload: Offload,
     sockets: Vec<Arc<OwnedFd>>,
-    control: OwnedFd,
-    /// Other routers see by it that the device is taken.
-    mark: Option<UnixListener>,
-    /// What Linux's settings were, and are when the router lets go of the device.
-    origin: Origin,
-    notes: Option<Notes>,
-    /// The settings as the router or the last look found them.
-    known: Origin,
-    /// Those that are the router's.
-    our_mtu: bool,
-    our_mac: bool,
-    promiscuous: bool,
-    /// Groups asked for, those of them that are joined one by one, and whether all are received.
-    groups: BTreeSet<MacAddr>,
-    joined: BTreeSet<MacAddr>,
-    all_groups: bool,
     drops: Arc<Drops>,
     gone: Arc<AtomicBool>,
     /// Keeps what comes from Linux's own input.
@@ -165,12 +121,12 @@ impl Handle {
 
     /// Looks whether Linux has a use for what comes, and has it see that or not.
     fn share(&mut self) {
-        let used = self.link.is_used(self.ifindex).unwrap_or(true);
+        let used = self.host.link.is_used(self.host.ifindex).unwrap_or(true);
         if used {
             (self.shut, self.unable) = (None, false);
         } else if self.shut.is_none() && !self.unable {
-            let ifindex = self.ifindex;
-            let shut = netns::within(self.link.netns(), || Ok(Shut::ingress(ifindex)));
+            let ifindex = self.host.ifindex;
+            let shut = netns::within(self.host.link.netns(), || Ok(Shut::ingress(ifindex)));
             match shut {
                 Ok(Ok(shut)) => self.shut = Some(shut),
                 // An older kernel, or rights that are missing.
@@ -178,171 +134,18 @@ impl Handle {
             }
         }
     }
+}
 
-    /// False once the device was deleted (a new one of the same name is another device: open it again).
-    pub fn alive(&self) -> bool {
-        !self.gone.load(Ordering::Relaxed) && sys::local_ll(&self.control).is_ok_and(|a| a.sll_ifindex > 0)
+impl Control for Handle {
+    fn host(&self) -> &Host {
+        &self.host
     }
 
-    /// Lets go of the mark that keeps other routers off: the device is gone.
-    pub fn release(&mut self) {
-        self.mark = None;
+    fn host_mut(&mut self) -> &mut Host {
+        &mut self.host
     }
 
-    /// Linux's settings of the device, as far as known: MTU and MAC address.
-    pub fn known(&self) -> (u32, MacAddr) {
-        (self.known.mtu, self.known.mac)
-    }
-
-    /// Makes the device take packets of `bytes` bytes, where it takes less.
-    pub fn raise_mtu(&mut self, bytes: u32) -> Result<(), Error> {
-        if self.known.mtu < bytes { self.change_mtu(bytes) } else { Ok(()) }
-    }
-
-    /// As [`Handle::raise_mtu`]; a device that was raised for more is put back as far as it can be.
-    pub fn fit_mtu(&mut self, bytes: u32) -> Result<(), Error> {
-        let bytes = bytes.max(self.origin.mtu);
-        if self.known.mtu < bytes || self.our_mtu && self.known.mtu > bytes {
-            self.change_mtu(bytes)?;
-        }
-        Ok(())
-    }
-
-    fn change_mtu(&mut self, bytes: u32) -> Result<(), Error> {
-        self.note();
-        let set = self.link.set_mtu(bytes);
-        if set.is_ok() {
-            self.known.mtu = bytes;
-            self.our_mtu = bytes != self.origin.mtu;
-        }
-        self.forget();
-        set
-    }
-
-    /// Sets the device's MAC address.
-    pub fn set_mac(&mut self, mac: MacAddr) -> Result<(), Error> {
-        if self.known.mac == mac {
-            return Ok(());
-        }
-        self.note();
-        let set = self.link.set_mac(mac);
-        if set.is_ok() {
-            self.known.mac = mac;
-            self.our_mac = mac != self.origin.mac;
-        }
-        self.forget();
-        set
-    }
-
-    /// Writes down what the settings were, before the first that is changed.
-    fn note(&mut self) {
-        if !self.our_mtu && !self.our_mac && self.notes.is_none() {
-            self.notes = Notes::open(self.link.netns(), self.ifindex).ok();
-            if let Some(notes) = &self.notes {
-                notes.write(self.origin);
-            }
-        }
-    }
-
-    /// Takes the note away once all is as it was.
-    fn forget(&mut self) {
-        if !self.our_mtu
-            && !self.our_mac
-            && let Some(notes) = self.notes.take()
-        {
-            notes.erase(self.origin);
-        }
-    }
-
-    /// Looks at Linux's settings; the MTU and the MAC address that somebody else has changed. They are not put back.
-    pub fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
-        let Ok(LinkState { ifindex, mtu, mac, .. }) = self.link.state() else { return (None, None) };
-        if ifindex == self.ifindex {
-            self.share();
-        }
-        if ifindex != self.ifindex || (mtu, mac) == self.known() {
-            return (None, None);
-        }
-        if let Some(notes) = &self.notes {
-            notes.erase(self.origin);
-        }
-        let changed = ((mtu != self.known.mtu).then_some(mtu), (mac != self.known.mac).then_some(mac));
-        if changed.0.is_some() {
-            (self.origin.mtu, self.known.mtu, self.our_mtu) = (mtu, mtu, false);
-        }
-        if changed.1.is_some() {
-            (self.origin.mac, self.known.mac, self.our_mac) = (mac, mac, false);
-        }
-        match &self.notes {
-            Some(notes) if self.our_mtu || self.our_mac => notes.write(self.origin),
-            _ => self.notes = None,
-        }
-        changed
-    }
-
-    /// Lets the device receive packets for all addresses, or ends that. Linux ends it by itself when Quiver dies.
-    pub fn set_promiscuous(&mut self, on: bool) -> Result<(), Error> {
-        if on == self.promiscuous {
-            return Ok(());
-        }
-        self.membership(on, PACKET_MR_PROMISC, &[], "promiscuous mode")?;
-        self.promiscuous = on;
-        Ok(())
-    }
-
-    /// Lets the device receive packets for a group, or ends that: ports drop those for groups that nobody has asked for. Beyond
-    /// [`MOST_GROUPS`] it receives those for all.
-    pub fn set_group(&mut self, group: MacAddr, wanted: bool) -> Result<(), Error> {
-        if !wanted {
-            self.groups.remove(&group);
-            if self.joined.remove(&group) {
-                self.membership(false, PACKET_MR_MULTICAST, &group.0, "reception of a group")?;
-            }
-        } else {
-            self.groups.insert(group);
-        }
-        let all = self.groups.len() > MOST_GROUPS;
-        if !all {
-            let missing = if self.all_groups { self.groups.clone() } else { BTreeSet::from([group]) };
-            for g in missing.into_iter().filter(|g| self.groups.contains(g)) {
-                if self.joined.insert(g) {
-                    self.membership(true, PACKET_MR_MULTICAST, &g.0, "reception of a group")?;
-                }
-            }
-        }
-        if all != self.all_groups {
-            self.membership(all, PACKET_MR_ALLMULTI, &[], "reception of all groups")?;
-            self.all_groups = all;
-        }
-        Ok(())
-    }
-
-    fn membership(&self, on: bool, kind: u16, address: &[u8], what: &str) -> Result<(), Error> {
-        let option = if on { PACKET_ADD_MEMBERSHIP } else { PACKET_DROP_MEMBERSHIP };
-        let mut request = libc::packet_mreq {
-            mr_ifindex: self.ifindex as i32,
-            mr_type: kind,
-            mr_alen: address.len() as u16,
-            mr_address: [0; 8],
-        };
-        for (to, byte) in request.mr_address.iter_mut().zip(address) {
-            *to = *byte;
-        }
-        sys::setsockopt(&self.control, SOL_PACKET, option, &request).map_err(|cause| Error::Value {
-            name: self.link.name().to_owned(),
-            within: self.link.within(),
-            what: what.to_owned(),
-            cause,
-        })
-    }
-
-    /// True when promiscuous mode was asked for here.
-    pub fn promiscuous(&self) -> bool {
-        self.promiscuous
-    }
-
-    /// Packets dropped before they reached the graph, since the device was opened.
-    pub fn drops(&self) -> RxDrops {
+    fn drops(&self) -> RxDrops {
         for s in &self.sockets {
             let mut st = Statistics::default();
             if sys::getsockopt(&**s, SOL_PACKET, PACKET_STATISTICS, &mut st).is_ok() {
@@ -351,62 +154,27 @@ impl Handle {
         }
         self.drops.read()
     }
-}
 
-impl Drop for Handle {
-    /// Puts back what was changed; what somebody else has changed since stays.
-    fn drop(&mut self) {
-        if !self.our_mtu && !self.our_mac {
-            return;
-        }
-        self.look();
-        let Origin { mtu, mac } = self.origin;
-        if self.link.ifindex().is_ok_and(|i| i == self.ifindex) {
-            let _ = self.fit_mtu(mtu);
-            let _ = self.set_mac(mac);
-        }
+    fn describe(&self) -> String {
+        let (version, slots) = self.ring;
+        format!(
+            "af-packet on Linux device {}, receive ring {version:?} of {slots} slots, {}{}",
+            self.host.link.name(),
+            if self.offload == Offload::On { "offloads passed on" } else { "whole packets sent" },
+            if self.is_shared() { ", Linux sees what comes too" } else { "" }
+        )
     }
-}
 
-/// Puts back what a router has changed that was killed.
-fn put_back(link: &Link, netns: Option<&str>) -> Result<(), Error> {
-    let state = link.state()?;
-    let Ok(notes) = Notes::open(netns, state.ifindex) else { return Ok(()) };
-    if let Some(origin) = notes.read() {
-        if state.mtu != origin.mtu {
-            link.set_mtu(origin.mtu)?;
-        }
-        if state.mac != origin.mac {
-            link.set_mac(origin.mac)?;
-        }
-        notes.erase(origin);
+    fn alive(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed) && self.host.alive()
     }
-    Ok(())
-}
 
-/// Checks that the device could be opened: its name, its namespace, its kind, the permission, and that no other router
-/// has it. While one does, waits until `until`.
-pub fn probe(ifname: &str, netns: Option<&str>, until: Instant) -> Result<(), Error> {
-    let link = Link::open(ifname, netns)?;
-    link.mac()?;
-    let ifindex = link.ifindex()?;
-    netns::within(netns, || {
-        packet_socket(ifname)?;
-        claim::claim(ifname, netns, ifindex, until).map(drop)
-    })
-}
-
-fn packet_socket(ifname: &str) -> Result<OwnedFd, Error> {
-    // Protocol 0: it receives nothing before it is bound to its one device.
-    sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
-        .map_err(privileged(format!("receiving packets on {ifname}"), RAW))
-}
-
-fn check_queues(name: &str, which: &'static str, count: usize) -> Result<(), Error> {
-    if (1..=MAX_QUEUES).contains(&count) {
-        return Ok(());
+    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
+        if self.host.link.ifindex().is_ok_and(|now| now == self.host.ifindex) {
+            self.share();
+        }
+        self.host.look()
     }
-    Err(Error::Queues { name: name.to_owned(), which, count, max: MAX_QUEUES })
 }
 
 /// Bytes of a slot: a frame of the device's MTU fits; larger ones take the way over the socket's queue.
@@ -416,7 +184,7 @@ fn slot_size(mtu: u32) -> usize {
 
 /// Opens a device. What was opened is closed again when a step fails; Linux's settings of the device stay
 /// untouched, but for those that a killed router has left, which are put back.
-pub fn open(config: &Config) -> Result<Device, Error> {
+pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     let name = &config.ifname;
     check_device_name(name)?;
     check_queues(name, "receive", config.rx_queues)?;
@@ -426,12 +194,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         return Err(Error::Slots { name: name.clone(), slots, min, max });
     }
     let netns = config.netns.as_deref();
-    let link = Link::open(name, netns)?;
-    let index = link.ifindex()?;
-    // Before anything is read of it: its settings may be those of a router that was killed.
-    let mark = netns::within(netns, || claim::claim(name, netns, index, Instant::now() + config.patience))?;
-    put_back(&link, netns)?;
-    let state = link.state()?;
+    let (host, state) = Host::open(name, netns, config.patience)?;
     let ifindex = state.ifindex as i32;
     let slot = slot_size(state.mtu);
     let slots = config.slots.unwrap_or((DEFAULT_RING / slot).min(DEFAULT_SLOTS));
@@ -441,7 +204,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     }
     let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
 
-    let (rx, tx, control) = netns::within(netns, || {
+    let (rx, tx) = netns::within(netns, || {
         let mut rx = Vec::new();
         for _ in 0..config.rx_queues {
             rx.push(receive_socket(name, ifindex, config.ring, slot, slots)?);
@@ -456,9 +219,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         for _ in 0..config.tx_queues {
             tx.push(send_socket(name, ifindex)?);
         }
-        let control = packet_socket(name)?;
-        sys::bind(&control, &sys::link_address(ifindex, 0)).map_err(bind_error(name, netns))?;
-        Ok((rx, tx, control))
+        Ok((rx, tx))
     })?;
 
     let form = if config.offload == Offload::On { Form::AsIs } else { Form::Whole };
@@ -479,31 +240,18 @@ pub fn open(config: &Config) -> Result<Device, Error> {
             gone: Arc::clone(&gone),
         }));
     }
-    let ifindex = state.ifindex;
     let mut handle = Handle {
-        link,
-        ifindex,
+        host,
         ring: (config.ring, slots),
         offload: config.offload,
         sockets,
-        control,
-        mark,
-        origin: Origin { mtu: state.mtu, mac: state.mac },
-        notes: None,
-        known: Origin { mtu: state.mtu, mac: state.mac },
-        our_mtu: false,
-        our_mac: false,
-        promiscuous: false,
-        groups: BTreeSet::new(),
-        joined: BTreeSet::new(),
-        all_groups: false,
         drops,
         gone,
         shut: None,
         unable: false,
     };
     handle.share();
-    let conflicts = if handle.is_shared() { handle.link.conflicts() } else { vec![] };
+    let conflicts = if handle.is_shared() { handle.host.link.conflicts() } else { vec![] };
     Ok(Device {
         rx: queues,
         tx: tx
@@ -519,14 +267,6 @@ pub fn open(config: &Config) -> Result<Device, Error> {
 
 fn option(name: &str, what: &str) -> impl FnOnce(io::Error) -> Error {
     system(format!("set {what} of the packet socket on {name}"))
-}
-
-fn bind_error(name: &str, netns: Option<&str>) -> impl FnOnce(io::Error) -> Error {
-    let (name, within) = (name.to_owned(), Within(netns.map(str::to_owned)));
-    move |cause| match cause.raw_os_error() {
-        Some(libc::ENODEV | libc::ENXIO) => Error::NoDevice { name, within },
-        _ => Error::System { what: format!("bind a packet socket to {name}{within}"), cause },
-    }
 }
 
 /// A bound socket with its ring. It rejects every packet until its filter is taken away.

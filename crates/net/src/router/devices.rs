@@ -2,7 +2,7 @@
 
 use super::tap_addresses::TapAddresses;
 use super::{check_namespace, is_tap_host};
-use drivers::{Files, af_packet, pcap, tap};
+use drivers::{Control, Files, af_packet, pcap, tap};
 use graph::io::Ready;
 use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
@@ -264,31 +264,32 @@ fn list(d: drivers::RxDrops) -> Vec<(&'static str, u64)> {
     ]
 }
 
-struct Host {
-    handle: af_packet::Handle,
+/// A device of Linux's, by whatever driver.
+struct Host<C> {
+    handle: C,
     conflicts: Vec<String>,
 }
 
-impl DeviceControl for Host {
+impl<C: Control> DeviceControl for Host<C> {
     fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
         // The device's own state is Linux's: a router that goes down must not cut the host's other uses of it.
-        if up { self.handle.link.set_up(true) } else { Ok(()) }
+        if up { self.handle.host().link.set_up(true) } else { Ok(()) }
     }
 
     fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
-        self.handle.raise_mtu(u32::from(mtu))
+        self.handle.host_mut().raise_mtu(u32::from(mtu))
     }
 
     fn fit(&mut self, bytes: u32) -> Result<(), drivers::Error> {
-        self.handle.fit_mtu(bytes)
+        self.handle.host_mut().fit_mtu(bytes)
     }
 
     fn fit_tagged(&mut self, bytes: u32) -> Result<(), drivers::Error> {
-        self.handle.raise_mtu(bytes)
+        self.handle.host_mut().raise_mtu(bytes)
     }
 
     fn set_mac(&mut self, mac: MacAddr) -> Result<(), drivers::Error> {
-        self.handle.set_mac(mac)
+        self.handle.host_mut().set_mac(mac)
     }
 
     fn dead(&self) -> bool {
@@ -296,7 +297,7 @@ impl DeviceControl for Host {
     }
 
     fn settings(&self) -> Option<(u32, MacAddr)> {
-        Some(self.handle.known())
+        Some(self.handle.host().known())
     }
 
     fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
@@ -304,15 +305,15 @@ impl DeviceControl for Host {
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error> {
-        self.handle.set_promiscuous(on)
+        self.handle.host_mut().set_promiscuous(on)
     }
 
     fn set_group(&mut self, group: MacAddr, wanted: bool) -> Result<(), drivers::Error> {
-        self.handle.set_group(group, wanted)
+        self.handle.host_mut().set_group(group, wanted)
     }
 
     fn link(&self) -> bool {
-        self.handle.alive() && self.handle.link.state().is_ok_and(|s| s.running)
+        self.handle.alive() && self.handle.host().link.state().is_ok_and(|s| s.running)
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
@@ -320,13 +321,7 @@ impl DeviceControl for Host {
     }
 
     fn describe(&self) -> String {
-        let (version, slots) = self.handle.ring;
-        format!(
-            "af-packet on Linux device {}, receive ring {version:?} of {slots} slots, {}{}",
-            self.handle.link.name(),
-            if self.handle.offload == Offload::On { "offloads passed on" } else { "whole packets sent" },
-            if self.handle.is_shared() { ", Linux sees what comes too" } else { "" }
-        )
+        self.handle.describe()
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -334,7 +329,7 @@ impl DeviceControl for Host {
     }
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
-        Some((self.handle.link.netns().map(str::to_string), self.handle.ifindex))
+        Some((self.handle.host().link.netns().map(str::to_string), self.handle.host().ifindex))
     }
 }
 

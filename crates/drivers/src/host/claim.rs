@@ -1,6 +1,6 @@
 //! One router a device: a name in Linux's abstract socket namespace, which belongs to the network namespace, ends with the
 //! process however that ends, and leaves nothing behind. It tells the device by Linux's index, which another may have later:
-//! the router lets go of it when the device goes ([`super::Handle::release`]).
+//! the router lets go of it when the device goes ([`super::Host::release`]).
 
 use crate::error::{Error, Within};
 use crate::sys;
