@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Packets a second of routers on veth devices, by turns: one way, a sender on CPU 1, the router on CPU 0.
 
-    benchmarks/over_devices.py [--rounds N] [--seconds S] BINARY [BINARY...]
+    benchmarks/over_devices.py [--rounds N] [--seconds S] BINARY[:DRIVER] [BINARY[:DRIVER]...]
 
 A second Quiver, of the first binary, sends IPv4 packets of 64 bytes as fast as it can. What counts is what comes out at the other end.
-With the word `linux` in the place of a binary Linux forwards, in the softirq of the sender's CPU. As root.
+DRIVER is that of the router's devices, af-packet by default. With the word `linux` in the place of a binary Linux forwards, in the
+softirq of the sender's CPU. As root.
 """
 
 import argparse
@@ -53,7 +54,9 @@ class Linux:
 
 
 def measure(a, binary, folder):
-    router = Linux() if binary == "linux" else Quiver(binary, folder, "router", ROUTER + general(folder, "router", 0))
+    binary, _, driver = binary.partition(":")
+    devices = f"devices: {{left: {{driver: {driver}}}, right: {{driver: {driver}}}}}\n" if driver else ""
+    router = Linux() if binary == "linux" else Quiver(binary, folder, "router", ROUTER + devices + general(folder, "router", 0))
     sender = Quiver(a.sender, folder, "sender", general(folder, "sender", 1) + "interfaces: {g0: {}, a: {l2xc: g0}}\n"
                     f"devices: {{a: {{driver: pcap, pcap: {{write: {folder}/a.pcap}}}}}}\n")
     try:
@@ -73,7 +76,7 @@ def main():
     p.add_argument("--seconds", type=float, default=3)
     p.add_argument("binary", nargs="+")
     a = p.parse_args()
-    a.sender = next(b for b in a.binary if b != "linux")
+    a.sender = next(b for b in a.binary if b != "linux").partition(":")[0]
     run("ip", "netns", "add", "sinkns")
     run("ip", "link", "add", "g0", "type", "veth", "peer", "name", "left")
     run("ip", "link", "add", "right", "type", "veth", "peer", "name", "sink", "netns", "sinkns")

@@ -229,6 +229,9 @@ class Bench:
             if addresses and neighbors:
                 for address in (p.host, p.host6):
                     config["neighbors"].append({"interface": p.name, "address": address, "mac": p.host_mac})
+        driver = os.environ.get("QUIVER_TEST_DRIVER")
+        if driver:
+            config["devices"] = {name: {"driver": driver} for name in self.ports}
         self.config = extra if isinstance(extra, str) else merged(config, extra or {})
         if start:
             self.start()

@@ -59,7 +59,7 @@ fn probe(d: &Document) -> Result<(), Diagnostics> {
     let until = Instant::now() + PATIENCE;
     for i in &d.interfaces {
         if let InterfaceKind::Device(device) = &i.kind
-            && let Driver::AfPacket { host, namespace, .. } = &device.driver
+            && let Driver::Linux { host, namespace, .. } = &device.driver
             && let Err(e) = drivers::host::probe(host, namespace.as_deref(), until)
         {
             errors.push(Diagnostic::new(device.place, i.path.clone(), "device", format!("{}: {e}", i.name)));

@@ -11,7 +11,7 @@ const MAX_NOTES: usize = 1000;
 pub fn look(document: Document) -> Diagnostics {
     let devices = document.interfaces.iter().filter_map(|i| {
         let InterfaceKind::Device(device) = &i.kind else { return None };
-        let Driver::AfPacket { host, namespace, .. } = &device.driver else { return None };
+        let Driver::Linux { host, namespace, .. } = &device.driver else { return None };
         let mtu = u32::from(i.mtu);
         let (place, rule, message, help) = match Link::open(host, namespace.as_deref())
             .and_then(|link| link.state())

@@ -6,8 +6,8 @@
 //! one core can.
 #![allow(unsafe_code)]
 
-use drivers::{Control, Offload};
 use drivers::af_packet::{self, Config, RingVersion};
+use drivers::{Control, Offload};
 use graph::io::Ready;
 use graph::{Pool, PoolConfig, PoolMemory, TxReport, Vector, flags};
 use std::time::{Duration, Instant};

@@ -197,6 +197,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether it is a driver that does not work on the device, and not the device itself that is not to be had.
+    pub fn is_of_driver(&self) -> bool {
+        matches!(self, Error::System { .. } | Error::Value { .. } | Error::Permission { .. })
+    }
+}
+
 /// Turns a refusal of the kernel into a sentence; `what` completes "cannot ...".
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();

@@ -1,6 +1,8 @@
 //! What brings packets in and takes them out: drivers behind [`graph::io`]'s traits.
 
 pub mod af_packet;
+pub mod af_xdp;
+mod bpf;
 mod counts;
 pub mod error;
 pub mod files;

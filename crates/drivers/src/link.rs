@@ -1,7 +1,7 @@
 //! The control side of a Linux device: its MTU, MAC, flags and state, wherever its namespace is.
 
 use crate::error::{Error, Within, check_device_name, privileged, system};
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, Request};
 use crate::sys::{self, IfReq};
 use crate::{linux, netns};
 use ::linux::link;
@@ -90,6 +90,11 @@ impl Link {
             }
             _ => Error::System { what: format!("set {what} on {}{}", self.name, self.within), cause: e },
         }
+    }
+
+    /// A command of ethtool's about the device, which the answer takes the place of.
+    pub(crate) fn ethtool<const N: usize>(&self, command: &mut [u32; N]) -> io::Result<()> {
+        sys::ethtool(&self.socket, &self.name, command)
     }
 
     fn set(&self, request: u64, argument: &[u8], what: &str) -> Result<(), Error> {
@@ -242,6 +247,22 @@ impl Link {
         })
     }
 
+    /// The kind of a device that Linux makes by itself (`veth`, `vlan`, ...); `None` for a port.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub(crate) fn kind(&self, ifindex: u32) -> Result<Option<String>, Error> {
+        netns::within(self.netns(), || {
+            let mut about = [0; link::IFINFOMSG];
+            about[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+            let answer = Netlink::here()?.ask(Request::get(RTM_GETLINK, &about));
+            let answer = answer.map_err(system(format!("read the kind of {}", self.name)))?;
+            let body = answer.get(wire::HEADER..).unwrap_or_default();
+            let kind = kind(Attributes(body.get(link::IFINFOMSG..).unwrap_or_default()));
+            Ok((!kind.is_empty()).then(|| String::from_utf8_lossy(kind).into_owned()))
+        })
+    }
+
     /// Sentences for the log when Linux works on the packets of this device too and would answer or forward them
     /// beside Quiver.
     pub fn conflicts(&self) -> Vec<String> {
@@ -294,18 +315,21 @@ const IFLA_INFO_KIND: u16 = 1;
 /// Kinds of devices that live on the frames of another one, which their links name.
 const UPON: [&[u8]; 6] = [b"vlan", b"macvlan", b"macvtap", b"ipvlan", b"ipvtap", b"macsec"];
 
+/// The kind that a link's attributes give, if any.
+fn kind<'m>(mut of: Attributes<'m>) -> &'m [u8] {
+    let Some((_, info)) = of.find(|(attribute, _)| *attribute == IFLA_LINKINFO) else { return b"" };
+    let of = Attributes(info).find(|(k, _)| *k == IFLA_INFO_KIND);
+    of.map_or(&b""[..], |(_, v)| v.split(|b| *b == 0).next().unwrap_or_default())
+}
+
 /// Whether a message about a link says that the device of this index is a port, or that the link is upon it.
 fn uses(body: &[u8], ifindex: u32) -> bool {
     let Some(rest) = body.get(link::IFINFOMSG..) else { return false };
-    let (mut below, mut kind, mut port) = (None, &b""[..], false);
+    let (mut below, kind, mut port) = (None, kind(Attributes(rest)), false);
     for (attribute, value) in Attributes(rest) {
         match attribute {
             IFLA_LINK => below = wire::u32_at(value, 0),
             IFLA_MASTER => port = true,
-            IFLA_LINKINFO => {
-                let of = Attributes(value).find(|(k, _)| *k == IFLA_INFO_KIND);
-                kind = of.map_or(&b""[..], |(_, v)| v.split(|b| *b == 0).next().unwrap_or_default());
-            }
             _ => {}
         }
     }

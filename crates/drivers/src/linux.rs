@@ -35,6 +35,13 @@ pub const TUN_F_USO6: u64 = 0x40;
 
 pub const SIOCETHTOOL: u64 = 0x8946;
 pub const ETHTOOL_GLINK: u32 = 0x0a;
+pub const ETHTOOL_GFLAGS: u32 = 0x25;
+pub const ETHTOOL_SFLAGS: u32 = 0x26;
+pub const ETHTOOL_GGRO: u32 = 0x2b;
+pub const ETHTOOL_SGRO: u32 = 0x2c;
+pub const ETHTOOL_GCHANNELS: u32 = 0x3c;
+pub const ETHTOOL_SCHANNELS: u32 = 0x3d;
+pub const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 pub const SOL_PACKET: i32 = 263;
 pub const PACKET_ADD_MEMBERSHIP: i32 = 1;

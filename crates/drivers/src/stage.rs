@@ -102,7 +102,7 @@ impl Stage {
         &mut self,
         buffers: &mut Buffers,
         d: &Desc,
-        mut push: impl FnMut(&mut Stage, &Buffers),
+        mut push: impl FnMut(&mut Stage, &mut Buffers),
     ) -> bool {
         if d.has(flags::GSO) && self.cuts(buffers, d) {
             return self.segments(buffers, d, push);
@@ -151,7 +151,12 @@ impl Stage {
         true
     }
 
-    fn segments(&mut self, buffers: &Buffers, d: &Desc, mut push: impl FnMut(&mut Stage, &Buffers)) -> bool {
+    fn segments(
+        &mut self,
+        buffers: &mut Buffers,
+        d: &Desc,
+        mut push: impl FnMut(&mut Stage, &mut Buffers),
+    ) -> bool {
         let mut front = [0u8; MAX_HEADERS];
         let n = buffers.copy_out(d, 0, &mut front);
         let Some(gso) = offload::gso(buffers, d) else { return false };

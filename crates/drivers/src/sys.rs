@@ -33,6 +33,20 @@ unsafe impl Plain for libc::sockaddr_ll {}
 unsafe impl Plain for libc::sockaddr_nl {}
 // SAFETY: a C struct of integers.
 unsafe impl Plain for libc::ucred {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::sockaddr_xdp {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::xdp_umem_reg {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::xdp_options {}
+// SAFETY: a C struct of integers.
+unsafe impl Plain for libc::xdp_desc {}
+// SAFETY: integers have no padding and every pattern is valid.
+unsafe impl<const N: usize> Plain for [u32; N] {}
 // SAFETY: two integers, as the kernel's struct tpacket_stats.
 unsafe impl Plain for Statistics {}
 // SAFETY: plain bytes.
@@ -106,6 +120,34 @@ pub fn open(path: &str, flags: i32) -> io::Result<OwnedFd> {
     }
 }
 
+/// A sysfs of the calling thread's network namespace, mounted nowhere (Linux 5.2).
+pub fn new_sysfs() -> io::Result<OwnedFd> {
+    const CMD_CREATE: u32 = 6;
+    const CLOEXEC: u32 = 1;
+    let none = core::ptr::null::<libc::c_char>();
+    let owned = |answer: libc::c_long| -> io::Result<OwnedFd> {
+        // SAFETY: a success is a new descriptor that nothing else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(check(answer as i32)?) })
+    };
+    // SAFETY: a terminated string, and pointers that are null.
+    unsafe {
+        let context = owned(libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), CLOEXEC))?;
+        let fd = context.as_raw_fd();
+        check(libc::syscall(libc::SYS_fsconfig, fd, CMD_CREATE, none, none, 0) as i32)?;
+        owned(libc::syscall(libc::SYS_fsmount, fd, CLOEXEC, 0))
+    }
+}
+
+/// Opens a file of a folder with the given flags, closed on exec.
+pub fn open_in(folder: &OwnedFd, path: &str, flags: i32) -> io::Result<OwnedFd> {
+    let path = CString::new(path)?;
+    // SAFETY: the path is a terminated string; a success is a new descriptor that nothing else owns.
+    unsafe {
+        let fd = check(libc::openat(folder.as_raw_fd(), path.as_ptr(), flags | libc::O_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
 /// Sets a socket option.
 pub fn setsockopt<T: Plain>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and length describe `value`.
@@ -165,17 +207,23 @@ pub fn reject_all(fd: &OwnedFd, on: bool) -> io::Result<()> {
     .map(drop)
 }
 
-/// Asks for something of BPF's that has a descriptor.
+/// Asks for something of BPF's; the answer is a number.
 ///
 /// # Safety
 /// Pointers in `attributes` are valid for what the command does with them.
+pub unsafe fn bpf_call<T>(command: i32, attributes: &T) -> io::Result<i32> {
+    // SAFETY: the pointer and length describe `attributes`, whose own pointers the caller answers for.
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>()) };
+    check(answer as i32)
+}
+
+/// Asks for something of BPF's that has a descriptor.
+///
+/// # Safety
+/// Pointers in `attributes` are valid for what the command does with them, and its answer is a new descriptor.
 pub unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the pointer and length describe `attributes`, whose own pointers the caller answers for; a success is a new descriptor that
-    // nothing else owns.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>());
-        Ok(OwnedFd::from_raw_fd(check(fd as i32)?))
-    }
+    // SAFETY: as the caller promises; nothing else owns a new descriptor.
+    unsafe { Ok(OwnedFd::from_raw_fd(bpf_call(command, attributes)?)) }
 }
 
 /// Binds a socket to an address.
@@ -258,13 +306,41 @@ pub fn running(fd: &impl AsRawFd, name: &str) -> io::Result<bool> {
 
 /// Whether a device has carrier; an error where it does not say.
 pub fn carrier(fd: &impl AsRawFd, name: &str) -> io::Result<bool> {
-    // The command and its answer (`struct ethtool_value`), to which the request holds a pointer.
+    // The command and its answer: `struct ethtool_value`.
     let mut value = [crate::linux::ETHTOOL_GLINK, 0u32];
+    ethtool(fd, name, &mut value)?;
+    Ok(value[1] != 0)
+}
+
+/// A command of ethtool's about a device: its number and what belongs to it, which the answer takes the place of.
+pub fn ethtool<const N: usize>(fd: &impl AsRawFd, name: &str, command: &mut [u32; N]) -> io::Result<()> {
     let mut request = IfReq::new(name);
-    request.set(&(&raw mut value as usize).to_ne_bytes());
+    // The request holds a pointer to the command.
+    request.set(&(&raw mut *command as usize).to_ne_bytes());
     ioctl(fd, crate::linux::SIOCETHTOOL, &mut request)?;
-    // SAFETY: `value` lives, and the kernel, which has written to it behind the compiler's back, is done with it.
-    Ok(unsafe { (&raw const value).read_volatile() }[1] != 0)
+    for word in command.iter_mut() {
+        // SAFETY: the word lives; the kernel, which has written to it behind the compiler's back, is done with it.
+        *word = unsafe { (&raw const *word).read_volatile() };
+    }
+    Ok(())
+}
+
+/// Has the kernel send what waits in a socket's transmit ring.
+pub fn kick(fd: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: no data.
+    check_len(unsafe {
+        libc::sendto(fd.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0)
+    })
+    .map(drop)
+}
+
+/// Has the kernel look at a socket's fill ring.
+pub fn kick_receive(fd: &impl AsRawFd) {
+    // SAFETY: no data.
+    unsafe {
+        let (none, no_address) = (core::ptr::null_mut(), core::ptr::null_mut());
+        libc::recvfrom(fd.as_raw_fd(), none, 0, libc::MSG_DONTWAIT, no_address, core::ptr::null_mut());
+    }
 }
 
 /// Receives one datagram; its length may exceed the buffer's when it was cut (`MSG_TRUNC`).

@@ -30,6 +30,19 @@ pub const NONE: u32 = u32::MAX;
 pub const HOARD: usize = 512;
 const BATCH: usize = 256;
 
+/// Where the room of a buffer starts: bytes from the start of the pool's memory.
+#[inline]
+pub fn room_at(buf: u32) -> usize {
+    buf as usize * STRIDE + size_of::<Meta>()
+}
+
+/// The buffer whose room starts there, whether or not the pool has it.
+#[inline]
+pub fn with_room_at(at: usize) -> Option<u32> {
+    let from = at.checked_sub(size_of::<Meta>())?;
+    from.is_multiple_of(STRIDE).then(|| u32::try_from(from / STRIDE).ok()).flatten()
+}
+
 /// What is known of a buffer beside its bytes; valid only where the descriptor's flags say so.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -134,6 +147,7 @@ pub struct Pool {
     free: ArrayQueue<u32>,
     cached: Box<[CachedCount]>,
     next_cache: AtomicUsize,
+    lent: AtomicUsize,
     #[cfg(debug_assertions)]
     state: Box<[std::sync::atomic::AtomicU8]>,
 }
@@ -212,6 +226,7 @@ impl Pool {
             free,
             cached: (0..=crate::epoch::MAX_READERS).map(|_| CachedCount(AtomicUsize::new(0))).collect(),
             next_cache: AtomicUsize::new(0),
+            lent: AtomicUsize::new(0),
             #[cfg(debug_assertions)]
             state: (0..count).map(|_| std::sync::atomic::AtomicU8::new(0)).collect(),
         }))
@@ -232,6 +247,19 @@ impl Pool {
         self.pages
     }
 
+    /// Where its memory starts, and how many bytes there are: for devices that read and write buffers by themselves.
+    pub fn memory(&self) -> (usize, usize) {
+        (self.base as usize, self.bytes)
+    }
+
+    /// Gives a buffer back that was lent to a device, where no worker is at hand.
+    pub fn give_back(&self, buf: u32) {
+        assert!(buf < self.count, "buffer index out of range");
+        self.mark(buf, 1, 0);
+        self.returned(1);
+        let _ = self.free.push(buf);
+    }
+
     /// Buffers in the shared free list.
     pub fn global_free(&self) -> usize {
         self.free.len()
@@ -245,7 +273,22 @@ impl Pool {
 
     /// Buffers that some packet owns.
     pub fn in_use(&self) -> usize {
-        self.count().saturating_sub(self.global_free() + self.cached().iter().sum::<usize>())
+        self.count().saturating_sub(self.global_free() + self.cached().iter().sum::<usize>() + self.lent())
+    }
+
+    /// Buffers that devices have: to receive into, or to send from.
+    pub fn lent(&self) -> usize {
+        self.lent.load(Ordering::Relaxed)
+    }
+
+    /// A device has so many buffers more.
+    pub fn lend(&self, buffers: usize) {
+        self.lent.fetch_add(buffers, Ordering::Relaxed);
+    }
+
+    /// A device has so many buffers less.
+    pub fn returned(&self, buffers: usize) {
+        self.lent.fetch_sub(buffers, Ordering::Relaxed);
     }
 
     /// A free list of its own for one worker (or test).

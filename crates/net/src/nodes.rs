@@ -100,6 +100,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .into_iter()
         .fold(empty, Builder::arc)
         .input("af-packet-input", &["@device-input"], format::received)
+        .input("af-xdp-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)

@@ -2,7 +2,7 @@
 
 use super::{DEVICE, Source};
 use crate::written::{Map, Node};
-use net::router::{HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, TapConfig};
+use net::router::{HostConfig, HostDriver, IfState, Kind, Offload, Op, PcapConfig, Ring, TapConfig, XdpMode};
 
 /// An entry of `devices`: what is not as it is without one.
 pub(super) fn device(from: Source<'_>, i: &IfState) -> Option<Node> {
@@ -35,6 +35,8 @@ fn offload(o: Offload) -> Option<Node> {
 }
 
 fn host(i: &IfState, c: &HostConfig, to: &mut Map) {
+    to.put_unless("driver", c.driver.name(), HostDriver::default().name());
+    to.put_some("mode", c.mode.map(XdpMode::name));
     to.put_unless("host", c.host.as_str(), i.name.as_str());
     to.put_some("namespace", c.netns.as_deref());
     to.put_unless("rx-queues", c.rx_queues, 1);

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use super::decode::{Decoder, Fields, list};
 use super::diag::{Diagnostic, Place};
 use super::interface::numbered;
-use super::model::{Device, Driver, Interface, InterfaceKind, Offload, QueuePlace, Rate, RingVersion, Tap};
+use super::model::{
+    Device, Driver, HostDriver, Interface, InterfaceKind, Offload, QueuePlace, Rate, RingVersion, Tap,
+    XdpMode,
+};
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
@@ -13,6 +16,7 @@ use super::virtuals;
 
 pub(super) const DEVICE: &[&str] = &[
     "driver",
+    "mode",
     "host",
     "namespace",
     "rx-queues",
@@ -40,6 +44,17 @@ const AF_PACKET_FIELDS: &[&str] = &[
     "offload",
     "promiscuous",
 ];
+const AF_XDP_FIELDS: &[&str] = &[
+    "driver",
+    "mode",
+    "host",
+    "namespace",
+    "rx-queues",
+    "tx-queues",
+    "rx-placement",
+    "rx-ring",
+    "promiscuous",
+];
 const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
 const TAP_FIELDS: &[&str] =
     &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous", "routed"];
@@ -63,7 +78,7 @@ pub(super) struct DeviceEntry {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    AfPacket,
+    Linux(HostDriver),
     Pcap,
     Tap,
 }
@@ -81,7 +96,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<BTre
 fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n>) -> DeviceEntry {
     let mut entry = DeviceEntry {
         place,
-        driver: af_packet(name),
+        driver: linux(name),
         rx_queues: 1,
         tx_queues: 1,
         offload: Offload::Auto,
@@ -93,15 +108,18 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     };
     let Some(fields) = d.fields(node, DEVICE) else { return entry };
     let tap = numbered(name, "tap").is_some();
-    let drivers: &[(&str, Kind)] = match tap {
-        true => &[("tap", Kind::Tap)],
-        false => &[("af-packet", Kind::AfPacket), ("pcap", Kind::Pcap)],
+    let drivers = match tap {
+        true => vec![("tap", Kind::Tap)],
+        false => {
+            let linux = HostDriver::ALL.into_iter().map(|(name, by)| (name, Kind::Linux(by)));
+            linux.chain([("pcap", Kind::Pcap)]).collect()
+        }
     };
-    let driver = d.field(&fields, "driver", |d, node| d.choice(node, drivers));
+    let driver = d.field(&fields, "driver", |d, node| d.choice(node, &drivers));
     if fields.has("driver") && driver.is_none() {
         return entry;
     }
-    let kind = driver.unwrap_or(if tap { Kind::Tap } else { Kind::AfPacket });
+    let kind = driver.unwrap_or(if tap { Kind::Tap } else { Kind::Linux(HostDriver::default()) });
     only_for_driver(d, &fields, kind);
 
     let queues = |d: &mut Decoder<'n>, name| d.field(&fields, name, |d, node| d.int(node, 1u16, 64));
@@ -117,8 +135,19 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     let namespace = d.field(&fields, "namespace", namespace);
     let ring = d.field(&fields, "rx-ring", rx_ring);
     match kind {
-        Kind::AfPacket => {
-            let (rx_slots, ring) = ring.unwrap_or((None, RingVersion::TpacketV2));
+        Kind::Linux(by) => {
+            if by == HostDriver::AfXdp && ring.is_some_and(|(_, version)| version.is_some()) {
+                d.key("rx-ring", |d| {
+                    d.error(
+                        fields.key_place("rx-ring"),
+                        "driver-field",
+                        "the rings of AF_XDP have no version".to_string(),
+                    )
+                    .help("leave `version` out");
+                });
+            }
+            let (rx_slots, version) = ring.unwrap_or((None, None));
+            let ring = version.unwrap_or(RingVersion::TpacketV2);
             // A wrong name was reported; the default must not be judged in its place.
             let host = match (host, fields.has("host")) {
                 (Some(host), _) => host,
@@ -126,7 +155,9 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
                 (None, false) => name.to_string(),
             };
             let offload = entry.offload;
-            entry.driver = Driver::AfPacket { host, namespace, rx_slots, ring, offload };
+            let modes = [XdpMode::Native, XdpMode::Generic].map(|m| (m.name(), m));
+            let mode = d.field(&fields, "mode", |d, node| d.choice(node, &modes));
+            entry.driver = Driver::Linux { by, mode, host, namespace, rx_slots, ring, offload };
         }
         Kind::Pcap => {
             const HELP: &str = "pcap: {read: FILE} or pcap: {write: FILE} or both";
@@ -141,7 +172,8 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
 
 fn only_for_driver(d: &mut Decoder<'_>, fields: &Fields<'_>, kind: Kind) {
     let (driver, allowed) = match kind {
-        Kind::AfPacket => ("af-packet", AF_PACKET_FIELDS),
+        Kind::Linux(HostDriver::AfXdp) => ("af-xdp", AF_XDP_FIELDS),
+        Kind::Linux(by) => (by.name(), AF_PACKET_FIELDS),
         Kind::Pcap => ("pcap", PCAP_FIELDS),
         Kind::Tap => ("tap", TAP_FIELDS),
     };
@@ -153,8 +185,10 @@ fn only_for_driver(d: &mut Decoder<'_>, fields: &Fields<'_>, kind: Kind) {
     }
 }
 
-fn af_packet(name: &str) -> Driver {
-    Driver::AfPacket {
+fn linux(name: &str) -> Driver {
+    Driver::Linux {
+        by: HostDriver::default(),
+        mode: None,
         host: name.to_string(),
         namespace: None,
         rx_slots: None,
@@ -199,13 +233,13 @@ fn placement<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<QueuePla
     Some(all)
 }
 
-fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Option<u32>, RingVersion)> {
+fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Option<u32>, Option<RingVersion>)> {
     let fields = d.fields(node, RX_RING)?;
     let slots = d.field(&fields, "slots", |d, node| super::tap::power_of_two(d, node, 64, 65536));
     let version = d.field(&fields, "version", |d, node| {
         d.choice(node, &[("tpacket-v2", RingVersion::TpacketV2), ("tpacket-v3", RingVersion::TpacketV3)])
     });
-    Some((slots, version.unwrap_or(RingVersion::TpacketV2)))
+    Some((slots, version))
 }
 
 fn pcap<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Driver> {
@@ -266,7 +300,7 @@ pub(super) fn take(name: &str, place: Place, entry: Option<DeviceEntry>) -> Devi
         Some(e) => {
             Device { place: e.place, driver: e.driver, rx_queues: e.rx_queues, tx_queues: e.tx_queues }
         }
-        None => Device { place, driver: af_packet(name), rx_queues: 1, tx_queues: 1 },
+        None => Device { place, driver: linux(name), rx_queues: 1, tx_queues: 1 },
     }
 }
 

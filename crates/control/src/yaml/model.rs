@@ -10,6 +10,7 @@ pub use drivers::Offload;
 use ipnet::IpNet;
 use net::punt::{Class, Limit};
 pub use net::router::Encap;
+pub use net::router::{HostDriver, XdpMode};
 use packet::MacAddr;
 
 use super::acl::{Acl, AclUse};
@@ -244,8 +245,12 @@ pub struct Device {
 /// A driver with its own settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Driver {
-    /// A Linux device through AF_PACKET.
-    AfPacket {
+    /// A Linux device.
+    Linux {
+        /// Who brings its packets.
+        by: HostDriver,
+        /// Where AF_XDP's program works; where it works best when absent.
+        mode: Option<XdpMode>,
         /// Name of the Linux device.
         host: String,
         /// Network namespace of the device; Quiver's own when absent.

@@ -133,7 +133,9 @@ fn devices_and_taps() {
     assert_eq!((ge0.rx_queues, ge0.tx_queues, ge0.place.line), (4, 2, 13));
     assert_eq!(
         ge0.driver,
-        Driver::AfPacket {
+        Driver::Linux {
+            by: HostDriver::AfPacket,
+            mode: None,
             host: "eth0".into(),
             namespace: Some("wan".into()),
             rx_slots: Some(8192),
@@ -143,7 +145,9 @@ fn devices_and_taps() {
     );
     assert_eq!(
         device("ge1").driver,
-        Driver::AfPacket {
+        Driver::Linux {
+            by: HostDriver::AfPacket,
+            mode: None,
             host: "ge1".into(),
             namespace: None,
             rx_slots: None,

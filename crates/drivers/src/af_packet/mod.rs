@@ -344,6 +344,21 @@ fn share(name: &str, sockets: &[(OwnedFd, Ring)]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Transmit queues of whole packets to a device that another driver receives from.
+pub(crate) fn transmit_queues(
+    name: &str,
+    netns: Option<&str>,
+    ifindex: u32,
+    count: usize,
+) -> Result<Vec<Box<dyn TxQueue>>, Error> {
+    let sockets = netns::within(netns, || {
+        (0..count).map(|_| send_socket(name, ifindex as i32)).collect::<Result<Vec<_>, _>>()
+    })?;
+    let caps = TxCaps { checksum: true, tso: true, uso: true };
+    let queue = |s| Box::new(tx::PacketTx::new(name, s, Form::Whole, caps)) as Box<dyn TxQueue>;
+    Ok(sockets.into_iter().map(queue).collect())
+}
+
 fn send_socket(name: &str, ifindex: i32) -> Result<OwnedFd, Error> {
     let s = packet_socket(name)?;
     sys::setsockopt(&s, SOL_PACKET, PACKET_VNET_HDR, &1i32).map_err(option(name, "the virtio-net header"))?;

@@ -9,7 +9,8 @@ use crate::link::{Link, LinkState};
 use crate::linux::*;
 use crate::{netns, sys};
 use graph::{RxQueue, TxQueue};
-use origin::{Notes, Origin};
+pub(crate) use origin::Notes;
+use origin::Origin;
 use packet::MacAddr;
 use std::collections::BTreeSet;
 use std::io;
@@ -144,7 +145,7 @@ impl Host {
         if self.known.mtu < bytes { self.change_mtu(bytes) } else { Ok(()) }
     }
 
-    /// As [`Handle::raise_mtu`]; a device that was raised for more is put back as far as it can be.
+    /// As [`Host::raise_mtu`]; a device that was raised for more is put back as far as it can be.
     pub fn fit_mtu(&mut self, bytes: u32) -> Result<(), Error> {
         let bytes = bytes.max(self.origin.mtu);
         if self.known.mtu < bytes || self.our_mtu && self.known.mtu > bytes {
@@ -184,7 +185,7 @@ impl Host {
         if !self.our_mtu && !self.our_mac && self.notes.is_none() {
             self.notes = Notes::open(self.link.netns(), self.ifindex).ok();
             if let Some(notes) = &self.notes {
-                notes.write(self.origin);
+                notes.write(&self.origin.name(self.ifindex));
             }
         }
     }
@@ -195,7 +196,7 @@ impl Host {
             && !self.our_mac
             && let Some(notes) = self.notes.take()
         {
-            notes.erase(self.origin);
+            notes.erase(&self.origin.name(self.ifindex));
         }
     }
 
@@ -206,7 +207,7 @@ impl Host {
             return (None, None);
         }
         if let Some(notes) = &self.notes {
-            notes.erase(self.origin);
+            notes.erase(&self.origin.name(self.ifindex));
         }
         let changed = ((mtu != self.known.mtu).then_some(mtu), (mac != self.known.mac).then_some(mac));
         if changed.0.is_some() {
@@ -216,7 +217,7 @@ impl Host {
             (self.origin.mac, self.known.mac, self.our_mac) = (mac, mac, false);
         }
         match &self.notes {
-            Some(notes) if self.our_mtu || self.our_mac => notes.write(self.origin),
+            Some(notes) if self.our_mtu || self.our_mac => notes.write(&self.origin.name(self.ifindex)),
             _ => self.notes = None,
         }
         changed
@@ -303,14 +304,14 @@ impl Drop for Host {
 fn put_back(link: &Link, netns: Option<&str>) -> Result<(), Error> {
     let state = link.state()?;
     let Ok(notes) = Notes::open(netns, state.ifindex) else { return Ok(()) };
-    if let Some(origin) = notes.read() {
+    if let Some((note, origin)) = notes.find(|n| Origin::parse(n, state.ifindex)) {
         if state.mtu != origin.mtu {
             link.set_mtu(origin.mtu)?;
         }
         if state.mac != origin.mac {
             link.set_mac(origin.mac)?;
         }
-        notes.erase(origin);
+        notes.erase(&note);
     }
     Ok(())
 }

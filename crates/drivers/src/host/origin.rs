@@ -24,12 +24,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    fn name(self, ifindex: u32) -> String {
+    pub fn name(self, ifindex: u32) -> String {
         let mac: String = self.mac.0.iter().map(|b| format!("{b:02x}")).collect();
         format!("quiver.{ifindex}.{}.{mac}", self.mtu)
     }
 
-    fn parse(name: &str, ifindex: u32) -> Option<Origin> {
+    pub fn parse(name: &str, ifindex: u32) -> Option<Origin> {
         let rest = name.strip_prefix("quiver.")?.strip_prefix(&ifindex.to_string())?.strip_prefix('.')?;
         let (mtu, mac) = rest.split_once('.')?;
         let digits = |n: usize| u8::from_str_radix(mac.get(2 * n..2 * n + 2)?, 16).ok();
@@ -41,8 +41,8 @@ impl Origin {
     }
 }
 
-/// Where a device's note is written and read.
-pub(super) struct Notes {
+/// Where notes of a device are written and read.
+pub(crate) struct Notes {
     socket: Netlink,
     ifindex: u32,
 }
@@ -60,31 +60,31 @@ impl Notes {
         info
     }
 
-    fn change(&self, kind: u16, flags: u16, origin: Origin) {
-        let name = attribute(IFLA_ALT_IFNAME, &[origin.name(self.ifindex).as_bytes(), &[0]].concat());
+    fn change(&self, kind: u16, flags: u16, note: &str) {
+        let name = attribute(IFLA_ALT_IFNAME, &[note.as_bytes(), &[0]].concat());
         let request = Request::change(kind, flags, &self.device()).with(IFLA_PROP_LIST | NESTED, &name);
         // Older kernels cannot; the router runs without as well.
         let _ = self.socket.change(request);
     }
 
-    /// What was noted of the device, by this router or one that is dead.
-    pub fn read(&self) -> Option<Origin> {
+    /// What was noted of the device, by this router or one that is dead: the first note that `parse` understands.
+    pub fn find<R>(&self, parse: impl Fn(&str) -> Option<R>) -> Option<(String, R)> {
         let answer = self.socket.ask(Request::get(RTM_GETLINK, &self.device())).ok()?;
         let list = Attributes(answer.get(HEADERS..)?).find(|(kind, _)| *kind == IFLA_PROP_LIST)?.1;
         Attributes(list).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).find_map(|(_, name)| {
             let name = std::str::from_utf8(name.strip_suffix(b"\0")?).ok()?;
-            Origin::parse(name, self.ifindex)
+            Some((name.to_owned(), parse(name)?))
         })
     }
 
     /// Notes it.
-    pub fn write(&self, origin: Origin) {
-        self.change(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL | NLM_F_APPEND, origin);
+    pub fn write(&self, note: &str) {
+        self.change(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL | NLM_F_APPEND, note);
     }
 
     /// Takes the note away.
-    pub fn erase(&self, origin: Origin) {
-        self.change(RTM_DELLINKPROP, 0, origin);
+    pub fn erase(&self, note: &str) {
+        self.change(RTM_DELLINKPROP, 0, note);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::tap_addresses::TapAddresses;
 use super::{check_namespace, is_tap_host};
-use drivers::{Control, Files, af_packet, pcap, tap};
+use drivers::{Control, Files, af_packet, af_xdp, pcap, tap};
 use graph::io::Ready;
-use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
+use graph::{Buffers, Desc, Pool, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,9 +17,39 @@ pub use drivers::Offload;
 /// Layout of an AF_PACKET receive ring.
 pub use drivers::af_packet::RingVersion as Ring;
 
-/// A Linux device through AF_PACKET.
+/// Where the program of an AF_XDP device works.
+pub use drivers::af_xdp::Mode as XdpMode;
+
+/// Who brings the packets of a Linux device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostDriver {
+    /// Packet sockets.
+    #[default]
+    AfPacket,
+    /// AF_XDP sockets.
+    AfXdp,
+    /// AF_XDP where the device's own driver works with it and it suits the device, else AF_PACKET.
+    Auto,
+}
+
+impl HostDriver {
+    /// All, with their names.
+    pub const ALL: [(&'static str, HostDriver); 3] =
+        [("af-packet", HostDriver::AfPacket), ("af-xdp", HostDriver::AfXdp), ("auto", HostDriver::Auto)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, d)| *d == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A device of Linux's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostConfig {
+    /// Who brings its packets.
+    pub driver: HostDriver,
+    /// Where AF_XDP's program works; where it works best when absent.
+    pub mode: Option<XdpMode>,
     /// The device.
     pub host: String,
     /// Its network namespace; Quiver's own when absent.
@@ -39,6 +69,8 @@ impl HostConfig {
     pub fn new(host: &str) -> Self {
         let d = af_packet::Config::new(host, 0);
         HostConfig {
+            driver: HostDriver::AfPacket,
+            mode: None,
             host: host.into(),
             netns: None,
             rx_queues: 1,
@@ -267,6 +299,8 @@ fn list(d: drivers::RxDrops) -> Vec<(&'static str, u64)> {
 /// A device of Linux's, by whatever driver.
 struct Host<C> {
     handle: C,
+    /// Why this driver was chosen, where the operator has left it to Quiver.
+    why: Option<String>,
     conflicts: Vec<String>,
 }
 
@@ -321,7 +355,8 @@ impl<C: Control> DeviceControl for Host<C> {
     }
 
     fn describe(&self) -> String {
-        self.handle.describe()
+        let why = self.why.as_ref().map_or(String::new(), |why| format!(" (auto: {why})"));
+        self.handle.describe() + &why
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -368,9 +403,9 @@ impl InLinux {
     ///
     /// # Errors
     /// It is not there, its namespace is gone, or Linux refuses.
-    pub fn reopen(&self, index: u32, workers: usize) -> Result<Device, drivers::Error> {
+    pub fn reopen(&self, index: u32, workers: usize, pool: &Arc<Pool>) -> Result<Device, drivers::Error> {
         match self {
-            InLinux::Host(c) => open_af_packet(c, index, workers, Some(Duration::ZERO)),
+            InLinux::Host(c) => open_linux(c, index, workers, pool, Some(Duration::ZERO)),
             // A namespace that was taken away is for somebody else to bring back.
             InLinux::Tap(c) => make_tap(
                 &TapConfig { netns_create: false, ..c.clone() },
@@ -402,7 +437,8 @@ impl DeviceControl for Absent {
     fn describe(&self) -> String {
         match &self.0 {
             InLinux::Host(c) => {
-                format!("af-packet on Linux device {}, which is gone: goes on when it is back", c.host)
+                let driver = c.driver.name();
+                format!("{driver} on Linux device {}, which is gone: goes on when it is back", c.host)
             }
             InLinux::Tap(c) => {
                 format!("tap with Linux device {}, which is gone: made anew when it can be", c.host_name)
@@ -421,8 +457,62 @@ impl DeviceControl for Absent {
 }
 
 /// Opens a Linux device.
-pub fn open_host(c: &HostConfig, index: u32, workers: usize) -> Result<Device, String> {
-    open_af_packet(c, index, workers, None).map_err(|e| e.to_string())
+pub fn open_host(c: &HostConfig, index: u32, workers: usize, pool: &Arc<Pool>) -> Result<Device, String> {
+    open_linux(c, index, workers, pool, None).map_err(|e| e.to_string())
+}
+
+fn open_linux(
+    c: &HostConfig,
+    index: u32,
+    workers: usize,
+    pool: &Arc<Pool>,
+    patience: Option<Duration>,
+) -> Result<Device, drivers::Error> {
+    match c.driver {
+        HostDriver::AfPacket => open_af_packet(c, index, workers, patience, None),
+        HostDriver::AfXdp => open_af_xdp(c, index, workers, pool, patience, None),
+        HostDriver::Auto => {
+            if let Some(why) = af_xdp::objection(&c.host, c.netns.as_deref())? {
+                return open_af_packet(c, index, workers, patience, Some(why));
+            }
+            // In generic mode AF_XDP is no faster than AF_PACKET.
+            let native = HostConfig { mode: Some(XdpMode::Native), ..c.clone() };
+            let why = "the device's driver works with AF_XDP";
+            match open_af_xdp(&native, index, workers, pool, patience, Some(why.into())) {
+                Err(e) if e.is_of_driver() => {
+                    open_af_packet(c, index, workers, patience, Some(format!("no AF_XDP: {e}")))
+                }
+                other => other,
+            }
+        }
+    }
+}
+
+fn open_af_xdp(
+    c: &HostConfig,
+    index: u32,
+    workers: usize,
+    pool: &Arc<Pool>,
+    patience: Option<Duration>,
+    why: Option<String>,
+) -> Result<Device, drivers::Error> {
+    let usual = af_xdp::Config::new(&c.host, index, pool);
+    let config = af_xdp::Config {
+        patience: patience.unwrap_or(usual.patience),
+        netns: c.netns.clone(),
+        rx_queues: c.rx_queues,
+        tx_queues: workers,
+        slots: c.slots,
+        mode: c.mode,
+        ..usual
+    };
+    Ok(linux_device(af_xdp::open(&config)?, why))
+}
+
+fn linux_device<C: Control + 'static>(d: drivers::host::Device<C>, why: Option<String>) -> Device {
+    let control = Host { handle: d.handle, why, conflicts: d.conflicts };
+    let link = control.link();
+    Device { caps: caps(&d.tx), rx: d.rx, tx: d.tx, mac: d.mac, mtu: d.mtu, link, control: Box::new(control) }
 }
 
 fn open_af_packet(
@@ -430,6 +520,7 @@ fn open_af_packet(
     index: u32,
     workers: usize,
     patience: Option<Duration>,
+    why: Option<String>,
 ) -> Result<Device, drivers::Error> {
     let usual = af_packet::Config::new(&c.host, index);
     let config = af_packet::Config {
@@ -442,18 +533,7 @@ fn open_af_packet(
         offload: c.offload,
         ..usual
     };
-    let d = af_packet::open(&config)?;
-    let control = Host { handle: d.handle, conflicts: d.conflicts };
-    let link = control.link();
-    Ok(Device {
-        caps: caps(&d.tx),
-        rx: d.rx,
-        tx: d.tx,
-        mac: d.mac,
-        mtu: d.mtu,
-        link,
-        control: Box::new(control),
-    })
+    Ok(linux_device(af_packet::open(&config)?, why))
 }
 
 struct TapControl(tap::Handle);

@@ -50,7 +50,8 @@ pub use batch::{RouteBatch, TargetId};
 pub use check::MOST_PATHS;
 pub(crate) use create::NewVirtual;
 pub use devices::{
-    Device, DeviceControl, HostConfig, Offload, PcapConfig, PcapFiles, Ring, TapConfig, open_pcap_files,
+    Device, DeviceControl, HostConfig, HostDriver, Offload, PcapConfig, PcapFiles, Ring, TapConfig, XdpMode,
+    open_pcap_files,
 };
 pub use elsewhere::Elsewhere;
 pub use features::Feature;

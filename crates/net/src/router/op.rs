@@ -21,7 +21,7 @@ pub const MTU: RangeInclusive<u16> = 128..=9216;
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Takes over a Linux device through AF_PACKET.
+    /// Takes over a Linux device.
     CreateHost {
         /// Name in Quiver.
         name: String,
@@ -542,7 +542,10 @@ impl Router {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 self.lose_dead(&config);
-                self.create_device(name, op, |index, workers| devices::open_host(&config, index, workers))
+                let pool = std::sync::Arc::clone(self.pool());
+                self.create_device(name, op, |index, workers| {
+                    devices::open_host(&config, index, workers, &pool)
+                })
             }
             Op::CreatePcap { ref name, ref config } => {
                 self.new_name(name)?;

@@ -3,6 +3,7 @@
 
 use super::devices::{HostConfig, InLinux};
 use super::{DeviceControl, IfState, Kind, Op, Router};
+use std::sync::Arc;
 
 /// For how long an interface follows the MAC address of a device that has come back, milliseconds: who makes a device anew
 /// gives it its address a moment later.
@@ -151,7 +152,7 @@ impl Router {
         };
         let say = |what: &str| format!("{name}: Linux device {} {what}", config.name());
         let (back, failed) = (say(back), say(failed));
-        let device = match config.reopen(index, self.workers.handles.len()) {
+        let device = match config.reopen(index, self.workers.handles.len(), &Arc::clone(self.pool())) {
             Ok(device) => device,
             Err(e) => {
                 let gone = config.still_gone(&e);

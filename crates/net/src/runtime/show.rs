@@ -203,6 +203,7 @@ pub(super) fn buffers(router: &mut Router, _: &Args) -> Result<Output, CommandEr
         .right("Total")
         .right("Avail")
         .right("Cached")
+        .right("Devices")
         .right("Used")
         .left("Pages");
     table.row([
@@ -212,6 +213,7 @@ pub(super) fn buffers(router: &mut Router, _: &Args) -> Result<Output, CommandEr
         pool.count().into(),
         pool.global_free().into(),
         cached.into(),
+        pool.lent().into(),
         pool.in_use().into(),
         pages(pool.pages()).into(),
     ]);

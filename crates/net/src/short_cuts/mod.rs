@@ -260,6 +260,7 @@ fn no_node_stays_out() {
     // Devices' own nodes; and such without short cuts for which the worlds have no packets yet.
     const OUT: &[&str] = &[
         "af-packet-input",
+        "af-xdp-input",
         "tap-input",
         "pcap-input",
         "pg-input",

@@ -278,7 +278,7 @@ fn hosts_unique(interfaces: &[Interface], errors: &mut Sink) {
     let mut seen: BTreeMap<(Option<&str>, &str), &Interface> = BTreeMap::new();
     for interface in interfaces {
         let InterfaceKind::Device(device) = &interface.kind else { continue };
-        let Driver::AfPacket { host, namespace, .. } = &device.driver else { continue };
+        let Driver::Linux { host, namespace, .. } = &device.driver else { continue };
         match seen.get(&(namespace.as_deref(), host.as_str())) {
             Some(first) if host != "?" => {
                 let message = format!("the Linux device `{host}` stands behind `{}` already", first.name);

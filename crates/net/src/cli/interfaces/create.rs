@@ -2,7 +2,8 @@
 
 use crate::cli::{check_namespace, commit, files, interface};
 use crate::router::{
-    Encap, HostConfig, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, open_pcap_files,
+    Encap, HostConfig, HostDriver, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, XdpMode,
+    open_pcap_files,
 };
 use command::{Args, Command, CommandError, Output, Page};
 use packet::eth::MacAddr;
@@ -56,6 +57,7 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .example("create loopback interface instance 0"),
         super::tap::create(),
         host(),
+        af_xdp(),
         Command::write(
             "create pcap-interface name <name:string> [read <read:path>] [write <write:path>] [overwrite] [rate <rate:count 1..1000000000>] [repeat]",
             "Make an interface of capture files",
@@ -80,13 +82,14 @@ pub(super) fn all() -> Vec<Command<Router>> {
 fn host() -> Command<Router> {
     Command::write(
         "create host-interface name <device:string> [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
-         [ring (v2|v3)] [offload (auto|on|off)]",
+         [driver (af-packet|auto)] [ring (v2|v3)] [offload (auto|on|off)]",
         "Take over a Linux device through AF_PACKET",
         create_host,
     )
     .arg("device", "the Linux device; the interface is called host-DEVICE")
     .arg("netns", "network namespace of the device; for root only")
     .arg("num-rx-queues", "receive queues, spread over the workers")
+    .arg("driver", "by whom its packets come; by AF_PACKET by default")
     .arg("v2", "TPACKET_V2: each frame is handed over at once")
     .arg("v3", "TPACKET_V3: blocks of frames, up to a millisecond late")
     .arg("auto", "Quiver completes checksums and cuts super-frames that it sends: the default")
@@ -94,6 +97,26 @@ fn host() -> Command<Router> {
     .arg("off", "as auto")
     .details("The answer is the name. The interface is down at first.")
     .example("create host-interface name eth1 num-rx-queues 2")
+}
+
+fn af_xdp() -> Command<Router> {
+    Command::write(
+        "create interface af_xdp host-if <device:string> [name <name:string>] [rx-queue-size <slots:u32 64..65536>] \
+         [num-rx-queues (all|<queues:u8 1..64>)] [netns <netns:string>] [native|generic] [no-zero-copy]",
+        "Take over a Linux device through AF_XDP",
+        create_af_xdp,
+    )
+    .arg("device", "the Linux device")
+    .arg("name", "name of the interface; xdp-DEVICE by default")
+    .arg("rx-queue-size", "frames that each ring holds, a power of two")
+    .arg("num-rx-queues", "receive queues, spread over the workers; the device gets as many")
+    .arg("all", "as many as the device has")
+    .arg("netns", "network namespace of the device; for root only")
+    .arg("native", "in the device's driver, or not at all")
+    .arg("generic", "in Linux's own receive path")
+    .arg("no-zero-copy", "as always: frames are copied once, between the driver's memory and the router's")
+    .details("The answer is the name. The interface is down at first. Linux sees nothing of what comes.")
+    .example("create interface af_xdp host-if eth2 num-rx-queues 4")
 }
 
 fn delete() -> Vec<Command<Router>> {
@@ -131,6 +154,15 @@ fn delete() -> Vec<Command<Router>> {
         })
         .arg("device", "the Linux device")
         .example("delete host-interface name eth1"),
+        Command::write(
+            "delete interface af_xdp <interface:interface>",
+            "Give a Linux device back that came through AF_XDP",
+            |r, a| {
+                let is = |i: &IfState| matches!(&i.origin, Op::CreateHost { config, .. } if config.driver == HostDriver::AfXdp);
+                delete_kind(r, a, "AF_XDP interface", is)
+            },
+        )
+        .example("delete interface af_xdp xdp-eth2"),
         Command::write("delete interface <interface:interface>", "Take an interface of any kind out", |r, a| {
             delete_named(r, a.get("interface")?)
         })
@@ -337,7 +369,35 @@ fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     if let Some(ring) = args.one_of(&["v2", "v3"]) {
         config.ring = if ring == "v2" { Ring::V2 } else { Ring::V3 };
     }
+    if args.has("driver") && args.one_of(&["af-packet", "auto"]) == Some("auto") {
+        config.driver = HostDriver::Auto;
+    }
     let name = format!("host-{device}");
+    made(router, name.clone(), vec![Op::CreateHost { name, config }])
+}
+
+fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    check_namespace(args, "netns")?;
+    let device: String = args.get("device")?;
+    let mut config = HostConfig::new(&device);
+    config.driver = HostDriver::AfXdp;
+    config.netns = args.opt("netns")?;
+    config.rx_queues = match args.has("all") {
+        true => drivers::af_xdp::receive_queues(&device, config.netns.as_deref())
+            .map_err(|e| args.error("device", e.to_string()))?,
+        false => args.opt("queues")?.unwrap_or(1),
+    };
+    config.slots = args.opt::<u32>("slots")?.map(|n| n as usize);
+    if let Some(slots) = config.slots.filter(|n| !n.is_power_of_two()) {
+        let near = slots.next_power_of_two();
+        return Err(args.error("slots", format!("{slots} is not a power of two: {} or {near}", near / 2)));
+    }
+    config.mode = match args.one_of(&["native", "generic"]) {
+        Some("native") => Some(XdpMode::Native),
+        Some("generic") => Some(XdpMode::Generic),
+        _ => None,
+    };
+    let name = args.opt("name")?.unwrap_or_else(|| format!("xdp-{device}"));
     made(router, name.clone(), vec![Op::CreateHost { name, config }])
 }
 

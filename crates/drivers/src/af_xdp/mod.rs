@@ -1,0 +1,277 @@
+//! AF_XDP: any Ethernet device of Linux, whose driver puts frames into the router's own buffers and takes them from there.
+//!
+//! One socket per receive queue of the device, over the pool of the router. A program in the driver's receive path (or, in generic
+//! mode, in Linux's) sends it the frames; Linux sees nothing of them. Workers beyond the number of queues send by AF_PACKET.
+
+mod partial;
+mod program;
+mod ring;
+mod rx;
+mod settings;
+mod socket;
+mod tx;
+
+use crate::counts::{Drops, RxDrops};
+use crate::error::{Error, Within, check_device_name};
+use crate::host::{Control, Device, Host, PATIENCE, check_queues};
+use crate::netns;
+use crate::{Link, af_packet};
+use graph::{Pool, RxQueue, TxQueue};
+pub use program::Mode;
+use program::Program;
+use settings::Tuned;
+use socket::{FRAME, Shared, Wanted};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Fewest and most entries of a ring.
+pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
+const DEFAULT_SLOTS: usize = 2048;
+/// Part of the pool that a queue takes at most, where its slots were not asked for.
+const SHARE: usize = 16;
+
+/// A device to open.
+#[derive(Clone)]
+pub struct Config {
+    /// Its name in Linux.
+    pub ifname: String,
+    /// Quiver's index of the interface.
+    pub interface: u32,
+    /// The namespace it is in, where that is not Quiver's own.
+    pub netns: Option<String>,
+    /// Receive queues: the device gets as many.
+    pub rx_queues: usize,
+    /// Transmit queues, one a worker.
+    pub tx_queues: usize,
+    /// Entries of each ring (a power of two); by default 2048, or fewer where that were more than a sixteenth of the buffers.
+    pub slots: Option<usize>,
+    /// Where the program works; where it works best by default.
+    pub mode: Option<Mode>,
+    /// How long to wait for a device that another router may be about to give back.
+    pub patience: Duration,
+    /// The router's buffers.
+    pub pool: Arc<Pool>,
+}
+
+impl Config {
+    /// One queue each way.
+    pub fn new(ifname: &str, interface: u32, pool: &Arc<Pool>) -> Config {
+        Config {
+            ifname: ifname.to_owned(),
+            interface,
+            netns: None,
+            rx_queues: 1,
+            tx_queues: 1,
+            slots: None,
+            mode: None,
+            patience: PATIENCE,
+            pool: Arc::clone(pool),
+        }
+    }
+}
+
+/// The control side of an open device.
+pub struct Handle {
+    /// The device in Linux.
+    pub host: Host,
+    /// Where the program works.
+    pub mode: Mode,
+    /// Entries of each ring.
+    pub slots: usize,
+    _program: Program,
+    queues: Vec<Arc<Shared>>,
+    tuned: Tuned,
+    drops: Arc<Drops>,
+}
+
+impl Control for Handle {
+    fn host(&self) -> &Host {
+        &self.host
+    }
+
+    fn host_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+
+    fn drops(&self) -> RxDrops {
+        let mut all = self.drops.read();
+        for st in self.queues.iter().filter_map(|q| q.statistics()) {
+            all.no_buffer += st.rx_fill_ring_empty_descs;
+            all.ring_full += st.rx_ring_full;
+            // Those without a buffer count there too.
+            all.truncated += st.rx_dropped.saturating_sub(st.rx_fill_ring_empty_descs);
+        }
+        all
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "af-xdp ({}, copy) on Linux device {}, {} queue{}, rings of {} slots{}",
+            self.mode.name(),
+            self.host.link.name(),
+            self.queues.len(),
+            if self.queues.len() == 1 { "" } else { "s" },
+            self.slots,
+            self.tuned,
+        )
+    }
+
+    fn alive(&self) -> bool {
+        !self.queues.iter().any(|q| q.gone.load(Ordering::Relaxed)) && self.host.alive()
+    }
+}
+
+/// Opens a device. What was opened is closed again when a step fails, and what was changed is put back.
+///
+/// # Errors
+/// There is no such device, another router or program has it, it has another number of queues, or a permission is missing.
+pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
+    let name = &config.ifname;
+    check_device_name(name)?;
+    check_queues(name, "receive", config.rx_queues)?;
+    check_queues(name, "transmit", config.tx_queues)?;
+    if let Some(slots) = config.slots.filter(|n| !n.is_power_of_two() || !SLOTS.contains(n)) {
+        let (min, max) = (*SLOTS.start(), *SLOTS.end());
+        return Err(Error::Slots { name: name.clone(), slots, min, max });
+    }
+    let share = (config.pool.count() / SHARE).max(*SLOTS.start());
+    let most = 1 << share.ilog2();
+    let slots = config.slots.unwrap_or(DEFAULT_SLOTS.min(most));
+    let netns = config.netns.as_deref();
+    let (host, state) = Host::open(name, netns, config.patience)?;
+    settings::put_back(&host.link, state.ifindex);
+    let software = host.link.kind(state.ifindex)?.is_some();
+    let (program, mode) = netns::within(netns, || attach(config, state.ifindex))?;
+    let tuned = Tuned::set(Link::open(name, netns)?, state.ifindex, config.rx_queues, mode)?;
+    let (queues, several) = netns::within(netns, || {
+        let wanted = Wanted {
+            name,
+            ifindex: state.ifindex,
+            pool: &config.pool,
+            slots: slots as u32,
+            several: program.several,
+        };
+        match socket::sockets(&wanted, config.rx_queues) {
+            // An older kernel.
+            Err(Error::System { .. }) if program.several => {
+                socket::sockets(&Wanted { several: false, ..wanted }, config.rx_queues).map(|q| (q, false))
+            }
+            made => made.map(|q| (q, program.several)),
+        }
+    })?;
+    let drops = Arc::new(Drops::default());
+    let mut notes = host.link.conflicts();
+    if !several && state.mtu as usize + 18 > FRAME {
+        notes.push(format!(
+            "{name} brings frames of at most {FRAME} bytes: the kernel or its driver takes no larger ones"
+        ));
+    }
+    let mut device = Device {
+        rx: Vec::new(),
+        tx: Vec::new(),
+        mac: state.mac,
+        mtu: state.mtu,
+        handle: Handle {
+            host,
+            mode,
+            slots,
+            _program: program,
+            queues: queues.iter().map(|q| Arc::clone(&q.shared)).collect(),
+            tuned,
+            drops: Arc::clone(&drops),
+        },
+        conflicts: notes,
+    };
+    for (n, q) in queues.into_iter().enumerate() {
+        let sockets = &device.handle._program.sockets;
+        q.shared.enlist(sockets, n as u32).map_err(crate::error::system(format!("receive on {name}")))?;
+        let shared = Arc::clone(&q.shared);
+        device.rx.push(Box::new(rx::XdpRx {
+            shared,
+            ring: q.rx,
+            fill: q.fill,
+            interface: config.interface,
+            drops: Arc::clone(&drops),
+            filled: 0,
+            slots: slots as u32,
+            part: None,
+            lost: false,
+            software,
+            now_ns: 0,
+        }) as Box<dyn RxQueue>);
+        if n < config.tx_queues {
+            let control = netns::within(netns, || crate::host::packet_socket(name))?;
+            device.tx.push(Box::new(tx::XdpTx::new(tx::Out {
+                shared: q.shared,
+                ring: q.tx,
+                done: q.done,
+                several,
+                down: false,
+                posted: 0,
+                control,
+                name: name.clone(),
+                scratch: tx::Out::scratch(),
+            })) as Box<dyn TxQueue>);
+        }
+    }
+    let more = config.tx_queues.saturating_sub(config.rx_queues);
+    device.tx.extend(af_packet::transmit_queues(name, netns, state.ifindex, more)?);
+    Ok(device)
+}
+
+/// The program in the best mode that works, or in the one asked for.
+fn attach(config: &Config, ifindex: u32) -> Result<(Program, Mode), Error> {
+    let name = &config.ifname;
+    let explain = |mode: Mode| {
+        let within = Within(config.netns.clone());
+        move |cause: io::Error| match cause.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => Error::System {
+                what: format!(
+                    "put a program on {name}{within}: it has an XDP program, \"ip link set dev {name} xdp off\" takes it away"
+                ),
+                cause,
+            },
+            Some(libc::EPERM | libc::EACCES) => Error::Permission {
+                what: format!("AF_XDP on {name}{within}"),
+                capability: "CAP_BPF and CAP_NET_ADMIN",
+            },
+            _ => Error::System {
+                what: format!("put a program on {name}{within} in {} mode", mode.name()),
+                cause,
+            },
+        }
+    };
+    let with =
+        |mode| Program::attach(ifindex, config.rx_queues, mode).map(|p| (p, mode)).map_err(explain(mode));
+    match config.mode {
+        Some(mode) => with(mode),
+        None => match with(Mode::Native) {
+            Err(Error::System { cause, .. })
+                if !matches!(cause.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) =>
+            {
+                with(Mode::Generic)
+            }
+            other => other,
+        },
+    }
+}
+
+/// How many receive queues a device has.
+///
+/// # Errors
+/// There is no such device.
+pub fn receive_queues(name: &str, netns: Option<&str>) -> Result<usize, Error> {
+    Ok(settings::receive_queues(&Link::open(name, netns)?).min(crate::host::MAX_QUEUES))
+}
+
+/// Why a device is better taken over by AF_PACKET, in words; `None` where AF_XDP suits it.
+///
+/// # Errors
+/// There is no such device.
+pub fn objection(name: &str, netns: Option<&str>) -> Result<Option<String>, Error> {
+    let link = Link::open(name, netns)?;
+    let kind = link.kind(link.ifindex()?)?;
+    Ok(kind.map(|kind| format!("{kind} devices bring super-frames and tags that AF_XDP does not")))
+}

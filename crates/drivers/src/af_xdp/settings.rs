@@ -1,0 +1,285 @@
+//! What AF_XDP wants of a device beside its queues: as many receive queues as the router has, VLAN tags left in the frames, and
+//! interrupts put off, so that frames come by many at a time. What was changed is put back, also what a killed router has changed.
+
+use super::Mode;
+use crate::error::Error;
+use crate::host::Notes;
+use crate::link::Link;
+use crate::linux::*;
+use crate::{netns, sys};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+/// In front of what is noted with the device.
+const PREFIX: &str = "quiver-xdp";
+/// How often interrupts are put off, and for how long the device waits then, nanoseconds. By measurement on veth, whose ring of 256
+/// frames overflows in more time.
+const DEFER: (u64, u64) = (2, 200_000);
+
+/// Settings of a device; those that are `None` were not changed, or cannot be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Receive queues.
+    queues: Option<u32>,
+    /// The device takes VLAN tags out of frames.
+    untags: Option<bool>,
+    /// Linux puts frames of a flow together before a program of generic mode sees them.
+    merges: Option<bool>,
+    /// How often interrupts are put off, and for how long.
+    defer: Option<(u64, u64)>,
+}
+
+impl Settings {
+    fn note(self, ifindex: u32) -> String {
+        let text = |v: Option<u64>| v.map_or("-".into(), |v| v.to_string());
+        let (count, time) = (self.defer.map(|d| d.0), self.defer.map(|d| d.1));
+        let all =
+            [self.queues.map(u64::from), self.untags.map(u64::from), self.merges.map(u64::from), count, time];
+        format!("{PREFIX}.{ifindex}.{}", all.map(text).join("."))
+    }
+
+    fn parse(note: &str, ifindex: u32) -> Option<Settings> {
+        let mut parts = note.strip_prefix(PREFIX)?.strip_prefix('.')?.split('.');
+        if parts.next()?.parse() != Ok(ifindex) {
+            return None;
+        }
+        let mut next = || match parts.next()? {
+            "-" => Some(None),
+            n => n.parse::<u64>().ok().map(Some),
+        };
+        let (queues, untags, merges, count, time) = (next()?, next()?, next()?, next()?, next()?);
+        Some(Settings {
+            queues: queues.and_then(|n| u32::try_from(n).ok()),
+            untags: untags.map(|n| n != 0),
+            merges: merges.map(|n| n != 0),
+            defer: count.zip(time),
+        })
+    }
+}
+
+/// Puts back what a router has changed that was killed. To be called before the device's queues are counted.
+pub(super) fn put_back(link: &Link, ifindex: u32) {
+    let Ok(notes) = Notes::open(link.netns(), ifindex) else { return };
+    if let Some((note, was)) = notes.find(|n| Settings::parse(n, ifindex)) {
+        restore(link, was);
+        notes.erase(&note);
+    }
+}
+
+/// A device whose settings the router has changed: put back with this, as far as they are still as it has set them.
+pub(super) struct Tuned {
+    link: Link,
+    ifindex: u32,
+    /// What they were before.
+    was: Settings,
+    notes: Option<Notes>,
+}
+
+impl Tuned {
+    /// Sets a device up for `queues` receive queues.
+    ///
+    /// # Errors
+    /// It has another number of them, and cannot be set.
+    pub fn set(link: Link, ifindex: u32, queues: usize, mode: Mode) -> Result<Tuned, Error> {
+        let now = channels(&link);
+        let count = now.map_or(1, |c| c.receive());
+        let was = Settings {
+            queues: (count as usize != queues).then_some(count),
+            untags: untags(&link).filter(|on| *on),
+            merges: merges(&link).filter(|on| *on && mode == Mode::Generic),
+            defer: defer(&link, None).ok().filter(|now| *now != DEFER),
+        };
+        let mut tuned = Tuned { link, ifindex, was, notes: None };
+        if was == Settings::default() {
+            return Ok(tuned);
+        }
+        // Noted before anything is changed: a router that is killed in between has changed nothing.
+        tuned.notes = Notes::open(tuned.link.netns(), ifindex).ok();
+        if let Some(notes) = &tuned.notes {
+            notes.write(&was.note(ifindex));
+        }
+        let link = &tuned.link;
+        if was.queues.is_some() {
+            let set = now.ok_or_else(|| io::ErrorKind::Unsupported.into());
+            set.and_then(|c| set_channels(link, c.with(queues as u32))).map_err(|cause| Error::Value {
+                name: link.name().to_owned(),
+                within: link.within(),
+                what: format!("{queues} receive queues where it has {count}: give `rx-queues: {count}`"),
+                cause,
+            })?;
+        }
+        if was.untags.is_some() {
+            set_untags(link, false);
+        }
+        if was.merges.is_some() {
+            set_merges(link, false);
+        }
+        if was.defer.is_some() {
+            let _ = defer(link, Some(DEFER));
+        }
+        Ok(tuned)
+    }
+}
+
+impl Drop for Tuned {
+    fn drop(&mut self) {
+        let link = &self.link;
+        if self.was == Settings::default() || !link.ifindex().is_ok_and(|i| i == self.ifindex) {
+            return;
+        }
+        let note = self.was.note(self.ifindex);
+        // Somebody else has set it since.
+        if defer(link, None).is_ok_and(|now| now != DEFER) {
+            self.was.defer = None;
+        }
+        restore(link, self.was);
+        if let Some(notes) = &self.notes {
+            notes.erase(&note);
+        }
+    }
+}
+
+/// In words, what was changed.
+impl fmt::Display for Tuned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.was.defer.is_some() {
+            write!(f, ", interrupts put off {} times for {} us", DEFER.0, DEFER.1 / 1000)?;
+        }
+        if self.was.queues.is_some() {
+            write!(f, ", number of receive queues set")?;
+        }
+        if self.was.untags.is_some() {
+            write!(f, ", VLAN tags left in frames")?;
+        }
+        if self.was.merges.is_some() {
+            write!(f, ", GRO off")?;
+        }
+        Ok(())
+    }
+}
+
+fn restore(link: &Link, was: Settings) {
+    if let Some(count) = was.queues
+        && let Some(now) = channels(link)
+    {
+        let _ = set_channels(link, now.with(count));
+    }
+    if was.untags == Some(true) {
+        set_untags(link, true);
+    }
+    if was.merges == Some(true) {
+        set_merges(link, true);
+    }
+    if let Some(was) = was.defer {
+        let _ = defer(link, Some(was));
+    }
+}
+
+/// `struct ethtool_channels`, behind its command: most of receive, transmit, other and combined, and how many there are.
+#[derive(Clone, Copy, Debug)]
+struct Channels([u32; 9]);
+
+impl Channels {
+    fn receive(self) -> u32 {
+        self.0[5] + self.0[8]
+    }
+
+    /// The same with that many receive queues.
+    fn with(mut self, count: u32) -> Channels {
+        if self.0[4] != 0 {
+            (self.0[5], self.0[8]) = (0, count);
+        } else {
+            self.0[5] = count;
+        }
+        self
+    }
+}
+
+fn channels(link: &Link) -> Option<Channels> {
+    let mut c = [0u32; 9];
+    c[0] = ETHTOOL_GCHANNELS;
+    link.ethtool(&mut c).ok().map(|()| Channels(c)).filter(|c| c.receive() != 0)
+}
+
+/// How many receive queues a device has; one where it does not say.
+pub(super) fn receive_queues(link: &Link) -> usize {
+    channels(link).map_or(1, |c| c.receive() as usize)
+}
+
+fn set_channels(link: &Link, c: Channels) -> io::Result<()> {
+    let mut c = c.0;
+    c[0] = ETHTOOL_SCHANNELS;
+    link.ethtool(&mut c)
+}
+
+fn flags(link: &Link) -> Option<u32> {
+    let mut value = [ETHTOOL_GFLAGS, 0];
+    link.ethtool(&mut value).ok().map(|()| value[1])
+}
+
+fn untags(link: &Link) -> Option<bool> {
+    flags(link).map(|f| f & ETH_FLAG_RXVLAN != 0)
+}
+
+fn set_untags(link: &Link, on: bool) {
+    if let Some(now) = flags(link) {
+        let wanted = if on { now | ETH_FLAG_RXVLAN } else { now & !ETH_FLAG_RXVLAN };
+        let _ = link.ethtool(&mut [ETHTOOL_SFLAGS, wanted]);
+    }
+}
+
+fn merges(link: &Link) -> Option<bool> {
+    let mut value = [ETHTOOL_GGRO, 0];
+    link.ethtool(&mut value).ok().map(|()| value[1] != 0)
+}
+
+fn set_merges(link: &Link, on: bool) {
+    let _ = link.ethtool(&mut [ETHTOOL_SGRO, on.into()]);
+}
+
+/// How often interrupts are put off and for how long; set first, where a value is given.
+fn defer(link: &Link, set: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
+    let name = link.name();
+    netns::within(link.netns(), || {
+        // Of the calling thread's namespace, wherever /sys is of another one.
+        let sys = sys::new_sysfs().map_err(crate::error::system("look into sysfs"))?;
+        let open = |what: &str, write: bool| -> io::Result<File> {
+            let flags = if write { libc::O_WRONLY } else { libc::O_RDONLY };
+            sys::open_in(&sys, &format!("class/net/{name}/{what}"), flags).map(File::from)
+        };
+        let one = |what: &str, value: Option<u64>| -> io::Result<u64> {
+            if let Some(v) = value {
+                open(what, true)?.write_all(v.to_string().as_bytes())?;
+            }
+            let mut text = String::new();
+            open(what, false)?.read_to_string(&mut text)?;
+            text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+        };
+        let both = || {
+            let count = one("napi_defer_hard_irqs", set.map(|s| s.0))?;
+            Ok((count, one("gro_flush_timeout", set.map(|s| s.1))?))
+        };
+        both().map_err(crate::error::system(format!("put interrupts of {name} off")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        for was in [
+            Settings::default(),
+            Settings { queues: Some(4), untags: Some(true), merges: Some(true), defer: Some((0, 0)) },
+            Settings { queues: None, untags: None, merges: None, defer: Some((3, 20_000)) },
+        ] {
+            assert_eq!(Settings::parse(&was.note(12), 12), Some(was));
+            assert_eq!(Settings::parse(&was.note(12), 13), None);
+        }
+        for other in ["quiver.12.1500.0200fe0001ff", "quiver-xdp.12.x.-.-.-.-", "quiver-xdp.12.1"] {
+            assert_eq!(Settings::parse(other, 12), None);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Sending: the kernel reads the router's own buffers, and gives them back when it has.
+
+use super::ring::{Consumer, Producer};
+use super::socket::{Shared, address};
+use crate::offload;
+use crate::stage::{Form, Stage};
+use crate::sys;
+use graph::buffer::{DATA, NONE};
+use graph::{Buffers, Desc, TxCaps, TxQueue, TxReport, flags};
+use libc::xdp_desc;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Calls in a row of which the kernel may send nothing, before the rest waits.
+const PATIENCE: u32 = 3;
+/// Bytes of the largest super-frame's largest segment.
+const SCRATCH: usize = 1 << 16;
+
+/// A transmit queue on an AF_XDP socket.
+pub(super) struct XdpTx {
+    pub out: Out,
+    pub stage: Stage,
+    pub caps: TxCaps,
+}
+
+pub(super) struct Out {
+    pub shared: Arc<Shared>,
+    pub ring: Producer<xdp_desc>,
+    pub done: Consumer<u64>,
+    /// Packets may lie in several buffers.
+    pub several: bool,
+    /// The device was down when the kernel was last asked to send.
+    pub down: bool,
+    /// Buffers in the ring that do not count as lent yet.
+    pub posted: usize,
+    /// To ask whether it has carrier.
+    pub control: OwnedFd,
+    pub name: String,
+    pub scratch: Box<[u8]>,
+}
+
+impl XdpTx {
+    pub fn new(out: Out) -> XdpTx {
+        // Super-frames are cut and checksums completed here, as late as possible.
+        XdpTx { out, stage: Stage::new(Form::Whole), caps: TxCaps { checksum: true, tso: true, uso: true } }
+    }
+}
+
+impl Out {
+    pub fn scratch() -> Box<[u8]> {
+        vec![0; SCRATCH].into_boxed_slice()
+    }
+
+    /// Takes back the buffers of which the kernel is done.
+    #[inline]
+    fn reclaim(&mut self, buffers: &mut Buffers) {
+        let mut back = 0;
+        while let Some(address) = self.done.pop() {
+            if let Some((buf, _)) = self.shared.take(address) {
+                buffers.free_one(buf);
+                back += 1;
+            }
+        }
+        if back != 0 {
+            self.done.release();
+            self.shared.pool().returned(back);
+        }
+    }
+
+    /// Puts a packet into the ring, whose buffers are the kernel's then; or drops it, and says why.
+    #[inline]
+    fn post(&mut self, buffers: &mut Buffers, d: &Desc, report: &mut TxReport) {
+        let chained = d.has(flags::CHAINED);
+        if chained && !self.several {
+            return self.post_copy(buffers, d, report);
+        }
+        let pieces = if chained { buffers.count(d) } else { 1 };
+        if self.ring.room(pieces) < pieces {
+            self.push(buffers, report);
+            self.reclaim(buffers);
+            if self.ring.room(pieces) < pieces {
+                report.full += 1;
+                return buffers.free(d);
+            }
+        }
+        report.packets += 1;
+        report.bytes += buffers.total_len(d) as u64;
+        if !chained {
+            return self.put(d.buf, d.off, d.len, false);
+        }
+        let mut here = (d.buf, d.off, d.len);
+        let mut next = buffers.meta(d.buf).next;
+        while next != NONE {
+            let m = *buffers.meta(next);
+            if m.len == 0 {
+                buffers.free_one(next);
+            } else {
+                // The kernel takes no empty piece.
+                match here.2 {
+                    0 => buffers.free_one(here.0),
+                    _ => self.put(here.0, here.1, here.2, true),
+                }
+                here = (next, m.off, m.len);
+            }
+            next = m.next;
+        }
+        self.put(here.0, here.1, here.2, false);
+    }
+
+    #[inline]
+    fn put(&mut self, buf: u32, off: u16, len: u16, more: bool) {
+        self.shared.hold(buf);
+        self.posted += 1;
+        let options = if more { libc::XDP_PKT_CONTD } else { 0 };
+        self.ring.push(xdp_desc { addr: address(buf, off), len: len.into(), options });
+    }
+
+    /// A packet of several buffers, where the kernel takes one.
+    #[cold]
+    fn post_copy(&mut self, buffers: &mut Buffers, d: &Desc, report: &mut TxReport) {
+        let n = buffers.copy_out(d, 0, &mut self.scratch);
+        let whole = n == buffers.total_len(d) && n <= DATA;
+        let copy = if whole { buffers.alloc_bytes(&self.scratch[..n]) } else { None };
+        buffers.free(d);
+        match copy {
+            Some(copy) => self.post(buffers, &copy, report),
+            None => report.errors += 1,
+        }
+    }
+
+    /// The packets of a stage, each in buffers of its own.
+    fn post_stage(&mut self, stage: &mut Stage, buffers: &mut Buffers, report: &mut TxReport) {
+        for n in 0..stage.len() {
+            let (header, pieces) = stage.packet(n);
+            // Behind the virtio-net header.
+            let header = header.get(packet::gso::VnetHdr::LEN..).unwrap_or_default();
+            let mut at = 0;
+            for bytes in std::iter::once(header).chain(pieces.iter().map(|p| p.bytes(buffers))) {
+                let Some(place) = self.scratch.get_mut(at..at + bytes.len()) else { break };
+                place.copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            let whole = at == stage.bytes(n);
+            match buffers.alloc_bytes(&self.scratch[..at]).filter(|_| whole) {
+                Some(d) => self.post(buffers, &d, report),
+                None => report.errors += 1,
+            }
+        }
+        stage.clear();
+    }
+
+    /// Hands over what was posted. What the kernel does not take waits in the ring.
+    fn push(&mut self, buffers: &mut Buffers, report: &mut TxReport) {
+        self.ring.submit();
+        self.shared.pool().lend(std::mem::take(&mut self.posted));
+        let (mut idle, mut before) = (0, self.ring.taken());
+        while !self.ring.is_drained() && idle < PATIENCE {
+            if !self.ring.needs_wakeup() {
+                break;
+            }
+            let answer = self.shared.kick();
+            let now = self.ring.taken();
+            idle = if now == before { idle + 1 } else { 0 };
+            let took = u64::from(now.wrapping_sub(before));
+            before = now;
+            match answer.err().and_then(|e| e.raw_os_error()) {
+                None => {}
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                    self.down = true;
+                    break;
+                }
+                // The device has refused the last of those that were taken.
+                Some(libc::EBUSY) if took != 0 => self.refused(report, took),
+                Some(_) => self.reclaim(buffers),
+            }
+        }
+        self.shared.pending.store(!self.ring.is_drained(), Ordering::Relaxed);
+    }
+
+    /// The device has dropped a packet that counts as sent.
+    #[cold]
+    fn refused(&mut self, report: &mut TxReport, took: u64) {
+        let no_carrier = sys::running(&self.control, &self.name).is_ok_and(|running| !running);
+        let lost = if no_carrier { took } else { 1 }.min(report.packets);
+        // Their bytes are not known any more; the mean of what was sent is near.
+        let bytes = report.bytes * lost / report.packets.max(1);
+        report.packets -= lost;
+        report.bytes -= bytes;
+        if no_carrier {
+            report.no_link += lost;
+        } else {
+            report.full += lost;
+        }
+    }
+
+    /// Whether the device takes packets; one that was down is asked again.
+    #[inline]
+    fn is_up(&mut self) -> bool {
+        if self.down && !self.shared.gone.load(Ordering::Relaxed) {
+            let answer = self.shared.kick().err().and_then(|e| e.raw_os_error());
+            self.down = matches!(answer, Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV));
+        }
+        !self.down
+    }
+}
+
+impl TxQueue for XdpTx {
+    fn caps(&self) -> TxCaps {
+        self.caps
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        let mut report = TxReport::default();
+        let XdpTx { out, stage, .. } = self;
+        out.reclaim(buffers);
+        if !out.is_up() {
+            report.no_link = packets.len() as u64;
+            packets.iter().for_each(|d| buffers.free(d));
+            return report;
+        }
+        for d in packets {
+            if d.has(flags::GSO) {
+                let cut = stage.put(buffers, d, |stage, buffers| out.post_stage(stage, buffers, &mut report));
+                report.errors += u64::from(!cut);
+                out.post_stage(stage, buffers, &mut report);
+                buffers.free(d);
+            } else if d.has(flags::CSUM_PARTIAL) && !offload::complete(buffers, d) {
+                report.errors += 1;
+                buffers.free(d);
+            } else {
+                out.post(buffers, d, &mut report);
+            }
+        }
+        out.push(buffers, &mut report);
+        report
+    }
+}

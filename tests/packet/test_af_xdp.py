@@ -1,0 +1,164 @@
+"""Linux devices through AF_XDP: what the device is set to, how it ends, and what is said of it."""
+
+import re
+import signal
+
+import pytest
+from frames import through4, through6
+from harness import Bench, CtlError, wait_for
+from harness.host import veth
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+
+
+def driver(*names, **fields):
+    return {"devices": {name: {"driver": "af-xdp", **fields} for name in names}}
+
+
+def forwards(t, count=20):
+    for through in (through4, through6):
+        sent, want = through(t.ports["left"], t.ports["right"])
+        for _ in range(count):
+            t.left.send(sent)
+            t.right.expect(want)
+
+
+def hardware(t, name):
+    return t.router.json(f"show hardware-interfaces {name}")[0]
+
+
+def settings(t, device):
+    """What the driver changes of a device, and its notes there."""
+    def read(name):
+        return t.inside.run(f"cat /sys/class/net/{device}/{name}").stdout.strip()
+    return read("napi_defer_hard_irqs"), read("gro_flush_timeout"), re.findall(r"quiver\S*|xdp\S*", t.inside.ip(f"link show {device}").stdout)
+
+
+UNTOUCHED = ("0", "0", [])
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_packets_pass_and_nothing_is_left_behind(mode):
+    t = Bench(driver("left", "right", mode=mode), start=False)
+    try:
+        assert settings(t, "left") == UNTOUCHED
+        t.start()
+        forwards(t)
+        words = t.ctl("show hardware-interfaces left")
+        assert f"af-xdp ({mode}, copy) on Linux device left, 1 queue" in words, words
+        # Linux sees nothing of what comes, and has as much to receive into as the rings hold.
+        assert "Linux sees" not in words
+        pool = t.router.json("show buffers")["pools"][0]
+        assert int(pool["devices"]) >= 2 * 1000
+        t.router.check_quiet()
+        defer, flush, notes = settings(t, "left")
+        assert (defer, flush) == ("2", "200000") and any(n.startswith("quiver-xdp.") for n in notes)
+        # Whoever is killed leaves the settings, which the next start puts back before it looks at them.
+        t.router.kill(signal.SIGKILL)
+        wait_for("the program is gone", lambda: not [n for n in settings(t, "left")[2] if n.startswith("xdp")])
+        assert settings(t, "left")[:2] == ("2", "200000")
+        t.router.start()
+        forwards(t, 1)
+        t.router.stop()
+        assert settings(t, "left") == UNTOUCHED and settings(t, "right") == UNTOUCHED
+    finally:
+        t.close()
+
+
+def test_tagged_and_large_frames(tmp_path):
+    t = Bench({"interfaces": {"left": {"l2xc": "right"}, "right": {"l2xc": "left"}}, **driver("left", "right")}, addresses=False, mtu=9000)
+    try:
+        assert not [line for line in t.router.log().splitlines() if "brings frames of at most" in line]
+        for size in (40, 1890, 1900, 1910, 2100, 4000, 8900):
+            for tags in ([], [Dot1Q(vlan=7)], [Dot1Q(vlan=7), Dot1Q(vlan=8)]):
+                frame = Ether(src=t.ports["left"].host_mac, dst="02:00:00:00:00:99")
+                for tag in tags:
+                    frame = frame / tag
+                frame = frame / Raw(bytes(n % 251 for n in range(size)))
+                t.left.send(frame)
+                t.right.expect(frame)
+        t.router.check_quiet()
+    finally:
+        t.close()
+
+
+def test_a_device_that_goes_and_comes_back():
+    t = Bench(driver("left"))
+    try:
+        forwards(t, 1)
+        port = t.ports["left"]
+        t.inside.ip("link set left down")
+        wait_for("no link", lambda: not t.router.interface("left")["link"])
+        t.inside.ip("link set left up")
+        wait_for("link", lambda: t.router.interface("left")["link"])
+        forwards(t, 3)
+        t.left.close()
+        t.inside.ip("link del left")
+        wait_for("the device is gone", lambda: "which is gone" in t.ctl("show hardware-interfaces left"))
+        assert "af-xdp on Linux device left, which is gone" in t.ctl("show hardware-interfaces left")
+        veth(t.inside, "left", t.outside, "left", mtu=1500, mac_a=port.mac, mac_b=port.host_mac)
+        wait_for("it is back", lambda: t.router.interface("left")["link"])
+        t.wires["left"] = type(t.right)(t.outside, "left", port.host_mac)
+        forwards(t, 3)
+        t.router.check_quiet()
+    finally:
+        t.close()
+
+
+def test_auto_takes_what_suits_the_device_and_says_why():
+    t = Bench({"devices": {"left": {"driver": "auto"}}})
+    try:
+        forwards(t, 1)
+        words = t.ctl("show hardware-interfaces left")
+        assert "af-packet on Linux device left" in words and "(auto: veth devices bring super-frames" in words, words
+        assert "driver: auto" in t.ctl("show configuration")
+    finally:
+        t.close()
+
+
+def test_by_command_as_by_document():
+    t = Bench(ports=("left", "right", "more"), start=False)
+    try:
+        del t.config["interfaces"]["more"]
+        t.config["neighbors"] = [n for n in t.config["neighbors"] if n["interface"] != "more"]
+        ports = t.ports
+        t.ports = {n: p for n, p in ports.items() if n != "more"}
+        t.start()
+        assert t.ctl("create interface af_xdp host-if more name xdp0 rx-queue-size 256 num-rx-queues all native").strip() == "xdp0"
+        words = t.ctl("show hardware-interfaces xdp0")
+        assert "af-xdp (native, copy) on Linux device more, 1 queue, rings of 256 slots" in words, words
+        dumped = t.ctl("show configuration")
+        assert re.search(r"xdp0:\n\s+driver: af-xdp\n\s+mode: native\n\s+host: more\n\s+rx-ring: \{slots: 256\}", dumped), dumped
+        for line, why in (
+            ("create interface af_xdp host-if more name xdp1", "is the device of another interface of this router"),
+            ("create interface af_xdp host-if nowhere", "there is no device nowhere"),
+            ("create interface af_xdp host-if lo", "is not an Ethernet device"),
+            ("create interface af_xdp host-if right name x rx-queue-size 100", "100 is not a power of two: 64 or 128"),
+            ("create interface af_xdp host-if more num-rx-queues 65", "1..64"),
+            ("delete interface af_xdp left", "left is not a AF_XDP interface"),
+        ):
+            with pytest.raises(CtlError) as e:
+                t.ctl(line)
+            assert why in str(e.value), e.value
+        t.ctl("delete interface af_xdp xdp0")
+        assert settings(t, "more") == UNTOUCHED
+        t.router.check_quiet()
+    finally:
+        t.close()
+
+
+def test_more_workers_than_queues():
+    """Those without a queue of the device send by AF_PACKET; flows of both workers leave, in order."""
+    t = Bench({"quiver": {"workers": 2}, "devices": {"right": {"driver": "af-xdp"}, "left": {"rx-placement": {0: 1}}}})
+    try:
+        forwards(t)
+        t.ctl("set interface rx-placement left queue 0 worker 0")
+        forwards(t)
+        t.ctl("set interface rx-placement right queue 0 worker 1")
+        sent, want = through4(t.ports["right"], t.ports["left"])
+        for _ in range(20):
+            t.right.send(sent)
+            t.left.expect(want)
+        t.router.check_quiet()
+    finally:
+        t.close()
