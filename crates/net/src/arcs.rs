@@ -5,6 +5,11 @@ use graph::arcs::FeatureArc;
 
 /// Frames as devices deliver them.
 pub static DEVICE_INPUT: FeatureArc = FeatureArc { name: "device-input", end: "ethernet-input" };
+/// Frames of an interface on layer 2, before its bridge domain or cross-connect has them. [`graph::Desc::aux`] is the number of the
+/// bridge domain; features leave it as it is.
+pub static L2_INPUT: FeatureArc = FeatureArc { name: "l2-input", end: "l2-bridge" };
+/// Frames that a bridge domain or cross-connect sends over an interface, [`graph::Desc::tx`], with their tags as on the wire.
+pub static L2_OUTPUT: FeatureArc = FeatureArc { name: "l2-output", end: "interface-output" };
 /// IPv4 packets whose headers were checked, before they are looked up.
 pub static IP4_UNICAST: FeatureArc = FeatureArc { name: "ip4-unicast", end: "ip4-lookup" };
 /// The same for IPv6.
@@ -22,8 +27,10 @@ pub static IP4_LOCAL: FeatureArc = FeatureArc { name: "ip4-local", end: "error-d
 pub static IP6_LOCAL: FeatureArc = FeatureArc { name: "ip6-local", end: "error-drop" };
 
 /// All of them.
-pub static ALL: [&FeatureArc; 8] = [
+pub static ALL: [&FeatureArc; 10] = [
     &DEVICE_INPUT,
+    &L2_INPUT,
+    &L2_OUTPUT,
     &IP4_UNICAST,
     &IP6_UNICAST,
     &IP4_OUTPUT,

@@ -243,6 +243,8 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         ip6_unicast: 0,
         input: 0,
         output: 0,
+        l2_input: 0,
+        l2_output: 0,
         settings: Words::default(),
         table4: 0,
         table6: 0,

@@ -32,9 +32,8 @@ graph::edges! {
         MplsLookup => "mpls-lookup",
         Ip4Lookup => "ip4-lookup",
         Arp => "arp-input",
-        Xconnect => "l2-xconnect",
         Policed => "punt-policer",
-        Bridge => "l2-bridge",
+        L2 => "@l2-input",
         Ip4Features => "@ip4-unicast",
         Ip6Features => "@ip6-unicast",
         Linux => "linux-cp-punt",
@@ -226,9 +225,11 @@ impl Node for EthernetInput {
             header_len = usize::from(tags.header_len);
         }
         if i.is(ifflags::L2) {
-            let Some(port) = &i.bridge else { return Ok(EthernetNext::Xconnect) };
-            p.d.aux = port.bridge.into();
-            return Ok(EthernetNext::Bridge);
+            p.d.feat = i.l2_input;
+            if let Some(port) = &i.bridge {
+                p.d.aux = port.bridge.into();
+            }
+            return Ok(EthernetNext::L2);
         }
         if head[0] & 1 != 0 {
             p.d.flags |= flags::L2_GROUP;
@@ -263,10 +264,8 @@ impl Node for EthernetInput {
 
 /// What the usual frames of a vector have in common: they come from one interface.
 pub enum Common<'v> {
-    /// Cross-connected, without sub-interfaces: any frame.
-    Xconnect(u32),
-    /// In a bridge domain, without sub-interfaces: any frame.
-    Bridge(u32, u32),
+    /// On layer 2, without sub-interfaces: any frame. With the bridge domain, if it is in one, and the features of the interface.
+    L2(u32, u32, u32),
     /// Without sub-interfaces: untagged frames of one EtherType for the router.
     Plain(Ethernet<Any>),
     /// The same, and `ip4-input` would find nothing unusual either. With the features of the interface.
@@ -418,10 +417,8 @@ impl QuickNode for EthernetInput {
             return Some((next, Common::Tagged(tagged)));
         }
         if i.is(ifflags::L2) {
-            return Some(match &i.bridge {
-                Some(port) => (EthernetNext::Bridge, Common::Bridge(rx, port.bridge.into())),
-                None => (EthernetNext::Xconnect, Common::Xconnect(rx)),
-            });
+            let bridge = i.bridge.map_or(0, |port| port.bridge.into());
+            return Some((EthernetNext::L2, Common::L2(rx, bridge, i.l2_input)));
         }
         let w = rooms.window::<0>(first)?;
         let ethertype = [w[12], w[13]];
@@ -449,9 +446,9 @@ impl QuickNode for EthernetInput {
 
     fn features(common: &Common<'_>) -> u32 {
         match common {
-            Common::Ip4(_, feat, _) | Common::Ip6(_, feat, _) => *feat,
+            Common::Ip4(_, feat, _) | Common::Ip6(_, feat, _) | Common::L2(.., feat) => *feat,
             Common::Tagged(tagged) => tagged.features(),
-            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) => 0,
+            Common::Plain(_) => 0,
             Common::Mpls(_) | Common::ExplicitNull(_) => 0,
         }
     }
@@ -471,7 +468,7 @@ impl QuickNode for EthernetInput {
             Common::Mpls(chain) => cut(chain, edge),
             Common::ExplicitNull(chain) => cut(chain, edge),
             Common::Tagged(t) => t.behind(edge).map(Common::Tagged),
-            Common::Xconnect(_) | Common::Bridge(..) | Common::Plain(_) => None,
+            Common::L2(..) | Common::Plain(_) => None,
         };
         *common = other?;
         Some(edge)
@@ -504,20 +501,10 @@ impl QuickNode for EthernetInput {
 
     fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         match common {
-            Common::Xconnect(rx) => {
-                let rx = *rx;
-                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-                    // Long enough for two tags, which are not looked at.
-                    let good = d.rx == rx && d.len >= 22;
-                    if good {
-                        d.l2 = d.off;
-                    }
-                    good
-                })
-            }
-            Common::Bridge(rx, bridge) => {
+            Common::L2(rx, bridge, _) => {
                 let (rx, bridge) = (*rx, *bridge);
                 quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    // Long enough for two tags, which are not looked at.
                     let good = d.rx == rx && d.len >= 22;
                     if good {
                         d.l2 = d.off;

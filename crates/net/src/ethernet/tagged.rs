@@ -126,8 +126,9 @@ impl<'v> Tagged<'v> {
         let index = if two { t.sub::<true>(word) } else { t.sub::<false>(word) };
         let brief = t.briefs.get(index);
         if brief.has(Brief::BRIDGED, Brief::BRIDGED) {
-            t.want = Brief::BRIDGED;
-            return Some((EthernetNext::Bridge, t));
+            t.feat = t.ifs.get(index)?.l2_input;
+            t.want = Brief::BRIDGED | if t.feat != 0 { Brief::FEATURES_L2 } else { 0 };
+            return Some((EthernetNext::L2, t));
         }
         let sub = t.ifs.get(index)?;
         let (next, inside) = match next_of(u16::from_be_bytes(t.ethertype))? {
@@ -335,7 +336,8 @@ impl<'v> Tagged<'v> {
     fn frames<const TWO: bool>(self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         let fit = |brief: Brief, index| {
             self.ifs.prefetch(index);
-            brief.has(Brief::BRIDGED, Brief::BRIDGED)
+            brief.has(Brief::BRIDGED | Brief::FEATURES_L2, self.want)
+                && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.l2_input == self.feat))
         };
         // Any type may stand behind a single tag but that of another one.
         let types = if TWO { TYPES } else { OUTER };

@@ -22,6 +22,8 @@ impl Brief {
     pub const FEATURES4: u64 = 1 << 4;
     /// IPv6 packets have.
     pub const FEATURES6: u64 = 1 << 5;
+    /// Frames on layer 2 have.
+    pub const FEATURES_L2: u64 = 1 << 6;
 
     /// That of an interface. Places of tables and numbers of bridge domains have 16 bits.
     pub fn new(i: &Interface) -> Brief {
@@ -34,6 +36,7 @@ impl Brief {
         set(i.is(ifflags::UP | ifflags::L2) && i.bridge.is_some(), Brief::BRIDGED);
         set(i.ip4_unicast != 0, Brief::FEATURES4);
         set(i.ip6_unicast != 0, Brief::FEATURES6);
+        set(i.l2_input != 0, Brief::FEATURES_L2);
         let bridge = i.bridge.map_or(0, |b| u64::from(b.bridge));
         let place = |table: u32| u64::from(table as u16);
         Brief(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge << 48)

@@ -2,7 +2,7 @@
 
 use super::{Declared, Setting, Settings};
 use crate::arcs;
-use graph::arcs::Feature;
+use graph::arcs::{Feature, FeatureArc};
 
 static MTU4: Setting<u16> =
     Setting::new("has an MTU of its own for ip4", "set interface mtu ip4 0 {}").in_adjacencies();
@@ -60,18 +60,12 @@ impl MtuOf {
     }
 }
 
-/// A feature's bits on the arcs of IPv4 and IPv6.
+/// The features that packets of an interface visit, as bits of each arc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bits {
-    /// On `ip4-unicast`.
-    pub ip4: u32,
-    /// On `ip6-unicast`.
-    pub ip6: u32,
-    /// On `ip4-output`.
-    pub ip4_output: u32,
-    /// On `ip6-output`.
-    pub ip6_output: u32,
-}
+pub struct Bits([u32; arcs::ALL.len()]);
+
+/// A cross-connect, on which the arc of frames of layer 2 ends for the interface that has one.
+pub static L2_XCONNECT: Feature = Feature::new(&arcs::L2_INPUT, "l2-xconnect");
 
 /// A feature that packets visit where the settings of their interface say so.
 #[derive(Debug)]
@@ -83,6 +77,18 @@ pub struct Switch {
 }
 
 impl Bits {
+    /// Those on one arc.
+    pub fn on(&self, arc: &FeatureArc) -> u32 {
+        arcs::ALL.iter().zip(self.0).find(|(a, _)| std::ptr::eq(**a, arc)).map_or(0, |(_, bits)| bits)
+    }
+
+    /// Those of `arc` are among them as well.
+    pub fn add(&mut self, arc: &FeatureArc, bits: u32) {
+        if let Some(at) = arcs::ALL.iter().position(|a| std::ptr::eq(*a, arc)) {
+            self.0[at] |= bits;
+        }
+    }
+
     /// Those of the features that are switched on; `bit` answers that of one.
     pub fn of<'s>(
         settings: &Settings,
@@ -91,16 +97,7 @@ impl Bits {
     ) -> Bits {
         let mut bits = Bits::default();
         for s in switches.into_iter().filter(|s| (s.on)(settings)) {
-            for (arc, to) in [
-                (&arcs::IP4_UNICAST, &mut bits.ip4),
-                (&arcs::IP6_UNICAST, &mut bits.ip6),
-                (&arcs::IP4_OUTPUT, &mut bits.ip4_output),
-                (&arcs::IP6_OUTPUT, &mut bits.ip6_output),
-            ] {
-                if std::ptr::eq(arc, s.feature.arc) {
-                    *to |= bit(s.feature);
-                }
-            }
+            bits.add(s.feature.arc, bit(s.feature));
         }
         bits
     }

@@ -10,7 +10,7 @@ mod settings;
 
 pub use bridge_port::{BridgePort, bflags};
 pub use brief::{Brief, Briefs};
-pub use features::{Bits, DIRECTED_BROADCAST, MtuOf, SETTINGS, Switch};
+pub use features::{Bits, DIRECTED_BROADCAST, L2_XCONNECT, MtuOf, SETTINGS, Switch};
 pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 pub use pseudowire::{Pseudowire, TUNNEL_TX};
 pub use retag::{Retag, RetagError};
@@ -133,6 +133,8 @@ pub struct Interface {
     pub hw: IfIndex,
     /// Enabled features on the `interface-output` arc.
     pub output: u32,
+    /// Enabled features on the `l2-output` arc.
+    pub l2_output: u32,
     /// What it is to its bridge domain.
     pub bridge: Option<BridgePort>,
     /// What becomes of the tags of frames on layer 2.
@@ -143,6 +145,8 @@ pub struct Interface {
     pub ip4_unicast: u32,
     /// Enabled features on the `ip6-unicast` arc.
     pub ip6_unicast: u32,
+    /// Enabled features on the `l2-input` arc: where it is on layer 2, with the cross-connect among them.
+    pub l2_input: u32,
     /// Enabled features on the `device-input` arc, for frames that reach it in other packets.
     pub input: u32,
     /// Place of its IPv4 table.

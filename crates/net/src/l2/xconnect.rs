@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `l2-xconnect` sends frames.
-    pub enum XconnectNext { Output => "interface-output" }
+    pub enum XconnectNext { Output => "@l2-output" }
 }
 
 graph::reasons! {
@@ -69,7 +69,7 @@ impl Node for L2Xconnect {
         let Some(peer) = rx.xconnect else { return Err(XconnectDrop::NoPeer.into()) };
         let Some(tx) = view.tx.get(peer) else { return Err(XconnectDrop::NoPeer.into()) };
         rx.retag.enter(p).and_then(|()| tx.retag.leave(p)).map_err(XconnectDrop::from)?;
-        p.d.tx = peer;
+        (p.d.tx, p.d.feat) = (peer, tx.l2_output);
         p.d.flags &= !flags::L2_GROUP;
         Ok(XconnectNext::Output)
     }
@@ -79,6 +79,7 @@ impl Node for L2Xconnect {
 pub struct Common {
     rx: u32,
     tx: u32,
+    features: u32,
 }
 
 impl QuickNode for L2Xconnect {
@@ -94,7 +95,11 @@ impl QuickNode for L2Xconnect {
         let peer = rx.xconnect?;
         let tx = view.tx.peek(peer)?;
         (rx.retag.is_none() && tx.retag.is_none())
-            .then_some((XconnectNext::Output, Common { rx: first.rx, tx: peer }))
+            .then_some((XconnectNext::Output, Common { rx: first.rx, tx: peer, features: tx.l2_output }))
+    }
+
+    fn features(common: &Common) -> u32 {
+        common.features
     }
 
     fn quick(common: &Common, descs: &mut [Desc], _rooms: Rooms<'_>) -> usize {

@@ -13,7 +13,7 @@ graph::edges! {
     pub enum OutputNext {
         Features => "@interface-output",
         Offload => "gso-segment",
-        Bridge => "l2-bridge",
+        Bridge => "@l2-input",
     }
 }
 
@@ -81,6 +81,7 @@ impl Node for InterfaceOutput {
             // From here on it is a frame that came on the BVI.
             (p.d.rx, p.d.aux) = (index, port.bridge.into());
             p.d.l2 = p.d.off;
+            p.d.feat = i.l2_input;
             p.d.flags &= !(flags::L2_GROUP | IN_TABLE);
             return Ok(OutputNext::Bridge);
         }
@@ -99,7 +100,7 @@ pub enum Common<'v> {
     /// For interfaces that have these.
     Featured { ifs: SlotsReader<'v, Interface>, tx: &'v Table, features: u32 },
     /// For one BVI.
-    Bvi { bvi: u32, bridge: u32, room: u32, tx: &'v Table },
+    Bvi { bvi: u32, bridge: u32, room: u32, tx: &'v Table, features: u32 },
 }
 
 /// The longest frame that an interface takes.
@@ -157,7 +158,10 @@ impl QuickNode for InterfaceOutput {
         };
         if let (true, Some(port)) = (i.is(ifflags::BVI), &i.bridge) {
             let (bvi, bridge) = (first.tx, port.bridge.into());
-            return Some((OutputNext::Bridge, Common::Bvi { bvi, bridge, room: room(i), tx }));
+            return Some((
+                OutputNext::Bridge,
+                Common::Bvi { bvi, bridge, room: room(i), tx, features: i.l2_input },
+            ));
         }
         let common = match i.output {
             0 => Common::Plain { ifs, tx },
@@ -168,8 +172,8 @@ impl QuickNode for InterfaceOutput {
 
     fn features(common: &Common<'_>) -> u32 {
         match common {
-            Common::Featured { features, .. } => *features,
-            Common::Plain { .. } | Common::Bvi { .. } => 0,
+            Common::Featured { features, .. } | Common::Bvi { features, .. } => *features,
+            Common::Plain { .. } => 0,
         }
     }
 
@@ -192,7 +196,7 @@ impl QuickNode for InterfaceOutput {
         match *common {
             Common::Plain { ifs, tx } => send::<false>(ifs, tx, 0, descs),
             Common::Featured { ifs, tx, features } => send::<true>(ifs, tx, features, descs),
-            Common::Bvi { bvi, bridge, room, tx } => {
+            Common::Bvi { bvi, bridge, room, tx, .. } => {
                 let mut counts = Run::new(tx);
                 quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
                     let good = d.tx == bvi && u32::from(d.len) <= room;

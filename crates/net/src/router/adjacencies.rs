@@ -2,6 +2,7 @@
 
 use super::Router;
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE, Straight};
+use crate::arcs;
 use crate::interface::MtuOf;
 use crate::labels::{Imposition, Stack};
 use packet::eth::{EtherType, MacAddr};
@@ -212,8 +213,8 @@ impl Router {
         let mpls = key.stack().map(|stack| Box::new(Imposition::new(stack)));
         let features = match &mpls {
             Some(_) => 0,
-            None if v6 => bits.ip6_output,
-            None => bits.ip4_output,
+            None if v6 => bits.on(&arcs::IP6_OUTPUT),
+            None => bits.on(&arcs::IP4_OUTPUT),
         };
         let complete = features == 0 && state == AdjacencyState::Complete && len == 14;
         let straight = if complete { straight } else { Straight::No };

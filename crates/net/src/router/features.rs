@@ -86,7 +86,7 @@ impl Router {
         self.plane.shared::<Takers>().set_port(v6, port, if on { bit } else { 0 });
     }
 
-    /// The features that packets of an interface are to visit.
+    /// The features that packets of an interface are to visit as its settings say.
     pub(super) fn feature_bits(&self, i: &IfState) -> Bits {
         Bits::of(&i.settings, self.interfaces.switches.iter().copied(), |feature| {
             self.workers.feature_bit(feature)

@@ -1,10 +1,9 @@
 //! What only commands need: capture files as interfaces, features of an interface, buckets of a group.
 
 use super::devices::PcapFiles;
-use super::{Kind, Op, OpError, PcapConfig, Router};
+use super::{Op, OpError, PcapConfig, Router};
 use crate::arcs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering;
 use tables::groups::Entry;
 
 /// A feature arc as one interface uses it.
@@ -45,21 +44,15 @@ impl Router {
             return vec![];
         };
         let seen = self.plane.interfaces.get(index, &self.grace.guard);
-        let own = self.feature_bits(state);
-        let rx = match state.kind {
-            Kind::Sub { .. } => 0,
-            _ => state.rx_features.load(Ordering::Relaxed),
-        };
-        let bits = [
-            (&arcs::DEVICE_INPUT, rx),
-            (&arcs::IP4_UNICAST, seen.map_or(0, |i| i.ip4_unicast)),
-            (&arcs::IP6_UNICAST, seen.map_or(0, |i| i.ip6_unicast)),
-            (&arcs::IP4_OUTPUT, own.ip4_output),
-            (&arcs::IP6_OUTPUT, own.ip6_output),
-            (&arcs::INTERFACE_OUTPUT, seen.map_or(0, |i| i.output)),
-        ];
+        let own = self.visited(state);
         let arc = |a: &graph::arcs::ArcNodes| {
-            let on = bits.iter().find(|(arc, _)| arc.name == a.name).map_or(0, |(_, bits)| *bits);
+            let on = match arcs::ALL.iter().find(|arc| arc.name == a.name) {
+                // What sub-interfaces have from their interface, and what they leave to it.
+                Some(arc) if **arc == arcs::INTERFACE_OUTPUT => seen.map_or(0, |i| i.output),
+                Some(arc) if **arc == arcs::DEVICE_INPUT && state.hw() != index => 0,
+                Some(arc) => own.on(arc),
+                None => 0,
+            };
             let enabled = a.features.iter().copied().filter(|f| on & a.bit(f) != 0);
             ArcFeatures { arc: a.name, enabled: enabled.collect() }
         };

@@ -4,6 +4,7 @@ use super::following::Change;
 use super::interfaces::Interfaces;
 use super::{Encap, IfState, Kind, Router};
 use crate::adjacency::Straight;
+use crate::arcs;
 use crate::interface::{Interface, MIDCHAIN_TX, ifflags};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -88,12 +89,12 @@ impl Router {
         set(lent.is_some(), ifflags::UNNUMBERED);
         i.settings.chosen().for_each(|c| set(true, c.declared().flag));
         self.parts.all.iter().for_each(|p| set(true, p.flags(self, index)));
-        let bits = self.feature_bits(i);
-        let (input, mut output) = self.visited(index);
+        let bits = self.visited(i);
+        let (input, mut output) = (bits.on(&arcs::DEVICE_INPUT), bits.on(&arcs::INTERFACE_OUTPUT));
         if hw.index == index {
             i.rx_features.store(input, Ordering::Relaxed);
         } else {
-            output |= self.visited(hw.index).1;
+            output |= self.visited(hw).on(&arcs::INTERFACE_OUTPUT);
         }
         let bridged = self.parts.all.iter().map(|p| p.bridged(self, i));
         let (bridge, retag) =
@@ -104,8 +105,10 @@ impl Router {
             mac: hw.mac.0,
             hw: hw.index,
             caps: hw.caps,
-            ip4_unicast: bits.ip4,
-            ip6_unicast: bits.ip6,
+            ip4_unicast: bits.on(&arcs::IP4_UNICAST),
+            ip6_unicast: bits.on(&arcs::IP6_UNICAST),
+            l2_input: bits.on(&arcs::L2_INPUT),
+            l2_output: bits.on(&arcs::L2_OUTPUT),
             input,
             output,
             settings: i.settings.words(),

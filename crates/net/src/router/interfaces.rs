@@ -173,6 +173,8 @@ fn blank() -> Interface {
         ip6_unicast: 0,
         input: 0,
         output: 0,
+        l2_input: 0,
+        l2_output: 0,
         settings: Words::default(),
         table4: 0,
         table6: 0,

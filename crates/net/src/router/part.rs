@@ -2,8 +2,7 @@
 //! they follow, and knows none of them by name. A part is one line in the list of parts.
 
 use super::{IfState, Op, OpError, RouteTable, Router, Step};
-use crate::arcs;
-use crate::interface::{BridgePort, Midchain, Pseudowire, Retag};
+use crate::interface::{Bits, BridgePort, L2_XCONNECT, Midchain, Pseudowire, Retag};
 use crate::neighbor::Millis;
 use crate::plane::Ends;
 use crate::plane::table::FibIndex;
@@ -106,8 +105,9 @@ pub(crate) trait Part: Sync {
         None
     }
 
-    /// Features of the arcs `device-input` and `interface-output` that frames of an interface visit on its account: frames of
-    /// sub-interfaces come in on the device below, and visit what that has when they leave.
+    /// Features that packets of an interface visit on its account, of any arc but those of adjacencies, `ip4-output` and `ip6-output`.
+    /// Frames of sub-interfaces come in on the device below, where they visit what that has on `device-input`, and on
+    /// `interface-output` they visit what either has.
     fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
         let _ = (router, index);
         vec![]
@@ -351,13 +351,12 @@ impl Router {
         self.parts.all.iter().find_map(|p| p.names(self, kind))
     }
 
-    /// Bits of what frames of an interface visit on account of parts, on `device-input` and on `interface-output`.
-    pub(super) fn visited(&self, index: u32) -> (u32, u32) {
-        let all = self.parts.all.iter().flat_map(|p| p.visits(self, index));
-        all.fold((0, 0), |(input, output), f| match self.workers.feature_bit(f) {
-            bit if std::ptr::eq(f.arc, &arcs::DEVICE_INPUT) => (input | bit, output),
-            bit if std::ptr::eq(f.arc, &arcs::INTERFACE_OUTPUT) => (input, output | bit),
-            _ => (input, output),
+    /// The features that packets of an interface visit, on account of its settings, its cross-connect and parts.
+    pub(super) fn visited(&self, i: &IfState) -> Bits {
+        let of_parts = self.parts.all.iter().flat_map(|p| p.visits(self, i.index));
+        of_parts.chain(i.xconnect.map(|_| &L2_XCONNECT)).fold(self.feature_bits(i), |mut bits, f| {
+            bits.add(f.arc, self.workers.feature_bit(f));
+            bits
         })
     }
 

@@ -542,9 +542,10 @@ fn features(names: &[String]) -> Vec<Op> {
 /// copies and others. One destination puts tags in front, one has no link, and one is mirrored itself.
 fn mirrors() -> Vec<Op> {
     let [both, rx, tx] = Directions::ALL.map(|(_, directions)| directions);
+    const L2: [&str; 3] = ["trunk.700", "spoke", "hub"];
     let mirror = |(name, to, directions): (&str, &str, Directions)| Op::SetFeature {
         name: name.into(),
-        feature: Mirror { destination: to.into(), directions, l2: false }.into(),
+        feature: Mirror { destination: to.into(), directions, l2: L2.contains(&name) }.into(),
     };
     let all = [
         ("left", "loom", rx),
@@ -571,6 +572,8 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
     let up = |name: &str, up| vec![Op::SetState { name: name.into(), up }];
     let rim = |member| vec![BridgeOp::Port { name: "rim".into(), member }.into()];
     let kind = reassembly::Kind::ALL[0].setting();
+    let to_cord = |(_, directions)| Mirror { destination: "cord".into(), directions, l2: true };
+    let mirror = |name, mirror: Mirror| set(name, mirror.into());
     vec![
         [set("left", check(false, false, Mode::Strict)), set("left", check(false, false, Mode::Off))],
         [set("left", check(true, false, Mode::Loose)), set("left", check(true, false, Mode::Off))],
@@ -595,6 +598,8 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
         [mtu("right", 1280), mtu("right", 1500)],
         [up("spoke", false), up("spoke", true)],
         [up("trunk.300", false), up("trunk.300", true)],
+        [mirror("rim", to_cord(Directions::ALL[0])), mirror("rim", Mirror::off("cord".into()))],
+        [mirror("trunk.950", to_cord(Directions::ALL[2])), mirror("trunk.950", Mirror::off("cord".into()))],
         [rim(None), rim(Some(Membership { bridge: 1, bvi: false, shg: 1 }))],
     ]
 }

@@ -40,33 +40,29 @@ pub struct SpanInputView<'v> {
     device: IfIndex,
     /// Where all frames of the device are mirrored to.
     all: &'v [Pair],
-    /// Where those are that are of none of its sub-interfaces.
-    own: &'v [Pair],
-    /// Its sub-interfaces, where one of them or the device alone is mirrored.
+    /// Its sub-interfaces, where one of them is mirrored.
     subs: Option<&'v VlanTable>,
 }
 
 impl<'v> SpanInputView<'v> {
     fn look(&mut self, device: IfIndex) {
-        (self.device, self.all, self.own, self.subs) = (device, &[], &[], None);
+        (self.device, self.all, self.subs) = (device, &[], None);
         let Some(i) = self.ifs.peek(device).filter(|i| i.is(ifflags::UP)) else { return };
         self.all = super::of(&self.mirrors.rx, device);
         if self.mirrors.devices.binary_search(&device).is_ok() {
-            self.own = super::of(&self.mirrors.rx_own, device);
             self.subs = i.subs.as_deref();
         }
     }
 
-    /// Where frames of the interface of a frame alone are mirrored to: its sub-interface, or the device.
-    fn of_interface(&mut self, p: &Packet<'_>) -> &'v [Pair] {
-        let Some(subs) = self.subs else { return self.own };
+    /// Where frames of the sub-interface of a frame are mirrored to.
+    fn of_sub_interface(&mut self, p: &Packet<'_>) -> &'v [Pair] {
+        let Some(subs) = self.subs else { return &[] };
         let tags = VlanStack::parse(p.data());
         match tags.and_then(|tags| sub_interface(subs, &tags)) {
-            None => self.own,
             Some(sub) if self.ifs.get(sub).is_some_and(|i| i.is(ifflags::UP)) => {
                 super::of(&self.mirrors.rx_own, sub)
             }
-            Some(_) => &[],
+            _ => &[],
         }
     }
 }
@@ -85,7 +81,6 @@ impl Node for SpanInput {
             copier: Copier::new(ifs()),
             device: IfIndex::MAX,
             all: &[],
-            own: &[],
             subs: None,
         }
     }
@@ -96,7 +91,7 @@ impl Node for SpanInput {
             view.look(p.d.rx);
         }
         if !p.has(MIRRORED) && super::is_frame(p) {
-            let (all, own) = (view.all, view.of_interface(p));
+            let (all, own) = (view.all, view.of_sub_interface(p));
             super::copies(&mut view.copier, p, all, own, SpanInputNext::Copy);
         }
         Ok(SpanInputNext::Continue)

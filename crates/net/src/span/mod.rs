@@ -1,18 +1,23 @@
 //! Mirroring (`set interface span`, `set bridge-domain span`): a copy of every frame that an interface, a sub-interface, or a member of
 //! a bridge domain receives or sends goes out of another interface, as it is on the wire.
 //!
-//! [`SpanInput`] stands where frames come in, before their sub-interface is known, and [`SpanOutput`] where they leave. A copy
-//! bears [`MIRRORED`] for as long as it is in the router, also within a tunnel: it is never mirrored again, so that no
-//! arrangement of mirrors makes a loop.
+//! [`SpanInput`] stands where frames come in, before their sub-interface is known, and [`SpanOutput`] where they leave.
+//! [`SpanL2Input`] and [`SpanL2Output`] stand where a bridge domain or cross-connect takes and sends them. A copy bears
+//! [`MIRRORED`] for as long as it is in the router, also within a tunnel: it is never mirrored again, so that no arrangement of
+//! mirrors makes a loop.
 
 pub mod commands;
 mod input;
+mod l2_input;
+mod l2_output;
 mod output;
 mod part;
 #[cfg(test)]
 mod tests;
 
 pub use input::{SpanInput, SpanInputNext};
+pub use l2_input::{SpanL2Input, SpanL2InputNext};
+pub use l2_output::{SpanL2Output, SpanL2OutputNext};
 pub use output::{SpanOutput, SpanOutputNext};
 pub(crate) use part::Span;
 pub use part::{Mirror, MirrorBridge, Told, bridges, mirrors};
@@ -27,6 +32,11 @@ use graph::{Edge, Node, Packet, flags};
 pub static SPAN_INPUT: Feature = Feature::new(&arcs::DEVICE_INPUT, SpanInput::NAME);
 /// Where frames are copied that leave.
 pub static SPAN_OUTPUT: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, SpanOutput::NAME);
+
+/// Where frames are copied that layer 2 takes.
+pub static SPAN_L2_INPUT: Feature = Feature::new(&arcs::L2_INPUT, SpanL2Input::NAME);
+/// Where frames are copied that layer 2 sends.
+pub static SPAN_L2_OUTPUT: Feature = Feature::new(&arcs::L2_OUTPUT, SpanL2Output::NAME);
 
 /// What a copy has of the frame: nothing that protocols found out about it.
 const KEPT: u16 = flags::TRACED | flags::CHAINED | flags::CSUM_PARTIAL | flags::GSO | flags::CSUM_VALID;
@@ -71,9 +81,12 @@ struct Mirrors {
     /// Of all frames of devices.
     rx: Box<[Pair]>,
     tx: Box<[Pair]>,
-    /// Of frames of the interface alone: sub-interfaces, and devices without theirs.
+    /// Of frames of sub-interfaces.
     rx_own: Box<[Pair]>,
     tx_own: Box<[Pair]>,
+    /// Of frames that layer 2 has from and for an interface.
+    rx_l2: Box<[Pair]>,
+    tx_l2: Box<[Pair]>,
     /// Devices on which the sources of `rx_own` are, in order.
     devices: Box<[IfIndex]>,
 }
@@ -152,5 +165,24 @@ fn copies(copier: &mut Copier<'_>, p: &mut Packet<'_>, all: &[Pair], own: &[Pair
     }
     for (_, to) in own.iter().filter(|(_, to)| all.iter().all(|o| o.1 != *to)) {
         copier.copy(p, *to, edge);
+    }
+}
+
+/// The destinations of frames that layer 2 has from an interface, or for it, and those to which they go anyway.
+#[derive(Clone, Copy, Default)]
+struct L2Copies<'v> {
+    to: &'v [Pair],
+    all: &'v [Pair],
+    own: &'v [Pair],
+}
+
+impl L2Copies<'_> {
+    /// Makes them of a frame.
+    #[inline]
+    fn make(&self, copier: &mut Copier<'_>, p: &mut Packet<'_>, edge: impl Edge) {
+        let is_new = |to: IfIndex| self.all.iter().chain(self.own).all(|o| o.1 != to);
+        for (_, to) in self.to.iter().filter(|(_, to)| is_new(*to)) {
+            copier.copy(p, *to, edge);
+        }
     }
 }

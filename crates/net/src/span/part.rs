@@ -1,6 +1,8 @@
 //! Mirrors as a part of the control side.
 
-use super::{Directions, MOST_DESTINATIONS, Mirrors, Pair, SPAN_INPUT, SPAN_OUTPUT};
+use super::{
+    Directions, MOST_DESTINATIONS, Mirrors, Pair, SPAN_INPUT, SPAN_L2_INPUT, SPAN_L2_OUTPUT, SPAN_OUTPUT,
+};
 use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, Named, Op, OpError, Part, PartOp, Router, Start};
 use command::Command;
 use graph::arcs::Feature;
@@ -46,12 +48,15 @@ struct Sessions {
 struct Frames {
     /// Of all, those of its sub-interfaces among them.
     all: Directions,
-    /// Of those that are its own.
+    /// Of those of the sub-interface that it is.
     own: Directions,
+    /// Of those that layer 2 has from it and for it.
+    l2: Directions,
 }
 
 impl Frames {
-    fn any(&self) -> Directions {
+    /// Of those that it receives and sends, whoever has them.
+    fn on_wire(&self) -> Directions {
         Directions { rx: self.all.rx || self.own.rx, tx: self.all.tx || self.own.tx }
     }
 }
@@ -88,7 +93,7 @@ impl Sessions {
         let was: Vec<Pair> = self.all.range(pairs(source)).map(|m| *m.0).collect();
         was.iter().for_each(|pair| _ = self.all.remove(pair));
         self.all.extend(to.iter().map(|(to, frames)| ((source, *to), *frames)));
-        if to.values().any(|f| f.any().rx) {
+        if to.values().any(|f| f.on_wire().rx) {
             self.received.insert((device, source));
         } else {
             self.received.remove(&(device, source));
@@ -106,6 +111,8 @@ impl Sessions {
             tx: of(|f| f.all.tx),
             rx_own: of(|f| f.own.rx),
             tx_own: of(|f| f.own.tx),
+            rx_l2: of(|f| f.l2.rx),
+            tx_l2: of(|f| f.l2.tx),
             devices: devices.into(),
         }
     }
@@ -136,12 +143,15 @@ fn due(router: &Router, index: u32) -> BTreeMap<u32, Frames> {
     let of_bridge = bridge.into_iter().flat_map(|b| s.of(b));
     // The destination may be a member itself.
     let apart = of_bridge.filter(|(to, _)| router.interface(*to).is_some_and(|to| !is_within(i, to)));
-    // Its sub-interfaces may be elsewhere; and a sub-interface has none.
-    let alone = |told: &Told| told.l2 || i.hw() != index;
-    let own = own.map(|(to, told)| (to, told.directions, alone(&told)));
-    for (to, wanted, alone) in own.chain(apart.map(|(to, told)| (to, told.directions, true))) {
+    let own = own.map(|(to, told)| (to, told.directions, told.l2));
+    for (to, wanted, l2) in own.chain(apart.map(|(to, told)| (to, told.directions, true))) {
         let f = due.entry(to).or_default();
-        let d = if alone { &mut f.own } else { &mut f.all };
+        let d = match l2 {
+            true => &mut f.l2,
+            // A sub-interface has none itself.
+            false if i.hw() != index => &mut f.own,
+            false => &mut f.all,
+        };
         (d.rx, d.tx) = (d.rx || wanted.rx, d.tx || wanted.tx);
     }
     due
@@ -344,8 +354,13 @@ impl Part for Span {
     fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
         let Some(s) = router.state::<Sessions>() else { return vec![] };
         let received = s.received.range(pairs(index)).next().map(|_| &SPAN_INPUT);
-        let sent = s.all.range(pairs(index)).any(|(_, f)| f.any().tx).then_some(&SPAN_OUTPUT);
-        received.into_iter().chain(sent).collect()
+        let any = |is: fn(&Frames) -> bool| s.all.range(pairs(index)).any(|(_, f)| is(f));
+        let others = [
+            (any(|f| f.l2.rx), &SPAN_L2_INPUT),
+            (any(|f| f.l2.tx), &SPAN_L2_OUTPUT),
+            (any(|f| f.on_wire().tx), &SPAN_OUTPUT),
+        ];
+        received.into_iter().chain(others.into_iter().filter(|o| o.0).map(|o| o.1)).collect()
     }
 
     /// It may have come into a bridge domain, or left one.

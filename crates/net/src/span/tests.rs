@@ -55,9 +55,11 @@ fn sending(pairs: &[Pair]) -> Rig {
 fn copies(r: &mut Rig, i: Input) -> Vec<Arrival> {
     let (bytes, flags) = (i.bytes.clone(), i.d.flags);
     let mut all = r.run(&[i]);
-    let own = all.iter().position(|a| a.node != "interface-output").unwrap();
+    let is_own = |a: &Arrival| a.node != "interface-output" || !a.d.has(MIRRORED) || flags & MIRRORED != 0;
+    let own = all.iter().position(is_own).unwrap();
     let own = all.remove(own);
-    assert!(matches!(own.node, "ethernet-input" | "interface-tx"), "{own:?}");
+    let ends = ["ethernet-input", "interface-tx", "l2-bridge", "interface-output"];
+    assert!(ends.contains(&own.node), "{own:?}");
     assert_eq!((&own.bytes, own.d.flags & flags), (&bytes, flags));
     for a in &all {
         assert_eq!((a.node, a.d.has(MIRRORED), a.d.l2), ("interface-output", true, a.d.off));
@@ -128,19 +130,47 @@ fn frames_of_a_sub_interface() {
 }
 
 #[test]
-fn a_device_without_its_sub_interfaces() {
-    let mut r = receiving(&[], &[1]);
-    r.change(|m: &mut Mirrors| m.rx_own = [(1, 2)].into());
-    assert_eq!(to(&copies(&mut r, input(&frame(&[100], 60)))), [2], "there are none");
-    with_sub(&mut r, 100);
-    for (vlans, wanted) in [(&[][..], &[2][..]), (&[101], &[2]), (&[100], &[])] {
-        assert_eq!(to(&copies(&mut r, input(&frame(vlans, 60)))), wanted, "{vlans:?}");
+fn frames_that_layer_2_has_from_an_interface() {
+    let mut r = Rig::new(SpanL2Input::new);
+    r.change(|m: &mut Mirrors| {
+        m.rx_l2 = [(1, 0), (1, 2), (3, 0), (3, 2)].into();
+        (m.rx, m.rx_own) = ([(1, 2)].into(), [(3, 0)].into());
+    });
+    change(&mut r, 0, |i| i.flags = ifflags::UP | ifflags::LINK);
+    let f = frame(&[100], 60);
+    assert_eq!(to(&copies(&mut r, input(&f))), [0], "all frames of its device go to the other one anyway");
+    assert_eq!(to(&copies(&mut r, input(&f).rx(2))), [0; 0]);
+    assert_eq!(to(&copies(&mut r, input(&f).rx(3))), [2]);
+    change(&mut r, 3, |i| i.hw = 1);
+    assert_eq!(to(&copies(&mut r, input(&f).rx(3))), [0; 0], "either goes there anyway");
+    assert_eq!(to(&copies(&mut r, input(&f).flags(MIRRORED))), [0; 0], "a copy itself");
+    assert_eq!(to(&copies(&mut r, input(&f[..9]))), [0; 0]);
+}
+
+#[test]
+fn frames_that_layer_2_sends() {
+    let mut r = Rig::new(SpanL2Output::new);
+    r.change(|m: &mut Mirrors| {
+        m.tx_l2 = [(1, 0), (1, 2), (3, 0), (3, 2)].into();
+        (m.tx, m.tx_own) = ([(1, 2)].into(), [(3, 0)].into());
+    });
+    change(&mut r, 0, |i| i.flags = ifflags::UP | ifflags::LINK);
+    let f = frame(&[100], 60);
+    assert_eq!(
+        to(&copies(&mut r, leaving(&f, 1, 0))),
+        [0],
+        "all frames of its device go to the other one anyway"
+    );
+    assert_eq!(to(&copies(&mut r, leaving(&f, 2, 0))), [0; 0]);
+    assert_eq!(to(&copies(&mut r, leaving(&f, 3, 0))), [2]);
+    change(&mut r, 3, |i| i.hw = 1);
+    assert_eq!(to(&copies(&mut r, leaving(&f, 3, 0))), [0; 0], "either goes there anyway");
+    assert_eq!(to(&copies(&mut r, leaving(&f, 1, 0).flags(MIRRORED))), [0; 0], "a copy itself");
+    for lost in [ifflags::UP, ifflags::LINK] {
+        change(&mut r, 1, |i| i.flags &= !lost);
+        assert_eq!(to(&copies(&mut r, leaving(&f, 1, 0))), [0; 0], "it will not leave");
+        change(&mut r, 1, |i| i.flags |= lost);
     }
-    let mut r = sending(&[]);
-    r.change(|m: &mut Mirrors| m.tx_own = [(1, 2)].into());
-    let f = frame(&[], 60);
-    assert_eq!(to(&copies(&mut r, leaving(&f, 1, 1))), [2]);
-    assert_eq!(to(&copies(&mut r, leaving(&f, 1, 3))), [0; 0], "over a sub-interface");
 }
 
 #[test]
@@ -356,17 +386,17 @@ fn mirror_bridge(to: &str, directions: Directions) -> Op {
 fn members_of_a_bridge_domain_follow_it() {
     let mut r = router();
     r.commit(vec![new_bridge()]).unwrap();
-    let nodes = ["span-input", "span-output"];
+    let nodes = ["span-l2-input", "span-l2-output"];
     r.commit(vec![bridge("a.7", true), mirror_bridge("b", RX)]).unwrap();
-    assert_eq!((visited(&r, "a"), visited(&r, "a.7")), (nodes[..1].to_vec(), vec![]));
+    assert_eq!((visited(&r, "a"), visited(&r, "a.7")), (vec![], nodes[..1].to_vec()));
     r.commit(vec![mirror_bridge("b", BOTH), bridge("c", true)]).unwrap();
-    assert_eq!((visited(&r, "a.7"), visited(&r, "c")), (nodes[1..].to_vec(), nodes.to_vec()));
+    assert_eq!((visited(&r, "a.7"), visited(&r, "c")), (nodes.to_vec(), nodes.to_vec()));
     // A change that fails leaves all as it was, whatever came before in it.
     for op in
         [bridge("c", false), mirror_bridge("b", Directions::default()), mirror_bridge("b", TX), delete("a")]
     {
         r.commit(vec![op, delete("x")]).unwrap_err();
-        assert_eq!((visited(&r, "a"), visited(&r, "c")), (nodes[..1].to_vec(), nodes.to_vec()));
+        assert_eq!((visited(&r, "a.7"), visited(&r, "c")), (nodes.to_vec(), nodes.to_vec()));
     }
     // The destination comes in, and is not mirrored to itself; also where it was there before, and after a change that fails.
     r.commit(vec![bridge("b", true)]).unwrap();
@@ -391,10 +421,10 @@ fn layer_2_only() {
     r.commit(vec![Op::SetFeature { name: "c".into(), feature: l2.into() }]).unwrap();
     assert_eq!(visited(&r, "c"), [""; 0]);
     r.commit(vec![bridge("c", true)]).unwrap();
-    assert_eq!(visited(&r, "c"), ["span-input", "span-output"]);
+    assert_eq!(visited(&r, "c"), ["span-l2-input", "span-l2-output"]);
     r.commit(vec![bridge("c", false)]).unwrap();
     assert_eq!(visited(&r, "c"), [""; 0]);
     let connect = |peer: Option<&str>| Op::SetXconnect { name: "c".into(), peer: peer.map(Into::into) };
     r.commit(vec![connect(Some("b"))]).unwrap();
-    assert_eq!(visited(&r, "c"), ["span-input", "span-output"]);
+    assert_eq!(visited(&r, "c"), ["span-l2-input", "l2-xconnect", "span-l2-output"]);
 }

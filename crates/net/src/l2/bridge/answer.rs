@@ -19,7 +19,7 @@ graph::edges! {
     /// Where `l2-arp-term` sends frames.
     pub enum TermNext {
         Flood => "l2-flood",
-        Output => "interface-output",
+        Output => "@l2-output",
         Bvi => "bvi-input",
     }
 }
@@ -133,7 +133,7 @@ impl TermView<'_> {
             return Some(TermNext::Bvi);
         }
         rx.retag.leave(p).ok()?;
-        p.d.tx = p.d.rx;
+        (p.d.tx, p.d.feat) = (p.d.rx, rx.l2_output);
         Some(TermNext::Output)
     }
 }

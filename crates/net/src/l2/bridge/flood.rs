@@ -12,7 +12,7 @@ use std::sync::Arc;
 graph::edges! {
     /// Where `l2-flood` sends frames.
     pub enum FloodNext {
-        Output => "interface-output",
+        Output => "@l2-output",
         Bvi => "bvi-input",
     }
 }
@@ -81,7 +81,7 @@ impl FloodView<'_> {
             super::to_bvi(p, to, self.counts);
             return Some(FloodNext::Bvi);
         }
-        p.d.tx = to;
+        (p.d.tx, p.d.feat) = (to, i.l2_output);
         match i.retag.leave(p) {
             Ok(()) => Some(FloodNext::Output),
             Err(_) => {

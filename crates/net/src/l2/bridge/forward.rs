@@ -23,7 +23,7 @@ use tables::slots::SlotsReader;
 graph::edges! {
     /// Where `l2-bridge` sends frames.
     pub enum BridgeNext {
-        Output => "interface-output",
+        Output => "@l2-output",
         Direct => "interface-tx",
         Flood => "l2-flood",
         Answer => "l2-arp-term",
@@ -272,6 +272,8 @@ impl Node for L2Bridge {
 pub struct Common<'v> {
     from: Source<'v>,
     to: To<'v>,
+    /// What they visit where they go.
+    features: u32,
 }
 
 /// Where they come from.
@@ -290,11 +292,11 @@ struct Source<'v> {
 enum To<'v> {
     /// From and to members with tags that are taken away or put in front: to the devices of these.
     Tagged(Members<'v>),
-    /// The same, to `interface-output`.
+    /// The same, to `interface-output`, by members that have the same features on the way there.
     TaggedOutput(Members<'v>),
     /// Straight to the devices of other members: what `interface-output` would do is done here.
     Direct,
-    /// To `interface-output`.
+    /// To `interface-output`, from members without features on the way there.
     Output,
     /// IPv4 packets to the BVI, in which `bvi-input` and `ip4-input` would find nothing unusual.
     Ip4(Up<'v>),
@@ -310,7 +312,6 @@ struct Up<'v> {
     bvi: u32,
     /// Its MAC address in the low six bytes.
     mac: u64,
-    feat: u32,
     marks: &'v Marks,
     counts: &'v RxCounts,
 }
@@ -427,6 +428,7 @@ impl Source<'_> {
             && may_pass(&self.port, to)
             && i.retag.is_none()
             && i.is_ready(tx)
+            && i.l2_output == 0
             && !(DIRECT && i.output != 0))
             .then(|| u32::from(i.mtu) + 14 + 8)
     }
@@ -518,7 +520,9 @@ impl QuickNode for L2Bridge {
         let w = rooms.window::<0>(first)?;
         let found = view.macs.find(addresses(w).0 | u64::from(port.bridge) << 48);
         let tx = found.port();
-        let members = Members { macs: view.macs, ifs: from.ifs, now: view.now, sent: view.sent };
+        let visits = from.ifs.get(tx).filter(|_| found.is_live()).map_or(0, |i| i.l2_output);
+        let members =
+            Members { macs: view.macs, ifs: from.ifs, now: view.now, sent: view.sent, features: visits };
         // Members with features of their own are left to `interface-output`.
         let tagged = || match members.take::<true>(first.rx, rx, found) {
             true => Some((BridgeNext::Direct, To::Tagged(members))),
@@ -526,45 +530,40 @@ impl QuickNode for L2Bridge {
             false => Some((BridgeNext::Output, To::TaggedOutput(members))),
         };
         if !rx.retag.is_none() {
-            return tagged().map(|(next, to)| (next, Common { from, to }));
+            return tagged().map(|(next, to)| (next, Common { from, to, features: visits }));
         }
-        let (next, to) = match found.bits() & (KIND & !SETTLED) {
+        let (next, to, features) = match found.bits() & (KIND & !SETTLED) {
             kind if kind == TO_MEMBER & !SETTLED => match from.room::<true>(tx) {
-                Some(_) => (BridgeNext::Direct, To::Direct),
-                None => tagged()?,
+                Some(_) => (BridgeNext::Direct, To::Direct, 0),
+                None => {
+                    let (next, to) = tagged()?;
+                    (next, to, visits)
+                }
             },
             kind if kind == TO_BVI & !SETTLED => {
                 let i = from.ifs.get(tx).filter(|i| i.is(ifflags::UP))?;
                 i.bridge.filter(|b| b.bvi && tx != first.rx && may_pass(&port, b))?;
-                let up =
-                    Up { bvi: tx, mac: macs::key(0, i.mac), feat: 0, marks: view.marks, counts: view.counts };
+                let up = Up { bvi: tx, mac: macs::key(0, i.mac), marks: view.marks, counts: view.counts };
                 match EtherType(u16::from_be_bytes([w[12], w[13]])) {
-                    EtherType::IPV4 if i.takes_ip4() => {
-                        (BridgeNext::Ip4Features, To::Ip4(Up { feat: i.ip4_unicast, ..up }))
-                    }
-                    EtherType::IPV6 if i.takes_ip6() => {
-                        (BridgeNext::Ip6Features, To::Ip6(Up { feat: i.ip6_unicast, ..up }))
-                    }
-                    _ => (BridgeNext::Bvi, To::Up(up)),
+                    EtherType::IPV4 if i.takes_ip4() => (BridgeNext::Ip4Features, To::Ip4(up), i.ip4_unicast),
+                    EtherType::IPV6 if i.takes_ip6() => (BridgeNext::Ip6Features, To::Ip6(up), i.ip6_unicast),
+                    _ => (BridgeNext::Bvi, To::Up(up), 0),
                 }
             }
             _ => return None,
         };
-        Some((next, Common { from, to }))
+        Some((next, Common { from, to, features }))
     }
 
     fn features(common: &Common<'_>) -> u32 {
-        match common.to {
-            To::Ip4(up) | To::Ip6(up) => up.feat,
-            To::Direct | To::Output | To::Tagged(_) | To::TaggedOutput(_) | To::Up(_) => 0,
-        }
+        common.features
     }
 
     fn behind(common: &mut Common<'_>, edge: BridgeNext, _: &Desc) -> Option<BridgeNext> {
-        common.to = match (common.to, edge) {
-            (To::Direct, BridgeNext::Output) => To::Output,
-            (To::Tagged(m), BridgeNext::Output) => To::TaggedOutput(m),
-            (To::Ip4(up) | To::Ip6(up), BridgeNext::Bvi) => To::Up(up),
+        (common.to, common.features) = match (common.to, edge) {
+            (To::Direct, BridgeNext::Output) => (To::Output, 0),
+            (To::Tagged(m), BridgeNext::Output) => (To::TaggedOutput(m), m.features),
+            (To::Ip4(up) | To::Ip6(up), BridgeNext::Bvi) => (To::Up(up), 0),
             _ => return None,
         };
         Some(edge)

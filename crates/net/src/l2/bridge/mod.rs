@@ -122,6 +122,6 @@ fn towards(
         return Ok(Some(Egress::Bvi));
     }
     tx.retag.leave(p).map_err(Refused::Tags)?;
-    p.d.tx = found.port();
+    (p.d.tx, p.d.feat) = (found.port(), tx.l2_output);
     Ok(Some(Egress::Output))
 }

@@ -18,6 +18,8 @@ pub(super) struct Members<'v> {
     pub now: u16,
     /// Sent, by interface.
     pub sent: &'v Table,
+    /// What they visit on the way out.
+    pub features: u32,
 }
 
 /// Frames that are looked up together, at most.
@@ -154,6 +156,9 @@ impl Members<'_> {
         let to = self.ifs.get(tx)?;
         let up = ifflags::UP | ifflags::LINK;
         if !may_pass(port, member(to)?) || to.flags & (up | ifflags::BVI) != up || DIRECT && to.output != 0 {
+            return None;
+        }
+        if to.l2_output != if DIRECT { 0 } else { self.features } {
             return None;
         }
         let push = to.retag.own;
