@@ -21,13 +21,24 @@ pub static IP6_OUTPUT: FeatureArc = FeatureArc { name: "ip6-output", end: "inter
 /// Frames that leave over an interface, which [`graph::Desc::aux`] names: a sub-interface, where [`graph::Desc::tx`] is the one
 /// whose queues carry them.
 pub static INTERFACE_OUTPUT: FeatureArc = FeatureArc { name: "interface-output", end: "interface-tx" };
-/// IPv4 packets to the router of protocols that features take ([`crate::protocols`]): each goes to the one that takes it.
-pub static IP4_LOCAL: FeatureArc = FeatureArc { name: "ip4-local", end: "error-drop" };
+/// Labelled packets, before their label is looked up; [`graph::Desc::aux`] is its entry.
+pub static MPLS_INPUT: FeatureArc = FeatureArc { name: "mpls-input", end: "mpls-lookup" };
+/// IPv4 packets to the router, before anybody takes or answers them.
+pub static IP4_LOCAL: FeatureArc = FeatureArc { name: "ip4-local", end: "ip4-local-end-of-arc" };
 /// The same for IPv6.
-pub static IP6_LOCAL: FeatureArc = FeatureArc { name: "ip6-local", end: "error-drop" };
+pub static IP6_LOCAL: FeatureArc = FeatureArc { name: "ip6-local", end: "ip6-local-end-of-arc" };
+/// IPv4 packets to the router of protocols that features take ([`crate::protocols`]): each goes to the one that takes it.
+pub static IP4_PROTOCOL: FeatureArc = FeatureArc { name: "ip4-protocol", end: "error-drop" };
+/// The same for IPv6.
+pub static IP6_PROTOCOL: FeatureArc = FeatureArc { name: "ip6-protocol", end: "error-drop" };
+/// IPv4 packets to the router that are nothing to it, or not to it alone, and within the limit of their class. Where an interface has
+/// features here, one of them takes its packets.
+pub static IP4_PUNT: FeatureArc = FeatureArc { name: "ip4-punt", end: "error-drop" };
+/// The same for IPv6.
+pub static IP6_PUNT: FeatureArc = FeatureArc { name: "ip6-punt", end: "error-drop" };
 
 /// All of them.
-pub static ALL: [&FeatureArc; 10] = [
+pub static ALL: [&FeatureArc; 15] = [
     &DEVICE_INPUT,
     &L2_INPUT,
     &L2_OUTPUT,
@@ -36,6 +47,11 @@ pub static ALL: [&FeatureArc; 10] = [
     &IP4_OUTPUT,
     &IP6_OUTPUT,
     &INTERFACE_OUTPUT,
+    &MPLS_INPUT,
     &IP4_LOCAL,
     &IP6_LOCAL,
+    &IP4_PROTOCOL,
+    &IP6_PROTOCOL,
+    &IP4_PUNT,
+    &IP6_PUNT,
 ];

@@ -26,6 +26,8 @@ pub static SETTINGS: &[&[&Declared]] = &[
     &proxy::SETTINGS,
     &arp::SETTINGS,
     &ip4::SETTINGS,
+    #[cfg(test)]
+    &crate::short_cuts::passing::SETTINGS,
 ];
 
 /// The features that have a control side of their own, in the order in which they are called.
@@ -55,9 +57,18 @@ static PROTOCOLS: &[&LocalProtocol] = &[&gre::PROTOCOL, &vxlan::PROTOCOL];
 
 /// What the settings of an interface switch on, in the order in which packets meet it.
 pub fn switches() -> impl Iterator<Item = &'static Switch> {
-    [&ip4::SWITCHES[..], &redirect::SWITCHES, &urpf::SWITCHES, &reassembly::SWITCHES, &mss::SWITCHES]
-        .into_iter()
-        .flatten()
+    [
+        #[cfg(test)]
+        crate::short_cuts::passing::SWITCHES,
+        &ip4::SWITCHES[..],
+        &redirect::SWITCHES,
+        &urpf::SWITCHES,
+        &reassembly::SWITCHES,
+        &mss::SWITCHES,
+        &mpls::SWITCHES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 impl Router {
@@ -90,7 +101,10 @@ pub fn build_from(
     pool: &Arc<Pool>,
     worker: usize,
 ) -> Result<(Dispatcher, Graph), BuildError> {
-    let (mut dispatcher, graph) = all(empty, plane, worker, pool.count()).build(pool, worker)?;
+    let all = all(empty, plane, worker, pool.count());
+    #[cfg(test)]
+    let all = crate::short_cuts::passing::add(all);
+    let (mut dispatcher, graph) = all.build(pool, worker)?;
     dispatcher.env.handoff = Some(Arc::clone(&plane.handoff));
     Ok((dispatcher, graph))
 }
@@ -130,6 +144,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .quick(mss::MssClamp::<mss::In4>::new(plane))
         .quick(mss::MssClamp::<mss::In6>::new(plane))
         .quick(mpls::MplsInput::new(plane))
+        .node(mpls::MplsNotEnabled)
         .quick_lookup(mpls::MplsLookup::new(plane, worker))
         .node(mpls::LabelDisposition::<mpls::Ip4Pipe>::new(plane))
         .node(mpls::LabelDisposition::<mpls::Ip4Uniform>::new(plane))
@@ -141,6 +156,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .quick_lookup(ip6::Ip6Lookup::new(plane, worker))
         .quick(ip4::Ip4Local::new(plane))
         .quick(ip6::Ip6Local::new(plane))
+        .node(ip4::Ip4LocalEnd::new(plane))
+        .node(ip6::Ip6LocalEnd::new(plane))
         .quick(gre::GreInput::<tunnel::Over4>::new(plane, worker))
         .quick(gre::GreInput::<tunnel::Over6>::new(plane, worker))
         .quick(vxlan::VxlanInput::<tunnel::Over4>::new(plane, worker))
@@ -185,6 +202,21 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .features([&span::SPAN_L2_INPUT, &interface::L2_XCONNECT, &span::SPAN_L2_OUTPUT])
         // Frames are seen before a tunnel takes them.
         .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &interface::TUNNEL_TX, &interface::MIDCHAIN_TX])
+        .features(&linux_cp::LINUX_CP_PUNT)
         .features(PROTOCOLS.iter().flat_map(|p| p.features()))
         .features(switches().map(|s| s.feature))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plane::MAX_REASONS;
+    use crate::router::{Router, RouterConfig};
+
+    #[test]
+    fn every_reason_is_counted_by_interface() {
+        let pool = graph::PoolConfig { buffers: 64, memory: graph::PoolMemory::Normal };
+        let r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+        let reasons = r.graphs()[0].reasons.len();
+        assert!(reasons <= MAX_REASONS, "{reasons} reasons, but an interface has {MAX_REASONS} counters");
+    }
 }

@@ -1,20 +1,23 @@
 //! Protocols above IP, and UDP ports, that features take: packets to the router of such a protocol or port go to the feature's
 //! node, past the limits of what the router answers.
 
+use crate::interface::Interface;
+use crate::plane::Plane;
 use graph::arcs::Feature;
-use graph::{Desc, Rooms, WINDOW, flags, quick};
+use graph::{Desc, Guard, Rooms, WINDOW, flags, quick};
 use packet::IpProtocol;
 use packet::{ip4, ip6, udp};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tables::slots::SlotsReader;
 
 /// A protocol, and who takes its packets. They begin with the IP header, and `aux` says how many bytes the headers are long that
 /// stand in front of the protocol's own.
 pub struct LocalProtocol {
     /// Its number; for UDP the feature says which ports it takes.
     pub number: IpProtocol,
-    /// Who takes it over IPv4, on the arc `ip4-local`.
+    /// Who takes it over IPv4, on the arc `ip4-protocol`.
     pub ip4: &'static Feature,
-    /// Who takes it over IPv6, on the arc `ip6-local`.
+    /// Who takes it over IPv6, on the arc `ip6-protocol`.
     pub ip6: &'static Feature,
 }
 
@@ -113,11 +116,13 @@ impl Takers {
 }
 
 /// What usual packets to the router have in common: a feature takes them, and their IP header ends where it can.
-pub struct Common {
+pub struct Common<'v> {
     protocol: u8,
     /// The port of datagrams, which have no checksum.
     port: Option<u16>,
     taken_by: u32,
+    /// The interfaces, where some have features for packets to the router.
+    ifs: Option<SlotsReader<'v, Interface>>,
 }
 
 /// The destination port of a datagram without a checksum, and its length.
@@ -128,15 +133,22 @@ fn bare<const V6: bool>(w: &[u8; WINDOW]) -> Option<(u16, u16)> {
     (word as u16 == 0).then_some(((word >> 32) as u16, (word >> 16) as u16))
 }
 
-impl Common {
+impl<'v> Common<'v> {
     /// Judged by the first packet, which begins with its IP header.
-    pub fn of<const V6: bool>(takers: &Takers, first: &Desc, mut rooms: Rooms<'_>) -> Option<Common> {
+    pub fn of<const V6: bool>(
+        takers: &Takers,
+        plane: &'v Plane,
+        guard: &'v Guard,
+        first: &Desc,
+        mut rooms: Rooms<'_>,
+    ) -> Option<Common<'v>> {
         let w = rooms.window::<0>(first)?;
         let protocol = if V6 { w[6] } else { w[9] };
         let port = if protocol == IpProtocol::UDP.0 { Some(bare::<V6>(w)?.0) } else { None };
         let taken_by =
             port.map_or_else(|| takers.of(V6, IpProtocol(protocol)), |port| takers.of_port(V6, port));
-        (taken_by != 0).then_some(Common { protocol, port, taken_by })
+        let ifs = plane.briefs.any_local().then(|| plane.interfaces.reader(guard));
+        (taken_by != 0).then_some(Common { protocol, port, taken_by, ifs })
     }
 
     /// The bit of who takes them.
@@ -146,7 +158,27 @@ impl Common {
 
     /// [`graph::QuickNode::quick`].
     #[inline(always)]
-    pub fn quick<const V6: bool>(&self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+    pub fn quick<const V6: bool>(&self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+        let Some(ifs) = self.ifs else { return self.each::<V6>(descs, rooms, |_| true) };
+        // The last interface that has none.
+        let mut last = u32::MAX;
+        self.each::<V6>(descs, rooms, move |d| {
+            let has_none = |i: &Interface| if V6 { i.ip6_local == 0 } else { i.ip4_local == 0 };
+            if d.rx != last && !ifs.get(d.rx).is_some_and(has_none) {
+                return false;
+            }
+            last = d.rx;
+            true
+        })
+    }
+
+    #[inline(always)]
+    fn each<const V6: bool>(
+        &self,
+        descs: &mut [Desc],
+        mut rooms: Rooms<'_>,
+        mut has_no_features: impl FnMut(&Desc) -> bool,
+    ) -> usize {
         let (protocol, len) = (self.protocol, if V6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN } as u16);
         let wanted = self.port;
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
@@ -157,7 +189,7 @@ impl Common {
             } else {
                 w[0] == 0x45 && w[9] == protocol && w[6] & 0x3f | w[7] == 0
             };
-            if !plain || d.len < len {
+            if !plain || d.len < len || !has_no_features(d) {
                 return false;
             }
             if let Some(wanted) = wanted {

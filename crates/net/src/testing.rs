@@ -127,7 +127,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 39] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -165,6 +165,8 @@ const NAMES: [&str; 37] = [
     "linux-cp-punt",
     "ip4-input",
     "ip6-input",
+    "ip4-local-end-of-arc",
+    "ip6-local-end-of-arc",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -227,6 +229,8 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(34) => b.batch(Sink::<34>(log)),
         Some(35) => b.batch(Sink::<35>(log)),
         Some(36) => b.batch(Sink::<36>(log)),
+        Some(37) => b.batch(Sink::<37>(log)),
+        Some(38) => b.batch(Sink::<38>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }
@@ -245,6 +249,11 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         output: 0,
         l2_input: 0,
         l2_output: 0,
+        mpls_input: 0,
+        ip4_local: 0,
+        ip6_local: 0,
+        ip4_punt: 0,
+        ip6_punt: 0,
         settings: Words::default(),
         table4: 0,
         table6: 0,
@@ -358,6 +367,12 @@ impl Rig {
             let end = arc.map_or(*target, |a| a.end);
             b = arc.into_iter().fold(b, Builder::arc);
             ends.push(end);
+            // Who takes it there is none of the ends.
+            let punted = crate::linux_cp::LINUX_CP_PUNT.iter().filter(|f| arc == Some(f.arc));
+            for f in punted {
+                b = b.features([f]);
+                ends.push(f.node);
+            }
         }
         ends.sort_unstable();
         ends.dedup();

@@ -208,7 +208,7 @@ impl Node for ArpInput {
                 std::iter::once(&frame[..end.min(frame.len())]),
             );
             p.count(if sent { ArpReason::Learnt } else { ArpReason::Lost });
-            if i.is(ifflags::LINUX) && !punt::linux::copy(p, punt::linux::FRAME, ArpNext::Linux) {
+            if i.is(ifflags::LINUX) && !punt::linux::copy(p, punt::linux::FRAME, 0, ArpNext::Linux) {
                 p.count(ArpReason::NoCopy);
             }
         }

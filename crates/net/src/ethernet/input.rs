@@ -29,11 +29,12 @@ graph::edges! {
         Ip4 => "ip4-input",
         Ip6 => "ip6-input",
         Mpls => "mpls-input",
-        MplsLookup => "mpls-lookup",
+        MplsFeatures => "@mpls-input",
         Ip4Lookup => "ip4-lookup",
         Arp => "arp-input",
         Policed => "punt-policer",
         L2 => "@l2-input",
+        Xconnect => "l2-xconnect",
         Ip4Features => "@ip4-unicast",
         Ip6Features => "@ip6-unicast",
         Linux => "linux-cp-punt",
@@ -225,10 +226,11 @@ impl Node for EthernetInput {
             header_len = usize::from(tags.header_len);
         }
         if i.is(ifflags::L2) {
-            p.d.feat = i.l2_input;
-            if let Some(port) = &i.bridge {
-                p.d.aux = port.bridge.into();
+            if i.is_xconnect() {
+                return Ok(EthernetNext::Xconnect);
             }
+            p.d.feat = i.l2_input;
+            p.d.aux = i.bridge.map_or(0, |port| port.bridge.into());
             return Ok(EthernetNext::L2);
         }
         if head[0] & 1 != 0 {
@@ -264,6 +266,8 @@ impl Node for EthernetInput {
 
 /// What the usual frames of a vector have in common: they come from one interface.
 pub enum Common<'v> {
+    /// Cross-connected, without sub-interfaces or features: any frame.
+    Xconnect(u32),
     /// On layer 2, without sub-interfaces: any frame. With the bridge domain, if it is in one, and the features of the interface.
     L2(u32, u32, u32),
     /// Without sub-interfaces: untagged frames of one EtherType for the router.
@@ -272,8 +276,8 @@ pub enum Common<'v> {
     Ip4(Then<Ethernet<Ip4>, Checks4<'v>>, u32, &'v Table),
     /// The same for IPv6.
     Ip6(Then<Ethernet<Ip6>, Checks6>, u32, &'v Table),
-    /// Without sub-interfaces: untagged labelled frames for the router, which takes them.
-    Mpls(Then<Ethernet<Labelled>, FirstLabel>),
+    /// Without sub-interfaces: untagged labelled frames for the router. With the features of the interface.
+    Mpls(Then<Ethernet<Labelled>, FirstLabel>, u32),
     /// The same with the label IPv4 explicit null alone, and the packet behind it would not be found unusual either.
     ExplicitNull(Then<Ethernet<Labelled>, Then<ExplicitNull, Checks4<'v>>>),
     /// With sub-interfaces: frames with one or two tags.
@@ -417,6 +421,9 @@ impl QuickNode for EthernetInput {
             return Some((next, Common::Tagged(tagged)));
         }
         if i.is(ifflags::L2) {
+            if i.is_xconnect() {
+                return Some((EthernetNext::Xconnect, Common::Xconnect(rx)));
+            }
             let bridge = i.bridge.map_or(0, |port| port.bridge.into());
             return Some((EthernetNext::L2, Common::L2(rx, bridge, i.l2_input)));
         }
@@ -431,13 +438,13 @@ impl QuickNode for EthernetInput {
                 let chain = Then::new(Ethernet::new(rx, &i.mac, ethertype), Checks6);
                 Some((EthernetNext::Ip6Features, Common::Ip6(chain, i.ip6_unicast, &view.counts.ip6)))
             }
-            EthernetNext::Mpls if i.is(ifflags::MPLS) => {
+            EthernetNext::Mpls => {
                 let frame = Ethernet::new(rx, &i.mac, ethertype);
-                Some(if w[14..].first_chunk().is_some_and(is_explicit_null) {
+                Some(if i.mpls_input == 0 && w[14..].first_chunk().is_some_and(is_explicit_null) {
                     let chain = Then::new(frame, Then::new(ExplicitNull, Checks4::unlabelled()));
                     (EthernetNext::Ip4Lookup, Common::ExplicitNull(chain))
                 } else {
-                    (EthernetNext::MplsLookup, Common::Mpls(Then::new(frame, FirstLabel)))
+                    (EthernetNext::MplsFeatures, Common::Mpls(Then::new(frame, FirstLabel), i.mpls_input))
                 })
             }
             next => Some((next, Common::Plain(Ethernet::new(rx, &i.mac, ethertype)))),
@@ -447,9 +454,10 @@ impl QuickNode for EthernetInput {
     fn features(common: &Common<'_>) -> u32 {
         match common {
             Common::Ip4(_, feat, _) | Common::Ip6(_, feat, _) | Common::L2(.., feat) => *feat,
+            Common::Mpls(_, feat) => *feat,
             Common::Tagged(tagged) => tagged.features(),
-            Common::Plain(_) => 0,
-            Common::Mpls(_) | Common::ExplicitNull(_) => 0,
+            Common::Xconnect(_) | Common::Plain(_) => 0,
+            Common::ExplicitNull(_) => 0,
         }
     }
 
@@ -465,10 +473,10 @@ impl QuickNode for EthernetInput {
         let other = match common {
             Common::Ip4(chain, ..) => cut(chain, edge),
             Common::Ip6(chain, ..) => cut(chain, edge),
-            Common::Mpls(chain) => cut(chain, edge),
+            Common::Mpls(chain, _) => cut(chain, edge),
             Common::ExplicitNull(chain) => cut(chain, edge),
             Common::Tagged(t) => t.behind(edge).map(Common::Tagged),
-            Common::L2(..) | Common::Plain(_) => None,
+            Common::Xconnect(_) | Common::L2(..) | Common::Plain(_) => None,
         };
         *common = other?;
         Some(edge)
@@ -501,10 +509,20 @@ impl QuickNode for EthernetInput {
 
     fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         match common {
+            Common::Xconnect(rx) => {
+                let rx = *rx;
+                quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+                    // Long enough for two tags, which are not looked at.
+                    let good = d.rx == rx && d.len >= 22;
+                    if good {
+                        d.l2 = d.off;
+                    }
+                    good
+                })
+            }
             Common::L2(rx, bridge, _) => {
                 let (rx, bridge) = (*rx, *bridge);
                 quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-                    // Long enough for two tags, which are not looked at.
                     let good = d.rx == rx && d.len >= 22;
                     if good {
                         d.l2 = d.off;
@@ -514,7 +532,7 @@ impl QuickNode for EthernetInput {
                 })
             }
             Common::Plain(frame) => stage::run(*frame, descs, rooms),
-            Common::Mpls(chain) => stage::run(*chain, descs, rooms),
+            Common::Mpls(chain, _) => stage::run(*chain, descs, rooms),
             Common::ExplicitNull(chain) => stage::run(*chain, descs, rooms),
             Common::Ip4(chain, _, counts) => {
                 let taken = stage::run(*chain, descs, rooms);

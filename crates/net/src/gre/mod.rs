@@ -24,5 +24,5 @@ pub(crate) static PART: TunnelPart<Gre> = TunnelPart::new();
 /// The protocol, with who takes its packets.
 pub static PROTOCOL: LocalProtocol = LocalProtocol { number: IpProtocol::GRE, ip4: &IP4_GRE, ip6: &IP6_GRE };
 
-static IP4_GRE: Feature = Feature::new(&arcs::IP4_LOCAL, GreInput::<Over4>::NAME);
-static IP6_GRE: Feature = Feature::new(&arcs::IP6_LOCAL, GreInput::<Over6>::NAME);
+static IP4_GRE: Feature = Feature::new(&arcs::IP4_PROTOCOL, GreInput::<Over4>::NAME);
+static IP6_GRE: Feature = Feature::new(&arcs::IP6_PROTOCOL, GreInput::<Over6>::NAME);

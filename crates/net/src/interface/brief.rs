@@ -2,8 +2,8 @@
 //! words lie where a few interfaces would.
 
 use super::{IfIndex, Interface, MAX_INTERFACES, ifflags};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The word of an interface; zero where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ impl Brief {
     pub const FEATURES6: u64 = 1 << 5;
     /// Frames on layer 2 have.
     pub const FEATURES_L2: u64 = 1 << 6;
+    /// Packets to the router have.
+    const FEATURES_LOCAL: u64 = 1 << 7;
 
     /// That of an interface. Places of tables and numbers of bridge domains have 16 bits.
     pub fn new(i: &Interface) -> Brief {
@@ -37,6 +39,7 @@ impl Brief {
         set(i.ip4_unicast != 0, Brief::FEATURES4);
         set(i.ip6_unicast != 0, Brief::FEATURES6);
         set(i.l2_input != 0, Brief::FEATURES_L2);
+        set(i.ip4_local | i.ip6_local != 0, Brief::FEATURES_LOCAL);
         let bridge = i.bridge.map_or(0, |b| u64::from(b.bridge));
         let place = |table: u32| u64::from(table as u16);
         Brief(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge << 48)
@@ -68,31 +71,47 @@ impl Brief {
 }
 
 /// The words of all interfaces.
-pub struct Briefs(Box<[AtomicU64]>);
+pub struct Briefs {
+    words: Box<[AtomicU64]>,
+    /// How many interfaces have features for packets to the router.
+    local: AtomicU32,
+}
 
 impl Briefs {
     /// No interfaces.
     pub fn new() -> Self {
-        Briefs((0..MAX_INTERFACES).map(|_| AtomicU64::default()).collect())
+        let words = (0..MAX_INTERFACES).map(|_| AtomicU64::default()).collect();
+        Briefs { words, local: AtomicU32::new(0) }
     }
 
     /// The word of an interface.
     #[inline(always)]
     pub fn get(&self, index: IfIndex) -> Brief {
-        Brief(self.0.get(index as usize).map_or(0, |w| w.load(Relaxed)))
+        Brief(self.words.get(index as usize).map_or(0, |w| w.load(Relaxed)))
     }
 
     /// Brings the word of an interface near.
     #[inline(always)]
     pub fn prefetch(&self, index: IfIndex) {
-        graph::prefetch(self.0.as_ptr().wrapping_add(index as usize));
+        graph::prefetch(self.words.as_ptr().wrapping_add(index as usize));
     }
 
     /// Publishes an interface, or that there is none.
     pub fn set(&self, index: IfIndex, interface: Option<&Interface>) {
-        if let Some(w) = self.0.get(index as usize) {
-            w.store(interface.map_or(0, |i| Brief::new(i).0), Relaxed);
-        }
+        let Some(w) = self.words.get(index as usize) else { return };
+        let now = interface.map(Brief::new).unwrap_or_default();
+        let was = Brief(w.load(Relaxed));
+        let has = |b: Brief| u32::from(b.has(Brief::FEATURES_LOCAL, Brief::FEATURES_LOCAL));
+        // In this order there is none that has some and is not counted.
+        self.local.fetch_add(has(now), Relaxed);
+        w.store(now.0, Relaxed);
+        self.local.fetch_sub(has(was), Relaxed);
+    }
+
+    /// Whether any interface has features for packets to the router.
+    #[inline]
+    pub fn any_local(&self) -> bool {
+        self.local.load(Relaxed) != 0
     }
 }
 

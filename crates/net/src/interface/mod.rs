@@ -64,8 +64,6 @@ pub mod ifflags {
     pub const ADVERTISES: u16 = 1 << 7;
     /// The interface through which a bridge domain is routed.
     pub const BVI: u16 = 1 << 8;
-    /// Takes labelled packets.
-    pub const MPLS: u16 = 1 << 9;
     /// Linux has what is for the router itself: there is a pair.
     pub const LINUX: u16 = 1 << 10;
 }
@@ -145,8 +143,18 @@ pub struct Interface {
     pub ip4_unicast: u32,
     /// Enabled features on the `ip6-unicast` arc.
     pub ip6_unicast: u32,
-    /// Enabled features on the `l2-input` arc: where it is on layer 2, with the cross-connect among them.
+    /// Enabled features on the `l2-input` arc; a cross-connect is among them where there are others.
     pub l2_input: u32,
+    /// Enabled features on the `mpls-input` arc.
+    pub mpls_input: u32,
+    /// Enabled features on the `ip4-local` arc.
+    pub ip4_local: u32,
+    /// Enabled features on the `ip6-local` arc.
+    pub ip6_local: u32,
+    /// Enabled features on the `ip4-punt` arc; 0: packets to the router are nobody else's.
+    pub ip4_punt: u32,
+    /// Enabled features on the `ip6-punt` arc.
+    pub ip6_punt: u32,
     /// Enabled features on the `device-input` arc, for frames that reach it in other packets.
     pub input: u32,
     /// Place of its IPv4 table.
@@ -193,6 +201,12 @@ impl Interface {
     pub fn is_ready(&self, index: IfIndex) -> bool {
         let up = ifflags::UP | ifflags::LINK;
         self.hw == index && self.flags & (up | ifflags::BVI) == up
+    }
+
+    /// True when its frames, which are on layer 2, go to its cross-connect at once.
+    #[inline]
+    pub fn is_xconnect(&self) -> bool {
+        self.bridge.is_none() && self.l2_input == 0
     }
 
     /// True when it takes IPv4 packets.

@@ -1,7 +1,7 @@
 //! `ip4-local`: packets for the router itself.
 
 use crate::icmp::{self, Ask};
-use crate::interface::ifflags;
+use crate::interface::IfIndex;
 use crate::plane::table::{V4, View};
 use crate::plane::{IfCache, Plane, PlaneConfig, kind};
 use crate::protocols::{Common, Takers};
@@ -23,8 +23,9 @@ graph::edges! {
         Reassembly => "ip4-full-reassembly",
         Policed => "punt-policer",
         Lookup => "ip4-lookup",
-        Protocol => "@ip4-local",
-        Linux => "linux-cp-punt",
+        Protocol => "@ip4-protocol",
+        Punt => "@ip4-punt",
+        Features => "@ip4-local",
     }
 }
 
@@ -137,6 +138,73 @@ fn check_udp(p: &Packet<'_>, at: usize) -> Result<(), Ip4LocalReason> {
     })
 }
 
+/// What becomes of a packet that its features have let pass, on an interface whose packets are `punted` to these features of
+/// `ip4-punt`.
+pub(super) fn dispatch(
+    view: &mut Ip4LocalView<'_>,
+    p: &mut Packet<'_>,
+    punted: u32,
+) -> Step<Ip4LocalNext, Ip4LocalReason> {
+    let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
+    let h = Ip4Header(h);
+    let (protocol, fragment, mut class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
+    let (header_len, src) = (h.header_len(), h.src());
+    let taken_by = view.takers.of_packet(false, protocol, p.data(), header_len);
+    if taken_by != 0 && !fragment {
+        if protocol == IpProtocol::UDP {
+            check_udp(p, header_len)?;
+        }
+        (p.d.feat, p.d.aux) = (taken_by, header_len as u32);
+        return Ok(Ip4LocalNext::Protocol);
+    }
+    let linux = punted != 0;
+    if linux && class == Class::Local {
+        class = Class::Linux;
+    }
+    if !view.plane.admits(p, class) {
+        return Ok(Ip4LocalNext::Policed);
+    }
+    // Linux puts fragments together itself.
+    if fragment && (!linux || view.takers.may_take(false, protocol)) {
+        return Ok(Ip4LocalNext::Reassembly);
+    }
+    let from = view.tables.lookup_for(p.d, &src.to_bits());
+    if view.plane.groups.resolve(from, 0).kind == kind::BROADCAST {
+        return Err(Ip4LocalReason::BroadcastSource.into());
+    }
+    if linux {
+        if !is_for_both(protocol, p.data(), header_len) || fragment {
+            (p.d.aux, p.d.feat) = (punt::linux::PACKET, punted);
+            return Ok(Ip4LocalNext::Punt);
+        }
+        if !punt::linux::copy(p, punt::linux::PACKET, punted, Ip4LocalNext::Punt) {
+            p.count(Ip4LocalReason::NoCopy);
+        }
+    }
+    match protocol.0 {
+        1 => return Ok(Ip4LocalNext::Icmp),
+        2 => return Ok(Ip4LocalNext::Igmp),
+        6 => return tcp(view, p, header_len),
+        17 => {
+            check_udp(p, header_len)?;
+            p.count(Ip4LocalReason::NoPort);
+            p.d.aux = Ask::V4_PORT_UNREACHABLE.word();
+        }
+        _ => {
+            p.count(Ip4LocalReason::NoProtocol);
+            p.d.aux = Ask::V4_PROTOCOL_UNREACHABLE.word();
+        }
+    }
+    Ok(Ip4LocalNext::Error)
+}
+
+impl Ip4LocalView<'_> {
+    /// What packets of an interface visit that are not the router's alone.
+    pub(super) fn punted(&mut self, rx: IfIndex) -> u32 {
+        self.ifs.get(rx).map_or(0, |i| i.ip4_punt)
+    }
+}
+
 impl Node for Ip4Local {
     const NAME: &'static str = "ip4-local";
     type Next = Ip4LocalNext;
@@ -155,57 +223,13 @@ impl Node for Ip4Local {
     }
 
     fn step(view: &mut Ip4LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip4LocalNext, Ip4LocalReason> {
-        let Some(h) = p.head::<20>() else { return Err(Ip4LocalReason::TooShort.into()) };
-        let h = Ip4Header(h);
-        let (protocol, fragment, mut class) = (h.protocol(), h.is_fragment(), class(h, p.data()));
-        let (header_len, src) = (h.header_len(), h.src());
-        let taken_by = view.takers.of_packet(false, protocol, p.data(), header_len);
-        if taken_by != 0 && !fragment {
-            if protocol == IpProtocol::UDP {
-                check_udp(p, header_len)?;
-            }
-            (p.d.feat, p.d.aux) = (taken_by, header_len as u32);
-            return Ok(Ip4LocalNext::Protocol);
+        let i = view.ifs.get(p.d.rx);
+        let (features, punt) = i.map_or((0, 0), |i| (i.ip4_local, i.ip4_punt));
+        if features != 0 {
+            p.d.feat = features;
+            return Ok(Ip4LocalNext::Features);
         }
-        let linux = view.ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::LINUX));
-        if linux && class == Class::Local {
-            class = Class::Linux;
-        }
-        if !view.plane.admits(p, class) {
-            return Ok(Ip4LocalNext::Policed);
-        }
-        // Linux puts fragments together itself.
-        if fragment && (!linux || view.takers.may_take(false, protocol)) {
-            return Ok(Ip4LocalNext::Reassembly);
-        }
-        let from = view.tables.lookup_for(p.d, &src.to_bits());
-        if view.plane.groups.resolve(from, 0).kind == kind::BROADCAST {
-            return Err(Ip4LocalReason::BroadcastSource.into());
-        }
-        if linux {
-            if !is_for_both(protocol, p.data(), header_len) || fragment {
-                p.d.aux = punt::linux::PACKET;
-                return Ok(Ip4LocalNext::Linux);
-            }
-            if !punt::linux::copy(p, punt::linux::PACKET, Ip4LocalNext::Linux) {
-                p.count(Ip4LocalReason::NoCopy);
-            }
-        }
-        match protocol.0 {
-            1 => return Ok(Ip4LocalNext::Icmp),
-            2 => return Ok(Ip4LocalNext::Igmp),
-            6 => return tcp(view, p, header_len),
-            17 => {
-                check_udp(p, header_len)?;
-                p.count(Ip4LocalReason::NoPort);
-                p.d.aux = Ask::V4_PORT_UNREACHABLE.word();
-            }
-            _ => {
-                p.count(Ip4LocalReason::NoProtocol);
-                p.d.aux = Ask::V4_PROTOCOL_UNREACHABLE.word();
-            }
-        }
-        Ok(Ip4LocalNext::Error)
+        dispatch(view, p, punt)
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,22 +238,23 @@ impl Node for Ip4Local {
 }
 
 impl QuickNode for Ip4Local {
-    type Common<'v> = Common;
+    type Common<'v> = Common<'v>;
 
     fn common<'v>(
         view: &Ip4LocalView<'v>,
         first: &Desc,
         rooms: Rooms<'_>,
-        _: &'v Guard,
-    ) -> Option<(Ip4LocalNext, Common)> {
-        Common::of::<false>(view.takers, first, rooms).map(|common| (Ip4LocalNext::Protocol, common))
+        guard: &'v Guard,
+    ) -> Option<(Ip4LocalNext, Common<'v>)> {
+        Common::of::<false>(view.takers, view.plane, guard, first, rooms)
+            .map(|common| (Ip4LocalNext::Protocol, common))
     }
 
-    fn features(common: &Common) -> u32 {
+    fn features(common: &Common<'_>) -> u32 {
         common.features()
     }
 
-    fn quick(common: &Common, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+    fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         common.quick::<false>(descs, rooms)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::options;
 use crate::icmp::{self, Ask};
-use crate::interface::ifflags;
+use crate::interface::IfIndex;
 use crate::plane::{IfCache, Plane, PlaneConfig};
 use crate::protocols::{Common, Takers};
 use crate::punt::{self, Class};
@@ -25,8 +25,9 @@ graph::edges! {
         Reassembly => "ip6-full-reassembly",
         Policed => "punt-policer",
         Lookup => "ip6-lookup",
-        Protocol => "@ip6-local",
-        Linux => "linux-cp-punt",
+        Protocol => "@ip6-protocol",
+        Punt => "@ip6-punt",
+        Features => "@ip6-local",
     }
 }
 
@@ -186,6 +187,102 @@ fn check_udp(p: &Packet<'_>, at: usize, bare: bool) -> Result<(), Ip6LocalReason
     })
 }
 
+/// What becomes of a packet that its features have let pass, on an interface whose packets are `punted` to these features of
+/// `ip6-punt`.
+pub(super) fn dispatch(
+    view: &mut Ip6LocalView<'_>,
+    p: &mut Packet<'_>,
+    punted: u32,
+) -> Step<Ip6LocalNext, Ip6LocalReason> {
+    let Some(h) = p.head::<40>() else { return Err(Ip6LocalReason::TooShort.into()) };
+    let dst = Ip6Header(h).dst();
+    // Before the rest of the headers is looked at: only all fragments together must hold it.
+    let linux = punted != 0;
+    if let Ok(Some((f, _))) = ext::fragment(p.data())
+        && !f.is_atomic()
+    {
+        if !view.plane.admits(p, Class::Fragment) {
+            return Ok(Ip6LocalNext::Policed);
+        }
+        // Linux puts fragments together itself.
+        let taken = |next: &u8| view.takers.may_take(true, IpProtocol(*next));
+        if linux && !p.data().get(f.header).is_some_and(taken) {
+            (p.d.aux, p.d.feat) = (punt::linux::PACKET, punted);
+            return Ok(Ip6LocalNext::Punt);
+        }
+        return Ok(Ip6LocalNext::Reassembly);
+    }
+    let upper = ext::walk(p.data());
+    if let Ok(u) = upper
+        && let taken_by @ 1.. = view.takers.of_packet(true, u.protocol, p.data(), u.offset)
+        && extensions(p.data(), dst.is_multicast()).is_ok()
+    {
+        if u.protocol == IpProtocol::UDP {
+            // Who takes tunnels takes them without a checksum, too (RFC 6935).
+            check_udp(p, u.offset, true)?;
+        }
+        (p.d.feat, p.d.aux) = (taken_by, u.offset as u32);
+        return Ok(Ip6LocalNext::Protocol);
+    }
+    let mut class = upper
+        .map_or(Class::Local, |u| Class::of_upper(u.protocol, p.data().get(u.offset..).unwrap_or_default()));
+    if linux && class == Class::Local {
+        class = Class::Linux;
+    }
+    let station = upper.ok().and_then(|u| station(p.data(), u.offset, class));
+    if !view.plane.admits_from(p, class, station) {
+        return Ok(Ip6LocalNext::Policed);
+    }
+    if linux {
+        let both = |u: ext::UpperLayer| {
+            u.protocol == IpProtocol::ICMPV6 && p.data().get(u.offset) != Some(&kind::ECHO_REQUEST)
+        };
+        if !upper.is_ok_and(both) {
+            (p.d.aux, p.d.feat) = (punt::linux::PACKET, punted);
+            return Ok(Ip6LocalNext::Punt);
+        }
+        if !punt::linux::copy(p, punt::linux::PACKET, punted, Ip6LocalNext::Punt) {
+            p.count(Ip6LocalReason::NoCopy);
+        }
+    }
+    if upper.is_err() || upper.is_ok_and(|u| u.offset != ip6::HEADER_LEN) {
+        match extensions(p.data(), dst.is_multicast()) {
+            Ok(()) => {}
+            Err((why, None)) => return Err(why.into()),
+            Err((why, Some(ask))) => {
+                p.count(why);
+                p.d.aux = ask.word();
+                return Ok(Ip6LocalNext::Error);
+            }
+        }
+    }
+    let Ok(upper) = upper else { return Err(Ip6LocalReason::BadExtension.into()) };
+    // Where the upper-layer header stands, for the ICMPv6 nodes.
+    p.d.hash = u32::from(upper.offset as u16);
+    match upper.protocol.0 {
+        58 => return Ok(Ip6LocalNext::Icmp),
+        6 => return tcp(view, p, upper.offset),
+        59 => return Err(Ip6LocalReason::NoNextHeader.into()),
+        17 => {
+            check_udp(p, upper.offset, false)?;
+            p.count(Ip6LocalReason::NoPort);
+            p.d.aux = Ask::V6_PORT_UNREACHABLE.word();
+        }
+        _ => {
+            p.count(Ip6LocalReason::NoProtocol);
+            p.d.aux = Ask::v6_parameter_problem(parameter::NEXT_HEADER, upper.named_at as u16).word();
+        }
+    }
+    Ok(Ip6LocalNext::Error)
+}
+
+impl Ip6LocalView<'_> {
+    /// What packets of an interface visit that are not the router's alone.
+    pub(super) fn punted(&mut self, rx: IfIndex) -> u32 {
+        self.ifs.get(rx).map_or(0, |i| i.ip6_punt)
+    }
+}
+
 impl Node for Ip6Local {
     const NAME: &'static str = "ip6-local";
     type Next = Ip6LocalNext;
@@ -204,87 +301,13 @@ impl Node for Ip6Local {
     }
 
     fn step(view: &mut Ip6LocalView<'_>, p: &mut Packet<'_>) -> Step<Ip6LocalNext, Ip6LocalReason> {
-        let Some(h) = p.head::<40>() else { return Err(Ip6LocalReason::TooShort.into()) };
-        let dst = Ip6Header(h).dst();
-        // Before the rest of the headers is looked at: only all fragments together must hold it.
-        let linux = view.ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::LINUX));
-        if let Ok(Some((f, _))) = ext::fragment(p.data())
-            && !f.is_atomic()
-        {
-            if !view.plane.admits(p, Class::Fragment) {
-                return Ok(Ip6LocalNext::Policed);
-            }
-            // Linux puts fragments together itself.
-            let taken = |next: &u8| view.takers.may_take(true, IpProtocol(*next));
-            if linux && !p.data().get(f.header).is_some_and(taken) {
-                p.d.aux = punt::linux::PACKET;
-                return Ok(Ip6LocalNext::Linux);
-            }
-            return Ok(Ip6LocalNext::Reassembly);
+        let i = view.ifs.get(p.d.rx);
+        let (features, punt) = i.map_or((0, 0), |i| (i.ip6_local, i.ip6_punt));
+        if features != 0 {
+            p.d.feat = features;
+            return Ok(Ip6LocalNext::Features);
         }
-        let upper = ext::walk(p.data());
-        if let Ok(u) = upper
-            && let taken_by @ 1.. = view.takers.of_packet(true, u.protocol, p.data(), u.offset)
-            && extensions(p.data(), dst.is_multicast()).is_ok()
-        {
-            if u.protocol == IpProtocol::UDP {
-                // Who takes tunnels takes them without a checksum, too (RFC 6935).
-                check_udp(p, u.offset, true)?;
-            }
-            (p.d.feat, p.d.aux) = (taken_by, u.offset as u32);
-            return Ok(Ip6LocalNext::Protocol);
-        }
-        let mut class = upper.map_or(Class::Local, |u| {
-            Class::of_upper(u.protocol, p.data().get(u.offset..).unwrap_or_default())
-        });
-        if linux && class == Class::Local {
-            class = Class::Linux;
-        }
-        let station = upper.ok().and_then(|u| station(p.data(), u.offset, class));
-        if !view.plane.admits_from(p, class, station) {
-            return Ok(Ip6LocalNext::Policed);
-        }
-        if linux {
-            let both = |u: ext::UpperLayer| {
-                u.protocol == IpProtocol::ICMPV6 && p.data().get(u.offset) != Some(&kind::ECHO_REQUEST)
-            };
-            if !upper.is_ok_and(both) {
-                p.d.aux = punt::linux::PACKET;
-                return Ok(Ip6LocalNext::Linux);
-            }
-            if !punt::linux::copy(p, punt::linux::PACKET, Ip6LocalNext::Linux) {
-                p.count(Ip6LocalReason::NoCopy);
-            }
-        }
-        if upper.is_err() || upper.is_ok_and(|u| u.offset != ip6::HEADER_LEN) {
-            match extensions(p.data(), dst.is_multicast()) {
-                Ok(()) => {}
-                Err((why, None)) => return Err(why.into()),
-                Err((why, Some(ask))) => {
-                    p.count(why);
-                    p.d.aux = ask.word();
-                    return Ok(Ip6LocalNext::Error);
-                }
-            }
-        }
-        let Ok(upper) = upper else { return Err(Ip6LocalReason::BadExtension.into()) };
-        // Where the upper-layer header stands, for the ICMPv6 nodes.
-        p.d.hash = u32::from(upper.offset as u16);
-        match upper.protocol.0 {
-            58 => return Ok(Ip6LocalNext::Icmp),
-            6 => return tcp(view, p, upper.offset),
-            59 => return Err(Ip6LocalReason::NoNextHeader.into()),
-            17 => {
-                check_udp(p, upper.offset, false)?;
-                p.count(Ip6LocalReason::NoPort);
-                p.d.aux = Ask::V6_PORT_UNREACHABLE.word();
-            }
-            _ => {
-                p.count(Ip6LocalReason::NoProtocol);
-                p.d.aux = Ask::v6_parameter_problem(parameter::NEXT_HEADER, upper.named_at as u16).word();
-            }
-        }
-        Ok(Ip6LocalNext::Error)
+        dispatch(view, p, punt)
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -293,22 +316,23 @@ impl Node for Ip6Local {
 }
 
 impl QuickNode for Ip6Local {
-    type Common<'v> = Common;
+    type Common<'v> = Common<'v>;
 
     fn common<'v>(
         view: &Ip6LocalView<'v>,
         first: &Desc,
         rooms: Rooms<'_>,
-        _: &'v Guard,
-    ) -> Option<(Ip6LocalNext, Common)> {
-        Common::of::<true>(view.takers, first, rooms).map(|common| (Ip6LocalNext::Protocol, common))
+        guard: &'v Guard,
+    ) -> Option<(Ip6LocalNext, Common<'v>)> {
+        Common::of::<true>(view.takers, view.plane, guard, first, rooms)
+            .map(|common| (Ip6LocalNext::Protocol, common))
     }
 
-    fn features(common: &Common) -> u32 {
+    fn features(common: &Common<'_>) -> u32 {
         common.features()
     }
 
-    fn quick(common: &Common, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+    fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         common.quick::<true>(descs, rooms)
     }
 }

@@ -30,6 +30,9 @@ use graph::arcs::Feature;
 
 /// Where frames from Linux are taken out of the way of other frames.
 pub static LINUX_CP_XC: Feature = Feature::new(&arcs::DEVICE_INPUT, LinuxCpXc::NAME);
+/// Where Linux has what is for the router itself, of IPv4 and of IPv6.
+pub static LINUX_CP_PUNT: [Feature; 2] =
+    [Feature::new(&arcs::IP4_PUNT, LinuxCpPunt::NAME), Feature::new(&arcs::IP6_PUNT, LinuxCpPunt::NAME)];
 
 /// How what is for the router on an interface gets to Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Pairs as a part of the control side.
 
 use super::sync::{self, Applied};
-use super::{FromLinux, LINUX_CP_XC, Pairs, ToLinux};
+use super::{FromLinux, LINUX_CP_PUNT, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::neighbor::Millis;
 use crate::router::{
@@ -602,7 +602,9 @@ impl Part for LinuxCp {
 
     fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
         let is = router.state::<State>().is_some_and(|s| s.taps.contains_key(&index));
-        is.then_some(&LINUX_CP_XC).into_iter().collect()
+        let has = self.flags(router, index) != 0;
+        let punted = LINUX_CP_PUNT.iter().filter(|_| has);
+        punted.chain(is.then_some(&LINUX_CP_XC)).collect()
     }
 
     fn publishing(&self, router: &mut Router, index: u32) {

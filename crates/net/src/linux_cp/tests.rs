@@ -1,5 +1,5 @@
 use super::*;
-use crate::interface::{Interface, Tags, ifflags};
+use crate::interface::{Interface, Tags};
 use crate::punt::linux::{FRAME, PACKET};
 use crate::testing::{Input, Rig, fix_ip4, hex};
 use graph::flags;
@@ -123,7 +123,7 @@ fn what_linux_sends_on_a_loopback_comes_in() {
 fn linux_is_asked_where_the_interface_has_a_pair() {
     use crate::ip4::Ip4Local;
     let mut r = Rig::new(Ip4Local::new);
-    change(&mut r, 1, |i| i.flags |= ifflags::LINUX);
+    change(&mut r, 1, |i| i.ip4_punt = 1);
     let to_us = |protocol: u8, first: u8| {
         let mut p = packet();
         (p[9], p[20]) = (protocol, first);

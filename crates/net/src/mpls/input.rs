@@ -1,6 +1,5 @@
-//! `mpls-input`: takes labelled packets of interfaces that are enabled for MPLS.
+//! `mpls-input`: finds the first label of a packet, and has it visit what its interface has for labelled packets.
 
-use crate::interface::ifflags;
 use crate::labels::top;
 use crate::layer::{Checked, Labelled};
 use crate::plane::{IfCache, Plane};
@@ -12,14 +11,14 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `mpls-input` sends packets.
-    pub enum MplsInputNext { Lookup => "mpls-lookup" }
+    pub enum MplsInputNext { Features => "@mpls-input" }
 }
 
 graph::reasons! {
     /// Why `mpls-input` drops packets.
     pub enum MplsInputDrop {
-        /// The interface does not take labelled packets (set interface mpls IF enable).
-        NotEnabled => "mpls-not-enabled",
+        /// The interface does not exist any more.
+        Gone => "mpls-interface-gone",
         /// The packet ends within its first label.
         TooShort => "mpls-too-short",
         /// A labelled packet in a link-layer broadcast or multicast (RFC 5332 is not done).
@@ -51,15 +50,13 @@ impl Node for MplsInput {
 
     #[inline]
     fn step(ifs: &mut IfCache<'_>, p: &mut Packet<'_>) -> Step<MplsInputNext, MplsInputDrop> {
-        if !ifs.get(p.d.rx).is_some_and(|i| i.is(ifflags::MPLS)) {
-            return Err(MplsInputDrop::NotEnabled.into());
-        }
+        let Some(i) = ifs.get(p.d.rx) else { return Err(MplsInputDrop::Gone.into()) };
         if p.has(flags::L2_GROUP) {
             return Err(MplsInputDrop::L2Group.into());
         }
         let Some(entry) = top(p.data()) else { return Err(MplsInputDrop::TooShort.into()) };
-        p.d.aux = entry.0;
-        Ok(MplsInputNext::Lookup)
+        (p.d.aux, p.d.feat) = (entry.0, i.mpls_input);
+        Ok(MplsInputNext::Features)
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,20 +65,24 @@ impl Node for MplsInput {
 }
 
 impl QuickNode for MplsInput {
-    /// The interface of the usual packets, which takes them.
-    type Common<'v> = u32;
+    /// The interface of the usual packets, and its features.
+    type Common<'v> = (u32, u32);
 
     fn common<'v>(
         ifs: &IfCache<'v>,
         first: &Desc,
         _rooms: Rooms<'_>,
         _guard: &'v Guard,
-    ) -> Option<(MplsInputNext, u32)> {
-        let takes = ifs.peek(first.rx).is_some_and(|i| i.is(ifflags::MPLS));
-        takes.then_some((MplsInputNext::Lookup, first.rx))
+    ) -> Option<(MplsInputNext, (u32, u32))> {
+        let i = ifs.peek(first.rx)?;
+        Some((MplsInputNext::Features, (first.rx, i.mpls_input)))
     }
 
-    fn quick(rx: &u32, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
+    fn features((_, features): &(u32, u32)) -> u32 {
+        *features
+    }
+
+    fn quick((rx, _): &(u32, u32), descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         stage::run(Then::new(CameOn::new(*rx), FirstLabel), descs, rooms)
     }
 }
@@ -110,11 +111,7 @@ mod tests {
     use crate::testing::{Input, Rig, hex};
 
     fn rig() -> Rig {
-        let mut r = Rig::new(MplsInput::new);
-        let mut i = r.interfaces.get(1).unwrap().clone();
-        i.flags |= ifflags::MPLS;
-        r.interfaces.replace(1, i);
-        r
+        Rig::new(MplsInput::new)
     }
 
     #[test]
@@ -123,8 +120,7 @@ mod tests {
         let packet = hex("00064140 45000014");
         let a = r.one(Input::new(&packet));
         assert_eq!((a.node, a.d.aux, a.bytes), ("mpls-lookup", 0x0006_4140, packet.clone()));
-        assert_eq!(r.drops(Input::new(&packet).rx(2)), "mpls-not-enabled");
-        assert_eq!(r.drops(Input::new(&packet).rx(99)), "mpls-not-enabled");
+        assert_eq!(r.drops(Input::new(&packet).rx(99)), "mpls-interface-gone");
         assert_eq!(r.drops(Input::new(&packet[..3])), "mpls-too-short");
         assert_eq!(r.drops(Input::new(&packet).flags(flags::L2_GROUP)), "mpls-in-l2-broadcast");
     }

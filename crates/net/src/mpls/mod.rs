@@ -16,6 +16,7 @@ mod imposition;
 mod input;
 pub mod lines;
 mod lookup;
+mod not_enabled;
 #[cfg(test)]
 mod oracle;
 mod output;
@@ -35,6 +36,7 @@ pub use imposition::{
 };
 pub use input::{FirstLabel, MplsInput, MplsInputDrop};
 pub use lookup::{MplsLookup, MplsLookupDrop};
+pub use not_enabled::{MplsNotEnabled, MplsNotEnabledDrop};
 pub use output::{MplsOutput, MplsOutputReason};
 pub(crate) use part::Mpls;
 pub use part::{LabelTableInfo, MplsOp, label_table_at, label_tables};
@@ -42,11 +44,14 @@ pub use routes::{LabelRoute, label_route, label_routes, sweep_labels};
 pub use tunnel::state::{MAX_TUNNEL, TunnelConfig, TunnelInfo, tunnel, tunnels};
 pub use tunnel::{InterfaceRxL2, InterfaceRxL2Drop, MplsTunnelTx, TunnelTxDrop};
 
-use crate::interface::{Declared, Setting, ifflags};
+use crate::interface::{Declared, Setting, Switch};
 
 /// Whether labelled packets of an interface are taken.
 pub static TAKEN: Setting<bool> =
-    Setting::new("takes labelled packets", "set interface mpls {} disable").any_layer().flag(ifflags::MPLS);
+    Setting::new("takes labelled packets", "set interface mpls {} disable").any_layer();
 
 /// What interfaces can be told.
 pub static SETTINGS: [&Declared; 1] = [&TAKEN.declared];
+
+/// What the settings switch on.
+pub static SWITCHES: [Switch; 1] = [not_enabled::SWITCH];

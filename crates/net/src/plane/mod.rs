@@ -35,7 +35,7 @@ pub use cache::IfCache;
 pub use crate::adjacency::kind;
 
 /// The most drop reasons that a graph may have.
-pub const MAX_REASONS: usize = 512;
+pub const MAX_REASONS: usize = 640;
 
 /// Counters by object, per worker.
 #[derive(Clone)]

@@ -11,16 +11,16 @@ pub const FRAME: u32 = 1;
 /// What Linux has of what was found out about a packet.
 pub const KEPT: u16 = flags::TRACED | flags::CHAINED | flags::CSUM_PARTIAL | flags::GSO | flags::CSUM_VALID;
 
-/// Sends Linux a copy, over `edge` to `linux-cp-punt`: the router goes on with the packet itself. False where buffers are short: the
+/// Sends Linux a copy, over `edge` to `linux-cp-punt` or to an arc on which it has these `features` to visit: the router goes on with the packet itself. False where buffers are short: the
 /// last eighth of the pool is for frames that are received.
 #[cold]
-pub fn copy(p: &mut Packet<'_>, what: u32, edge: impl Edge) -> bool {
+pub fn copy(p: &mut Packet<'_>, what: u32, features: u32, edge: impl Edge) -> bool {
     let pool = p.env.buffers.pool();
     if pool.global_free() <= pool.count() / 8 {
         return false;
     }
     let Some(mut copy) = p.duplicate() else { return false };
-    copy.aux = what;
+    (copy.aux, copy.feat) = (what, features);
     p.env.forward(copy, edge);
     true
 }

@@ -5,7 +5,7 @@ use super::interfaces::Interfaces;
 use super::{Encap, IfState, Kind, Router};
 use crate::adjacency::Straight;
 use crate::arcs;
-use crate::interface::{Interface, MIDCHAIN_TX, ifflags};
+use crate::interface::{Interface, L2_XCONNECT, MIDCHAIN_TX, ifflags};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::collections::BTreeSet;
@@ -96,6 +96,8 @@ impl Router {
         } else {
             output |= self.visited(hw).on(&arcs::INTERFACE_OUTPUT);
         }
+        let xconnect = self.workers.feature_bit(&L2_XCONNECT);
+        let l2_input = Some(bits.on(&arcs::L2_INPUT)).filter(|b| *b != xconnect).unwrap_or(0);
         let bridged = self.parts.all.iter().map(|p| p.bridged(self, i));
         let (bridge, retag) =
             bridged.reduce(|a, b| if a == Default::default() { b } else { a }).unwrap_or_default();
@@ -107,8 +109,13 @@ impl Router {
             caps: hw.caps,
             ip4_unicast: bits.on(&arcs::IP4_UNICAST),
             ip6_unicast: bits.on(&arcs::IP6_UNICAST),
-            l2_input: bits.on(&arcs::L2_INPUT),
+            l2_input,
             l2_output: bits.on(&arcs::L2_OUTPUT),
+            mpls_input: bits.on(&arcs::MPLS_INPUT),
+            ip4_local: bits.on(&arcs::IP4_LOCAL),
+            ip6_local: bits.on(&arcs::IP6_LOCAL),
+            ip4_punt: bits.on(&arcs::IP4_PUNT),
+            ip6_punt: bits.on(&arcs::IP6_PUNT),
             input,
             output,
             settings: i.settings.words(),

@@ -4,6 +4,7 @@
 //! the order of a flow.
 
 mod packets;
+pub(crate) mod passing;
 pub(crate) mod world;
 
 use crate::gre::header::GreHeader;

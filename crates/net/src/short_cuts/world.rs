@@ -14,6 +14,7 @@ use crate::punt::Class;
 use crate::router::{
     Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
 };
+use crate::short_cuts::passing;
 use crate::span::{Directions, Mirror};
 use crate::urpf::{Mode, SourceCheck};
 use crate::vxlan::{GroupInterface, VxlanConfig, VxlanOp};
@@ -538,7 +539,7 @@ fn features(names: &[String]) -> Vec<Op> {
     ops
 }
 
-/// Mirrors, each to a port to which nothing else goes of what comes in where its frames do: nothing is said of the order between
+/// Nodes that let everything pass, and mirrors, each to a port to which nothing else goes of what comes in where its frames do: nothing is said of the order between
 /// copies and others. One destination puts tags in front, one has no link, and one is mirrored itself.
 fn mirrors() -> Vec<Op> {
     let [both, rx, tx] = Directions::ALL.map(|(_, directions)| directions);
@@ -558,7 +559,12 @@ fn mirrors() -> Vec<Op> {
         ("hub", "loom", tx),
         ("loom", "patch", both),
     ];
-    all.map(mirror).into()
+    let visits = |name: &str| {
+        let feature = passing::VISITS.to(true).into();
+        Op::SetFeature { name: name.into(), feature }
+    };
+    let passing = ["left", "trunk.100", "gre1", "spoke", "trunk.960", "cord"].map(visits);
+    all.map(mirror).into_iter().chain(passing).collect()
 }
 
 /// What is changed while packets come: there and back.
@@ -574,6 +580,7 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
     let kind = reassembly::Kind::ALL[0].setting();
     let to_cord = |(_, directions)| Mirror { destination: "cord".into(), directions, l2: true };
     let mirror = |name, mirror: Mirror| set(name, mirror.into());
+    let visits = |name, on| set(name, passing::VISITS.to(on).into());
     vec![
         [set("left", check(false, false, Mode::Strict)), set("left", check(false, false, Mode::Off))],
         [set("left", check(true, false, Mode::Loose)), set("left", check(true, false, Mode::Off))],
@@ -600,6 +607,13 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
         [up("trunk.300", false), up("trunk.300", true)],
         [mirror("rim", to_cord(Directions::ALL[0])), mirror("rim", Mirror::off("cord".into()))],
         [mirror("trunk.950", to_cord(Directions::ALL[2])), mirror("trunk.950", Mirror::off("cord".into()))],
+        [visits("left", true), visits("left", false)],
+        [visits("right", true), visits("right", false)],
+        [visits("hub", true), visits("hub", false)],
+        [visits("patch", true), visits("patch", false)],
+        [visits("trunk.950", true), visits("trunk.950", false)],
+        [visits("gre0", true), visits("gre0", false)],
+        [visits("loop0", true), visits("loop0", false)],
         [rim(None), rim(Some(Membership { bridge: 1, bvi: false, shg: 1 }))],
     ]
 }

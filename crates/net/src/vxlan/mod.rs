@@ -28,5 +28,5 @@ pub(crate) static PART: TunnelPart<Vxlan> = TunnelPart::new();
 pub static PROTOCOL: LocalProtocol =
     LocalProtocol { number: IpProtocol::UDP, ip4: &IP4_VXLAN, ip6: &IP6_VXLAN };
 
-static IP4_VXLAN: Feature = Feature::new(&arcs::IP4_LOCAL, VxlanInput::<Over4>::NAME);
-static IP6_VXLAN: Feature = Feature::new(&arcs::IP6_LOCAL, VxlanInput::<Over6>::NAME);
+static IP4_VXLAN: Feature = Feature::new(&arcs::IP4_PROTOCOL, VxlanInput::<Over4>::NAME);
+static IP6_VXLAN: Feature = Feature::new(&arcs::IP6_PROTOCOL, VxlanInput::<Over6>::NAME);

@@ -12,7 +12,8 @@ use std::sync::Arc;
 graph::edges! {
     /// Where `l2-flood` sends frames.
     pub enum FloodNext {
-        Output => "@l2-output",
+        Output => "interface-output",
+        Features => "@l2-output",
         Bvi => "bvi-input",
     }
 }
@@ -81,9 +82,13 @@ impl FloodView<'_> {
             super::to_bvi(p, to, self.counts);
             return Some(FloodNext::Bvi);
         }
-        (p.d.tx, p.d.feat) = (to, i.l2_output);
+        p.d.tx = to;
         match i.retag.leave(p) {
-            Ok(()) => Some(FloodNext::Output),
+            Ok(()) if i.l2_output == 0 => Some(FloodNext::Output),
+            Ok(()) => {
+                p.d.feat = i.l2_output;
+                Some(FloodNext::Features)
+            }
             Err(_) => {
                 p.count(FloodReason::BadTags);
                 None
