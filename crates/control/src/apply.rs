@@ -6,6 +6,7 @@ use graph::{PoolConfig, PoolMemory, memory};
 use net::neighbor::{DadMode, NeighborConfig};
 use net::plane::PlaneConfig;
 use net::router::{Router, RouterConfig};
+use std::hash::RandomState;
 use std::time::{Duration, Instant};
 
 /// How the document wants the router made.
@@ -37,6 +38,7 @@ pub fn router_config(d: &Document) -> RouterConfig {
             solicit_rate: s.neighbor.solicit_rate,
             ..NeighborConfig::default()
         },
+        fragment_hash: RandomState::new(),
         dad: match s.dad {
             Dad::Optimistic => DadMode::Optimistic,
             Dad::Strict => DadMode::Strict,

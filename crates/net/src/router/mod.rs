@@ -95,6 +95,7 @@ use neighbors::Neighbors;
 use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
 use sources::RouteSources;
+use std::hash::RandomState;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use workers::Workers;
@@ -135,6 +136,8 @@ pub struct RouterConfig {
     /// The most bytes that routes may take: both tables and the next-hop groups, workers' and control side. A change
     /// of static routes that would need more is refused as a whole. Routes of interfaces and neighbours always fit.
     pub route_memory: Option<usize>,
+    /// Which worker joins the fragments of a packet: a hash whose key nobody knows, so that nobody can send them all to one.
+    pub fragment_hash: RandomState,
 }
 
 impl Default for RouterConfig {
@@ -148,6 +151,7 @@ impl Default for RouterConfig {
             neighbor: NeighborConfig::default(),
             dad: DadMode::Optimistic,
             route_memory: None,
+            fragment_hash: RandomState::new(),
         }
     }
 }
@@ -252,7 +256,7 @@ impl Router {
             punt: Punt::new().map_err(system("the queue to the control side"))?,
             police: Police::new(&registry, n).map_err(system("the counters"))?,
             registry,
-            fragment_hash: std::hash::RandomState::new(),
+            fragment_hash: config.fragment_hash.clone(),
             handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
             published: Default::default(),
         });

@@ -375,7 +375,7 @@ impl Spec {
     }
 
     fn change(&mut self, r: &mut Rng) {
-        match r.below(26) {
+        match r.below(28) {
             0 => {
                 // Often to the router's address on the port of the others.
                 if r.below(2) == 0 {
@@ -400,6 +400,9 @@ impl Spec {
             }
             6..=8 => self.dst = r.below(38),
             24 => self.labels = r.below(STACKS.len()),
+            // To the router itself.
+            26 if self.v6 => (self.dst, self.next) = (10, r.pick(&[58, 6, 17, 89])),
+            26 => (self.dst, self.next) = (16, r.pick(&[1, 1, 2, 6, 17, 89])),
             9 => self.src = [r.below(12), 13 + r.below(3)][r.below(2)],
             10 => self.ttl = r.pick(&[0, 1, 2, 3, 255]),
             11 => {
@@ -670,17 +673,20 @@ impl Spec {
     /// Puts the packet into the graph.
     pub fn feed(&self, w: &mut World, number: u32) {
         let (bytes, l3) = self.frame();
-        let b = &mut w.dispatcher.env.buffers;
+        let flow = self.port + usize::from(self.host) + usize::from(self.sport);
+        let node = (self.entry != Entry::Ethernet).then(|| w.dispatcher.id(self.node()).unwrap());
+        let (port, interfaces) = (w.ports[self.port], w.interfaces);
+        let b = &mut w.dispatcher_of(flow).env.buffers;
         let first = self.split.unwrap_or(2048).min(bytes.len());
         let mut d: Desc = b.alloc_bytes(&bytes[..first]).unwrap();
         for part in bytes[first..].chunks(self.split.unwrap_or(2048).max(64)) {
             assert!(b.append(&mut d, part));
         }
-        d.rx = w.ports[self.port];
+        d.rx = port;
         d.flags |= self.flags & flags::TRACED;
         if let Entry::Inner(name, aux) = self.entry {
             d.flags |= self.flags | flags::INJECTED;
-            (d.aux, d.tx) = (aux, aux % (w.interfaces + 1));
+            (d.aux, d.tx) = (aux, aux % (interfaces + 1));
             // Nodes of MPLS see the labels.
             let labels = if name.starts_with("mpls") || name.contains("disposition") {
                 4 * STACKS[self.labels].len()
@@ -724,11 +730,8 @@ impl Spec {
         } else {
             d.flags &= !(flags::CSUM_PARTIAL | flags::GSO);
         }
-        let node = match self.entry {
-            Entry::Ethernet => w.received(&mut d),
-            Entry::Inner(..) => w.dispatcher.id(self.node()).unwrap(),
-        };
-        w.dispatcher.env.enqueue(d, node);
+        let node = node.unwrap_or_else(|| w.received(&mut d));
+        w.dispatcher_of(flow).env.enqueue(d, node);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::mss::{self, Clamp};
 use crate::neighbor::DadMode;
 use crate::output::InterfaceTx;
 use crate::plane::PlaneConfig;
-use crate::punt::Class;
+use crate::punt::{Class, Limit};
 use crate::router::{
     Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
 };
@@ -28,6 +28,7 @@ use graph::{
 use packet::eth::MacAddr;
 use packet::flow::Fields;
 use std::collections::BTreeMap;
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 
 /// Ports with a device; the first has 02:00:00:00:00:01 and so on.
@@ -106,8 +107,11 @@ pub struct Outcome {
 
 pub struct World {
     pub router: Router,
+    /// Of the first worker, as the graph.
     pub dispatcher: Dispatcher,
     pub graph: Graph,
+    /// The second worker, where there is one.
+    second: Option<(Dispatcher, Graph)>,
     pub ports: Vec<u32>,
     pub interfaces: u32,
     pool: Arc<Pool>,
@@ -614,6 +618,7 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
         [visits("trunk.950", true), visits("trunk.950", false)],
         [visits("gre0", true), visits("gre0", false)],
         [visits("loop0", true), visits("loop0", false)],
+        [vec![limit(Class::Icmp, Some(NOTHING))], vec![limit(Class::Icmp, None)]],
         [rim(None), rim(Some(Membership { bridge: 1, bvi: false, shg: 1 }))],
     ]
 }
@@ -626,6 +631,23 @@ fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
+#[allow(unsafe_code)]
+fn unprotected() -> Guard {
+    // SAFETY: nothing is reclaimed while a vector runs: this thread does both.
+    unsafe { Guard::unprotected() }
+}
+
+thread_local! {
+    static FRAGMENT_HASH: RandomState = RandomState::new();
+}
+
+/// A limit of which no packet is left.
+const NOTHING: Limit = Limit { rate: 0, burst: 1 };
+
+fn limit(class: Class, limit: Option<Limit>) -> Op {
+    crate::copp::SetLimit { class, limit }.into()
+}
+
 /// The numbers of adjacencies are the same in all worlds, however fast the router's own worker is.
 fn commit(router: &mut Router, ops: Vec<Op>) {
     router.commit(ops).unwrap();
@@ -635,13 +657,13 @@ fn commit(router: &mut Router, ops: Vec<Op>) {
 impl World {
     /// With the short cuts of nodes, or without; with features on its interfaces, or on none.
     pub fn new(short_cuts: bool, with_features: bool) -> World {
-        let empty = nodes::empty();
-        World::of(if short_cuts { empty } else { empty.without_short_cuts() }, with_features)
+        let empty: fn() -> Builder =
+            if short_cuts { nodes::empty } else { || nodes::empty().without_short_cuts() };
+        World::of(empty, with_features, 1)
     }
 
-    /// With the nodes added to this graph.
-    #[allow(unsafe_code)]
-    pub fn of(empty: Builder, with_features: bool) -> World {
+    /// With the nodes added to this graph, of each of one or two workers.
+    pub fn of(empty: fn() -> Builder, with_features: bool, workers: usize) -> World {
         // Which packets a full queue refuses depends on the order between flows, which short cuts may change.
         let all = VECTOR_SIZE as u32;
         let plane = PlaneConfig {
@@ -653,7 +675,10 @@ impl World {
         let config = RouterConfig {
             pool: PoolConfig { buffers: 16_384, memory: PoolMemory::Normal },
             plane,
+            workers,
             dad: DadMode::Off,
+            // The same in all worlds, which are compared.
+            fragment_hash: FRAGMENT_HASH.with(Clone::clone),
             ..RouterConfig::default()
         };
         let mut router = Router::new(config).unwrap();
@@ -662,7 +687,7 @@ impl World {
         commit(&mut router, interfaces(with_features));
         commit(
             &mut router,
-            Class::ALL.iter().map(|c| crate::copp::SetLimit { class: *c, limit: None }.into()).collect(),
+            Class::ALL.iter().map(|c| limit(*c, (*c == Class::Ospf).then_some(NOTHING))).collect(),
         );
         let right = router.interface_index("right");
         commit(&mut router, routes(right));
@@ -686,7 +711,7 @@ impl World {
         commit(&mut router, vec![Op::SetState { name: "down".into(), up: false }]);
         router.set_link_state(router.interface_index("nolink").unwrap(), true, false);
         let interface = router.interface_index(TAPED);
-        let capture = CaptureConfig { max: 1, rx: false, drop: false, interface, ..CaptureConfig::default() };
+        let capture = CaptureConfig { max: 1, drop: false, interface, ..CaptureConfig::default() };
         let file = std::env::temp_dir().join(format!("quiver-short-cuts-{}.pcap", std::process::id()));
         let opened = drivers::Files::default().write(&file).unwrap();
         crate::pcap::start(&mut router, drivers::pcap::Capture::new(capture).unwrap(), &file, opened)
@@ -696,26 +721,29 @@ impl World {
         // The router's own worker still sends what the new interfaces have to say.
         wait_until(|| pool.in_use() == 0);
         router.shutdown();
-        let (mut dispatcher, graph) = nodes::build_from(empty, router.plane(), &pool, 0).unwrap();
         let log = Arc::new(Mutex::new(vec![]));
-        let mut ports = vec![];
-        for name in PORTS {
-            let index = router.interface_index(name).unwrap();
-            let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").unwrap();
-            tx.set(index, Some(Box::new(Wire(index, Arc::clone(&log)))));
-            ports.push(index);
-        }
+        let ports: Vec<u32> = PORTS.iter().map(|name| router.interface_index(name).unwrap()).collect();
+        let worker = |n| {
+            let (mut dispatcher, graph) = nodes::build_from(empty(), router.plane(), &pool, n).unwrap();
+            for index in &ports {
+                let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").unwrap();
+                tx.set(*index, Some(Box::new(Wire(*index, Arc::clone(&log)))));
+            }
+            (dispatcher, graph)
+        };
+        let (dispatcher, graph) = worker(0);
+        let second = (workers > 1).then(|| worker(1));
         let mut world = World {
             interfaces: router.interfaces().map(|i| i.index + 1).max().unwrap(),
             router,
             dispatcher,
             graph,
+            second,
             ports,
             pool,
             log,
             reclaimer: Reclaimer::new(Arc::new(Domain::new())),
-            // SAFETY: nothing is reclaimed while a vector runs: this thread does both.
-            guard: unsafe { Guard::unprotected() },
+            guard: unprotected(),
             before: vec![],
             sent_before: BTreeMap::new(),
         };
@@ -729,6 +757,42 @@ impl World {
     /// Changes what is configured; the next vector meets it.
     pub fn change(&mut self, ops: Vec<Op>) {
         self.router.commit(ops).unwrap();
+    }
+
+    /// All workers, the first one first.
+    fn workers(&self) -> impl Iterator<Item = (&Dispatcher, &Graph)> {
+        [(&self.dispatcher, &self.graph)].into_iter().chain(self.second.iter().map(|(d, g)| (d, g)))
+    }
+
+    /// Their dispatchers.
+    fn dispatchers(&mut self) -> impl Iterator<Item = &mut Dispatcher> {
+        [&mut self.dispatcher].into_iter().chain(self.second.iter_mut().map(|(d, _)| d))
+    }
+
+    /// The dispatcher of the worker that has the packets of a flow.
+    pub fn dispatcher_of(&mut self, flow: usize) -> &mut Dispatcher {
+        match &mut self.second {
+            Some((d, _)) if flow % 2 == 1 => d,
+            _ => &mut self.dispatcher,
+        }
+    }
+
+    /// Runs all workers, one after the other, until none has anything to do.
+    fn settle(&mut self) {
+        let handoff = Arc::clone(&self.router.plane().handoff);
+        let mut work = true;
+        while work {
+            work = false;
+            let guard = std::mem::replace(&mut self.guard, unprotected());
+            for d in self.dispatchers() {
+                let env = &mut d.env;
+                work |= handoff.take(env.worker, |node, packets| env.enqueue_all(packets, node)) != 0;
+                while d.run(&guard) != 0 {
+                    work = true;
+                }
+            }
+            self.guard = guard;
+        }
     }
 
     /// Nodes that have had a packet.
@@ -746,33 +810,36 @@ impl World {
 
     /// Runs what was put into the graph and lets go of what it holds.
     pub fn run(&mut self, traced: usize) -> Outcome {
-        self.dispatcher.env.now_ns += 100_000_000_000;
-        let failures = self.dispatcher.env.buffers.failures();
-        if traced != 0 {
+        self.dispatchers().for_each(|d| d.env.now_ns += 100_000_000_000);
+        let all_failures = |w: &World| w.workers().map(|(d, _)| d.env.buffers.failures()).collect::<Vec<_>>();
+        let failures = all_failures(self);
+        let graphs: Vec<Graph> = self.workers().map(|(_, g)| g.clone()).collect();
+        for g in graphs.iter().filter(|_| traced != 0) {
             // Room in the log; the packets are marked already.
-            let node = self.graph.node("pg-input").unwrap();
-            self.graph.tracing.add(node, traced as u32, &self.guard, &mut self.reclaimer);
+            let node = g.node("pg-input").unwrap();
+            g.tracing.add(node, traced as u32, &self.guard, &mut self.reclaimer);
         }
-        while self.dispatcher.run(&self.guard) != 0 {}
-        reassembly::clear(&mut self.dispatcher);
-        while self.dispatcher.run(&self.guard) != 0 {}
+        self.settle();
+        self.dispatchers().for_each(reassembly::clear);
+        self.settle();
         let mut out = Outcome { sent: std::mem::take(&mut *self.log.lock().unwrap()), ..Outcome::default() };
-        for kind in 0..3 {
-            let d = &mut self.dispatcher;
-            let waiting: &mut Waiting = match kind {
-                0 => d.node_mut::<Ip4Hold>("ip4-hold").unwrap().waiting(),
-                1 => d.node_mut::<Ip6Hold>("ip6-hold").unwrap().waiting(),
-                _ => d.node_mut::<MplsHold>("mpls-hold").unwrap().waiting(),
-            };
-            let mut held = vec![];
-            waiting.take_old(u64::MAX, None, |d| held.push(d));
-            for h in held {
-                let bytes = d.env.buffers.parts(&h).flatten().copied().collect();
-                out.held.push((kind, h.aux, bytes));
-                d.env.buffers.free(&h);
+        for d in self.dispatchers() {
+            for kind in 0..3 {
+                let waiting: &mut Waiting = match kind {
+                    0 => d.node_mut::<Ip4Hold>("ip4-hold").unwrap().waiting(),
+                    1 => d.node_mut::<Ip6Hold>("ip6-hold").unwrap().waiting(),
+                    _ => d.node_mut::<MplsHold>("mpls-hold").unwrap().waiting(),
+                };
+                let mut held = vec![];
+                waiting.take_old(u64::MAX, None, |d| held.push(d));
+                for h in held {
+                    let bytes = d.env.buffers.parts(&h).flatten().copied().collect();
+                    out.held.push((kind, h.aux, bytes));
+                    d.env.buffers.free(&h);
+                }
             }
         }
-        out.short_of_buffers = self.dispatcher.env.buffers.failures() != failures;
+        out.short_of_buffers = all_failures(self) != failures;
         let punt = &self.router.plane().punt;
         out.messages = std::iter::from_fn(|| punt.pop()).map(|m| format!("{m:?}")).collect();
         if traced != 0 {
@@ -780,22 +847,27 @@ impl World {
                 let node = |n: NodeId| self.graph.nodes[usize::from(n.0)].name;
                 (r.id, node(r.node), r.next.map(node), r.reason, r.after.off, r.after.len, r.data_len)
             };
-            let records = self.graph.tracing.records(&self.guard);
-            out.traces = records.iter().map(|r| (format!("{:?}", names(r)), r.bytes().to_vec())).collect();
-            self.graph.tracing.clear(&mut self.reclaimer);
+            for g in &graphs {
+                let records = g.tracing.records(&self.guard);
+                out.traces.extend(records.iter().map(|r| (format!("{:?}", names(r)), r.bytes().to_vec())));
+                g.tracing.clear(&mut self.reclaimer);
+            }
             self.reclaimer.domain().advance();
             self.reclaimer.collect();
         }
         assert_eq!(self.pool.in_use(), 0, "every buffer came back");
-        assert!(self.graph.stats.nodes.iter().all(|n| n.panics.get() == 0), "no node panics");
+        let panics = graphs.iter().flat_map(|g| g.stats.nodes.iter()).map(|n| n.panics.get()).sum::<u64>();
+        assert_eq!(panics, 0, "no node panics");
         out
     }
 
     /// Every number that is counted: reasons, interfaces, adjacencies.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let mut all: Vec<(String, u64)> = vec![];
-        let reasons = self.graph.reasons.iter().zip(self.graph.stats.reasons.iter());
-        all.extend(reasons.map(|(r, c)| (format!("{} {}", r.node, r.name), c.get())));
+        for (n, (_, g)) in self.workers().enumerate() {
+            let reasons = g.reasons.iter().zip(g.stats.reasons.iter());
+            all.extend(reasons.map(|(r, c)| (format!("{} {} of worker {n}", r.node, r.name), c.get())));
+        }
         let c = &self.router.plane().counters;
         for i in 0..self.interfaces {
             for (what, (packets, bytes)) in [("rx", c.received(i)), ("tx", c.tx.sum(i))] {
