@@ -624,8 +624,7 @@ fn a_device_that_goes_down_and_up_goes_on() {
     for i in 0..3 {
         d.handle.host.link.set_up(true).unwrap();
         wait_for("carrier", || d.handle.host.link.state().unwrap().running);
-        peer.send(&frame(60, i));
-        assert!(receive(&mut *d.rx[0], &mut b, 1) == [frame(60, i)]);
+        comes(&peer, &mut *d.rx[0], &mut b, &frame(60, i));
         let fd = d.rx[0].fd().unwrap();
         d.handle.host.link.set_up(false).unwrap();
         assert_eq!(d.rx[0].ready(), Ready::Fd);
@@ -635,8 +634,10 @@ fn a_device_that_goes_down_and_up_goes_on() {
     d.handle.host.link.set_up(true).unwrap();
     wait_for("carrier", || d.handle.host.link.state().unwrap().running);
     let fd = d.rx[0].fd().unwrap();
-    peer.send(&frame(60, 9));
-    wait_for("a packet wakes", || readable(fd));
+    wait_for("a packet wakes", || {
+        peer.send(&frame(60, 9));
+        readable(fd)
+    });
     assert!(receive(&mut *d.rx[0], &mut b, 1) == [frame(60, 9)]);
     assert!(!readable(fd));
 }

@@ -200,6 +200,26 @@ pub fn poll_n(
 }
 
 /// The bytes of the next `n` packets.
+/// Sends a frame until it comes. Linux begins to send on the far end of a cable a moment after there is carrier, and drops what it is
+/// given before.
+pub fn comes(peer: &Raw, rx: &mut dyn RxQueue, buffers: &mut Buffers, frame: &[u8]) {
+    let mut v = Vector::boxed();
+    wait_for("a frame comes", || {
+        peer.send(frame);
+        rx.poll(buffers, 0, &mut v) != 0
+    });
+    loop {
+        for d in v.as_slice() {
+            assert_eq!(buffers.data(d), frame);
+            buffers.free(d);
+        }
+        v.clear();
+        if rx.poll(buffers, 0, &mut v) == 0 {
+            break;
+        }
+    }
+}
+
 pub fn receive(rx: &mut dyn RxQueue, buffers: &mut Buffers, n: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     poll_n(rx, buffers, n, |_, _, bytes| out.push(bytes));
