@@ -135,12 +135,17 @@ def test_by_command_as_by_document():
             ("create interface af_xdp host-if lo", "is not an Ethernet device"),
             ("create interface af_xdp host-if right name x rx-queue-size 100", "100 is not a power of two: 64 or 128"),
             ("create interface af_xdp host-if more num-rx-queues 65", "1..64"),
-            ("delete interface af_xdp left", "left is not a AF_XDP interface"),
+            ("delete interface af_xdp left", "left is not a Linux device through AF_XDP"),
         ):
             with pytest.raises(CtlError) as e:
                 t.ctl(line)
             assert why in str(e.value), e.value
         t.ctl("delete interface af_xdp xdp0")
+        # The words of one choice are not those of another.
+        t.ctl("create host-interface name more driver auto offload on ring v3")
+        dumped = t.ctl("show configuration")
+        assert re.search(r"host-more:\n\s+driver: auto\n\s+host: more\n\s+rx-ring: \{version: tpacket-v3\}\n\s+offload: true", dumped), dumped
+        t.ctl("delete host-interface name more")
         assert settings(t, "more") == UNTOUCHED
         t.router.check_quiet()
     finally:

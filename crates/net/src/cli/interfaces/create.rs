@@ -82,7 +82,7 @@ pub(super) fn all() -> Vec<Command<Router>> {
 fn host() -> Command<Router> {
     Command::write(
         "create host-interface name <device:string> [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
-         [driver (af-packet|auto)] [ring (v2|v3)] [offload (auto|on|off)]",
+         by:[driver (af-packet|auto)] [ring (v2|v3)] [offload (auto|on|off)]",
         "Take over a Linux device through AF_PACKET",
         create_host,
     )
@@ -159,7 +159,7 @@ fn delete() -> Vec<Command<Router>> {
             "Give a Linux device back that came through AF_XDP",
             |r, a| {
                 let is = |i: &IfState| matches!(&i.origin, Op::CreateHost { config, .. } if config.driver == HostDriver::AfXdp);
-                delete_kind(r, a, "AF_XDP interface", is)
+                delete_kind(r, a, "Linux device through AF_XDP", is)
             },
         )
         .example("delete interface af_xdp xdp-eth2"),
@@ -369,7 +369,7 @@ fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     if let Some(ring) = args.one_of(&["v2", "v3"]) {
         config.ring = if ring == "v2" { Ring::V2 } else { Ring::V3 };
     }
-    if args.has("driver") && args.one_of(&["af-packet", "auto"]) == Some("auto") {
+    if args.group("by").is_some_and(|by| by.has("auto")) {
         config.driver = HostDriver::Auto;
     }
     let name = format!("host-{device}");
