@@ -32,19 +32,8 @@ pub(super) const DEVICE: &[&str] = &[
 pub(super) const RX_RING: &[&str] = &["slots", "version"];
 pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
 
-/// Fields that make sense with a driver.
-const AF_PACKET_FIELDS: &[&str] = &[
-    "driver",
-    "host",
-    "namespace",
-    "rx-queues",
-    "tx-queues",
-    "rx-placement",
-    "rx-ring",
-    "offload",
-    "promiscuous",
-];
-const AF_XDP_FIELDS: &[&str] = &[
+/// Fields that make sense with a driver; of those of a Linux device, `mode` with AF_XDP only and `offload` without.
+const LINUX_FIELDS: &[&str] = &[
     "driver",
     "mode",
     "host",
@@ -53,6 +42,7 @@ const AF_XDP_FIELDS: &[&str] = &[
     "tx-queues",
     "rx-placement",
     "rx-ring",
+    "offload",
     "promiscuous",
 ];
 const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
@@ -171,16 +161,17 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
 }
 
 fn only_for_driver(d: &mut Decoder<'_>, fields: &Fields<'_>, kind: Kind) {
-    let (driver, allowed) = match kind {
-        Kind::Linux(HostDriver::AfXdp) => ("af-xdp", AF_XDP_FIELDS),
-        Kind::Linux(by) => (by.name(), AF_PACKET_FIELDS),
-        Kind::Pcap => ("pcap", PCAP_FIELDS),
-        Kind::Tap => ("tap", TAP_FIELDS),
+    let (driver, allowed, except) = match kind {
+        Kind::Linux(HostDriver::AfXdp) => (HostDriver::AfXdp.name(), LINUX_FIELDS, "offload"),
+        Kind::Linux(by) => (by.name(), LINUX_FIELDS, "mode"),
+        Kind::Pcap => ("pcap", PCAP_FIELDS, ""),
+        Kind::Tap => ("tap", TAP_FIELDS, ""),
     };
+    let allowed: Vec<&str> = allowed.iter().copied().filter(|n| *n != except).collect();
     for name in DEVICE.iter().filter(|n| fields.has(n) && !allowed.contains(n)) {
         d.key(name, |d| {
             d.error(fields.key_place(name), "driver-field", format!("means nothing to the driver {driver}"))
-                .help(format!("it takes {}", list(allowed)));
+                .help(format!("it takes {}", list(&allowed)));
         });
     }
 }
