@@ -263,22 +263,30 @@ impl Link {
         })
     }
 
+    /// Linux's own addresses on the device, beside those that it makes by itself.
+    fn routable(&self) -> Option<String> {
+        let all = self.addresses().unwrap_or_default();
+        let all: Vec<String> = all.iter().filter(|a| is_routable(a)).map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// A sentence for the log when Linux has addresses on this device, of whose frames it gets none.
+    pub(crate) fn deaf(&self) -> Option<String> {
+        let all = self.routable()?;
+        Some(format!(
+            "Linux has {all} on {}{}, where it hears nothing any more: all that comes is the router's",
+            self.name, self.within
+        ))
+    }
+
     /// Sentences for the log when Linux works on the packets of this device too and would answer or forward them
     /// beside Quiver.
     pub fn conflicts(&self) -> Vec<String> {
         let mut out = Vec::new();
         let (name, within) = (&self.name, &self.within);
-        let routable: Vec<String> = self
-            .addresses()
-            .unwrap_or_default()
-            .iter()
-            .filter(|a| is_routable(a))
-            .map(ToString::to_string)
-            .collect();
-        if !routable.is_empty() {
+        if let Some(routable) = self.routable() {
             out.push(format!(
-                "Linux has {} on {name}{within} and answers for it too: remove it with \"{} addr flush dev {name}\"",
-                routable.join(", "),
+                "Linux has {routable} on {name}{within} and answers for it too: remove it with \"{} addr flush dev {name}\"",
                 within.0.as_ref().map_or_else(|| "ip".to_owned(), |ns| format!("ip -n {ns}")),
             ));
         }

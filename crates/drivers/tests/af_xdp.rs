@@ -17,6 +17,13 @@ fn config(ns: &Ns, name: &str, mode: Mode, pool: &Arc<Pool>) -> Config {
     Config { netns: ns.opt(), mode: Some(mode), ..Config::new(name, 7, pool) }
 }
 
+/// A namespace with `eth0`, one with its `peer`, and buffers.
+fn cable() -> (Ns, Ns, Arc<Pool>) {
+    let (r, h) = (Ns::new(), Ns::new());
+    veth(&r, "eth0", &h, "peer");
+    (r, h, pool())
+}
+
 /// An open device, whose queues have buffers to receive into.
 fn open(config: &Config, b: &mut Buffers) -> Device<Handle> {
     let mut d = af_xdp::open(config).unwrap();
@@ -40,8 +47,7 @@ fn frames_pass_both_ways() {
         return;
     }
     for mode in MODES {
-        let (r, h, pool) = (Ns::new(), Ns::new(), pool());
-        veth(&r, "eth0", &h, "peer");
+        let (r, h, pool) = cable();
         let peer = Raw::new(&h, "peer");
         let mut b = pool.buffers();
         let mut d = open(&config(&r, "eth0", mode, &pool), &mut b);
@@ -76,8 +82,7 @@ fn large_frames_lie_in_several_buffers() {
         return;
     }
     for mode in MODES {
-        let (r, h, pool) = (Ns::new(), Ns::new(), pool());
-        veth(&r, "eth0", &h, "peer");
+        let (r, h, pool) = cable();
         r.ip("link set eth0 mtu 9000");
         h.ip("link set peer mtu 9000");
         let peer = Raw::new(&h, "peer");
@@ -102,8 +107,7 @@ fn what_nobody_takes_up_is_dropped_and_counted() {
     if !root() {
         return;
     }
-    let (r, h, pool) = (Ns::new(), Ns::new(), pool());
-    veth(&r, "eth0", &h, "peer");
+    let (r, h, pool) = cable();
     let peer = Raw::new(&h, "peer");
     let mut b = pool.buffers();
     let mut d = open(&Config { slots: Some(64), ..config(&r, "eth0", Mode::Native, &pool) }, &mut b);
@@ -119,8 +123,7 @@ fn without_buffers_it_looks_again() {
     if !root() {
         return;
     }
-    let (r, h, pool) = (Ns::new(), Ns::new(), pool());
-    veth(&r, "eth0", &h, "peer");
+    let (r, h, pool) = cable();
     let peer = Raw::new(&h, "peer");
     let mut b = pool.buffers();
     let hoard: Vec<u32> = std::iter::from_fn(|| b.alloc()).collect();
@@ -139,8 +142,7 @@ fn a_deleted_device_ends_quietly_and_one_that_is_down_refuses() {
         return;
     }
     for mode in MODES {
-        let (r, h, pool) = (Ns::new(), Ns::new(), pool());
-        veth(&r, "eth0", &h, "peer");
+        let (r, h, pool) = cable();
         let peer = Raw::new(&h, "peer");
         let mut b = pool.buffers();
         let mut d = open(&config(&r, "eth0", mode, &pool), &mut b);
@@ -216,6 +218,43 @@ fn queues_and_settings_are_put_back() {
     let e = error(Config { slots: Some(100), ..config(&r, "eth0", Mode::Native, &pool) });
     assert!(e.contains("power of two"), "{e}");
     assert_eq!(settings(), before);
+}
+
+#[test]
+fn who_waits_for_the_device_finds_it_as_it_was() {
+    if !root() {
+        return;
+    }
+    let (r, _h, pool) = cable();
+    let waits = Config { patience: PATIENCE, ..config(&r, "eth0", Mode::Native, &pool) };
+    for _ in 0..10 {
+        let first = af_xdp::open(&waits).unwrap();
+        std::thread::scope(|s| {
+            let second = s.spawn(|| af_xdp::open(&waits).map(|d| d.handle.describe()));
+            drop(first);
+            let words = second.join().unwrap().unwrap();
+            assert!(words.contains("put off 2 times"), "the first one had not put it back: {words}");
+        });
+    }
+    assert_eq!(r.run("cat /sys/class/net/eth0/napi_defer_hard_irqs").trim(), "0");
+}
+
+#[test]
+fn addresses_of_linux_that_nobody_reaches_are_named() {
+    if !root() {
+        return;
+    }
+    let (r, _h, pool) = cable();
+    r.ip("addr add 10.0.0.1/24 dev eth0");
+    let d = af_xdp::open(&config(&r, "eth0", Mode::Native, &pool)).unwrap();
+    assert_eq!(d.conflicts.len(), 1);
+    let words = &d.conflicts[0];
+    assert!(
+        words.starts_with(&format!(
+            "Linux has 10.0.0.1 on eth0 in network namespace {r}, where it hears nothing"
+        )),
+        "{words}"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod tx;
 
 use crate::counts::{Drops, RxDrops};
 use crate::error::{Error, check_device_name, system};
-use crate::host::{Control, Device, Host, PATIENCE, bind_error, check_queues, packet_socket};
+use crate::host::{Control, Device, Host, PATIENCE, bind_error, check_queues, check_slots, packet_socket};
 #[cfg(doc)]
 use crate::link::Link;
 use crate::linux::*;
@@ -30,8 +30,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Fewest and most slots of a ring.
-pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
 const DEFAULT_SLOTS: usize = 2048;
 /// Memory of a ring whose slots were not asked for.
 const DEFAULT_RING: usize = 16 << 20;
@@ -189,10 +187,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     check_device_name(name)?;
     check_queues(name, "receive", config.rx_queues)?;
     check_queues(name, "transmit", config.tx_queues)?;
-    if let Some(slots) = config.slots.filter(|n| !n.is_power_of_two() || !SLOTS.contains(n)) {
-        let (min, max) = (*SLOTS.start(), *SLOTS.end());
-        return Err(Error::Slots { name: name.clone(), slots, min, max });
-    }
+    check_slots(name, config.slots)?;
     let netns = config.netns.as_deref();
     let (host, state) = Host::open(name, netns, config.patience)?;
     let ifindex = state.ifindex as i32;

@@ -13,7 +13,7 @@ mod tx;
 
 use crate::counts::{Drops, RxDrops};
 use crate::error::{Error, Within, check_device_name};
-use crate::host::{Control, Device, Host, PATIENCE, check_queues};
+use crate::host::{Control, Device, Host, PATIENCE, SLOTS, check_queues, check_slots};
 use crate::netns;
 use crate::{Link, af_packet};
 use graph::{Pool, RxQueue, TxQueue};
@@ -26,8 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Fewest and most entries of a ring.
-pub const SLOTS: std::ops::RangeInclusive<usize> = 64..=65536;
 const DEFAULT_SLOTS: usize = 2048;
 /// Part of the pool that a queue takes at most, where its slots were not asked for.
 const SHARE: usize = 16;
@@ -74,16 +72,16 @@ impl Config {
 
 /// The control side of an open device.
 pub struct Handle {
-    /// The device in Linux.
-    pub host: Host,
     /// Where the program works.
     pub mode: Mode,
     /// Entries of each ring.
     pub slots: usize,
-    _program: Program,
+    program: Program,
     queues: Vec<Arc<Shared>>,
     tuned: Tuned,
     drops: Arc<Drops>,
+    /// The device in Linux. The last to go: who waits for the device may take it then.
+    pub host: Host,
 }
 
 impl Control for Handle {
@@ -132,10 +130,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     check_device_name(name)?;
     check_queues(name, "receive", config.rx_queues)?;
     check_queues(name, "transmit", config.tx_queues)?;
-    if let Some(slots) = config.slots.filter(|n| !n.is_power_of_two() || !SLOTS.contains(n)) {
-        let (min, max) = (*SLOTS.start(), *SLOTS.end());
-        return Err(Error::Slots { name: name.clone(), slots, min, max });
-    }
+    check_slots(name, config.slots)?;
     let share = (config.pool.count() / SHARE).max(*SLOTS.start());
     let most = 1 << share.ilog2();
     let slots = config.slots.unwrap_or(DEFAULT_SLOTS.min(most));
@@ -155,14 +150,17 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
         };
         match socket::sockets(&wanted, config.rx_queues) {
             // An older kernel.
-            Err(Error::System { .. }) if program.several => {
+            Err(Error::System { cause, .. })
+                if program.several
+                    && matches!(cause.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
+            {
                 socket::sockets(&Wanted { several: false, ..wanted }, config.rx_queues).map(|q| (q, false))
             }
             made => made.map(|q| (q, program.several)),
         }
     })?;
     let drops = Arc::new(Drops::default());
-    let mut notes = host.link.conflicts();
+    let mut notes = Vec::from_iter(host.link.deaf());
     if !several && state.mtu as usize + 18 > FRAME {
         notes.push(format!(
             "{name} brings frames of at most {FRAME} bytes: the kernel or its driver takes no larger ones"
@@ -174,18 +172,18 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
         mac: state.mac,
         mtu: state.mtu,
         handle: Handle {
-            host,
             mode,
             slots,
-            _program: program,
+            program,
             queues: queues.iter().map(|q| Arc::clone(&q.shared)).collect(),
             tuned,
             drops: Arc::clone(&drops),
+            host,
         },
         conflicts: notes,
     };
     for (n, q) in queues.into_iter().enumerate() {
-        let sockets = &device.handle._program.sockets;
+        let sockets = &device.handle.program.sockets;
         q.shared.enlist(sockets, n as u32).map_err(crate::error::system(format!("receive on {name}")))?;
         let shared = Arc::clone(&q.shared);
         device.rx.push(Box::new(rx::XdpRx {

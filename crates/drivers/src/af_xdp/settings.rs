@@ -67,7 +67,7 @@ pub(super) fn put_back(link: &Link, ifindex: u32) {
     }
 }
 
-/// A device whose settings the router has changed: put back with this, as far as they are still as it has set them.
+/// A device whose settings the router has changed: put back with this.
 pub(super) struct Tuned {
     link: Link,
     ifindex: u32,

@@ -14,12 +14,15 @@ use origin::Origin;
 use packet::MacAddr;
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 /// Most queues of a kind that one device can have.
 pub const MAX_QUEUES: usize = 64;
+/// Fewest and most slots of a ring.
+pub const SLOTS: RangeInclusive<usize> = 64..=65536;
 /// Most groups that a device is told one by one.
 pub const MOST_GROUPS: usize = 256;
 /// How long opening waits for a device that was given back a moment ago.
@@ -332,6 +335,16 @@ pub(crate) fn packet_socket(ifname: &str) -> Result<OwnedFd, Error> {
     // Protocol 0: it receives nothing before it is bound to its one device.
     sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
         .map_err(privileged(format!("receiving packets on {ifname}"), RAW))
+}
+
+/// Checks the number of slots of a ring, where one was asked for.
+pub(crate) fn check_slots(name: &str, slots: Option<usize>) -> Result<(), Error> {
+    match slots {
+        Some(slots) if !slots.is_power_of_two() || !SLOTS.contains(&slots) => {
+            Err(Error::Slots { name: name.to_owned(), slots, min: *SLOTS.start(), max: *SLOTS.end() })
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn check_queues(name: &str, which: &'static str, count: usize) -> Result<(), Error> {
