@@ -20,6 +20,8 @@ struct Cli {
 enum Sub {
     Run(run::Run),
     Check(run::Check),
+    /// Prints the JSON Schema of configurations, by which editors complete and check them.
+    Schema,
     Clean(run::Clean),
     Ctl(ctl::Ctl),
     Dump(ctl::Dump),
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Sub::Run(arguments) => run::run(&arguments),
         Sub::Check(arguments) => run::check(&arguments),
+        Sub::Schema => schema(),
         Sub::Clean(arguments) => run::clean(&arguments),
         Sub::Ctl(arguments) => ctl::run(&arguments),
         Sub::Dump(arguments) => ctl::dump(&arguments),
@@ -48,5 +51,15 @@ fn main() -> ExitCode {
         Sub::History(arguments) => arguments.run(),
         Sub::Save(arguments) => arguments.run(),
         Sub::Bench(arguments) => bench::run(&arguments),
+    }
+}
+
+/// It is made of what reads configurations; a test of `control` tells when it is stale.
+fn schema() -> ExitCode {
+    use std::io::Write;
+    const SCHEMA: &str = include_str!("../../../docs/schema.json");
+    match std::io::stdout().lock().write_all(SCHEMA.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }

@@ -1,6 +1,8 @@
 //! Walks the tree: keeps the path, checks field names against tables, collects errors and goes on.
 
 use super::diag::{Diagnostic, NOT_SUPPORTED, Place, Sink};
+#[cfg(test)]
+use super::schema::Fact;
 use super::tree::{Node, Value};
 
 /// One step of the path to a value.
@@ -15,6 +17,9 @@ enum Segment<'n> {
 pub(super) struct Decoder<'n> {
     pub errors: Sink,
     path: Vec<Segment<'n>>,
+    /// What is asked for is noted here.
+    #[cfg(test)]
+    pub recorder: Option<super::schema::Recorder>,
 }
 
 /// The fields of one mapping, all of known name, none twice.
@@ -109,8 +114,29 @@ impl<'n> Decoder<'n> {
         self.error(node.place, "type", format!("expected {wanted}, found {found}"));
     }
 
+    /// Notes what is looked for here.
+    #[cfg(test)]
+    pub fn fact(&mut self, fact: Fact<'_>) {
+        if let Some(recorder) = &mut self.recorder {
+            let step = |s: &Segment<'n>| match s {
+                Segment::Key(key) => Some(*key),
+                Segment::Index(_) => None,
+            };
+            recorder.note(self.path.iter().map(step), fact);
+        }
+    }
+
+    /// Whether a value is this word, where another kind of value may stand as well.
+    pub fn is_word(&mut self, node: &Node<'_>, word: &str) -> bool {
+        #[cfg(test)]
+        self.fact(Fact::Choice(&[word]));
+        matches!(&node.value, Value::Scalar { text, .. } if text == word)
+    }
+
     /// The fields of a mapping whose field names are `known`. Nothing at all counts as an empty mapping.
     pub fn fields(&mut self, node: &'n Node<'n>, known: &'static [&'static str]) -> Option<Fields<'n>> {
+        #[cfg(test)]
+        self.fact(Fact::Fields(known));
         let mut fields = Fields { place: node.place, entries: Vec::new() };
         let pairs = match &node.value {
             Value::Map(pairs) => pairs.as_slice(),
@@ -144,6 +170,8 @@ impl<'n> Decoder<'n> {
 
     /// The entries of a mapping with names of the operator's choice.
     pub fn entries(&mut self, node: &'n Node<'n>, what: &str) -> Vec<(&'n str, Place, &'n Node<'n>)> {
+        #[cfg(test)]
+        self.fact(Fact::Entries);
         let pairs = match &node.value {
             Value::Map(pairs) => pairs.as_slice(),
             _ if node.is_null() => &[],
@@ -166,6 +194,8 @@ impl<'n> Decoder<'n> {
 
     /// The items of a list.
     pub fn items(&mut self, node: &'n Node<'n>, what: &str) -> &'n [Node<'n>] {
+        #[cfg(test)]
+        self.fact(Fact::Items);
         match &node.value {
             Value::List(items) => items,
             _ if node.is_null() => &[],
@@ -216,6 +246,8 @@ impl<'n> Decoder<'n> {
         help: &str,
         decode: impl FnOnce(&mut Self, &'n Node<'n>) -> Option<T>,
     ) -> Option<T> {
+        #[cfg(test)]
+        self.fact(Fact::Required(name));
         if !fields.has(name) {
             self.error(fields.place, "required", format!("`{name}` is missing")).help(help);
             return None;
@@ -225,6 +257,15 @@ impl<'n> Decoder<'n> {
 
     /// The text of a single value.
     pub fn text(&mut self, node: &'n Node<'n>, wanted: &str) -> Option<&'n str> {
+        #[cfg(test)]
+        if let Value::Scalar { text, .. } = &node.value {
+            self.fact(Fact::Text(text));
+        }
+        self.scalar(node, wanted)
+    }
+
+    /// The text of a single value that is to be more than a text.
+    pub fn scalar(&mut self, node: &'n Node<'n>, wanted: &str) -> Option<&'n str> {
         match &node.value {
             Value::Scalar { text, .. } if !node.is_null() => Some(text),
             _ => {

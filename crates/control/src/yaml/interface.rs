@@ -12,7 +12,7 @@ use super::diag::{Diagnostic, Place};
 use super::model::{Address, Encap, Interface, InterfaceKind, SubInterface, Tap};
 use super::mpls_tunnel::MplsTunnel;
 use super::scalar::{Reference, number, short};
-use super::tree::{Node, Value};
+use super::tree::Node;
 use super::virtuals;
 
 pub(super) const INTERFACE: &[&str] = &[
@@ -445,10 +445,7 @@ fn encapsulation<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Encap> {
 
 /// A VLAN, or `any`: `Some(None)`.
 fn vlan<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Option<u16>> {
-    match &node.value {
-        Value::Scalar { text, .. } if text == "any" => Some(None),
-        _ => d.int(node, 1u16, 4095).map(Some),
-    }
+    if d.is_word(node, "any") { Some(None) } else { d.int(node, 1u16, 4095).map(Some) }
 }
 
 /// The section `loopbacks`.

@@ -25,6 +25,8 @@ mod route;
 mod rules;
 mod runs;
 mod scalar;
+#[cfg(test)]
+mod schema;
 mod settings;
 mod sflow;
 mod span;

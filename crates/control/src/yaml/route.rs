@@ -393,9 +393,9 @@ impl Paths<'_> {
         });
         let uniform = d.field(fields, "mode", |d, node| d.choice(node, MODES)).unwrap_or(false);
         let ttl = d.field(fields, "ttl", |d, node| d.int(node, 1u8, 255));
-        let exp = d.field(fields, "exp", |d, node| match &node.value {
-            Value::Scalar { text, .. } if text == "copy" => Some(Exp::Copy),
-            _ => d.int(node, 0u8, 7).map(Exp::Set),
+        let exp = d.field(fields, "exp", |d, node| match d.is_word(node, "copy") {
+            true => Some(Exp::Copy),
+            false => d.int(node, 0u8, 7).map(Exp::Set),
         });
         if d.errors.len() != before {
             return None;

@@ -8,6 +8,8 @@ use packet::MacAddr;
 
 use super::decode::{Decoder, list, nearest};
 use super::diag::Place;
+#[cfg(test)]
+use super::schema::{Fact, Form};
 use super::tree::{Node, Value};
 
 /// A name that stands for an interface, with its place for the rules that look it up.
@@ -39,8 +41,10 @@ impl<'n> Decoder<'n> {
         T: Copy + Into<u64> + TryFrom<u64>,
     {
         let (low, high) = (low.into(), high.into());
+        #[cfg(test)]
+        self.fact(Fact::Int(low, high));
         let help = format!("a whole number from {low} to {high}");
-        let text = self.text(node, &help)?;
+        let text = self.scalar(node, &help)?;
         if matches!(node.value, Value::Scalar { plain: false, .. }) {
             self.error(node.place, "type", "a number is written without quotes").value(text).help(help);
             return None;
@@ -71,7 +75,9 @@ impl<'n> Decoder<'n> {
 
     /// `true` or `false`, and the other spellings that YAML readers of this format accept.
     pub fn boolean(&mut self, node: &'n Node<'n>) -> Option<bool> {
-        let text = self.text(node, "true or false")?;
+        #[cfg(test)]
+        self.fact(Fact::Bool);
+        let text = self.scalar(node, "true or false")?;
         let plain = matches!(node.value, Value::Scalar { plain: true, .. });
         match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" if plain => Some(true),
@@ -88,8 +94,10 @@ impl<'n> Decoder<'n> {
     /// One of a few words.
     pub fn choice<T: Copy>(&mut self, node: &'n Node<'n>, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        #[cfg(test)]
+        self.fact(Fact::Choice(&names));
         let help = format!("one of {}", list(&names));
-        let text = self.text(node, &help)?;
+        let text = self.scalar(node, &help)?;
         if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
             return Some(*value);
         }
@@ -131,6 +139,8 @@ impl<'n> Decoder<'n> {
     /// An Ethernet address, group addresses included.
     pub fn any_mac(&mut self, node: &'n Node<'n>) -> Option<MacAddr> {
         let text = self.text(node, "a MAC address")?;
+        #[cfg(test)]
+        self.fact(Fact::Form(Form::Mac, text));
         let mac = text.parse().ok();
         if mac.is_none() {
             self.error(node.place, "mac", "this is not a MAC address")
@@ -192,6 +202,8 @@ impl<'n> Decoder<'n> {
 
     /// An address without a prefix length.
     pub fn address(&mut self, place: Place, text: &str) -> Option<IpAddr> {
+        #[cfg(test)]
+        self.fact(Fact::Form(Form::Address, text));
         match text.parse() {
             Ok(address) => Some(address),
             Err(_) => {
@@ -241,6 +253,8 @@ impl<'n> Decoder<'n> {
     }
 
     fn cidr(&mut self, place: Place, text: &str) -> Option<IpNet> {
+        #[cfg(test)]
+        self.fact(Fact::Form(Form::Cidr, text));
         let (message, help) = match text.parse::<IpNet>() {
             Ok(net) if net.to_string() == text => return Some(net),
             Ok(net) => (format!("{} is not the canonical spelling", short(text)), format!("{net}")),

@@ -131,6 +131,8 @@ fn per_family<'n, T: Clone>(
     node: &'n Node<'n>,
     mut one: impl FnMut(&mut Decoder<'n>, &'n Node<'n>) -> Option<T>,
 ) -> Option<[Option<T>; 2]> {
+    #[cfg(test)]
+    d.fact(super::schema::Fact::Families);
     if let Value::Map(_) = &node.value {
         let fields = d.fields(node, FAMILIES)?;
         return Some([d.field(&fields, "ip4", &mut one), d.field(&fields, "ip6", &mut one)]);

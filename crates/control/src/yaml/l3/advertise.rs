@@ -161,12 +161,7 @@ fn net6(d: &mut Decoder<'_>, place: super::Place, text: &str) -> Option<Ipv6Net>
 
 /// Seconds, or the word `infinite`.
 fn seconds<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<u32> {
-    if let Value::Scalar { text, .. } = &node.value
-        && text == "infinite"
-    {
-        return Some(INFINITE);
-    }
-    d.int(node, 0u32, u32::MAX)
+    if d.is_word(node, "infinite") { Some(INFINITE) } else { d.int(node, 0u32, u32::MAX) }
 }
 
 fn prefix<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, net: Ipv6Net) -> Option<Prefix> {

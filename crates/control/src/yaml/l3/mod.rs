@@ -199,6 +199,8 @@ fn families<'n, T: Clone>(
     node: &'n Node<'n>,
     mut one: impl FnMut(&mut Decoder<'n>, &'n Node<'n>) -> Option<T>,
 ) -> Option<Vec<(bool, Place, T)>> {
+    #[cfg(test)]
+    d.fact(super::schema::Fact::Families);
     if let Value::Scalar { .. } = &node.value {
         let value = one(d, node)?;
         return Some(vec![(false, node.place, value.clone()), (true, node.place, value)]);

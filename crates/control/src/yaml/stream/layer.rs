@@ -102,7 +102,11 @@ fn layer<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Layer> {
     let entry = match &node.value {
         // A layer with all defaults may be its name alone.
         Value::Scalar { text, .. } if !node.is_null() => return layer_named(d, node.place, text, None),
-        _ => d.entries(node, "one layer"),
+        _ => {
+            #[cfg(test)]
+            d.fact(super::super::schema::Fact::Fields(&LAYERS.iter().map(|l| l.0).collect::<Vec<_>>()));
+            d.entries(node, "one layer")
+        }
     };
     let [(name, place, node)] = entry.as_slice() else {
         if matches!(node.value, Value::Map(_)) || node.is_null() {

@@ -14,7 +14,7 @@ use super::l3::Setting;
 use super::model::{Interface, InterfaceKind};
 use super::rules::Names;
 use super::table::Tables;
-use super::tree::{Node, Value};
+use super::tree::Node;
 use crate::written::{self, Map};
 use net::router::{IfState, Op, RouteTable, Router};
 use net::tunnel::{Identity, Outside};
@@ -132,10 +132,7 @@ fn outside<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, local: IpAddr, remote: 
 
 /// A number, or `copy`: `Some(None)`.
 fn copied<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, least: u8, most: u8) -> Option<Option<u8>> {
-    match &node.value {
-        Value::Scalar { text, .. } if text == "copy" => Some(None),
-        _ => d.int(node, least, most).map(Some),
-    }
+    if d.is_word(node, "copy") { Some(None) } else { d.int(node, least, most).map(Some) }
 }
 
 /// An address that a tunnel must have.
