@@ -21,6 +21,7 @@ UNSEEN = {
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Pairs in the router's own namespace.
     # What Linux changes; tests/labs/test_linux_devices.py does.
+    "show lcp bridges": {"bridges[].netns", "refused[].netns"},
     "show lcp": {"default-netns", "pairs[].netns", *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac"))},
     # Of routes of Linux's that fail or differ, and of labels, which not every kernel has; tests/labs/test_linux_routes.py has them.
     "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
@@ -268,6 +269,11 @@ def busy(bench, tmp_path):
     t = bench({**CONFIG, "quiver": {**CONFIG["quiver"], "state": f"{tmp_path}/state"}}, ports=("left", "right", "wire"), addresses=False)
     t.inside.ip("link add spare type veth peer name other")
     a, b = t.ports["left"], t.ports["right"]
+    # A bridge of Linux's, one port of which cannot be one.
+    for line in ("link add br9 type bridge", "link add vxlan9 type vxlan id 9 local 10.0.1.1 dstport 4789 nolearning", "link set vxlan9 master br9 up",
+                 "link set lo1 master br9", "link set br9 up", "address add 10.99.0.1/24 dev br9"):
+        t.inside.ip(line)
+    t.inside.run("bridge fdb append 00:00:00:00:00:00 dev vxlan9 dst 192.0.2.78")
     t.ctl("create bridge-domain 20 bd-tag customers")
     t.router.script("set ip table 10 when-down withdraw", "set ip6 table 10 when-down withdraw", "set route-preference kernel 30",
                     "ip route add 10.77.0.0/16 table 10 via 203.0.113.77", "ip6 route add 2001:db8:77::/48 table 10 via 2001:db8:ff::7")
@@ -297,6 +303,7 @@ def busy(bench, tmp_path):
                 Ether(dst="02:00:00:00:00:99", src="02:00:00:00:00:56") / Dot1Q(vlan=300) / IP(dst="10.10.0.9") / UDP(),
                 into(a) / MPLS(label=100, s=1, ttl=64) / udp4(a.host, b.host),
                 into(a) / MPLS(label=999, s=1, ttl=64) / udp4(a.host, b.host))
+    wait_for("Linux's bridge is there", lambda: [d["ends"] for b in t.router.json("show lcp bridges")["bridges"] if b["bvi"] for d in b["vxlan"]])
     wait_for("the path MTU is learnt", lambda: t.router.json("show ip pmtu"))
     wait_for("the station is learnt", lambda: t.router.json("show l2fib")["learned"])
     wait_for("the stream has ended", lambda: t.router.json("show packet-generator")[0]["packets"] == 10)

@@ -5,6 +5,7 @@
 
 pub mod address;
 mod contents;
+pub mod fdb;
 pub mod fpm;
 mod labels;
 pub mod link;
@@ -18,7 +19,8 @@ pub mod socket;
 pub mod wire;
 
 pub use address::Address;
-pub use link::Link;
+pub use fdb::Fdb;
+pub use link::{Link, LinkKind};
 pub use mirror::{Doubt, Mirror};
 pub use neighbor::{Knows, Neighbor};
 pub use reader::{Event, Reader, Stats, follow};

@@ -1,6 +1,7 @@
 //! Links as the kernel tells them (linux/if_link.h).
 
-use crate::wire::{Attributes, u32_at};
+use crate::wire::{Attributes, u16_at, u32_at};
+use std::net::IpAddr;
 
 /// Bytes of `struct ifinfomsg`.
 pub const IFINFOMSG: usize = 16;
@@ -8,6 +9,23 @@ pub const IFINFOMSG: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+const IFLA_INFO_SLAVE_DATA: u16 = 5;
+const IFLA_BR_AGEING_TIME: u16 = 4;
+const IFLA_BR_VLAN_FILTERING: u16 = 7;
+const IFLA_BRPORT_LEARNING: u16 = 8;
+const IFLA_VXLAN_ID: u16 = 1;
+const IFLA_VXLAN_LOCAL: u16 = 4;
+const IFLA_VXLAN_TTL: u16 = 5;
+const IFLA_VXLAN_LEARNING: u16 = 7;
+const IFLA_VXLAN_PORT: u16 = 15;
+const IFLA_VXLAN_LOCAL6: u16 = 17;
+const IFLA_VXLAN_UDP_ZERO_CSUM6_TX: u16 = 19;
+const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
 const IFF_UP: u32 = 1;
 /// The carrier itself: IFF_RUNNING follows it up to a second late.
 const IFF_LOWER_UP: u32 = 1 << 16;
@@ -27,6 +45,104 @@ pub struct Link {
     pub mtu: u32,
     /// Its address, where it has one of six bytes.
     pub mac: Option<[u8; 6]>,
+    /// Linux's index of the bridge, bond or VRF that it is in; 0: none.
+    pub master: u32,
+    /// It is a port of a bridge, which learns addresses on it or not.
+    pub port: Option<bool>,
+    /// What it is, of what there is more to know of.
+    pub kind: LinkKind,
+}
+
+/// What a device is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A bridge.
+    Bridge {
+        /// After how long addresses are forgotten, hundredths of a second; 0: at once.
+        ageing: u32,
+        /// It tells VLANs apart.
+        vlans: bool,
+    },
+    /// A VXLAN device.
+    Vxlan(Vxlan),
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+/// A VXLAN device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vxlan {
+    /// The network identifier.
+    pub vni: u32,
+    /// The address from which it sends, where it has one.
+    pub local: Option<IpAddr>,
+    /// The UDP port, of both ends.
+    pub port: u16,
+    /// TTL or hop limit outside; 0: the kernel's own.
+    pub ttl: u8,
+    /// It learns where addresses are.
+    pub learning: bool,
+    /// Over IPv6 it sends no UDP checksum.
+    pub zero_checksum: bool,
+    /// It is told the network identifier by packet.
+    pub external: bool,
+}
+
+impl LinkKind {
+    fn bridge(data: &[u8]) -> Option<LinkKind> {
+        let (mut ageing, mut vlans) = (0, false);
+        for (kind, value) in Attributes(data) {
+            match kind {
+                IFLA_BR_AGEING_TIME => ageing = u32_at(value, 0)?,
+                IFLA_BR_VLAN_FILTERING => vlans = *value.first()? != 0,
+                _ => {}
+            }
+        }
+        Some(LinkKind::Bridge { ageing, vlans })
+    }
+
+    fn vxlan(data: &[u8]) -> Option<LinkKind> {
+        let mut v = Vxlan::default();
+        for (kind, value) in Attributes(data) {
+            match kind {
+                IFLA_VXLAN_ID => v.vni = u32_at(value, 0)?,
+                IFLA_VXLAN_LOCAL | IFLA_VXLAN_LOCAL6 => v.local = crate::route::address(value),
+                IFLA_VXLAN_TTL => v.ttl = *value.first()?,
+                IFLA_VXLAN_LEARNING => v.learning = *value.first()? != 0,
+                IFLA_VXLAN_PORT => v.port = u16_at(value, 0).map(u16::from_be)?,
+                IFLA_VXLAN_UDP_ZERO_CSUM6_TX => v.zero_checksum = *value.first()? != 0,
+                IFLA_VXLAN_COLLECT_METADATA => v.external = *value.first()? != 0,
+                _ => {}
+            }
+        }
+        v.local = v.local.filter(|a| !a.is_unspecified());
+        Some(LinkKind::Vxlan(v))
+    }
+}
+
+/// What `IFLA_LINKINFO` says: the kind of a device, and what it is as a port of a bridge.
+fn info(nested: &[u8], link: &mut Link) -> Option<()> {
+    let (mut kind, mut data, mut slave, mut slave_data) = (&[][..], &[][..], &[][..], &[][..]);
+    for (attribute, value) in Attributes(nested) {
+        match attribute {
+            IFLA_INFO_KIND => kind = value,
+            IFLA_INFO_DATA => data = value,
+            IFLA_INFO_SLAVE_KIND => slave = value,
+            IFLA_INFO_SLAVE_DATA => slave_data = value,
+            _ => {}
+        }
+    }
+    match kind.strip_suffix(&[0]).unwrap_or(kind) {
+        b"bridge" => link.kind = LinkKind::bridge(data)?,
+        b"vxlan" => link.kind = LinkKind::vxlan(data)?,
+        _ => {}
+    }
+    if slave.strip_suffix(&[0]).unwrap_or(slave) == b"bridge" {
+        let told = Attributes(slave_data).find(|(kind, _)| *kind == IFLA_BRPORT_LEARNING);
+        link.port = Some(told.and_then(|(_, v)| v.first().copied()) != Some(0));
+    }
+    Some(())
 }
 
 /// The link of a message. `None` for one that is not as it should be, and for what a bridge tells of its ports under a family of
@@ -44,6 +160,9 @@ pub fn parse(body: &[u8]) -> Option<Link> {
         carrier: flags & IFF_LOWER_UP != 0,
         mtu: 0,
         mac: None,
+        master: 0,
+        port: None,
+        kind: LinkKind::Other,
     };
     for (kind, value) in Attributes(&body[IFINFOMSG..]) {
         match kind {
@@ -53,6 +172,8 @@ pub fn parse(body: &[u8]) -> Option<Link> {
             }
             IFLA_MTU => link.mtu = u32_at(value, 0)?,
             IFLA_ADDRESS => link.mac = value.try_into().ok(),
+            IFLA_MASTER => link.master = u32_at(value, 0)?,
+            IFLA_LINKINFO => info(value, &mut link)?,
             _ => {}
         }
     }

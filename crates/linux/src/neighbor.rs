@@ -14,7 +14,9 @@ const NUD_REACHABLE: u16 = 0x02;
 const NUD_STALE: u16 = 0x04;
 const NUD_DELAY: u16 = 0x08;
 const NUD_PROBE: u16 = 0x10;
+const NUD_NOARP: u16 = 0x40;
 const NUD_PERMANENT: u16 = 0x80;
+const NTF_EXT_LEARNED: u8 = 0x10;
 
 /// What the kernel knows of a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub enum Knows {
     Nothing,
     /// Its MAC address, which it has heard.
     Learnt([u8; 6]),
-    /// Its MAC address, which somebody has said (`nud permanent`).
+    /// Its MAC address, which somebody has said (`nud permanent`; an EVPN daemon says `nud noarp extern_learn`).
     Permanent([u8; 6]),
 }
 
@@ -56,6 +58,7 @@ pub fn parse(m: &Message<'_>) -> Option<Neighbor> {
     let knows = match mac {
         Some(mac) if m.kind == kind::RTM_NEWNEIGH => match state {
             NUD_PERMANENT => Knows::Permanent(mac),
+            NUD_NOARP if head[10] & NTF_EXT_LEARNED != 0 => Knows::Permanent(mac),
             NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE => Knows::Learnt(mac),
             _ => Knows::Nothing,
         },

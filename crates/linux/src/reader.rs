@@ -4,11 +4,12 @@
 //! kept, and taken behind it.
 
 use crate::address::{self, Address};
+use crate::fdb::{self, Fdb};
 use crate::link::{self, Link};
 use crate::mirror::{Doubt, Mirror};
 use crate::neighbor::{self, Neighbor};
 use crate::route::{Change, LabelChange};
-use crate::socket::{DEVICES, NEIGHBORS, RECV, Read, Request, Sockets, error_of, routes};
+use crate::socket::{DEVICES, FDB, NEIGHBORS, RECV, Read, Request, Sockets, error_of, routes};
 use crate::wire::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,10 @@ pub enum Event {
     Neighbors(Vec<Neighbor>),
     /// All neighbors: others are not known any more. What has changed of devices may not have been told either.
     AllNeighbors(Vec<Neighbor>),
+    /// Where these MAC addresses are has changed, in this order.
+    Fdb(Vec<Fdb>),
+    /// All MAC addresses that are told of: others are not known any more.
+    AllFdb(Vec<Fdb>),
     /// All were read; what differed was told before.
     Synced {
         /// Why; `None` at the start.
@@ -164,6 +169,7 @@ pub fn follow(sockets: Sockets, send: impl FnMut(Event) -> bool + Send + 'static
         told: 0,
         devices: BTreeSet::new(),
         neighbors: Vec::new(),
+        fdb: Vec::new(),
     };
     let mirror = Mirror::new();
     let mut at_work =
@@ -233,6 +239,33 @@ pub fn read_devices(sockets: &mut Sockets) -> io::Result<BTreeMap<u32, Device>> 
     Ok(all)
 }
 
+/// Tells the kernel of MAC addresses behind ports of bridges (Linux's index of the port, address, whether it is there), one after the other; those
+/// that it did not take, and the error number.
+///
+/// # Errors
+/// The kernel cannot be told.
+pub fn tell_fdb(sockets: &mut Sockets, all: &[(u32, [u8; 6], bool)]) -> io::Result<Vec<(usize, i32)>> {
+    let (mut buf, mut refused) = (vec![0; RECV], vec![]);
+    for (n, (ifindex, mac, there)) in all.iter().enumerate() {
+        let seq = sockets.tell_fdb(*ifindex, *mac, *there)?;
+        loop {
+            match sockets.answers(&mut buf)? {
+                Read::Bytes(len) => {
+                    let answer = Messages(&buf[..len]).find(|m| m.seq == seq && m.kind == NLMSG_ERROR);
+                    if let Some(answer) = answer {
+                        let error = error_of(answer.body);
+                        refused.extend((error != 0).then_some((n, error)));
+                        break;
+                    }
+                }
+                Read::Empty => wait_readable(sockets),
+                Read::Overflow => break,
+            }
+        }
+    }
+    Ok(refused)
+}
+
 /// What [`ask`] comes to.
 enum Step<'a> {
     /// A message of the answer.
@@ -300,6 +333,7 @@ struct Teller<S> {
     told: usize,
     devices: BTreeSet<u32>,
     neighbors: Vec<Neighbor>,
+    fdb: Vec<Fdb>,
 }
 
 impl<S: FnMut(Event) -> bool> Teller<S> {
@@ -320,7 +354,10 @@ impl<S: FnMut(Event) -> bool> Teller<S> {
             kind::RTM_NEWADDR | kind::RTM_DELADDR => {
                 self.devices.extend(address::parse(m.body).map(|a| a.ifindex));
             }
-            kind::RTM_NEWNEIGH | kind::RTM_DELNEIGH => self.neighbors.extend(neighbor::parse(m)),
+            kind::RTM_NEWNEIGH | kind::RTM_DELNEIGH => {
+                self.neighbors.extend(neighbor::parse(m));
+                self.fdb.extend(fdb::parse(m));
+            }
             _ => {}
         }
     }
@@ -338,7 +375,7 @@ impl<S: FnMut(Event) -> bool> Teller<S> {
         if self.stop.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if self.changes.len() + self.neighbors.len() + self.devices.len() < n {
+        if self.changes.len() + self.neighbors.len() + self.devices.len() + self.fdb.len() < n {
             return Ok(());
         }
         // Routes lead over devices, and to neighbors.
@@ -349,6 +386,10 @@ impl<S: FnMut(Event) -> bool> Teller<S> {
         if !self.neighbors.is_empty() {
             let neighbors = std::mem::take(&mut self.neighbors);
             self.tell(Event::Neighbors(neighbors))?;
+        }
+        if !self.fdb.is_empty() {
+            let fdb = std::mem::take(&mut self.fdb);
+            self.tell(Event::Fdb(fdb))?;
         }
         if self.changes.is_empty() {
             return Ok(());
@@ -489,6 +530,14 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
                 Ok(())
             })?;
             teller.tell(Event::AllNeighbors(all))?;
+            let mut all = Vec::new();
+            changed |= ask(sockets, FDB, buf, |step| {
+                if let Step::Told(m) = step {
+                    all.extend(fdb::parse(&m));
+                }
+                Ok(())
+            })?;
+            teller.tell(Event::AllFdb(all))?;
         }
         let differed = teller.told - before;
         teller.stats.backlog.fetch_max(backlog.len() as u64, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The netlink sockets: one for what changes, one for asking for all.
 
 use crate::address::IFADDRMSG;
+use crate::fdb::{self, AF_BRIDGE};
 use crate::link::IFINFOMSG;
 use crate::neighbor::NDMSG;
 use crate::nexthop::NHMSG;
@@ -87,6 +88,8 @@ pub fn routes() -> impl Iterator<Item = Request> {
 }
 /// What is asked for of devices.
 pub const DEVICES: [Request; 2] = [(RTM_GETLINK, 0, IFINFOMSG), (RTM_GETADDR, 0, IFADDRMSG)];
+/// All addresses of bridges and VXLAN devices.
+pub const FDB: Request = (RTM_GETNEIGH, AF_BRIDGE, NDMSG);
 /// All neighbors.
 pub const NEIGHBORS: Request = (RTM_GETNEIGH, 0, NDMSG);
 
@@ -127,6 +130,14 @@ impl Sockets {
         self.seq = self.seq.wrapping_add(1).max(1);
         let mut m = wire::request(RTM_GETLINK, NLM_F_REQUEST, self.seq, 0, IFINFOMSG);
         m[wire::HEADER + 4] = 1;
+        rustix::net::sendto(&self.requests, &m, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        Ok(self.seq)
+    }
+
+    /// Tells the kernel that an address is behind a port of a bridge, or is no more; the number of the request, whose answer says whether it was taken.
+    pub(crate) fn tell_fdb(&mut self, ifindex: u32, mac: [u8; 6], there: bool) -> io::Result<u32> {
+        self.seq = self.seq.wrapping_add(1).max(1);
+        let m = fdb::request(self.seq, ifindex, mac, there);
         rustix::net::sendto(&self.requests, &m, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         Ok(self.seq)
     }

@@ -152,7 +152,14 @@ impl Told {
                 self.synced += 1;
                 self.overflows += usize::from(why == Some(linux::Doubt::Overflow));
             }
-            Ok(Event::Devices(_) | Event::Neighbors(_) | Event::AllNeighbors(_) | Event::Labels(_)) => {}
+            Ok(
+                Event::Devices(_)
+                | Event::Neighbors(_)
+                | Event::AllNeighbors(_)
+                | Event::Fdb(_)
+                | Event::AllFdb(_)
+                | Event::Labels(_),
+            ) => {}
             Ok(Event::Failed(e)) => panic!("{e}"),
             Err(_) => return false,
         }

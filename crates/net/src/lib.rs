@@ -28,6 +28,7 @@ pub mod ip6;
 pub mod l2;
 pub mod labels;
 pub mod layer;
+pub mod linux_bridge;
 pub mod linux_cp;
 pub mod local;
 pub mod midchain;

@@ -9,8 +9,8 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
-    linux_cp, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy, punt, ra, rates,
-    reassembly, redirect, span, tunnel, urpf, vxlan,
+    linux_bridge, linux_cp, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy,
+    punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub static SETTINGS: &[&[&Declared]] = &[
 
 /// The features that have a control side of their own, in the order in which they are called.
 pub(crate) static PARTS: &[&dyn Part] = &[
+    // Its bridges are released behind their ports.
+    &linux_bridge::LinuxBridges,
     &l2::bridge::Bridging,
     &mpls::Mpls,
     &multicast::Multicast,

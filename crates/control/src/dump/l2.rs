@@ -20,13 +20,24 @@ fn mtu(router: &Router, b: &BridgeState) -> Option<u16> {
     first(router, b).map(|i| i.mtu)
 }
 
+/// The bridge domains from a number on that are not Linux's.
+fn own_from(router: &Router, id: u32) -> impl Iterator<Item = &BridgeState> {
+    bridging::bridges_from(router, id).filter(|b| b.companion.is_none())
+}
+
+/// Whether an interface is a port of a bridge of Linux's.
+fn is_linuxs(router: &Router, i: &IfState) -> bool {
+    let bridge = i.membership.and_then(|m| bridging::bridge(router, m.bridge));
+    bridge.is_some_and(|b| b.companion.is_some())
+}
+
 /// `bridgedomains`, one a page: it may have thousands of members.
 #[derive(Default)]
 pub(super) struct Bridges(u32);
 
 impl Pages for Bridges {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
-        let Some(b) = bridging::bridges_from(from.router, self.0).next() else { return false };
+        let Some(b) = own_from(from.router, self.0).next() else { return false };
         let mut fields = Map::new();
         fields.put(format!("bd{}", b.id), bridge(from, b));
         to.fields(vec![], fields);
@@ -84,6 +95,9 @@ impl Pages for Ports {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
         let (mut interfaces, mtus) = (Map::new(), &mut self.mtus);
         let more = each(from, &mut self.after, |i| {
+            if is_linuxs(from.router, i) {
+                return;
+            }
             let peer = i.xconnect.and_then(|p| from.router.interface(p)).map(|p| p.mtu);
             let other = peer.or_else(|| {
                 let id = i.membership?.bridge;
@@ -146,7 +160,7 @@ impl Pages for Domains {
         if self.look(from.router) {
             return true;
         }
-        let Some(b) = bridging::bridges_from(from.router, self.bridge).next() else { return false };
+        let Some(b) = own_from(from.router, self.bridge).next() else { return false };
         let place = |name: &'static str| vec![format!("bd{}", b.id).into(), name.into()];
         if self.headed != Some(b.id) {
             (self.headed, self.arp) = (Some(b.id), None);

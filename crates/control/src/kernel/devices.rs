@@ -39,7 +39,9 @@ async fn make(
             began = Instant::now();
         }
         let (Some(device), Some(given)) = (all.get(&look.ifindex), given) else { continue };
-        let addresses = device.addresses.iter().filter(|a| !a.duplicate).map(|a| a.net);
+        // Those of a port of a bridge are of no use: the bridge has them.
+        let port = device.link.port.is_some();
+        let addresses = device.addresses.iter().filter(|a| !a.duplicate && !port).map(|a| a.net);
         let seen = Seen {
             ifindex: look.ifindex,
             up: device.link.up,
@@ -72,7 +74,8 @@ impl Followed {
         let all = self.taken.devices.0.iter().filter(|(ifindex, _)| named(ifindex));
         let mut left: Vec<Look> =
             all.map(|(d, i)| Look { ifindex: *d, interface: *i, again: changed.is_none() }).collect();
-        while !left.is_empty() {
+        let mut bridges = self.concerns_bridges(changed);
+        while !left.is_empty() || bridges {
             let given = {
                 let router = router.borrow();
                 let of = |l: &Look| net::linux_cp::given(&router, l.interface);
@@ -86,6 +89,11 @@ impl Followed {
             };
             let all = net::background::run(read).await??;
             left = make(router, &all, left.into_iter().zip(given)).await;
+            // Ports of bridges have no addresses any more.
+            if left.is_empty() && bridges {
+                self.take_bridges(router, &all).await;
+                bridges = false;
+            }
             tokio::task::yield_now().await;
         }
         // Static neighbors go with the addresses of their network, and Linux does not tell them again.

@@ -34,12 +34,12 @@ struct Task {
     devices: Devices,
     buffer: u32,
     makes: Makes,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -52,6 +52,9 @@ fn wanted(router: &Router) -> BTreeMap<Namespace, Devices> {
         if let Some(ifindex) = pair.ifindex {
             all.entry(pair.linux.netns).or_default().0.insert(ifindex, pair.interface);
         }
+    }
+    for (netns, devices) in all.iter_mut().filter(|_| makes.devices) {
+        devices.0.extend(net::linux_bridge::svis(router, netns));
     }
     let identity = |n: &Option<String>| n.as_deref().and_then(drivers::netns::identity);
     all.into_iter().map(|(n, devices)| ((n.clone(), identity(&n)), devices)).collect()
@@ -83,11 +86,15 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
             let same = |t: &Task| {
                 wanted.get(&t.namespace) == Some(&t.devices) && t.buffer == buffer && t.makes == makes
             };
-            let stays = |t: &Task| same(t) && !t.task.is_finished();
+            let stays = |t: &Task| same(t) && !t.tasks[0].is_finished();
             let ended: Vec<_> = tasks.extract_if(.., |t| !stays(t)).map(|t| t.namespace.0.clone()).collect();
             for netns in ended {
                 kernel.followed.borrow_mut().remove(&netns);
-                if !wanted.keys().any(|(n, _)| *n == netns) {
+                let wanted = wanted.keys().any(|(n, _)| *n == netns);
+                if !wanted || !makes.devices {
+                    super::bridges::forget(router, &netns).await;
+                }
+                if !wanted {
                     sweep(router, &marked(router, Speaker::KERNEL, netns.as_deref())).await;
                 }
             }
@@ -96,10 +103,10 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                     continue;
                 }
                 match begin(router, log, wake, &namespace.0, devices.clone(), (buffer, makes)) {
-                    Ok((followed, task)) => {
+                    Ok((followed, tasks_of)) => {
                         refused.remove(&namespace.0);
                         kernel.followed.borrow_mut().insert(namespace.0.clone(), followed);
-                        tasks.push(Task { namespace, devices, buffer, makes, task });
+                        tasks.push(Task { namespace, devices, buffer, makes, tasks: tasks_of });
                     }
                     // Once: it is tried each second.
                     Err(e) if refused.get(&namespace.0) == Some(&e) => {}
@@ -152,8 +159,9 @@ fn begin(
     netns: &Option<String>,
     devices: Devices,
     (buffer, makes): (u32, Makes),
-) -> Result<(Rc<Followed>, JoinHandle<()>), String> {
+) -> Result<(Rc<Followed>, [JoinHandle<()>; 2]), String> {
     let requests = Arc::new(Mutex::new(sockets(netns.as_deref(), Sockets::for_requests)?));
+    let tells = sockets(netns.as_deref(), Sockets::for_requests)?;
     let sockets = sockets(netns.as_deref(), move || Sockets::open(buffer as usize))?;
     let counts = Counts::default();
     let (send, events) = mpsc::channel::<(Instant, Event)>(WAITING);
@@ -165,11 +173,18 @@ fn begin(
     let marked = marked(router, Speaker::KERNEL, netns.as_deref());
     let reader = linux::follow(sockets, tell).map_err(|e| e.to_string())?;
     let (look, said) = (Notify::new(), RefCell::default());
+    let (stations, others) = Default::default();
     let taken = Taken { speaker: Speaker::KERNEL, netns: netns.clone(), devices, counts };
-    let followed = Rc::new(Followed { taken, reader, requests, makes, said, look });
+    let followed = Rc::new(Followed { taken, reader, requests, makes, said, stations, others, look });
     let task =
         take_all(Rc::clone(router), Rc::clone(&followed), events, marked, Rc::clone(log), Rc::clone(wake));
-    Ok((followed, tokio::task::spawn_local(task)))
+    let tell = async move |router, followed, log| {
+        if makes.devices {
+            super::stations::tell(router, followed, tells, log).await;
+        }
+    };
+    let tell = tell(Rc::clone(router), Rc::clone(&followed), Rc::clone(log));
+    Ok((followed, [tokio::task::spawn_local(task), tokio::task::spawn_local(tell)]))
 }
 
 /// Makes in the router what the reader tells, until it ends.
@@ -221,7 +236,16 @@ async fn take_all(
                 followed.take_all_neighbors(&router, &neighbors).await;
                 wake.notify_one();
             }
-            Event::Neighbors(_) | Event::AllNeighbors(_) => {}
+            Event::Fdb(told) if makes.devices => {
+                followed.hear_stations(&told);
+                followed.take_fdb(&router, &told).await;
+            }
+            Event::AllFdb(told) if makes.devices => {
+                followed.hear_all_stations(&told);
+                followed.take_all_fdb(&router, &told).await;
+                wake.notify_one();
+            }
+            Event::Neighbors(_) | Event::AllNeighbors(_) | Event::Fdb(_) | Event::AllFdb(_) => {}
             Event::Synced { why, routes, differed, took } => {
                 if let Some(marked) = marked.take() {
                     sweep(&router, &marked).await;

@@ -1,12 +1,14 @@
 //! The kernel's routes as one more source: of each namespace in which an interface has its pair, what daemons and operators
 //! program there is followed over netlink and forwarded. What FRR's zebra tells itself (`fpm`) is another.
 
+mod bridges;
 mod devices;
 mod differ;
 mod follow;
 mod fpm;
 mod goals;
 mod labels;
+mod stations;
 mod take;
 
 pub(crate) use differ::{Difference, Of};
@@ -17,7 +19,7 @@ use goals::Devices;
 use linux::{Key, Reader};
 use net::router::{LogLine, Router};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -92,6 +94,10 @@ pub(crate) struct Followed {
     makes: Makes,
     /// Permanent neighbors of Linux's, by device and address.
     said: RefCell<BTreeMap<(u32, IpAddr), linux::Neighbor>>,
+    /// MAC addresses that Linux was told.
+    stations: RefCell<stations::Stations>,
+    /// Devices that are neither pairs nor have to do with bridges.
+    others: RefCell<BTreeSet<u32>>,
     /// The router has changed: devices are looked at anew.
     look: Notify,
 }

@@ -92,7 +92,8 @@ impl Told<'_> {
         let mut elsewhere = i.elsewhere.clone();
         what(&mut elsewhere);
         let own = Op::SetElsewhere { name: i.name.clone(), what: elsewhere };
-        self.router.commit(if first { vec![own, op] } else { vec![op, own] })
+        let ops = if first { vec![own, op] } else { vec![op, own] };
+        self.router.with_companions(|r| r.commit(ops))
     }
 
     fn refused(&mut self, what: &str, e: &OpError) {
@@ -268,7 +269,8 @@ pub fn take_neighbor(router: &mut Router, index: u32, address: IpAddr, known: Kn
         {
             let mut what = i.elsewhere.clone();
             what.neighbors.remove(&address);
-            let _ = told.router.commit(vec![Op::SetElsewhere { name: name.clone(), what }]);
+            let own = vec![Op::SetElsewhere { name: name.clone(), what }];
+            let _ = told.router.with_companions(|r| r.commit(own));
         }
     }
     match known {

@@ -474,6 +474,10 @@ impl InterfaceOp for LinuxPair {
         self.0.is_some()
     }
 
+    fn is_pair(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn names_others(&self) -> bool {
         false
     }

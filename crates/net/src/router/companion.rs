@@ -12,13 +12,36 @@ pub(super) struct Companions {
     keeper: Option<Box<dyn Keeper>>,
     /// What an earlier run has left is not touched until all is as configured.
     starting: bool,
+    /// A part changes what is its own.
+    changing: bool,
 }
 
 impl Router {
     /// Companions that are made from now on outlive the router. Those that bear this mark are taken over; their queues are asked of
     /// `keeper`, and given to it.
     pub fn outlive(&mut self, mark: String, keeper: Option<Box<dyn Keeper>>) {
-        self.companions = Companions { mark: Some(mark), keeper, starting: true };
+        self.companions = Companions { mark: Some(mark), keeper, starting: true, changing: false };
+    }
+
+    /// Does what a part does with companions and bridge domains that are its own, which the operator may not.
+    pub(crate) fn with_companions<R>(&mut self, change: impl FnOnce(&mut Router) -> R) -> R {
+        let was = std::mem::replace(&mut self.companions.changing, true);
+        let result = change(self);
+        self.companions.changing = was;
+        result
+    }
+
+    /// Whether a part changes what is its own.
+    pub(crate) fn changes_companions(&self) -> bool {
+        self.companions.changing
+    }
+
+    /// Has an interface that a part has made be none of the operator's.
+    pub(crate) fn make_companion(&mut self, index: u32) {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.companion = true;
+        }
+        self.interfaces.rank_companion(index, index);
     }
 
     /// Whether what is configured is being made, at a start.

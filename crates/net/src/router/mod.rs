@@ -494,7 +494,7 @@ impl Router {
         let whole = |i: &&IfState| named(i) && !i.companion && !matches!(i.kind, Kind::Sub { .. });
         ops.extend(self.interfaces().filter(whole).map(|i| Op::Delete { name: i.name.clone() }));
         ops.extend(tables.into_iter().filter(|t| t.id != 0).map(|table| Op::DeleteTable { table }));
-        if let Err(e) = self.commit(ops) {
+        if let Err(e) = self.with_companions(|r| r.commit(ops)) {
             self.note(true, format!("cannot take everything out: {e}"));
         }
     }

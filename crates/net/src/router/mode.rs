@@ -51,8 +51,10 @@ impl Router {
                 return Some(format!("is in {}: move it back first ({how})", super::RouteTable { v6, id }));
             }
         }
+        // What a bridge of Linux's has as a port is bridged, and its pair is that port.
+        let stays = |f: &Feature| self.changes_companions() && matches!(f, Feature::Part(op) if op.is_pair());
         let features = self.feature_ops(i).into_iter().filter_map(|op| match op {
-            Op::SetFeature { feature, .. } if feature.switches_on() => Some(feature),
+            Op::SetFeature { feature, .. } if feature.switches_on() && !stays(&feature) => Some(feature),
             _ => None,
         });
         if let Some((what, how)) = features.map(|f| words(&f, name)).next() {

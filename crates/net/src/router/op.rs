@@ -513,7 +513,7 @@ impl Router {
     pub(crate) fn named(&self, name: &str) -> Result<&IfState, OpError> {
         let index = self.index_of(name)?;
         let found = self.interface(index).filter(|i| i.kind != Kind::Local);
-        if found.is_some_and(|i| i.companion) {
+        if found.is_some_and(|i| i.companion) && !self.changes_companions() {
             return Err(OpError::new(format!(
                 "{name} belongs to another interface, with which it comes and goes"
             )));

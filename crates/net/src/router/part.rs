@@ -417,6 +417,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
     /// Whether it gives the interface something that only layer 3 has.
     fn switches_on(&self) -> bool;
 
+    /// Whether it gives the interface a pair in Linux, which bridges of Linux's may have as a port.
+    fn is_pair(&self) -> bool {
+        false
+    }
+
     /// Whether it names another interface, which is to be there before.
     fn names_others(&self) -> bool {
         false
@@ -440,6 +445,7 @@ trait ErasedOp: Any + fmt::Debug + Send {
     fn names(&self) -> Vec<Named>;
     fn take(self: Box<Self>, router: &mut Router, index: u32) -> Result<BoxedOp, OpError>;
     fn switches_on(&self) -> bool;
+    fn is_pair(&self) -> bool;
     fn names_others(&self) -> bool;
     fn is_early(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
@@ -474,6 +480,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn switches_on(&self) -> bool {
         InterfaceOp::switches_on(self)
+    }
+
+    fn is_pair(&self) -> bool {
+        InterfaceOp::is_pair(self)
     }
 
     fn names_others(&self) -> bool {
@@ -513,6 +523,10 @@ impl BoxedOp {
 
     pub(super) fn switches_on(&self) -> bool {
         self.0.switches_on()
+    }
+
+    pub(super) fn is_pair(&self) -> bool {
+        self.0.is_pair()
     }
 
     /// See [`InterfaceOp::names_others`].

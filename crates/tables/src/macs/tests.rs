@@ -157,7 +157,7 @@ proptest! {
                         Known::Learned { stamp, .. } => key_bridge(*k) != bridge || now.wrapping_sub(*stamp) & STAMP_MASK < 10,
                         Known::Static(_) => true,
                     });
-                    prop_assert_eq!(w.age(now, |b| if b == bridge { 10 } else { 0 }), (before - model.all.len(), true));
+                    prop_assert_eq!(w.age(now, |b, _| if b == bridge { 10 } else { 0 }), (before - model.all.len(), true));
                 }
                 // Entries stand in two tables until the control side has moved them.
                 Change::Resize { more } => {
@@ -316,7 +316,7 @@ fn workers_learn_at_once() {
             match round % 5 {
                 0 => drop(w.set(k, Entry::fixed(1 + n % 100), &mut r)),
                 1 => drop(w.remove_if(|k, e| e.is_static() || key_mac(k)[5] == round as u8)),
-                2 => drop(w.age(round as u16, |_| 1)),
+                2 => drop(w.age(round as u16, |_, _| 1)),
                 3 => drop(w.set(k, Entry::filter(), &mut r)),
                 _ => drop(w.remove(k)),
             }

@@ -209,10 +209,10 @@ impl MacWriter {
         self.shared.uncount(key, there);
     }
 
-    /// Takes out learned entries that were not seen for as long as `age` says for their bridge domain (0: never), in
+    /// Takes out learned entries that were not seen for as long as `age` says for their bridge domain and port (0: never), in
     /// steps of the stamps; `now` is the last that workers were given. Looks at a part of a large table in one call.
     /// Answers how many went, and whether the whole table has been looked at since the last time it said so.
-    pub fn age(&mut self, now: u16, age: impl Fn(u16) -> u16) -> (usize, bool) {
+    pub fn age(&mut self, now: u16, age: impl Fn(u16, u32) -> u16) -> (usize, bool) {
         if self.phase != Phase::Steady {
             return (0, false);
         }
@@ -222,7 +222,7 @@ impl MacWriter {
             if !there.is_live() || there.is_static() {
                 continue;
             }
-            let limit = age(key_bridge(key));
+            let limit = age(key_bridge(key), there.port());
             let old = limit != 0 && now.wrapping_sub(there.stamp()) & STAMP_MASK >= limit;
             // A worker that renews it at this very time is right.
             if old && table.change(p, there, Entry::DEAD[self.colour]).is_ok() {

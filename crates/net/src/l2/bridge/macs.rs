@@ -264,7 +264,11 @@ pub(super) fn age(router: &mut Router, now: Millis) {
             *age = steps(b.settings.mac_age);
         }
     }
-    let age = |number: u16| ages.get(usize::from(number)).copied().unwrap_or(0);
+    let far = &b.far;
+    let age = |number: u16, port: u32| match far.get(&port) {
+        Some(far) if !far.learns => 0,
+        _ => ages.get(usize::from(number)).copied().unwrap_or(0),
+    };
     let (_, all) = b.macs.age(stamp, age);
     b.ageing = !all;
 }
@@ -318,17 +322,56 @@ fn info(all: &Bridges, now: u16, k: u64, e: Entry) -> MacInfo {
     }
 }
 
-/// Forgets learned addresses: all, or those of one bridge domain or interface. How many there were.
+/// Forgets learned addresses, but not those that somebody else says: all, or those of one bridge domain or interface. How many there were.
 pub fn flush_macs(router: &mut Router, id: Option<u32>, interface: Option<u32>) -> usize {
     let number = id.map(|id| bridge(router, id).map_or(0, |b| b.number));
     let n = state_mut(router).map_or(0, |b| {
-        b.macs.remove_if(|k, e| {
+        let Bridges { macs, far, .. } = b;
+        macs.remove_if(|k, e| {
             let here = number.is_none_or(|n| n == key_bridge(k)) && interface.is_none_or(|i| i == e.port());
-            !e.is_static() && here
+            let told = far.get(&e.port()).is_some_and(|f| !f.learns);
+            !e.is_static() && here && !told
         })
     });
     router.reclaim();
     n
+}
+
+/// What became of an address that was to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It is known there.
+    Done,
+    /// There is no room yet.
+    Later,
+    /// The operator says where it is, or it is the BVI's.
+    Refused,
+}
+
+/// An address is behind a member of which somebody else says what is there: it moves as if a frame had come from it, and away again when one comes.
+pub(crate) fn tell_mac(router: &mut Router, id: u32, mac: MacAddr, port: u32) -> Told {
+    let Some(number) = bridge(router, id).map(|b| b.number) else { return Told::Refused };
+    let seen = Entry::learned(port, stamp(router.now()));
+    let macs = router.plane().l2.macs.reader(router.guard());
+    let limits = Limits { bridge: u32::MAX, port: u32::MAX };
+    let (learnt, filled) = (macs.learn(key(number, mac.0), seen, limits), macs.wants_room());
+    if filled {
+        grow(router);
+    }
+    match learnt {
+        Learnt::Known | Learnt::New | Learnt::Moved => Told::Done,
+        Learnt::NoRoom | Learnt::Busy => Told::Later,
+        Learnt::Fixed(_) | Learnt::BridgeLimit | Learnt::PortLimit | Learnt::TableLimit => Told::Refused,
+    }
+}
+
+/// An address is not behind such a member any more.
+pub(crate) fn untell_mac(router: &mut Router, id: u32, mac: MacAddr, port: u32) {
+    let Some(number) = bridge(router, id).map(|b| b.number) else { return };
+    let key = key(number, mac.0);
+    if get(router, key).is_some_and(|e| e.is_live() && !e.is_static() && e.port() == port) {
+        remove(router, key);
+    }
 }
 
 /// Adds an address as if a frame had come from it.

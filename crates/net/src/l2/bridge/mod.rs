@@ -23,9 +23,10 @@ pub use macs::{
     MacCounts, MacInfo, bridge_events, flush_macs, learn_mac, mac_counts, macs, macs_from, port_events,
     static_macs,
 };
+pub(crate) use macs::{Told, tell_mac, untell_mac};
 pub use ops::{BridgeOp, StaticMac};
-pub(crate) use part::Bridging;
 pub use part::{BridgeSettings, BridgeState, MAX_BRIDGE_ID, bridge, bridges, bridges_from};
+pub(crate) use part::{Bridging, Far, make_companion, set_far};
 pub use port::{Port, PortFeatures, TagChange, VlanTag, port};
 pub use up::{BviDrop, BviInput};
 

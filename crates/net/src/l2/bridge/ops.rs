@@ -93,6 +93,29 @@ pub enum BridgeOp {
     },
 }
 
+/// Refuses to change a bridge domain that is a bridge of Linux's.
+fn check_own(router: &Router, op: &BridgeOp) -> Result<(), OpError> {
+    let of = |name: &str| router.interface_index(name).and_then(|i| router.interface(i)?.membership);
+    let (left, id) = match op {
+        BridgeOp::Port { name, member } => (of(name).map(|m| m.bridge), member.map(|m| m.bridge)),
+        BridgeOp::Create { .. } | BridgeOp::TableLimit { .. } => (None, None),
+        BridgeOp::Tags { name, .. }
+        | BridgeOp::PortFeatures { name, .. }
+        | BridgeOp::PortLimit { name, .. } => (of(name).map(|m| m.bridge), None),
+        BridgeOp::Delete { id }
+        | BridgeOp::Set { id, .. }
+        | BridgeOp::Mac { id, .. }
+        | BridgeOp::Arp { id, .. } => (None, Some(*id)),
+    };
+    let linuxs = |id| part::bridge(router, id).and_then(|b| Some((b.id, b.companion.as_ref()?)));
+    match left.and_then(linuxs).or_else(|| id.and_then(linuxs)) {
+        Some((id, of)) if !router.changes_companions() => Err(OpError::new(format!(
+            "bridge domain {id} is {of} in Linux: change it there (`ip link`, `bridge`), or `lcp nl-sync off`"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn undo(op: BridgeOp) -> Result<Vec<Op>, OpError> {
     Ok(vec![op.into()])
 }
@@ -140,6 +163,7 @@ impl PartOp for BridgeOp {
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
+        check_own(router, &self)?;
         match self {
             BridgeOp::Create { id, settings } => {
                 create(router, id, settings)?;
@@ -233,7 +257,7 @@ fn create(router: &mut Router, id: u32, settings: BridgeSettings) -> Result<(), 
         }
         all.ids[usize::from(number)] = id;
         let (members, arp) = (BTreeMap::new(), BTreeMap::new());
-        all.by_id.insert(id, BridgeState { id, number, settings, members, arp, events });
+        all.by_id.insert(id, BridgeState { id, number, settings, members, arp, companion: None, events });
     }
     part::publish(router, id);
     Ok(())

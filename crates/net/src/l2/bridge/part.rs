@@ -88,6 +88,8 @@ pub struct BridgeState {
     pub members: BTreeMap<u32, Membership>,
     /// Addresses for which it answers.
     pub arp: BTreeMap<IpAddr, MacAddr>,
+    /// The bridge in Linux that it is; the operator neither changes nor saves it.
+    pub companion: Option<String>,
     /// What its counters said when it was made.
     pub(super) events: (u64, u64),
 }
@@ -105,6 +107,15 @@ pub const MAX_BRIDGE_ID: u32 = 16_777_215;
 /// The part.
 pub(crate) struct Bridging;
 
+/// A member of which somebody else says what is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    /// Addresses are learned there as well, and forgotten.
+    pub learns: bool,
+    /// Frames to all go there.
+    pub flooded: bool,
+}
+
 /// All bridge domains.
 pub(super) struct Bridges {
     pub slots: SlotsWriter<Bridge>,
@@ -112,6 +123,8 @@ pub(super) struct Bridges {
     pub by_id: BTreeMap<u32, BridgeState>,
     /// What interfaces were told that is not as by default.
     pub ports: BTreeMap<u32, Port>,
+    /// Members of which somebody else says what is behind them.
+    pub far: BTreeMap<u32, Far>,
     /// The operator's number of each bridge domain.
     pub ids: Vec<u32>,
     /// The address under which each BVI is known.
@@ -130,6 +143,7 @@ impl Bridges {
             macs: writers.macs,
             by_id: BTreeMap::new(),
             ports: BTreeMap::new(),
+            far: BTreeMap::new(),
             ids: vec![0],
             bvi_macs: HashMap::new(),
             gone: vec![],
@@ -172,6 +186,25 @@ pub fn bridges(router: &Router) -> impl Iterator<Item = &BridgeState> {
     bridges_from(router, 0)
 }
 
+/// Somebody else says what is behind an interface, or no more; workers see it.
+pub(crate) fn set_far(router: &mut Router, index: u32, far: Option<Far>) {
+    let Some(b) = state_mut(router) else { return };
+    let was = match far {
+        Some(far) => b.far.insert(index, far),
+        None => b.far.remove(&index),
+    };
+    if let Some(m) = router.interface(index).and_then(|i| i.membership).filter(|_| was != far) {
+        publish(router, m.bridge);
+    }
+}
+
+/// A bridge domain is a bridge of Linux's.
+pub(crate) fn make_companion(router: &mut Router, id: u32, of: String) {
+    if let Some(b) = change(router, id) {
+        b.companion = Some(of);
+    }
+}
+
 /// Writes what workers see of a bridge domain.
 pub(super) fn publish(router: &mut Router, id: u32) {
     let Some(b) = bridge(router, id) else { return };
@@ -180,7 +213,9 @@ pub(super) fn publish(router: &mut Router, id: u32) {
         i.is_some_and(|i| matches!(i.kind, Kind::Virtual(v) if v.flood == class))
     };
     let group = b.members.keys().any(|m| is(m, FloodClass::Group));
-    let reached = b.members.iter().filter(|(m, _)| !(group && is(m, FloodClass::End)));
+    let far = state(router).map(|b| &b.far);
+    let quiet = |m: &u32| far.and_then(|f| f.get(m)).is_some_and(|f| !f.flooded);
+    let reached = b.members.iter().filter(|(m, _)| !(quiet(m) || group && is(m, FloodClass::End)));
     let members = reached.map(|(i, m)| Member { interface: *i, shg: m.shg });
     let (mut arp4, mut arp6) = (vec![], vec![]);
     for (address, mac) in &b.arp {
@@ -253,6 +288,7 @@ impl Part for Bridging {
         port::leave(router, index, false);
         if let Some(b) = state_mut(router) {
             b.ports.remove(&index);
+            b.far.remove(&index);
         }
     }
 

@@ -1,0 +1,799 @@
+//! Bridges of Linux's as a part of the control side.
+
+use crate::l2::bridge::{
+    self as bridging, BridgeOp, BridgeSettings, Far, PortFeatures, TagChange, Told, set_far, tell_mac,
+    untell_mac,
+};
+use crate::router::{IfState, Kind, Membership, Op, OpError, Part, Router, Start};
+use crate::vxlan::{self, VxlanConfig, VxlanOp};
+use command::Command;
+use ipnet::IpNet;
+use packet::eth::MacAddr;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+/// Bridge domains of Linux's have numbers from here on, and tunnels too.
+const FIRST_BRIDGE: u32 = 16_000_000;
+const FIRST_TUNNEL: u32 = 1_000_000;
+/// The last loopback: BVIs are made from there down.
+const LAST_LOOPBACK: u32 = 4095;
+/// How long changes are made before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
+/// Addresses that are looked at in one step.
+const SWEEP: usize = 512;
+
+/// A bridge as Linux has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// Linux's index.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Administratively up.
+    pub up: bool,
+    /// The largest IP packet, bytes.
+    pub mtu: u16,
+    /// Its MAC address.
+    pub mac: MacAddr,
+    /// Minutes after which addresses are forgotten, at least 1.
+    pub age: u8,
+    /// Its addresses but the link-local ones.
+    pub addresses: BTreeSet<IpNet>,
+    /// The interfaces whose pairs are its ports, and whether addresses are learned there.
+    pub ports: BTreeMap<u32, bool>,
+    /// The VXLAN devices that are its ports.
+    pub devices: Vec<Device>,
+}
+
+/// A VXLAN device that is a port of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Linux's index.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Administratively up.
+    pub up: bool,
+    /// The largest IP packet inside, bytes.
+    pub mtu: u16,
+    /// The network identifier.
+    pub vni: u32,
+    /// The address of this end.
+    pub local: IpAddr,
+    /// The UDP port of both ends.
+    pub port: u16,
+    /// TTL or hop limit outside; 0: as by default.
+    pub ttl: u8,
+    /// Over IPv6, packets have no UDP checksum.
+    pub zero_checksum: bool,
+    /// Addresses are learned from what comes, besides those that are said.
+    pub learning: bool,
+}
+
+/// A MAC address behind another end of a VXLAN device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacAt {
+    /// Linux's index of the device.
+    pub device: u32,
+    /// The address; zero: where frames to all and to unknown addresses go.
+    pub mac: MacAddr,
+    /// The other end.
+    pub end: IpAddr,
+    /// It is there no more.
+    pub gone: bool,
+}
+
+/// What Linux says of a VXLAN device's other ends. Each entry has the number of the telling that it was in.
+#[derive(Default)]
+struct Fdb {
+    flood: BTreeMap<IpAddr, u32>,
+    macs: BTreeMap<[u8; 6], (IpAddr, u32)>,
+    /// How many addresses are behind each.
+    uses: BTreeMap<IpAddr, usize>,
+}
+
+impl Fdb {
+    fn unuse(&mut self, end: IpAddr) {
+        if let Some(n) = self.uses.get_mut(&end) {
+            *n -= 1;
+            if *n == 0 {
+                self.uses.remove(&end);
+            }
+        }
+    }
+
+    fn is_used(&self, end: &IpAddr) -> bool {
+        self.flood.contains_key(end) || self.uses.contains_key(end)
+    }
+
+    fn ends(&self) -> impl Iterator<Item = IpAddr> {
+        self.flood.keys().chain(self.uses.keys()).copied()
+    }
+}
+
+/// What is made of a bridge.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    /// The bridge domain; 0: none yet.
+    id: u32,
+    bvi: Option<u32>,
+}
+
+/// Something to look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Bridge(u32),
+    /// A VXLAN device, and another end.
+    End(u32, IpAddr),
+    Mac(u32, [u8; 6]),
+    /// Addresses of a VXLAN device behind this one, those that were not told again.
+    Sweep(u32, Option<[u8; 6]>),
+}
+
+/// A namespace.
+#[derive(Default)]
+struct Space {
+    bridges: BTreeMap<u32, Bridge>,
+    fdb: BTreeMap<u32, Fdb>,
+    /// The number of the last telling of all.
+    telling: u32,
+    /// It goes on.
+    telling_all: bool,
+    made: BTreeMap<u32, Made>,
+    tunnels: BTreeMap<(u32, IpAddr), u32>,
+    work: VecDeque<Work>,
+    /// What could not be made, and why.
+    refused: BTreeMap<String, String>,
+    /// What was told to be such.
+    cannot: BTreeMap<String, String>,
+}
+
+impl Space {
+    /// A VXLAN device, and its bridge.
+    fn device(&self, ifindex: u32) -> Option<(&Bridge, &Device)> {
+        self.bridges.values().find_map(|b| Some((b, b.devices.iter().find(|d| d.ifindex == ifindex)?)))
+    }
+
+    fn tunnels_of(&self, device: u32) -> Vec<(IpAddr, u32)> {
+        self.tunnels.iter().filter(|((d, _), _)| *d == device).map(|((_, end), i)| (*end, *i)).collect()
+    }
+}
+
+type Netns = Option<String>;
+
+/// The part's state.
+#[derive(Default)]
+pub(super) struct State {
+    spaces: BTreeMap<Netns, Space>,
+    /// The number that the next tunnel may have.
+    next_tunnel: u32,
+}
+
+fn space<'r>(router: &'r mut Router, netns: &Netns) -> Option<&'r mut Space> {
+    router.state_mut::<State>().map(|s| s.spaces.entry(netns.clone()).or_default())
+}
+
+fn seen<'r>(router: &'r Router, netns: &Netns) -> Option<&'r Space> {
+    router.state::<State>()?.spaces.get(netns)
+}
+
+/// Linux has these bridges in a namespace, and no others; `cannot`: others, by what they are called, and why they cannot be.
+pub fn take_bridges(
+    router: &mut Router,
+    netns: &Netns,
+    bridges: Vec<Bridge>,
+    cannot: BTreeMap<String, String>,
+) {
+    if bridges.is_empty() && cannot.is_empty() && seen(router, netns).is_none() {
+        return;
+    }
+    let mut at = At { router, netns };
+    let was = at.space().map(|s| std::mem::take(&mut s.cannot)).unwrap_or_default();
+    for what in was.keys().filter(|what| !cannot.contains_key(*what)) {
+        at.told(what, Ok(()));
+    }
+    for (what, why) in &cannot {
+        at.told(what, Err::<(), _>(OpError::new(why.clone())));
+    }
+    let Some(s) = space(router, netns) else { return };
+    s.cannot = cannot;
+    let new: BTreeMap<u32, Bridge> = bridges.into_iter().map(|b| (b.ifindex, b)).collect();
+    let devices = |all: &BTreeMap<u32, Bridge>| -> BTreeMap<u32, (u32, Device)> {
+        let of =
+            |b: &Bridge| b.devices.iter().map(|d| (d.ifindex, (b.ifindex, d.clone()))).collect::<Vec<_>>();
+        all.values().flat_map(of).collect()
+    };
+    let (was, is) = (devices(&s.bridges), devices(&new));
+    let all: BTreeSet<u32> = s.bridges.keys().chain(new.keys()).chain(s.made.keys()).copied().collect();
+    s.bridges = new;
+    s.work.extend(all.into_iter().map(Work::Bridge));
+    // Where the bridge or the device is another one, its tunnels are, and what was behind them.
+    for device in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
+        let ends: BTreeSet<IpAddr> = s.fdb.get(device).into_iter().flat_map(Fdb::ends).collect();
+        let made = s.tunnels.keys().filter(|(d, _)| d == device).map(|(_, end)| *end);
+        let ends: BTreeSet<IpAddr> = ends.into_iter().chain(made).collect();
+        s.work.extend(ends.into_iter().map(|end| Work::End(*device, end)));
+    }
+}
+
+/// All addresses behind VXLAN devices of a namespace are told anew, by [`take_macs`].
+pub fn begin_macs(router: &mut Router, netns: &Netns) {
+    if let Some(s) = space(router, netns) {
+        (s.telling, s.telling_all) = (s.telling.wrapping_add(1), true);
+    }
+}
+
+/// Addresses behind VXLAN devices of a namespace, at most some hundreds.
+pub fn take_macs(router: &mut Router, netns: &Netns, macs: &[MacAt]) {
+    let Some(s) = space(router, netns) else { return };
+    for m in macs {
+        let fdb = s.fdb.entry(m.device).or_default();
+        s.work.push_back(Work::End(m.device, m.end));
+        if m.mac == MacAddr::ZERO {
+            match m.gone {
+                true => _ = fdb.flood.remove(&m.end),
+                false => _ = fdb.flood.insert(m.end, s.telling),
+            }
+            continue;
+        }
+        let was = fdb.macs.get(&m.mac.0).map(|(end, _)| *end);
+        if m.gone {
+            // It may be behind another one by now.
+            if was != Some(m.end) {
+                continue;
+            }
+            fdb.macs.remove(&m.mac.0);
+            fdb.unuse(m.end);
+        } else {
+            fdb.macs.insert(m.mac.0, (m.end, s.telling));
+            if was != Some(m.end) {
+                *fdb.uses.entry(m.end).or_default() += 1;
+                if let Some(was) = was {
+                    fdb.unuse(was);
+                    s.work.push_back(Work::End(m.device, was));
+                }
+            } else if s.telling_all {
+                // It may have been heard elsewhere since, which the daemon is about to hear.
+                continue;
+            }
+        }
+        s.work.push_back(Work::Mac(m.device, m.mac.0));
+    }
+}
+
+/// All were told: the others are gone.
+pub fn end_macs(router: &mut Router, netns: &Netns) {
+    let Some(s) = space(router, netns) else { return };
+    s.telling_all = false;
+    for (device, fdb) in &mut s.fdb {
+        let gone: Vec<IpAddr> =
+            fdb.flood.extract_if(.., |_, n| *n != s.telling).map(|(end, _)| end).collect();
+        s.work.extend(gone.into_iter().map(|end| Work::End(*device, end)));
+        s.work.push_back(Work::Sweep(*device, None));
+    }
+}
+
+/// A namespace is followed no more.
+pub fn forget(router: &mut Router, netns: &Netns) {
+    if seen(router, netns).is_none() {
+        return;
+    }
+    take_bridges(router, netns, vec![], BTreeMap::new());
+    if let Some(s) = space(router, netns) {
+        s.fdb.clear();
+    }
+}
+
+/// Makes what has changed, for a while; whether there is more to do.
+pub fn work(router: &mut Router, netns: &Netns) -> bool {
+    let end = Instant::now() + TURN;
+    while let Some(work) = router.state_mut::<State>().and_then(|s| s.spaces.get_mut(netns)?.work.pop_front())
+    {
+        let done = router.with_companions(|router| At { router, netns }.look(work));
+        if !done {
+            if let Some(s) = space(router, netns) {
+                s.work.push_back(work);
+            }
+            return true;
+        }
+        if Instant::now() >= end {
+            return true;
+        }
+    }
+    if let Some(all) = router.state_mut::<State>() {
+        all.spaces.retain(|_, s| {
+            !(s.bridges.is_empty() && s.made.is_empty() && s.fdb.is_empty() && s.cannot.is_empty())
+        });
+    }
+    false
+}
+
+/// The BVIs that are made for bridges of a namespace, with Linux's index of the bridge.
+pub fn svis(router: &Router, netns: &Netns) -> Vec<(u32, u32)> {
+    let made = seen(router, netns).into_iter().flat_map(|s| &s.made);
+    made.filter_map(|(ifindex, m)| Some((*ifindex, m.bvi?))).collect()
+}
+
+/// Some addresses that were learnt on ports of bridges of a namespace, from a place in the table on, and the place that comes next: the interface, and the address.
+pub fn local_macs(router: &Router, netns: &Netns, from: usize) -> (Vec<(u32, MacAddr)>, Option<usize>) {
+    let Some(s) = seen(router, netns).filter(|s| !s.made.is_empty()) else { return (vec![], None) };
+    let ports: BTreeMap<u32, bool> =
+        s.bridges.values().flat_map(|b| b.ports.iter().map(|(i, learns)| (*i, *learns))).collect();
+    let (some, next) = bridging::macs_from(router, from);
+    let learnt = some.into_iter().filter(|m| !m.fixed && !m.bvi);
+    let local = learnt.filter_map(|m| Some((m.interface.filter(|i| ports.get(i) == Some(&true))?, m.mac)));
+    (local.collect(), next)
+}
+
+/// A namespace, in which something is to be made.
+struct At<'r> {
+    router: &'r mut Router,
+    netns: &'r Netns,
+}
+
+impl At<'_> {
+    fn space(&mut self) -> Option<&mut Space> {
+        space(self.router, self.netns)
+    }
+
+    fn seen(&self) -> Option<&Space> {
+        seen(self.router, self.netns)
+    }
+
+    /// Whether it is done.
+    fn look(&mut self, work: Work) -> bool {
+        match work {
+            Work::Bridge(ifindex) => self.bridge(ifindex),
+            Work::End(device, end) => self.end(device, end),
+            Work::Mac(device, mac) => return self.mac(device, mac),
+            Work::Sweep(device, from) => self.sweep(device, from),
+        }
+        true
+    }
+
+    /// Notes what became of something: what cannot be is told once.
+    fn told<T>(&mut self, what: &str, made: Result<T, OpError>) -> Option<T> {
+        let of = self.netns.as_ref().map_or_else(String::new, |n| format!(" of namespace {n}"));
+        let (told, made) = match made {
+            Ok(made) => (None, Some(made)),
+            Err(e) => (Some(e.message), None),
+        };
+        let new = self.space().and_then(|s| match told {
+            None => {
+                s.refused.remove(what);
+                None
+            }
+            Some(why) => {
+                let was = s.refused.insert(what.to_owned(), why.clone());
+                (was.as_ref() != Some(&why)).then_some(why)
+            }
+        });
+        if let Some(why) = new {
+            self.router.note(true, format!("{what}{of}: {why}"));
+        }
+        made
+    }
+
+    fn bridge(&mut self, ifindex: u32) {
+        let Some(s) = self.seen() else { return };
+        let (wanted, made) = (s.bridges.get(&ifindex).cloned(), s.made.get(&ifindex).copied());
+        let made = made.unwrap_or_default();
+        match wanted {
+            Some(b) => {
+                let what = format!("bridge {}", b.name);
+                let made = self.domain(&b, made);
+                if let Some(made) = self.told(&what, made) {
+                    self.ports(&b, made.id);
+                    self.bvi(&b, made);
+                }
+            }
+            None => self.unmake(ifindex, made),
+        }
+    }
+
+    /// The bridge domain of a bridge.
+    fn domain(&mut self, b: &Bridge, mut made: Made) -> Result<Made, OpError> {
+        let of = self.netns.as_ref().map_or_else(String::new, |n| format!(" of namespace {n}"));
+        let settings = BridgeSettings {
+            mac_age: b.age,
+            tag: Some(format!("bridge {}{of}", b.name)),
+            ..BridgeSettings::default()
+        };
+        match bridging::bridge(self.router, made.id).map(|d| d.settings != settings) {
+            Some(false) => {}
+            Some(true) => self.router.commit(vec![BridgeOp::Set { id: made.id, settings }.into()])?,
+            None => {
+                let free = |id: &u32| bridging::bridge(self.router, *id).is_none();
+                let id = (FIRST_BRIDGE..=bridging::MAX_BRIDGE_ID).find(free);
+                let id = id.ok_or_else(|| OpError::new("there is no number left for its bridge domain"))?;
+                self.router.commit(vec![BridgeOp::Create { id, settings }.into()])?;
+                bridging::make_companion(self.router, id, format!("bridge {}{of}", b.name));
+                made = Made { id, bvi: None };
+                if let Some(s) = self.space() {
+                    s.made.insert(b.ifindex, made);
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// The interfaces that are its ports.
+    fn ports(&mut self, b: &Bridge, id: u32) {
+        let tunnels: BTreeSet<u32> =
+            self.seen().into_iter().flat_map(|s| s.tunnels.values().copied()).collect();
+        let Some(domain) = bridging::bridge(self.router, id) else { return };
+        let has: Vec<u32> = domain.members.iter().filter(|(_, m)| !m.bvi).map(|(i, _)| *i).collect();
+        for index in has {
+            if !b.ports.contains_key(&index) && !tunnels.contains(&index) {
+                self.leave(index);
+            }
+        }
+        for index in b.ports.keys().copied() {
+            let Some(i) = self.router.interface(index) else { continue };
+            let member = Membership { bridge: id, bvi: false, shg: 0 };
+            if i.membership == Some(member) {
+                continue;
+            }
+            if let Some(of) = i.membership.and_then(|m| bridging::bridge(self.router, m.bridge)) {
+                let (id, own) = (of.id, of.companion.is_none());
+                if own {
+                    let name = self.router.interface_name(index);
+                    let why = OpError::new(format!("{name} is in bridge domain {id} already"));
+                    self.told(&format!("bridge {}: {name}", b.name), Err::<(), _>(why));
+                    continue;
+                }
+                // It was in another bridge of Linux's.
+                self.leave(index);
+            }
+            let Some(i) = self.router.interface(index) else { continue };
+            let (name, tags) = (i.name.clone(), i.tags().count);
+            let mut ops: Vec<Op> = vec![BridgeOp::Port { name: name.clone(), member: Some(member) }.into()];
+            if tags != 0 {
+                let change = Some(TagChange::Pop(tags));
+                ops.push(BridgeOp::Tags { name: name.clone(), change }.into());
+            }
+            let made = self.router.commit(ops);
+            self.told(&format!("bridge {}: {name}", b.name), made);
+        }
+    }
+
+    fn leave(&mut self, index: u32) {
+        let name = self.router.interface_name(index);
+        let tagged = bridging::port(self.router, index).tag_change.is_some();
+        let untagged = tagged.then(|| BridgeOp::Tags { name: name.clone(), change: None }.into());
+        let left = BridgeOp::Port { name: name.clone(), member: None }.into();
+        let made = self.router.commit(untagged.into_iter().chain([left]).collect());
+        self.told(&format!("port {name}"), made);
+    }
+
+    /// The interface through which it is routed, where it has addresses.
+    fn bvi(&mut self, b: &Bridge, made: Made) {
+        let has = made.bvi.filter(|i| self.router.interface(*i).is_some());
+        if b.addresses.is_empty() {
+            if let Some(index) = has {
+                self.unmake_bvi(b.ifindex, index);
+            }
+            return;
+        }
+        let what = format!("bridge {}: BVI", b.name);
+        let index = match has {
+            Some(index) => Some(index),
+            None => {
+                let made = self.make_bvi(b, made.id);
+                self.told(&what, made)
+            }
+        };
+        let Some(index) = index else { return };
+        let Some(i) = self.router.interface(index) else { return };
+        let name = i.name.clone();
+        let mut ops = vec![];
+        if i.mac != b.mac {
+            ops.push(Op::SetMac { name: name.clone(), mac: Some(b.mac) });
+        }
+        if i.mtu != b.mtu {
+            ops.push(Op::SetMtu { name: name.clone(), mtu: b.mtu });
+        }
+        if i.up != b.up {
+            ops.push(Op::SetState { name: name.clone(), up: b.up });
+        }
+        let has: BTreeSet<IpNet> = i.configured().collect();
+        let gone = has.difference(&b.addresses);
+        ops.extend(gone.map(|net| Op::DelAddress { name: name.clone(), net: *net }));
+        let new = b.addresses.difference(&has);
+        ops.extend(new.map(|net| Op::AddAddress { name: name.clone(), net: *net }));
+        let made = ops.into_iter().try_for_each(|op| self.router.commit(vec![op]));
+        self.told(&what, made);
+    }
+
+    fn make_bvi(&mut self, b: &Bridge, id: u32) -> Result<u32, OpError> {
+        let free = |n: &u32| self.router.interface_index(&format!("loop{n}")).is_none();
+        let n = (0..=LAST_LOOPBACK).rev().find(free);
+        let n = n.ok_or_else(|| OpError::new("there are as many loopbacks as there may be"))?;
+        let name = format!("loop{n}");
+        let member = Some(Membership { bridge: id, bvi: true, shg: 0 });
+        self.router.commit(vec![
+            Op::CreateLoopback { instance: Some(n), mac: Some(b.mac) },
+            BridgeOp::Port { name: name.clone(), member }.into(),
+        ])?;
+        let index = self.router.index_of(&name)?;
+        self.router.make_companion(index);
+        if let Some(m) = self.space().and_then(|s| s.made.get_mut(&b.ifindex)) {
+            m.bvi = Some(index);
+        }
+        Ok(index)
+    }
+
+    fn unmake_bvi(&mut self, bridge: u32, index: u32) {
+        self.router.drop_elsewhere(index, false, None);
+        self.leave(index);
+        let name = self.router.interface_name(index);
+        let made = self.router.commit(vec![Op::Delete { name: name.clone() }]);
+        self.told(&name, made);
+        if let Some(m) = self.space().and_then(|s| s.made.get_mut(&bridge)) {
+            m.bvi = None;
+        }
+    }
+
+    /// What was made of a bridge goes, once its tunnels are gone.
+    fn unmake(&mut self, ifindex: u32, made: Made) {
+        if let Some(index) = made.bvi {
+            self.unmake_bvi(ifindex, index);
+        }
+        let members = bridging::bridge(self.router, made.id).map(|b| b.members.keys().copied().collect());
+        let members: Vec<u32> = members.unwrap_or_default();
+        let tunnels: Vec<(u32, IpAddr)> = self
+            .seen()
+            .into_iter()
+            .flat_map(|s| s.tunnels.iter().filter(|(_, i)| members.contains(i)).map(|(at, _)| *at))
+            .collect();
+        for (device, end) in tunnels {
+            self.unmake_tunnel(device, end);
+        }
+        let left = bridging::bridge(self.router, made.id).map(|b| b.members.keys().copied().collect());
+        let left: Vec<u32> = left.unwrap_or_default();
+        left.into_iter().for_each(|index| self.leave(index));
+        if bridging::bridge(self.router, made.id).is_some() {
+            let made = self.router.commit(vec![BridgeOp::Delete { id: made.id }.into()]);
+            self.told("a bridge that is gone", made);
+        }
+        if let Some(s) = self.space() {
+            s.made.remove(&ifindex);
+        }
+    }
+
+    /// The tunnel of a VXLAN device to another end.
+    fn end(&mut self, device: u32, end: IpAddr) {
+        let Some(s) = self.seen() else { return };
+        let has = s.tunnels.get(&(device, end)).copied();
+        let used = s.fdb.get(&device).is_some_and(|f| f.is_used(&end));
+        let wanted = s.device(device).filter(|_| used).and_then(|(b, d)| {
+            let id = s.made.get(&b.ifindex)?.id;
+            let place = b.devices.iter().position(|o| o.ifindex == device)?;
+            Some((id, 1 + place.min(254) as u8, d.clone()))
+        });
+        let flooded = s.fdb.get(&device).is_some_and(|f| f.flood.contains_key(&end));
+        let Some((id, shg, d)) = wanted else {
+            if has.is_some() {
+                self.unmake_tunnel(device, end);
+            }
+            return;
+        };
+        let ttl = if d.ttl == 0 { 64 } else { d.ttl };
+        let config = VxlanConfig {
+            local_port: d.port,
+            remote_port: d.port,
+            zero_checksum: d.zero_checksum && end.is_ipv6(),
+            ttl: Some(ttl),
+            ..VxlanConfig::new(d.local, end, d.vni)
+        };
+        let member = Membership { bridge: id, bvi: false, shg };
+        let fits = |i: &u32| {
+            vxlan::tunnel(self.router, *i).is_some_and(|t| t.config == config)
+                && self.router.interface(*i).is_some_and(|i| i.membership == Some(member))
+        };
+        let index = match has {
+            Some(index) if fits(&index) => index,
+            _ => {
+                if has.is_some() {
+                    self.unmake_tunnel(device, end);
+                }
+                let made = self.make_tunnel(device, end, config, member);
+                let Some(index) = self.told(&format!("{} to {end}", d.name), made) else { return };
+                index
+            }
+        };
+        set_far(self.router, index, Some(Far { learns: d.learning, flooded }));
+        let Some(i) = self.router.interface(index) else { return };
+        let name = i.name.clone();
+        let mut ops = vec![];
+        let learns = bridging::port(self.router, index).features.learn;
+        if learns != d.learning {
+            let features = PortFeatures { learn: d.learning, ..PortFeatures::default() };
+            ops.push(BridgeOp::PortFeatures { name: name.clone(), features }.into());
+        }
+        if i.mtu != d.mtu {
+            ops.push(Op::SetMtu { name: name.clone(), mtu: d.mtu });
+        }
+        if i.up != d.up {
+            ops.push(Op::SetState { name, up: d.up });
+        }
+        if !ops.is_empty() {
+            let made = self.router.commit(ops);
+            self.told(&format!("{} to {end}", d.name), made);
+        }
+    }
+
+    fn make_tunnel(
+        &mut self,
+        device: u32,
+        end: IpAddr,
+        config: VxlanConfig,
+        member: Membership,
+    ) -> Result<u32, OpError> {
+        let Some(s) = self.router.state::<State>() else { return Err(OpError::new("there is no room")) };
+        let free = |n: &u32| self.router.interface_index(&format!("vxlan_tunnel{n}")).is_none();
+        let instance = (s.next_tunnel.max(FIRST_TUNNEL)..).find(free).unwrap_or(FIRST_TUNNEL);
+        let name = format!("vxlan_tunnel{instance}");
+        self.router.commit(vec![
+            VxlanOp::Create { instance, config }.into(),
+            BridgeOp::Port { name: name.clone(), member: Some(member) }.into(),
+        ])?;
+        let index = self.router.index_of(&name)?;
+        self.router.make_companion(index);
+        if let Some(all) = self.router.state_mut::<State>() {
+            all.next_tunnel = instance + 1;
+        }
+        if let Some(s) = self.space() {
+            s.tunnels.insert((device, end), index);
+            let behind = |f: &Fdb| f.macs.iter().filter(|(_, at)| at.0 == end).map(|(m, _)| *m).collect();
+            let macs: Vec<[u8; 6]> = s.fdb.get(&device).map(behind).unwrap_or_default();
+            s.work.extend(macs.into_iter().map(|m| Work::Mac(device, m)));
+        }
+        Ok(index)
+    }
+
+    fn unmake_tunnel(&mut self, device: u32, end: IpAddr) {
+        let Some(index) = self.space().and_then(|s| s.tunnels.remove(&(device, end))) else { return };
+        let name = self.router.interface_name(index);
+        let made = self.router.commit(vec![Op::Delete { name: name.clone() }]);
+        self.told(&name, made);
+    }
+
+    /// An address behind another end; false: once more.
+    fn mac(&mut self, device: u32, mac: [u8; 6]) -> bool {
+        let Some(s) = self.seen() else { return true };
+        let Some((b, d)) = s.device(device) else { return true };
+        let Some(id) = s.made.get(&b.ifindex).map(|m| m.id) else { return true };
+        let (name, key) = (d.name.clone(), MacAddr(mac));
+        let Some((end, _)) = s.fdb.get(&device).and_then(|f| f.macs.get(&mac)).copied() else {
+            for (_, index) in s.tunnels_of(device) {
+                untell_mac(self.router, id, key, index);
+            }
+            return true;
+        };
+        // Its tunnel is made first, and comes back to it.
+        let Some(index) = s.tunnels.get(&(device, end)).copied() else { return true };
+        let what = format!("{name}: address {key}");
+        match tell_mac(self.router, id, key, index) {
+            Told::Done => _ = self.told(&what, Ok(())),
+            Told::Later => return false,
+            Told::Refused => {
+                let why = OpError::new("it is static, or the table of addresses is full");
+                self.told(&what, Err::<(), _>(why));
+            }
+        }
+        true
+    }
+
+    /// Takes out some addresses that were not told again.
+    fn sweep(&mut self, device: u32, from: Option<[u8; 6]>) {
+        let Some(s) = self.space() else { return };
+        let telling = s.telling;
+        let Some(fdb) = s.fdb.get_mut(&device) else { return };
+        let behind = from.map_or(Bound::Unbounded, Bound::Excluded);
+        let some: Vec<([u8; 6], IpAddr, u32)> = fdb
+            .macs
+            .range((behind, Bound::Unbounded))
+            .take(SWEEP)
+            .map(|(m, (end, n))| (*m, *end, *n))
+            .collect();
+        for (mac, end, n) in &some {
+            if *n != telling {
+                fdb.macs.remove(mac);
+                fdb.unuse(*end);
+                s.work.extend([Work::Mac(device, *mac), Work::End(device, *end)]);
+            }
+        }
+        if some.len() == SWEEP {
+            s.work.push_back(Work::Sweep(device, some.last().map(|(m, ..)| *m)));
+        } else if fdb.macs.is_empty() && fdb.flood.is_empty() {
+            s.fdb.remove(&device);
+        }
+    }
+}
+
+/// A bridge of Linux's, for `show lcp bridges`.
+pub(super) struct Shown {
+    pub netns: Netns,
+    pub bridge: Bridge,
+    pub id: Option<u32>,
+    pub bvi: Option<u32>,
+    /// Of each VXLAN device.
+    pub ends: Vec<Vec<ShownEnd>>,
+}
+
+/// Another end of a VXLAN device.
+pub(super) struct ShownEnd {
+    pub end: IpAddr,
+    pub tunnel: Option<u32>,
+    /// Frames to all go there.
+    pub flood: bool,
+    /// Addresses behind it.
+    pub macs: usize,
+}
+
+/// All bridges.
+pub(super) fn shown(router: &Router) -> Vec<Shown> {
+    let all = router.state::<State>().into_iter().flat_map(|s| &s.spaces);
+    let one = |netns: &Netns, s: &Space, b: &Bridge| {
+        let made = s.made.get(&b.ifindex);
+        let ends = |d: &Device| {
+            let Some(f) = s.fdb.get(&d.ifindex) else { return vec![] };
+            let all: BTreeSet<IpAddr> = f.ends().collect();
+            let end = |end: IpAddr| {
+                let (tunnel, macs) = (s.tunnels.get(&(d.ifindex, end)), f.uses.get(&end));
+                let flood = f.flood.contains_key(&end);
+                ShownEnd { end, tunnel: tunnel.copied(), flood, macs: macs.copied().unwrap_or(0) }
+            };
+            all.into_iter().map(end).collect()
+        };
+        Shown {
+            netns: netns.clone(),
+            bridge: b.clone(),
+            id: made.map(|m| m.id),
+            bvi: made.and_then(|m| m.bvi),
+            ends: b.devices.iter().map(ends).collect(),
+        }
+    };
+    all.flat_map(|(n, s)| s.bridges.values().map(move |b| one(n, s, b))).collect()
+}
+
+/// What could not be made of what Linux has, and why.
+pub(super) fn refused(router: &Router) -> Vec<(Netns, String, String)> {
+    let all = router.state::<State>().into_iter().flat_map(|s| &s.spaces);
+    all.flat_map(|(n, s)| s.refused.iter().map(|(what, why)| (n.clone(), what.clone(), why.clone())))
+        .collect()
+}
+
+/// The part.
+pub(crate) struct LinuxBridges;
+
+impl Part for LinuxBridges {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
+        Box::new(State::default())
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        super::commands::all()
+    }
+
+    /// Behind those of bridge domains, which ports leave.
+    fn releases(&self, router: &Router) -> Vec<Op> {
+        let Some(s) = router.state::<State>() else { return vec![] };
+        let bvis = s.spaces.values().flat_map(|s| s.made.values().filter_map(|m| m.bvi));
+        let tunnels = s.spaces.values().flat_map(|s| s.tunnels.values().copied());
+        let there = |i: &u32| router.interface(*i).is_some_and(|i: &IfState| i.kind != Kind::Local);
+        bvis.chain(tunnels).filter(there).map(|i| Op::Delete { name: router.interface_name(i) }).collect()
+    }
+
+    fn removed(&self, router: &mut Router, index: u32) {
+        let Some(all) = router.state_mut::<State>() else { return };
+        for s in all.spaces.values_mut() {
+            s.tunnels.retain(|_, i| *i != index);
+            s.made.values_mut().for_each(|m| m.bvi = m.bvi.filter(|i| *i != index));
+        }
+    }
+}
