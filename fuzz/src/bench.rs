@@ -2,15 +2,17 @@
 
 use graph::{PoolConfig, PoolMemory};
 use net::gre::{GreConfig, GreOp};
+use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac, TagChange, VlanTag};
 use net::labels::{Exp, OutLabels};
+use net::mpls::{LabelBatch, MplsOp, TunnelConfig};
 use net::mss::Clamp;
 use net::neighbor::DadMode;
 use net::plane::PlaneConfig;
 use net::punt::{Class, Limit};
 use net::reassembly::Kind;
-use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac, TagChange, VlanTag};
-use net::mpls::{LabelBatch, MplsOp, TunnelConfig};
-use net::router::{Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target};
+use net::router::{
+    Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Router, RouterConfig, Target,
+};
 use net::span::{Directions, Mirror};
 use net::urpf::Mode;
 use net::vxlan::{VxlanConfig, VxlanOp};

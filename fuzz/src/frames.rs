@@ -95,11 +95,11 @@ impl TxQueue for Wire {
         TxCaps::default()
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: graph::Packets<'_>) -> TxReport {
         let mut report = TxReport::default();
         for d in packets {
-            let bytes: Vec<u8> = buffers.parts(d).flatten().copied().collect();
-            assert_eq!(bytes.len(), buffers.total_len(d), "the chain is as long as it says");
+            let bytes: Vec<u8> = buffers.parts(&d).flatten().copied().collect();
+            assert_eq!(bytes.len(), buffers.total_len(&d), "the chain is as long as it says");
             if self.strict.load(Ordering::Relaxed) {
                 assert!(
                     !d.has(flags::CSUM_PARTIAL | flags::GSO),
@@ -193,8 +193,7 @@ impl Bench {
         let plane = Arc::clone(router.plane());
         let empty = net::nodes::empty();
         let empty = if short_cuts { empty } else { empty.without_short_cuts() };
-        let (mut dispatcher, graph) =
-            net::nodes::build_from(empty, &plane, &pool, 0).expect("a graph");
+        let (mut dispatcher, graph) = net::nodes::build_from(empty, &plane, &pool, 0).expect("a graph");
         let strict = Arc::new(AtomicBool::new(true));
         let labelled = Arc::new(AtomicBool::new(false));
         let bridged =
@@ -258,12 +257,12 @@ impl Bench {
         let Some(mut d) = b.alloc_bytes(first) else { return };
         for part in rest.chunks(piece.clamp(64, 2048)) {
             if !b.append(&mut d, part) {
-                b.free(&d);
+                b.free(d);
                 return;
             }
         }
         // Some node in the middle may look: what the buffer's last packet left would differ from run to run.
-        let m = b.meta_mut(d.buf);
+        let m = b.meta_mut(&d.buf);
         (m.csum_start, m.csum_offset, m.gso_size, m.gso_type) = (0, 0, 0, 0);
         if !ethernet {
             d.flags |= flags::INJECTED;
@@ -279,7 +278,7 @@ impl Bench {
         if let Some(h) = vnet.filter(|_| ethernet)
             && drivers::vnet::to_packet(h, 0, b, &mut d).is_err()
         {
-            b.free(&d);
+            b.free(d);
             return;
         }
         self.dispatcher.env.enqueue(d, node);
@@ -321,7 +320,7 @@ impl Bench {
                     d.aux = ask;
                     self.dispatcher.env.enqueue(d, node);
                 } else {
-                    self.dispatcher.env.buffers.free(&d);
+                    self.dispatcher.env.buffers.free(d);
                 }
             }
         }

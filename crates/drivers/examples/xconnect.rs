@@ -45,12 +45,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         let mut any = false;
         for i in 0..2 {
-            vector.clear();
             if devices[i].rx[0].poll(&mut buffers, 0, &mut vector) > 0 {
                 any = true;
                 polls += 1;
                 supers += vector.as_slice().iter().filter(|d| d.has(flags::GSO)).count() as u64;
-                sum.add(devices[1 - i].tx[0].send(&mut buffers, vector.as_slice()));
+                sum.add(devices[1 - i].tx[0].send(&mut buffers, vector.take()));
             }
         }
         if any {
@@ -84,10 +83,10 @@ fn flood(name: &str, bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
     loop {
         let mut v = Vector::boxed();
         while let Some(d) = buffers.alloc_bytes(&frame)
-            && v.push(d)
+            && v.push(d).is_ok()
             && v.room() > 0
         {}
-        sum.add(device.tx[0].send(&mut buffers, v.as_slice()));
+        sum.add(device.tx[0].send(&mut buffers, v.take()));
         if start.elapsed() > Duration::from_secs(1) {
             println!("{:.3} Mpps sent {sum:?}", sum.packets as f64 / start.elapsed().as_secs_f64() / 1e6);
             (sum, start) = (TxReport::default(), Instant::now());

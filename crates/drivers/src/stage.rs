@@ -1,8 +1,9 @@
 //! Packets put ready for one system call: headers are written here, everything else is named where it lies.
 
-use crate::offload::{self, MAX_HEADERS, Piece, Walk};
+use crate::offload::{self, MAX_HEADERS};
 use crate::vnet;
-use graph::{Buffers, Desc, flags};
+use graph::chain::{Piece, Walk};
+use graph::{Buffers, Desc, Seen, flags};
 use packet::checksum::Sum;
 use packet::gso::{Segment, Segmenter, VnetHdr};
 
@@ -116,7 +117,7 @@ impl Stage {
     fn cuts(&self, buffers: &Buffers, d: &Desc) -> bool {
         match self.form {
             Form::AsIs => false,
-            Form::Checksummed => buffers.meta(d.buf).gso_type == VnetHdr::GSO_UDP_L4,
+            Form::Checksummed => buffers.meta(&d.buf).gso_type == VnetHdr::GSO_UDP_L4,
             Form::Whole => true,
         }
     }
@@ -124,12 +125,12 @@ impl Stage {
     fn add(&mut self, buffers: &mut Buffers, d: &Desc) -> bool {
         let mut header = VnetHdr::default();
         if d.has(flags::CSUM_PARTIAL | flags::GSO) {
-            let mut said = *d;
+            let mut said = Seen::of(d);
             if self.form != Form::AsIs && d.has(flags::CSUM_PARTIAL) {
                 if !offload::complete(buffers, d) {
                     return false;
                 }
-                said.flags &= !flags::CSUM_PARTIAL;
+                said = Seen::without(d, flags::CSUM_PARTIAL);
             }
             let Some(h) = vnet::of_packet(buffers, &said) else { return false };
             header = h;

@@ -4,7 +4,7 @@
 // what it points to; every descriptor returned by the kernel is owned by exactly one `OwnedFd`.
 
 use crate::stage::{BATCH, PIECES, Stage};
-use graph::Buffers;
+use graph::{Buffer, Buffers};
 use packet::gso::VnetHdr;
 use std::ffi::CString;
 use std::io;
@@ -562,13 +562,13 @@ impl RxArrays {
         &mut self,
         fd: &OwnedFd,
         buffers: &mut Buffers,
-        bufs: &[u32],
+        bufs: &[Buffer],
         first_off: usize,
     ) -> io::Result<(VnetHdr, usize)> {
         let mut header = [0u8; VnetHdr::LEN];
         self.iovs[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VnetHdr::LEN };
         let mut n = 1;
-        for &buf in bufs.iter().take(MAX_PARTS) {
+        for buf in bufs.iter().take(MAX_PARTS) {
             let off = if n == 1 { first_off } else { 0 };
             let room = &mut buffers.room_mut(buf)[off..];
             self.iovs[n] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };

@@ -24,14 +24,14 @@ pub fn to_packet(h: VnetHdr, tag: u16, buffers: &mut Buffers, d: &mut Desc) -> R
         if sum.start < transport(buffers.data(d)).unwrap_or(eth::HEADER_LEN + usize::from(tag)) {
             return Err(VnetError::ChecksumBeyondFrame);
         }
-        let m = buffers.meta_mut(d.buf);
+        let m = buffers.meta_mut(&d.buf);
         (m.csum_start, m.csum_offset) = (at as u16, h.csum_offset);
         d.flags |= flags::CSUM_PARTIAL;
     } else if h.flags & VnetHdr::DATA_VALID != 0 {
         d.flags |= flags::CSUM_VALID;
     }
     if offload.gso.is_some() {
-        let m = buffers.meta_mut(d.buf);
+        let m = buffers.meta_mut(&d.buf);
         (m.gso_size, m.gso_type) = (h.gso_size, h.gso_type);
         d.flags |= flags::GSO;
     }
@@ -56,7 +56,7 @@ pub fn of_packet(buffers: &Buffers, d: &Desc) -> Option<VnetHdr> {
     if !d.has(flags::CSUM_PARTIAL | flags::GSO) {
         return Some(h);
     }
-    let m = buffers.meta(d.buf);
+    let m = buffers.meta(&d.buf);
     if d.has(flags::CSUM_PARTIAL) {
         h.flags = VnetHdr::NEEDS_CSUM;
         h.csum_start = m.csum_start.checked_sub(d.off)?;
@@ -99,9 +99,9 @@ mod tests {
         let h = VnetHdr { flags: VnetHdr::NEEDS_CSUM, csum_start: 34, csum_offset: 6, ..VnetHdr::default() };
         to_packet(h, 4, &mut b, &mut d).unwrap();
         assert!(d.has(flags::CSUM_PARTIAL));
-        assert_eq!(b.meta(d.buf).csum_start, d.off + 38);
+        assert_eq!(b.meta(&d.buf).csum_start, d.off + 38);
         assert_eq!(of_packet(&b, &d).unwrap(), VnetHdr { csum_start: 38, hdr_len: 46, ..h });
-        b.free(&d);
+        b.free(d);
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
                     ..VnetHdr::default()
                 };
                 assert_eq!(to_packet(h, 0, &mut b, &mut d).is_ok(), start == least, "{frame:x?}: {start}");
-                b.free(&d);
+                b.free(d);
             }
         }
     }
@@ -162,7 +162,7 @@ mod tests {
         ] {
             let mut d = b.alloc_bytes(&[0; 60]).unwrap();
             assert_eq!(to_packet(h, 0, &mut b, &mut d).is_ok(), good, "{h:?}");
-            b.free(&d);
+            b.free(d);
         }
         assert_eq!(p.in_use(), 0);
     }
@@ -186,7 +186,7 @@ mod tests {
                 }
                 prop_assert_eq!((back.gso_type, back.gso_type == 0 || back.gso_size == h.gso_size), (h.gso_type, true));
             }
-            b.free(&d);
+            b.free(d);
             prop_assert_eq!(p.in_use(), 0);
         }
     }

@@ -8,7 +8,7 @@ use drivers::af_packet::{self, Config, Handle, RingVersion};
 use drivers::host::Device;
 use drivers::{Control, LinkWatch, Offload, link, netns};
 use graph::io::Ready;
-use graph::{Buffers, flags};
+use graph::{Buffer, Buffers, Packets, flags};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ fn open(ns: &Ns, name: &str, ring: RingVersion) -> Device<Handle> {
 }
 
 fn send(d: &mut Device<Handle>, buffers: &mut Buffers, frames: &[Vec<u8>]) -> graph::TxReport {
-    let descs: Vec<_> = frames.iter().map(|f| buffers.alloc_bytes(f).unwrap()).collect();
-    d.tx[0].send(buffers, &descs)
+    let mut descs: Vec<_> = frames.iter().map(|f| buffers.alloc_bytes(f).unwrap()).collect();
+    d.tx[0].send(buffers, Packets::drain(&mut descs))
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn large_frames_with_too_few_buffers_are_dropped_whole() {
     let pool = pool();
     let mut b = pool.buffers();
     let peer = Raw::new(&h, "peer");
-    let hoard: Vec<u32> = (0..pool.count() - 3).map(|_| b.alloc().unwrap()).collect();
+    let hoard: Vec<Buffer> = (0..pool.count() - 3).map(|_| b.alloc().unwrap()).collect();
     for n in [9000, 3000, 8000, 60] {
         peer.send(&frame(n, n as u8));
     }
@@ -412,7 +412,7 @@ fn super_frame(b: &mut Buffers, n: usize) -> graph::Desc {
         1
     };
     let ecn = if tcp && n % 4 == 3 { 0x80 } else { 0 };
-    let m = b.meta_mut(d.buf);
+    let m = b.meta_mut(&d.buf);
     (m.csum_start, m.csum_offset) = (d.off + l4_at as u16, field as u16);
     (m.gso_size, m.gso_type) = (size, kind | ecn);
     d.flags |= flags::GSO | flags::CSUM_PARTIAL;
@@ -440,8 +440,8 @@ fn segments_equal_those_of_linux() {
     let mut frames = 0;
     for n in 0..60 {
         let (d, e) = (super_frame(&mut b, n), super_frame(&mut b, n));
-        let sent = ours.tx[0].send(&mut b, &[d]);
-        assert_eq!(linux.tx[0].send(&mut b, &[e]).errors, 0);
+        let sent = ours.tx[0].send(&mut b, Packets::drain(&mut vec![d]));
+        assert_eq!(linux.tx[0].send(&mut b, Packets::drain(&mut vec![e])).errors, 0);
         assert_eq!((sent.full, sent.errors), (0, 0));
         let mut bytes = 0;
         for i in 0..sent.packets {
@@ -459,7 +459,7 @@ fn segments_equal_those_of_linux() {
         mixed.push(super_frame(&mut b, n));
         mixed.push(b.alloc_bytes(&frame(60 + n, n as u8)).unwrap());
     }
-    let sent = ours.tx[0].send(&mut b, &mixed);
+    let sent = ours.tx[0].send(&mut b, Packets::drain(&mut mixed));
     assert_eq!((sent.full, sent.errors), (0, 0));
     let got: Vec<_> = (0..sent.packets).map(|_| p_ours.recv().unwrap()).collect();
     let whole: Vec<_> = got.iter().filter(|f| f[12..14] == [0x88, 0xb5]).cloned().collect();
@@ -488,19 +488,19 @@ fn super_frames_that_contradict_themselves_are_errors() {
     ];
     for s in spoil {
         let p = super_frame(&mut b, 1);
-        let mut m = *b.meta(p.buf);
+        let mut m = *b.meta(&p.buf);
         s(&mut m, b.data_mut(&p));
-        *b.meta_mut(p.buf) = m;
-        let report = d.tx[0].send(&mut b, &[p]);
+        *b.meta_mut(&p.buf) = m;
+        let report = d.tx[0].send(&mut b, Packets::drain(&mut vec![p]));
         assert_eq!((report.packets, report.full, report.errors), (0, 0, 1));
     }
     // A checksum that would stand outside of the packet.
     let mut p = b.alloc_bytes(&frame(60, 1)).unwrap();
-    let m = b.meta_mut(p.buf);
+    let m = b.meta_mut(&p.buf);
     (m.csum_start, m.csum_offset) = (p.off + 50, 9);
     p.flags |= flags::CSUM_PARTIAL;
-    assert_eq!(d.tx[0].send(&mut b, &[p]).errors, 1);
-    assert_eq!(d.tx[0].send(&mut b, &[]).errors, 0);
+    assert_eq!(d.tx[0].send(&mut b, Packets::drain(&mut vec![p])).errors, 1);
+    assert_eq!(d.tx[0].send(&mut b, Packets::drain(&mut vec![])).errors, 0);
     assert_eq!((peer.recv(), pool.in_use()), (None, 0));
 }
 
@@ -521,7 +521,7 @@ fn a_partial_checksum_says_where_it_is() {
     poll_n(&mut *d.rx[0], &mut b, 1, |b, p, bytes| {
         assert_eq!(bytes.len(), 14 + 20 + 8 + 12);
         assert!(p.has(flags::CSUM_PARTIAL) && !p.has(flags::GSO));
-        let m = b.meta(p.buf);
+        let m = b.meta(&p.buf);
         assert_eq!((m.csum_start, m.csum_offset), (p.off + 34, 6));
     });
     assert_eq!(pool.in_use(), 0);
@@ -557,14 +557,13 @@ fn several_queues_share_the_packets() {
     wait_for("192 packets in three queues", || {
         for (i, q) in d.rx.iter_mut().enumerate() {
             by_queue[i] += q.poll(&mut b, 0, &mut v);
-            for p in v.as_slice() {
-                let data = b.data(p);
+            for p in v.take() {
+                let data = b.data(&p);
                 let (queue, seen) = flows.entry([data[34], data[35]]).or_insert((i, Vec::new()));
                 assert_eq!(*queue, i, "a flow in two queues");
                 seen.push(data[42]);
                 b.free(p);
             }
-            v.clear();
         }
         by_queue.iter().sum::<usize>() >= 192
     });
@@ -574,7 +573,7 @@ fn several_queues_share_the_packets() {
     let peer = Raw::new(&h, "peer");
     for (i, q) in d.tx.iter_mut().enumerate() {
         let p = b.alloc_bytes(&frame(60 + i, 1)).unwrap();
-        assert_eq!(q.send(&mut b, &[p]).packets, 1);
+        assert_eq!(q.send(&mut b, Packets::drain(&mut vec![p])).packets, 1);
         assert_eq!(peer.recv(), Some(frame(60 + i, 1)));
     }
     assert_eq!(pool.in_use(), 0);

@@ -8,7 +8,7 @@ use drivers::af_xdp::{self, Config, Handle, Mode};
 use drivers::host::Device;
 use drivers::{Control, af_packet};
 use graph::io::Ready;
-use graph::{Buffers, Pool, Vector, flags};
+use graph::{Buffer, Buffers, Packets, Pool, Vector, flags};
 use std::sync::Arc;
 
 const MODES: [Mode; 2] = [Mode::Native, Mode::Generic];
@@ -37,8 +37,8 @@ fn assert_silent(rx: &mut dyn graph::RxQueue, b: &mut Buffers) {
 }
 
 fn send(d: &mut Device<Handle>, b: &mut Buffers, frames: &[Vec<u8>]) -> graph::TxReport {
-    let packets: Vec<_> = frames.iter().map(|f| b.alloc_bytes(f).unwrap()).collect();
-    d.tx[0].send(b, &packets)
+    let mut packets: Vec<_> = frames.iter().map(|f| b.alloc_bytes(f).unwrap()).collect();
+    d.tx[0].send(b, Packets::drain(&mut packets))
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn without_buffers_it_looks_again() {
     let (r, h, pool) = cable();
     let peer = Raw::new(&h, "peer");
     let mut b = pool.buffers();
-    let hoard: Vec<u32> = std::iter::from_fn(|| b.alloc()).collect();
+    let hoard: Vec<Buffer> = std::iter::from_fn(|| b.alloc()).collect();
     let mut d = open(&config(&r, "eth0", Mode::Native, &pool), &mut b);
     assert!(matches!(d.rx[0].ready(), Ready::At(_)), "nothing would ever wake the worker");
     hoard.into_iter().for_each(|buf| b.free_one(buf));
@@ -312,11 +312,9 @@ fn partial_checksums_of_linux_are_completed() {
         wait_for("the client to end", || {
             left.rx[0].poll(&mut b, 0, &mut v);
             partial += v.as_slice().iter().filter(|d| d.has(flags::CSUM_PARTIAL)).count();
-            right.tx[0].send(&mut b, v.as_slice());
-            v.clear();
+            right.tx[0].send(&mut b, v.take());
             right.rx[0].poll(&mut b, 0, &mut v);
-            left.tx[0].send(&mut b, v.as_slice());
-            v.clear();
+            left.tx[0].send(&mut b, v.take());
             status = client.try_wait().unwrap();
             status.is_some()
         });

@@ -61,9 +61,9 @@ fn polling_and_sending_do_not_allocate() {
         t.rx[0].poll(&mut b, 0, &mut v);
         let _ = (a.rx[0].ready(), t.rx[0].ready());
         let half = v.len() / 2;
-        sent += a.tx[0].send(&mut b, &v.as_slice()[..half]).packets;
-        sent += t.tx[0].send(&mut b, &v.as_slice()[half..]).packets;
-        v.clear();
+        let mut all = v.take();
+        sent += a.tx[0].send(&mut b, all.split_to(half)).packets;
+        sent += t.tx[0].send(&mut b, all).packets;
         ON.store(false, Ordering::Relaxed);
         sent == 400
     });

@@ -7,7 +7,7 @@ use common::*;
 use drivers::tap::{self, Config, Device};
 use drivers::{Offload, af_packet};
 use graph::io::Ready;
-use graph::{RxQueue, TxQueue, flags};
+use graph::{Packets, RxQueue, TxQueue, flags};
 use packet::MacAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,8 +42,8 @@ fn frames_pass_both_ways() {
         got.push(bytes);
     });
     assert!(got == frames);
-    let descs: Vec<_> = frames.iter().map(|f| b.alloc_bytes(f).unwrap()).collect();
-    let report = d.tx[0].send(&mut b, &descs);
+    let mut descs: Vec<_> = frames.iter().map(|f| b.alloc_bytes(f).unwrap()).collect();
+    let report = d.tx[0].send(&mut b, Packets::drain(&mut descs));
     let bytes: usize = frames.iter().map(Vec::len).sum();
     assert_eq!((report.packets, report.bytes), (frames.len() as u64, bytes as u64));
     frames.iter().for_each(|f| assert!(host.recv().as_ref() == Some(f)));
@@ -202,8 +202,7 @@ fn several_queues_share_the_packets() {
     wait_for("64 packets", || {
         for (i, q) in d.rx.iter_mut().enumerate() {
             by_queue[i] += q.poll(&mut b, 0, &mut v);
-            v.as_slice().iter().for_each(|p| b.free(p));
-            v.clear();
+            b.free_all(v.take());
         }
         by_queue.iter().sum::<usize>() == 64
     });
@@ -211,7 +210,7 @@ fn several_queues_share_the_packets() {
     let host = Raw::new(&ns, "tap0");
     for (i, q) in d.tx.iter_mut().enumerate() {
         let p = b.alloc_bytes(&frame(60 + i, 1)).unwrap();
-        assert_eq!(q.send(&mut b, &[p]).packets, 1);
+        assert_eq!(q.send(&mut b, Packets::drain(&mut vec![p])).packets, 1);
         assert_eq!(host.recv(), Some(frame(60 + i, 1)));
     }
     assert_eq!(pool.in_use(), 0);
@@ -228,7 +227,7 @@ fn a_deleted_device_ends_quietly() {
     let mut b = pool.buffers();
     ns.ip("link set tap0 down");
     let p = b.alloc_bytes(&frame(60, 1)).unwrap();
-    assert_eq!(d.tx[0].send(&mut b, &[p]).no_link, 1);
+    assert_eq!(d.tx[0].send(&mut b, Packets::drain(&mut vec![p])).no_link, 1);
     assert_eq!(d.rx[0].poll(&mut b, 0, &mut v), 0);
     assert_eq!(d.rx[0].ready(), Ready::Fd);
     ns.ip("link del tap0");
@@ -236,7 +235,7 @@ fn a_deleted_device_ends_quietly() {
     assert_silent(&mut *d.rx[0], &mut b);
     assert_eq!(d.rx[0].ready(), Ready::Never);
     let p = b.alloc_bytes(&frame(60, 1)).unwrap();
-    assert_eq!(d.tx[0].send(&mut b, &[p]).no_link, 1);
+    assert_eq!(d.tx[0].send(&mut b, Packets::drain(&mut vec![p])).no_link, 1);
     assert_eq!(pool.in_use(), 0);
     // The name is free while the old queues are still held.
     let again = tap::open(&config(&ns, "tap0")).unwrap();

@@ -4,10 +4,11 @@
 //! [`ROOM`] bytes of room of which the first [`HEADROOM`] are left free for encapsulation. The stride is an odd number
 //! of cache lines, so that the first lines of packets spread over the cache's sets.
 #![allow(unsafe_code)]
-// Upholds: every access stays inside the region (index and range are checked on each access); a buffer is either in
-// exactly one free list or owned by exactly one descriptor, which debug builds check on every alloc and free.
+// Upholds: every access stays inside the region (index and range are checked on each access); a buffer is either in exactly one free
+// list or has exactly one owner: a `Buffer` (a descriptor's, most often), the chain of a packet, or a device. Safe code cannot make
+// a second `Buffer`; debug builds check on every alloc and free besides.
 
-use crate::desc::{Desc, flags};
+use crate::desc::{Desc, Packets, flags};
 use crossbeam_queue::ArrayQueue;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::marker::PhantomData;
@@ -24,7 +25,37 @@ pub const ROOM: usize = HEADROOM + DATA;
 /// Bytes from one buffer to the next.
 pub const STRIDE: usize = 64 + ROOM;
 /// "No buffer": the end of a chain.
-pub const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A buffer of the pool, which the holder owns: not to be copied, and lost where it is dropped. By default none, which no function
+/// takes for one.
+#[derive(Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Buffer(pub(crate) u32);
+
+impl Default for Buffer {
+    #[inline]
+    fn default() -> Self {
+        Buffer(NONE)
+    }
+}
+
+impl Buffer {
+    /// Its place in the pool.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.0
+    }
+
+    /// The buffer at this place, for which nobody else has a [`Buffer`]: it was lent to a device that knows numbers only.
+    ///
+    /// # Safety
+    /// Whoever lent it has let go of it, and this is the only time that it comes back.
+    #[inline]
+    pub unsafe fn from_number(number: u32) -> Buffer {
+        Buffer(number)
+    }
+}
 
 /// Most free buffers that one worker keeps to itself.
 pub const HOARD: usize = 512;
@@ -48,7 +79,7 @@ pub fn with_room_at(at: usize) -> Option<u32> {
 #[repr(C, align(64))]
 pub struct Meta {
     /// Next buffer of the chain, or [`NONE`] ([`flags::CHAINED`]).
-    pub next: u32,
+    pub(crate) next: u32,
     /// Bytes of the packet in all following buffers (first buffer of a chain only).
     pub rest: u32,
     /// Where this buffer's bytes start in its room (following buffers only).
@@ -253,11 +284,11 @@ impl Pool {
     }
 
     /// Gives a buffer back that was lent to a device, where no worker is at hand.
-    pub fn give_back(&self, buf: u32) {
-        assert!(buf < self.count, "buffer index out of range");
-        self.mark(buf, 1, 0);
+    pub fn give_back(&self, buf: Buffer) {
+        assert!(buf.0 < self.count, "buffer index out of range");
+        self.mark(buf.0, 1, 0);
         self.returned(1);
-        let _ = self.free.push(buf);
+        let _ = self.free.push(buf.0);
     }
 
     /// Buffers in the shared free list.
@@ -365,11 +396,11 @@ impl Rooms<'_> {
     #[inline(always)]
     pub fn sight<const N: usize>(&mut self, d: &Desc, start: usize) -> Option<&mut [u8; N]> {
         const { assert!(N <= ROOM) };
-        if d.buf >= self.count || start > ROOM - N {
+        if d.buf.0 >= self.count || start > ROOM - N {
             return None;
         }
         // SAFETY: buffer and range were just checked; `&mut self` stands for the worker's buffers.
-        Some(unsafe { &mut *self.base.add(d.buf as usize * STRIDE + start).cast() })
+        Some(unsafe { &mut *self.base.add(d.buf.0 as usize * STRIDE + start).cast() })
     }
 }
 
@@ -398,57 +429,96 @@ impl Buffers {
 
     /// A buffer, or none when the pool is empty.
     #[inline]
-    pub fn alloc(&mut self) -> Option<u32> {
+    pub fn alloc(&mut self) -> Option<Buffer> {
         if self.free.is_empty() {
-            for _ in 0..BATCH {
-                let Some(buf) = self.pool.free.pop() else { break };
-                self.free.push(buf);
-            }
+            self.refill();
         }
-        let got = self.free.pop();
-        match got {
-            Some(buf) => self.pool.mark(buf, 0, 1),
-            None => self.failures += 1,
-        }
+        let buf = self.free.pop()?;
+        self.pool.mark(buf, 0, 1);
         self.publish();
-        got
+        Some(Buffer(buf))
+    }
+
+    /// Takes some of the shared list's.
+    #[cold]
+    fn refill(&mut self) {
+        for _ in 0..BATCH {
+            let Some(buf) = self.pool.free.pop() else { break };
+            self.free.push(buf);
+        }
+        self.failures += u64::from(self.free.is_empty());
     }
 
     /// Gives one buffer (not its chain) back.
     #[inline]
-    pub fn free_one(&mut self, buf: u32) {
+    pub fn free_one(&mut self, buf: Buffer) {
+        self.put_back(buf.0);
+    }
+
+    #[inline]
+    fn put_back(&mut self, buf: u32) {
+        self.put_back_quietly(buf);
+        self.publish();
+    }
+
+    /// The caller tells how many there are now.
+    #[inline(always)]
+    fn put_back_quietly(&mut self, buf: u32) {
         assert!(buf < self.pool.count, "buffer index out of range");
         self.pool.mark(buf, 1, 0);
         if self.free.len() >= HOARD {
-            for &b in &self.free[..BATCH] {
-                let _ = self.pool.free.push(b);
-            }
-            self.free.copy_within(BATCH.., 0);
-            self.free.truncate(HOARD - BATCH);
+            self.share();
         }
         self.free.push(buf);
-        self.publish();
+    }
+
+    /// Gives some of its free buffers to all workers.
+    #[cold]
+    fn share(&mut self) {
+        for &b in &self.free[..BATCH] {
+            let _ = self.pool.free.push(b);
+        }
+        self.free.copy_within(BATCH.., 0);
+        self.free.truncate(HOARD - BATCH);
     }
 
     /// Gives a packet's buffers back, chain included.
     #[inline]
-    pub fn free(&mut self, d: &Desc) {
+    pub fn free(&mut self, d: Desc) {
+        self.free_of(&d);
+    }
+
+    /// Gives the buffers of a packet back that its owner forgets.
+    #[inline]
+    fn free_of(&mut self, d: &Desc) {
         if d.has(flags::CHAINED) {
-            let next = self.meta(d.buf).next;
+            let next = self.meta(&d.buf).next;
             self.free_chain(next);
         }
-        self.free_one(d.buf);
+        self.put_back(d.buf.0);
+    }
+
+    /// Gives the buffers of several packets back.
+    pub fn free_all(&mut self, packets: Packets<'_>) {
+        for d in packets.as_slice() {
+            if d.has(flags::CHAINED) {
+                let next = self.meta(&d.buf).next;
+                self.free_chain(next);
+            }
+            self.put_back_quietly(d.buf.0);
+        }
+        self.publish();
     }
 
     /// Gives back `buf` and all that follow it.
-    pub fn free_chain(&mut self, mut buf: u32) {
+    pub(crate) fn free_chain(&mut self, mut buf: u32) {
         // Bounded: a chain cannot be longer than the pool.
         for _ in 0..self.pool.count {
             if buf == NONE {
                 break;
             }
-            let next = self.meta(buf).next;
-            self.free_one(buf);
+            let next = self.meta_at(buf).next;
+            self.put_back(buf);
             buf = next;
         }
     }
@@ -466,9 +536,9 @@ impl Buffers {
         let mut d = self.alloc_desc()?;
         let first = bytes.len().min(DATA);
         d.len = first as u16;
-        self.room_mut(d.buf)[HEADROOM..HEADROOM + first].copy_from_slice(&bytes[..first]);
+        self.room_mut(&d.buf)[HEADROOM..HEADROOM + first].copy_from_slice(&bytes[..first]);
         if bytes.len() > first && !self.append(&mut d, &bytes[first..]) {
-            self.free(&d);
+            self.free(d);
             return None;
         }
         Some(d)
@@ -482,70 +552,48 @@ impl Buffers {
             let Some(buf) = self.alloc() else { return false };
             let n = bytes.len().min(ROOM);
             let (part, tail) = bytes.split_at(n);
-            self.room_mut(buf)[..n].copy_from_slice(part);
-            self.link(d, last, buf, 0, n as u16);
-            last = buf;
+            self.room_mut(&buf)[..n].copy_from_slice(part);
+            last = self.link(d, last, buf, 0, n as u16);
             bytes = tail;
         }
         true
     }
 
-    /// Makes `buf` the last buffer of packet `d`, behind `last`; its bytes are `off..off+len` of its room.
-    pub fn link(&mut self, d: &mut Desc, last: u32, buf: u32, off: u16, len: u16) {
-        let m = self.meta_mut(buf);
+    /// Makes `buf` the last buffer of packet `d`, behind `last`; its bytes are `off..off+len` of its room. Answers its number.
+    pub(crate) fn link(&mut self, d: &mut Desc, last: u32, buf: Buffer, off: u16, len: u16) -> u32 {
+        let m = self.meta_mut(&buf);
         (m.next, m.off, m.len) = (NONE, off, len);
         if d.has(flags::CHAINED) {
-            self.meta_mut(last).next = buf;
-            self.meta_mut(d.buf).rest += u32::from(len);
+            self.meta_at_mut(last).next = buf.0;
+            self.meta_mut(&d.buf).rest += u32::from(len);
         } else {
             d.flags |= flags::CHAINED;
-            let m = self.meta_mut(d.buf);
-            (m.next, m.rest) = (buf, u32::from(len));
+            let m = self.meta_mut(&d.buf);
+            (m.next, m.rest) = (buf.0, u32::from(len));
         }
-    }
-
-    /// Puts all bytes of `more`, from its current header, behind those of `d`; `last` is the last buffer of `d`. Answers
-    /// the last buffer of the longer packet.
-    pub fn join(&mut self, d: &mut Desc, last: u32, more: &Desc) -> u32 {
-        let rest = self.total_len(more) as u32 - u32::from(more.len);
-        let mut follows = if more.has(flags::CHAINED) { self.meta(more.buf).next } else { NONE };
-        self.link(d, last, more.buf, more.off, more.len);
-        if follows == NONE {
-            return more.buf;
-        }
-        self.meta_mut(more.buf).next = follows;
-        self.meta_mut(d.buf).rest += rest;
-        // Bounded: a chain cannot be longer than the pool.
-        for _ in 0..self.pool.count {
-            let next = self.meta(follows).next;
-            if next == NONE {
-                break;
-            }
-            follows = next;
-        }
-        follows
+        buf.0
     }
 
     /// Moves bytes of the buffers that follow into the first one until it has `n` of the packet, or all of them, as far as there is
     /// room. Buffers without bytes go back.
     pub fn pull(&mut self, d: &mut Desc, n: usize) {
         while d.has(flags::CHAINED) && usize::from(d.len) < n {
-            let (next, end) = (self.meta(d.buf).next, usize::from(d.off) + usize::from(d.len));
-            let more = *self.meta(next);
+            let (next, end) = (self.meta(&d.buf).next, usize::from(d.off) + usize::from(d.len));
+            let more = *self.meta_at(next);
             let mut bytes = [0; 128];
             let wanted = (n - usize::from(d.len)).min(bytes.len()).min(ROOM - end);
             let bytes = &mut bytes[..wanted.min(more.len.into())];
             if bytes.is_empty() && more.len != 0 {
                 return;
             }
-            bytes.copy_from_slice(&self.room(next)[more.off.into()..][..bytes.len()]);
-            self.room_mut(d.buf)[end..][..bytes.len()].copy_from_slice(bytes);
+            bytes.copy_from_slice(&self.room_at(next)[more.off.into()..][..bytes.len()]);
+            self.room_mut(&d.buf)[end..][..bytes.len()].copy_from_slice(bytes);
             let moved = bytes.len() as u16;
             d.len += moved;
-            let first = self.meta_mut(d.buf);
+            let first = self.meta_mut(&d.buf);
             first.rest -= u32::from(moved);
             if moved < more.len {
-                let rest = self.meta_mut(next);
+                let rest = self.meta_at_mut(next);
                 (rest.off, rest.len) = (more.off + moved, more.len - moved);
                 continue;
             }
@@ -553,25 +601,25 @@ impl Buffers {
             if more.next == NONE {
                 d.flags &= !flags::CHAINED;
             }
-            self.free_one(next);
+            self.put_back(next);
         }
     }
 
     /// How many buffers a packet has.
     pub fn count(&self, d: &Desc) -> u32 {
-        let (mut n, mut at) = (1, if d.has(flags::CHAINED) { self.meta(d.buf).next } else { NONE });
+        let (mut n, mut at) = (1, if d.has(flags::CHAINED) { self.meta(&d.buf).next } else { NONE });
         while at != NONE && n < self.pool.count {
-            (n, at) = (n + 1, self.meta(at).next);
+            (n, at) = (n + 1, self.meta_at(at).next);
         }
         n
     }
 
     /// The last buffer of a packet.
-    pub fn last(&self, d: &Desc) -> u32 {
-        let mut last = d.buf;
+    pub(crate) fn last(&self, d: &Desc) -> u32 {
+        let mut last = d.buf.0;
         if d.has(flags::CHAINED) {
             for _ in 0..self.pool.count {
-                let next = self.meta(last).next;
+                let next = self.meta_at(last).next;
                 if next == NONE {
                     break;
                 }
@@ -583,28 +631,32 @@ impl Buffers {
 
     /// The buffer's room, to be read.
     #[inline]
-    pub fn room(&self, buf: u32) -> &[u8; ROOM] {
-        // SAFETY: `at` checked the index; the room starts 64 bytes into the buffer; the owner of the descriptor is the
-        // only one who touches it.
+    pub fn room(&self, buf: &Buffer) -> &[u8; ROOM] {
+        self.room_at(buf.0)
+    }
+
+    #[inline]
+    pub(crate) fn room_at(&self, buf: u32) -> &[u8; ROOM] {
+        // SAFETY: `at` checked the index; the room starts 64 bytes into the buffer; its owner is the only one who touches it.
         unsafe { &*self.pool.at(buf).add(64).cast() }
     }
 
     /// The buffer's room, to be written.
     #[inline]
-    pub fn room_mut(&mut self, buf: u32) -> &mut [u8; ROOM] {
-        // SAFETY: as `room`; `&mut self` keeps a second reference out of this worker.
-        unsafe { &mut *self.pool.at(buf).add(64).cast() }
+    pub fn room_mut(&mut self, buf: &Buffer) -> &mut [u8; ROOM] {
+        // SAFETY: as `room_at`; `&mut self` keeps a second reference out of this worker.
+        unsafe { &mut *self.pool.at(buf.0).add(64).cast() }
     }
 
     /// Copies these bytes of one buffer's room to the same place of another's.
     #[inline]
-    pub fn copy_room(&mut self, from: u32, to: u32, bytes: Range<usize>) {
+    pub fn copy_room(&mut self, from: &Buffer, to: &Buffer, bytes: Range<usize>) {
         let end = bytes.end.min(ROOM);
         let start = bytes.start.min(end);
         if from == to {
             return;
         }
-        let (from, to) = (self.pool.at(from), self.pool.at(to));
+        let (from, to) = (self.pool.at(from.0), self.pool.at(to.0));
         // SAFETY: `at` checked the indices; the range lies within the rooms of two buffers, which do not overlap; `&mut self` as
         // `room_mut`.
         unsafe { core::ptr::copy_nonoverlapping(from.add(64 + start), to.add(64 + start), end - start) }
@@ -612,22 +664,32 @@ impl Buffers {
 
     /// The buffer's meta line.
     #[inline]
-    pub fn meta(&self, buf: u32) -> &Meta {
+    pub fn meta(&self, buf: &Buffer) -> &Meta {
+        self.meta_at(buf.0)
+    }
+
+    #[inline]
+    pub(crate) fn meta_at(&self, buf: u32) -> &Meta {
         // SAFETY: `at` checked the index; the first 64 bytes of each buffer are its Meta, any bytes are a valid one.
         unsafe { &*self.pool.at(buf).cast() }
     }
 
     /// The buffer's meta line, to be written.
     #[inline]
-    pub fn meta_mut(&mut self, buf: u32) -> &mut Meta {
-        // SAFETY: as `meta`; `&mut self` keeps a second reference out of this worker.
+    pub fn meta_mut(&mut self, buf: &Buffer) -> &mut Meta {
+        self.meta_at_mut(buf.0)
+    }
+
+    #[inline]
+    pub(crate) fn meta_at_mut(&mut self, buf: u32) -> &mut Meta {
+        // SAFETY: as `meta_at`; `&mut self` keeps a second reference out of this worker.
         unsafe { &mut *self.pool.at(buf).cast() }
     }
 
     /// Asks the CPU for the line at the packet's current header.
     #[inline]
     pub fn prefetch(&self, d: &Desc) {
-        prefetch(self.pool.base.wrapping_add(d.buf as usize * STRIDE + 64 + d.off as usize));
+        prefetch(self.pool.base.wrapping_add(d.buf.0 as usize * STRIDE + 64 + d.off as usize));
     }
 
     /// The rooms of all buffers, for a loop over many packets.
@@ -639,25 +701,25 @@ impl Buffers {
     /// The bytes of `d` from its current header, in the first buffer.
     #[inline]
     pub fn data(&self, d: &Desc) -> &[u8] {
-        &self.room(d.buf)[d.off as usize..][..d.len as usize]
+        &self.room(&d.buf)[d.off as usize..][..d.len as usize]
     }
 
     /// The bytes of `d` in the first buffer, to be written.
     #[inline]
     pub fn data_mut(&mut self, d: &Desc) -> &mut [u8] {
-        &mut self.room_mut(d.buf)[d.off as usize..][..d.len as usize]
+        &mut self.room_mut(&d.buf)[d.off as usize..][..d.len as usize]
     }
 
     /// Bytes of the whole packet from its current header.
     #[inline]
     pub fn total_len(&self, d: &Desc) -> usize {
-        let rest = if d.has(flags::CHAINED) { self.meta(d.buf).rest as usize } else { 0 };
+        let rest = if d.has(flags::CHAINED) { self.meta(&d.buf).rest as usize } else { 0 };
         d.len as usize + rest
     }
 
     /// All parts of a packet in order, from its current header.
     pub fn parts<'a>(&'a self, d: &Desc) -> Parts<'a> {
-        let next = if d.has(flags::CHAINED) { self.meta(d.buf).next } else { NONE };
+        let next = if d.has(flags::CHAINED) { self.meta(&d.buf).next } else { NONE };
         Parts { buffers: self, first: Some(self.data(d)), next, left: self.pool.count }
     }
 
@@ -685,7 +747,7 @@ impl Buffers {
         if len <= d.len as usize {
             d.len = len as u16;
             if d.has(flags::CHAINED) {
-                let next = self.meta(d.buf).next;
+                let next = self.meta(&d.buf).next;
                 d.flags &= !flags::CHAINED;
                 self.free_chain(next);
             }
@@ -695,15 +757,15 @@ impl Buffers {
             return;
         }
         let keep = len - d.len as usize;
-        let (mut left, mut cur) = (keep, self.meta(d.buf).next);
+        let (mut left, mut cur) = (keep, self.meta(&d.buf).next);
         while cur != NONE {
-            let m = *self.meta(cur);
+            let m = *self.meta_at(cur);
             if left <= m.len as usize {
-                let cut = self.meta_mut(cur);
+                let cut = self.meta_at_mut(cur);
                 cut.len = left as u16;
                 cut.next = NONE;
                 self.free_chain(m.next);
-                self.meta_mut(d.buf).rest = keep as u32;
+                self.meta_mut(&d.buf).rest = keep as u32;
                 return;
             }
             left -= m.len as usize;
@@ -742,9 +804,9 @@ impl<'a> Iterator for Parts<'a> {
         }
         self.left -= 1;
         let cur = self.next;
-        let m = self.buffers.meta(cur);
+        let m = self.buffers.meta_at(cur);
         self.next = m.next;
-        let room = self.buffers.room(cur);
+        let room = self.buffers.room_at(cur);
         room.get(m.off as usize..m.off as usize + m.len as usize)
     }
 }
@@ -769,9 +831,9 @@ mod tests {
     fn all_buffers_come_back() {
         let p = pool(1000);
         let (mut a, mut b) = (p.buffers(), p.buffers());
-        let mut got: Vec<u32> = std::iter::from_fn(|| a.alloc()).collect();
+        let mut got: Vec<Buffer> = std::iter::from_fn(|| a.alloc()).collect();
         assert_eq!(got.len(), 1000);
-        got.sort_unstable();
+        got.sort_unstable_by_key(Buffer::number);
         got.dedup();
         assert_eq!(got.len(), 1000, "no buffer twice");
         assert_eq!(p.in_use(), 1000);
@@ -791,8 +853,10 @@ mod tests {
         let p = pool(64);
         let mut b = p.buffers();
         let buf = b.alloc().unwrap();
+        // SAFETY: none, which is the point.
+        let again = unsafe { Buffer::from_number(buf.number()) };
         b.free_one(buf);
-        b.free_one(buf);
+        b.free_one(again);
     }
 
     #[test]
@@ -820,45 +884,7 @@ mod tests {
             prop_assert_eq!(&out[..n], &bytes[at.min(len)..(at + 100).min(len).max(at.min(len))]);
             b.trim(&mut d, cut);
             prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), bytes[..cut.min(len)].to_vec());
-            b.free(&d);
-            prop_assert_eq!(p.in_use(), 0);
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
-        #[test]
-        fn packets_joined_are_one(
-            parts in prop::collection::vec((prop_oneof![0usize..5000, 0usize..40], 0usize..60), 1..9),
-            pulled in 0usize..2500,
-        ) {
-            let p = pool(64);
-            let mut b = p.buffers();
-            let mut whole: Vec<u8> = vec![];
-            let (mut d, mut last) = (Desc::default(), NONE);
-            for (n, (len, skip)) in parts.into_iter().enumerate() {
-                let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
-                let mut more = b.alloc_bytes(&bytes).unwrap();
-                let skip = skip.min(usize::from(more.len));
-                (more.off, more.len) = (more.off + skip as u16, more.len - skip as u16);
-                whole.extend(&bytes[skip..]);
-                if n == 0 {
-                    (d, last) = (more, b.last(&more));
-                } else {
-                    last = b.join(&mut d, last, &more);
-                }
-                prop_assert_eq!(b.last(&d), last);
-                prop_assert_eq!(b.count(&d) as usize, p.in_use());
-                prop_assert_eq!(b.total_len(&d), whole.len());
-                prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), whole.clone());
-            }
-            b.pull(&mut d, pulled);
-            let room = ROOM - usize::from(d.off);
-            prop_assert!(usize::from(d.len) >= pulled.min(whole.len()).min(room));
-            prop_assert_eq!(b.total_len(&d), whole.len());
-            prop_assert_eq!(b.count(&d) as usize, p.in_use());
-            prop_assert_eq!(b.parts(&d).flatten().copied().collect::<Vec<_>>(), whole);
-            b.free(&d);
+            b.free(d);
             prop_assert_eq!(p.in_use(), 0);
         }
     }
@@ -868,13 +894,13 @@ mod tests {
         let p = pool(64);
         let mut b = p.buffers();
         let (from, to) = (b.alloc().unwrap(), b.alloc().unwrap());
-        b.room_mut(from).fill(7);
-        b.room_mut(to).fill(0);
-        b.copy_room(from, to, 100..103);
-        assert_eq!(b.room(to)[99..104], [0, 7, 7, 7, 0]);
-        b.copy_room(from, to, ROOM - 1..ROOM + 9);
-        b.copy_room(from, to, ROOM + 1..ROOM + 9);
-        assert_eq!(b.room(to).iter().filter(|byte| **byte == 7).count(), 4, "none beyond the room");
+        b.room_mut(&from).fill(7);
+        b.room_mut(&to).fill(0);
+        b.copy_room(&from, &to, 100..103);
+        assert_eq!(b.room(&to)[99..104], [0, 7, 7, 7, 0]);
+        b.copy_room(&from, &to, ROOM - 1..ROOM + 9);
+        b.copy_room(&from, &to, ROOM + 1..ROOM + 9);
+        assert_eq!(b.room(&to).iter().filter(|byte| **byte == 7).count(), 4, "none beyond the room");
         b.free_one(from);
         b.free_one(to);
     }

@@ -1,4 +1,13 @@
 //! Descriptors and vectors: what travels through the graph instead of the packets themselves.
+//!
+//! Who has a [`Desc`] owns its buffers: it can be moved, never copied. What is only to be looked at later is [`Seen`]; packets
+//! that leave a vector together are [`Packets`].
+#![allow(unsafe_code)]
+// Upholds: descriptors are moved from place to place, and what is left behind is out of reach of safe code: behind the length of a
+// vector, or in front of an iterator.
+
+use crate::buffer::Buffer;
+use std::ops::Deref;
 
 /// The most packets that one vector holds.
 pub const VECTOR_SIZE: usize = 256;
@@ -35,11 +44,23 @@ pub mod flags {
 ///
 /// 32 bytes: a vector of 256 is 8 KiB and stays in the first-level cache, so a node that does not need a packet's
 /// bytes never touches its memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Whoever has it owns the packet's buffers, so that there is one of each:
+/// ```compile_fail,E0382
+/// fn twice(d: graph::Desc) -> [graph::Desc; 2] {
+///     [d, d]
+/// }
+/// ```
+/// ```compile_fail,E0507
+/// fn taken(d: &mut graph::Desc) -> graph::Buffer {
+///     d.buf
+/// }
+/// ```
+#[derive(Debug, Default, PartialEq, Eq)]
 #[repr(C, align(32))]
 pub struct Desc {
-    /// Index of the first buffer in the pool.
-    pub buf: u32,
+    /// The first buffer.
+    pub buf: Buffer,
     /// Where the current header starts: bytes from the start of the buffer's room (headroom included).
     pub off: u16,
     /// Bytes of the packet in the first buffer, from `off`.
@@ -61,6 +82,33 @@ pub struct Desc {
 }
 
 impl Desc {
+    /// Takes the packet over: the words stay, the buffers go to the caller.
+    #[inline]
+    pub fn take(&mut self) -> Desc {
+        let d = self.moved();
+        self.buf = Buffer::default();
+        d
+    }
+
+    /// The same words, without a buffer.
+    #[inline]
+    pub fn words(&self) -> Desc {
+        self.with(Buffer::default())
+    }
+
+    /// The same words, with another buffer.
+    #[inline(always)]
+    pub fn with(&self, buf: Buffer) -> Desc {
+        Desc { buf, ..self.moved() }
+    }
+
+    /// The same descriptor a second time. The caller forgets one of them.
+    #[inline(always)]
+    pub(crate) fn moved(&self) -> Desc {
+        // SAFETY: a descriptor is plain words; that only one of them is used is the caller's to see to, within this crate.
+        unsafe { std::ptr::read(self) }
+    }
+
     /// True when any of `bits` is set.
     #[inline]
     pub fn has(&self, bits: u16) -> bool {
@@ -77,6 +125,166 @@ impl Desc {
     }
 }
 
+/// A descriptor as it once was, to be looked at. The packet may be another's by now, or no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(32))]
+pub struct Seen([u32; size_of::<Desc>() / 4]);
+
+impl Seen {
+    /// As the descriptor is now.
+    #[inline(always)]
+    pub fn of(d: &Desc) -> Seen {
+        // SAFETY: both are 32 bytes without padding, of one alignment.
+        unsafe { std::ptr::read(std::ptr::from_ref(d).cast()) }
+    }
+}
+
+impl Seen {
+    /// With other bytes of the same buffer: `len` from `off` on.
+    #[inline]
+    #[must_use]
+    pub fn of_bytes(d: &Desc, off: u16, len: u16) -> Seen {
+        let seen = Desc { off, len, ..d.moved() };
+        Seen::of(&seen)
+    }
+
+    /// Without some of the flags.
+    #[inline]
+    #[must_use]
+    pub fn without(d: &Desc, flags: u16) -> Seen {
+        let seen = Desc { flags: d.flags & !flags, ..d.moved() };
+        Seen::of(&seen)
+    }
+}
+
+impl Deref for Seen {
+    type Target = Desc;
+
+    #[inline(always)]
+    fn deref(&self) -> &Desc {
+        // SAFETY: the words were a descriptor's, and any words are one; a shared reference gives no buffer away.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+}
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Packets that have left their place together: each comes out once. Those that are never taken out are lost with their
+/// buffers.
+pub struct Packets<'a> {
+    all: &'a mut [Desc],
+}
+
+impl<'a> Packets<'a> {
+    /// All packets of a list, which is empty then.
+    pub fn drain(all: &'a mut Vec<Desc>) -> Packets<'a> {
+        let n = all.len();
+        all.clear();
+        let spare = all.as_mut_ptr();
+        // SAFETY: `n` descriptors stand there, which have no destructor, and the list, borrowed as long, does not count them any more.
+        Packets { all: unsafe { std::slice::from_raw_parts_mut(spare, n) } }
+    }
+
+    /// The packets that are left.
+    #[inline]
+    pub fn as_slice(&self) -> &[Desc] {
+        self.all
+    }
+
+    /// The packets that are left, to be changed.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [Desc] {
+        self.all
+    }
+
+    /// How many are left.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// True when none is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The first `n` of them (all, if there are fewer); the others stay.
+    #[inline]
+    #[must_use]
+    pub fn split_to(&mut self, n: usize) -> Packets<'a> {
+        let all = std::mem::take(&mut self.all);
+        let (first, rest) = all.split_at_mut(n.min(all.len()));
+        self.all = rest;
+        Packets { all: first }
+    }
+}
+
+impl Deref for Packets<'_> {
+    type Target = [Desc];
+
+    #[inline]
+    fn deref(&self) -> &[Desc] {
+        self.all
+    }
+}
+
+impl Iterator for Packets<'_> {
+    type Item = Desc;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Desc> {
+        let (first, rest) = std::mem::take(&mut self.all).split_first_mut()?;
+        self.all = rest;
+        Some(first.moved())
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.all.len(), Some(self.all.len()))
+    }
+}
+
+/// Room to bring packets of one kind to the front of others.
+pub struct Aside(Box<[Desc]>);
+
+impl Aside {
+    /// For up to `most` packets.
+    pub fn new(most: usize) -> Aside {
+        Aside((0..most).map(|_| Desc::default()).collect())
+    }
+
+    /// Moves those packets from place `from` on to the front of the others of which `wanted` says so, all in their order; the place
+    /// behind them. `wanted` is told, of each, its place, and where it will stand: among those wanted, and among the others if
+    /// it is not.
+    #[inline(always)]
+    pub fn bring_forward(
+        &mut self,
+        descs: &mut [Desc],
+        from: usize,
+        mut wanted: impl FnMut(&Desc, usize, usize, usize) -> bool,
+    ) -> usize {
+        let n = descs.len();
+        let others = &mut self.0[..n];
+        let (mut end, mut moved) = (from, 0);
+        for i in from..n {
+            let is_wanted = wanted(&descs[i], i, end, moved);
+            // Written to both places, and one of them counts: nobody foretells which.
+            (descs[end], others[moved]) = (descs[i].moved(), descs[i].moved());
+            end += usize::from(is_wanted);
+            moved += usize::from(!is_wanted);
+        }
+        for (to, d) in descs[end..].iter_mut().zip(&others[..moved]) {
+            *to = d.moved();
+        }
+        end
+    }
+}
+
 /// At most [`VECTOR_SIZE`] packets.
 pub struct Vector {
     len: usize,
@@ -86,7 +294,7 @@ pub struct Vector {
 impl Vector {
     /// An empty vector on the heap.
     pub fn boxed() -> Box<Vector> {
-        Box::new(Vector { len: 0, descs: [Desc::default(); VECTOR_SIZE] })
+        Box::new(Vector { len: 0, descs: std::array::from_fn(|_| Desc::default()) })
     }
 
     /// Packets in it.
@@ -107,38 +315,55 @@ impl Vector {
         VECTOR_SIZE - self.len
     }
 
-    /// Appends a packet; false (and nothing done) when it is full.
+    /// Appends a packet; gives it back when it is full.
+    ///
+    /// # Errors
+    /// The packet, which does not fit.
     #[inline]
-    #[must_use]
-    pub fn push(&mut self, d: Desc) -> bool {
-        if let Some(slot) = self.descs.get_mut(self.len) {
-            *slot = d;
-            self.len += 1;
-            true
-        } else {
-            false
+    pub fn push(&mut self, d: Desc) -> Result<(), Desc> {
+        if self.room() == 0 {
+            return Err(d);
         }
+        self.put(d);
+        Ok(())
     }
 
-    /// Appends as many of the packets as fit, and answers how many.
+    /// Appends a packet for which there is room.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, d: Desc) {
+        self.descs[self.len] = d;
+        self.len += 1;
+    }
+
+    /// Appends as many of the packets as fit; the others stay.
     #[inline]
-    pub fn append(&mut self, packets: &[Desc]) -> usize {
-        let n = packets.len().min(self.room());
-        self.descs[self.len..self.len + n].copy_from_slice(&packets[..n]);
+    pub fn append(&mut self, packets: &mut Packets<'_>) {
+        let some = packets.split_to(self.room());
+        let n = some.all.len();
+        let to = &mut self.descs[self.len..self.len + n];
+        // SAFETY: both are `n` descriptors, one slice's by a reference that nobody else has; those of `some` are forgotten here.
+        unsafe { std::ptr::copy_nonoverlapping(some.all.as_ptr(), to.as_mut_ptr(), n) }
         self.len += n;
-        n
     }
 
-    /// Forgets its packets. The caller has taken their buffers over.
+    /// Takes all its packets out.
     #[inline]
-    pub fn clear(&mut self) {
-        self.len = 0;
+    pub fn take(&mut self) -> Packets<'_> {
+        let len = std::mem::take(&mut self.len);
+        Packets { all: &mut self.descs[..len.min(VECTOR_SIZE)] }
     }
 
-    /// Forgets the packets from `len` on.
-    #[inline]
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+    /// Keeps the packets of which `keep` says so by their number, in their order; the others are forgotten, and those that were
+    /// taken over.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let mut kept = 0;
+        for i in 0..self.len.min(VECTOR_SIZE) {
+            if keep(i) && self.descs[i].buf != Buffer::default() {
+                self.descs[kept] = self.descs[i].moved();
+                kept += 1;
+            }
+        }
+        self.len = kept;
     }
 
     /// The packets.
@@ -168,10 +393,10 @@ mod tests {
     fn a_full_vector_takes_no_more() {
         let mut v = Vector::boxed();
         for i in 0..VECTOR_SIZE as u32 {
-            assert!(v.push(Desc { buf: i, ..Desc::default() }));
+            assert!(v.push(Desc { buf: Buffer(i), ..Desc::default() }).is_ok());
         }
-        assert!(!v.push(Desc::default()));
+        assert!(v.push(Desc::default()).is_err());
         assert_eq!(v.len(), VECTOR_SIZE);
-        assert_eq!(v.as_slice()[255].buf, 255);
+        assert_eq!(v.as_slice()[255].buf.number(), 255);
     }
 }

@@ -1,7 +1,7 @@
 //! The dispatcher of one worker: runs the nodes for which vectors wait, in the graph's order, until none waits.
 
 use crate::clock::tsc;
-use crate::desc::{Desc, Vector};
+use crate::desc::{Desc, Packets, Vector};
 use crate::driver::DynNode;
 use crate::edge::{NodeId, Reason};
 use crate::env::{DispatchReason, Env};
@@ -86,10 +86,7 @@ impl Dispatcher {
         if self.env.frames.pass(to, v) {
             return;
         }
-        for d in v.as_slice() {
-            self.env.enqueue(*d, to);
-        }
-        v.clear();
+        self.env.enqueue_all(v.take(), to);
     }
 
     /// Runs nodes until no packet waits; returns the number of packets handled (a packet counts once a node).
@@ -111,9 +108,7 @@ impl Dispatcher {
                 self.contain(id, &mut v, cause);
             } else if !v.is_empty() {
                 self.env.reason_base = self.reason_base;
-                for i in 0..v.len() {
-                    self.env.drop(v.as_slice()[i], DispatchReason::Left);
-                }
+                v.take().for_each(|d| self.env.drop(d, DispatchReason::Left));
             }
             if !self.env.outbox.is_empty() {
                 self.hand_off();
@@ -157,19 +152,19 @@ impl Dispatcher {
     pub(crate) fn hand_off(&mut self) {
         let env = &mut self.env;
         while let Some(&(to, node, _)) = env.outbox.first() {
-            self.together.clear();
             let together = &mut self.together;
-            env.outbox.retain(|&(t, n, d)| {
-                let same = (t, n) == (to, node) && together.len() < together.capacity();
+            env.outbox.retain_mut(|(t, n, d)| {
+                let same = (*t, *n) == (to, node) && together.len() < together.capacity();
                 if same {
-                    together.push(d);
+                    together.push(d.take());
                 }
                 !same
             });
-            let sent = env.handoff.as_ref().map_or(0, |h| h.send(to, node, &self.together));
-            for d in &self.together[sent..] {
-                env.lose(*d);
+            let mut packets = Packets::drain(together);
+            if let Some(h) = &env.handoff {
+                h.send(to, node, &mut packets);
             }
+            packets.for_each(|d| env.lose(d));
         }
     }
 
@@ -192,17 +187,11 @@ impl Dispatcher {
         self.env.stats.nodes[usize::from(id.0)].panics.add(1);
         if id == self.env.wiring.drop {
             // The drop node itself failed: free here, or the packets would come round again.
-            let descs: Vec<Desc> = v.as_slice().to_vec();
-            for d in &descs {
-                self.env.buffers.free(d);
-            }
+            self.env.buffers.free_all(v.take());
         } else {
             self.env.reason_base = self.reason_base;
-            for i in 0..v.len() {
-                self.env.drop(v.as_slice()[i], DispatchReason::Panic);
-            }
+            v.take().for_each(|d| self.env.drop(d, DispatchReason::Panic));
         }
-        v.clear();
     }
 }
 

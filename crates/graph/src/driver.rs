@@ -1,6 +1,6 @@
 //! The generic drivers: the loop over a vector that is the same for every node of a kind.
 
-use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
+use crate::desc::{Desc, Seen, VECTOR_SIZE, Vector, flags};
 use crate::edge::{Edge, NodeId, Reason};
 use crate::env::{Env, resolve};
 use crate::epoch::Guard;
@@ -75,7 +75,7 @@ impl Decisions {
         env: &mut Env,
         guard: &Guard,
         edges: &[u16],
-        before: &Desc,
+        before: &Seen,
         d: &mut Desc,
         decision: Step<N, D>,
     ) {
@@ -94,7 +94,7 @@ impl Decisions {
         self.uniform &= to == self.next[0];
         self.done += 1;
         if before.has(flags::TRACED) {
-            env.trace(guard, *before, d, (to != CONSUMED).then_some(NodeId(to)), reason);
+            env.trace(guard, before, d, (to != CONSUMED).then_some(NodeId(to)), reason);
         }
     }
 
@@ -105,27 +105,17 @@ impl Decisions {
         if self.uniform && first != CONSUMED && env.frames.pass(NodeId(first), v) {
             return;
         }
-        let mut left = v.as_slice();
+        let mut left = v.take();
         for run in self.next[..left.len()].chunk_by(|a, b| a == b) {
-            let (packets, rest) = left.split_at(run.len());
-            left = rest;
+            let packets = left.split_to(run.len());
             if run[0] != CONSUMED {
                 env.enqueue_all(packets, NodeId(run[0]));
             }
         }
-        v.clear();
     }
 
     pub(crate) fn salvage(&self, v: &mut Vector) {
-        let (n, mut kept) = (v.len(), 0);
-        for i in 0..n {
-            if i >= self.done || self.next[i] != CONSUMED {
-                let s = v.as_mut_slice();
-                s[kept] = s[i];
-                kept += 1;
-            }
-        }
-        v.truncate(kept);
+        v.retain(|i| i >= self.done || self.next[i] != CONSUMED);
     }
 }
 
@@ -158,7 +148,7 @@ impl<N: Node> DynNode for StepDriver<N> {
                 env.buffers.prefetch(d);
             }
             let d = &mut descs[i];
-            let before = *d;
+            let before = Seen::of(d);
             let decision = N::step(&mut view, &mut Packet { d, env });
             self.decisions.note(env, guard, &self.edges, &before, d, decision);
         }
@@ -216,7 +206,7 @@ impl<N: LookupNode> DynNode for LookupDriver<N> {
         let n = descs.len();
         N::lookup(&mut view, descs, &self.keys[..n], &mut self.results[..n]);
         for (i, d) in descs.iter_mut().enumerate() {
-            let before = *d;
+            let before = Seen::of(d);
             let decision = N::step(&mut view, &mut Packet { d, env }, self.results[i]);
             self.decisions.note(env, guard, &self.edges, &before, d, decision);
         }
@@ -244,7 +234,7 @@ impl<N: BatchNode> DynNode for BatchDriver<N> {
         let traced = v.as_slice().iter().any(|d| d.has(flags::TRACED));
         if traced {
             for d in v.as_slice().iter().filter(|d| d.has(flags::TRACED)) {
-                env.trace(guard, *d, d, Some(env.node), NO_REASON);
+                env.trace(guard, &Seen::of(d), d, Some(env.node), NO_REASON);
             }
         }
         self.node.process(env, guard, v);

@@ -2,7 +2,7 @@
 
 use crate::arcs::ArcNodes;
 use crate::buffer::Buffers;
-use crate::desc::Desc;
+use crate::desc::{Desc, Packets, Seen};
 use crate::edge::{Edge, NodeId, Reason};
 use crate::epoch::Guard;
 use crate::frames::Frames;
@@ -71,17 +71,15 @@ impl Env {
     #[inline]
     pub fn enqueue(&mut self, d: Desc, node: NodeId) {
         if let Err(d) = self.frames.push(node, d) {
-            self.buffers.free(&d);
+            self.buffers.free(d);
         }
     }
 
     /// Sends packets to `node`.
     #[inline]
-    pub fn enqueue_all(&mut self, packets: &[Desc], node: NodeId) {
-        let sent = self.frames.push_all(node, packets);
-        for d in &packets[sent..] {
-            self.buffers.free(d);
-        }
+    pub fn enqueue_all(&mut self, mut packets: Packets<'_>, node: NodeId) {
+        self.frames.push_all(node, &mut packets);
+        self.buffers.free_all(packets);
     }
 
     /// The running node.
@@ -124,8 +122,8 @@ impl Env {
     }
 
     /// The same for several packets.
-    pub fn hand_off_all(&mut self, to: usize, node: NodeId, packets: &[Desc]) {
-        packets.iter().for_each(|d| self.hand_off(to, node, *d));
+    pub fn hand_off_all(&mut self, to: usize, node: NodeId, packets: Packets<'_>) {
+        packets.for_each(|d| self.hand_off(to, node, d));
     }
 
     /// Drops a packet that no other worker takes.
@@ -158,14 +156,14 @@ impl Env {
 
     /// Appends a trace record for a packet that the running node worked on.
     #[cold]
-    pub fn trace(&self, guard: &Guard, before: Desc, after: &Desc, next: Option<NodeId>, reason: u32) {
+    pub fn trace(&self, guard: &Guard, before: &Seen, after: &Desc, next: Option<NodeId>, reason: u32) {
         let mut data = [0u8; TRACE_BYTES];
         // A packet that the node took over may have been freed, but its bytes are still where they were.
-        let shown = if next.is_some() { after } else { &before };
+        let shown = if next.is_some() { after } else { before };
         let data_len = self.buffers.copy_out(shown, 0, &mut data) as u16;
         let total_len = self.buffers.total_len(shown) as u32;
-        let id = self.buffers.meta(before.buf).trace_id;
-        let (node, time_ns, after) = (self.node, self.now_ns, *after);
+        let id = self.buffers.meta(&before.buf).trace_id;
+        let (node, time_ns, before, after) = (self.node, self.now_ns, *before, Seen::of(after));
         self.tracing.record(
             guard,
             TraceRecord { id, node, next, reason, time_ns, before, after, total_len, data_len, data },

@@ -1,6 +1,6 @@
 //! The vectors that wait for their nodes, one list a node, all made before the first packet.
 
-use crate::desc::{Desc, Vector};
+use crate::desc::{Desc, Packets, Vector};
 use crate::edge::NodeId;
 
 /// Pending vectors of all nodes of one worker.
@@ -36,44 +36,49 @@ impl Frames {
     /// Appends a packet to what waits for `node`; gives it back when no vector is left.
     #[inline]
     pub fn push(&mut self, node: NodeId, d: Desc) -> Result<(), Desc> {
-        let list = &mut self.pending[node.0 as usize];
-        if let Some(v) = list.last_mut()
-            && v.push(d)
+        if let Some(v) = self.pending[node.0 as usize].last_mut()
+            && v.room() != 0
         {
+            v.put(d);
             return Ok(());
         }
         self.push_slow(node, d)
     }
 
-    /// Appends packets to what waits for `node`; answers how many found a vector.
+    /// Appends packets to what waits for `node`; those that find no vector stay.
     #[inline]
-    pub fn push_all(&mut self, node: NodeId, packets: &[Desc]) -> usize {
-        let mut rest = packets;
+    pub fn push_all(&mut self, node: NodeId, packets: &mut Packets<'_>) {
         loop {
             if let Some(v) = self.pending[node.0 as usize].last_mut() {
-                rest = &rest[v.append(rest)..];
+                v.append(packets);
             }
-            // What is left needs another vector.
-            let Some((&d, tail)) = rest.split_first() else { break };
-            if self.push(node, d).is_err() {
+            if packets.is_empty() || !self.next_vector(node) {
                 break;
             }
-            rest = tail;
         }
-        packets.len() - rest.len()
     }
 
     #[cold]
     fn push_slow(&mut self, node: NodeId, d: Desc) -> Result<(), Desc> {
-        let Some(mut v) = self.free.pop() else {
-            self.lost += 1;
+        if !self.next_vector(node) {
             return Err(d);
+        }
+        match self.pending[node.0 as usize].last_mut() {
+            Some(v) => v.push(d),
+            None => Err(d),
+        }
+    }
+
+    /// Has one more vector wait for `node`, an empty one; false when none is left.
+    #[cold]
+    fn next_vector(&mut self, node: NodeId) -> bool {
+        let Some(v) = self.free.pop() else {
+            self.lost += 1;
+            return false;
         };
-        let pushed = v.push(d);
-        debug_assert!(pushed, "a free vector is empty");
         self.pending[node.0 as usize].push(v);
         self.mark(node);
-        Ok(())
+        true
     }
 
     /// Hands the whole vector on to `node` without copying, if nothing waits there; `v` is empty afterwards. False
@@ -125,7 +130,7 @@ impl Frames {
     /// Gives an empty vector back.
     #[inline]
     pub fn give(&mut self, mut v: Box<Vector>) {
-        v.clear();
+        let _ = v.take();
         self.free.push(v);
     }
 
@@ -139,12 +144,13 @@ impl Frames {
 mod tests {
     use super::*;
     use crate::VECTOR_SIZE;
+    use crate::buffer::Buffer;
 
     #[test]
     fn packets_keep_their_order_over_full_vectors() {
         let mut f = Frames::new(70, 1024);
         for i in 0..600 {
-            f.push(NodeId(65), Desc { buf: i, ..Desc::default() }).unwrap();
+            f.push(NodeId(65), Desc { buf: Buffer(i), ..Desc::default() }).unwrap();
         }
         f.push(NodeId(3), Desc::default()).unwrap();
         assert_eq!(f.next_ready(0), Some(NodeId(3)));
@@ -153,7 +159,7 @@ mod tests {
         let mut seen = vec![];
         while let Some(v) = f.take(NodeId(65)) {
             assert!(v.len() <= VECTOR_SIZE);
-            seen.extend(v.as_slice().iter().map(|d| d.buf));
+            seen.extend(v.as_slice().iter().map(|d| d.buf.number()));
             f.give(v);
         }
         assert_eq!(seen, (0..600).collect::<Vec<_>>());
@@ -162,19 +168,24 @@ mod tests {
 
     #[test]
     fn many_at_once_are_as_many_one_by_one() {
-        let packets: Vec<Desc> = (0..700).map(|buf| Desc { buf, ..Desc::default() }).collect();
         let mut f = Frames::new(1, 1024);
         for range in [0..1, 1..3, 3..3, 3..300, 300..600, 600..700] {
-            assert_eq!(f.push_all(NodeId(0), &packets[range.clone()]), range.len());
+            let mut packets: Vec<Desc> = range.map(|n| Desc { buf: Buffer(n), ..Desc::default() }).collect();
+            let mut packets = Packets::drain(&mut packets);
+            f.push_all(NodeId(0), &mut packets);
+            assert!(packets.is_empty());
         }
         let mut seen = vec![];
-        while let Some(v) = f.take(NodeId(0)) {
-            seen.extend_from_slice(v.as_slice());
+        while let Some(mut v) = f.take(NodeId(0)) {
+            seen.extend(v.take().map(|d| d.buf.number()));
             f.give(v);
         }
-        assert_eq!(seen, packets);
+        assert_eq!(seen, (0..700).collect::<Vec<_>>());
         let mut f = Frames::new(1, 0);
-        let fits = f.push_all(NodeId(0), &vec![Desc::default(); 1 << 16]);
+        let mut many: Vec<Desc> = (0..1 << 16).map(|_| Desc::default()).collect();
+        let mut left = Packets::drain(&mut many);
+        f.push_all(NodeId(0), &mut left);
+        let fits = (1 << 16) - left.len();
         assert!(fits > 0 && fits.is_multiple_of(VECTOR_SIZE), "until no vector is left");
     }
 
@@ -182,10 +193,10 @@ mod tests {
     fn a_whole_vector_passes_only_where_nothing_waits() {
         let mut f = Frames::new(4, 256);
         let mut v = f.empty().unwrap();
-        assert!(v.push(Desc { buf: 7, ..Desc::default() }));
+        assert!(v.push(Desc { buf: Buffer(7), ..Desc::default() }).is_ok());
         assert!(f.pass(NodeId(1), &mut v));
         assert!(v.is_empty());
-        assert!(v.push(Desc { buf: 8, ..Desc::default() }));
+        assert!(v.push(Desc { buf: Buffer(8), ..Desc::default() }).is_ok());
         assert!(!f.pass(NodeId(1), &mut v));
     }
 
@@ -193,7 +204,7 @@ mod tests {
     fn no_vector_left_gives_the_packet_back() {
         let mut f = Frames::new(1, 0);
         let mut n = 0;
-        while f.push(NodeId(0), Desc { buf: n, ..Desc::default() }).is_ok() {
+        while f.push(NodeId(0), Desc { buf: Buffer(n), ..Desc::default() }).is_ok() {
             n += 1;
         }
         assert_eq!(f.lost(), 1);

@@ -6,7 +6,7 @@
 //! back when they were read. A worker that sleeps is woken by one write for all packets until it looks; one that is awake finds
 //! them in its next loop.
 
-use crate::desc::{Desc, flags};
+use crate::desc::{Desc, Packets, flags};
 use crate::edge::NodeId;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
@@ -23,14 +23,15 @@ pub const FRAME: usize = 64;
 
 struct Frame {
     node: NodeId,
-    len: usize,
-    packets: [Desc; FRAME],
+    /// Room for [`FRAME`].
+    packets: Vec<Desc>,
 }
 
 struct Lane {
     full: ArrayQueue<Box<Frame>>,
-    /// Packets in them.
+    /// Packets in them, and how many there are of them: taken before anything is put there.
     waiting: AtomicUsize,
+    frames: AtomicUsize,
     wake: OwnedFd,
     asleep: AtomicBool,
 }
@@ -52,14 +53,14 @@ impl Handoff {
             Ok(Lane {
                 full: ArrayQueue::new(FRAMES),
                 waiting: AtomicUsize::new(0),
+                frames: AtomicUsize::new(0),
                 wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
                 asleep: AtomicBool::new(false),
             })
         };
         let empty = ArrayQueue::new((workers * FRAMES).max(1));
         for _ in 0..workers * FRAMES {
-            let _ =
-                empty.push(Box::new(Frame { node: NodeId(0), len: 0, packets: [Desc::default(); FRAME] }));
+            let _ = empty.push(Box::new(Frame { node: NodeId(0), packets: Vec::with_capacity(FRAME) }));
         }
         Ok(Handoff { lanes: (0..workers).map(lane).collect::<io::Result<_>>()?, empty })
     }
@@ -72,16 +73,11 @@ impl Handoff {
 
     /// Sends packets to `node` of worker `to`, and answers how many: the others stay with the caller, for there is no room. Their
     /// trace ends here: numbers in the trace are each worker's own.
-    #[must_use]
-    pub fn send(&self, to: usize, node: NodeId, packets: &[Desc]) -> usize {
+    pub fn send(&self, to: usize, node: NodeId, packets: &mut Packets<'_>) -> usize {
         let Some(lane) = self.lanes.get(to) else { return 0 };
-        let mut sent = 0;
-        for some in packets.chunks(FRAME) {
-            if !self.send_frame(lane, node, some) {
-                break;
-            }
-            sent += some.len();
-        }
+        let before = packets.len();
+        while !packets.is_empty() && self.send_frame(lane, node, packets) {}
+        let sent = before - packets.len();
         if sent != 0 {
             fence(Ordering::SeqCst);
             if lane.asleep.load(Ordering::SeqCst) && lane.asleep.swap(false, Ordering::SeqCst) {
@@ -91,31 +87,35 @@ impl Handoff {
         sent
     }
 
-    fn send_frame(&self, lane: &Lane, node: NodeId, packets: &[Desc]) -> bool {
-        let taken = lane.waiting.fetch_add(packets.len(), Ordering::Relaxed) + packets.len() <= WAITING;
-        if let Some(mut frame) = taken.then(|| self.empty.pop()).flatten() {
-            (frame.node, frame.len) = (node, packets.len());
-            for (place, d) in frame.packets.iter_mut().zip(packets) {
-                *place = Desc { flags: d.flags & !flags::TRACED, ..*d };
-            }
-            match lane.full.push(frame) {
-                Ok(()) => return true,
-                Err(frame) => _ = self.empty.push(frame),
-            }
+    /// Sends the first [`FRAME`] of the packets, or none.
+    fn send_frame(&self, lane: &Lane, node: NodeId, packets: &mut Packets<'_>) -> bool {
+        let n = packets.len().min(FRAME);
+        let few = lane.waiting.fetch_add(n, Ordering::Relaxed) + n <= WAITING;
+        let fits = lane.frames.fetch_add(1, Ordering::Acquire) < FRAMES;
+        if let Some(mut frame) = (few && fits).then(|| self.empty.pop()).flatten() {
+            let untraced = |d: Desc| Desc { flags: d.flags & !flags::TRACED, ..d };
+            frame.node = node;
+            frame.packets.extend(packets.split_to(n).map(untraced));
+            let full = lane.full.push(frame);
+            debug_assert!(full.is_ok(), "a place was taken");
+            return true;
         }
-        lane.waiting.fetch_sub(packets.len(), Ordering::Relaxed);
+        lane.frames.fetch_sub(1, Ordering::Relaxed);
+        lane.waiting.fetch_sub(n, Ordering::Relaxed);
         false
     }
 
     /// Hands the next packets for worker `worker` to `each`, with their node, and answers how many; 0: none wait.
     #[inline]
-    pub fn take(&self, worker: usize, each: impl FnOnce(NodeId, &[Desc])) -> usize {
+    pub fn take(&self, worker: usize, each: impl FnOnce(NodeId, Packets<'_>)) -> usize {
         let Some(lane) = self.lanes.get(worker) else { return 0 };
-        let Some(frame) = lane.full.pop() else { return 0 };
-        let n = frame.len.min(FRAME);
-        each(frame.node, &frame.packets[..n]);
-        lane.waiting.fetch_sub(n, Ordering::Relaxed);
+        let Some(mut frame) = lane.full.pop() else { return 0 };
+        let n = frame.packets.len();
+        each(frame.node, Packets::drain(&mut frame.packets));
         let _ = self.empty.push(frame);
+        lane.waiting.fetch_sub(n, Ordering::Relaxed);
+        // Behind the place in the queue that it stands for.
+        lane.frames.fetch_sub(1, Ordering::Release);
         n
     }
 
@@ -145,9 +145,10 @@ impl Handoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
 
     fn packets(first: u32, n: u32) -> Vec<Desc> {
-        let d = |buf| Desc { buf, flags: flags::TRACED | flags::LOCAL, ..Desc::default() };
+        let d = |n| Desc { buf: Buffer(n), flags: flags::TRACED | flags::LOCAL, ..Desc::default() };
         (first..first + n).map(d).collect()
     }
 
@@ -156,7 +157,7 @@ mod tests {
         let mut got = vec![];
         while h.take(worker, |node, packets| {
             assert!(packets.iter().all(|d| d.flags == flags::LOCAL), "traces end");
-            got.extend(packets.iter().map(|d| (node.0, d.buf)));
+            got.extend(packets.iter().map(|d| (node.0, d.buf.number())));
         }) != 0
         {}
         got
@@ -170,21 +171,26 @@ mod tests {
             let mut sent = 0;
             for n in [1, 63, 64, 65, 200, 256, 256, 256, 256, 256, 256, 256] {
                 let node = NodeId((sent % 5) as u16);
-                sent += h.send(1, node, &packets(sent, n)) as u32;
+                sent += h.send(1, node, &mut Packets::drain(&mut packets(sent, n))) as u32;
             }
             assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 6 + 64, "as many frames as fit");
-            assert_eq!(h.send(1, NodeId(7), &packets(0, 64)), 0, "full");
-            assert_eq!(h.send(2, NodeId(7), &packets(0, 1)), 0, "no such worker");
-            assert_eq!(h.send(0, NodeId(3), &packets(9, 1)), 1, "another worker's");
+            assert_eq!(h.send(1, NodeId(7), &mut Packets::drain(&mut packets(0, 64))), 0, "full");
+            assert_eq!(h.send(2, NodeId(7), &mut Packets::drain(&mut packets(0, 1))), 0, "no such worker");
+            assert_eq!(h.send(0, NodeId(3), &mut Packets::drain(&mut packets(9, 1))), 1, "another worker's");
             let got = all(&h, 1);
             assert_eq!(got.iter().map(|g| g.1).collect::<Vec<_>>(), (0..sent).collect::<Vec<_>>());
             assert_eq!((got[0].0, got[1].0, got[64].0, got[128].0), (0, 1, 4, 3));
             assert_eq!(all(&h, 0), [(3, 9)]);
         }
         // One by one there are as many as there are frames.
-        let sent: usize = (0..1000).map(|n| h.send(1, NodeId(0), &packets(n, 1))).sum();
+        let sent: usize =
+            (0..1000).map(|n| h.send(1, NodeId(0), &mut Packets::drain(&mut packets(n, 1)))).sum();
         assert_eq!(sent, FRAMES);
-        assert_eq!(h.send(0, NodeId(0), &packets(0, 256)), 256, "others have theirs");
+        assert_eq!(
+            h.send(0, NodeId(0), &mut Packets::drain(&mut packets(0, 256))),
+            256,
+            "others have theirs"
+        );
         assert_eq!(all(&h, 1).len(), FRAMES);
     }
 
@@ -198,7 +204,7 @@ mod tests {
                 s.spawn(move || {
                     let mut sent: u32 = 0;
                     while sent < 500_000 {
-                        match h.send(2, NodeId(w), &packets(sent, 1 + sent % 100)) {
+                        match h.send(2, NodeId(w), &mut Packets::drain(&mut packets(sent, 1 + sent % 100))) {
                             0 => std::thread::yield_now(),
                             n => sent += n as u32,
                         }
@@ -225,7 +231,7 @@ mod tests {
         let h = Handoff::new(1).unwrap();
         assert!(h.may_sleep(0));
         for _ in 0..3 {
-            assert_eq!(h.send(0, NodeId(1), &packets(0, 1)), 1);
+            assert_eq!(h.send(0, NodeId(1), &mut Packets::drain(&mut packets(0, 1))), 1);
         }
         let mut count = [0u8; 8];
         rustix::io::read(h.fd(0).unwrap(), &mut count).unwrap();

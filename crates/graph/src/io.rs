@@ -1,7 +1,7 @@
 //! The edge of the graph: queues that bring packets in and take them out. Drivers implement these.
 
 use crate::buffer::Buffers;
-use crate::desc::{Desc, Vector};
+use crate::desc::{Packets, Vector};
 use std::os::fd::RawFd;
 
 /// When an input wants to be polled again.
@@ -88,7 +88,7 @@ pub trait TxQueue: Send {
     fn caps(&self) -> TxCaps;
 
     /// Takes the packets over (it frees their buffers, now or later). Each starts at its Ethernet header.
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport;
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport;
 
     /// Called after the last `send` of a loop: hands over what was only queued.
     fn flush(&mut self, buffers: &mut Buffers) -> TxReport {

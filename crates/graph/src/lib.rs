@@ -11,6 +11,7 @@
 pub mod arcs;
 pub mod buffer;
 pub mod builder;
+pub mod chain;
 pub mod clock;
 pub mod counters;
 pub mod desc;
@@ -35,9 +36,10 @@ pub mod trace;
 pub mod wheel;
 pub mod worker;
 
-pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch};
+pub use buffer::{Buffer, Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch};
 pub use builder::{BuildError, Builder, Graph};
-pub use desc::{Desc, VECTOR_SIZE, Vector, flags};
+pub use chain::{Chain, Row};
+pub use desc::{Aside, Desc, Packets, Seen, VECTOR_SIZE, Vector, flags};
 pub use dispatch::Dispatcher;
 pub use edge::{Edge, NodeId, Reason, Severity};
 pub use env::{DispatchReason, Env};

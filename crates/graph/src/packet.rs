@@ -92,13 +92,26 @@ impl Packet<'_> {
     /// The buffer's meta line.
     #[inline]
     pub fn meta(&self) -> &Meta {
-        self.env.buffers.meta(self.d.buf)
+        self.env.buffers.meta(&self.d.buf)
     }
 
     /// The buffer's meta line, to be written.
     #[inline]
     pub fn meta_mut(&mut self) -> &mut Meta {
-        self.env.buffers.meta_mut(self.d.buf)
+        self.env.buffers.meta_mut(&self.d.buf)
+    }
+
+    /// Takes the packet over, from the vector and from the graph: the node answers [`Exit::Consumed`](crate::Exit::Consumed).
+    #[inline]
+    pub fn take(&mut self) -> Desc {
+        self.d.take()
+    }
+
+    /// Gives the packet's buffers back: the node answers [`Exit::Consumed`](crate::Exit::Consumed).
+    #[inline]
+    pub fn free(&mut self) {
+        let d = self.d.take();
+        self.env.buffers.free(d);
     }
 
     /// True when any of `bits` is set in the descriptor's flags.
@@ -124,12 +137,11 @@ impl Packet<'_> {
         let b = &mut self.env.buffers;
         let buf = b.alloc()?;
         let (off, len) = (self.d.off as usize, self.d.len as usize);
-        b.copy_room(self.d.buf, buf, (self.d.l2 as usize).min(off)..off + len);
+        b.copy_room(&self.d.buf, &buf, (self.d.l2 as usize).min(off)..off + len);
         if self.d.has(!flags::WITHOUT_META) {
-            *b.meta_mut(buf) = *b.meta(self.d.buf);
+            *b.meta_mut(&buf) = *b.meta(&self.d.buf);
         }
-        let mut copy = *self.d;
-        copy.buf = buf;
+        let mut copy = self.d.with(buf);
         copy.flags &= !flags::CHAINED;
         if self.d.has(flags::CHAINED) {
             let (mut at, mut room) = (len, [0u8; ROOM]);
@@ -137,7 +149,7 @@ impl Packet<'_> {
             while at < total {
                 let n = b.copy_out(self.d, at, &mut room);
                 if n == 0 || !b.append(&mut copy, &room[..n]) {
-                    b.free(&copy);
+                    b.free(copy);
                     return None;
                 }
                 at += n;

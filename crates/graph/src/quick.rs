@@ -8,7 +8,7 @@
 //! with and without short cuts.
 
 use crate::buffer::{Buffers, Rooms, WINDOW};
-use crate::desc::{Desc, VECTOR_SIZE, Vector, flags};
+use crate::desc::{Aside, Desc, Seen, VECTOR_SIZE, Vector, flags};
 use crate::driver::{Decisions, DynNode};
 use crate::edge::{Edge, NodeId};
 use crate::env::{Env, resolve};
@@ -75,7 +75,7 @@ fn show_whole(descs: &mut [Desc], buffers: &Buffers) -> Whole {
 fn show_parts(whole: &Whole, descs: &mut [Desc], buffers: &mut Buffers) {
     for (d, end) in descs.iter_mut().zip(&whole.ends[..whole.len]) {
         let len = usize::from(d.len);
-        let first_ends = end - buffers.meta(d.buf).rest;
+        let first_ends = end - buffers.meta(&d.buf).rest;
         d.len = (first_ends - u32::from(d.off)) as u16;
         d.flags |= flags::CHAINED;
         if u32::from(d.off) + len as u32 != *end {
@@ -192,7 +192,7 @@ struct Sorter {
     /// The kinds of the packets at these places.
     kinds: Box<[u32]>,
     /// Packets of other kinds until those of the kind have moved up.
-    others: Box<[Desc]>,
+    others: Aside,
     /// The kinds of those.
     other_kinds: Box<[u32]>,
 }
@@ -202,7 +202,7 @@ impl Sorter {
     fn new(sorts: bool) -> Self {
         let n = if sorts { VECTOR_SIZE } else { 0 };
         let kinds: Box<[u32]> = vec![0; n].into();
-        Sorter { kinds: kinds.clone(), others: vec![Desc::default(); n].into(), other_kinds: kinds }
+        Sorter { kinds: kinds.clone(), others: Aside::new(n), other_kinds: kinds }
     }
 
     /// Looks at packets from `at` on.
@@ -215,19 +215,14 @@ impl Sorter {
     fn bring_forward(&mut self, descs: &mut [Desc], at: usize, kind: u32) -> usize {
         let n = descs.len();
         let kinds = &mut self.kinds[..n];
-        let (others, other_kinds) = (&mut self.others[..n], &mut self.other_kinds[..n]);
+        let other_kinds = &mut self.other_kinds[..n];
         let first = kinds[at..].iter().position(|k| *k != kind).map_or(n, |ahead| at + ahead);
-        let (mut end, mut moved) = (first, 0);
-        for i in first..n {
-            // Written to both places, and one of them counts: nobody foretells which.
-            (descs[end], others[moved]) = (descs[i], descs[i]);
+        let end = self.others.bring_forward(descs, first, |_, i, end, moved| {
             let of = kinds[i];
             (kinds[end], other_kinds[moved]) = (of, of);
-            end += usize::from(of == kind);
-            moved += usize::from(of != kind);
-        }
-        descs[end..].copy_from_slice(&others[..moved]);
-        kinds[end..].copy_from_slice(&other_kinds[..moved]);
+            of == kind
+        });
+        kinds[end..].copy_from_slice(&other_kinds[..n - end]);
         end
     }
 }
@@ -263,8 +258,8 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
         let mut asked = Asked(0);
         while at < descs.len() {
             // Packets from here to `end` go by one `common`.
-            let (first, mut end) = (descs[at], descs.len());
-            let mut usual = Some(&first)
+            let (first, mut end) = (Seen::of(&descs[at]), descs.len());
+            let mut usual = Some(&*first)
                 .filter(|d| self.short && !d.has(flags::UNUSUAL & !flags::CHAINED))
                 .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
                 .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
@@ -304,7 +299,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
                     end = self.sorter.bring_forward(descs, at, kind);
                     continue;
                 }
-                let before = *d;
+                let before = Seen::of(d);
                 let decision = N::step(&mut view, &mut Packet { d, env });
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
                     && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
@@ -477,7 +472,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
                 }
             }
             if let Some(d) = descs.get_mut(at) {
-                let before = *d;
+                let before = Seen::of(d);
                 let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
                 if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
                     && !asked.ends(|| N::ends(*edge, &Packet { d, env }))

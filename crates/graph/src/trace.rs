@@ -5,7 +5,7 @@
 // Upholds: only the owning worker appends; a record is never written again after `len` was raised over it.
 
 use crate::buffer::Buffers;
-use crate::desc::{Desc, Vector, flags};
+use crate::desc::{Seen, Vector, flags};
 use crate::edge::NodeId;
 use crate::epoch::{Guard, Published, Reclaimer};
 use std::cell::UnsafeCell;
@@ -32,9 +32,9 @@ pub struct TraceRecord {
     /// When, in nanoseconds of the TSC.
     pub time_ns: u64,
     /// The descriptor before the step.
-    pub before: Desc,
+    pub before: Seen,
     /// The descriptor after the step.
-    pub after: Desc,
+    pub after: Seen,
     /// Bytes of the packet from its current header, after the step.
     pub total_len: u32,
     /// Valid bytes of `data`.
@@ -170,7 +170,7 @@ impl Tracing {
             let id = self.next_id.load(Ordering::Relaxed);
             self.next_id.store(id.wrapping_add(1), Ordering::Relaxed);
             d.flags |= flags::TRACED;
-            buffers.meta_mut(d.buf).trace_id = id;
+            buffers.meta_mut(&d.buf).trace_id = id;
         }
     }
 
@@ -185,6 +185,7 @@ impl Tracing {
 mod tests {
     use super::*;
     use crate::buffer::{Pool, PoolConfig, PoolMemory};
+    use crate::desc::Desc;
     use crate::epoch::Domain;
     use std::sync::Arc;
 
@@ -195,8 +196,8 @@ mod tests {
             next: None,
             reason: NO_REASON,
             time_ns: 0,
-            before: Desc::default(),
-            after: Desc::default(),
+            before: Seen::of(&Desc::default()),
+            after: Seen::of(&Desc::default()),
             total_len: 0,
             data_len: 0,
             data: [0; TRACE_BYTES],
@@ -214,14 +215,14 @@ mod tests {
         t.add(NodeId(1), 3, reader.guard(), &mut rec);
         let mut v = Vector::boxed();
         for _ in 0..5 {
-            assert!(v.push(b.alloc_desc().unwrap()));
+            assert!(v.push(b.alloc_desc().unwrap()).is_ok());
         }
         t.start(NodeId(0), &mut v, &mut b);
         assert_eq!(v.as_slice().iter().filter(|d| d.has(flags::TRACED)).count(), 0);
         t.start(NodeId(1), &mut v, &mut b);
         t.start(NodeId(1), &mut v, &mut b);
         assert_eq!(v.as_slice().iter().filter(|d| d.has(flags::TRACED)).count(), 3);
-        assert_eq!(b.meta(v.as_slice()[2].buf).trace_id, 2);
+        assert_eq!(b.meta(&v.as_slice()[2].buf).trace_id, 2);
     }
 
     #[test]

@@ -338,7 +338,7 @@ impl Worker {
                 if d.has(flags::TRACED) {
                     let guard = self.reader.guard();
                     env.node = input.node;
-                    env.trace(guard, *d, d, Some(target), crate::trace::NO_REASON);
+                    env.trace(guard, &crate::Seen::of(d), d, Some(target), crate::trace::NO_REASON);
                 }
             }
             let s = &env.stats.nodes[usize::from(input.node.0)];

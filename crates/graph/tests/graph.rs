@@ -33,7 +33,7 @@ impl Node for Sort {
             Some(0xfe) => panic!("poisoned packet"),
             Some(0xfd) => {
                 p.count(SortDrop::Seen);
-                p.env.buffers.free(p.d);
+                p.free();
                 Err(Exit::Consumed)
             }
             Some(0xfc) => {
@@ -75,14 +75,13 @@ macro_rules! sink {
             type Next = graph::node::Never;
             type Drop = graph::node::Never;
             fn process(&mut self, env: &mut Env, _: &Guard, v: &mut Vector) {
-                for d in v.as_slice() {
+                for d in v.take() {
                     self.0.1.fetch_add(1, Ordering::Relaxed);
-                    let bytes = env.buffers.parts(d).flatten().copied().collect();
+                    let bytes = env.buffers.parts(&d).flatten().copied().collect();
                     let _ = self.0.2.send((d.aux, bytes));
                     env.buffers.free(d);
                 }
                 let _ = self.0.0;
-                v.clear();
             }
         }
     };
@@ -243,7 +242,7 @@ impl RxQueue for Feeder {
         let n = self.left.min(out.room());
         for _ in 0..n {
             let Some(d) = b.alloc_bytes(&[2, 0]) else { break };
-            assert!(out.push(d));
+            assert!(out.push(d).is_ok());
         }
         self.left -= n;
         n

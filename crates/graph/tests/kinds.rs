@@ -68,11 +68,10 @@ impl BatchNode for Out {
     type Next = Never;
     type Drop = Never;
     fn process(&mut self, env: &mut Env, _: &Guard, v: &mut Vector) {
-        for d in v.as_slice() {
-            let _ = self.0.send(*d);
+        for d in v.take() {
+            let _ = self.0.send(d.words());
             env.buffers.free(d);
         }
-        v.clear();
     }
 }
 

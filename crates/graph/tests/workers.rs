@@ -42,7 +42,8 @@ impl Node for Spread {
             true => p.env.node(),
             false => p.env.edge(SpreadNext::Take, p.d),
         };
-        p.env.hand_off(to, node, *p.d);
+        let d = p.take();
+        p.env.hand_off(to, node, d);
         Err(Exit::Consumed)
     }
 }
@@ -53,13 +54,12 @@ impl BatchNode for Take {
     type Next = graph::node::Never;
     type Drop = graph::node::Never;
     fn process(&mut self, env: &mut Env, _: &Guard, v: &mut Vector) {
-        for d in v.as_slice() {
+        for d in v.take() {
             let mut bytes = Word::default();
-            env.buffers.copy_out(d, 0, &mut bytes);
+            env.buffers.copy_out(&d, 0, &mut bytes);
             env.buffers.free(d);
             let _ = self.0.send((env.worker, bytes));
         }
-        v.clear();
     }
 }
 
@@ -69,8 +69,7 @@ impl BatchNode for Bin {
     type Next = graph::node::Never;
     type Drop = graph::node::Never;
     fn process(&mut self, env: &mut Env, _: &Guard, v: &mut Vector) {
-        v.as_slice().iter().for_each(|d| env.buffers.free(d));
-        v.clear();
+        env.buffers.free_all(v.take());
     }
 }
 
@@ -134,7 +133,7 @@ impl RxQueue for Queue {
         let mut waiting = self.0.lock().unwrap();
         let n = waiting.len().min(out.room());
         for word in waiting.drain(..n) {
-            assert!(out.push(b.alloc_bytes(&word).unwrap()));
+            assert!(out.push(b.alloc_bytes(&word).unwrap()).is_ok());
         }
         n
     }

@@ -14,8 +14,8 @@ use graph::buffer::HEADROOM;
 use graph::epoch::Reader;
 use graph::node::Never;
 use graph::{
-    BatchNode, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool, PoolConfig,
-    PoolMemory, Published, Reclaimer, TxCaps, Vector, flags,
+    BatchNode, Buffer, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool,
+    PoolConfig, PoolMemory, Published, Reclaimer, Seen, TxCaps, Vector, flags,
 };
 use packet::ip4::addr;
 use std::net::Ipv6Addr;
@@ -47,7 +47,6 @@ pub fn fix_icmp6(p: &mut [u8], at: usize) {
 }
 
 /// A packet to be fed.
-#[derive(Clone)]
 pub struct Input {
     /// The link-layer header in front of `bytes`.
     pub l2: Vec<u8>,
@@ -65,6 +64,13 @@ pub struct Input {
     pub largest: Option<u32>,
     /// Bytes of room in front of the packet, which is in one buffer and has no link-layer header then.
     pub front: Option<u16>,
+}
+
+impl Clone for Input {
+    fn clone(&self) -> Self {
+        let (l2, bytes) = (self.l2.clone(), self.bytes.clone());
+        Input { l2, bytes, d: self.d.words(), ..*self }
+    }
 }
 
 impl Input {
@@ -115,7 +121,7 @@ pub struct Arrival {
     /// The node at which it arrived.
     pub node: &'static str,
     /// Its descriptor.
-    pub d: Desc,
+    pub d: Seen,
     /// Its bytes from the current header.
     pub bytes: Vec<u8>,
     /// Its number in the trace; of use where it is traced.
@@ -179,13 +185,18 @@ impl<const I: usize> BatchNode for Sink<I> {
     type Drop = Never;
 
     fn process(&mut self, env: &mut Env, _guard: &Guard, v: &mut Vector) {
-        for d in v.as_slice() {
-            let bytes = env.buffers.parts(d).flatten().copied().collect();
-            let trace_id = env.buffers.meta(d.buf).trace_id;
-            self.0.lock().unwrap().push(Arrival { node: NAMES[I], d: *d, bytes, trace_id, reason: "" });
+        for d in v.take() {
+            let bytes = env.buffers.parts(&d).flatten().copied().collect();
+            let trace_id = env.buffers.meta(&d.buf).trace_id;
+            self.0.lock().unwrap().push(Arrival {
+                node: NAMES[I],
+                d: Seen::of(&d),
+                bytes,
+                trace_id,
+                reason: "",
+            });
             env.buffers.free(d);
         }
-        v.clear();
     }
 }
 
@@ -488,9 +499,9 @@ impl Rig {
             (d.rx, d.tx, d.aux, d.hash) = (i.d.rx, i.d.tx, i.d.aux, i.d.hash);
             if let Some(front) = i.front {
                 (d.off, d.l2) = (front, front);
-                b.room_mut(d.buf)[usize::from(front)..][..i.bytes.len()].copy_from_slice(&i.bytes);
+                b.room_mut(&d.buf)[usize::from(front)..][..i.bytes.len()].copy_from_slice(&i.bytes);
             }
-            let m = b.meta_mut(d.buf);
+            let m = b.meta_mut(&d.buf);
             m.trace_id = TRACE_ID;
             if let Some((start, offset)) = i.partial {
                 (m.csum_start, m.csum_offset) = (d.off + start as u16, offset as u16);
@@ -503,7 +514,7 @@ impl Rig {
                 (m.gso_size, m.gso_type) = (size, kind);
                 d.flags |= flags::GSO;
             }
-            assert!(v.push(d));
+            assert!(v.push(d).is_ok());
         }
         self.dispatcher.feed(&mut v, self.node);
         self.dispatcher.run(self.reader.guard());
@@ -576,9 +587,9 @@ impl Rig {
     }
 
     /// Takes all buffers but `left`; give them back with [`Rig::release`].
-    pub fn hoard(&mut self, left: usize) -> Vec<u32> {
+    pub fn hoard(&mut self, left: usize) -> Vec<Buffer> {
         let b = &mut self.dispatcher.env.buffers;
-        let mut taken: Vec<u32> = std::iter::from_fn(|| b.alloc()).collect();
+        let mut taken: Vec<Buffer> = std::iter::from_fn(|| b.alloc()).collect();
         for buf in taken.drain(..left) {
             b.free_one(buf);
         }
@@ -586,7 +597,7 @@ impl Rig {
     }
 
     /// Gives hoarded buffers back.
-    pub fn release(&mut self, taken: Vec<u32>) {
+    pub fn release(&mut self, taken: Vec<Buffer>) {
         for buf in taken {
             self.dispatcher.env.buffers.free_one(buf);
         }

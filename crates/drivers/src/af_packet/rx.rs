@@ -6,7 +6,7 @@ use crate::sys::{self, RxArrays};
 use crate::vnet;
 use graph::buffer::{DATA, HEADROOM, ROOM};
 use graph::io::Ready;
-use graph::{Buffers, Desc, RxQueue, Vector};
+use graph::{Buffer, Buffers, Chain, Desc, RxQueue, Vector};
 use packet::gso::VnetHdr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -60,8 +60,8 @@ impl RxQueue for PacketRx {
                 Some(Err(why)) => drops.count(why),
                 Some(Ok(mut d)) => {
                     d.rx = *interface;
-                    if !out.push(d) {
-                        buffers.free(&d);
+                    if let Err(d) = out.push(d) {
+                        buffers.free(d);
                     }
                 }
             }
@@ -91,7 +91,7 @@ fn from_slot(f: &Frame<'_>, buffers: &mut Buffers) -> Result<Desc, RxDrop> {
     let mut d = buffers.alloc_desc().ok_or(RxDrop::NoBuffer)?;
     let tag = if f.vlan.is_some() && f.data.len() >= TAG_AT { TAG } else { 0 };
     let (first, more) = f.data.split_at(f.data.len().min(DATA - tag));
-    let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
+    let room = &mut buffers.room_mut(&d.buf)[HEADROOM..];
     if tag == 0 {
         room[..first.len()].copy_from_slice(first);
     } else {
@@ -100,7 +100,7 @@ fn from_slot(f: &Frame<'_>, buffers: &mut Buffers) -> Result<Desc, RxDrop> {
     }
     d.len = (first.len() + tag) as u16;
     if !more.is_empty() && !buffers.append(&mut d, more) {
-        buffers.free(&d);
+        buffers.free(d);
         return Err(RxDrop::NoBuffer);
     }
     apply(f, f.header, tag, d, buffers)
@@ -116,14 +116,14 @@ fn apply(
     buffers: &mut Buffers,
 ) -> Result<Desc, RxDrop> {
     if let Some((tpid, tci)) = f.vlan.filter(|_| tag != 0) {
-        let at = &mut buffers.room_mut(d.buf)[HEADROOM + TAG_AT..][..TAG];
+        let at = &mut buffers.room_mut(&d.buf)[HEADROOM + TAG_AT..][..TAG];
         at[..2].copy_from_slice(&tpid.to_be_bytes());
         at[2..].copy_from_slice(&tci.to_be_bytes());
     }
     match vnet::to_packet(header, tag as u16, buffers, &mut d) {
         Ok(()) => Ok(d),
         Err(_) => {
-            buffers.free(&d);
+            buffers.free(d);
             Err(RxDrop::Malformed)
         }
     }
@@ -139,7 +139,7 @@ fn from_queue(
 ) -> Result<Desc, RxDrop> {
     let tag = if f.vlan.is_some() { TAG } else { 0 };
     let need = 1 + f.len.saturating_sub(DATA - tag).div_ceil(ROOM);
-    let mut bufs = [0u32; sys::MAX_PARTS];
+    let mut bufs: [Buffer; sys::MAX_PARTS] = std::array::from_fn(|_| Buffer::default());
     let mut have = 0;
     if need <= bufs.len() {
         while have < need {
@@ -148,8 +148,7 @@ fn from_queue(
             have += 1;
         }
     }
-    let bufs = &bufs[..have];
-    let free_all = |buffers: &mut Buffers| bufs.iter().for_each(|b| buffers.free_one(*b));
+    let bufs = &mut bufs[..have];
     // The queue is read whatever happens, so that it stays in step with the ring.
     let mut got = None;
     for _ in 0..4 {
@@ -163,17 +162,18 @@ fn from_queue(
             Err(_) => {}
         }
     }
+    let mut taken = bufs.iter_mut().map(std::mem::take);
     if have < need {
-        free_all(buffers);
+        taken.for_each(|b| buffers.free_one(b));
         return Err(if need > sys::MAX_PARTS { RxDrop::Truncated } else { RxDrop::NoBuffer });
     }
     let Some((header, _)) = got.filter(|(_, n)| *n == f.len && f.len > TAG_AT) else {
-        free_all(buffers);
+        taken.for_each(|b| buffers.free_one(b));
         return Err(RxDrop::Truncated);
     };
     let first = f.len.min(DATA - tag);
-    let mut d = Desc {
-        buf: bufs[0],
+    let d = Desc {
+        buf: taken.next().unwrap_or_default(),
         off: HEADROOM as u16,
         l2: HEADROOM as u16,
         len: (first + tag) as u16,
@@ -181,13 +181,14 @@ fn from_queue(
     };
     if tag != 0 {
         let start = HEADROOM + tag;
-        buffers.room_mut(d.buf).copy_within(start..start + TAG_AT, HEADROOM);
+        buffers.room_mut(&d.buf).copy_within(start..start + TAG_AT, HEADROOM);
     }
     let mut left = f.len - first;
-    for pair in bufs.windows(2) {
+    let mut chain = Chain::new(buffers, d);
+    for buf in taken {
         let len = left.min(ROOM);
-        buffers.link(&mut d, pair[0], pair[1], 0, len as u16);
+        chain.push(buffers, buf, 0, len as u16);
         left -= len;
     }
-    apply(f, header, tag, d, buffers)
+    apply(f, header, tag, chain.done(), buffers)
 }

@@ -3,7 +3,7 @@
 use crate::linux::{PACKET_QDISC_BYPASS, SOL_PACKET};
 use crate::stage::{Form, Stage};
 use crate::sys::{self, Sent, TxArrays};
-use graph::{Buffers, Desc, TxCaps, TxQueue, TxReport};
+use graph::{Buffers, Packets, TxCaps, TxQueue, TxReport};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -116,18 +116,16 @@ impl TxQueue for PacketTx {
         self.caps
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let mut report = TxReport::default();
         let PacketTx { stage, out, .. } = self;
-        for d in packets {
+        for d in packets.iter() {
             if !stage.put(buffers, d, |stage, buffers| out.push(stage, buffers, &mut report)) {
                 report.errors += 1;
             }
         }
         out.push(stage, buffers, &mut report);
-        for d in packets {
-            buffers.free(d);
-        }
+        buffers.free_all(packets);
         report
     }
 }

@@ -12,7 +12,7 @@ const UDP: u8 = 17;
 #[inline]
 pub(super) fn mark(buffers: &mut Buffers, d: &mut Desc) {
     let Some((start, offset)) = find(buffers.data(d)) else { return };
-    let m = buffers.meta_mut(d.buf);
+    let m = buffers.meta_mut(&d.buf);
     (m.csum_start, m.csum_offset) = (d.off + start, offset);
     d.flags |= flags::CSUM_PARTIAL;
 }

@@ -6,7 +6,7 @@ use super::socket::{Shared, address};
 use crate::counts::{Drops, RxDrop};
 use graph::buffer::ROOM;
 use graph::io::Ready;
-use graph::{Buffers, Desc, RxQueue, Vector};
+use graph::{Buffers, Chain, Desc, RxQueue, Vector};
 use libc::xdp_desc;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub(super) struct XdpRx {
     /// Buffers that the kernel has to receive into, and those that it is to have.
     pub filled: u32,
     pub slots: u32,
-    /// The beginning of a frame whose rest has not come yet, and its last buffer; lost where a part of it was none.
-    pub part: Option<(Desc, u32)>,
+    /// The beginning of a frame whose rest has not come yet; lost where a part of it was none.
+    pub part: Option<Chain>,
     pub lost: bool,
     /// Frames come from Linux's own stack, and may have partial checksums.
     pub software: bool,
@@ -42,8 +42,7 @@ impl XdpRx {
         let mut given = 0;
         while given < room {
             let Some(buf) = buffers.alloc() else { break };
-            self.shared.hold(buf);
-            self.fill.push(address(buf, 0));
+            self.fill.push(address(self.shared.hold(buf), 0));
             given += 1;
         }
         self.filled += given;
@@ -70,24 +69,30 @@ impl XdpRx {
             self.lost = more;
             return None;
         }
-        let (d, last) = match self.part.take() {
-            None => (Desc { buf, off, l2: off, len, rx: self.interface, ..Desc::default() }, buf),
-            Some((mut d, last)) => {
-                buffers.link(&mut d, last, buf, off, len);
-                (d, buf)
+        let begun = self.part.take();
+        if begun.is_none() && !more {
+            return Some(Desc { buf, off, l2: off, len, rx: self.interface, ..Desc::default() });
+        }
+        let chain = match begun {
+            None => {
+                Chain::new(buffers, Desc { buf, off, l2: off, len, rx: self.interface, ..Desc::default() })
+            }
+            Some(mut chain) => {
+                chain.push(buffers, buf, off, len);
+                chain
             }
         };
         if more {
-            self.part = Some((d, last));
+            self.part = Some(chain);
             return None;
         }
-        Some(d)
+        Some(chain.done())
     }
 
     #[cold]
     fn lose(&mut self, buffers: &mut Buffers) {
-        if let Some((d, _)) = self.part.take() {
-            buffers.free(&d);
+        if let Some(begun) = self.part.take() {
+            buffers.free(begun.done());
         }
         self.drops.count(RxDrop::Malformed);
     }
@@ -112,8 +117,8 @@ impl RxQueue for XdpRx {
             if self.software {
                 partial::mark(buffers, &mut d);
             }
-            if !out.push(d) {
-                buffers.free(&d);
+            if let Err(d) = out.push(d) {
+                buffers.free(d);
             }
         }
         if filled != self.filled {

@@ -1,10 +1,12 @@
 //! AF_XDP sockets, one for each receive queue of the device, over the router's own buffers.
+#![allow(unsafe_code)]
+// Upholds: a buffer that the kernel had comes out once for each time it was given to `Shared::hold`.
 
 use super::ring::{Consumer, Kind, Producer};
 use crate::error::{Error, system};
 use crate::sys;
-use graph::Pool;
 use graph::buffer::{ROOM, with_room_at};
+use graph::{Buffer, Pool};
 use libc::{SOL_XDP, xdp_desc};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -77,25 +79,27 @@ impl Shared {
         &self.pool
     }
 
-    /// The kernel holds the buffer from now on.
+    /// The kernel holds the buffer from now on; its number.
     #[inline]
-    pub fn hold(&self, buf: u32) {
-        if let Some(h) = self.held.get(buf as usize) {
+    pub fn hold(&self, buf: Buffer) -> u32 {
+        if let Some(h) = self.held.get(buf.number() as usize) {
             h.store(1, Ordering::Relaxed);
         }
+        buf.number()
     }
 
     /// The buffer that an address of the kernel's names, and where the packet in it begins; `None` when the kernel does not
     /// hold it. It is the caller's then.
     #[inline]
-    pub fn take(&self, address: u64) -> Option<(u32, usize)> {
+    pub fn take(&self, address: u64) -> Option<(Buffer, usize)> {
         let buf = with_room_at((address & ((1 << OFFSET) - 1)) as usize)?;
         let held = self.held.get(buf as usize)?;
         if held.load(Ordering::Relaxed) == 0 {
             return None;
         }
         held.store(0, Ordering::Relaxed);
-        Some((buf, (address >> OFFSET) as usize))
+        // SAFETY: it was given to `hold`, and does not come out again before it is once more.
+        Some((unsafe { Buffer::from_number(buf) }, (address >> OFFSET) as usize))
     }
 }
 
@@ -111,7 +115,8 @@ impl Drop for Shared {
         self.socket = None;
         for (buf, held) in self.held.iter().enumerate() {
             if held.load(Ordering::Relaxed) != 0 {
-                self.pool.give_back(buf as u32);
+                // SAFETY: it was given to `hold` and has not come out.
+                self.pool.give_back(unsafe { Buffer::from_number(buf as u32) });
             }
         }
     }

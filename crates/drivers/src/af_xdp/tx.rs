@@ -5,8 +5,8 @@ use super::socket::{Shared, address};
 use crate::offload;
 use crate::stage::{Form, Stage};
 use crate::sys;
-use graph::buffer::{DATA, NONE};
-use graph::{Buffers, Desc, TxCaps, TxQueue, TxReport, flags};
+use graph::buffer::DATA;
+use graph::{Buffer, Buffers, Desc, Packets, Row, TxCaps, TxQueue, TxReport, flags};
 use libc::xdp_desc;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -70,12 +70,12 @@ impl Out {
 
     /// Puts a packet into the ring, whose buffers are the kernel's then; or drops it, and says why.
     #[inline]
-    fn post(&mut self, buffers: &mut Buffers, d: &Desc, report: &mut TxReport) {
+    fn post(&mut self, buffers: &mut Buffers, d: Desc, report: &mut TxReport) {
         let chained = d.has(flags::CHAINED);
         if chained && !self.several {
             return self.post_copy(buffers, d, report);
         }
-        let pieces = if chained { buffers.count(d) } else { 1 };
+        let pieces = if chained { buffers.count(&d) } else { 1 };
         if self.ring.room(pieces) < pieces {
             self.push(buffers, report);
             self.reclaim(buffers);
@@ -85,32 +85,28 @@ impl Out {
             }
         }
         report.packets += 1;
-        report.bytes += buffers.total_len(d) as u64;
+        report.bytes += buffers.total_len(&d) as u64;
         if !chained {
             return self.put(d.buf, d.off, d.len, false);
         }
-        let mut here = (d.buf, d.off, d.len);
-        let mut next = buffers.meta(d.buf).next;
-        while next != NONE {
-            let m = *buffers.meta(next);
-            if m.len == 0 {
-                buffers.free_one(next);
-            } else {
-                // The kernel takes no empty piece.
-                match here.2 {
-                    0 => buffers.free_one(here.0),
-                    _ => self.put(here.0, here.1, here.2, true),
-                }
-                here = (next, m.off, m.len);
+        let mut row = Row::of(buffers, d);
+        let mut before = None;
+        while let Some((buf, off, len)) = row.pop(buffers) {
+            // The kernel takes no empty piece.
+            if len == 0 {
+                buffers.free_one(buf);
+            } else if let Some((buf, off, len)) = before.replace((buf, off, len)) {
+                self.put(buf, off, len, true);
             }
-            next = m.next;
         }
-        self.put(here.0, here.1, here.2, false);
+        if let Some((buf, off, len)) = before {
+            self.put(buf, off, len, false);
+        }
     }
 
     #[inline]
-    fn put(&mut self, buf: u32, off: u16, len: u16, more: bool) {
-        self.shared.hold(buf);
+    fn put(&mut self, buf: Buffer, off: u16, len: u16, more: bool) {
+        let buf = self.shared.hold(buf);
         self.posted += 1;
         let options = if more { libc::XDP_PKT_CONTD } else { 0 };
         self.ring.push(xdp_desc { addr: address(buf, off), len: len.into(), options });
@@ -118,13 +114,13 @@ impl Out {
 
     /// A packet of several buffers, where the kernel takes one.
     #[cold]
-    fn post_copy(&mut self, buffers: &mut Buffers, d: &Desc, report: &mut TxReport) {
-        let n = buffers.copy_out(d, 0, &mut self.scratch);
-        let whole = n == buffers.total_len(d) && n <= DATA;
+    fn post_copy(&mut self, buffers: &mut Buffers, d: Desc, report: &mut TxReport) {
+        let n = buffers.copy_out(&d, 0, &mut self.scratch);
+        let whole = n == buffers.total_len(&d) && n <= DATA;
         let copy = if whole { buffers.alloc_bytes(&self.scratch[..n]) } else { None };
         buffers.free(d);
         match copy {
-            Some(copy) => self.post(buffers, &copy, report),
+            Some(copy) => self.post(buffers, copy, report),
             None => report.errors += 1,
         }
     }
@@ -142,8 +138,8 @@ impl Out {
                 at += bytes.len();
             }
             let whole = at == stage.bytes(n);
-            match buffers.alloc_bytes(&self.scratch[..at]).filter(|_| whole) {
-                Some(d) => self.post(buffers, &d, report),
+            match whole.then(|| buffers.alloc_bytes(&self.scratch[..at])).flatten() {
+                Some(d) => self.post(buffers, d, report),
                 None => report.errors += 1,
             }
         }
@@ -210,22 +206,23 @@ impl TxQueue for XdpTx {
         self.caps
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let mut report = TxReport::default();
         let XdpTx { out, stage, .. } = self;
         out.reclaim(buffers);
         if !out.is_up() {
             report.no_link = packets.len() as u64;
-            packets.iter().for_each(|d| buffers.free(d));
+            buffers.free_all(packets);
             return report;
         }
         for d in packets {
             if d.has(flags::GSO) {
-                let cut = stage.put(buffers, d, |stage, buffers| out.post_stage(stage, buffers, &mut report));
+                let cut =
+                    stage.put(buffers, &d, |stage, buffers| out.post_stage(stage, buffers, &mut report));
                 report.errors += u64::from(!cut);
                 out.post_stage(stage, buffers, &mut report);
                 buffers.free(d);
-            } else if d.has(flags::CSUM_PARTIAL) && !offload::complete(buffers, d) {
+            } else if d.has(flags::CSUM_PARTIAL) && !offload::complete(buffers, &d) {
                 report.errors += 1;
                 buffers.free(d);
             } else {

@@ -4,7 +4,7 @@ use super::compile::Compiled;
 use super::def::Rate;
 use super::emit::Emitter;
 use super::pace::Pace;
-use graph::buffer::{Buffers, DATA, HEADROOM};
+use graph::buffer::{Buffer, Buffers, DATA, HEADROOM};
 use graph::desc::{Desc, Vector};
 use graph::io::{Ready, RxQueue};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl GeneratorQueue {
         Arc::clone(&self.control)
     }
 
-    fn desc(&self, buf: u32, len: usize) -> Desc {
+    fn desc(&self, buf: Buffer, len: usize) -> Desc {
         let at = HEADROOM as u16;
         let (rx, tx) = (self.interface, self.interface);
         Desc { buf, off: at, l2: at, len: len as u16, rx, tx, ..Desc::default() }
@@ -133,14 +133,14 @@ impl GeneratorQueue {
         want: usize,
         len: usize,
     ) -> (usize, u64) {
-        let same = self.desc(0, len);
+        let same = self.desc(Buffer::default(), len);
         for n in 0..want {
             let Some(buf) = buffers.alloc() else { return (n, (n * len) as u64) };
-            if let Some(room) = buffers.room_mut(buf)[HEADROOM..].first_chunk_mut() {
+            if let Some(room) = buffers.room_mut(&buf)[HEADROOM..].first_chunk_mut() {
                 self.emitter.emit_simple(room);
             }
-            if !out.push(Desc { buf, ..same }) {
-                buffers.free_one(buf);
+            if let Err(d) = out.push(Desc { buf, ..same }) {
+                buffers.free(d);
                 return (n, (n * len) as u64);
             }
         }
@@ -153,10 +153,10 @@ impl GeneratorQueue {
         let mut bytes = 0;
         for n in 0..want {
             let Some(buf) = buffers.alloc() else { return (n, bytes) };
-            let len = self.emitter.emit(&mut buffers.room_mut(buf)[HEADROOM..]);
+            let len = self.emitter.emit(&mut buffers.room_mut(&buf)[HEADROOM..]);
             bytes += len as u64;
-            if !out.push(self.desc(buf, len)) {
-                buffers.free_one(buf);
+            if let Err(d) = out.push(self.desc(buf, len)) {
+                buffers.free(d);
                 return (n, bytes);
             }
         }
@@ -173,8 +173,8 @@ impl GeneratorQueue {
             let packet = self.scratch.get(..self.waiting).unwrap_or_default();
             let Some(made) = buffers.alloc_bytes(packet) else { return (n, bytes) };
             let d = Desc { flags: made.flags, ..self.desc(made.buf, usize::from(made.len)) };
-            if !out.push(d) {
-                buffers.free(&made);
+            if let Err(d) = out.push(d) {
+                buffers.free(d);
                 return (n, bytes);
             }
             bytes += self.waiting as u64;

@@ -32,19 +32,17 @@ fn queue(s: &StreamDef) -> GeneratorQueue {
 fn poll(q: &mut GeneratorQueue, b: &mut Buffers, now: u64) -> Vec<Vec<u8>> {
     let mut v = Vector::boxed();
     assert_eq!(q.poll(b, now, &mut v), v.len());
-    take(b, &v)
+    take(b, &mut v)
 }
 
-fn take(b: &mut Buffers, v: &Vector) -> Vec<Vec<u8>> {
-    let bytes = |d: &Desc| {
+fn take(b: &mut Buffers, v: &mut Vector) -> Vec<Vec<u8>> {
+    let each = |d: Desc| {
         assert_eq!((d.rx, d.off, d.l2), (7, 128, 128));
-        b.parts(d).flatten().copied().collect::<Vec<u8>>()
-    };
-    let out = v.as_slice().iter().map(bytes).collect();
-    for d in v.as_slice() {
+        let bytes = b.parts(&d).flatten().copied().collect::<Vec<u8>>();
         b.free(d);
-    }
-    out
+        bytes
+    };
+    v.take().map(each).collect()
 }
 
 fn packets(s: &StreamDef, n: usize) -> Vec<Vec<u8>> {
@@ -435,11 +433,10 @@ fn without_buffers_nothing_is_lost_and_nothing_leaks() {
             // The pool is empty now.
             assert_eq!(q.poll(&mut b, 0, &mut v), 0);
             assert_eq!(v.as_slice().iter().all(|d| d.has(flags::CHAINED)), words == "size 9000");
-            for p in take(&mut b, &v) {
+            for p in take(&mut b, &mut v) {
                 port += 1;
                 assert_eq!(u16::from_be_bytes([p[34], p[35]]), port);
             }
-            v.clear();
             assert_eq!(p.in_use(), 0);
         }
         assert_eq!(q.control().no_buffer(), 6);
@@ -453,13 +450,11 @@ fn a_full_vector_gets_nothing() {
     let mut q = queue(&stream("a interface x data \"ethernet / ipv4 / udp\""));
     let mut v = Vector::boxed();
     for _ in 0..250 {
-        assert!(v.push(b.alloc_desc().unwrap()));
+        assert!(v.push(b.alloc_desc().unwrap()).is_ok());
     }
     assert_eq!(q.poll(&mut b, 0, &mut v), 6);
     assert_eq!(q.poll(&mut b, 0, &mut v), 0);
-    for d in v.as_slice() {
-        b.free(d);
-    }
+    b.free_all(v.take());
     assert_eq!(p.in_use(), 0);
 }
 

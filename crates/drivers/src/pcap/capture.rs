@@ -9,7 +9,7 @@ use super::write::{wall_offset_ns, write_all};
 use crate::offload;
 use graph::buffer::Buffers;
 use graph::clock::Clock;
-use graph::desc::{Desc, flags};
+use graph::desc::{Desc, Seen, flags};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::os::unix::fs::MetadataExt;
@@ -202,7 +202,7 @@ impl Capture {
         };
         // The packet with the bytes before its current header, which nodes leave in place.
         let front = d.off.saturating_sub(start);
-        let whole = Desc { off: d.off - front, len: d.len.saturating_add(front), ..*d };
+        let whole = Seen::of_bytes(d, d.off - front, d.len.saturating_add(front));
         let mut writer = WordWriter { words, at: 0, word: 0, left: self.config.snap };
         let mut parts = buffers.parts(&whole);
         // What has an unfinished checksum gets it before it leaves; without it every reader would call it wrong.

@@ -253,8 +253,8 @@ impl RxQueue for PcapRx {
                 self.stats.no_buffer.fetch_add(1, Ordering::Relaxed);
                 break;
             };
-            if !out.push(Desc { rx: self.interface, ..made }) {
-                buffers.free(&made);
+            if let Err(made) = out.push(Desc { rx: self.interface, ..made }) {
+                buffers.free(made);
                 break;
             }
             bytes += u64::from(record.len);

@@ -3,7 +3,7 @@
 use super::write::{FILE_HEADER, SNAP, file_header, record_header, wall_offset_ns};
 use graph::buffer::Buffers;
 use graph::clock::Clock;
-use graph::desc::Desc;
+use graph::desc::Packets;
 use graph::io::{TxCaps, TxQueue, TxReport};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -93,11 +93,11 @@ impl<S: Sink> TxQueue for PcapTx<S> {
         TxCaps::default()
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let now = self.clock.now_ns().wrapping_add(self.offset_ns);
         let mut report = TxReport::default();
         for d in packets {
-            let wire = buffers.total_len(d);
+            let wire = buffers.total_len(&d);
             let kept = wire.min(SNAP);
             if self.buf.len() + kept > BUFFER {
                 report.add(self.write_out());
@@ -105,7 +105,7 @@ impl<S: Sink> TxQueue for PcapTx<S> {
             let start = self.buf.len();
             self.buf.extend_from_slice(&record_header(now, kept as u32, wire as u32));
             let end = self.buf.len() + kept;
-            for part in buffers.parts(d) {
+            for part in buffers.parts(&d) {
                 let room = end - self.buf.len();
                 self.buf.extend_from_slice(part.get(..room).unwrap_or(part));
             }

@@ -7,7 +7,7 @@ use crate::sys::{self, RxArrays, Sent, TxArrays};
 use crate::vnet;
 use graph::buffer::{DATA, HEADROOM, ROOM};
 use graph::io::Ready;
-use graph::{Buffers, Desc, RxQueue, TxCaps, TxQueue, TxReport, Vector};
+use graph::{Buffer, Buffers, Chain, Desc, Packets, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::gso::VnetHdr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl TapRx {
 
     /// Reads one packet; `Ok(None)` when none waits.
     fn read(&mut self, buffers: &mut Buffers) -> Result<Option<Desc>, RxDrop> {
-        let mut bufs = [0u32; 1 + FOLLOWING];
+        let mut bufs: [Buffer; 1 + FOLLOWING] = std::array::from_fn(|_| Buffer::default());
         let want = if self.big { bufs.len() } else { 1 };
         let mut have = 0;
         while have < want {
@@ -56,7 +56,7 @@ impl TapRx {
         let (header, len) = match self.arrays.read(&self.queue, buffers, &bufs[..have], HEADROOM) {
             Ok(got) => got,
             Err(e) => {
-                bufs[..have].iter().for_each(|b| buffers.free_one(*b));
+                bufs.into_iter().take(have).for_each(|b| buffers.free_one(b));
                 // EBADFD: the device was deleted; EIO: its host side is down.
                 if e.raw_os_error() == Some(libc::EBADFD) {
                     self.end();
@@ -67,40 +67,42 @@ impl TapRx {
         if have == 0 {
             return Err(RxDrop::NoBuffer);
         }
-        self.packet(header, len, &bufs[..have], buffers).map(Some)
+        self.packet(header, len, bufs.into_iter().take(have), buffers).map(Some)
     }
 
     fn packet(
         &mut self,
         header: VnetHdr,
         len: usize,
-        bufs: &[u32],
+        mut bufs: impl Iterator<Item = Buffer>,
         buffers: &mut Buffers,
     ) -> Result<Desc, RxDrop> {
         self.big = len > DATA;
         let first = len.min(DATA);
         let (off, l2) = (HEADROOM as u16, HEADROOM as u16);
-        let mut d = Desc { buf: bufs[0], off, l2, len: first as u16, rx: self.interface, ..Desc::default() };
-        let (mut left, mut last) = (len - first, bufs[0]);
-        for &buf in &bufs[1..] {
+        let buf = bufs.next().unwrap_or_default();
+        let d = Desc { buf, off, l2, len: first as u16, rx: self.interface, ..Desc::default() };
+        let (mut left, mut chain) = (len - first, Chain::new(buffers, d));
+        for buf in bufs {
             if left == 0 {
                 buffers.free_one(buf);
                 continue;
             }
             let n = left.min(ROOM);
-            buffers.link(&mut d, last, buf, 0, n as u16);
-            (last, left) = (buf, left - n);
+            chain.push(buffers, buf, 0, n as u16);
+            left -= n;
         }
+        let mut d = chain.done();
         let spill = self.arrays.spill();
         let spilled = spill.get(..left).is_some_and(|rest| buffers.append(&mut d, rest));
         if !spilled {
-            buffers.free(&d);
+            buffers.free(d);
             return Err(if left > spill.len() { RxDrop::Truncated } else { RxDrop::NoBuffer });
         }
         match vnet::to_packet(header, 0, buffers, &mut d) {
             Ok(()) => Ok(d),
             Err(_) => {
-                buffers.free(&d);
+                buffers.free(d);
                 Err(RxDrop::Malformed)
             }
         }
@@ -136,8 +138,8 @@ impl RxQueue for TapRx {
                 Ok(None) => break,
                 Ok(Some(d)) => {
                     bytes += buffers.total_len(&d);
-                    if !out.push(d) {
-                        buffers.free(&d);
+                    if let Err(d) = out.push(d) {
+                        buffers.free(d);
                     }
                 }
                 Err(why) => self.shared.drops.count(why),
@@ -206,18 +208,16 @@ impl TxQueue for TapTx {
         self.caps
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let mut report = TxReport::default();
         let TapTx { stage, out, .. } = self;
-        for d in packets {
+        for d in packets.iter() {
             if !stage.put(buffers, d, |stage, buffers| out.push(stage, buffers, &mut report)) {
                 report.errors += 1;
             }
         }
         out.push(stage, buffers, &mut report);
-        for d in packets {
-            buffers.free(d);
-        }
+        buffers.free_all(packets);
         report
     }
 }

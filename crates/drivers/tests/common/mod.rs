@@ -190,12 +190,11 @@ pub fn poll_n(
         assert!(Instant::now() < end, "only {got} of {n} packets came");
         got += rx.poll(buffers, 0, &mut v);
         let _ = rx.ready();
-        for d in v.as_slice() {
-            let bytes = buffers.parts(d).flatten().copied().collect();
-            look(buffers, d, bytes);
+        for d in v.take() {
+            let bytes = buffers.parts(&d).flatten().copied().collect();
+            look(buffers, &d, bytes);
             buffers.free(d);
         }
-        v.clear();
     }
 }
 
@@ -209,11 +208,10 @@ pub fn comes(peer: &Raw, rx: &mut dyn RxQueue, buffers: &mut Buffers, frame: &[u
         rx.poll(buffers, 0, &mut v) != 0
     });
     loop {
-        for d in v.as_slice() {
-            assert_eq!(buffers.data(d), frame);
+        for d in v.take() {
+            assert_eq!(buffers.data(&d), frame);
             buffers.free(d);
         }
-        v.clear();
         if rx.poll(buffers, 0, &mut v) == 0 {
             break;
         }
@@ -294,13 +292,12 @@ fn pass(
     let n = rx.poll(buffers, 0, v);
     for d in v.as_slice() {
         let gso = d.has(flags::GSO);
-        let udp = gso && buffers.meta(d.buf).gso_type == 5;
+        let udp = gso && buffers.meta(&d.buf).gso_type == 5;
         p.supers.fetch_add(gso.into(), Ordering::Relaxed);
         p.udp_supers.fetch_add(udp.into(), Ordering::Relaxed);
         p.partial.fetch_add(d.has(flags::CSUM_PARTIAL).into(), Ordering::Relaxed);
     }
-    let TxReport { packets, bytes, full, errors, no_link } = tx.send(buffers, v.as_slice());
-    v.clear();
+    let TxReport { packets, bytes, full, errors, no_link } = tx.send(buffers, v.take());
     for (c, n) in [(&p.packets, packets), (&p.bytes, bytes), (&p.full, full), (&p.errors, errors + no_link)] {
         c.fetch_add(n, Ordering::Relaxed);
     }

@@ -199,7 +199,7 @@ impl Node for ArpInput {
         }
         if news {
             let l3 = p.d.off - p.d.l2;
-            let frame = &p.env.buffers.room(p.d.buf)[usize::from(p.d.l2)..];
+            let frame = &p.env.buffers.room(&p.d.buf)[usize::from(p.d.l2)..];
             let end = usize::from(l3) + usize::from(p.d.len);
             let sent = view.plane.punt.packet(
                 PuntKind::Arp,
@@ -218,7 +218,7 @@ impl Node for ArpInput {
             if request && !for_us {
                 p.count(if proxied.is_some() { ArpReason::ProxyRefused } else { ArpReason::NotForUs });
             }
-            p.env.buffers.free(p.d);
+            p.free();
             return Err(Exit::Consumed);
         }
         p.data_mut()[..reply.len()].copy_from_slice(&reply);

@@ -117,7 +117,7 @@ impl<F: Family> Node for Hold<F> {
             return Ok(rewrite);
         }
         let key = Key::new(interface, address);
-        match view.waiting.hold(key, *p.d, p.env.now_ns, view.most) {
+        match view.waiting.hold(key, p.d, p.env.now_ns, view.most) {
             Ok(ask) => {
                 if ask {
                     view.plane.punt.request(Request::Resolve { interface, address });

@@ -87,8 +87,8 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Holds a packet. `Ok(true)` asks the caller to have the neighbour resolved.
-    pub fn hold(&mut self, key: Key, d: Desc, now_ns: u64, most: Bounds) -> Result<bool, Refused> {
+    /// Takes a packet over, unless it is refused. `Ok(true)` asks the caller to have the neighbour resolved.
+    pub fn hold(&mut self, key: Key, d: &mut Desc, now_ns: u64, most: Bounds) -> Result<bool, Refused> {
         let slot = self.free;
         let found = self.index.get(&key).copied();
         if let Some(k) = found
@@ -121,7 +121,7 @@ impl Waiting {
         };
         self.interfaces.insert(key.interface, on_interface + 1);
         self.free = next_free;
-        self.packets[slot as usize] = (d, END);
+        self.packets[slot as usize] = (d.take(), END);
         let p = &mut self.keys[k];
         if p.first == END {
             p.first = slot;
@@ -170,9 +170,9 @@ impl Waiting {
         }
         let mut at = p.first;
         while at != END {
-            let (d, next) = self.packets[at as usize];
-            each(d);
-            self.packets[at as usize].1 = self.free;
+            let (d, link) = &mut self.packets[at as usize];
+            each(d.take());
+            let next = std::mem::replace(link, self.free);
             self.free = at;
             at = next;
         }
@@ -214,13 +214,13 @@ mod tests {
                 let k = key(k);
                 if take {
                     let mut got = vec![];
-                    w.take(k, |d| got.push(d.buf));
+                    w.take(k, |d| got.push(d.aux));
                     let i = model.iter().position(|m| m.0 == k);
                     let want = i.map(|i| model.remove(i).1).unwrap_or_default();
                     prop_assert_eq!(got, Vec::from(want));
                 } else {
-                    let d = Desc { buf: n as u32, ..Desc::default() };
-                    let r = w.hold(k, d, 5, most(8));
+                    let mut d = Desc { aux: n as u32, ..Desc::default() };
+                    let r = w.hold(k, &mut d, 5, most(8));
                     if !model.iter().any(|m| m.0 == k) {
                         model.push((k, VecDeque::new()));
                     }
@@ -244,7 +244,8 @@ mod tests {
         for round in 0..4 {
             let mut held = 0;
             for n in 0..10_000 {
-                held += usize::from(w.hold(key(n + round), Desc::default(), u64::from(n), most(4)).is_ok());
+                held +=
+                    usize::from(w.hold(key(n + round), &mut Desc::default(), u64::from(n), most(4)).is_ok());
             }
             assert_eq!(held, MAX_KEYS);
             w.take_old(u64::MAX, None, |_| held -= 1);
@@ -253,9 +254,9 @@ mod tests {
         // A mark that a removed key left counts as taken, and may be there still.
         assert!(w.index.capacity() <= room, "nothing was allocated");
         for n in 0..1000 {
-            assert!(w.hold(key(n), Desc::default(), u64::from(n), most(4)).is_ok());
+            assert!(w.hold(key(n), &mut Desc::default(), u64::from(n), most(4)).is_ok());
         }
-        while w.hold(key(0), Desc::default(), 0, most(u32::MAX)).is_ok() {}
+        while w.hold(key(0), &mut Desc::default(), 0, most(u32::MAX)).is_ok() {}
         assert_eq!(w.len(), MAX_PACKETS);
         let mut n = 0;
         w.take_old(100, None, |_| n += 1);
@@ -263,7 +264,7 @@ mod tests {
         w.take_old(u64::MAX, None, |_| n += 1);
         assert_eq!(n, MAX_PACKETS);
         assert!(w.is_empty());
-        assert_eq!(w.hold(key(1), Desc::default(), 0, most(1)), Ok(true));
+        assert_eq!(w.hold(key(1), &mut Desc::default(), 0, most(1)), Ok(true));
     }
 
     #[test]
@@ -271,13 +272,13 @@ mod tests {
         let mut w = Waiting::default();
         let most = Bounds { neighbor: 2, interface: 100 };
         let on = |interface, n: u32| Key { interface, address: n.into() };
-        let scan = (0..50_000).filter(|n| w.hold(on(1, *n), Desc::default(), 0, most).is_ok()).count();
+        let scan = (0..50_000).filter(|n| w.hold(on(1, *n), &mut Desc::default(), 0, most).is_ok()).count();
         assert_eq!((scan, w.len()), (100, 100));
-        assert_eq!(w.hold(on(1, 60_000), Desc::default(), 0, most), Err(Refused::Interface));
-        assert_eq!(w.hold(on(2, 7), Desc::default(), 0, most), Ok(true));
+        assert_eq!(w.hold(on(1, 60_000), &mut Desc::default(), 0, most), Err(Refused::Interface));
+        assert_eq!(w.hold(on(2, 7), &mut Desc::default(), 0, most), Ok(true));
         w.take(on(1, 5), |_| ());
-        assert_eq!(w.hold(on(1, 60_000), Desc::default(), 0, most), Ok(true));
-        assert_eq!(w.hold(on(1, 60_001), Desc::default(), 0, most), Err(Refused::Interface));
+        assert_eq!(w.hold(on(1, 60_000), &mut Desc::default(), 0, most), Ok(true));
+        assert_eq!(w.hold(on(1, 60_001), &mut Desc::default(), 0, most), Err(Refused::Interface));
         w.take_old(u64::MAX, None, |_| ());
         assert!(w.interfaces.is_empty());
     }
@@ -285,8 +286,8 @@ mod tests {
     #[test]
     fn asks_again_after_a_second() {
         let mut w = Waiting::default();
-        assert_eq!(w.hold(key(1), Desc::default(), 0, most(9)), Ok(true));
-        assert_eq!(w.hold(key(1), Desc::default(), 10, most(9)), Ok(false));
-        assert_eq!(w.hold(key(1), Desc::default(), 2_000_000_000, most(9)), Ok(true));
+        assert_eq!(w.hold(key(1), &mut Desc::default(), 0, most(9)), Ok(true));
+        assert_eq!(w.hold(key(1), &mut Desc::default(), 10, most(9)), Ok(false));
+        assert_eq!(w.hold(key(1), &mut Desc::default(), 2_000_000_000, most(9)), Ok(true));
     }
 }

@@ -43,7 +43,7 @@ impl Kept {
             return None;
         }
         let (off, len) = (usize::from(p.d.off), p.d.hash as usize);
-        let bytes = p.env.buffers.room(p.d.buf).get(off.checked_sub(len)?..off)?;
+        let bytes = p.env.buffers.room(&p.d.buf).get(off.checked_sub(len)?..off)?;
         let mut kept = Kept { stack: [0; MOST_BYTES], len, way: p.d.tx };
         kept.stack.get_mut(..len)?.copy_from_slice(bytes);
         Some(kept)

@@ -9,7 +9,7 @@ use packet::vlan::VlanStack;
 /// The entries of the label stack between the link-layer header of `p` and its current header; none when there is no
 /// such stack. Nodes that take labels off move the current header and leave the bytes, so they are as they came.
 pub(super) fn received<'a>(p: &'a Packet<'_>) -> &'a [u8] {
-    let room = p.env.buffers.room(p.d.buf);
+    let room = p.env.buffers.room(&p.d.buf);
     let Some(front) = room.get(usize::from(p.d.l2)..usize::from(p.d.off)) else { return &[] };
     let Some(link) = VlanStack::parse(front).filter(|l| l.ethertype == EtherType::MPLS) else { return &[] };
     match StackView::parse(&front[usize::from(link.header_len)..], MAX_LABELS) {

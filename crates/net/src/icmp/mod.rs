@@ -158,9 +158,8 @@ impl<const N: usize> Desk<N> {
 pub(crate) fn replace(p: &mut Packet<'_>, bytes: &[u8]) {
     // First empty, so that the rest of a chain goes back.
     p.trim(0);
-    let old = *p.d;
     let start = graph::buffer::HEADROOM;
-    p.env.buffers.room_mut(old.buf)[start..start + bytes.len()].copy_from_slice(bytes);
-    let flags = old.flags & (flags::TRACED | crate::plane::IN_TABLE) | flags::LOCAL;
-    *p.d = Desc { off: start as u16, l2: start as u16, len: bytes.len() as u16, flags, ..old };
+    p.env.buffers.room_mut(&p.d.buf)[start..start + bytes.len()].copy_from_slice(bytes);
+    let flags = p.d.flags & (flags::TRACED | crate::plane::IN_TABLE) | flags::LOCAL;
+    *p.d = Desc { off: start as u16, l2: start as u16, len: bytes.len() as u16, flags, ..p.take() };
 }

@@ -107,7 +107,7 @@ pub fn l2_header(out: &mut [u8; 22], dst: MacAddr, src: MacAddr, tags: &Tags, et
 /// where the packet begins. False, and nothing done, where there is no such header.
 pub fn untag(p: &mut graph::Packet<'_>, i: &Interface) -> bool {
     let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
-    let Some(header) = p.env.buffers.room_mut(p.d.buf).get_mut(l2..l3).filter(|h| h.len() >= 14) else {
+    let Some(header) = p.env.buffers.room_mut(&p.d.buf).get_mut(l2..l3).filter(|h| h.len() >= 14) else {
         return false;
     };
     let tag = header.len() >= 18 + i.tags.as_slice().len() && header[14] & 0x0f == 0 && header[15] == 0;

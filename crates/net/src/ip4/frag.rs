@@ -6,7 +6,7 @@ use crate::path_mtu;
 use crate::plane::Plane;
 use crate::reassembly::REASSEMBLED;
 use graph::node::Step;
-use graph::{Desc, Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Exit, Guard, Node, Packet, Packets, TraceRecord, flags};
 use packet::checksum::Sum;
 use packet::frag::{FragError, Fragmenter};
 use packet::gso::{Segmenter, VnetHdr};
@@ -94,9 +94,7 @@ impl Work {
         self.made.clear();
         let done = cut_all(self, p, mtu);
         if done.is_err() {
-            for d in self.made.drain(..) {
-                p.env.buffers.free(&d);
-            }
+            p.env.buffers.free_all(Packets::drain(&mut self.made));
         }
         done
     }
@@ -144,7 +142,7 @@ impl Node for Ip4Frag {
         for d in work.made.drain(..) {
             p.env.forward(d, next);
         }
-        p.env.buffers.free(p.d);
+        p.free();
         Err(Exit::Consumed)
     }
 
@@ -204,8 +202,8 @@ fn cut(made: &mut Vec<Desc>, p: &mut Packet<'_>, packet: &[u8], mtu: usize) -> R
         let Some(d) = b.alloc_bytes(part) else { return Err(Ip4FragReason::NoBuffers) };
         // The header goes into the headroom, which has room for it and for a link-layer header.
         let off = d.off - n as u16;
-        b.room_mut(d.buf)[usize::from(off)..usize::from(d.off)].copy_from_slice(&header[..n]);
-        b.meta_mut(d.buf).trace_id = trace_id;
+        b.room_mut(&d.buf)[usize::from(off)..usize::from(d.off)].copy_from_slice(&header[..n]);
+        b.meta_mut(&d.buf).trace_id = trace_id;
         let flags = kept | d.flags;
         made.push(Desc { buf: d.buf, off, l2: off, len: d.len + n as u16, flags, ..*p.d });
     }

@@ -105,7 +105,7 @@ impl Node for Icmp4Input {
             kind::ECHO_REPLY | kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM => {
                 let sent = view.plane.punt.packet(PuntKind::Icmp, p.d.rx, 0, p.env.buffers.parts(p.d));
                 p.count(if sent { Icmp4Reason::Punted } else { Icmp4Reason::Lost });
-                p.env.buffers.free(p.d);
+                p.free();
                 Err(Exit::Consumed)
             }
             kind::REDIRECT => Err(Icmp4Reason::Redirect.into()),

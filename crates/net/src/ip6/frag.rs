@@ -4,7 +4,7 @@
 use crate::plane::Plane;
 use crate::{path_mtu, reassembly};
 use graph::node::Step;
-use graph::{Desc, Exit, Guard, Node, Packet, TraceRecord, flags};
+use graph::{Desc, Exit, Guard, Node, Packet, Packets, TraceRecord, flags};
 use packet::checksum::Sum;
 use packet::gso::{Segmenter, VnetHdr};
 use packet::ip6::frag::{FRAGMENT_LEN, FragError, Fragmenter, MAX_HEAD};
@@ -120,9 +120,7 @@ impl Node for Ip6Frag {
         node.made.clear();
         let id = node.plane.config.load(view.guard).fragment_id.unwrap_or_else(|| node.ids.take());
         if let Err(why) = cut(node, p, mtu, id) {
-            for d in &node.made {
-                p.env.buffers.free(d);
-            }
+            p.env.buffers.free_all(Packets::drain(&mut node.made));
             return Err(why.into());
         }
         p.count(Ip6FragReason::Packets);
@@ -130,7 +128,7 @@ impl Node for Ip6Frag {
         for d in node.made.drain(..) {
             p.env.forward(d, next);
         }
-        p.env.buffers.free(p.d);
+        p.free();
         Err(Exit::Consumed)
     }
 
@@ -167,13 +165,13 @@ fn cut(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize, id: u32) -> Result<()
         let Some(mut d) = b.alloc_bytes(&header[..n]) else { return Err(Ip6FragReason::NoBuffers) };
         // Behind the headers, as far as the first buffer has room.
         let at = usize::from(d.off) + n;
-        let room = &mut b.room_mut(d.buf)[at..];
+        let room = &mut b.room_mut(&d.buf)[at..];
         let here = part.len().min(room.len());
         let (first, rest) = packet[part].split_at(here);
         room[..here].copy_from_slice(first);
         d.len += here as u16;
         let whole = b.append(&mut d, rest);
-        b.meta_mut(d.buf).trace_id = trace_id;
+        b.meta_mut(&d.buf).trace_id = trace_id;
         node.made.push(Desc { buf: d.buf, off: d.off, l2: d.off, len: d.len, flags: kept | d.flags, ..*p.d });
         if !whole {
             return Err(Ip6FragReason::NoBuffers);
@@ -205,7 +203,7 @@ fn segment(node: &mut Ip6Frag, p: &mut Packet<'_>, mtu: usize) -> Result<(), Ip6
         let b = &mut p.env.buffers;
         let Some(mut d) = b.alloc_bytes(&headers[..n]) else { return Err(Ip6FragReason::NoBuffers) };
         let whole = b.append(&mut d, payload);
-        b.meta_mut(d.buf).trace_id = m.trace_id;
+        b.meta_mut(&d.buf).trace_id = m.trace_id;
         node.made.push(Desc { buf: d.buf, off: d.off, l2: d.off, len: d.len, flags: kept | d.flags, ..*p.d });
         if !whole {
             return Err(Ip6FragReason::NoBuffers);

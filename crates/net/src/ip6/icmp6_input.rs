@@ -7,7 +7,7 @@ use crate::plane::{IfCache, Plane};
 use crate::punt::PuntKind;
 use graph::buffer::ROOM;
 use graph::node::Step;
-use graph::{Desc, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Exit, Guard, Node, Packet, Published, Seen, TraceRecord, flags};
 use packet::checksum::{Sum, pseudo6, update128};
 use packet::eth::{self, MacAddr};
 use packet::icmp6::{self, kind};
@@ -156,7 +156,7 @@ impl Node for Icmp6Input {
 }
 
 fn consume(p: &mut Packet<'_>) -> Step<Icmp6Next, Icmp6Reason> {
-    p.env.buffers.free(p.d);
+    p.free();
     Err(Exit::Consumed)
 }
 
@@ -268,7 +268,7 @@ fn neighbour_discovery(view: &mut Icmp6InputView<'_>, p: &mut Packet<'_>) -> Ste
 /// Hands the frame to the neighbour table.
 fn punt(plane: &Plane, kind: PuntKind, p: &mut Packet<'_>) {
     let l3 = p.d.off.saturating_sub(p.d.l2);
-    let frame = Desc { off: p.d.off - l3, len: p.d.len + l3, ..*p.d };
+    let frame = Seen::of_bytes(p.d, p.d.off - l3, p.d.len + l3);
     let sent = plane.punt.packet(kind, p.d.rx, l3, p.env.buffers.parts(&frame));
     p.count(if sent { Icmp6Reason::NdPunted } else { Icmp6Reason::Lost });
 }
@@ -300,7 +300,7 @@ fn advertisement(
 ) -> Result<Reply, Icmp6Reason> {
     let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
     let ethernet =
-        p.env.buffers.room(p.d.buf).get(l2..l3).and_then(|b| b.first_chunk::<{ eth::HEADER_LEN }>());
+        p.env.buffers.room(&p.d.buf).get(l2..l3).and_then(|b| b.first_chunk::<{ eth::HEADER_LEN }>());
     let Some(ethernet) = ethernet.filter(|_| l3 + nd::MAX_PACKET <= ROOM) else {
         return Err(Icmp6Reason::NoRoom);
     };
@@ -330,7 +330,7 @@ fn send(p: &mut Packet<'_>, i: &Interface, reply: &Reply) {
     untag(p, i);
     let (l2, l3) = (usize::from(p.d.l2), usize::from(p.d.off));
     let end = l3 + reply.len;
-    let room = p.env.buffers.room_mut(p.d.buf);
+    let room = p.env.buffers.room_mut(&p.d.buf);
     room[l2..l2 + 6].copy_from_slice(&reply.to.0);
     room[l2 + 6..l2 + 12].copy_from_slice(&reply.own);
     room[l3..end].copy_from_slice(&reply.bytes[..reply.len]);

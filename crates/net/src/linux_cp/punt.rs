@@ -72,7 +72,7 @@ fn put(p: &mut Packet<'_>, macs: [u8; 12]) -> Result<(), PuntLinuxDrop> {
 /// Makes an IP packet the frame in which it came: but for labels, which were taken off, and tags with them.
 fn frame_of(p: &mut Packet<'_>) -> Result<bool, PuntLinuxDrop> {
     let (l2, off) = (usize::from(p.d.l2), usize::from(p.d.off));
-    let header = p.env.buffers.room(p.d.buf).get(l2..off).unwrap_or_default();
+    let header = p.env.buffers.room(&p.d.buf).get(l2..off).unwrap_or_default();
     let (Some(macs), Some(kind)) = (header.first_chunk::<12>().copied(), header.last_chunk::<2>().copied())
     else {
         return Err(PuntLinuxDrop::Malformed);

@@ -89,7 +89,7 @@ impl Node for MplsFrag {
                 p.env.drop(d, Ip4FragReason::NoBuffers);
             }
         }
-        p.env.buffers.free(p.d);
+        p.free();
         Err(Exit::Consumed)
     }
 

@@ -207,14 +207,14 @@ impl<P: Place> QuickNode for MssClamp<P> {
     fn quick(feat: &u32, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
         let feat = *feat;
         quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let inner = if P::OUT { Desc { off: d.off.wrapping_add(14), ..*d } } else { *d };
+            let ip = if P::OUT { d.off.wrapping_add(14) } else { d.off };
             if P::OUT {
                 let ethertype = if P::V6 { [0x86, 0xdd] } else { [0x08, 0x00] };
                 if rooms.window::<0>(d).is_none_or(|w| w[12..14] != ethertype) {
                     return false;
                 }
             }
-            d.feat == feat && rooms.window::<0>(&inner).is_some_and(|w| no_syn(w, P::V6))
+            d.feat == feat && rooms.sight(d, ip.into()).is_some_and(|w| no_syn(w, P::V6))
         })
     }
 }

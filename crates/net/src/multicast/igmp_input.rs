@@ -57,7 +57,7 @@ impl Node for IgmpInput {
         }
         let sent = plane.punt.packet(PuntKind::Group, p.d.rx, 0, p.env.buffers.parts(p.d));
         p.count(if sent { IgmpReason::Punted } else { IgmpReason::Lost });
-        p.env.buffers.free(p.d);
+        p.free();
         Err(Exit::Consumed)
     }
 

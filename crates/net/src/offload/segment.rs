@@ -1,8 +1,9 @@
 //! `gso-segment`: cuts super-frames into segments and completes partial checksums for devices that do neither.
 
 use crate::plane::Plane;
-use drivers::offload::{self, MAX_HEADERS, Walk};
+use drivers::offload::{self, MAX_HEADERS};
 use graph::buffer::HEADROOM;
+use graph::chain::{Row, Walk};
 use graph::node::Step;
 use graph::{Buffers, Desc, Edge, Exit, Guard, Node, Packet, flags};
 use packet::checksum::Sum;
@@ -62,27 +63,24 @@ impl Node for GsoSegment {
             return Ok(GsoNext::Output);
         }
         let Some(gso) = offload::gso(&p.env.buffers, p.d) else { return Err(GsoReason::Malformed.into()) };
-        let made = segment(&mut p.env.buffers, p.d, gso)?;
-        let mut next = made;
+        let mut made = segment(&mut p.env.buffers, p.d, gso)?;
         let mut n = 0;
-        while next != graph::buffer::NONE {
-            let link = *p.env.buffers.meta(next);
-            let mut d = Desc { buf: next, off: HEADROOM as u16, l2: HEADROOM as u16, len: link.len, ..*p.d };
+        while let Some((buf, off, len)) = made.pop(&p.env.buffers) {
+            let mut d = Desc { buf, off, l2: off, len, ..*p.d };
             d.flags &= !(flags::GSO | flags::CSUM_PARTIAL | flags::CHAINED | flags::TRACED);
             let node = p.env.edge(GsoNext::Output, &mut d);
             p.env.enqueue(d, node);
-            next = link.next;
             n += 1;
         }
         p.env.count_n(GsoReason::Segments, n);
-        p.env.buffers.free(p.d);
+        p.free();
         debug_assert_eq!(GsoNext::Output.index(), 0, "the only edge");
         Err(Exit::Consumed)
     }
 }
 
-/// Makes all segments of a super-frame, each in one buffer, linked by `Meta::next` with their length in `Meta::len`.
-fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<u32, GsoReason> {
+/// Makes all segments of a super-frame, each in one buffer.
+fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<Row, GsoReason> {
     let mut headers = [0u8; MAX_HEADERS];
     let total = buffers.total_len(d);
     let front_len = buffers.copy_out(d, 0, &mut headers);
@@ -92,7 +90,7 @@ fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<u32, GsoReason> 
     if header_len + usize::from(gso.size) > graph::buffer::DATA {
         return Err(GsoReason::Malformed);
     }
-    let (mut first, mut last) = (graph::buffer::NONE, graph::buffer::NONE);
+    let mut made = Row::default();
     let mut walk = Walk::new(buffers, d);
     if !walk.skip(buffers, header_len) {
         return Err(GsoReason::Malformed);
@@ -100,28 +98,18 @@ fn segment(buffers: &mut Buffers, d: &Desc, gso: Gso) -> Result<u32, GsoReason> 
     let mut payload = [0u8; graph::buffer::DATA];
     for seg in s.segments() {
         let Some(buf) = buffers.alloc() else {
-            if first != graph::buffer::NONE {
-                buffers.free_chain(first);
-            }
+            made.free(buffers);
             return Err(GsoReason::NoBuffers);
         };
-        let m = buffers.meta_mut(buf);
-        (m.next, m.off) = (graph::buffer::NONE, HEADROOM as u16);
         let mut n = 0;
         while let Some(piece) = walk.take(buffers, seg.payload.len() - n).filter(|p| p.len != 0) {
             payload[n..n + usize::from(piece.len)].copy_from_slice(piece.bytes(buffers));
             n += usize::from(piece.len);
         }
-        let room = &mut buffers.room_mut(buf)[HEADROOM..];
+        let room = &mut buffers.room_mut(&buf)[HEADROOM..];
         let wrote = s.write_headers(&seg, Sum::of(&payload[..n]), room).unwrap_or(0);
         room[wrote..wrote + n].copy_from_slice(&payload[..n]);
-        buffers.meta_mut(buf).len = (wrote + n) as u16;
-        if first == graph::buffer::NONE {
-            first = buf;
-        } else {
-            buffers.meta_mut(last).next = buf;
-        }
-        last = buf;
+        made.push(buffers, buf, HEADROOM as u16, (wrote + n) as u16);
     }
-    Ok(first)
+    Ok(made)
 }

@@ -27,17 +27,16 @@ impl BatchNode for ErrorDrop {
 
     fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Vector) {
         let capture = self.capture.active(guard);
-        for d in v.as_slice() {
+        for d in v.take() {
             if d.aux != NO_REASON
                 && let Some(c) = self.counts.get(d.rx, d.aux as usize)
             {
                 c.add(1);
             }
             if let Some(c) = capture {
-                c.drop(&env.buffers, d, env.now_ns);
+                c.drop(&env.buffers, &d, env.now_ns);
             }
             env.buffers.free(d);
         }
-        v.clear();
     }
 }

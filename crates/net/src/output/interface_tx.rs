@@ -4,7 +4,7 @@ use crate::interface::IfIndex;
 use crate::plane::{DropTable, Plane};
 use graph::counters::Table;
 use graph::node::Never;
-use graph::{BatchNode, Desc, Env, Guard, TraceRecord, TxQueue, TxReport, VECTOR_SIZE, Vector};
+use graph::{Aside, BatchNode, Desc, Env, Guard, TraceRecord, TxQueue, TxReport, VECTOR_SIZE, Vector};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ graph::reasons! {
 pub struct InterfaceTx {
     queues: Vec<Option<Box<dyn TxQueue>>>,
     used: Vec<IfIndex>,
-    others: Box<[Desc; VECTOR_SIZE]>,
+    others: Aside,
     tx: Arc<Table>,
     drops: Arc<DropTable>,
 }
@@ -37,7 +37,7 @@ impl InterfaceTx {
         InterfaceTx {
             queues: Vec::new(),
             used: Vec::with_capacity(1024),
-            others: Box::new([Desc::default(); VECTOR_SIZE]),
+            others: Aside::new(VECTOR_SIZE),
             tx: plane.counters.tx.of(worker),
             drops: plane.counters.drops.of(worker),
         }
@@ -54,17 +54,7 @@ impl InterfaceTx {
 
     /// Moves the packets to interface `index` to the front of `packets`, where `same` of them already stand; how many.
     fn gather(&mut self, packets: &mut [Desc], index: IfIndex, same: usize) -> usize {
-        let (mut at, mut others) = (same, 0);
-        for i in same..packets.len() {
-            // Written to both places and counted in one: which, could not be foretold.
-            let d = packets[i];
-            packets[at] = d;
-            self.others[others % VECTOR_SIZE] = d;
-            at += usize::from(d.tx == index);
-            others += usize::from(d.tx != index);
-        }
-        packets[at..].copy_from_slice(&self.others[..others]);
-        at
+        self.others.bring_forward(packets, same, |d, _, _, _| d.tx == index)
     }
 
     fn count(&self, env: &mut Env, index: IfIndex, r: TxReport) {
@@ -94,13 +84,12 @@ impl BatchNode for InterfaceTx {
 
     fn process(&mut self, env: &mut Env, _guard: &Guard, v: &mut Vector) {
         // The packets of each interface together, in their order, so that its queue is asked once.
-        let mut rest = v.as_mut_slice();
+        let mut rest = v.take();
         while let Some(first) = rest.first() {
             let index = first.tx;
             let same = rest.iter().position(|d| d.tx != index).unwrap_or(rest.len());
-            let n = if same == rest.len() { same } else { self.gather(rest, index, same) };
-            let (run, tail) = rest.split_at_mut(n);
-            rest = tail;
+            let n = if same == rest.len() { same } else { self.gather(rest.as_mut_slice(), index, same) };
+            let run = rest.split_to(n);
             if let Some(Some(q)) = self.queues.get_mut(index as usize) {
                 let report = q.send(&mut env.buffers, run);
                 self.count(env, index, report);
@@ -109,11 +98,10 @@ impl BatchNode for InterfaceTx {
                 }
             } else {
                 for d in run {
-                    env.drop(*d, TxDrop::NoQueue);
+                    env.drop(d, TxDrop::NoQueue);
                 }
             }
         }
-        v.clear();
     }
 
     fn flush(&mut self, env: &mut Env) {
@@ -130,7 +118,7 @@ impl BatchNode for InterfaceTx {
 mod tests {
     use super::*;
     use crate::router::{Op, Router, RouterConfig};
-    use graph::{Buffers, PoolConfig, PoolMemory, TxCaps};
+    use graph::{Buffers, Packets, PoolConfig, PoolMemory, TxCaps};
     use std::time::{Duration, Instant};
 
     /// Takes every other packet, refuses one in four, and has no room for the rest.
@@ -141,7 +129,7 @@ mod tests {
             TxCaps::default()
         }
 
-        fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+        fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
             let mut r = TxReport::default();
             for d in packets {
                 self.0 += 1;
@@ -150,7 +138,7 @@ mod tests {
                     1 => r.errors += 1,
                     _ => r.add(TxReport {
                         packets: 1,
-                        bytes: buffers.total_len(d) as u64,
+                        bytes: buffers.total_len(&d) as u64,
                         ..TxReport::default()
                     }),
                 }
@@ -167,9 +155,9 @@ mod tests {
         let mut node = InterfaceTx::new(r.plane(), 0);
         for interfaces in 1..20u32 {
             let mut packets: Vec<Desc> = (0..256)
-                .map(|buf| Desc { buf, tx: buf * 7919 % 251 % interfaces, ..Desc::default() })
+                .map(|n| Desc { aux: n, tx: n * 7919 % 251 % interfaces, ..Desc::default() })
                 .collect();
-            let mut wanted = packets.clone();
+            let mut wanted: Vec<Desc> = packets.iter().map(Desc::words).collect();
             let index = packets[0].tx;
             wanted.sort_by_key(|d| d.tx != index);
             let n = node.gather(&mut packets, index, 1);

@@ -10,7 +10,7 @@ use super::table::Place;
 use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, Walk, allowance};
 use crate::plane::Plane;
 use graph::node::Step;
-use graph::{Buffers, Desc, Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Buffers, Chain, Desc, Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -248,22 +248,24 @@ fn complete<F: Family>(store: &mut Store<F::Key, State>, env: &mut Env, c: u32, 
         store.complete(c, |p| env.drop(p.d, R::BadEcn));
         return;
     }
-    let (mut whole, mut last, mut header) = (Desc::default(), 0, 0);
+    let (mut chain, mut header): (Option<Chain>, _) = (None, 0);
     store.complete(c, |p| {
         let b = &mut env.buffers;
-        if p.from == 0 {
-            (whole, header) = (p.d, p.header);
-            last = b.last(&whole);
-        } else {
-            let d = Desc { off: p.d.off + p.header as u16, len: p.d.len - p.header as u16, ..p.d };
-            last = b.join(&mut whole, last, &d);
+        match &mut chain {
+            None => (chain, header) = (Some(Chain::new(b, p.d)), p.header),
+            Some(chain) => {
+                let d = Desc { off: p.d.off + p.header as u16, len: p.d.len - p.header as u16, ..p.d };
+                chain.join(b, d);
+            }
         }
     });
+    // A datagram that is complete has a first fragment.
+    let Some(mut whole) = chain.map(Chain::done) else { return };
     let b = &mut env.buffers;
     let group = F::finish(&mut whole, b, header, state.covered, congestion);
     b.pull(&mut whole, HEADERS);
     whole.flags = whole.flags & !flags::CSUM_VALID | REASSEMBLED;
-    b.meta_mut(whole.buf).user[LARGEST] = state.largest;
+    b.meta_mut(&whole.buf).user[LARGEST] = state.largest;
     env.count(R::Completed);
     env.forward(whole, if group { F::local() } else { F::pass() });
 }

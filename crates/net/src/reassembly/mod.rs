@@ -335,7 +335,7 @@ impl L4 {
     fn tell(self, d: &mut graph::Desc, buffers: &mut graph::Buffers) {
         d.hash = u32::from(self.src) << 16 | u32::from(self.dst);
         d.flags |= KNOWN_L4;
-        buffers.meta_mut(d.buf).user[KIND] = u32::from(self.protocol) << 8 | u32::from(self.kind);
+        buffers.meta_mut(&d.buf).user[KIND] = u32::from(self.protocol) << 8 | u32::from(self.kind);
     }
 }
 
@@ -357,6 +357,7 @@ fn to_owner<K: Hash>(plane: &Plane, p: &mut Packet<'_>, key: &K) -> Result<(), E
     }
     p.count(ReassemblyReason::HandedOff);
     let node = p.env.node();
-    p.env.hand_off(owner, node, *p.d);
+    let d = p.take();
+    p.env.hand_off(owner, node, d);
     Err(Exit::Consumed)
 }

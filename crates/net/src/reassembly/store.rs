@@ -114,17 +114,18 @@ impl<K: Copy + Eq + Hash + fmt::Display, T: Held> Store<K, T> {
         !self.table.pieces_full() && self.table.buffers() as u32 + buffers <= self.allowance
     }
 
-    /// Holds a fragment behind piece `behind`; see [`Table::hold`].
+    /// Takes a fragment over behind piece `behind`, if there is room; see [`Table::hold`].
     pub fn hold(
         &mut self,
         c: u32,
         behind: impl Into<Option<u32>>,
-        d: &Desc,
+        d: &mut Desc,
         place: (u32, u32),
         header: u32,
         buffers: u32,
     ) -> bool {
-        self.table.hold(c, behind.into(), Piece::new(*d, place.0, place.1, header, buffers))
+        !self.table.pieces_full()
+            && self.table.hold(c, behind.into(), Piece::new(d.take(), place.0, place.1, header, buffers))
     }
 
     /// What there is.

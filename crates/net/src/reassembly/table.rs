@@ -9,7 +9,7 @@ use std::hash::Hash;
 pub const END: u32 = u32::MAX;
 
 /// A fragment that is held.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Piece {
     /// The packet.
     pub d: Desc,
@@ -268,8 +268,8 @@ impl<K: Copy + Eq + Hash, T> Table<K, T> {
         let mut at = context.first;
         (context.first, context.last, context.pieces) = (END, END, 0);
         while let Some(p) = self.pieces.get_mut(at as usize) {
-            let (piece, next) = (*p, p.next);
-            p.next = self.free_piece;
+            let piece = Piece { d: p.d.take(), ..*p };
+            let next = std::mem::replace(&mut p.next, self.free_piece);
             self.free_piece = at;
             at = next;
             self.held -= 1;
@@ -302,11 +302,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Buffer, start and end of fragments.
+    /// Number, start and end of fragments.
     type Places = Vec<(u32, u32, u32)>;
 
-    fn piece(buf: u32, from: u32, to: u32) -> Piece {
-        Piece::new(Desc { buf, ..Desc::default() }, from, to, 20, 1)
+    fn piece(aux: u32, from: u32, to: u32) -> Piece {
+        Piece::new(Desc { aux, ..Desc::default() }, from, to, 20, 1)
     }
 
     proptest! {
@@ -353,7 +353,7 @@ mod tests {
                     (_, Some(i)) => {
                         let c = t.find(&key).unwrap();
                         let mut got = vec![];
-                        t.release(c, |p| got.push((p.d.buf, p.from, p.to)));
+                        t.release(c, |p| got.push((p.d.aux, p.from, p.to)));
                         t.close(c);
                         prop_assert_eq!(got, model.remove(i).2);
                     }
@@ -361,7 +361,7 @@ mod tests {
                 }
                 for m in &model {
                     let c = t.find(&m.0).unwrap();
-                    let got: Vec<_> = t.pieces(c).map(|p| (p.d.buf, p.from, p.to)).collect();
+                    let got: Vec<_> = t.pieces(c).map(|p| (p.d.aux, p.from, p.to)).collect();
                     prop_assert_eq!((&got, t.count(c) as usize, t.since(c)), (&m.2, m.2.len(), m.1));
                 }
                 let mut ages = vec![];

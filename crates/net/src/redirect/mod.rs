@@ -183,7 +183,7 @@ impl<F: Family> RedirectView<'_, F> {
             p.count(RedirectReason::NoBuffers);
             return;
         };
-        p.env.buffers.meta_mut(d.buf).trace_id = trace_id;
+        p.env.buffers.meta_mut(&d.buf).trace_id = trace_id;
         *self.id = self.id.wrapping_add(1);
         let flags = d.flags | flags::LOCAL | p.d.flags & flags::TRACED;
         p.count(RedirectReason::Sent);

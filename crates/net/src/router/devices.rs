@@ -4,7 +4,7 @@ use super::tap_addresses::TapAddresses;
 use super::{check_namespace, is_tap_host};
 use drivers::{Control, Files, af_packet, af_xdp, pcap, tap};
 use graph::io::Ready;
-use graph::{Buffers, Desc, Pool, RxQueue, TxCaps, TxQueue, TxReport, Vector};
+use graph::{Buffers, Packets, Pool, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -693,7 +693,7 @@ impl TxQueue for Shared {
         TxCaps::default()
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).send(buffers, packets)
     }
 

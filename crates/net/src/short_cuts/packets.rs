@@ -710,7 +710,7 @@ impl Spec {
         } else {
             d.flags |= self.flags & (flags::CSUM_VALID | flags::LOCAL);
         }
-        let m = b.meta_mut(d.buf);
+        let m = b.meta_mut(&d.buf);
         m.trace_id = number;
         // As the drivers have it: the place of the checksum lies within the first buffer.
         let header = if self.v6 { 40 } else { 20 + usize::from(self.options) };

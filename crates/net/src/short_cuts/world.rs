@@ -22,8 +22,8 @@ use crate::{arcs, ip4, nodes, reassembly, redirect};
 use drivers::pcap::CaptureConfig;
 use graph::epoch::Guard;
 use graph::{
-    Buffers, Builder, Desc, Dispatcher, Domain, Graph, NodeId, Pool, PoolConfig, PoolMemory, Reclaimer,
-    TraceRecord, TxCaps, TxQueue, TxReport, VECTOR_SIZE, flags,
+    Buffers, Builder, Desc, Dispatcher, Domain, Graph, NodeId, Packets, Pool, PoolConfig, PoolMemory,
+    Reclaimer, TraceRecord, TxCaps, TxQueue, TxReport, VECTOR_SIZE, flags,
 };
 use packet::eth::MacAddr;
 use packet::flow::Fields;
@@ -76,11 +76,11 @@ impl TxQueue for Wire {
         TxCaps::default()
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let mut r = TxReport::default();
         for d in packets {
-            let bytes = buffers.parts(d).flatten().copied().collect::<Vec<u8>>();
-            let m = buffers.meta(d.buf);
+            let bytes = buffers.parts(&d).flatten().copied().collect::<Vec<u8>>();
+            let m = buffers.meta(&d.buf);
             let partial =
                 d.has(flags::CSUM_PARTIAL).then(|| (m.csum_start.wrapping_sub(d.off), m.csum_offset));
             let gso = d.has(flags::GSO).then_some((m.gso_size, m.gso_type));
@@ -835,7 +835,7 @@ impl World {
                 for h in held {
                     let bytes = d.env.buffers.parts(&h).flatten().copied().collect();
                     out.held.push((kind, h.aux, bytes));
-                    d.env.buffers.free(&h);
+                    d.env.buffers.free(h);
                 }
             }
         }

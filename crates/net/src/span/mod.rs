@@ -143,7 +143,7 @@ impl<'v> Copier<'v> {
         (copy.l2, copy.tx) = (copy.off, to);
         let mut c = Packet { d: &mut copy, env: p.env };
         if i.tags.count != 0 && retag::push(&mut c, &i.tags).is_err() {
-            p.env.buffers.free(&copy);
+            p.env.buffers.free(copy);
             return p.count(SpanReason::NoRoom);
         }
         p.count(SpanReason::Copied);

@@ -90,11 +90,9 @@ impl TxQueue for Sink {
         TxCaps::default()
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[graph::Desc]) -> TxReport {
-        for d in packets {
-            buffers.free(d);
-        }
+    fn send(&mut self, buffers: &mut Buffers, packets: graph::Packets<'_>) -> TxReport {
         let n = packets.len() as u64;
+        buffers.free_all(packets);
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         TxReport { packets: n, bytes: 64 * n, ..TxReport::default() }
     }
@@ -655,7 +653,7 @@ impl Rig {
         for (rx, bytes) in &self.frames {
             let mut d = self.dispatcher.env.buffers.alloc_bytes(bytes).expect("a buffer");
             d.rx = *rx;
-            assert!(self.vector.push(d));
+            assert!(self.vector.push(d).is_ok());
         }
     }
 

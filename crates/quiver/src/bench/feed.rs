@@ -231,7 +231,7 @@ impl Feed {
         alone != 0 && alone != self.number
     }
 
-    fn desc(&self, buf: u32, len: usize) -> Desc {
+    fn desc(&self, buf: graph::Buffer, len: usize) -> Desc {
         let at = HEADROOM as u16;
         let (rx, tx) = (self.interface, self.interface);
         Desc { buf, off: at, l2: at, len: len as u16, rx, tx, ..Desc::default() }
@@ -299,13 +299,13 @@ impl Feed {
             let Some(buf) = buffers.alloc() else { break };
             let d = self.desc(buf, len);
             buffers.prefetch(&d);
-            if !out.push(d) {
-                buffers.free_one(buf);
+            if let Err(d) = out.push(d) {
+                buffers.free(d);
                 break;
             }
         }
         for d in out.as_slice().get(first..).unwrap_or_default() {
-            let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
+            let room = &mut buffers.room_mut(&d.buf)[HEADROOM..];
             room[..64].copy_from_slice(&whole);
             self.tag(t, room);
             write(self, room);
@@ -323,13 +323,13 @@ impl Feed {
             };
             let d = if t.bytes.len() <= DATA {
                 let Some(buf) = buffers.alloc() else { return };
-                buffers.room_mut(buf)[HEADROOM..HEADROOM + t.bytes.len()].copy_from_slice(&t.bytes);
+                buffers.room_mut(&buf)[HEADROOM..HEADROOM + t.bytes.len()].copy_from_slice(&t.bytes);
                 self.desc(buf, t.bytes.len())
             } else {
                 let Some(d) = buffers.alloc_bytes(&t.bytes) else { return };
                 Desc { flags: d.flags, ..self.desc(d.buf, usize::from(d.len)) }
             };
-            let room = &mut buffers.room_mut(d.buf)[HEADROOM..];
+            let room = &mut buffers.room_mut(&d.buf)[HEADROOM..];
             self.tag(t, room);
             match t.patch {
                 Patch::None => {}
@@ -359,8 +359,8 @@ impl Feed {
                 room[STAMP + 8..STAMP + 16].copy_from_slice(&self.due.to_le_bytes());
             }
             self.pass();
-            if !out.push(d) {
-                buffers.free(&d);
+            if let Err(d) = out.push(d) {
+                buffers.free(d);
                 return;
             }
         }

@@ -4,12 +4,10 @@
 use super::feed::STAMP;
 use super::histogram::Histogram;
 use graph::clock::tsc;
-use graph::{Buffers, Desc, TxCaps, TxQueue, TxReport, flags};
+use graph::{Buffer, Buffers, Desc, Packets, TxCaps, TxQueue, TxReport, flags};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// A chained packet in the list of kept buffers: their numbers stay below.
-const CHAINED: u32 = 1 << 31;
 
 /// What the control side sees of a sink; one for each interface and worker, on cache lines of its own.
 #[derive(Default)]
@@ -30,7 +28,10 @@ pub struct Seen {
 /// One queue.
 pub struct Sink {
     seen: Arc<Seen>,
-    kept: Box<[u32]>,
+    /// The buffers of packets; none for each in `chains`.
+    kept: Box<[Buffer]>,
+    /// The packets of several buffers.
+    chains: VecDeque<Desc>,
     at: usize,
     full: bool,
     /// Buffers behind the first one of the packets kept.
@@ -40,30 +41,38 @@ pub struct Sink {
 impl Sink {
     /// A queue that keeps `keep` packets, at least 1.
     pub fn new(keep: usize, seen: Arc<Seen>) -> Self {
-        Sink { seen, kept: vec![0; keep.max(1)].into(), at: 0, full: false, more: 0 }
+        let kept = (0..keep.max(1)).map(|_| Buffer::default()).collect();
+        Sink { seen, kept, chains: VecDeque::new(), at: 0, full: false, more: 0 }
     }
 
-    /// Gives a chained packet's first buffer back, and the others.
+    /// Gives back the oldest packet of several buffers.
     #[cold]
-    fn release_chain(&mut self, buffers: &mut Buffers, buf: u32) {
-        let d = Desc { buf, flags: flags::CHAINED, ..Desc::default() };
-        self.more -= following(buffers, &d);
-        buffers.free(&d);
+    fn release_chain(&mut self, buffers: &mut Buffers) {
+        if let Some(d) = self.chains.pop_front() {
+            self.more -= u64::from(buffers.count(&d)) - 1;
+            buffers.free(d);
+        }
     }
 
-    /// Keeps the buffer of one packet, frees that of the oldest.
+    /// Keeps a packet of several buffers; what stands for it.
+    #[cold]
+    fn keep_chain(&mut self, buffers: &Buffers, d: Desc) -> Buffer {
+        self.more += u64::from(buffers.count(&d)) - 1;
+        self.chains.push_back(d);
+        Buffer::default()
+    }
+
+    /// Keeps one packet, frees the oldest.
     #[inline]
-    fn keep(&mut self, buffers: &mut Buffers, d: &Desc) {
+    fn keep(&mut self, buffers: &mut Buffers, d: Desc) {
+        let buf = if d.has(flags::CHAINED) { self.keep_chain(buffers, d) } else { d.buf };
         let Some(slot) = self.kept.get_mut(self.at) else { return };
-        let chained = d.has(flags::CHAINED);
-        let old = std::mem::replace(slot, d.buf | if chained { CHAINED } else { 0 });
-        if chained {
-            self.more += following(buffers, d);
-        }
+        let old = std::mem::replace(slot, buf);
         if self.full {
-            match old & CHAINED {
-                0 => buffers.free_one(old),
-                _ => self.release_chain(buffers, old & !CHAINED),
+            if old == Buffer::default() {
+                self.release_chain(buffers);
+            } else {
+                buffers.free_one(old);
             }
         }
         self.at += 1;
@@ -73,19 +82,9 @@ impl Sink {
     }
 }
 
-/// Buffers of a chained packet behind its first.
-#[cold]
-fn following(buffers: &Buffers, d: &Desc) -> u64 {
-    let (mut n, mut at) = (0, buffers.meta(d.buf).next);
-    while at != graph::buffer::NONE {
-        (n, at) = (n + 1, buffers.meta(at).next);
-    }
-    n
-}
-
 fn stamp(buffers: &Buffers, d: &Desc, at: usize) -> u64 {
     let at = usize::from(d.off) + at;
-    let bytes = buffers.room(d.buf).get(at..).and_then(|b| b.first_chunk::<8>());
+    let bytes = buffers.room(&d.buf).get(at..).and_then(|b| b.first_chunk::<8>());
     bytes.map_or(0, |b| u64::from_le_bytes(*b))
 }
 
@@ -97,17 +96,17 @@ impl TxQueue for Sink {
         TxCaps::default()
     }
 
-    fn send(&mut self, buffers: &mut Buffers, packets: &[Desc]) -> TxReport {
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let mut report = TxReport { packets: packets.len() as u64, ..TxReport::default() };
         // What the control side sends (announcements, reports of groups) answers nothing that was sent into the router.
         let mut own = 0;
-        for d in packets {
+        for d in packets.iter() {
             report.bytes += buffers.total_len(d) as u64;
             own += u64::from(d.flags & OWN == OWN);
         }
         if let Some((poll, due)) = &self.seen.latency {
             let now = tsc();
-            for d in packets {
+            for d in packets.iter() {
                 poll.record(now.saturating_sub(stamp(buffers, d, STAMP)));
                 due.record(now.saturating_sub(stamp(buffers, d, STAMP + 8)));
             }
@@ -141,13 +140,13 @@ mod tests {
         for n in 0..20usize {
             // Every third packet has more than one buffer.
             let d = b.alloc_bytes(&vec![n as u8; if n % 3 == 0 { 7000 } else { 64 }]).unwrap();
-            sent.push(d);
-            let report = sink.send(&mut b, &[d]);
+            sent.push(graph::Seen::of(&d));
+            let report = sink.send(&mut b, Packets::drain(&mut vec![d]));
             assert_eq!((report.packets, report.bytes), (1, if n % 3 == 0 { 7000 } else { 64 }));
             assert_eq!(seen.held.load(Ordering::Relaxed) as usize, b.pool().in_use());
             // The last four are untouched.
             for (age, d) in sent.iter().rev().take(4).enumerate() {
-                assert_eq!(b.room(d.buf)[usize::from(d.off)], (n - age) as u8);
+                assert_eq!(b.room(&d.buf)[usize::from(d.off)], (n - age) as u8);
             }
         }
         assert_eq!(seen.packets.load(Ordering::Relaxed), 20);

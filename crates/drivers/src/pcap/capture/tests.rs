@@ -32,7 +32,7 @@ fn packets_are_kept_from_their_link_header_on() {
                 bytes: bytes[..len.min(snap)].to_vec(),
             };
             assert_eq!(c.records(), [want], "{len} of {snap}");
-            b.free(&d);
+            b.free(d);
         }
     }
     assert_eq!(p.in_use(), 0);
@@ -45,7 +45,7 @@ fn partial_checksums_are_complete_in_the_capture_and_stay_as_they_are_in_the_pac
     for len in [54, 55, 1514, 2047, 2048, 2049, 6001] {
         let mut bytes: Vec<u8> = (0..len as u32).map(|i| (i * 7 + i / 251) as u8).collect();
         let mut d = b.alloc_bytes(&bytes).unwrap();
-        let m = b.meta_mut(d.buf);
+        let m = b.meta_mut(&d.buf);
         (m.csum_start, m.csum_offset) = (d.off + 34, 16);
         d.flags |= flags::CSUM_PARTIAL;
         (d.off, d.len) = (d.off + 14, d.len - 14);
@@ -55,16 +55,16 @@ fn partial_checksums_are_complete_in_the_capture_and_stay_as_they_are_in_the_pac
         let sum = packet::checksum::checksum(&bytes[34..]);
         bytes[50..52].copy_from_slice(&sum.to_be_bytes());
         assert_eq!(c.records()[0].bytes, bytes, "{len}");
-        b.free(&d);
+        b.free(d);
     }
     // A place outside of the packet is left alone.
     let mut d = b.alloc_bytes(&[1; 60]).unwrap();
-    (b.meta_mut(d.buf).csum_start, b.meta_mut(d.buf).csum_offset) = (d.off + 50, 9);
+    (b.meta_mut(&d.buf).csum_start, b.meta_mut(&d.buf).csum_offset) = (d.off + 50, 9);
     d.flags |= flags::CSUM_PARTIAL;
     let c = capture(1, 9000);
     assert!(c.append(&b, &d, d.l2, Direction::Tx, 3, 5));
     assert_eq!(c.records()[0].bytes, [1; 60]);
-    b.free(&d);
+    b.free(d);
     assert_eq!(p.in_use(), 0);
 }
 
@@ -78,7 +78,7 @@ fn exactly_the_first_packets_are_kept() {
     assert_eq!(kept, [true, true, true, false, false]);
     assert_eq!((c.len(), c.is_full(), c.missed()), (3, true, 2));
     assert_eq!(c.records().iter().map(|r| r.time_ns).collect::<Vec<_>>(), [98, 99, 100]);
-    b.free(&d);
+    b.free(d);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn workers_append_at_once_while_control_reads() {
                 for i in 0..1500u64 {
                     let d = b.alloc_bytes(&[w; 40]).unwrap();
                     c.append(&b, &d, d.l2, Direction::Drop, u32::from(w), i);
-                    b.free(&d);
+                    b.free(d);
                 }
             });
         }
@@ -143,7 +143,7 @@ fn the_file_holds_the_packets_with_wall_clock_times() {
     for len in [200usize, 60] {
         let d = b.alloc_bytes(&vec![len as u8; len]).unwrap();
         c.append(&b, &d, d.l2, Direction::Rx, 1, now + len as u64);
-        b.free(&d);
+        b.free(d);
     }
     let mut file = Vec::new();
     assert_eq!(c.write(&mut file).unwrap(), 2);

@@ -39,12 +39,13 @@ fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
 fn poll(q: &mut PcapRx, b: &mut Buffers, now: u64) -> Vec<Vec<u8>> {
     let mut v = Vector::boxed();
     assert_eq!(q.poll(b, now, &mut v), v.len());
-    let frames = v.as_slice().iter().map(|d| b.parts(d).flatten().copied().collect()).collect();
-    for d in v.as_slice() {
+    let each = |d: Desc| {
         assert_eq!((d.rx, d.off, d.l2), (5, 128, 128));
+        let bytes = b.parts(&d).flatten().copied().collect();
         b.free(d);
-    }
-    frames
+        bytes
+    };
+    v.take().map(each).collect()
 }
 
 /// Everything until the queue says that it is done.
@@ -347,12 +348,11 @@ fn without_buffers_frames_wait() {
     let (mut all, mut v) = (Vec::new(), Vector::boxed());
     while q.ready() != Ready::Never {
         q.poll(&mut b, 0, &mut v);
-        for d in v.as_slice() {
-            all.push((0, b.parts(d).flatten().copied().collect()));
+        for d in v.take() {
+            all.push((0, b.parts(&d).flatten().copied().collect()));
             b.free(d);
         }
         assert_eq!(p.in_use(), 0);
-        v.clear();
     }
     assert_eq!(all, frames);
     assert!(q.stats().no_buffer() > 2);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::pcap::format::{Block, Reader};
 use graph::buffer::{Pool, PoolConfig, PoolMemory};
+use graph::desc::Desc;
 use std::sync::{Arc, Mutex};
 
 /// A file with room for some bytes.
@@ -54,8 +55,8 @@ fn packets_are_in_the_file_after_a_flush() {
     let disk = Disk::new(usize::MAX);
     let mut tx = PcapTx::new(disk.clone()).unwrap();
     let packets: Vec<Vec<u8>> = [60usize, 9000, 1514, 20_000].map(|n| vec![n as u8; n]).to_vec();
-    let descs: Vec<Desc> = packets.iter().map(|p| b.alloc_bytes(p).unwrap()).collect();
-    assert_eq!(tx.send(&mut b, &descs), TxReport::default());
+    let mut descs: Vec<Desc> = packets.iter().map(|p| b.alloc_bytes(p).unwrap()).collect();
+    assert_eq!(tx.send(&mut b, Packets::drain(&mut descs)), TxReport::default());
     assert_eq!(pool.in_use(), 0, "the queue keeps no buffers");
     assert_eq!(frames(&disk.bytes.lock().unwrap()), Vec::<Vec<u8>>::new());
     let want = TxReport { packets: 4, bytes: 60 + 9000 + 1514 + 20_000, ..TxReport::default() };
@@ -71,8 +72,8 @@ fn a_full_disk_is_counted_and_leaves_whole_records() {
     let disk = Disk::new(24 + 3 * 116 + 50);
     let mut tx = PcapTx::new(disk.clone()).unwrap();
     let mut send = |tx: &mut PcapTx<Disk>, n: usize| {
-        let descs: Vec<Desc> = (0..n).map(|_| b.alloc_bytes(&[7; 100]).unwrap()).collect();
-        let mut report = tx.send(&mut b, &descs);
+        let mut descs: Vec<Desc> = (0..n).map(|_| b.alloc_bytes(&[7; 100]).unwrap()).collect();
+        let mut report = tx.send(&mut b, Packets::drain(&mut descs));
         report.add(tx.flush(&mut b));
         (report.packets, report.errors)
     };
@@ -92,8 +93,8 @@ fn a_vector_beyond_the_buffer_is_written_in_pieces() {
     let mut b = pool.buffers();
     let disk = Disk::new(usize::MAX);
     let mut tx = PcapTx::new(disk.clone()).unwrap();
-    let descs: Vec<Desc> = (0..256).map(|_| b.alloc_bytes(&vec![1; 65_000]).unwrap()).collect();
-    let mut report = tx.send(&mut b, &descs);
+    let mut descs: Vec<Desc> = (0..256).map(|_| b.alloc_bytes(&vec![1; 65_000]).unwrap()).collect();
+    let mut report = tx.send(&mut b, Packets::drain(&mut descs));
     assert!(report.packets > 200);
     report.add(tx.flush(&mut b));
     assert_eq!((report.packets, report.errors), (256, 0));

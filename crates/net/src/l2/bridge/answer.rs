@@ -121,7 +121,7 @@ impl TermView<'_> {
     /// Sends the answer where the request came from.
     fn send(&self, p: &mut Packet<'_>, a: &Answer, rx: &Interface, port: &BridgePort) -> Option<TermNext> {
         let at = usize::from(p.d.off);
-        let room = p.env.buffers.room_mut(p.d.buf).get_mut(at..(at + a.len).min(ROOM))?;
+        let room = p.env.buffers.room_mut(&p.d.buf).get_mut(at..(at + a.len).min(ROOM))?;
         if room.len() < a.len {
             return None;
         }

@@ -134,7 +134,7 @@ impl Node for L2Flood {
                 let mut c = Packet { d: &mut copy, env: p.env };
                 match view.ready(&mut c, to, i) {
                     Some(next) => p.env.forward(copy, next),
-                    None => p.env.buffers.free(&copy),
+                    None => p.env.buffers.free(copy),
                 }
             }
         }

@@ -85,7 +85,7 @@ impl Pair {
                     d.l2 = d.off;
                     if f.partial {
                         d.flags |= flags::CSUM_PARTIAL;
-                        let m = buffers.meta_mut(d.buf);
+                        let m = buffers.meta_mut(&d.buf);
                         (m.csum_start, m.csum_offset) = (d.off + 34, 6);
                     }
                     w.dispatcher.env.enqueue(d, node);

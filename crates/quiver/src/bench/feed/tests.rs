@@ -66,7 +66,7 @@ fn every_packet_is_right_and_destinations_take_turns() {
             assert!(
                 v.as_slice().iter().all(|d| d.rx == 7 && usize::from(d.off) == HEADROOM && d.l2 == d.off)
             );
-            v.as_slice().iter().for_each(|d| b.free(d));
+            b.free_all(v.take());
             assert_eq!(b.pool().in_use(), 0);
         }
     }
@@ -144,7 +144,7 @@ fn a_queue_keeps_still_while_another_sends_alone() {
         control.alone.store(alone, Ordering::Relaxed);
         let mut v = Vector::boxed();
         let n = feed.poll(&mut b, 0, &mut v);
-        v.as_slice().iter().for_each(|d| b.free(d));
+        b.free_all(v.take());
         (n, matches!(feed.ready(), Ready::Now))
     };
     assert_eq!([0, 1, 2, 0].map(polled), [(256, true), (256, true), (0, false), (256, true)]);

@@ -64,11 +64,13 @@ impl RxQueue for Doorbell {
         }
         let Some(d) = buffers.alloc_bytes(&self.frame) else { return 0 };
         let d = Desc { rx: self.interface, tx: self.interface, ..d };
-        if out.push(d) {
-            return 1;
+        match out.push(d) {
+            Ok(()) => 1,
+            Err(d) => {
+                buffers.free(d);
+                0
+            }
         }
-        buffers.free(&d);
-        0
     }
 }
 
