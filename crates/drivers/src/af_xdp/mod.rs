@@ -24,7 +24,7 @@ use socket::{FRAME, Shared, Wanted};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DEFAULT_SLOTS: usize = 2048;
 /// Part of the pool that a queue takes at most, where its slots were not asked for.
@@ -147,6 +147,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             pool: &config.pool,
             slots: slots as u32,
             several: program.several,
+            until: Instant::now() + config.patience,
         };
         match socket::sockets(&wanted, config.rx_queues) {
             // An older kernel.

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes that the kernel leaves free in front of a frame that it receives.
 pub(super) const XDP_HEADROOM: usize = 256;
@@ -140,6 +141,8 @@ pub(super) struct Wanted<'a> {
     pub slots: u32,
     /// Frames may lie in several buffers.
     pub several: bool,
+    /// Until when a queue may be another's: the kernel lets go of one a moment after its socket was closed.
+    pub until: Instant,
 }
 
 /// Makes the sockets of a device in the calling thread's namespace, one for each of its receive queues. They receive nothing
@@ -214,7 +217,12 @@ fn socket(w: &Wanted<'_>, queue: u32, first: Option<RawFd>) -> Result<Queue, Err
         sxdp_queue_id: queue,
         sxdp_shared_umem_fd: first.map_or(0, |fd| fd as u32),
     };
-    sys::bind(&s, &place).map_err(|cause| match cause.raw_os_error() {
+    let mut bound = sys::bind(&s, &place);
+    while bound.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY)) && Instant::now() < w.until {
+        std::thread::sleep(Duration::from_millis(1));
+        bound = sys::bind(&s, &place);
+    }
+    bound.map_err(|cause| match cause.raw_os_error() {
         Some(libc::EBUSY) => Error::System {
             what: format!("take receive queue {queue} of {name}: another program has an AF_XDP socket there"),
             cause,
