@@ -171,7 +171,7 @@ def ends(pidfile):
 def test_the_manual(lab, tmp_path):
     """docs/linux-control-plane.md, as printed but for the name of the namespace."""
     name = f"{PREFIX}{os.getpid()}-manual"
-    first, changes, routes, fpm, bird = printed("linux-control-plane.md", name)
+    first, changes, routes, bridges, fpm, bird = printed("linux-control-plane.md", name)
     inside = lab.namespace("r")
     lab.cable(inside, "left", lab.host("a", ["10.0.1.2/24"]))
     router = lab.router(inside, {"interfaces": {"left": {"addresses": ["10.0.1.1/24"]}},
@@ -189,6 +189,9 @@ def test_the_manual(lab, tmp_path):
         typed(routes, tmp_path)
         wait_for("the route is Quiver's", lambda: f"kernel:static@{name}" in router.ctl("fib why 198.51.100.1"))
         assert router.json("fib diff kernel") == []
+        typed(bridges, tmp_path)
+        wait_for("there is a tunnel, and a BVI", lambda: [(b["bvi"] is not None, [e["addresses"] for d in b["vxlan"] for e in d["ends"]])
+                                                          for b in router.json("show lcp bridges")["bridges"]] == [(True, [1])])
         typed(fpm, tmp_path)
         wait_for("zebra is listened to", lambda: [f["address"] for f in router.json("show fpm")] == ["127.0.0.1:2620"])
         shown = typed(bird, tmp_path)
