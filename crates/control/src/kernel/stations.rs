@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn what_is_told() {
         let (mut s, now) = (Stations::default(), Instant::now());
-        let mut at = |s: &mut Stations, seen: &[(Mac, u32)]| s.changes(&seen.iter().copied().collect(), now);
+        let at = |s: &mut Stations, seen: &[(Mac, u32)]| s.changes(&seen.iter().copied().collect(), now);
         assert_eq!(at(&mut s, &[(A, 3), (B, 3)]), [(3, A, true), (3, B, true)]);
         assert_eq!(at(&mut s, &[(A, 3), (B, 3)]), []);
         // Missed once is not gone; it moves, and is gone where it was.
