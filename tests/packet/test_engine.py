@@ -4,9 +4,12 @@ import re
 import shlex
 import threading
 
+import yaml
 from frames import *
 from harness import BINARY, Bench, run, wait_for
 from harness.router import REPO
+from scapy.layers.l2 import GRE
+from scapy.layers.vxlan import VXLAN
 
 
 def quiver(b, *words, check=True):
@@ -93,6 +96,76 @@ def test_what_does_not_differ_carries_all_packets(tmp_path):
         b.wires["right"].wait(lambda p: number(p) == 7)
         longest = b.router.json("show control")["longest-cpu-ms"]
         assert longest < 10, longest
+        b.router.check_quiet()
+    finally:
+        b.close()
+
+
+def test_a_tunnel_changes_while_packets_go_through(tmp_path):
+    """Each packet leaves with all of the old parameters or all of the new ones, none is lost, and nothing else notices."""
+    gre = [{"local": "10.9.9.9", "remote": "192.0.2.9"},
+           {"local": "10.9.9.8", "remote": "192.0.2.10", "key": 7, "checksum": True, "ttl": 9, "dscp": 46}]
+    vxlan = [{"local": "10.9.9.9", "remote": "192.0.2.9", "vni": 5},
+             {"local": "10.9.9.8", "remote": "192.0.2.10", "vni": 6, "ttl": 9, "dscp": 46, "remote-port": 8472}]
+    b = Bench({
+        "loopbacks": {"loop0": {"addresses": ["10.9.9.9/32", "10.9.9.8/32"]}},
+        "gre_tunnels": {"gre0": gre[0]}, "vxlan_tunnels": {"vxlan_tunnel0": vxlan[0]},
+        "interfaces": {"gre0": {"addresses": ["10.200.0.1/30"], "mtu": 1400}, "vxlan_tunnel0": {"addresses": ["10.201.0.1/24"]}},
+        "neighbors": [{"interface": "vxlan_tunnel0", "address": "10.201.0.2", "mac": "02:00:00:00:33:02"}],
+        "routes": ["192.0.2.0/24 via 10.0.2.2", "172.16.0.0/24 via gre0", "172.16.1.0/24 via 10.201.0.2"],
+    })
+    try:
+        left, right = b.ports["left"], b.ports["right"]
+        b.settle("right")
+        first = running(b)
+        files = [tmp_path / "first.yaml", tmp_path / "second.yaml"]
+        files[0].write_text(first)
+        document = yaml.safe_load(first)
+        document["gre_tunnels"]["gre0"], document["vxlan_tunnels"]["vxlan_tunnel0"] = gre[1], vxlan[1]
+        files[1].write_text(yaml.safe_dump(document, sort_keys=False))
+        steps = quiver(b, "plan", str(files[1])).stdout
+        assert "made anew" not in steps and "2 steps, 2 of them touch traffic" in steps, steps
+        counted = b.router.json("show interface gre0 vxlan_tunnel0")
+
+        def fits(frame, n):
+            """Which of the two documents a frame is as."""
+            p = Ether(bytes(frame))
+            for which in (0, 1):
+                of = (gre, vxlan)[n][which]
+                want = {"src": of["local"], "dst": of["remote"], "ttl": of.get("ttl", 64), "tos": of.get("dscp", 0) << 2}
+                if any(getattr(p[IP], field) != value for field, value in want.items()):
+                    continue
+                if n == 0:
+                    g = p[GRE]
+                    assert (g.key_present, g.chksum_present) == (which, which) and (not which or g.key == 7), p
+                    assert not which or checksum(bytes(g)) == 0, p
+                else:
+                    assert (p[UDP].dport, p[VXLAN].vni) == ((4789, 5), (8472, 6))[which], p
+                return which
+            raise AssertionError(f"neither the one nor the other: {p!r}")
+
+        to = ("172.16.0.7", "172.16.1.7", right.host)
+        bodies = [into(left) / IP(src=left.host, dst=a, ttl=20) / UDP(sport=5, dport=6) for a in to]
+        frames = [bytes(bodies[n % 3] / f"no {n};") for n in range(30_000)]
+        seen = [[], [], []]
+
+        def kind(frame):
+            n = number(frame)
+            if n is not None and frame is not frames[n] and bytes(frame) != frames[n]:
+                seen[n % 3].append(fits(frame, n % 3) if n % 3 < 2 else 0)
+            return n
+
+        with Stream(b.wires["left"], b.wires["right"], frames) as stream:
+            applied = 0
+            while applied < 10 or stream.sent < 900:
+                applied += 1
+                quiver(b, "apply", str(files[applied % 2]))
+        assert not stream.lost(kind)
+        assert set(seen[0]) == set(seen[1]) == {0, 1}, "packets of both documents"
+        quiver(b, "apply", str(files[0]))
+        assert running(b) == first
+        again = b.router.json("show interface gre0 vxlan_tunnel0")
+        assert [i["index"] for i in again] == [i["index"] for i in counted]
         b.router.check_quiet()
     finally:
         b.close()

@@ -497,7 +497,15 @@ impl<'d> Builder<'d> {
                 if !p.names_others() {
                     needs = self.routed(name);
                 }
-                needs.extend(p.names().into_iter().map(named));
+                for n in p.names() {
+                    // A loopback has stations only as a BVI.
+                    if let Named::Interface(name) = &n
+                        && self.bvis.contains(name.as_str())
+                    {
+                        needs.push(Id::Member(name.clone()));
+                    }
+                    needs.push(named(n));
+                }
                 let taken: Vec<u64> = p.exclusive().map(|what| token("told", what)).into_iter().collect();
                 (id, Notes { takes: taken.clone(), bars: taken, ..Notes::needs(needs) })
             }

@@ -46,13 +46,11 @@ impl Rules<Id, Value> for DocumentRules<'_> {
                     Change::Anew("the device's rings are made with their settings")
                 }
                 (Op::CreatePcap { .. }, Op::CreatePcap { .. }) => Change::Anew("its files are opened once"),
-                (Op::Part(_), Op::Part(_)) => Change::Anew("the ends of a tunnel are what it is known by"),
+                (Op::Part(old), Op::Part(_)) => Change::Anew(old.anew()),
                 _ => Change::Anew("it is of another kind"),
             },
             Id::Global(_) => match (old, new) {
-                (Op::Part(old), Op::Part(new)) if old.turned(new).is_none() => {
-                    Change::Anew("it begins again with its settings")
-                }
+                (Op::Part(old), Op::Part(new)) if old.turned(new).is_none() => Change::Anew(old.anew()),
                 _ => Change::InPlace,
             },
             _ => Change::InPlace,
@@ -71,7 +69,9 @@ impl Rules<Id, Value> for DocumentRules<'_> {
                 | Id::Xconnect(_)
                 | Id::Told(..)
         );
-        names && !own
+        // A tunnel leaves the table of its ends.
+        let table = matches!((id, gone), (Id::Interface(_), Id::Table(_)));
+        (names && !own) || table
     }
 
     fn phase(&self, step: &Touched<'_, Id, Value>) -> Phase {

@@ -168,10 +168,11 @@ fn narrow(from: &View<'_>, to: &View<'_>) -> Vec<String> {
     let mut out = vec![];
     for (id, object) in to.side.model.iter() {
         let (Id::Interface(name), Value::Op(Op::Part(part))) = (id, &object.value) else { continue };
-        let gre = part.get::<GreOp>().map(|GreOp::Create { config, .. }| {
-            (config.table, config.remote, 1500 - u32::from(config.mtu()))
-        });
-        let vxlan = part.get::<VxlanOp>().map(|VxlanOp::Create { config, .. }| {
+        let gre = part
+            .get::<GreOp>()
+            .map(GreOp::config)
+            .map(|config| (config.table, config.remote, 1500 - u32::from(config.mtu())));
+        let vxlan = part.get::<VxlanOp>().map(VxlanOp::config).map(|config| {
             // Outer IP, UDP, VXLAN, and the Ethernet header inside.
             (config.table, config.remote, if config.remote.is_ipv4() { 20 } else { 40 } + 8 + 8 + 14)
         });

@@ -309,7 +309,10 @@ fn part_value(op: &Op) -> String {
             BridgeOp::Arp { mac: Some(mac), .. } => mac.to_string(),
             _ => String::new(),
         },
-        _ => String::new(),
+        _ => match op {
+            Op::Part(part) => part.words(),
+            _ => String::new(),
+        },
     }
 }
 
@@ -442,7 +445,10 @@ fn part_command(op: &Op) -> Option<String> {
             }
             _ => return None,
         },
-        _ => return None,
+        _ => match op {
+            Op::Part(part) => return part.command(),
+            _ => return None,
+        },
     })
 }
 
@@ -580,6 +586,9 @@ impl Step {
                 _ => None,
             },
             (Id::Layer(_), _) => None,
+            (Id::Interface(_), Phase::Change) => {
+                self.plain_ops().iter().find_map(|op| if let Op::Part(p) = op { p.touches() } else { None })
+            }
             (Id::Address(_, net), Phase::Remove) => Some(match self.anew {
                 Some(_) => format!("packets to {} and hosts in {}, for a moment", net.addr(), net.trunc()),
                 None => format!(

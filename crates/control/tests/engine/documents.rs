@@ -332,11 +332,20 @@ impl Doc {
 
     fn tunnels(&mut self) {
         let mut gre = String::new();
+        let table = |d: &mut Draw, has: bool| if has && d.one_in(3) { ", table: 10" } else { "" };
+        let has = self.rest.lines().any(|l| l.starts_with("  10:") && !l.contains("family"));
+        let group = self.routed.first().cloned();
         for n in 0..2 {
             if self.d.one_in(2) {
-                let remote = self.d.of(&["10.77.0.1", "10.77.0.2"]);
-                let more = self.d.of(&["", ", ttl: 9", ", key: 7", ", teb: true"]);
-                let _ = writeln!(gre, "  gre{n}: {{local: 10.0.0.1, remote: {remote}{more}}}");
+                let (local, remote) = self.d.of(&[
+                    ("10.0.0.1", "10.77.0.1"),
+                    ("10.0.0.1", "10.77.0.2"),
+                    ("\"2001:db8::1\"", "\"2001:db8:77::1\""),
+                ]);
+                let more = self.d.of(&["", ", ttl: 9", ", dscp: copy", ", teb: true"]);
+                let key = self.d.of(&["", ", key: 7", ", sequence: true", ", key: 8, checksum: true"]);
+                let table = table(&mut self.d, has);
+                let _ = writeln!(gre, "  gre{n}: {{local: {local}, remote: {remote}{more}{key}{table}}}");
                 if self.d.one_in(2) {
                     let _ = writeln!(
                         self.interfaces,
@@ -350,13 +359,31 @@ impl Doc {
         if !gre.is_empty() {
             self.rest += &format!("gre_tunnels:\n{gre}");
         }
-        if self.d.one_in(2) {
-            let vni = self.d.of(&[100, 200]);
-            let _ = write!(
-                self.rest,
-                "vxlan_tunnels:\n  vxlan_tunnel0: {{local: 10.0.0.1, remote: 10.77.0.3, vni: {vni}}}\n"
-            );
-            self.interfaces += "  vxlan_tunnel0: {}\n";
+        let mut vxlan = String::new();
+        for n in 0..2 {
+            if self.d.one_in(2) {
+                let vni = self.d.of(&[100, 200 + n, 300 + n]);
+                let ends = self.d.of(&[
+                    "local: 10.0.0.1, remote: 10.77.0.3",
+                    "local: 10.0.0.1, remote: 10.77.0.4",
+                    "local: \"2001:db8::1\", remote: \"2001:db8:77::3\", zero-checksum: true",
+                    "local: 10.0.0.1, remote: 239.0.0.1, group-interface: ",
+                    "local: 10.0.0.1, remote: 239.0.0.2, group-interface: ",
+                ]);
+                let ends = match (&group, ends.ends_with("group-interface: ")) {
+                    (Some(group), true) => format!("{ends}{group}"),
+                    (None, true) => "local: 10.0.0.1, remote: 10.77.0.5".into(),
+                    (_, false) => ends.into(),
+                };
+                let more =
+                    self.d.of(&["", ", ttl: copy", ", local-port: 8472", ", remote-port: 8472, dscp: 9"]);
+                let table = table(&mut self.d, has);
+                let _ = writeln!(vxlan, "  vxlan_tunnel{n}: {{{ends}, vni: {vni}{more}{table}}}");
+                let _ = writeln!(self.interfaces, "  vxlan_tunnel{n}: {{}}");
+            }
+        }
+        if !vxlan.is_empty() {
+            self.rest += &format!("vxlan_tunnels:\n{vxlan}");
         }
     }
 

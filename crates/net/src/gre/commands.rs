@@ -1,4 +1,4 @@
-//! `create gre tunnel`, `show gre tunnel`.
+//! `create gre tunnel`, `set gre tunnel`, `show gre tunnel`.
 
 use super::{GreConfig, GreOp, GreTunnel, MAX_INSTANCE, tunnel, tunnels};
 use crate::cli::interfaces::{free, made};
@@ -40,6 +40,32 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .example("create gre tunnel src 10.1.2.1 dst 10.1.3.1 instance 7 teb key 100"),
         Command::write("create gre tunnel src <src:ip> dst <dst:ip> [key <key:u32>] del", "Take a GRE tunnel out", delete)
             .example("create gre tunnel src 10.1.2.1 dst 10.1.3.1 del"),
+        Command::write(
+            "set gre tunnel <tunnel:interface> [src <src:ip>] [dst <dst:ip>] \
+             [(outer-table-id|outer-fib-id) <table:number table>] [(key <key:u32>|no-key)] [(sequence|no-sequence)] \
+             [(checksum|no-checksum)] [ttl (copy|<ttl:u8 1..255>)] [dscp (copy-dscp|<dscp:u8 0..63>)]",
+            "Change a GRE tunnel in place",
+            change,
+        )
+        .arg("src", "this end: an address of the router")
+        .arg("dst", "the other end, of the same family")
+        .arg("table", "the routing table of both ends")
+        .arg("key", "number in all its packets, in both directions")
+        .arg("no-key", "packets have none")
+        .arg("sequence", "number the packets, and drop those that come late; the other end must do the same")
+        .arg("no-sequence", "packets are not numbered")
+        .arg("checksum", "send checksums; those that come are always checked")
+        .arg("no-checksum", "send none")
+        .arg("ttl", "TTL or hop limit outside")
+        .arg("copy", "that of the packet inside")
+        .arg("dscp", "DSCP outside")
+        .arg("copy-dscp", "that of the packet inside")
+        .details(
+            "The interface stays as it is, with its addresses, its MAC address and the routes over it. What is not named stays. An \
+             MTU that is what 1500 bytes leave stays that; any other is left alone.",
+        )
+        .example("set gre tunnel gre0 ttl 32 dscp copy-dscp")
+        .example("set gre tunnel gre0 dst 10.1.4.1 key 7"),
         Command::read("show gre tunnel [<tunnel:interface>]", "GRE tunnels", show)
             .arg("tunnel", "only this one")
             .example("show gre tunnel"),
@@ -61,6 +87,72 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         ..GreConfig::new(args.get("src")?, args.get("dst")?)
     };
     made(router, format!("gre{instance}"), vec![GreOp::Create { instance, config }.into()])
+}
+
+/// What the operator says of both ways, and else what it was.
+fn switch(args: &Args, on: &str, off: &str, was: bool) -> bool {
+    args.has(on) || was && !args.has(off)
+}
+
+fn change(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let i = interface(router, args, "tunnel")?;
+    let (name, index, mtu) = (i.name.clone(), i.index, i.mtu);
+    let Some(t) = tunnel(router, index) else {
+        return Err(args.error("tunnel", format!("{name} is no GRE tunnel")));
+    };
+    let from = t.config.clone();
+    let config = GreConfig {
+        teb: from.teb,
+        local: args.opt("src")?.unwrap_or(from.local),
+        remote: args.opt("dst")?.unwrap_or(from.remote),
+        table: args.opt("table")?.unwrap_or(from.table),
+        key: if args.has("no-key") { None } else { args.opt("key")?.or(from.key) },
+        sequence: switch(args, "sequence", "no-sequence", from.sequence),
+        checksum: switch(args, "checksum", "no-checksum", from.checksum),
+        ttl: if args.has("copy") { None } else { args.opt("ttl")?.or(from.ttl) },
+        dscp: if args.has("copy-dscp") { None } else { args.opt("dscp")?.or(from.dscp) },
+    };
+    let instance = name.strip_prefix("gre").and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);
+    let fits = (mtu == from.mtu() && mtu != config.mtu()).then(|| Op::SetMtu { name, mtu: config.mtu() });
+    let change = GreOp::Change { instance, from, config };
+    commit(router, [change.into()].into_iter().chain(fits).collect())
+}
+
+/// A tunnel in words.
+pub(super) fn words(c: &GreConfig) -> String {
+    let mut out = format!("from {} to {}", c.local, c.remote);
+    out.extend(options(&GreConfig::new(c.local, c.remote), c).into_iter().map(|o| format!(", {o}")));
+    out
+}
+
+/// What of the second is not as in the first, in the words of the commands.
+fn options(from: &GreConfig, c: &GreConfig) -> Vec<String> {
+    let mut out = vec![];
+    let mut say = |differs: bool, words: String| out.extend(differs.then_some(words));
+    let number = |n: Option<u8>, copy: &str| n.map_or(copy.to_string(), |n| n.to_string());
+    let no = |on: bool| if on { "" } else { "no-" };
+    say(from.local != c.local, format!("src {}", c.local));
+    say(from.remote != c.remote, format!("dst {}", c.remote));
+    say(from.table != c.table, format!("outer-table-id {}", c.table));
+    say(from.teb != c.teb, "teb".into());
+    say(from.key != c.key, c.key.map_or("no-key".into(), |key| format!("key {key}")));
+    say(from.sequence != c.sequence, format!("{}sequence", no(c.sequence)));
+    say(from.checksum != c.checksum, format!("{}checksum", no(c.checksum)));
+    say(from.ttl != c.ttl, format!("ttl {}", number(c.ttl, "copy")));
+    say(from.dscp != c.dscp, format!("dscp {}", number(c.dscp, "copy-dscp")));
+    out
+}
+
+/// The command that does what an operation does.
+pub(super) fn command(op: &GreOp) -> String {
+    let (head, from) = match op {
+        GreOp::Create { instance, config: c } => (
+            format!("create gre tunnel src {} dst {} instance {instance}", c.local, c.remote),
+            &GreConfig::new(c.local, c.remote),
+        ),
+        GreOp::Change { instance, from, .. } => (format!("set gre tunnel gre{instance}"), from),
+    };
+    std::iter::once(head).chain(options(from, op.config())).collect::<Vec<_>>().join(" ")
 }
 
 fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

@@ -78,6 +78,7 @@ impl TunnelKind for Gre {
     const STEM: &'static str = "gre";
     const PROTOCOL: IpProtocol = IpProtocol::GRE;
     const SAME: &'static str = "ends and key";
+    const ANEW: &'static str = "a tunnel for frames is another interface than one for packets";
 
     fn check(c: &GreConfig) -> Result<(), String> {
         Self::outside(c).check(false)
@@ -155,38 +156,83 @@ pub enum GreOp {
         /// What it is.
         config: GreConfig,
     },
+    /// A tunnel `greN` becomes another one while it stands; it carries what it did.
+    Change {
+        /// N.
+        instance: u32,
+        /// What it was.
+        from: GreConfig,
+        /// What it is to be.
+        config: GreConfig,
+    },
+}
+
+impl GreOp {
+    fn instance(&self) -> u32 {
+        let (GreOp::Create { instance, .. } | GreOp::Change { instance, .. }) = self;
+        *instance
+    }
+
+    /// What the tunnel is to be.
+    pub fn config(&self) -> &GreConfig {
+        let (GreOp::Create { config, .. } | GreOp::Change { config, .. }) = self;
+        config
+    }
 }
 
 impl PartOp for GreOp {
     fn subject(&self) -> String {
-        let GreOp::Create { instance, .. } = self;
-        format!("tunnel gre{instance}")
+        format!("tunnel gre{}", self.instance())
     }
 
     fn off(&self) -> Option<Op> {
         None
     }
 
-    fn turned(&self, _: &Self) -> Option<Op> {
-        None
+    fn turned(&self, new: &Self) -> Option<Op> {
+        let (from, config) = (self.config().clone(), new.config().clone());
+        let instance = new.instance();
+        tunnel::turns::<Gre>(&from, &config).then(|| GreOp::Change { instance, from, config }.into())
+    }
+
+    fn anew(&self) -> &'static str {
+        Gre::ANEW
+    }
+
+    fn words(&self) -> String {
+        super::commands::words(self.config())
+    }
+
+    fn command(&self) -> Option<String> {
+        Some(super::commands::command(self))
+    }
+
+    fn touches(&self) -> Option<String> {
+        let GreOp::Change { instance, from, config } = self else { return None };
+        let form = |c: &GreConfig| (c.identity(), c.sequence, c.checksum);
+        (form(from) != form(config)).then(|| tunnel::until_both(&format!("gre{instance}")))
     }
 
     fn exclusive(&self) -> Option<String> {
-        let GreOp::Create { config, .. } = self;
-        Some(format!("{:?}", config.identity()))
+        Some(format!("{:?}", self.config().identity()))
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        let GreOp::Create { instance, config } = &self;
-        if *instance > MAX_INSTANCE {
+        let (instance, config) = (self.instance(), self.config().clone());
+        if instance > MAX_INSTANCE {
             return Err(OpError::new(format!("gre{instance}: tunnels are gre0 to gre{MAX_INSTANCE}")));
         }
-        tunnel::create::<Gre>(router, *instance, config, self.clone().into())
+        if matches!(self, GreOp::Create { .. }) {
+            return tunnel::create::<Gre>(router, instance, &config, self.into());
+        }
+        let origin = GreOp::Create { instance, config: config.clone() };
+        let was = tunnel::change::<Gre>(router, instance, &config, origin.into())?;
+        Ok(vec![GreOp::Change { instance, from: config, config: was }.into()])
     }
 
     fn log_line(&self) -> Option<String> {
-        let GreOp::Create { instance, config } = self;
-        Some(format!("interface gre{instance}: GRE tunnel from {} to {}", config.local, config.remote))
+        let c = self.config();
+        Some(format!("interface gre{}: GRE tunnel from {} to {}", self.instance(), c.local, c.remote))
     }
 }
 

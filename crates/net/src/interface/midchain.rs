@@ -8,12 +8,13 @@ use packet::eth::EtherType;
 use packet::udp;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 /// Where packets that are sent over such an interface get their headers.
 pub static MIDCHAIN_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, "adj-midchain-tx");
 
-/// The end of a tunnel as workers see it, never changed in place but for its sequence number.
+/// The end of a tunnel as workers see it, never changed in place but for its sequence number: what changes a tunnel shows them another one.
 pub struct Midchain {
     /// The headers that go in front, outermost first: IP, and what stands between it and the packet inside. What differs from
     /// packet to packet is 0.
@@ -38,8 +39,8 @@ pub struct Midchain {
     pub fixup: fn(&Midchain, Fixup<'_>),
     /// What that depends on: short cuts may know it without asking each time.
     pub varies: Varies,
-    /// Packets that `fixup` has numbered.
-    pub sequence: AtomicU32,
+    /// Packets that `fixup` has numbered: also by what stood here before, where a tunnel has changed.
+    pub sequence: Arc<AtomicU32>,
 }
 
 /// What `fixup` of a [`Midchain`] depends on, where it needs no sum.

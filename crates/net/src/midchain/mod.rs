@@ -337,7 +337,7 @@ mod tests {
             dscp: Some(10),
             sums: false,
             fixup,
-            sequence: AtomicU32::new(0),
+            sequence: Arc::new(AtomicU32::new(0)),
         };
         change(&mut m);
         let mut r = Rig::new(|plane| MidchainTx::new(plane, 0));

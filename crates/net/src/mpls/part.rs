@@ -80,6 +80,10 @@ impl PartOp for MplsOp {
         (!tunnel || self == new).then(|| new.clone().into())
     }
 
+    fn anew(&self) -> &'static str {
+        "frames with or without a control word, or packets, are each another tunnel"
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         match self {
             MplsOp::CreateTable { table } => create_label_table(router, table),

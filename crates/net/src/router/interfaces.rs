@@ -465,6 +465,13 @@ impl Router {
         }
     }
 
+    /// The MTU that an interface has by itself is another one from now on; what it has stays.
+    pub(crate) fn set_own_mtu(&mut self, index: u32, mtu: u16) {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.own_mtu = mtu;
+        }
+    }
+
     /// Says what an interface is to a bridge domain from now on, and answers what it was.
     pub(crate) fn set_membership(&mut self, index: u32, member: Option<Membership>) -> Option<Membership> {
         std::mem::replace(&mut self.interfaces.get_mut(index)?.membership, member)

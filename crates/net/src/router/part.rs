@@ -596,6 +596,26 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
         Some(new.clone().into())
     }
 
+    /// Why another one cannot come in its place without it being made anew.
+    fn anew(&self) -> &'static str {
+        "it begins again with its settings"
+    }
+
+    /// What it sets, in words; nothing where the subject says it all.
+    fn words(&self) -> String {
+        String::new()
+    }
+
+    /// The command that does the same, where there is one.
+    fn command(&self) -> Option<String> {
+        None
+    }
+
+    /// Whose traffic it touches, and why, where it changes something in place.
+    fn touches(&self) -> Option<String> {
+        None
+    }
+
     /// What it names.
     fn names(&self) -> Vec<Named> {
         vec![]
@@ -643,6 +663,10 @@ trait ErasedPartOp: Any + fmt::Debug + Send {
     fn subject(&self) -> String;
     fn off(&self) -> Option<Op>;
     fn turned(&self, new: &dyn Any) -> Option<Op>;
+    fn anew(&self) -> &'static str;
+    fn words(&self) -> String;
+    fn command(&self) -> Option<String>;
+    fn touches(&self) -> Option<String>;
     fn names(&self) -> Vec<Named>;
     fn exclusive(&self) -> Option<String>;
     fn for_root(&self) -> Option<String>;
@@ -670,6 +694,22 @@ impl<T: PartOp> ErasedPartOp for T {
 
     fn turned(&self, new: &dyn Any) -> Option<Op> {
         T::turned(self, new.downcast_ref()?)
+    }
+
+    fn anew(&self) -> &'static str {
+        T::anew(self)
+    }
+
+    fn words(&self) -> String {
+        T::words(self)
+    }
+
+    fn command(&self) -> Option<String> {
+        T::command(self)
+    }
+
+    fn touches(&self) -> Option<String> {
+        T::touches(self)
     }
 
     fn names(&self) -> Vec<Named> {
@@ -734,6 +774,26 @@ impl BoxedPartOp {
     pub fn turned(&self, new: &BoxedPartOp) -> Option<Op> {
         let new: &dyn Any = &*new.0;
         self.0.turned(new)
+    }
+
+    /// See [`PartOp::anew`].
+    pub fn anew(&self) -> &'static str {
+        self.0.anew()
+    }
+
+    /// See [`PartOp::words`].
+    pub fn words(&self) -> String {
+        self.0.words()
+    }
+
+    /// See [`PartOp::command`].
+    pub fn command(&self) -> Option<String> {
+        self.0.command()
+    }
+
+    /// See [`PartOp::touches`].
+    pub fn touches(&self) -> Option<String> {
+        self.0.touches()
     }
 
     /// See [`PartOp::names`].

@@ -10,7 +10,7 @@ pub(crate) use ecn::hand_on;
 pub(crate) use input::{Arrivals, Fault};
 pub use input::{ArrivalsView, Common, Over, Over4, Over6};
 pub use part::{Tunnel, TunnelPart};
-pub(crate) use part::{TunnelKind, create, send_over, tunnel, tunnels};
+pub(crate) use part::{TunnelKind, change, create, send_over, tunnel, tunnels, turns};
 
 use packet::IpProtocol;
 use packet::ip4::{self, Ip4Builder};
@@ -20,6 +20,11 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Whose packets are touched where a tunnel is told apart or written in another way from now on.
+pub(crate) fn until_both(name: &str) -> String {
+    format!("packets over {name}, until the other end is changed likewise")
+}
 
 fn bits(a: IpAddr) -> u128 {
     match a {

@@ -28,6 +28,8 @@ pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
     const PROTOCOL: IpProtocol;
     /// What is the same of two tunnels whose packets nobody tells apart.
     const SAME: &'static str;
+    /// Why a tunnel whose interface would be of another kind is made anew.
+    const ANEW: &'static str;
 
     /// Whether it can be, and why not.
     fn check(config: &Self::Config) -> Result<(), String>;
@@ -167,6 +169,71 @@ pub(crate) fn create<K: TunnelKind>(
     Ok(vec![Op::Delete { name }])
 }
 
+/// Whether one tunnel can become the other while its interface stands.
+pub(crate) fn turns<K: TunnelKind>(from: &K::Config, to: &K::Config) -> bool {
+    std::ptr::eq(K::interface(from), K::interface(to))
+}
+
+/// A tunnel is another one from now on, which `origin` would make; answers what it was. What the interface has stays, its MTU and MAC
+/// address as well. Each packet leaves as the old one has it or as the new one.
+pub(crate) fn change<K: TunnelKind>(
+    router: &mut Router,
+    instance: u32,
+    config: &K::Config,
+    origin: Op,
+) -> Result<K::Config, OpError> {
+    let name = format!("{}{instance}", K::STEM);
+    let fail = |why: &str| Err(OpError::new(format!("{name}: {why}")));
+    let Some(index) = router.interface_index(&name) else { return fail("there is no such tunnel") };
+    let Some(t) = tunnel::<K>(router, index) else { return fail("it is no tunnel of this kind") };
+    if router.interface(index).is_some_and(|i| i.companion) && !router.changes_companions() {
+        return fail("it is Linux's: change it there");
+    }
+    if let Err(why) = K::check(config) {
+        return fail(&why);
+    }
+    let was = t.config.clone();
+    if !turns::<K>(&was, config) {
+        return fail(&format!("{}: make another one", K::ANEW));
+    }
+    let (over, old_ends, sequence) = (t.over, t.ends.clone(), Arc::clone(&t.midchain.sequence));
+    let outside = K::outside(config);
+    let table = RouteTable::of(outside.local, outside.table);
+    let fib_index = router.fib_index_of(table)?;
+    let ends = Ends::all(&outside, fib_index.0, K::id(config));
+    let same = |s: &State<K>| ends.iter().find_map(|e| s.inbound.exactly(e)).map(|t| t.interface);
+    if let Some(other) = router.state::<State<K>>().and_then(same).filter(|other| *other != index) {
+        let other = router.interface_name(other);
+        return fail(&format!("{other} has the same {}: packets would not tell them apart", K::SAME));
+    }
+    let group = router.hold_way_to(table, outside.remote, over)?;
+    // Those who still see the old one number packets as well.
+    let midchain = Arc::new(Midchain { sequence, ..midchain::<K>(config, fib_index, group) });
+    let old = router.state_mut::<State<K>>().and_then(|s| {
+        let t = s.tunnels.get_mut(&index)?;
+        let known = old_ends.first().and_then(|e| s.inbound.exactly(e)).and_then(|i| i.last.clone());
+        // Other ends begin to count anew.
+        let known = known.filter(|_| old_ends == ends);
+        let last = K::last(config).map(|new| known.unwrap_or(new));
+        let frames = K::interface(config).frames;
+        let inbound = Inbound { interface: index, local: bits(outside.local), frames, last };
+        old_ends.iter().for_each(|e| s.inbound.set(*e, None));
+        ends.iter().for_each(|e| s.inbound.set(*e, Some(inbound.clone())));
+        t.config = config.clone();
+        t.ends = ends;
+        Some(std::mem::replace(&mut t.midchain, midchain).group)
+    });
+    publish::<K>(router, config, true);
+    publish::<K>(router, &was, false);
+    router.set_origin(index, origin);
+    router.set_own_mtu(index, K::mtu(config));
+    for i in [Some(index), over].into_iter().flatten() {
+        router.publish_interface(i);
+    }
+    router.let_go(old.unwrap_or(group));
+    Ok(was)
+}
+
 /// What goes around the packets of a tunnel.
 fn midchain<K: TunnelKind>(config: &K::Config, fib_index: FibIndex, group: u32) -> Midchain {
     let outside = K::outside(config);
@@ -182,7 +249,7 @@ fn midchain<K: TunnelKind>(config: &K::Config, fib_index: FibIndex, group: u32) 
         sums: K::sums(config),
         fixup: K::fixup,
         varies: K::varies(config),
-        sequence: AtomicU32::new(0),
+        sequence: Arc::new(AtomicU32::new(0)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `create vxlan tunnel`, `show vxlan tunnel`.
+//! `create vxlan tunnel`, `set vxlan tunnel`, `show vxlan tunnel`.
 
 use super::{GroupInterface, MAX_INSTANCE, MAX_VNI, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels};
 use crate::cli::interfaces::{free, made};
@@ -59,6 +59,35 @@ pub(crate) fn all() -> Vec<Command<Router>> {
             delete,
         )
         .example("create vxlan tunnel src 10.1.2.1 dst 10.1.3.1 vni 100 del"),
+        Command::write(
+            &format!(
+                "set vxlan tunnel <tunnel:interface> [src <src:ip>] [(dst <dst:ip>|group <group:ip>)] \
+                 [vni <vni:u32 1..{MAX_VNI}>] [encap-vrf-id <table:number table>] [src_port <src-port:u16 1..65535>] \
+                 [dst_port <dst-port:u16 1..65535>] [(zero-checksum|no-zero-checksum)] [ttl (copy|<ttl:u8 1..255>)] \
+                 [dscp (copy-dscp|<dscp:u8 0..63>)]"
+            ),
+            "Change a VXLAN tunnel in place",
+            change,
+        )
+        .arg("src", "this end: an address of the router")
+        .arg("dst", "the other end, of the same family")
+        .arg("group", "another multicast group, over the same interface, of a tunnel to one")
+        .arg("vni", "network identifier")
+        .arg("table", "the routing table of both ends")
+        .arg("src-port", "UDP port of this end, to which the other one sends")
+        .arg("dst-port", "UDP port of the other end, to which this one sends")
+        .arg("zero-checksum", "no UDP checksum over IPv6 (RFC 6935); over IPv4 there is none")
+        .arg("no-zero-checksum", "a UDP checksum over IPv6")
+        .arg("ttl", "TTL or hop limit outside")
+        .arg("copy", "that of the packet inside")
+        .arg("dscp", "DSCP outside")
+        .arg("copy-dscp", "that of the packet inside")
+        .details(
+            "The interface stays as it is, with its addresses, its MAC address, its bridge domain and the stations that were learnt \
+             behind it. What is not named stays. A tunnel to a group becomes none to an end, nor the other way round.",
+        )
+        .example("set vxlan tunnel vxlan_tunnel0 ttl 32")
+        .example("set vxlan tunnel vxlan_tunnel0 dst 10.1.4.1 vni 101"),
         Command::read("show vxlan tunnel [<tunnel:interface>]", "VXLAN tunnels", show)
             .arg("tunnel", "only this one")
             .example("show vxlan tunnel"),
@@ -101,6 +130,69 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let over = over.map(|over| GroupInterface(Some(over)).into());
     let over = over.map(|feature| Op::SetFeature { name: name.clone(), feature });
     made(router, name, [VxlanOp::Create { instance, config }.into()].into_iter().chain(over).collect())
+}
+
+fn change(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let i = interface(router, args, "tunnel")?;
+    let (name, index) = (i.name.clone(), i.index);
+    let Some(t) = tunnel(router, index) else {
+        return Err(args.error("tunnel", format!("{name} is no VXLAN tunnel")));
+    };
+    let from = t.config.clone();
+    let remote = args.opt("dst")?.or(args.opt("group")?).unwrap_or(from.remote);
+    let config = VxlanConfig {
+        local: args.opt("src")?.unwrap_or(from.local),
+        remote,
+        vni: args.opt("vni")?.unwrap_or(from.vni),
+        table: args.opt("table")?.unwrap_or(from.table),
+        local_port: args.opt("src-port")?.unwrap_or(from.local_port),
+        remote_port: args.opt("dst-port")?.unwrap_or(from.remote_port),
+        zero_checksum: args.has("zero-checksum") || from.zero_checksum && !args.has("no-zero-checksum"),
+        ttl: if args.has("copy") { None } else { args.opt("ttl")?.or(from.ttl) },
+        dscp: if args.has("copy-dscp") { None } else { args.opt("dscp")?.or(from.dscp) },
+    };
+    let instance = name.strip_prefix("vxlan_tunnel").and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);
+    commit(router, vec![VxlanOp::Change { instance, from, config }.into()])
+}
+
+/// A tunnel in words.
+pub(super) fn words(c: &VxlanConfig) -> String {
+    let mut out = format!("VNI {} from {} to {}", c.vni, c.local, c.remote);
+    let plain = VxlanConfig::new(c.local, c.remote, c.vni);
+    out.extend(options(&plain, c).into_iter().map(|o| format!(", {o}")));
+    out
+}
+
+/// What of the second is not as in the first, in the words of the commands.
+fn options(from: &VxlanConfig, c: &VxlanConfig) -> Vec<String> {
+    let mut out = vec![];
+    let mut say = |differs: bool, words: String| out.extend(differs.then_some(words));
+    let number = |n: Option<u8>, copy: &str| n.map_or(copy.to_string(), |n| n.to_string());
+    let to = if c.remote.is_multicast() { "group" } else { "dst" };
+    let no = if c.zero_checksum { "" } else { "no-" };
+    say(from.local != c.local, format!("src {}", c.local));
+    say(from.remote != c.remote, format!("{to} {}", c.remote));
+    say(from.vni != c.vni, format!("vni {}", c.vni));
+    say(from.table != c.table, format!("encap-vrf-id {}", c.table));
+    say(from.local_port != c.local_port, format!("src_port {}", c.local_port));
+    say(from.remote_port != c.remote_port, format!("dst_port {}", c.remote_port));
+    say(from.zero_checksum != c.zero_checksum, format!("{no}zero-checksum"));
+    say(from.ttl != c.ttl, format!("ttl {}", number(c.ttl, "copy")));
+    say(from.dscp != c.dscp, format!("dscp {}", number(c.dscp, "copy-dscp")));
+    out
+}
+
+/// The command that does what an operation does; a tunnel to a group is made by one that names its interface as well.
+pub(super) fn command(op: &VxlanOp) -> Option<String> {
+    let (head, from) = match op {
+        VxlanOp::Create { config, .. } if config.remote.is_multicast() => return None,
+        VxlanOp::Create { instance, config: c } => (
+            format!("create vxlan tunnel src {} dst {} vni {} instance {instance}", c.local, c.remote, c.vni),
+            &VxlanConfig::new(c.local, c.remote, c.vni),
+        ),
+        VxlanOp::Change { instance, from, .. } => (format!("set vxlan tunnel vxlan_tunnel{instance}"), from),
+    };
+    Some(std::iter::once(head).chain(options(from, op.config())).collect::<Vec<_>>().join(" "))
 }
 
 fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

@@ -80,6 +80,8 @@ impl TunnelKind for Vxlan {
     const STEM: &'static str = "vxlan_tunnel";
     const PROTOCOL: IpProtocol = IpProtocol::UDP;
     const SAME: &'static str = "ends, VNI and port";
+    const ANEW: &'static str =
+        "a tunnel to a multicast group is another member of a bridge domain than one to an end";
 
     fn check(c: &VxlanConfig) -> Result<(), String> {
         if !(1..=MAX_VNI).contains(&c.vni) {
@@ -163,42 +165,85 @@ pub enum VxlanOp {
         /// What it is.
         config: VxlanConfig,
     },
+    /// A tunnel `vxlan_tunnelN` becomes another one while it stands; to a group it is before and after, or never.
+    Change {
+        /// N.
+        instance: u32,
+        /// What it was.
+        from: VxlanConfig,
+        /// What it is to be.
+        config: VxlanConfig,
+    },
+}
+
+impl VxlanOp {
+    fn instance(&self) -> u32 {
+        let (VxlanOp::Create { instance, .. } | VxlanOp::Change { instance, .. }) = self;
+        *instance
+    }
+
+    /// What the tunnel is to be.
+    pub fn config(&self) -> &VxlanConfig {
+        let (VxlanOp::Create { config, .. } | VxlanOp::Change { config, .. }) = self;
+        config
+    }
 }
 
 impl PartOp for VxlanOp {
     fn subject(&self) -> String {
-        let VxlanOp::Create { instance, .. } = self;
-        format!("tunnel vxlan_tunnel{instance}")
+        format!("tunnel vxlan_tunnel{}", self.instance())
     }
 
     fn off(&self) -> Option<Op> {
         None
     }
 
-    fn turned(&self, _: &Self) -> Option<Op> {
-        None
+    fn turned(&self, new: &Self) -> Option<Op> {
+        let (from, config) = (self.config().clone(), new.config().clone());
+        let instance = new.instance();
+        tunnel::turns::<Vxlan>(&from, &config).then(|| VxlanOp::Change { instance, from, config }.into())
+    }
+
+    fn anew(&self) -> &'static str {
+        Vxlan::ANEW
+    }
+
+    fn words(&self) -> String {
+        super::commands::words(self.config())
+    }
+
+    fn command(&self) -> Option<String> {
+        super::commands::command(self)
+    }
+
+    fn touches(&self) -> Option<String> {
+        let VxlanOp::Change { instance, from, config } = self else { return None };
+        let form = |c: &VxlanConfig| (c.identity(), c.remote, c.remote_port);
+        (form(from) != form(config)).then(|| tunnel::until_both(&format!("vxlan_tunnel{instance}")))
     }
 
     fn exclusive(&self) -> Option<String> {
-        let VxlanOp::Create { config, .. } = self;
-        Some(format!("{:?}", config.identity()))
+        Some(format!("{:?}", self.config().identity()))
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        let VxlanOp::Create { instance, config } = &self;
-        if *instance > MAX_INSTANCE {
+        let (instance, config) = (self.instance(), self.config().clone());
+        if instance > MAX_INSTANCE {
             let most = format!("tunnels are vxlan_tunnel0 to vxlan_tunnel{MAX_INSTANCE}");
             return Err(OpError::new(format!("vxlan_tunnel{instance}: {most}")));
         }
-        tunnel::create::<Vxlan>(router, *instance, config, self.clone().into())
+        if matches!(self, VxlanOp::Create { .. }) {
+            return tunnel::create::<Vxlan>(router, instance, &config, self.into());
+        }
+        let origin = VxlanOp::Create { instance, config: config.clone() };
+        let was = tunnel::change::<Vxlan>(router, instance, &config, origin.into())?;
+        Ok(vec![VxlanOp::Change { instance, from: config, config: was }.into()])
     }
 
     fn log_line(&self) -> Option<String> {
-        let VxlanOp::Create { instance, config: c } = self;
-        Some(format!(
-            "interface vxlan_tunnel{instance}: VXLAN tunnel {} from {} to {}",
-            c.vni, c.local, c.remote
-        ))
+        let c = self.config();
+        let name = format!("vxlan_tunnel{}", self.instance());
+        Some(format!("interface {name}: VXLAN tunnel {} from {} to {}", c.vni, c.local, c.remote))
     }
 }
 
