@@ -142,6 +142,39 @@ def test_what_linux_has_heard_is_known(lab):
     assert "10.5.5.5" not in s.neighbors()
 
 
+def test_static_neighbors_go_over(lab):
+    """Static neighbors of the router's are permanent ones in Linux, which gets them back and keeps its own."""
+    s = Site(lab)
+    s.linux.ip("neigh add 10.0.1.250 lladdr 02:00:00:00:00:fa dev e0 nud permanent")
+    many = {f"10.0.1.{n}": f"02:00:00:00:01:{n:02x}" for n in range(10, 210)}
+    s.router.script(*(f"ip neighbor left {a} {mac} static" for a, mac in many.items()), "ip neighbor left 2001:db8:1::99 02:00:00:00:00:99 static")
+    wait_for("Linux has all", lambda: len(s.neighbors()) >= 202 and s.agree() == {})
+    assert s.pair("left")["neighbors"] == ["10.0.1.250"]
+
+    def given():
+        return {n["dst"] for n in json.loads(s.linux.ip("-j neigh show dev e0 nud permanent").stdout)}
+    # It is the router's: Linux gets it back, also when the device was down.
+    s.linux.ip("neigh del 10.0.1.10 dev e0")
+    wait_for("it is back", lambda: "10.0.1.10" in given())
+    s.linux.ip("link set e0 down")
+    wait_for("it is down", lambda: s.interface("left")["state"] == "down")
+    s.linux.ip("link set e0 up")
+    wait_for("all are back", lambda: set(many) <= given() and s.agree() == {})
+    # One changes, others go, and what is Linux's own stays.
+    s.router.ctl("ip neighbor left 10.0.1.10 02:00:00:00:02:10 static")
+    s.router.script(*(f"ip neighbor del left {a}" for a in list(many)[1:]))
+    s.linux.ip("neigh replace 10.0.1.250 lladdr 02:00:00:00:00:fa dev e0 nud permanent")
+    wait_for("Linux follows", lambda: given() == {"10.0.1.10", "10.0.1.250", "2001:db8:1::99"} and s.agree() == {})
+    # A run that ends leaves them to the next, which takes away what is not its own.
+    s.router.kill()
+    s.router.start()
+    wait_for("only Linux's is left", lambda: given() == {"10.0.1.250"} and s.agree() == {}, timeout=20)
+    s.router.ctl("ip neighbor left 10.0.1.11 02:00:00:00:02:11 static")
+    wait_for("it is there", lambda: "10.0.1.11" in given())
+    s.router.ctl("lcp lcp-sync off")
+    wait_for("it is Quiver's alone", lambda: given() == {"10.0.1.250"})
+
+
 def test_link_local(lab):
     """A link-local address that Linux chose is the interface's, and IPv6 with it."""
     s = Site(lab)

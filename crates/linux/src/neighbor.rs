@@ -9,6 +9,7 @@ pub const NDMSG: usize = 12;
 
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
+const NDA_PROTOCOL: u16 = 12;
 const NTF_PROXY: u8 = 8;
 const NUD_REACHABLE: u16 = 0x02;
 const NUD_STALE: u16 = 0x04;
@@ -38,6 +39,8 @@ pub struct Neighbor {
     pub address: IpAddr,
     /// What is known of it.
     pub knows: Knows,
+    /// Who said so (`ip neighbor ... protocol`); 0: nobody in particular.
+    pub protocol: u8,
 }
 
 /// The neighbor of a message; `None` for one of another family, one for whom the host answers, or one that is not as it should be.
@@ -47,11 +50,12 @@ pub fn parse(m: &Message<'_>) -> Option<Neighbor> {
         return None;
     }
     let state = u16_at(head, 8)?;
-    let (mut address, mut mac) = (None, None);
+    let (mut address, mut mac, mut protocol) = (None, None, 0);
     for (kind, value) in Attributes(&m.body[NDMSG..]) {
         match kind {
             NDA_DST => address = Some(route::address(value)?),
             NDA_LLADDR => mac = value.try_into().ok(),
+            NDA_PROTOCOL => protocol = *value.first()?,
             _ => {}
         }
     }
@@ -64,7 +68,7 @@ pub fn parse(m: &Message<'_>) -> Option<Neighbor> {
         },
         _ => Knows::Nothing,
     };
-    Some(Neighbor { ifindex: u32_at(head, 4)?, address: address?, knows })
+    Some(Neighbor { ifindex: u32_at(head, 4)?, address: address?, knows, protocol })
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ const TURN: usize = 256;
 /// How long devices are made before others have their turn.
 const PIECE: Duration = Duration::from_millis(2);
 
+/// Whether Quiver has said it.
+fn ours(n: &Neighbor) -> bool {
+    matches!(n.knows, Knows::Permanent(_)) && n.protocol == drivers::tap::QUIVER
+}
+
 /// A device that is looked at.
 struct Look {
     ifindex: u32,
@@ -105,6 +110,9 @@ impl Followed {
 
     /// Makes what the kernel knows of neighbors.
     pub(super) async fn take_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
+        // What Quiver has said itself is no news.
+        let neighbors: Vec<Neighbor> = neighbors.iter().filter(|n| !ours(n)).copied().collect();
+        let neighbors = &neighbors[..];
         for n in neighbors.iter().filter(|n| self.taken.devices.0.contains_key(&n.ifindex)) {
             let mut said = self.said.borrow_mut();
             match n.knows {
@@ -133,7 +141,7 @@ impl Followed {
     /// The same of all neighbors: the others of Linux's go.
     pub(super) async fn take_all_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
         let mut said: BTreeMap<u32, BTreeSet<IpAddr>> = BTreeMap::new();
-        for n in neighbors.iter().filter(|n| matches!(n.knows, Knows::Permanent(_))) {
+        for n in neighbors.iter().filter(|n| matches!(n.knows, Knows::Permanent(_)) && !ours(n)) {
             said.entry(n.ifindex).or_default().insert(n.address);
         }
         for (ifindex, interface) in &self.taken.devices.0 {

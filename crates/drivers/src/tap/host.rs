@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::netlink::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Netlink, Request};
 use crate::netns;
 use linux::wire::Attributes;
+use packet::eth::MacAddr;
 use std::io;
 use std::net::IpAddr;
 
@@ -15,12 +16,23 @@ const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_DELNEIGH: u16 = 29;
+const RTM_GETNEIGH: u16 = 30;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+/// Who said where a neighbor is, as Linux keeps it from 5.2 on.
+const NDA_PROTOCOL: u16 = 12;
+const NUD_PERMANENT: u16 = 0x80;
+/// `struct ndmsg`: family, padding, device, state, flags, type.
+const NDMSG: usize = 12;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
 /// Who gave a device an address, as Linux keeps it from 5.18 on: 'Q'.
 const IFA_PROTO: u16 = 11;
-const QUIVER: u8 = b'Q';
+/// Who Quiver is in what Linux keeps of addresses and neighbors.
+pub const QUIVER: u8 = b'Q';
 const IFA_F_PERMANENT: u8 = 0x80;
 const IFA_F_NODAD: u32 = 0x02;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, device.
@@ -239,6 +251,65 @@ pub fn change_address(link: &Link, address: IpAddr, length: u8, add: bool) -> Re
         Err(e) if !add && e.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(()),
         other => other.map_err(|e| link.explain(e, &format!("address {address}/{length}"))),
     }
+}
+
+fn of_neighbor(kind: u16, index: u32, address: IpAddr) -> Request {
+    let mut body = vec![0; NDMSG];
+    body[0] = family(address);
+    body[4..8].copy_from_slice(&index.to_ne_bytes());
+    body[8..10].copy_from_slice(&NUD_PERMANENT.to_ne_bytes());
+    let flags = if kind == RTM_NEWNEIGH { NLM_F_CREATE | NLM_F_REPLACE } else { 0 };
+    Request::change(kind, flags, &body).with(NDA_DST, &octets(address))
+}
+
+/// Gives a device permanent neighbors, in place of what Linux knows of them, or takes them away (no MAC address), one after the other; why those that were refused were.
+pub fn change_neighbors(link: &Link, all: &[(IpAddr, Option<MacAddr>)]) -> Vec<Error> {
+    let changed = link.ifindex().and_then(|index| {
+        netns::within(link.netns(), || {
+            let socket = Netlink::here()?;
+            let change = |(address, mac): &(IpAddr, Option<MacAddr>)| {
+                let request = match mac {
+                    Some(mac) => of_neighbor(RTM_NEWNEIGH, index, *address)
+                        .with(NDA_LLADDR, &mac.0)
+                        .with(NDA_PROTOCOL, &[QUIVER]),
+                    None => of_neighbor(RTM_DELNEIGH, index, *address),
+                };
+                match socket.change(request) {
+                    Err(e) if mac.is_none() && e.raw_os_error() == Some(libc::ENOENT) => None,
+                    Err(e) => Some(link.explain(e, &format!("neighbor {address}"))),
+                    Ok(_) => None,
+                }
+            };
+            Ok(all.iter().filter_map(change).collect())
+        })
+    });
+    changed.unwrap_or_else(|e| vec![e])
+}
+
+/// The neighbors that [`change_neighbors`] has given a device, as far as Linux keeps that.
+///
+/// # Errors
+/// The device is gone, or Linux cannot be asked.
+pub fn given_neighbors(link: &Link) -> Result<Vec<(IpAddr, MacAddr)>, Error> {
+    let index = link.ifindex()?;
+    let all = netns::within(link.netns(), || {
+        let mine = |m: &[u8]| m.get(4..8) == Some(&index.to_ne_bytes()[..]);
+        let read = Netlink::here()?.dump(RTM_GETNEIGH, &[0; NDMSG], mine);
+        read.map_err(system("read the neighbors"))
+    })?;
+    let ours = |m: Vec<u8>| {
+        let (mut address, mut mac, mut ours) = (None, None, false);
+        for (kind, value) in Attributes(m.get(NDMSG..)?) {
+            match kind {
+                NDA_DST => address = linux::route::address(value),
+                NDA_LLADDR => mac = value.try_into().ok().map(MacAddr),
+                NDA_PROTOCOL => ours = value == [QUIVER],
+                _ => {}
+            }
+        }
+        Some((address?, mac?)).filter(|_| ours)
+    };
+    Ok(all.into_iter().filter_map(ours).collect())
 }
 
 /// Adds the default route over the device, or takes it away.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use host::{Given, change_address, given};
+pub use host::{Given, QUIVER, change_address, change_neighbors, given, given_neighbors};
 
 /// Most queues of a device.
 pub const MAX_QUEUES: usize = 64;

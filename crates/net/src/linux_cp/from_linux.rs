@@ -255,6 +255,9 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, given: &Given, 
 /// Makes on an interface what Linux knows of a neighbor: what somebody has said is a static neighbor, what Linux has heard is believed where
 /// nothing is known.
 pub fn take_neighbor(router: &mut Router, index: u32, address: IpAddr, known: Known) {
+    if !matches!(known, Known::Said(_)) {
+        give_back(router, index, address);
+    }
     let Some(i) = router.interface(index).filter(|_| part::settings(router).nl_sync) else { return };
     let (name, linuxs) = (i.name.clone(), i.elsewhere.neighbors.contains(&address));
     let on_link = is_link_local(&address.into()) || i.configured().any(|n| n.contains(&address));
@@ -290,6 +293,14 @@ pub fn take_neighbor(router: &mut Router, index: u32, address: IpAddr, known: Kn
             router.heard_of_neighbor(now, index, address, Some(mac), heard);
         }
         Known::Learnt(_) | Known::Nothing => {}
+    }
+}
+
+/// Linux has lost a neighbor that Quiver has given it: it gets it again.
+fn give_back(router: &mut Router, index: u32, address: IpAddr) {
+    let pair = router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&index));
+    if pair.and_then(|p| p.applied.neighbors.remove(&address)).is_some() {
+        sync::follow(router, index);
     }
 }
 

@@ -218,7 +218,9 @@ pub(super) struct State {
     new: Vec<u32>,
     /// Pairs that are to be looked at, once workers see the interface.
     changed: BTreeSet<u32>,
-    /// Pairs that are to be looked at, in turns, since a setting of all was changed.
+    /// Pairs that are to be looked at when the transaction ends.
+    settling: BTreeSet<u32>,
+    /// Pairs that are to be looked at, in turns, since there is much to do, or a setting of all was changed.
     later: BTreeSet<u32>,
 }
 
@@ -351,6 +353,13 @@ pub fn pair_over(router: &mut Router, interface: &str, tap: &str) -> Result<(), 
     Ok(())
 }
 
+/// There is more to do at a pair than was done.
+pub(super) fn look_again(router: &mut Router, index: u32) {
+    if let Some(s) = router.state_mut::<State>() {
+        s.later.insert(index);
+    }
+}
+
 /// Takes the pair of an interface away.
 fn unmake(router: &mut Router, index: u32) {
     let Some(s) = router.state_mut::<State>() else { return };
@@ -358,6 +367,7 @@ fn unmake(router: &mut Router, index: u32) {
     s.taps.remove(&pair.tap);
     s.changed.remove(&index);
     s.later.remove(&index);
+    s.settling.remove(&index);
     receive_groups(router, index, false);
     seen_by_workers(router, index);
     forget(router, pair.tap);
@@ -372,10 +382,10 @@ fn look_at_pairs(router: &mut Router, within: bool) {
         if !settings(router).nl_sync && !router.drop_elsewhere(index, within, Some(end)) {
             return;
         }
-        sync::follow(router, index);
         if let Some(s) = router.state_mut::<State>() {
             s.later.remove(&index);
         }
+        sync::follow(router, index);
         if Instant::now() >= end {
             return;
         }
@@ -642,6 +652,16 @@ impl Part for LinuxCp {
     fn settled(&self, router: &mut Router) {
         let new = router.state_mut::<State>().map(|s| std::mem::take(&mut s.new)).unwrap_or_default();
         new.into_iter().for_each(|index| pair_by_itself(router, index));
+        while let Some(index) = router.state_mut::<State>().and_then(|s| s.settling.pop_first()) {
+            sync::follow(router, index);
+        }
+    }
+
+    fn neighbors_changed(&self, router: &mut Router, index: u32) {
+        let Some(s) = router.state_mut::<State>().filter(|s| s.settings.sync) else { return };
+        if s.pairs.contains_key(&index) {
+            s.settling.insert(index);
+        }
     }
 
     fn usable(&self, router: &mut Router, index: u32, usable: bool) {

@@ -1,14 +1,17 @@
 //! What a pair's device in Linux has of the interface: always its MAC address and carrier, with `lcp-sync` its state, MTU and
-//! addresses.
+//! addresses, and static neighbors.
 
 use super::part::{self, State};
 use crate::router::{IfState, Router};
-use drivers::tap::{self, change_address};
+use drivers::tap::{self, change_address, change_neighbors};
 use drivers::{Error, Link};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+
+/// Neighbors that are changed at once: each is a request to Linux.
+const TURN: usize = 64;
 
 /// What the device was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +24,8 @@ pub(super) struct Applied {
     /// Linux looks for no stations.
     alone: bool,
     pub addresses: BTreeSet<IpNet>,
+    /// Permanent neighbors that Quiver has given it.
+    pub neighbors: BTreeMap<IpAddr, MacAddr>,
 }
 
 impl Applied {
@@ -37,12 +42,36 @@ impl Applied {
             up: state.up,
             alone: link.is_without_stations()?,
             addresses: nets.filter(|(net, ours)| *ours || wanted(net)).map(|(net, _)| net).collect(),
+            neighbors: tap::given_neighbors(link)?.into_iter().collect(),
         })
+    }
+
+    /// Leaves of neighbors that differ from what was those of one turn; whether there are others.
+    fn keep_turn(&mut self, was: &Applied) -> bool {
+        let had = if was.up { was.neighbors.clone() } else { BTreeMap::new() };
+        let addresses: BTreeSet<IpAddr> = had.keys().chain(self.neighbors.keys()).copied().collect();
+        let differ = addresses.iter().filter(|a| had.get(a) != self.neighbors.get(a));
+        let later: Vec<IpAddr> = differ.skip(TURN).copied().collect();
+        for a in &later {
+            match had.get(a) {
+                Some(mac) => _ = self.neighbors.insert(*a, *mac),
+                None => _ = self.neighbors.remove(a),
+            }
+        }
+        !later.is_empty()
     }
 
     /// Of a device that was made with these.
     pub fn made(mac: MacAddr, mtu: u16) -> Applied {
-        Applied { ifindex: 0, mac, mtu, up: true, alone: false, addresses: BTreeSet::new() }
+        Applied {
+            ifindex: 0,
+            mac,
+            mtu,
+            up: true,
+            alone: false,
+            addresses: BTreeSet::new(),
+            neighbors: BTreeMap::new(),
+        }
     }
 }
 
@@ -54,6 +83,13 @@ fn wanted(router: &Router, i: &IfState, was: &Applied, whole: bool) -> Applied {
         (wanted.mtu, wanted.up) = (i.mtu, i.up);
         wanted.addresses = i.operators_addresses().filter(far).collect();
     }
+    wanted.neighbors = match whole && wanted.up && !wanted.alone {
+        true => {
+            let of = router.static_neighbors(i.index);
+            of.filter(|(a, _)| !i.elsewhere.neighbors.contains(a)).collect()
+        }
+        false => BTreeMap::new(),
+    };
     wanted
 }
 
@@ -79,6 +115,14 @@ fn apply(link: &Link, was: &Applied, to: &Applied) -> Vec<Error> {
     }
     for net in to.addresses.iter().filter(|net| !kept(net)) {
         done(change_address(link, net.addr(), net.prefix_len(), true));
+    }
+    // Linux takes the neighbors of a device that goes down.
+    let kept = |at: &(&IpAddr, &MacAddr)| was.up && was.neighbors.get(at.0) == Some(at.1);
+    let gone = was.neighbors.keys().filter(|a| was.up && !to.neighbors.contains_key(a));
+    let new = to.neighbors.iter().filter(|at| !kept(at)).map(|(a, mac)| (*a, Some(*mac)));
+    let all: Vec<_> = gone.map(|a| (*a, None)).chain(new).collect();
+    if !all.is_empty() {
+        failed.extend(change_neighbors(link, &all));
     }
     failed
 }
@@ -107,7 +151,8 @@ pub(super) fn follow(router: &mut Router, index: u32) {
         was = Applied::made(was.mac, was.mtu);
     }
     was.ifindex = ifindex;
-    let to = wanted(router, i, &was, part::settings(router).sync);
+    let mut to = wanted(router, i, &was, part::settings(router).sync);
+    let more = to.keep_turn(&was);
     if to != was {
         match Link::open(&linux.host, linux.netns.as_deref()) {
             Ok(link) => failed.extend(apply(&link, &was, &to)),
@@ -123,5 +168,8 @@ pub(super) fn follow(router: &mut Router, index: u32) {
     });
     if let Some(pair) = router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&index)) {
         pair.applied = to;
+    }
+    if more {
+        part::look_again(router, index);
     }
 }

@@ -471,6 +471,7 @@ impl Router {
         let done = self.neighbors.table.add_static(now, index, address, mac, &mut out);
         done.map_err(|e| OpError::new(format!("{name}: neighbor {address} {mac}: {e}")))?;
         self.carry_out(out);
+        self.tell_parts(|part, router| part.neighbors_changed(router, index));
         Ok(match was {
             Some(mac) => vec![Op::SetNeighbor { name, address, mac }],
             None => vec![Op::DelNeighbor { name, address }],
@@ -493,8 +494,15 @@ impl Router {
             return Err(OpError::new(format!("{name} has no neighbor {address}")));
         }
         self.carry_out(out);
+        self.tell_parts(|part, router| part.neighbors_changed(router, index));
         let fixed = was.filter(|n| n.state == State::Static).and_then(|n| n.mac);
         Ok(fixed.map(|mac| Op::SetNeighbor { name, address, mac }).into_iter().collect())
+    }
+
+    /// The static neighbours of an interface.
+    pub(crate) fn static_neighbors(&self, index: u32) -> impl Iterator<Item = (IpAddr, MacAddr)> + '_ {
+        let fixed = self.neighbors.table.iter_interface(index).filter(|n| n.state == State::Static);
+        fixed.filter_map(|n| Some((n.addr, n.mac?)))
     }
 
     /// All neighbours, by interface and address.

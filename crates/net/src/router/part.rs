@@ -183,6 +183,11 @@ pub(crate) trait Part: Sync {
         let _ = (router, index);
     }
 
+    /// The operator's static neighbors of an interface have changed.
+    fn neighbors_changed(&self, router: &mut Router, index: u32) {
+        let _ = (router, index);
+    }
+
     /// The link-local address of an interface that stays goes in a moment; `with` is an address that goes as well.
     fn link_local_goes(&self, router: &mut Router, index: u32, with: Option<IpNet>) {
         let _ = (router, index, with);
