@@ -176,3 +176,53 @@ def test_routed(lab):
     s.linux.ip("link del br10")
     wait_for("and the gateway", lambda: not hears(s.a, "10.10.0.254"))
     assert s.shown()["refused"] == []
+
+
+def test_restart(lab):
+    """The router dies and comes again: Linux has kept bridge, VXLAN device and addresses, and what was learnt is not taken out."""
+    s = Site(lab)
+    s.bridge()
+    s.fdb(s.linux, "append", FLOOD, "vxlan10 dst 192.168.11.2")
+    s.fdb(s.linux, "replace", s.mac, "vxlan10 dst 192.168.11.2 self extern_learn")
+    wait_for("B answers", lambda: hears(s.a, "10.10.0.2"))
+
+    def told():
+        return {e["mac"] for e in json.loads(s.linux.run("bridge -j fdb show dev e1").stdout) if "extern_learn" in e["flags"]}
+    wait_for("Linux knows of A", lambda: s.mac_a in told())
+    watch = s.linux.start("bridge monitor fdb")
+    s.router.kill()
+    s.router.start()
+    wait_for("B answers again", lambda: hears(s.a, "10.10.0.2"), timeout=20)
+    wait_for("the address is there", lambda: s.macs().get(s.mac) == s.ends()["192.168.11.2"]["tunnel"])
+    # One that is new is told: by then one that is gone would have been.
+    s.a.ip("link add link eth0 name other type macvlan")
+    s.a.ip("link set other up")
+    other = json.loads(s.a.ip("-j link show dev other").stdout)[0]["address"]
+    s.a.run("ping -c 1 -W 1 -I other 224.0.0.1", check=False)
+    wait_for("another is told", lambda: other in told())
+    assert s.mac_a in told()
+    watch.terminate()
+    out, _ = watch.communicate(timeout=10)
+    assert not [line for line in out.splitlines() if line.startswith("Deleted") and s.mac_a in line], out
+
+
+def test_ip6_ends(lab):
+    """Ends with IPv6 addresses, as Linux sends without a checksum."""
+    s = Site(lab)
+    s.linux.run("sysctl -qw net.ipv6.conf.e0.disable_ipv6=0 net.ipv6.conf.e0.accept_dad=0")
+    s.linux.ip("-6 address add 2001:db8:11::1/64 dev e0 nodad")
+    s.b.ip("-6 address add 2001:db8:11::2/64 dev eth0 nodad")
+    s.b.ip("link del vx10")
+    s.b.ip("link add vx10 type vxlan id 10 local 2001:db8:11::2 dstport 4789 nolearning udp6zerocsumtx udp6zerocsumrx")
+    s.b.ip("address add 10.10.0.2/24 dev vx10")
+    s.b.ip("link set vx10 mtu 1450 up")
+    s.fdb(s.b, "append", FLOOD, "vx10 dst 2001:db8:11::1")
+    for line in ("link add br10 type bridge", "link add vxlan10 type vxlan id 10 local 2001:db8:11::1 dstport 4789 nolearning udp6zerocsumtx udp6zerocsumrx",
+                 "link set vxlan10 master br10", "link set e1 master br10", "link set vxlan10 up", "link set br10 up"):
+        s.linux.ip(line)
+    s.fdb(s.linux, "append", FLOOD, "vxlan10 dst 2001:db8:11::2")
+    wait_for("B answers", lambda: hears(s.a, "10.10.0.2"), timeout=20)
+    # A group is no end, and one of the other family cannot be.
+    s.fdb(s.linux, "append", FLOOD, "vxlan10 dst ff05::77 via e0")
+    wait_for("there is one end", lambda: set(s.ends()) == {"2001:db8:11::2"})
+    assert s.shown()["refused"] == []

@@ -1,6 +1,7 @@
 //! Following the namespaces in which interfaces have pairs.
 
 use super::goals::Devices;
+use super::stations::Heard;
 use super::{Counts, Followed, Kernel, Logger, Makes, SharedRouter, Speaker, Taken, of_namespace, sockets};
 use linux::{Event, Sockets};
 use net::router::{LogLine, RouteSource, Router, Sweep};
@@ -173,9 +174,9 @@ fn begin(
     let marked = marked(router, Speaker::KERNEL, netns.as_deref());
     let reader = linux::follow(sockets, tell).map_err(|e| e.to_string())?;
     let (look, said) = (Notify::new(), RefCell::default());
-    let (stations, others) = Default::default();
+    let (heard, others) = Default::default();
     let taken = Taken { speaker: Speaker::KERNEL, netns: netns.clone(), devices, counts };
-    let followed = Rc::new(Followed { taken, reader, requests, makes, said, stations, others, look });
+    let followed = Rc::new(Followed { taken, reader, requests, makes, said, heard, others, look });
     let task =
         take_all(Rc::clone(router), Rc::clone(&followed), events, marked, Rc::clone(log), Rc::clone(wake));
     let tell = async move |router, followed, log| {
@@ -237,11 +238,11 @@ async fn take_all(
                 wake.notify_one();
             }
             Event::Fdb(told) if makes.devices => {
-                followed.hear_stations(&told);
+                followed.heard.borrow_mut().push(Heard::Some(told.clone()));
                 followed.take_fdb(&router, &told).await;
             }
             Event::AllFdb(told) if makes.devices => {
-                followed.hear_all_stations(&told);
+                followed.heard.borrow_mut().push(Heard::All(told.clone()));
                 followed.take_all_fdb(&router, &told).await;
                 wake.notify_one();
             }

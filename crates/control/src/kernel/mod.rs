@@ -94,8 +94,8 @@ pub(crate) struct Followed {
     makes: Makes,
     /// Permanent neighbors of Linux's, by device and address.
     said: RefCell<BTreeMap<(u32, IpAddr), linux::Neighbor>>,
-    /// MAC addresses that Linux was told.
-    stations: RefCell<stations::Stations>,
+    /// What Linux has told of MAC addresses, for who tells it of those that are learnt.
+    heard: RefCell<Vec<stations::Heard>>,
     /// Devices that are neither pairs nor have to do with bridges.
     others: RefCell<BTreeSet<u32>>,
     /// The router has changed: devices are looked at anew.

@@ -35,9 +35,16 @@ enum Told {
     Earlier(Instant),
 }
 
+/// What Linux has told, and is not looked at yet.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Some(Vec<Fdb>),
+    All(Vec<Fdb>),
+}
+
 /// What Linux was told, by address and Linux's index of the port.
 #[derive(Debug, Default)]
-pub(super) struct Stations(BTreeMap<(Mac, u32), Told>);
+struct Stations(BTreeMap<(Mac, u32), Told>);
 
 impl Stations {
     /// What Linux has of its own accord: addresses that it has no more, or elsewhere, are told anew when they are still there.
@@ -58,6 +65,23 @@ impl Stations {
         self.0.retain(|at, _| has.contains(at));
         for at in has {
             self.0.entry(*at).or_insert(Told::Earlier(now + EARLIER));
+        }
+    }
+
+    /// Takes in what was heard, of ports that are `ours`.
+    fn take(&mut self, heard: &[Heard], ours: &BTreeSet<u32>, now: Instant) {
+        let external = |f: &&Fdb| f.place == Place::Port { external: true } && ours.contains(&f.ifindex);
+        for told in heard {
+            match told {
+                Heard::Some(told) => {
+                    let ports = told.iter().filter(|f| matches!(f.place, Place::Port { .. }));
+                    ports.for_each(|f| self.heard(f));
+                }
+                Heard::All(told) => {
+                    let has = told.iter().filter(external).map(|f| (f.mac, f.ifindex)).collect();
+                    self.all(&has, now);
+                }
+            }
         }
     }
 
@@ -106,59 +130,56 @@ pub(super) async fn tell(
     log: Logger,
 ) {
     let (sockets, mut failing) = (Arc::new(Mutex::new(sockets)), false);
+    let mut stations = Stations::default();
     loop {
-        let began = Instant::now();
-        if followed.taken.counts.synced.get() {
-            let seen = look(&router, &followed).await;
-            let changes = followed.stations.borrow_mut().changes(&seen, Instant::now());
-            for batch in changes.chunks(BATCH) {
-                let (sockets, told) = (Arc::clone(&sockets), batch.to_vec());
-                let work = move || {
-                    let mut sockets = sockets.lock().unwrap_or_else(PoisonError::into_inner);
-                    linux::reader::tell_fdb(&mut sockets, &told)
-                };
-                let refused = net::background::run(work).await.and_then(|told| told);
-                let why = match refused {
-                    Ok(refused) => {
-                        let new = |(n, error): &(usize, i32)| Some((batch.get(*n).filter(|b| b.2)?, *error));
-                        let refused: Vec<_> = refused.iter().filter_map(new).collect();
-                        let mut stations = followed.stations.borrow_mut();
-                        // They are told again at the next look.
-                        refused.iter().for_each(|((port, mac, _), _)| _ = stations.0.remove(&(*mac, *port)));
-                        let error = refused.iter().map(|(_, error)| *error).find(|error| *error != ENOENT);
-                        error.map(std::io::Error::from_raw_os_error)
-                    }
-                    Err(e) => Some(e),
-                };
-                if let Some(e) = &why
-                    && !failing
-                {
-                    let of = of_namespace(followed.taken.netns.as_deref());
-                    let text =
-                        format!("bridges{of} do not take the addresses that were learnt on their ports: {e}");
-                    log(&LogLine { warn: true, text });
-                }
-                failing = why.is_some();
-            }
+        tokio::time::sleep(LOOK).await;
+        if !followed.taken.counts.synced.get() {
+            continue;
         }
-        tokio::time::sleep(LOOK.max(began.elapsed() * PAUSE)).await;
-    }
-}
-
-impl Followed {
-    /// What Linux tells of addresses on ports of bridges.
-    pub(super) fn hear_stations(&self, told: &[Fdb]) {
-        let mut stations = self.stations.borrow_mut();
-        told.iter().filter(|f| matches!(f.place, Place::Port { .. })).for_each(|f| stations.heard(f));
-    }
-
-    /// The same of all of them.
-    pub(super) fn hear_all_stations(&self, told: &[Fdb]) {
-        let ours = |f: &&Fdb| {
-            f.place == Place::Port { external: true } && self.taken.devices.0.contains_key(&f.ifindex)
+        let began = Instant::now();
+        let seen = look(&router, &followed).await;
+        let heard = std::mem::take(&mut *followed.heard.borrow_mut());
+        if seen.is_empty() && stations.0.is_empty() && heard.is_empty() {
+            continue;
+        }
+        let ours: BTreeSet<u32> = followed.taken.devices.0.keys().copied().collect();
+        // There may be a hundred thousand, which takes long; what is lost where there is no thread is told once more.
+        let compare = move || {
+            let now = Instant::now();
+            stations.take(&heard, &ours, now);
+            let changes = stations.changes(&seen, now);
+            (stations, changes)
         };
-        let has = told.iter().filter(ours).map(|f| (f.mac, f.ifindex)).collect();
-        self.stations.borrow_mut().all(&has, Instant::now());
+        let (all, changes) = net::background::run(compare).await.unwrap_or_default();
+        stations = all;
+        for batch in changes.chunks(BATCH) {
+            let (sockets, told) = (Arc::clone(&sockets), batch.to_vec());
+            let work = move || {
+                let mut sockets = sockets.lock().unwrap_or_else(PoisonError::into_inner);
+                linux::reader::tell_fdb(&mut sockets, &told)
+            };
+            let why = match net::background::run(work).await.and_then(|told| told) {
+                Ok(refused) => {
+                    let new = |(n, error): &(usize, i32)| Some((batch.get(*n).filter(|b| b.2)?, *error));
+                    let refused: Vec<_> = refused.iter().filter_map(new).collect();
+                    // They are told again at the next look.
+                    refused.iter().for_each(|((port, mac, _), _)| _ = stations.0.remove(&(*mac, *port)));
+                    let error = refused.iter().map(|(_, error)| *error).find(|error| *error != ENOENT);
+                    error.map(std::io::Error::from_raw_os_error)
+                }
+                Err(e) => Some(e),
+            };
+            if let Some(e) = &why
+                && !failing
+            {
+                let of = of_namespace(followed.taken.netns.as_deref());
+                let text =
+                    format!("bridges{of} do not take the addresses that were learnt on their ports: {e}");
+                log(&LogLine { warn: true, text });
+            }
+            failing = why.is_some();
+        }
+        tokio::time::sleep(began.elapsed() * PAUSE).await;
     }
 }
 

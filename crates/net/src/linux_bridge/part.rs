@@ -537,30 +537,31 @@ impl At<'_> {
         }
     }
 
-    /// What was made of a bridge goes, once its tunnels are gone.
+    /// What was made of a bridge goes, one thing after the other: each may have many addresses.
     fn unmake(&mut self, ifindex: u32, made: Made) {
         if let Some(index) = made.bvi {
             self.unmake_bvi(ifindex, index);
         }
         let members = bridging::bridge(self.router, made.id).map(|b| b.members.keys().copied().collect());
         let members: Vec<u32> = members.unwrap_or_default();
-        let tunnels: Vec<(u32, IpAddr)> = self
-            .seen()
-            .into_iter()
-            .flat_map(|s| s.tunnels.iter().filter(|(_, i)| members.contains(i)).map(|(at, _)| *at))
-            .collect();
-        for (device, end) in tunnels {
-            self.unmake_tunnel(device, end);
-        }
-        let left = bridging::bridge(self.router, made.id).map(|b| b.members.keys().copied().collect());
-        let left: Vec<u32> = left.unwrap_or_default();
-        left.into_iter().for_each(|index| self.leave(index));
-        if bridging::bridge(self.router, made.id).is_some() {
-            let made = self.router.commit(vec![BridgeOp::Delete { id: made.id }.into()]);
-            self.told("a bridge that is gone", made);
+        if let Some(first) = members.first() {
+            let of = |s: &Space| s.tunnels.iter().find(|(_, i)| *i == first).map(|(at, _)| *at);
+            match self.seen().and_then(of) {
+                Some((device, end)) => self.unmake_tunnel(device, end),
+                None => self.leave(*first),
+            }
+            let left = self.router.interface(*first).is_none_or(|i| i.membership.is_none());
+            if let Some(s) = self.space().filter(|_| left) {
+                s.work.push_back(Work::Bridge(ifindex));
+            }
+            return;
         }
         if let Some(s) = self.space() {
             s.made.remove(&ifindex);
+        }
+        if bridging::bridge(self.router, made.id).is_some() {
+            let made = self.router.commit(vec![BridgeOp::Delete { id: made.id }.into()]);
+            self.told("a bridge that is gone", made);
         }
     }
 
