@@ -41,6 +41,7 @@ pub async fn run(
     let work = local.run_until(async {
         let wake = Rc::new(Notify::new());
         let punts = punts(&router, &wake)?;
+        descriptors(&router, &wake)?;
         let done = tokio::select! {
             () = stop => Ok(()),
             r = server.serve(executor) => r,
@@ -93,6 +94,25 @@ fn punts(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<impl Future<Out
             wake.notify_one();
         }
     })
+}
+
+/// Waits for what parts of the router wait for beside packets.
+fn descriptors(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<()> {
+    let router_now = router.borrow();
+    for (number, fd) in router_now.descriptors() {
+        let fd = crate::fd::watch(fd.try_clone_to_owned()?)?;
+        let (router, wake) = (Rc::clone(router), Rc::clone(wake));
+        tokio::task::spawn_local(async move {
+            while let Ok(mut ready) = fd.readable().await {
+                ready.clear_ready();
+                while router.borrow_mut().part_readable(number) {
+                    tokio::task::yield_now().await;
+                }
+                wake.notify_one();
+            }
+        });
+    }
+    Ok(())
 }
 
 async fn timers(router: &SharedRouter, wake: &Notify) {

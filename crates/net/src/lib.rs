@@ -31,6 +31,7 @@ pub mod layer;
 pub mod linux_bridge;
 pub mod linux_cp;
 pub mod local;
+pub mod memif;
 pub mod midchain;
 pub mod mpls;
 pub mod mss;

@@ -9,8 +9,8 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
-    linux_bridge, linux_cp, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping, proxy,
-    punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
+    linux_bridge, linux_cp, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping,
+    proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &gre::PART,
     &vxlan::PART,
     &linux_cp::LinuxCp,
+    &memif::Memif,
 ];
 
 /// The protocols above IP that features bring.
@@ -118,11 +119,13 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .input("af-packet-input", &["@device-input"], format::received)
         .input("af-xdp-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
+        .input("memif-input", &["@device-input", "memif-ip-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
         .node(CaptureRx::new(plane))
         .node(span::SpanInput::new(plane))
         .node(linux_cp::LinuxCpXc::new(plane))
+        .node(memif::MemifIpInput::new(plane))
         .quick(ethernet::EthernetInput::new(plane, worker))
         .node(span::SpanL2Input::new(plane))
         .quick(l2::L2Xconnect::new(plane))

@@ -17,7 +17,8 @@ pub(super) fn device(from: Source<'_>, i: &IfState) -> Option<Node> {
         _ => {}
     }
     let mut placed = Map::new();
-    for (queue, worker) in &i.placed {
+    // The queues of an interface of a part are there only while its other end is.
+    for (queue, worker) in i.placed.iter().filter(|_| !matches!(i.kind, Kind::Virtual(_))) {
         placed.put(queue.to_string(), *worker);
     }
     fields.put_some("rx-placement", Some(Node::Flow(placed)));

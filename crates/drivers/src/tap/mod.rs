@@ -388,19 +388,9 @@ fn make(config: &Config) -> Result<Made, Error> {
     Ok(Made { queues, link, uso, made_bridge, was_there })
 }
 
-/// A locally administered address made of the machine's, the namespace's and the device's names: neighbours need not
-/// learn a new one after a restart.
+/// The same on every start, for the namespace and the device's name.
 fn stable_mac(config: &Config) -> MacAddr {
-    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let mut h = 0xcbf2_9ce4_8422_2325u64;
-    for part in [machine.trim(), config.netns.as_deref().unwrap_or(""), &config.host_name] {
-        for b in part.bytes().chain([0xff]) {
-            h = (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    // The multiplications leave the last bytes' traces mostly in the low bits.
-    let h = (h ^ (h >> 32)).to_be_bytes();
-    MacAddr([0x02, 0xfe, h[4], h[5], h[6], h[7]])
+    crate::station::of(&[config.netns.as_deref().unwrap_or(""), &config.host_name])
 }
 
 #[cfg(test)]

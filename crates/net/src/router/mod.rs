@@ -31,6 +31,7 @@ mod neighbors;
 mod nexthops;
 mod op;
 mod part;
+mod peer;
 mod placement;
 mod preferences;
 mod resolve;
@@ -73,7 +74,8 @@ pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
 pub use words::{
-    MOST_DESCRIPTION, check_description, check_namespace, is_namespace, is_tap_host, namespace_for_root,
+    MOST_DESCRIPTION, check_description, check_namespace, is_namespace, is_tap_host, memif_numbers,
+    namespace_for_root,
 };
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 

@@ -11,6 +11,7 @@ use command::Command;
 use graph::Reclaimer;
 use graph::arcs::Feature;
 use ipnet::IpNet;
+use rustix::fd::BorrowedFd;
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
@@ -61,6 +62,18 @@ pub(crate) trait Part: Sync {
     fn pseudowire(&self, router: &Router, index: u32) -> Option<Pseudowire> {
         let _ = (router, index);
         None
+    }
+
+    /// What it waits for beside time: [`Part::readable`] is called when it is readable.
+    fn descriptor<'r>(&self, router: &'r Router) -> Option<BorrowedFd<'r>> {
+        let _ = router;
+        None
+    }
+
+    /// Does what its descriptor tells of, a little; whether there is more.
+    fn readable(&self, router: &mut Router) -> bool {
+        let _ = router;
+        false
     }
 
     /// Its commands.
@@ -307,6 +320,17 @@ impl Router {
     ) -> Option<R> {
         let state = self.parts.states.iter_mut().find_map(|s| s.downcast_mut())?;
         Some(work(state, &mut self.grace.reclaimer))
+    }
+
+    /// What parts wait for, each with its number for [`Router::part_readable`].
+    pub fn descriptors(&self) -> Vec<(usize, BorrowedFd<'_>)> {
+        let all = self.parts.all.iter().enumerate();
+        all.filter_map(|(n, part)| Some((n, part.descriptor(self)?))).collect()
+    }
+
+    /// Has a part do a little of what its descriptor tells of; whether there is more.
+    pub fn part_readable(&mut self, number: usize) -> bool {
+        self.parts.all.get(number).is_some_and(|part| part.readable(self))
     }
 
     /// The FIB index of a label table.

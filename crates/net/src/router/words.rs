@@ -36,12 +36,24 @@ pub(super) fn check_device_name(name: &str) -> Result<(), String> {
     let digits = |stem: &&&str| {
         name.strip_prefix(**stem).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
     };
+    if memif_numbers(name).is_some() {
+        return Err(format!(
+            "{name} is the name of another kind of interface: not memif, a number, / and a number"
+        ));
+    }
     match NUMBERED.iter().find(digits) {
         Some(stem) => {
             Err(format!("{name} is the name of another kind of interface: not {stem} and a number"))
         }
         None => Ok(()),
     }
+}
+
+/// Number of socket and interface in a name that a memif interface has.
+pub fn memif_numbers(name: &str) -> Option<(u32, u32)> {
+    let (socket, id) = name.strip_prefix("memif")?.split_once('/')?;
+    let number = |s: &str| s.parse::<u32>().ok().filter(|n| n.to_string() == s);
+    Some((number(socket)?, number(id)?))
 }
 
 /// Whether the Linux side of a TAP may be called so.

@@ -2,7 +2,7 @@
 
 use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
-use super::super::interface::object_number;
+use super::super::interface::{numbered, object_number};
 use super::{Section, Seen, Virtual, address, outside, put_marks};
 use crate::written::{self, Map};
 use net::gre::{GreConfig, GreOp, MAX_INSTANCE};
@@ -12,8 +12,14 @@ use net::tunnel::Outside;
 const GRE: &[&str] = &["local", "remote", "table", "teb", "key", "sequence", "checksum", "ttl", "dscp"];
 
 /// The section.
-pub(super) const SECTION: Section =
-    Section { name: "gre_tunnels", stem: "gre", stands_twice: false, fields: GRE, decode, dump };
+pub(super) const SECTION: Section = Section {
+    name: "gre_tunnels",
+    named: |name| numbered(name, "gre").is_some(),
+    stands_twice: false,
+    fields: GRE,
+    decode,
+    dump,
+};
 
 fn decode<'n>(
     d: &mut Decoder<'n>,

@@ -2,6 +2,7 @@
 //! A feature has a file here, with all that the document says of its interfaces, and one line in [`SECTIONS`].
 
 mod gre;
+mod memif;
 mod vxlan;
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 
 use super::decode::{Decoder, Fields};
 use super::diag::{Diagnostic, Place};
-use super::interface::{blank, numbered, only_declared};
+use super::interface::{blank, only_declared};
 use super::l3::Setting;
 use super::model::{Interface, InterfaceKind};
 use super::rules::Names;
@@ -50,8 +51,8 @@ pub(super) type Seen<'n> = HashMap<Identity, (&'n str, Place)>;
 pub(crate) struct Section {
     /// Its name.
     pub name: &'static str,
-    /// What the names of its interfaces begin with; a number follows.
-    pub stem: &'static str,
+    /// Whether its interfaces have names like this one.
+    pub named: fn(&str) -> bool,
     /// Whether its interfaces must stand in `interfaces`, too.
     pub stands_twice: bool,
     /// The fields of an entry.
@@ -64,11 +65,11 @@ pub(crate) struct Section {
 }
 
 /// All of them.
-pub(crate) const SECTIONS: &[Section] = &[gre::SECTION, vxlan::SECTION];
+pub(crate) const SECTIONS: &[Section] = &[gre::SECTION, vxlan::SECTION, memif::SECTION];
 
 /// The section that declares an interface of this name.
 pub(super) fn section_of(name: &str) -> Option<&'static Section> {
-    SECTIONS.iter().find(|s| numbered(name, s.stem).is_some())
+    SECTIONS.iter().find(|s| (s.named)(name))
 }
 
 /// The interfaces of a section.

@@ -2,7 +2,7 @@
 
 use super::super::decode::{Decoder, Fields};
 use super::super::diag::Place;
-use super::super::interface::object_number;
+use super::super::interface::{numbered, object_number};
 use super::super::l3::Setting;
 use super::{Section, Seen, Virtual, address, outside, put_marks};
 use crate::written::{self, Map};
@@ -25,8 +25,14 @@ const VXLAN: &[&str] = &[
 ];
 
 /// The section.
-pub(super) const SECTION: Section =
-    Section { name: "vxlan_tunnels", stem: "vxlan_tunnel", stands_twice: true, fields: VXLAN, decode, dump };
+pub(super) const SECTION: Section = Section {
+    name: "vxlan_tunnels",
+    named: |name| numbered(name, "vxlan_tunnel").is_some(),
+    stands_twice: true,
+    fields: VXLAN,
+    decode,
+    dump,
+};
 
 fn decode<'n>(
     d: &mut Decoder<'n>,

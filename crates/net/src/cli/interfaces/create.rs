@@ -174,7 +174,7 @@ fn delete() -> Vec<Command<Router>> {
     ]
 }
 
-fn delete_kind(
+pub(crate) fn delete_kind(
     router: &mut Router,
     args: &Args,
     kind: &str,

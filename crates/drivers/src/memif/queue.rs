@@ -1,0 +1,183 @@
+//! The queues of a connection: each is a ring with its interrupt.
+
+use super::message::Mode;
+use super::ring::{Broken, Ring};
+use super::signal::Signal;
+use crate::counts::Drops;
+use graph::io::Ready;
+use graph::{Buffers, Desc, Packets, RxQueue, TxCaps, TxQueue, TxReport, Vector};
+use packet::eth;
+use std::cell::Cell;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+/// How often a worker looks whether another one is done with a ring that both send to. What follows is lost.
+const PATIENCE: usize = 20_000;
+
+/// What the queues of a connection and its control side both know.
+#[derive(Debug)]
+pub struct Shared {
+    /// A ring makes no sense any more.
+    pub broken: AtomicBool,
+    /// Wakes the control side.
+    pub alarm: Arc<OwnedFd>,
+    /// What was dropped, over all connections of the interface.
+    pub drops: Arc<Drops>,
+}
+
+impl Shared {
+    #[cold]
+    fn give_up(&self) {
+        if !self.broken.swap(true, Ordering::Relaxed) {
+            Signal::raise(&self.alarm);
+        }
+    }
+}
+
+/// A receive queue.
+pub struct MemifRx {
+    pub ring: Ring,
+    pub interface: u32,
+    pub mode: Mode,
+    pub signal: Signal,
+    /// The other side was told to wake this one.
+    pub armed: Cell<bool>,
+    pub shared: Arc<Shared>,
+}
+
+impl RxQueue for MemifRx {
+    fn interface(&self) -> u32 {
+        self.interface
+    }
+
+    fn input_node(&self) -> &'static str {
+        "memif-input"
+    }
+
+    fn target(&self) -> &'static str {
+        match self.mode {
+            Mode::Ethernet => "ethernet-input",
+            Mode::Ip => "memif-ip-input",
+        }
+    }
+
+    fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
+        if self.shared.broken.load(Ordering::Relaxed) {
+            return 0;
+        }
+        if self.armed.take() {
+            self.ring.interrupt(false);
+            self.signal.drain();
+        }
+        let before = out.len();
+        let shared = &self.shared;
+        if self.ring.receive(buffers, self.interface, out, |why| shared.drops.count(why)).is_err() {
+            self.shared.give_up();
+        }
+        out.len() - before
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.signal.fd().as_raw_fd())
+    }
+
+    fn ready(&self) -> Ready {
+        if self.shared.broken.load(Ordering::Relaxed) {
+            return Ready::Never;
+        }
+        self.armed.set(true);
+        self.ring.interrupt(true);
+        // What came before the other side could see that it is to wake this one.
+        if self.ring.has_packets() { Ready::Now } else { Ready::Fd }
+    }
+}
+
+/// The sending side of a ring.
+pub struct TxRing {
+    pub ring: Ring,
+    pub mode: Mode,
+    pub signal: Signal,
+    pub shared: Arc<Shared>,
+}
+
+impl TxRing {
+    fn send(&mut self, buffers: &Buffers, packets: &[Desc]) -> TxReport {
+        let mut report = TxReport::default();
+        if self.shared.broken.load(Ordering::Relaxed) {
+            report.no_link = packets.len() as u64;
+            return report;
+        }
+        let skip = match self.mode {
+            Mode::Ethernet => 0,
+            Mode::Ip => eth::HEADER_LEN,
+        };
+        for (n, d) in packets.iter().enumerate() {
+            if self.mode == Mode::Ip && !is_ip(buffers, d) {
+                report.errors += 1;
+                continue;
+            }
+            match self.ring.send(buffers, d, skip) {
+                Ok(true) => {
+                    report.packets += 1;
+                    report.bytes += buffers.total_len(d) as u64;
+                }
+                Ok(false) => report.full += 1,
+                Err(Broken) => {
+                    self.shared.give_up();
+                    report.no_link += (packets.len() - n) as u64;
+                    break;
+                }
+            }
+        }
+        if report.packets != 0 {
+            self.ring.submit();
+            if self.ring.wants_interrupt() {
+                self.signal.ring();
+            }
+        }
+        report
+    }
+}
+
+/// Whether an IP packet is behind the Ethernet header.
+fn is_ip(buffers: &Buffers, d: &Desc) -> bool {
+    let at = usize::from(d.off) + eth::HEADER_LEN - 2;
+    matches!(buffers.room(&d.buf).get(at..at + 2), Some([0x08, 0x00] | [0x86, 0xdd]))
+}
+
+/// A transmit queue: a worker's own, or one that several share because the connection has fewer rings than there are workers.
+pub enum MemifTx {
+    /// A worker's own.
+    Own(TxRing),
+    /// Of several workers.
+    Common(Arc<Mutex<TxRing>>),
+}
+
+impl TxQueue for MemifTx {
+    fn caps(&self) -> TxCaps {
+        TxCaps::default()
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
+        let report = match self {
+            MemifTx::Own(ring) => ring.send(buffers, &packets),
+            MemifTx::Common(ring) => {
+                let taken = (0..PATIENCE).find_map(|_| match ring.try_lock() {
+                    Ok(ring) => Some(ring),
+                    Err(TryLockError::Poisoned(ring)) => Some(ring.into_inner()),
+                    Err(TryLockError::WouldBlock) => {
+                        core::hint::spin_loop();
+                        None
+                    }
+                });
+                match taken {
+                    Some(mut ring) => ring.send(buffers, &packets),
+                    None => TxReport { full: packets.len() as u64, ..TxReport::default() },
+                }
+            }
+        };
+        buffers.free_all(packets);
+        report
+    }
+}

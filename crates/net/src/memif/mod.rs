@@ -1,0 +1,12 @@
+//! memif: interfaces over shared memory to another process of the machine. The driver does the work ([`drivers::memif`]); here are
+//! what an operator asks for, its place among interfaces, and the node where packets come in that have no Ethernet header.
+
+mod commands;
+mod input;
+mod part;
+
+pub use crate::router::memif_numbers as is_name;
+pub use drivers::memif::{Config as MemifConfig, MOST_RINGS, Mode, Place, Role};
+pub use input::MemifIpInput;
+pub(crate) use part::Memif;
+pub use part::{DEFAULT_SOCKET, MTU, MemifOp, config, default_socket, socket_of};
