@@ -17,6 +17,8 @@ DOCS = os.path.join(REPO, "docs")
 
 # Documented fields that no answer below has, or has only as null.
 UNSEEN = {
+    # What the other side says, which is not there.
+    "show memif": {f"interfaces[].{field}" for field in ("peer", "program", "process", "rx", "tx", "slots", "mib")},
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Pairs in the router's own namespace.
@@ -166,6 +168,7 @@ COMMANDS = {
     "create vxlan tunnel src": ["create vxlan tunnel src 10.0.1.1 dst 192.0.2.78 vni 8"],
     "create host-interface name": ["create host-interface name spare"],
     "create pcap-interface name": ["create pcap-interface name replay write {}/replay.pcap"],
+    "create interface memif": ["create interface memif id 1 socket-id 1"],
     "create loopback interface": ["create loopback interface instance 9"],
     "create tap": ["create tap id 3"],
     "show tap": ["show tap", "show tap tap9"],
@@ -280,6 +283,8 @@ def busy(bench, tmp_path):
     t.ctl("configuration save comment 'before the tunnels'")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
     t.ctl("create vxlan tunnel src 10.0.1.1 dst 192.0.2.77 vni 7 ttl copy")
+    t.ctl("create memif socket id 1 filename @memif")
+    t.ctl("create interface memif socket-id 1")
     t.ctl("set interface span left.400 destination wire")
     t.ctl("set bridge-domain span 20 destination wire rx")
     t.ctl("trace add af-packet-input 50")
