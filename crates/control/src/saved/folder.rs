@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Configurations that are kept at most.
 const MOST: usize = 50;
+/// And so many ways back from what was not confirmed.
+const MOST_BACKS: usize = 10;
 /// Bytes that they take at most; the last two are kept in any case.
 const MOST_BYTES: u64 = 512 << 20;
 /// How long a start waits for a router that is just ending to let go of the folder.
@@ -303,13 +305,20 @@ impl Folder {
         self.keep(&self.prepare(header, document)?).map(|_| ())
     }
 
-    /// Removes the oldest ones, as far as there are too many. One that stays is no harm.
+    /// Removes the oldest ones, as far as there are too many. One that stays is no harm. Ways back are no configurations of their
+    /// own: however many there are, they take no place of those that were asked for, and few of them are of interest.
     fn prune(&self) {
-        let mut bytes = 0;
+        let (mut bytes, mut asked, mut backs) = (0, 0, 0);
         for (i, number) in self.numbers().unwrap_or_default().into_iter().enumerate() {
             let path = self.file(number);
             bytes += std::fs::symlink_metadata(&path).map_or(0, |m| m.len());
-            if i >= 2 && (i >= MOST || bytes > MOST_BYTES) {
+            let (nth, most, least) = match self.header(number).is_ok_and(|h| h.kind == Kind::Back) {
+                true => (&mut backs, MOST_BACKS, 0),
+                false => (&mut asked, MOST, 2),
+            };
+            *nth += 1;
+            // The state and what `rollback` goes back to stay in any case.
+            if i != 0 && *nth > least && (*nth > most || bytes > MOST_BYTES) {
                 let _ = std::fs::remove_file(path);
             }
         }

@@ -117,6 +117,27 @@ fn there_are_not_more_than_some() {
 }
 
 #[test]
+fn ways_back_push_nothing_out() {
+    let place = Place::new("backs");
+    let folder = place.open();
+    for n in 0..5 {
+        keep(&folder, Kind::Apply, &n.to_string());
+    }
+    for _ in 0..200 {
+        folder.keep_back(said(Kind::Back)).unwrap().unwrap();
+    }
+    let numbers = folder.numbers().unwrap();
+    assert_eq!(numbers, (196..=205).rev().chain((1..=5).rev()).collect::<Vec<_>>());
+    assert_eq!((folder.before_last().unwrap(), folder.state().unwrap().unwrap().document()), (Some(4), "4"));
+    // They make room for each other, and for configurations in the same way as before.
+    for n in 5..60 {
+        keep(&folder, Kind::Apply, &n.to_string());
+    }
+    let numbers = folder.numbers().unwrap();
+    assert_eq!((numbers.len(), numbers[0], numbers[49]), (60, 260, 211));
+}
+
+#[test]
 fn one_router_a_folder() {
     let place = Place::new("one");
     let _folder = place.open();
