@@ -47,7 +47,7 @@ pub fn complete(buffers: &mut Buffers, d: &Desc) -> bool {
     true
 }
 
-/// How a super-frame ([`flags::GSO`]) is cut; `None` when its meta makes no sense.
+/// How a super-frame ([`graph::flags::GSO`]) is cut; `None` when its meta makes no sense.
 pub fn gso(buffers: &Buffers, d: &Desc) -> Option<Gso> {
     let m = buffers.meta(&d.buf);
     let kind = match m.gso_type & !VnetHdr::GSO_ECN {

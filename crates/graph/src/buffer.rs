@@ -9,6 +9,8 @@
 // a second `Buffer`; debug builds check on every alloc and free besides.
 
 use crate::desc::{Desc, Packets, flags};
+use crate::handle::Buffer;
+use crate::handle::NONE;
 use crossbeam_queue::ArrayQueue;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::marker::PhantomData;
@@ -24,39 +26,6 @@ pub const DATA: usize = 2048;
 pub const ROOM: usize = HEADROOM + DATA;
 /// Bytes from one buffer to the next.
 pub const STRIDE: usize = 64 + ROOM;
-/// "No buffer": the end of a chain.
-pub(crate) const NONE: u32 = u32::MAX;
-
-/// A buffer of the pool, which the holder owns: not to be copied, and lost where it is dropped. By default none, which no function
-/// takes for one.
-#[derive(Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Buffer(pub(crate) u32);
-
-impl Default for Buffer {
-    #[inline]
-    fn default() -> Self {
-        Buffer(NONE)
-    }
-}
-
-impl Buffer {
-    /// Its place in the pool.
-    #[inline]
-    pub fn number(&self) -> u32 {
-        self.0
-    }
-
-    /// The buffer at this place, for which nobody else has a [`Buffer`]: it was lent to a device that knows numbers only.
-    ///
-    /// # Safety
-    /// Whoever lent it has let go of it, and this is the only time that it comes back.
-    #[inline]
-    pub unsafe fn from_number(number: u32) -> Buffer {
-        Buffer(number)
-    }
-}
-
 /// Most free buffers that one worker keeps to itself.
 pub const HOARD: usize = 512;
 const BATCH: usize = 256;

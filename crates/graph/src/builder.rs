@@ -1,12 +1,13 @@
 //! Builds a worker's graph from plain lists of nodes and arcs, and refuses what does not fit together.
 
 use crate::arcs::{self, ArcNodes, Feature, FeatureArc, MAX_FEATURES};
-use crate::buffer::{NONE, Pool};
+use crate::buffer::Pool;
 use crate::dispatch::{Dispatcher, Timers, own_reasons};
 use crate::driver::{BatchDriver, DynNode, FormatTrace, LookupDriver, StepDriver};
 use crate::edge::{Edge, NodeId, Reason, Severity};
 use crate::env::{ARC, Env, Wiring};
 use crate::frames::Frames;
+use crate::handle::NONE;
 use crate::node::{BatchNode, LookupNode, Node};
 use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
 use crate::registry::Registry;

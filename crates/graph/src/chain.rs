@@ -1,7 +1,8 @@
 //! Packets of several buffers, made, walked over and taken apart.
 
-use crate::buffer::{Buffer, Buffers, NONE};
+use crate::buffer::Buffers;
 use crate::desc::{Desc, flags};
+use crate::handle::{Buffer, NONE};
 
 /// A packet that gets further buffers at its end.
 #[derive(Debug)]

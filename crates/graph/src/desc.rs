@@ -6,7 +6,7 @@
 // Upholds: descriptors are moved from place to place, and what is left behind is out of reach of safe code: behind the length of a
 // vector, or in front of an iterator.
 
-use crate::buffer::Buffer;
+use crate::handle::Buffer;
 use std::ops::Deref;
 
 /// The most packets that one vector holds.

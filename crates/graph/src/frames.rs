@@ -144,7 +144,7 @@ impl Frames {
 mod tests {
     use super::*;
     use crate::VECTOR_SIZE;
-    use crate::buffer::Buffer;
+    use crate::handle::Buffer;
 
     #[test]
     fn packets_keep_their_order_over_full_vectors() {

@@ -145,7 +145,7 @@ impl Handoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Buffer;
+    use crate::handle::Buffer;
 
     fn packets(first: u32, n: u32) -> Vec<Desc> {
         let d = |n| Desc { buf: Buffer(n), flags: flags::TRACED | flags::LOCAL, ..Desc::default() };
