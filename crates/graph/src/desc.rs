@@ -16,7 +16,7 @@ pub const VECTOR_SIZE: usize = 256;
 pub mod flags {
     /// The packet is traced: each node appends a record to the worker's trace log.
     pub const TRACED: u16 = 1 << 0;
-    /// The packet continues in further buffers: [`crate::Meta::next`] and [`crate::Meta::rest`] are valid.
+    /// The packet continues in further buffers: the chain and [`crate::Meta::rest`] are valid.
     pub const CHAINED: u16 = 1 << 1;
     /// The transport checksum is partial (pseudo header only): `csum_start` and `csum_offset` of the meta are valid.
     pub const CSUM_PARTIAL: u16 = 1 << 2;
