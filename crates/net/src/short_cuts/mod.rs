@@ -289,7 +289,7 @@ fn no_node_stays_out() {
     let mut all = vec![];
     for with_features in [false, true] {
         let mut w = World::new(false, with_features);
-        for theme in 0..1500u64 {
+        for theme in 0..10_000u64 {
             let packets: Vec<(u64, usize)> = (0..20).map(|n| (theme * 7919 + n * 104_729, 1)).collect();
             for (n, s) in vector(theme.wrapping_mul(0x9e37_79b9_7f4a_7c15), &packets).iter().enumerate() {
                 s.feed(&mut w, n as u32);

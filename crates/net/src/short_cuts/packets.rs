@@ -435,6 +435,7 @@ impl Spec {
                 self.gso = (self.flags & flags::GSO != 0).then(|| (r.pick(&[8, 100, 536]), 5));
                 if r.below(8) == 0 {
                     let node = r.pick(&[
+                        "memif-ip-input",
                         "ip4-input",
                         "ip6-input",
                         "ip4-lookup",
