@@ -1,5 +1,8 @@
 //! memif: packets over shared memory to another process of the machine, protocol version 2 (docs/memif.md).
 
+mod config;
+mod conn;
+mod handshake;
 pub mod hub;
 pub mod message;
 mod queue;
@@ -11,6 +14,8 @@ mod socket;
 mod tests;
 
 pub use crate::counts::Drops;
-pub use hub::{Config, Event, Hub, Link, MOST_RINGS, Peer, Role, State, drops};
+pub use config::{Config, MOST_RINGS, Role};
+pub use conn::Peer;
+pub use hub::{Event, Hub, Link, State, drops};
 pub use message::{Mode, SECRET};
 pub use socket::Place;

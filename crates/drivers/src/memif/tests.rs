@@ -1,11 +1,11 @@
 //! Two hubs, joined over real sockets and memory.
 
-use super::hub::{Config, Event, Hub, Link, Role, State};
 use super::message::{LEN, Message, Mode, VERSION};
 use super::region::Region;
 use super::ring;
 use super::signal::Signal;
 use super::socket::{self, Place};
+use super::{Config, Event, Hub, Link, Role, State};
 use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, Vector};
 use proptest::prelude::*;
 use std::os::fd::AsFd;
