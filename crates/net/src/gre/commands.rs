@@ -118,15 +118,8 @@ fn change(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     commit(router, [change.into()].into_iter().chain(fits).collect())
 }
 
-/// A tunnel in words.
-pub(super) fn words(c: &GreConfig) -> String {
-    let mut out = format!("from {} to {}", c.local, c.remote);
-    out.extend(options(&GreConfig::new(c.local, c.remote), c).into_iter().map(|o| format!(", {o}")));
-    out
-}
-
 /// What of the second is not as in the first, in the words of the commands.
-fn options(from: &GreConfig, c: &GreConfig) -> Vec<String> {
+pub(super) fn options(from: &GreConfig, c: &GreConfig) -> Vec<String> {
     let mut out = vec![];
     let mut say = |differs: bool, words: String| out.extend(differs.then_some(words));
     let number = |n: Option<u8>, copy: &str| n.map_or(copy.to_string(), |n| n.to_string());
@@ -141,18 +134,6 @@ fn options(from: &GreConfig, c: &GreConfig) -> Vec<String> {
     say(from.ttl != c.ttl, format!("ttl {}", number(c.ttl, "copy")));
     say(from.dscp != c.dscp, format!("dscp {}", number(c.dscp, "copy-dscp")));
     out
-}
-
-/// The command that does what an operation does.
-pub(super) fn command(op: &GreOp) -> String {
-    let (head, from) = match op {
-        GreOp::Create { instance, config: c } => (
-            format!("create gre tunnel src {} dst {} instance {instance}", c.local, c.remote),
-            &GreConfig::new(c.local, c.remote),
-        ),
-        GreOp::Change { instance, from, .. } => (format!("set gre tunnel gre{instance}"), from),
-    };
-    std::iter::once(head).chain(options(from, op.config())).collect::<Vec<_>>().join(" ")
 }
 
 fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

@@ -3,8 +3,8 @@
 use super::header::GreHeader;
 use crate::interface::{Fixup, Midchain, Varies};
 use crate::protocols::LocalProtocol;
-use crate::router::{FloodClass, Op, OpError, PartOp, Router, VirtualKind};
-use crate::tunnel::{self, Identity, Outside, TunnelKind};
+use crate::router::{FloodClass, Router, VirtualKind};
+use crate::tunnel::{self, Identity, Outside, TunnelConfig, TunnelKind, TunnelOp};
 use command::Command;
 use packet::IpProtocol;
 use packet::checksum::Sum;
@@ -58,7 +58,7 @@ impl GreConfig {
 
     /// What no two tunnels share.
     pub fn identity(&self) -> Identity {
-        Gre::outside(self).identity(Gre::id(self))
+        tunnel::identity::<Gre>(self)
     }
 
     /// Whether it can be.
@@ -76,6 +76,9 @@ pub struct Gre;
 impl TunnelKind for Gre {
     type Config = GreConfig;
     const STEM: &'static str = "gre";
+    const MAX_INSTANCE: u32 = MAX_INSTANCE;
+    const TITLE: &'static str = "GRE tunnel";
+    const WORDS: &'static str = "gre tunnel";
     const PROTOCOL: IpProtocol = IpProtocol::GRE;
     const SAME: &'static str = "ends and key";
     const ANEW: &'static str = "a tunnel for frames is another interface than one for packets";
@@ -141,99 +144,37 @@ impl TunnelKind for Gre {
         &super::PROTOCOL
     }
 
+    fn is_alike(from: &GreConfig, to: &GreConfig) -> bool {
+        let form = |c: &GreConfig| (c.identity(), c.sequence, c.checksum);
+        form(from) == form(to)
+    }
+
+    fn ends(c: &GreConfig) -> String {
+        format!("from {} to {}", c.local, c.remote)
+    }
+
+    fn plain(c: &GreConfig) -> GreConfig {
+        GreConfig::new(c.local, c.remote)
+    }
+
+    fn options(from: &GreConfig, to: &GreConfig) -> Vec<String> {
+        super::commands::options(from, to)
+    }
+
+    fn create(c: &GreConfig) -> Option<String> {
+        Some(format!("create gre tunnel src {} dst {}", c.local, c.remote))
+    }
+
     fn commands() -> Vec<Command<Router>> {
         super::commands::all()
     }
 }
 
 /// A change of tunnels.
-#[derive(Clone, Debug, PartialEq)]
-pub enum GreOp {
-    /// Makes a tunnel `greN`.
-    Create {
-        /// N.
-        instance: u32,
-        /// What it is.
-        config: GreConfig,
-    },
-    /// A tunnel `greN` becomes another one while it stands; it carries what it did.
-    Change {
-        /// N.
-        instance: u32,
-        /// What it was.
-        from: GreConfig,
-        /// What it is to be.
-        config: GreConfig,
-    },
-}
+pub type GreOp = TunnelOp<GreConfig>;
 
-impl GreOp {
-    fn instance(&self) -> u32 {
-        let (GreOp::Create { instance, .. } | GreOp::Change { instance, .. }) = self;
-        *instance
-    }
-
-    /// What the tunnel is to be.
-    pub fn config(&self) -> &GreConfig {
-        let (GreOp::Create { config, .. } | GreOp::Change { config, .. }) = self;
-        config
-    }
-}
-
-impl PartOp for GreOp {
-    fn subject(&self) -> String {
-        format!("tunnel gre{}", self.instance())
-    }
-
-    fn off(&self) -> Option<Op> {
-        None
-    }
-
-    fn turned(&self, new: &Self) -> Option<Op> {
-        let (from, config) = (self.config().clone(), new.config().clone());
-        let instance = new.instance();
-        tunnel::turns::<Gre>(&from, &config).then(|| GreOp::Change { instance, from, config }.into())
-    }
-
-    fn anew(&self) -> &'static str {
-        Gre::ANEW
-    }
-
-    fn words(&self) -> String {
-        super::commands::words(self.config())
-    }
-
-    fn command(&self) -> Option<String> {
-        Some(super::commands::command(self))
-    }
-
-    fn touches(&self) -> Option<String> {
-        let GreOp::Change { instance, from, config } = self else { return None };
-        let form = |c: &GreConfig| (c.identity(), c.sequence, c.checksum);
-        (form(from) != form(config)).then(|| tunnel::until_both(&format!("gre{instance}")))
-    }
-
-    fn exclusive(&self) -> Option<String> {
-        Some(format!("{:?}", self.config().identity()))
-    }
-
-    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        let (instance, config) = (self.instance(), self.config().clone());
-        if instance > MAX_INSTANCE {
-            return Err(OpError::new(format!("gre{instance}: tunnels are gre0 to gre{MAX_INSTANCE}")));
-        }
-        if matches!(self, GreOp::Create { .. }) {
-            return tunnel::create::<Gre>(router, instance, &config, self.into());
-        }
-        let origin = GreOp::Create { instance, config: config.clone() };
-        let was = tunnel::change::<Gre>(router, instance, &config, origin.into())?;
-        Ok(vec![GreOp::Change { instance, from: config, config: was }.into()])
-    }
-
-    fn log_line(&self) -> Option<String> {
-        let c = self.config();
-        Some(format!("interface gre{}: GRE tunnel from {} to {}", self.instance(), c.local, c.remote))
-    }
+impl TunnelConfig for GreConfig {
+    type Kind = Gre;
 }
 
 /// A tunnel as it is.

@@ -4,13 +4,16 @@
 
 mod ecn;
 mod input;
+mod op;
 mod part;
 
 pub(crate) use ecn::hand_on;
 pub(crate) use input::{Arrivals, Fault};
 pub use input::{ArrivalsView, Common, Over, Over4, Over6};
+pub use op::TunnelOp;
+pub(crate) use op::{TunnelConfig, identity};
 pub use part::{Tunnel, TunnelPart};
-pub(crate) use part::{TunnelKind, change, create, send_over, tunnel, tunnels, turns};
+pub(crate) use part::{TunnelKind, send_over, tunnel, tunnels};
 
 use packet::IpProtocol;
 use packet::ip4::{self, Ip4Builder};
@@ -20,11 +23,6 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Whose packets are touched where a tunnel is told apart or written in another way from now on.
-pub(crate) fn until_both(name: &str) -> String {
-    format!("packets over {name}, until the other end is changed likewise")
-}
 
 fn bits(a: IpAddr) -> u128 {
     match a {

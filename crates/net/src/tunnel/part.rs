@@ -1,6 +1,6 @@
 //! Tunnels of a kind as a part of the control side.
 
-use super::{AllInbound, Ends, Inbound, Outside, bits};
+use super::{AllInbound, Ends, Inbound, Outside, TunnelConfig, bits};
 use crate::interface::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 use crate::plane::table::FibIndex;
 use crate::protocols::LocalProtocol;
@@ -21,9 +21,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// What a kind of tunnels is.
 pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
     /// What the operator wants of a tunnel.
-    type Config: Clone + Send + Sync + 'static;
+    type Config: TunnelConfig<Kind = Self>;
     /// What the names of its interfaces begin with; a number follows.
     const STEM: &'static str;
+    /// The largest of these numbers.
+    const MAX_INSTANCE: u32;
+    /// What operators call it: in the log, and in commands.
+    const TITLE: &'static str;
+    /// As before.
+    const WORDS: &'static str;
     /// The protocol above IP.
     const PROTOCOL: IpProtocol;
     /// What is the same of two tunnels whose packets nobody tells apart.
@@ -66,6 +72,16 @@ pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
         let _ = interface;
         None
     }
+    /// Whether the other end takes packets of the second for those of the first.
+    fn is_alike(from: &Self::Config, to: &Self::Config) -> bool;
+    /// The ends, and what else is always said of it, in words.
+    fn ends(config: &Self::Config) -> String;
+    /// One with these ends and all else as it is by default.
+    fn plain(config: &Self::Config) -> Self::Config;
+    /// What of the second is not as in the first, in the words of the commands.
+    fn options(from: &Self::Config, to: &Self::Config) -> Vec<String>;
+    /// The command that makes a plain one, where one command does.
+    fn create(config: &Self::Config) -> Option<String>;
     /// Its commands.
     fn commands() -> Vec<Command<Router>>;
 }

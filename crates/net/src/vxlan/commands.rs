@@ -155,16 +155,8 @@ fn change(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     commit(router, vec![VxlanOp::Change { instance, from, config }.into()])
 }
 
-/// A tunnel in words.
-pub(super) fn words(c: &VxlanConfig) -> String {
-    let mut out = format!("VNI {} from {} to {}", c.vni, c.local, c.remote);
-    let plain = VxlanConfig::new(c.local, c.remote, c.vni);
-    out.extend(options(&plain, c).into_iter().map(|o| format!(", {o}")));
-    out
-}
-
 /// What of the second is not as in the first, in the words of the commands.
-fn options(from: &VxlanConfig, c: &VxlanConfig) -> Vec<String> {
+pub(super) fn options(from: &VxlanConfig, c: &VxlanConfig) -> Vec<String> {
     let mut out = vec![];
     let mut say = |differs: bool, words: String| out.extend(differs.then_some(words));
     let number = |n: Option<u8>, copy: &str| n.map_or(copy.to_string(), |n| n.to_string());
@@ -180,19 +172,6 @@ fn options(from: &VxlanConfig, c: &VxlanConfig) -> Vec<String> {
     say(from.ttl != c.ttl, format!("ttl {}", number(c.ttl, "copy")));
     say(from.dscp != c.dscp, format!("dscp {}", number(c.dscp, "copy-dscp")));
     out
-}
-
-/// The command that does what an operation does; a tunnel to a group is made by one that names its interface as well.
-pub(super) fn command(op: &VxlanOp) -> Option<String> {
-    let (head, from) = match op {
-        VxlanOp::Create { config, .. } if config.remote.is_multicast() => return None,
-        VxlanOp::Create { instance, config: c } => (
-            format!("create vxlan tunnel src {} dst {} vni {} instance {instance}", c.local, c.remote, c.vni),
-            &VxlanConfig::new(c.local, c.remote, c.vni),
-        ),
-        VxlanOp::Change { instance, from, .. } => (format!("set vxlan tunnel vxlan_tunnel{instance}"), from),
-    };
-    Some(std::iter::once(head).chain(options(from, op.config())).collect::<Vec<_>>().join(" "))
 }
 
 fn delete(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

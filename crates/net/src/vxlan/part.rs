@@ -3,8 +3,8 @@
 use super::header::{self, MAX_VNI};
 use crate::interface::{Fixup, Midchain, Varies};
 use crate::protocols::LocalProtocol;
-use crate::router::{BoxedOp, FloodClass, InterfaceOp, Named, Op, OpError, PartOp, Router, VirtualKind};
-use crate::tunnel::{self, Identity, Outside, TunnelKind};
+use crate::router::{BoxedOp, FloodClass, InterfaceOp, Named, OpError, Router, VirtualKind};
+use crate::tunnel::{self, Identity, Outside, TunnelConfig, TunnelKind, TunnelOp};
 use command::Command;
 use packet::IpProtocol;
 use packet::checksum::{Sum, pseudo6};
@@ -54,7 +54,7 @@ impl VxlanConfig {
 
     /// What no two tunnels share.
     pub fn identity(&self) -> Identity {
-        Vxlan::outside(self).identity(Vxlan::id(self))
+        tunnel::identity::<Vxlan>(self)
     }
 
     /// Whether it can be.
@@ -78,6 +78,9 @@ pub struct Vxlan;
 impl TunnelKind for Vxlan {
     type Config = VxlanConfig;
     const STEM: &'static str = "vxlan_tunnel";
+    const MAX_INSTANCE: u32 = MAX_INSTANCE;
+    const TITLE: &'static str = "VXLAN tunnel";
+    const WORDS: &'static str = "vxlan tunnel";
     const PROTOCOL: IpProtocol = IpProtocol::UDP;
     const SAME: &'static str = "ends, VNI and port";
     const ANEW: &'static str =
@@ -150,101 +153,39 @@ impl TunnelKind for Vxlan {
         Some(BoxedOp::new(GroupInterface(interface)))
     }
 
+    fn is_alike(from: &VxlanConfig, to: &VxlanConfig) -> bool {
+        let form = |c: &VxlanConfig| (c.identity(), c.remote, c.remote_port);
+        form(from) == form(to)
+    }
+
+    fn ends(c: &VxlanConfig) -> String {
+        format!("VNI {} from {} to {}", c.vni, c.local, c.remote)
+    }
+
+    fn plain(c: &VxlanConfig) -> VxlanConfig {
+        VxlanConfig::new(c.local, c.remote, c.vni)
+    }
+
+    fn options(from: &VxlanConfig, to: &VxlanConfig) -> Vec<String> {
+        super::commands::options(from, to)
+    }
+
+    fn create(c: &VxlanConfig) -> Option<String> {
+        // A tunnel to a group is made by a command that names its interface as well.
+        let VxlanConfig { local, remote, vni, .. } = c;
+        (!remote.is_multicast()).then(|| format!("create vxlan tunnel src {local} dst {remote} vni {vni}"))
+    }
+
     fn commands() -> Vec<Command<Router>> {
         super::commands::all()
     }
 }
 
 /// A change of tunnels.
-#[derive(Clone, Debug, PartialEq)]
-pub enum VxlanOp {
-    /// Makes a tunnel `vxlan_tunnelN`.
-    Create {
-        /// N.
-        instance: u32,
-        /// What it is.
-        config: VxlanConfig,
-    },
-    /// A tunnel `vxlan_tunnelN` becomes another one while it stands; to a group it is before and after, or never.
-    Change {
-        /// N.
-        instance: u32,
-        /// What it was.
-        from: VxlanConfig,
-        /// What it is to be.
-        config: VxlanConfig,
-    },
-}
+pub type VxlanOp = TunnelOp<VxlanConfig>;
 
-impl VxlanOp {
-    fn instance(&self) -> u32 {
-        let (VxlanOp::Create { instance, .. } | VxlanOp::Change { instance, .. }) = self;
-        *instance
-    }
-
-    /// What the tunnel is to be.
-    pub fn config(&self) -> &VxlanConfig {
-        let (VxlanOp::Create { config, .. } | VxlanOp::Change { config, .. }) = self;
-        config
-    }
-}
-
-impl PartOp for VxlanOp {
-    fn subject(&self) -> String {
-        format!("tunnel vxlan_tunnel{}", self.instance())
-    }
-
-    fn off(&self) -> Option<Op> {
-        None
-    }
-
-    fn turned(&self, new: &Self) -> Option<Op> {
-        let (from, config) = (self.config().clone(), new.config().clone());
-        let instance = new.instance();
-        tunnel::turns::<Vxlan>(&from, &config).then(|| VxlanOp::Change { instance, from, config }.into())
-    }
-
-    fn anew(&self) -> &'static str {
-        Vxlan::ANEW
-    }
-
-    fn words(&self) -> String {
-        super::commands::words(self.config())
-    }
-
-    fn command(&self) -> Option<String> {
-        super::commands::command(self)
-    }
-
-    fn touches(&self) -> Option<String> {
-        let VxlanOp::Change { instance, from, config } = self else { return None };
-        let form = |c: &VxlanConfig| (c.identity(), c.remote, c.remote_port);
-        (form(from) != form(config)).then(|| tunnel::until_both(&format!("vxlan_tunnel{instance}")))
-    }
-
-    fn exclusive(&self) -> Option<String> {
-        Some(format!("{:?}", self.config().identity()))
-    }
-
-    fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        let (instance, config) = (self.instance(), self.config().clone());
-        if instance > MAX_INSTANCE {
-            let most = format!("tunnels are vxlan_tunnel0 to vxlan_tunnel{MAX_INSTANCE}");
-            return Err(OpError::new(format!("vxlan_tunnel{instance}: {most}")));
-        }
-        if matches!(self, VxlanOp::Create { .. }) {
-            return tunnel::create::<Vxlan>(router, instance, &config, self.into());
-        }
-        let origin = VxlanOp::Create { instance, config: config.clone() };
-        let was = tunnel::change::<Vxlan>(router, instance, &config, origin.into())?;
-        Ok(vec![VxlanOp::Change { instance, from: config, config: was }.into()])
-    }
-
-    fn log_line(&self) -> Option<String> {
-        let c = self.config();
-        let name = format!("vxlan_tunnel{}", self.instance());
-        Some(format!("interface {name}: VXLAN tunnel {} from {} to {}", c.vni, c.local, c.remote))
-    }
+impl TunnelConfig for VxlanConfig {
+    type Kind = Vxlan;
 }
 
 /// The interface, by its name, over which the multicast group of a tunnel is; without one packets go nowhere.
