@@ -1,24 +1,16 @@
 //! Where MAC addresses are, as the kernel tells it (its forwarding databases, linux/neighbour.h), and telling the kernel.
 
-use crate::neighbor::NDMSG;
+use crate::neighbor::{NDA_DST, NDA_LLADDR, NDMSG, NTF_EXT_LEARNED, NUD_PERMANENT, NUD_REACHABLE};
 use crate::route;
-use crate::wire::{self, Attributes, Message, kind, u16_at, u32_at};
+use crate::wire::{self, Attributes, Message, NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, kind, u16_at, u32_at};
 use std::net::IpAddr;
 
 /// The family of a bridge's addresses, and of a VXLAN device's.
 pub const AF_BRIDGE: u8 = 7;
 
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
 const NDA_VLAN: u16 = 5;
 const NDA_MASTER: u16 = 9;
 const NTF_MASTER: u8 = 0x04;
-const NTF_EXT_LEARNED: u8 = 0x10;
-const NUD_REACHABLE: u16 = 0x02;
-const NUD_PERMANENT: u16 = 0x80;
-const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
-const NLM_F_CREATE: u16 = 0x400;
 
 /// Where an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,17 +7,17 @@ use std::net::IpAddr;
 /// Bytes of `struct ndmsg`.
 pub const NDMSG: usize = 12;
 
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
+pub(crate) const NDA_DST: u16 = 1;
+pub(crate) const NDA_LLADDR: u16 = 2;
 const NDA_PROTOCOL: u16 = 12;
 const NTF_PROXY: u8 = 8;
-const NUD_REACHABLE: u16 = 0x02;
+pub(crate) const NUD_REACHABLE: u16 = 0x02;
 const NUD_STALE: u16 = 0x04;
 const NUD_DELAY: u16 = 0x08;
 const NUD_PROBE: u16 = 0x10;
 const NUD_NOARP: u16 = 0x40;
-const NUD_PERMANENT: u16 = 0x80;
-const NTF_EXT_LEARNED: u8 = 0x10;
+pub(crate) const NUD_PERMANENT: u16 = 0x80;
+pub(crate) const NTF_EXT_LEARNED: u8 = 0x10;
 
 /// What the kernel knows of a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

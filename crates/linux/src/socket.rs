@@ -126,9 +126,8 @@ impl Sockets {
     /// Asks for one link, whichever: the kernel answers when whoever changes something now is done with it (its lock RTNL), which
     /// may tell of a change before it makes it.
     pub fn request_turn(&mut self) -> io::Result<u32> {
-        const NLM_F_REQUEST: u16 = 1;
         self.seq = self.seq.wrapping_add(1).max(1);
-        let mut m = wire::request(RTM_GETLINK, NLM_F_REQUEST, self.seq, 0, IFINFOMSG);
+        let mut m = wire::request(RTM_GETLINK, wire::NLM_F_REQUEST, self.seq, 0, IFINFOMSG);
         m[wire::HEADER + 4] = 1;
         rustix::net::sendto(&self.requests, &m, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         Ok(self.seq)

@@ -3,6 +3,12 @@
 /// Bytes of a message's header.
 pub const HEADER: usize = 16;
 
+/// Of a request: that it is one.
+pub const NLM_F_REQUEST: u16 = 0x1;
+/// The kernel is to say what became of it.
+pub const NLM_F_ACK: u16 = 0x4;
+/// Of a new object: that it may be new.
+pub const NLM_F_CREATE: u16 = 0x400;
 /// A part of a dump.
 pub const NLM_F_MULTI: u16 = 0x2;
 /// The dump was taken while what it tells of changed.

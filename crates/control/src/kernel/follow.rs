@@ -238,11 +238,11 @@ async fn take_all(
                 wake.notify_one();
             }
             Event::Fdb(told) if makes.devices => {
-                followed.heard.borrow_mut().push(Heard::Some(told.clone()));
+                followed.hear(&told, Heard::Some);
                 followed.take_fdb(&router, &told).await;
             }
             Event::AllFdb(told) if makes.devices => {
-                followed.heard.borrow_mut().push(Heard::All(told.clone()));
+                followed.hear(&told, Heard::All);
                 followed.take_all_fdb(&router, &told).await;
                 wake.notify_one();
             }

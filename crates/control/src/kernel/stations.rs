@@ -42,6 +42,21 @@ pub(super) enum Heard {
     All(Vec<Fdb>),
 }
 
+impl Followed {
+    /// Keeps what Linux has told of ports of bridges until it is looked at. What was told before all was is of no use any more.
+    pub(super) fn hear(&self, told: &[Fdb], heard: fn(Vec<Fdb>) -> Heard) {
+        let of_port = |f: &&Fdb| matches!(f.place, Place::Port { .. });
+        let new = heard(told.iter().filter(of_port).copied().collect());
+        let mut all = self.heard.borrow_mut();
+        match &new {
+            Heard::Some(told) if told.is_empty() => return,
+            Heard::Some(_) => {}
+            Heard::All(_) => all.clear(),
+        }
+        all.push(new);
+    }
+}
+
 /// What Linux was told, by address and Linux's index of the port.
 #[derive(Debug, Default)]
 struct Stations(BTreeMap<(Mac, u32), Told>);
@@ -73,10 +88,7 @@ impl Stations {
         let external = |f: &&Fdb| f.place == Place::Port { external: true } && ours.contains(&f.ifindex);
         for told in heard {
             match told {
-                Heard::Some(told) => {
-                    let ports = told.iter().filter(|f| matches!(f.place, Place::Port { .. }));
-                    ports.for_each(|f| self.heard(f));
-                }
+                Heard::Some(told) => told.iter().for_each(|f| self.heard(f)),
                 Heard::All(told) => {
                     let has = told.iter().filter(external).map(|f| (f.mac, f.ifindex)).collect();
                     self.all(&has, now);
