@@ -21,6 +21,9 @@ UNSEEN = {
     "show memif": {f"interfaces[].{field}" for field in ("peer", "program", "process", "rx", "tx", "slots", "mib")},
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
+    # Of traffic in the last second, and of a device that lost some.
+    "show load": {f"{of}[].{f}" for of in ("workers", "queues") for f in ("vector", "full")}
+    | {f"queues[].interface-drops[].{f}" for f in ("reason", "packets")},
     # Pairs in the router's own namespace.
     # What Linux changes; tests/labs/test_linux_devices.py does.
     "show lcp bridges": {"bridges[].netns", "refused[].netns"},
@@ -348,6 +351,7 @@ def test_answers_are_as_the_document_says(busy, tmp_path):
     lines.update(COMMANDS)
     assert set(lines) <= set(sections)
     wrong = []
+    wait_for("load of a second", lambda: busy.router.json("show load")["workers"][0]["busy"]["1s"] is not None)
     for name, rows in lines.items():
         body, fields = sections[name]
         known = {} if name in OTHERWISE else kinds(sections, name)

@@ -137,12 +137,13 @@ async fn timers(router: &SharedRouter, wake: &Notify) {
     }
 }
 
-/// Looks at the counters of interfaces once a second.
+/// Looks at the counters of workers and interfaces once a second.
 async fn rates(router: &SharedRouter) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         second.tick().await;
+        net::load::sample(&mut router.borrow_mut(), std::time::Instant::now());
         while net::rates::sample(&mut router.borrow_mut(), std::time::Instant::now()) {
             tokio::task::yield_now().await;
         }

@@ -38,11 +38,36 @@ crate::counter_group! {
         pub max_loop: Clocks(Most),
         /// Packets that inputs brought.
         pub packets_in: Packets,
+        /// Polls of inputs that brought packets: so many vectors came.
+        pub vectors: Times,
+        /// Of them, polls that filled a vector.
+        pub full: Times,
+        /// Sleeps that a descriptor ended: packets, or something from another thread.
+        pub wakes: Times,
     }
 }
 
+crate::counter_group! {
+    /// Counters of a receive queue in one worker.
+    #[repr(align(32))]
+    pub struct QueueStats {
+        /// Packets that a receive queue brought.
+        pub packets: Packets,
+        /// Bytes of these packets.
+        pub bytes: Bytes,
+        /// Polls of a receive queue that brought packets.
+        pub vectors: Times,
+        /// Of them, polls that filled a vector.
+        pub full: Times,
+    }
+}
+
+/// Receive queues that are counted: those with lower numbers.
+pub const QUEUES: usize = 4096;
+
 const NODES: Group = Group { name: "node", by: &["node"], ..Group::NEW };
 const LOOPS: Group = Group { name: "worker", ..Group::NEW };
+const RX_QUEUES: Group = Group { name: "rx-queue", by: &["input"], ..Group::NEW };
 const REASONS: Group = Group {
     name: "reason",
     by: &["reason"],
@@ -59,6 +84,8 @@ pub struct WorkerStats {
     pub nodes: Cells<NodeStats>,
     /// By reason (the graph's list of reasons).
     pub reasons: Cells<Count>,
+    /// By number of the receive queue, as [`Worker::add_input`](crate::Worker::add_input) is told.
+    pub queues: Cells<QueueStats>,
     /// Of its loop: one.
     turns: Cells<LoopStats>,
 }
@@ -73,6 +100,7 @@ impl WorkerStats {
         Ok(WorkerStats {
             nodes: registry.cells(&NODES, owner, nodes)?,
             reasons: registry.cells(&REASONS, owner, reasons)?,
+            queues: registry.cells(&RX_QUEUES, owner, QUEUES)?,
             turns: registry.cells(&LOOPS, owner, 1)?,
         })
     }

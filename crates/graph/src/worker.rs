@@ -8,6 +8,7 @@ use crate::edge::NodeId;
 use crate::epoch::Reader;
 use crate::handoff::Handoff;
 use crate::io::{Ready, RxQueue};
+use crate::stats::QUEUES;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -16,7 +17,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ struct Shared {
     wake: OwnedFd,
     asleep: AtomicBool,
     stop: AtomicBool,
+    /// The thread's number in the system; 0: it has not begun.
+    thread: AtomicI32,
 }
 
 impl Shared {
@@ -90,6 +93,11 @@ impl WorkerHandle {
                 Err(_) => return None,
             }
         }
+    }
+
+    /// The number of its thread, by which the system knows it, once it runs.
+    pub fn thread(&self) -> Option<i32> {
+        Some(self.shared.thread.load(Ordering::Relaxed)).filter(|n| *n != 0)
     }
 
     fn ended(&self) -> bool {
@@ -168,6 +176,7 @@ impl Worker {
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            thread: AtomicI32::new(0),
         });
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &shared.wake, epoll::EventData::new_u64(u64::MAX), epoll::EventFlags::IN)?;
@@ -194,7 +203,7 @@ impl Worker {
         Ok(WorkerHandle { shared, thread: Some(thread) })
     }
 
-    /// Adds a receive queue under `id`; `features` are the bits of the receive arc enabled on its interface.
+    /// Adds a receive queue under `id`, by which it is counted too ([`QUEUES`]); `features` are the bits of the receive arc enabled on its interface.
     pub fn add_input(
         &mut self,
         id: u64,
@@ -246,6 +255,7 @@ impl Worker {
     }
 
     fn run(&mut self) {
+        self.shared.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         if let Some(cpu) = self.config.cpu {
             let mut set = CpuSet::new();
             set.set(cpu);
@@ -345,7 +355,17 @@ impl Worker {
             s.calls.add(1);
             s.packets.add(n);
             s.max_vector.set(s.max_vector.get().max(n));
-            env.stats.turns().packets_in.add(n);
+            let full = u64::from(n == VECTOR_SIZE as u64);
+            let turns = env.stats.turns();
+            turns.packets_in.add(n);
+            turns.vectors.add(1);
+            turns.full.add(full);
+            if let Some(q) = env.stats.queues.get(input.id as usize).filter(|_| input.id < QUEUES as u64) {
+                q.packets.add(n);
+                q.bytes.add(bytes);
+                q.vectors.add(1);
+                q.full.add(full);
+            }
             self.dispatcher.feed(&mut self.vector, target);
             let took = tsc().wrapping_sub(t0);
             self.dispatcher.env.stats.nodes[usize::from(self.inputs[i].node.0)].clocks.add(took);
@@ -389,11 +409,12 @@ impl Worker {
                 tv_nsec: (ns % 1_000_000_000) as i64,
             });
             let mut events = [core::mem::MaybeUninit::<epoll::Event>::uninit(); 8];
-            if let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, limit.as_ref())
-                && events.iter().any(|e| e.data.u64() == u64::MAX)
-            {
-                let mut count = [0u8; 8];
-                let _ = rustix::io::read(&self.shared.wake, &mut count);
+            if let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
+                self.dispatcher.env.stats.turns().wakes.add(u64::from(!events.is_empty()));
+                if events.iter().any(|e| e.data.u64() == u64::MAX) {
+                    let mut count = [0u8; 8];
+                    let _ = rustix::io::read(&self.shared.wake, &mut count);
+                }
             }
         }
         self.shared.asleep.store(false, Ordering::SeqCst);

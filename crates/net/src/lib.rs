@@ -30,6 +30,7 @@ pub mod labels;
 pub mod layer;
 pub mod linux_bridge;
 pub mod linux_cp;
+pub mod load;
 pub mod local;
 pub mod memif;
 pub mod midchain;

@@ -9,8 +9,8 @@ use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
-    linux_bridge, linux_cp, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap, ping,
-    proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
+    linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
+    ping, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -41,6 +41,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &proxy::Proxy,
     &copp::Copp,
     &rates::Rates,
+    &load::Load,
     &path_mtu::PathMtuPart,
     &anycast::AnycastAnswers,
     &urpf::SourceChecks,

@@ -129,7 +129,7 @@ impl PartOp for StreamOp {
             StreamOp::Delete(name) => {
                 let s = stream(router, &name)?;
                 let (worker, input) = (s.worker, s.input);
-                router.workers().remove_input(worker, input);
+                router.workers_mut().remove_input(worker, input);
                 let old = router.state_mut::<Streams>().and_then(|all| all.remove(&name));
                 Ok(old.map(|s| StreamOp::Create(Box::new(s.def)).into()).into_iter().collect())
             }

@@ -380,8 +380,7 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
         for Input { worker, id, .. } in inputs {
-            let old = self.workers.handles[worker].call(move |w| w.remove_input(id));
-            drop(old);
+            self.workers.remove_input(worker, id);
         }
         for w in &self.workers.handles {
             let old = w.call(move |w| {

@@ -398,6 +398,11 @@ impl Router {
         &self.workers
     }
 
+    /// The workers, to be given something or relieved of it.
+    pub(crate) fn workers_mut(&mut self) -> &mut Workers {
+        &mut self.workers
+    }
+
     /// The next-hop groups.
     pub(crate) fn nexthops(&self) -> &NextHops {
         &self.nexthops

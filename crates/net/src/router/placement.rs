@@ -25,6 +25,8 @@ pub struct Placement {
     pub queue: usize,
     /// Number of the worker that polls it, from 0.
     pub worker: usize,
+    /// By this it is counted (`rx-queue/...`).
+    pub input: u64,
     /// The node that its packets come out of.
     pub node: &'static str,
     /// The operator chose the worker.
@@ -63,6 +65,7 @@ impl Router {
                 interface: i.index,
                 queue,
                 worker: input.worker,
+                input: input.id,
                 node: input.node,
                 chosen: i.placed.contains_key(&queue),
             };

@@ -5,7 +5,7 @@ use graph::builder::Kind;
 use graph::dispatch::PanicReport;
 use graph::stats::NodeStats;
 use graph::{Graph, Severity, WorkerHandle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -131,15 +131,16 @@ pub(crate) struct Workers {
     pub graphs: Vec<Graph>,
     /// What nodes that panicked left.
     pub panics: mpsc::Receiver<PanicReport>,
-    /// The number of the next receive queue that a worker is given.
+    /// Numbers of receive queues that workers have, below the next that nobody has had, and those that are free again.
     next_input: u64,
+    free_inputs: BTreeSet<u64>,
     cleared: Cleared,
 }
 
 impl Workers {
     pub fn new(handles: Vec<WorkerHandle>, graphs: Vec<Graph>, panics: mpsc::Receiver<PanicReport>) -> Self {
         let cleared = Cleared::new(&graphs);
-        Workers { handles, graphs, panics, next_input: 1, cleared }
+        Workers { handles, graphs, panics, next_input: 1, free_inputs: BTreeSet::new(), cleared }
     }
 
     /// Has a worker poll a receive queue, and answers its number among the inputs of all workers.
@@ -152,11 +153,15 @@ impl Workers {
         queue: Box<dyn graph::RxQueue>,
         features: Arc<AtomicU32>,
     ) -> Result<u64, String> {
-        let id = self.next_input;
-        self.next_input += 1;
+        let id = self.free_inputs.pop_first().unwrap_or(self.next_input);
+        self.next_input = self.next_input.max(id + 1);
         let ended = || String::from("a worker has ended");
         let added = self.handles[worker].call(move |w| w.add_input(id, queue, features));
-        added.ok_or_else(ended)?.map(|()| id)
+        let added = added.ok_or_else(ended).flatten();
+        if added.is_err() {
+            self.free_inputs.insert(id);
+        }
+        added.map(|()| id)
     }
 }
 
@@ -216,10 +221,11 @@ impl Workers {
         }
     }
 
-    /// Has a worker forget an input.
-    pub fn remove_input(&self, worker: usize, input: u64) {
+    /// Has a worker forget an input; its number is given to another.
+    pub fn remove_input(&mut self, worker: usize, input: u64) {
         if let Some(w) = self.handles.get(worker) {
             drop(w.call(move |w| w.remove_input(input)));
+            self.free_inputs.insert(input);
         }
     }
 
@@ -299,6 +305,11 @@ impl Router {
     pub(super) fn start_counts(&mut self, index: u32) {
         let c = self.raw_counts(index);
         self.workers.cleared.interfaces.insert(index, c);
+    }
+
+    /// The number by which the system knows a worker's thread.
+    pub fn worker_thread(&self, worker: usize) -> Option<i32> {
+        self.workers.handles.get(worker)?.thread()
     }
 
     /// `clear runtime`.

@@ -1,0 +1,197 @@
+//! What workers do with their time, and how their receive queues are used. The control side looks at their counters
+//! once a second; workers do nothing for it.
+
+mod commands;
+mod series;
+
+use crate::router::{Part, Placement, Router, Start};
+use command::Command;
+use graph::VECTOR_SIZE;
+use series::Series;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The times over which load is told, seconds.
+const SPANS: [u32; 3] = [1, 10, 60];
+
+/// What a worker's counters said: clocks of its nodes, nanoseconds on a processor, nanoseconds in want of one, packets, vectors, full
+/// vectors, sleeps, wake-ups.
+type WorkerSums = [u64; 8];
+/// What the counters of a receive queue said: packets, bytes, vectors, full vectors.
+type QueueSums = [u64; 4];
+
+/// What a worker does with its time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerLoad {
+    /// Its number.
+    pub worker: usize,
+    /// The share of the last 1, 10 and 60 seconds in which it worked on packets, 0 to 1; empty polls of queues are not work. Of less while
+    /// it is not there for so long; none in its first second.
+    pub busy: [Option<f64>; 3],
+    /// The share in which its thread ran on a processor, polling included. None also where the system does not tell.
+    pub processor: [Option<f64>; 3],
+    /// The share of the last second in which it could have run and had no processor.
+    pub waiting: Option<f64>,
+    /// Packets a second that its inputs brought, in the last second.
+    pub packets: f64,
+    /// Packets of a vector that an input brought, on average of the last second; none when there was no vector.
+    pub vector: Option<f64>,
+    /// The share of these vectors that were full.
+    pub full: Option<f64>,
+    /// Sleeps a second.
+    pub sleeps: f64,
+    /// Sleeps a second that packets, or another thread, ended; others end at a time that was set.
+    pub wakes: f64,
+}
+
+/// How a receive queue is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueLoad {
+    /// Interface, number and worker.
+    pub placement: Placement,
+    /// Packets since the queue is there.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets a second, in the last second.
+    pub rate: f64,
+    /// Packets of a vector, on average of the last second; none when there was no vector.
+    pub vector: Option<f64>,
+    /// The share of these vectors that were full.
+    pub full: Option<f64>,
+}
+
+/// The part.
+pub(crate) struct Load;
+
+#[derive(Default)]
+struct State {
+    workers: Vec<Series<8, 60>>,
+    queues: BTreeMap<u64, Queue>,
+}
+
+struct Queue {
+    interface: u32,
+    queue: usize,
+    /// What the counters said when it got its number, which another queue may have had.
+    start: QueueSums,
+    series: Series<4, 1>,
+}
+
+fn worker_sums(router: &Router, worker: usize) -> WorkerSums {
+    let Some(g) = router.graphs().get(worker) else { return Default::default() };
+    let clocks = g.stats.nodes.iter().map(|n| n.clocks.get()).sum();
+    let thread = router.worker_thread(worker);
+    let told = thread.and_then(|n| fs::read_to_string(format!("/proc/self/task/{n}/schedstat")).ok());
+    let told = told.unwrap_or_default();
+    let mut told = told.split_ascii_whitespace().map_while(|n| n.parse().ok());
+    let (ran, waited) = (told.next().unwrap_or(0), told.next().unwrap_or(0));
+    let t = g.stats.turns();
+    let [packets, vectors, full, sleeps, wakes] =
+        [&t.packets_in, &t.vectors, &t.full, &t.sleeps, &t.wakes].map(graph::stats::Count::get);
+    [clocks, ran, waited, packets, vectors, full, sleeps, wakes]
+}
+
+fn queue_sums(router: &Router, input: u64) -> QueueSums {
+    let mut sums = QueueSums::default();
+    for q in router.graphs().iter().filter_map(|g| g.stats.queues.get(usize::try_from(input).ok()?)) {
+        let of = [&q.packets, &q.bytes, &q.vectors, &q.full].map(graph::stats::Count::get);
+        sums.iter_mut().zip(of).for_each(|(sum, n)| *sum += n);
+    }
+    sums
+}
+
+/// Looks at the counters of all workers and receive queues; to be called once a second.
+pub fn sample(router: &mut Router, at: Instant) {
+    let workers: Vec<WorkerSums> = (0..router.graphs().len()).map(|w| worker_sums(router, w)).collect();
+    let queues: Vec<(Placement, QueueSums)> = router
+        .rx_placement()
+        .into_iter()
+        .map(|p| (queue_sums(router, p.input), p))
+        .map(|(s, p)| (p, s))
+        .collect();
+    let Some(state) = router.state_mut::<State>() else { return };
+    state.workers.resize_with(workers.len(), Series::default);
+    state.workers.iter_mut().zip(workers).for_each(|(series, sums)| series.add(at, sums));
+    let mut before = std::mem::take(&mut state.queues);
+    for (p, sums) in queues {
+        let known = before.remove(&p.input).filter(|q| (q.interface, q.queue) == (p.interface, p.queue));
+        let mut queue = known.unwrap_or_else(|| Queue {
+            interface: p.interface,
+            queue: p.queue,
+            start: sums,
+            series: Series::default(),
+        });
+        queue.series.add(at, sums);
+        state.queues.insert(p.input, queue);
+    }
+}
+
+fn part(n: u64, of: u64) -> Option<f64> {
+    (of != 0).then(|| n as f64 / of as f64)
+}
+
+/// What every worker does with its time.
+pub fn workers(router: &Router) -> Vec<WorkerLoad> {
+    let hz = graph::clock::tsc_hz() as f64;
+    let Some(state) = router.state::<State>() else { return vec![] };
+    let load = |(worker, series): (usize, &Series<8, 60>)| {
+        let over = SPANS.map(|span| series.over(Duration::from_secs(span.into())));
+        let share = |field: usize, second: f64| {
+            over.map(|o| o.map(|(time, sums)| (sums[field] as f64 / second / time).min(1.0)))
+        };
+        let mut w = WorkerLoad { worker, busy: share(0, hz), ..WorkerLoad::default() };
+        if series.last().is_some_and(|sums| sums[1] != 0) {
+            w.processor = share(1, 1e9);
+            w.waiting = share(2, 1e9)[0];
+        }
+        if let Some((time, [_, _, _, packets, vectors, full, sleeps, wakes])) = over[0] {
+            (w.packets, w.sleeps, w.wakes) =
+                (packets as f64 / time, sleeps as f64 / time, wakes as f64 / time);
+            (w.vector, w.full) = (part(packets, vectors), part(full, vectors));
+        }
+        w
+    };
+    state.workers.iter().enumerate().map(load).collect()
+}
+
+/// How every receive queue is used.
+pub fn queues(router: &Router) -> Vec<QueueLoad> {
+    let Some(state) = router.state::<State>() else { return vec![] };
+    let load = |p: Placement| {
+        let now = queue_sums(router, p.input);
+        let known = state.queues.get(&p.input).filter(|q| (q.interface, q.queue) == (p.interface, p.queue));
+        let start = known.map_or(now, |q| q.start);
+        let mut q = QueueLoad {
+            placement: p,
+            packets: now[0].saturating_sub(start[0]),
+            bytes: now[1].saturating_sub(start[1]),
+            rate: 0.0,
+            vector: None,
+            full: None,
+        };
+        if let Some((time, [packets, _, vectors, full])) =
+            known.and_then(|q| q.series.over(Duration::from_secs(1)))
+        {
+            q.rate = packets as f64 / time;
+            (q.vector, q.full) = (part(packets, vectors), part(full, vectors));
+        }
+        q
+    };
+    router.rx_placement().into_iter().map(load).collect()
+}
+
+/// Full vectors have so many packets.
+pub const FULL: usize = VECTOR_SIZE;
+
+impl Part for Load {
+    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
+        Box::new(State::default())
+    }
+
+    fn commands(&self) -> Vec<Command<Router>> {
+        commands::all()
+    }
+}
