@@ -1,13 +1,11 @@
 """Documents applied to a running router: what does not differ carries packets, what fails changes nothing."""
 
 import re
-import shlex
 import threading
 
 import yaml
 from frames import *
 from harness import BINARY, Bench, run, wait_for
-from harness.router import REPO
 from scapy.layers.l2 import GRE
 from scapy.layers.vxlan import VXLAN
 
@@ -196,47 +194,5 @@ def test_a_refused_apply_changes_nothing(tmp_path):
         secret.write_text("s3cret: 1\n")
         secret.chmod(0o600)
         b.router.check_quiet()
-    finally:
-        b.close()
-
-
-def sessions():
-    """The documents of docs/engine.md by name, and its commands with what they answer."""
-    text = open(f"{REPO}/docs/engine.md").read()
-    files = dict(re.findall(r"```yaml\n# (\S+)\n(.*?)```", text, re.S))
-    told = []
-    for block in re.findall(r"```console\n(.*?)```", text, re.S):
-        for part in block.split("$ ")[1:]:
-            line, _, answer = part.partition("\n")
-            told.append((line, answer))
-    return files, told
-
-
-def test_the_sessions_of_the_document(tmp_path):
-    files, told = sessions()
-    assert len(files) >= 2 and len(told) >= 4
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    quiver_too = f"quiver: {{state: {tmp_path}/state, sockets: {{ctl: \"@socket@\"}}}}\n"
-    b = Bench(files["running.yaml"] + quiver_too, ports=(), start=False)
-
-    def plain(text):
-        """Times and processes are of each run their own, and so is the width of their columns."""
-        text = text.replace(f"{tmp_path}/", "").replace("/etc/quiver/", "").replace(b.router.file, "running.yaml")
-        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", re.sub(r"quiver\[\d+\]", "PROCESS", text))
-        return [re.sub(r"  +", "  ", line).strip() for line in text.rstrip().splitlines()]
-
-    try:
-        b.start()
-        for name in files:
-            with open(tmp_path / name, "a") as f:
-                f.write(quiver_too.replace("@socket@", b.router.socket))
-        for line, answer in told:
-            words = shlex.split(line)
-            assert words[0] == "quiver"
-            words = [str(tmp_path / w) if w in files else w for w in words]
-            done = run([BINARY, words[1], "-s", b.router.socket, *words[2:]], check=False)
-            got = done.stdout + done.stderr
-            assert plain(got) == plain(answer), f"$ {line}\n{got}"
     finally:
         b.close()
