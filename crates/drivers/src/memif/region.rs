@@ -16,6 +16,9 @@ pub const MOST: usize = 256;
 /// Most bytes that the regions of a connection may have together: pages of a sparse file are this process's once it has read them.
 pub const MOST_BYTES: u64 = 4 << 30;
 
+/// What `statfs(2)` calls the file system of memory files of usual pages.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 /// A mapping.
 #[derive(Debug)]
 pub struct Region {
@@ -62,6 +65,10 @@ impl Region {
         let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| "not a memory file (memfd)")?;
         if !seals.contains(SealFlags::SHRINK) && rustix::fs::fcntl_add_seals(fd, SealFlags::SHRINK).is_err() {
             return Err("its file may shrink, and cannot be sealed (F_SEAL_SHRINK)".into());
+        }
+        // Pages of hugetlbfs are few, and one that is missing when it is read ends the process (SIGBUS).
+        if rustix::fs::fstatfs(fd).map_err(|e| e.to_string())?.f_type != TMPFS_MAGIC {
+            return Err("its memory is of huge pages, which the kernel may be without when it is read".into());
         }
         let has = rustix::fs::fstat(fd).map_err(|e| e.to_string())?.st_size;
         if u64::try_from(has).is_ok_and(|has| has < size) {

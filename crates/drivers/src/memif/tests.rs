@@ -8,6 +8,7 @@ use super::socket::{self, Place};
 use super::{Config, Event, Hub, Link, Role, State};
 use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, Vector};
 use proptest::prelude::*;
+use rustix::fs::MemfdFlags;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -489,6 +490,19 @@ fn a_peer_that_writes_anything_anywhere_does_no_harm() {
         }
     }
     assert!(received > 1000 && ended > 10, "{received} packets, {ended} connections, {writes} writes");
+}
+
+#[test]
+fn memory_of_huge_pages_is_not_taken() {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let open = |flags| {
+        let file = rustix::fs::memfd_create("huge", flags).unwrap();
+        rustix::fs::ftruncate(&file, 2 << 20).unwrap();
+        Region::open(&file, 2 << 20).map(|_| ())
+    };
+    assert_eq!(open(flags), Ok(()));
+    let why = open(flags | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB).unwrap_err();
+    assert!(why.starts_with("its memory is of huge pages"), "{why}");
 }
 
 #[test]
