@@ -4,8 +4,8 @@ use crate::l2::bridge::{
     self as bridging, BridgeOp, BridgeSettings, Far, PortFeatures, TagChange, Told, set_far, tell_mac,
     untell_mac,
 };
-use crate::router::{IfState, Kind, Membership, Op, OpError, Part, Router, Start};
-use crate::vxlan::{self, VxlanConfig, VxlanOp};
+use crate::router::{IfState, Kind, Membership, Op, OpError, Part, PartOp, Router, Start};
+use crate::vxlan::{VxlanConfig, VxlanOp};
 use command::Command;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -591,12 +591,9 @@ impl At<'_> {
             ..VxlanConfig::new(d.local, end, d.vni)
         };
         let member = Membership { bridge: id, bvi: false, shg };
-        let fits = |i: &u32| {
-            vxlan::tunnel(self.router, *i).is_some_and(|t| t.config == config)
-                && self.router.interface(*i).is_some_and(|i| i.membership == Some(member))
-        };
-        let index = match has {
-            Some(index) if fits(&index) => index,
+        let stays = |i: &u32| self.router.interface(*i).is_some_and(|i| i.membership == Some(member));
+        let index = match has.filter(stays) {
+            Some(index) if self.change_tunnel(index, &config) => index,
             _ => {
                 if has.is_some() {
                     self.unmake_tunnel(device, end);
@@ -654,6 +651,14 @@ impl At<'_> {
             s.work.extend(macs.into_iter().map(|m| Work::Mac(device, m)));
         }
         Ok(index)
+    }
+
+    /// Has a tunnel become another one while it stands; whether it could.
+    fn change_tunnel(&mut self, index: u32, config: &VxlanConfig) -> bool {
+        let Some(Op::Part(made)) = self.router.interface(index).map(|i| &i.origin) else { return false };
+        let Some(made @ VxlanOp::Create { instance, .. }) = made.get() else { return false };
+        let wanted = VxlanOp::Create { instance: *instance, config: config.clone() };
+        *made == wanted || made.turned(&wanted).is_some_and(|op| self.router.commit(vec![op]).is_ok())
     }
 
     fn unmake_tunnel(&mut self, device: u32, end: IpAddr) {

@@ -103,6 +103,15 @@ fn a_bridge_comes_changes_and_goes() {
     // An address moves, and is not taken away by what is said of where it was.
     told(&mut r, &[at(A, "192.0.2.2", false), at(A, "192.0.2.3", true)]);
     assert_eq!((behind(&r, A), ends(&r)), (Some(ip("192.0.2.2")), vec![ip("192.0.2.2")]));
+    // Other parameters: the tunnel stays, with the addresses behind it.
+    let tunnel =
+        |r: &Router| tunnels(r).find(|(_, t)| t.config.vni == 10).map(|(i, t)| (i, t.config.clone()));
+    let (was, _) = tunnel(&r).unwrap();
+    let changed = Device { local: ip("192.0.2.7"), ttl: 9, port: 4790, ..device(3, 10) };
+    take(&mut r, vec![Bridge { devices: vec![changed], ..bridge(&[port], &[]) }]);
+    let (is, config) = tunnel(&r).unwrap();
+    assert_eq!((is, config.local, config.ttl, config.remote_port), (was, ip("192.0.2.7"), Some(9), 4790));
+    assert_eq!(behind(&r, A), Some(ip("192.0.2.2")));
     // Addresses of the bridge: its BVI.
     take(&mut r, vec![bridge(&[port], &["10.0.0.1/24"])]);
     let [(2, bvi)] = svis(&r, &None)[..] else { panic!() };
@@ -115,7 +124,7 @@ fn a_bridge_comes_changes_and_goes() {
     take(&mut r, vec![moved]);
     assert_eq!(has(&r), Some((false, A, BTreeSet::from(["10.0.0.2/24".parse().unwrap()]))));
     assert!(r.interface(port).unwrap().membership.is_none());
-    // Another VNI: other tunnels.
+    // Another VNI.
     let other = Bridge { devices: vec![Device { vni: 11, ..device(3, 11) }], ..bridge(&[port], &[]) };
     take(&mut r, vec![other]);
     assert!(ends(&r).is_empty() && svis(&r, &None).is_empty());
