@@ -9,8 +9,10 @@ pub const IFINFOMSG: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
@@ -18,6 +20,10 @@ const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BR_AGEING_TIME: u16 = 4;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_BRPORT_LEARNING: u16 = 8;
+const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
+const ETH_P_8021Q: u16 = 0x8100;
+const ETH_P_8021AD: u16 = 0x88a8;
 const IFLA_VXLAN_ID: u16 = 1;
 const IFLA_VXLAN_LOCAL: u16 = 4;
 const IFLA_VXLAN_TTL: u16 = 5;
@@ -65,9 +71,22 @@ pub enum LinkKind {
     },
     /// A VXLAN device.
     Vxlan(Vxlan),
+    /// A VLAN device.
+    Vlan(Vlan),
     /// Anything else.
     #[default]
     Other,
+}
+
+/// A VLAN device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vlan {
+    /// Linux's index of the device whose frames have the tag; 0 where that is in another namespace.
+    pub below: u32,
+    /// The VLAN.
+    pub id: u16,
+    /// The tag is one of 802.1ad.
+    pub dot1ad: bool,
 }
 
 /// A VXLAN device.
@@ -100,6 +119,19 @@ impl LinkKind {
             }
         }
         Some(LinkKind::Bridge { ageing, vlans })
+    }
+
+    fn vlan(data: &[u8]) -> Option<LinkKind> {
+        let (mut vlan, mut protocol) = (Vlan::default(), ETH_P_8021Q);
+        for (kind, value) in Attributes(data) {
+            match kind {
+                IFLA_VLAN_ID => vlan.id = u16_at(value, 0)?,
+                IFLA_VLAN_PROTOCOL => protocol = u16_at(value, 0).map(u16::from_be)?,
+                _ => {}
+            }
+        }
+        vlan.dot1ad = protocol == ETH_P_8021AD;
+        Some(LinkKind::Vlan(vlan))
     }
 
     fn vxlan(data: &[u8]) -> Option<LinkKind> {
@@ -136,6 +168,7 @@ fn info(nested: &[u8], link: &mut Link) -> Option<()> {
     match kind.strip_suffix(&[0]).unwrap_or(kind) {
         b"bridge" => link.kind = LinkKind::bridge(data)?,
         b"vxlan" => link.kind = LinkKind::vxlan(data)?,
+        b"vlan" => link.kind = LinkKind::vlan(data)?,
         _ => {}
     }
     if slave.strip_suffix(&[0]).unwrap_or(slave) == b"bridge" {
@@ -164,8 +197,11 @@ pub fn parse(body: &[u8]) -> Option<Link> {
         port: None,
         kind: LinkKind::Other,
     };
+    let (mut below, mut elsewhere) = (0, false);
     for (kind, value) in Attributes(&body[IFINFOMSG..]) {
         match kind {
+            IFLA_LINK => below = u32_at(value, 0)?,
+            IFLA_LINK_NETNSID => elsewhere = true,
             IFLA_IFNAME => {
                 let text = value.split(|b| *b == 0).next().unwrap_or_default();
                 link.name = String::from_utf8_lossy(text).into_owned();
@@ -176,6 +212,9 @@ pub fn parse(body: &[u8]) -> Option<Link> {
             IFLA_LINKINFO => info(value, &mut link)?,
             _ => {}
         }
+    }
+    if let LinkKind::Vlan(vlan) = &mut link.kind {
+        vlan.below = if elsewhere { 0 } else { below };
     }
     Some(link)
 }

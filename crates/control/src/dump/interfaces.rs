@@ -42,10 +42,11 @@ impl Pages for Interfaces {
                 Kind::Device | Kind::MplsTunnel { .. } | Kind::Virtual(_) => {
                     common(from, i, i.own_mtu, &mut fields);
                     fields.put_some("state", (!i.operators_up()).then_some("down"));
-                    match i.subs.is_empty() {
-                        true => put(vec![], i.name.clone(), fields),
+                    let sub = |s: &u32| from.router.interface(*s).is_some_and(|s| !s.companion);
+                    match i.subs.values().any(sub) {
+                        false => put(vec![], i.name.clone(), fields),
                         // They come behind it.
-                        false => to.fields(vec![i.name.clone().into()], fields),
+                        true => to.fields(vec![i.name.clone().into()], fields),
                     }
                 }
                 Kind::Loopback if Some(i.order()) <= last => {

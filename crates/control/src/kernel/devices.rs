@@ -96,6 +96,7 @@ impl Followed {
             left = make(router, &all, left.into_iter().zip(given)).await;
             // Ports of bridges have no addresses any more.
             if left.is_empty() && bridges {
+                super::vlans::take(router, &self.taken.netns, &all).await;
                 self.take_bridges(router, &all).await;
                 bridges = false;
             }

@@ -94,6 +94,7 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                 let wanted = wanted.keys().any(|(n, _)| *n == netns);
                 if !wanted || !makes.devices {
                     super::bridges::forget(router, &netns).await;
+                    super::vlans::forget(router, &netns).await;
                 }
                 if !wanted {
                     sweep(router, &marked(router, Speaker::KERNEL, netns.as_deref())).await;

@@ -10,6 +10,7 @@ mod goals;
 mod labels;
 mod stations;
 mod take;
+mod vlans;
 
 pub(crate) use differ::{Difference, Of};
 pub(crate) use follow::follow;

@@ -1,6 +1,6 @@
 //! `lcp`, `show lcp`.
 
-use super::{FpmListen, LcpSetting, LinuxPair, Paired, pair, settings};
+use super::{FpmListen, LcpSetting, LinuxPair, Paired, pair, refused_vlans, settings};
 use crate::cli::listing::{self, Frame};
 use crate::cli::{check_namespace, commit, interface};
 use crate::router::{IfState, Op, Router};
@@ -168,7 +168,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let s = settings(router);
     let word = |on| if on { "on" } else { "off" };
     let netns = s.default_netns.as_deref();
-    let text = format!(
+    let mut text = format!(
         "lcp default netns {}\nlcp lcp-sync {}\nlcp lcp-auto-subint {}\nlcp netlink {}\nlcp nl-sync {}\nlcp fpm {}\nlcp nl-rx-buffer-size {}\n",
         netns.unwrap_or("-"),
         word(s.sync),
@@ -178,6 +178,13 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         s.fpm.as_ref().map_or_else(|| "off".to_owned(), |f| format!("on {}", f.words())),
         s.rx_buffer
     );
+    let refused: Vec<_> = refused_vlans(router).collect();
+    for (netns, device, why) in &refused {
+        let of = netns.map_or_else(String::new, |n| format!(" of namespace {n}"));
+        text += &format!("VLAN device {device}{of} is not followed: {why}\n");
+    }
+    let refused =
+        refused.iter().map(|(n, device, why)| json!({"netns": n, "host-if": device, "reason": why}));
     let json = json!({
         "default-netns": s.default_netns,
         "lcp-sync": s.sync,
@@ -186,6 +193,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         "nl-sync": s.nl_sync,
         "fpm": s.fpm.is_some(),
         "nl-rx-buffer-size": s.rx_buffer,
+        "not-followed": refused.collect::<Vec<_>>(),
     });
     let open = format!("{},\"pairs\":[", json.to_string().trim_end_matches('}'));
     let table = Table::new()

@@ -113,7 +113,12 @@ impl Told<'_> {
         let Some(i) = self.interface() else { return };
         let (has, operators) = (i.mtu, i.operators_mtu());
         let mtu = u16::try_from(seen.mtu).unwrap_or(u16::MAX);
-        if let Some(mtu) = changed(mtu, was.mtu, has, operators, i.elsewhere.mtu.is_some()) {
+        let set = match self.router.interface(i.hw()).filter(|_| i.companion) {
+            // Linux alone has a say, but for what its interface carries.
+            Some(hw) => Some(mtu.min(hw.mtu)).filter(|mtu| *mtu != has),
+            None => changed(mtu, was.mtu, has, operators, i.elsewhere.mtu.is_some()),
+        };
+        if let Some(mtu) = set {
             let made = self.commit(Op::SetMtu { name: name.clone(), mtu }, false, |e| {
                 e.mtu = (mtu != operators).then_some(operators);
             });

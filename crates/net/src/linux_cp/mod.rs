@@ -12,6 +12,9 @@ mod punt;
 mod sync;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vlan_tests;
+mod vlans;
 mod xc;
 
 pub use from_linux::{Given, Known, Made, Seen, given, keep_neighbors, take_device, take_neighbor};
@@ -21,6 +24,7 @@ pub use part::{
     is_host_name, pair, pair_over, pairs, settings, started,
 };
 pub use punt::{LinuxCpPunt, PuntLinuxDrop, PuntLinuxNext};
+pub use vlans::{TakeVlans, VlanDevice, refused_vlans};
 pub use xc::{LinuxCpXc, XcDrop, XcNext};
 
 use crate::arcs;

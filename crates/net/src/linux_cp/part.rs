@@ -1,6 +1,7 @@
 //! Pairs as a part of the control side.
 
 use super::sync::{self, Applied};
+use super::vlans::Vlans;
 use super::{FromLinux, LINUX_CP_PUNT, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::neighbor::Millis;
@@ -196,11 +197,13 @@ pub(super) struct Pair {
     pub applied: Applied,
     /// Addresses of Linux's that the interface cannot have, and why.
     pub refused: BTreeMap<IpNet, String>,
+    /// It is a VLAN device of Linux's above the TAP of another pair, on which frames lack so many tags of the interface's.
+    pub vlan: Option<u8>,
 }
 
 impl Pair {
-    fn new(linux: Paired, tap: u32, applied: Applied) -> Pair {
-        Pair { linux, tap, applied, refused: BTreeMap::new() }
+    pub fn new(linux: Paired, tap: u32, applied: Applied) -> Pair {
+        Pair { linux, tap, applied, refused: BTreeMap::new(), vlan: None }
     }
 }
 
@@ -211,8 +214,8 @@ pub(super) struct State {
     pub pairs: BTreeMap<u32, Pair>,
     /// Interfaces by their TAPs.
     taps: BTreeMap<u32, u32>,
-    to: BTreeMap<u32, ToLinux>,
-    from: BTreeMap<u32, FromLinux>,
+    pub to: BTreeMap<u32, ToLinux>,
+    pub from: BTreeMap<u32, FromLinux>,
     /// Sub-interfaces that were seen, and those of this transaction.
     seen: BTreeSet<u32>,
     new: Vec<u32>,
@@ -222,6 +225,7 @@ pub(super) struct State {
     settling: BTreeSet<u32>,
     /// Pairs that are to be looked at, in turns, since there is much to do, or a setting of all was changed.
     later: BTreeSet<u32>,
+    pub vlans: Vlans,
 }
 
 /// What holds for all pairs.
@@ -235,7 +239,10 @@ fn info(router: &Router, index: u32, pair: &Pair) -> PairInfo {
         name: router.interface_name(index),
         tap: pair.tap,
         linux: pair.linux.clone(),
-        ifindex: router.companion_ifindex(pair.tap),
+        ifindex: match pair.vlan {
+            Some(_) => Some(pair.applied.ifindex),
+            None => router.companion_ifindex(pair.tap),
+        },
     }
 }
 
@@ -311,18 +318,24 @@ fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
     };
     let made = router.create_companion(index, format!("tap{}", FIRST_TAP + index), config);
     let tap = made.map_err(|e| OpError::new(format!("{name}: no pair: {e}")))?;
-    let applied = Applied::made(mac, mtu);
-    if let Some(s) = router.state_mut::<State>() {
-        s.pairs.insert(index, Pair::new(linux, tap, applied));
-        s.taps.insert(tap, index);
-    }
-    receive_groups(router, index, true);
+    insert(router, index, Pair::new(linux, tap, Applied::made(mac, mtu)));
     router.publish_interface(tap);
-    seen_by_workers(router, index);
     sync::follow(router, index);
     let usable = router.interface(index).is_some_and(|i| is_usable(router, i));
     router.set_companion_carrier(tap, usable);
     Ok(())
+}
+
+/// An interface has a pair from now on.
+pub(super) fn insert(router: &mut Router, index: u32, pair: Pair) {
+    if let Some(s) = router.state_mut::<State>() {
+        if pair.vlan.is_none() {
+            s.taps.insert(pair.tap, index);
+        }
+        s.pairs.insert(index, pair);
+    }
+    receive_groups(router, index, true);
+    seen_by_workers(router, index);
 }
 
 /// All is as configured at a start: pairs that an earlier run has left get what they are to have, and those that are none any more go.
@@ -361,17 +374,25 @@ pub(super) fn look_again(router: &mut Router, index: u32) {
 }
 
 /// Takes the pair of an interface away.
-fn unmake(router: &mut Router, index: u32) {
+pub(super) fn unmake(router: &mut Router, index: u32) {
     let Some(s) = router.state_mut::<State>() else { return };
     let Some(pair) = s.pairs.remove(&index) else { return };
-    s.taps.remove(&pair.tap);
     s.changed.remove(&index);
     s.later.remove(&index);
     s.settling.remove(&index);
+    // VLAN devices above it go with it; their sub-interfaces follow.
+    let on_it = |(i, p): (&u32, &Pair)| (p.tap == pair.tap && pair.vlan.is_none()).then_some(*i);
+    let above: Vec<u32> = s.pairs.iter().filter_map(on_it).collect();
+    if pair.vlan.is_none() {
+        s.taps.remove(&pair.tap);
+    }
     receive_groups(router, index, false);
     seen_by_workers(router, index);
-    forget(router, pair.tap);
-    router.remove_companion(pair.tap);
+    above.into_iter().for_each(|i| unmake(router, i));
+    if pair.vlan.is_none() {
+        forget(router, pair.tap);
+        router.remove_companion(pair.tap);
+    }
     router.drop_elsewhere(index, true, None);
 }
 
@@ -411,8 +432,9 @@ fn seen_by_workers(router: &mut Router, index: u32) {
     let (to, from) = match (pair, router.interface(index)) {
         (Some(pair), Some(i)) => {
             let packets = i.is_point_to_point().then(|| mac(router, i).0);
-            let to = ToLinux { tap: pair.tap, pop: i.tags().count, packets };
-            (Some(to), Some((pair.tap, FromLinux { interface: index, routed: i.is_alone() })))
+            let to = ToLinux { tap: pair.tap, pop: pair.vlan.unwrap_or(i.tags().count), packets };
+            let from = (pair.tap, FromLinux { interface: index, routed: i.is_alone() });
+            (Some(to), pair.vlan.is_none().then_some(from))
         }
         _ => (None, None),
     };
@@ -623,8 +645,9 @@ impl Part for LinuxCp {
 
     fn publishing(&self, router: &mut Router, index: u32) {
         let sub = router.interface(index).is_some_and(|i| matches!(i.kind, Kind::Sub { .. }));
+        let linuxs = router.changes_companions();
         let Some(s) = router.state_mut::<State>() else { return };
-        if sub && s.seen.insert(index) && s.settings.auto_subint {
+        if sub && s.seen.insert(index) && s.settings.auto_subint && !linuxs {
             s.new.push(index);
         }
         let pair = s.taps.get(&index).copied().unwrap_or(index);
@@ -665,9 +688,9 @@ impl Part for LinuxCp {
     }
 
     fn usable(&self, router: &mut Router, index: u32, usable: bool) {
-        let tap = router.state::<State>().and_then(|s| s.pairs.get(&index)).map(|p| p.tap);
-        if let Some(tap) = tap {
-            router.set_companion_carrier(tap, usable);
+        let pair = router.state::<State>().and_then(|s| s.pairs.get(&index));
+        if let Some(pair) = pair.filter(|p| p.vlan.is_none()) {
+            router.set_companion_carrier(pair.tap, usable);
         }
     }
 
@@ -695,6 +718,7 @@ impl Part for LinuxCp {
         if let Some(s) = router.state_mut::<State>() {
             s.seen.remove(&index);
             s.new.retain(|i| *i != index);
+            s.vlans.forget(index);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Applied {
     pub mtu: u16,
     pub up: bool,
     /// Linux looks for no stations.
-    alone: bool,
+    pub alone: bool,
     pub addresses: BTreeSet<IpNet>,
     /// Permanent neighbors that Quiver has given it.
     pub neighbors: BTreeMap<IpAddr, MacAddr>,
@@ -129,7 +129,9 @@ fn apply(link: &Link, was: &Applied, to: &Applied) -> Vec<Error> {
 
 /// Brings the device of a pair to what it is to have: the interface may have changed, or the device.
 pub(super) fn follow(router: &mut Router, index: u32) {
-    let Some(pair) = router.state::<State>().and_then(|s| s.pairs.get(&index)) else { return };
+    let pair = router.state::<State>().and_then(|s| s.pairs.get(&index));
+    // A VLAN device has nothing from here.
+    let Some(pair) = pair.filter(|p| p.vlan.is_none()) else { return };
     let (Some(ifindex), Some(i)) = (router.companion_ifindex(pair.tap), router.interface(index)) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! TAPs that a part makes for another interface, and takes away with it.
 
 use super::devices;
-use super::{DeviceControl, Op, OpError, Router, TapConfig};
+use super::{DeviceControl, Kind, Op, OpError, Router, TapConfig};
 use drivers::tap::kept::{self, Keeper};
 
 /// How companions live on while the router ends and is started anew.
@@ -38,10 +38,12 @@ impl Router {
 
     /// Has an interface that a part has made be none of the operator's.
     pub(crate) fn make_companion(&mut self, index: u32) {
-        if let Some(i) = self.interfaces.get_mut(index) {
-            i.companion = true;
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        i.companion = true;
+        // A sub-interface stands with its interface.
+        if !matches!(i.kind, Kind::Sub { .. }) {
+            self.interfaces.rank_companion(index, index);
         }
-        self.interfaces.rank_companion(index, index);
     }
 
     /// Whether what is configured is being made, at a start.

@@ -176,6 +176,9 @@ impl Router {
         if let Some(taken) = p.by_encap.get(&encap.frames()) {
             return fail(&format!("{} takes these frames already", self.interface_name(*taken)));
         }
+        if self.interface_index(&name).and_then(|i| self.interface(i)).is_some_and(|i| i.companion) {
+            return fail("a VLAN device in Linux has this name here (show lcp): delete that first");
+        }
         self.free_name(&name)?;
         let (parent, mac, mtu) = (p.index, p.mac, p.mtu);
         let index = self.reserve_index()?;
@@ -222,7 +225,10 @@ impl Router {
         let gone = self.check_deletable(name)?;
         let i = self.named(name)?;
         // Undone last first: the device, its settings, its sub-interfaces, and at the end what names other interfaces.
+        let own = i.index;
         let states = gone.iter().rev().filter_map(|index| self.interface(*index));
+        // Linux's sub-interfaces come back by what Linux has.
+        let states = states.filter(|i| !i.companion || i.index == own);
         let all = states.flat_map(|i| self.settings_of(i));
         let names_others = |op: &Op| match op {
             Op::SetXconnect { .. } => true,

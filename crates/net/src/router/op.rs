@@ -601,13 +601,19 @@ impl Router {
                         "{name}: MTU {mtu} is more than its parent {parent} has, {most}"
                     )));
                 }
-                if let Some(s) = i.subs.values().filter_map(|s| self.interface(*s)).find(|s| s.mtu > mtu) {
+                let larger = i.subs.values().filter_map(|s| self.interface(*s)).filter(|s| s.mtu > mtu);
+                let (linuxs, others): (Vec<_>, Vec<_>) = larger.partition(|s| s.companion);
+                if let Some(s) = others.first() {
                     let (sub, has) = (&s.name, s.mtu);
                     return Err(OpError::new(format!(
                         "{name}: MTU {mtu} is less than its sub-interface {sub} has, {has}"
                     )));
                 }
                 self.check_mtu_carries(i, mtu)?;
+                // As in Linux. They get more again when it is looked at what Linux has.
+                for sub in linuxs.iter().map(|s| s.index).collect::<Vec<_>>() {
+                    self.set_mtu(sub, mtu)?;
+                }
                 self.set_mtu(index, mtu)?;
                 let mut undo = self.operator_sets(index, |e| e.mtu = None);
                 undo.push(Op::SetMtu { name, mtu: was });
