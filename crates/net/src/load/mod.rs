@@ -106,17 +106,13 @@ fn queue_sums(router: &Router, input: u64) -> QueueSums {
 /// Looks at the counters of all workers and receive queues; to be called once a second.
 pub fn sample(router: &mut Router, at: Instant) {
     let workers: Vec<WorkerSums> = (0..router.graphs().len()).map(|w| worker_sums(router, w)).collect();
-    let queues: Vec<(Placement, QueueSums)> = router
-        .rx_placement()
-        .into_iter()
-        .map(|p| (queue_sums(router, p.input), p))
-        .map(|(s, p)| (p, s))
-        .collect();
+    let placed = router.rx_placement().into_iter();
+    let queues: Vec<QueueSums> = placed.clone().map(|p| queue_sums(router, p.input)).collect();
     let Some(state) = router.state_mut::<State>() else { return };
     state.workers.resize_with(workers.len(), Series::default);
     state.workers.iter_mut().zip(workers).for_each(|(series, sums)| series.add(at, sums));
     let mut before = std::mem::take(&mut state.queues);
-    for (p, sums) in queues {
+    for (p, sums) in placed.zip(queues) {
         let known = before.remove(&p.input).filter(|q| (q.interface, q.queue) == (p.interface, p.queue));
         let mut queue = known.unwrap_or_else(|| Queue {
             interface: p.interface,
@@ -133,11 +129,13 @@ fn part(n: u64, of: u64) -> Option<f64> {
     (of != 0).then(|| n as f64 / of as f64)
 }
 
-/// What every worker does with its time.
+/// What every worker does with its time; of one that was not looked at yet nothing is known.
 pub fn workers(router: &Router) -> Vec<WorkerLoad> {
     let hz = graph::clock::tsc_hz() as f64;
     let Some(state) = router.state::<State>() else { return vec![] };
-    let load = |(worker, series): (usize, &Series<8, 60>)| {
+    let new = Series::default();
+    let load = |worker: usize| {
+        let series = state.workers.get(worker).unwrap_or(&new);
         let over = SPANS.map(|span| series.over(Duration::from_secs(span.into())));
         let share = |field: usize, second: f64| {
             over.map(|o| o.map(|(time, sums)| (sums[field] as f64 / second / time).min(1.0)))
@@ -154,7 +152,7 @@ pub fn workers(router: &Router) -> Vec<WorkerLoad> {
         }
         w
     };
-    state.workers.iter().enumerate().map(load).collect()
+    (0..router.graphs().len()).map(load).collect()
 }
 
 /// How every receive queue is used.
@@ -193,5 +191,25 @@ impl Part for Load {
 
     fn commands(&self) -> Vec<Command<Router>> {
         commands::all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::RouterConfig;
+    use graph::{PoolConfig, PoolMemory};
+
+    #[test]
+    fn workers_are_there_before_the_first_look() {
+        let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+        let mut r = Router::new(RouterConfig { pool, workers: 2, ..RouterConfig::default() }).unwrap();
+        let named =
+            |r: &Router| workers(r).iter().map(|w| (w.worker, w.busy[0].is_some())).collect::<Vec<_>>();
+        assert_eq!(named(&r), [(0, false), (1, false)]);
+        let start = Instant::now();
+        sample(&mut r, start);
+        sample(&mut r, start + Duration::from_secs(1));
+        assert_eq!(named(&r), [(0, true), (1, true)]);
     }
 }
