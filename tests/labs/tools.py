@@ -15,6 +15,11 @@ def hears(host, address):
     return "1 received" in host.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
 
 
+def seconds(clock):
+    """Seconds since midnight of a clock as BIRD prints it, who works it out anew each time: a millisecond more or less comes of that."""
+    return sum(float(n) * unit for n, unit in zip(clock.split(":"), (3600, 60, 1)))
+
+
 @contextlib.contextmanager
 def iperf_server(host, port=5201):
     """An iperf3 server on `host`, ready for one client after another."""
