@@ -200,13 +200,20 @@ async fn links(router: &SharedRouter, log: &Logger, wake: &Rc<Notify>) {
     }
 }
 
+/// Events of devices after which others have their turn.
+const TURN: u32 = 64;
+
 async fn watch(w: LinkWatch, ns: Option<String>, router: SharedRouter, wake: Rc<Notify>) {
     let Ok(mut fd) = crate::fd::watch(w) else { return };
-    let _ = fd.get_ref().request_all();
     loop {
         let Ok(mut ready) = fd.readable_mut().await else { return };
+        let mut events = 0u32;
         while let Some(event) = ready.get_inner_mut().next_event() {
             router.borrow_mut().link_event(ns.as_deref(), &event);
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
         }
         ready.clear_ready();
         wake.notify_one();

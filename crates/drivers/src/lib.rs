@@ -16,6 +16,7 @@ mod netlink;
 pub mod netns;
 pub mod offload;
 pub mod pcap;
+mod signal;
 mod stage;
 mod station;
 mod sys;

@@ -21,8 +21,6 @@ pub struct LinkState {
     pub ifindex: u32,
     /// Administratively up.
     pub up: bool,
-    /// Up and with carrier.
-    pub running: bool,
     /// Bytes behind the Ethernet header.
     pub mtu: u32,
     /// Its address.
@@ -108,19 +106,25 @@ impl Link {
         Ok(self.get(linux::SIOCGIFINDEX)?.int().unsigned_abs())
     }
 
-    /// All at once.
+    /// All at once. It waits for no lock of Linux's.
     pub fn state(&self) -> Result<LinkState, Error> {
-        let flags = self.get(linux::SIOCGIFFLAGS)?.flags();
-        let up = flags & libc::IFF_UP as u16 != 0;
-        // IFF_RUNNING follows the carrier up to a second late.
-        let carrier = sys::carrier(&self.socket, &self.name);
         Ok(LinkState {
             ifindex: self.ifindex()?,
-            up,
-            running: up && carrier.unwrap_or(flags & libc::IFF_RUNNING as u16 != 0),
+            up: self.has(libc::IFF_UP)?,
             mtu: self.get(linux::SIOCGIFMTU)?.int().unsigned_abs(),
             mac: self.mac()?,
         })
+    }
+
+    fn has(&self, flag: i32) -> Result<bool, Error> {
+        Ok(self.get(linux::SIOCGIFFLAGS)?.flags() & flag as u16 != 0)
+    }
+
+    /// Whether it is up and has carrier. It waits while somebody else changes devices in Linux.
+    pub fn running(&self) -> Result<bool, Error> {
+        // IFF_RUNNING follows the carrier up to a second late.
+        let carrier = sys::carrier(&self.socket, &self.name);
+        Ok(self.has(libc::IFF_UP)? && carrier.or_else(|_| self.has(libc::IFF_RUNNING))?)
     }
 
     /// Its address; an error when it is no Ethernet device.
@@ -241,7 +245,10 @@ impl Link {
         }
         netns::within(self.netns(), || {
             let error = || system(format!("read what is upon {}", self.name));
-            let of = |body: &[u8]| uses(body, ifindex);
+            let of = |body: &[u8]| {
+                link::parse(body)
+                    .is_some_and(|l| l.upon == Some(ifindex) || l.ifindex == ifindex && l.master != 0)
+            };
             let found = Netlink::here()?.dump(RTM_GETLINK, &[0; link::IFINFOMSG], of).map_err(error())?;
             Ok(!found.is_empty())
         })
@@ -309,40 +316,21 @@ impl Link {
 }
 
 /// Whether an address is more than what Linux gives each device.
-fn is_routable(a: &IpAddr) -> bool {
+pub(crate) fn is_routable(a: &IpAddr) -> bool {
     match a {
         IpAddr::V4(_) => true,
         IpAddr::V6(a) => !a.is_unicast_link_local(),
     }
 }
 
-const IFLA_LINK: u16 = 5;
-const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
-/// Kinds of devices that live on the frames of another one, which their links name.
-const UPON: [&[u8]; 6] = [b"vlan", b"macvlan", b"macvtap", b"ipvlan", b"ipvtap", b"macsec"];
 
 /// The kind that a link's attributes give, if any.
 fn kind<'m>(mut of: Attributes<'m>) -> &'m [u8] {
     let Some((_, info)) = of.find(|(attribute, _)| *attribute == IFLA_LINKINFO) else { return b"" };
     let of = Attributes(info).find(|(k, _)| *k == IFLA_INFO_KIND);
     of.map_or(&b""[..], |(_, v)| v.split(|b| *b == 0).next().unwrap_or_default())
-}
-
-/// Whether a message about a link says that the device of this index is a port, or that the link is upon it.
-fn uses(body: &[u8], ifindex: u32) -> bool {
-    let Some(rest) = body.get(link::IFINFOMSG..) else { return false };
-    let (mut below, kind, mut port) = (None, kind(Attributes(rest)), false);
-    for (attribute, value) in Attributes(rest) {
-        match attribute {
-            IFLA_LINK => below = wire::u32_at(value, 0),
-            IFLA_MASTER => port = true,
-            _ => {}
-        }
-    }
-    let own = wire::u32_at(body, 4) == Some(ifindex);
-    own && port || below == Some(ifindex) && UPON.contains(&kind)
 }
 
 /// Makes a network namespace as `ip netns add` does, its loopback device up. False when there is one already.

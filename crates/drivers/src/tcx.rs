@@ -2,8 +2,10 @@
 //! which AF_PACKET is one, so that Linux's own input does not work on them a second time.
 
 use crate::bpf::{self, Attach, ProgramKind};
+use crate::netns;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Drops what is for the device's own address: `r2 = skb->pkt_type; r0 = TCX_NEXT; if r2 != PACKET_HOST goto exit; r0 = TCX_DROP; exit`.
 /// Frames for groups and for other stations go on: a macvlan device upon this one may be in any namespace, and Linux is soon done with
@@ -18,15 +20,103 @@ const DROP: [u64; 5] = [
 
 /// The program at work on a device. It ends with this, or with the process, however that ends: the kernel keeps nothing.
 #[derive(Debug)]
-pub(crate) struct Shut {
+struct Shut {
     _link: OwnedFd,
 }
 
 impl Shut {
     /// Drops what comes for the device of this index, in the calling thread's namespace, behind the taps and behind programs
     /// that are there already.
-    pub fn ingress(ifindex: u32) -> io::Result<Shut> {
+    fn ingress(ifindex: u32) -> io::Result<Shut> {
         let program = bpf::load(ProgramKind::SchedCls, Attach::TcxIngress, &DROP, 0)?;
         Ok(Shut { _link: bpf::attach(&program, ifindex, Attach::TcxIngress, 0)? })
+    }
+}
+
+/// A device that is shut or not. Linux has whoever changes that wait while somebody changes devices, which is why a thread does.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    netns: Option<String>,
+    ifindex: u32,
+    wanted: bool,
+    shut: Option<Shut>,
+    /// Linux cannot do that.
+    unable: bool,
+    /// A thread is at it.
+    at_work: bool,
+}
+
+impl Gate {
+    /// That of a device of a namespace, open.
+    pub fn new(netns: Option<&str>, ifindex: u32) -> Gate {
+        let netns = netns.map(str::to_owned);
+        Gate(Arc::new(Mutex::new(State {
+            netns,
+            ifindex,
+            wanted: false,
+            shut: None,
+            unable: false,
+            at_work: false,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is shut.
+    pub fn is_shut(&self) -> bool {
+        self.state().shut.is_some()
+    }
+
+    /// Shuts or opens it now.
+    pub fn set(&self, shut: bool) {
+        self.state().wanted = shut;
+        self.work();
+    }
+
+    /// Has it shut or opened soon.
+    pub fn ask(&self, shut: bool) {
+        let mut state = self.state();
+        state.wanted = shut;
+        if state.at_work || !state.is_due() {
+            return;
+        }
+        let gate = self.clone();
+        let thread = std::thread::Builder::new().name("gate".to_owned());
+        state.at_work = thread.spawn(move || gate.work()).is_ok();
+    }
+
+    /// Does what is wanted, until it is so.
+    fn work(&self) {
+        loop {
+            let mut state = self.state();
+            if !state.is_due() {
+                state.at_work = false;
+                return;
+            }
+            let (netns, ifindex, was) = (state.netns.clone(), state.ifindex, state.shut.take());
+            let wanted = state.wanted;
+            // The lock is for looks only: Linux may take long.
+            drop(state);
+            drop(was);
+            let now = wanted.then(|| netns::within(netns.as_deref(), || Ok(Shut::ingress(ifindex))));
+            let mut state = self.state();
+            match now {
+                None => state.unable = false,
+                Some(Ok(Ok(shut))) => state.shut = Some(shut),
+                // An older kernel, or rights that are missing.
+                Some(_) => state.unable = true,
+            }
+        }
+    }
+}
+
+impl State {
+    fn is_due(&self) -> bool {
+        self.wanted != self.shut.is_some() && !(self.wanted && self.unable)
     }
 }

@@ -157,7 +157,7 @@ fn a_deleted_device_ends_quietly_and_one_that_is_down_refuses() {
             let report = send(&mut d, &mut b, &[frame(60, 1), frame(60, 2)]);
             assert_eq!((report.packets, report.no_link), (0, 2), "{mode:?}");
             d.handle.host.link.set_up(true).unwrap();
-            wait_for("carrier", || d.handle.host.link.state().unwrap().running);
+            wait_for("carrier", || d.handle.host.link.running().unwrap());
             comes(&peer, &mut *d.rx[0], &mut b, &frame(60, i));
             while peer.recv().is_some_and(|f| f != frame(60, 100 + i)) {
                 send(&mut d, &mut b, &[frame(60, 100 + i)]);

@@ -139,7 +139,7 @@ fn the_host_side_is_as_configured() {
     tap::probe(&c).unwrap();
     let d = tap::open(&c).unwrap();
     assert!(d.handle.made_netns && d.handle.made_bridge && d.handle.alive());
-    wait_for("no carrier", || !d.handle.link.state().unwrap().running);
+    wait_for("no carrier", || !d.handle.link.running().unwrap());
     let s = d.handle.link.state().unwrap();
     assert_eq!((s.mac, s.mtu, s.up), (mac, 1700, true));
     let text = ns.ip("link show inside");
@@ -149,9 +149,9 @@ fn the_host_side_is_as_configured() {
     );
     assert!(ns.ip("link show br0").contains("UP"));
     d.handle.set_carrier(true).unwrap();
-    wait_for("carrier", || d.handle.link.state().unwrap().running);
+    wait_for("carrier", || d.handle.link.running().unwrap());
     d.handle.set_carrier(false).unwrap();
-    wait_for("no carrier", || !d.handle.link.state().unwrap().running);
+    wait_for("no carrier", || !d.handle.link.running().unwrap());
     drop(d);
     wait_for("the device to vanish", || !ns.ip("link").contains("inside"));
     // All of it again: namespace and bridge are there.

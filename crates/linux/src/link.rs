@@ -32,6 +32,8 @@ const IFLA_VXLAN_PORT: u16 = 15;
 const IFLA_VXLAN_LOCAL6: u16 = 17;
 const IFLA_VXLAN_UDP_ZERO_CSUM6_TX: u16 = 19;
 const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
+/// Kinds of devices that live on the frames of another one.
+const UPON: [&[u8]; 6] = [b"vlan", b"macvlan", b"macvtap", b"ipvlan", b"ipvtap", b"macsec"];
 const IFF_UP: u32 = 1;
 /// The carrier itself: IFF_RUNNING follows it up to a second late.
 const IFF_LOWER_UP: u32 = 1 << 16;
@@ -55,6 +57,9 @@ pub struct Link {
     pub master: u32,
     /// It is a port of a bridge, which learns addresses on it or not.
     pub port: Option<bool>,
+    /// Linux's index of the device on whose frames it lives, where that is in the same namespace: it is a VLAN, MACVLAN, IPVLAN or
+    /// MACsec device.
+    pub upon: Option<u32>,
     /// What it is, of what there is more to know of.
     pub kind: LinkKind,
 }
@@ -81,8 +86,6 @@ pub enum LinkKind {
 /// A VLAN device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vlan {
-    /// Linux's index of the device whose frames have the tag; 0 where that is in another namespace.
-    pub below: u32,
     /// The VLAN.
     pub id: u16,
     /// The tag is one of 802.1ad.
@@ -165,7 +168,11 @@ fn info(nested: &[u8], link: &mut Link) -> Option<()> {
             _ => {}
         }
     }
-    match kind.strip_suffix(&[0]).unwrap_or(kind) {
+    let kind = kind.strip_suffix(&[0]).unwrap_or(kind);
+    if !UPON.contains(&kind) {
+        link.upon = None;
+    }
+    match kind {
         b"bridge" => link.kind = LinkKind::bridge(data)?,
         b"vxlan" => link.kind = LinkKind::vxlan(data)?,
         b"vlan" => link.kind = LinkKind::vlan(data)?,
@@ -195,12 +202,13 @@ pub fn parse(body: &[u8]) -> Option<Link> {
         mac: None,
         master: 0,
         port: None,
+        upon: None,
         kind: LinkKind::Other,
     };
-    let (mut below, mut elsewhere) = (0, false);
+    let (mut nested, mut below, mut elsewhere) = (&[][..], None, false);
     for (kind, value) in Attributes(&body[IFINFOMSG..]) {
         match kind {
-            IFLA_LINK => below = u32_at(value, 0)?,
+            IFLA_LINK => below = Some(u32_at(value, 0)?),
             IFLA_LINK_NETNSID => elsewhere = true,
             IFLA_IFNAME => {
                 let text = value.split(|b| *b == 0).next().unwrap_or_default();
@@ -209,12 +217,11 @@ pub fn parse(body: &[u8]) -> Option<Link> {
             IFLA_MTU => link.mtu = u32_at(value, 0)?,
             IFLA_ADDRESS => link.mac = value.try_into().ok(),
             IFLA_MASTER => link.master = u32_at(value, 0)?,
-            IFLA_LINKINFO => info(value, &mut link)?,
+            IFLA_LINKINFO => nested = value,
             _ => {}
         }
     }
-    if let LinkKind::Vlan(vlan) = &mut link.kind {
-        vlan.below = if elsewhere { 0 } else { below };
-    }
+    link.upon = below.filter(|_| !elsewhere);
+    info(nested, &mut link)?;
     Some(link)
 }

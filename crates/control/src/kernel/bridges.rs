@@ -165,6 +165,7 @@ mod tests {
             mac: Some([2, 0, 0, 0, 0, ifindex as u8]),
             master,
             port: (master != 0).then_some(true),
+            upon: None,
             kind,
         };
         (ifindex, Device { link, addresses: vec![] })

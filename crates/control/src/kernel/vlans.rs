@@ -19,7 +19,8 @@ pub(super) async fn take(router: &SharedRouter, netns: &Option<String>, all: &BT
         LinkKind::Vlan(v) => Some(VlanDevice {
             ifindex: d.link.ifindex,
             name: d.link.name.clone(),
-            below: v.below,
+            // No device has the index 0.
+            below: d.link.upon.unwrap_or(0),
             vlan: v.id,
             dot1ad: v.dot1ad,
         }),

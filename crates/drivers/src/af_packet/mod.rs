@@ -19,7 +19,8 @@ use crate::netns;
 use crate::offload::Offload;
 use crate::stage::Form;
 use crate::sys::{self, RxArrays, Statistics};
-use crate::tcx::Shut;
+use crate::tcx::Gate;
+use crate::watch::LinkEvent;
 use graph::{RxQueue, TxCaps, TxQueue};
 use packet::MacAddr;
 use ring::Ring;
@@ -106,31 +107,13 @@ pub struct Handle {
     drops: Arc<Drops>,
     gone: Arc<AtomicBool>,
     /// Keeps what comes from Linux's own input.
-    shut: Option<Shut>,
-    /// Linux cannot do that.
-    unable: bool,
+    gate: Gate,
 }
 
 impl Handle {
     /// Whether Linux's own input sees what comes.
     pub fn is_shared(&self) -> bool {
-        self.shut.is_none()
-    }
-
-    /// Looks whether Linux has a use for what comes, and has it see that or not.
-    fn share(&mut self) {
-        let used = self.host.link.is_used(self.host.ifindex).unwrap_or(true);
-        if used {
-            (self.shut, self.unable) = (None, false);
-        } else if self.shut.is_none() && !self.unable {
-            let ifindex = self.host.ifindex;
-            let shut = netns::within(self.host.link.netns(), || Ok(Shut::ingress(ifindex)));
-            match shut {
-                Ok(Ok(shut)) => self.shut = Some(shut),
-                // An older kernel, or rights that are missing.
-                _ => self.unable = true,
-            }
-        }
+        !self.gate.is_shut()
     }
 }
 
@@ -167,10 +150,8 @@ impl Control for Handle {
         !self.gone.load(Ordering::Relaxed) && self.host.alive()
     }
 
-    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
-        if self.host.link.ifindex().is_ok_and(|now| now == self.host.ifindex) {
-            self.share();
-        }
+    fn look(&mut self, event: &LinkEvent) -> (Option<u32>, Option<MacAddr>) {
+        self.gate.ask(!event.used);
         self.host.look()
     }
 }
@@ -235,17 +216,10 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             gone: Arc::clone(&gone),
         }));
     }
-    let mut handle = Handle {
-        host,
-        ring: (config.ring, slots),
-        offload: config.offload,
-        sockets,
-        drops,
-        gone,
-        shut: None,
-        unable: false,
-    };
-    handle.share();
+    let gate = Gate::new(netns, state.ifindex);
+    gate.set(!host.link.is_used(state.ifindex).unwrap_or(true));
+    let handle =
+        Handle { host, ring: (config.ring, slots), offload: config.offload, sockets, drops, gone, gate };
     let conflicts = if handle.is_shared() { handle.host.link.conflicts() } else { vec![] };
     Ok(Device {
         rx: queues,

@@ -7,6 +7,7 @@ mod origin;
 use crate::error::{Error, Within, privileged};
 use crate::link::{Link, LinkState};
 use crate::linux::*;
+use crate::watch::LinkEvent;
 use crate::{netns, sys};
 use graph::{RxQueue, TxQueue};
 pub(crate) use origin::Notes;
@@ -84,8 +85,9 @@ pub trait Control {
     fn alive(&self) -> bool {
         self.host().alive()
     }
-    /// Looks at Linux's settings; the MTU and the MAC address that somebody else has changed. They are not put back.
-    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
+    /// Looks at Linux's settings after an event of the device; the MTU and the MAC address that somebody else has changed. They are not
+    /// put back.
+    fn look(&mut self, _event: &LinkEvent) -> (Option<u32>, Option<MacAddr>) {
         self.host_mut().look()
     }
 }

@@ -7,7 +7,7 @@ use super::message::{Message, Mode, SECRET, VERSION};
 use super::queue::{MemifRx, MemifTx, Shared, TxRing};
 use super::region::Region;
 use super::ring::{Own, Ring};
-use super::signal::Signal;
+use crate::signal::Signal;
 use graph::{RxQueue, TxQueue};
 use std::cell::Cell;
 use std::collections::VecDeque;

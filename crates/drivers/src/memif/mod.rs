@@ -8,7 +8,6 @@ pub mod message;
 mod queue;
 mod region;
 mod ring;
-mod signal;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,8 @@
 
 use super::message::Mode;
 use super::ring::{Broken, Ring};
-use super::signal::Signal;
 use crate::counts::Drops;
+use crate::signal::Signal;
 use graph::io::Ready;
 use graph::{Buffers, Desc, Packets, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth;

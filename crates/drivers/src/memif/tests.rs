@@ -3,9 +3,9 @@
 use super::message::{LEN, Message, Mode, VERSION};
 use super::region::Region;
 use super::ring;
-use super::signal::Signal;
 use super::socket::{self, Place};
 use super::{Config, Event, Hub, Link, Role, State};
+use crate::signal::Signal;
 use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, Vector};
 use proptest::prelude::*;
 use rustix::fs::MemfdFlags;

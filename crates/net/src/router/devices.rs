@@ -2,7 +2,7 @@
 
 use super::tap_addresses::TapAddresses;
 use super::{check_namespace, is_tap_host};
-use drivers::{Control, Files, af_packet, af_xdp, pcap, tap};
+use drivers::{Control, Files, LinkEvent, af_packet, af_xdp, pcap, tap};
 use graph::io::Ready;
 use graph::{Buffers, Packets, Pool, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
@@ -247,9 +247,10 @@ pub trait DeviceControl {
     fn settings(&self) -> Option<(u32, MacAddr)> {
         None
     }
-    /// Looks at them; the MTU and the MAC address that somebody else has changed.
-    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
-        (None, None)
+    /// Looks at them after an event of the device in Linux; whether it has link now, and the MTU and the MAC address that somebody else
+    /// has changed. It waits for no lock of Linux's.
+    fn look(&mut self, event: &LinkEvent) -> (bool, Option<u32>, Option<MacAddr>) {
+        (event.running, None, None)
     }
     /// Whether the device is gone, and Linux has not told yet.
     fn dead(&self) -> bool {
@@ -334,8 +335,9 @@ impl<C: Control> DeviceControl for Host<C> {
         Some(self.handle.host().known())
     }
 
-    fn look(&mut self) -> (Option<u32>, Option<MacAddr>) {
-        self.handle.look()
+    fn look(&mut self, event: &LinkEvent) -> (bool, Option<u32>, Option<MacAddr>) {
+        let (mtu, mac) = self.handle.look(event);
+        (self.handle.alive() && event.running, mtu, mac)
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), drivers::Error> {
@@ -347,7 +349,7 @@ impl<C: Control> DeviceControl for Host<C> {
     }
 
     fn link(&self) -> bool {
-        self.handle.alive() && self.handle.host().link.state().is_ok_and(|s| s.running)
+        self.handle.alive() && self.handle.host().link.running().unwrap_or(false)
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
@@ -565,6 +567,11 @@ impl DeviceControl for TapControl {
 
     fn link(&self) -> bool {
         self.0.alive() && self.0.link.state().is_ok_and(|s| s.up)
+    }
+
+    fn look(&mut self, _event: &LinkEvent) -> (bool, Option<u32>, Option<MacAddr>) {
+        // Its link is that its host side is up.
+        (self.link(), None, None)
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {

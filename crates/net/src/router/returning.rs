@@ -79,8 +79,7 @@ impl Router {
     fn follow_device(&mut self, index: u32, ev: &drivers::LinkEvent) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let (name, up, was, mtu, mac) = (i.name.clone(), i.up, i.link, u32::from(i.mtu), i.mac);
-        let (new_mtu, new_mac) = i.device_mut().map_or((None, None), |d| d.look());
-        let link = i.device().is_some_and(DeviceControl::link);
+        let (link, new_mtu, new_mac) = i.device_mut().map_or((false, None, None), |d| d.look(ev));
         if let Some(now) = new_mtu {
             let less = format!("; {mtu} is the interface's, and larger packets are lost");
             let words = format!("{name}: the MTU of Linux device {} was changed to {now}", ev.name);

@@ -388,6 +388,7 @@ impl Rig {
             running: up,
             mtu: MTU,
             mac: None,
+            used: false,
             deleted: false,
         };
         self.router.link_event(Some(""), &ev);
