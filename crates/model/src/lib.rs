@@ -59,11 +59,12 @@ impl<I, V> Default for Model<I, V> {
 }
 
 impl<I: Id, V> Model<I, V> {
-    /// Takes an object in, in place of an earlier one of the same id. It gets the next place.
-    pub fn set(&mut self, id: I, mut object: Object<I, V>) {
+    /// Takes an object in, in place of an earlier one of the same id. It gets the next place, which is answered.
+    pub fn set(&mut self, id: I, mut object: Object<I, V>) -> u32 {
         object.place = self.next;
         self.next += 1;
         self.objects.insert(id, object);
+        self.next - 1
     }
 
     /// A place for objects that are taken in later.

@@ -1,6 +1,7 @@
 //! The steps from one model to another.
 
 use crate::{Change, Id, Model, Object, Rules, order};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a step does. Of steps that could come in any order, those that take away come first, then changes, then what is made.
@@ -105,6 +106,25 @@ pub fn plan<I: Id, V: PartialEq>(
     }
 }
 
+/// An object as it was, and as it will be.
+type Pair<'m, I, V> = (&'m I, Option<&'m Object<I, V>>, Option<&'m Object<I, V>>);
+
+/// The objects of both models by id, each as it was and as it will be. Both are in order: none is looked for.
+fn both<'m, I: Id, V>(from: &'m Model<I, V>, to: &'m Model<I, V>) -> impl Iterator<Item = Pair<'m, I, V>> {
+    let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
+    std::iter::from_fn(move || {
+        let order = match (from.peek(), to.peek()) {
+            (Some(a), Some(b)) => a.0.cmp(b.0),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let old = if order.is_le() { from.next() } else { None };
+        let new = if order.is_ge() { to.next() } else { None };
+        let (id, _) = old.or(new)?;
+        Some((id, old.map(|o| o.1), new.map(|o| o.1)))
+    })
+}
+
 fn fates<I: Id, V: PartialEq>(
     from: &Model<I, V>,
     to: &Model<I, V>,
@@ -112,8 +132,9 @@ fn fates<I: Id, V: PartialEq>(
     forced: &BTreeMap<I, Reason<I>>,
 ) -> Fates<I> {
     let (mut changed, mut anew, mut todo) = (HashSet::new(), BTreeMap::new(), vec![]);
-    for (id, old) in from.iter() {
-        match to.get(id) {
+    for (id, old, new) in both(from, to) {
+        let Some(old) = old else { continue };
+        match new {
             None => todo.push(id),
             Some(new) if old.value == new.value => {}
             Some(new) => match rules.change(id, &old.value, &new.value) {
@@ -126,10 +147,12 @@ fn fates<I: Id, V: PartialEq>(
         }
     }
     // What comes to stand under an object could not go again while that stands: the way back is the same steps.
-    for (id, new) in to.iter() {
-        let Some(old) = from.get(id) else { continue };
-        let came =
-            new.needs.iter().find(|n| from.get(n).is_none() && to.get(n).is_some() && !old.needs.contains(n));
+    for (id, old, new) in both(from, to) {
+        let (Some(old), Some(new)) = (old, new) else { continue };
+        let came = new.needs.iter().find(|n| {
+            // Mostly they are the same, and none of them is looked for.
+            !old.needs.contains(n) && from.get(n).is_none() && to.get(n).is_some()
+        });
         if let Some(n) = came
             && !anew.contains_key(id)
             && !(changed.contains(id) && rules.lets_go(id, n))
@@ -170,9 +193,12 @@ fn touched<'m, I: Id, V>(
     to: &'m Model<I, V>,
     fates: &Fates<I>,
 ) -> Vec<Touched<'m, I, V>> {
-    let mut out = vec![];
-    for (id, old) in from.iter() {
-        let new = to.get(id);
+    let (mut out, mut made) = (vec![], vec![]);
+    for (id, old, new) in both(from, to) {
+        let Some(old) = old else {
+            made.push(Touched { id, phase: Phase::Make, old: None, new });
+            continue;
+        };
         let mut add = |phase| out.push(Touched { id, phase, old: Some(old), new });
         if new.is_none() || fates.anew.contains_key(id) {
             add(Phase::Remove);
@@ -183,9 +209,7 @@ fn touched<'m, I: Id, V>(
             add(Phase::Make);
         }
     }
-    for (id, new) in to.iter().filter(|(id, _)| from.get(id).is_none()) {
-        out.push(Touched { id, phase: Phase::Make, old: None, new: Some(new) });
-    }
+    out.append(&mut made);
     out
 }
 

@@ -203,7 +203,9 @@ fn file(path: &Path, who: Option<Identity>) -> Result<Wanted, String> {
     let mut bytes = vec![];
     let file = Files::of(who, false).read(path).map_err(fail)?;
     let length = file.metadata().map_err(fail)?.len();
-    memory::check(usize::try_from(length).unwrap_or(usize::MAX)).map_err(|e| fail(e.into()))?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    memory::check(length).map_err(|e| fail(e.into()))?;
+    bytes.reserve_exact(length.min(MAX_BYTES) + 1);
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() > MAX_BYTES {
         return Err(format!("{}: a document has at most 256 MiB", path.display()));
@@ -327,6 +329,8 @@ impl Compared {
         lines.retain(|l| !l.text.is_empty());
         let (count, touching) = (lines.len(), lines.iter().filter(|l| l.touches.is_some()).count());
         let lines = lines.into_iter().enumerate();
+        // What they were made of takes long to take apart, and nobody waits for that.
+        drop_aside((self.plan, self.running, self.wanted, self.text));
         Told { lines, count, touching, warnings, restart: self.restart }
     }
 }

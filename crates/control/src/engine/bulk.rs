@@ -1,6 +1,7 @@
 //! Routes and labels: by the million, compared as sorted runs.
 
 use super::objects::{Id, Side, Value, token};
+use super::sorted::{Sorted, pairs};
 use crate::yaml::{self, Document, Place, RouteTarget};
 use graph::memory::{self, Growth, OutOfMemory};
 use ipnet::IpNet;
@@ -203,8 +204,8 @@ impl Bulk {
     /// When there is none.
     pub fn room_beside(&self, other: &Bulk) -> Result<(), OutOfMemory> {
         let all = |b: &Bulk| b.routes.len() + b.labels.len();
-        // Both as sorted lists, and what differs, in a vector that grows.
-        let each = size_of::<(RouteKey, u32, u32)>() + 3 * size_of::<Item<RouteKey>>();
+        // The order of both, and what differs, in a vector that grows.
+        let each = size_of::<u32>() + 3 * size_of::<Item<RouteKey>>();
         memory::check(all(self).saturating_add(all(other)).saturating_mul(each))
     }
 
@@ -366,21 +367,30 @@ impl Needs<'_> {
     }
 }
 
-/// Routes of one table and family that are made or taken away are one run each.
-fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Goal]) -> Vec<Run<K>> {
-    if !old.is_sorted() {
-        old.sort_unstable();
-    }
+/// Routes of one table and family that are made or taken away are one run each. `was` has the new numbers of old goals.
+fn runs<K: Key>(
+    old: &[(K, u32, Place)],
+    new: &[(K, u32, Place)],
+    was: impl Fn(u32) -> u32,
+    goals: &[Goal],
+) -> Vec<Run<K>> {
     // From nothing, in the order of the document: a batch sorts itself.
-    if !old.is_empty() && !new.is_sorted_by_key(|n| n.0) {
-        new.sort_unstable();
-    }
+    let new = if old.is_empty() { Sorted::as_is(new) } else { Sorted::of(new) };
+    let old = Sorted::of(old);
+    // Goals that need nothing, of routes of IPv4 and of IPv6 in table 0.
+    let free = |v6| goals.iter().map(|g| g.needs(v6).is_empty()).collect::<Vec<bool>>();
+    let free = [free(false), free(true)];
     let mut needs = Needs { goals, known: HashMap::new() };
     let mut by: HashMap<Alike, usize> = HashMap::new();
     let mut out: Vec<Run<K>> = vec![];
     let mut last: Option<(u32, u32, Option<Id>, bool, usize)> = None;
     let mut put = |item: Item<K>| {
         let (table, v6) = (item.key.table(), item.key.v6());
+        // Nothing ever takes them along.
+        let same = item.old == item.new && item.before == item.key.rank();
+        if same && table.is_none() && free[usize::from(v6)].get(item.new as usize) == Some(&true) {
+            return;
+        }
         // Neighbours are mostly alike.
         if let Some((o, n, t, six, at)) = &last
             && (*o, *n, *six) == (item.old, item.new, v6)
@@ -401,7 +411,6 @@ fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Go
         let (old_needs, new_needs) = (of(&mut needs, item.old), of(&mut needs, item.new));
         let (had, has) = (item.old != NONE, item.new != NONE);
         let moves = item.before != item.key.rank();
-        let same = item.old == item.new && !moves;
         let at = if same && old_needs.is_empty() {
             // Nothing ever takes them along.
             usize::MAX
@@ -431,46 +440,16 @@ fn runs<K: Key>(mut old: Vec<(K, u32)>, mut new: Vec<(K, u32, u32)>, goals: &[Go
         };
         last = (!moves).then_some((item.old, item.new, table, v6, at));
     };
-    pairs(&old, &new, |was, is| {
-        let of = |o: &(K, u32)| (o.0, o.1);
-        let (key, new, number) = match (was, is) {
-            (_, Some(n)) => *n,
+    pairs(&old, &new, |before, is| {
+        let (key, new, number) = match (before, is) {
+            (_, Some(n)) => n,
             (Some(o), None) => (o.0, NONE, 0),
             (None, None) => return,
         };
-        let (before, old) = was.map_or((key, NONE), of);
+        let (before, old) = before.map_or((key, NONE), |o| (o.0, was(o.1)));
         put(Item { key, before: before.rank(), old, new, number });
     });
     out
-}
-
-/// Calls `f` with what stands on both sides, before and behind, each sorted by key; where nothing stood before, in any
-/// order. Of the routes of a prefix those of the same rank belong together, and of the rest one with another: such a route
-/// changes its rank, without being gone for a moment.
-fn pairs<K: Key>(
-    old: &[(K, u32)],
-    new: &[(K, u32, u32)],
-    mut f: impl FnMut(Option<&(K, u32)>, Option<&(K, u32, u32)>),
-) {
-    if old.is_empty() {
-        return new.iter().for_each(|n| f(None, Some(n)));
-    }
-    let mut olds = old.chunk_by(|a, b| a.0.prefix_order(&b.0).is_eq()).peekable();
-    for news in new.chunk_by(|a, b| a.0.prefix_order(&b.0).is_eq()) {
-        let Some(first) = news.first() else { continue };
-        let order = |o: &&[(K, u32)]| o.first().map_or(Ordering::Less, |o| o.0.prefix_order(&first.0));
-        while let Some(gone) = olds.next_if(|o| order(o).is_lt()) {
-            gone.iter().for_each(|o| f(Some(o), None));
-        }
-        let was = olds.next_if(|o| order(o).is_eq()).unwrap_or_default();
-        let mut rest = was.iter().filter(|o| !news.iter().any(|n| n.0 == o.0));
-        for n in news {
-            let same = was.iter().find(|o| o.0 == n.0);
-            f(same.or_else(|| rest.next()), Some(n));
-        }
-        rest.for_each(|o| f(Some(o), None));
-    }
-    olds.flatten().for_each(|o| f(Some(o), None));
 }
 
 /// Compares the bulk of two sides: the runs, which are objects of both models from here on.
@@ -479,17 +458,8 @@ pub(super) fn compare(sides: [&Side; 2], old: &mut Model<Id, Value>, new: &mut M
     let mut all = Bulk { goals: to.goals.clone(), numbers: to.numbers.clone(), ..Bulk::default() };
     let number: Vec<u32> = from.goals.iter().map(|g| all.goal(g.clone())).collect();
     let was = |g: u32| number.get(g as usize).copied().unwrap_or(NONE);
-    let at = |n: usize| u32::try_from(n).unwrap_or(NONE);
-    let routes = runs(
-        from.routes.iter().map(|r| (r.0, was(r.1))).collect(),
-        to.routes.iter().enumerate().map(|(n, r)| (r.0, r.1, at(n))).collect(),
-        &all.goals,
-    );
-    let labels = runs(
-        from.labels.iter().map(|r| (r.0, was(r.1))).collect(),
-        to.labels.iter().enumerate().map(|(n, r)| (r.0, r.1, at(n))).collect(),
-        &all.goals,
-    );
+    let routes = runs(&from.routes, &to.routes, was, &all.goals);
+    let labels = runs(&from.labels, &to.labels, was, &all.goals);
     for (n, r) in routes.iter().enumerate() {
         r.objects(Id::Routes(n), &all.goals, sides, old, new);
     }

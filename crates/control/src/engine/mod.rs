@@ -11,6 +11,7 @@ mod known;
 mod objects;
 mod rules;
 mod running;
+mod sorted;
 mod steps;
 mod warnings;
 mod words;

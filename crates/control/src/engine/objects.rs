@@ -21,6 +21,7 @@ use packet::MacAddr;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Names an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,7 +148,8 @@ pub enum Value {
 pub struct Side {
     /// All that is no bulk.
     pub model: Model<Id, Value>,
-    pub(super) places: HashMap<Id, (Place, String)>,
+    /// Where each object stands in the document, by its place among the objects.
+    places: Vec<(Place, Arc<str>)>,
     pub(super) bulk: Bulk,
     /// Where routes and labels come among the objects.
     pub(super) bulk_place: u32,
@@ -188,7 +190,7 @@ struct Builder<'d> {
     /// Configured addresses by interface, in order.
     addresses: HashMap<&'d str, Vec<IpNet>>,
     lenders: HashMap<&'d str, &'d str>,
-    at: (Place, String),
+    at: (Place, Arc<str>),
 }
 
 /// The object that an interface is, without an operation where it cannot be made.
@@ -342,14 +344,15 @@ impl<'d> Builder<'d> {
     }
 
     fn at(&mut self, place: Place, path: &str) -> &mut Self {
-        self.at = (place, path.to_owned());
+        self.at = (place, path.into());
         self
     }
 
     fn set(&mut self, id: Id, value: Value, notes: Notes) {
-        self.side.places.insert(id.clone(), self.at.clone());
         let Notes { needs, follows, takes, bars } = notes;
-        self.side.model.set(id, Object { needs, follows, takes, bars, ..Object::new(value) });
+        let n = self.side.model.set(id, Object { needs, follows, takes, bars, ..Object::new(value) });
+        self.side.places.resize_with(n as usize, Default::default);
+        self.side.places.push(self.at.clone());
     }
 
     fn op(&mut self, id: Id, op: Op, notes: Notes) {
@@ -752,7 +755,8 @@ impl Side {
 
     /// What is wrong with an object, at its place in the document.
     pub(crate) fn refusal(&self, id: &Id, number: Option<u32>, message: &str) -> Diagnostic {
-        let (mut place, path) = self.places.get(id).cloned().unwrap_or_default();
+        let at = self.model.get(id).and_then(|o| self.places.get(o.place as usize));
+        let (mut place, path) = at.cloned().unwrap_or_default();
         match id {
             Id::Routes(_) => place = number.and_then(|n| self.bulk.route_place(n)).unwrap_or_default(),
             Id::Labels(_) => place = number.and_then(|n| self.bulk.label_place(n)).unwrap_or_default(),
@@ -761,7 +765,7 @@ impl Side {
         let path = match id {
             Id::Routes(_) => "routes".into(),
             Id::Labels(_) => "mpls".into(),
-            _ => path,
+            _ => path.to_string(),
         };
         Diagnostic::new(place, path, "apply", message)
     }
