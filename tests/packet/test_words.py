@@ -111,7 +111,7 @@ def test_unknown_words_are_answered_with_what_is_meant(pair):
         ("create vxlan-gpe tunnel local 10.0.0.1", "VPP has 'create vxlan-gpe tunnel', Quiver has nothing like it"),
         ("show interface features left", "'show features INTERFACE' tells them"),
         ("clear l2fib", "'l2fib flush-mac all' forgets what was learned"),
-        ("set interface rx-mode left polling", "field 'poll' of the document"),
+        ("set interface rx-mode left polling", "'set workers polling' chooses it"),
         ("set ip neighbor-config ip4 limit 100", "the field 'neighbor' of the document"),
         ("show interfaec", "did you mean 'interface'?"),
         ("show neighbors", "did you mean 'show ip neighbors'"),

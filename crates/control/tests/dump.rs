@@ -381,6 +381,10 @@ fn a_dump_reads_as_it_was_written() {
 quiver:
   workers:
     count: 2
+    balance: true
+  poll:
+    mode: power
+    workers: {1: latency}
   log:
     level: error
 devices:

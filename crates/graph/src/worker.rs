@@ -7,14 +7,17 @@ use crate::dispatch::Dispatcher;
 use crate::edge::NodeId;
 use crate::epoch::Reader;
 use crate::handoff::Handoff;
+use crate::idle::{Idle, Next, Polling};
 use crate::io::{Ready, RxQueue};
+use crate::pause::Pause;
 use crate::stats::QUEUES;
 use crossbeam_queue::ArrayQueue;
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::thread::CpuSet;
 use std::io;
-use std::os::fd::RawFd;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
@@ -26,14 +29,20 @@ pub type Mail = Box<dyn FnOnce(&mut Worker) + Send>;
 
 const MAILBOX: usize = 4096;
 const MAIL_A_LOOP: usize = 64;
+/// How long a spin waits between two polls at most, where the processor can wait for a time.
+const MOMENT_NS: u64 = 300;
+/// Of one in so many sleeps it is looked at what it takes of the processor.
+const COST_OF: u64 = 64;
 
 /// How a worker behaves.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// CPU to run on, if pinned.
     pub cpu: Option<usize>,
-    /// How long it polls without finding a packet before it sleeps.
+    /// The longest that it polls without finding a packet before it sleeps; longer only in [`Polling::Latency`].
     pub spin: Duration,
+    /// How it waits for packets.
+    pub polling: Polling,
 }
 
 struct Shared {
@@ -141,6 +150,8 @@ pub struct Worker {
     inputs: Vec<Input>,
     shared: Arc<Shared>,
     config: WorkerConfig,
+    idle: Idle,
+    pause: Pause,
     clock: Clock,
     epoll: OwnedFd,
     rx: Arc<Table>,
@@ -185,13 +196,17 @@ impl Worker {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         let arc = dispatcher.env.wiring.arcs.iter().position(|a| a.name == rx_arc);
+        let clock = Clock::new();
+        let idle = Idle::new(config.polling, config.spin, |t| clock.from_ns(t.as_nanos() as u64));
         let mut worker = Worker {
             dispatcher,
             reader,
             inputs: Vec::with_capacity(1024),
             shared: Arc::clone(&shared),
             config,
-            clock: Clock::new(),
+            idle,
+            pause: Pause::detect(),
+            clock,
             epoll,
             rx: rx.of(index),
             handoff: Arc::clone(handoff),
@@ -238,6 +253,11 @@ impl Worker {
         self.inputs.iter_mut().find(|x| x.id == id).map(|x| &mut x.queue)
     }
 
+    /// Has it wait for packets in another way.
+    pub fn set_polling(&mut self, polling: Polling) {
+        self.idle.set(polling);
+    }
+
     /// Number of receive queues by input node.
     pub fn inputs(&self) -> Vec<(NodeId, u32)> {
         self.inputs.iter().map(|i| (i.node, i.queue.interface())).collect()
@@ -261,8 +281,9 @@ impl Worker {
             set.set(cpu);
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let spin = self.clock.from_ns(self.config.spin.as_nanos() as u64);
-        let mut last_work = tsc();
+        // What wakes it at a time is to be on time: Linux adds 50 us to what ordinary threads ask for.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
+        let moment = self.clock.from_ns(MOMENT_NS);
         self.reader.online();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let now = tsc();
@@ -274,12 +295,15 @@ impl Worker {
             work |= self.dispatcher.run(self.reader.guard()) != 0;
             self.reader.quiescent();
             if work {
-                last_work = now;
-            } else if now.wrapping_sub(last_work) > spin {
-                self.sleep(spin);
-                last_work = tsc();
-            } else {
-                core::hint::spin_loop();
+                self.idle.worked(now);
+                continue;
+            }
+            match self.idle.next(now) {
+                Next::Spin => {
+                    self.pause.moment(now.wrapping_add(moment), self.idle.polling() != Polling::Latency)
+                }
+                Next::Doze(time) => self.doze(time),
+                Next::Sleep => self.sleep(),
             }
         }
         self.reader.offline();
@@ -377,25 +401,50 @@ impl Worker {
         any
     }
 
-    /// Waits for a descriptor, a timed input, or mail.
-    fn sleep(&mut self, spin: u64) {
+    /// When something is due that no descriptor tells of, nanoseconds from now.
+    fn due(&self) -> Option<u64> {
         let now = self.clock.now_ns();
-        let mut timeout = self.dispatcher.due_ns().map(|due| due.saturating_sub(now));
+        let mut due = self.dispatcher.due_ns().map(|due| due.saturating_sub(now));
         for input in &self.inputs {
-            let due = match input.queue.ready() {
+            let at = match input.queue.ready() {
                 Ready::Now => 0,
                 Ready::At(t) => t.saturating_sub(now),
                 Ready::Fd | Ready::Never => continue,
             };
-            timeout = Some(timeout.map_or(due, |t: u64| t.min(due)));
+            due = Some(due.map_or(at, |t: u64| t.min(at)));
         }
-        if timeout.is_some_and(|t| t <= self.clock.to_ns(spin)) {
+        due
+    }
+
+    /// Waits for a descriptor, a timed input, or mail.
+    fn sleep(&mut self) {
+        let due = self.due();
+        if due.is_some_and(|t| t <= self.clock.to_ns(self.idle.at_once())) {
             return;
         }
         for input in &self.inputs {
             let s = &self.dispatcher.env.stats.nodes[usize::from(input.node.0)];
             s.suspends.add(1);
         }
+        let looks = self.dispatcher.env.stats.turns().sleeps.get().is_multiple_of(COST_OF);
+        let before = looks.then(processor_ns);
+        self.rest(due, true);
+        if let Some(before) = before {
+            self.idle.cost(self.clock.from_ns(processor_ns().saturating_sub(before)));
+        }
+    }
+
+    /// Lets packets gather for a time; what is due, or mail, ends it.
+    fn doze(&mut self, clocks: u64) {
+        let time = self.clock.to_ns(clocks);
+        let time = self.due().map_or(time, |due| due.min(time));
+        if time != 0 {
+            self.rest(Some(time), false);
+        }
+    }
+
+    /// Sleeps for `limit` nanoseconds at most, until other threads want something or, with `devices`, packets come.
+    fn rest(&mut self, limit: Option<u64>, devices: bool) {
         let t0 = tsc();
         self.dispatcher.env.stats.turns().sleeps.add(1);
         self.reader.offline();
@@ -404,17 +453,15 @@ impl Worker {
         let worker = self.dispatcher.env.worker;
         let nothing = self.handoff.may_sleep(worker) && self.shared.mail.is_empty();
         if nothing && !self.shared.stop.load(Ordering::SeqCst) {
-            let limit = timeout.map(|ns| rustix::time::Timespec {
+            let limit = limit.map(|ns| Timespec {
                 tv_sec: (ns / 1_000_000_000) as i64,
                 tv_nsec: (ns % 1_000_000_000) as i64,
             });
-            let mut events = [core::mem::MaybeUninit::<epoll::Event>::uninit(); 8];
-            if let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
-                self.dispatcher.env.stats.turns().wakes.add(u64::from(!events.is_empty()));
-                if events.iter().any(|e| e.data.u64() == u64::MAX) {
-                    let mut count = [0u8; 8];
-                    let _ = rustix::io::read(&self.shared.wake, &mut count);
-                }
+            let (woken, mail) = if devices { self.until_packets(limit) } else { self.until_asked(limit) };
+            self.dispatcher.env.stats.turns().wakes.add(u64::from(woken));
+            if mail {
+                let mut count = [0u8; 8];
+                let _ = rustix::io::read(&self.shared.wake, &mut count);
             }
         }
         self.shared.asleep.store(false, Ordering::SeqCst);
@@ -422,6 +469,33 @@ impl Worker {
         self.reader.online();
         self.dispatcher.env.stats.turns().asleep.add(tsc().wrapping_sub(t0));
     }
+
+    /// Waits for devices and other threads; whether something has come, and whether mail is among it.
+    fn until_packets(&self, limit: Option<Timespec>) -> (bool, bool) {
+        let mut events = [core::mem::MaybeUninit::<epoll::Event>::uninit(); 8];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, limit.as_ref()) else {
+            return (false, false);
+        };
+        (!events.is_empty(), events.iter().any(|e| e.data.u64() == u64::MAX))
+    }
+
+    /// Waits for other threads alone; whether something has come, which may be mail.
+    fn until_asked(&self, limit: Option<Timespec>) -> (bool, bool) {
+        let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let wake = of(self.shared.wake.as_fd());
+        let come = match self.handoff.fd(self.dispatcher.env.worker) {
+            Some(fd) => poll(&mut [wake, of(fd)], limit.as_ref()),
+            None => poll(&mut [wake], limit.as_ref()),
+        };
+        let come = come.is_ok_and(|n| n != 0);
+        (come, come)
+    }
+}
+
+/// Nanoseconds that this thread has had a processor.
+fn processor_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 #[allow(unsafe_code)]

@@ -269,7 +269,7 @@ fn a_worker_forwards_sleeps_and_wakes() {
     let (graph, pool, seen) = (r.graph.clone(), Arc::clone(&r.pool), r.seen);
     let dom = Arc::new(Domain::new());
     let rx = graph::counters::PerWorker::new(&graph::Registry::new().unwrap(), &RX, 1).unwrap();
-    let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20) };
+    let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20), polling: Default::default() };
     let mut w = Worker::spawn(
         r.dispatcher,
         dom.reader(0),
@@ -311,7 +311,7 @@ fn a_cpu_that_is_not_there_is_refused() {
         let r = rig(64);
         let dom = Arc::new(Domain::new());
         let rx = graph::counters::PerWorker::new(&graph::Registry::new().unwrap(), &RX, 1).unwrap();
-        let config = WorkerConfig { cpu: Some(cpu), spin: Duration::ZERO };
+        let config = WorkerConfig { cpu: Some(cpu), spin: Duration::ZERO, polling: Default::default() };
         let refused = Worker::spawn(
             r.dispatcher,
             dom.reader(0),

@@ -169,7 +169,7 @@ fn rig(n: usize) -> Rig {
             .batch(Bin);
         let (mut dispatcher, graph) = builder.build(&pool, worker).unwrap();
         dispatcher.env.handoff = Some(Arc::clone(&handoff));
-        let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20) };
+        let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20), polling: Default::default() };
         let w = Worker::spawn(dispatcher, dom.reader(worker), config, &handoff, &rx, "none").unwrap();
         let queue = Queue::default();
         let input = Box::new(queue.clone());

@@ -41,6 +41,7 @@ pub const TOPICS: &[(&str, &str)] = &[
     ("set l2fib", "Addresses of bridge domains"),
     ("l2fib", "Addresses of bridge domains"),
     ("ip route", "Static routes"),
+    ("set workers", "How workers wait for packets and share out receive queues"),
     ("mpls", "Label tables and labels"),
     ("mpls table", "Label tables"),
     ("mpls local-label", "Labels that packets come with"),

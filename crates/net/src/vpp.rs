@@ -504,10 +504,7 @@ const INSTEAD: &[(&str, &str)] = &[
         "set bridge-domain default-learn-limit",
         "'set bridge-domain learn-limit' limits one domain, 'set l2fib learn-limit' all",
     ),
-    (
-        "set interface rx-mode",
-        "all queues are polled under load and wait for packets without: field 'poll' of the document",
-    ),
+    ("set interface rx-mode", "a worker polls all its queues in one way: 'set workers polling' chooses it"),
     ("set interface tx-queue", "each worker has a transmit queue of its own"),
     ("set ip neighbor-config", "the field 'neighbor' of the document sets limits and times"),
     ("set ip path-mtu", "'set interface mtu' sets the MTU of an interface"),

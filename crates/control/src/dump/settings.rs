@@ -9,8 +9,16 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     let mut workers = Map::new();
     workers.put_unless("count", s.workers, normal.workers);
     workers.put_some("cpus", Some(Node::Row(s.cpus.iter().map(|c| Node::from(*c)).collect())));
+    let load = net::load::settings(from.router);
+    workers.put_unless("balance", load.balance, false);
     to.put_some("workers", Some(workers));
     let mut poll = Map::new();
+    poll.put_unless("mode", load.polling.name(), graph::Polling::default().name());
+    let mut own = Map::new();
+    for (worker, polling) in &load.own {
+        own.put(worker.to_string(), polling.name());
+    }
+    poll.put_some("workers", Some(Node::Flow(own)));
     poll.put_unless("spin-us", s.spin.as_micros() as u64, normal.spin.as_micros() as u64);
     to.put_some("poll", Some(poll));
     to.put_some("buffers", Some(buffers(s, &normal)));

@@ -11,6 +11,7 @@ use model::{Model, Object};
 use net::copp::SetLimit;
 use net::generator::StreamOp;
 use net::l2::bridge::{BridgeOp, StaticMac};
+use net::load::LoadOp;
 use net::mpls::{MplsOp, TunnelConfig};
 use net::plane::MAC_LIMIT;
 use net::proxy::NdProxy;
@@ -636,6 +637,15 @@ impl<'d> Builder<'d> {
         self.at(p.place, p.path).op(Id::State(p.name.into()), op, needs);
     }
 
+    fn load(&mut self, d: &'d Document) {
+        let (s, place) = (&d.settings.load, d.settings.place);
+        let own = s.own.iter().map(|(worker, p)| LoadOp::Own { worker: *worker, polling: Some(*p) });
+        for op in own.chain([LoadOp::Polling(s.polling)]) {
+            self.at(place, "quiver.poll").any(&op.into());
+        }
+        self.at(place, "quiver.workers.balance").any(&LoadOp::Balance(s.balance).into());
+    }
+
     fn all(&mut self, d: &'d Document) {
         for s in d.tables.settings.iter() {
             self.at(s.place, &s.path).any(&s.op);
@@ -646,6 +656,7 @@ impl<'d> Builder<'d> {
                 self.at(l.place, "punt").op(Id::Punt(l.class.name()), op, Notes::default());
             }
         }
+        self.load(d);
         d.interfaces.iter().for_each(|i| self.interface(i));
         for b in &d.bridges {
             b.operations().into_iter().for_each(|s| self.at(s.place, &s.path).any(&s.op));

@@ -507,8 +507,10 @@ pub struct Settings {
     pub workers: u16,
     /// CPUs to pin them to, one each; empty: left to the kernel.
     pub cpus: Vec<u16>,
-    /// How long an idle worker spins before it sleeps.
+    /// The longest that an idle worker spins before it sleeps.
     pub spin: Duration,
+    /// How workers wait, and whether queues move between them.
+    pub load: net::load::LoadSettings,
     /// Packet buffers.
     pub buffers: Buffers,
     /// Control socket.
@@ -626,6 +628,7 @@ impl Default for Settings {
             workers: 1,
             cpus: Vec::new(),
             spin: Duration::from_micros(50),
+            load: Default::default(),
             buffers: Buffers { count: 16384, huge_pages: HugePages::Auto },
             sockets: Sockets {
                 ctl: "/run/quiver/ctl.sock".into(),

@@ -7,11 +7,13 @@ use super::model::{Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Set
 use super::scalar::short;
 use super::tree::{Node, Value};
 use command::{Access, Role};
+use graph::Polling;
+use net::load::LoadSettings;
 
 pub(super) const QUIVER: &[&str] =
     &["workers", "poll", "buffers", "sockets", "log", "neighbor", "routes", "dad", "state"];
-pub(super) const WORKERS: &[&str] = &["count", "cpus"];
-pub(super) const POLL: &[&str] = &["mode", "spin-us"];
+pub(super) const WORKERS: &[&str] = &["count", "cpus", "balance"];
+pub(super) const POLL: &[&str] = &["mode", "workers", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
 pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group", "idle-timeout", "roles"];
 pub(super) const ROLES: &[&str] = &["read", "operate", "configure", "admin"];
@@ -33,10 +35,12 @@ pub(super) const ROUTES: &[&str] = &["memory-mb"];
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Settings> {
     let fields = d.fields(node, QUIVER)?;
     let mut s = Settings { place: fields.place, ..Settings::default() };
-    if let Some((count, cpus)) = d.field(&fields, "workers", workers) {
+    let balance = &mut s.load.balance;
+    if let Some((count, cpus)) = d.field(&fields, "workers", |d, node| workers(d, node, balance)) {
         (s.workers, s.cpus) = (count, cpus);
     }
-    if let Some(spin) = d.field(&fields, "poll", poll) {
+    let (count, load) = (s.workers, &mut s.load);
+    if let Some(spin) = d.field(&fields, "poll", |d, node| poll(d, node, count, load)) {
         s.spin = spin;
     }
     let workers = u32::from(s.workers);
@@ -69,13 +73,14 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
 }
 
 /// A count, or a mapping with the CPUs to use.
-fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(u16, Vec<u16>)> {
+fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, balance: &mut bool) -> Option<(u16, Vec<u16>)> {
     if let Value::Scalar { .. } = &node.value {
         return Some((d.int(node, 1u16, 64)?, Vec::new()));
     }
     let fields = d.fields(node, WORKERS)?;
     let count = d.field(&fields, "count", |d, node| d.int(node, 1u16, 64));
     let cpus = d.field(&fields, "cpus", cpus);
+    *balance = d.field(&fields, "balance", |d, node| d.boolean(node)).unwrap_or(false);
     if let (Some(count), Some(cpus)) = (count, &cpus)
         && cpus.len() != usize::from(count)
     {
@@ -111,17 +116,43 @@ fn cpus<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<u16>> {
     (cpus.len() == items.len()).then_some(cpus)
 }
 
-/// The word `adaptive`, or a mapping.
-fn poll<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Duration> {
-    const MODES: &[(&str, ())] = &[("adaptive", ())];
+/// How workers wait, in a word, or a mapping.
+fn poll<'n>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    workers: u16,
+    load: &mut LoadSettings,
+) -> Option<Duration> {
     if let Value::Scalar { .. } = &node.value {
-        d.choice(node, MODES)?;
+        load.polling = mode(d, node)?;
         return None;
     }
     let fields = d.fields(node, POLL)?;
-    d.field(&fields, "mode", |d, node| d.choice(node, MODES));
+    load.polling = d.field(&fields, "mode", mode).unwrap_or_default();
+    d.field(&fields, "workers", |d, node| {
+        for (number, place, node) in d.entries(node, "numbers of workers") {
+            d.key(number, |d| {
+                let worker = number.parse::<u16>().ok().filter(|n| *n < workers && *number == n.to_string());
+                let Some(worker) = worker else {
+                    d.error(place, "no-worker", format!("there is no worker {}", short(number)))
+                        .value(number)
+                        .help(format!("0 to {}, or more with quiver.workers", workers - 1));
+                    return;
+                };
+                load.own.extend(mode(d, node).map(|mode| (usize::from(worker), mode)));
+            });
+        }
+        Some(())
+    });
     let spin = d.field(&fields, "spin-us", |d, node| d.int(node, 0u64, 1_000_000))?;
     Some(Duration::from_micros(spin))
+}
+
+fn mode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Polling> {
+    // The word of earlier versions for the one way that there was.
+    let earlier = [("adaptive", Polling::Balanced)];
+    let words: Vec<_> = Polling::ALL.into_iter().chain(earlier).collect();
+    d.choice(node, &words)
 }
 
 /// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a

@@ -7,6 +7,7 @@ use control::yaml::*;
 use drivers::generator::{
     self, Arp, Checksum, Echo, Ethernet, Field, Ipv4, Ipv6, Layer, Mode, Payload, Size, Tcp, Udp, Vlan,
 };
+use graph::Polling;
 use net::router::TapAddresses;
 use packet::MacAddr;
 
@@ -36,6 +37,7 @@ fn settings() {
     let s = document().settings;
     assert_eq!((s.workers, s.cpus), (2, vec![1, 2]));
     assert_eq!(s.spin, Duration::from_micros(100));
+    assert_eq!((s.load.of(0), s.load.of(1), s.load.balance), (Polling::Power, Polling::Latency, true));
     assert_eq!(s.buffers, Buffers { count: 32768, huge_pages: HugePages::Never });
     assert_eq!(s.sockets.ctl, "/run/quiver/ctl.sock");
     assert_eq!(s.sockets.group.as_deref(), Some("netdev"));

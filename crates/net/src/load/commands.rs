@@ -1,8 +1,10 @@
 //! `show load`.
 
-use super::{FULL, QueueLoad, WorkerLoad, queues, workers};
+use super::{FULL, LoadOp, QueueLoad, WorkerLoad, queues, settings, workers};
+use crate::cli::commit;
 use crate::router::Router;
 use command::{Args, Cell, Command, CommandError, Output, Table};
+use graph::Polling;
 use serde_json::{Value as Json, json};
 
 pub(super) fn all() -> Vec<Command<Router>> {
@@ -16,7 +18,41 @@ pub(super) fn all() -> Vec<Command<Router>> {
                  interface's device before the graph, over all its queues.",
             )
             .example("show load"),
+        Command::write(
+            "set workers polling (latency|balanced|power|default) [worker <worker:u8 0..63>]",
+            "Choose how workers wait for packets",
+            set_polling,
+        )
+        .arg("latency", "do not sleep while packets came in the last second")
+        .arg("balanced", "spin where the next packet is expected sooner than a sleep and a wake-up cost; else sleep")
+        .arg("power", "do not spin, and let packets gather for 40 us where they come closely")
+        .arg("default", "balanced; with a worker: as the others")
+        .arg("worker", "number of the worker, from 0; without it all that nothing of their own was set for")
+        .details("Takes effect at once.")
+        .example("set workers polling latency")
+        .example("set workers polling power worker 0"),
+        Command::write(
+            "set workers balance (on|off)",
+            "Let the router move receive queues where workers are unevenly busy",
+            |router: &mut Router, args: &Args| commit(router, vec![LoadOp::Balance(args.has("on")).into()]),
+        )
+        .arg("on", "move them, one in 10 seconds at most, and say so in the log")
+        .arg("off", "leave them")
+        .details(
+            "A queue moves from the busiest worker to the least busy when they differ by 20 % of their time over 10 seconds and the move makes both \
+             less busy than the busier is. Queues that `set interface rx-placement` has given to a worker stay. No packet is lost or overtaken.",
+        )
+        .example("set workers balance on"),
     ]
+}
+
+fn set_polling(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let named = Polling::ALL.iter().find(|(name, _)| args.has(name)).map(|(_, p)| *p);
+    let op = match args.opt::<u8>("worker")? {
+        Some(worker) => LoadOp::Own { worker: worker.into(), polling: named },
+        None => LoadOp::Polling(named.unwrap_or_default()),
+    };
+    commit(router, vec![op.into()])
 }
 
 fn percent(share: Option<f64>) -> Cell {
@@ -71,7 +107,10 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
         text.push_str(&table.to_text());
     }
     let workers = workers.iter().map(worker_json).collect::<Json>();
-    Ok(Output::new(text, json!({ "vector-size": FULL, "workers": workers, "queues": rows })))
+    Ok(Output::new(
+        text,
+        json!({ "vector-size": FULL, "balance": settings(router).balance, "workers": workers, "queues": rows }),
+    ))
 }
 
 fn workers_text(workers: &[WorkerLoad]) -> String {

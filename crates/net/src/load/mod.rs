@@ -1,8 +1,12 @@
 //! What workers do with their time, and how their receive queues are used. The control side looks at their counters
 //! once a second; workers do nothing for it.
 
+mod balance;
 mod commands;
 mod series;
+mod settings;
+
+pub use settings::{LoadOp, LoadSettings, settings};
 
 use crate::router::{Part, Placement, Router, Start};
 use command::Command;
@@ -15,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// The times over which load is told, seconds.
 const SPANS: [u32; 3] = [1, 10, 60];
+
+/// Seconds between two moves of receive queues, and over which load is looked at for them.
+const SETTLE: u32 = 10;
 
 /// What a worker's counters said: clocks of its nodes, nanoseconds on a processor, nanoseconds in want of one, packets, vectors, full
 /// vectors, sleeps, wake-ups.
@@ -68,6 +75,9 @@ pub(crate) struct Load;
 
 #[derive(Default)]
 struct State {
+    settings: LoadSettings,
+    /// Looks until load is looked at for a move: a move shows in what is measured first.
+    rest: u32,
     workers: Vec<Series<8, 60>>,
     queues: BTreeMap<u64, Queue>,
 }
@@ -77,7 +87,7 @@ struct Queue {
     queue: usize,
     /// What the counters said when it got its number, which another queue may have had.
     start: QueueSums,
-    series: Series<4, 1>,
+    series: Series<4, 10>,
 }
 
 fn worker_sums(router: &Router, worker: usize) -> WorkerSums {
@@ -122,6 +132,54 @@ pub fn sample(router: &mut Router, at: Instant) {
         });
         queue.series.add(at, sums);
         state.queues.insert(p.input, queue);
+    }
+    if state.settings.balance {
+        even_out(router);
+    }
+}
+
+/// Moves a receive queue where load is uneven.
+fn even_out(router: &mut Router) {
+    let Some(state) = router.state_mut::<State>() else { return };
+    if state.rest != 0 {
+        state.rest -= 1;
+        return;
+    }
+    let span = Duration::from_secs(SETTLE.into());
+    let busy: Vec<f64> = workers(router).iter().map(|w| w.busy[1].unwrap_or(0.0)).collect();
+    let Some(state) = router.state::<State>() else { return };
+    let brought = |input: u64| state.queues.get(&input)?.series.over(span).map(|(_, sums)| sums[0] as f64);
+    let all = router.rx_placement();
+    let mut packets = vec![0.0; busy.len()];
+    for p in &all {
+        if let Some(sum) = packets.get_mut(p.worker) {
+            *sum += brought(p.input).unwrap_or(0.0);
+        }
+    }
+    // A queue's share of its worker's load is that of its packets.
+    let share = |p: &Placement| {
+        let (n, of) = (brought(p.input).unwrap_or(0.0), packets.get(p.worker).copied().unwrap_or(0.0));
+        if of > 0.0 { busy.get(p.worker).copied().unwrap_or(0.0) * n / of } else { 0.0 }
+    };
+    let free: Vec<&Placement> = all.iter().filter(|p| !p.chosen).collect();
+    let queues: Vec<(usize, f64)> = free.iter().map(|p| (p.worker, share(p))).collect();
+    let Some((queue, to)) = balance::choose(&busy, &queues) else { return };
+    let Some(p) = free.get(queue) else { return };
+    let percent = |w: usize| busy.get(w).map_or(0.0, |b| b * 100.0);
+    let what = format!(
+        "{} queue {}: moved from worker {} ({:.0} % busy) to worker {to} ({:.0} %)",
+        router.interface_name(p.interface),
+        p.queue,
+        p.worker,
+        percent(p.worker),
+        percent(to)
+    );
+    match router.move_queue(p.interface, p.queue, to) {
+        Ok(()) => router.note(false, what),
+        Err(e) => router.note(true, format!("{what}: {e}")),
+    }
+    if let Some(state) = router.state_mut::<State>() {
+        state.rest = SETTLE;
     }
 }
 

@@ -125,7 +125,7 @@ pub struct RouterConfig {
     pub workers: usize,
     /// CPUs to pin them to, one each; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// How long an idle worker polls before it sleeps.
+    /// The longest that an idle worker polls before it sleeps.
     pub spin: Duration,
     /// Packet buffers.
     pub pool: PoolConfig,
@@ -268,7 +268,7 @@ impl Router {
             let (mut dispatcher, graph) = (nodes.build)(&plane, &pool, w)?;
             dispatcher.report_panics(report.clone());
             let cpu = config.cpus.get(w).copied();
-            let wc = graph::WorkerConfig { cpu, spin: config.spin };
+            let wc = graph::WorkerConfig { cpu, spin: config.spin, polling: Default::default() };
             let reader = domain.reader(w);
             let handle = graph::Worker::spawn(
                 dispatcher,

@@ -109,7 +109,8 @@ impl Router {
         Ok(vec![Op::SetPlacement { name, queue, worker: was }])
     }
 
-    fn move_queue(&mut self, index: u32, queue: usize, to: usize) -> Result<(), OpError> {
+    /// Has another worker poll a receive queue, whoever chose the one that does.
+    pub(crate) fn move_queue(&mut self, index: u32, queue: usize, to: usize) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Ok(()) };
         let Some(&Input { worker, id, .. }) = i.inputs.get(queue).filter(|input| input.worker != to) else {
             return Ok(());

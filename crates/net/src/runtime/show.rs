@@ -230,8 +230,15 @@ fn waiting(n: usize) -> String {
 }
 
 pub(super) fn threads(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
-    let mut table =
-        Table::new().right("ID").left("Name").left("Type").right("CPU").right("Asleep").left("Inputs");
+    let mut table = Table::new()
+        .right("ID")
+        .left("Name")
+        .left("Type")
+        .right("CPU")
+        .right("Asleep")
+        .left("Inputs")
+        .left("Polling");
+    let settings = crate::load::settings(router);
     table.row([0u32.into(), "quiver_main".into(), "control".into()]);
     let placement = router.placement();
     for w in router.runtime() {
@@ -245,6 +252,7 @@ pub(super) fn threads(router: &mut Router, _: &Args) -> Result<Output, CommandEr
             w.cpu.into(),
             Cell::new(format!("{:.1} %", (w.asleep * 100.0).min(100.0)), w.asleep),
             Cell::new(words.join(", "), words),
+            settings.of(w.index).name().into(),
         ]);
     }
     Ok(Output::table(table))
