@@ -105,6 +105,40 @@ def test_a_device_that_goes_and_comes_back():
         t.close()
 
 
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_what_is_left_to_linux(mode):
+    """An address that Linux has beside the router's answers pings and TCP, in both families; and of the router's own one port."""
+    rules = ["10.0.9.9", "2001:db8:9::9", "tcp/2222@10.0.9.8"]
+    t = Bench(driver("left", mode=mode, **{"left-to-linux": rules}))
+    try:
+        for device, n in ((t.inside, 9), (t.outside, 2)):
+            device.run("sysctl -qw net.ipv6.conf.left.disable_ipv6=0 net.ipv6.conf.left.accept_dad=0")
+            device.ip(f"address add 10.0.9.{n}/24 dev left")
+            device.ip(f"address add 2001:db8:9::{n}/64 dev left")
+        answers = lambda address: "1 received" in t.outside.run(f"ping -n -c 1 -W 1 {address}", check=False).stdout
+        wait_for("Linux answers", lambda: answers("10.0.9.9") and answers("2001:db8:9::9"))
+        # One whose ARP is not left to it hears nothing but that port.
+        t.inside.ip("address add 10.0.9.8/24 dev left")
+        assert not answers("10.0.9.8")
+        mac = t.inside.run("cat /sys/class/net/left/address").stdout.strip()
+        t.outside.ip(f"neigh replace 10.0.9.8 lladdr {mac} dev left")
+        assert not answers("10.0.9.8")
+        hears = "import socket,sys; s=socket.create_server((sys.argv[1],2222)); print('up',flush=True); c=s.accept()[0]; c.sendall(b'hello')"
+        asks = "import socket; print(socket.create_connection(('{}',2222),5).recv(9))"
+        for address in ("10.0.9.9", "10.0.9.8"):
+            with t.inside.start(["python3", "-c", hears, address]) as server:
+                assert server.stdout.readline() == "up\n"
+                assert "hello" in t.outside.run(["python3", "-c", asks.format(address)]).stdout
+        # The router's own goes on.
+        forwards(t)
+        assert "Linux keeps what 3 rules say" in t.ctl("show hardware-interfaces left")
+        dumped = re.search(r"left-to-linux:((?:\n\s+- .*)+)", t.ctl("show configuration"))
+        assert re.findall(r"- \"?([^\"\n]+)", dumped[1]) == rules, dumped[0]
+        t.router.check_quiet()
+    finally:
+        t.close()
+
+
 def test_auto_takes_what_suits_the_device_and_says_why():
     t = Bench({"devices": {"left": {"driver": "auto"}}})
     try:
@@ -135,6 +169,8 @@ def test_by_command_as_by_document():
             ("create interface af_xdp host-if lo", "is not an Ethernet device"),
             ("create interface af_xdp host-if right name x rx-queue-size 100", "100 is not a power of two: 64 or 128"),
             ("create interface af_xdp host-if more num-rx-queues 65", "1..64"),
+            ("create interface af_xdp host-if more left-to-linux tcp/22 ssh", "`ssh` is no protocol"),
+            ("create interface af_xdp host-if more left-to-linux " + "ospf " * 65, "64 rules of what is left to Linux are the most"),
             ("delete interface af_xdp left", "left is not a Linux device through AF_XDP"),
         ):
             with pytest.raises(CtlError) as e:

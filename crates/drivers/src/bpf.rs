@@ -128,6 +128,36 @@ pub(crate) fn attach(program: &OwnedFd, ifindex: u32, attach: Attach, flags: u32
     unsafe { sys::bpf(LINK_CREATE, &create) }
 }
 
+/// What a program answers for a frame.
+#[cfg(test)]
+pub(crate) fn answer(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
+    #[repr(C)]
+    struct TestRun {
+        prog_fd: u32,
+        retval: std::cell::Cell<u32>,
+        data_size_in: u32,
+        data_size_out: u32,
+        data_in: *const u8,
+        data_out: *mut u8,
+        repeat: u32,
+        duration: u32,
+    }
+    const PROG_TEST_RUN: i32 = 10;
+    let run = TestRun {
+        prog_fd: number(program),
+        retval: 0.into(),
+        data_size_in: frame.len() as u32,
+        data_size_out: 0,
+        data_in: frame.as_ptr(),
+        data_out: core::ptr::null_mut(),
+        repeat: 1,
+        duration: 0,
+    };
+    // SAFETY: the frame lives, and is of the size that the request says; nothing is written back but to the request.
+    unsafe { sys::bpf_call(PROG_TEST_RUN, &run) }?;
+    Ok(run.retval.get())
+}
+
 /// Ends a link at once, also where a process that is just being started has a copy of its descriptor.
 pub(crate) fn detach(link: &OwnedFd) {
     // SAFETY: there is no pointer in it.

@@ -271,15 +271,16 @@ impl Link {
     }
 
     /// Linux's own addresses on the device, beside those that it makes by itself.
-    fn routable(&self) -> Option<String> {
+    fn routable(&self, but: impl Fn(IpAddr) -> bool) -> Option<String> {
         let all = self.addresses().unwrap_or_default();
-        let all: Vec<String> = all.iter().filter(|a| is_routable(a)).map(ToString::to_string).collect();
+        let all = all.iter().filter(|a| is_routable(a) && !but(**a));
+        let all: Vec<String> = all.map(ToString::to_string).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// A sentence for the log when Linux has addresses on this device, of whose frames it gets none.
-    pub(crate) fn deaf(&self) -> Option<String> {
-        let all = self.routable()?;
+    /// A sentence for the log when Linux has addresses on this device, `but` for some, of whose frames it gets none.
+    pub(crate) fn deaf(&self, but: impl Fn(IpAddr) -> bool) -> Option<String> {
+        let all = self.routable(but)?;
         Some(format!(
             "Linux has {all} on {}{}, where it hears nothing any more: all that comes is the router's",
             self.name, self.within
@@ -291,7 +292,7 @@ impl Link {
     pub fn conflicts(&self) -> Vec<String> {
         let mut out = Vec::new();
         let (name, within) = (&self.name, &self.within);
-        if let Some(routable) = self.routable() {
+        if let Some(routable) = self.routable(|_| false) {
             out.push(format!(
                 "Linux has {routable} on {name}{within} and answers for it too: remove it with \"{} addr flush dev {name}\"",
                 within.0.as_ref().map_or_else(|| "ip".to_owned(), |ns| format!("ip -n {ns}")),

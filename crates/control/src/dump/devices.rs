@@ -38,6 +38,7 @@ fn offload(o: Offload) -> Option<Node> {
 fn host(i: &IfState, c: &HostConfig, to: &mut Map) {
     to.put_unless("driver", c.driver.name(), HostDriver::default().name());
     to.put_some("mode", c.mode.map(XdpMode::name));
+    to.put_some("left-to-linux", Some(Node::List(c.kept.iter().map(|k| k.to_string().into()).collect())));
     to.put_unless("host", c.host.as_str(), i.name.as_str());
     to.put_some("namespace", c.netns.as_deref());
     to.put_unless("rx-queues", c.rx_queues, 1);

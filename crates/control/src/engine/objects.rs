@@ -230,10 +230,11 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
             (t.place, Op::CreateTap { name, config })
         }
         InterfaceKind::Device(d) => match &d.driver {
-            Driver::Linux { by, mode, host, namespace, rx_slots, ring, offload } => {
+            Driver::Linux { by, mode, kept, host, namespace, rx_slots, ring, offload } => {
                 let config = HostConfig {
                     driver: *by,
                     mode: *mode,
+                    kept: kept.clone(),
                     host: host.clone(),
                     netns: namespace.clone(),
                     rx_queues: usize::from(d.rx_queues),

@@ -6,17 +6,19 @@ use super::decode::{Decoder, Fields, list};
 use super::diag::{Diagnostic, Place};
 use super::interface::numbered;
 use super::model::{
-    Device, Driver, HostDriver, Interface, InterfaceKind, Offload, QueuePlace, Rate, RingVersion, Tap,
+    Device, Driver, HostDriver, Interface, InterfaceKind, Kept, Offload, QueuePlace, Rate, RingVersion, Tap,
     XdpMode,
 };
 use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
 use super::virtuals;
+use net::router::MOST_KEPT;
 
 pub(super) const DEVICE: &[&str] = &[
     "driver",
     "mode",
+    "left-to-linux",
     "host",
     "namespace",
     "rx-queues",
@@ -32,10 +34,12 @@ pub(super) const DEVICE: &[&str] = &[
 pub(super) const RX_RING: &[&str] = &["slots", "version"];
 pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
 
-/// Fields that make sense with a driver; of those of a Linux device, `mode` with AF_XDP only and `offload` without.
+/// Fields that make sense with a driver; of those of a Linux device, `mode` with AF_XDP only, `offload` without, and `left-to-linux` where it
+/// may be AF_XDP.
 const LINUX_FIELDS: &[&str] = &[
     "driver",
     "mode",
+    "left-to-linux",
     "host",
     "namespace",
     "rx-queues",
@@ -147,7 +151,8 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
             let offload = entry.offload;
             let modes = [XdpMode::Native, XdpMode::Generic].map(|m| (m.name(), m));
             let mode = d.field(&fields, "mode", |d, node| d.choice(node, &modes));
-            entry.driver = Driver::Linux { by, mode, host, namespace, rx_slots, ring, offload };
+            let kept = d.field(&fields, "left-to-linux", left_to_linux).unwrap_or_default();
+            entry.driver = Driver::Linux { by, mode, kept, host, namespace, rx_slots, ring, offload };
         }
         Kind::Pcap => {
             const HELP: &str = "pcap: {read: FILE} or pcap: {write: FILE} or both";
@@ -162,12 +167,13 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
 
 fn only_for_driver(d: &mut Decoder<'_>, fields: &Fields<'_>, kind: Kind) {
     let (driver, allowed, except) = match kind {
-        Kind::Linux(HostDriver::AfXdp) => (HostDriver::AfXdp.name(), LINUX_FIELDS, "offload"),
-        Kind::Linux(by) => (by.name(), LINUX_FIELDS, "mode"),
-        Kind::Pcap => ("pcap", PCAP_FIELDS, ""),
-        Kind::Tap => ("tap", TAP_FIELDS, ""),
+        Kind::Linux(HostDriver::AfXdp) => (HostDriver::AfXdp.name(), LINUX_FIELDS, &["offload"][..]),
+        Kind::Linux(HostDriver::Auto) => (HostDriver::Auto.name(), LINUX_FIELDS, &["mode"][..]),
+        Kind::Linux(by) => (by.name(), LINUX_FIELDS, &["mode", "left-to-linux"][..]),
+        Kind::Pcap => ("pcap", PCAP_FIELDS, &[][..]),
+        Kind::Tap => ("tap", TAP_FIELDS, &[][..]),
     };
-    let allowed: Vec<&str> = allowed.iter().copied().filter(|n| *n != except).collect();
+    let allowed: Vec<&str> = allowed.iter().copied().filter(|n| !except.contains(n)).collect();
     for name in DEVICE.iter().filter(|n| fields.has(n) && !allowed.contains(n)) {
         d.key(name, |d| {
             d.error(fields.key_place(name), "driver-field", format!("means nothing to the driver {driver}"))
@@ -180,12 +186,27 @@ fn linux(name: &str) -> Driver {
     Driver::Linux {
         by: HostDriver::default(),
         mode: None,
+        kept: vec![],
         host: name.to_string(),
         namespace: None,
         rx_slots: None,
         ring: RingVersion::TpacketV2,
         offload: Offload::Auto,
     }
+}
+
+/// What comes that stays Linux's.
+fn left_to_linux<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<Kept>> {
+    let items = d.items(node, "addresses, protocols and ports");
+    if items.len() > MOST_KEPT {
+        d.error(node.place, "too-many", format!("{} rules, where {MOST_KEPT} are the most", items.len()));
+        return None;
+    }
+    let rule = |d: &mut Decoder<'n>, node: &'n Node<'n>| {
+        let text = d.text(node, "an address, a protocol or a port")?;
+        text.parse().map_err(|e: String| _ = d.error(node.place, "type", e).value(text)).ok()
+    };
+    Some(items.iter().enumerate().filter_map(|(i, node)| d.index(i, |d| rule(d, node))).collect())
 }
 
 /// `auto`, or a switch.

@@ -10,7 +10,7 @@ pub use drivers::Offload;
 use ipnet::IpNet;
 use net::punt::{Class, Limit};
 pub use net::router::Encap;
-pub use net::router::{HostDriver, XdpMode};
+pub use net::router::{HostDriver, Kept, XdpMode};
 use packet::MacAddr;
 
 use super::acl::{Acl, AclUse};
@@ -251,6 +251,8 @@ pub enum Driver {
         by: HostDriver,
         /// Where AF_XDP's program works; where it works best when absent.
         mode: Option<XdpMode>,
+        /// Frames that AF_XDP leaves to Linux.
+        kept: Vec<Kept>,
         /// Name of the Linux device.
         host: String,
         /// Network namespace of the device; Quiver's own when absent.

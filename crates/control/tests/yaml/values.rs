@@ -97,8 +97,8 @@ fn interfaces() {
     );
     let ge0 = document.interface("ge0").unwrap();
     assert_eq!(ge0.path, "interfaces.ge0");
-    assert_eq!((ge0.place.line, ge0.place.column), (19, 3));
-    assert_eq!(ge0.mtu_place.line, 22);
+    assert_eq!((ge0.place.line, ge0.place.column), (20, 3));
+    assert_eq!(ge0.mtu_place.line, 23);
     assert_eq!(ge0.description.as_deref(), Some("To the Internet"));
     assert_eq!(ge0.mac, Some(MacAddr([0x52, 0x54, 0, 0x12, 0x34, 0x56])));
     let nets: Vec<String> = ge0.addresses.iter().map(|a| a.net.to_string()).collect();
@@ -138,6 +138,7 @@ fn devices_and_taps() {
         Driver::Linux {
             by: HostDriver::AfPacket,
             mode: None,
+            kept: vec![],
             host: "eth0".into(),
             namespace: Some("wan".into()),
             rx_slots: Some(8192),
@@ -148,8 +149,11 @@ fn devices_and_taps() {
     assert_eq!(
         device("ge1").driver,
         Driver::Linux {
-            by: HostDriver::AfPacket,
+            by: HostDriver::Auto,
             mode: None,
+            kept: ["192.0.2.9", "2001:db8::9", "tcp/22", "ospf@192.0.2.1"]
+                .map(|k| k.parse().unwrap())
+                .to_vec(),
             host: "ge1".into(),
             namespace: None,
             rx_slots: None,

@@ -3,6 +3,7 @@
 //! One socket per receive queue of the device, over the pool of the router. A program in the driver's receive path (or, in generic
 //! mode, in Linux's) sends it the frames; Linux sees nothing of them. Workers beyond the number of queues send by AF_PACKET.
 
+mod filter;
 mod partial;
 mod program;
 mod ring;
@@ -16,6 +17,7 @@ use crate::error::{Error, Within, check_device_name};
 use crate::host::{Control, Device, Host, PATIENCE, SLOTS, check_queues, check_slots};
 use crate::netns;
 use crate::{Link, af_packet};
+pub use filter::{Kept, MOST_KEPT};
 use graph::{Pool, RxQueue, TxQueue};
 pub use program::Mode;
 use program::Program;
@@ -47,6 +49,8 @@ pub struct Config {
     pub slots: Option<usize>,
     /// Where the program works; where it works best by default.
     pub mode: Option<Mode>,
+    /// What comes that stays Linux's, [`MOST_KEPT`] rules at most.
+    pub kept: Vec<Kept>,
     /// How long to wait for a device that another router may be about to give back.
     pub patience: Duration,
     /// The router's buffers.
@@ -64,6 +68,7 @@ impl Config {
             tx_queues: 1,
             slots: None,
             mode: None,
+            kept: vec![],
             patience: PATIENCE,
             pool: Arc::clone(pool),
         }
@@ -76,6 +81,8 @@ pub struct Handle {
     pub mode: Mode,
     /// Entries of each ring.
     pub slots: usize,
+    /// What comes that stays Linux's.
+    pub kept: Vec<Kept>,
     program: Program,
     queues: Vec<Arc<Shared>>,
     tuned: Tuned,
@@ -106,13 +113,18 @@ impl Control for Handle {
 
     fn describe(&self) -> String {
         format!(
-            "af-xdp ({}, copy) on Linux device {}, {} queue{}, rings of {} slots{}",
+            "af-xdp ({}, copy) on Linux device {}, {} queue{}, rings of {} slots{}{}",
             self.mode.name(),
             self.host.link.name(),
             self.queues.len(),
             if self.queues.len() == 1 { "" } else { "s" },
             self.slots,
             self.tuned,
+            match self.kept.len() {
+                0 => String::new(),
+                1 => ", Linux keeps what 1 rule says".into(),
+                n => format!(", Linux keeps what {n} rules say"),
+            },
         )
     }
 
@@ -161,7 +173,8 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
         }
     })?;
     let drops = Arc::new(Drops::default());
-    let mut notes = Vec::from_iter(host.link.deaf());
+    // Of addresses that it knows to be Linux's the operator need not be told.
+    let mut notes = Vec::from_iter(host.link.deaf(|a| config.kept.iter().any(|k| k.to == Some(a))));
     if !several && state.mtu as usize + 18 > FRAME {
         notes.push(format!(
             "{name} brings frames of at most {FRAME} bytes: the kernel or its driver takes no larger ones"
@@ -175,6 +188,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
         handle: Handle {
             mode,
             slots,
+            kept: config.kept.clone(),
             program,
             queues: queues.iter().map(|q| Arc::clone(&q.shared)).collect(),
             tuned,
@@ -242,8 +256,11 @@ fn attach(config: &Config, ifindex: u32) -> Result<(Program, Mode), Error> {
             },
         }
     };
-    let with =
-        |mode| Program::attach(ifindex, config.rx_queues, mode).map(|p| (p, mode)).map_err(explain(mode));
+    let with = |mode| {
+        Program::attach(ifindex, config.rx_queues, mode, &config.kept)
+            .map(|p| (p, mode))
+            .map_err(explain(mode))
+    };
     match config.mode {
         Some(mode) => with(mode),
         None => match with(Mode::Native) {

@@ -1,6 +1,7 @@
 //! The program at the device's receive path: it sends frames to the router's socket of their queue, and leaves Linux what is
 //! Linux's.
 
+use super::filter::{self, Kept};
 use crate::bpf::{self, Attach, ProgramKind};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -37,7 +38,7 @@ impl Mode {
 }
 
 /// An instruction (`struct bpf_insn`).
-const fn instruction(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
+pub(super) const fn instruction(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> u64 {
     code as u64 | ((src << 4 | dst) as u64) << 8 | (off as u16 as u64) << 16 | (imm as u32 as u64) << 32
 }
 
@@ -67,10 +68,11 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Has a program work on the device of this index, in the calling thread's namespace. It sends nothing before there are sockets.
-    pub fn attach(ifindex: u32, queues: usize, mode: Mode) -> io::Result<Program> {
+    /// Has a program work on the device of this index, in the calling thread's namespace, which leaves Linux what is kept. It sends nothing
+    /// before there are sockets.
+    pub fn attach(ifindex: u32, queues: usize, mode: Mode, kept: &[Kept]) -> io::Result<Program> {
         let sockets = bpf::socket_map(queues as u32)?;
-        let code = code(&sockets);
+        let code = filter::code(kept, code(&sockets));
         let flags = match mode {
             Mode::Native => DRV_MODE,
             Mode::Generic => SKB_MODE,

@@ -18,7 +18,7 @@ pub use drivers::Offload;
 pub use drivers::af_packet::RingVersion as Ring;
 
 /// Where the program of an AF_XDP device works.
-pub use drivers::af_xdp::Mode as XdpMode;
+pub use drivers::af_xdp::{Kept, MOST_KEPT, Mode as XdpMode};
 
 /// Who brings the packets of a Linux device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct HostConfig {
     pub driver: HostDriver,
     /// Where AF_XDP's program works; where it works best when absent.
     pub mode: Option<XdpMode>,
+    /// Frames that AF_XDP leaves to Linux, [`MOST_KEPT`] rules at most.
+    pub kept: Vec<Kept>,
     /// The device.
     pub host: String,
     /// Its network namespace; Quiver's own when absent.
@@ -71,6 +73,7 @@ impl HostConfig {
         HostConfig {
             driver: HostDriver::AfPacket,
             mode: None,
+            kept: vec![],
             host: host.into(),
             netns: None,
             rx_queues: 1,
@@ -506,6 +509,7 @@ fn open_af_xdp(
         tx_queues: workers,
         slots: c.slots,
         mode: c.mode,
+        kept: c.kept.clone(),
         ..usual
     };
     Ok(linux_device(af_xdp::open(&config)?, why))

@@ -51,8 +51,8 @@ pub use batch::{RouteBatch, TargetId};
 pub use check::MOST_PATHS;
 pub(crate) use create::NewVirtual;
 pub use devices::{
-    Device, DeviceControl, HostConfig, HostDriver, Offload, PcapConfig, PcapFiles, Ring, TapConfig, XdpMode,
-    open_pcap_files,
+    Device, DeviceControl, HostConfig, HostDriver, Kept, MOST_KEPT, Offload, PcapConfig, PcapFiles, Ring,
+    TapConfig, XdpMode, open_pcap_files,
 };
 pub use elsewhere::Elsewhere;
 pub use features::Feature;

@@ -2,7 +2,7 @@
 
 use crate::cli::{check_namespace, commit, files, interface};
 use crate::router::{
-    Encap, HostConfig, HostDriver, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, XdpMode,
+    Encap, HostConfig, HostDriver, IfState, Kind, MOST_KEPT, Offload, Op, PcapConfig, Ring, Router, XdpMode,
     open_pcap_files,
 };
 use command::{Args, Command, CommandError, Output, Page};
@@ -102,7 +102,8 @@ fn host() -> Command<Router> {
 fn af_xdp() -> Command<Router> {
     Command::write(
         "create interface af_xdp host-if <device:string> [name <name:string>] [rx-queue-size <slots:u32 64..65536>] \
-         [num-rx-queues (all|<queues:u8 1..64>)] [netns <netns:string>] [native|generic] [no-zero-copy]",
+         [num-rx-queues (all|<queues:u8 1..64>)] [netns <netns:string>] [native|generic] [no-zero-copy] \
+         [left-to-linux <kept:string>...]",
         "Take over a Linux device through AF_XDP",
         create_af_xdp,
     )
@@ -115,8 +116,10 @@ fn af_xdp() -> Command<Router> {
     .arg("native", "in the device's driver, or not at all")
     .arg("generic", "in Linux's own receive path")
     .arg("no-zero-copy", "as always: frames are copied once, between the driver's memory and the router's")
-    .details("The answer is the name. The interface is down at first. Linux sees nothing of what comes.")
+    .arg("left-to-linux", "leave Linux what comes for an ADDRESS, and of a PROTOCOL or PROTOCOL/PORT, with @ADDRESS behind only what is for that")
+    .details("The answer is the name. The interface is down at first. Linux sees nothing of what comes but what is left to it.")
     .example("create interface af_xdp host-if eth2 num-rx-queues 4")
+    .example("create interface af_xdp host-if eth2 left-to-linux 192.0.2.9 tcp/22@192.0.2.1")
 }
 
 fn delete() -> Vec<Command<Router>> {
@@ -397,6 +400,12 @@ fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandErro
         Some("generic") => Some(XdpMode::Generic),
         _ => None,
     };
+    for kept in args.all::<String>("kept")? {
+        config.kept.push(kept.parse().map_err(|e: String| args.error("kept", e))?);
+    }
+    if config.kept.len() > MOST_KEPT {
+        return Err(args.error("kept", format!("{MOST_KEPT} rules of what is left to Linux are the most")));
+    }
     let name = args.opt("name")?.unwrap_or_else(|| format!("xdp-{device}"));
     made(router, name.clone(), vec![Op::CreateHost { name, config }])
 }
