@@ -180,7 +180,8 @@ fn read(n: u16) -> i32 {
     i32::from(n.to_be())
 }
 
-/// The rules for one family: jumps to `pass` where one is for the frame, whose protocol and port are in registers.
+/// The rules for one family: jumps to `pass` where one is for the address at a place of the frame, and for the protocol and port in
+/// registers.
 fn rules(a: &mut Assembler, kept: &[Kept], v6: bool, at: i16, pass: Label) {
     for k in kept.iter().filter(|k| k.to.is_none_or(|to| to.is_ipv6() == v6)) {
         let next = a.label();
@@ -207,7 +208,7 @@ pub(super) fn code(kept: &[Kept], rest: Vec<u64>) -> Vec<u64> {
     }
     let mut a = Assembler::default();
     let [pass, on, arp, v6, no_port] = [(); 5].map(|()| a.label());
-    let whole = || kept.iter().filter(|k| k.protocol.is_none()).filter_map(|k| k.to);
+    let whole: Vec<Kept> = kept.iter().copied().filter(|k| k.protocol.is_none()).collect();
     a.put(MOVE, CONTEXT, 1, 0, 0);
     a.put(LOAD_32, DATA, CONTEXT, 0, 0);
     a.put(LOAD_32, END, CONTEXT, 4, 0);
@@ -239,13 +240,7 @@ pub(super) fn code(kept: &[Kept], rest: Vec<u64>) -> Vec<u64> {
 
     a.here(arp);
     a.need(42, on);
-    for to in whole() {
-        let IpAddr::V4(to) = to else { continue };
-        let next = a.label();
-        a.unlike(38, &to.octets(), next);
-        a.jump(JUMP, 0, 0, 0, pass);
-        a.here(next);
-    }
+    rules(&mut a, &whole, false, 38, pass);
     a.jump(JUMP, 0, 0, 0, on);
 
     a.here(v6);
@@ -258,13 +253,7 @@ pub(super) fn code(kept: &[Kept], rest: Vec<u64>) -> Vec<u64> {
     a.need(78, short);
     a.put(LOAD_8, FIELD, DATA, 54, 0);
     a.jump(JUMP_UNLIKE, FIELD, 0, NEIGHBOR_SOLICITATION, short);
-    for to in whole() {
-        let IpAddr::V6(to) = to else { continue };
-        let next = a.label();
-        a.unlike(62, &to.octets(), next);
-        a.jump(JUMP, 0, 0, 0, pass);
-        a.here(next);
-    }
+    rules(&mut a, &whole, true, 62, pass);
     a.here(short);
     rules(&mut a, kept, true, 38, pass);
     a.jump(JUMP, 0, 0, 0, on);
