@@ -43,7 +43,7 @@ struct State {
     ifindex: u32,
     wanted: bool,
     shut: Option<Shut>,
-    /// Linux cannot do that.
+    /// Linux could not do that, and is not asked again before it is to be open.
     unable: bool,
     /// A thread is at it.
     at_work: bool,
@@ -74,14 +74,14 @@ impl Gate {
 
     /// Shuts or opens it now.
     pub fn set(&self, shut: bool) {
-        self.state().wanted = shut;
+        self.state().want(shut);
         self.work();
     }
 
     /// Has it shut or opened soon.
     pub fn ask(&self, shut: bool) {
         let mut state = self.state();
-        state.wanted = shut;
+        state.want(shut);
         if state.at_work || !state.is_due() {
             return;
         }
@@ -99,24 +99,46 @@ impl Gate {
                 return;
             }
             let (netns, ifindex, was) = (state.netns.clone(), state.ifindex, state.shut.take());
-            let wanted = state.wanted;
             // The lock is for looks only: Linux may take long.
             drop(state);
-            drop(was);
-            let now = wanted.then(|| netns::within(netns.as_deref(), || Ok(Shut::ingress(ifindex))));
+            if was.is_some() {
+                drop(was);
+                continue;
+            }
+            let shut = netns::within(netns.as_deref(), || Ok(Shut::ingress(ifindex)));
             let mut state = self.state();
-            match now {
-                None => state.unable = false,
-                Some(Ok(Ok(shut))) => state.shut = Some(shut),
+            match shut {
+                Ok(Ok(shut)) => state.shut = Some(shut),
                 // An older kernel, or rights that are missing.
-                Some(_) => state.unable = true,
+                _ => state.unable = true,
             }
         }
     }
 }
 
 impl State {
+    fn want(&mut self, shut: bool) {
+        self.wanted = shut;
+        self.unable &= shut;
+    }
+
     fn is_due(&self) -> bool {
         self.wanted != self.shut.is_some() && !(self.wanted && self.unable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_linux_refused_is_asked_for_again_once_it_was_open() {
+        // No device has this number.
+        let gate = Gate::new(None, i32::MAX as u32);
+        gate.set(true);
+        assert!(gate.state().unable && !gate.is_shut() && !gate.state().is_due());
+        gate.ask(false);
+        gate.state().want(true);
+        assert!(gate.state().is_due());
     }
 }
