@@ -131,6 +131,10 @@ def test_bird(triangle, tmp_path):
                 wait_for(f"{protocol} of {n} is up", lambda p=protocol: ask(n, f"show ospf neighbors {p}").count("Full/") == links, timeout=60)
             wait_for(f"BFD of {n} is up", lambda: ask(n, "show bfd sessions").count(" Up ") >= links, timeout=60)
             triangle.reached(n)
+        # What a router says of its links it says anew after 5 s at the soonest (MinLSInterval, RFC 2328 appendix B): a cut before
+        # that would measure this time.
+        ages = lambda: [int(age) for age in re.findall(r"^ 0001 .* (\d+) +[0-9a-f]{4}$", ask(1, "show ospf lsadb o4"), re.M)]
+        wait_for("what they say of their links is 6 s old", lambda: len(ages()) == 3 and min(ages()) > 6, timeout=30)
         triangle.cut_and_joined("BIRD, OSPF and BFD")
     finally:
         for p in running:
