@@ -133,7 +133,7 @@ class Guest:
         for n, (netns, device) in enumerate(links):
             fds.append(_tap(netns, device))
             words += ["-netdev", f"tap,id=n{n},fd={fds[-1]}",
-                      "-device", f"virtio-net-pci,netdev=n{n},mac=02:00:00:00:aa:{n:02x},romfile="]
+                      "-device", f"virtio-net-pci,netdev=n{n},mac=02:00:00:00:aa:{n:02x},speed=1000,duplex=full,romfile="]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         pass_fds=fds)
         for fd in fds:

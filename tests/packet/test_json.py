@@ -32,6 +32,8 @@ UNSEEN = {
     # Of routes of Linux's that fail or differ, and of labels, which not every kernel has; tests/labs/test_linux_routes.py has them.
     "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
     # zebra is not there; tests/labs/test_frr_fpm.py has it.
+    # No partner speaks; tests/packet/test_bond.py and tests/labs/test_bond_linux.py have some.
+    "show lacp": {"heard-s", "partner", *(f"partner.{f}" for f in ("system-priority", "system", "key", "port-priority", "port", "state"))},
     "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
     # Of sources that have registered; tests/packet/test_routes.py has one.
     "show route-preference": {"routes"},
@@ -167,6 +169,7 @@ COMMANDS = {
                    "traceroute 10.0.1.8 icmp max-ttl 1 queries 1 timeout 10s"],
     "pcap trace status": ["pcap trace status"],
     "packet-generator show": ["packet-generator show"],
+    "create bond mode": ["create bond mode lacp id 7"],
     "create sub-interfaces": ["create sub-interfaces right 500-502", "create sub-interfaces right 600"],
     "create gre tunnel src": ["create gre tunnel src 10.0.1.1 dst 192.0.2.78"],
     "create vxlan tunnel src": ["create vxlan tunnel src 10.0.1.1 dst 192.0.2.78 vni 8"],
@@ -275,6 +278,8 @@ def busy(bench, tmp_path):
     """A router with something of everything, and the traffic for its counters."""
     t = bench({**CONFIG, "quiver": {**CONFIG["quiver"], "state": f"{tmp_path}/state"}}, ports=("left", "right", "wire"), addresses=False)
     t.inside.ip("link add spare type veth peer name other")
+    t.inside.ip("link add strand type veth peer name far")
+    t.inside.ip("link set far up")
     a, b = t.ports["left"], t.ports["right"]
     # A bridge of Linux's, one port of which cannot be one.
     for line in ("link add br9 type bridge", "link add vxlan9 type vxlan id 9 local 10.0.1.1 dstport 4789 nolearning", "link set vxlan9 master br9 up",
@@ -287,6 +292,8 @@ def busy(bench, tmp_path):
     t.ctl("configuration save comment 'before the tunnels'")
     t.ctl("create gre tunnel src 10.0.1.1 dst 192.0.2.77 key 7 sequence ttl copy")
     t.ctl("create vxlan tunnel src 10.0.1.1 dst 192.0.2.77 vni 7 ttl copy")
+    t.router.script("create bond mode lacp load-balance l34", "create host-interface name strand", "bond add BondEthernet0 host-strand",
+                    "set interface state BondEthernet0 up", "set interface state host-strand up")
     t.ctl("create memif socket id 1 filename @memif")
     t.ctl("create interface memif socket-id 1")
     t.ctl("set interface span left.400 destination wire")

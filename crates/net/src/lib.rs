@@ -9,6 +9,7 @@ mod anycast;
 pub mod arcs;
 pub mod arp;
 pub mod background;
+pub mod bond;
 pub mod capture;
 mod cli;
 pub mod commands;

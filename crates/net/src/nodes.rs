@@ -8,7 +8,7 @@ use crate::plane::Plane;
 use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
-    anycast, arcs, arp, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
+    anycast, arcs, arp, bond, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
     linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
     ping, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
@@ -54,6 +54,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &vxlan::PART,
     &linux_cp::LinuxCp,
     &memif::Memif,
+    &bond::Bonding,
 ];
 
 /// The protocols above IP that features bring.
@@ -126,6 +127,8 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .node(CaptureRx::new(plane))
         .node(span::SpanInput::new(plane))
         .node(linux_cp::LinuxCpXc::new(plane))
+        .quick(bond::BondInput::new(plane, worker))
+        .node(bond::LacpInput::new(plane))
         .node(memif::MemifIpInput::new(plane))
         .quick(ethernet::EthernetInput::new(plane, worker))
         .node(span::SpanL2Input::new(plane))
@@ -202,12 +205,14 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .node(CaptureTx::new(plane))
         .node(span::SpanOutput::new(plane))
         .quick(midchain::MidchainTx::new(plane, worker))
+        .quick(bond::BondTx::new(plane, worker))
         .batch(output::InterfaceTx::new(plane, worker))
         .batch(output::ErrorDrop::new(plane, worker))
-        .features([&capture::PCAP_RX, &span::SPAN_INPUT, &linux_cp::LINUX_CP_XC])
+        .features([&capture::PCAP_RX, &span::SPAN_INPUT, &linux_cp::LINUX_CP_XC, &bond::BOND_INPUT])
         .features([&span::SPAN_L2_INPUT, &interface::L2_XCONNECT, &span::SPAN_L2_OUTPUT])
-        // Frames are seen before a tunnel takes them.
+        // Frames are seen before a tunnel or a member of a bond takes them.
         .features([&capture::PCAP_TX, &span::SPAN_OUTPUT, &interface::TUNNEL_TX, &interface::MIDCHAIN_TX])
+        .features([&bond::BOND_TX])
         .features(&linux_cp::LINUX_CP_PUNT)
         .features(PROTOCOLS.iter().flat_map(|p| p.features()))
         .features(switches().map(|s| s.feature))

@@ -199,7 +199,6 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
     let name = i.name.clone();
     Some(match &i.kind {
         // `Document::supported` has refused them.
-        InterfaceKind::Bond(_) => return None,
         InterfaceKind::Loopback => {
             let instance = name.strip_prefix("loop").and_then(|n| n.parse().ok());
             (i.place, Op::CreateLoopback { instance, mac: None })
@@ -512,7 +511,17 @@ impl<'d> Builder<'d> {
                     needs.push(named(n));
                 }
                 let taken: Vec<u64> = p.exclusive().map(|what| token("told", what)).into_iter().collect();
-                (id, Notes { takes: taken.clone(), bars: taken, ..Notes::needs(needs) })
+                let (mut takes, mut bars) = (taken.clone(), taken);
+                if let Some(Named::Carried(of)) = p.names().first() {
+                    // Its frames are the other's from then on: it has none of its own, and is as large.
+                    needs.extend([Id::Mtu(of.clone()), Id::Mtu(own())]);
+                    takes.push(token("carries", name));
+                    bars.extend(
+                        ["numbered", "unnumbered", "lends", "has subs", "is crossed", "bridged"]
+                            .map(|w| token(w, name)),
+                    );
+                }
+                (id, Notes { takes, bars, ..Notes::needs(needs) })
             }
             Feature::Unnumbered(Some(lender)) => {
                 let mut needs = self.routed(name);
@@ -736,6 +745,7 @@ fn named(n: Named) -> Id {
         Named::Interface(name) => Id::Interface(name),
         Named::Table(table) => Id::Table(table),
         Named::Bridge(id) => Id::Bridge(id),
+        Named::Carried(name) => Id::Interface(name),
     }
 }
 

@@ -402,7 +402,7 @@ pub(super) fn placement_fits(d: &mut Decoder<'_>, interfaces: &[Interface], work
 pub(super) fn unused<'n>(d: &mut Decoder<'n>, devices: BTreeMap<&'n str, DeviceEntry>) {
     for (name, entry) in devices {
         d.key(name, |d| {
-            let bonded = numbered(name, "BondEthernet").is_some() || virtuals::section_of(name).is_some();
+            let bonded = virtuals::section_of(name).is_some();
             let help = if numbered(name, "loop").is_some() {
                 "a loopback has no device, and may only be `promiscuous`: remove the entry".to_string()
             } else if bonded {

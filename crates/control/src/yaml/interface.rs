@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use packet::MacAddr;
 
 use super::acl::{self, AclUse};
-use super::bond::Bond;
 use super::decode::{Decoder, Fields};
 use super::device::{self, DeviceEntry};
 use super::diag::{Diagnostic, Place};
@@ -58,7 +57,6 @@ pub(super) struct Others<'a, 'n> {
     pub devices: &'a mut BTreeMap<&'n str, DeviceEntry>,
     pub taps: &'a mut BTreeMap<&'n str, Tap>,
     pub loopbacks: &'a mut [Option<Interface>],
-    pub bonds: &'a mut BTreeMap<&'n str, Bond>,
     pub mpls_tunnels: &'a mut BTreeMap<&'n str, MplsTunnel>,
     pub virtuals: &'a mut virtuals::All<'n>,
 }
@@ -95,8 +93,6 @@ fn interface<'n>(
     let device = entry.as_ref().map(|e| (e.place, e.only_promiscuous));
     let kind = if tap {
         device::tap_kind(d, name, place, others.taps, entry)
-    } else if numbered(name, "BondEthernet").is_some() {
-        later(d, name, place, others.bonds.remove(name).map(InterfaceKind::Bond), "bondethernets")
     } else if numbered(name, "mpls-tunnel").is_some() {
         let tunnel = others.mpls_tunnels.remove(name).map(InterfaceKind::MplsTunnel);
         if tunnel.is_none() {
@@ -133,6 +129,16 @@ fn interface<'n>(
         return Some(result);
     };
     common(d, &fields, &mut result);
+    if let Some(section) = virtuals::section_of(name).filter(|s| s.says_mac && fields.has("mac")) {
+        d.key("mac", |d| {
+            d.error(
+                fields.key_place("mac"),
+                "section-mac",
+                format!("the MAC address of `{name}` stands here"),
+            )
+            .help(format!("move it to {}.{name}.mac", section.name));
+        });
+    }
     virtuals::fill(&mut result, fields.has("mtu"));
     if let (InterfaceKind::Tap(tap), None) = (&result.kind, &result.description) {
         result.description.clone_from(&tap.description);
@@ -155,12 +161,6 @@ fn interface<'n>(
             .help("`devices` says which driver opens the device; without an entry it is af-packet");
         Some(())
     });
-    if let (InterfaceKind::Bond(_), true) = (&result.kind, fields.has("mac")) {
-        d.key("mac", |d| {
-            d.error(fields.key_place("mac"), "bond-mac", format!("the MAC address of `{name}` stands here"))
-                .help(format!("move it to bondethernets.{name}.mac"));
-        });
-    }
     not_yet_true(d, &fields, "sflow");
     let subs = d.field(&fields, "sub-interfaces", |d, node| {
         let mut subs = Vec::new();
@@ -174,27 +174,10 @@ fn interface<'n>(
     Some(result)
 }
 
-/// The kind of an interface that belongs to the format and comes later, and which `section` must declare.
-fn later(
-    d: &mut Decoder<'_>,
-    name: &str,
-    place: Place,
-    kind: Option<InterfaceKind>,
-    section: &str,
-) -> Option<InterfaceKind> {
-    if kind.is_none() {
-        d.error(place, "undeclared", format!("the interface `{name}` is not declared"))
-            .help(format!("add `{name}` to the section `{section}`"));
-    } else {
-        d.unsupported(place, &format!("the interface `{name}`"));
-    }
-    kind
-}
-
 /// Reports a bond or tunnel that `interfaces` does not have.
 pub(super) fn only_declared(d: &mut Decoder<'_>, name: &str, place: Place, path: &str) {
     // One that is named wrong was reported.
-    if numbered(name, "BondEthernet").is_none() && virtuals::section_of(name).is_none() {
+    if virtuals::section_of(name).is_none() {
         return;
     }
     let message = format!("`{name}` does not stand in `interfaces`");

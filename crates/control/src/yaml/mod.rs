@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 mod acl;
-mod bond;
 mod bridge;
 mod decode;
 mod device;
@@ -39,7 +38,6 @@ mod tree;
 pub(crate) mod virtuals;
 
 pub use acl::{Acl, AclUse, Action, Endpoint, Families, PrefixList, Range, Term};
-pub use bond::{Bond, BondMode, LoadBalance};
 pub use diag::{Diagnostic, Diagnostics, Place, Severity, Source};
 pub(crate) use l2::popped;
 pub use l3::Setting;
@@ -95,7 +93,6 @@ const OWN_SECTIONS: &[&str] = &[
     "packet-generator",
     "l2",
     "l3",
-    "bondethernets",
     "bridgedomains",
     "acls",
     "prefixlists",
@@ -107,7 +104,7 @@ const OWN_SECTIONS: &[&str] = &[
 ];
 
 /// Those of them that belong to the format but are not supported yet.
-const LATER: &[&str] = &["bondethernets", "acls", "prefixlists", "sflow"];
+const LATER: &[&str] = &["acls", "prefixlists", "sflow"];
 
 /// Reads and checks a document that a router is to run. `file` is the name shown in errors.
 ///
@@ -271,7 +268,6 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     let mut taps = d.field(&fields, "taps", tap::decode).unwrap_or_default();
     let loopbacks = d.field(&fields, "loopbacks", interface::loopbacks).unwrap_or_default();
     let mut loopbacks: Vec<Option<Interface>> = loopbacks.into_iter().map(Some).collect();
-    let mut bonds = d.field(&fields, "bondethernets", bond::decode).unwrap_or_default();
     let mut mpls_tunnels = mpls_tunnel::declared(root);
     let mut virtuals = virtuals::All::new();
     for section in virtuals::SECTIONS {
@@ -284,11 +280,9 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
         devices: &mut devices,
         taps: &mut taps,
         loopbacks: &mut loopbacks,
-        bonds: &mut bonds,
     };
     let interfaces = d.field(&fields, "interfaces", |d, node| interface::decode(d, node, &mut others));
     document.interfaces = interfaces.unwrap_or_default();
-    bonds.values().for_each(|b| interface::only_declared(d, &b.name, b.place, &b.path));
     document.interfaces.extend(tap::remaining(taps, &mut devices));
     document.interfaces.extend(mpls_tunnel::remaining(mpls_tunnels));
     document.interfaces.extend(virtuals::remaining(d, virtuals));

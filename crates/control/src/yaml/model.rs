@@ -14,7 +14,6 @@ pub use net::router::{HostDriver, Kept, XdpMode};
 use packet::MacAddr;
 
 use super::acl::{Acl, AclUse};
-use super::bond::Bond;
 use super::diag::{Diagnostic, Diagnostics, Place, Source};
 use super::l3::Setting;
 use super::scalar::Reference;
@@ -145,14 +144,12 @@ pub enum InterfaceKind {
     MplsTunnel(super::MplsTunnel),
     /// One that a feature makes.
     Virtual(super::Virtual),
-    /// A bond: not supported yet.
-    Bond(Bond),
 }
 
 impl InterfaceKind {
     /// No entry of `devices` says anything of what stands behind it.
     pub(super) fn is_without_device(&self) -> bool {
-        matches!(self, Self::Bond(_) | Self::MplsTunnel(_) | Self::Virtual(_))
+        matches!(self, Self::MplsTunnel(_) | Self::Virtual(_))
     }
 
     /// A tunnel that carries frames.

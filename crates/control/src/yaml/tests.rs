@@ -1,8 +1,8 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bond, bridge, device, interface, l2, l3, linux_cp, mpls, neighbor, punt, route, settings, sflow,
-    span, stream, tap,
+    acl, bridge, device, interface, l2, l3, linux_cp, mpls, neighbor, punt, route, settings, sflow, span,
+    stream, tap,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -30,7 +30,6 @@ fn the_manual_has_every_field() {
         ("### `taps.NAME.host`", tap::TAP_HOST),
         ("## `bridgedomains`", bridge::BRIDGE),
         ("### `bridgedomains.NAME.settings`", bridge::SETTINGS),
-        ("## `bondethernets`", bond::BOND),
         ("## `prefixlists`", acl::prefixlist::PREFIX_LIST),
         ("## `acls`", acl::ACL),
         ("### `acls.NAME.terms[N]`", acl::TERM),

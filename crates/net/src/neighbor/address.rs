@@ -192,6 +192,15 @@ impl AddressTable {
         }
     }
 
+    /// Who sends to the addresses of an interface is to learn anew where they are.
+    pub fn moved(&mut self, now: Millis, interface: u32, out: Out<'_>) {
+        for key in self.keys(interface) {
+            if self.settled(key) {
+                self.announce(now, key, out);
+            }
+        }
+    }
+
     /// The interface lost its link.
     pub fn link_down(&mut self, interface: u32, out: Out<'_>) {
         if self.links.remove(&interface).is_none() {

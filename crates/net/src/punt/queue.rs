@@ -19,8 +19,15 @@ const FURTHER: usize = 4 * MESSAGES;
 pub const MOST_BYTES: usize = 65_535 + 40 + 22;
 
 /// Each kind at its number.
-const KINDS: [PuntKind; 6] =
-    [PuntKind::Arp, PuntKind::Nd, PuntKind::Anycast, PuntKind::Solicitation, PuntKind::Group, PuntKind::Icmp];
+const KINDS: [PuntKind; 7] = [
+    PuntKind::Arp,
+    PuntKind::Nd,
+    PuntKind::Anycast,
+    PuntKind::Solicitation,
+    PuntKind::Group,
+    PuntKind::Icmp,
+    PuntKind::Lacp,
+];
 
 /// Why a packet is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +44,8 @@ pub enum PuntKind {
     Group,
     /// An ICMP or ICMPv6 message to the router that no node answers (echo reply, error); bytes from the IP header.
     Icmp,
+    /// LACP or a marker, on a member of a bond that runs LACP; bytes from the Ethernet header.
+    Lacp,
 }
 
 /// What a worker asks for.

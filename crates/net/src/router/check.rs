@@ -244,6 +244,7 @@ impl Router {
             if let Some(why) = self.takes_no_frames(i.index) {
                 return Err(OpError::new(why));
             }
+            self.check_own_frames(i)?;
             if let Some(m) = i.membership {
                 let id = m.bridge;
                 return Err(OpError::new(format!("{} is in bridge domain {id}: take it out first", i.name)));

@@ -158,6 +158,7 @@ impl Router {
         if let Some(why) = self.takes_no_frames(p.index) {
             return Err(OpError::new(why));
         }
+        self.check_own_frames(p)?;
         if id == 0 {
             return fail("the number of a sub-interface starts at 1");
         }

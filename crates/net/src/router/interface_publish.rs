@@ -189,6 +189,9 @@ impl Router {
         if (was == 0) == (now == 0) {
             return;
         }
+        for member in self.carried_by(hw) {
+            self.receive_frames_to(member, mac, on);
+        }
         let device = self.interfaces.get_mut(hw).and_then(IfState::device_mut);
         if let Some(Err(e)) = device.map(|d| d.set_group(mac, on)) {
             self.note(true, format!("frames for {mac} may not be received: {e}"));

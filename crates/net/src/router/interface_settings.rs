@@ -3,6 +3,7 @@
 use super::following::Change;
 use super::{IfState, Kind, OpError, Router};
 use crate::neighbor::address::LinkSettings;
+use graph::TxCaps;
 use packet::eth::MacAddr;
 
 impl Router {
@@ -50,7 +51,7 @@ impl Router {
         }
     }
 
-    pub(super) fn set_mac(&mut self, index: u32, mac: MacAddr) -> Result<(), OpError> {
+    pub(crate) fn set_mac(&mut self, index: u32, mac: MacAddr) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         if let Some(d) = &mut i.device {
             d.set_mac(mac)
@@ -110,12 +111,53 @@ impl Router {
             return;
         }
         let (hw, bytes, name) = (i.hw(), u32::from(i.mtu) + more, i.name.clone());
-        let Some(d) = self.interfaces.get_mut(hw).and_then(|h| h.device.as_mut()) else { return };
-        if let Err(e) = d.fit_tagged(bytes) {
-            self.note(
-                true,
-                format!("{name}: packets of full size do not pass, the Linux device needs MTU {bytes}: {e}"),
-            );
+        for device in self.devices_below(hw) {
+            let Some(d) = self.interfaces.get_mut(device).and_then(|h| h.device.as_mut()) else { continue };
+            if let Err(e) = d.fit_tagged(bytes) {
+                let what = format!("the Linux device needs MTU {bytes}");
+                self.note(true, format!("{name}: packets of full size do not pass, {what}: {e}"));
+            }
+        }
+    }
+
+    /// The interface itself, or those that carry its frames.
+    pub(super) fn devices_below(&self, hw: u32) -> Vec<u32> {
+        let by = self.carried_by(hw);
+        if by.is_empty() { vec![hw] } else { by }
+    }
+
+    /// What is sent to an interface and its sub-interfaces is to come another way: their addresses are announced.
+    pub(crate) fn announce(&mut self, index: u32) {
+        let subs = self.interfaces.get(index).map(|i| i.subs.values().copied().collect::<Vec<_>>());
+        let (now, mut out) = (self.now(), vec![]);
+        for i in std::iter::once(index).chain(subs.into_iter().flatten()) {
+            self.neighbors.addresses.moved(now, i, &mut out);
+        }
+        self.carry_out_addresses(out);
+    }
+
+    /// An interface begins to carry the frames of another, or ends: its device takes what the other takes, or what is its own.
+    pub(crate) fn follow_carrying(&mut self, index: u32, of: u32, begins: bool) -> Result<(), OpError> {
+        let groups = self.interfaces.device_groups.keys().filter(|k| k.0 == of).map(|k| k.1);
+        for group in groups.collect::<Vec<_>>() {
+            self.receive_frames_to(index, group, begins);
+        }
+        self.fit_device(index);
+        self.follow_promiscuity(index)
+    }
+
+    /// What the device of an interface has is another address from now on than that which was set, which stays: what it has by itself.
+    pub(crate) fn set_own_mac(&mut self, index: u32, mac: MacAddr) {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.own_mac = mac;
+        }
+    }
+
+    /// What is done for packets that are sent over an interface without a device.
+    pub(crate) fn set_caps(&mut self, index: u32, caps: TxCaps) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        if std::mem::replace(&mut i.caps, caps) != caps {
+            self.publish_interface(index);
         }
     }
 
@@ -142,18 +184,23 @@ impl Router {
     /// cross-connected.
     pub(crate) fn follow_promiscuity(&mut self, index: u32) -> Result<(), OpError> {
         let hw = self.interfaces.get(index).map_or(index, IfState::hw);
-        let all = |i: &IfState| i.promiscuous || i.xconnect.is_some() || i.membership.is_some_and(|m| !m.bvi);
-        let want = self
-            .interfaces
-            .get(hw)
-            .is_some_and(|h| all(h) || h.subs.values().filter_map(|s| self.interfaces.get(*s)).any(all));
-        if let Some(h) = self.interfaces.get_mut(hw)
-            && let Some(d) = &mut h.device
-        {
-            d.set_promiscuous(want)
-                .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
+        for device in self.devices_below(hw) {
+            let above = self.carries(device).is_some_and(|(to, _)| self.wants_all_frames(to));
+            let want = above || self.wants_all_frames(device);
+            if let Some(h) = self.interfaces.get_mut(device)
+                && let Some(d) = &mut h.device
+            {
+                d.set_promiscuous(want)
+                    .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
+            }
         }
         self.publish_interface(index);
         Ok(())
+    }
+
+    fn wants_all_frames(&self, hw: u32) -> bool {
+        let all = |i: &IfState| i.promiscuous || i.xconnect.is_some() || i.membership.is_some_and(|m| !m.bvi);
+        let subs = |h: &IfState| h.subs.values().filter_map(|s| self.interfaces.get(*s)).any(all);
+        self.interfaces.get(hw).is_some_and(|h| all(h) || subs(h))
     }
 }

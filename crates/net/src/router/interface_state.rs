@@ -272,6 +272,11 @@ impl IfState {
         self.device.as_deref()
     }
 
+    /// What is done for packets that are sent over it.
+    pub(crate) fn caps(&self) -> TxCaps {
+        self.caps
+    }
+
     pub(super) fn device_mut(&mut self) -> Option<&mut Box<dyn DeviceControl>> {
         self.device.as_mut()
     }

@@ -10,6 +10,9 @@ impl Router {
     /// Why an interface takes no part in layer 3, with what undoes it; nothing where it does.
     pub(super) fn layer2(&self, i: &IfState) -> Option<String> {
         let name = &i.name;
+        if let Some(why) = self.without_own_frames(i.index) {
+            return Some(why);
+        }
         if let Some(m) = i.membership.filter(|m| !m.bvi) {
             let id = m.bridge;
             return Some(format!("is in bridge domain {id}: take it out first (set interface l3 {name})"));
@@ -154,6 +157,21 @@ impl Router {
             return fail("too small for IPv6, which needs 1280 bytes".into());
         }
         self.check_mtu6(i.index, mtu).or_else(fail)
+    }
+
+    /// Refuses an MTU with which an interface could not carry the frames of another, or its own could not be carried.
+    pub(super) fn check_mtu_carried(&self, i: &IfState, mtu: u16) -> Result<(), OpError> {
+        let fail = |what: String| Err(OpError::new(format!("{}: MTU {mtu} is {what}", i.name)));
+        if let Some(of) =
+            self.carries(i.index).and_then(|(to, _)| self.interface(to)).filter(|of| of.mtu > mtu)
+        {
+            return fail(format!("less than {} has, whose frames it carries, {}", of.name, of.mtu));
+        }
+        let by = self.carried_by(i.index).into_iter().filter_map(|m| self.interface(m));
+        match by.min_by_key(|m| m.mtu).filter(|m| m.mtu < mtu) {
+            Some(m) => fail(format!("more than its member {} has, {}", m.name, m.mtu)),
+            None => Ok(()),
+        }
     }
 
     /// Refuses IPv6 addresses where an interface that uses them is too small.

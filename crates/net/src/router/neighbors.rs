@@ -129,6 +129,11 @@ impl Router {
 
     /// Sends a frame out of an interface.
     pub(crate) fn send_frame(&mut self, interface: u32, frame: &Frame) {
+        self.send_frame_from(interface, self.mac_of(interface), frame);
+    }
+
+    /// The same with another source address than that of the interface.
+    pub(crate) fn send_frame_from(&mut self, interface: u32, source: MacAddr, frame: &Frame) {
         let tags: Vec<(EtherType, u16)> = self.interfaces.get(interface).map_or(vec![], |i| {
             let t = i.tags();
             let words = t.as_slice().chunks_exact(4);
@@ -136,7 +141,7 @@ impl Router {
                 .map(|w| (EtherType(u16::from_be_bytes([w[0], w[1]])), u16::from_be_bytes([w[2], w[3]])))
                 .collect()
         });
-        let bytes = frame.frame(self.mac_of(interface), &tags);
+        let bytes = frame.frame(source, &tags);
         if let Some(w) = self.workers.handles.first() {
             w.send(move |w| {
                 w.inject("interface-output", &bytes, |d| {

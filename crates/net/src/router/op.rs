@@ -610,6 +610,7 @@ impl Router {
                     )));
                 }
                 self.check_mtu_carries(i, mtu)?;
+                self.check_mtu_carried(i, mtu)?;
                 // As in Linux. They get more again when it is looked at what Linux has.
                 for sub in linuxs.iter().map(|s| s.index).collect::<Vec<_>>() {
                     self.set_mtu(sub, mtu)?;
@@ -631,6 +632,7 @@ impl Router {
                 if matches!(i.kind, Kind::Sub { .. }) {
                     return Err(OpError::new(format!("{name} has the MAC address of its parent")));
                 }
+                self.check_own_frames(i)?;
                 let index = i.index;
                 self.set_mac(index, mac)?;
                 if let Some(i) = self.interfaces.get_mut(index) {

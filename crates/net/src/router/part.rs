@@ -100,6 +100,19 @@ pub(crate) trait Part: Sync {
         Default::default()
     }
 
+    /// The interface whose frames one carries, and with it takes as its own, and the command that ends that: it has nothing of layer 2 or
+    /// 3 itself, the other's MAC address, and at least its MTU.
+    fn carries(&self, router: &Router, index: u32) -> Option<(u32, String)> {
+        let _ = (router, index);
+        None
+    }
+
+    /// Those that carry the frames of one of its making.
+    fn carried_by(&self, router: &Router, index: u32) -> Vec<u32> {
+        let _ = (router, index);
+        vec![]
+    }
+
     /// The MAC address of an interface has changed.
     fn mac_changed(&self, router: &mut Router, index: u32) -> Result<(), OpError> {
         let _ = (router, index);
@@ -353,6 +366,27 @@ impl Router {
         self.parts.all.iter().find_map(|p| p.uses_bridge(self, id))
     }
 
+    /// The interface whose frames one carries, and the command that ends that.
+    pub(crate) fn carries(&self, index: u32) -> Option<(u32, String)> {
+        self.parts.all.iter().find_map(|p| p.carries(self, index))
+    }
+
+    /// The interfaces that carry the frames of one.
+    pub(super) fn carried_by(&self, index: u32) -> Vec<u32> {
+        self.parts.all.iter().flat_map(|p| p.carried_by(self, index)).collect()
+    }
+
+    /// Refuses what an interface cannot have that carries the frames of another.
+    pub(crate) fn check_own_frames(&self, i: &IfState) -> Result<(), OpError> {
+        self.without_own_frames(i.index).map_or(Ok(()), |why| Err(OpError::new(format!("{} {why}", i.name))))
+    }
+
+    /// Why an interface has no frames of its own, with what undoes it; nothing where it has.
+    pub(super) fn without_own_frames(&self, index: u32) -> Option<String> {
+        let (to, undo) = self.carries(index)?;
+        Some(format!("carries the frames of {}: undo that first ({undo})", self.interface_name(to)))
+    }
+
     /// What makes what parts have of an interface, before or behind its settings.
     pub(super) fn made_by_parts(&self, i: &IfState, before_features: bool) -> impl Iterator<Item = Op> {
         self.parts.all.iter().flat_map(move |p| p.makes(self, i, before_features))
@@ -407,6 +441,8 @@ impl Router {
 pub enum Named {
     /// An interface, by its name.
     Interface(String),
+    /// An interface whose frames the one that is told is to carry, by its name: both with their MTU.
+    Carried(String),
     /// A routing table.
     Table(RouteTable),
     /// A bridge domain, by its number.

@@ -244,15 +244,24 @@ impl Router {
 
     /// Has the Linux device behind an interface take what the interface and its sub-interfaces send, and no more than that needs.
     pub(super) fn fit_device(&mut self, index: u32) {
-        let Some(i) = self.interfaces.get(index).filter(|i| !matches!(i.kind, Kind::Sub { .. })) else {
-            return;
-        };
+        let Some(own) = self.frame_bytes(index) else { return };
+        for device in self.devices_below(index) {
+            let above = self.carries(device).and_then(|(to, _)| self.frame_bytes(to));
+            let below = self.frame_bytes(device).unwrap_or(0);
+            let bytes = own.max(below).max(above.unwrap_or(0));
+            let name = self.interface_name(device);
+            let Some(d) = self.interfaces.get_mut(device).and_then(IfState::device_mut) else { continue };
+            if let Err(e) = d.fit(bytes) {
+                self.note(true, format!("{name}: the Linux device does not take MTU {bytes}: {e}"));
+            }
+        }
+    }
+
+    /// Bytes of the longest packet of an interface and its sub-interfaces, with the tags that count towards the MTU of a Linux device.
+    fn frame_bytes(&self, index: u32) -> Option<u32> {
+        let i = self.interfaces.get(index).filter(|i| !matches!(i.kind, Kind::Sub { .. }))?;
         let subs = i.subs.values().filter_map(|s| self.interfaces.get(*s));
         let tagged = subs.map(|s| u32::from(s.mtu) + s.tags().beyond_mtu()).max();
-        let (bytes, name) = (tagged.unwrap_or(0).max(u32::from(i.mtu)), i.name.clone());
-        let Some(d) = self.interfaces.get_mut(index).and_then(IfState::device_mut) else { return };
-        if let Err(e) = d.fit(bytes) {
-            self.note(true, format!("{name}: the Linux device does not take MTU {bytes}: {e}"));
-        }
+        Some(tagged.unwrap_or(0).max(u32::from(i.mtu)))
     }
 }

@@ -355,6 +355,13 @@ impl Router {
         rows.filter(|r| r.count != 0).collect()
     }
 
+    /// Waits until no worker works on a vector any more that it works on now.
+    pub(crate) fn wait_for_workers(&self) {
+        for w in &self.workers.handles {
+            w.call(|_| ());
+        }
+    }
+
     /// A point in time, for [`Router::passed`].
     pub fn mark(&self) -> u64 {
         self.grace.reclaimer.domain().advance()

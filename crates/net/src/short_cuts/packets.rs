@@ -107,7 +107,7 @@ const STACKS: [&[(u32, u8)]; 46] = [
     &[(102, 64), (7, 64)],
 ];
 
-const DST4: [[u8; 4]; 45] = [
+const DST4: [[u8; 4]; 46] = [
     [10, 10, 1, 1],
     [10, 11, 0, 0],
     [10, 12, 0, 1],
@@ -153,6 +153,7 @@ const DST4: [[u8; 4]; 45] = [
     [10, 37, 0, 2],
     [10, 38, 0, 2],
     [239, 1, 1, 1],
+    [10, 41, 0, 2],
 ];
 const SRC4: [[u8; 4]; 16] = [
     [192, 0, 2, 2],
@@ -173,7 +174,7 @@ const SRC4: [[u8; 4]; 16] = [
     [10, 3, 0, 0],
     [10, 99, 0, 255],
 ];
-const DST6: [&str; 37] = [
+const DST6: [&str; 38] = [
     "2001:db8:10::1",
     "2001:db8:11::1",
     "2001:db8:12::1",
@@ -211,6 +212,7 @@ const DST6: [&str; 37] = [
     "2001:db8:35::2",
     "2001:db8:2::1",
     "2001:db8:37::2",
+    "2001:db8:41::2",
 ];
 const SRC6: [&str; 13] = [
     "2001:db8:1::2",
@@ -228,8 +230,11 @@ const SRC6: [&str; 13] = [
     "2001:db8:2::2",
 ];
 
+/// The EtherType of slow protocols.
+const SLOW: u16 = 0x8809;
+
 /// From here on `to` is the address of another port.
-const OTHER_PORT: u8 = 16;
+const OTHER_PORT: u8 = 20;
 
 /// What an IPv4 header checksum is to be.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +292,7 @@ impl Spec {
     pub fn theme(seed: u64) -> Spec {
         let mut r = Rng(seed);
         let v6 = r.below(2) == 1;
-        let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10, 11, 11, 11, 12]);
+        let port = r.pick(&[0, 0, 0, 0, 1, 2, 7, 7, 7, 8, 4, 10, 11, 11, 11, 12, 16, 17, 18]);
         let tags =
             if port == 7 { r.pick(&[0, 1, 1, 1, 3, 3, 4, 5, 6, 9, 21, 21, 22, 22, 23, 26]) } else { 0 };
         let labels = r.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 22, 23, 14, 35]);
@@ -308,8 +313,8 @@ impl Spec {
             v6,
             dst: r.pick(&if tunnelled {
                 let (end, group) = if v6 { (35, 35) } else { (40, 44) };
-                let mut all = [end; 20];
-                all[19] = group;
+                let mut all = [end; 22];
+                all[21] = group;
                 all
             } else {
                 [
@@ -333,6 +338,8 @@ impl Spec {
                     if v6 { 33 } else { 41 },
                     if v6 { 36 } else { 42 },
                     if v6 { 36 } else { 43 },
+                    if v6 { 37 } else { 45 },
+                    if v6 { 37 } else { 45 },
                 ]
             }),
             host: 0,
@@ -393,7 +400,11 @@ impl Spec {
             }
             2 => self.to = r.below(14) as u8,
             3 => self.from = r.below(10) as u8,
-            4 => self.ethertype = r.pick(&[0x0800, 0x86dd, 0x0806, 0x1234, 46]),
+            4 => {
+                self.ethertype = r.pick(&[0x0800, 0x86dd, 0x0806, 0x1234, 46, SLOW, SLOW]);
+                // LACP, a marker, or none of them.
+                self.first = if self.ethertype == SLOW { r.pick(&[0, 1, 1, 2]) } else { self.first };
+            }
             5 => {
                 self.v6 = !self.v6;
                 self.ethertype = if self.v6 { 0x86dd } else { 0x0800 };
@@ -460,6 +471,9 @@ impl Spec {
                         "ip4-mpls-label-imposition-pipe",
                         "ip6-mpls-label-imposition-uniform",
                         "ip4-mpls-label-disposition-pipe",
+                        "bond-input",
+                        "bond-tx",
+                        "lacp-input",
                     ]);
                     self.entry = Entry::Inner(node, r.below(40) as u32);
                 }
@@ -595,7 +609,8 @@ impl Spec {
     }
 
     fn frame(&self) -> (Vec<u8>, usize) {
-        let own = [2, 0, 0, 0, 0, self.port as u8 + 1];
+        // Ports 16 and 17 are of one bond.
+        let own = [2, 0, 0, 0, 0, if self.port == 17 { 16 } else { self.port as u8 } + 1];
         let mut f = match self.to {
             1 => vec![2, 0, 0, 0, 9, 9],
             2 => vec![0xff; 6],
@@ -704,6 +719,9 @@ impl Spec {
                     | "l2-bridge"
                     | "l2-flood"
                     | "l2-arp-term"
+                    | "bond-input"
+                    | "bond-tx"
+                    | "lacp-input"
             ) {
                 d.off += skip;
                 d.len -= skip;

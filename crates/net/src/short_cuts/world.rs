@@ -1,5 +1,6 @@
 //! A router with interfaces, routes and neighbours of every kind, and a graph of its own that is run inline.
 
+use crate::bond::{self, BondConfig, BondOp, Joins, MemberConfig};
 use crate::gre::{GreConfig, GreOp};
 use crate::hold::{Ip4Hold, Ip6Hold, MplsHold, Waiting};
 use crate::interface::MtuOf;
@@ -32,7 +33,7 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 
 /// Ports with a device; the first has 02:00:00:00:00:01 and so on.
-pub const PORTS: [&str; 16] = [
+pub const PORTS: [&str; 19] = [
     "left",
     "right",
     "small",
@@ -49,7 +50,12 @@ pub const PORTS: [&str; 16] = [
     "rim",
     "host",
     "vlan-host",
+    "strand",
+    "twine",
+    "lace",
 ];
+/// Those of bonds, by the number of the bond: their MAC address is its own.
+const MEMBERS: [(&str, u32); 3] = [("strand", 0), ("twine", 0), ("lace", 1)];
 /// The port on whose transmit side a capture runs.
 pub const TAPED: &str = "six";
 
@@ -145,7 +151,9 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         let name = name.to_string();
         let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
         ops.push(Op::CreatePcap { name: name.clone(), config });
-        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr([2, 0, 0, 0, 0, n as u8 + 1])) });
+        if MEMBERS.iter().all(|m| m.0 != name) {
+            ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr([2, 0, 0, 0, 0, n as u8 + 1])) });
+        }
         let mtu = match name.as_str() {
             "small" => 576,
             "six" => 1280,
@@ -195,6 +203,7 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ops.extend(bindings());
     }
     ops.extend(bridge());
+    ops.extend(bonds());
     let addresses = [
         ("loop0", "10.40.0.1/24"),
         ("loop0", "2001:db8:40::1/64"),
@@ -220,6 +229,8 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ("trunk.301", "10.31.0.1/24"),
         ("trunk.600", "10.60.0.1/24"),
         ("trunk.800", "2001:db8:800::1/64"),
+        ("BondEthernet0", "10.41.0.1/24"),
+        ("BondEthernet0", "2001:db8:41::1/64"),
     ];
     let address = |(name, net): (&str, &str)| Op::AddAddress { name: name.into(), net: net.parse().unwrap() };
     ops.extend(addresses.map(address));
@@ -244,6 +255,8 @@ fn interfaces(with_tables: bool) -> Vec<Op> {
         ("trunk.300", "10.3.0.2"),
         ("trunk.300", "2001:db8:300::2"),
         ("trunk.600", "10.60.0.2"),
+        ("BondEthernet0", "10.41.0.2"),
+        ("BondEthernet0", "2001:db8:41::2"),
     ];
     let neighbor = |(i, (name, address)): (usize, &(&str, &str))| Op::SetNeighbor {
         name: name.to_string(),
@@ -287,6 +300,25 @@ fn bridge() -> Vec<Op> {
         mac(0xcf, port("trunk.970")),
         mac(0xdd, StaticMac::Filter),
     ]
+}
+
+/// A bond with the address of `strand`, whose members share its flows, and one that waits for an LACP that nobody speaks.
+fn bonds() -> Vec<Op> {
+    let mut ops = vec![];
+    for (instance, mode) in [(0, bond::Mode::Xor), (1, bond::Mode::Lacp)] {
+        let config = BondConfig { mode, ..BondConfig::default() };
+        ops.push(BondOp::Create { instance, config }.into());
+        let name = format!("BondEthernet{instance}");
+        let mac = MacAddr([2, 0, 0, 0, 0, 17 + instance as u8]);
+        ops.push(Op::SetMac { name: name.clone(), mac: Some(mac) });
+        ops.push(Op::SetState { name, up: true });
+    }
+    for (name, bond) in MEMBERS {
+        let bond = Some((format!("BondEthernet{bond}"), MemberConfig::default()));
+        let feature = Joins { bond }.into();
+        ops.push(Op::SetFeature { name: name.into(), feature });
+    }
+    ops
 }
 
 fn routes(right: Option<u32>) -> Vec<Op> {
@@ -609,6 +641,7 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
         [mtu("right", 1280), mtu("right", 1500)],
         [up("spoke", false), up("spoke", true)],
         [up("trunk.300", false), up("trunk.300", true)],
+        [up("strand", false), up("strand", true)],
         [mirror("rim", to_cord(Directions::ALL[0])), mirror("rim", Mirror::off("cord".into()))],
         [mirror("trunk.950", to_cord(Directions::ALL[2])), mirror("trunk.950", Mirror::off("cord".into()))],
         [visits("left", true), visits("left", false)],
@@ -618,6 +651,7 @@ pub fn changes() -> Vec<[Vec<Op>; 2]> {
         [visits("trunk.950", true), visits("trunk.950", false)],
         [visits("gre0", true), visits("gre0", false)],
         [visits("loop0", true), visits("loop0", false)],
+        [visits("BondEthernet0", true), visits("BondEthernet0", false)],
         [vec![limit(Class::Icmp, Some(NOTHING))], vec![limit(Class::Icmp, None)]],
         [rim(None), rim(Some(Membership { bridge: 1, bvi: false, shg: 1 }))],
     ]
@@ -696,8 +730,12 @@ impl World {
         if with_features {
             // Interfaces of layer 2 take none.
             let targets: Vec<u32> = router.interfaces().filter_map(|i| i.xconnect).collect();
+            let carried = |i: &crate::router::IfState| bond::member(&router, i.index).is_some();
             let routed = |i: &&crate::router::IfState| {
-                i.membership.is_none_or(|m| m.bvi) && i.xconnect.is_none() && !targets.contains(&i.index)
+                !carried(i)
+                    && i.membership.is_none_or(|m| m.bvi)
+                    && i.xconnect.is_none()
+                    && !targets.contains(&i.index)
             };
             let names: Vec<String> =
                 router.interfaces().skip(1).filter(routed).map(|i| i.name.clone()).collect();

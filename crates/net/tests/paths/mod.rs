@@ -6,6 +6,7 @@ use graph::{
     Buffers, Dispatcher, Guard, NodeId, PoolConfig, PoolMemory, TxCaps, TxQueue, TxReport, VECTOR_SIZE,
     Vector,
 };
+use net::bond::{BondConfig, BondOp, Joins, MemberConfig, Mode};
 use net::gre::{GreConfig, GreOp};
 use net::l2::bridge::{BridgeOp, BridgeSettings, StaticMac};
 use net::labels::OutLabels;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The paths. `mixed` is IPv4, IPv6, ARP, unknown types, and a TTL that runs out.
-pub const PATHS: [&str; 44] = [
+pub const PATHS: [&str; 46] = [
     "ip4",
     "ip6",
     "l2xc",
@@ -67,12 +68,17 @@ pub const PATHS: [&str; 44] = [
     "vxlan-decap",
     "linux-punt",
     "linux-inject",
+    "bond-out",
+    "bond-in",
 ];
 
 const PORTS: [&str; 13] = [
     "left", "right", "patch", "cord", "trunk", "guarded", "customer", "clamped", "hub", "spoke", "rim",
     "site", "host",
 ];
+
+/// Behind these, where there is a bond, its members, with its address.
+const MEMBERS: [&str; 2] = ["strand", "twine"];
 
 /// A station behind `spoke`.
 const STATION: packet::MacAddr = packet::MacAddr([2, 0, 0, 0, 2, 1]);
@@ -300,6 +306,33 @@ fn tunnel(path: &str) -> Vec<Op> {
     vec![]
 }
 
+/// A bond of two members that share its flows, with a route over it.
+fn bond() -> Vec<Op> {
+    let name = || "BondEthernet0".to_string();
+    let config = BondConfig { mode: Mode::Xor, ..BondConfig::default() };
+    let up = |name: &str| Op::SetState { name: name.into(), up: true };
+    let mut ops = vec![
+        BondOp::Create { instance: 0, config }.into(),
+        Op::SetMac { name: name(), mac: Some(packet::MacAddr([2, 0, 0, 0, 0, PORTS.len() as u8 + 1])) },
+        up(&name()),
+    ];
+    for member in MEMBERS {
+        let config = PcapConfig { read: None, write: None, pps: None, repeat: false };
+        let feature = Joins { bond: Some((name(), MemberConfig::default())) }.into();
+        ops.push(Op::CreatePcap { name: member.into(), config });
+        ops.push(Op::SetMtu { name: member.into(), mtu: 9000 });
+        ops.push(Op::SetFeature { name: member.into(), feature });
+        ops.push(up(member));
+    }
+    let (mac, address) = (packet::MacAddr([2, 0, 0, 0, 1, 1]), "10.0.43.2".parse().unwrap());
+    let via = RoutePath { address: Some(address), ..RoutePath::default() };
+    let (prefix, target) = ("43.0.0.0/8".parse().unwrap(), Target::Paths(vec![via]));
+    ops.push(Op::AddAddress { name: name(), net: "10.0.43.1/24".parse().unwrap() });
+    ops.push(Op::SetNeighbor { name: name(), address, mac });
+    ops.push(Op::SetRoute { table: 0, prefix, target });
+    ops
+}
+
 /// A packet from the host on `left` to the router, with these bytes behind its header.
 fn to_router(protocol: u8, inside: &[u8]) -> Vec<u8> {
     let mut p = vec![0x45, 0, 0, 20 + inside.len() as u8, 0, 0, 0, 0, 64, protocol, 0, 0];
@@ -524,6 +557,8 @@ fn frame(path: &str, n: u8) -> (u8, Vec<u8>) {
             inside.extend(inner);
             (0, None, 0x0800, to_router(17, &inside))
         }
+        "bond-out" => (0, None, 0x0800, ip4(43, n, 64)),
+        "bond-in" => (PORTS.len() as u8, None, 0x0800, ip4(20, n, 64)),
         "bvi-out" => (0, None, 0x0800, ip4(25, n, 64)),
         "mpls-ingress" => (0, None, 0x0800, ip4(40, n, 64)),
         "mpls-ingress2" => (0, None, 0x0800, ip4(41, n, 64)),
@@ -597,6 +632,9 @@ impl Rig {
         }
         router.commit(vec![frames_in(&router)]).unwrap();
         router.commit(tunnel(path)).unwrap();
+        if path.starts_with("bond-") {
+            router.commit(bond()).unwrap();
+        }
         // Of `ip4`, where its packets come in and where they leave, and an interface where they do neither.
         let mirrored = [("span-rx", "left"), ("span-tx", "right"), ("span-beside", "clamped")]
             .into_iter()
@@ -620,7 +658,8 @@ impl Rig {
         let (mut dispatcher, _) =
             net::nodes::build_from(net::nodes::empty(), router.plane(), &pool, 0).unwrap();
         let sent = Arc::new(AtomicU64::new(0));
-        let ports: Vec<u32> = PORTS.iter().map(|name| router.interface_index(name).unwrap()).collect();
+        let names = PORTS.iter().chain(&MEMBERS);
+        let ports: Vec<u32> = names.filter_map(|name| router.interface_index(name)).collect();
         for port in &ports {
             let tx: &mut InterfaceTx = dispatcher.node_mut("interface-tx").unwrap();
             tx.set(*port, Some(Box::new(Sink(Arc::clone(&sent)))));
@@ -635,6 +674,7 @@ impl Rig {
                 .id(match path {
                     "span-rx" => "span-input",
                     "linux-inject" => "linux-cp-xc",
+                    "bond-in" => "bond-input",
                     _ => "ethernet-input",
                 })
                 .unwrap(),

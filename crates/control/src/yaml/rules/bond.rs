@@ -3,45 +3,38 @@
 use std::collections::HashMap;
 
 use super::{Names, Port, say};
-use crate::yaml::bond::Bond;
 use crate::yaml::diag::{Place, Sink};
+use crate::yaml::l3::Setting;
 use crate::yaml::model::{Interface, InterfaceKind};
-use crate::yaml::scalar::Reference;
 
 pub(super) fn check(interfaces: &[Interface], names: &Names<'_>, errors: &mut Sink) {
     let mut taken: HashMap<&str, (&str, Place)> = HashMap::new();
     for interface in interfaces {
-        let InterfaceKind::Bond(bond) = &interface.kind else { continue };
-        for (i, member) in bond.members.iter().enumerate() {
-            let path = format!("{}.interfaces[{i}]", bond.path);
-            if let Some((first, place)) = taken.get(member.name.as_str()) {
-                let message = format!("`{}` is a member of `{first}` on line {}", member.name, place.line);
-                say(errors, member.place, path, "bond-unique", message)
-                    .value(&member.name)
+        let InterfaceKind::Virtual(bond) = &interface.kind else { continue };
+        if net::bond::is_name(&interface.name).is_none() {
+            continue;
+        }
+        for (member, Setting { place, path, .. }) in &bond.others {
+            if let Some((first, place_before)) = taken.get(member.as_str()) {
+                let message = format!("`{member}` is a member of `{first}` on line {}", place_before.line);
+                say(errors, *place, path.clone(), "bond-unique", message)
+                    .value(member)
                     .help("an interface is in at most one bond, once");
                 continue;
             }
-            taken.insert(&member.name, (&bond.name, member.place));
-            match names.get(&member.name) {
-                Ok(port) => self::member((bond, interface), member, port, &path, errors),
-                Err(e) => {
-                    say(errors, member.place, path, e.rule, e.message).value(&member.name).help(e.help);
-                }
+            taken.insert(member, (&interface.name, *place));
+            // One that is not there is reported where all of them are looked up.
+            if let Ok(port) = names.get(member) {
+                self::member(interface, *place, port, path, errors);
             }
         }
     }
 }
 
-fn member(
-    (bond, interface): (&Bond, &Interface),
-    member: &Reference,
-    port: Port<'_>,
-    path: &str,
-    errors: &mut Sink,
-) {
+fn member(interface: &Interface, place: Place, port: Port<'_>, path: &str, errors: &mut Sink) {
     let name = port.name();
     let mut refuse = |message: String, help: String| {
-        say(errors, member.place, path.to_string(), "bond-member", message).value(name).help(help);
+        say(errors, place, path.to_string(), "bond-member", message).value(name).help(help);
     };
     if port.sub.is_some() || !matches!(port.interface.kind, InterfaceKind::Device(_)) {
         refuse(format!("`{name}` is no physical interface"), "name a device".into());
@@ -67,7 +60,7 @@ fn member(
                 "the MTU {} of `{name}` differs from the {} of `{}`",
                 port.mtu(),
                 interface.mtu,
-                bond.name
+                interface.name
             ),
             format!(
                 "mtu: {} in {}, or mtu: {} in {}",

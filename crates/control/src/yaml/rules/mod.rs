@@ -177,11 +177,6 @@ impl<'a> Names<'a> {
             let message = format!("the interface {} is not declared", short(name));
             return unknown("undeclared", message, format!("add it to the section `{}`", section.name));
         }
-        if numbered(name, "BondEthernet").is_some() {
-            let message = format!("the interface {} is not declared", short(name));
-            let help = "add it to the sections `bondethernets` and `interfaces`";
-            return unknown("undeclared", message, help.into());
-        }
         let message = format!("there is no interface {}", short(name));
         let parent = name.rsplit_once('.').and_then(|(parent, id)| Some((self.ports.get(parent)?, id)));
         let left = self.suggestions.get();

@@ -16,6 +16,7 @@ pub(super) const SECTION: Section = Section {
     name: "gre_tunnels",
     named: |name| numbered(name, "gre").is_some(),
     stands_twice: false,
+    says_mac: false,
     fields: GRE,
     decode,
     dump,
@@ -57,7 +58,17 @@ fn decode<'n>(
     let (frames, mtu) = (config.teb, config.mtu());
     let table = RouteTable::of(config.local, config.table);
     let op = Some(GreOp::Create { instance: instance as u32, config }.into());
-    Some(Virtual { place, path: d.path(), op, description: None, frames, table, mtu, other: None })
+    Some(Virtual {
+        place,
+        path: d.path(),
+        op,
+        description: None,
+        frames,
+        table,
+        mtu,
+        mac: None,
+        others: vec![],
+    })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {

@@ -15,6 +15,7 @@ pub(super) const SECTION: Section = Section {
     name: "memifs",
     named: |name| memif::is_name(name).is_some(),
     stands_twice: false,
+    says_mac: false,
     fields: MEMIF,
     decode,
     dump,
@@ -70,7 +71,17 @@ fn decode<'n>(
     let frames = config.mode == Mode::Ethernet;
     let op = Some(MemifOp::Create { socket: number, config }.into());
     let table = RouteTable { id: 0, v6: false };
-    Some(Virtual { place, path: d.path(), op, description: None, frames, table, mtu: MTU, other: None })
+    Some(Virtual {
+        place,
+        path: d.path(),
+        op,
+        description: None,
+        frames,
+        table,
+        mtu: MTU,
+        mac: None,
+        others: vec![],
+    })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {

@@ -1,6 +1,7 @@
 //! Interfaces that features make: a section for each kind declares them, and `interfaces` says what they have in common with others.
 //! A feature has a file here, with all that the document says of its interfaces, and one line in [`SECTIONS`].
 
+mod bond;
 mod gre;
 mod memif;
 mod vxlan;
@@ -19,6 +20,7 @@ use super::tree::Node;
 use crate::written::{self, Map};
 use net::router::{IfState, Op, RouteTable, Router};
 use net::tunnel::{Identity, Outside};
+use packet::MacAddr;
 
 /// An interface that a section declares.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +39,10 @@ pub struct Virtual {
     pub table: RouteTable,
     /// Its MTU where the document gives none, bytes.
     pub mtu: u16,
-    /// Another interface, with what it is told of that.
-    pub other: Option<Box<(String, Setting)>>,
+    /// Its MAC address, where its section says that.
+    pub mac: Option<MacAddr>,
+    /// Other interfaces, with what it is told of each, or that of it.
+    pub others: Vec<(String, Setting)>,
 }
 
 /// Those of one section, by name.
@@ -55,6 +59,8 @@ pub(crate) struct Section {
     pub named: fn(&str) -> bool,
     /// Whether its interfaces must stand in `interfaces`, too.
     pub stands_twice: bool,
+    /// Whether a MAC address stands in the section, and not in `interfaces`.
+    pub says_mac: bool,
     /// The fields of an entry.
     pub fields: &'static [&'static str],
     /// Reads an entry; those before it have been seen.
@@ -65,7 +71,7 @@ pub(crate) struct Section {
 }
 
 /// All of them.
-pub(crate) const SECTIONS: &[Section] = &[gre::SECTION, vxlan::SECTION, memif::SECTION];
+pub(crate) const SECTIONS: &[Section] = &[bond::SECTION, gre::SECTION, vxlan::SECTION, memif::SECTION];
 
 /// The section that declares an interface of this name.
 pub(super) fn section_of(name: &str) -> Option<&'static Section> {
@@ -89,7 +95,8 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, section: &Sect
                 frames: true,
                 table,
                 mtu: 0,
-                other: None,
+                mac: None,
+                others: vec![],
             };
             one.unwrap_or(faulty)
         });
@@ -103,8 +110,9 @@ pub(super) fn remaining(d: &mut Decoder<'_>, all: All<'_>) -> Vec<Interface> {
     let must = all.iter().filter(|(name, _)| section_of(name).is_some_and(|s| s.stands_twice));
     must.for_each(|(name, v)| only_declared(d, name, v.place, &v.path));
     let interface = |(name, v): (&str, Virtual)| {
-        let (path, place, mtu, description) = (v.path.clone(), v.place, v.mtu, v.description.clone());
-        Interface { mtu, description, ..blank(path, name, place, InterfaceKind::Virtual(v)) }
+        let (path, place, mtu, mac, description) =
+            (v.path.clone(), v.place, v.mtu, v.mac, v.description.clone());
+        Interface { mtu, mac, description, ..blank(path, name, place, InterfaceKind::Virtual(v)) }
     };
     all.into_iter().map(interface).collect()
 }
@@ -118,6 +126,7 @@ pub(super) fn fill(i: &mut Interface, has_mtu: bool) {
     if i.description.is_none() {
         i.description.clone_from(&v.description);
     }
+    i.mac = i.mac.or(v.mac);
 }
 
 /// What the header outside of a tunnel between these ends says.
@@ -155,13 +164,14 @@ fn put_marks(to: &mut Map, ttl: Option<u8>, dscp: Option<u8>, own: Outside) {
 pub(super) fn of_others(d: &mut Decoder<'_>, interfaces: &[Interface], names: &Names<'_>) -> Vec<Setting> {
     let mut settings = vec![];
     for i in interfaces {
-        let InterfaceKind::Virtual(Virtual { other: Some(told), .. }) = &i.kind else { continue };
-        let (other, setting) = &**told;
-        match names.get(other) {
-            Ok(_) => settings.push(setting.clone()),
-            Err(e) => {
-                let error = Diagnostic::new(setting.place, setting.path.clone(), e.rule, e.message);
-                d.errors.add(error).value(other).help(e.help);
+        let InterfaceKind::Virtual(v) = &i.kind else { continue };
+        for (other, setting) in &v.others {
+            match names.get(other) {
+                Ok(_) => settings.push(setting.clone()),
+                Err(e) => {
+                    let error = Diagnostic::new(setting.place, setting.path.clone(), e.rule, e.message);
+                    d.errors.add(error).value(other).help(e.help);
+                }
             }
         }
     }

@@ -29,6 +29,7 @@ pub(super) const SECTION: Section = Section {
     name: "vxlan_tunnels",
     named: |name| numbered(name, "vxlan_tunnel").is_some(),
     stands_twice: true,
+    says_mac: false,
     fields: VXLAN,
     decode,
     dump,
@@ -102,13 +103,14 @@ fn decode<'n>(
     seen.insert(config.identity(), (name, place));
     let (frames, mtu) = (true, MTU);
     let table = RouteTable::of(config.local, config.table);
-    let other = over.map(|(over, place)| {
+    let others = over.map(|(over, place)| {
         let feature = GroupInterface(Some(over.to_string())).into();
         let op = Op::SetFeature { name: name.to_string(), feature };
-        Box::new((over.to_string(), Setting { place, path: format!("{}.group-interface", d.path()), op }))
+        (over.to_string(), Setting { place, path: format!("{}.group-interface", d.path()), op })
     });
+    let others = others.into_iter().collect();
     let op = Some(VxlanOp::Create { instance: instance? as u32, config }.into());
-    Some(Virtual { place, path: d.path(), op, description, frames, table, mtu, other })
+    Some(Virtual { place, path: d.path(), op, description, mac: None, frames, table, mtu, others })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {

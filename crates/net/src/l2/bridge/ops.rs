@@ -307,6 +307,7 @@ pub(super) fn check_member(router: &Router, name: &str, m: &Membership) -> Resul
     if let Some(why) = router.takes_no_frames(i.index) {
         return Err(OpError::new(why));
     }
+    router.check_own_frames(i)?;
     if i.kind == Kind::Loopback {
         return fail("is a loopback: it can only be the BVI of a bridge domain".into());
     }
