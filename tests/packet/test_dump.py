@@ -117,7 +117,7 @@ def test_notes_are_no_errors(tmp_path):
     """What is not supported yet: a note of the check with its place, and what a router does not start with."""
     example = f"{REPO}/examples/vppcfg.yaml"
     done = run([BINARY, "check", example])
-    assert "note[not-supported-yet]: bondethernets: the section `bondethernets` is not supported yet" in done.stdout
+    assert "note[not-supported-yet]: prefixlists: the section `prefixlists` is not supported yet" in done.stdout
     assert f"--> {example}:" in done.stdout and " notes" in done.stdout and "error" not in done.stdout
     notes = json.loads(run([BINARY, "check", "--json", example]).stdout)
     assert notes and {n["severity"] for n in notes} == {"note"} and all(n["line"] > 0 for n in notes)
