@@ -69,7 +69,7 @@ fn start(document: &Document) -> Option<Running> {
     let mut router = Router::new(config).ok()?;
     let settings = yaml::Settings::default();
     match apply::start(document, &mut router) {
-        Ok(()) => Some(Running(router, settings)),
+        Ok(_) => Some(Running(router, settings)),
         Err(_) => {
             router.shutdown();
             None

@@ -196,3 +196,46 @@ def test_a_refused_apply_changes_nothing(tmp_path):
         b.router.check_quiet()
     finally:
         b.close()
+
+
+def test_what_commands_made_stays(tmp_path):
+    """Documents come and go; a route, a loopback and an address that an operator typed carry packets meanwhile, until a document says `exact`."""
+    b = Bench({"loopbacks": {"loop0": {"addresses": ["10.255.0.1/32"]}}}, ports=("left", "right", "third"))
+    try:
+        left, right = b.ports["left"], b.ports["right"]
+        first = running(b)
+        second = first.replace("10.255.0.1/32", "10.255.0.2/32")
+        files = [tmp_path / "first.yaml", tmp_path / "second.yaml"]
+        for file, text in zip(files, (first, second)):
+            file.write_text(text)
+        for line in (f"ip route add 192.0.2.0/24 via {right.host}", "create loopback interface instance 7", "set interface state loop7 up",
+                     "set interface ip address loop7 10.7.0.1/24", 'set interface description third "by hand"', "mpls local-label add 100 eos via ip4-lookup-in-table 0"):
+            b.ctl(line)
+        mine = [f"route 192.0.2.0/24: via {right.host}", "interface loop7", "interface loop7: address 10.7.0.1/24", "interface third: description: \"by hand\"",
+                "label 100 eos: via ip4-lookup-in-table 0"]
+        told = quiver(b, "diff", str(files[1])).stdout.splitlines()
+        assert {f"= command: {m}" for m in mine} <= set(told), told
+        assert {line for line in told if line[0] != "="} == {"- interface loop0: address 10.255.0.1/32", "+ interface loop0: address 10.255.0.2/32"}, told
+        assert "of commands stays:" in quiver(b, "plan", str(files[1])).stdout
+        frames = [into(left) / udp4(left.host, "192.0.2.9", sport=4000) / f"no {n};".encode() for n in range(20000)]
+        with Stream(b.left, b.right, frames) as stream:
+            for n in (1, 0, 1):
+                quiver(b, "apply", str(files[n]))
+                assert "10.7.0.1" in b.ctl("show interface address loop7") and "by hand" in running(b)
+            # A way back has them as well.
+            quiver(b, "apply", str(files[0]), "--confirm", "600")
+            quiver(b, "rollback")
+            assert "by hand" in running(b) and "10.255.0.2/32" in running(b)
+            quiver(b, "apply", str(files[1]))
+            assert "by hand" in running(b)
+        assert not stream.lost(number)
+        # What the document wants for itself, it gets.
+        files[0].write_text(first.replace("10.255.0.1/32", "10.7.0.9/24"))
+        quiver(b, "apply", str(files[0]))
+        assert "10.7.0.9/24" in running(b) and "10.7.0.1/24" not in running(b) and "loop7" in running(b)
+        quiver(b, "apply", str(files[1]), "--exact")
+        assert running(b) == second
+        assert quiver(b, "diff", str(files[1])).stdout == ""
+        b.router.check_quiet()
+    finally:
+        b.close()

@@ -1,6 +1,6 @@
 //! From the checked document to a running router: how it is made, and the way there from nothing.
 
-use crate::engine::{self, Side};
+use crate::engine::{self, Brought, Side};
 use crate::yaml::{Dad, Diagnostic, Diagnostics, Document, Driver, HugePages, InterfaceKind};
 use graph::{PoolConfig, PoolMemory, memory};
 use net::neighbor::{DadMode, NeighborConfig};
@@ -70,8 +70,8 @@ fn probe(d: &Document) -> Result<(), Diagnostics> {
     if errors.is_empty() { Ok(()) } else { Err(d.refuse(errors)) }
 }
 
-/// Brings a new router to the state of the document. On an error the router is as empty as before.
-pub fn start(d: &Document, router: &mut Router) -> Result<(), Diagnostics> {
+/// Brings a new router to the state of the document; what that has brought. On an error the router is as empty as before.
+pub fn start(d: &Document, router: &mut Router) -> Result<Brought, Diagnostics> {
     d.supported()?;
     probe(d)?;
     let side = Side::of(d);
@@ -80,5 +80,6 @@ pub fn start(d: &Document, router: &mut Router) -> Result<(), Diagnostics> {
     engine::at_once(router, &plan).map_err(|e| {
         let step = plan.steps.get(e.step);
         d.refuse(step.map(|s| side.refusal(&s.id, e.number, &e.message)).into_iter().collect())
-    })
+    })?;
+    Ok(Brought::of(&side))
 }

@@ -98,6 +98,11 @@ impl<I: Id, V> Model<I, V> {
         self.objects.iter()
     }
 
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&I, &mut Object<I, V>)> {
+        self.objects.iter_mut()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.objects.len()

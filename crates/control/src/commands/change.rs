@@ -1,11 +1,11 @@
 //! `configuration apply`, `confirm`, `rollback`, `save`: changing what runs as a whole, the way back, and what survives a restart.
 
 use super::App;
-use super::desired::{Compared, Desk, From, PIECE, Text, asked, busy, compare, planned, short};
+use super::desired::{Compared, Desk, EXACT, From, PIECE, Text, asked, busy, compare, planned, short};
 use super::places::Places;
 use crate::ctl::author;
 use crate::dump::{Dump, Source};
-use crate::engine::{self, Carry, Failed, Plan, Progress, Side};
+use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError, digest};
 use command::{Access, Args, Caller, Command, CommandError, Output};
@@ -38,23 +38,26 @@ pub struct Changes {
     pending: RefCell<Option<Pending>>,
     /// For comparisons that change nothing.
     pub(super) places: Places,
+    /// What the last document brought; unknown: all that runs.
+    pub(super) brought: RefCell<Option<Brought>>,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Changes::new(None, Rc::new(|_| ()))
+        Changes::new(None, None, Rc::new(|_| ()))
     }
 }
 
 impl Changes {
-    /// Changes that are kept in a folder, and told in the log.
-    pub fn new(folder: Option<Folder>, log: Logger) -> Changes {
+    /// Changes that are kept in a folder, and told in the log, from what a start has brought.
+    pub fn new(folder: Option<Folder>, brought: Option<Brought>, log: Logger) -> Changes {
         Changes {
             folder: folder.map(Arc::new),
             log,
             applying: Cell::default(),
             pending: RefCell::default(),
             places: Places::default(),
+            brought: RefCell::new(brought),
         }
     }
 
@@ -83,8 +86,9 @@ impl Drop for Changes {
 
 /// What was applied and is not confirmed.
 struct Pending {
-    /// What ran before.
+    /// What ran before, and what documents had brought of it.
     before: Side,
+    brought: Option<Brought>,
     prepared: Option<Prepared>,
     /// Goes back when the time is over.
     timer: Option<JoinHandle<()>>,
@@ -105,15 +109,17 @@ const COMMENT: &str = "a word, or several in quotes, for the history";
 pub(super) fn commands() -> [Command<App>; 4] {
     [
         Command::write(
-            "configuration apply <file:path> [confirm <seconds:u32 1..86400 seconds>] [comment <comment:string>] [restart]",
+            "configuration apply <file:path> [confirm <seconds:u32 1..86400 seconds>] [comment <comment:string>] [restart] [exact]",
             "Bring what runs to a document, or change nothing",
             apply,
         )
         .arg("file", "the whole path of a document, from /; the router reads it with your rights")
+        .arg("exact", EXACT)
         .arg("seconds", CONFIRM)
         .arg("comment", COMMENT)
         .details(
-            "What does not differ is not touched, and packets flow. When a step is refused, all steps before it are \
+            "What does not differ is not touched, and packets flow. What the document before brought and this one does not say is taken \
+             away; what commands made stays, where it can, unless you say `exact`. When a step is refused, all steps before it are \
              undone: what runs is what ran before. Until it ends, other commands that change something are refused. Where the \
              router has a state folder, the document is kept there, and is what the next start begins with; what is to be \
              confirmed is not, until it is. A document that differs in the section `quiver` is refused, as that takes a restart: \
@@ -127,10 +133,11 @@ pub(super) fn commands() -> [Command<App>; 4] {
             .example("configuration confirm"),
         Command::write(
             "configuration rollback [<number:u64 1..18446744073709551615>] [confirm <seconds:u32 1..86400 seconds>] \
-             [comment <comment:string>] [restart]",
+             [comment <comment:string>] [restart] [exact]",
             "Go back to an earlier configuration",
             rollback,
         )
+        .arg("exact", EXACT)
         .arg("number", "of `configuration history`; the one before the last by default")
         .arg("seconds", CONFIRM)
         .arg("comment", COMMENT)
@@ -183,6 +190,7 @@ struct Order {
     from: From,
     confirm: Option<Duration>,
     restart: bool,
+    exact: bool,
     comment: String,
     caller: Option<Caller>,
 }
@@ -198,7 +206,8 @@ impl Order {
                 "the section `quiver` takes the role `admin`: `restart` is refused",
             ));
         }
-        Ok(Order { kind, from, confirm, restart: args.has("restart"), comment, caller })
+        let (restart, exact) = (args.has("restart"), args.has("exact"));
+        Ok(Order { kind, from, confirm, restart, exact, comment, caller })
     }
 }
 
@@ -349,7 +358,8 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
                    `configuration rollback` goes back";
         return Err(CommandError::new(why));
     }
-    let Compared { plan, running, wanted, text, restart } = compare(desk, order.from.clone()).await?;
+    let Compared { plan, running, wanted, text, restart } =
+        compare(desk, order.from.clone(), order.exact).await?;
     if !restart.is_empty() {
         let lines = restart.join("\n");
         if !order.restart {
@@ -365,6 +375,8 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
     {
         return Err(CommandError::denied(format!("nothing was changed: {why}")));
     }
+    let known = move || (Brought::but(&wanted, &plan), plan, wanted);
+    let (brought, plan, wanted) = net::background::run(known).await.map_err(CommandError::new)?;
     let steps = plan.visible().count();
     let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
     let by = words(&author);
@@ -384,7 +396,8 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
         let _ = write!(text, "; goes back in {seconds} s unless `quiver confirm` comes");
         let begun = format!("configuration: {} began: {told}; to be confirmed within {seconds} s", by);
         desk.changes.log(false, begun);
-        let pending = Pending { before: running, prepared, timer: None, told };
+        let was = desk.changes.brought.replace(Some(brought));
+        let pending = Pending { before: running, brought: was, prepared, timer: None, told };
         *desk.changes.pending.borrow_mut() = Some(pending);
         let timer = tokio::task::spawn_local(timed(desk.clone(), time));
         if let Some(pending) = desk.changes.pending.borrow_mut().as_mut() {
@@ -404,6 +417,7 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
                 }
             }
         }
+        desk.changes.brought.replace(Some(brought));
         let kept = number.map_or(String::new(), |n| format!(", kept as number {n}"));
         text += &kept;
         if steps != 0 || number.is_some() {
@@ -488,6 +502,7 @@ async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>)
     });
     let kept = kept.await;
     let steps = done?;
+    desk.changes.brought.replace(pending.brought.take());
     let number = kept.unwrap_or_else(|e| {
         desk.changes
             .log(true, format!("configuration: the history does not have that it went back: {}", e.message));
@@ -507,7 +522,7 @@ async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
         }
         tokio::time::sleep(WAIT).await;
     };
-    let (plan, running, before) = planned(running, before).await?;
+    let (plan, running, before) = planned(running, before, None).await?;
     let steps = plan.visible().count();
     let mut carry = Carry::new(plan);
     match carried(desk, &mut carry).await {
@@ -562,17 +577,19 @@ async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, C
             .and_then(|n| Some((n, folder.header(n).ok()?, From::Kept(Arc::clone(&folder), n).load().ok()?)));
         let side = last.as_ref().map(|(_, _, wanted)| &wanted.side);
         let plan = engine::plan(side.unwrap_or(&Side::default()), &running)?;
+        let brought = Brought::of(&running);
         if let Some((number, header, _)) = &last
             && plan.is_empty()
             && header.is_state()
         {
-            return Ok((*number, false));
+            return Ok((*number, false, brought));
         }
         let prepared = folder.prepare(header(Kind::Save, String::new(), author, comment, &plan), &text)?;
-        folder.keep(&prepared).map(|n| (n, true))
+        folder.keep(&prepared).map(|n| (n, true, brought))
     });
-    let (number, new) =
+    let (number, new, brought) =
         kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
+    desk.changes.brought.replace(Some(brought));
     let text = match new {
         true => format!("saved as number {number}"),
         false => format!("nothing differs from number {number}"),
@@ -653,7 +670,8 @@ impl Reload {
         }
         let lock = Applying::begin(&self.desk.changes)?;
         let (confirm, comment) = (None, String::new());
-        let order = Order { kind: Kind::Reload, from, confirm, restart: false, comment, caller: None };
+        let (restart, exact) = (false, false);
+        let order = Order { kind: Kind::Reload, from, confirm, restart, exact, comment, caller: None };
         let done = change(&self.desk, order).await;
         drop(lock);
         let output = done?;

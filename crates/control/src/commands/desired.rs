@@ -4,7 +4,7 @@ use super::App;
 use super::change::Changes;
 use super::places::Held;
 use crate::dump::Source;
-use crate::engine::{self, Line, Plan, Reading, Session, Side};
+use crate::engine::{self, Brought, Line, Plan, Reading, Session, Side};
 use crate::saved::{self, Folder};
 use crate::yaml::{self, Diagnostics, MAX_BYTES, Settings};
 use command::{Args, Caller, Command, CommandError, Output};
@@ -24,24 +24,31 @@ use std::time::{Duration, Instant};
 /// How long the control thread works on a plan before others have their turn.
 pub(super) const PIECE: Duration = Duration::from_millis(2);
 
+/// What the word `exact` asks for.
+pub(super) const EXACT: &str = "what commands made goes as well, where the document does not say it";
+/// Objects of commands that are named one by one.
+const NAMED: usize = 200;
+
 pub(super) fn commands() -> [Command<App>; 2] {
     let file = "the whole path of a document, from /; the router reads it with your rights";
     [
-        Command::read("configuration diff <file:path>", "What a document would change of what runs", diff)
+        Command::read("configuration diff <file:path> [exact]", "What a document would change of what runs", diff)
         .arg("file", file)
+        .arg("exact", EXACT)
         .details(
-            "A line for each object that differs: + where the document has it and the router has not, - where it is the other \
-             way round, ~ where both have it and it differs. A line with = names a source of routes, such as a routing daemon, whose \
-             routes are no part of a document and stay. Nothing is changed. `quiver diff FILE` does the same from the \
+            "A line for each object that differs: + where the document has it and the router has not, - where the document before \
+             brought it and this one has it not, ~ where both have it and it differs. A line with = names what others put there, \
+             which stays: what commands made, and sources of routes, such as a routing daemon. Nothing is changed. `quiver diff FILE` does the same from the \
              shell.",
         )
         .example("configuration diff /etc/quiver/new.yaml"),
         Command::read(
-            "configuration plan <file:path> [session <client:ip> [<server:ip>]]",
+            "configuration plan <file:path> [exact] [session <client:ip> [<server:ip>]]",
             "The steps from what runs to a document",
             plan,
         )
         .arg("file", file)
+        .arg("exact", EXACT)
         .arg("client", "where you are: a warning tells when the way to you would be lost")
         .arg("server", "the address that you have connected to")
         .details(
@@ -231,7 +238,8 @@ pub(super) struct Compared {
     pub restart: Vec<String>,
 }
 
-pub(super) async fn compare(desk: &Desk, from: From) -> Result<Compared, CommandError> {
+/// Without `exact` what commands made stays.
+pub(super) async fn compare(desk: &Desk, from: From, exact: bool) -> Result<Compared, CommandError> {
     let load = async {
         let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
         wanted.map_err(|e| CommandError::new(e.trim_end()))
@@ -240,13 +248,18 @@ pub(super) async fn compare(desk: &Desk, from: From) -> Result<Compared, Command
     let (running, wanted) = tokio::try_join!(desk.running(), load)?;
     let Wanted { side, settings, text } = wanted;
     let restart = desk.settings_differ(&settings);
-    let (plan, running, wanted) = planned(running, side).await?;
+    let brought = if exact { None } else { desk.changes.brought.borrow().clone() };
+    let (plan, running, wanted) = planned(running, side, brought).await?;
     Ok(Compared { plan, running, wanted, text, restart })
 }
 
-/// The plan from one side to another, made on a thread of its own.
-pub(super) async fn planned(from: Side, to: Side) -> Result<(Plan, Side, Side), CommandError> {
-    let made = net::background::run(move || engine::plan_of(from, to)).await;
+/// The plan from one side to another, made on a thread of its own. With what documents `brought`, what is of commands stays.
+pub(super) async fn planned(
+    from: Side,
+    to: Side,
+    brought: Option<Brought>,
+) -> Result<(Plan, Side, Side), CommandError> {
+    let made = net::background::run(move || engine::plan_of(from, to, brought.as_ref())).await;
     made.map_err(CommandError::new)?.map_err(short)
 }
 
@@ -255,11 +268,16 @@ const LINES: usize = 256;
 
 fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (from, desk, caller) = (asked(args)?, Desk::of(app), args.caller().cloned());
+    let exact = args.has("exact");
     Ok(Output::stream(async move |_| {
         let place = desk.changes.places.take(caller.as_ref()).await?;
-        let Compared { plan, restart, running, wanted, .. } = compare(&desk, from).await?;
+        let Compared { plan, restart, running, wanted, .. } = compare(&desk, from, exact).await?;
         drop_aside((running, wanted));
-        Ok(lines(place.hold(plan), restart, desk.others()))
+        let (stays, more) = engine::stays(&plan, NAMED);
+        let more = (more != 0).then(|| format!("command: {more} more"));
+        let stays = stays.into_iter().map(|s| format!("command: {s}")).chain(more);
+        let others = stays.chain(desk.others()).collect();
+        Ok(lines(place.hold(plan), restart, others))
     }))
 }
 
@@ -319,30 +337,33 @@ struct Told {
     touching: usize,
     warnings: Vec<String>,
     restart: Vec<String>,
+    /// Objects of commands that stay.
+    stays: usize,
 }
 
 impl Compared {
     /// Takes a while where there are many steps: not for the control thread.
     fn told(self, session: Option<Session>) -> Told {
         let warnings = engine::warnings(&self.plan, &self.running, &self.wanted, session);
+        let stays = engine::stays(&self.plan, 0).1;
         let mut lines = self.plan.lines();
         lines.retain(|l| !l.text.is_empty());
         let (count, touching) = (lines.len(), lines.iter().filter(|l| l.touches.is_some()).count());
         let lines = lines.into_iter().enumerate();
         // What they were made of takes long to take apart, and nobody waits for that.
         drop_aside((self.plan, self.running, self.wanted, self.text));
-        Told { lines, count, touching, warnings, restart: self.restart }
+        Told { lines, count, touching, warnings, restart: self.restart, stays }
     }
 }
 
 fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    let (from, desk) = (asked(args)?, Desk::of(app));
+    let (from, desk, exact) = (asked(args)?, Desk::of(app), args.has("exact"));
     let server = args.opt("server")?;
     let session = args.opt("client")?.map(|client| Session { client, server });
     let caller = args.caller().cloned();
     Ok(Output::stream(async move |_| {
         let place = desk.changes.places.take(caller.as_ref()).await?;
-        let compared = compare(&desk, from).await?;
+        let compared = compare(&desk, from, exact).await?;
         let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
         Ok(steps(place.hold(told)))
     }))
@@ -351,7 +372,7 @@ fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
 fn steps(mut told: Held<Told>) -> Output {
     let mut begun = false;
     Output::pieces(move |page| {
-        let Told { lines, count, touching, warnings, restart } = told.read()?;
+        let Told { lines, count, touching, warnings, restart, stays } = told.read()?;
         if page.wants_json() && !std::mem::replace(&mut begun, true) {
             page.open("{");
             page.open_field("steps", "[");
@@ -369,6 +390,7 @@ fn steps(mut told: Held<Told>) -> Output {
             page.close("]");
             page.field("warnings", &json!(warnings));
             page.field("restart", &json!(restart));
+            page.field("stays", &json!(stays));
             page.close("}");
             return Ok(false);
         }
@@ -376,6 +398,10 @@ fn steps(mut told: Held<Told>) -> Output {
             0 => writeln!(page, "nothing differs"),
             n => writeln!(page, "{n} steps, {touching} of them touch traffic"),
         };
+        if *stays != 0 {
+            let _ =
+                writeln!(page, "of commands stays: {} (`diff` names them)", plural(*stays as u64, "object"));
+        }
         warnings.iter().for_each(|w| _ = writeln!(page, "warning: {w}"));
         restart.iter().for_each(|r| _ = writeln!(page, "takes a restart: {r}"));
         Ok(false)

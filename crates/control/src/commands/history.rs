@@ -168,7 +168,7 @@ fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
         let wanted = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
         let running = desk.running().await?;
-        let (plan, kept, running) = planned(wanted.side, running).await?;
+        let (plan, kept, running) = planned(wanted.side, running, None).await?;
         drop_aside((kept, running));
         Ok(lines(place.hold(plan), vec![], vec![]))
     }))

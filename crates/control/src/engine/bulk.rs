@@ -1,5 +1,6 @@
 //! Routes and labels: by the million, compared as sorted runs.
 
+use super::brought::{Beside, Brought};
 use super::objects::{Id, Side, Value, token};
 use super::sorted::{Sorted, pairs};
 use crate::yaml::{self, Document, Place, RouteTarget};
@@ -269,6 +270,13 @@ pub(super) struct Item<K> {
     pub number: u32,
 }
 
+impl<K: Key> Item<K> {
+    /// One that stands, and would not.
+    pub fn gone(key: K, goal: u32) -> Item<K> {
+        Item { key, before: key.rank(), old: goal, new: NONE, number: NONE }
+    }
+}
+
 /// Routes or labels that change alike.
 #[derive(Clone, Debug)]
 pub(super) struct Run<K> {
@@ -291,10 +299,13 @@ pub(super) struct Runs {
     pub goals: Arc<Vec<Goal>>,
     pub routes: Vec<Run<RouteKey>>,
     pub labels: Vec<Run<LabelKey>>,
+    /// Routes and labels of commands that no document brought, with the numbers of their goals.
+    pub routes_stay: Vec<(RouteKey, u32)>,
+    pub labels_stay: Vec<(LabelKey, u32)>,
 }
 
 /// A key of a bulk kind.
-pub(super) trait Key: Copy + Ord {
+pub(super) trait Key: Copy + Ord + Hash {
     /// What it needs itself.
     fn table(self) -> Option<Id>;
     /// Whether paths into a table of the route's own kind lead into one of IPv6.
@@ -373,7 +384,8 @@ fn runs<K: Key>(
     new: &[(K, u32, Place)],
     was: impl Fn(u32) -> u32,
     goals: &[Goal],
-) -> Vec<Run<K>> {
+    beside: &Beside<'_>,
+) -> (Vec<Run<K>>, Vec<(K, u32)>) {
     // From nothing, in the order of the document: a batch sorts itself.
     let new = if old.is_empty() { Sorted::as_is(new) } else { Sorted::of(new) };
     let old = Sorted::of(old);
@@ -440,7 +452,25 @@ fn runs<K: Key>(
         };
         last = (!moves).then_some((item.old, item.new, table, v6, at));
     };
+    let (mut stay, mut wants) = (vec![], Needs { goals, known: HashMap::new() });
+    let mut stays = |key: K, goal: u32| {
+        let hops = goals.get(goal as usize).into_iter().flat_map(Goal::hops);
+        let stays = beside.brought.is_some() && beside.stays(key, &wants.of(key, goal), hops);
+        if stays {
+            stay.push((key, goal));
+        }
+        stays
+    };
     pairs(&old, &new, |before, is| {
+        let before = before.filter(|o| {
+            let other = is.is_none_or(|n| n.0 != o.0);
+            let goal = was(o.1);
+            let stays = other && stays(o.0, goal);
+            if stays {
+                put(Item { key: o.0, before: o.0.rank(), old: goal, new: goal, number: NONE });
+            }
+            !stays
+        });
         let (key, new, number) = match (before, is) {
             (_, Some(n)) => n,
             (Some(o), None) => (o.0, NONE, 0),
@@ -449,24 +479,31 @@ fn runs<K: Key>(
         let (before, old) = before.map_or((key, NONE), |o| (o.0, was(o.1)));
         put(Item { key, before: before.rank(), old, new, number });
     });
-    out
+    (out, stay)
 }
 
 /// Compares the bulk of two sides: the runs, which are objects of both models from here on.
-pub(super) fn compare(sides: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<Id, Value>) -> Runs {
+/// With what a document brought, routes and labels of others stay.
+pub(super) fn compare(
+    sides: [&Side; 2],
+    old: &mut Model<Id, Value>,
+    new: &mut Model<Id, Value>,
+    brought: Option<&Brought>,
+) -> Runs {
     let [from, to] = sides.map(|s| &s.bulk);
     let mut all = Bulk { goals: to.goals.clone(), numbers: to.numbers.clone(), ..Bulk::default() };
     let number: Vec<u32> = from.goals.iter().map(|g| all.goal(g.clone())).collect();
     let was = |g: u32| number.get(g as usize).copied().unwrap_or(NONE);
-    let routes = runs(&from.routes, &to.routes, was, &all.goals);
-    let labels = runs(&from.labels, &to.labels, was, &all.goals);
+    let beside = Beside::new(brought, old, new);
+    let (routes, routes_stay) = runs(&from.routes, &to.routes, was, &all.goals, &beside);
+    let (labels, labels_stay) = runs(&from.labels, &to.labels, was, &all.goals, &beside);
     for (n, r) in routes.iter().enumerate() {
         r.objects(Id::Routes(n), &all.goals, sides, old, new);
     }
     for (n, r) in labels.iter().enumerate() {
         r.objects(Id::Labels(n), &all.goals, sides, old, new);
     }
-    Runs { goals: Arc::new(all.goals), routes, labels }
+    Runs { goals: Arc::new(all.goals), routes, labels, routes_stay, labels_stay }
 }
 
 impl<K: Key> Run<K> {

@@ -3,8 +3,9 @@
 //! A checked document becomes a [`model::Model`] of objects (`objects`); what they need, and which of them change in place, stands
 //! there and in `rules`. [`plan`] compares two sides and answers a [`Plan`]: steps in order, each with the operations that carry it
 //! out (`steps`) and words for the operator (`words`). `carry` carries a plan out piece by piece, and back from a step that
-//! fails. Routes and labels come by the million: they are compared as sorted runs (`bulk`) and carried out as batches.
+//! fails. What documents [`Brought`] they take away; what commands made stays. Routes and labels come by the million: they are compared as sorted runs (`bulk`) and carried out as batches.
 
+mod brought;
 mod bulk;
 mod carry;
 mod known;
@@ -16,6 +17,7 @@ mod steps;
 mod warnings;
 mod words;
 
+pub use brought::Brought;
 pub use bulk::{Goal, Hop};
 pub(crate) use carry::at_once;
 pub use carry::{Carry, Failed, Progress};
@@ -23,4 +25,4 @@ pub use objects::{Id, Side, Value};
 pub use running::Reading;
 pub use steps::{Plan, Step, plan, plan_of};
 pub use warnings::{Session, warnings};
-pub use words::{Line, differences};
+pub use words::{Line, differences, stays};

@@ -545,9 +545,10 @@ impl<'d> Builder<'d> {
             BridgeOp::Port { name, member: Some(m) } => {
                 let needs = [Id::Interface(name.clone()), Id::Layer(name.clone()), Id::Bridge(m.bridge)];
                 let t = m.bvi.then(|| token("bvi", m.bridge));
+                let with = |more: u64| t.into_iter().chain([more]).collect();
                 let notes = Notes {
-                    takes: t.into_iter().collect(),
-                    bars: t.into_iter().collect(),
+                    takes: with(token("bridged", name)),
+                    bars: with(token("at an end", name)),
                     ..Notes::needs(needs)
                 };
                 (Id::Member(name.clone()), notes)
@@ -631,8 +632,10 @@ impl<'d> Builder<'d> {
             let ends = [p.name, &peer.name];
             let needs = ends.iter().flat_map(|e| [Id::Interface((*e).into()), Id::Layer((*e).into())]);
             let t = token("cross-connected", &peer.name);
-            let takes = vec![t, token("is crossed", p.name)];
-            let notes = Notes { takes, bars: vec![t, token("has subs", p.name)], ..Notes::needs(needs) };
+            let both = |what| ends.map(|e| token(what, e));
+            let takes = [t, token("is crossed", p.name)].into_iter().chain(both("at an end")).collect();
+            let bars = [t, token("has subs", p.name)].into_iter().chain(both("bridged")).collect();
+            let notes = Notes { takes, bars, ..Notes::needs(needs) };
             let op = Op::SetXconnect { name: name(), peer: Some(peer.name.clone()) };
             self.at(peer.place, p.path).op(Id::Xconnect(name()), op, notes);
         }

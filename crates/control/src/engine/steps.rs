@@ -1,5 +1,6 @@
 //! A plan: what is to be done, in order, and the operations that do it.
 
+use super::brought::Brought;
 use super::bulk::{Goal, Runs, compare};
 use super::objects::{Id, Side, Value};
 use super::rules::DocumentRules;
@@ -33,6 +34,8 @@ pub struct Plan {
     /// In order.
     pub steps: Vec<Step>,
     pub(super) runs: Runs,
+    /// What commands made and the new side does not say: it stays.
+    pub(super) stays: Vec<(Id, Value)>,
 }
 
 /// The way from one side to another.
@@ -41,17 +44,24 @@ pub struct Plan {
 /// There is not enough memory for it.
 pub fn plan(from: &Side, to: &Side) -> Result<Plan, OutOfMemory> {
     from.bulk.room_beside(&to.bulk)?;
-    Ok(between([from, to], &mut from.model.clone(), &mut to.model.clone()))
+    Ok(between([from, to], &mut from.model.clone(), &mut to.model.clone(), None))
 }
 
-/// As [`plan`], without copies of the two, which may be large.
+/// As [`plan`], without copies of the two, which may be large. With what documents `brought`, what is of commands stays.
 ///
 /// # Errors
 /// As [`plan`].
-pub fn plan_of(mut from: Side, mut to: Side) -> Result<(Plan, Side, Side), OutOfMemory> {
+pub fn plan_of(
+    mut from: Side,
+    mut to: Side,
+    brought: Option<&Brought>,
+) -> Result<(Plan, Side, Side), OutOfMemory> {
     from.bulk.room_beside(&to.bulk)?;
+    let stays = brought.map_or(vec![], |b| b.stay(&from, &mut to));
     let (mut old, mut new) = (std::mem::take(&mut from.model), std::mem::take(&mut to.model));
-    let plan = between([&from, &to], &mut old, &mut new);
+    let mut plan = between([&from, &to], &mut old, &mut new, brought);
+    let value = |id: Id| old.get(&id).map(|o| o.value.clone()).map(|value| (id, value));
+    plan.stays = stays.into_iter().filter_map(value).collect();
     // Runs are of these two sides together.
     for id in plan.runs.ids() {
         old.remove(&id);
@@ -61,8 +71,13 @@ pub fn plan_of(mut from: Side, mut to: Side) -> Result<(Plan, Side, Side), OutOf
     Ok((plan, from, to))
 }
 
-fn between([from, to]: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<Id, Value>) -> Plan {
-    let runs = compare([from, to], old, new);
+fn between(
+    [from, to]: [&Side; 2],
+    old: &mut Model<Id, Value>,
+    new: &mut Model<Id, Value>,
+    brought: Option<&Brought>,
+) -> Plan {
+    let runs = compare([from, to], old, new, brought);
     let parents = from.parents.iter().chain(&to.parents).map(|(s, p)| (s.as_str(), p.as_str())).collect();
     let steps = model::plan(&*old, &*new, &DocumentRules { parents });
     let gone: HashSet<String> = steps
@@ -89,7 +104,7 @@ fn between([from, to]: [&Side; 2], old: &mut Model<Id, Value>, new: &mut Model<I
             own && s.phase == Phase::Remove && s.id.interface().is_some_and(|n| gone.contains(n));
         Step { id: s.id, phase: s.phase, anew: s.anew, old, new, goes_along }
     };
-    Plan { steps: steps.into_iter().map(step).collect(), runs }
+    Plan { steps: steps.into_iter().map(step).collect(), runs, stays: vec![] }
 }
 
 impl Plan {

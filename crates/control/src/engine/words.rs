@@ -76,6 +76,26 @@ pub fn differences(plan: &Plan, start: (usize, usize), most: usize) -> (Vec<Line
     (out, None)
 }
 
+/// What commands made and a plan leaves, an object a line, of so many at most; how many more there are.
+pub fn stays(plan: &Plan, most: usize) -> (Vec<String>, usize) {
+    let step = |(id, value): &(Id, Value)| Step {
+        id: id.clone(),
+        phase: Phase::Remove,
+        anew: None,
+        old: Some(value.clone()),
+        new: None,
+        goes_along: false,
+    };
+    let objects: Vec<Step> = plan.stays.iter().map(step).filter(Step::is_visible).collect();
+    let runs = &plan.runs;
+    let routes = runs.routes_stay.iter().map(|(key, goal)| route(plan, &Item::gone(*key, *goal)).text);
+    let labels = runs.labels_stay.iter().map(|(key, goal)| label(plan, &Item::gone(*key, *goal)).text);
+    let some: Vec<String> =
+        objects.iter().map(|s| difference(s).text).chain(routes).chain(labels).take(most).collect();
+    let more = objects.len() + runs.routes_stay.len() + runs.labels_stay.len() - some.len();
+    (some, more)
+}
+
 fn difference(step: &Step) -> Line {
     let (old, new) = (step.old.as_ref(), step.new.as_ref());
     let subject = subject(&step.id);

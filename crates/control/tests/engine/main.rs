@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod brought;
 mod documents;
 
 use control::dump::{Dump, Source};
@@ -38,7 +39,7 @@ fn try_start(text: &str) -> Option<Running> {
     let config = apply::router_config(&document);
     let mut router = Router::new(RouterConfig { pool, cpus: vec![], ..config }).unwrap();
     match apply::start(&document, &mut router) {
-        Ok(()) => Some(Running { router, settings: document.settings }),
+        Ok(_) => Some(Running { router, settings: document.settings }),
         Err(e) => {
             if std::env::var_os("ENGINE_LOUD").is_some() {
                 eprintln!("{e}");

@@ -497,6 +497,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
         false
     }
 
+    /// Whether an interface that was told so is none without.
+    fn is_essential(&self) -> bool {
+        false
+    }
+
     /// What an interface of this name does that was told so, and the command that ends it.
     fn words(&self, name: &str) -> (String, String);
 }
@@ -513,6 +518,7 @@ trait ErasedOp: Any + fmt::Debug + Send {
     fn is_pair(&self) -> bool;
     fn names_others(&self) -> bool;
     fn is_early(&self) -> bool;
+    fn is_essential(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
     fn copy(&self) -> Box<dyn ErasedOp>;
     fn same(&self, other: &dyn Any) -> bool;
@@ -559,6 +565,10 @@ impl<T: InterfaceOp> ErasedOp for T {
         InterfaceOp::is_early(self)
     }
 
+    fn is_essential(&self) -> bool {
+        InterfaceOp::is_essential(self)
+    }
+
     fn words(&self, name: &str) -> (String, String) {
         InterfaceOp::words(self, name)
     }
@@ -602,6 +612,11 @@ impl BoxedOp {
     /// See [`InterfaceOp::is_early`].
     pub fn is_early(&self) -> bool {
         self.0.is_early()
+    }
+
+    /// See [`InterfaceOp::is_essential`].
+    pub fn is_essential(&self) -> bool {
+        self.0.is_essential()
     }
 
     /// See [`InterfaceOp::subject`]; subjects of different parts differ.

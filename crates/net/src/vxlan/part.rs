@@ -221,6 +221,10 @@ impl InterfaceOp for GroupInterface {
         true
     }
 
+    fn is_essential(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn words(&self, name: &str) -> (String, String) {
         let over = self.0.as_deref().unwrap_or("no interface");
         (format!("sends to a group over {over}"), format!("delete interface {name}"))

@@ -45,9 +45,25 @@ impl Common {
     }
 }
 
+/// What becomes of what commands made.
+#[derive(Debug, Args)]
+struct Others {
+    /// Take away what commands made as well, where the document does not say it
+    #[arg(long)]
+    exact: bool,
+}
+
+impl Others {
+    fn words(&self) -> &'static str {
+        if self.exact { " exact" } else { "" }
+    }
+}
+
 /// How a change is made.
 #[derive(Debug, Args)]
 struct How {
+    #[command(flatten)]
+    others: Others,
     /// Go back by itself after so many seconds, unless `quiver confirm` comes
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     confirm: Option<u32>,
@@ -62,7 +78,8 @@ struct How {
 impl How {
     fn words(&self) -> String {
         let confirm = self.confirm.map_or(String::new(), |s| format!(" confirm {s}"));
-        confirm + &comment(self.comment.as_deref()) + if self.restart { " restart" } else { "" }
+        let restart = if self.restart { " restart" } else { "" };
+        confirm + &comment(self.comment.as_deref()) + restart + self.others.words()
     }
 }
 
@@ -75,6 +92,8 @@ fn comment(text: Option<&str>) -> String {
 pub struct Diff {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    others: Others,
 }
 
 /// Tell the steps from what runs to a document, and whose traffic each touches; nothing is changed
@@ -82,6 +101,8 @@ pub struct Diff {
 pub struct Plan {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    others: Others,
 }
 
 /// Bring the running router to a document, as a whole or not at all
@@ -138,14 +159,14 @@ pub struct Save {
 impl Diff {
     /// Runs `quiver diff`.
     pub fn run(&self) -> ExitCode {
-        self.common.send("diff", "")
+        self.common.send("diff", self.others.words())
     }
 }
 
 impl Plan {
     /// Runs `quiver plan`.
     pub fn run(&self) -> ExitCode {
-        self.common.send("plan", &session())
+        self.common.send("plan", &format!("{}{}", self.others.words(), session()))
     }
 }
 

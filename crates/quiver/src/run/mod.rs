@@ -193,7 +193,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         }
         let store = kept::Store::new(Rc::clone(&manager), kept);
         router.outlive(pairs_of(server.path()), Some(Box::new(store)));
-        apply::start(&document, &mut router).map_err(|e| e.to_string())?;
+        let brought = apply::start(&document, &mut router).map_err(|e| e.to_string())?;
         net::linux_cp::started(&mut router);
         if let Some(folder) = first.folder.as_ref().filter(|_| !first.is_state)
             && let Err(e) = folder.begin(&args.config, &document.source.text, ctl::author(None))
@@ -220,7 +220,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
         let (load, kernel) = (Rc::default(), Rc::default());
         let context = control::commands::App::new(Rc::clone(&router), settings);
-        let changes = control::commands::Changes::new(first.folder, Rc::clone(&log));
+        let changes = control::commands::Changes::new(first.folder, Some(brought), Rc::clone(&log));
         let context =
             context.with_load(&load).with_journal(journal.clone()).with_changes(changes).with_kernel(&kernel);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);

@@ -1,0 +1,158 @@
+//! What commands made stays where documents are applied.
+
+use super::{Running, document, lines, same, start, try_start, words};
+use control::engine::{self, Brought, Carry, Failed, Id, Plan, Reading, Side, Value};
+use proptest::prelude::*;
+
+fn side(text: &str) -> Side {
+    Side::of(&super::parse(text))
+}
+
+impl Running {
+    fn side(&self) -> Side {
+        Reading::whole(&self.router, &self.settings).unwrap()
+    }
+
+    /// The plan to a document that takes away only what another brought.
+    fn plan_beside(&self, text: &str, brought: &str) -> Plan {
+        engine::plan_of(self.side(), side(text), Some(&Brought::of(&side(brought)))).unwrap().0
+    }
+
+    fn apply_beside(&mut self, text: &str, brought: &str) -> Result<(), Failed> {
+        self.carry(Carry::new(self.plan_beside(text, brought)))
+    }
+}
+
+const FIRST: &str = "\
+loopbacks:
+  loop0: {addresses: [10.0.0.1/24]}
+  loop1: {addresses: [10.1.0.1/24]}
+routes:
+  - 10.5.0.0/16 via 10.0.0.9
+  - 10.6.0.0/16 via 10.1.0.9
+";
+
+#[test]
+fn what_commands_made_stays() {
+    let mut running = start(FIRST);
+    // As commands would.
+    running.apply(
+        "\
+loopbacks:
+  loop0: {description: by hand, addresses: [10.0.0.1/24, 10.9.0.1/24]}
+  loop1: {addresses: [10.1.0.1/24, 10.1.9.1/24]}
+  loop2: {addresses: [10.2.0.1/24]}
+bridgedomains:
+  bd7: {interfaces: []}
+routes:
+  - 10.5.0.0/16 via 10.0.0.9
+  - {prefix: 10.5.0.0/16, via: 10.0.0.8, preference: 200}
+  - 10.6.0.0/16 via 10.1.0.9
+  - 10.7.0.0/16 via 10.2.0.9
+  - 10.8.0.0/16 via loop1
+mpls: {local-labels: [100 via 10.0.0.9, 101 eos via ip4-lookup-in-table 0]}
+",
+    );
+    let wanted = "\
+loopbacks:
+  loop3: {addresses: [10.3.0.1/24]}
+  loop0: {addresses: [10.0.0.1/24, 10.0.7.1/24]}
+routes:
+  - {prefix: 10.5.0.0/16, via: 10.0.0.7, preference: 100}
+";
+    let plan = running.plan_beside(wanted, FIRST);
+    let (stays, more) = engine::stays(&plan, 100);
+    assert_eq!(more, 0);
+    for line in [
+        "interface loop0: address 10.9.0.1/24",
+        "interface loop0: description: \"by hand\"",
+        "interface loop2",
+        "interface loop2: address 10.2.0.1/24",
+        "bridge domain 7",
+        "route 10.5.0.0/16: via 10.0.0.8 preference 200",
+        "route 10.7.0.0/16: via 10.2.0.9",
+        "label 100 eos: via 10.0.0.9",
+        "label 100 non-eos: via 10.0.0.9",
+    ] {
+        assert!(stays.iter().any(|s| s.starts_with(line)), "{line}: {stays:#?}");
+    }
+    // What stands on what goes cannot stay.
+    assert!(stays.iter().all(|s| !s.contains("loop1")), "{stays:#?}");
+    running.apply_beside(wanted, FIRST).unwrap();
+    let all = "\
+loopbacks:
+  loop3: {addresses: [10.3.0.1/24]}
+  loop0: {description: by hand, addresses: [10.0.0.1/24, 10.9.0.1/24, 10.0.7.1/24]}
+  loop2: {addresses: [10.2.0.1/24]}
+bridgedomains:
+  bd7: {interfaces: []}
+routes:
+  - {prefix: 10.5.0.0/16, via: 10.0.0.7, preference: 100}
+  - {prefix: 10.5.0.0/16, via: 10.0.0.8, preference: 200}
+  - 10.7.0.0/16 via 10.2.0.9
+mpls: {local-labels: [100 via 10.0.0.9, 101 eos via ip4-lookup-in-table 0]}
+";
+    assert_eq!(words(&engine::plan(&side(all), &running.side()).unwrap()), "");
+    assert_eq!(lines(&running.plan_beside(wanted, wanted)), [""; 0], "it is there");
+    // What the document says is the document's from then on.
+    running.apply_beside(all, wanted).unwrap();
+    running.apply_beside(wanted, all).unwrap();
+    assert_eq!(running.dump(), start(wanted).dump());
+}
+
+#[test]
+fn what_the_document_wants_for_itself_is_given_up() {
+    let mut running = start(FIRST);
+    running.apply(
+        &format!("{FIRST}  - 10.7.0.0/16 via 10.3.0.1\n")
+            .replace("loopbacks:", "loopbacks:\n  loop2: {addresses: [10.2.0.1/24]}"),
+    );
+    // Its address, and its own address as a next hop.
+    let wanted = FIRST.replace("loopbacks:", "loopbacks:\n  loop3: {addresses: [10.2.0.7/24, 10.3.0.1/24]}");
+    running.apply_beside(&wanted, FIRST).unwrap();
+    let all = wanted.replace("loopbacks:", "loopbacks:\n  loop2: {}");
+    let differs = lines(&engine::plan(&side(&all), &running.side()).unwrap());
+    assert!(differs.iter().all(|l| l.contains("order of interfaces")), "{differs:?}");
+}
+
+fn is_order(id: &Id) -> bool {
+    matches!(id, Id::InterfaceOrder | Id::AddressOrder(_))
+}
+
+/// What of the objects of a document does not run as it says.
+fn missing(is: &Side, wanted: &Side) -> Vec<Id> {
+    let value = |s: &Side, id: &Id| s.model.get(id).map(|o| o.value.clone());
+    let all = wanted.model.iter().filter(|(id, o)| matches!(o.value, Value::Op(_)) && !is_order(id));
+    all.filter(|(id, o)| value(is, id).as_ref() != Some(&o.value)).map(|(id, _)| id.clone()).collect()
+}
+
+proptest! {
+    #![proptest_config(super::cases(32))]
+
+    /// After `a` and whatever commands do, `b` is there as it says, and of `a` nothing that `b` does not say.
+    #[test]
+    fn documents_take_away_what_they_brought(a in document(), commands in document(), b in document()) {
+        let (first, other, wanted) = (try_start(&a), try_start(&commands), try_start(&b));
+        prop_assume!(first.is_some() && other.is_some() && wanted.is_some());
+        let (mut running, wanted) = (first.unwrap(), wanted.unwrap().dump());
+        running.apply(&commands);
+        let before = running.dump();
+        let plan = running.plan_beside(&b, &a);
+        let told = words(&plan);
+        if let Err(failed) = running.carry(Carry::new(plan)) {
+            // Where it cannot be, nothing is changed.
+            println!("refused: {failed:?}");
+            prop_assert!(failed.left.is_empty(), "{failed:?}");
+            same(&running.dump(), &before, &told, "refused");
+            return Ok(());
+        }
+        let (is, of_a, of_b) = (running.side(), Brought::of(&side(&a)), side(&b));
+        prop_assert_eq!(missing(&is, &of_b), vec![], "{}", told);
+        let left = is.model.iter().map(|(id, _)| id).filter(|id| !is_order(id));
+        let left: Vec<&Id> = left.filter(|id| of_b.model.get(id).is_none() && of_a.has(id)).collect();
+        prop_assert_eq!(left, Vec::<&Id>::new(), "{}", told);
+        prop_assert_eq!(lines(&running.plan_beside(&b, &b)), Vec::<String>::new());
+        running.apply(&b);
+        same(&running.dump(), &wanted, &told, "all of it");
+    }
+}
