@@ -2,6 +2,7 @@
 
 use super::{INTERFACE, Pages, Path, Pieces, Source, each};
 use crate::written::{Map, Node};
+use crate::yaml::virtuals::section_of;
 use net::router::{Encap, IfState, Kind, Op, Order};
 
 /// The most addresses that the format allows in `interfaces`; the others stand in `l3.interfaces`.
@@ -85,11 +86,16 @@ pub(super) fn loopback(from: Source<'_>, i: &IfState) -> Option<Node> {
 /// What every kind of interface has.
 fn common(from: Source<'_>, i: &IfState, mtu: u16, to: &mut Map) {
     to.put_some("description", i.description.as_deref());
-    // A capture file has an address made of its number, and a tunnel any, which may be another one next time.
+    // A capture file has an address made of its number, and a tunnel any, which may be another one next time. Who carries the frames of
+    // another has that one's.
+    let of = from.router.carries(i.index).and_then(|(of, _)| from.router.interface(of));
     let any = matches!(i.origin, Op::CreatePcap { .. }) || matches!(i.kind, Kind::MplsTunnel { l2: true });
-    let mac = i.operators_mac().or(any.then_some(i.mac));
-    to.put_some("mac", mac.map(Node::text));
-    to.put_unless("mtu", i.operators_mtu(), mtu);
+    let mac = i.operators_mac().or((any && of.is_none()).then_some(i.mac));
+    if !section_of(&i.name).is_some_and(|s| s.says_mac) {
+        to.put_some("mac", mac.map(Node::text));
+    }
+    // Its own may be larger, of which it has nothing.
+    to.put_unless("mtu", of.unwrap_or(i).operators_mtu(), mtu);
     let addresses: Vec<Node> = i.operators_addresses().take(MOST).map(Node::text).collect();
     to.put_some("addresses", Some(Node::Row(addresses)));
     to.put_some("l2xc", i.xconnect.map(|peer| from.router.interface_name(peer)));

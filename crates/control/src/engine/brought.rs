@@ -103,6 +103,7 @@ impl Brought {
             fit(id, to);
             if let Id::Interface(name) = id {
                 to.parents.extend(from.parents.get_key_value(name).map(|(s, p)| (s.clone(), p.clone())));
+                to.carriers.extend(from.carriers.get_key_value(name).map(|(n, c)| (n.clone(), c.clone())));
                 to.carried.extend(from.carried.get_key_value(name).map(|(n, c)| (n.clone(), c.clone())));
             }
         }

@@ -158,6 +158,8 @@ pub struct Side {
     pub(super) carried: HashMap<String, Vec<Id>>,
     /// Sub-interfaces with their parents.
     pub(super) parents: HashMap<String, String>,
+    /// Interfaces with those that carry their frames.
+    pub(super) carriers: HashMap<String, Vec<String>>,
 }
 
 /// A number for what only one may have.
@@ -515,6 +517,7 @@ impl<'d> Builder<'d> {
                 if let Some(Named::Carried(of)) = p.names().first() {
                     // Its frames are the other's from then on: it has none of its own, and is as large.
                     needs.extend([Id::Mtu(of.clone()), Id::Mtu(own())]);
+                    self.side.carriers.entry(of.clone()).or_default().push(own());
                     takes.push(token("carries", name));
                     bars.extend(
                         ["numbered", "unnumbered", "lends", "has subs", "is crossed", "bridged"]

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 
 /// The rules of the objects of a document.
 pub(super) struct DocumentRules<'p> {
-    /// Sub-interfaces with their parents, of both sides.
-    pub parents: HashMap<&'p str, &'p str>,
+    /// Interfaces with those that must be as large, of both sides: sub-interfaces with their parents, and those whose frames others
+    /// carry with these.
+    pub below: HashMap<&'p str, Vec<&'p str>>,
 }
 
 /// What is to be done behind all that it waits for, and makes nothing anew that stands on it.
@@ -97,13 +98,14 @@ impl Rules<Id, Value> for DocumentRules<'_> {
         let mut out = vec![];
         for (i, s) in steps.iter().enumerate().filter(|(_, s)| s.phase == Phase::Change) {
             let Some(name) = s.id.interface() else { continue };
+            let own = [name];
             let of = match s.id {
-                Id::Mtu(_) => self.parents.get(name).copied(),
-                Id::Told(..) | Id::Setting(..) => Some(name),
-                _ => None,
+                Id::Mtu(_) => self.below.get(name).map_or(&[][..], |all| all),
+                Id::Told(..) | Id::Setting(..) => &own[..],
+                _ => &[],
             };
-            out.extend(of.and_then(|n| falling.get(n)).map(|mtu| (i, *mtu)));
-            out.extend(of.and_then(|n| rising.get(n)).map(|mtu| (*mtu, i)));
+            out.extend(of.iter().filter_map(|n| falling.get(n)).map(|mtu| (i, *mtu)));
+            out.extend(of.iter().filter_map(|n| rising.get(n)).map(|mtu| (*mtu, i)));
         }
         out
     }

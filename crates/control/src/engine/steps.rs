@@ -78,8 +78,12 @@ fn between(
     brought: Option<&Brought>,
 ) -> Plan {
     let runs = compare([from, to], old, new, brought);
-    let parents = from.parents.iter().chain(&to.parents).map(|(s, p)| (s.as_str(), p.as_str())).collect();
-    let steps = model::plan(&*old, &*new, &DocumentRules { parents });
+    let parents = from.parents.iter().chain(&to.parents).map(|(s, p)| (s.as_str(), p.as_str()));
+    let carriers = from.carriers.iter().chain(&to.carriers);
+    let carriers = carriers.flat_map(|(of, by)| by.iter().map(|m| (of.as_str(), m.as_str())));
+    let mut below: HashMap<&str, Vec<&str>> = HashMap::new();
+    parents.chain(carriers).for_each(|(above, it)| below.entry(above).or_default().push(it));
+    let steps = model::plan(&*old, &*new, &DocumentRules { below });
     let gone: HashSet<String> = steps
         .iter()
         .filter(|s| s.phase == Phase::Remove)

@@ -483,6 +483,55 @@ impl Doc {
     }
 }
 
+impl Doc {
+    /// Devices, some of which are members of a bond.
+    fn bond(&mut self) {
+        if self.d.one_in(2) {
+            return;
+        }
+        let mtu = self.d.of(&[1500, 1500, 9000]);
+        let mode = self.d.of(&["lacp", "xor", "xor", "active-backup", "round-robin", "broadcast"]);
+        let (mut members, mut told) = (vec![], String::new());
+        for n in 0..3 {
+            let name = format!("m{n}");
+            if self.d.one_in(5) {
+                continue;
+            }
+            let _ = writeln!(self.devices, "  {name}: {{driver: pcap, pcap: {{write: {OUT}/{name}.pcap}}}}");
+            if self.d.one_in(3) {
+                let (mac, net) = (format!("\"02:00:00:00:0b:{n:02x}\""), format!("192.168.{n}.1/24"));
+                let _ = writeln!(self.interfaces, "  {name}: {{mac: {mac}, addresses: [{net}]}}");
+                continue;
+            }
+            let _ = writeln!(self.interfaces, "  {name}: {{mtu: {mtu}}}");
+            let wish = self.d.of(&["passive: true", "long-timeout: true, weight: 7", ""]);
+            if !wish.is_empty() {
+                let _ = write!(told, "{name}: {{{wish}}}, ");
+            }
+            members.push(name);
+        }
+        let members = members.join(", ");
+        let mut parts = vec![format!("mode: {mode}"), format!("interfaces: [{members}]")];
+        parts.push(format!("mac: \"02:00:00:00:0c:{:02x}\"", self.d.below(2)));
+        if matches!(mode, "lacp" | "xor") && self.d.one_in(2) {
+            parts.push(format!("load-balance: {}", self.d.of(&["l2", "l23"])));
+        }
+        if self.d.one_in(3) {
+            parts.push("min-links: 2".into());
+        }
+        if !told.is_empty() {
+            parts.push(format!("members: {{{}}}", told.trim_end_matches(", ")));
+        }
+        let own = self.d.of(&[
+            "",
+            ", addresses: [192.168.9.1/24]",
+            ", sub-interfaces: {5: {addresses: [192.168.8.1/24]}}",
+        ]);
+        let _ = writeln!(self.interfaces, "  BondEthernet0: {{mtu: {mtu}{own}}}");
+        self.rest += &format!("bondethernets:\n  BondEthernet0: {{{}}}\n", parts.join(", "));
+    }
+}
+
 /// The document of some bytes and a seed.
 pub fn drawn(bytes: &[u8], seed: u64) -> String {
     let mut doc = Doc {
@@ -509,6 +558,7 @@ pub fn drawn(bytes: &[u8], seed: u64) -> String {
     doc.tunnels();
     doc.layer3();
     doc.above();
+    doc.bond();
     let mut out = String::new();
     let l2 = if doc.l2.is_empty() { String::new() } else { format!("  interfaces:\n{}", doc.l2) };
     for (name, body) in [

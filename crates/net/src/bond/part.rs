@@ -86,10 +86,17 @@ pub fn member(router: &Router, index: u32) -> Option<&Member> {
     router.state::<State>()?.members.get(&index)
 }
 
-/// The members of a bond, in the order in which they came.
+/// The members of a bond, in the order of interfaces.
 pub fn members(router: &Router, index: u32) -> impl Iterator<Item = (u32, MemberConfig)> + '_ {
-    let all = bond(router, index).into_iter().flat_map(|b| b.members.iter());
-    all.filter_map(|m| Some((*m, member(router, *m)?.config)))
+    let all = bond(router, index).map(|b| in_order(router, b)).unwrap_or_default();
+    all.into_iter().filter_map(|m| Some((m, member(router, m)?.config)))
+}
+
+/// In the order of interfaces: no matter which came first, the same document makes the same bond.
+pub(super) fn in_order(router: &Router, b: &Bond) -> Vec<u32> {
+    let mut all = b.members.clone();
+    all.sort_by_key(|m| router.interface(*m).map(IfState::order));
+    all
 }
 
 /// What an interface was told of bonds.
@@ -348,9 +355,10 @@ fn active(router: &Router, b: &Bond) -> Vec<u32> {
         Mode::Lacp => b.lag.port(*m).is_some_and(|p| p.distributes()),
         _ => router.is_usable(*m),
     };
-    let mut active: Vec<u32> = b.members.iter().copied().filter(usable).collect();
+    let mut active = in_order(router, b);
+    active.retain(usable);
     if b.config.mode == Mode::ActiveBackup {
-        // The heaviest; of several that in use, else the one that came first.
+        // The heaviest; of several that in use, else the first one.
         let in_use = b.active.first().copied();
         let weight = |m: &u32| member(router, *m).map_or(0, |m| m.config.weight);
         let rank = |m: &u32| (u32::MAX - weight(m), Some(*m) != in_use);

@@ -1,7 +1,7 @@
 //! `show bond`, `show lacp`.
 
 use super::lacp::{Info, Port, state};
-use super::part::{Bond, bonds};
+use super::part::{Bond, bonds, in_order};
 use super::{Mode, bond, member};
 use crate::cli::interface;
 use crate::neighbor::Millis;
@@ -66,8 +66,7 @@ fn show_bonds(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
             b.config.min_links,
             b.members.len()
         );
-        let members: Vec<Value> = b
-            .members
+        let members: Vec<Value> = in_order(router, b)
             .iter()
             .map(|m| {
                 let (name, part) = (router.interface_name(*m), part_of(router, b, *m));

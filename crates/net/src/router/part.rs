@@ -367,7 +367,7 @@ impl Router {
     }
 
     /// The interface whose frames one carries, and the command that ends that.
-    pub(crate) fn carries(&self, index: u32) -> Option<(u32, String)> {
+    pub fn carries(&self, index: u32) -> Option<(u32, String)> {
         self.parts.all.iter().find_map(|p| p.carries(self, index))
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct Section {
 pub(crate) const SECTIONS: &[Section] = &[bond::SECTION, gre::SECTION, vxlan::SECTION, memif::SECTION];
 
 /// The section that declares an interface of this name.
-pub(super) fn section_of(name: &str) -> Option<&'static Section> {
+pub(crate) fn section_of(name: &str) -> Option<&'static Section> {
     SECTIONS.iter().find(|s| (s.named)(name))
 }
 
