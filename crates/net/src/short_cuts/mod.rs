@@ -5,6 +5,7 @@
 
 mod packets;
 pub(crate) mod passing;
+mod setup;
 pub(crate) mod world;
 
 use crate::gre::header::GreHeader;
@@ -24,7 +25,7 @@ struct Worlds {
     unsorted: World,
     with_features: bool,
     workers: usize,
-    /// Which changes are in force, of [`world::changes`].
+    /// Which changes are in force, of [`setup::changes`].
     changed: Vec<bool>,
 }
 
@@ -32,7 +33,7 @@ impl Worlds {
     fn new(with_features: bool, workers: usize) -> Worlds {
         let of = |empty: fn() -> graph::Builder| World::of(empty, with_features, workers);
         Worlds {
-            changed: vec![false; world::changes().len()],
+            changed: vec![false; setup::changes().len()],
             quick: of(nodes::empty),
             plain: of(|| nodes::empty().without_short_cuts()),
             unsorted: of(|| nodes::empty().unsorted()),
@@ -183,7 +184,7 @@ impl Worlds {
 
     /// Makes a change, or takes it back.
     fn change(&mut self, n: usize) {
-        let [there, back] = &world::changes()[n];
+        let [there, back] = &setup::changes()[n];
         let ops = if self.changed[n] { back } else { there };
         for world in [&mut self.quick, &mut self.plain, &mut self.unsorted] {
             world.change(ops.clone());

@@ -1,6 +1,7 @@
 //! Packets made of numbers: mostly usual ones, with a fault or an oddity now and then.
 
-use super::world::{PORTS, World};
+use super::setup::PORTS;
+use super::world::World;
 use crate::testing::fix_ip4;
 use graph::{Desc, VECTOR_SIZE, flags};
 
