@@ -4,14 +4,11 @@
 //! and is neither among them nor in the new document is a command's. It stays, unless it cannot stand beside what the document
 //! wants: something that it needs goes, or the document gives to another what it has to itself.
 
-use super::known::{Known, known};
 use super::objects::{Id, Side, Value, token};
 use super::steps::Plan;
-use ipnet::IpNet;
+use super::ties::tie;
 use model::Model;
-use net::l2::bridge::BridgeOp;
-use net::proxy::NdProxy;
-use net::router::{Feature, Membership, Op};
+use net::router::{Feature, Op};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -144,49 +141,6 @@ fn fit(id: &Id, to: &mut Side) {
         && let (Some(own), Some(most)) = (mtu(&o.value), most)
     {
         o.value = Value::Op(Op::SetMtu { name: name.clone(), mtu: own.min(most) });
-    }
-}
-
-/// What of two sides stands together needs each other as it would in one document.
-fn tie(model: &mut Model<Id, Value>) {
-    let (mut bvis, mut addresses) = (HashSet::new(), HashMap::<String, Vec<IpNet>>::new());
-    for (id, o) in model.iter() {
-        match (id, &o.value) {
-            (Id::Address(name, net), _) => addresses.entry(name.clone()).or_default().push(*net),
-            (Id::Member(name), Value::Op(op)) => {
-                if let Known::Bridge(BridgeOp::Port { member: Some(Membership { bvi: true, .. }), .. }) =
-                    known(op)
-                {
-                    bvis.insert(name.clone());
-                }
-            }
-            _ => {}
-        }
-    }
-    for (id, o) in model.iter_mut() {
-        let of = |name: &str| addresses.get(name).into_iter().flatten();
-        let mut more = vec![];
-        match (id, &o.value) {
-            (Id::Neighbor(name, a), _) => {
-                more.extend(of(name).filter(|n| n.contains(a)).map(|n| Id::Address(name.clone(), *n)));
-            }
-            (Id::NdProxy(_), Value::Op(op)) => {
-                if let Known::NdProxy(NdProxy { name, .. }) = known(op) {
-                    let six = of(name).filter(|n| n.addr().is_ipv6());
-                    more.extend(six.map(|n| Id::Address(name.clone(), *n)));
-                }
-            }
-            _ => {}
-        }
-        let routed = o.needs.iter().filter_map(|n| match n {
-            Id::Layer(name) if bvis.contains(name) && !matches!(id, Id::Member(_) | Id::Binding(..)) => {
-                Some(Id::Member(name.clone()))
-            }
-            _ => None,
-        });
-        more.extend(routed);
-        more.retain(|n| !o.needs.contains(n));
-        o.needs.extend(more);
     }
 }
 

@@ -14,6 +14,7 @@ mod rules;
 mod running;
 mod sorted;
 mod steps;
+mod ties;
 mod warnings;
 mod words;
 

@@ -2,6 +2,7 @@
 
 use super::bulk::{Bulk, Goal};
 use super::known::{Known, known};
+use super::ties::tie;
 use crate::yaml::{
     Diagnostic, Document, Driver, Interface, InterfaceKind, Place, Rate, RingVersion, SubInterface, popped,
 };
@@ -188,11 +189,6 @@ struct Builder<'d> {
     side: Side,
     /// Interfaces on layer 2.
     layer2: HashSet<&'d str>,
-    /// BVIs.
-    bvis: HashSet<&'d str>,
-    /// Configured addresses by interface, in order.
-    addresses: HashMap<&'d str, Vec<IpNet>>,
-    lenders: HashMap<&'d str, &'d str>,
     at: (Place, Arc<str>),
 }
 
@@ -200,7 +196,6 @@ struct Builder<'d> {
 fn create(i: &Interface) -> Option<(Place, Op)> {
     let name = i.name.clone();
     Some(match &i.kind {
-        // `Document::supported` has refused them.
         InterfaceKind::Loopback => {
             let instance = name.strip_prefix("loop").and_then(|n| n.parse().ok());
             (i.place, Op::CreateLoopback { instance, mac: None })
@@ -325,22 +320,11 @@ fn ports(i: &Interface) -> impl Iterator<Item = Port<'_>> {
 
 impl<'d> Builder<'d> {
     fn new(d: &'d Document) -> Self {
-        let mut b = Builder {
-            side: Side::default(),
-            layer2: HashSet::new(),
-            bvis: d.bridges.iter().filter_map(|b| b.bvi.as_ref()).map(|r| r.name.as_str()).collect(),
-            addresses: HashMap::new(),
-            lenders: HashMap::new(),
-            at: Default::default(),
-        };
+        let mut b = Builder { side: Side::default(), layer2: HashSet::new(), at: Default::default() };
         b.layer2.extend(d.bridges.iter().flat_map(|b| &b.members).map(|m| m.name.as_str()));
         for p in d.interfaces.iter().flat_map(ports) {
             if let Some(peer) = p.l2xc {
                 b.layer2.extend([p.name, peer.name.as_str()]);
-            }
-            b.addresses.insert(p.name, p.addresses.iter().map(|a| a.net).collect());
-            if let Some(lender) = p.unnumbered {
-                b.lenders.insert(p.name, &lender.name);
             }
         }
         b
@@ -360,15 +344,6 @@ impl<'d> Builder<'d> {
 
     fn op(&mut self, id: Id, op: Op, notes: Notes) {
         self.set(id, Value::Op(op), notes);
-    }
-
-    /// What something of layer 3 of an interface needs.
-    fn routed(&self, name: &str) -> Vec<Id> {
-        let mut needs = vec![Id::Interface(name.into()), Id::Layer(name.into())];
-        if self.bvis.contains(name) {
-            needs.push(Id::Member(name.into()));
-        }
-        needs
     }
 
     fn interface(&mut self, i: &'d Interface) {
@@ -462,23 +437,12 @@ impl<'d> Builder<'d> {
             Op::Part(p) => match known(op) {
                 Known::Bridge(op) => return self.bridge(op),
                 Known::ProxyArp(p) => (Id::ProxyArp(p.first, p.last), Notes::default()),
-                Known::NdProxy(p) => self.nd_proxy(p),
+                Known::NdProxy(p) => nd_proxy(p),
                 _ => return self.part(p, op),
             },
             _ => return,
         };
         self.op(id, op.clone(), notes);
-    }
-
-    fn nd_proxy(&self, p: &NdProxy) -> (Id, Notes) {
-        let NdProxy { name, address, .. } = p;
-        let mut needs = self.routed(name);
-        needs.extend([Id::Binding(name.clone(), true), Id::Unnumbered(name.clone())]);
-        let lender = self.lenders.get(name.as_str()).copied().unwrap_or(name);
-        let all = self.addresses.get(lender).into_iter().flatten();
-        needs.extend(all.filter(|a| a.addr().is_ipv6()).map(|a| Id::Address(lender.into(), *a)));
-        let (own, hop) = (token("own", IpAddr::V6(*address)), token("hop", IpAddr::V6(*address)));
-        (Id::NdProxy(*address), Notes { takes: vec![hop], bars: vec![own], ..Notes::needs(needs) })
     }
 
     fn feature(&mut self, name: &str, feature: &Feature, op: &Op) {
@@ -491,7 +455,7 @@ impl<'d> Builder<'d> {
                     self.side.model.remove(&id);
                     return;
                 }
-                (id, Notes::needs(self.routed(name)))
+                (id, Notes::needs(routed(name)))
             }
             Feature::Part(p) => {
                 let id = Id::Told(own(), p.subject());
@@ -501,17 +465,9 @@ impl<'d> Builder<'d> {
                 }
                 let mut needs: Vec<Id> = vec![Id::Interface(own())];
                 if !p.names_others() {
-                    needs = self.routed(name);
+                    needs = routed(name);
                 }
-                for n in p.names() {
-                    // A loopback has stations only as a BVI.
-                    if let Named::Interface(name) = &n
-                        && self.bvis.contains(name.as_str())
-                    {
-                        needs.push(Id::Member(name.clone()));
-                    }
-                    needs.push(named(n));
-                }
+                needs.extend(p.names().into_iter().map(named));
                 let taken: Vec<u64> = p.exclusive().map(|what| token("told", what)).into_iter().collect();
                 let (mut takes, mut bars) = (taken.clone(), taken);
                 if let Some(Named::Carried(of)) = p.names().first() {
@@ -527,8 +483,8 @@ impl<'d> Builder<'d> {
                 (id, Notes { takes, bars, ..Notes::needs(needs) })
             }
             Feature::Unnumbered(Some(lender)) => {
-                let mut needs = self.routed(name);
-                needs.extend(self.routed(lender));
+                let mut needs = routed(name);
+                needs.extend(routed(lender));
                 for v6 in [false, true] {
                     needs.extend([Id::Binding(own(), v6), Id::Binding(lender.clone(), v6)]);
                 }
@@ -604,7 +560,7 @@ impl<'d> Builder<'d> {
         }
         for a in p.addresses {
             let v6 = a.net.addr().is_ipv6();
-            let mut needs = self.routed(p.name);
+            let mut needs = routed(p.name);
             needs.push(Id::Binding(name(), v6));
             let mut notes = Notes::needs(needs);
             let nets = a.net.trunc();
@@ -716,11 +672,8 @@ impl<'d> Builder<'d> {
         }
         for n in &d.neighbors {
             let (name, address) = (n.interface.clone(), n.address);
-            let mut needs = self.routed(&name);
+            let mut needs = routed(&name);
             needs.extend([Id::Binding(name.clone(), address.is_ipv6()), Id::Unnumbered(name.clone())]);
-            // One goes with the address in whose prefix it is.
-            let all = self.addresses.get(name.as_str()).into_iter().flatten();
-            needs.extend(all.filter(|a| a.contains(&address)).map(|a| Id::Address(name.clone(), *a)));
             let (takes, bars) = (vec![token("hop", address)], vec![token("own", address)]);
             let notes = Notes { takes, bars, ..Notes::needs(needs) };
             let op = Op::SetNeighbor { name: name.clone(), address, mac: n.mac };
@@ -744,6 +697,19 @@ impl<'d> Builder<'d> {
         self.at(Place::default(), "interfaces");
         self.op(Id::InterfaceOrder, Op::OrderInterfaces(names), Notes::needs(needs));
     }
+}
+
+fn nd_proxy(p: &NdProxy) -> (Id, Notes) {
+    let NdProxy { name, address, .. } = p;
+    let mut needs = routed(name);
+    needs.extend([Id::Binding(name.clone(), true), Id::Unnumbered(name.clone())]);
+    let (own, hop) = (token("own", IpAddr::V6(*address)), token("hop", IpAddr::V6(*address)));
+    (Id::NdProxy(*address), Notes { takes: vec![hop], bars: vec![own], ..Notes::needs(needs) })
+}
+
+/// What something of layer 3 of an interface needs.
+fn routed(name: &str) -> Vec<Id> {
+    vec![Id::Interface(name.into()), Id::Layer(name.into())]
 }
 
 fn named(n: Named) -> Id {
@@ -770,12 +736,11 @@ impl Side {
         b.all(d);
         let mut side = std::mem::take(&mut b.side);
         side.bulk = Bulk::of(d);
-        let carried = b.addresses.iter().map(|(name, all)| {
-            let own = all.iter().map(|a| Id::Address((*name).to_owned(), *a));
-            let mut on: Vec<Id> = own.collect();
-            on.push(Id::State((*name).to_owned()));
-            on.push(Id::Unnumbered((*name).to_owned()));
-            ((*name).to_owned(), on)
+        tie(&mut side.model);
+        let carried = d.interfaces.iter().flat_map(ports).map(|p| {
+            let name = || p.name.to_owned();
+            let own = p.addresses.iter().map(|a| Id::Address(name(), a.net));
+            (name(), own.chain([Id::State(name()), Id::Unnumbered(name())]).collect())
         });
         side.carried = carried.collect();
         side
