@@ -11,7 +11,7 @@ use crate::written::{self, Map};
 use net::bond::{
     self, Balance, BondConfig, BondOp, Joins, MAX_INSTANCE, MOST_MEMBERS, MTU, MemberConfig, Mode,
 };
-use net::router::{IfState, Op, RouteTable, Router};
+use net::router::{IfState, Op, Router};
 
 const BOND: &[&str] = &["description", "mac", "interfaces", "mode", "load-balance", "min-links", "members"];
 const MEMBER: &[&str] = &["passive", "long-timeout", "weight"];
@@ -35,7 +35,6 @@ fn decode<'n>(
     _: &mut Seen<'n>,
 ) -> Option<Virtual> {
     let instance = object_number(d, name, place, "BondEthernet", 0, MAX_INSTANCE.into());
-    let description = d.field(fields, "description", |d, node| d.description(node));
     let mac = d.field(fields, "mac", |d, node| d.mac(node));
     let members = d.field(fields, "interfaces", |d, node| Some(d.references(node))).unwrap_or_default();
     let mode = d.field(fields, "mode", |d, node| d.choice(node, &Mode::ALL)).unwrap_or_default();
@@ -77,8 +76,7 @@ fn decode<'n>(
     };
     let others = members.into_iter().enumerate().map(setting).collect();
     let op = Some(BondOp::Create { instance: u32::try_from(instance?).ok()?, config }.into());
-    let table = RouteTable { id: 0, v6: false };
-    Some(Virtual { place, path: d.path(), op, description, mac, frames: true, table, mtu: MTU, others })
+    Some(Virtual { mac, others, ..Virtual::of(d, place, op, MTU) })
 }
 
 fn member<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<MemberConfig> {

@@ -58,17 +58,7 @@ fn decode<'n>(
     let (frames, mtu) = (config.teb, config.mtu());
     let table = RouteTable::of(config.local, config.table);
     let op = Some(GreOp::Create { instance: instance as u32, config }.into());
-    Some(Virtual {
-        place,
-        path: d.path(),
-        op,
-        description: None,
-        frames,
-        table,
-        mtu,
-        mac: None,
-        others: vec![],
-    })
+    Some(Virtual { frames, table, ..Virtual::of(d, place, op, mtu) })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {

@@ -5,7 +5,7 @@ use super::super::diag::Place;
 use super::{Section, Seen, Virtual};
 use crate::written::{self, Map};
 use net::memif::{self, MOST_RINGS, MTU, MemifConfig, MemifOp, Mode, Role};
-use net::router::{IfState, RouteTable, Router};
+use net::router::{IfState, Router};
 
 const MEMIF: &[&str] =
     &["socket", "role", "mode", "secret", "rx-queues", "tx-queues", "ring-size", "buffer-size"];
@@ -70,18 +70,7 @@ fn decode<'n>(
     }
     let frames = config.mode == Mode::Ethernet;
     let op = Some(MemifOp::Create { socket: number, config }.into());
-    let table = RouteTable { id: 0, v6: false };
-    Some(Virtual {
-        place,
-        path: d.path(),
-        op,
-        description: None,
-        frames,
-        table,
-        mtu: MTU,
-        mac: None,
-        others: vec![],
-    })
+    Some(Virtual { frames, ..Virtual::of(d, place, op, MTU) })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {

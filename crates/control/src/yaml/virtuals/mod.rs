@@ -45,6 +45,15 @@ pub struct Virtual {
     pub others: Vec<(String, Setting)>,
 }
 
+impl Virtual {
+    /// One of frames in the main table, of which its section says no more; its path is where the reader is.
+    fn of(d: &Decoder<'_>, place: Place, op: Option<Op>, mtu: u16) -> Virtual {
+        let table = RouteTable { id: 0, v6: false };
+        let (description, mac, others) = (None, None, vec![]);
+        Virtual { place, path: d.path(), op, description, frames: true, table, mtu, mac, others }
+    }
+}
+
 /// Those of one section, by name.
 pub(super) type All<'n> = BTreeMap<&'n str, Virtual>;
 
@@ -85,20 +94,13 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, section: &Sect
         let one = d.key(name, |d| {
             let path = d.path();
             let fields = d.fields(node, section.fields);
+            let description = fields.as_ref().and_then(|fields| {
+                let has = section.fields.contains(&"description");
+                has.then(|| d.field(fields, "description", |d, node| d.description(node))).flatten()
+            });
             let one = fields.and_then(|fields| (section.decode)(d, name, place, &fields, &mut seen));
-            let table = RouteTable { id: 0, v6: false };
-            let faulty = Virtual {
-                place,
-                path,
-                op: None,
-                description: None,
-                frames: true,
-                table,
-                mtu: 0,
-                mac: None,
-                others: vec![],
-            };
-            one.unwrap_or(faulty)
+            let faulty = || Virtual { path, ..Virtual::of(d, place, None, 0) };
+            Virtual { description, ..one.unwrap_or_else(faulty) }
         });
         all.insert(name, one);
     }

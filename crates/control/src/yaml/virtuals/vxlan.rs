@@ -43,7 +43,6 @@ fn decode<'n>(
     seen: &mut Seen<'n>,
 ) -> Option<Virtual> {
     let instance = object_number(d, name, place, "vxlan_tunnel", 0, MAX_INSTANCE.into());
-    let description = d.field(fields, "description", |d, node| d.description(node));
     let local = address(d, fields, "local", "this end, an address of the router");
     let remote = address(d, fields, "remote", "the other end");
     let vni = d.required(fields, "vni", "1 to 16777215", |d, node| d.int(node, 1, MAX_VNI));
@@ -101,7 +100,6 @@ fn decode<'n>(
         return None;
     }
     seen.insert(config.identity(), (name, place));
-    let (frames, mtu) = (true, MTU);
     let table = RouteTable::of(config.local, config.table);
     let others = over.map(|(over, place)| {
         let feature = GroupInterface(Some(over.to_string())).into();
@@ -110,7 +108,7 @@ fn decode<'n>(
     });
     let others = others.into_iter().collect();
     let op = Some(VxlanOp::Create { instance: instance? as u32, config }.into());
-    Some(Virtual { place, path: d.path(), op, description, mac: None, frames, table, mtu, others })
+    Some(Virtual { table, others, ..Virtual::of(d, place, op, MTU) })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {
