@@ -600,7 +600,7 @@ impl Part for Bonding {
         match frame {
             Some(Frame::Lacp(pdu)) => lag.receive(now, interface, &pdu, &mut out),
             Some(Frame::Marker(m)) => {
-                if lag.marker(now, interface, &m) {
+                if lag.marker(now, interface) {
                     send(router, interface, m.response());
                 }
                 return;

@@ -1,6 +1,6 @@
 //! The links of a bond together: which of them make it up.
 
-use super::pdu::{Info, Marker, Pdu, state};
+use super::pdu::{Info, Pdu, state};
 use super::port::{Mux, Port, PortConfig, Rx};
 use crate::neighbor::Millis;
 use packet::eth::MacAddr;
@@ -128,7 +128,7 @@ impl Lag {
     }
 
     /// A marker came over a link; whether it is to be answered.
-    pub fn marker(&mut self, now: Millis, id: u32, _: &Marker) -> bool {
+    pub fn marker(&mut self, now: Millis, id: u32) -> bool {
         let Some(p) = self.ports.get_mut(&id).filter(|p| p.enabled) else { return false };
         let takes = p.takes(now);
         let count = if takes { &mut p.counts.markers } else { &mut p.counts.ignored };

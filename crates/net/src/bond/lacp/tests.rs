@@ -266,8 +266,8 @@ fn nobody_is_answered_more_than_the_standard_lets() {
     assert!(out.len() <= 2 * port::MOST_SENT, "{}", out.len());
     assert!(taken <= u64::from(2 * MOST_TAKEN), "{taken}");
     assert_eq!(lag.port(0).unwrap().counts.ignored, 10_000 - taken);
-    assert!(!lag.marker(now.after(999), 0, &Marker::default()));
-    assert!(lag.marker(now.after(5000), 0, &Marker::default()));
+    assert!(!lag.marker(now.after(999), 0));
+    assert!(lag.marker(now.after(5000), 0));
 }
 
 /// What happens to two ends in the property below.
