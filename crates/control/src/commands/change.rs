@@ -647,7 +647,7 @@ impl Reload {
     }
 
     /// Reads it, and says in the log how that went. A log that is rotated sends SIGHUP as well: a file that is as it was is
-    /// not applied, as that would take away what was changed since.
+    /// not applied, as that would turn back what was changed since.
     pub async fn run(&self) {
         let from = From::File(self.file.clone(), None);
         let name = from.name();

@@ -30,8 +30,8 @@ pub(super) fn commands() -> [Command<App>; 2] {
         Command::read("show configuration diff", "What differs between what runs and what is kept", diff)
             .details(
                 "A line for each object: + where it runs and is not kept, - where it is the other way round, ~ where both have it \
-                 and it differs. `configuration save` keeps what runs, `configuration rollback N` with the last number goes back to \
-                 what is kept.",
+                 and it differs. `configuration save` keeps what runs, `configuration rollback N exact` with the last number goes \
+                 back to what is kept.",
             )
             .example("show configuration diff"),
     ]
