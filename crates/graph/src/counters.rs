@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 // Upholds: `pairs` are the cells that the table holds, `OBJECTS` of them.
 
+use crate::of_workers::OfWorkers;
 use crate::registry::{Cells, Group, Owner, Registry};
 use std::io;
 use std::ptr::NonNull;
@@ -129,9 +130,12 @@ impl Drop for Run<'_> {
     }
 }
 
-/// The same counters for all workers.
+/// The same counters for all workers, those to come among them.
 #[derive(Clone)]
-pub struct PerWorker(Vec<Arc<Table>>);
+pub struct PerWorker {
+    group: Group,
+    tables: OfWorkers<Table>,
+}
 
 impl PerWorker {
     /// Counters of a group for `workers` workers (at least one).
@@ -139,23 +143,27 @@ impl PerWorker {
     /// # Errors
     /// The system has not the address space, or the group is there already.
     pub fn new(registry: &Registry, group: &Group, workers: usize) -> io::Result<Self> {
-        let table = |w| Table::new(registry, group, w).map(Arc::new);
-        (0..workers.max(1)).map(table).collect::<io::Result<_>>().map(PerWorker)
+        let all = PerWorker { group: *group, tables: OfWorkers::default() };
+        all.grow(registry, workers.max(1))?;
+        Ok(all)
     }
 
-    /// How many workers.
-    pub fn workers(&self) -> usize {
-        self.0.len()
+    /// Counters for so many workers; those that are there stay.
+    ///
+    /// # Errors
+    /// The system has not the address space.
+    pub fn grow(&self, registry: &Registry, workers: usize) -> io::Result<()> {
+        self.tables.grow(workers, |w| Table::new(registry, &self.group, w))
     }
 
     /// The table that worker `w` writes. Falls back to the first for a number that does not exist.
     pub fn of(&self, w: usize) -> Arc<Table> {
-        Arc::clone(self.0.get(w).unwrap_or(&self.0[0]))
+        self.tables.of(w)
     }
 
     /// The counters of `index` in each worker.
     pub fn each(&self, index: u32) -> impl Iterator<Item = &Pair> {
-        self.0.iter().filter_map(move |t| t.get(index))
+        self.tables.iter().filter_map(move |t| t.get(index))
     }
 
     /// Packets and bytes of `index` over all workers.
@@ -182,6 +190,18 @@ mod tests {
         assert_eq!(c.sum(5), (3, 160));
         assert_eq!(c.sum(700), (1, 0));
         assert!(c.of(0).get(OBJECTS as u32 - 1).is_some() && c.of(0).get(OBJECTS as u32).is_none());
+    }
+
+    #[test]
+    fn a_worker_that_comes_later_counts_beside_the_others() {
+        let registry = Registry::new().unwrap();
+        let c = PerWorker::new(&registry, &GROUP, 1).unwrap();
+        let again = c.clone();
+        c.of(0).count(5, 60);
+        c.grow(&registry, 3).unwrap();
+        c.grow(&registry, 2).unwrap();
+        again.of(2).count(5, 100);
+        assert_eq!((c.sum(5), c.each(5).count()), ((2, 160), 3));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 /// The most workers (and other readers) of a domain.
-pub const MAX_READERS: usize = 66;
+pub const MAX_READERS: usize = crate::MAX_WORKERS + 2;
 const OFFLINE: u64 = 0;
 
 #[repr(align(128))]

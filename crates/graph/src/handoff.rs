@@ -8,6 +8,7 @@
 
 use crate::desc::{Desc, Packets, flags};
 use crate::edge::NodeId;
+use crate::of_workers::{MAX_WORKERS, OfWorkers};
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,9 +39,11 @@ struct Lane {
 
 /// The queues of all workers.
 pub struct Handoff {
-    lanes: Box<[Lane]>,
+    lanes: OfWorkers<Lane>,
     /// As many as all queues take: what waits for one worker leaves others theirs.
     empty: ArrayQueue<Box<Frame>>,
+    /// How many workers share the work; one that had its part before still takes what comes.
+    workers: AtomicUsize,
 }
 
 impl Handoff {
@@ -49,26 +52,43 @@ impl Handoff {
     /// # Errors
     /// The system refuses a descriptor.
     pub fn new(workers: usize) -> io::Result<Handoff> {
-        let lane = |_| {
+        let empty = ArrayQueue::new(MAX_WORKERS * FRAMES);
+        let all = Handoff { lanes: OfWorkers::default(), empty, workers: AtomicUsize::new(0) };
+        all.grow(workers)?;
+        all.share(workers);
+        Ok(all)
+    }
+
+    /// Makes the queues that are missing for `workers` workers.
+    ///
+    /// # Errors
+    /// The system refuses a descriptor.
+    pub fn grow(&self, workers: usize) -> io::Result<()> {
+        self.lanes.grow(workers, |_| {
+            let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+            for _ in 0..FRAMES {
+                let frame = Frame { node: NodeId(0), packets: Vec::with_capacity(FRAME) };
+                let _ = self.empty.push(Box::new(frame));
+            }
             Ok(Lane {
                 full: ArrayQueue::new(FRAMES),
                 waiting: AtomicUsize::new(0),
                 frames: AtomicUsize::new(0),
-                wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+                wake,
                 asleep: AtomicBool::new(false),
             })
-        };
-        let empty = ArrayQueue::new((workers * FRAMES).max(1));
-        for _ in 0..workers * FRAMES {
-            let _ = empty.push(Box::new(Frame { node: NodeId(0), packets: Vec::with_capacity(FRAME) }));
-        }
-        Ok(Handoff { lanes: (0..workers).map(lane).collect::<io::Result<_>>()?, empty })
+        })
     }
 
-    /// How many workers there are.
+    /// Says how many workers share the work from now on, from worker 0 on; there are queues for them.
+    pub fn share(&self, workers: usize) {
+        self.workers.store(workers, Ordering::Release);
+    }
+
+    /// How many workers share the work.
     #[inline]
     pub fn workers(&self) -> usize {
-        self.lanes.len()
+        self.workers.load(Ordering::Acquire)
     }
 
     /// Sends packets to `node` of worker `to`, and answers how many: the others stay with the caller, for there is no room. Their
@@ -224,6 +244,19 @@ mod tests {
         });
         assert_eq!(h.lanes[2].waiting.load(Ordering::Relaxed), 0);
         assert_eq!(h.empty.len(), 3 * FRAMES);
+    }
+
+    #[test]
+    fn a_worker_that_comes_later_has_a_queue_too() {
+        let h = Handoff::new(1).unwrap();
+        assert_eq!(h.send(1, NodeId(1), &mut Packets::drain(&mut packets(0, 1))), 0);
+        h.grow(3).unwrap();
+        assert_eq!(h.workers(), 1, "it has no part yet");
+        h.share(3);
+        assert_eq!((h.workers(), h.empty.len()), (3, 3 * FRAMES));
+        assert_eq!(h.send(2, NodeId(1), &mut Packets::drain(&mut packets(7, 1))), 1);
+        h.share(1);
+        assert_eq!(all(&h, 2), [(1, 7)], "what is on its way comes");
     }
 
     #[test]

@@ -176,12 +176,7 @@ impl Worker {
         rx: &PerWorker,
         rx_arc: &str,
     ) -> io::Result<WorkerHandle> {
-        if let Some(cpu) = config.cpu
-            && !(cpu < CpuSet::MAX_CPU && rustix::thread::sched_getaffinity(None)?.is_set(cpu))
-        {
-            let why = format!("CPU {cpu} does not exist, or this process may not run on it");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
+        may_run(config.cpu)?;
         let shared = Arc::new(Shared {
             mail: ArrayQueue::new(MAILBOX),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -258,6 +253,18 @@ impl Worker {
         self.idle.set(polling);
     }
 
+    /// Has it run on a CPU, which [`may_run`] allows, or on any that the process may use.
+    pub fn set_cpu(&mut self, cpu: Option<usize>) {
+        self.config.cpu = cpu;
+        let mut set = CpuSet::new();
+        match cpu {
+            Some(cpu) => set.set(cpu),
+            // Linux takes out those that the process may not use.
+            None => (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu)),
+        }
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+
     /// Number of receive queues by input node.
     pub fn inputs(&self) -> Vec<(NodeId, u32)> {
         self.inputs.iter().map(|i| (i.node, i.queue.interface())).collect()
@@ -276,10 +283,8 @@ impl Worker {
 
     fn run(&mut self) {
         self.shared.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-        if let Some(cpu) = self.config.cpu {
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            let _ = rustix::thread::sched_setaffinity(None, &set);
+        if self.config.cpu.is_some() {
+            self.set_cpu(self.config.cpu);
         }
         // What wakes it at a time is to be on time: Linux adds 50 us to what ordinary threads ask for.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
@@ -499,6 +504,20 @@ fn processor_ns() -> u64 {
     // SAFETY: `t` lives and is written to; the clock is there in every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Whether a worker may run on a CPU, where it is to have one of its own. By a thread that may run wherever the process may.
+///
+/// # Errors
+/// There is no such CPU, or the process may not run on it.
+pub fn may_run(cpu: Option<usize>) -> io::Result<()> {
+    match cpu {
+        Some(cpu) if !(cpu < CpuSet::MAX_CPU && rustix::thread::sched_getaffinity(None)?.is_set(cpu)) => {
+            let why = format!("CPU {cpu} does not exist, or this process may not run on it");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[allow(unsafe_code)]

@@ -80,4 +80,13 @@ impl L2Plane {
         };
         Ok((L2Writers { bridges, macs: writer }, plane))
     }
+
+    /// Counters for so many workers; those that are there stay.
+    ///
+    /// # Errors
+    /// The system has not the address space.
+    pub fn grow(&self, registry: &Registry, workers: usize) -> io::Result<()> {
+        self.bridge_events.grow(registry, workers)?;
+        self.port_events.grow(registry, workers)
+    }
 }

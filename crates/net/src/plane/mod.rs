@@ -8,7 +8,7 @@ use graph::counters::{PerWorker, Table};
 use graph::epoch::Published;
 use graph::registry::{Owner, Rows};
 use graph::stats::Count;
-use graph::{Guard, Handoff, Registry, flags};
+use graph::{Guard, Handoff, OfWorkers, Registry, flags};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -89,6 +89,18 @@ impl Counters {
         })
     }
 
+    /// Counters for so many workers; those that are there stay.
+    ///
+    /// # Errors
+    /// The system has not the address space.
+    pub fn grow(&self, registry: &Registry, workers: usize) -> std::io::Result<()> {
+        let Received { rx, rx4, rx6, ip4, ip6 } = &self.received;
+        for table in [rx, rx4, rx6, ip4, ip6, &self.tx, &self.adjacency] {
+            table.grow(registry, workers)?;
+        }
+        self.drops.grow(registry, workers)
+    }
+
     /// What worker `worker` counts of received packets.
     pub fn received_by(&self, worker: usize) -> RxCounts {
         let (r, of) = (&self.received, |counters: &PerWorker| counters.of(worker));
@@ -111,7 +123,7 @@ impl Counters {
 
 /// Drop counters by interface: there is room for an interface when it was [reserved](Drops::reserve).
 #[derive(Clone)]
-pub struct Drops(Vec<Arc<DropTable>>);
+pub struct Drops(OfWorkers<DropTable>);
 
 /// One worker's drop counters.
 pub struct DropTable(Rows<Count, MAX_REASONS>);
@@ -122,21 +134,30 @@ impl Drops {
     /// # Errors
     /// The system has no room for them, or the registry has them already.
     pub fn new(registry: &Registry, workers: usize) -> std::io::Result<Self> {
+        let all = Drops(OfWorkers::default());
+        all.grow(registry, workers)?;
+        Ok(all)
+    }
+
+    /// Counters for so many workers; those that are there stay.
+    ///
+    /// # Errors
+    /// As [`Drops::new`].
+    pub fn grow(&self, registry: &Registry, workers: usize) -> std::io::Result<()> {
         let table = |w| registry.rows(&groups::DROPS, Owner::Worker(w), MAX_INTERFACES);
-        let table = |w| Ok(Arc::new(DropTable(table(w)?)));
-        (0..workers).map(table).collect::<std::io::Result<_>>().map(Drops)
+        self.0.grow(workers, |w| table(w).map(DropTable))
     }
 
     /// Makes room for an interface. Without address space for it, drops on it are counted by reason alone.
     pub fn reserve(&self, index: u32) {
-        for t in &self.0 {
+        for t in self.0.iter() {
             let _ = t.0.reserve(index as usize);
         }
     }
 
     /// The table that worker `w` writes.
     pub fn of(&self, w: usize) -> Arc<DropTable> {
-        Arc::clone(self.0.get(w).unwrap_or(&self.0[0]))
+        self.0.of(w)
     }
 
     /// Count of one reason on one interface over all workers.
@@ -238,6 +259,17 @@ pub struct Plane {
 pub const IN_TABLE: u16 = flags::USER << 1;
 
 impl Plane {
+    /// Makes what workers count in, and the queues between them, for so many workers; what is there stays.
+    ///
+    /// # Errors
+    /// The system has not the address space, or refuses a descriptor.
+    pub fn grow(&self, workers: usize) -> std::io::Result<()> {
+        self.counters.grow(&self.registry, workers)?;
+        self.l2.grow(&self.registry, workers)?;
+        self.police.grow(&self.registry, workers)?;
+        self.handoff.grow(workers)
+    }
+
     /// Whether an adjacency puts labels on that copy TTL.
     #[cold]
     pub fn is_uniform(&self, guard: &Guard, adj: u32) -> bool {

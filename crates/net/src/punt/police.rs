@@ -3,8 +3,8 @@
 use super::class::{COUNT, Class, Limit};
 use super::expected::Expected;
 use super::share::{Scale, Shares};
-use graph::Registry;
 use graph::registry::{Cells, Group, Owner};
+use graph::{OfWorkers, Registry};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -153,7 +153,7 @@ pub struct ClassCounts {
 pub struct Police {
     buckets: [Bucket; COUNT],
     /// Each worker's, by class.
-    workers: Box<[Cells<Counted>]>,
+    workers: OfWorkers<Cells<Counted>>,
     /// Stations from which something is expected.
     pub expected: Expected,
 }
@@ -165,12 +165,21 @@ impl Police {
     /// The system has no room for the counters, or the registry has them already.
     pub fn new(registry: &Registry, workers: usize) -> io::Result<Police> {
         registry.name("punt-class", Class::ALL.iter().map(|c| (c.name().to_string(), String::new())));
-        let row = |w| registry.cells(&COUNTERS, Owner::Worker(w), COUNT);
-        Ok(Police {
+        let police = Police {
             buckets: std::array::from_fn(|n| Bucket::new(Some(Class::of_number(n as u32).default_limit()))),
-            workers: (0..workers).map(row).collect::<io::Result<_>>()?,
+            workers: OfWorkers::default(),
             expected: Expected::default(),
-        })
+        };
+        police.grow(registry, workers)?;
+        Ok(police)
+    }
+
+    /// Counters for so many workers; those that are there stay.
+    ///
+    /// # Errors
+    /// As [`Police::new`].
+    pub fn grow(&self, registry: &Registry, workers: usize) -> io::Result<()> {
+        self.workers.grow(workers, |w| registry.cells(&COUNTERS, Owner::Worker(w), COUNT))
     }
 
     /// Worker: takes a token of `class` for a packet of `interface` and counts; false when there was none. `expected` is
