@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 mod usual;
 
@@ -53,24 +54,18 @@ pub struct MidchainTx {
     path_mtus: path_mtu::Reader,
     sent: Arc<Table>,
     adjacency: Arc<Table>,
-    id: Cell<u16>,
-    workers: u16,
+    numbers: Numbers,
 }
 
 impl MidchainTx {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        // Each worker has numbers of its own, and a restart does not begin where the last one did.
-        let workers = plane.counters.tx.workers() as u16;
-        let start = RandomState::new().hash_one(worker) as u16 / workers * workers;
-        let id = start.wrapping_add(worker as u16);
         MidchainTx {
             plane: Arc::clone(plane),
             path_mtus: path_mtu::Reader::new(plane),
             sent: plane.counters.tx.of(worker),
             adjacency: plane.counters.adjacency.of(worker),
-            id: Cell::new(id),
-            workers,
+            numbers: Numbers { next: Cell::new(0), blocks: plane.shared() },
         }
     }
 }
@@ -87,21 +82,44 @@ pub struct MidchainView<'v> {
     ids: Ids<'v>,
 }
 
-/// Numbers for IPv4 headers: they may be fragmented (RFC 6864 section 4).
+/// Numbers for IPv4 headers, which may be fragmented (RFC 6864 section 4).
 #[derive(Clone, Copy)]
 struct Ids<'v> {
-    last: &'v Cell<u16>,
-    /// What it grows by.
-    workers: u16,
+    numbers: &'v Numbers,
     /// All have this one.
     fixed: Option<u16>,
+}
+
+/// Where a worker has them from: one block after another.
+struct Numbers {
+    /// At the start of a block another one is taken.
+    next: Cell<u16>,
+    blocks: Arc<Blocks>,
+}
+
+/// The block that is taken next, of all workers.
+struct Blocks(AtomicU16);
+
+/// Numbers of a block.
+const BLOCK: u16 = 64;
+
+impl Default for Blocks {
+    /// A restart does not begin where the last one did.
+    fn default() -> Self {
+        Blocks(AtomicU16::new(RandomState::new().hash_one(BLOCK) as u16))
+    }
 }
 
 impl Ids<'_> {
     #[inline(always)]
     fn next(self) -> u16 {
-        self.last.set(self.last.get().wrapping_add(self.workers));
-        self.fixed.unwrap_or(self.last.get())
+        let Numbers { next, blocks } = self.numbers;
+        let mut id = next.get();
+        if id.is_multiple_of(BLOCK) {
+            id = blocks.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(BLOCK);
+        }
+        next.set(id.wrapping_add(1));
+        self.fixed.unwrap_or(id)
     }
 }
 
@@ -167,7 +185,7 @@ impl Node for MidchainTx {
             path_mtus: &self.path_mtus,
             sent: &self.sent,
             adjacency: &self.adjacency,
-            ids: Ids { last: &self.id, workers: self.workers, fixed: config.fragment_id.map(|id| id as u16) },
+            ids: Ids { numbers: &self.numbers, fixed: config.fragment_id.map(|id| id as u16) },
         }
     }
 
