@@ -332,30 +332,27 @@ impl Session {
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
-        let mut output = match output.into_stream() {
-            Ok(stream) => {
-                let looks = self.caller.access < Access::Operate;
-                let looking = if looks { Looking::new(&shared.streams) } else { None };
-                if looks && looking.is_none() {
-                    let why =
-                        format!("{MAX_STREAMS} commands of those who may only look are running already");
-                    return Err(failed(CommandError::new(why)));
+        // What takes long, and what is done with the context behind it, in turns.
+        let mut output = output;
+        let output = loop {
+            output = match output.into_stream() {
+                Ok(stream) => {
+                    let looks = self.caller.access < Access::Operate;
+                    let looking = if looks { Looking::new(&shared.streams) } else { None };
+                    if looks && looking.is_none() {
+                        let why =
+                            format!("{MAX_STREAMS} commands of those who may only look are running already");
+                        return Err(failed(CommandError::new(why)));
+                    }
+                    let done = self.stream(stream).await?;
+                    drop(looking);
+                    done.map_err(failed)?
                 }
-                let done = self.stream(stream).await?;
-                drop(looking);
-                done.map_err(failed)?
-            }
-            Err(output) => output,
-        };
-        output = match output.into_next() {
-            Ok(next) => {
-                let next = shared.turn(line, |_| caught(next)).await.map_err(failed)?;
-                match next.into_stream() {
-                    Ok(stream) => self.stream(stream).await?.map_err(failed)?,
-                    Err(output) => output,
-                }
-            }
-            Err(output) => output,
+                Err(output) => match output.into_next() {
+                    Ok(next) => shared.turn(line, |_| caught(next)).await.map_err(failed)?,
+                    Err(output) => break output,
+                },
+            };
         };
         let output = match output.into_pieces() {
             Ok(pieces) => {
