@@ -64,7 +64,7 @@ impl Drop for Running {
 }
 
 fn start(document: &Document) -> Option<Running> {
-    let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+    let pool = PoolConfig { buffers: 4096, memory: PoolMemory::Normal };
     let config = RouterConfig { pool, workers: 1, cpus: vec![], ..apply::router_config(document) };
     let mut router = Router::new(config).ok()?;
     let settings = yaml::Settings::default();

@@ -3,12 +3,14 @@
 use super::{QUIVER, Source};
 use crate::written::{Map, Node};
 use crate::yaml::{Dad, HugePages, LogLevel, Settings};
+use net::router::BUFFERS_A_WORKER;
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
     let (s, normal) = (from.settings, Settings::default());
     let mut workers = Map::new();
-    workers.put_unless("count", s.workers, normal.workers);
-    workers.put_some("cpus", Some(Node::Row(s.cpus.iter().map(|c| Node::from(*c)).collect())));
+    let runs = from.router.config();
+    workers.put_unless("count", runs.workers as u64, u64::from(normal.workers));
+    workers.put_some("cpus", Some(Node::Row(runs.cpus.iter().map(|c| Node::from(*c as u64)).collect())));
     let load = net::load::settings(from.router);
     workers.put_unless("balance", load.balance, false);
     to.put_some("workers", Some(workers));
@@ -21,7 +23,7 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     poll.put_some("workers", Some(Node::Flow(own)));
     poll.put_unless("spin-us", s.spin.as_micros() as u64, normal.spin.as_micros() as u64);
     to.put_some("poll", Some(poll));
-    to.put_some("buffers", Some(buffers(s, &normal)));
+    to.put_some("buffers", Some(buffers(s, &normal, runs.workers)));
     let mut sockets = Map::new();
     sockets.put_unless("ctl", s.sockets.ctl.as_str(), normal.sockets.ctl.as_str());
     sockets.put_some("group", s.sockets.group.as_deref());
@@ -70,10 +72,10 @@ fn millis(d: std::time::Duration) -> u64 {
     d.as_millis() as u64
 }
 
-fn buffers(s: &Settings, normal: &Settings) -> Map {
+fn buffers(s: &Settings, normal: &Settings, workers: usize) -> Map {
     let mut to = Map::new();
     // More workers have more buffers by themselves.
-    let many = normal.buffers.count.max(u32::from(s.workers) * crate::yaml::BUFFERS_A_WORKER);
+    let many = normal.buffers.count.max(workers as u32 * BUFFERS_A_WORKER);
     to.put_unless("count", s.buffers.count, many);
     to.put_some(
         "huge-pages",

@@ -1,5 +1,7 @@
 //! Carrying a plan out piece by piece, so that others have their turn between two, and back from a step that fails.
 
+use super::known::{Known, known};
+use super::objects::Value;
 use super::steps::{Plan, Step};
 use model::Phase;
 use net::router::{Op, OpError, Router};
@@ -99,7 +101,11 @@ impl Carry {
         let Some(step) = self.plan.steps.get(at) else { return false };
         let result = match self.fails_at {
             Some(n) if n == at && piece == 0 => Err((None, OpError::new("a test has it fail here"))),
-            _ => one(router, &self.plan, step, piece, false),
+            _ => match prepare(router, step) {
+                Ok(true) => return true,
+                Ok(false) => one(router, &self.plan, step, piece, false),
+                Err(e) => Err((None, e)),
+            },
         };
         match result {
             Ok(()) => {
@@ -130,6 +136,20 @@ impl Carry {
             failed.left.push(e.message);
         }
         true
+    }
+}
+
+/// Does a part of what a step needs that takes long; whether there is more.
+fn prepare(router: &mut Router, step: &Step) -> Result<bool, OpError> {
+    match &step.new {
+        Some(Value::Op(op)) => {
+            if let Known::Load(op) = known(op) {
+                op.prepare(router)
+            } else {
+                Ok(false)
+            }
+        }
+        _ => Ok(false),
     }
 }
 

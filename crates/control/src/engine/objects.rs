@@ -611,6 +611,9 @@ impl<'d> Builder<'d> {
 
     fn load(&mut self, d: &'d Document) {
         let (s, place) = (&d.settings.load, d.settings.place);
+        let cpus = d.settings.cpus.iter().map(|c| usize::from(*c)).collect();
+        let workers = LoadOp::Workers { count: d.settings.workers.into(), cpus };
+        self.at(place, "quiver.workers").any(&workers.into());
         let own = s.own.iter().map(|(worker, p)| LoadOp::Own { worker: *worker, polling: Some(*p) });
         for op in own.chain([LoadOp::Polling(s.polling)]) {
             self.at(place, "quiver.poll").any(&op.into());

@@ -2,8 +2,9 @@
 
 use super::known::{Known, known};
 use super::objects::{Id, Value};
-use model::{Change, Phase, Rules, Touched};
+use model::{Change, Object, Phase, Rules, Touched};
 use net::l2::bridge::BridgeOp;
+use net::load::LoadOp;
 use net::router::Op;
 use std::collections::HashMap;
 
@@ -85,7 +86,8 @@ impl Rules<Id, Value> for DocumentRules<'_> {
         }
     }
 
-    /// An MTU that falls does so behind those that must not be larger, and one that rises before them.
+    /// An MTU that falls does so behind those that must not be larger, and one that rises before them. Workers come before what is
+    /// theirs, and go behind it.
     fn before(&self, steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
         let mtu = |v: &Value| if let Value::Op(Op::SetMtu { mtu, .. }) = v { Some(*mtu) } else { None };
         let (mut falling, mut rising): (HashMap<&str, usize>, HashMap<&str, usize>) = Default::default();
@@ -107,6 +109,32 @@ impl Rules<Id, Value> for DocumentRules<'_> {
             out.extend(of.iter().filter_map(|n| falling.get(n)).map(|mtu| (i, *mtu)));
             out.extend(of.iter().filter_map(|n| rising.get(n)).map(|mtu| (*mtu, i)));
         }
+        out.extend(by_workers(steps));
         out
     }
+}
+
+/// Workers that are made are there before what is of one of them, and those that go do so behind it.
+fn by_workers(steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
+    let load = |o: Option<&Object<Id, Value>>| match o.map(|o| &o.value) {
+        Some(Value::Op(op)) => {
+            if let Known::Load(op) = known(op) {
+                Some(op.clone())
+            } else {
+                None
+            }
+        }
+        _ => None,
+    };
+    let count = |o| if let Some(LoadOp::Workers { count, .. }) = load(o) { Some(count) } else { None };
+    let counts = steps.iter().map(|s| (count(s.old), count(s.new)));
+    let Some((at, (old, new))) = counts.enumerate().find(|(_, (old, new))| old.or(*new).is_some()) else {
+        return vec![];
+    };
+    let more = new.unwrap_or(1) > old.unwrap_or(1);
+    let of_one = |s: &Touched<'_, Id, Value>| {
+        matches!(s.id, Id::Placement(..)) || matches!(load(s.old.or(s.new)), Some(LoadOp::Own { .. }))
+    };
+    let all = steps.iter().enumerate().filter(|(_, s)| of_one(s));
+    all.map(|(i, _)| if more { (at, i) } else { (i, at) }).collect()
 }

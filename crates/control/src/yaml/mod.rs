@@ -45,7 +45,6 @@ pub use model::*;
 pub use mpls::{LocalLabel, Mpls};
 pub use mpls_tunnel::{MplsTunnel, TunnelPaths};
 pub use scalar::Reference;
-pub(crate) use settings::BUFFERS_A_WORKER;
 pub use sflow::Sflow;
 pub use stream::Stream;
 pub use table::Tables;

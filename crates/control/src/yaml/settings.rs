@@ -7,8 +7,9 @@ use super::model::{Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Set
 use super::scalar::short;
 use super::tree::{Node, Value};
 use command::{Access, Role};
-use graph::Polling;
-use net::load::LoadSettings;
+use graph::{MAX_WORKERS, Polling};
+use net::load::{LoadSettings, MOST_CPU};
+use net::router::BUFFERS_A_WORKER;
 
 pub(super) const QUIVER: &[&str] =
     &["workers", "poll", "buffers", "sockets", "log", "neighbor", "routes", "dad", "state"];
@@ -72,13 +73,15 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
     Some(s)
 }
 
+const MOST: u16 = MAX_WORKERS as u16;
+
 /// A count, or a mapping with the CPUs to use.
 fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, balance: &mut bool) -> Option<(u16, Vec<u16>)> {
     if let Value::Scalar { .. } = &node.value {
-        return Some((d.int(node, 1u16, 64)?, Vec::new()));
+        return Some((d.int(node, 1u16, MOST)?, Vec::new()));
     }
     let fields = d.fields(node, WORKERS)?;
-    let count = d.field(&fields, "count", |d, node| d.int(node, 1u16, 64));
+    let count = d.field(&fields, "count", |d, node| d.int(node, 1u16, MOST));
     let cpus = d.field(&fields, "cpus", cpus);
     *balance = d.field(&fields, "balance", |d, node| d.boolean(node)).unwrap_or(false);
     if let (Some(count), Some(cpus)) = (count, &cpus)
@@ -95,14 +98,15 @@ fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, balance: &mut bool) -> O
 /// The list `cpus`; `None` when something in it is wrong.
 fn cpus<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<u16>> {
     let items = d.items(node, "CPU numbers");
-    if items.is_empty() || items.len() > 64 {
-        d.error(node.place, "range", format!("{} CPUs", items.len())).help("1 to 64, one a worker");
+    if items.is_empty() || items.len() > MAX_WORKERS {
+        d.error(node.place, "range", format!("{} CPUs", items.len()))
+            .help(format!("1 to {MOST}, one a worker"));
         return None;
     }
     let mut cpus = Vec::new();
     for (i, node) in items.iter().enumerate() {
         let cpu = d.index(i, |d| {
-            let cpu = d.int(node, 0u16, 4095)?;
+            let cpu = d.int(node, 0u16, MOST_CPU)?;
             if cpus.contains(&cpu) {
                 d.error(node.place, "cpu-unique", format!("CPU {cpu} is named twice"))
                     .value(cpu)
@@ -154,11 +158,6 @@ fn mode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Polling> {
     let words: Vec<_> = Polling::ALL.into_iter().chain(earlier).collect();
     d.choice(node, &words)
 }
-
-/// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a
-/// vector or two is under way.
-pub(crate) const BUFFERS_A_WORKER: u32 = 1024;
-const _: () = assert!(2 * graph::buffer::HOARD <= BUFFERS_A_WORKER as usize);
 
 fn buffers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, workers: u32, to: &mut Buffers) -> Option<()> {
     let fields = d.fields(node, BUFFERS)?;

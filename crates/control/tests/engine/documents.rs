@@ -485,6 +485,21 @@ impl Doc {
 
 impl Doc {
     /// Devices, some of which are members of a bond.
+    fn workers(&mut self) {
+        let count = self.d.of(&[1, 1, 1, 1, 2, 3]);
+        let mut poll = vec![];
+        if self.d.one_in(2) {
+            let worker = self.d.below(count);
+            poll.push(format!("workers: {{{worker}: {}}}", self.d.of(&["power", "balanced"])));
+        }
+        let balance = self.d.one_in(3);
+        let _ = writeln!(
+            self.rest,
+            "quiver:\n  workers: {{count: {count}, balance: {balance}}}\n  poll: {{{}}}",
+            poll.join(", ")
+        );
+    }
+
     fn bond(&mut self) {
         if self.d.one_in(2) {
             return;
@@ -559,6 +574,7 @@ pub fn drawn(bytes: &[u8], seed: u64) -> String {
     doc.layer3();
     doc.above();
     doc.bond();
+    doc.workers();
     let mut out = String::new();
     let l2 = if doc.l2.is_empty() { String::new() } else { format!("  interfaces:\n{}", doc.l2) };
     for (name, body) in [

@@ -35,7 +35,7 @@ fn parse(text: &str) -> yaml::Document {
 /// None where the router refuses what the document may say.
 fn try_start(text: &str) -> Option<Running> {
     let document = parse(text);
-    let pool = graph::PoolConfig { buffers: 1024, memory: graph::PoolMemory::Normal };
+    let pool = graph::PoolConfig { buffers: 4096, memory: graph::PoolMemory::Normal };
     let config = apply::router_config(&document);
     let mut router = Router::new(RouterConfig { pool, cpus: vec![], ..config }).unwrap();
     match apply::start(&document, &mut router) {

@@ -106,6 +106,9 @@ pub struct Handle {
     sockets: Vec<Arc<OwnedFd>>,
     drops: Arc<Drops>,
     gone: Arc<AtomicBool>,
+    /// How packets are sent, and what the device does for them.
+    form: Form,
+    caps: TxCaps,
     /// Keeps what comes from Linux's own input.
     gate: Gate,
 }
@@ -124,6 +127,10 @@ impl Control for Handle {
 
     fn host_mut(&mut self) -> &mut Host {
         &mut self.host
+    }
+
+    fn transmit_queue(&mut self) -> Result<Box<dyn TxQueue>, Error> {
+        queue_to(&self.host, self.form, self.caps)
     }
 
     fn drops(&self) -> RxDrops {
@@ -180,7 +187,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     }
     let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
 
-    let (rx, tx) = netns::within(netns, || {
+    let rx = netns::within(netns, || {
         let mut rx = Vec::new();
         for _ in 0..config.rx_queues {
             rx.push(receive_socket(name, ifindex, config.ring, slot, slots)?);
@@ -191,11 +198,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
         for (socket, _) in &rx {
             sys::reject_all(socket, false).map_err(system(format!("receive on {name}")))?;
         }
-        let mut tx = Vec::new();
-        for _ in 0..config.tx_queues {
-            tx.push(send_socket(name, ifindex)?);
-        }
-        Ok((rx, tx))
+        Ok(rx)
     })?;
 
     let form = if config.offload == Offload::On { Form::AsIs } else { Form::Whole };
@@ -218,20 +221,11 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     }
     let gate = Gate::new(netns, state.ifindex);
     gate.set(!host.link.is_used(state.ifindex).unwrap_or(true));
-    let handle =
-        Handle { host, ring: (config.ring, slots), offload: config.offload, sockets, drops, gone, gate };
+    let (ring, offload) = ((config.ring, slots), config.offload);
+    let mut handle = Handle { host, ring, offload, sockets, drops, gone, form, caps, gate };
+    let tx = (0..config.tx_queues).map(|_| handle.transmit_queue()).collect::<Result<_, _>>()?;
     let conflicts = if handle.is_shared() { handle.host.link.conflicts() } else { vec![] };
-    Ok(Device {
-        rx: queues,
-        tx: tx
-            .into_iter()
-            .map(|s| Box::new(tx::PacketTx::new(name, s, form, caps)) as Box<dyn TxQueue>)
-            .collect(),
-        mac: state.mac,
-        mtu: state.mtu,
-        handle,
-        conflicts,
-    })
+    Ok(Device { rx: queues, tx, mac: state.mac, mtu: state.mtu, handle, conflicts })
 }
 
 fn option(name: &str, what: &str) -> impl FnOnce(io::Error) -> Error {
@@ -313,19 +307,15 @@ fn share(name: &str, sockets: &[(OwnedFd, Ring)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Transmit queues of whole packets to a device that another driver receives from.
-pub(crate) fn transmit_queues(
-    name: &str,
-    netns: Option<&str>,
-    ifindex: u32,
-    count: usize,
-) -> Result<Vec<Box<dyn TxQueue>>, Error> {
-    let sockets = netns::within(netns, || {
-        (0..count).map(|_| send_socket(name, ifindex as i32)).collect::<Result<Vec<_>, _>>()
-    })?;
-    let caps = TxCaps { checksum: true, tso: true, uso: true };
-    let queue = |s| Box::new(tx::PacketTx::new(name, s, Form::Whole, caps)) as Box<dyn TxQueue>;
-    Ok(sockets.into_iter().map(queue).collect())
+/// A transmit queue of whole packets to a device that another driver receives from.
+pub(crate) fn transmit_queue(host: &Host) -> Result<Box<dyn TxQueue>, Error> {
+    queue_to(host, Form::Whole, TxCaps { checksum: true, tso: true, uso: true })
+}
+
+fn queue_to(host: &Host, form: Form, caps: TxCaps) -> Result<Box<dyn TxQueue>, Error> {
+    let name = host.link.name();
+    let socket = netns::within(host.link.netns(), || send_socket(name, host.ifindex as i32))?;
+    Ok(Box::new(tx::PacketTx::new(name, socket, form, caps)))
 }
 
 fn send_socket(name: &str, ifindex: i32) -> Result<OwnedFd, Error> {

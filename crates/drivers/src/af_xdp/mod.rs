@@ -87,6 +87,8 @@ pub struct Handle {
     queues: Vec<Arc<Shared>>,
     tuned: Tuned,
     drops: Arc<Drops>,
+    /// Transmit queues that nobody has yet.
+    spare: Vec<Box<dyn TxQueue>>,
     /// The device in Linux. The last to go: who waits for the device may take it then.
     pub host: Host,
 }
@@ -98,6 +100,11 @@ impl Control for Handle {
 
     fn host_mut(&mut self) -> &mut Host {
         &mut self.host
+    }
+
+    /// One of its own while there are some, then one of AF_PACKET.
+    fn transmit_queue(&mut self) -> Result<Box<dyn TxQueue>, Error> {
+        self.spare.pop().map_or_else(|| af_packet::transmit_queue(&self.host), Ok)
     }
 
     fn drops(&self) -> RxDrops {
@@ -193,6 +200,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             queues: queues.iter().map(|q| Arc::clone(&q.shared)).collect(),
             tuned,
             drops: Arc::clone(&drops),
+            spare: Vec::new(),
             host,
         },
         conflicts: notes,
@@ -214,23 +222,23 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             software,
             now_ns: 0,
         }) as Box<dyn RxQueue>);
-        if n < config.tx_queues {
-            let control = netns::within(netns, || crate::host::packet_socket(name))?;
-            device.tx.push(Box::new(tx::XdpTx::new(tx::Out {
-                shared: q.shared,
-                ring: q.tx,
-                done: q.done,
-                several,
-                down: false,
-                posted: 0,
-                control,
-                name: name.clone(),
-                scratch: tx::Out::scratch(),
-            })) as Box<dyn TxQueue>);
-        }
+        let control = netns::within(netns, || crate::host::packet_socket(name))?;
+        device.handle.spare.push(Box::new(tx::XdpTx::new(tx::Out {
+            shared: q.shared,
+            ring: q.tx,
+            done: q.done,
+            several,
+            down: false,
+            posted: 0,
+            control,
+            name: name.clone(),
+            scratch: tx::Out::scratch(),
+        })));
     }
-    let more = config.tx_queues.saturating_sub(config.rx_queues);
-    device.tx.extend(af_packet::transmit_queues(name, netns, state.ifindex, more)?);
+    device.handle.spare.reverse();
+    for _ in 0..config.tx_queues {
+        device.tx.push(device.handle.transmit_queue()?);
+    }
     Ok(device)
 }
 

@@ -77,6 +77,11 @@ pub trait Control {
     fn host(&self) -> &Host;
     /// The device, to be changed.
     fn host_mut(&mut self) -> &mut Host;
+    /// One transmit queue more.
+    ///
+    /// # Errors
+    /// The device is gone, or the system refuses a descriptor.
+    fn transmit_queue(&mut self) -> Result<Box<dyn TxQueue>, Error>;
     /// Packets dropped before they reached the graph, since the device was opened.
     fn drops(&self) -> crate::RxDrops;
     /// Driver and device, in one line.

@@ -4,17 +4,17 @@ use super::config::{Layout, Role};
 use super::conn::{Ended, Stage, ended, is_hung_up, of_process};
 use super::hub::{Event, Hub, Link, NAME, Port};
 use super::message::{Message, Mode, SECRET, VERSION};
-use super::queue::{MemifRx, MemifTx, Shared, TxRing};
+use super::queue::{MemifRx, Senders, Shared, TxRing};
 use super::region::Region;
 use super::ring::{Own, Ring};
 use crate::signal::Signal;
-use graph::{RxQueue, TxQueue};
+use graph::RxQueue;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 impl Hub {
     /// Takes a message of a connection.
@@ -202,13 +202,6 @@ impl Hub {
             }
         }
         conn.peer.rings = (rx.len(), to.len());
-        let tx: Vec<Box<dyn TxQueue>> = if to.len() >= self.workers {
-            to.into_iter().take(self.workers).map(|r| Box::new(MemifTx::Own(r)) as Box<dyn TxQueue>).collect()
-        } else {
-            let common: Vec<_> = to.into_iter().map(|r| Arc::new(Mutex::new(r))).collect();
-            let one = |w: usize| MemifTx::Common(Arc::clone(&common[w % common.len()]));
-            (0..self.workers).map(|w| Box::new(one(w)) as Box<dyn TxQueue>).collect()
-        };
         let p = &conn.peer;
         let side = if conn.role == Role::Master { "slave" } else { "master" };
         let words = format!(
@@ -220,6 +213,6 @@ impl Hub {
             p.rings.1,
             p.slots
         );
-        self.events.push(Event::Up { interface, link: Link { rx, tx }, words });
+        self.events.push(Event::Up { interface, link: Link { rx, tx: Senders::new(to) }, words });
     }
 }

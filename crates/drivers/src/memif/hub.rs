@@ -4,11 +4,12 @@
 use super::config::{Config, MOST_RINGS, Role};
 use super::conn::{Conn, Ended, Peer, Stage, ended, lost, of_process};
 use super::message::{Message, VERSION};
+use super::queue::Senders;
 use super::region;
 use super::ring;
 use super::socket::{self, Listening, Place};
 use crate::counts::{Drops, RxDrops};
-use graph::{RxQueue, TxQueue};
+use graph::RxQueue;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -33,7 +34,7 @@ pub struct Link {
     /// One a ring that this side receives from.
     pub rx: Vec<Box<dyn RxQueue>>,
     /// One a worker.
-    pub tx: Vec<Box<dyn TxQueue>>,
+    pub tx: Senders,
 }
 
 /// What has happened.
@@ -98,7 +99,6 @@ struct Listener {
 pub struct Hub {
     epoll: OwnedFd,
     pub(super) alarm: Arc<OwnedFd>,
-    pub(super) workers: usize,
     next: u64,
     pub(super) ports: BTreeMap<u32, Port>,
     listeners: BTreeMap<Place, Listener>,
@@ -119,18 +119,17 @@ impl AsRawFd for Hub {
 }
 
 impl Hub {
-    /// One for a router with so many workers.
+    /// One without interfaces.
     ///
     /// # Errors
     /// The system refuses descriptors.
-    pub fn new(workers: usize) -> io::Result<Hub> {
+    pub fn new() -> io::Result<Hub> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let alarm = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         epoll::add(&epoll, &*alarm, epoll::EventData::new_u64(ALARM), epoll::EventFlags::IN)?;
         Ok(Hub {
             epoll,
             alarm,
-            workers,
             next: ALARM + 1,
             ports: BTreeMap::new(),
             listeners: BTreeMap::new(),

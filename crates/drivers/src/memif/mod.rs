@@ -17,4 +17,5 @@ pub use config::{Config, MOST_RINGS, Role};
 pub use conn::Peer;
 pub use hub::{Event, Hub, Link, State, drops};
 pub use message::{Mode, SECRET};
+pub use queue::Senders;
 pub use socket::Place;

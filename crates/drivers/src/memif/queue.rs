@@ -146,13 +146,27 @@ fn is_ip(buffers: &Buffers, d: &Desc) -> bool {
     matches!(buffers.room(&d.buf).get(at..at + 2), Some([0x08, 0x00] | [0x86, 0xdd]))
 }
 
-/// A transmit queue: a worker's own, or one that several share because the connection has fewer rings than there are workers.
-pub enum MemifTx {
-    /// A worker's own.
-    Own(TxRing),
-    /// Of several workers.
-    Common(Arc<Mutex<TxRing>>),
+/// The transmit rings of a connection, of which it may have fewer than there are workers.
+pub struct Senders {
+    rings: Vec<Arc<Mutex<TxRing>>>,
+    given: usize,
 }
+
+impl Senders {
+    pub(super) fn new(rings: Vec<TxRing>) -> Senders {
+        Senders { rings: rings.into_iter().map(|r| Arc::new(Mutex::new(r))).collect(), given: 0 }
+    }
+
+    /// One transmit queue more: rings are given in turn.
+    pub fn transmit_queue(&mut self) -> Option<Box<dyn TxQueue>> {
+        let ring = self.rings.get(self.given.checked_rem(self.rings.len())?)?;
+        self.given += 1;
+        Some(Box::new(MemifTx(Arc::clone(ring))))
+    }
+}
+
+/// A transmit queue over a ring, which may be another worker's as well.
+pub struct MemifTx(Arc<Mutex<TxRing>>);
 
 impl TxQueue for MemifTx {
     fn caps(&self) -> TxCaps {
@@ -160,22 +174,17 @@ impl TxQueue for MemifTx {
     }
 
     fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
-        let report = match self {
-            MemifTx::Own(ring) => ring.send(buffers, &packets),
-            MemifTx::Common(ring) => {
-                let taken = (0..PATIENCE).find_map(|_| match ring.try_lock() {
-                    Ok(ring) => Some(ring),
-                    Err(TryLockError::Poisoned(ring)) => Some(ring.into_inner()),
-                    Err(TryLockError::WouldBlock) => {
-                        core::hint::spin_loop();
-                        None
-                    }
-                });
-                match taken {
-                    Some(mut ring) => ring.send(buffers, &packets),
-                    None => TxReport { full: packets.len() as u64, ..TxReport::default() },
-                }
+        let taken = (0..PATIENCE).find_map(|_| match self.0.try_lock() {
+            Ok(ring) => Some(ring),
+            Err(TryLockError::Poisoned(ring)) => Some(ring.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                core::hint::spin_loop();
+                None
             }
+        });
+        let report = match taken {
+            Some(mut ring) => ring.send(buffers, &packets),
+            None => TxReport { full: packets.len() as u64, ..TxReport::default() },
         };
         buffers.free_all(packets);
         report

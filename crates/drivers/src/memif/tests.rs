@@ -6,7 +6,7 @@ use super::ring;
 use super::socket::{self, Place};
 use super::{Config, Event, Hub, Link, Role, State};
 use crate::signal::Signal;
-use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, Vector};
+use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, RxQueue, TxQueue, Vector};
 use proptest::prelude::*;
 use rustix::fs::MemfdFlags;
 use std::os::fd::AsFd;
@@ -24,29 +24,43 @@ fn place() -> Place {
     Place::parse(&format!("@quiver-memif-test-{}-{n}", std::process::id())).unwrap()
 }
 
+/// A connection as workers have it.
+struct Queues {
+    rx: Vec<Box<dyn RxQueue>>,
+    tx: Vec<Box<dyn TxQueue>>,
+}
+
+impl Queues {
+    fn of(mut link: Link, workers: usize) -> Queues {
+        let tx = (0..workers).filter_map(|_| link.tx.transmit_queue()).collect();
+        Queues { rx: link.rx, tx }
+    }
+}
+
 /// Two sides with their clocks.
 struct Pair {
     hubs: [Hub; 2],
+    workers: usize,
     now: u64,
     said: Vec<String>,
 }
 
 impl Pair {
     fn new(master: Config, slave: Config, workers: usize) -> Pair {
-        let mut hubs = [Hub::new(workers).unwrap(), Hub::new(workers).unwrap()];
+        let mut hubs = [Hub::new().unwrap(), Hub::new().unwrap()];
         hubs[0].add(1, "master", master).unwrap();
         hubs[1].add(1, "slave", slave).unwrap();
         hubs.iter_mut().for_each(|h| assert!(h.set_up(1, true)));
-        Pair { hubs, now: 0, said: vec![] }
+        Pair { hubs, workers, now: 0, said: vec![] }
     }
 
-    fn step(&mut self, links: &mut [Option<Link>; 2]) {
+    fn step(&mut self, links: &mut [Option<Queues>; 2]) {
         self.now += 1;
         for (hub, link) in self.hubs.iter_mut().zip(links) {
             for e in hub.work(self.now).0 {
                 match e {
                     Event::Up { link: new, words, .. } => {
-                        *link = Some(new);
+                        *link = Some(Queues::of(new, self.workers));
                         self.said.push(words);
                     }
                     Event::Down { why, .. } => {
@@ -59,7 +73,7 @@ impl Pair {
         }
     }
 
-    fn join(&mut self) -> [Link; 2] {
+    fn join(&mut self) -> [Queues; 2] {
         let mut links = [None, None];
         for _ in 0..5000 {
             self.step(&mut links);
@@ -100,14 +114,20 @@ fn frame(len: usize, seed: usize) -> Vec<u8> {
 }
 
 /// Sends over one link and takes what comes over the other.
-fn pass(from: &mut Link, to: &mut Link, queue: usize, b: &mut Buffers, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn pass(
+    from: &mut Queues,
+    to: &mut Queues,
+    queue: usize,
+    b: &mut Buffers,
+    packets: &[Vec<u8>],
+) -> Vec<Vec<u8>> {
     let mut descs: Vec<Desc> = packets.iter().map(|p| b.alloc_bytes(p).unwrap()).collect();
     let report = from.tx[queue].send(b, Packets::drain(&mut descs));
     assert_eq!(report.packets, packets.len() as u64, "{report:?}");
     take(to, b)
 }
 
-fn take(to: &mut Link, b: &mut Buffers) -> Vec<Vec<u8>> {
+fn take(to: &mut Queues, b: &mut Buffers) -> Vec<Vec<u8>> {
     let mut got = vec![];
     for rx in &mut to.rx {
         let mut v = Vector::boxed();
@@ -213,7 +233,7 @@ fn who_sleeps_is_woken_once_there_is_something() {
     let [mut m, mut s] = pair.join();
     let pool = pool();
     let mut b = pool.buffers();
-    let is_woken = |l: &Link| {
+    let is_woken = |l: &Queues| {
         // SAFETY of the number: the queue owns the descriptor, and lives.
         let fd = l.rx[0].fd().unwrap();
         std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap().lines().any(|l| {
@@ -223,7 +243,7 @@ fn who_sleeps_is_woken_once_there_is_something() {
     for (from, to) in [(0, 1), (1, 0)] {
         let [one, two] = [&mut m, &mut s];
         let (from, to) = if from < to { (one, two) } else { (two, one) };
-        let send = |from: &mut Link, b: &mut Buffers| {
+        let send = |from: &mut Queues, b: &mut Buffers| {
             let d = b.alloc_bytes(&frame(60, 0)).unwrap();
             assert_eq!(from.tx[0].send(b, Packets::drain(&mut vec![d])).packets, 1);
         };
@@ -260,7 +280,7 @@ fn either_side_may_go_and_come_back() {
         // One of them is gone without a word: its descriptors are closed.
         let gone = round % 2;
         links[gone] = None;
-        pair.hubs[gone] = Hub::new(1).unwrap();
+        pair.hubs[gone] = Hub::new().unwrap();
         for _ in 0..50 {
             pair.step(&mut links);
         }
@@ -338,7 +358,7 @@ fn a_file_that_was_left_is_replaced_and_one_in_use_is_not() {
     let place = Place::parse(file.to_str().unwrap()).unwrap();
     let (master, slave) = both(&place);
     let left = place.listen().unwrap();
-    let mut hub = Hub::new(1).unwrap();
+    let mut hub = Hub::new().unwrap();
     let e = hub.add(1, "m", master.clone()).unwrap_err();
     assert!(e.starts_with("another process listens on the socket"), "{e}");
     // As after kill -9: the file stays.
@@ -388,7 +408,7 @@ fn init() -> Message {
 }
 
 /// Has a mad slave that has got as far as `CONNECT`, over a region of its own with one ring each way.
-fn mad_slave(hub: &mut Hub, place: &Place, now: &mut u64) -> (Mad, Region, Option<Link>, Vec<Signal>) {
+fn mad_slave(hub: &mut Hub, place: &Place, now: &mut u64) -> (Mad, Region, Option<Queues>, Vec<Signal>) {
     const SIZE: u64 = 64 << 10;
     let mut link = None;
     let mut go = |hub: &mut Hub| {
@@ -414,13 +434,13 @@ fn mad_slave(hub: &mut Hub, place: &Place, now: &mut u64) -> (Mad, Region, Optio
     }
     mad.say(&Message::Connect { name: "mad0".into() }, None);
     go(hub);
-    (mad, region, link, signals)
+    (mad, region, link.map(|l| Queues::of(l, 1)), signals)
 }
 
 #[test]
 fn a_peer_that_writes_anything_anywhere_does_no_harm() {
     let place = place();
-    let mut hub = Hub::new(1).unwrap();
+    let mut hub = Hub::new().unwrap();
     hub.add(1, "m", Config::new(place.clone(), 7)).unwrap();
     hub.set_up(1, true);
     let (pool, mut now, mut x) = (pool(), 0, 0x9e37_79b9_7f4a_7c15u64);
@@ -508,7 +528,7 @@ fn memory_of_huge_pages_is_not_taken() {
 #[test]
 fn a_peer_may_vanish_or_err_at_every_step() {
     let place = place();
-    let mut hub = Hub::new(1).unwrap();
+    let mut hub = Hub::new().unwrap();
     hub.add(1, "m", Config::new(place.clone(), 7)).unwrap();
     hub.set_up(1, true);
     let (region, file) = Region::create(64 << 10).unwrap();

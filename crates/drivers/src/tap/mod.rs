@@ -131,9 +131,21 @@ pub struct Handle {
     pub ifindex: u32,
     queues: Vec<Arc<OwnedFd>>,
     shared: Arc<Shared>,
+    /// How packets are sent, and what the kernel does for them.
+    form: Form,
+    caps: TxCaps,
+    /// Transmit queues so far.
+    sending: usize,
 }
 
 impl Handle {
+    /// One transmit queue more.
+    pub fn transmit_queue(&mut self) -> Box<dyn TxQueue> {
+        let queue = Arc::clone(&self.queues[self.sending % self.queues.len()]);
+        self.sending += 1;
+        Box::new(TapTx::new(queue, self.form, self.caps, Arc::clone(&self.shared)))
+    }
+
     /// False once the device was deleted.
     pub fn alive(&self) -> bool {
         !self.shared.gone.load(Ordering::Relaxed) && self.link.ifindex().is_ok()
@@ -310,14 +322,11 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     for q in &queues {
         rx.push(Box::new(TapRx::new(Arc::clone(q), config.interface, Arc::clone(&shared))));
     }
-    let mut tx: Vec<Box<dyn TxQueue>> = Vec::new();
-    for i in 0..config.tx_queues {
-        let (queue, shared) = (Arc::clone(&queues[i % queues.len()]), Arc::clone(&shared));
-        tx.push(Box::new(TapTx::new(queue, form, caps, shared)));
-    }
     let mac = stable_mac(config);
     let ifindex = state.ifindex;
-    let handle = Handle { link, made_netns, made_bridge, was_there, ifindex, queues, shared };
+    let mut handle =
+        Handle { link, made_netns, made_bridge, was_there, ifindex, queues, shared, form, caps, sending: 0 };
+    let tx = (0..config.tx_queues).map(|_| handle.transmit_queue()).collect();
     // The last of all, since what fails before must leave no device behind.
     if config.persist || config.mark.is_some() {
         handle.set_persist(true)?;

@@ -18,7 +18,6 @@ struct Stream {
     def: StreamDef,
     interface: u32,
     control: Arc<Control>,
-    worker: usize,
     input: u64,
 }
 
@@ -85,9 +84,9 @@ fn create(router: &mut Router, def: StreamDef) -> Result<Vec<Op>, OpError> {
     );
     let control = queue.control();
     let nth = router.state::<Streams>().map_or(0, BTreeMap::len);
-    let (worker, input) = router.add_input(nth, interface, Box::new(queue)).map_err(fail)?;
+    let input = router.add_input(nth, interface, Box::new(queue)).map_err(fail)?;
     if let Some(all) = router.state_mut::<Streams>() {
-        all.insert(name.clone(), Stream { def, interface, control, worker, input });
+        all.insert(name.clone(), Stream { def, interface, control, input });
     }
     Ok(vec![StreamOp::Delete(name).into()])
 }
@@ -128,22 +127,21 @@ impl PartOp for StreamOp {
             StreamOp::Create(def) => create(router, *def),
             StreamOp::Delete(name) => {
                 let s = stream(router, &name)?;
-                let (worker, input) = (s.worker, s.input);
-                router.workers_mut().remove_input(worker, input);
+                let input = s.input;
+                router.workers_mut().remove_input(input);
                 let old = router.state_mut::<Streams>().and_then(|all| all.remove(&name));
                 Ok(old.map(|s| StreamOp::Create(Box::new(s.def)).into()).into_iter().collect())
             }
             StreamOp::Enable { name, on } => {
                 let s = stream(router, &name)?;
-                let (was, worker) = (s.control.is_running(), s.worker);
+                let (was, input) = (s.control.is_running(), s.input);
                 if on {
                     s.control.enable();
                 } else {
                     s.control.disable();
                 }
                 s.def.enabled = on;
-                // The worker may sleep: any mail makes it look at its inputs.
-                router.workers().on(worker, |_| {});
+                router.workers().look_at(input);
                 Ok(vec![StreamOp::Enable { name, on: was }.into()])
             }
         }

@@ -1,6 +1,6 @@
 //! `show load`.
 
-use super::{FULL, LoadOp, QueueLoad, WorkerLoad, queues, settings, workers};
+use super::{FULL, LoadOp, MOST_CPU, QueueLoad, WorkerLoad, queues, settings, workers};
 use crate::cli::commit;
 use crate::router::Router;
 use command::{Args, Cell, Command, CommandError, Output, Table};
@@ -18,6 +18,21 @@ pub(super) fn all() -> Vec<Command<Router>> {
                  interface's device before the graph, over all its queues.",
             )
             .example("show load"),
+        Command::write(
+            "set workers <count:u8 1..64> [cpus <cpus:string>]",
+            "Change how many workers there are, or where they run, while packets flow",
+            set_workers,
+        )
+        .arg("count", "how many")
+        .arg("cpus", "one CPU for each, such as 2-5 or 2,4,6; without it Linux chooses")
+        .details(
+            "Receive queues that `set interface rx-placement` has not given to a worker are shared out among those that are there; \
+             a worker with such a queue, or with a way to wait of its own, is not taken away. No packet is lost, and none overtakes \
+             another of its flow. A worker needs 1024 buffers of `quiver.buffers`. Workers that are not wanted any more sleep until \
+             they are.",
+        )
+        .example("set workers 2")
+        .example("set workers 1 cpus 0"),
         Command::write(
             "set workers polling (latency|balanced|power|default) [worker <worker:u8 0..63>]",
             "Choose how workers wait for packets",
@@ -53,6 +68,38 @@ fn set_polling(router: &mut Router, args: &Args) -> Result<Output, CommandError>
         None => LoadOp::Polling(named.unwrap_or_default()),
     };
     commit(router, vec![op.into()])
+}
+
+fn set_workers(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let count = usize::from(args.get::<u8>("count")?);
+    let cpus = match args.opt::<String>("cpus")? {
+        Some(text) => cpu_list(&text).map_err(|why| args.error("cpus", why))?,
+        None => vec![],
+    };
+    resize(router, LoadOp::Workers { count, cpus })
+}
+
+/// Makes one worker ready at a time, so that others have their turns between.
+fn resize(router: &mut Router, op: LoadOp) -> Result<Output, CommandError> {
+    match op.prepare(router) {
+        Ok(true) => Ok(Output::work(|| async { Ok(Output::then(|router: &mut Router| resize(router, op))) })),
+        Ok(false) => commit(router, vec![op.into()]),
+        Err(e) => Err(CommandError::new(e.message)),
+    }
+}
+
+/// CPUs as Linux lists them: numbers and ranges, separated by commas.
+fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
+    let number = |word: &str| word.parse::<u16>().ok().filter(|n| *n <= MOST_CPU).map(usize::from);
+    let mut all = vec![];
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => all.extend(first..=last),
+            _ => return Err(format!("'{part}' is neither a CPU, 0 to {MOST_CPU}, nor a range such as 2-5")),
+        }
+    }
+    Ok(all)
 }
 
 fn percent(share: Option<f64>) -> Cell {

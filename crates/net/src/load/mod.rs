@@ -5,8 +5,10 @@ mod balance;
 mod commands;
 mod series;
 mod settings;
+#[cfg(test)]
+mod workers_tests;
 
-pub use settings::{LoadOp, LoadSettings, settings};
+pub use settings::{LoadOp, LoadSettings, MOST_CPU, settings};
 
 use crate::router::{Part, Placement, Router, Start};
 use command::Command;
@@ -115,7 +117,7 @@ fn queue_sums(router: &Router, input: u64) -> QueueSums {
 
 /// Looks at the counters of all workers and receive queues; to be called once a second.
 pub fn sample(router: &mut Router, at: Instant) {
-    let workers: Vec<WorkerSums> = (0..router.graphs().len()).map(|w| worker_sums(router, w)).collect();
+    let workers: Vec<WorkerSums> = (0..router.config().workers).map(|w| worker_sums(router, w)).collect();
     let placed = router.rx_placement().into_iter();
     let queues: Vec<QueueSums> = placed.clone().map(|p| queue_sums(router, p.input)).collect();
     let Some(state) = router.state_mut::<State>() else { return };
@@ -210,7 +212,7 @@ pub fn workers(router: &Router) -> Vec<WorkerLoad> {
         }
         w
     };
-    (0..router.graphs().len()).map(load).collect()
+    (0..router.config().workers).map(load).collect()
 }
 
 /// How every receive queue is used.
@@ -245,6 +247,10 @@ pub const FULL: usize = VECTOR_SIZE;
 impl Part for Load {
     fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(State::default())
+    }
+
+    fn workers_changed(&self, router: &mut Router) {
+        settings::set_polling(router);
     }
 
     fn commands(&self) -> Vec<Command<Router>> {

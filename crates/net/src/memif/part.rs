@@ -8,7 +8,7 @@ use crate::router::{
 };
 use command::Command;
 use drivers::memif::{self, Config, Drops, Event, Hub, Link, Place};
-use graph::TxCaps;
+use graph::{TxCaps, TxQueue};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -114,7 +114,8 @@ pub(super) fn interfaces(
 
 /// The control side of an interface, whether or not the other side is there.
 struct Control {
-    connected: bool,
+    /// Where packets are sent, while it is.
+    connected: Option<memif::Senders>,
     up: Arc<AtomicBool>,
     drops: Arc<Drops>,
     words: String,
@@ -127,7 +128,11 @@ impl DeviceControl for Control {
     }
 
     fn link(&self) -> bool {
-        self.connected
+        self.connected.is_some()
+    }
+
+    fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
+        Ok(self.connected.as_mut().and_then(memif::Senders::transmit_queue))
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
@@ -139,7 +144,7 @@ impl DeviceControl for Control {
     }
 }
 
-fn control(s: &State, interface: u32, connected: bool) -> Option<Box<dyn DeviceControl>> {
+fn control(s: &State, interface: u32, connected: Option<memif::Senders>) -> Option<Box<dyn DeviceControl>> {
     let (port, drops) = (s.ports.get(&interface)?, s.hub.as_ref()?.drops(interface)?);
     let c = &port.config;
     let role = if c.role == Role::Master { "master" } else { "slave" };
@@ -175,7 +180,7 @@ impl MemifOp {
             router.remove_virtual(index);
             return Err(fail(why));
         }
-        if let Some(c) = router.state::<State>().and_then(|s| control(s, index, false)) {
+        if let Some(c) = router.state::<State>().and_then(|s| control(s, index, None)) {
             router.unplug(index, c);
         }
         Ok(vec![Op::Delete { name }])
@@ -268,7 +273,7 @@ fn work(router: &mut Router) -> bool {
         match event {
             Event::Up { interface, link, words } => connected(router, interface, link, &words),
             Event::Down { interface, why } => {
-                let Some(c) = router.state::<State>().and_then(|s| control(s, interface, false)) else {
+                let Some(c) = router.state::<State>().and_then(|s| control(s, interface, None)) else {
                     continue;
                 };
                 router.unplug(interface, c);
@@ -290,8 +295,12 @@ fn work(router: &mut Router) -> bool {
 fn connected(router: &mut Router, interface: u32, link: Link, words: &str) {
     let Some(i) = router.interface(interface) else { return };
     let (name, mac, mtu) = (i.name.clone(), i.mac, i.mtu.into());
-    let Some(control) = router.state::<State>().and_then(|s| control(s, interface, true)) else { return };
-    let device = Device { rx: link.rx, tx: link.tx, caps: TxCaps::default(), mac, mtu, link: true, control };
+    let mut senders = link.tx;
+    let tx = (0..router.config().workers).filter_map(|_| senders.transmit_queue()).collect();
+    let Some(control) = router.state::<State>().and_then(|s| control(s, interface, Some(senders))) else {
+        return;
+    };
+    let device = Device { rx: link.rx, tx, caps: TxCaps::default(), mac, mtu, link: true, control };
     match router.plug(interface, device) {
         Ok(()) => router.note(false, format!("{name}: {words}")),
         Err(e) => {
@@ -299,7 +308,7 @@ fn connected(router: &mut Router, interface: u32, link: Link, words: &str) {
             if let Some(hub) = router.state_mut::<State>().and_then(|s| s.hub.as_mut()) {
                 hub.close(interface, "the router cannot take its queues");
             }
-            if let Some(c) = router.state::<State>().and_then(|s| self::control(s, interface, false)) {
+            if let Some(c) = router.state::<State>().and_then(|s| self::control(s, interface, None)) {
                 router.unplug(interface, c);
             }
         }
@@ -312,8 +321,7 @@ impl Part for Memif {
     }
 
     fn starts(&self, router: &mut Router) -> Result<(), OpError> {
-        let workers = router.workers().handles.len();
-        let hub = Hub::new(workers).map_err(|e| OpError::new(format!("no descriptors for memif: {e}")))?;
+        let hub = Hub::new().map_err(|e| OpError::new(format!("no descriptors for memif: {e}")))?;
         if let Some(s) = router.state_mut::<State>() {
             s.hub = Some(hub);
         }

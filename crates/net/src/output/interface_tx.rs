@@ -52,6 +52,11 @@ impl InterfaceTx {
         std::mem::replace(&mut self.queues[i], queue)
     }
 
+    /// Whether it has a queue for an interface.
+    pub fn has(&self, index: IfIndex) -> bool {
+        self.queues.get(index as usize).is_some_and(Option::is_some)
+    }
+
     /// Moves the packets to interface `index` to the front of `packets`, where `same` of them already stand; how many.
     fn gather(&mut self, packets: &mut [Desc], index: IfIndex, same: usize) -> usize {
         self.others.bring_forward(packets, same, |d, _, _, _| d.tx == index)

@@ -7,7 +7,7 @@
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
 use super::store::{Held, Store};
 use super::table::Place;
-use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, Walk, allowance};
+use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, Walk};
 use crate::plane::Plane;
 use graph::node::Step;
 use graph::{Buffers, Chain, Desc, Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
@@ -62,7 +62,7 @@ impl<F: Family> FullReassembly<F> {
 
     /// A node over `plane` for a pool of `buffers` buffers.
     pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
-        let store = Store::new(allowance(buffers, plane.handoff.workers()));
+        let store = Store::new(buffers, plane.handoff.workers());
         FullReassembly {
             plane: Arc::clone(plane),
             config: plane.publish(),
@@ -80,6 +80,18 @@ impl<F: Family> FullReassembly<F> {
     /// Lets go of datagrams whose time ran out, for the control side's mail.
     pub fn walk(&mut self, env: &mut Env, settings: &Settings) {
         expire::<F>(&mut self.store, env, settings, usize::MAX);
+    }
+
+    /// So many workers share the work from now on: has what is held of others' datagrams come in again, to go to them.
+    pub fn share_out(&mut self, env: &mut Env, buffers: usize, workers: usize) {
+        self.store.share(buffers, workers);
+        let mut at = self.store.table.oldest();
+        while let Some((c, _)) = at {
+            at = self.store.table.newer(c);
+            if super::owner(&self.plane, &self.store.table.key(c)) != env.worker {
+                self.store.give_up(c, |d| env.enqueue(d, env.node()));
+            }
+        }
     }
 
     /// Lets go of everything.

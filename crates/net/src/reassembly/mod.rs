@@ -345,13 +345,17 @@ fn table_of(plane: &Plane, guard: &Guard, rx: u32, v6: bool) -> u32 {
     plane.interfaces.get(rx, guard).map_or(0, |i| if v6 { i.table6 } else { i.table4 })
 }
 
+/// The worker that has the datagrams of `key`.
+fn owner<K: Hash>(plane: &Plane, key: &K) -> usize {
+    match plane.handoff.workers() {
+        0 | 1 => 0,
+        workers => (plane.fragment_hash.hash_one(key) % workers as u64) as usize,
+    }
+}
+
 /// Goes on when this worker is the one that has the datagrams of `key`, else sends the fragment there.
 fn to_owner<K: Hash>(plane: &Plane, p: &mut Packet<'_>, key: &K) -> Result<(), Exit<ReassemblyReason>> {
-    let workers = plane.handoff.workers();
-    if workers < 2 {
-        return Ok(());
-    }
-    let owner = (plane.fragment_hash.hash_one(key) % workers as u64) as usize;
+    let owner = owner(plane, key);
     if owner == p.env.worker {
         return Ok(());
     }

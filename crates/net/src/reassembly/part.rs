@@ -100,12 +100,22 @@ pub(super) fn status(router: &Router, kind: Kind, details: bool) -> Status {
         })
     };
     let workers = router.workers().ask(ask).map(|summary| summary.flatten().unwrap_or_default());
-    Status { settings, workers: workers.collect() }
+    Status { settings, workers: workers.take(router.config().workers).collect() }
 }
 
 impl Part for Reassembly {
     fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(Nothing)
+    }
+
+    /// Datagrams go to the workers that have their fragments from now on.
+    fn workers_changed(&self, router: &mut Router) {
+        let (buffers, workers) = (router.pool().count(), router.config().workers);
+        router.workers().each(move |w| {
+            for kind in Kind::ALL {
+                visit!(w, kind, |node, env| node.share_out(env, buffers, workers));
+            }
+        });
     }
 
     fn commands(&self) -> Vec<Command<Router>> {

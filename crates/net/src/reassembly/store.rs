@@ -1,7 +1,7 @@
 //! What both kinds of reassembly do with their table: limits, ages, room, and what is counted.
 
 use super::table::{Piece, Table};
-use super::{Datagram, Settings, Summary};
+use super::{Datagram, Settings, Summary, allowance};
 use graph::Desc;
 use std::fmt;
 use std::hash::Hash;
@@ -31,16 +31,27 @@ pub(super) struct Store<K, T> {
 }
 
 impl<K: Copy + Eq + Hash + fmt::Display, T: Held> Store<K, T> {
-    /// Holds at most `allowance` buffers.
-    pub fn new(allowance: usize) -> Self {
+    /// One for a pool of `buffers` buffers, when so many workers share the work.
+    pub fn new(buffers: usize, workers: usize) -> Self {
         Store {
-            table: Table::new(Settings::MOST_REASSEMBLIES as usize, allowance),
-            allowance: allowance as u32,
+            table: Table::new(Settings::MOST_REASSEMBLIES as usize, allowance(buffers, 1)),
+            allowance: allowance(buffers, workers) as u32,
             completed: 0,
             evicted: 0,
             timeouts: 0,
             refused: 0,
         }
+    }
+
+    /// So many workers share the work from now on.
+    pub fn share(&mut self, buffers: usize, workers: usize) {
+        self.allowance = allowance(buffers, workers) as u32;
+    }
+
+    /// Takes a datagram out that is another worker's now.
+    pub fn give_up(&mut self, c: u32, mut each: impl FnMut(Desc)) {
+        self.table.release(c, |p| each(p.d));
+        self.table.close(c);
     }
 
     /// The datagram of this key; a new one makes room first, of the oldest ones. `None` when none may be waited for.

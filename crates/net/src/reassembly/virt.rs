@@ -4,7 +4,7 @@
 
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
 use super::store::{Held, Store};
-use super::{Config, KNOWN_L4, Kind, L4, Settings, Summary, Walk, allowance};
+use super::{Config, KNOWN_L4, Kind, L4, Settings, Summary, Walk};
 use crate::plane::Plane;
 use graph::node::Step;
 use graph::{Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
@@ -60,7 +60,7 @@ impl<F: Family> VirtualReassembly<F> {
 
     /// A node over `plane` for a pool of `buffers` buffers.
     pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
-        let store = Store::new(allowance(buffers, plane.handoff.workers()));
+        let store = Store::new(buffers, plane.handoff.workers());
         VirtualReassembly {
             plane: Arc::clone(plane),
             config: plane.publish(),
@@ -78,6 +78,18 @@ impl<F: Family> VirtualReassembly<F> {
     /// Lets go of datagrams whose time ran out, for the control side's mail.
     pub fn walk(&mut self, env: &mut Env, settings: &Settings) {
         expire(&mut self.store, env, settings, usize::MAX);
+    }
+
+    /// So many workers share the work from now on: has what is held of others' datagrams come in again, to go to them.
+    pub fn share_out(&mut self, env: &mut Env, buffers: usize, workers: usize) {
+        self.store.share(buffers, workers);
+        let mut at = self.store.table.oldest();
+        while let Some((c, _)) = at {
+            at = self.store.table.newer(c);
+            if super::owner(&self.plane, &self.store.table.key(c)) != env.worker {
+                self.store.give_up(c, |d| env.enqueue(d, env.node()));
+            }
+        }
     }
 
     /// Lets go of everything.

@@ -49,7 +49,7 @@ impl Router {
         open: impl FnOnce(u32, usize) -> Result<devices::Device, String>,
     ) -> Result<Undo, OpError> {
         let index = self.reserve_index()?;
-        let workers = self.workers.handles.len();
+        let workers = self.config.workers;
         let device = match open(index, workers) {
             Ok(d) => d,
             Err(e) => {

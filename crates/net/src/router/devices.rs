@@ -234,6 +234,10 @@ pub trait DeviceControl {
     fn was_there(&self) -> bool {
         false
     }
+    /// One transmit queue more, for a worker; none where it sends nothing.
+    fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
+        Ok(None)
+    }
     /// Whether it has link.
     fn link(&self) -> bool;
     /// Packets dropped before they reached the graph, by reason.
@@ -366,6 +370,10 @@ impl<C: Control> DeviceControl for Host<C> {
 
     fn warnings(&self) -> Vec<String> {
         self.conflicts.clone()
+    }
+
+    fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
+        self.handle.transmit_queue().map(Some)
     }
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
@@ -565,6 +573,10 @@ impl DeviceControl for TapControl {
         Some(self.0.queue())
     }
 
+    fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
+        Ok(Some(self.0.transmit_queue()))
+    }
+
     fn was_there(&self) -> bool {
         self.0.was_there
     }
@@ -680,11 +692,16 @@ impl RxQueue for Gated {
 struct PcapControl {
     words: String,
     open: Arc<AtomicBool>,
+    file: Option<Shared>,
 }
 
 impl DeviceControl for PcapControl {
     fn admitted(&mut self, up: bool) {
         self.open.store(up, Ordering::Release);
+    }
+
+    fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
+        Ok(self.file.clone().map(|file| Box::new(file) as Box<dyn TxQueue>))
     }
 
     fn link(&self) -> bool {
@@ -697,6 +714,7 @@ impl DeviceControl for PcapControl {
 }
 
 /// A transmit queue that several workers share: only for capture files, whose writing is slow anyway.
+#[derive(Clone)]
 struct Shared(Arc<Mutex<pcap::PcapTx>>);
 
 impl TxQueue for Shared {
@@ -757,12 +775,12 @@ pub fn pcap_device(files: PcapFiles, index: u32, workers: usize) -> Device {
         words.push_str(&format!(" reading {file}"));
     }
     let mut tx: Vec<Box<dyn TxQueue>> = vec![];
-    if let (Some(file), Some(queue)) = (&c.write, write) {
-        let shared = Arc::new(Mutex::new(queue));
-        tx.extend((0..workers).map(|_| Box::new(Shared(Arc::clone(&shared))) as Box<dyn TxQueue>));
+    let shared = write.map(|queue| Shared(Arc::new(Mutex::new(queue))));
+    if let (Some(file), Some(shared)) = (&c.write, &shared) {
+        tx.extend((0..workers).map(|_| Box::new(shared.clone()) as Box<dyn TxQueue>));
         words.push_str(&format!(" writing {file}"));
     }
     let mac = MacAddr([0x02, 0xfe, 0x70, (index >> 16) as u8, (index >> 8) as u8, index as u8]);
-    let control = Box::new(PcapControl { words, open });
+    let control = Box::new(PcapControl { words, open, file: shared });
     Device { rx, caps: caps(&tx), tx, mac, mtu: 9000, link: true, control }
 }

@@ -346,16 +346,12 @@ impl Router {
 
     /// Gives a device's queues to the workers.
     pub(super) fn attach(&mut self, index: u32, device: Device) -> Result<(), OpError> {
-        let workers = self.workers.handles.len();
+        let workers = self.config.workers;
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         i.caps = device.caps;
         i.device = Some(device.control);
         for (w, q) in device.tx.into_iter().enumerate().take(workers) {
-            self.workers.handles[w].send(move |w| {
-                if let Some(tx) = w.dispatcher.node_mut::<crate::output::InterfaceTx>("interface-tx") {
-                    drop(tx.set(index, Some(q)));
-                }
-            });
+            self.workers.set_transmit_queue(w, index, q);
         }
         for q in device.rx {
             self.place_queue(index, q)?;
@@ -367,20 +363,14 @@ impl Router {
     /// Gives worker 0 a transmit queue for an interface that has none: for benchmarks and tests without a device.
     pub fn test_sink(&mut self, name: &str, queue: Box<dyn graph::TxQueue>) {
         let Some(index) = self.interface_index(name) else { return };
-        if let Some(w) = self.workers.handles.first() {
-            w.send(move |w| {
-                if let Some(tx) = w.dispatcher.node_mut::<crate::output::InterfaceTx>("interface-tx") {
-                    drop(tx.set(index, Some(queue)));
-                }
-            });
-        }
+        self.workers.set_transmit_queue(0, index, queue);
     }
 
     pub(super) fn detach(&mut self, index: u32) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
-        for Input { worker, id, .. } in inputs {
-            self.workers.remove_input(worker, id);
+        for Input { id, .. } in inputs {
+            self.workers.remove_input(id);
         }
         for w in &self.workers.handles {
             let old = w.call(move |w| {

@@ -39,6 +39,7 @@ mod preferences;
 mod resolve;
 mod returning;
 mod routes;
+mod scale;
 mod sources;
 mod stamps;
 mod tables;
@@ -72,6 +73,7 @@ pub use resolve::NextHopStep;
 pub(crate) use resolve::TableKind;
 pub(crate) use routes::plural_routes;
 pub use routes::{PublishCounts, RouteInfo};
+pub use scale::BUFFERS_A_WORKER;
 pub use sources::{PrefixRoute, Rank, RouteSource, RouteSourceInfo, Source, Sweep};
 pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
@@ -101,7 +103,7 @@ use nexthops::NextHops;
 use rustix::fd::BorrowedFd;
 use sources::RouteSources;
 use std::hash::RandomState;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use workers::Workers;
 
@@ -216,9 +218,7 @@ impl Router {
     #[allow(unsafe_code)]
     pub(crate) fn with_nodes(config: RouterConfig, nodes: Nodes) -> Result<Router, StartError> {
         let system = |what| move |err| StartError::System { what, err };
-        if config.workers == 0 || config.workers > 64 {
-            return Err(StartError::Config(format!("{} workers: there must be 1 to 64", config.workers)));
-        }
+        scale::check(config.workers, &config.cpus).map_err(StartError::Config)?;
         let pool = Pool::new(config.pool)?;
         let domain = Arc::new(Domain::new());
         let instructions = packet::CpuChoice::from_env().map_err(|e| StartError::Config(e.to_string()))?;
@@ -265,27 +265,6 @@ impl Router {
             handoff: Arc::new(Handoff::new(n).map_err(system("the queues between workers"))?),
             published: Default::default(),
         });
-        let (report, panics) = mpsc::channel();
-        let (mut graphs, mut workers) = (vec![], vec![]);
-        for w in 0..n {
-            let (mut dispatcher, graph) = (nodes.build)(&plane, &pool, w)?;
-            dispatcher.report_panics(report.clone());
-            let cpu = config.cpus.get(w).copied();
-            let wc = graph::WorkerConfig { cpu, spin: config.spin, polling: Default::default() };
-            let reader = domain.reader(w);
-            let handle = graph::Worker::spawn(
-                dispatcher,
-                reader,
-                wc,
-                &plane.handoff,
-                &plane.counters.received.rx,
-                crate::arcs::DEVICE_INPUT.name,
-            )
-            .map_err(system("a worker"))?;
-            graphs.push(graph);
-            workers.push(handle);
-        }
-        plane.registry.publish().map_err(system("the counters"))?;
         let seed = Instant::now().elapsed().as_nanos() as u64 ^ u64::from(std::process::id()) << 20;
         let mut router = Router {
             grace: Grace {
@@ -308,12 +287,13 @@ impl Router {
             log: Log::default(),
             plane,
             pool,
-            workers: Workers::new(workers, graphs, panics),
+            workers: Workers::new(nodes.build),
             config,
             instructions,
             fibs,
             sources: RouteSources::default(),
         };
+        router.start_workers(n)?;
         router.set_wall();
         router.make_local0();
         for part in router.parts.all {

@@ -775,10 +775,7 @@ impl Router {
         if let Some(d) = i.device_mut() {
             d.admitted(up);
         }
-        // A worker may sleep: any mail makes it look at its inputs.
-        for input in &i.inputs {
-            self.workers.handles[input.worker].send(|_| {});
-        }
+        i.inputs.iter().for_each(|input| self.workers.look_at(input.id));
         Ok(())
     }
 }

@@ -245,6 +245,11 @@ pub(crate) trait Part: Sync {
         let _ = (router, v6, fib_index);
     }
 
+    /// Another number of workers shares the work from now on.
+    fn workers_changed(&self, router: &mut Router) {
+        let _ = router;
+    }
+
     /// When it has something to do next.
     fn next_deadline(&self, router: &Router) -> Option<Millis> {
         let _ = router;

@@ -8,9 +8,7 @@ use std::sync::Arc;
 /// A receive queue of an interface, by its number the place in the interface's list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
-    /// The worker that polls it.
-    pub worker: usize,
-    /// Its number among the worker's inputs.
+    /// Its number among the inputs of all workers.
     pub id: u64,
     /// The graph's node that its packets come out of.
     pub node: &'static str,
@@ -36,7 +34,7 @@ pub struct Placement {
 impl Router {
     /// The worker with the fewest receive queues of devices, `but` for one queue of an interface: it is to be placed.
     fn idle_worker(&self, but: Option<(u32, usize)>) -> usize {
-        let mut queues = vec![0usize; self.workers.handles.len()];
+        let mut queues = vec![0usize; self.config.workers];
         for p in self.rx_placement().iter().filter(|p| Some((p.interface, p.queue)) != but) {
             if let Some(n) = queues.get_mut(p.worker) {
                 *n += 1;
@@ -49,11 +47,11 @@ impl Router {
     pub(super) fn place_queue(&mut self, index: u32, queue: Box<dyn RxQueue>) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Err(OpError::new("no such interface")) };
         let chosen = i.placed.get(&i.inputs.len()).copied();
-        let worker = chosen.unwrap_or_else(|| self.idle_worker(None)).min(self.workers.handles.len() - 1);
+        let worker = chosen.unwrap_or_else(|| self.idle_worker(None)).min(self.config.workers - 1);
         let (node, features) = (queue.input_node(), Arc::clone(&i.rx_features));
         let id = self.workers.add_input(worker, queue, features).map_err(OpError::new)?;
         if let Some(i) = self.interfaces.get_mut(index) {
-            i.inputs.push(Input { worker, id, node });
+            i.inputs.push(Input { id, node });
         }
         Ok(())
     }
@@ -64,7 +62,7 @@ impl Router {
             let one = |(queue, input): (usize, &Input)| Placement {
                 interface: i.index,
                 queue,
-                worker: input.worker,
+                worker: self.workers.polls(input.id),
                 input: input.id,
                 node: input.node,
                 chosen: i.placed.contains_key(&queue),
@@ -82,7 +80,7 @@ impl Router {
         worker: Option<usize>,
     ) -> Result<Undo, OpError> {
         let i = self.named(&name)?;
-        let last = self.workers.handles.len() - 1;
+        let last = self.config.workers - 1;
         if let Some(w) = worker.filter(|w| *w > last) {
             let there = if last == 0 { "only worker 0".into() } else { format!("workers 0 to {last}") };
             return Err(OpError::new(format!("{name}: there is no worker {w}, {there}")));
@@ -112,20 +110,8 @@ impl Router {
     /// Has another worker poll a receive queue, whoever chose the one that does.
     pub(crate) fn move_queue(&mut self, index: u32, queue: usize, to: usize) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Ok(()) };
-        let Some(&Input { worker, id, .. }) = i.inputs.get(queue).filter(|input| input.worker != to) else {
-            return Ok(());
-        };
-        let features = Arc::clone(&i.rx_features);
-        let ended = || OpError::new("a worker has ended");
-        let taken = self.workers.handles[worker].call(move |w| w.remove_input(id)).ok_or_else(ended)?;
-        let Some(taken) = taken else { return Ok(()) };
-        let added =
-            self.workers.handles[to].call(move |w| w.add_input(id, taken, features)).ok_or_else(ended)?;
-        added.map_err(OpError::new)?;
-        if let Some(input) = self.interfaces.get_mut(index).and_then(|i| i.inputs.get_mut(queue)) {
-            input.worker = to;
-        }
-        Ok(())
+        let Some(input) = i.inputs.get(queue) else { return Ok(()) };
+        self.workers.move_input(input.id, to).map_err(OpError::new)
     }
 }
 

@@ -151,7 +151,7 @@ impl Router {
         };
         let say = |what: &str| format!("{name}: Linux device {} {what}", config.name());
         let (back, failed) = (say(back), say(failed));
-        let device = match config.reopen(index, self.workers.handles.len(), &Arc::clone(self.pool())) {
+        let device = match config.reopen(index, self.config.workers, &Arc::clone(self.pool())) {
             Ok(device) => device,
             Err(e) => {
                 let gone = config.still_gone(&e);

@@ -1,11 +1,12 @@
 //! What `show runtime`, `show errors` and `show threads` read, and what `clear` subtracts.
 
-use super::{Order, Router};
+use super::{MakeGraph, Order, Router};
+use crate::output::InterfaceTx;
 use graph::builder::Kind;
 use graph::dispatch::PanicReport;
 use graph::stats::NodeStats;
 use graph::{Graph, Severity, WorkerHandle};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -124,23 +125,42 @@ struct Cleared {
     traces: u64,
 }
 
+/// A receive queue that a worker has.
+struct Fed {
+    worker: usize,
+    /// Features of the receive arc on its interface.
+    features: Arc<AtomicU32>,
+}
+
 /// The workers, their graphs, and what they counted when it was cleared.
 pub(crate) struct Workers {
+    pub build: MakeGraph,
+    /// Those that share the work, as many as the router's configuration says, and behind them those that did once: they sleep, and
+    /// mail reaches them.
     pub handles: Vec<WorkerHandle>,
     /// Each worker's graph: names, counters, trace.
     pub graphs: Vec<Graph>,
-    /// What nodes that panicked left.
+    /// Where nodes that panicked leave something, and its other end.
+    pub report: mpsc::Sender<PanicReport>,
     pub panics: mpsc::Receiver<PanicReport>,
-    /// Numbers of receive queues that workers have, below the next that nobody has had, and those that are free again.
-    next_input: u64,
-    free_inputs: BTreeSet<u64>,
+    /// Receive queues by their numbers among those of all workers.
+    inputs: BTreeMap<u64, Fed>,
     cleared: Cleared,
 }
 
 impl Workers {
-    pub fn new(handles: Vec<WorkerHandle>, graphs: Vec<Graph>, panics: mpsc::Receiver<PanicReport>) -> Self {
-        let cleared = Cleared::new(&graphs);
-        Workers { handles, graphs, panics, next_input: 1, free_inputs: BTreeSet::new(), cleared }
+    /// None yet, for graphs that `build` makes.
+    pub fn new(build: MakeGraph) -> Self {
+        let (report, panics) = mpsc::channel();
+        let cleared = Cleared::new(&[]);
+        Workers { build, handles: vec![], graphs: vec![], report, panics, inputs: BTreeMap::new(), cleared }
+    }
+
+    /// One more.
+    pub fn push(&mut self, handle: WorkerHandle, graph: Graph) {
+        self.handles.push(handle);
+        self.graphs.push(graph);
+        self.cleared.runtime.push(WorkerBase::default());
     }
 
     /// Has a worker poll a receive queue, and answers its number among the inputs of all workers.
@@ -153,15 +173,74 @@ impl Workers {
         queue: Box<dyn graph::RxQueue>,
         features: Arc<AtomicU32>,
     ) -> Result<u64, String> {
-        let id = self.free_inputs.pop_first().unwrap_or(self.next_input);
-        self.next_input = self.next_input.max(id + 1);
-        let ended = || String::from("a worker has ended");
+        // The lowest that is free: those below a limit are counted.
+        let id = (1..).zip(self.inputs.keys()).find(|(n, id)| n != *id).map(|(n, _)| n);
+        let id = id.unwrap_or(self.inputs.len() as u64 + 1);
+        self.feed(worker, id, queue, &features)?;
+        self.inputs.insert(id, Fed { worker, features });
+        Ok(id)
+    }
+
+    fn feed(
+        &self,
+        worker: usize,
+        id: u64,
+        queue: Box<dyn graph::RxQueue>,
+        features: &Arc<AtomicU32>,
+    ) -> Result<(), String> {
+        let features = Arc::clone(features);
         let added = self.handles[worker].call(move |w| w.add_input(id, queue, features));
-        let added = added.ok_or_else(ended).flatten();
-        if added.is_err() {
-            self.free_inputs.insert(id);
+        added.ok_or_else(|| String::from("a worker has ended")).flatten()
+    }
+
+    /// The worker that polls a receive queue.
+    pub fn polls(&self, input: u64) -> usize {
+        self.inputs.get(&input).map_or(0, |fed| fed.worker)
+    }
+
+    /// Receive queues of workers from number `first` on.
+    pub fn inputs_from(&self, first: usize) -> Vec<u64> {
+        self.inputs.iter().filter(|(_, fed)| fed.worker >= first).map(|(id, _)| *id).collect()
+    }
+
+    /// Has another worker poll a receive queue. Packets wait in it meanwhile: none is lost, nor overtaken by one behind it.
+    ///
+    /// # Errors
+    /// As [`Workers::add_input`].
+    pub fn move_input(&mut self, input: u64, to: usize) -> Result<(), String> {
+        let Some(fed) = self.inputs.get(&input).filter(|fed| fed.worker != to) else { return Ok(()) };
+        let queue = self.handles[fed.worker].call(move |w| w.remove_input(input));
+        let Some(queue) = queue.ok_or("a worker has ended")? else { return Ok(()) };
+        self.feed(to, input, queue, &fed.features)?;
+        if let Some(fed) = self.inputs.get_mut(&input) {
+            fed.worker = to;
         }
-        added.map(|()| id)
+        Ok(())
+    }
+
+    /// Gives a worker a transmit queue for an interface.
+    pub fn set_transmit_queue(&self, worker: usize, interface: u32, queue: Box<dyn graph::TxQueue>) {
+        self.on(worker, move |w| {
+            if let Some(tx) = w.dispatcher.node_mut::<InterfaceTx>("interface-tx") {
+                drop(tx.set(interface, Some(queue)));
+            }
+        });
+    }
+
+    /// Those of some interfaces for which a worker has no transmit queue.
+    pub fn without_transmit_queue(&self, worker: usize, mut interfaces: Vec<u32>) -> Vec<u32> {
+        let ask = move |w: &mut graph::Worker| {
+            let node = w.dispatcher.node_mut::<InterfaceTx>("interface-tx");
+            interfaces.retain(|i| node.as_ref().is_some_and(|tx| !tx.has(*i)));
+            interfaces
+        };
+        self.handles[worker].call(ask).unwrap_or_default()
+    }
+
+    /// Has the worker of a receive queue look at it, which may sleep.
+    pub fn look_at(&self, input: u64) {
+        // Any mail makes it look at its inputs.
+        self.on(self.polls(input), |_| {});
     }
 }
 
@@ -221,11 +300,10 @@ impl Workers {
         }
     }
 
-    /// Has a worker forget an input; its number is given to another.
-    pub fn remove_input(&mut self, worker: usize, input: u64) {
-        if let Some(w) = self.handles.get(worker) {
-            drop(w.call(move |w| w.remove_input(input)));
-            self.free_inputs.insert(input);
+    /// Has the worker of an input forget it; its number is given to another.
+    pub fn remove_input(&mut self, input: u64) {
+        if let Some(fed) = self.inputs.remove(&input) {
+            drop(self.handles[fed.worker].call(move |w| w.remove_input(input)));
         }
     }
 
@@ -407,7 +485,8 @@ impl Router {
                 nodes: rows,
             }
         };
-        self.workers.graphs.iter().zip(&self.workers.cleared.runtime).enumerate().map(worker).collect()
+        let all = self.workers.graphs.iter().zip(&self.workers.cleared.runtime);
+        all.take(self.config.workers).enumerate().map(worker).collect()
     }
 
     /// Traces the next `packets` packets of every worker that come to `node`.
@@ -443,12 +522,13 @@ impl Router {
     pub fn placement(&self) -> Vec<Vec<(String, String)>> {
         let g = &self.workers.graphs;
         let name = |n: graph::NodeId| g.first().map_or("?", |g| g.wiring.names[usize::from(n.0)]).to_string();
-        let all = self.workers.handles.iter().map(|w| w.call(|w| w.inputs()).unwrap_or_default());
+        let workers = self.workers.handles.iter().take(self.config.workers);
+        let all = workers.map(|w| w.call(|w| w.inputs()).unwrap_or_default());
         all.map(|v| v.into_iter().map(|(n, i)| (name(n), self.interface_name(i))).collect()).collect()
     }
 
-    /// Has a worker, the `nth` round about, poll an input whose packets seem to come on an interface. Answers which worker, and
-    /// the number of the input.
+    /// Has a worker, the `nth` round about, poll an input whose packets seem to come on an interface. Answers the number of the
+    /// input.
     ///
     /// # Errors
     /// The worker cannot.
@@ -457,10 +537,9 @@ impl Router {
         nth: usize,
         interface: u32,
         queue: Box<dyn graph::RxQueue>,
-    ) -> Result<(usize, u64), String> {
-        let worker = nth % self.workers.handles.len();
+    ) -> Result<u64, String> {
         let features = self.interface(interface).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
-        Ok((worker, self.workers.add_input(worker, queue, features)?))
+        self.workers.add_input(nth % self.config.workers, queue, features)
     }
 
     /// An interface as workers see it.
@@ -477,6 +556,7 @@ impl Router {
                 w.dispatcher.node_mut::<crate::hold::Ip6Hold>("ip6-hold").map_or(0, |h| h.waiting().len());
             (four, six)
         };
-        self.workers.handles.iter().map(|w| w.call(count).unwrap_or_default()).collect()
+        let workers = self.workers.handles.iter().take(self.config.workers);
+        workers.map(|w| w.call(count).unwrap_or_default()).collect()
     }
 }

@@ -352,7 +352,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 let _ = writeln!(text, "    {n:<6} {:<16} {node}", crate::cli::thread_label(*w));
             }
             if i.kind == Kind::Device {
-                let _ = writeln!(text, "  TX queues: {}, one a worker", router.graphs().len());
+                let _ = writeln!(text, "  TX queues: {}, one a worker", router.config().workers);
             }
             for (reason, n) in drops.iter().filter(|d| d.1 != 0) {
                 let _ = writeln!(text, "  Device drops: {reason} {n}");

@@ -1,0 +1,150 @@
+//! How many workers there are, and on which CPUs, changed while packets flow.
+//!
+//! A worker that is not wanted any more gives its receive queues to others, finishes what it holds and sleeps. It keeps its graph and
+//! its transmit queues, and mail reaches it: it is as the others when it is wanted again.
+
+use super::placement::Placement;
+use super::{IfState, OpError, Router, StartError};
+use graph::MAX_WORKERS;
+
+/// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a vector or two is under way.
+pub const BUFFERS_A_WORKER: u32 = 1024;
+const _: () = assert!(2 * graph::buffer::HOARD <= BUFFERS_A_WORKER as usize);
+
+/// Whether there can be so many workers, on these CPUs where some are named.
+pub(super) fn check(workers: usize, cpus: &[usize]) -> Result<(), String> {
+    if !(1..=MAX_WORKERS).contains(&workers) {
+        return Err(format!("{workers} workers: there must be 1 to {MAX_WORKERS}"));
+    }
+    if !cpus.is_empty() && cpus.len() != workers {
+        return Err(format!("{} CPUs for {workers} workers: name one for each, or none", cpus.len()));
+    }
+    match cpus.iter().enumerate().find(|(n, cpu)| cpus[..*n].contains(cpu)) {
+        Some((_, cpu)) => Err(format!("CPU {cpu} is named twice: a worker has one of its own")),
+        None => Ok(()),
+    }
+}
+
+impl Router {
+    /// Starts the threads that are missing for `workers` workers. They have no receive queues yet.
+    pub(super) fn start_workers(&mut self, workers: usize) -> Result<(), StartError> {
+        let system = |what| move |err| StartError::System { what, err };
+        self.plane.grow(workers).map_err(system("the counters of workers"))?;
+        self.interfaces.iter().for_each(|i| self.plane.counters.drops.reserve(i.index));
+        for w in self.workers.handles.len()..workers {
+            let (mut dispatcher, graph) = (self.workers.build)(&self.plane, &self.pool, w)?;
+            dispatcher.report_panics(self.workers.report.clone());
+            let cpu = self.config.cpus.get(w).copied();
+            let config = graph::WorkerConfig { cpu, spin: self.config.spin, polling: Default::default() };
+            let handle = graph::Worker::spawn(
+                dispatcher,
+                self.grace.domain.reader(w),
+                config,
+                &self.plane.handoff,
+                &self.plane.counters.received.rx,
+                crate::arcs::DEVICE_INPUT.name,
+            )
+            .map_err(system("a worker"))?;
+            self.workers.push(handle, graph);
+        }
+        self.plane.registry.publish().map_err(system("the counters"))
+    }
+
+    /// Whether so many workers could share the work, each on its CPU.
+    pub(crate) fn check_workers(&self, workers: usize, cpus: &[usize]) -> Result<(), OpError> {
+        check(workers, cpus).map_err(OpError::new)?;
+        for cpu in cpus {
+            graph::worker::may_run(Some(*cpu)).map_err(|e| OpError::new(e.to_string()))?;
+        }
+        let least = workers * BUFFERS_A_WORKER as usize;
+        if workers > self.config.workers && self.pool.count() < least {
+            return Err(OpError::new(format!(
+                "{} buffers are too few for {workers} workers: {least} are needed, quiver.buffers.count sets how many there are \
+                 from the next start on",
+                self.pool.count()
+            )));
+        }
+        if let Some(p) = self.rx_placement().iter().find(|p| p.chosen && p.worker >= workers) {
+            let name = self.interface_name(p.interface);
+            return Err(OpError::new(format!(
+                "{name} has its receive queue {} on worker {}: give it to another first (set interface rx-placement {name} queue {} \
+                 worker N, or no worker)",
+                p.queue, p.worker, p.queue
+            )));
+        }
+        Ok(())
+    }
+
+    /// Has so many workers share the work from now on, each on its CPU of the list where it is not empty. No packet is lost, and
+    /// none of a flow overtakes another.
+    ///
+    /// # Errors
+    /// There cannot be so many, a queue that the operator has given to a worker would be without it, or the system refuses what
+    /// another worker needs. All is as it was then.
+    pub(crate) fn set_workers(&mut self, workers: usize, cpus: Vec<usize>) -> Result<(), OpError> {
+        self.check_workers(workers, &cpus)?;
+        let was = std::mem::replace(&mut self.config.cpus, cpus);
+        while self.ready_workers(workers).inspect_err(|_| self.config.cpus.clone_from(&was))? {}
+        self.config.workers = workers;
+        // Who takes work by a packet's flow sees it here; what is on its way to others still comes there.
+        self.plane.handoff.share(workers);
+        for w in 0..workers {
+            let cpu = self.config.cpus.get(w).copied();
+            self.workers.on(w, move |w| w.set_cpu(cpu));
+        }
+        self.spread_inputs()?;
+        self.tell_parts(|part, router| part.workers_changed(router));
+        Ok(())
+    }
+
+    /// Makes ready another of so many workers, which takes some milliseconds: its thread, and its transmit queues. False when all
+    /// are.
+    ///
+    /// # Errors
+    /// The system refuses what it needs.
+    pub(crate) fn ready_workers(&mut self, workers: usize) -> Result<bool, OpError> {
+        let numbers = |r: &Router| r.interfaces().filter(|i| i.has_device()).map(|i| i.index).collect();
+        for w in self.config.workers..workers {
+            let new = w == self.workers.handles.len();
+            if new {
+                self.start_workers(w + 1).map_err(|e| OpError::new(e.to_string()))?;
+            }
+            let missing = self.workers.without_transmit_queue(w, numbers(self));
+            let mut given = 0;
+            for index in missing {
+                let name = self.interface_name(index);
+                let device = self.interfaces.get_mut(index).and_then(IfState::device_mut);
+                let queue = device.map_or(Ok(None), |d| d.transmit_queue());
+                if let Some(queue) = queue.map_err(|e| OpError::new(format!("{name}: {e}")))? {
+                    self.workers.set_transmit_queue(w, index, queue);
+                    given += 1;
+                }
+            }
+            if new || given != 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives all receive queues of workers that are not there any more to others, and shares those out evenly that nobody has
+    /// placed.
+    fn spread_inputs(&mut self) -> Result<(), OpError> {
+        let workers = self.config.workers;
+        for (n, input) in self.workers.inputs_from(workers).into_iter().enumerate() {
+            self.workers.move_input(input, n % workers).map_err(OpError::new)?;
+        }
+        loop {
+            let mut all = vec![vec![]; workers];
+            self.rx_placement().into_iter().for_each(|p| all[p.worker].push(p));
+            let Some((idle, fewest)) = all.iter().map(Vec::len).enumerate().min_by_key(|(_, n)| *n) else {
+                return Ok(());
+            };
+            let movable = |of: &&Vec<Placement>| of.iter().any(|p| !p.chosen);
+            let busiest = all.iter().filter(movable).max_by_key(|of| of.len());
+            let Some(busiest) = busiest.filter(|of| of.len() > fewest + 1) else { return Ok(()) };
+            let Some(last) = busiest.iter().rfind(|p| !p.chosen) else { return Ok(()) };
+            self.workers.move_input(last.input, idle).map_err(OpError::new)?;
+        }
+    }
+}
