@@ -145,6 +145,20 @@ def test_numbers_that_cannot_be(t, words, why):
     assert why in str(e.value)
 
 
+def test_a_queue_of_a_device_that_is_gone_is_placed_still():
+    t = Bench({"quiver": {"workers": 2}}, ports=("left",))
+    try:
+        t.ctl("set interface rx-placement left worker 1")
+        t.inside.ip("link del left")
+        wait_for("it is gone", lambda: not t.router.json("show interface rx-placement left"))
+        with pytest.raises(CtlError, match="left has its receive queue 0 on worker 1: give it to another first"):
+            t.ctl("set workers 1")
+        t.ctl("set interface rx-placement left auto")
+        t.ctl("set workers 1")
+    finally:
+        t.close()
+
+
 def test_workers_have_buffers():
     t = Bench({"quiver": {"buffers": {"count": 2048}}}, ports=("left",))
     try:

@@ -256,13 +256,16 @@ impl Worker {
     /// Has it run on a CPU, which [`may_run`] allows, or on any that the process may use.
     pub fn set_cpu(&mut self, cpu: Option<usize>) {
         self.config.cpu = cpu;
-        let mut set = CpuSet::new();
-        match cpu {
-            Some(cpu) => set.set(cpu),
-            // Linux takes out those that the process may not use.
-            None => (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu)),
+        let one = |cpu| {
+            let mut set = CpuSet::new();
+            set.set(cpu);
+            set
+        };
+        // The process's first thread is never bound to one.
+        let all = || rustix::thread::sched_getaffinity(Some(rustix::process::getpid())).ok();
+        if let Some(set) = cpu.map(one).or_else(all) {
+            let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 
     /// Number of receive queues by input node.

@@ -484,7 +484,7 @@ impl Doc {
 }
 
 impl Doc {
-    /// Devices, some of which are members of a bond.
+    /// How many workers there are, and how they wait.
     fn workers(&mut self) {
         let count = self.d.of(&[1, 1, 1, 1, 2, 3]);
         let mut poll = vec![];
@@ -500,6 +500,7 @@ impl Doc {
         );
     }
 
+    /// Devices, some of which are members of a bond.
     fn bond(&mut self) {
         if self.d.one_in(2) {
             return;

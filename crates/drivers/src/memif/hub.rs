@@ -33,7 +33,7 @@ pub(super) const NAME: &str = "Quiver";
 pub struct Link {
     /// One a ring that this side receives from.
     pub rx: Vec<Box<dyn RxQueue>>,
-    /// One a worker.
+    /// Where packets are sent.
     pub tx: Senders,
 }
 

@@ -84,14 +84,7 @@ impl<F: Family> FullReassembly<F> {
 
     /// So many workers share the work from now on: has what is held of others' datagrams come in again, to go to them.
     pub fn share_out(&mut self, env: &mut Env, buffers: usize, workers: usize) {
-        self.store.share(buffers, workers);
-        let mut at = self.store.table.oldest();
-        while let Some((c, _)) = at {
-            at = self.store.table.newer(c);
-            if super::owner(&self.plane, &self.store.table.key(c)) != env.worker {
-                self.store.give_up(c, |d| env.enqueue(d, env.node()));
-            }
-        }
+        self.store.share_out(&self.plane, env, buffers, workers);
     }
 
     /// Lets go of everything.

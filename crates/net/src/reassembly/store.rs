@@ -1,8 +1,9 @@
 //! What both kinds of reassembly do with their table: limits, ages, room, and what is counted.
 
 use super::table::{Piece, Table};
-use super::{Datagram, Settings, Summary, allowance};
-use graph::Desc;
+use super::{Datagram, Settings, Summary, allowance, owner};
+use crate::plane::Plane;
+use graph::{Desc, Env};
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
@@ -43,15 +44,17 @@ impl<K: Copy + Eq + Hash + fmt::Display, T: Held> Store<K, T> {
         }
     }
 
-    /// So many workers share the work from now on.
-    pub fn share(&mut self, buffers: usize, workers: usize) {
+    /// So many workers share the work from now on: has the fragments of datagrams that are others' now come to the running node again.
+    pub fn share_out(&mut self, plane: &Plane, env: &mut Env, buffers: usize, workers: usize) {
         self.allowance = allowance(buffers, workers) as u32;
-    }
-
-    /// Takes a datagram out that is another worker's now.
-    pub fn give_up(&mut self, c: u32, mut each: impl FnMut(Desc)) {
-        self.table.release(c, |p| each(p.d));
-        self.table.close(c);
+        let mut at = self.table.oldest();
+        while let Some((c, _)) = at {
+            at = self.table.newer(c);
+            if owner(plane, &self.table.key(c)) != env.worker {
+                self.table.release(c, |p| env.enqueue(p.d, env.node()));
+                self.table.close(c);
+            }
+        }
     }
 
     /// The datagram of this key; a new one makes room first, of the oldest ones. `None` when none may be waited for.

@@ -64,15 +64,15 @@ impl Router {
                 self.pool.count()
             )));
         }
-        if let Some(p) = self.rx_placement().iter().find(|p| p.chosen && p.worker >= workers) {
-            let name = self.interface_name(p.interface);
-            return Err(OpError::new(format!(
-                "{name} has its receive queue {} on worker {}: give it to another first (set interface rx-placement {name} queue {} \
-                 worker N, or no worker)",
-                p.queue, p.worker, p.queue
-            )));
+        // Those of a device that is gone as well: they hold when it is back.
+        let placed = |i: &IfState| i.placed.iter().find(|(_, w)| **w >= workers).map(|(q, w)| (*q, *w));
+        match self.interfaces().find_map(|i| Some((&i.name, placed(i)?))) {
+            Some((name, (queue, worker))) => Err(OpError::new(format!(
+                "{name} has its receive queue {queue} on worker {worker}: give it to another first (set interface rx-placement \
+                 {name} queue {queue} worker N, or auto)"
+            ))),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Has so many workers share the work from now on, each on its CPU of the list where it is not empty. No packet is lost, and
