@@ -42,7 +42,8 @@ def test_workers_come_and_go_and_no_packet_is_lost_or_overtaken(how):
         before = left()
         for count in (1, 4, 2, 4):
             t.ctl(f"set workers {count}")
-        assert left() == before
+        # A connection of the command line may be about to close.
+        wait_for("no descriptors are left", lambda: left() <= before)
         t.router.check_quiet()
     finally:
         t.close()
