@@ -179,13 +179,12 @@ def test_a_refused_apply_changes_nothing(tmp_path):
         done = quiver(b, "apply", str(file), check=False)
         assert done.returncode == 1 and "nothing was changed" in done.stderr and "nowhere0" in done.stderr, done.stderr
         assert running(b) == before
-        # A document with an error, one that is not there, and another number of workers.
+        # A document with an error, one that is not there, and a setting of the process.
         file.write_text("interfaces: {left: {mtu: 1}}\n")
         done = quiver(b, "apply", str(file), check=False)
         assert done.returncode == 1 and "error[range]" in done.stderr
         assert quiver(b, "diff", str(tmp_path / "none.yaml"), check=False).returncode == 1
-        file.write_text("quiver: {workers: 2}\n" + before)
-        file.write_text(re.sub(r"^quiver:\n", "quiver:\n  workers: 2\n", before, flags=re.M))
+        file.write_text(re.sub(r"^quiver:\n", "quiver:\n  routes: {memory-mb: 999}\n", before, flags=re.M))
         done = quiver(b, "apply", str(file), check=False)
         assert done.returncode == 1 and "restart" in done.stderr, done.stderr
         assert running(b) == before
