@@ -234,7 +234,7 @@ mod tests {
             };
             let senders = [from(0), from(1)];
             let mut got = [0u32; 2];
-            while senders.iter().any(|s| !s.is_finished()) || !h.lanes[2].full.is_empty() {
+            while senders.iter().any(|s| !s.is_finished()) || !h.lanes.of(2).full.is_empty() {
                 for (node, buf) in all(&h, 2) {
                     assert_eq!(buf, got[usize::from(node)]);
                     got[usize::from(node)] += 1;
@@ -242,7 +242,7 @@ mod tests {
             }
             assert_eq!(senders.map(|s| s.join().unwrap()), got);
         });
-        assert_eq!(h.lanes[2].waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(h.lanes.of(2).waiting.load(Ordering::Relaxed), 0);
         assert_eq!(h.empty.len(), 3 * FRAMES);
     }
 

@@ -1,7 +1,6 @@
 //! What each worker has one of: room for as many workers as there can ever be, so that what readers hold never moves.
 
 use std::io;
-use std::ops::Index;
 use std::sync::{Arc, OnceLock};
 
 /// The most workers.
@@ -43,26 +42,17 @@ impl<T> OfWorkers<T> {
         self.0.get(w)?.get()
     }
 
-    /// That of worker `w`, which is there.
-    pub fn of(&self, w: usize) -> Arc<T> {
-        Arc::clone(&self[w])
-    }
-
-    /// All, by worker.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.0.iter().map_while(OnceLock::get)
-    }
-}
-
-impl<T> Index<usize> for OfWorkers<T> {
-    type Output = Arc<T>;
-
     /// The one of worker `w`, or the first where that has none.
     ///
     /// # Panics
     /// There is none at all.
     #[allow(clippy::expect_used)]
-    fn index(&self, w: usize) -> &Arc<T> {
-        self.get(w).or_else(|| self.get(0)).expect("one for worker 0 is made first")
+    pub fn of(&self, w: usize) -> Arc<T> {
+        Arc::clone(self.get(w).or_else(|| self.get(0)).expect("one for worker 0 is made first"))
+    }
+
+    /// All, by worker.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.0.iter().map_while(OnceLock::get)
     }
 }

@@ -255,7 +255,13 @@ impl Worker {
 
     /// Has it run on a CPU, which [`may_run`] allows, or on any that the process may use.
     pub fn set_cpu(&mut self, cpu: Option<usize>) {
-        self.config.cpu = cpu;
+        if self.config.cpu != cpu {
+            self.config.cpu = cpu;
+            self.bind();
+        }
+    }
+
+    fn bind(&self) {
         let one = |cpu| {
             let mut set = CpuSet::new();
             set.set(cpu);
@@ -263,7 +269,7 @@ impl Worker {
         };
         // The process's first thread is never bound to one.
         let all = || rustix::thread::sched_getaffinity(Some(rustix::process::getpid())).ok();
-        if let Some(set) = cpu.map(one).or_else(all) {
+        if let Some(set) = self.config.cpu.map(one).or_else(all) {
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
     }
@@ -287,7 +293,7 @@ impl Worker {
     fn run(&mut self) {
         self.shared.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         if self.config.cpu.is_some() {
-            self.set_cpu(self.config.cpu);
+            self.bind();
         }
         // What wakes it at a time is to be on time: Linux adds 50 us to what ordinary threads ask for.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));

@@ -80,10 +80,8 @@ impl Router {
         worker: Option<usize>,
     ) -> Result<Undo, OpError> {
         let i = self.named(&name)?;
-        let last = self.config.workers - 1;
-        if let Some(w) = worker.filter(|w| *w > last) {
-            let there = if last == 0 { "only worker 0".into() } else { format!("workers 0 to {last}") };
-            return Err(OpError::new(format!("{name}: there is no worker {w}, {there}")));
+        if let Some(w) = worker {
+            self.check_worker(w).map_err(|why| OpError::new(format!("{name}: {why}")))?;
         }
         // One whose device is gone has its queues again once that is back.
         let queues = if i.inputs.is_empty() { i.origin.rx_queues() } else { i.inputs.len() };

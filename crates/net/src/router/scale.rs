@@ -7,7 +7,8 @@ use super::placement::Placement;
 use super::{IfState, OpError, Router, StartError};
 use graph::MAX_WORKERS;
 
-/// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a vector or two is under way.
+/// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a vector or two
+/// is under way.
 pub const BUFFERS_A_WORKER: u32 = 1024;
 const _: () = assert!(2 * graph::buffer::HOARD <= BUFFERS_A_WORKER as usize);
 
@@ -50,6 +51,18 @@ impl Router {
         self.plane.registry.publish().map_err(system("the counters"))
     }
 
+    /// Whether there is such a worker.
+    ///
+    /// # Errors
+    /// Which ones there are, in words.
+    pub(crate) fn check_worker(&self, worker: usize) -> Result<(), String> {
+        match self.config.workers {
+            count if worker < count => Ok(()),
+            1 => Err(format!("there is no worker {worker}, only worker 0")),
+            count => Err(format!("there is no worker {worker}, workers 0 to {}", count - 1)),
+        }
+    }
+
     /// Whether so many workers could share the work, each on its CPU.
     pub(crate) fn check_workers(&self, workers: usize, cpus: &[usize]) -> Result<(), OpError> {
         check(workers, cpus).map_err(OpError::new)?;
@@ -80,7 +93,7 @@ impl Router {
     ///
     /// # Errors
     /// There cannot be so many, a queue that the operator has given to a worker would be without it, or the system refuses what
-    /// another worker needs. All is as it was then.
+    /// another worker needs: all is as it was then. Or a worker does not take a queue.
     pub(crate) fn set_workers(&mut self, workers: usize, cpus: Vec<usize>) -> Result<(), OpError> {
         self.check_workers(workers, &cpus)?;
         let was = std::mem::replace(&mut self.config.cpus, cpus);
