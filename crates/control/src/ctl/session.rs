@@ -328,12 +328,11 @@ impl Session {
         let failed = |error: CommandError| Stop::Failed(Box::new(Failure::new(error, line)));
         let shared = Rc::clone(&self.shared);
         let run = |executor: &dyn Executor| caught(|| executor.execute(&self.caller, line, self.json));
-        let output = shared.turn(line, run).await.map_err(failed)?;
+        let mut output = shared.turn(line, run).await.map_err(failed)?;
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
         // What takes long, and what is done with the context behind it, in turns.
-        let mut output = output;
         let output = loop {
             output = match output.into_stream() {
                 Ok(stream) => {

@@ -1,6 +1,5 @@
 //! Carrying a plan out piece by piece, so that others have their turn between two, and back from a step that fails.
 
-use super::known::{Known, known};
 use super::objects::Value;
 use super::steps::{Plan, Step};
 use model::Phase;
@@ -142,13 +141,7 @@ impl Carry {
 /// Does a part of what a step needs that takes long; whether there is more.
 fn prepare(router: &mut Router, step: &Step) -> Result<bool, OpError> {
     match &step.new {
-        Some(Value::Op(op)) => {
-            if let Known::Load(op) = known(op) {
-                op.prepare(router)
-            } else {
-                Ok(false)
-            }
-        }
+        Some(Value::Op(Op::Part(op))) => op.prepare(router),
         _ => Ok(false),
     }
 }

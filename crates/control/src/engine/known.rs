@@ -2,7 +2,6 @@
 
 use net::copp::SetLimit;
 use net::l2::bridge::BridgeOp;
-use net::load::LoadOp;
 use net::mpls::MplsOp;
 use net::proxy::{NdProxy, ProxyArp};
 use net::router::{Op, SourcePreference};
@@ -21,8 +20,6 @@ pub(super) enum Known<'o> {
     Punt(&'o SetLimit),
     /// The preference of a source's routes.
     Preference(&'o SourcePreference),
-    /// Of workers.
-    Load(&'o LoadOp),
     /// Any other operation.
     Other,
 }
@@ -37,6 +34,5 @@ pub(super) fn known(op: &Op) -> Known<'_> {
         .or_else(|| p.get().map(Known::NdProxy))
         .or_else(|| p.get().map(Known::Punt))
         .or_else(|| p.get().map(Known::Preference))
-        .or_else(|| p.get().map(Known::Load))
         .unwrap_or(Known::Other)
 }

@@ -12,7 +12,7 @@ use model::{Model, Object};
 use net::copp::SetLimit;
 use net::generator::StreamOp;
 use net::l2::bridge::{BridgeOp, StaticMac};
-use net::load::LoadOp;
+use net::load::{LoadOp, SetWorkers};
 use net::mpls::{MplsOp, TunnelConfig};
 use net::plane::MAC_LIMIT;
 use net::proxy::NdProxy;
@@ -612,7 +612,7 @@ impl<'d> Builder<'d> {
     fn load(&mut self, d: &'d Document) {
         let (s, place) = (&d.settings.load, d.settings.place);
         let cpus = d.settings.cpus.iter().map(|c| usize::from(*c)).collect();
-        let workers = LoadOp::Workers { count: d.settings.workers.into(), cpus };
+        let workers = SetWorkers { count: d.settings.workers.into(), cpus };
         self.at(place, "quiver.workers").any(&workers.into());
         let own = s.own.iter().map(|(worker, p)| LoadOp::Own { worker: *worker, polling: Some(*p) });
         for op in own.chain([LoadOp::Polling(s.polling)]) {

@@ -4,8 +4,8 @@ use super::known::{Known, known};
 use super::objects::{Id, Value};
 use model::{Change, Object, Phase, Rules, Touched};
 use net::l2::bridge::BridgeOp;
-use net::load::LoadOp;
-use net::router::Op;
+use net::load::{LoadOp, SetWorkers};
+use net::router::{BoxedPartOp, Op};
 use std::collections::HashMap;
 
 /// The rules of the objects of a document.
@@ -116,25 +116,23 @@ impl Rules<Id, Value> for DocumentRules<'_> {
 
 /// Workers that are made are there before what is of one of them, and those that go do so behind it.
 fn by_workers(steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
-    let load = |o: Option<&Object<Id, Value>>| match o.map(|o| &o.value) {
-        Some(Value::Op(op)) => {
-            if let Known::Load(op) = known(op) {
-                Some(op.clone())
-            } else {
-                None
-            }
-        }
-        _ => None,
-    };
-    let count = |o| if let Some(LoadOp::Workers { count, .. }) = load(o) { Some(count) } else { None };
+    let count = |o| part(o).and_then(|p| p.get()).map(|set: &SetWorkers| set.count);
     let counts = steps.iter().map(|s| (count(s.old), count(s.new)));
     let Some((at, (old, new))) = counts.enumerate().find(|(_, (old, new))| old.or(*new).is_some()) else {
         return vec![];
     };
     let more = new.unwrap_or(1) > old.unwrap_or(1);
     let of_one = |s: &Touched<'_, Id, Value>| {
-        matches!(s.id, Id::Placement(..)) || matches!(load(s.old.or(s.new)), Some(LoadOp::Own { .. }))
+        let own = part(s.old.or(s.new)).and_then(|p| p.get());
+        matches!(s.id, Id::Placement(..)) || matches!(own, Some(LoadOp::Own { .. }))
     };
     let all = steps.iter().enumerate().filter(|(_, s)| of_one(s));
     all.map(|(i, _)| if more { (at, i) } else { (i, at) }).collect()
+}
+
+fn part(o: Option<&Object<Id, Value>>) -> Option<&BoxedPartOp> {
+    match o.map(|o| &o.value) {
+        Some(Value::Op(Op::Part(p))) => Some(p),
+        _ => None,
+    }
 }

@@ -1,8 +1,8 @@
 //! `show load`.
 
-use super::{FULL, LoadOp, MOST_CPU, QueueLoad, WorkerLoad, queues, settings, workers};
+use super::{FULL, LoadOp, MOST_CPU, QueueLoad, SetWorkers, WorkerLoad, queues, settings, workers};
 use crate::cli::commit;
-use crate::router::Router;
+use crate::router::{PartOp, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use graph::Polling;
 use serde_json::{Value as Json, json};
@@ -76,11 +76,11 @@ fn set_workers(router: &mut Router, args: &Args) -> Result<Output, CommandError>
         Some(text) => cpu_list(&text).map_err(|why| args.error("cpus", why))?,
         None => vec![],
     };
-    resize(router, LoadOp::Workers { count, cpus })
+    resize(router, SetWorkers { count, cpus })
 }
 
 /// Makes one worker ready at a time, so that others have their turns between.
-fn resize(router: &mut Router, op: LoadOp) -> Result<Output, CommandError> {
+fn resize(router: &mut Router, op: SetWorkers) -> Result<Output, CommandError> {
     match op.prepare(router) {
         Ok(true) => Ok(Output::work(|| async { Ok(Output::then(|router: &mut Router| resize(router, op))) })),
         Ok(false) => commit(router, vec![op.into()]),

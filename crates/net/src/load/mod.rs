@@ -3,12 +3,15 @@
 
 mod balance;
 mod commands;
+mod number;
 mod series;
 mod settings;
 #[cfg(test)]
 mod workers_tests;
 
-pub use settings::{LoadOp, LoadSettings, MOST_CPU, settings};
+pub use number::{MOST_CPU, SetWorkers};
+use settings::set_polling;
+pub use settings::{LoadOp, LoadSettings, settings};
 
 use crate::router::{Part, Placement, Router, Start};
 use command::Command;
@@ -247,10 +250,6 @@ pub const FULL: usize = VECTOR_SIZE;
 impl Part for Load {
     fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
         Box::new(State::default())
-    }
-
-    fn workers_changed(&self, router: &mut Router) {
-        settings::set_polling(router);
     }
 
     fn commands(&self) -> Vec<Command<Router>> {

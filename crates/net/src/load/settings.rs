@@ -5,9 +5,6 @@ use crate::router::{Op, OpError, PartOp, Router};
 use graph::Polling;
 use std::collections::BTreeMap;
 
-/// The highest number of a CPU that a worker can be given.
-pub const MOST_CPU: u16 = 4095;
-
 /// What the operator chose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadSettings {
@@ -45,29 +42,6 @@ pub enum LoadOp {
     },
     /// Queues are moved where load is uneven.
     Balance(bool),
-    /// How many there are.
-    Workers {
-        /// So many.
-        count: usize,
-        /// A CPU for each; empty: they run where Linux has them run.
-        cpus: Vec<usize>,
-    },
-}
-
-impl LoadOp {
-    /// Does a part of what takes long before it can be applied; whether there is more.
-    ///
-    /// # Errors
-    /// It cannot be applied. What was made ready stays for another time.
-    pub fn prepare(&self, router: &mut Router) -> Result<bool, OpError> {
-        match self {
-            LoadOp::Workers { count, cpus } => {
-                router.check_workers(*count, cpus)?;
-                router.ready_workers(*count)
-            }
-            _ => Ok(false),
-        }
-    }
 }
 
 /// Has all workers wait as the operator chose.
@@ -85,7 +59,6 @@ impl PartOp for LoadOp {
             LoadOp::Polling(_) => "polling of workers".into(),
             LoadOp::Own { worker, .. } => format!("polling of worker {worker}"),
             LoadOp::Balance(_) => "balance of workers".into(),
-            LoadOp::Workers { .. } => "number of workers".into(),
         }
     }
 
@@ -94,7 +67,6 @@ impl PartOp for LoadOp {
             LoadOp::Polling(_) => LoadOp::Polling(Polling::default()).into(),
             LoadOp::Own { worker, .. } => LoadOp::Own { worker: *worker, polling: None }.into(),
             LoadOp::Balance(_) => LoadOp::Balance(false).into(),
-            LoadOp::Workers { .. } => LoadOp::Workers { count: 1, cpus: vec![] }.into(),
         })
     }
 
@@ -103,11 +75,6 @@ impl PartOp for LoadOp {
             LoadOp::Polling(p) => p.name().into(),
             LoadOp::Own { polling, .. } => polling.map_or("default", Polling::name).into(),
             LoadOp::Balance(on) => if *on { "on" } else { "off" }.into(),
-            LoadOp::Workers { count, cpus } if cpus.is_empty() => count.to_string(),
-            LoadOp::Workers { count, cpus } => {
-                let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
-                format!("{count} cpus {}", cpus.join(","))
-            }
         }
     }
 
@@ -116,28 +83,12 @@ impl PartOp for LoadOp {
             LoadOp::Polling(_) => format!("set workers polling {}", self.words()),
             LoadOp::Own { worker, .. } => format!("set workers polling {} worker {worker}", self.words()),
             LoadOp::Balance(_) => format!("set workers balance {}", self.words()),
-            LoadOp::Workers { .. } => format!("set workers {}", self.words()),
         })
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
-        let workers = router.config().workers;
-        if let LoadOp::Own { worker, .. } = self
-            && worker >= workers
-        {
-            let there =
-                if workers == 1 { "only worker 0".into() } else { format!("workers 0 to {}", workers - 1) };
-            return Err(OpError::new(format!("there is no worker {worker}, {there}")));
-        }
-        if let LoadOp::Workers { count, cpus } = self {
-            if let Some((worker, _)) = settings(router).own.range(count..).next() {
-                return Err(OpError::new(format!(
-                    "worker {worker} waits in a way of its own: undo that first (set workers polling default worker {worker})"
-                )));
-            }
-            let was = LoadOp::Workers { count: workers, cpus: router.config().cpus.clone() };
-            router.set_workers(count, cpus)?;
-            return Ok(vec![was.into()]);
+        if let LoadOp::Own { worker, .. } = self {
+            router.check_worker(worker).map_err(OpError::new)?;
         }
         let Some(s) = router.state_mut::<State>().map(|s| &mut s.settings) else { return Ok(vec![]) };
         let undo = match self {
@@ -150,7 +101,6 @@ impl PartOp for LoadOp {
                 LoadOp::Own { worker, polling: was }
             }
             LoadOp::Balance(on) => LoadOp::Balance(std::mem::replace(&mut s.balance, on)),
-            LoadOp::Workers { .. } => return Ok(vec![]),
         };
         set_polling(router);
         Ok(vec![undo.into()])

@@ -1,7 +1,7 @@
 //! Workers come and go, and queues move between them, while packets flow: each comes once, and none overtakes another of its queue.
 #![allow(clippy::unwrap_used)]
 
-use super::LoadOp;
+use super::SetWorkers;
 use crate::router::{Device, DeviceControl, Op, Router, RouterConfig};
 use graph::io::Ready;
 use graph::{Buffers, Packets, PoolConfig, PoolMemory, RxQueue, TxCaps, TxQueue, TxReport, Vector};
@@ -159,7 +159,7 @@ fn router(all: &Arc<Streams>, workers: usize) -> Router {
 }
 
 fn workers(count: usize) -> Op {
-    LoadOp::Workers { count, cpus: vec![] }.into()
+    SetWorkers { count, cpus: vec![] }.into()
 }
 
 /// All that was sent came, in its order.
@@ -234,7 +234,7 @@ fn queues_are_shared_out_among_those_that_are_there() {
         (1, vec![4000], "CPU 4000 does not exist"),
         (9, vec![], "8192 buffers are too few for 9 workers: 9216 are needed"),
     ] {
-        let e = r.commit(vec![LoadOp::Workers { count, cpus }.into()]).unwrap_err().message;
+        let e = r.commit(vec![SetWorkers { count, cpus }.into()]).unwrap_err().message;
         assert!(e.starts_with(why), "{e}");
     }
     all_came(&r, &all);

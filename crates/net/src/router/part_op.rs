@@ -53,6 +53,16 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
         None
     }
 
+    /// Does a part of what takes long before it can be made, and changes nothing that anybody sees; whether there is more. Who does
+    /// not ask for it makes all at once.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn prepare(&self, router: &mut Router) -> Result<bool, OpError> {
+        let _ = router;
+        Ok(false)
+    }
+
     /// Makes it, and answers what undoes it, in the order in which that is to be done last first.
     ///
     /// # Errors
@@ -80,6 +90,7 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
 
 /// [`PartOp`] of any type. What is exclusive differs between types.
 pub trait ErasedPartOp: Any + fmt::Debug + Send {
+    fn prepare(&self, router: &mut Router) -> Result<bool, OpError>;
     fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError>;
     fn is_routes(&self) -> bool;
     fn subject(&self) -> String;
@@ -98,6 +109,10 @@ pub trait ErasedPartOp: Any + fmt::Debug + Send {
 }
 
 impl<T: PartOp> ErasedPartOp for T {
+    fn prepare(&self, router: &mut Router) -> Result<bool, OpError> {
+        T::prepare(self, router)
+    }
+
     fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError> {
         T::steps(*self, router)
     }
