@@ -106,8 +106,9 @@ pub struct ErrorRow {
     pub severity: Severity,
 }
 
-#[derive(Default)]
 struct WorkerBase {
+    /// When that was.
+    at: Instant,
     nodes: Vec<NodeCounts>,
     loops: u64,
     sleeps: u64,
@@ -115,10 +116,24 @@ struct WorkerBase {
     packets_in: u64,
 }
 
-/// Counter values at the last `clear`: counters themselves have one writer, the worker.
+impl WorkerBase {
+    fn now(g: &Graph) -> Self {
+        let t = g.stats.turns();
+        WorkerBase {
+            at: Instant::now(),
+            nodes: g.stats.nodes.iter().map(NodeCounts::read).collect(),
+            loops: t.loops.get(),
+            sleeps: t.sleeps.get(),
+            asleep: t.asleep.get(),
+            packets_in: t.packets_in.get(),
+        }
+    }
+}
+
+/// Counter values at the last `clear`, or when a worker began: counters themselves have one writer, the worker.
+#[derive(Default)]
 struct Cleared {
     runtime: Vec<WorkerBase>,
-    runtime_at: Instant,
     reasons: Vec<u64>,
     interfaces: BTreeMap<u32, InterfaceCounts>,
     /// Times that the trace was.
@@ -152,15 +167,15 @@ impl Workers {
     /// None yet, for graphs that `build` makes.
     pub fn new(build: MakeGraph) -> Self {
         let (report, panics) = mpsc::channel();
-        let cleared = Cleared::new(&[]);
+        let cleared = Cleared::default();
         Workers { build, handles: vec![], graphs: vec![], report, panics, inputs: BTreeMap::new(), cleared }
     }
 
     /// One more.
     pub fn push(&mut self, handle: WorkerHandle, graph: Graph) {
+        self.cleared.runtime.push(WorkerBase::now(&graph));
         self.handles.push(handle);
         self.graphs.push(graph);
-        self.cleared.runtime.push(WorkerBase::default());
     }
 
     /// Has a worker poll a receive queue, and answers its number among the inputs of all workers.
@@ -241,18 +256,6 @@ impl Workers {
     pub fn look_at(&self, input: u64) {
         // Any mail makes it look at its inputs.
         self.on(self.polls(input), |_| {});
-    }
-}
-
-impl Cleared {
-    pub fn new(graphs: &[Graph]) -> Self {
-        Cleared {
-            runtime: graphs.iter().map(|_| WorkerBase::default()).collect(),
-            runtime_at: Instant::now(),
-            reasons: vec![],
-            interfaces: BTreeMap::new(),
-            traces: 0,
-        }
     }
 }
 
@@ -396,15 +399,8 @@ impl Router {
             for n in g.stats.nodes.iter() {
                 n.max_vector.set(0);
             }
-            *b = WorkerBase {
-                nodes: g.stats.nodes.iter().map(NodeCounts::read).collect(),
-                loops: g.stats.turns().loops.get(),
-                sleeps: g.stats.turns().sleeps.get(),
-                asleep: g.stats.turns().asleep.get(),
-                packets_in: g.stats.turns().packets_in.get(),
-            };
+            *b = WorkerBase::now(g);
         }
-        self.workers.cleared.runtime_at = Instant::now();
     }
 
     /// `clear errors`.
@@ -452,9 +448,9 @@ impl Router {
 
     /// Every worker's nodes since the last clear.
     pub fn runtime(&self) -> Vec<WorkerInfo> {
-        let seconds = self.workers.cleared.runtime_at.elapsed().as_secs_f64().max(1e-9);
         let clock_hz = graph::clock::tsc_hz() as f64;
         let worker = |(index, (g, b)): (usize, (&Graph, &WorkerBase))| {
+            let seconds = b.at.elapsed().as_secs_f64().max(1e-9);
             let zero = NodeCounts::default();
             let rows: Vec<NodeRow> = g
                 .nodes
