@@ -20,6 +20,13 @@ def pytest_sessionstart(session):
     remove_stale()
 
 
+def pytest_runtest_logreport(report):
+    """Names what failed in the file of QUIVER_FAILED, for `scripts/test` to try again alone."""
+    if report.failed and (file := os.environ.get("QUIVER_FAILED")):
+        with open(file, "a") as f:
+            f.write(f"tests/{report.nodeid}\n")
+
+
 @pytest.fixture(autouse=True)
 def every_buffer_comes_back():
     """Before each test the wires are empty; after it the routers that run hold no buffer and have not panicked."""
