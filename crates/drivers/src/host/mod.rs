@@ -157,11 +157,13 @@ impl Host {
 
     /// As [`Host::raise_mtu`]; a device that was raised for more is put back as far as it can be.
     pub fn fit_mtu(&mut self, bytes: u32) -> Result<(), Error> {
+        if self.fits(bytes) { Ok(()) } else { self.change_mtu(bytes.max(self.origin.mtu)) }
+    }
+
+    /// Whether [`Host::fit_mtu`] has nothing to do.
+    pub fn fits(&self, bytes: u32) -> bool {
         let bytes = bytes.max(self.origin.mtu);
-        if self.known.mtu < bytes || self.our_mtu && self.known.mtu > bytes {
-            self.change_mtu(bytes)?;
-        }
-        Ok(())
+        self.known.mtu == bytes || self.known.mtu > bytes && !self.our_mtu
     }
 
     fn change_mtu(&mut self, bytes: u32) -> Result<(), Error> {

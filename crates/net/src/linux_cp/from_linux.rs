@@ -30,13 +30,13 @@ pub struct Seen {
     pub addresses: BTreeSet<IpNet>,
 }
 
-/// What Quiver has given the device of a pair.
+/// What Quiver has given the device of a pair, and whether Linux has it all.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Given(Applied);
+pub struct Given(Applied, bool);
 
 /// What it has given the device of the pair of this interface, if that has one. To be asked before the device is read.
 pub fn given(router: &Router, index: u32) -> Option<Given> {
-    router.state::<State>()?.pairs.get(&index).map(|p| Given(p.applied.clone()))
+    router.state::<State>()?.pairs.get(&index).map(|p| Given(p.applied.clone(), p.is_told()))
 }
 
 /// How far the changes of a device were made.
@@ -46,7 +46,7 @@ pub enum Made {
     All,
     /// There is more to do.
     Some,
-    /// None: Quiver has given the device something else since it was read.
+    /// None: Quiver has given the device something else since it was read, or gave it something then.
     Late,
 }
 
@@ -226,7 +226,7 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, given: &Given, 
     if !part::settings(router).nl_sync || was.ifindex != seen.ifindex {
         return Made::All;
     }
-    if was != given.0 {
+    if was != given.0 || !given.1 {
         return Made::Late;
     }
     let mut told = Told { router, index, left: TURN };

@@ -17,6 +17,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The part.
@@ -195,6 +196,8 @@ pub(super) struct Pair {
     pub linux: Paired,
     pub tap: u32,
     pub applied: Applied,
+    /// Held by all that Linux is asked for it.
+    pub asked: Arc<()>,
     /// Addresses of Linux's that the interface cannot have, and why.
     pub refused: BTreeMap<IpNet, String>,
     /// It is a VLAN device of Linux's above the TAP of another pair, on which frames lack so many tags of the interface's.
@@ -203,7 +206,12 @@ pub(super) struct Pair {
 
 impl Pair {
     pub fn new(linux: Paired, tap: u32, applied: Applied) -> Pair {
-        Pair { linux, tap, applied, refused: BTreeMap::new(), vlan: None }
+        Pair { linux, tap, applied, asked: Arc::default(), refused: BTreeMap::new(), vlan: None }
+    }
+
+    /// Whether Linux has what was `applied`.
+    pub fn is_told(&self) -> bool {
+        Arc::strong_count(&self.asked) == 1
     }
 }
 
@@ -305,8 +313,11 @@ fn check(router: &Router, i: &IfState, linux: &Paired) -> Result<(), OpError> {
     Ok(())
 }
 
+/// What it means that Linux refuses a pair later.
+type Late = fn(&mut Router, OpError) -> Result<(), OpError>;
+
 /// Makes the pair of an interface that has none.
-fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
+fn make(router: &mut Router, index: u32, linux: Paired, late: Late) -> Result<(), OpError> {
     let Some(i) = router.interface(index) else { return Ok(()) };
     check(router, i, &linux)?;
     let (name, mac, mtu) = (i.name.clone(), mac(router, i), i.mtu);
@@ -316,8 +327,11 @@ fn make(router: &mut Router, index: u32, linux: Paired) -> Result<(), OpError> {
         host_mtu: Some(mtu.into()),
         ..TapConfig::new(&linux.host)
     };
-    let made = router.create_companion(index, format!("tap{}", FIRST_TAP + index), config);
-    let tap = made.map_err(|e| OpError::new(format!("{name}: no pair: {e}")))?;
+    let no_pair = move |e: OpError| OpError::new(format!("{name}: no pair: {e}"));
+    let later = no_pair.clone();
+    let refused = move |router: &mut Router, e| late(router, later(e));
+    let made = router.create_companion(index, format!("tap{}", FIRST_TAP + index), config, refused);
+    let tap = made.map_err(no_pair)?;
     insert(router, index, Pair::new(linux, tap, Applied::made(mac, mtu)));
     router.publish_interface(tap);
     sync::follow(router, index);
@@ -488,9 +502,9 @@ impl InterfaceOp for LinuxPair {
         }
         unmake(router, index);
         if let Some(linux) = self.0
-            && let Err(e) = make(router, index, linux)
+            && let Err(e) = make(router, index, linux, |_, e| Err(e))
         {
-            if let Some(Err(again)) = was.map(|was| make(router, index, was)) {
+            if let Some(Err(again)) = was.map(|was| make(router, index, was, |_, e| Err(e))) {
                 router.note(true, again.message);
             }
             return Err(e);
@@ -612,7 +626,12 @@ fn pair_by_itself(router: &mut Router, index: u32) {
     let Some(above) = pair(router, parent) else { return };
     let (name, host) = (i.name.clone(), format!("{}.{id}", above.linux.host));
     let linux = Paired { host, netns: above.linux.netns };
-    match make(router, index, linux) {
+    // The sub-interface stays without it.
+    let noted = |router: &mut Router, e| {
+        router.note(true, format!("lcp-auto-subint: {e}"));
+        Ok(())
+    };
+    match make(router, index, linux, noted) {
         Ok(()) => router.publish_interface(index),
         Err(e) => router.note(true, format!("lcp-auto-subint: {name}: {e}")),
     }
@@ -711,6 +730,13 @@ impl Part for LinuxCp {
         ];
         let settings = was.into_iter().flatten().filter_map(|s| PartOp::off(&s));
         s.pairs.keys().rev().map(off).chain(settings).collect()
+    }
+
+    fn companion_refused(&self, router: &mut Router, index: u32) {
+        match router.state::<State>().and_then(|s| s.taps.get(&index).copied()) {
+            Some(of) => unmake(router, of),
+            None => router.remove_companion(index),
+        }
     }
 
     fn removed(&self, router: &mut Router, index: u32) {

@@ -2,13 +2,14 @@
 //! addresses, and static neighbors.
 
 use super::part::{self, State};
-use crate::router::{IfState, Router};
+use crate::router::{Asks, IfState, OpError, Router};
 use drivers::tap::{self, change_address, change_neighbors};
 use drivers::{Error, Link};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Neighbors that are changed at once: each is a request to Linux.
 const TURN: usize = 64;
@@ -127,6 +128,13 @@ fn apply(link: &Link, was: &Applied, to: &Applied) -> Vec<Error> {
     failed
 }
 
+fn tell(router: &mut Router, index: u32, failed: Vec<Error>) {
+    for e in failed {
+        let text = format!("{}: its pair in Linux: {e}", router.interface_name(index));
+        router.note(true, text);
+    }
+}
+
 /// Brings the device of a pair to what it is to have: the interface may have changed, or the device.
 pub(super) fn follow(router: &mut Router, index: u32) {
     let pair = router.state::<State>().and_then(|s| s.pairs.get(&index));
@@ -135,7 +143,7 @@ pub(super) fn follow(router: &mut Router, index: u32) {
     let (Some(ifindex), Some(i)) = (router.companion_ifindex(pair.tap), router.interface(index)) else {
         return;
     };
-    let (tap, linux) = (pair.tap, pair.linux.clone());
+    let (tap, linux, asked) = (pair.tap, pair.linux.clone(), Arc::clone(&pair.asked));
     let (mut was, mut failed) = (pair.applied.clone(), vec![]);
     if router.companion_was_there(tap) && was.ifindex == 0 {
         // Daemons are at work on it: it is brought to what is wanted once, when all is as configured.
@@ -155,15 +163,18 @@ pub(super) fn follow(router: &mut Router, index: u32) {
     was.ifindex = ifindex;
     let mut to = wanted(router, i, &was, part::settings(router).sync);
     let more = to.keep_turn(&was);
+    tell(router, index, failed);
     if to != was {
-        match Link::open(&linux.host, linux.netns.as_deref()) {
-            Ok(link) => failed.extend(apply(&link, &was, &to)),
-            Err(e) => failed.push(e),
-        }
-    }
-    for e in failed {
-        let text = format!("{}: its pair in Linux: {e}", router.interface_name(index));
-        router.note(true, text);
+        let to = to.clone();
+        let work = move || match Link::open(&linux.host, linux.netns.as_deref()) {
+            Ok(link) => apply(&link, &was, &to),
+            Err(e) => vec![e],
+        };
+        router.ask(Asks::Linux, work, move |router, failed| {
+            drop(asked);
+            tell(router, index, failed.map_err(|e| OpError::new(e.to_string()))?);
+            Ok(())
+        });
     }
     router.remake_companion_with(tap, |c| {
         (c.host_mac, c.host_mtu) = (Some(to.mac), Some(to.mtu.into()));

@@ -1,6 +1,8 @@
 //! TAPs that a part makes for another interface, and takes away with it.
 
+use super::aside::Asks;
 use super::devices;
+use super::tell::{Last, Todo};
 use super::{DeviceControl, Kind, Op, OpError, Router, TapConfig};
 use drivers::tap::kept::{self, Keeper};
 
@@ -81,7 +83,8 @@ impl Router {
     }
 
     /// Makes a TAP for the interface `of` that the operator neither changes nor saves, and answers its number. Frames of any length go to Linux: the MTU of
-    /// the Linux side is what `config` says. One that an earlier run has left stays as it is.
+    /// the Linux side is what `config` says. One that an earlier run has left stays as it is. Where Linux refuses it later, the part is told
+    /// ([`super::Part::companion_refused`]), and `refused` says what that means for the transaction.
     ///
     /// # Errors
     /// The name is taken, here or in Linux, or Linux refuses.
@@ -90,12 +93,13 @@ impl Router {
         of: u32,
         name: String,
         config: TapConfig,
+        refused: impl FnOnce(&mut Router, OpError) -> Result<(), OpError> + Send + 'static,
     ) -> Result<u32, OpError> {
         self.free_name(&name)?;
         let config = TapConfig { mark: self.companions.mark.clone(), ..config };
         let queue = self.companions.keeper.as_mut().and_then(|k| k.take(&config.host_name));
         let origin = Op::CreateTap { name: name.clone(), config: config.clone() };
-        self.create_device(name.clone(), origin, |index, workers| {
+        self.open_for(name.clone(), origin, Asks::Linux, refused, move |index, workers| {
             devices::open_companion(&config, queue, index, workers)
         })?;
         let index = self.index_of(&name)?;
@@ -124,9 +128,7 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index).filter(|i| i.companion) else { return };
         let left = starting && i.device().is_some_and(DeviceControl::was_there);
         if lives_on && !left {
-            if let Some(device) = i.device_mut() {
-                device.delete();
-            }
+            i.remote.last = Some(Last::Delete);
             if let (Op::CreateTap { config, .. }, Some(keeper)) = (&i.origin, &mut self.companions.keeper) {
                 keeper.forget(&config.host_name);
             }
@@ -159,9 +161,10 @@ impl Router {
 
     /// Takes the carrier of one that an earlier run has left with it.
     pub(crate) fn end_companion_carrier(&mut self, index: u32) {
-        let i = self.interfaces.get_mut(index).filter(|i| i.companion && !i.up);
-        if let Some(Err(e)) = i.and_then(|i| i.device_mut()).map(|d| d.set_up(false)) {
-            self.note(true, e.to_string());
+        if self.interface(index).is_some_and(|i| i.companion && !i.up)
+            && let Err(e) = self.tell_device(index, Todo::Up(false))
+        {
+            self.note(true, e.message);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::interfaces::NewInterface;
 use super::op::Undo;
+use super::tell::Last;
 use super::{Elsewhere, Encap, IfState, Kind, Op, OpError, Router, Source, devices};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
@@ -83,8 +84,8 @@ impl Router {
     /// For an interface whose creation is undone.
     pub(super) fn unmake_device(&mut self, name: &str) {
         let i = self.interface_index(name).and_then(|index| self.interfaces.get_mut(index));
-        if let Some(device) = i.and_then(|i| i.device_mut()) {
-            device.unmake();
+        if let Some(i) = i {
+            i.remote.last = Some(Last::Unmake);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Opens the drivers' devices in one shape.
 
+use super::aside::Asks;
 use super::tap_addresses::TapAddresses;
+use super::tell::Todo;
 use super::{check_namespace, is_tap_host};
 use drivers::{Control, Files, LinkEvent, af_packet, af_xdp, pcap, tap};
 use graph::io::Ready;
@@ -189,7 +191,15 @@ impl TapConfig {
 }
 
 /// The control side of an open device. What a device has no use for it need not say.
-pub trait DeviceControl {
+pub trait DeviceControl: Send {
+    /// Whom one waits for who tells it something, opens or closes it.
+    fn asks(&self) -> Asks {
+        Asks::Nobody
+    }
+    /// Whether nobody is asked for it to be as it is told.
+    fn is_so(&self, _todo: &Todo) -> bool {
+        false
+    }
     /// Brings it up or down.
     fn set_up(&mut self, _up: bool) -> Result<(), drivers::Error> {
         Ok(())
@@ -312,7 +322,24 @@ struct Host<C> {
     conflicts: Vec<String>,
 }
 
-impl<C: Control> DeviceControl for Host<C> {
+impl<C: Control + Send> DeviceControl for Host<C> {
+    fn asks(&self) -> Asks {
+        Asks::Linux
+    }
+
+    fn is_so(&self, todo: &Todo) -> bool {
+        let host = self.handle.host();
+        match todo {
+            Todo::Up(up) => !up,
+            Todo::Mtu(mtu) => host.known().0 >= u32::from(*mtu),
+            Todo::Fit(bytes) => host.fits(*bytes),
+            Todo::FitTagged(bytes, _) => host.known().0 >= *bytes,
+            Todo::Mac(mac) => host.known().1 == *mac,
+            Todo::Promiscuous(on) => host.promiscuous() == *on,
+            Todo::Group(..) | Todo::Look(_) => false,
+        }
+    }
+
     fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
         // The device's own state is Linux's: a router that goes down must not cut the host's other uses of it.
         if up { self.handle.host().link.set_up(true) } else { Ok(()) }
@@ -523,7 +550,7 @@ fn open_af_xdp(
     Ok(linux_device(af_xdp::open(&config)?, why))
 }
 
-fn linux_device<C: Control + 'static>(d: drivers::host::Device<C>, why: Option<String>) -> Device {
+fn linux_device<C: Control + Send + 'static>(d: drivers::host::Device<C>, why: Option<String>) -> Device {
     let control = Host { handle: d.handle, why, conflicts: d.conflicts };
     let link = control.link();
     Device { caps: caps(&d.tx), rx: d.rx, tx: d.tx, mac: d.mac, mtu: d.mtu, link, control: Box::new(control) }
@@ -553,6 +580,15 @@ fn open_af_packet(
 struct TapControl(tap::Handle);
 
 impl DeviceControl for TapControl {
+    fn asks(&self) -> Asks {
+        Asks::Linux
+    }
+
+    fn is_so(&self, todo: &Todo) -> bool {
+        // Its own side has no settings in Linux but these.
+        !matches!(todo, Todo::Up(_) | Todo::Mtu(_) | Todo::Look(_))
+    }
+
     fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
         self.0.set_carrier(up)
     }
@@ -696,6 +732,10 @@ struct PcapControl {
 }
 
 impl DeviceControl for PcapControl {
+    fn asks(&self) -> Asks {
+        Asks::Disk
+    }
+
     fn admitted(&mut self, up: bool) {
         self.open.store(up, Ordering::Release);
     }

@@ -2,6 +2,7 @@
 
 use super::following::Change;
 use super::interfaces::Interfaces;
+use super::tell::Todo;
 use super::{Encap, IfState, Kind, Router};
 use crate::adjacency::Straight;
 use crate::arcs;
@@ -192,10 +193,8 @@ impl Router {
         for member in self.carried_by(hw) {
             self.receive_frames_to(member, mac, on);
         }
-        let device = self.interfaces.get_mut(hw).and_then(IfState::device_mut);
-        if let Some(Err(e)) = device.map(|d| d.set_group(mac, on)) {
-            self.note(true, format!("frames for {mac} may not be received: {e}"));
-        }
+        // A refusal is only told.
+        let _ = self.tell_device(hw, Todo::Group(mac, on));
     }
 
     /// How far untagged packets to an interface can go at once, for there is nothing to do for them in `interface-output`.

@@ -1,6 +1,7 @@
 //! Settings of interfaces that change while they run, and who follows them.
 
 use super::following::Change;
+use super::tell::Todo;
 use super::{IfState, Kind, OpError, Router};
 use crate::neighbor::address::LinkSettings;
 use graph::TxCaps;
@@ -52,11 +53,8 @@ impl Router {
     }
 
     pub(crate) fn set_mac(&mut self, index: u32, mac: MacAddr) -> Result<(), OpError> {
+        self.tell_device(index, Todo::Mac(mac))?;
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
-        if let Some(d) = &mut i.device {
-            d.set_mac(mac)
-                .map_err(|e| OpError::new(format!("{}: cannot set the MAC address: {e}", i.name)))?;
-        }
         i.mac = mac;
         self.renew_link_local(index)?;
         self.interfaces.have_follow(index, Change { mac: true, ..Change::default() });
@@ -84,11 +82,9 @@ impl Router {
     }
 
     pub(super) fn set_mtu(&mut self, index: u32, mtu: u16) -> Result<(), OpError> {
+        self.tell_device(index, Todo::Mtu(mtu))?;
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
-        if let Some(d) = &mut i.device {
-            d.set_mtu(mtu)
-                .map_err(|e| OpError::new(format!("{}: cannot set the MTU to {mtu}: {e}", i.name)))?;
-        }
+        i.remote.mtu_set |= i.remote.opening.is_some();
         let less = std::mem::replace(&mut i.mtu, mtu) > mtu;
         let hw = i.hw();
         self.publish_interface(index);
@@ -112,11 +108,8 @@ impl Router {
         }
         let (hw, bytes, name) = (i.hw(), u32::from(i.mtu) + more, i.name.clone());
         for device in self.devices_below(hw) {
-            let Some(d) = self.interfaces.get_mut(device).and_then(|h| h.device.as_mut()) else { continue };
-            if let Err(e) = d.fit_tagged(bytes) {
-                let what = format!("the Linux device needs MTU {bytes}");
-                self.note(true, format!("{name}: packets of full size do not pass, {what}: {e}"));
-            }
+            // What it does not take is only told.
+            let _ = self.tell_device(device, Todo::FitTagged(bytes, name.clone()));
         }
     }
 
@@ -187,12 +180,7 @@ impl Router {
         for device in self.devices_below(hw) {
             let above = self.carries(device).is_some_and(|(to, _)| self.wants_all_frames(to));
             let want = above || self.wants_all_frames(device);
-            if let Some(h) = self.interfaces.get_mut(device)
-                && let Some(d) = &mut h.device
-            {
-                d.set_promiscuous(want)
-                    .map_err(|e| OpError::new(format!("{}: cannot change promiscuous mode: {e}", h.name)))?;
-            }
+            self.tell_device(device, Todo::Promiscuous(want))?;
         }
         self.publish_interface(index);
         Ok(())

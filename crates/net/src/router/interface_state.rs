@@ -2,6 +2,7 @@
 
 use super::devices::DeviceControl;
 use super::placement::Input;
+use super::tell::Remote;
 use super::{Elsewhere, Op};
 use crate::interface::{MtuOf, Settings, Tags};
 use crate::neighbor::Millis;
@@ -191,6 +192,7 @@ pub struct IfState {
     pub(super) groups6: Box<[u128]>,
     pub(super) caps: TxCaps,
     pub(super) device: Option<Box<dyn DeviceControl>>,
+    pub(super) remote: Remote,
     /// Its device's receive queues.
     pub(super) inputs: Vec<Input>,
     /// Workers that the operator chose, by number of the receive queue.

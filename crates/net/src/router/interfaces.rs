@@ -3,7 +3,7 @@
 use super::connected::Connected;
 use super::devices::{Device, PcapFiles};
 use super::following::Following;
-use super::placement::Input;
+use super::tell::Remote;
 use super::{Encap, IfState, Kind, Membership, Op, OpError, Order, Router};
 use crate::interface::{Columns, Interface, Retag, Settings, Switch, Tags, Words};
 use crate::plane::table::FibIndex;
@@ -286,6 +286,7 @@ impl Router {
             earlier_drops: vec![],
             trouble: None,
             returned: None,
+            remote: Remote::default(),
             rx_features: Arc::new(AtomicU32::new(0)),
         };
         if !matches!(new.kind, Kind::Sub { .. }) {
@@ -345,10 +346,17 @@ impl Router {
     }
 
     /// Gives a device's queues to the workers.
-    pub(super) fn attach(&mut self, index: u32, device: Device) -> Result<(), OpError> {
+    pub(super) fn attach(&mut self, index: u32, mut device: Device) -> Result<(), OpError> {
         let workers = self.config.workers;
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         i.caps = device.caps;
+        // There may be more workers than when it was opened.
+        while !device.tx.is_empty() && device.tx.len() < workers {
+            let queue =
+                device.control.transmit_queue().map_err(|e| OpError::new(format!("{}: {e}", i.name)))?;
+            let Some(queue) = queue else { break };
+            device.tx.push(queue);
+        }
         i.device = Some(device.control);
         for (w, q) in device.tx.into_iter().enumerate().take(workers) {
             self.workers.set_transmit_queue(w, index, q);
@@ -364,25 +372,6 @@ impl Router {
     pub fn test_sink(&mut self, name: &str, queue: Box<dyn graph::TxQueue>) {
         let Some(index) = self.interface_index(name) else { return };
         self.workers.set_transmit_queue(0, index, queue);
-    }
-
-    pub(super) fn detach(&mut self, index: u32) {
-        let Some(i) = self.interfaces.get_mut(index) else { return };
-        let inputs = std::mem::take(&mut i.inputs);
-        for Input { id, .. } in inputs {
-            self.workers.remove_input(id);
-        }
-        for w in &self.workers.handles {
-            let old = w.call(move |w| {
-                w.dispatcher
-                    .node_mut::<crate::output::InterfaceTx>("interface-tx")
-                    .and_then(|tx| tx.set(index, None))
-            });
-            drop(old);
-        }
-        if let Some(i) = self.interfaces.get_mut(index) {
-            i.device = None;
-        }
     }
 
     /// Takes an interface out with its sub-interfaces, addresses and neighbours. The caller has checked that nothing

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod adjacencies;
+mod aside;
 mod attached;
 mod backup;
 mod batch;
@@ -44,11 +45,13 @@ mod sources;
 mod stamps;
 mod tables;
 mod tap_addresses;
+mod tell;
 mod words;
 mod workers;
 
 pub use addresses::{anycast, nobody};
 pub use adjacencies::AdjacencyInfo;
+pub use aside::{Asks, Waits};
 pub(crate) use batch::Verb;
 pub use batch::{RouteBatch, TargetId};
 pub use check::MOST_PATHS;
@@ -211,6 +214,7 @@ pub struct Router {
     companions: companion::Companions,
     changes: u64,
     log: Log,
+    aside: aside::Aside,
 }
 
 impl Router {
@@ -285,6 +289,7 @@ impl Router {
             started: Instant::now(),
             changes: 0,
             log: Log::default(),
+            aside: aside::Aside::default(),
             plane,
             pool,
             workers: Workers::new(nodes.build),
@@ -492,6 +497,7 @@ impl Router {
     /// Stops the workers and closes all devices.
     pub fn shutdown(&mut self) {
         self.tell_parts(|part, router| part.ends(router, None));
+        self.end_aside();
         for w in &mut self.workers.handles {
             w.stop();
         }

@@ -1,9 +1,11 @@
 //! Operations: every change of the router's state, checked against what is there, and undone when a later one of the
 //! same transaction fails.
 
+use super::aside::Asks;
 use super::batch::RouteBatch;
 use super::bulk::RouteUndo;
-use super::devices::{self, HostConfig, PcapConfig, TapConfig};
+use super::devices::{self, DeviceControl, HostConfig, PcapConfig, TapConfig};
+use super::tell::Todo;
 use super::{
     BoxedPartOp, Elsewhere, Encap, Feature, IfState, Kind, RoutePath, RouteTable, Router, TapAddresses,
     Target, namespace_for_root,
@@ -336,7 +338,7 @@ impl Op {
 
     /// What the log says of it once it is applied. Nothing for routes, which come by the million, and for what
     /// the driver itself reports.
-    fn log_line(&self) -> Option<String> {
+    pub(super) fn log_line(&self) -> Option<String> {
         Some(match self {
             Op::CreateLoopback { instance: Some(n), .. } => format!("interface loop{n}: made"),
             Op::CreateLoopback { instance: None, .. } => "a loopback was made".into(),
@@ -432,6 +434,7 @@ impl Router {
         let mut steps: Vec<Step> = vec![];
         let mut done: Vec<String> = vec![];
         let mut more_than_routes = false;
+        let was = self.aside.begin();
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
             // A table that goes takes its own routes along.
@@ -458,29 +461,40 @@ impl Router {
                 Ok(()) => done.extend(words),
                 Err(mut e) => {
                     e.index = index;
+                    self.aside.turn_back();
                     self.undo(steps);
-                    self.drop_doomed_tables();
-                    self.tell_parts(|part, router| part.settled(router));
-                    self.publish_subs();
-                    self.reclaim();
+                    self.end_of_transaction();
+                    self.aside.end(was, vec![]);
                     return Err(e);
                 }
             }
         }
         self.changes += u64::from(more_than_routes);
+        let mut undo = vec![];
         for step in steps {
-            if let Step::Held(undo) = step {
-                undo.keep(self);
+            match step {
+                Step::Held(held) => held.keep(self),
+                Step::Op(op) => undo.push(op),
             }
         }
-        self.drop_doomed_tables();
-        self.tell_parts(|part, router| part.settled(router));
+        self.end_of_transaction();
         for words in done {
             self.note(false, words);
         }
+        // What Linux refuses later is undone where it is still as it was set here.
+        undo.retain(|_| self.aside.has_asked());
+        let undo = undo.into_iter().map(|op| (self.as_it_is(&op), op));
+        let undo = undo.map(|(now, op)| (op, now)).collect();
+        self.aside.end(was, undo);
+        Ok(())
+    }
+
+    /// What follows a transaction, or what undid it.
+    pub(super) fn end_of_transaction(&mut self) {
+        self.drop_doomed_tables();
+        self.tell_parts(|part, router| part.settled(router));
         self.publish_subs();
         self.reclaim();
-        Ok(())
     }
 
     pub(crate) fn undo(&mut self, mut steps: Vec<Step>) {
@@ -507,7 +521,10 @@ impl Router {
     }
 
     pub(crate) fn index_of(&self, name: &str) -> Result<u32, OpError> {
-        self.interface_index(name).ok_or_else(|| OpError::new(format!("there is no interface {name}")))
+        let index = self.interface_index(name);
+        let index = index.ok_or_else(|| OpError::new(format!("there is no interface {name}")))?;
+        self.interface(index).map_or(Ok(()), |i| self.check_opened(i))?;
+        Ok(index)
     }
 
     pub(crate) fn named(&self, name: &str) -> Result<&IfState, OpError> {
@@ -518,15 +535,17 @@ impl Router {
                 "{name} belongs to another interface, with which it comes and goes"
             )));
         }
-        found
-            .ok_or_else(|| OpError::new(format!("{name} stands for the router itself and cannot be changed")))
+        let found = found.ok_or_else(|| {
+            OpError::new(format!("{name} stands for the router itself and cannot be changed"))
+        })?;
+        self.check_opened(found)?;
+        Ok(found)
     }
 
     pub(crate) fn free_name(&self, name: &str) -> Result<(), OpError> {
-        if self.interface_index(name).is_some() {
-            return Err(OpError::new(format!("there is an interface {name} already")));
-        }
-        Ok(())
+        let Some(there) = self.interface_index(name) else { return Ok(()) };
+        self.interface(there).map_or(Ok(()), |i| self.check_opened(i))?;
+        Err(OpError::new(format!("there is an interface {name} already")))
     }
 
     /// Whether a device may get this name.
@@ -543,7 +562,7 @@ impl Router {
                 let (name, config) = (name.clone(), config.clone());
                 self.lose_dead(&config);
                 let pool = std::sync::Arc::clone(self.pool());
-                self.create_device(name, op, |index, workers| {
+                self.open_device(name, op, Asks::Linux, move |index, workers| {
                     devices::open_host(&config, index, workers, &pool)
                 })
             }
@@ -551,19 +570,23 @@ impl Router {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 // A command has opened them; those of a document are opened now.
-                let files = match self.interfaces.opened.take() {
-                    Some(files) => Ok(files),
-                    None => devices::open_pcap_files(&config, &drivers::Files::default()),
-                };
-                self.create_device(name, op, |index, workers| {
-                    Ok(devices::pcap_device(files?, index, workers))
-                })
+                match self.interfaces.opened.take() {
+                    Some(files) => self.create_device(name, op, |index, workers| {
+                        Ok(devices::pcap_device(files, index, workers))
+                    }),
+                    None => self.open_device(name, op, Asks::Disk, move |index, workers| {
+                        let files = devices::open_pcap_files(&config, &drivers::Files::default())?;
+                        Ok(devices::pcap_device(files, index, workers))
+                    }),
+                }
             }
             Op::CreateTap { ref name, ref config } => {
                 self.free_name(name)?;
                 config.check(name).map_err(|e| OpError::new(format!("{name}: {e}")))?;
                 let (name, config) = (name.clone(), config.clone());
-                self.create_device(name, op, |index, workers| devices::open_tap(&config, index, workers))
+                self.open_device(name, op, Asks::Linux, move |index, workers| {
+                    devices::open_tap(&config, index, workers)
+                })
             }
             Op::CreateLoopback { instance, mac } => self.create_loopback(instance, mac),
             Op::CreateSub { ref parent, id, encap } => {
@@ -760,16 +783,11 @@ impl Router {
         if !up {
             self.tell_parts(|part, router| part.ends(router, Some(index)));
         }
-        let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
-        let mut link = link;
-        if let Some(d) = i.device_mut() {
-            d.set_up(up).map_err(|e| {
-                OpError::new(format!("{}: cannot set it {}: {e}", i.name, if up { "up" } else { "down" }))
-            })?;
-        }
-        if let Some(d) = i.device() {
-            link = d.link();
-        }
+        self.tell_device(index, Todo::Up(up))?;
+        // One that is told aside tells its link when it has done it.
+        let now = self.interface(index).and_then(IfState::device);
+        let now = now.filter(|d| !(self.aside.is_on() && d.asks() == Asks::Linux));
+        let link = now.map_or(link, DeviceControl::link);
         self.set_link_state(index, up, link);
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
         if let Some(d) = i.device_mut() {

@@ -223,6 +223,11 @@ pub(crate) trait Part: Sync {
         let _ = (router, index);
     }
 
+    /// Linux has refused a companion, which is to be taken away.
+    fn companion_refused(&self, router: &mut Router, index: u32) {
+        let _ = (router, index);
+    }
+
     /// An interface goes, and its number to another one some day.
     fn removed(&self, router: &mut Router, index: u32) {
         let _ = (router, index);

@@ -1,8 +1,11 @@
 //! Linux devices that change, vanish and come back while the router runs. An interface keeps its name and all that was set for
 //! it when its device goes, and goes on as soon as there is one of the device's name again.
 
-use super::devices::{HostConfig, InLinux};
-use super::{DeviceControl, IfState, Kind, Op, Router};
+use super::aside::Asks;
+use super::devices::{Device, HostConfig, InLinux};
+use super::tell::Todo;
+use super::{DeviceControl, IfState, Kind, Op, OpError, Router};
+use packet::eth::MacAddr;
 use std::sync::Arc;
 
 /// For how long an interface follows the MAC address of a device that has come back, milliseconds: who makes a device anew
@@ -22,7 +25,7 @@ impl IfState {
         }
     }
 
-    fn in_linux(&self) -> Option<InLinux> {
+    pub(super) fn in_linux(&self) -> Option<InLinux> {
         match &self.origin {
             Op::CreateHost { config, .. } => Some(InLinux::Host(config.clone())),
             Op::CreateTap { config, .. } => Some(InLinux::Tap(config.clone())),
@@ -77,9 +80,20 @@ impl Router {
     }
 
     fn follow_device(&mut self, index: u32, ev: &drivers::LinkEvent) {
-        let Some(i) = self.interfaces.get_mut(index) else { return };
+        if let Some(seen) = self.look_at_device(index, ev) {
+            self.followed(index, ev, seen);
+        }
+    }
+
+    /// What a look at a device has found.
+    pub(super) fn followed(
+        &mut self,
+        index: u32,
+        ev: &drivers::LinkEvent,
+        (link, new_mtu, new_mac): (bool, Option<u32>, Option<MacAddr>),
+    ) {
+        let Some(i) = self.interfaces.get(index) else { return };
         let (name, up, was, mtu, mac) = (i.name.clone(), i.up, i.link, u32::from(i.mtu), i.mac);
-        let (link, new_mtu, new_mac) = i.device_mut().map_or((false, None, None), |d| d.look(ev));
         if let Some(now) = new_mtu {
             let less = format!("; {mtu} is the interface's, and larger packets are lost");
             let words = format!("{name}: the MTU of Linux device {} was changed to {now}", ev.name);
@@ -118,7 +132,7 @@ impl Router {
     }
 
     /// A device is gone, and with it its queues and the mark that it is this router's.
-    fn lose(&mut self, index: u32, how: &str) {
+    pub(super) fn lose(&mut self, index: u32, how: &str) {
         let Some(i) = self.interfaces.get(index) else { return };
         let (Some(config), name, up) = (i.in_linux(), i.name.clone(), i.up) else { return };
         if !i.has_device() {
@@ -144,18 +158,46 @@ impl Router {
     /// Tries to open a device anew that was gone, or to make a TAP anew.
     fn regain(&mut self, index: u32) {
         let Some(i) = self.interfaces.get(index) else { return };
-        let (Some(config), name, up) = (i.in_linux(), i.name.clone(), i.up) else { return };
+        let (Some(config), name, None) = (i.in_linux(), i.name.clone(), i.remote.opening) else { return };
         let (back, failed) = match config {
             InLinux::Host(_) => ("is back", "is back"),
             InLinux::Tap(_) => ("was made anew", "cannot be made anew"),
         };
         let say = |what: &str| format!("{name}: Linux device {} {what}", config.name());
         let (back, failed) = (say(back), say(failed));
-        let device = match config.reopen(index, self.config.workers, &Arc::clone(self.pool())) {
+        let (workers, pool, errand) = (self.config.workers, Arc::clone(self.pool()), self.aside.number());
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.remote.opening = Some((errand, None));
+        }
+        let open = move || {
+            let opened = config.reopen(index, workers, &pool);
+            let opened = opened.map_err(|e| (e.to_string(), config.still_gone(&e)));
+            (opened, config)
+        };
+        self.ask(Asks::Linux, open, move |router, done| {
+            let (opened, config) = done.map_err(|e| OpError::new(e.to_string()))?;
+            if router.is_opened_by(index, errand) {
+                router.regained(index, &config, opened, [back, failed]);
+            } else if let Ok(device) = opened {
+                router.close_unwanted(device);
+            }
+            Ok(())
+        });
+    }
+
+    /// A device was opened anew, or why it was not, and whether it is still gone.
+    fn regained(
+        &mut self,
+        index: u32,
+        config: &InLinux,
+        opened: Result<Device, (String, bool)>,
+        [back, failed]: [String; 2],
+    ) {
+        let Some(i) = self.interfaces.get(index) else { return };
+        let up = i.up;
+        let device = match opened {
             Ok(device) => device,
-            Err(e) => {
-                let gone = config.still_gone(&e);
-                let e = e.to_string();
+            Err((e, gone)) => {
                 if !gone && i.trouble.as_ref() != Some(&e) {
                     self.note(true, format!("{failed}: {e}"));
                 }
@@ -166,8 +208,7 @@ impl Router {
             }
         };
         let now = self.now();
-        let (own, mac_set, mac, mtu) = (device.mac, i.mac_set, i.mac, i.mtu);
-        let warnings = device.control.warnings();
+        let (own, link, warnings) = (device.mac, device.link, device.control.warnings());
         if let Err(e) = self.attach(index, device) {
             let e = e.to_string();
             let told = self.interfaces.get(index).is_some_and(|i| i.trouble.as_ref() == Some(&e));
@@ -186,31 +227,13 @@ impl Router {
             i.trouble = None;
             i.returned = Some(now);
         }
-        let mut trouble = vec![];
-        trouble.extend(self.set_mac(index, if mac_set { mac } else { own }).err());
-        // The other side of a companion has an MTU of its own, which is among its settings.
-        if self.interfaces.get(index).is_some_and(|i| !i.companion) {
-            trouble.extend(self.set_mtu(index, mtu).err());
-        }
-        self.fit_device(index);
-        trouble.extend(self.follow_promiscuity(index).err());
-        let groups: Vec<_> =
-            self.interfaces.device_groups.keys().filter(|k| k.0 == index).map(|k| k.1).collect();
-        let mut link = false;
-        if let Some(d) = self.interfaces.get_mut(index).and_then(IfState::device_mut) {
-            let failed = |e: drivers::Error| super::OpError::new(format!("{name}: {e}"));
-            trouble.extend(groups.into_iter().filter_map(|g| d.set_group(g, true).err()).map(failed));
-            if up {
-                trouble.extend(d.set_up(true).err().map(failed));
-            }
-            d.admitted(up);
-            link = d.link();
-        }
-        self.keep_companion(index);
+        let trouble = self.bring_device(index, own, true);
         self.note(false, back);
-        for e in trouble.into_iter().map(|e| e.to_string()).chain(warnings) {
+        for e in trouble.into_iter().chain(warnings) {
             self.note(true, e);
         }
+        let here = self.interface(index).and_then(IfState::device).filter(|_| !self.aside.is_on());
+        let link = here.map_or(link, DeviceControl::link);
         self.set_link_state(index, up, link);
         self.reclaim();
     }
@@ -249,11 +272,8 @@ impl Router {
             let above = self.carries(device).and_then(|(to, _)| self.frame_bytes(to));
             let below = self.frame_bytes(device).unwrap_or(0);
             let bytes = own.max(below).max(above.unwrap_or(0));
-            let name = self.interface_name(device);
-            let Some(d) = self.interfaces.get_mut(device).and_then(IfState::device_mut) else { continue };
-            if let Err(e) = d.fit(bytes) {
-                self.note(true, format!("{name}: the Linux device does not take MTU {bytes}: {e}"));
-            }
+            // What it does not take is only told.
+            let _ = self.tell_device(device, Todo::Fit(bytes));
         }
     }
 

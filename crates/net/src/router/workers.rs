@@ -303,11 +303,18 @@ impl Workers {
         }
     }
 
-    /// Has the worker of an input forget it; its number is given to another.
-    pub fn remove_input(&mut self, input: u64) {
-        if let Some(fed) = self.inputs.remove(&input) {
-            drop(self.handles[fed.worker].call(move |w| w.remove_input(input)));
-        }
+    /// Has the worker of an input forget it, and takes it back; its number is given to another.
+    pub fn remove_input(&mut self, input: u64) -> Option<Box<dyn graph::RxQueue>> {
+        let fed = self.inputs.remove(&input)?;
+        self.handles[fed.worker].call(move |w| w.remove_input(input)).flatten()
+    }
+
+    /// Takes the transmit queues for an interface back from all workers.
+    pub fn take_transmit_queues(&self, interface: u32) -> Vec<Box<dyn graph::TxQueue>> {
+        let take = move |w: &mut graph::Worker| {
+            w.dispatcher.node_mut::<InterfaceTx>("interface-tx").and_then(|tx| tx.set(interface, None))
+        };
+        self.ask(take).flatten().flatten().collect()
     }
 
     /// The names of all nodes.

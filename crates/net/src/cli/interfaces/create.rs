@@ -385,11 +385,7 @@ fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandErro
     let mut config = HostConfig::new(&device);
     config.driver = HostDriver::AfXdp;
     config.netns = args.opt("netns")?;
-    config.rx_queues = match args.has("all") {
-        true => drivers::af_xdp::receive_queues(&device, config.netns.as_deref())
-            .map_err(|e| args.error("device", e.to_string()))?,
-        false => args.opt("queues")?.unwrap_or(1),
-    };
+    config.rx_queues = args.opt("queues")?.unwrap_or(1);
     config.slots = args.opt::<u32>("slots")?.map(|n| n as usize);
     if let Some(slots) = config.slots.filter(|n| !n.is_power_of_two()) {
         let near = slots.next_power_of_two();
@@ -406,8 +402,24 @@ fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandErro
     if config.kept.len() > MOST_KEPT {
         return Err(args.error("kept", format!("{MOST_KEPT} rules of what is left to Linux are the most")));
     }
-    let name = args.opt("name")?.unwrap_or_else(|| format!("xdp-{device}"));
-    made(router, name.clone(), vec![Op::CreateHost { name, config }])
+    let name: String = args.opt("name")?.unwrap_or_else(|| format!("xdp-{device}"));
+    if !args.has("all") {
+        return made(router, name.clone(), vec![Op::CreateHost { name, config }]);
+    }
+    let mut no_device = args.error("device", "");
+    // Linux may be busy with another device.
+    Ok(Output::work(async move || {
+        let netns = config.netns.clone();
+        let ask = move || drivers::af_xdp::receive_queues(&device, netns.as_deref());
+        let queues = crate::background::run(ask).await.map_err(CommandError::new)?;
+        config.rx_queues = queues.map_err(|e| {
+            no_device.message = e.to_string();
+            no_device
+        })?;
+        Ok(Output::then(move |router: &mut Router| {
+            made(router, name.clone(), vec![Op::CreateHost { name, config }])
+        }))
+    }))
 }
 
 fn create_pcap(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
