@@ -13,7 +13,7 @@ mod traceroute;
 
 pub use change::{Changes, Reload};
 
-use crate::ctl::Plain;
+use crate::ctl::{Plain, Waiting};
 use crate::journal::Journal;
 use crate::kernel::Kernel;
 use crate::load::Load;
@@ -105,6 +105,15 @@ impl Completer for App {
     }
 }
 
+/// What commands on this router wait for: what Linux says to what they ask it.
+pub fn waits(router: &Rc<RefCell<Router>>) -> impl Fn() -> Option<Waiting> + 'static {
+    let router = Rc::clone(router);
+    move || {
+        let waits = router.try_borrow_mut().ok()?.collected()?;
+        Some(Box::pin(async move { waits.done().await.map_err(|e| CommandError::new(e.message)) }))
+    }
+}
+
 /// Commands that come by the thousand: those of routes and labels.
 pub fn plain() -> Plain<App> {
     Plain {
@@ -145,14 +154,19 @@ fn on_router(mut command: Command<Router>) -> Command<App> {
             return Err(change::applying());
         }
         let busy = |_| CommandError::new("the router is busy");
-        let output = run(&mut *app.router.try_borrow_mut().map_err(busy)?, args)?;
+        let mut router_now = app.router.try_borrow_mut().map_err(busy)?;
+        router_now.collect();
+        let output = run(&mut *router_now, args)?;
+        drop(router_now);
         let (router, changes) = (Rc::clone(&app.router), Rc::clone(&app.changes));
         Ok(output.bind(move |page| {
             // It began before the apply did.
             if writes && changes.applying.get() {
                 return Err(change::applying());
             }
-            page(&mut *router.try_borrow_mut().map_err(busy)?);
+            let mut router = router.try_borrow_mut().map_err(busy)?;
+            router.collect();
+            page(&mut *router);
             Ok(())
         }))
     })

@@ -41,11 +41,13 @@ pub async fn run(
     let work = local.run_until(async {
         let wake = Rc::new(Notify::new());
         let punts = punts(&router, &wake)?;
+        let answers = answers(&router, &wake)?;
         descriptors(&router, &wake)?;
         let done = tokio::select! {
             () = stop => Ok(()),
             r = server.serve(executor) => r,
             r = punts => r,
+            r = answers => r,
             () = timers(&router, &wake) => Ok(()),
             () = links(&router, &log, &wake) => Ok(()),
             () = logs(&router, &log, &wake) => Ok(()),
@@ -89,6 +91,25 @@ fn punts(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<impl Future<Out
             ready.clear_ready();
             while router.borrow_mut().handle_punts() {
                 // A flood of packets to the router must not starve commands.
+                tokio::task::yield_now().await;
+            }
+            wake.notify_one();
+        }
+    })
+}
+
+/// From here on a thread asks Linux about devices: takes in what it answers.
+fn answers(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<impl Future<Output = io::Result<()>>> {
+    router.borrow_mut().go_aside()?;
+    let fd = router.borrow().aside_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
+    let fd = fd.map(crate::fd::watch).transpose()?;
+    let (router, wake) = (Rc::clone(router), Rc::clone(wake));
+    Ok(async move {
+        let Some(fd) = fd else { return std::future::pending().await };
+        loop {
+            let mut ready = fd.readable().await?;
+            ready.clear_ready();
+            while router.borrow_mut().answers() {
                 tokio::task::yield_now().await;
             }
             wake.notify_one();

@@ -446,6 +446,7 @@ async fn carried(desk: &Desk, carry: &mut Carry) -> Option<Failed> {
         };
         match progress {
             Progress::More => tokio::task::yield_now().await,
+            Progress::Waits => carry.waits().await,
             Progress::Done => return None,
             Progress::Failed(failed) => return Some(failed),
         }

@@ -14,6 +14,7 @@ mod socket;
 mod tests;
 
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +28,9 @@ pub use socket::{BindError, Config};
 
 /// Where the socket is unless the configuration says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/quiver/ctl.sock";
+
+/// What a command waits for before it is answered; an error is its answer.
+pub type Waiting = Pin<Box<dyn Future<Output = Result<(), CommandError>>>>;
 
 /// What runs the commands that come over the socket. Called on the control thread, one call at a time.
 pub trait Executor {
@@ -50,6 +54,11 @@ pub trait Executor {
         0
     }
 
+    /// What those that were run since the last call wait for before they are answered.
+    fn waits(&self) -> Option<Waiting> {
+        None
+    }
+
     /// What is kept of the load of the thread that runs the commands.
     fn load(&self) -> Rc<Load> {
         Rc::default()
@@ -68,6 +77,7 @@ pub struct RegistryExecutor<C> {
     context: Rc<RefCell<C>>,
     plain: Option<Plain<C>>,
     load: Rc<Load>,
+    waits: Option<Rc<dyn Fn() -> Option<Waiting>>>,
 }
 
 /// Commands that come by the thousand, in a form that needs no general parser.
@@ -81,13 +91,20 @@ pub struct Plain<C> {
 impl<C> RegistryExecutor<C> {
     /// Commands of `registry` on `context`. A command that streams must not keep the context borrowed.
     pub fn new(registry: Rc<Registry<C>>, context: Rc<RefCell<C>>) -> Self {
-        Self { registry, context, plain: None, load: Rc::default() }
+        Self { registry, context, plain: None, load: Rc::default(), waits: None }
     }
 
     /// With a way to run many lines at once.
     #[must_use]
     pub fn with_plain(mut self, plain: Plain<C>) -> Self {
         self.plain = Some(plain);
+        self
+    }
+
+    /// With what commands wait for before they are answered.
+    #[must_use]
+    pub fn with_waits(mut self, waits: impl Fn() -> Option<Waiting> + 'static) -> Self {
+        self.waits = Some(Rc::new(waits));
         self
     }
 
@@ -118,6 +135,10 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
             (Some(plain), Ok(mut context)) if access >= Access::Write => (plain.run)(&mut context, lines),
             _ => 0,
         }
+    }
+
+    fn waits(&self) -> Option<Waiting> {
+        self.waits.as_ref().and_then(|waits| waits())
     }
 
     fn load(&self) -> Rc<Load> {

@@ -89,6 +89,23 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The same with a command, or a piece of one, until what it waits for has come.
+    async fn run<R>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&dyn Executor) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let (done, waits) = self.turn(what, |e| (work(e), e.waits())).await;
+        let waited = match waits {
+            Some(waits) => waits.await,
+            None => Ok(()),
+        };
+        let done = done?;
+        waited.map(|()| done)
+    }
+}
+
 /// A stream of somebody who may only look; counted while it is there.
 struct Looking<'a>(&'a Cell<usize>);
 
@@ -328,7 +345,7 @@ impl Session {
         let failed = |error: CommandError| Stop::Failed(Box::new(Failure::new(error, line)));
         let shared = Rc::clone(&self.shared);
         let run = |executor: &dyn Executor| caught(|| executor.execute(&self.caller, line, self.json));
-        let mut output = shared.turn(line, run).await.map_err(failed)?;
+        let mut output = shared.run(line, run).await.map_err(failed)?;
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
@@ -348,7 +365,7 @@ impl Session {
                     done.map_err(failed)?
                 }
                 Err(output) => match output.into_next() {
-                    Ok(next) => shared.turn(line, |_| caught(next)).await.map_err(failed)?,
+                    Ok(next) => shared.run(line, |_| caught(next)).await.map_err(failed)?,
                     Err(output) => break output,
                 },
             };
@@ -378,7 +395,7 @@ impl Session {
                 page.start();
                 caught(|| next(&mut page))
             };
-            let more = match shared.turn(line, make).await {
+            let more = match shared.run(line, make).await {
                 Ok(more) => more,
                 Err(error) => return Ok(Err(error)),
             };

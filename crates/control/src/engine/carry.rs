@@ -3,7 +3,7 @@
 use super::objects::Value;
 use super::steps::{Plan, Step};
 use model::Phase;
-use net::router::{Op, OpError, Router};
+use net::router::{Op, OpError, Router, Waits};
 use std::time::{Duration, Instant};
 
 /// Changes of routes and labels of a piece.
@@ -27,6 +27,8 @@ pub struct Failed {
 pub enum Progress {
     /// More is to be done.
     More,
+    /// More is to be done once Linux has answered what [`Carry::waits`] asks.
+    Waits,
     /// All is done.
     Done,
     /// A step failed, and those before it are undone.
@@ -42,12 +44,14 @@ pub struct Carry {
     failed: Option<Failed>,
     /// Fails before this step, for tests.
     fails_at: Option<usize>,
+    /// What the piece at `at`, which is made, waits for.
+    waits: Option<Waits>,
 }
 
 impl Carry {
     /// Begins at the first step.
     pub fn new(plan: Plan) -> Self {
-        Carry { plan, at: (0, 0), failed: None, fails_at: None }
+        Carry { plan, at: (0, 0), failed: None, fails_at: None, waits: None }
     }
 
     /// Fails before the step of this position as if the router had refused it.
@@ -78,11 +82,42 @@ impl Carry {
         self.failed.get_or_insert_with(failed);
     }
 
+    /// Waits for what Linux says to the last piece; what it refuses is undone, and fails the plan.
+    pub async fn waits(&mut self) {
+        let Some(waits) = self.waits.take() else { return };
+        let done = waits.done().await;
+        match (done, &mut self.failed) {
+            (Ok(()), None) => self.pass(),
+            (Ok(()), Some(_)) => {}
+            (Err(e), Some(failed)) => failed.left.push(e.message),
+            (Err(e), None) => {
+                self.failed =
+                    Some(Failed { step: self.at.0, number: None, message: e.message, left: vec![] });
+            }
+        }
+    }
+
+    /// The piece is done, and the next one comes.
+    fn pass(&mut self) {
+        let (at, piece) = self.at;
+        let Some(step) = self.plan.steps.get(at) else { return };
+        let last = piece + 1 == self.plan.pieces(step, MOST);
+        self.at = if last { (at + 1, 0) } else { (at, piece + 1) };
+    }
+
     /// Goes on for about so long.
     pub fn go_on(&mut self, router: &mut Router, time: Duration) -> Progress {
         let began = Instant::now();
         loop {
+            if self.waits.is_some() {
+                return Progress::Waits;
+            }
+            router.collect();
             let more = if self.failed.is_some() { self.back(router) } else { self.forth(router) };
+            self.waits = self.waits.take().or_else(|| router.collected());
+            if self.waits.is_some() {
+                return Progress::Waits;
+            }
             if !more {
                 return match self.failed.take() {
                     Some(failed) => Progress::Failed(failed),
@@ -108,8 +143,10 @@ impl Carry {
         };
         match result {
             Ok(()) => {
-                let last = piece + 1 == self.plan.pieces(step, MOST);
-                self.at = if last { (at + 1, 0) } else { (at, piece + 1) };
+                self.waits = router.collected();
+                if self.waits.is_none() {
+                    self.pass();
+                }
             }
             Err((number, e)) => {
                 self.failed = Some(Failed { step: at, number, message: e.message, left: vec![] });

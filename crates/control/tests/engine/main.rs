@@ -65,7 +65,7 @@ impl Running {
     fn carry(&mut self, mut carry: Carry) -> Result<(), Failed> {
         loop {
             match carry.go_on(&mut self.router, Duration::ZERO) {
-                Progress::More => {}
+                Progress::More | Progress::Waits => {}
                 Progress::Done => return Ok(()),
                 Progress::Failed(failed) => return Err(failed),
             }

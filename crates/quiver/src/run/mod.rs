@@ -225,7 +225,9 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             context.with_load(&load).with_journal(journal.clone()).with_changes(changes).with_kernel(&kernel);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
-        let executor = Rc::new(executor.with_plain(control::commands::plain()).with_load(load));
+        let waits = control::commands::waits(&router);
+        let executor =
+            Rc::new(executor.with_plain(control::commands::plain()).with_load(load).with_waits(waits));
         let (end, watched) = (Rc::clone(&manager), Rc::clone(&router));
         let stop = async move {
             tokio::select! {
