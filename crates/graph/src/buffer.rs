@@ -260,6 +260,14 @@ impl Pool {
         let _ = self.free.push(buf.0);
     }
 
+    /// A buffer for a device, where no worker is at hand; counted as lent.
+    pub fn lend_one(&self) -> Option<Buffer> {
+        let buf = self.free.pop()?;
+        self.mark(buf, 0, 1);
+        self.lend(1);
+        Some(Buffer(buf))
+    }
+
     /// Buffers in the shared free list.
     pub fn global_free(&self) -> usize {
         self.free.len()
@@ -278,7 +286,8 @@ impl Pool {
 
     /// Buffers that devices have: to receive into, or to send from.
     pub fn lent(&self) -> usize {
-        self.lent.load(Ordering::Relaxed)
+        // For a moment it may be less than nothing: who takes a buffer from a device may count before who gave it.
+        usize::try_from(self.lent.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
     }
 
     /// A device has so many buffers more.
@@ -289,6 +298,12 @@ impl Pool {
     /// A device has so many buffers less.
     pub fn returned(&self, buffers: usize) {
         self.lent.fetch_sub(buffers, Ordering::Relaxed);
+    }
+
+    /// Devices have so many buffers more, or fewer.
+    #[inline]
+    pub fn lend_more(&self, buffers: isize) {
+        self.lent.fetch_add(buffers.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// A free list of its own for one worker (or test).
@@ -408,6 +423,25 @@ impl Buffers {
         Some(Buffer(buf))
     }
 
+    /// As many buffers as the list has places, by number; false, and none, when there are not so many.
+    #[inline]
+    pub fn take(&mut self, numbers: &mut [u32]) -> bool {
+        for at in 0..numbers.len() {
+            if self.free.is_empty() {
+                self.refill();
+            }
+            let Some(buf) = self.free.pop() else {
+                numbers[..at].iter().for_each(|b| self.put_back_quietly(*b));
+                self.publish();
+                return false;
+            };
+            self.pool.mark(buf, 0, 1);
+            numbers[at] = buf;
+        }
+        self.publish();
+        true
+    }
+
     /// Takes some of the shared list's.
     #[cold]
     fn refill(&mut self) {
@@ -476,6 +510,13 @@ impl Buffers {
             }
             self.put_back_quietly(d.buf.0);
         }
+        self.publish();
+    }
+
+    /// Gives several buffers (not their chains) back.
+    #[inline]
+    pub fn free_each(&mut self, buffers: impl Iterator<Item = Buffer>) {
+        buffers.for_each(|b| self.put_back_quietly(b.0));
         self.publish();
     }
 
@@ -813,6 +854,30 @@ mod tests {
         assert_eq!(p.in_use(), 0);
         drop((a, b));
         assert_eq!(p.global_free(), 1000);
+    }
+
+    #[test]
+    fn several_are_taken_or_none() {
+        let p = pool(100);
+        let mut b = p.buffers();
+        let (mut most, mut rest) = ([0; 90], [0; 11]);
+        assert!(b.take(&mut most) && !b.take(&mut rest));
+        assert_eq!(p.in_use(), 90);
+        assert!(b.take(&mut rest[..10]));
+        let mut all: Vec<u32> = most.iter().chain(&rest[..10]).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..100).collect::<Vec<u32>>());
+        b.free_each(all.into_iter().map(Buffer));
+        assert_eq!(p.in_use(), 0);
+        drop(b);
+        // A device's, of which it is not known yet that they came back.
+        let lent = p.lend_one().unwrap();
+        p.lend_more(-3);
+        assert_eq!((p.lent(), p.global_free()), (0, 99));
+        p.lend_more(3);
+        assert_eq!((p.lent(), p.in_use()), (1, 0));
+        p.give_back(lent);
+        assert_eq!((p.lent(), p.global_free()), (0, 100));
     }
 
     #[test]
