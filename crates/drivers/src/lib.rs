@@ -15,6 +15,7 @@ pub mod memif;
 mod netlink;
 pub mod netns;
 pub mod offload;
+mod partial;
 pub mod pcap;
 mod signal;
 mod stage;
@@ -22,6 +23,7 @@ mod station;
 mod sys;
 pub mod tap;
 mod tcx;
+mod turn;
 pub mod vnet;
 pub mod watch;
 

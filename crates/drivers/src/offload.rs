@@ -1,6 +1,7 @@
 //! Offloads done in software, late: what was one packet all the way through the graph becomes whole packets where it
 //! leaves. Payload is named where it lies, never copied here.
 
+use graph::buffer::DATA;
 use graph::{Buffers, Desc};
 use packet::checksum::Sum;
 use packet::gso::{Gso, GsoKind, VnetHdr};
@@ -45,6 +46,13 @@ pub fn complete(buffers: &mut Buffers, d: &Desc) -> bool {
     let Some((at, sum)) = checksum(buffers, d) else { return false };
     buffers.data_mut(d)[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     true
+}
+
+/// The packet in one buffer, where it fits and there is one. It is the caller's still.
+pub fn in_one(buffers: &mut Buffers, d: &Desc, scratch: &mut [u8]) -> Option<Desc> {
+    let n = buffers.copy_out(d, 0, scratch);
+    let fits = n == buffers.total_len(d) && n <= DATA;
+    if fits { buffers.alloc_bytes(scratch.get(..n)?) } else { None }
 }
 
 /// How a super-frame ([`graph::flags::GSO`]) is cut; `None` when its meta makes no sense.

@@ -88,6 +88,18 @@ impl Stage {
         (&self.headers[n][..s.header], &self.pieces[s.pieces.0..s.pieces.1])
     }
 
+    /// Packet `n` in buffers of its own, without its virtio-net header; nothing where `scratch` or the pool has no room for it.
+    pub fn copied(&self, n: usize, buffers: &mut Buffers, scratch: &mut [u8]) -> Option<Desc> {
+        let (header, pieces) = self.packet(n);
+        let header = header.get(VnetHdr::LEN..).unwrap_or_default();
+        let mut at = 0;
+        for bytes in std::iter::once(header).chain(pieces.iter().map(|p| p.bytes(buffers))) {
+            scratch.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        (at == self.bytes(n)).then(|| buffers.alloc_bytes(&scratch[..at])).flatten()
+    }
+
     #[inline]
     fn used(&self) -> usize {
         match self.count {

@@ -4,7 +4,6 @@
 //! mode, in Linux's) sends it the frames; Linux sees nothing of them. Workers beyond the number of queues send by AF_PACKET.
 
 mod filter;
-mod partial;
 mod program;
 mod ring;
 mod rx;

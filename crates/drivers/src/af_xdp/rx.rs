@@ -1,9 +1,9 @@
 //! Receiving: frames that the kernel has put into the router's own buffers.
 
-use super::partial;
 use super::ring::{Consumer, Producer};
 use super::socket::{Shared, address};
 use crate::counts::{Drops, RxDrop};
+use crate::partial;
 use graph::buffer::ROOM;
 use graph::io::Ready;
 use graph::{Buffers, Chain, Desc, RxQueue, Vector};

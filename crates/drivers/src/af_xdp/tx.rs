@@ -5,7 +5,6 @@ use super::socket::{Shared, address};
 use crate::offload;
 use crate::stage::{Form, Stage};
 use crate::sys;
-use graph::buffer::DATA;
 use graph::{Buffer, Buffers, Desc, Packets, Row, TxCaps, TxQueue, TxReport, flags};
 use libc::xdp_desc;
 use std::os::fd::OwnedFd;
@@ -115,9 +114,7 @@ impl Out {
     /// A packet of several buffers, where the kernel takes one.
     #[cold]
     fn post_copy(&mut self, buffers: &mut Buffers, d: Desc, report: &mut TxReport) {
-        let n = buffers.copy_out(&d, 0, &mut self.scratch);
-        let whole = n == buffers.total_len(&d) && n <= DATA;
-        let copy = if whole { buffers.alloc_bytes(&self.scratch[..n]) } else { None };
+        let copy = offload::in_one(buffers, &d, &mut self.scratch);
         buffers.free(d);
         match copy {
             Some(copy) => self.post(buffers, copy, report),
@@ -128,17 +125,7 @@ impl Out {
     /// The packets of a stage, each in buffers of its own.
     fn post_stage(&mut self, stage: &mut Stage, buffers: &mut Buffers, report: &mut TxReport) {
         for n in 0..stage.len() {
-            let (header, pieces) = stage.packet(n);
-            // Behind the virtio-net header.
-            let header = header.get(packet::gso::VnetHdr::LEN..).unwrap_or_default();
-            let mut at = 0;
-            for bytes in std::iter::once(header).chain(pieces.iter().map(|p| p.bytes(buffers))) {
-                let Some(place) = self.scratch.get_mut(at..at + bytes.len()) else { break };
-                place.copy_from_slice(bytes);
-                at += bytes.len();
-            }
-            let whole = at == stage.bytes(n);
-            match whole.then(|| buffers.alloc_bytes(&self.scratch[..at])).flatten() {
+            match stage.copied(n, buffers, &mut self.scratch) {
                 Some(d) => self.post(buffers, d, report),
                 None => report.errors += 1,
             }

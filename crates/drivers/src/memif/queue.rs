@@ -4,16 +4,14 @@ use super::message::Mode;
 use super::ring::{Broken, Ring};
 use crate::counts::Drops;
 use crate::signal::Signal;
+use crate::turn;
 use graph::io::Ready;
 use graph::{Buffers, Desc, Packets, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth;
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
-
-/// How often a worker looks whether another one is done with a ring that both send to. What follows is lost.
-const PATIENCE: usize = 20_000;
 
 /// What the queues of a connection and its control side both know.
 #[derive(Debug)]
@@ -148,25 +146,25 @@ fn is_ip(buffers: &Buffers, d: &Desc) -> bool {
 
 /// The transmit rings of a connection, of which it may have fewer than there are workers.
 pub struct Senders {
-    rings: Vec<Arc<Mutex<TxRing>>>,
+    rings: Vec<turn::Shared<TxRing>>,
     given: usize,
 }
 
 impl Senders {
     pub(super) fn new(rings: Vec<TxRing>) -> Senders {
-        Senders { rings: rings.into_iter().map(|r| Arc::new(Mutex::new(r))).collect(), given: 0 }
+        Senders { rings: rings.into_iter().map(turn::Shared::new).collect(), given: 0 }
     }
 
     /// One transmit queue more: rings are given in turn.
     pub fn transmit_queue(&mut self) -> Option<Box<dyn TxQueue>> {
         let ring = self.rings.get(self.given.checked_rem(self.rings.len())?)?;
         self.given += 1;
-        Some(Box::new(MemifTx(Arc::clone(ring))))
+        Some(Box::new(MemifTx(ring.again())))
     }
 }
 
 /// A transmit queue over a ring, which may be another worker's as well.
-pub struct MemifTx(Arc<Mutex<TxRing>>);
+pub struct MemifTx(turn::Shared<TxRing>);
 
 impl TxQueue for MemifTx {
     fn caps(&self) -> TxCaps {
@@ -174,18 +172,8 @@ impl TxQueue for MemifTx {
     }
 
     fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
-        let taken = (0..PATIENCE).find_map(|_| match self.0.try_lock() {
-            Ok(ring) => Some(ring),
-            Err(TryLockError::Poisoned(ring)) => Some(ring.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                core::hint::spin_loop();
-                None
-            }
-        });
-        let report = match taken {
-            Some(mut ring) => ring.send(buffers, &packets),
-            None => TxReport { full: packets.len() as u64, ..TxReport::default() },
-        };
+        let all_lost = || TxReport { full: packets.len() as u64, ..TxReport::default() };
+        let report = self.0.with(|ring| ring.send(buffers, &packets)).unwrap_or_else(all_lost);
         buffers.free_all(packets);
         report
     }

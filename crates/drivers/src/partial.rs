@@ -1,4 +1,4 @@
-//! Checksums that a Linux peer has left to its device, as on veth: AF_XDP does not say which they are. A partial checksum is the
+//! Checksums that a peer has left to its device, as on veth: AF_XDP does not say which they are, and DPDK not where they stand. A partial checksum is the
 //! sum over the pseudo header (RFC 9293 section 3.1, RFC 768), which a complete one equals once in 65,536 frames; to complete that
 //! one a second time changes nothing, as long as it is right.
 
@@ -10,7 +10,7 @@ const UDP: u8 = 17;
 
 /// Marks the packet, which starts at its Ethernet header, where its TCP or UDP checksum is partial.
 #[inline]
-pub(super) fn mark(buffers: &mut Buffers, d: &mut Desc) {
+pub(crate) fn mark(buffers: &mut Buffers, d: &mut Desc) {
     let Some((start, offset)) = find(buffers.data(d)) else { return };
     let m = buffers.meta_mut(&d.buf);
     (m.csum_start, m.csum_offset) = (d.off + start, offset);
