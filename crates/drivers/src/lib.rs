@@ -4,6 +4,7 @@ pub mod af_packet;
 pub mod af_xdp;
 mod bpf;
 mod counts;
+pub mod dpdk;
 pub mod error;
 pub mod files;
 pub mod generator;

@@ -582,3 +582,13 @@ impl RxArrays {
         Ok((VnetHdr::parse(&header), r.saturating_sub(VnetHdr::LEN)))
     }
 }
+
+/// Leaves all signals to other threads, and to those that this one starts as well.
+pub fn block_signals() {
+    // SAFETY: the set is this function's, and filled before it is used.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
