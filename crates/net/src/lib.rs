@@ -14,6 +14,7 @@ pub mod capture;
 mod cli;
 pub mod commands;
 pub mod copp;
+pub mod dpdk;
 pub mod ethernet;
 pub mod fib;
 pub mod first_layer;

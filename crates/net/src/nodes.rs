@@ -8,8 +8,8 @@ use crate::plane::Plane;
 use crate::protocols::LocalProtocol;
 use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
-    anycast, arcs, arp, bond, copp, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6, l2,
-    linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
+    anycast, arcs, arp, bond, copp, dpdk, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6,
+    l2, linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
     ping, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
@@ -54,6 +54,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &vxlan::PART,
     &linux_cp::LinuxCp,
     &memif::Memif,
+    &dpdk::Dpdk,
     &bond::Bonding,
 ];
 
@@ -122,6 +123,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .input("af-xdp-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
         .input("memif-input", &["@device-input", "memif-ip-input"], format::received)
+        .input("dpdk-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
         .node(CaptureRx::new(plane))

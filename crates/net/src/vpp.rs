@@ -539,15 +539,8 @@ pub fn hint(missing: &str) -> String {
 }
 
 /// Nodes of VPP that read devices, which operators trace.
-const DEVICE_NODES: &[&str] = &[
-    "af-xdp-input",
-    "avf-input",
-    "dpdk-input",
-    "rdma-input",
-    "vhost-user-input",
-    "virtio-input",
-    "vmxnet3-input",
-];
+const DEVICE_NODES: &[&str] =
+    &["af-xdp-input", "avf-input", "rdma-input", "vhost-user-input", "virtio-input", "vmxnet3-input"];
 
 /// What to say to who names a node of VPP that is not here.
 pub fn node(name: &str) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use super::{DEVICE, Source};
 use crate::written::{Map, Node};
+use net::dpdk::{DpdkConfig, DpdkOp};
 use net::router::{HostConfig, HostDriver, IfState, Kind, Offload, Op, PcapConfig, Ring, TapConfig, XdpMode};
 
 /// An entry of `devices`: what is not as it is without one.
@@ -14,6 +15,7 @@ pub(super) fn device(from: Source<'_>, i: &IfState) -> Option<Node> {
         Op::CreateHost { config, .. } => host(i, config, &mut fields),
         Op::CreatePcap { config, .. } => pcap(config, &mut fields),
         Op::CreateTap { config, .. } => tap_device(i, config, &mut fields),
+        Op::Part(op) => op.get().into_iter().for_each(|op: &DpdkOp| dpdk(&op.config, &mut fields)),
         _ => {}
     }
     let mut placed = Map::new();
@@ -45,6 +47,17 @@ fn host(i: &IfState, c: &HostConfig, to: &mut Map) {
     let mut ring = Map::new();
     ring.put_some("slots", c.slots);
     ring.put_some("version", (c.ring == Ring::V3).then_some("tpacket-v3"));
+    to.put_some("rx-ring", Some(Node::Flow(ring)));
+    to.put_some("offload", offload(c.offload));
+}
+
+fn dpdk(c: &DpdkConfig, to: &mut Map) {
+    let usual = DpdkConfig::new(c.device.clone());
+    to.put("driver", "dpdk").put("device", Node::text(&c.device));
+    to.put_unless("rx-queues", c.rx_queues, usual.rx_queues);
+    to.put_unless("tx-queues", c.tx_queues, usual.tx_queues);
+    let mut ring = Map::new();
+    ring.put_some("slots", c.slots);
     to.put_some("rx-ring", Some(Node::Flow(ring)));
     to.put_some("offload", offload(c.offload));
 }

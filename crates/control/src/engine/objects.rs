@@ -10,6 +10,7 @@ use graph::memory::OutOfMemory;
 use ipnet::IpNet;
 use model::{Model, Object};
 use net::copp::SetLimit;
+use net::dpdk::DpdkOp;
 use net::generator::StreamOp;
 use net::l2::bridge::{BridgeOp, StaticMac};
 use net::load::{LoadOp, SetWorkers};
@@ -243,6 +244,7 @@ fn create(i: &Interface) -> Option<(Place, Op)> {
                 };
                 (d.place, Op::CreateHost { name, config })
             }
+            Driver::Dpdk(config) => (d.place, DpdkOp { name, config: config.clone() }.into()),
             Driver::Pcap { read, write, rate, repeat } => {
                 let pps = match rate {
                     Rate::Max => None,

@@ -13,10 +13,12 @@ use super::scalar::short;
 use super::tap::namespace;
 use super::tree::Node;
 use super::virtuals;
+use net::dpdk::{DpdkConfig, DpdkDevice};
 use net::router::MOST_KEPT;
 
 pub(super) const DEVICE: &[&str] = &[
     "driver",
+    "device",
     "mode",
     "left-to-linux",
     "host",
@@ -49,6 +51,8 @@ const LINUX_FIELDS: &[&str] = &[
     "offload",
     "promiscuous",
 ];
+const DPDK_FIELDS: &[&str] =
+    &["driver", "device", "rx-queues", "tx-queues", "rx-placement", "rx-ring", "offload", "promiscuous"];
 const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
 const TAP_FIELDS: &[&str] =
     &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous", "routed"];
@@ -73,6 +77,7 @@ pub(super) struct DeviceEntry {
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Linux(HostDriver),
+    Dpdk,
     Pcap,
     Tap,
 }
@@ -106,7 +111,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
         true => vec![("tap", Kind::Tap)],
         false => {
             let linux = HostDriver::ALL.into_iter().map(|(name, by)| (name, Kind::Linux(by)));
-            linux.chain([("pcap", Kind::Pcap)]).collect()
+            linux.chain([("dpdk", Kind::Dpdk), ("pcap", Kind::Pcap)]).collect()
         }
     };
     let driver = d.field(&fields, "driver", |d, node| d.choice(node, &drivers));
@@ -154,6 +159,11 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
             let kept = d.field(&fields, "left-to-linux", left_to_linux).unwrap_or_default();
             entry.driver = Driver::Linux { by, mode, kept, host, namespace, rx_slots, ring, offload };
         }
+        Kind::Dpdk => {
+            if let Some(driver) = dpdk(d, &fields, &entry, ring) {
+                entry.driver = driver;
+            }
+        }
         Kind::Pcap => {
             const HELP: &str = "pcap: {read: FILE} or pcap: {write: FILE} or both";
             if let Some(driver) = d.required(&fields, "pcap", HELP, pcap) {
@@ -170,6 +180,7 @@ fn only_for_driver(d: &mut Decoder<'_>, fields: &Fields<'_>, kind: Kind) {
         Kind::Linux(HostDriver::AfXdp) => (HostDriver::AfXdp.name(), LINUX_FIELDS, &["offload"][..]),
         Kind::Linux(HostDriver::Auto) => (HostDriver::Auto.name(), LINUX_FIELDS, &["mode"][..]),
         Kind::Linux(by) => (by.name(), LINUX_FIELDS, &["mode", "left-to-linux"][..]),
+        Kind::Dpdk => ("dpdk", DPDK_FIELDS, &[][..]),
         Kind::Pcap => ("pcap", PCAP_FIELDS, &[][..]),
         Kind::Tap => ("tap", TAP_FIELDS, &[][..]),
     };
@@ -252,6 +263,36 @@ fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Option<u32>, 
         d.choice(node, &[("tpacket-v2", RingVersion::TpacketV2), ("tpacket-v3", RingVersion::TpacketV3)])
     });
     Some((slots, version))
+}
+
+fn dpdk<'n>(
+    d: &mut Decoder<'n>,
+    fields: &Fields<'n>,
+    entry: &DeviceEntry,
+    ring: Option<(Option<u32>, Option<RingVersion>)>,
+) -> Option<Driver> {
+    const HELP: &str = "device: 0000:01:00.0, the address of a device, or a virtual one as in net_null0";
+    let device = d.required(fields, "device", HELP, |d, node| {
+        let text = d.text(node, "a device of DPDK")?;
+        DpdkDevice::parse(text).map_err(|why| _ = d.error(node.place, "dpdk-device", why).value(text)).ok()
+    })?;
+    let (slots, version) = ring.unwrap_or((None, None));
+    let config = DpdkConfig {
+        rx_queues: entry.rx_queues.into(),
+        tx_queues: entry.tx_queues.into(),
+        slots,
+        offload: entry.offload,
+        ..DpdkConfig::new(device)
+    };
+    let wrong = match version {
+        Some(_) => Some("the rings of DPDK have no version".to_owned()),
+        None => config.check().err(),
+    };
+    if let Some(why) = wrong {
+        d.key("rx-ring", |d| _ = d.error(fields.key_place("rx-ring"), "driver-field", why));
+        return None;
+    }
+    Some(Driver::Dpdk(config))
 }
 
 fn pcap<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Driver> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub use drivers::Offload;
 use ipnet::IpNet;
+pub use net::dpdk::DpdkConfig;
 use net::punt::{Class, Limit};
 pub use net::router::Encap;
 pub use net::router::{HostDriver, Kept, XdpMode};
@@ -261,6 +262,8 @@ pub enum Driver {
         /// Who completes checksums and cuts super-frames that are sent.
         offload: Offload,
     },
+    /// A device of DPDK's, with all that it is to be.
+    Dpdk(DpdkConfig),
     /// Capture files in place of a wire.
     Pcap {
         /// File that received packets are read from.

@@ -224,7 +224,7 @@ fn check(router: &Router, index: u32, to: u32) -> Result<(), OpError> {
     let (Some(i), Some(b)) = (router.interface(index), router.interface(to)) else { return Ok(()) };
     let (name, bond_name) = (&i.name, &b.name);
     let fail = |why: String| Err(OpError::new(format!("{name} cannot be a member of {bond_name}: {why}")));
-    let device = matches!(i.origin, Op::CreateHost { .. } | Op::CreatePcap { .. });
+    let device = matches!(i.origin, Op::CreateHost { .. } | Op::CreatePcap { .. } | Op::Part(_));
     if i.kind != Kind::Device || i.companion || !device {
         return fail("it is no device".into());
     }

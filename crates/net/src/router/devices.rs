@@ -254,6 +254,10 @@ pub trait DeviceControl: Send {
     fn drops(&self) -> Vec<(&'static str, u64)> {
         vec![]
     }
+    /// What the device itself counts, by its driver's names.
+    fn statistics(&self) -> Vec<(String, u64)> {
+        vec![]
+    }
     /// Driver and device, in one line.
     fn describe(&self) -> String;
     /// What the operator should know of the device, a sentence each.

@@ -549,7 +549,7 @@ impl Router {
     }
 
     /// Whether a device may get this name.
-    pub(super) fn new_name(&self, name: &str) -> Result<(), OpError> {
+    pub(crate) fn new_name(&self, name: &str) -> Result<(), OpError> {
         self.free_name(name)?;
         super::words::check_device_name(name).map_err(OpError::new)
     }

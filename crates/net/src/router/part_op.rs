@@ -53,6 +53,11 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
         None
     }
 
+    /// Receive queues of the device that it makes an interface of.
+    fn rx_queues(&self) -> usize {
+        0
+    }
+
     /// Does a part of what takes long before it can be made, and changes nothing that anybody sees; whether there is more. Who does
     /// not ask for it makes all at once.
     ///
@@ -91,6 +96,7 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
 /// [`PartOp`] of any type. What is exclusive differs between types.
 pub trait ErasedPartOp: Any + fmt::Debug + Send {
     fn prepare(&self, router: &mut Router) -> Result<bool, OpError>;
+    fn rx_queues(&self) -> usize;
     fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError>;
     fn is_routes(&self) -> bool;
     fn subject(&self) -> String;
@@ -111,6 +117,10 @@ pub trait ErasedPartOp: Any + fmt::Debug + Send {
 impl<T: PartOp> ErasedPartOp for T {
     fn prepare(&self, router: &mut Router) -> Result<bool, OpError> {
         T::prepare(self, router)
+    }
+
+    fn rx_queues(&self) -> usize {
+        T::rx_queues(self)
     }
 
     fn steps(self: Box<Self>, router: &mut Router) -> Result<Vec<Step>, OpError> {

@@ -8,9 +8,10 @@ impl Router {
     /// # Errors
     /// A worker does not take one; [`Router::unplug`] clears up.
     pub(crate) fn plug(&mut self, index: u32, device: Device) -> Result<(), OpError> {
+        let link = device.link;
         self.attach(index, device)?;
         let up = self.interface(index).is_some_and(|i| i.up);
-        self.set_link_state(index, up, true);
+        self.set_link_state(index, up, link);
         Ok(())
     }
 

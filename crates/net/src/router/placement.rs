@@ -119,6 +119,7 @@ impl Op {
         match self {
             Op::CreateHost { config, .. } => config.rx_queues,
             Op::CreateTap { config, .. } => config.rx_queues,
+            Op::Part(op) => op.rx_queues(),
             _ => 0,
         }
     }

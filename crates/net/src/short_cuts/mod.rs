@@ -284,8 +284,15 @@ proptest! {
 #[test]
 fn no_node_stays_out() {
     // Where packets of devices begin, which no packet comes to.
-    const OUT: &[&str] =
-        &["af-packet-input", "af-xdp-input", "tap-input", "memif-input", "pcap-input", "pg-input"];
+    const OUT: &[&str] = &[
+        "af-packet-input",
+        "af-xdp-input",
+        "tap-input",
+        "memif-input",
+        "dpdk-input",
+        "pcap-input",
+        "pg-input",
+    ];
     let mut visited = std::collections::BTreeSet::new();
     let mut all = vec![];
     for with_features in [false, true] {

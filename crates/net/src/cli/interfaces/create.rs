@@ -354,7 +354,7 @@ fn create_loopback(router: &mut Router, args: &Args) -> Result<Output, CommandEr
     made(router, format!("loop{instance}"), vec![Op::CreateLoopback { instance: Some(instance), mac }])
 }
 
-pub(super) fn offload(args: &Args) -> Offload {
+pub(crate) fn offload(args: &Args) -> Offload {
     match args.one_of(&["auto", "on", "off"]) {
         Some("on") => Offload::On,
         Some("off") => Offload::Off,

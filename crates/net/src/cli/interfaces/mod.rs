@@ -6,7 +6,7 @@ mod show;
 mod tap;
 mod unnumbered;
 
-pub(crate) use create::{delete_kind, free, made};
+pub(crate) use create::{delete_kind, free, made, offload};
 
 use crate::cli::commit;
 use crate::interface::MtuOf;

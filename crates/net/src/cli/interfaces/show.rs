@@ -324,6 +324,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let link = if i.link { "up" } else { "down" };
         let rx = queues(&placement, &i.name);
         let drops = router.interface_counts(i.index).device_drops;
+        let statistics = i.device().map(|d| d.statistics()).unwrap_or_default();
         let _ = writeln!(text, "{:<24}{:>6}{:>6}  {}", i.name, i.index, link, i.name);
         if !brief {
             let _ = writeln!(text, "  Driver: {driver}");
@@ -357,6 +358,12 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             for (reason, n) in drops.iter().filter(|d| d.1 != 0) {
                 let _ = writeln!(text, "  Device drops: {reason} {n}");
             }
+            if !statistics.is_empty() {
+                let _ = writeln!(text, "  Device statistics:");
+            }
+            for (what, n) in &statistics {
+                let _ = writeln!(text, "    {what:<40} {n}");
+            }
         }
         let rx =
             rx.iter().enumerate().map(|(n, (w, node))| json!({ "queue": n, "thread": w + 1, "node": node }));
@@ -368,6 +375,8 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         row["rx-queues"] = rx.collect();
         row["device-drops"] =
             drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n })).collect();
+        row["device-statistics"] =
+            statistics.into_iter().map(|(what, n)| json!({ "name": what, "value": n })).collect();
         Some(row)
     })
 }
