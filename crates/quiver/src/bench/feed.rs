@@ -312,6 +312,23 @@ impl Feed {
         }
     }
 
+    /// Writes the next packets, of which the traffic has one short kind, into buffers that another queue has brought.
+    pub fn overwrite(&mut self, buffers: &mut Buffers, packets: &mut [Desc]) {
+        let traffic = Arc::clone(&self.traffic);
+        let [t] = traffic.templates.as_slice() else { return };
+        let (mut whole, len) = ([0u8; 64], t.bytes.len().min(64));
+        whole[..len].copy_from_slice(&t.bytes[..len]);
+        for d in packets {
+            d.len = len as u16;
+            let Some(room) = buffers.room_mut(&d.buf).get_mut(usize::from(d.off)..) else { continue };
+            let Some(frame) = room.first_chunk_mut::<64>() else { continue };
+            *frame = whole;
+            if let (Patch::Ip4(l3), Some(dst)) = (t.patch, next(&self.traffic.dst4, &mut self.at4)) {
+                patch4(room, l3, dst);
+            }
+        }
+    }
+
     fn fill(&mut self, buffers: &mut Buffers, out: &mut Vector, want: usize, now: u64) {
         let traffic = Arc::clone(&self.traffic);
         let stamp = self.control.stamp.load(Ordering::Relaxed);

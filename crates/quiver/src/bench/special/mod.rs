@@ -2,6 +2,7 @@
 
 pub mod churn;
 pub mod converge;
+pub mod dpdk;
 pub mod growth;
 pub mod idle;
 pub mod latency;
