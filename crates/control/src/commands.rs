@@ -156,7 +156,7 @@ fn on_router(mut command: Command<Router>) -> Command<App> {
         let busy = |_| CommandError::new("the router is busy");
         let mut router_now = app.router.try_borrow_mut().map_err(busy)?;
         router_now.collect();
-        let output = run(&mut *router_now, args)?;
+        let output = run(&mut router_now, args)?;
         drop(router_now);
         let (router, changes) = (Rc::clone(&app.router), Rc::clone(&app.changes));
         Ok(output.bind(move |page| {
