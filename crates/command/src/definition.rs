@@ -139,6 +139,21 @@ impl<C: 'static> Command<C> {
         &self.aliases
     }
 
+    /// One line about it.
+    pub fn help(&self) -> &str {
+        &self.help
+    }
+
+    /// Paragraphs about it.
+    pub fn more(&self) -> &str {
+        &self.details
+    }
+
+    /// Lines that are such commands.
+    pub fn examples(&self) -> &[String] {
+        &self.examples
+    }
+
     /// What the operator must be allowed to do.
     pub fn access(&self) -> Access {
         self.access

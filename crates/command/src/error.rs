@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::Access;
+
 /// The kind of a [`CommandError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -25,6 +27,31 @@ impl ErrorKind {
     }
 }
 
+/// One of the faults for which something long was refused, such as a document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fault {
+    /// The object and field it is about.
+    pub object: String,
+    /// A short fixed name of the rule that is broken.
+    pub rule: String,
+    /// The value found, when there is one.
+    pub value: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: String,
+    /// The name of the file.
+    pub file: String,
+    /// The line from 1, and the column in characters from 1; 0 when there is none.
+    pub line: u32,
+    /// See [`Fault::line`].
+    pub column: u32,
+    /// How many characters it is about; 0 when that is not known.
+    pub length: u32,
+    /// It is no error, but something that the operator should know.
+    pub note: bool,
+}
+
 /// An error answered to the operator, with the place in the line where there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandError {
@@ -36,6 +63,10 @@ pub struct CommandError {
     pub span: Option<Range<usize>>,
     /// What could stand at that place.
     pub expected: Vec<String>,
+    /// What would have to be allowed to the operator, where that is not the case.
+    pub needs: Option<Access>,
+    /// What is wrong with something that the command was given, each with its place there.
+    pub faults: Vec<Fault>,
     /// The word is none that could stand at its place.
     pub(crate) unknown: bool,
 }
@@ -48,6 +79,8 @@ impl CommandError {
             message: message.to_string(),
             span: None,
             expected: Vec::new(),
+            needs: None,
+            faults: Vec::new(),
             unknown: false,
         }
     }
@@ -55,6 +88,18 @@ impl CommandError {
     /// Something the operator may not do.
     pub fn denied(message: impl fmt::Display) -> Self {
         Self { kind: ErrorKind::Denied, ..Self::new(message) }
+    }
+
+    /// Something that takes more than the operator has.
+    pub fn needs(access: Access, message: impl fmt::Display) -> Self {
+        Self { needs: Some(access), ..Self::denied(message) }
+    }
+
+    /// This error, with what is wrong with something that the command was given.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Vec<Fault>) -> Self {
+        self.faults = faults;
+        self
     }
 
     /// An error at a place of the line.

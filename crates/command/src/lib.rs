@@ -71,7 +71,7 @@ pub use comment::Comments;
 pub use complete::{Candidate, Completion};
 pub use completer::Completer;
 pub use definition::{Command, Run};
-pub use error::{CommandError, ErrorKind, SyntaxError};
+pub use error::{CommandError, ErrorKind, Fault, SyntaxError};
 pub use filter::{Filters, split_filters};
 pub use lexer::{MAX_LINE, in_quotes, quote};
 pub use output::{Emit, Output, Pieces, Running, Stream};

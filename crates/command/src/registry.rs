@@ -202,18 +202,7 @@ impl<C> Registry<C> {
             Parsed::Help(words) => Ok(Output::text(self.help(&words, context))),
             Parsed::Command(index, mut args) => {
                 let command = self.commands.get(index).ok_or("internal error: no such command")?;
-                if command.access > access {
-                    return Err(CommandError::denied(match (access, command.access) {
-                        (Access::Read, _) => "this command changes the router, and you may only look".into(),
-                        (has, needs) => {
-                            format!(
-                                "this command needs the role `{}`, and you have `{}`",
-                                needs.role(),
-                                has.role()
-                            )
-                        }
-                    }));
-                }
+                command.access.within(access)?;
                 if json {
                     set_json(&mut args, true);
                 }
