@@ -12,6 +12,7 @@ mod process;
 mod traceroute;
 
 pub use change::{Changes, Reload};
+pub use desired::Desk;
 
 use crate::ctl::{Plain, Waiting};
 use crate::journal::Journal;

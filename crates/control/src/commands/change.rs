@@ -202,7 +202,8 @@ impl Order {
         let comment = crate::saved::plain(&comment);
         let caller = args.caller().cloned();
         if args.has("restart") && caller.as_ref().is_some_and(|c| c.access < Access::Admin) {
-            return Err(CommandError::denied(
+            return Err(CommandError::needs(
+                Access::Admin,
                 "the section `quiver` takes the role `admin`: `restart` is refused",
             ));
         }

@@ -63,12 +63,14 @@ pub(super) fn commands() -> [Command<App>; 2] {
     ]
 }
 
-/// What the commands need while they run.
+/// What the commands need while they run, and whoever works beside them on the control thread.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub struct Desk {
+    /// The router; never borrowed across an await.
     pub router: Rc<RefCell<Router>>,
+    /// The process's settings.
     pub settings: Rc<Settings>,
-    pub changes: Rc<Changes>,
+    pub(super) changes: Rc<Changes>,
 }
 
 fn plural(n: u64, what: &str) -> String {
@@ -85,7 +87,8 @@ pub(super) fn busy() -> CommandError {
 }
 
 impl Desk {
-    pub(super) fn of(app: &App) -> Desk {
+    /// Of the commands' context.
+    pub fn of(app: &App) -> Desk {
         let (router, settings) = (Rc::clone(&app.router), Rc::clone(&app.settings));
         Desk { router, settings, changes: Rc::clone(&app.changes) }
     }

@@ -4,7 +4,9 @@
 //! [`MAX_REQUEST`] bytes long.
 
 mod credentials;
+mod door;
 mod protocol;
+mod replies;
 mod reply;
 mod script;
 mod server;
@@ -22,8 +24,10 @@ use command::{Access, Caller, Command, CommandError, Completer, Completion, Outp
 
 use crate::load::Load;
 pub use credentials::author;
-pub use protocol::MAX_REQUEST;
-pub use server::{MAX_CLIENTS, Server};
+pub use door::{Closed, Door, Here, Orders, door};
+pub use protocol::{Failure, InScript, MAX_REQUEST, Run};
+pub use replies::Piece;
+pub use server::{Gate, MAX_CLIENTS, Server};
 pub use socket::{BindError, Config};
 
 /// Where the socket is unless the configuration says otherwise.

@@ -34,11 +34,19 @@ struct CompleteAt {
     cursor: usize,
 }
 
+/// What is to be run.
+#[derive(Debug)]
+pub enum Run {
+    /// A command.
+    Line(String),
+    /// Commands, one a line.
+    Lines(String),
+}
+
 /// What a request asks for.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Line(String),
-    Lines(String),
+    Run(Run),
     Complete(String, usize),
     Help(String),
 }
@@ -53,8 +61,8 @@ impl Request {
             (id.unwrap_or_default(), format!("not a request: {error}"))
         })?;
         let asks = [
-            request.line.take().map(Ask::Line),
-            request.lines.take().map(Ask::Lines),
+            request.line.take().map(|line| Ask::Run(Run::Line(line))),
+            request.lines.take().map(|lines| Ask::Run(Run::Lines(lines))),
             request.complete.take().map(|at| Ask::Complete(at.line, at.cursor)),
             request.help.take().map(Ask::Help),
         ];
@@ -68,17 +76,20 @@ impl Request {
 
 /// Why a request failed, with the place in a script if there is one.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub struct Failure {
+    /// The error by itself.
     pub error: CommandError,
     /// The error as the operator reads it.
     pub text: String,
+    /// Where in its line: the column in characters from 1, and how many characters.
+    pub place: Option<(usize, usize)>,
     /// Where it stands, when it is not the only line.
     pub script: Option<InScript>,
 }
 
 /// The place of a command among others.
 #[derive(Debug)]
-pub(super) struct InScript {
+pub struct InScript {
     /// The script's file; `None` for lines out of the request.
     pub file: Option<String>,
     /// Line, from 1.
@@ -88,11 +99,20 @@ pub(super) struct InScript {
 }
 
 impl Failure {
-    pub fn new(error: CommandError, line: &str) -> Self {
-        Self { text: error.render(line), error, script: None }
+    pub(super) fn new(error: CommandError, line: &str) -> Self {
+        let characters = |part: Option<&str>| part.map_or(0, |p| p.chars().count());
+        let place = error.span.as_ref().map(|span| {
+            (characters(line.get(..span.start)) + 1, characters(line.get(span.clone())))
+        });
+        Self { text: error.render(line), error, place, script: None }
     }
 
-    pub fn to_json(&self) -> Json {
+    /// Of something that is no line.
+    pub(super) fn of(error: CommandError) -> Self {
+        Self { text: error.message.clone(), error, place: None, script: None }
+    }
+
+    pub(super) fn to_json(&self) -> Json {
         let mut json = json!({
             "kind": self.error.kind.name(),
             "message": self.error.message,

@@ -11,24 +11,31 @@ pub(super) struct Reply {
     pub sent: bool,
     /// What is not sent yet.
     pub buffer: String,
+    /// What stands before the JSON.
+    head: String,
     nest: Nesting,
 }
 
 impl Reply {
+    /// A reply to the request `id`.
+    pub fn to(id: &Json) -> Self {
+        Self { head: format!("{{\"id\":{id},\"json\":"), ..Self::default() }
+    }
+
     /// Writes more of the JSON, which begins and ends beside values.
-    pub fn write(&mut self, id: &Json, json: &str) {
+    pub fn write(&mut self, json: &str) {
         if !self.begun {
             self.begun = true;
-            self.buffer = format!("{{\"id\":{id},\"json\":");
+            self.buffer.push_str(&self.head);
         }
         self.nest.feed(json);
         self.buffer.push_str(json);
     }
 
     /// A value comes next: writes the comma that must stand before it.
-    pub fn next_value(&mut self, id: &Json) {
+    pub fn next_value(&mut self) {
         if self.nest.wants_comma() {
-            self.write(id, ",");
+            self.write(",");
         }
     }
 
@@ -97,11 +104,11 @@ mod tests {
 
     #[test]
     fn what_is_open_is_closed() {
-        let mut reply = Reply::default();
-        reply.write(&json!(7), "[");
+        let mut reply = Reply::to(&json!(7));
+        reply.write("[");
         for value in ["{\"a\":[1,\"]}\\\"\"", "", "{\"b\":"] {
-            reply.next_value(&json!(7));
-            reply.write(&json!(7), value);
+            reply.next_value();
+            reply.write(value);
         }
         reply.end(",\"ok\":false}");
         let read: Json = serde_json::from_str(&reply.buffer).unwrap();
@@ -125,11 +132,11 @@ mod tests {
     proptest! {
         #[test]
         fn whole_values_leave_nothing_open(values in proptest::collection::vec(tree(), 0..4)) {
-            let mut reply = Reply::default();
-            reply.write(&Json::Null, "[");
+            let mut reply = Reply::to(&json!(7));
+            reply.write("[");
             for value in &values {
-                reply.next_value(&Json::Null);
-                reply.write(&Json::Null, &value.to_string());
+                reply.next_value();
+                reply.write(&value.to_string());
             }
             reply.end("}");
             let read: Json = serde_json::from_str(&reply.buffer).unwrap();

@@ -41,8 +41,7 @@ pub(super) async fn run(
     depth: usize,
 ) -> Result<Answer, Stop> {
     let refused = |message: String| {
-        let error = CommandError::new(message);
-        Stop::Failed(Box::new(Failure { text: error.message.clone(), error, script: None }))
+        Stop::Failed(Box::new(Failure::of(CommandError::new(message))))
     };
     let path = resolve(path, cwd).map_err(refused)?;
     let name = path.display().to_string();
@@ -187,8 +186,7 @@ async fn run_lines(
         if next >= asked {
             most = memory::for_lines().map_err(|e| {
                 let error = CommandError::new(format!("no memory for further commands: {e}"));
-                let failure = Failure { text: error.message.clone(), error, script: None };
-                Ended(next + 1, applied, Stop::Failed(Box::new(failure)))
+                Ended(next + 1, applied, Stop::Failed(Box::new(Failure::of(error))))
             })?;
             asked = next + SHORT;
         }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +15,55 @@ use tokio::task::LocalSet;
 
 use super::session::{self, Shared};
 use super::socket::{self, Policy, Socket};
-use super::{BindError, Config, Executor, credentials, protocol};
+use super::{BindError, Config, Executor, Orders, credentials, protocol};
 
 /// The most connections at once.
 pub const MAX_CLIENTS: usize = 64;
 /// Connections on top of these that only who may change things gets, so that lookers cannot lock them out.
 const RESERVED: usize = 8;
 
-/// The control socket, bound and not yet served.
+/// A socket that knows who may do what, served by others.
 #[derive(Debug)]
+pub struct Gate(Socket);
+
+impl Gate {
+    /// Makes the socket. Its file is removed when the gate is dropped.
+    ///
+    /// # Errors
+    /// When the socket cannot be made, or another router listens on it.
+    pub fn bind(config: &Config) -> Result<Self, BindError> {
+        Ok(Self(socket::bind(config)?))
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The listening socket, which does not block.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    pub fn listener(&self) -> std::io::Result<std::os::unix::net::UnixListener> {
+        self.0.listener.try_clone()
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    /// Why nobody who may do anything.
+    pub fn caller(&self, stream: &UnixStream) -> Result<Caller, &'static str> {
+        caller(stream, &self.0.policy)
+    }
+}
+
+/// Tasks of other threads, with the context that they get.
+type Tasks = Box<dyn FnOnce(Rc<Shared>) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// The control socket, bound and not yet served.
 pub struct Server {
     socket: Socket,
+    tasks: Option<Tasks>,
 }
 
 impl Server {
@@ -33,12 +72,19 @@ impl Server {
     /// # Errors
     /// When the socket cannot be made, or another router listens on it.
     pub fn bind(config: &Config) -> Result<Self, BindError> {
-        Ok(Self { socket: socket::bind(config)? })
+        Ok(Self { socket: socket::bind(config)?, tasks: None })
     }
 
     /// The socket's path.
     pub fn path(&self) -> &Path {
         self.socket.path()
+    }
+
+    /// With a door for other threads: what they ask for has its turn beside the connections.
+    #[must_use]
+    pub fn with_door<C: Clone + 'static>(mut self, orders: Orders<C>, context: C) -> Self {
+        self.tasks = Some(Box::new(move |shared| Box::pin(orders.serve(shared, context))));
+        self
     }
 
     /// Answers requests, forever, on the current thread. Dropping the future closes all connections and ends the
@@ -51,6 +97,9 @@ impl Server {
         let clients = Rc::new(Cell::new(0));
         let shared = Rc::new(Shared::new(executor, self.socket.idle_timeout));
         let local = LocalSet::new();
+        if let Some(tasks) = self.tasks {
+            local.spawn_local(tasks(Rc::clone(&shared)));
+        }
         local
             .run_until(async {
                 loop {
@@ -74,23 +123,28 @@ impl Drop for Place {
     }
 }
 
-fn admit(stream: UnixStream, policy: &Policy, clients: &Rc<Cell<usize>>, shared: &Rc<Shared>) {
-    let Ok(peer) = stream.peer_cred() else { return };
+/// Who is at the other end of a connection, or why nobody who may do anything.
+fn caller(stream: &UnixStream, policy: &Policy) -> Result<Caller, &'static str> {
+    let peer = stream.peer_cred().map_err(|_| "the system does not say who you are")?;
     let groups = credentials::peer_groups(stream.as_fd()).unwrap_or_default();
     let of_socket: Vec<u32> = groups.iter().copied().chain([peer.gid()]).collect();
-    let Some(access) = policy.access(peer.uid(), &of_socket) else {
-        let why = match policy.has_roles() {
-            true => "you are neither root nor in the group of the control socket, and have no role",
-            false => "you are neither root nor in the group of the control socket",
-        };
-        return refuse(stream, "denied", why);
+    let access = policy.access(peer.uid(), &of_socket).ok_or(match policy.has_roles() {
+        true => "you are neither root nor in the group of the control socket, and have no role",
+        false => "you are neither root nor in the group of the control socket",
+    })?;
+    let process = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    Ok(Caller { access, user: peer.uid(), group: peer.gid(), groups, process, ssh: None })
+}
+
+fn admit(stream: UnixStream, policy: &Policy, clients: &Rc<Cell<usize>>, shared: &Rc<Shared>) {
+    let caller = match caller(&stream, policy) {
+        Ok(caller) => caller,
+        Err(why) => return refuse(stream, "denied", why),
     };
-    let limit = if access >= Access::Write { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
+    let limit = if caller.access >= Access::Write { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
     if clients.get() >= limit {
         return refuse(stream, "failed", "too many connections to the control socket");
     }
-    let process = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-    let caller = Caller { access, user: peer.uid(), group: peer.gid(), groups, process, ssh: None };
     clients.set(clients.get() + 1);
     let place = Place(clients.clone());
     let shared = Rc::clone(shared);

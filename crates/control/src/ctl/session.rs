@@ -11,25 +11,19 @@ use std::task::Poll;
 use std::time::Duration;
 
 use command::{Access, Caller, CommandError, Emit, Filters, Output, Page, Pieces, Stream, split_filters};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value as Json, json};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, timeout};
 
-use super::protocol::{Ask, Failure, MAX_REQUEST, Request, completion, refusal};
-use super::reply::Reply;
+use super::protocol::{Ask, Failure, MAX_REQUEST, Request, Run, completion, refusal};
+use super::replies::{Replies, Wire};
 use super::{Executor, script};
 use crate::load::Load;
 
-/// A client that takes nothing for so long is closed.
-const WRITE_TIMEOUT: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
-/// Bytes written between two looks at the clock.
-const WRITE_CHUNK: usize = 64 * 1024;
-/// Text of one part of a reply at most, in bytes.
-const PART: usize = 128 * 1024;
+/// Memory that is kept for the next request, in bytes.
+const KEPT: usize = 64 * 1024;
 /// What a running command may have said and the client not yet read, in bytes.
 const MAX_PENDING: usize = 256 << 10;
 /// How often is looked whether the client of a command that says nothing is still there.
@@ -129,8 +123,7 @@ pub(super) async fn run(stream: UnixStream, caller: Arc<Caller>, shared: Rc<Shar
     let (reader, writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let idle = shared.idle_timeout;
-    let (id, reply, filters) = (Json::Null, Reply::default(), Vec::new());
-    let mut session = Session { writer, shared, caller, id, json: false, reply, filters };
+    let mut session = Session::new(shared, caller, Replies::Socket(Wire::new(writer)));
     let mut request = Vec::new();
     loop {
         let read = read_request(&mut reader, &mut request);
@@ -140,7 +133,7 @@ pub(super) async fn run(stream: UnixStream, caller: Arc<Caller>, shared: Rc<Shar
                 Ok(read) => read?,
                 Err(_) => {
                     let message = format!("closed: no request for {} s", idle.as_secs());
-                    return session.send(&refusal(&Json::Null, "idle", &message)).await;
+                    return session.refuse(&Json::Null, "idle", &message).await;
                 }
             },
         };
@@ -148,7 +141,7 @@ pub(super) async fn run(stream: UnixStream, caller: Arc<Caller>, shared: Rc<Shar
             Read::End => return Ok(()),
             Read::TooLong => {
                 let message = format!("the request is longer than {MAX_REQUEST} bytes");
-                return session.send(&refusal(&Json::Null, "protocol", &message)).await;
+                return session.refuse(&Json::Null, "protocol", &message).await;
             }
             Read::Request if request.iter().all(u8::is_ascii_whitespace) => {}
             Read::Request => session.answer(&request).await?,
@@ -165,7 +158,7 @@ enum Read {
 /// Reads up to the end of the line or of the stream.
 async fn read_request(reader: &mut (impl AsyncBufRead + Unpin), request: &mut Vec<u8>) -> io::Result<Read> {
     request.clear();
-    request.shrink_to(WRITE_CHUNK);
+    request.shrink_to(KEPT);
     loop {
         let available = reader.fill_buf().await?;
         if available.is_empty() {
@@ -185,93 +178,66 @@ async fn read_request(reader: &mut (impl AsyncBufRead + Unpin), request: &mut Ve
     }
 }
 
-/// The writing half of a connection and the request that is being answered.
+/// Who asks, and the request that is being answered.
 pub(super) struct Session {
-    writer: OwnedWriteHalf,
     pub shared: Rc<Shared>,
     pub caller: Arc<Caller>,
-    id: Json,
     pub json: bool,
-    /// The JSON of the request that is being answered, as far as it is written.
-    reply: Reply,
+    replies: Replies,
     /// What of the text of the command that runs is to be sent: those of a script before those of its commands.
     filters: Vec<Filters>,
 }
 
 impl Session {
+    pub fn new(shared: Rc<Shared>, caller: Arc<Caller>, replies: Replies) -> Self {
+        Self { shared, caller, json: false, replies, filters: Vec::new() }
+    }
+
+    /// Answers a request of the socket.
     async fn answer(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (request, ask) = match Request::parse(bytes) {
             Ok(parsed) => parsed,
-            Err((id, message)) => return self.send(&refusal(&id, "protocol", &message)).await,
+            Err((id, message)) => return self.refuse(&id, "protocol", &message).await,
         };
-        self.id = request.id;
         if request.ssh != self.caller.ssh {
             self.caller = Arc::new(Caller { ssh: request.ssh, ..Caller::clone(&self.caller) });
         }
-        self.reply = Reply::default();
+        let id = request.id;
+        self.replies.begin(&id);
         match ask {
             Ask::Complete(line, cursor) => {
                 let found = self.shared.turn("completion", |e| e.complete(&line, cursor)).await;
-                let reply = completion(&self.id, &found);
-                self.send(&reply).await
+                self.replies.send(&completion(&id, &found)).await
             }
             Ask::Help(line) => {
-                let reply = json!({ "id": self.id, "ok": true, "text": self.shared.turn("help", |e| e.help(&line)).await });
-                self.send(&reply).await
+                let text = self.shared.turn("help", |e| e.help(&line)).await;
+                self.replies.send(&json!({ "id": id, "ok": true, "text": text })).await
             }
-            Ask::Line(line) => {
-                self.json = request.json || command::asks_json(&line);
-                let result = self.line(&line, request.cwd.as_deref(), 0).await;
-                self.reply(result).await
-            }
-            Ask::Lines(text) => {
-                self.json = request.json;
-                let result = script::run_text(self, &text, request.cwd.as_deref()).await;
-                self.reply(result).await
-            }
+            Ask::Run(what) => self.run(&what, request.json, request.cwd.as_deref()).await,
         }
     }
 
-    async fn reply(&mut self, result: Result<Answer, Stop>) -> io::Result<()> {
-        match result {
-            Ok(answer) => self.finish(answer).await,
-            Err(Stop::Gone(error)) => Err(error),
-            Err(Stop::Failed(failure)) if self.reply.sent => {
-                self.reply.end(&format!(",\"ok\":false,\"error\":{}}}\n", failure.to_json()));
-                self.flush().await
-            }
-            Err(Stop::Failed(failure)) => {
-                let reply = json!({ "id": self.id, "ok": false, "error": failure.to_json() });
-                self.send(&reply).await
-            }
-        }
+    async fn refuse(&mut self, id: &Json, kind: &str, message: &str) -> io::Result<()> {
+        self.replies.send(&refusal(id, kind, message)).await
     }
 
-    async fn finish(&mut self, answer: Answer) -> io::Result<()> {
-        if self.reply.begun {
-            self.reply.end(if answer.failed { ",\"ok\":true,\"failed\":true}\n" } else { ",\"ok\":true}\n" });
-            return self.flush().await;
-        }
-        let reply = if self.json {
-            json!({ "id": self.id, "ok": true, "json": answer.json })
-        } else {
-            let mut text = answer.text.as_str();
-            while text.len() > PART {
-                let mut cut = PART;
-                while !text.is_char_boundary(cut) {
-                    cut -= 1;
-                }
-                let (part, rest) = text.split_at(cut);
-                self.part(part).await?;
-                text = rest;
+    /// Runs what is asked for, and sends what it says and how it ended.
+    pub async fn run(&mut self, what: &Run, json: bool, cwd: Option<&Path>) -> io::Result<()> {
+        let result = match what {
+            Run::Line(line) => {
+                self.json = json || command::asks_json(line);
+                self.line(line, cwd, 0).await
             }
-            json!({ "id": self.id, "ok": true, "text": text })
+            Run::Lines(text) => {
+                self.json = json;
+                script::run_text(self, text, cwd).await
+            }
         };
-        let mut reply = reply;
-        if answer.failed {
-            reply["failed"] = true.into();
+        match result {
+            Ok(answer) => self.replies.finish(answer, self.json).await,
+            Err(Stop::Failed(failure)) => self.replies.fail(failure).await,
+            Err(Stop::Gone(error)) => Err(error),
         }
-        self.send(&reply).await
     }
 
     /// Sends a piece of text before the end of the reply, unless JSON is wanted.
@@ -286,38 +252,12 @@ impl Session {
         if passed.is_empty() {
             return Ok(());
         }
-        let reply = json!({ "id": self.id, "part": passed });
-        self.send(&reply).await
+        self.replies.part(passed).await
     }
 
     /// Writes a value into the JSON of the reply, or a piece of one that `begins` here or has begun.
     pub async fn write_json(&mut self, json: &str, begins: bool) -> io::Result<()> {
-        if begins {
-            self.reply.next_value(&self.id);
-        }
-        self.reply.write(&self.id, json);
-        if self.reply.buffer.len() < WRITE_CHUNK {
-            return Ok(());
-        }
-        self.reply.sent = true;
-        self.flush().await
-    }
-
-    async fn flush(&mut self) -> io::Result<()> {
-        let text = std::mem::take(&mut self.reply.buffer);
-        for chunk in text.as_bytes().chunks(WRITE_CHUNK) {
-            timeout(WRITE_TIMEOUT, self.writer.write_all(chunk)).await??;
-        }
-        Ok(())
-    }
-
-    async fn send(&mut self, reply: &Json) -> io::Result<()> {
-        let mut line = serde_json::to_vec(reply)?;
-        line.push(b'\n');
-        for chunk in line.chunks(WRITE_CHUNK) {
-            timeout(WRITE_TIMEOUT, self.writer.write_all(chunk)).await??;
-        }
-        Ok(())
+        self.replies.json(json, begins).await
     }
 
     /// Runs a line; `depth` is how many scripts it stands in.
@@ -413,14 +353,6 @@ impl Session {
         }
     }
 
-    /// Whether the client has closed the connection. One that will only say nothing more still reads.
-    fn is_gone(&self) -> bool {
-        let mut fds = [PollFd::new(self.writer.as_ref(), PollFlags::empty())];
-        let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-        let [fd] = fds;
-        found.is_ok() && fd.revents().intersects(PollFlags::HUP | PollFlags::ERR)
-    }
-
     /// Runs a command that goes on for a while and sends what it says as it says it. It ends when the client goes away, also
     /// while there is nothing to say, unless it changes something.
     async fn stream(&mut self, stream: Stream) -> io::Result<Result<Output, CommandError>> {
@@ -456,7 +388,7 @@ impl Session {
             });
             match (part.await, ended.take()) {
                 (Some(part), result) => {
-                    if part.is_empty() && !finishes && self.is_gone() {
+                    if part.is_empty() && !finishes && self.replies.is_gone() {
                         return Err(gone());
                     }
                     ended = result;
