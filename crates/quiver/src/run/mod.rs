@@ -8,7 +8,9 @@ mod sink;
 mod state;
 mod supervise;
 
+use api::server::Api;
 use clap::Args;
+use control::commands::Desk;
 use control::ctl::{self, RegistryExecutor, Server};
 use control::journal::Journal;
 use control::saved::Folder;
@@ -25,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Lines of a run that died which the log of the next one has.
 const TOLD: usize = 10;
+/// What may wait for the control thread at once, of the API.
+const DOOR: usize = 64;
 
 /// Check a configuration: print every error and note with its place, and exit with 0 (no errors) or 1.
 #[derive(Debug, Args)]
@@ -53,6 +57,9 @@ pub struct Run {
     /// Keep applied configurations in this folder, and start with the last of them rather than with FILE
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// Serve the API for programs on a Unix socket at this path, rather than where FILE says
+    #[arg(long, value_name = "PATH")]
+    api: Option<PathBuf>,
     /// Start it anew when it dies, and keep its pairs in Linux up meanwhile; SIGUSR1 ends it in order and starts it anew
     #[arg(long)]
     supervise: bool,
@@ -116,18 +123,25 @@ pub fn run(args: &Run) -> ExitCode {
     }
 }
 
-/// Makes the control socket. A router that listens on it may be about to end, as when it is started anew right after
-/// SIGTERM: it is given a second.
-fn bind(socket: &ctl::Config) -> Result<Server, ctl::BindError> {
+/// Makes a socket. A router that listens on it may be about to end, as when it is started anew right after SIGTERM: it is given a
+/// second.
+fn patiently<S>(bind: impl Fn() -> Result<S, ctl::BindError>) -> Result<S, ctl::BindError> {
     let until = Instant::now() + Duration::from_secs(1);
     loop {
-        match Server::bind(socket) {
+        match bind() {
             Err(ctl::BindError::InUse { .. }) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             other => return other,
         }
     }
+}
+
+/// Makes the socket of the API, where there is to be one. The roles are those of the control socket.
+fn bind_api(args: &Run, control: &ctl::Config) -> Result<Option<Api>, String> {
+    let Some(path) = args.api.clone() else { return Ok(None) };
+    let config = ctl::Config { path, ..control.clone() };
+    patiently(|| Api::bind(&config)).map(Some).map_err(|e| e.to_string())
 }
 
 /// What is written on devices in Linux that outlive the router with this control socket.
@@ -184,7 +198,8 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             roles: settings.sockets.roles.clone(),
         };
         // First, because it finds a router that runs already.
-        let server = bind(&socket).map_err(|e| e.to_string())?;
+        let server = patiently(|| Server::bind(&socket)).map_err(|e| e.to_string())?;
+        let api = bind_api(args, &socket)?;
         let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
         tracing::info!("{}", log::buffers(&router));
         log::instructions(&router);
@@ -224,6 +239,13 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let context =
             context.with_load(&load).with_journal(journal.clone()).with_changes(changes).with_kernel(&kernel);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
+        let (door, orders) = ctl::door(DOOR);
+        let server = server.with_door(orders, Desk::of(&context));
+        let version = env!("CARGO_PKG_VERSION");
+        let api = api.map(|api| api.serve(version, &registry, door)).transpose().map_err(|e| e.to_string())?;
+        if let Some(api) = &api {
+            tracing::info!("API on {}", api.path().display());
+        }
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let waits = control::commands::waits(&router);
         let executor =
@@ -237,8 +259,8 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             end.stopping();
         };
         manager.ready(workers);
-        runtime::run(router, server, executor, kernel, log, stop)
-            .await
-            .map_err(|e| format!("the control thread failed: {e}"))
+        let ended = runtime::run(router, server, executor, kernel, log, stop).await;
+        drop(api);
+        ended.map_err(|e| format!("the control thread failed: {e}"))
     })
 }
