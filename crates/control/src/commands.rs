@@ -4,15 +4,20 @@ mod change;
 mod configuration;
 mod control;
 mod desired;
+mod documents;
 mod history;
 mod netlink;
 mod ping;
 mod places;
 mod process;
+mod reload;
 mod traceroute;
 
-pub use change::{Changes, Reload};
-pub use desired::Desk;
+pub use change::{Applied, Changes};
+pub use desired::{Desk, Differences, Steps, Told};
+pub use documents::Wish;
+pub use places::Held;
+pub use reload::Reload;
 
 use crate::ctl::{Plain, Waiting};
 use crate::journal::Journal;

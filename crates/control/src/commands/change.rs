@@ -7,7 +7,7 @@ use crate::ctl::author;
 use crate::dump::{Dump, Source};
 use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::runtime::Logger;
-use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError, digest};
+use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
 use command::{Access, Args, Caller, Command, CommandError, Output};
 use graph::memory::Growth;
 use net::background::drop_aside;
@@ -15,7 +15,6 @@ use net::router::LogLine;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +34,7 @@ pub struct Changes {
     /// Nothing else changes anything.
     pub(super) applying: Cell<bool>,
     /// What was applied and waits to be confirmed.
-    pending: RefCell<Option<Pending>>,
+    pub(super) pending: RefCell<Option<Pending>>,
     /// For comparisons that change nothing.
     pub(super) places: Places,
     /// What the last document brought; unknown: all that runs.
@@ -61,7 +60,7 @@ impl Changes {
         }
     }
 
-    fn log(&self, warn: bool, text: String) {
+    pub(super) fn log(&self, warn: bool, text: String) {
         (self.log)(&LogLine { warn, text });
     }
 
@@ -85,7 +84,7 @@ impl Drop for Changes {
 }
 
 /// What was applied and is not confirmed.
-struct Pending {
+pub(super) struct Pending {
     /// What ran before, and what documents had brought of it.
     before: Side,
     brought: Option<Brought>,
@@ -165,7 +164,7 @@ pub(super) fn commands() -> [Command<App>; 4] {
 pub(super) struct Applying(Rc<Changes>);
 
 impl Applying {
-    fn begin(changes: &Rc<Changes>) -> Result<Applying, CommandError> {
+    pub fn begin(changes: &Rc<Changes>) -> Result<Applying, CommandError> {
         if changes.applying.replace(true) {
             return Err(applying());
         }
@@ -185,30 +184,34 @@ pub(super) fn applying() -> CommandError {
 }
 
 /// What somebody wants applied.
-struct Order {
-    kind: Kind,
-    from: From,
-    confirm: Option<Duration>,
-    restart: bool,
-    exact: bool,
-    comment: String,
-    caller: Option<Caller>,
+pub(super) struct Order {
+    pub kind: Kind,
+    pub from: From,
+    pub confirm: Option<Duration>,
+    pub restart: bool,
+    pub exact: bool,
+    pub comment: String,
+    pub caller: Option<Caller>,
 }
 
 impl Order {
     fn of(args: &Args, kind: Kind, from: From) -> Result<Order, CommandError> {
         let confirm = args.opt::<u32>("seconds")?.map(|s| Duration::from_secs(s.into()));
         let comment = args.opt::<String>("comment")?.unwrap_or_default();
-        let comment = crate::saved::plain(&comment);
-        let caller = args.caller().cloned();
-        if args.has("restart") && caller.as_ref().is_some_and(|c| c.access < Access::Admin) {
+        let (restart, exact, caller) = (args.has("restart"), args.has("exact"), args.caller().cloned());
+        Order { kind, from, confirm, restart, exact, comment, caller }.allowed()
+    }
+
+    /// The order itself, where who gives it may do so.
+    pub fn allowed(mut self) -> Result<Order, CommandError> {
+        self.comment = crate::saved::plain(&self.comment);
+        if self.restart && self.caller.as_ref().is_some_and(|c| c.access < Access::Admin) {
             return Err(CommandError::needs(
                 Access::Admin,
                 "the section `quiver` takes the role `admin`: `restart` is refused",
             ));
         }
-        let (restart, exact) = (args.has("restart"), args.has("exact"));
-        Ok(Order { kind, from, confirm, restart, exact, comment, caller })
+        Ok(self)
     }
 }
 
@@ -227,63 +230,99 @@ where
 
 fn apply(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let order = Order::of(args, Kind::Apply, asked(args)?)?;
-    alone(app, async move |desk| change(&desk, order).await)
+    alone(app, async move |desk| Ok(change(&desk, order).await?.output()))
 }
 
 fn rollback(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let number = args.opt::<u64>("number")?;
-    let pending = number.is_none() && app.changes.pending.borrow().is_some();
-    if pending {
-        let caller = args.caller().cloned();
-        return alone(app, async move |desk| {
-            let by = who(caller).await;
-            let why = format!("{} asked for it", words(&by));
-            let (steps, number) = back(&desk, by, &why).await?;
-            Ok(Output::new(
-                format!("went back in {steps} steps"),
-                json!({ "steps": steps, "number": number, "confirm-within": null }),
-            ))
-        });
+    let folder = match number {
+        None if app.changes.pending.borrow().is_some() => None,
+        _ => Some(app.changes.folder()?),
+    };
+    let order = folder.map(|f| Order::of(args, Kind::Rollback, From::Kept(f, number.unwrap_or(0))));
+    let (order, caller) = (order.transpose()?, args.caller().cloned());
+    alone(app, async move |desk| Ok(rolled_back(&desk, order, caller).await?.output()))
+}
+
+/// Goes back: to what an order wants, the last but one where that says number 0; or to what ran before that which waits to be
+/// confirmed.
+pub(super) async fn rolled_back(
+    desk: &Desk,
+    order: Option<Order>,
+    caller: Option<Caller>,
+) -> Result<Applied, CommandError> {
+    let Some(mut order) = order else {
+        let by = who(caller).await;
+        let why = format!("{} asked for it", words(&by));
+        let (steps, number) = back(desk, by, &why).await?;
+        let text = format!("went back in {steps} steps");
+        return Ok(Applied { steps, number, within: None, restart: vec![], text });
+    };
+    if let From::Kept(folder, 0) = &order.from {
+        let (folder, known) = (Arc::clone(folder), Arc::clone(folder));
+        let before = background(move || known.before_last()).await?;
+        let before = before.ok_or_else(|| CommandError::new("there is nothing to go back to"))?;
+        order.from = From::Kept(folder, before);
     }
-    let folder = app.changes.folder()?;
-    let known = Arc::clone(&folder);
-    let order = Order::of(args, Kind::Rollback, From::Kept(folder, number.unwrap_or(0)))?;
-    alone(app, async move |desk| {
-        let mut order = order;
-        if number.is_none() {
-            let before = background(move || known.before_last()).await?;
-            let before = before.ok_or_else(|| CommandError::new("there is nothing to go back to"))?;
-            order.from = From::Kept(desk.changes.folder()?, before);
-        }
-        change(&desk, order).await
-    })
+    change(desk, order).await
+}
+
+/// What a change of the configuration has done.
+pub struct Applied {
+    /// Steps that were taken.
+    pub steps: usize,
+    /// Its number in the history, where it is kept already.
+    pub number: Option<u64>,
+    /// Seconds after which it goes back, unless it is confirmed.
+    pub within: Option<u64>,
+    /// Lines of the section `quiver`, which come with the next start.
+    pub restart: Vec<String>,
+    /// The same in words.
+    pub text: String,
+}
+
+impl Applied {
+    fn output(self) -> Output {
+        let json = json!({ "steps": self.steps, "number": self.number, "confirm-within": self.within });
+        Output::new(self.text, json)
+    }
 }
 
 fn confirm(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let caller = args.caller().cloned();
     alone(app, async move |desk| {
-        let by = who(caller).await;
-        let none = || CommandError::new("nothing waits to be confirmed");
-        let taken = desk.changes.pending.borrow_mut().take();
-        let mut pending = taken.ok_or_else(none)?;
-        let number = match pending.prepared.take() {
-            None => None,
-            Some(prepared) => match keep(&desk, prepared).await {
-                Ok(number) => Some(number),
-                Err((prepared, e)) => {
-                    // It may be confirmed again until the time is over.
-                    pending.prepared = prepared;
-                    *desk.changes.pending.borrow_mut() = Some(pending);
-                    return Err(CommandError::new(format!("not confirmed: {e}")));
-                }
-            },
-        };
-        let kept = number.map_or(String::new(), |n| format!(", kept as number {n}"));
-        let told = std::mem::take(&mut pending.told);
-        drop_aside(std::mem::take(&mut pending.before));
-        desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
-        Ok(Output::new(format!("confirmed{kept}"), json!({ "number": number })))
+        let number = confirmed(&desk, caller).await?;
+        Ok(Output::new(format!("confirmed{}", kept_as(number)), json!({ "number": number })))
     })
+}
+
+fn kept_as(number: Option<u64>) -> String {
+    number.map_or(String::new(), |n| format!(", kept as number {n}"))
+}
+
+/// Keeps what waits to be confirmed; its number in the history, where there is one.
+pub(super) async fn confirmed(desk: &Desk, caller: Option<Caller>) -> Result<Option<u64>, CommandError> {
+    let by = who(caller).await;
+    let none = || CommandError::new("nothing waits to be confirmed");
+    let taken = desk.changes.pending.borrow_mut().take();
+    let mut pending = taken.ok_or_else(none)?;
+    let number = match pending.prepared.take() {
+        None => None,
+        Some(prepared) => match keep(desk, prepared).await {
+            Ok(number) => Some(number),
+            Err((prepared, e)) => {
+                // It may be confirmed again until the time is over.
+                pending.prepared = prepared;
+                *desk.changes.pending.borrow_mut() = Some(pending);
+                return Err(CommandError::new(format!("not confirmed: {e}")));
+            }
+        },
+    };
+    let told = std::mem::take(&mut pending.told);
+    drop_aside(std::mem::take(&mut pending.before));
+    let kept = kept_as(number);
+    desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
+    Ok(number)
 }
 
 /// Work for a disk, on a thread of its own.
@@ -308,6 +347,11 @@ async fn keep(desk: &Desk, prepared: Prepared) -> Result<u64, (Option<Prepared>,
 /// Who gives a command. Names of users may come over a network: not from the control thread.
 async fn who(caller: Option<Caller>) -> Author {
     net::background::run(move || author(caller.as_ref())).await.unwrap_or_default()
+}
+
+/// The router itself reads its file again.
+fn reloads() -> Author {
+    Author { from: "SIGHUP".into(), ..author(None) }
 }
 
 /// Who it was, in a line of the log.
@@ -353,7 +397,7 @@ async fn prepare(
 }
 
 /// Brings what runs to what an order wants, and keeps it.
-async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
+pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, CommandError> {
     if desk.changes.pending.borrow().is_some() {
         let why = "nothing was changed: what was applied before waits to be confirmed. `configuration confirm` keeps it, \
                    `configuration rollback` goes back";
@@ -370,7 +414,7 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
         }
         desk.changes.folder()?;
     }
-    if let From::File(_, Some(who)) = &order.from
+    if let Some(who) = order.from.who()
         && !who.is_privileged()
         && let Some(why) = plan.for_root()
     {
@@ -419,7 +463,7 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
             }
         }
         desk.changes.brought.replace(Some(brought));
-        let kept = number.map_or(String::new(), |n| format!(", kept as number {n}"));
+        let kept = kept_as(number);
         text += &kept;
         if steps != 0 || number.is_some() {
             desk.changes.log(false, format!("configuration: {}: {told}{kept}", by));
@@ -430,8 +474,7 @@ async fn change(desk: &Desk, order: Order) -> Result<Output, CommandError> {
         restart.iter().for_each(|r| _ = write!(text, "\n{r}"));
     }
     drop_aside((carry, wanted));
-    let within = confirm.map(|t| t.as_secs());
-    Ok(Output::new(text, json!({ "steps": steps, "number": number, "confirm-within": within })))
+    Ok(Applied { steps, number, within: confirm.map(|t| t.as_secs()), restart, text })
 }
 
 /// Carries a plan out, or back where it was given up or fails.
@@ -541,16 +584,19 @@ fn refusal(carry: &Carry, wanted: &Side, failed: &Failed) -> CommandError {
     // What could not be undone stays as it is.
     let mut text =
         String::from(if failed.left.is_empty() { "nothing was changed" } else { "not all is as it was" });
+    let mut faults = vec![];
     if let Some(step) = plan.steps.get(failed.step) {
         let what = step.line(plan, &Default::default());
-        let at = wanted.refusal(&step.id, failed.number, &failed.message).line;
-        let line = if at == 0 { String::new() } else { format!(", line {at} of the document") };
+        let fault = wanted.refusal(&step.id, failed.number, &failed.message).fault();
+        let line =
+            if fault.line == 0 { String::new() } else { format!(", line {} of the document", fault.line) };
+        faults.push(fault);
         let _ = write!(text, ": {} {}{line}: {}", what.sign, what.text, failed.message);
     }
     for left in &failed.left {
         let _ = write!(text, "\ncould not be undone: {left}");
     }
-    CommandError::new(text)
+    CommandError::new(text).with_faults(faults)
 }
 
 fn save(app: &mut App, args: &Args) -> Result<Output, CommandError> {
@@ -558,17 +604,30 @@ fn save(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (caller, comment) = (args.caller().cloned(), args.opt::<String>("comment")?.unwrap_or_default());
     let comment = crate::saved::plain(&comment);
     alone(app, async move |desk| {
-        let author = who(caller).await;
-        saved(&desk, author, comment).await
+        let (number, new) = saved(&desk, caller, comment).await?;
+        let text = kept_text(number, new);
+        Ok(Output::new(text, json!({ "number": number, "saved": new })))
     })
 }
 
-async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, CommandError> {
+fn kept_text(number: u64, new: bool) -> String {
+    match new {
+        true => format!("saved as number {number}"),
+        false => format!("nothing differs from number {number}"),
+    }
+}
+
+/// Keeps what runs; its number in the history, and whether it differs from what was kept last.
+pub(super) async fn saved(
+    desk: &Desk,
+    caller: Option<Caller>,
+    comment: String,
+) -> Result<(u64, bool), CommandError> {
     if desk.changes.pending.borrow().is_some() {
         let why = "what was applied waits to be confirmed: `configuration confirm` keeps it";
         return Err(CommandError::new(why));
     }
-    let folder = desk.changes.folder()?;
+    let (folder, author) = (desk.changes.folder()?, who(caller).await);
     let text = dumped(desk).await?;
     let running = desk.running().await?;
     let by = words(&author);
@@ -592,14 +651,10 @@ async fn saved(desk: &Desk, author: Author, comment: String) -> Result<Output, C
     let (number, new, brought) =
         kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
     desk.changes.brought.replace(Some(brought));
-    let text = match new {
-        true => format!("saved as number {number}"),
-        false => format!("nothing differs from number {number}"),
-    };
     if new {
-        desk.changes.log(false, format!("configuration: {by} {text}"));
+        desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));
     }
-    Ok(Output::new(text, json!({ "number": number, "saved": new })))
+    Ok((number, new))
 }
 
 /// What runs, as a document.
@@ -627,57 +682,4 @@ async fn dumped(desk: &Desk) -> Result<String, CommandError> {
         tokio::task::yield_now().await;
     }
     Ok(text)
-}
-
-/// The router itself reads its file again.
-fn reloads() -> Author {
-    Author { from: "SIGHUP".into(), ..author(None) }
-}
-
-/// The file of the start, which is read again and applied where it was changed.
-pub struct Reload {
-    desk: Desk,
-    file: PathBuf,
-    /// A digest of the file that was last applied, or that the start has read.
-    seen: Cell<u64>,
-}
-
-impl Reload {
-    /// A file, with the digest of what the start has read.
-    pub fn new(app: &App, file: PathBuf, seen: u64) -> Rc<Reload> {
-        Rc::new(Reload { desk: Desk::of(app), file, seen: Cell::new(seen) })
-    }
-
-    /// Reads it, and says in the log how that went. A log that is rotated sends SIGHUP as well: a file that is as it was is
-    /// not applied, as that would turn back what was changed since.
-    pub async fn run(&self) {
-        let from = From::File(self.file.clone(), None);
-        let name = from.name();
-        match self.applied(from).await {
-            Ok(text) => self.desk.changes.log(false, format!("SIGHUP: {name}: {text}")),
-            Err(e) => {
-                let lines: Vec<&str> = e.message.lines().collect();
-                self.desk.changes.log(true, format!("SIGHUP: {name}: {}", lines.join("; ")));
-            }
-        }
-    }
-
-    async fn applied(&self, from: From) -> Result<String, CommandError> {
-        let file = from.clone();
-        let loaded = move || file.load().map(|wanted| digest(wanted.text.get()));
-        let found = net::background::run(loaded).await.map_err(CommandError::new)?;
-        let found = found.map_err(|e| CommandError::new(e.trim_end()))?;
-        if found == self.seen.get() {
-            return Ok("is as it was, and not applied; `quiver apply` does".into());
-        }
-        let lock = Applying::begin(&self.desk.changes)?;
-        let (confirm, comment) = (None, String::new());
-        let (restart, exact) = (false, false);
-        let order = Order { kind: Kind::Reload, from, confirm, restart, exact, comment, caller: None };
-        let done = change(&self.desk, order).await;
-        drop(lock);
-        let output = done?;
-        self.seen.set(found);
-        Ok(output.to_text().trim_end().to_owned())
-    }
 }

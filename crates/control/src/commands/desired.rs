@@ -28,6 +28,10 @@ pub(super) const PIECE: Duration = Duration::from_millis(2);
 pub(super) const EXACT: &str = "what commands made goes as well, where the document does not say it";
 /// Objects of commands that are named one by one.
 const NAMED: usize = 200;
+/// What a document is called that came with what is asked for.
+const DOCUMENT: &str = "document";
+/// Faults of a document that are told with their places.
+pub(super) const FAULTS: usize = 100;
 
 pub(super) fn commands() -> [Command<App>; 2] {
     let file = "the whole path of a document, from /; the router reads it with your rights";
@@ -153,6 +157,8 @@ pub(super) enum From {
     File(PathBuf, Option<Identity>),
     /// Among those that are kept, by its number.
     Kept(Arc<Folder>, u64),
+    /// It came with what is asked for, of somebody with these rights.
+    Text(Arc<str>, Identity),
 }
 
 /// A document that was read and checked.
@@ -176,10 +182,10 @@ impl Text {
 }
 
 impl Wanted {
-    fn of(file: &str, bytes: Vec<u8>, begins: usize) -> Result<Wanted, String> {
-        let told = |e: Diagnostics| e.to_string();
+    fn of(file: &str, bytes: Vec<u8>, begins: usize) -> Result<Wanted, CommandError> {
+        let told = |e: Diagnostics| CommandError::new(e.to_string().trim_end()).with_faults(e.faults(FAULTS));
         let document = yaml::check_bytes(file, bytes).and_then(yaml::Document::runnable).map_err(told)?;
-        Side::room_for(&document).map_err(|e| format!("{file}: {e}: {}", memory::HELP))?;
+        Side::room_for(&document).map_err(|e| CommandError::new(format!("{file}: {e}: {}", memory::HELP)))?;
         let text = Text { source: Arc::clone(&document.source), begins };
         Ok(Wanted { side: Side::of(&document), settings: document.settings, text })
     }
@@ -187,11 +193,17 @@ impl Wanted {
 
 impl From {
     /// Reads and checks it. Not for the control thread.
-    pub(super) fn load(&self) -> Result<Wanted, String> {
+    pub(super) fn load(&self) -> Result<Wanted, CommandError> {
         match self {
             From::File(path, who) => file(path, who.clone()),
+            From::Text(text, _) => {
+                let mut bytes = vec![];
+                memory::check(text.len()).map_err(short)?;
+                bytes.extend_from_slice(text.as_bytes());
+                Wanted::of(DOCUMENT, bytes, 0)
+            }
             From::Kept(folder, number) => {
-                let record = folder.read(*number).map_err(|e| e.to_string())?;
+                let record = folder.read(*number).map_err(CommandError::new)?;
                 let begins = record.bytes.len() - record.document().len();
                 Wanted::of(&record.path.display().to_string(), record.bytes, begins)
             }
@@ -203,13 +215,23 @@ impl From {
         match self {
             From::File(path, _) => saved::plain(&path.display().to_string()),
             From::Kept(_, number) => format!("number {number}"),
+            From::Text(..) => DOCUMENT.into(),
+        }
+    }
+
+    /// With whose rights a document is applied that somebody has brought.
+    pub(super) fn who(&self) -> Option<&Identity> {
+        match self {
+            From::File(_, who) => who.as_ref(),
+            From::Text(_, who) => Some(who),
+            From::Kept(..) => None,
         }
     }
 }
 
 /// Reads a file with the rights of who names it.
-fn file(path: &Path, who: Option<Identity>) -> Result<Wanted, String> {
-    let fail = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
+fn file(path: &Path, who: Option<Identity>) -> Result<Wanted, CommandError> {
+    let fail = |e: std::io::Error| CommandError::new(format!("cannot read {}: {e}", path.display()));
     let mut bytes = vec![];
     let file = Files::of(who, false).read(path).map_err(fail)?;
     let length = file.metadata().map_err(fail)?.len();
@@ -218,7 +240,7 @@ fn file(path: &Path, who: Option<Identity>) -> Result<Wanted, String> {
     bytes.reserve_exact(length.min(MAX_BYTES) + 1);
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() > MAX_BYTES {
-        return Err(format!("{}: a document has at most 256 MiB", path.display()));
+        return Err(format!("{}: a document has at most 256 MiB", path.display()).into());
     }
     Wanted::of(&path.display().to_string(), bytes, 0)
 }
@@ -228,8 +250,12 @@ pub(super) fn asked(args: &Args) -> Result<From, CommandError> {
     if !path.is_absolute() {
         return Err(args.error("file", format!("{}: give the whole path from /", path.display())));
     }
-    let who = |c: &Caller| Identity { user: c.user, group: c.group, groups: c.groups.clone() };
-    Ok(From::File(path, args.caller().map(who)))
+    Ok(From::File(path, args.caller().map(rights)))
+}
+
+/// With whose rights somebody's files are read.
+pub(super) fn rights(c: &Caller) -> Identity {
+    Identity { user: c.user, group: c.group, groups: c.groups.clone() }
 }
 
 /// What a plan was made of, and what of the process would have to be started anew.
@@ -243,10 +269,7 @@ pub(super) struct Compared {
 
 /// Without `exact` what commands made stays.
 pub(super) async fn compare(desk: &Desk, from: From, exact: bool) -> Result<Compared, CommandError> {
-    let load = async {
-        let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
-        wanted.map_err(|e| CommandError::new(e.trim_end()))
-    };
+    let load = async { net::background::run(move || from.load()).await.map_err(CommandError::new)? };
     // One reads what runs, for which it takes its memory at once, and the other a file on a thread of its own.
     let (running, wanted) = tokio::try_join!(desk.running(), load)?;
     let Wanted { side, settings, text } = wanted;
@@ -272,56 +295,89 @@ const LINES: usize = 256;
 fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (from, desk, caller) = (asked(args)?, Desk::of(app), args.caller().cloned());
     let exact = args.has("exact");
-    Ok(Output::stream(async move |_| {
-        let place = desk.changes.places.take(caller.as_ref()).await?;
-        let Compared { plan, restart, running, wanted, .. } = compare(&desk, from, exact).await?;
-        drop_aside((running, wanted));
-        let (stays, more) = engine::stays(&plan, NAMED);
-        let more = (more != 0).then(|| format!("command: {more} more"));
-        let stays = stays.into_iter().map(|s| format!("command: {s}")).chain(more);
-        let others = stays.chain(desk.others()).collect();
-        Ok(lines(place.hold(plan), restart, others))
-    }))
+    Ok(Output::stream(async move |_| Ok(differences(&desk, from, exact, caller.as_ref()).await?.output())))
 }
 
-/// The differences that a plan has found, an object a line, and behind them what is of others and stays.
-pub(super) fn lines(mut plan: Held<Plan>, restart: Vec<String>, others: Vec<String>) -> Output {
-    let mut at = Some((0, 0));
-    let mut begun = false;
-    Output::pieces(move |page| {
-        if !std::mem::replace(&mut begun, true) {
-            if page.wants_json() {
-                page.open("[");
-            }
-            for line in &restart {
-                match page.wants_json() {
-                    true => page.item(&json!({ "verb": "restart", "what": line })),
-                    false => _ = writeln!(page, "{line} (takes a restart)"),
+/// What a document would change of what runs.
+pub(super) async fn differences(
+    desk: &Desk,
+    from: From,
+    exact: bool,
+    caller: Option<&Caller>,
+) -> Result<Differences, CommandError> {
+    let place = desk.changes.places.take(caller).await?;
+    let Compared { plan, restart, running, wanted, .. } = compare(desk, from, exact).await?;
+    drop_aside((running, wanted));
+    let (stays, more) = engine::stays(&plan, NAMED);
+    let more = (more != 0).then(|| format!("command: {more} more"));
+    let stays = stays.into_iter().map(|s| format!("command: {s}")).chain(more);
+    let others = stays.chain(desk.others()).collect();
+    Ok(Differences::new(place.hold(plan), restart, others))
+}
+
+/// The differences that a plan has found.
+pub struct Differences {
+    plan: Held<Plan>,
+    /// Lines of the section `quiver`, which takes a restart.
+    pub restart: Vec<String>,
+    /// What is of others and stays.
+    pub others: Vec<String>,
+    /// None: all were told.
+    at: Option<(usize, usize)>,
+}
+
+impl Differences {
+    pub(super) fn new(plan: Held<Plan>, restart: Vec<String>, others: Vec<String>) -> Self {
+        Differences { plan, restart, others, at: Some((0, 0)) }
+    }
+
+    /// Some more of them, an object a line; `None` at the end. A piece may be empty.
+    ///
+    /// # Errors
+    /// Others wait for long to compare.
+    pub fn some(&mut self) -> Result<Option<Vec<Line>>, CommandError> {
+        let Some(start) = self.at else { return Ok(None) };
+        let (lines, next) = engine::differences(self.plan.read()?, start, LINES);
+        self.at = next;
+        Ok(Some(lines))
+    }
+
+    /// As a command says it: behind the differences what is of others.
+    pub(super) fn output(mut self) -> Output {
+        let mut begun = false;
+        Output::pieces(move |page| {
+            if !std::mem::replace(&mut begun, true) {
+                if page.wants_json() {
+                    page.open("[");
+                }
+                for line in &self.restart {
+                    match page.wants_json() {
+                        true => page.item(&json!({ "verb": "restart", "what": line })),
+                        false => _ = writeln!(page, "{line} (takes a restart)"),
+                    }
                 }
             }
-        }
-        let Some(start) = at else {
-            for other in &others {
+            let Some(lines) = self.some()? else {
+                for other in &self.others {
+                    match page.wants_json() {
+                        true => page.item(&json!({ "verb": "other", "what": other })),
+                        false => _ = writeln!(page, "= {other}"),
+                    }
+                }
+                if page.wants_json() {
+                    page.close("]");
+                }
+                return Ok(false);
+            };
+            for l in &lines {
                 match page.wants_json() {
-                    true => page.item(&json!({ "verb": "other", "what": other })),
-                    false => _ = writeln!(page, "= {other}"),
+                    true => page.item(&l.to_json()),
+                    false => _ = writeln!(page, "{} {}", l.sign, l.text),
                 }
             }
-            if page.wants_json() {
-                page.close("]");
-            }
-            return Ok(false);
-        };
-        let (lines, next) = engine::differences(plan.read()?, start, LINES);
-        at = next;
-        for l in &lines {
-            match page.wants_json() {
-                true => page.item(&l.to_json()),
-                false => _ = writeln!(page, "{} {}", l.sign, l.text),
-            }
-        }
-        Ok(true)
-    })
+            Ok(true)
+        })
+    }
 }
 
 fn step_text(n: usize, line: &Line) -> String {
@@ -334,14 +390,19 @@ fn step_text(n: usize, line: &Line) -> String {
 }
 
 /// What is told of a plan.
-struct Told {
-    lines: std::iter::Enumerate<std::vec::IntoIter<Line>>,
-    count: usize,
+pub struct Told {
+    /// The steps in order, from 0.
+    pub lines: std::iter::Enumerate<std::vec::IntoIter<Line>>,
+    /// How many there are.
+    pub count: usize,
+    /// How many of them touch traffic.
     touching: usize,
-    warnings: Vec<String>,
-    restart: Vec<String>,
+    /// What may not be meant.
+    pub warnings: Vec<String>,
+    /// Lines of the section `quiver`, which takes a restart.
+    pub restart: Vec<String>,
     /// Objects of commands that stay.
-    stays: usize,
+    pub stays: usize,
 }
 
 impl Compared {
@@ -364,49 +425,74 @@ fn plan(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let server = args.opt("server")?;
     let session = args.opt("client")?.map(|client| Session { client, server });
     let caller = args.caller().cloned();
-    Ok(Output::stream(async move |_| {
-        let place = desk.changes.places.take(caller.as_ref()).await?;
-        let compared = compare(&desk, from, exact).await?;
-        let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
-        Ok(steps(place.hold(told)))
-    }))
+    Ok(Output::stream(async move |_| Ok(steps(&desk, from, exact, session, caller.as_ref()).await?.output())))
 }
 
-fn steps(mut told: Held<Told>) -> Output {
-    let mut begun = false;
-    Output::pieces(move |page| {
-        let Told { lines, count, touching, warnings, restart, stays } = told.read()?;
-        if page.wants_json() && !std::mem::replace(&mut begun, true) {
-            page.open("{");
-            page.open_field("steps", "[");
-        }
-        for (n, line) in lines.by_ref() {
-            match page.wants_json() {
-                true => page.item(&line.to_json()),
-                false => _ = page.write_str(&step_text(n + 1, &line)),
+/// The steps from what runs to a document.
+pub(super) async fn steps(
+    desk: &Desk,
+    from: From,
+    exact: bool,
+    session: Option<Session>,
+    caller: Option<&Caller>,
+) -> Result<Steps, CommandError> {
+    let place = desk.changes.places.take(caller).await?;
+    let compared = compare(desk, from, exact).await?;
+    let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
+    Ok(Steps(place.hold(told)))
+}
+
+/// The steps of a plan, in order, and what is told of it.
+pub struct Steps(Held<Told>);
+
+impl Steps {
+    /// What is told; its lines are taken as they are read.
+    ///
+    /// # Errors
+    /// Others wait for long to compare.
+    pub fn read(&mut self) -> Result<&mut Told, CommandError> {
+        self.0.read()
+    }
+
+    fn output(mut self) -> Output {
+        let mut begun = false;
+        Output::pieces(move |page| {
+            let Told { lines, count, touching, warnings, restart, stays } = self.0.read()?;
+            if page.wants_json() && !std::mem::replace(&mut begun, true) {
+                page.open("{");
+                page.open_field("steps", "[");
             }
-            if page.is_full() {
-                return Ok(true);
+            for (n, line) in lines.by_ref() {
+                match page.wants_json() {
+                    true => page.item(&line.to_json()),
+                    false => _ = page.write_str(&step_text(n + 1, &line)),
+                }
+                if page.is_full() {
+                    return Ok(true);
+                }
             }
-        }
-        if page.wants_json() {
-            page.close("]");
-            page.field("warnings", &json!(warnings));
-            page.field("restart", &json!(restart));
-            page.field("stays", &json!(stays));
-            page.close("}");
-            return Ok(false);
-        }
-        let _ = match count {
-            0 => writeln!(page, "nothing differs"),
-            n => writeln!(page, "{n} steps, {touching} of them touch traffic"),
-        };
-        if *stays != 0 {
-            let _ =
-                writeln!(page, "of commands stays: {} (`diff` names them)", plural(*stays as u64, "object"));
-        }
-        warnings.iter().for_each(|w| _ = writeln!(page, "warning: {w}"));
-        restart.iter().for_each(|r| _ = writeln!(page, "takes a restart: {r}"));
-        Ok(false)
-    })
+            if page.wants_json() {
+                page.close("]");
+                page.field("warnings", &json!(warnings));
+                page.field("restart", &json!(restart));
+                page.field("stays", &json!(stays));
+                page.close("}");
+                return Ok(false);
+            }
+            let _ = match count {
+                0 => writeln!(page, "nothing differs"),
+                n => writeln!(page, "{n} steps, {touching} of them touch traffic"),
+            };
+            if *stays != 0 {
+                let _ = writeln!(
+                    page,
+                    "of commands stays: {} (`diff` names them)",
+                    plural(*stays as u64, "object")
+                );
+            }
+            warnings.iter().for_each(|w| _ = writeln!(page, "warning: {w}"));
+            restart.iter().for_each(|r| _ = writeln!(page, "takes a restart: {r}"));
+            Ok(false)
+        })
+    }
 }

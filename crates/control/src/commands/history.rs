@@ -2,7 +2,7 @@
 
 use super::App;
 use super::change::background;
-use super::desired::{Desk, From, lines, planned};
+use super::desired::{Desk, Differences, From, planned};
 use super::places::Held;
 use crate::saved::{Header, Record, SavedError, date};
 use command::{Args, Command, CommandError, Output, Table};
@@ -165,11 +165,10 @@ fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         let last = background(move || Ok(kept.numbers()?.first().copied())).await?;
         let last = last.ok_or_else(|| CommandError::new("nothing is kept yet"))?;
         let from = From::Kept(folder, last);
-        let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
-        let wanted = wanted.map_err(|e| CommandError::new(e.trim_end()))?;
+        let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)??;
         let running = desk.running().await?;
         let (plan, kept, running) = planned(wanted.side, running, None).await?;
         drop_aside((kept, running));
-        Ok(lines(place.hold(plan), vec![], vec![]))
+        Ok(Differences::new(place.hold(plan), vec![], vec![]).output())
     }))
 }

@@ -72,7 +72,7 @@ impl Place {
 }
 
 /// Something large that is read, with its place. It is taken apart on another thread, and then the place is free.
-pub(super) struct Held<T: Send + 'static>(Option<(T, Place)>);
+pub struct Held<T: Send + 'static>(Option<(T, Place)>);
 
 impl<T: Send> Held<T> {
     /// What is held, as long as its reader does not keep others waiting.

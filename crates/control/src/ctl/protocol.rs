@@ -101,9 +101,10 @@ pub struct InScript {
 impl Failure {
     pub(super) fn new(error: CommandError, line: &str) -> Self {
         let characters = |part: Option<&str>| part.map_or(0, |p| p.chars().count());
-        let place = error.span.as_ref().map(|span| {
-            (characters(line.get(..span.start)) + 1, characters(line.get(span.clone())))
-        });
+        let place = error
+            .span
+            .as_ref()
+            .map(|span| (characters(line.get(..span.start)) + 1, characters(line.get(span.clone()))));
         Self { text: error.render(line), error, place, script: None }
     }
 

@@ -40,9 +40,7 @@ pub(super) async fn run(
     cwd: Option<&Path>,
     depth: usize,
 ) -> Result<Answer, Stop> {
-    let refused = |message: String| {
-        Stop::Failed(Box::new(Failure::of(CommandError::new(message))))
-    };
+    let refused = |message: String| Stop::Failed(Box::new(Failure::of(CommandError::new(message))));
     let path = resolve(path, cwd).map_err(refused)?;
     let name = path.display().to_string();
     if depth >= MAX_DEPTH {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use command::Fault;
 use serde::Serialize;
 
 /// Where something stands in the document: line and column count from 1, in characters.
@@ -139,6 +140,24 @@ impl Diagnostic {
     }
 }
 
+impl Diagnostic {
+    /// The same for clients that have no document to underline.
+    pub fn fault(&self) -> Fault {
+        Fault {
+            object: clean(&self.path),
+            rule: self.rule.into(),
+            value: self.value.clone(),
+            message: clean(&self.message),
+            help: clean(&self.help),
+            file: self.file.clone(),
+            line: self.line,
+            column: if self.line == 0 { 0 } else { self.column },
+            length: if self.line == 0 { 0 } else { self.width },
+            note: self.severity == Severity::Note,
+        }
+    }
+}
+
 impl fmt::Display for Diagnostic {
     /// The error as a block of text: what, where, the line with a caret, what would be right.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -246,6 +265,11 @@ impl Diagnostics {
             e.severity = Severity::Error;
         }
         self.has_errors().then_some(self)
+    }
+
+    /// At most so many of the errors and notes, for clients that have no document to underline.
+    pub fn faults(&self, most: usize) -> Vec<Fault> {
+        self.errors.iter().take(most).map(Diagnostic::fault).collect()
     }
 
     /// The errors as a JSON array.
