@@ -54,7 +54,10 @@ impl Deadline {
 pub type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Ends an answer when the time for it is over.
-pub fn until<T>(deadline: Deadline, answers: impl Stream<Item = Result<T, Status>> + Send + 'static) -> Answers<T> {
+pub fn until<T>(
+    deadline: Deadline,
+    answers: impl Stream<Item = Result<T, Status>> + Send + 'static,
+) -> Answers<T> {
     match deadline.0 {
         None => Box::pin(answers),
         Some(sleep) => Box::pin(Until { sleep: Some(sleep), answers: Box::pin(answers) }),

@@ -20,11 +20,17 @@ use tonic::{Request, Status};
 
 use crate::limits;
 use crate::service::{Router, Shared, commands};
-use crate::v1::{self, commands_server::CommandsServer, system_server::SystemServer};
+use crate::v1;
+use crate::v1::commands_server::CommandsServer;
+use crate::v1::configuration_server::ConfigurationServer;
+use crate::v1::system_server::SystemServer;
 use crate::who::{self, Connection, Place, Who};
 
 /// A connection of which nothing is heard for so long is asked whether it is there, and is closed when it says nothing again.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Threads that read documents and histories at once.
+const BLOCKING: usize = 8;
 
 /// Why there is no API.
 #[derive(Debug, Error)]
@@ -71,7 +77,12 @@ impl Api {
     ///
     /// # Errors
     /// The system refuses what that takes.
-    pub fn serve(self, version: &str, registry: &Registry<App>, door: Door<Desk>) -> Result<Serving, StartError> {
+    pub fn serve(
+        self,
+        version: &str,
+        registry: &Registry<App>,
+        door: Door<Desk>,
+    ) -> Result<Serving, StartError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let router = Router(Arc::new(Shared {
             door,
@@ -84,7 +95,10 @@ impl Api {
             .register_encoded_file_descriptor_set(v1::SCHEMA)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING)
+            .build()?;
         let path = self.0.path().to_owned();
         let (end, ended) = oneshot::channel::<()>();
         thread::Builder::new().name("quiver-api".into()).spawn(move || {
@@ -92,6 +106,7 @@ impl Api {
                 let Ok(connections) = connections(self.0) else { return };
                 let (reporter, health) = tonic_health::server::health_reporter();
                 reporter.set_serving::<CommandsServer<Router>>().await;
+                reporter.set_serving::<ConfigurationServer<Router>>().await;
                 reporter.set_serving::<SystemServer<Router>>().await;
                 let served = Server::builder()
                     .layer(InterceptorLayer::new(known))
@@ -102,7 +117,12 @@ impl Api {
                     .http2_keepalive_timeout(Some(SILENCE))
                     .add_service(reflection)
                     .add_service(health)
-                    .add_service(CommandsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
+                    .add_service(
+                        CommandsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE),
+                    )
+                    .add_service(
+                        ConfigurationServer::new(router.clone()).max_decoding_message_size(limits::DOCUMENT),
+                    )
                     .add_service(SystemServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
                     .serve_with_incoming(ReceiverStream::new(connections));
                 // Calls that are under way end with the router: there is nothing to wait for.

@@ -59,7 +59,9 @@ pub fn refusal(code: Code, message: &str, infos: Vec<ErrorInfo>) -> Status {
         let value = info.encode_to_vec();
         let Some(left) = room.checked_sub(value.len()) else { break };
         room = left;
-        status.details.push(prost_types::Any { type_url: "type.googleapis.com/quiver.v1.ErrorInfo".into(), value });
+        status
+            .details
+            .push(prost_types::Any { type_url: "type.googleapis.com/quiver.v1.ErrorInfo".into(), value });
     }
     Status::with_details(code, message, status.encode_to_vec().into())
 }

@@ -29,7 +29,9 @@ pub struct Who(pub Result<Arc<Caller>, &'static str>);
 pub fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
     match request.extensions().get() {
         Some(Who(Ok(caller))) => Ok(Arc::clone(caller)),
-        Some(Who(Err(why))) => Err(status::denied(&format!("{why}: the role `read` is missing"), Access::Read)),
+        Some(Who(Err(why))) => {
+            Err(status::denied(&format!("{why}: the role `read` is missing"), Access::Read))
+        }
         None => Err(status::denied("it is not known who you are", Access::Read)),
     }
 }
@@ -89,7 +91,11 @@ impl Connected for Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, to)
     }
 }

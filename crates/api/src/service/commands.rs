@@ -4,17 +4,16 @@ use std::path::PathBuf;
 
 use command::{Command, Registry};
 use control::ctl::{Piece, Run};
-use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::Router;
+use super::pieces::said;
 use crate::limits::{self, Answers, Deadline};
 use crate::v1::commands_server::Commands;
 use crate::v1::{
-    CompleteRequest, CompleteResponse, Format, HelpRequest, HelpResponse, ListRequest, ListResponse, RunRequest,
-    RunResponse, complete_response, list_response, run_request, run_response,
+    CompleteRequest, CompleteResponse, Format, HelpRequest, HelpResponse, ListRequest, ListResponse,
+    RunRequest, RunResponse, complete_response, list_response, run_request, run_response,
 };
 use crate::{status, who};
 
@@ -34,40 +33,15 @@ pub fn list<C: 'static>(registry: &Registry<C>) -> Vec<list_response::Command> {
     registry.commands().iter().map(one).collect()
 }
 
-/// The message of a piece, or how the command failed.
-fn answer(piece: Piece) -> Result<RunResponse, Status> {
-    let what = match piece {
-        Piece::Text(text) => run_response::What::Text(text),
-        Piece::Json(json) => run_response::What::Json(json),
-        Piece::Done(failed) => run_response::What::Ended(run_response::Ended { failed }),
-        Piece::Failed(failure) => return Err(status::failure(&failure)),
+/// The message of a piece.
+fn answer(piece: Piece) -> (Option<Result<RunResponse, Status>>, bool) {
+    let (what, ends) = match piece {
+        Piece::Text(text) => (run_response::What::Text(text), false),
+        Piece::Json(json) => (run_response::What::Json(json), false),
+        Piece::Done(failed) => (run_response::What::Ended(run_response::Ended { failed }), true),
+        Piece::Failed(failure) => return (Some(Err(status::failure(&failure))), true),
     };
-    Ok(RunResponse { what: Some(what) })
-}
-
-/// The pieces of an answer as they come. One that breaks off was not taken for too long, or the router ends.
-fn answers(mut pieces: mpsc::Receiver<Piece>) -> mpsc::Receiver<Result<RunResponse, Status>> {
-    let (to, messages) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut ended = false;
-        loop {
-            let piece = tokio::select! {
-                piece = pieces.recv() => piece,
-                // Nobody reads: the command ends with the queue.
-                () = to.closed() => return,
-            };
-            let Some(piece) = piece else { break };
-            ended |= matches!(piece, Piece::Done(_) | Piece::Failed(_));
-            if to.send(answer(piece)).await.is_err() {
-                return;
-            }
-        }
-        if !ended {
-            let why = "cut off: the answer was not taken for 10 s, or the router ends";
-            let _ = to.send(Err(Status::aborted(why))).await;
-        }
-    });
-    messages
+    (Some(Ok(RunResponse { what: Some(what) })), ends)
 }
 
 #[tonic::async_trait]
@@ -84,13 +58,14 @@ impl Commands for Router {
             None => return Err(Status::invalid_argument("neither `line` nor `lines` is given")),
         };
         let directory = Some(PathBuf::from(request.directory)).filter(|d| d.is_absolute());
-        let (to, pieces) = mpsc::channel(limits::PIECES);
-        let task = async move |here: control::ctl::Here, _| here.run(caller, what, json, directory, to).await;
-        self.0.door.send(task).await.map_err(status::closed)?;
-        Ok(Response::new(limits::until(deadline, ReceiverStream::new(answers(pieces)))))
+        let pieces = self.say(caller, what, json, directory).await?;
+        Ok(Response::new(said(deadline, pieces, answer)))
     }
 
-    async fn complete(&self, request: Request<CompleteRequest>) -> Result<Response<CompleteResponse>, Status> {
+    async fn complete(
+        &self,
+        request: Request<CompleteRequest>,
+    ) -> Result<Response<CompleteResponse>, Status> {
         who::caller(&request)?;
         let CompleteRequest { line, cursor } = request.into_inner();
         let ask = self.0.door.ask(async move |here, _| here.complete(&line, cursor as usize).await);
@@ -106,7 +81,8 @@ impl Commands for Router {
     async fn help(&self, request: Request<HelpRequest>) -> Result<Response<HelpResponse>, Status> {
         who::caller(&request)?;
         let line = request.into_inner().line;
-        let text = self.0.door.ask(async move |here, _| here.help(&line).await).await.map_err(status::closed)?;
+        let text =
+            self.0.door.ask(async move |here, _| here.help(&line).await).await.map_err(status::closed)?;
         Ok(Response::new(HelpResponse { text }))
     }
 

@@ -1,7 +1,9 @@
 //! The services, a file each.
 
 pub mod commands;
-pub mod system;
+mod configuration;
+mod pieces;
+mod system;
 
 use std::sync::Arc;
 

@@ -242,7 +242,8 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let (door, orders) = ctl::door(DOOR);
         let server = server.with_door(orders, Desk::of(&context));
         let version = env!("CARGO_PKG_VERSION");
-        let api = api.map(|api| api.serve(version, &registry, door)).transpose().map_err(|e| e.to_string())?;
+        let api =
+            api.map(|api| api.serve(version, &registry, door)).transpose().map_err(|e| e.to_string())?;
         if let Some(api) = &api {
             tracing::info!("API on {}", api.path().display());
         }
