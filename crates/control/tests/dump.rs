@@ -837,9 +837,10 @@ fn document(p: &Parts) -> String {
     let _ = writeln!(l3, "  route-preferences: {{{source}: {}}}", u16::from(p.settings.0) % 254 + 1);
     let (queue, entries, strict) = p.settings;
     let settings = format!(
-        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, log: {{level: warn}}, sockets: {{idle-timeout: {}, roles: {{read: {{users: [ann]}}, admin: {{users: [bob, eve], groups: [ops]}}}}}}}}\n",
+        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, api: {{socket: /run/api.sock, group: g{}}}, log: {{level: warn}}, sockets: {{idle-timeout: {}, roles: {{read: {{users: [ann]}}, admin: {{users: [bob, eve], groups: [ops]}}}}}}}}\n",
         u16::from(queue) + 1,
         if strict { "strict" } else { "off" },
+        u16::from(queue),
         u32::from(queue) * 30
     );
     let loopbacks = if loops.is_empty() { String::new() } else { more };

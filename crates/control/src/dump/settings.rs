@@ -41,6 +41,12 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
     }
     sockets.put_some("roles", Some(roles));
     to.put_some("sockets", Some(sockets));
+    if let Some(api) = &s.api {
+        let mut map = Map::new();
+        map.put("socket", api.socket.as_str());
+        map.put_some("group", api.group.as_deref());
+        to.put("api", map);
+    }
     to.put_some("log", Some(log(s, &normal)));
     let (n, normal) = (&s.neighbor, &normal.neighbor);
     let mut neighbor = Map::new();

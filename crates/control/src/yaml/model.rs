@@ -517,6 +517,8 @@ pub struct Settings {
     pub buffers: Buffers,
     /// Control socket.
     pub sockets: Sockets,
+    /// The API for programs, where there is to be one.
+    pub api: Option<Api>,
     /// Log.
     pub log: Log,
     /// Timers and limits of ARP and neighbour discovery.
@@ -564,6 +566,15 @@ pub struct Sockets {
     pub idle_timeout: Option<Duration>,
     /// Who has which role.
     pub roles: Vec<command::Role>,
+}
+
+/// Where the API for programs is, and who reaches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Api {
+    /// Path of its socket.
+    pub socket: String,
+    /// Group whose members may read; that of the control socket when absent.
+    pub group: Option<String>,
 }
 
 /// Log settings.
@@ -639,6 +650,7 @@ impl Default for Settings {
                 idle_timeout: Some(Duration::from_secs(3600)),
                 roles: vec![],
             },
+            api: None,
             log: Log { level: LogLevel::Info, file: None, json: false },
             neighbor: NeighborSettings {
                 reachable_time: Duration::from_secs(30),

@@ -63,6 +63,7 @@ fn the_manual_has_every_field() {
         ("### `quiver.poll`", settings::POLL),
         ("### `quiver.buffers`", settings::BUFFERS),
         ("### `quiver.sockets`", settings::SOCKETS),
+        ("### `quiver.api`", settings::API),
         ("### `quiver.log`", settings::LOG),
         ("### `quiver.neighbor`", settings::NEIGHBOR),
         ("### `quiver.routes`", settings::ROUTES),

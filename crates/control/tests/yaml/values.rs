@@ -50,6 +50,8 @@ fn settings() {
     use command::Access;
     let roles = [role(Access::Operate, &["ann", "bob"], &[]), role(Access::Write, &[], &["netops"])];
     assert_eq!(s.sockets.roles, roles);
+    let api = s.api.expect("it is there");
+    assert_eq!((api.socket.as_str(), api.group.as_deref()), ("/run/quiver/api.sock", Some("clients")));
     assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
     assert_eq!(
         s.neighbor,
