@@ -3,6 +3,7 @@
 //! The server has a thread of its own. What concerns the router it asks of the control thread through a
 //! [`Door`](control::ctl::Door), where it has its turn beside the control socket, with the same roles and the same commands.
 
+mod documents;
 mod limits;
 pub mod server;
 mod service;

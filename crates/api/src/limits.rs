@@ -10,9 +10,9 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
 /// Calls of a connection at once; further ones wait in the client.
-pub const CALLS: u32 = 64;
+pub const CALLS: u32 = 32;
 /// The largest message of most services, in bytes.
-pub const MESSAGE: usize = 4 << 20;
+pub const MESSAGE: usize = 1 << 20;
 /// The largest message with a document, in bytes.
 pub const DOCUMENT: usize = 32 << 20;
 /// What of a connection's requests may be under way and not yet read, in bytes: for each call, and together.

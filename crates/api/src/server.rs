@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use command::Registry;
@@ -17,12 +17,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 use tonic::{Request, Status};
+use tower::layer::layer_fn;
 
+use crate::documents::Documents;
 use crate::limits;
 use crate::service::{Router, Shared, commands};
 use crate::v1;
 use crate::v1::commands_server::CommandsServer;
 use crate::v1::configuration_server::ConfigurationServer;
+use crate::v1::counters_server::CountersServer;
 use crate::v1::system_server::SystemServer;
 use crate::who::{self, Connection, Place, Who};
 
@@ -54,7 +57,16 @@ pub struct Api(Gate);
 #[derive(Debug)]
 pub struct Serving {
     path: PathBuf,
-    _end: oneshot::Sender<()>,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.end = None;
+        // It waits for nobody, and takes the socket's file away.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 impl Serving {
@@ -101,14 +113,16 @@ impl Api {
             .build()?;
         let path = self.0.path().to_owned();
         let (end, ended) = oneshot::channel::<()>();
-        thread::Builder::new().name("quiver-api".into()).spawn(move || {
+        let thread = thread::Builder::new().name("quiver-api".into()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(connections) = connections(self.0) else { return };
                 let (reporter, health) = tonic_health::server::health_reporter();
                 reporter.set_serving::<CommandsServer<Router>>().await;
                 reporter.set_serving::<ConfigurationServer<Router>>().await;
+                reporter.set_serving::<CountersServer<Router>>().await;
                 reporter.set_serving::<SystemServer<Router>>().await;
                 let served = Server::builder()
+                    .layer(layer_fn(Documents::new))
                     .layer(InterceptorLayer::new(known))
                     .max_concurrent_streams(Some(limits::CALLS))
                     .initial_stream_window_size(Some(limits::WINDOW))
@@ -123,6 +137,9 @@ impl Api {
                     .add_service(
                         ConfigurationServer::new(router.clone()).max_decoding_message_size(limits::DOCUMENT),
                     )
+                    .add_service(
+                        CountersServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE),
+                    )
                     .add_service(SystemServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
                     .serve_with_incoming(ReceiverStream::new(connections));
                 // Calls that are under way end with the router: there is nothing to wait for.
@@ -131,8 +148,9 @@ impl Api {
                     _ = ended => {}
                 }
             });
+            runtime.shutdown_background();
         })?;
-        Ok(Serving { path, _end: end })
+        Ok(Serving { path, end: Some(end), thread: Some(thread) })
     }
 }
 

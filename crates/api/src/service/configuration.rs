@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use command::{Access, CommandError};
-use control::commands::{Applied, Desk, Differences, Held, Steps, Wish};
+use control::commands::{Applied, Differences, Held, Steps, Wish};
 use control::ctl::{Piece, Run};
 use control::engine::{Line, Session};
 use control::saved::{Header, Record, SavedError};
@@ -13,7 +13,7 @@ use control::yaml::{self, Diagnostics};
 use tonic::{Request, Response, Status};
 
 use super::Router;
-use super::pieces::{made, said};
+use super::pieces::{Next, made, said};
 use crate::limits::{Answers, Deadline};
 use crate::v1::configuration_server::Configuration;
 use crate::v1::{
@@ -31,17 +31,6 @@ const STEPS: usize = 64;
 const PIECE: usize = 64 << 10;
 /// The longest time to confirm, in seconds: a day.
 const LONGEST: u32 = 86_400;
-
-impl Router {
-    /// Does something with the configuration on the control thread.
-    async fn desk<R: Send + 'static>(
-        &self,
-        work: impl AsyncFnOnce(Desk) -> Result<R, CommandError> + Send + 'static,
-    ) -> Result<R, Status> {
-        let done = self.0.door.ask(async move |_, desk| work(desk).await).await;
-        done.map_err(status::closed)?.map_err(|e| status::error(&e))
-    }
-}
 
 fn change(sign: &str) -> Change {
     match sign {
@@ -82,7 +71,7 @@ fn applied(a: Applied) -> ApplyResponse {
 
 fn check(document: String) -> CheckResponse {
     let found = match yaml::check_bytes("document", document.into_bytes()) {
-        Ok(document) => control::machine::look(document),
+        Ok(document) => Diagnostics::new(&document.source, document.notes),
         Err(found) => found,
     };
     let ok = !found.has_errors();
@@ -102,26 +91,26 @@ fn difference(line: Line) -> diff_response::Difference {
     diff_response::Difference { change: change(line.sign).into(), text: line.text }
 }
 
-fn differences(mut found: Differences) -> impl FnMut() -> Result<Option<DiffResponse>, CommandError> {
+fn differences(mut found: Differences) -> impl FnMut() -> Result<Next<DiffResponse>, CommandError> {
     let mut ended = false;
     move || {
         if let Some(lines) = found.some()? {
             let differences = lines.into_iter().map(difference).collect();
-            return Ok(Some(DiffResponse { differences, ..DiffResponse::default() }));
+            return Ok(Next::Message(DiffResponse { differences, ..DiffResponse::default() }));
         }
         if std::mem::replace(&mut ended, true) {
-            return Ok(None);
+            return Ok(Next::End);
         }
         let (restart, stays) = (std::mem::take(&mut found.restart), std::mem::take(&mut found.others));
-        Ok(Some(DiffResponse { differences: vec![], restart, stays }))
+        Ok(Next::Message(DiffResponse { differences: vec![], restart, stays }))
     }
 }
 
-fn steps(mut found: Steps) -> impl FnMut() -> Result<Option<PlanResponse>, CommandError> {
+fn steps(mut found: Steps) -> impl FnMut() -> Result<Next<PlanResponse>, CommandError> {
     let mut ended = false;
     move || {
         if ended {
-            return Ok(None);
+            return Ok(Next::End);
         }
         let told = found.read()?;
         let step = |(_, l): (usize, Line)| plan_response::Step {
@@ -132,11 +121,11 @@ fn steps(mut found: Steps) -> impl FnMut() -> Result<Option<PlanResponse>, Comma
         };
         let steps: Vec<_> = told.lines.by_ref().take(STEPS).map(step).collect();
         if steps.len() == STEPS {
-            return Ok(Some(PlanResponse { steps, ..PlanResponse::default() }));
+            return Ok(Next::Message(PlanResponse { steps, ..PlanResponse::default() }));
         }
         ended = true;
         let (warnings, restart) = (std::mem::take(&mut told.warnings), std::mem::take(&mut told.restart));
-        Ok(Some(PlanResponse { steps, warnings, restart, stays: told.stays as u64 }))
+        Ok(Next::Message(PlanResponse { steps, warnings, restart, stays: told.stays as u64 }))
     }
 }
 
@@ -160,7 +149,7 @@ fn damaged(number: u64, e: &SavedError) -> history_response::Entry {
     history_response::Entry { number, kind, comment, ..Default::default() }
 }
 
-fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Option<HistoryResponse>, CommandError> {
+fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Next<HistoryResponse>, CommandError> {
     let mut at = None;
     move || {
         let record = record.read()?;
@@ -168,7 +157,7 @@ fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Option<HistoryRespon
             at = Some(0);
             let diff = record.header.diff.clone();
             let entry = history_response::Entry { diff, ..entry(&record.header) };
-            return Ok(Some(HistoryResponse { entries: vec![entry], document: String::new() }));
+            return Ok(Next::Message(HistoryResponse { entries: vec![entry], document: String::new() }));
         };
         let document = record.document();
         let mut end = (from + PIECE).min(document.len());
@@ -177,7 +166,8 @@ fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Option<HistoryRespon
         }
         at = Some(end);
         let document = document.get(from..end).filter(|d| !d.is_empty()).map(str::to_owned);
-        Ok(document.map(|document| HistoryResponse { entries: vec![], document }))
+        Ok(document
+            .map_or(Next::End, |document| Next::Message(HistoryResponse { entries: vec![], document })))
     }
 }
 
@@ -282,7 +272,10 @@ impl Configuration for Router {
             };
             let one = |n| folder.header(n).map_or_else(|e| damaged(n, &e), |h| entry(&h));
             let entries: Vec<_> = numbers.by_ref().take(STEPS).map(one).collect();
-            Ok((!entries.is_empty()).then_some(HistoryResponse { entries, document: String::new() }))
+            if entries.is_empty() {
+                return Ok(Next::End);
+            }
+            Ok(Next::Message(HistoryResponse { entries, document: String::new() }))
         })))
     }
 

@@ -2,15 +2,18 @@
 
 pub mod commands;
 mod configuration;
+mod counters;
 mod pieces;
 mod system;
 
 use std::sync::Arc;
 
+use command::CommandError;
 use control::commands::Desk;
 use control::ctl::Door;
+use tonic::Status;
 
-use crate::v1;
+use crate::{status, v1};
 
 /// What the services share.
 #[derive(Clone)]
@@ -28,4 +31,15 @@ pub struct Shared {
     pub started: i64,
     /// All commands.
     pub commands: Vec<v1::list_response::Command>,
+}
+
+impl Router {
+    /// Does something with what the commands know, on the control thread.
+    async fn desk<R: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(Desk) -> Result<R, CommandError> + Send + 'static,
+    ) -> Result<R, Status> {
+        let done = self.0.door.ask(async move |_, desk| work(desk).await).await;
+        done.map_err(status::closed)?.map_err(|e| status::error(&e))
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use command::{Caller, CommandError};
 use control::ctl::{Here, Piece, Run};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -63,10 +63,20 @@ pub fn said<T: 'static>(
     limits::until(deadline, Whole { pieces, read, ended: false })
 }
 
+/// What comes next in an answer that is made.
+pub enum Next<T> {
+    /// This, now.
+    Message(T),
+    /// Nothing before this time.
+    At(Instant),
+    /// Nothing.
+    End,
+}
+
 /// Answers made one after another, aside from who serves the others.
 pub fn made<T: Send + 'static>(
     deadline: Deadline,
-    mut next: impl FnMut() -> Result<Option<T>, CommandError> + Send + 'static,
+    mut next: impl FnMut() -> Result<Next<T>, CommandError> + Send + 'static,
 ) -> Answers<T> {
     let (to, pieces) = mpsc::channel(limits::PIECES);
     tokio::spawn(async move {
@@ -76,8 +86,12 @@ pub fn made<T: Send + 'static>(
             let Ok((piece, back)) = work else { return };
             next = back;
             let way = match piece {
-                Ok(Some(message)) => Way::Message(Ok(message)),
-                Ok(None) => Way::End,
+                Ok(Next::Message(message)) => Way::Message(Ok(message)),
+                Ok(Next::End) => Way::End,
+                Ok(Next::At(time)) => tokio::select! {
+                    () = sleep_until(time) => continue,
+                    () = to.closed() => return,
+                },
                 Err(e) => Way::Message(Err(status::error(&e))),
             };
             let ends = !matches!(way, Way::Message(Ok(_)));
