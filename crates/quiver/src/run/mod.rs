@@ -14,6 +14,7 @@ use control::commands::Desk;
 use control::ctl::{self, RegistryExecutor, Server};
 use control::journal::Journal;
 use control::saved::Folder;
+use control::yaml::Settings;
 use control::{apply, machine, runtime, yaml};
 use net::router::Router;
 use std::cell::RefCell;
@@ -138,10 +139,13 @@ fn patiently<S>(bind: impl Fn() -> Result<S, ctl::BindError>) -> Result<S, ctl::
 }
 
 /// Makes the socket of the API, where there is to be one. The roles are those of the control socket.
-fn bind_api(args: &Run, control: &ctl::Config) -> Result<Option<Api>, String> {
-    let Some(path) = args.api.clone() else { return Ok(None) };
-    let config = ctl::Config { path, ..control.clone() };
-    patiently(|| Api::bind(&config)).map(Some).map_err(|e| e.to_string())
+fn bind_api(args: &Run, settings: &Settings, control: &ctl::Config) -> Result<Option<Api>, String> {
+    let named = settings.api.as_ref();
+    let path = args.api.clone().or_else(|| named.map(|api| api.socket.clone().into()));
+    let Some(path) = path else { return Ok(None) };
+    let group = named.and_then(|api| api.group.clone()).or_else(|| control.group.clone());
+    let config = ctl::Config { path, group, ..control.clone() };
+    patiently(|| Api::bind(&config)).map(Some).map_err(|e| format!("API: {e}"))
 }
 
 /// What is written on devices in Linux that outlive the router with this control socket.
@@ -199,7 +203,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         };
         // First, because it finds a router that runs already.
         let server = patiently(|| Server::bind(&socket)).map_err(|e| e.to_string())?;
-        let api = bind_api(args, &socket)?;
+        let api = bind_api(args, settings, &socket)?;
         let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
         tracing::info!("{}", log::buffers(&router));
         log::instructions(&router);

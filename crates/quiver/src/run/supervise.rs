@@ -137,6 +137,9 @@ impl Supervisor {
         if let Some(state) = &self.args.state {
             command.arg("--state").arg(state);
         }
+        if let Some(api) = &self.args.api {
+            command.arg("--api").arg(api);
+        }
         command.env("NOTIFY_SOCKET", &self.address).env(VARIABLE, kept::words(&self.kept));
         // Another time that is asked for from above stands.
         if std::env::var_os("WATCHDOG_USEC").is_none() {
