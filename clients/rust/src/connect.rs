@@ -1,0 +1,77 @@
+//! The connection.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+
+use crate::Error;
+use crate::v1::system_client::SystemClient;
+use crate::v1::{GetSystemRequest, GetSystemResponse};
+
+/// How long a connection may take to be made.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A router.
+#[derive(Clone, Debug)]
+pub struct Router {
+    channel: Channel,
+    /// How long a call may take; forever when absent.
+    timeout: Option<Duration>,
+}
+
+impl Router {
+    /// The router that listens on a Unix socket.
+    ///
+    /// # Errors
+    /// Nobody listens there, or the file may not be opened.
+    pub async fn unix(path: impl AsRef<Path>) -> Result<Router, Error> {
+        let path: PathBuf = path.as_ref().to_owned();
+        // The address is not used: the connector below knows the path.
+        let endpoint = Endpoint::from_static("http://quiver.invalid").connect_timeout(PATIENCE);
+        let connector = service_fn(move |_: Uri| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        let channel = endpoint.connect_with_connector(connector).await.map_err(Error::connect)?;
+        Ok(Router { channel, timeout: None })
+    }
+
+    /// A router over a channel that was made otherwise.
+    pub fn over(channel: Channel) -> Router {
+        Router { channel, timeout: None }
+    }
+
+    /// The same router, whose calls may take so long: the router then gives up as well. Streams are ended by it, too.
+    #[must_use]
+    pub fn within(mut self, timeout: Duration) -> Router {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// What the generated clients take.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// A request with this router's deadline.
+    pub(crate) fn request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        if let Some(timeout) = self.timeout {
+            request.set_timeout(timeout);
+        }
+        request
+    }
+
+    /// Which router this is, and what it lets the caller do.
+    ///
+    /// # Errors
+    /// The router is gone, or nothing is allowed.
+    pub async fn system(&self) -> Result<GetSystemResponse, Error> {
+        let mut system = SystemClient::new(self.channel());
+        Ok(system.get(self.request(GetSystemRequest {})).await?.into_inner())
+    }
+}
