@@ -1,4 +1,5 @@
 //! The program with which docs/api.md begins.
+#![allow(missing_docs, reason = "a program has no readers of its documentation")]
 
 #[tokio::main(flavor = "current_thread")]
 pub async fn main() -> Result<(), quiver_client::Error> {

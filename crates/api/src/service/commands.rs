@@ -8,7 +8,7 @@ use tokio_stream::StreamExt;
 use tonic::{Request, Response, Status};
 
 use super::Router;
-use super::pieces::said;
+use super::pieces::{Read, said};
 use crate::limits::{self, Answers, Deadline};
 use crate::v1::commands_server::Commands;
 use crate::v1::{
@@ -34,7 +34,7 @@ pub fn list<C: 'static>(registry: &Registry<C>) -> Vec<list_response::Command> {
 }
 
 /// The message of a piece.
-fn answer(piece: Piece) -> (Option<Result<RunResponse, Status>>, bool) {
+fn answer(piece: Piece) -> Read<RunResponse> {
     let (what, ends) = match piece {
         Piece::Text(text) => (run_response::What::Text(text), false),
         Piece::Json(json) => (run_response::What::Json(json), false),

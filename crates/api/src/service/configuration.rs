@@ -13,7 +13,7 @@ use control::yaml::{self, Diagnostics};
 use tonic::{Request, Response, Status};
 
 use super::Router;
-use super::pieces::{Next, made, said};
+use super::pieces::{Next, Read, made, said};
 use crate::limits::{Answers, Deadline};
 use crate::v1::configuration_server::Configuration;
 use crate::v1::{
@@ -172,7 +172,7 @@ fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Next<HistoryResponse
 }
 
 /// The message of a piece of a dump: the command that shows it writes those.
-fn dumped(piece: Piece) -> (Option<Result<DumpResponse, Status>>, bool) {
+fn dumped(piece: Piece) -> Read<DumpResponse> {
     match piece {
         Piece::Text(piece) | Piece::Json(piece) => (Some(Ok(DumpResponse { piece })), false),
         Piece::Done(_) => (None, true),

@@ -26,11 +26,13 @@ enum Way<T> {
     End,
 }
 
+/// What becomes of a piece: a message or a failure, and whether that is the end.
+pub type Read<T> = (Option<Result<T, Status>>, bool);
+
 /// The messages of an answer, of which the last one is told: where the pieces break off, the client gets to know.
 struct Whole<P, T> {
     pieces: mpsc::Receiver<P>,
-    /// What becomes of a piece: a message or a failure, and whether that is the end.
-    read: fn(P) -> (Option<Result<T, Status>>, bool),
+    read: fn(P) -> Read<T>,
     ended: bool,
 }
 
@@ -58,7 +60,7 @@ fn cut_off() -> Status {
 pub fn said<T: 'static>(
     deadline: Deadline,
     pieces: mpsc::Receiver<Piece>,
-    read: fn(Piece) -> (Option<Result<T, Status>>, bool),
+    read: fn(Piece) -> Read<T>,
 ) -> Answers<T> {
     limits::until(deadline, Whole { pieces, read, ended: false })
 }
