@@ -175,6 +175,7 @@ impl Router {
         } else {
             vrf.shared.insert(prefix, list);
         }
+        self.tell_change(fib_index, prefix);
         Ok(())
     }
 

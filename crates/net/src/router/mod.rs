@@ -46,6 +46,7 @@ mod stamps;
 mod tables;
 mod tap_addresses;
 mod tell;
+mod told;
 mod words;
 mod workers;
 
@@ -81,6 +82,7 @@ pub use sources::{PrefixRoute, Rank, RouteSource, RouteSourceInfo, Source, Sweep
 pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
+pub use told::Lost;
 pub use words::{
     MOST_DESCRIPTION, check_description, check_namespace, is_namespace, is_tap_host, memif_numbers,
     namespace_for_root,
@@ -209,6 +211,7 @@ pub struct Router {
     nexthops: NextHops,
     fibs: Fibs,
     sources: RouteSources,
+    told: told::Told,
     neighbors: Neighbors,
     parts: part::Parts,
     companions: companion::Companions,
@@ -297,6 +300,7 @@ impl Router {
             instructions,
             fibs,
             sources: RouteSources::default(),
+            told: told::Told::default(),
         };
         router.start_workers(n)?;
         router.set_wall();

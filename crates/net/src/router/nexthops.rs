@@ -130,6 +130,8 @@ pub(super) struct Hop {
     paths: Vec<Path>,
     pub resolution: Resolution,
     changed: Millis,
+    /// Never the same for another group, or for another target.
+    pub serial: u64,
 }
 
 pub(crate) struct NextHops {
@@ -152,6 +154,8 @@ pub(crate) struct NextHops {
     pub(super) backups: Backups,
     /// Bytes that groups take, about.
     bytes: usize,
+    /// The last serial number.
+    last_serial: u64,
 }
 
 /// A next-hop group as `show ip fib` explains it.
@@ -193,7 +197,13 @@ impl NextHops {
             dead: BTreeSet::new(),
             backups: Backups::default(),
             bytes: 0,
+            last_serial: 0,
         }
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
     }
 
     #[inline]
@@ -342,6 +352,7 @@ impl NextHops {
     /// Has a group lose its ways over interfaces that go. Nobody gets it any more: its routes leave it when their source
     /// sets or removes them.
     fn orphan(&mut self, id: u32, gone: &[u32]) {
+        let serial = self.next_serial();
         let Some(hop) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return };
         if self.by_group_key.get(&hop.group_key) == Some(&id) {
             self.by_group_key.remove(&hop.group_key);
@@ -352,6 +363,7 @@ impl NextHops {
             Target::Paths(paths) => paths.iter().filter(|p| !over(p)).copied().collect(),
             _ => vec![],
         };
+        hop.serial = serial;
         hop.group_key.target = if left.is_empty() { Target::Unreachable } else { Target::Paths(left) };
         self.bytes += hop.bytes();
     }
@@ -576,7 +588,8 @@ impl Router {
         };
         self.list_group(id, group_key.mpls, &resolution, true);
         let changed = self.now();
-        let hop = Hop { group_key, routes: 0, held: 1, adjacencies, paths, resolution, changed };
+        let serial = self.nexthops.next_serial();
+        let hop = Hop { group_key, routes: 0, held: 1, adjacencies, paths, resolution, changed, serial };
         self.nexthops.insert(id, hop);
         Ok(id)
     }

@@ -192,6 +192,9 @@ impl Router {
             Some(g) => self.fib_set(fib_index, prefix, g)?,
             None => self.fibs.remove_route(fib_index, prefix),
         };
+        if old != group {
+            self.tell_change(fib_index, prefix);
+        }
         if this.is_odd()
             && old.is_some() != group.is_some()
             && let Some(vrf) = self.fibs.get_mut(prefix.addr().is_ipv6(), fib_index)
@@ -311,7 +314,7 @@ impl Router {
         route.and_then(|e| self.nexthops.target(e.group)).cloned()
     }
 
-    fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, u32)) -> RouteInfo {
+    pub(super) fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, u32)) -> RouteInfo {
         let list = vrf.shared.get(&prefix);
         let others = |l: &Vec<PrefixRoute>| l.iter().filter(|e| e.group != group).copied().collect();
         let hidden = list.map(others).unwrap_or_default();

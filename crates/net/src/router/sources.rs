@@ -261,6 +261,17 @@ impl Router {
         all
     }
 
+    /// How many routes a source has.
+    pub fn routes_of_source_count(&self, source: RouteSource) -> u64 {
+        self.nexthops.routes_of(Source::Runtime(source), 0).0
+    }
+
+    /// How many of them were not set again since they were marked.
+    pub fn stale_routes_of(&self, source: RouteSource) -> u64 {
+        let source = Source::Runtime(source);
+        self.nexthops.routes_of(source, self.sources.generation(source)).1
+    }
+
     /// The word for a source in `show ip fib`, or the name under which it registered.
     pub fn source_name(&self, source: Source) -> &str {
         match source {
