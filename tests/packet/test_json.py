@@ -40,6 +40,8 @@ UNSEEN = {
     # No partner speaks; tests/packet/test_bond.py and tests/labs/test_bond_linux.py have some.
     "show lacp": {"heard-s", "partner", *(f"partner.{f}" for f in ("system-priority", "system", "key", "port-priority", "port", "state"))},
     "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
+    # Of programs that set routes over the API.
+    "show route clients": {"source", "streams", "preference", "grace", "left", "routes", "stale", "batches", "changes", "refused", "last-error"},
     # Of sources that have registered; tests/packet/test_routes.py has one.
     "show route-preference": {"routes"},
     "fib diff kernel": {"table", "prefix", "metric", "label", "eos", "kernel", "router"},

@@ -1,6 +1,7 @@
 //! The commands of the control socket: the router's own, and those that only the control side knows.
 
 mod change;
+mod clients;
 mod configuration;
 mod control;
 mod desired;
@@ -19,6 +20,7 @@ pub use documents::Wish;
 pub use places::Held;
 pub use reload::Reload;
 
+use crate::clients::Clients;
 use crate::ctl::{Plain, Waiting};
 use crate::journal::Journal;
 use crate::kernel::Kernel;
@@ -42,6 +44,8 @@ pub struct App {
     changes: Rc<Changes>,
     /// The kernel's routes.
     kernel: Rc<Kernel>,
+    /// Programs that set routes.
+    clients: Rc<Clients>,
 }
 
 impl App {
@@ -56,6 +60,7 @@ impl App {
             next_ping: std::process::id() as u16,
             changes: Rc::default(),
             kernel: Rc::default(),
+            clients: Rc::default(),
         }
     }
 
@@ -84,6 +89,13 @@ impl App {
     #[must_use]
     pub fn with_kernel(mut self, kernel: &Rc<Kernel>) -> Self {
         self.kernel = Rc::clone(kernel);
+        self
+    }
+
+    /// With the programs that set routes.
+    #[must_use]
+    pub fn with_clients(mut self, clients: &Rc<Clients>) -> Self {
+        self.clients = Rc::clone(clients);
         self
     }
 
@@ -194,6 +206,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(traceroute::command());
     commands.extend(process::commands());
     commands.extend(netlink::commands());
+    commands.extend(clients::commands());
     commands.push(comment());
     let registry = Registry::new(commands)?.elsewhere(net::vpp::MISSING);
     let registry =

@@ -1,6 +1,7 @@
 //! Configuration: one YAML document, checked as a whole before anything is touched; and the control socket.
 
 pub mod apply;
+pub mod clients;
 pub mod commands;
 pub mod ctl;
 pub mod dump;

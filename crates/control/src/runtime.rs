@@ -1,5 +1,6 @@
 //! The control thread's loop: everything that the router waits for, in one place.
 
+use crate::clients::Clients;
 use crate::ctl::{Executor, Server};
 use crate::kernel::{self, Kernel};
 use drivers::LinkWatch;
@@ -33,6 +34,7 @@ pub async fn run(
     server: Server,
     executor: Rc<dyn Executor>,
     kernel: Rc<Kernel>,
+    clients: Rc<Clients>,
     log: Logger,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -53,6 +55,7 @@ pub async fn run(
             () = logs(&router, &log, &wake) => Ok(()),
             () = rates(&router) => Ok(()),
             () = kernel::follow(&router, &kernel, &log, &wake) => Ok(()),
+            () = clients.keep(&router, &*log) => Ok(()),
         };
         flush(&router, &log).await;
         router.borrow_mut().shutdown();

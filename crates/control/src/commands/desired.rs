@@ -3,6 +3,7 @@
 use super::App;
 use super::change::Changes;
 use super::places::Held;
+use crate::clients::Clients;
 use crate::dump::Source;
 use crate::engine::{self, Brought, Line, Plan, Reading, Session, Side};
 use crate::saved::{self, Folder};
@@ -74,6 +75,8 @@ pub struct Desk {
     pub router: Rc<RefCell<Router>>,
     /// The process's settings.
     pub settings: Rc<Settings>,
+    /// Programs that set routes.
+    pub clients: Rc<Clients>,
     pub(super) changes: Rc<Changes>,
 }
 
@@ -94,7 +97,7 @@ impl Desk {
     /// Of the commands' context.
     pub fn of(app: &App) -> Desk {
         let (router, settings) = (Rc::clone(&app.router), Rc::clone(&app.settings));
-        Desk { router, settings, changes: Rc::clone(&app.changes) }
+        Desk { router, settings, clients: Rc::clone(&app.clients), changes: Rc::clone(&app.changes) }
     }
 
     /// Reads what runs, while everything else has its turn.
