@@ -21,11 +21,12 @@ use tower::layer::layer_fn;
 
 use crate::documents::Documents;
 use crate::limits;
-use crate::service::{Router, Shared, commands};
+use crate::service::{Router, Shared, commands, routes};
 use crate::v1;
 use crate::v1::commands_server::CommandsServer;
 use crate::v1::configuration_server::ConfigurationServer;
 use crate::v1::counters_server::CountersServer;
+use crate::v1::routes_server::RoutesServer;
 use crate::v1::system_server::SystemServer;
 use crate::who::{self, Connection, Place, Who};
 
@@ -121,6 +122,7 @@ impl Api {
                 reporter.set_serving::<ConfigurationServer<Router>>().await;
                 reporter.set_serving::<CountersServer<Router>>().await;
                 reporter.set_serving::<SystemServer<Router>>().await;
+                reporter.set_serving::<RoutesServer<Router>>().await;
                 let served = Server::builder()
                     .layer(layer_fn(Documents::new))
                     .layer(InterceptorLayer::new(known))
@@ -141,6 +143,7 @@ impl Api {
                         CountersServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE),
                     )
                     .add_service(SystemServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
+                    .add_service(RoutesServer::new(router).max_decoding_message_size(routes::MESSAGE))
                     .serve_with_incoming(ReceiverStream::new(connections));
                 // Calls that are under way end with the router: there is nothing to wait for.
                 tokio::select! {

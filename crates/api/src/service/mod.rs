@@ -4,6 +4,7 @@ pub mod commands;
 mod configuration;
 mod counters;
 mod pieces;
+pub mod routes;
 mod system;
 
 use std::sync::Arc;
