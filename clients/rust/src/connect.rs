@@ -15,6 +15,11 @@ use crate::v1::{GetSystemRequest, GetSystemResponse};
 /// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What may come of a stream before it is read, in bytes: with less, long answers wait for each turn of the router.
+const WINDOW: u32 = 4 << 20;
+/// The same of all streams together: some that are not read do not stop the others.
+const WINDOWS: u32 = 16 * WINDOW;
+
 /// A router.
 #[derive(Clone, Debug)]
 pub struct Router {
@@ -32,6 +37,7 @@ impl Router {
         let path: PathBuf = path.as_ref().to_owned();
         // The address is not used: the connector below knows the path.
         let endpoint = Endpoint::from_static("http://quiver.invalid").connect_timeout(PATIENCE);
+        let endpoint = endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS);
         let connector = service_fn(move |_: Uri| {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }

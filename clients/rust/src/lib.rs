@@ -17,6 +17,7 @@ mod configuration;
 mod connect;
 mod counters;
 mod error;
+mod routes;
 
 /// The messages and services of the schema, generated.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unused_qualifications, reason = "generated")]
@@ -29,4 +30,5 @@ pub use configuration::Apply;
 pub use connect::Router;
 pub use counters::Reading;
 pub use error::Error;
+pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
 pub use v1::{ErrorInfo, Role};
