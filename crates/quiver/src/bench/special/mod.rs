@@ -1,5 +1,6 @@
 //! Scenarios that measure something else than clocks a packet.
 
+pub mod api;
 pub mod churn;
 pub mod converge;
 pub mod dpdk;
