@@ -57,7 +57,12 @@ impl From<Status> for Error {
         let details = Details::decode(status.details()).unwrap_or_default().details;
         let ours = details.into_iter().filter(|any| any.type_url.ends_with("/quiver.v1.ErrorInfo"));
         let infos = ours.filter_map(|any| ErrorInfo::decode(&*any.value).ok()).collect();
-        Error { code: status.code(), message: status.message().to_owned(), infos }
+        // A router that goes in the midst of a call says nothing any more: what has a source was made here.
+        let code = match status.code() {
+            Code::Unknown if status.source().is_some() => Code::Unavailable,
+            code => code,
+        };
+        Error { code, message: status.message().to_owned(), infos }
     }
 }
 

@@ -351,19 +351,19 @@ async fn who_never_reads_is_cut_off_and_others_go_on() {
         router.script(&(0..25_000).map(route).collect::<String>()).await.unwrap();
     }
     // More than the windows of a client take.
-    let whole = router.command("show ip fib").await.unwrap().text.len();
+    let whole = router.command("show configuration").await.unwrap().text.len();
     assert!(whole > 3 << 20, "{whole}");
     // Who sleeps on the answer for longer than the router's patience finds it cut off. A machine that stands still meanwhile gets
     // another chance.
     let mut ended = None;
     for sleeps in [15, 30, 60] {
         let slow = lab.client().await;
-        let mut unread = slow.stream("show ip fib").await.unwrap();
+        let mut unread = slow.stream("show configuration").await.unwrap();
         // Ten others read everything meanwhile.
         let mut readers = tokio::task::JoinSet::new();
         for _ in 0..10 {
             let router = lab.client().await;
-            readers.spawn(async move { router.command("show ip fib").await.unwrap().text.len() });
+            readers.spawn(async move { router.command("show configuration").await.unwrap().text.len() });
         }
         let slept = tokio::time::sleep(Duration::from_secs(sleeps));
         assert_eq!(readers.join_all().await, [whole; 10]);
