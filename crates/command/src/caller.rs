@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-use crate::CommandError;
-
 /// What a command needs, and what an operator has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
@@ -28,23 +26,6 @@ impl Access {
             Access::Operate => "operate",
             Access::Write => "configure",
             Access::Admin => "admin",
-        }
-    }
-
-    /// Whether what needs this is within what an operator `has`.
-    ///
-    /// # Errors
-    /// It is not; the role that is missing.
-    pub fn within(self, has: Access) -> Result<(), CommandError> {
-        match has {
-            _ if self <= has => Ok(()),
-            Access::Read => {
-                Err(CommandError::needs(self, "this command changes the router, and you may only look"))
-            }
-            _ => Err(CommandError::needs(
-                self,
-                format!("this command needs the role `{}`, and you have `{}`", self.role(), has.role()),
-            )),
         }
     }
 }

@@ -127,6 +127,25 @@ impl CommandError {
     }
 }
 
+impl Access {
+    /// Whether what needs this is within what an operator `has`.
+    ///
+    /// # Errors
+    /// It is not; the role that is missing.
+    pub fn within(self, has: Access) -> Result<(), CommandError> {
+        match has {
+            _ if self <= has => Ok(()),
+            Access::Read => {
+                Err(CommandError::needs(self, "this command changes the router, and you may only look"))
+            }
+            _ => Err(CommandError::needs(
+                self,
+                format!("this command needs the role `{}`, and you have `{}`", self.role(), has.role()),
+            )),
+        }
+    }
+}
+
 /// The longest piece of a line that an error repeats, in characters.
 const EXCERPT: usize = 160;
 
