@@ -1,0 +1,26 @@
+"""Client of the Quiver router."""
+
+from .book import Done, RouteError, RoutesRefused
+from .calls import Answer, Reading, SavedConfiguration
+from .errors import (
+    CallError,
+    DeadlineError,
+    DeniedError,
+    InvalidError,
+    PrefixError,
+    QuiverError,
+    RefusedError,
+    UnavailableError,
+    describe,
+)
+from .follow import Follower
+from .packing import Packed, pack, pack_bytes, pack_ints, unpack
+from .program import Program
+from .router import SOCKET, Router
+from .routes import Kind, NextHop, Route, Routes, Target
+
+__all__ = [
+    "SOCKET", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "Follower", "InvalidError", "Kind", "NextHop", "Packed",
+    "PrefixError", "Program", "QuiverError", "Reading", "RefusedError", "Route", "RouteError", "Router", "Routes", "RoutesRefused", "SavedConfiguration",
+    "Target", "UnavailableError", "describe", "pack", "pack_bytes", "pack_ints", "unpack",
+]

@@ -1,0 +1,7 @@
+"""The same with `async` and `await`: `async with quiver.aio.Router() as router: print(await router.command("show version"))`."""
+
+from .follow import Follower
+from .program import Program
+from .router import Router
+
+__all__ = ["Follower", "Program", "Router"]

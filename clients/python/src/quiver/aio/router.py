@@ -1,0 +1,308 @@
+"""The router, as a program sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from .. import calls
+from ..attempts import Attempts
+from ..calls import Answer, Reading, SavedConfiguration
+from ..channel import OPTIONS, target
+from ..errors import from_rpc
+from ..router import SOCKET
+from ..routes import Reader, Route, Routes, route_filter
+from ..v1 import (
+    commands_pb2,
+    commands_pb2_grpc,
+    configuration_pb2,
+    configuration_pb2_grpc,
+    counters_pb2,
+    counters_pb2_grpc,
+    routes_pb2,
+    routes_pb2_grpc,
+    system_pb2,
+    system_pb2_grpc,
+)
+from .follow import Follower
+from .program import Program
+
+T = TypeVar("T")
+
+
+class Router:
+    """As quiver.Router, for one event loop. What is an iterator there is an asynchronous one here."""
+
+    def __init__(self, path: str = SOCKET, *, patience: float = 10.0) -> None:
+        self.path, self.patience = path, patience
+        self._channel = grpc.aio.insecure_channel(target(path), options=OPTIONS)
+        self._commands = commands_pb2_grpc.CommandsStub(self._channel)
+        self._configuration = configuration_pb2_grpc.ConfigurationStub(self._channel)
+        self._counters = counters_pb2_grpc.CountersStub(self._channel)
+        self._system = system_pb2_grpc.SystemStub(self._channel)
+        self._routes = routes_pb2_grpc.RoutesStub(self._channel)
+
+    async def close(self) -> None:
+        """Ends the connection and what is under way on it."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Router:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # The router, and commands.
+
+    async def system(self, *, timeout: float | None = None) -> system_pb2.GetSystemResponse:
+        """Which router it is, and what the caller may do."""
+        return await self._ask(self._system.Get, system_pb2.GetSystemRequest(), timeout)
+
+    async def command(self, line: str, *, directory: str = "", timeout: float | None = None) -> Answer:
+        """Runs a command: its text, as `quiver ctl` prints it."""
+        return await self._told(calls.text_of, self._commands.Run, calls.line(line, False, directory), timeout)
+
+    async def commands(self, lines: str | Iterable[str], *, directory: str = "", timeout: float | None = None) -> Answer:
+        """Runs commands until one fails. The error then has its line, and how many were `applied`."""
+        return await self._told(calls.text_of, self._commands.Run, calls.lines(lines, False, directory), timeout)
+
+    async def json(self, line: str, *, directory: str = "", timeout: float | None = None) -> Any:
+        """Runs a command: its answer as values, of which docs/json.md tells."""
+        return await self._told(calls.value_of, self._commands.Run, calls.line(line, True, directory), timeout)
+
+    async def follow_command(self, line: str, *, directory: str = "", timeout: float | None = None) -> AsyncIterator[str]:
+        """Runs a command: its text as it comes, such as that of `ping`. It ends with the iteration."""
+        async for part in self._stream(self._commands.Run, calls.line(line, False, directory), timeout, repeat=False):
+            if part.text:
+                yield part.text
+
+    async def complete(self, line: str, cursor: int | None = None, *, timeout: float | None = None) -> commands_pb2.CompleteResponse:
+        """What could stand at a place of a line, in bytes; its end unless it says otherwise."""
+        at = len(line.encode()) if cursor is None else cursor
+        return await self._ask(self._commands.Complete, commands_pb2.CompleteRequest(line=line, cursor=at), timeout)
+
+    async def help(self, line: str = "", *, timeout: float | None = None) -> str:
+        """What may follow the beginning of a line."""
+        answer: commands_pb2.HelpResponse = await self._ask(self._commands.Help, commands_pb2.HelpRequest(line=line), timeout)
+        return answer.text
+
+    async def list_commands(self, *, timeout: float | None = None) -> list[commands_pb2.ListResponse.Command]:
+        """All commands, in the order of the reference."""
+        return await self._told(
+            lambda parts: [c for p in parts for c in p.commands], self._commands.List, commands_pb2.ListRequest(), timeout, repeat=True
+        )
+
+    # Documents: YAML, or a mapping.
+
+    async def check(self, document: str | dict[str, Any], *, timeout: float | None = None) -> configuration_pb2.CheckResponse:
+        """Checks a document by itself."""
+        request = configuration_pb2.CheckRequest(document=calls.document_text(document))
+        return await self._ask(self._configuration.Check, request, timeout)
+
+    async def diff(self, document: str | dict[str, Any], *, exact: bool = False, timeout: float | None = None) -> configuration_pb2.DiffResponse:
+        """What a document would change of what runs."""
+        request = configuration_pb2.DiffRequest(document=calls.document_text(document), exact=exact)
+        return await self._whole(configuration_pb2.DiffResponse(), self._configuration.Diff, request, timeout)
+
+    async def plan(
+        self,
+        document: str | dict[str, Any],
+        *,
+        exact: bool = False,
+        session_client: str = "",
+        session_server: str = "",
+        timeout: float | None = None,
+    ) -> configuration_pb2.PlanResponse:
+        """The steps from what runs to a document, and what an operator should know."""
+        request = configuration_pb2.PlanRequest(
+            document=calls.document_text(document), exact=exact, session_client=session_client, session_server=session_server
+        )
+        return await self._whole(configuration_pb2.PlanResponse(), self._configuration.Plan, request, timeout)
+
+    async def apply(
+        self,
+        document: str | dict[str, Any],
+        *,
+        confirm_seconds: int = 0,
+        comment: str = "",
+        exact: bool = False,
+        restart: bool = False,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> configuration_pb2.ApplyResponse:
+        """Brings what runs to a document, or changes nothing and raises RefusedError with an error for each fault.
+
+        With `confirm_seconds` it goes back by itself unless `confirm` comes.
+        """
+        request = configuration_pb2.ApplyRequest(
+            document=calls.document_text(document),
+            confirm_seconds=confirm_seconds,
+            comment=comment,
+            exact=exact,
+            restart=restart,
+            dry_run=dry_run,
+        )
+        return await self._ask(self._configuration.Apply, request, timeout, repeat=False)
+
+    async def confirm(self, *, timeout: float | None = None) -> configuration_pb2.ConfirmResponse:
+        """Keeps what was applied to be confirmed."""
+        return await self._ask(self._configuration.Confirm, configuration_pb2.ConfirmRequest(), timeout, repeat=False)
+
+    async def rollback(
+        self,
+        number: int = 0,
+        *,
+        confirm_seconds: int = 0,
+        comment: str = "",
+        exact: bool = False,
+        restart: bool = False,
+        timeout: float | None = None,
+    ) -> configuration_pb2.ApplyResponse:
+        """Goes back to a configuration of the history; without a number to what ran before."""
+        request = configuration_pb2.RollbackRequest(
+            number=number, confirm_seconds=confirm_seconds, comment=comment, exact=exact, restart=restart
+        )
+        return await self._ask(self._configuration.Rollback, request, timeout, repeat=False)
+
+    async def save(self, comment: str = "", *, timeout: float | None = None) -> configuration_pb2.SaveResponse:
+        """Keeps what runs for the next start."""
+        return await self._ask(self._configuration.Save, configuration_pb2.SaveRequest(comment=comment), timeout, repeat=False)
+
+    async def history(self, *, timeout: float | None = None) -> list[configuration_pb2.HistoryResponse.Entry]:
+        """The configurations that were kept, the last one first."""
+        request = configuration_pb2.HistoryRequest()
+        whole = await self._whole(configuration_pb2.HistoryResponse(), self._configuration.History, request, timeout)
+        return list(whole.entries)
+
+    async def saved(self, number: int, *, timeout: float | None = None) -> SavedConfiguration:
+        """A configuration of the history, with its differences and its document."""
+        return await self._told(calls.saved, self._configuration.History, configuration_pb2.HistoryRequest(number=number), timeout, repeat=True)
+
+    async def dump(self, *, json: bool = False, timeout: float | None = None) -> str:
+        """The running state as a document."""
+        return await self._told(
+            lambda parts: "".join(p.piece for p in parts), self._configuration.Dump, configuration_pb2.DumpRequest(json=json), timeout, repeat=True
+        )
+
+    # Counters, by their names (docs/counters.md) or beginnings with `*` behind them; all without.
+
+    async def list_counters(self, *names: str, timeout: float | None = None) -> list[counters_pb2.ListCountersResponse.Counter]:
+        """What is counted: unit, meaning, and by what."""
+        request = counters_pb2.ListCountersRequest(names=names)
+        return await self._told(lambda parts: [c for p in parts for c in p.counters], self._counters.List, request, timeout, repeat=True)
+
+    async def counters(self, *names: str, timeout: float | None = None) -> Reading:
+        """Their values now."""
+        return await self._told(calls.reading_of, self._counters.Read, counters_pb2.ReadCountersRequest(names=names), timeout, repeat=True)
+
+    async def watch_counters(self, *names: str, interval: float = 1.0, timeout: float | None = None) -> AsyncIterator[Reading]:
+        """Their values every so many seconds, at least 0.1."""
+        request = counters_pb2.ReadCountersRequest(names=names, interval_ms=max(100, round(interval * 1000)))
+        readings = calls.Readings()
+        async for part in self._stream(self._counters.Read, request, timeout):
+            if reading := readings.read(part):
+                yield reading
+
+    # Routes.
+
+    async def routes(
+        self,
+        prefix: str | None = None,
+        *,
+        longer: bool = False,
+        longest: bool = False,
+        table: int = 0,
+        family: str = "",
+        source: str = "",
+        timeout: float | None = None,
+    ) -> AsyncIterator[Route]:
+        """Routes by prefix, of a prefix the one in use first: all, those of a prefix, those within it (`longer`), or those of the longest
+        prefix that holds it (`longest`). `family` is `ipv4` or `ipv6`."""
+        async for batch in self.route_batches(
+            prefix, longer=longer, longest=longest, table=table, family=family, source=source, timeout=timeout
+        ):
+            for route in batch:
+                yield route
+
+    async def route_batches(
+        self,
+        prefix: str | None = None,
+        *,
+        longer: bool = False,
+        longest: bool = False,
+        table: int = 0,
+        family: str = "",
+        source: str = "",
+        timeout: float | None = None,
+    ) -> AsyncIterator[Routes]:
+        """The same packed: for very many routes."""
+        wanted = routes_pb2.ListRoutesRequest(filter=route_filter(prefix, longer, longest, table, family, source))
+        reader = Reader()
+        async for batch in self._stream(self._routes.List, wanted, timeout):
+            yield reader.read(batch)
+
+    def program(
+        self, name: str, *, preference: int | None = None, grace_seconds: int | None = None, remember: bool = True
+    ) -> Program:
+        """Becomes a client of routes: `async with router.program("fleet") as routes: await routes.set(["10.0.0.0/8"], "192.0.2.1")`.
+
+        `preference` (20) says how far the routes are believed, less is better; `grace_seconds` (60) how long they stay when the client has gone.
+        """
+        return Program(self, name, preference, grace_seconds, remember)
+
+    def follow(
+        self, prefix: str | None = None, *, exact: bool = False, table: int = 0, family: str = "", source: str = ""
+    ) -> Follower:
+        """A view of the routes within a prefix (or of just that one, `exact`), or of all, that is kept up."""
+        wanted = route_filter(prefix, not exact, False, table, family, source)
+        return Follower(self, routes_pb2.WatchRoutesRequest(filter=wanted))
+
+    # Within.
+
+    async def _ask(self, method: Any, request: Any, timeout: float | None, repeat: bool = True) -> Any:
+        async def ask(left: float | None) -> Any:
+            return await method(request, timeout=left)
+
+        return await self._try(ask, timeout, repeat)
+
+    async def _told(
+        self, make: Callable[[Iterable[Any]], T], method: Any, request: Any, timeout: float | None, repeat: bool = False
+    ) -> T:
+        """What is made of all messages of a stream."""
+
+        async def ask(left: float | None) -> T:
+            return make([message async for message in method(request, timeout=left)])
+
+        return await self._try(ask, timeout, repeat)
+
+    async def _whole(self, into: calls.M, method: Any, request: Any, timeout: float | None) -> calls.M:
+        return await self._told(lambda parts: calls.merged(into, parts), method, request, timeout, repeat=True)
+
+    async def _stream(self, method: Any, request: Any, timeout: float | None, repeat: bool = True) -> AsyncIterator[Any]:
+        """The messages of a stream, which is begun anew while nothing has come of it."""
+
+        async def begin(left: float | None) -> tuple[Any, Any]:
+            call = method(request, timeout=left)
+            return call, await call.read()
+
+        call, message = await self._try(begin, timeout, repeat)
+        try:
+            while message is not grpc.aio.EOF:
+                yield message
+                message = await call.read()
+        except grpc.RpcError as e:
+            raise from_rpc(e) from None
+        finally:
+            call.cancel()
+
+    async def _try(self, call: Callable[[float | None], Awaitable[T]], timeout: float | None, repeat: bool) -> T:
+        attempts = Attempts(self.patience, timeout, repeat)
+        while True:
+            try:
+                return await call(attempts.left())
+            except grpc.RpcError as e:
+                await asyncio.sleep(attempts.pause(from_rpc(e)))

@@ -1,0 +1,1 @@
+"""Generated from the schema: messages, and calls without the layer above them."""
