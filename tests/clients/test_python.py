@@ -1,0 +1,223 @@
+"""The Python client: the wheel, built and installed in a fresh environment, against the running router."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness import BINARY, Netns, run, wait_for
+from harness.clients import ApiBench, check, conform, names
+from harness.router import REPO
+
+SOURCE = os.path.join(REPO, "clients", "python")
+EXAMPLES = os.path.join(SOURCE, "examples")
+#: Where scripts/setup puts the packages that building and running takes.
+WHEELS = os.environ.get("QUIVER_PYTHON_WHEELS") or os.path.join(os.path.dirname(os.path.dirname(BINARY)), "python-wheels")
+PYTHON = sys.executable
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """The Python of a fresh environment in which the wheel is installed, with nothing else of this repository."""
+    if not os.path.isdir(WHEELS) or not os.listdir(WHEELS):
+        pytest.skip(f"no Python packages in {WHEELS}: scripts/setup could not fetch grpcio and grpcio-tools")
+    folder = tmp_path_factory.mktemp("python")
+    # The link to the schema becomes a copy; what may have been generated here stays here.
+    shutil.copytree(SOURCE, folder / "source", ignore=shutil.ignore_patterns("build", "*.egg-info", "*_pb2*", "__pycache__"))
+    run([PYTHON, "-m", "venv", str(folder / "venv")], timeout=300)
+    python = str(folder / "venv" / "bin" / "python")
+    offline = ["--no-index", "--find-links", WHEELS, "--disable-pip-version-check", "-q"]
+    run([python, "-m", "pip", "wheel", *offline, "--no-deps", "-w", str(folder / "dist"), str(folder / "source")], timeout=600)
+    wheels = os.listdir(folder / "dist")
+    assert len(wheels) == 1 and wheels[0].endswith("-py3-none-any.whl"), wheels
+    run([python, "-m", "pip", "install", *offline, str(folder / "dist" / wheels[0])], timeout=600)
+    shutil.rmtree(folder / "source")
+    return python
+
+
+@pytest.fixture(scope="module")
+def router():
+    bench = ApiBench()
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module", params=["sync", "async"])
+def results(request, environment, router):
+    """What the runner said of all cases."""
+    more = ["--async"] if request.param == "async" else []
+    return conform(router, [environment, os.path.join(SOURCE, "conformance.py"), *more])
+
+
+@pytest.mark.parametrize("name", names())
+def test_conforms(results, name):
+    check(results, name)
+
+
+def example(environment, *words, **kwargs):
+    return run([environment, *words], timeout=300, **kwargs).stdout
+
+
+def test_ten_lines(environment, router):
+    """The program with which docs/api.md begins, as it stands there."""
+    with open(os.path.join(REPO, "docs", "api.md")) as f:
+        program = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    with open(os.path.join(EXAMPLES, "show.py")) as f:
+        assert program.strip() == f.read().strip(), "docs/api.md and clients/python/examples/show.py differ"
+    out = example(environment, os.path.join(EXAMPLES, "show.py"), router.api, "10.0.1.2 left").splitlines()
+    assert out[0].startswith("quiver v")
+    assert "left up" in out
+    assert re.fullmatch(r"203\.0\.113\.0/24 api:example@\S+ 10\.0\.1\.2 left", out[-1]), out
+
+
+def test_bulk(environment, router):
+    """Packed routes come back as they went. It prints rates, which nobody judges here."""
+    out = example(environment, os.path.join(EXAMPLES, "bulk.py"), router.api, "10.0.1.2 left", "200000")
+    assert [line.split(":")[0] for line in out.splitlines()] == ["set", "read back and compared", "deleted"]
+
+
+def test_package_is_typed(environment):
+    """mypy finds the types of the installed package, and errors in a program that uses it."""
+    probe = run([environment, "-m", "pip", "install", "--no-index", "--find-links", WHEELS, "-q", "mypy", "types-protobuf"], check=False, timeout=300)
+    if probe.returncode != 0:
+        pytest.skip("mypy is not among the packages that scripts/setup fetched")
+    program = (
+        "from quiver import Router\n"
+        "router = Router('/x')\n"
+        "reveal_type(router.command('x'))\n"
+        "reveal_type(router.apply('x').number)\n"
+        "reveal_type(next(router.routes()).next_hops[0].address)\n"
+        "router.command(1)\n"
+    )
+    out = run([environment, "-m", "mypy", "--strict", "-c", program], check=False, timeout=300).stdout
+    assert 'Revealed type is "quiver.calls.Answer"' in out
+    assert re.search(r'Revealed type is "(builtins\.)?int"', out) and re.search(r'Revealed type is "(builtins\.)?str"', out), out
+    assert re.search(r':6: error: Argument 1 to "command"', out), out
+    assert out.count(" error: ") == 1, out
+
+
+class Running:
+    """A program whose lines are waited for."""
+
+    def __init__(self, words, **kwargs):
+        self.words = words
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.seen = ""
+
+    def read(self):
+        self.seen += self.process.stdout.read() or ""
+        return self.seen
+
+    def expect(self, text, timeout=60):
+        try:
+            wait_for(f"{self.words[1]} says {text!r}", lambda: text in self.read() or self.process.poll() is not None, timeout)
+        finally:
+            print(self.seen)
+        assert text in self.read(), f"it ended with {self.process.poll()}:\n{self.seen}"
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=30)
+        self.process.stdout.close()
+        return status
+
+
+def leads(router, prefix):
+    """Next hops of the route of a prefix that is used."""
+    answer = router.router.json(f"fib why {prefix.split('/')[0]}")
+    return [r["wanted"] for r in answer["routes"] if r["used"]] if answer["prefix"] == prefix else []
+
+
+def test_health_checker(environment, router):
+    """A next hop that stops answering the router loses its routes to the other one, and gets them back."""
+    router.outside.ip("addr add 10.0.1.2/24 dev left")
+    program = Running([
+        environment, os.path.join(EXAMPLES, "healthcheck.py"), router.api, "198.51.100.0/24", "--primary", "10.0.1.2 left", "--backup", "10.0.2.2 right",
+        "--every", "0.1", "--grace", "0",
+    ])
+    try:
+        program.expect("1 routes over 10.0.1.2 left")
+        router.outside.ip("addr del 10.0.1.2/24 dev left")
+        program.expect("10.0.1.2 left is down: over 10.0.2.2 right")
+        assert leads(router, "198.51.100.0/24") == ["via 10.0.2.2 right"]
+        router.outside.ip("addr add 10.0.1.2/24 dev left")
+        program.expect("10.0.1.2 left is up: over 10.0.1.2 left")
+        assert leads(router, "198.51.100.0/24") == ["via 10.0.1.2 left"]
+    finally:
+        router.outside.ip("addr flush dev left")
+        assert program.end() == 0, program.read()
+    wait_for("its routes go", lambda: leads(router, "198.51.100.0/24") == [], timeout=20)
+
+
+BIRD = """
+router id 192.0.2.20;
+protocol device {}
+protocol static four {
+    ipv4;
+    route 203.0.113.0/24 blackhole;
+    route 198.18.0.0/15 blackhole;
+}
+protocol bgp up {
+    local 127.0.0.2 as 64513;
+    neighbor 127.0.0.1 as 64512;
+    multihop 2;
+    passive;
+    ipv4 { import none; export all; next hop address 10.0.1.2; };
+}
+"""
+
+
+def test_exabgp(environment, router, tmp_path):
+    """What BIRD announces to ExaBGP is a route of the router's, until it is withdrawn or the session goes."""
+    if not shutil.which("exabgp") or not shutil.which("bird"):
+        pytest.skip("no exabgp or no bird: scripts/setup installs both")
+    with open(os.path.join(EXAMPLES, "exabgp", "exabgp.conf")) as f:
+        text = f.read()
+    command = f"run {environment} {os.path.join(EXAMPLES, 'exabgp', 'inject.py')} {router.api};"
+    text, found = re.subn(r"run .*;", lambda _: command, text)
+    assert found == 1
+    text = text.replace("neighbor 127.0.0.1 {", "neighbor 127.0.0.2 {")
+    (tmp_path / "exabgp.conf").write_text(text)
+    (tmp_path / "bird.conf").write_text(BIRD)
+    control = str(tmp_path / "bird.ctl")
+    speakers = Netns("bgp")
+    settings = {"exabgp.daemon.drop": "false", "exabgp.daemon.user": "root", "exabgp.api.cli": "false", "exabgp.tcp.bind": "", "exabgp.log.all": "false"}
+    bird = exabgp = None
+
+    def source(prefix):
+        return [(r["source"], r["wanted"]) for r in router.router.json(f"fib why {prefix.split('/')[0]}")["routes"] if r["used"]]
+
+    def learned(prefix):
+        return any(s.startswith("api:exabgp@") and "10.0.1.2" in wanted for s, wanted in source(prefix))
+
+    try:
+        bird = speakers.start(["bird", "-f", "-c", str(tmp_path / "bird.conf"), "-s", control])
+        log = open(tmp_path / "exabgp.log", "w")
+        exabgp = speakers.start(["exabgp", str(tmp_path / "exabgp.conf")], env={**os.environ, **settings}, stdout=log)
+        try:
+            wait_for("both routes come", lambda: learned("203.0.113.0/24") and learned("198.18.0.0/15"), timeout=90, every=0.1)
+        except AssertionError:
+            log.flush()
+            raise AssertionError((tmp_path / "exabgp.log").read_text()) from None
+        run(["birdc", "-s", control, "disable", "four"])
+        wait_for("they are withdrawn", lambda: not source("203.0.113.0/24") and not source("198.18.0.0/15"), timeout=60, every=0.1)
+        run(["birdc", "-s", control, "enable", "four"])
+        wait_for("they come again", lambda: learned("203.0.113.0/24"), timeout=60, every=0.1)
+        run(["birdc", "-s", control, "disable", "up"])
+        wait_for("the session's routes go", lambda: not source("203.0.113.0/24"), timeout=60, every=0.1)
+    finally:
+        for process in (exabgp, bird):
+            if process is not None:
+                process.terminate()
+                process.wait(timeout=20)
+        speakers.delete()
+
+
+def test_units(environment):
+    """What needs no router."""
+    run([environment, "-m", "unittest", "discover", "-s", os.path.join(SOURCE, "tests")], timeout=600)
