@@ -1,7 +1,7 @@
 //! The control thread's loop: everything that the router waits for, in one place.
 
 use crate::clients::Clients;
-use crate::ctl::{Executor, Server};
+use crate::ctl::{Executor, Inside, Server};
 use crate::kernel::{self, Kernel};
 use drivers::LinkWatch;
 use net::neighbor::Millis;
@@ -32,6 +32,7 @@ pub type Logger = Rc<dyn Fn(&LogLine)>;
 pub async fn run(
     router: SharedRouter,
     server: Server,
+    door: Option<Inside>,
     executor: Rc<dyn Executor>,
     kernel: Rc<Kernel>,
     clients: Rc<Clients>,
@@ -47,7 +48,7 @@ pub async fn run(
         descriptors(&router, &wake)?;
         let done = tokio::select! {
             () = stop => Ok(()),
-            r = server.serve(executor) => r,
+            r = server.serve_beside(executor, door) => r,
             r = punts => r,
             r = answers => r,
             () = timers(&router, &wake) => Ok(()),

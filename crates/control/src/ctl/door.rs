@@ -67,9 +67,17 @@ impl<C: 'static> Door<C> {
     }
 }
 
+/// The inner side with what is lent through it, for [`Server::serve_beside`](super::Server::serve_beside).
+pub struct Inside(pub(super) Box<dyn FnOnce(Rc<Shared>) -> Doing>);
+
 impl<C: Clone + 'static> Orders<C> {
+    /// What is done gets this.
+    pub fn lend(self, context: C) -> Inside {
+        Inside(Box::new(move |shared| Box::pin(self.serve(shared, context))))
+    }
+
     /// Does what is asked for, until nobody can ask any more.
-    pub(super) async fn serve(mut self, shared: Rc<Shared>, context: C) {
+    async fn serve(mut self, shared: Rc<Shared>, context: C) {
         while let Some(task) = self.0.recv().await {
             tokio::task::spawn_local(task(Here(Rc::clone(&shared)), context.clone()));
         }

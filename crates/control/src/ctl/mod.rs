@@ -24,7 +24,7 @@ use command::{Access, Caller, Command, CommandError, Completer, Completion, Outp
 
 use crate::load::Load;
 pub use credentials::author;
-pub use door::{Closed, Door, Here, Orders, door};
+pub use door::{Closed, Door, Here, Inside, Orders, door};
 pub use protocol::{Failure, InScript, MAX_REQUEST, Run};
 pub use replies::Piece;
 pub use server::{Gate, MAX_CLIENTS, Server};

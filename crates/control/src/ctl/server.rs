@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::task::LocalSet;
 
 use super::session::{self, Shared};
 use super::socket::{self, Policy, Socket};
-use super::{BindError, Config, Executor, Orders, credentials, protocol};
+use super::{BindError, Config, Executor, Inside, credentials, protocol};
 
 /// The most connections at once.
 pub const MAX_CLIENTS: usize = 64;
@@ -57,13 +56,10 @@ impl Gate {
     }
 }
 
-/// Tasks of other threads, with the context that they get.
-type Tasks = Box<dyn FnOnce(Rc<Shared>) -> Pin<Box<dyn Future<Output = ()>>>>;
-
 /// The control socket, bound and not yet served.
+#[derive(Debug)]
 pub struct Server {
     socket: Socket,
-    tasks: Option<Tasks>,
 }
 
 impl Server {
@@ -72,19 +68,12 @@ impl Server {
     /// # Errors
     /// When the socket cannot be made, or another router listens on it.
     pub fn bind(config: &Config) -> Result<Self, BindError> {
-        Ok(Self { socket: socket::bind(config)?, tasks: None })
+        Ok(Self { socket: socket::bind(config)? })
     }
 
     /// The socket's path.
     pub fn path(&self) -> &Path {
         self.socket.path()
-    }
-
-    /// With a door for other threads: what they ask for has its turn beside the connections.
-    #[must_use]
-    pub fn with_door<C: Clone + 'static>(mut self, orders: Orders<C>, context: C) -> Self {
-        self.tasks = Some(Box::new(move |shared| Box::pin(orders.serve(shared, context))));
-        self
     }
 
     /// Answers requests, forever, on the current thread. Dropping the future closes all connections and ends the
@@ -93,11 +82,19 @@ impl Server {
     /// # Errors
     /// When the socket cannot be handed to the runtime, which must have its I/O and time drivers enabled.
     pub async fn serve(self, executor: Rc<dyn Executor>) -> std::io::Result<()> {
+        self.serve_beside(executor, None).await
+    }
+
+    /// As [`Server::serve`]; what comes through a door has its turn beside the connections.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub async fn serve_beside(self, executor: Rc<dyn Executor>, door: Option<Inside>) -> std::io::Result<()> {
         let listener = UnixListener::from_std(self.socket.listener.try_clone()?)?;
         let clients = Rc::new(Cell::new(0));
         let shared = Rc::new(Shared::new(executor, self.socket.idle_timeout));
         let local = LocalSet::new();
-        if let Some(tasks) = self.tasks {
+        if let Some(Inside(tasks)) = door {
             local.spawn_local(tasks(Rc::clone(&shared)));
         }
         local

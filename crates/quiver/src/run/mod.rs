@@ -245,7 +245,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let context = context.with_clients(&clients);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let (door, orders) = ctl::door(DOOR);
-        let server = server.with_door(orders, Desk::of(&context));
+        let inside = api.is_some().then(|| orders.lend(Desk::of(&context)));
         let version = env!("CARGO_PKG_VERSION");
         let api =
             api.map(|api| api.serve(version, &registry, door)).transpose().map_err(|e| e.to_string())?;
@@ -265,7 +265,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             end.stopping();
         };
         manager.ready(workers);
-        let ended = runtime::run(router, server, executor, kernel, clients, log, stop).await;
+        let ended = runtime::run(router, server, inside, executor, kernel, clients, log, stop).await;
         drop(api);
         ended.map_err(|e| format!("the control thread failed: {e}"))
     })
