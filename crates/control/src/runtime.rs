@@ -24,6 +24,15 @@ pub type SharedRouter = Rc<RefCell<Router>>;
 /// Writes a line of the router's log.
 pub type Logger = Rc<dyn Fn(&LogLine)>;
 
+/// What brings routes by itself, beside documents and commands.
+#[derive(Default)]
+pub struct Sources {
+    /// Linux's tables.
+    pub kernel: Rc<Kernel>,
+    /// Programs, by the API.
+    pub clients: Rc<Clients>,
+}
+
 /// Serves until `stop` is ready, then shuts the router down. Must run on a tokio runtime of the current thread with
 /// I/O and time.
 ///
@@ -34,8 +43,7 @@ pub async fn run(
     server: Server,
     door: Option<Inside>,
     executor: Rc<dyn Executor>,
-    kernel: Rc<Kernel>,
-    clients: Rc<Clients>,
+    sources: Sources,
     log: Logger,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -55,8 +63,8 @@ pub async fn run(
             () = links(&router, &log, &wake) => Ok(()),
             () = logs(&router, &log, &wake) => Ok(()),
             () = rates(&router) => Ok(()),
-            () = kernel::follow(&router, &kernel, &log, &wake) => Ok(()),
-            () = clients.keep(&router, &*log) => Ok(()),
+            () = kernel::follow(&router, &sources.kernel, &log, &wake) => Ok(()),
+            () = sources.clients.keep(&router, &*log) => Ok(()),
         };
         flush(&router, &log).await;
         router.borrow_mut().shutdown();

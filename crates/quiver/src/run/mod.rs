@@ -237,12 +237,15 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let router = Rc::new(RefCell::new(router));
         let registry =
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
-        let (load, kernel, clients) = (Rc::default(), Rc::default(), Rc::default());
+        let (load, sources) = (Rc::default(), runtime::Sources::default());
         let context = control::commands::App::new(Rc::clone(&router), settings);
         let changes = control::commands::Changes::new(first.folder, Some(brought), Rc::clone(&log));
-        let context =
-            context.with_load(&load).with_journal(journal.clone()).with_changes(changes).with_kernel(&kernel);
-        let context = context.with_clients(&clients);
+        let context = context
+            .with_load(&load)
+            .with_journal(journal.clone())
+            .with_changes(changes)
+            .with_kernel(&sources.kernel);
+        let context = context.with_clients(&sources.clients);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let (door, orders) = ctl::door(DOOR);
         let inside = api.is_some().then(|| orders.lend(Desk::of(&context)));
@@ -265,7 +268,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             end.stopping();
         };
         manager.ready(workers);
-        let ended = runtime::run(router, server, inside, executor, kernel, clients, log, stop).await;
+        let ended = runtime::run(router, server, inside, executor, sources, log, stop).await;
         drop(api);
         ended.map_err(|e| format!("the control thread failed: {e}"))
     })
