@@ -105,12 +105,16 @@ class Running:
 
     def __init__(self, words, **kwargs):
         self.words = words
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.seen = ""
 
     def read(self):
-        self.seen += self.process.stdout.read() or ""
+        try:
+            while data := os.read(self.process.stdout.fileno(), 1 << 16):
+                self.seen += data.decode()
+        except BlockingIOError:
+            pass
         return self.seen
 
     def expect(self, text, timeout=60):
@@ -123,6 +127,7 @@ class Running:
     def end(self):
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(timeout=30)
+        print(self.read())
         self.process.stdout.close()
         return status
 
@@ -150,7 +155,7 @@ def test_health_checker(environment, router):
         assert leads(router, "198.51.100.0/24") == ["via 10.0.1.2 left"]
     finally:
         router.outside.ip("addr flush dev left")
-        assert program.end() == 0, program.read()
+        assert program.end() == 0
     wait_for("its routes go", lambda: leads(router, "198.51.100.0/24") == [], timeout=20)
 
 
