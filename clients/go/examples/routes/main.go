@@ -33,7 +33,7 @@ func load(ctx context.Context, count int, via, device string, ipv6 bool) error {
 		return err
 	}
 	defer router.Close()
-	program, err := router.Program(ctx, "example", quiver.Grace(0))
+	program, err := router.Program(ctx, "example-routes", quiver.Grace(0))
 	if err != nil {
 		return err
 	}
