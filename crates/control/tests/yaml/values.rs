@@ -99,8 +99,8 @@ fn interfaces() {
     );
     let ge0 = document.interface("ge0").unwrap();
     assert_eq!(ge0.path, "interfaces.ge0");
-    assert_eq!((ge0.place.line, ge0.place.column), (20, 3));
-    assert_eq!(ge0.mtu_place.line, 23);
+    assert_eq!((ge0.place.line, ge0.place.column), (21, 3));
+    assert_eq!(ge0.mtu_place.line, 24);
     assert_eq!(ge0.description.as_deref(), Some("To the Internet"));
     assert_eq!(ge0.mac, Some(MacAddr([0x52, 0x54, 0, 0x12, 0x34, 0x56])));
     let nets: Vec<String> = ge0.addresses.iter().map(|a| a.net.to_string()).collect();
@@ -134,7 +134,7 @@ fn devices_and_taps() {
         other => panic!("{other:?}"),
     };
     let ge0 = device("ge0");
-    assert_eq!((ge0.rx_queues, ge0.tx_queues, ge0.place.line), (4, 2, 13));
+    assert_eq!((ge0.rx_queues, ge0.tx_queues, ge0.place.line), (4, 2, 14));
     assert_eq!(
         ge0.driver,
         Driver::Linux {
