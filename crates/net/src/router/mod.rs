@@ -7,6 +7,8 @@
 mod addresses;
 mod adjacencies;
 mod aside;
+#[cfg(test)]
+mod aside_tests;
 mod attached;
 mod backup;
 mod batch;
