@@ -107,7 +107,7 @@ def test_unknown_words_are_answered_with_what_is_meant(pair):
         ("show acl-plugin acl", "VPP has 'show acl-plugin acl', Quiver has nothing like it"),
         ("show frame-queue", "VPP has 'show frame-queue', Quiver has not: 'show punt'"),
         ("set bridge-domain default-learn-limit 5", "'set l2fib learn-limit' all"),
-        ("trace add dpdk-input 10", "no node 'dpdk-input': VPP reads devices with it, Quiver reads Linux devices with 'af-packet-input'"),
+        ("trace add avf-input 10", "no node 'avf-input': VPP reads devices with it, Quiver reads Linux devices with 'af-packet-input'"),
         ("create vxlan-gpe tunnel local 10.0.0.1", "VPP has 'create vxlan-gpe tunnel', Quiver has nothing like it"),
         ("show interface features left", "'show features INTERFACE' tells them"),
         ("clear l2fib", "'l2fib flush-mac all' forgets what was learned"),
