@@ -2,6 +2,7 @@
 
 import json
 import select
+import signal
 import socket
 import time
 
@@ -252,8 +253,7 @@ def test_it_ends_while_it_waits(bench):
     with Rtnl(HELD):
         client.send("create tap id 9 host-if-name ends")
         assert bench.router.ctl("show version")
-        bench.router.process.terminate()
-    assert bench.router.process.wait(timeout=20) == 0
+        assert bench.router.kill(signal.SIGTERM) == 0
     client.close()
     assert "ends" not in bench.inside.ip("-br link").stdout
     bench.router.start()
