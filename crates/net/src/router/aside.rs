@@ -64,6 +64,8 @@ pub(crate) struct Aside {
     lines: Option<Lines>,
     /// The transaction on whose account is asked now.
     commit: Option<u64>,
+    /// The last one that was undone at once, behind the number that its undoing has.
+    turned: Option<(u64, u64)>,
     asked: BTreeMap<u64, Asked>,
     last: u64,
     /// What somebody is going to wait for.
@@ -105,6 +107,12 @@ impl Aside {
         self.commit
     }
 
+    /// Whether it is this one, or undoes it at once.
+    pub fn is_of(&self, commit: u64) -> bool {
+        self.commit == Some(commit)
+            || self.turned.is_some_and(|(id, of)| self.commit == Some(id) && of == commit)
+    }
+
     /// Whether it is undone when it is refused.
     pub fn is_undone(&self) -> bool {
         self.commit.and_then(|id| self.asked.get(&id)).is_some_and(|a| !a.undo.is_empty())
@@ -125,10 +133,12 @@ impl Aside {
 
     /// The transaction is undone at once: its answers are nobody's, and what undoes it asks on an account of its own.
     pub fn turn_back(&mut self) {
-        if let Some(id) = self.commit {
-            self.asked.remove(&id);
-        }
+        let undone = self.commit;
         let id = self.number();
+        if let Some(undone) = undone {
+            self.asked.remove(&undone);
+            self.turned = Some((id, undone));
+        }
         self.commit = Some(id);
         self.asked.insert(id, Asked { undoes: true, ..Asked::default() });
     }

@@ -171,6 +171,29 @@ fn an_end_does_what_was_asked() {
     w.closed.try_recv().expect("it is closed");
 }
 
+/// An interface of a capture file that cannot be written.
+fn create(name: &str) -> Op {
+    let write = Some("/dev/null/none".into());
+    Op::CreatePcap {
+        name: name.into(),
+        config: super::PcapConfig { read: None, write, pps: None, repeat: false },
+    }
+}
+
+#[test]
+fn an_interface_that_is_being_opened_goes_with_its_transaction() {
+    let mut router = empty();
+    router.go_aside().unwrap();
+    let (begin, begun) = channel::<()>();
+    router.ask(Asks::Disk, move || begun.recv(), |_, _| Ok(()));
+    let missing = Op::SetState { name: "nobody".into(), up: true };
+    let e = router.commit(vec![create("file"), missing]).unwrap_err();
+    assert!(e.message.contains("nobody"), "{e}");
+    assert_eq!(router.interface_index("file"), None);
+    assert!(router.take_log().iter().all(|line| !line.text.contains("cannot undo")));
+    drop(begin);
+}
+
 #[test]
 fn an_interface_that_is_being_opened_is_nobody_elses() {
     let mut router = empty();
@@ -178,15 +201,6 @@ fn an_interface_that_is_being_opened_is_nobody_elses() {
     // Only the line's thread waits for the file.
     let (begin, begun) = channel::<()>();
     router.ask(Asks::Disk, move || begun.recv(), |_, _| Ok(()));
-    let create = |name: &str| Op::CreatePcap {
-        name: name.into(),
-        config: super::PcapConfig {
-            read: None,
-            write: Some("/dev/null/none".into()),
-            pps: None,
-            repeat: false,
-        },
-    };
     router.collect();
     router.commit(vec![create("file"), Op::SetState { name: "file".into(), up: true }]).unwrap();
     let waits = router.collected().unwrap();

@@ -479,7 +479,7 @@ impl Router {
     /// Why an interface cannot be changed that is being opened, but for whoever makes it.
     pub(super) fn check_opened(&self, i: &IfState) -> Result<(), OpError> {
         match i.remote.opening {
-            Some((_, Some(commit))) if !i.companion && self.aside.commit() != Some(commit) => {
+            Some((_, Some(commit))) if !i.companion && !self.aside.is_of(commit) => {
                 let busy = "is being opened: try again when that has ended";
                 Err(OpError::new(format!("{} {busy}", i.name)))
             }
