@@ -91,6 +91,7 @@ fn applied(a: &Document, b: &Document) {
             Progress::More => {}
             Progress::Done => break,
             Progress::Failed(failed) => panic!("{failed:?}"),
+            Progress::Waits => panic!("no thread asks Linux for it"),
         }
     }
     assert_eq!(dump(&running), dump(&wanted), "as one that was started with it");
