@@ -38,6 +38,7 @@ const FEW: usize = 4096;
 pub(super) fn apply_labels(router: &mut Router, batch: LabelBatch) -> Result<LabelUndo, OpError> {
     let LabelBatch { table, source, targets, changes, .. } = batch;
     known_label_table(router, table)?;
+    router.static_batches += u64::from(source == Source::Static);
     let mut growth = Growth::default();
     let short = |e: OutOfMemory| format!("no memory is left for it: {e}: {HELP}");
     let grows = changes.iter().any(|c| matches!(c.verb, Verb::Set | Verb::Add));

@@ -127,6 +127,7 @@ impl Router {
     pub(super) fn apply_routes(&mut self, batch: RouteBatch) -> Result<RouteUndo, OpError> {
         let RouteBatch { table, source, goals, v4, v6, .. } = batch;
         self.check_source(source)?;
+        self.static_batches += u64::from(source == Source::Static);
         let owner = Rc::new(Owner { source, goals });
         let changes = v4.len() + v6.len();
         // What each prefix had before, and the same again where the error is looked for.

@@ -218,6 +218,8 @@ pub struct Router {
     parts: part::Parts,
     companions: companion::Companions,
     changes: u64,
+    /// Batches of static routes and labels so far.
+    pub(crate) static_batches: u64,
     log: Log,
     aside: aside::Aside,
 }
@@ -293,6 +295,7 @@ impl Router {
             companions: companion::Companions::default(),
             started: Instant::now(),
             changes: 0,
+            static_batches: 0,
             log: Log::default(),
             aside: aside::Aside::default(),
             plane,
@@ -316,6 +319,11 @@ impl Router {
     /// Transactions so far that changed more than routes.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Transactions so far that changed what a document says, static routes and labels included, but for those that failed.
+    pub fn version(&self) -> u64 {
+        self.changes + self.static_batches
     }
 
     /// What workers read.

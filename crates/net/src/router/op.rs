@@ -433,7 +433,7 @@ impl Router {
     pub fn commit(&mut self, ops: Vec<Op>) -> Result<(), OpError> {
         let mut steps: Vec<Step> = vec![];
         let mut done: Vec<String> = vec![];
-        let mut more_than_routes = false;
+        let (mut more_than_routes, batches) = (false, self.static_batches);
         let was = self.aside.begin();
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
@@ -463,6 +463,7 @@ impl Router {
                     e.index = index;
                     self.aside.turn_back();
                     self.undo(steps);
+                    self.static_batches = batches;
                     self.end_of_transaction();
                     self.aside.end(was, vec![]);
                     return Err(e);
