@@ -132,6 +132,7 @@ fn told(e: &CommandError, info: ErrorInfo) -> Status {
         ErrorKind::Syntax => Code::InvalidArgument,
         ErrorKind::Denied => Code::PermissionDenied,
         ErrorKind::Failed => Code::FailedPrecondition,
+        ErrorKind::Conflict => Code::Aborted,
     };
     let faults: Vec<ErrorInfo> = e.faults.iter().map(fault).collect();
     refusal(code, &e.message, if faults.is_empty() { vec![info] } else { faults })

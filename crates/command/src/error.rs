@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Denied,
     /// The command was understood and refused or failed.
     Failed,
+    /// Somebody else has changed what it was to be done to.
+    Conflict,
 }
 
 impl ErrorKind {
@@ -23,6 +25,7 @@ impl ErrorKind {
             ErrorKind::Syntax => "syntax",
             ErrorKind::Denied => "denied",
             ErrorKind::Failed => "failed",
+            ErrorKind::Conflict => "conflict",
         }
     }
 }
@@ -50,6 +53,8 @@ pub struct Fault {
     pub length: u32,
     /// It is no error, but something that the operator should know.
     pub note: bool,
+    /// The change that it is about, from 1, where several were asked for; 0 when it is none of them alone.
+    pub change: u32,
 }
 
 /// An error answered to the operator, with the place in the line where there is one.
@@ -88,6 +93,11 @@ impl CommandError {
     /// Something the operator may not do.
     pub fn denied(message: impl fmt::Display) -> Self {
         Self { kind: ErrorKind::Denied, ..Self::new(message) }
+    }
+
+    /// What somebody else has changed meanwhile.
+    pub fn conflict(message: impl fmt::Display) -> Self {
+        Self { kind: ErrorKind::Conflict, ..Self::new(message) }
     }
 
     /// Something that takes more than the operator has.

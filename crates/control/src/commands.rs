@@ -6,6 +6,7 @@ mod configuration;
 mod control;
 mod desired;
 mod documents;
+mod edits;
 mod history;
 mod netlink;
 mod ping;
@@ -17,6 +18,7 @@ mod traceroute;
 pub use change::{Applied, Changes};
 pub use desired::{Desk, Differences, Steps, Told};
 pub use documents::Wish;
+pub use edits::{Edits, Got};
 pub use places::Held;
 pub use reload::Reload;
 
@@ -200,6 +202,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(configuration::command());
     commands.extend(desired::commands());
     commands.extend(change::commands());
+    commands.extend(edits::commands());
     commands.extend(history::commands());
     commands.extend(control::all());
     commands.push(ping::command());

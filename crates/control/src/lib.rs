@@ -5,6 +5,7 @@ pub mod clients;
 pub mod commands;
 pub mod ctl;
 pub mod dump;
+pub mod edit;
 pub mod engine;
 mod fd;
 pub mod journal;

@@ -73,6 +73,36 @@ impl Map {
         self
     }
 
+    /// The fields in order, without remarks.
+    pub(crate) fn fields(&self) -> impl DoubleEndedIterator<Item = (&str, &Node)> {
+        self.0.iter().filter_map(|e| match e {
+            Entry::Field(name, value) => Some((name.as_ref(), value)),
+            Entry::Remark(_) => None,
+        })
+    }
+
+    /// The value of a field. The last ones are found first.
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
+        self.fields().rev().find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+
+    /// See [`Map::get`].
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Node> {
+        self.0.iter_mut().rev().find_map(|e| match e {
+            Entry::Field(n, value) if *n == name => Some(value),
+            _ => None,
+        })
+    }
+
+    /// Takes a field away.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Node> {
+        let at = self.0.iter().rposition(|e| matches!(e, Entry::Field(n, _) if *n == name))?;
+        match self.0.remove(at) {
+            Entry::Field(_, value) => Some(value),
+            Entry::Remark(_) => None,
+        }
+    }
+
     /// Adds all of another one.
     pub(crate) fn append(&mut self, mut other: Map) {
         self.0.append(&mut other.0);
@@ -212,11 +242,7 @@ impl Map {
                 indent(out, depth);
             }
             match entry {
-                Entry::Field(name, value) => {
-                    write_key(out, name);
-                    out.push(':');
-                    value.write(out, depth + 1);
-                }
+                Entry::Field(name, value) => write_field(out, name, value, depth),
                 Entry::Remark(text) => {
                     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                     let _ = writeln!(out, "# {line}");
@@ -230,6 +256,13 @@ fn indent(out: &mut String, depth: usize) {
     for _ in 0..depth {
         out.push_str("  ");
     }
+}
+
+/// Writes a field at `depth` levels, for which the line is indented already.
+pub(crate) fn write_field(out: &mut String, name: &str, value: &Node, depth: usize) {
+    write_key(out, name);
+    out.push(':');
+    value.write(out, depth + 1);
 }
 
 /// Writes the name of a list or mapping whose items or fields come in the lines behind it.

@@ -5,6 +5,7 @@ use super::desired::{Compared, Desk, EXACT, From, PIECE, Text, asked, busy, comp
 use super::places::Places;
 use crate::ctl::author;
 use crate::dump::{Dump, Source};
+use crate::edit::NOT_ALL;
 use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
@@ -17,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 
 /// How often a way back is tried that others are in the way of, and how long it waits between.
@@ -31,6 +32,8 @@ pub struct Changes {
     /// None: nothing survives a restart.
     pub(super) folder: Option<Arc<Folder>>,
     log: Logger,
+    /// Tells this start from others.
+    pub(super) born: u128,
     /// Nothing else changes anything.
     pub(super) applying: Cell<bool>,
     /// What was applied and waits to be confirmed.
@@ -53,6 +56,7 @@ impl Changes {
         Changes {
             folder: folder.map(Arc::new),
             log,
+            born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_micros()),
             applying: Cell::default(),
             pending: RefCell::default(),
             places: Places::default(),
@@ -102,8 +106,9 @@ impl Drop for Pending {
     }
 }
 
-const CONFIRM: &str = "go back by itself after so many seconds, unless `configuration confirm` comes";
-const COMMENT: &str = "a word, or several in quotes, for the history";
+pub(super) const CONFIRM: &str =
+    "go back by itself after so many seconds, unless `configuration confirm` comes";
+pub(super) const COMMENT: &str = "a word, or several in quotes, for the history";
 
 pub(super) fn commands() -> [Command<App>; 4] {
     [
@@ -195,7 +200,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    fn of(args: &Args, kind: Kind, from: From) -> Result<Order, CommandError> {
+    pub fn of(args: &Args, kind: Kind, from: From) -> Result<Order, CommandError> {
         let confirm = args.opt::<u32>("seconds")?.map(|s| Duration::from_secs(s.into()));
         let comment = args.opt::<String>("comment")?.unwrap_or_default();
         let (restart, exact, caller) = (args.has("restart"), args.has("exact"), args.caller().cloned());
@@ -216,7 +221,7 @@ impl Order {
 }
 
 /// Runs what changes something to its end, while nothing else changes anything.
-fn alone<F>(app: &App, work: impl FnOnce(Desk) -> F + 'static) -> Result<Output, CommandError>
+pub(super) fn alone<F>(app: &App, work: impl FnOnce(Desk) -> F + 'static) -> Result<Output, CommandError>
 where
     F: Future<Output = Result<Output, CommandError>> + 'static,
 {
@@ -282,7 +287,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    fn output(self) -> Output {
+    pub(super) fn output(self) -> Output {
         let json = json!({ "steps": self.steps, "number": self.number, "confirm-within": self.within });
         Output::new(self.text, json)
     }
@@ -405,6 +410,11 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
     }
     let Compared { plan, running, wanted, text, restart } =
         compare(desk, order.from.clone(), order.exact).await?;
+    if order.from.is_edited() && plan.is_empty() && restart.is_empty() {
+        // What documents brought, and what is kept, stays as it is.
+        drop_aside((plan, running, wanted));
+        return Ok(Applied { steps: 0, number: None, within: None, restart, text: "nothing differs".into() });
+    }
     if !restart.is_empty() {
         let lines = restart.join("\n");
         if !order.restart {
@@ -428,7 +438,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
     let (plan, prepared) = prepare(desk, &order, author, plan, text).await?;
     let mut carry = Carry::new(plan);
     if let Some(failed) = carried(desk, &mut carry).await {
-        return Err(refusal(&carry, &wanted, &failed));
+        return Err(order.from.explained(refusal(&carry, &wanted, &failed)));
     }
     let s = if steps == 1 { "" } else { "s" };
     let mut text = if steps == 0 { "nothing differs".into() } else { format!("applied in {steps} step{s}") };
@@ -582,8 +592,7 @@ async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
 fn refusal(carry: &Carry, wanted: &Side, failed: &Failed) -> CommandError {
     let plan = carry.plan();
     // What could not be undone stays as it is.
-    let mut text =
-        String::from(if failed.left.is_empty() { "nothing was changed" } else { "not all is as it was" });
+    let mut text = String::from(if failed.left.is_empty() { "nothing was changed" } else { NOT_ALL });
     let mut faults = vec![];
     if let Some(step) = plan.steps.get(failed.step) {
         let what = step.line(plan, &Default::default());

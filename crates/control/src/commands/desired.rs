@@ -2,9 +2,10 @@
 
 use super::App;
 use super::change::Changes;
-use super::places::Held;
+use super::places::{Held, Place};
 use crate::clients::Clients;
 use crate::dump::Source;
+use crate::edit::Edited;
 use crate::engine::{self, Brought, Line, Plan, Reading, Session, Side};
 use crate::saved::{self, Folder};
 use crate::yaml::{self, Diagnostics, MAX_BYTES, Settings};
@@ -162,6 +163,8 @@ pub(super) enum From {
     Kept(Arc<Folder>, u64),
     /// It came with what is asked for, of somebody with these rights.
     Text(Arc<str>, Identity),
+    /// Somebody with these rights has changed places of what runs.
+    Edited(Arc<Edited>, Option<Identity>),
 }
 
 /// A document that was read and checked.
@@ -205,6 +208,14 @@ impl From {
                 bytes.extend_from_slice(text.as_bytes());
                 Wanted::of(DOCUMENT, bytes, 0)
             }
+            From::Edited(edited, _) => {
+                let mut bytes = vec![];
+                memory::check(edited.text.len()).map_err(short)?;
+                bytes.extend_from_slice(edited.text.as_bytes());
+                let mut wanted = Wanted::of(DOCUMENT, bytes, 0).map_err(|e| edited.refusal(e))?;
+                wanted.side.forget_macs(&edited.macs);
+                Ok(wanted)
+            }
             From::Kept(folder, number) => {
                 let record = folder.read(*number).map_err(CommandError::new)?;
                 let begins = record.bytes.len() - record.document().len();
@@ -219,6 +230,7 @@ impl From {
             From::File(path, _) => saved::plain(&path.display().to_string()),
             From::Kept(_, number) => format!("number {number}"),
             From::Text(..) => DOCUMENT.into(),
+            From::Edited(edited, _) => saved::plain(&edited.name()),
         }
     }
 
@@ -226,8 +238,24 @@ impl From {
     pub(super) fn who(&self) -> Option<&Identity> {
         match self {
             From::File(_, who) => who.as_ref(),
+            From::Edited(_, who) => who.as_ref(),
             From::Text(_, who) => Some(who),
             From::Kept(..) => None,
+        }
+    }
+}
+
+impl From {
+    /// It is what runs, with changes.
+    pub(super) fn is_edited(&self) -> bool {
+        matches!(self, From::Edited(..))
+    }
+
+    /// A refusal, told of what was asked for.
+    pub(super) fn explained(&self, e: CommandError) -> CommandError {
+        match self {
+            From::Edited(edited, _) => edited.refusal(e),
+            _ => e,
         }
     }
 }
@@ -440,6 +468,17 @@ pub(super) async fn steps(
     caller: Option<&Caller>,
 ) -> Result<Steps, CommandError> {
     let place = desk.changes.places.take(caller).await?;
+    steps_at(place, desk, from, exact, session).await
+}
+
+/// The same for who has a place already.
+pub(super) async fn steps_at(
+    place: Place,
+    desk: &Desk,
+    from: From,
+    exact: bool,
+    session: Option<Session>,
+) -> Result<Steps, CommandError> {
     let compared = compare(desk, from, exact).await?;
     let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
     Ok(Steps(place.hold(told)))
@@ -457,7 +496,7 @@ impl Steps {
         self.0.read()
     }
 
-    fn output(mut self) -> Output {
+    pub(super) fn output(mut self) -> Output {
         let mut begun = false;
         Output::pieces(move |page| {
             let Told { lines, count, touching, warnings, restart, stays } = self.0.read()?;

@@ -23,7 +23,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    fn order(self, kind: Kind, from: From, caller: &Caller) -> Result<Order, CommandError> {
+    pub(super) fn order(self, kind: Kind, from: From, caller: &Caller) -> Result<Order, CommandError> {
         let Wish { confirm, comment, exact, restart } = self;
         Order { kind, from, confirm, restart, exact, comment, caller: Some(caller.clone()) }.allowed()
     }

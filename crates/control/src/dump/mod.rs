@@ -230,7 +230,7 @@ impl Dump {
 
     /// The next piece of the document: a place, and items of the list or fields of the mapping there. It may be empty, so that
     /// others have their turn. `None` at the end.
-    fn next(&mut self, from: Source<'_>) -> Option<(Path, Node)> {
+    pub(crate) fn next(&mut self, from: Source<'_>) -> Option<(Path, Node)> {
         if self.made.0.is_empty() {
             if self.routeless && PARTS.get(self.at).is_some_and(|(place, _)| *place == ["routes"]) {
                 self.at += 1;

@@ -770,10 +770,19 @@ impl Side {
 
     /// Forgets MAC addresses that were only written down: those that the operator chose are in `chosen`.
     pub(super) fn keep_macs(&mut self, chosen: &HashSet<String>) {
+        self.retain_macs(|name| chosen.contains(name));
+    }
+
+    /// Forgets those of these interfaces.
+    pub(crate) fn forget_macs(&mut self, names: &[String]) {
+        self.retain_macs(|name| !names.iter().any(|n| n == name));
+    }
+
+    fn retain_macs(&mut self, keep: impl Fn(&str) -> bool) {
         let ids: Vec<Id> =
             self.model.iter().map(|(id, _)| id).filter(|id| matches!(id, Id::Mac(_))).cloned().collect();
         for id in ids {
-            if id.interface().is_some_and(|n| !chosen.contains(n)) {
+            if id.interface().is_some_and(|n| !keep(n)) {
                 self.model.remove(&id);
             }
         }

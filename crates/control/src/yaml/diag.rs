@@ -154,6 +154,7 @@ impl Diagnostic {
             column: if self.line == 0 { 0 } else { self.column },
             length: if self.line == 0 { 0 } else { self.width },
             note: self.severity == Severity::Note,
+            change: 0,
         }
     }
 }

@@ -35,6 +35,7 @@ mod tap;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod value;
 pub(crate) mod virtuals;
 
 pub use acl::{Acl, AclUse, Action, Endpoint, Families, PrefixList, Range, Term};

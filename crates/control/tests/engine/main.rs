@@ -5,6 +5,7 @@
 
 mod brought;
 mod documents;
+mod edits;
 
 use control::dump::{Dump, Source};
 use control::engine::{self, Carry, Failed, Plan, Progress, Reading, Session, Side};
