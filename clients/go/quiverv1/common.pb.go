@@ -108,7 +108,9 @@ type ErrorInfo struct {
 	// The role that would be needed, where it is the caller's that does not suffice.
 	RoleNeeded Role `protobuf:"varint,11,opt,name=role_needed,json=roleNeeded,proto3,enum=quiver.v1.Role" json:"role_needed,omitempty"`
 	// It is no error, but something that the operator should know.
-	Note          bool `protobuf:"varint,12,opt,name=note,proto3" json:"note,omitempty"`
+	Note bool `protobuf:"varint,12,opt,name=note,proto3" json:"note,omitempty"`
+	// The change of a transaction that it is about, from 1; 0 when it is none of them alone.
+	Change        uint32 `protobuf:"varint,13,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -227,11 +229,18 @@ func (x *ErrorInfo) GetNote() bool {
 	return false
 }
 
+func (x *ErrorInfo) GetChange() uint32 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
 var File_quiver_v1_common_proto protoreflect.FileDescriptor
 
 const file_quiver_v1_common_proto_rawDesc = "" +
 	"\n" +
-	"\x16quiver/v1/common.proto\x12\tquiver.v1\"\xbb\x02\n" +
+	"\x16quiver/v1/common.proto\x12\tquiver.v1\"\xd3\x02\n" +
 	"\tErrorInfo\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\tR\x06object\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +
@@ -246,7 +255,8 @@ const file_quiver_v1_common_proto_rawDesc = "" +
 	" \x01(\x04R\aapplied\x120\n" +
 	"\vrole_needed\x18\v \x01(\x0e2\x0f.quiver.v1.RoleR\n" +
 	"roleNeeded\x12\x12\n" +
-	"\x04note\x18\f \x01(\bR\x04note*a\n" +
+	"\x04note\x18\f \x01(\bR\x04note\x12\x16\n" +
+	"\x06change\x18\r \x01(\rR\x06change*a\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_READ\x10\x01\x12\x10\n" +

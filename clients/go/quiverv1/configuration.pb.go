@@ -1084,6 +1084,422 @@ func (x *DumpResponse) GetPiece() string {
 	return ""
 }
 
+// A change of a place of what runs. A place is a row of elements: of a mapping the name of a field, and of a list `+` (one more item),
+// `name=value` or several with commas (the item with these fields), `=value` (the item that is this value), or the item's number from
+// 0. A route is `routes`, `prefix=10.0.0.0/8,table=7`. docs/engine.md tells more.
+type Edit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Elements, such as `interfaces`, `eth0`, `mtu`.
+	Place []string `protobuf:"bytes,1,rep,name=place,proto3" json:"place,omitempty"`
+	// What is done there.
+	//
+	// Types that are valid to be assigned to Act:
+	//
+	//	*Edit_Set
+	//	*Edit_Merge
+	//	*Edit_Delete
+	Act isEdit_Act `protobuf_oneof:"act"`
+	// In place of `place`: the place in one text, such as `interfaces.eth0.mtu` or `routes[prefix=10.0.0.0/8,table=7]`.
+	At            string `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Edit) Reset() {
+	*x = Edit{}
+	mi := &file_quiver_v1_configuration_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Edit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Edit) ProtoMessage() {}
+
+func (x *Edit) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_configuration_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Edit.ProtoReflect.Descriptor instead.
+func (*Edit) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_configuration_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Edit) GetPlace() []string {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *Edit) GetAct() isEdit_Act {
+	if x != nil {
+		return x.Act
+	}
+	return nil
+}
+
+func (x *Edit) GetSet() string {
+	if x != nil {
+		if x, ok := x.Act.(*Edit_Set); ok {
+			return x.Set
+		}
+	}
+	return ""
+}
+
+func (x *Edit) GetMerge() string {
+	if x != nil {
+		if x, ok := x.Act.(*Edit_Merge); ok {
+			return x.Merge
+		}
+	}
+	return ""
+}
+
+func (x *Edit) GetDelete() bool {
+	if x != nil {
+		if x, ok := x.Act.(*Edit_Delete); ok {
+			return x.Delete
+		}
+	}
+	return false
+}
+
+func (x *Edit) GetAt() string {
+	if x != nil {
+		return x.At
+	}
+	return ""
+}
+
+type isEdit_Act interface {
+	isEdit_Act()
+}
+
+type Edit_Set struct {
+	// This value takes the place of what is there, YAML or JSON.
+	Set string `protobuf:"bytes,2,opt,name=set,proto3,oneof"`
+}
+
+type Edit_Merge struct {
+	// The fields of this mapping are set, and those that are null taken away (RFC 7396), YAML or JSON.
+	Merge string `protobuf:"bytes,3,opt,name=merge,proto3,oneof"`
+}
+
+type Edit_Delete struct {
+	// True: what is there goes.
+	Delete bool `protobuf:"varint,4,opt,name=delete,proto3,oneof"`
+}
+
+func (*Edit_Set) isEdit_Act() {}
+
+func (*Edit_Merge) isEdit_Act() {}
+
+func (*Edit_Delete) isEdit_Act() {}
+
+// Changes, in order, and how to apply them.
+type EditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 100,000.
+	Edits []*Edit `protobuf:"bytes,1,rep,name=edits,proto3" json:"edits,omitempty"`
+	// Refuse them with ABORTED unless this is the version of what runs; empty: whatever it is.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Go back after so many seconds, unless Confirm comes; 0: it stays.
+	ConfirmSeconds uint32 `protobuf:"varint,3,opt,name=confirm_seconds,json=confirmSeconds,proto3" json:"confirm_seconds,omitempty"`
+	// For the history.
+	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Apply it also where the section `quiver` differs, which comes with the next start. It takes the role `admin`.
+	Restart bool `protobuf:"varint,5,opt,name=restart,proto3" json:"restart,omitempty"`
+	// Only say how many steps there would be.
+	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditRequest) Reset() {
+	*x = EditRequest{}
+	mi := &file_quiver_v1_configuration_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditRequest) ProtoMessage() {}
+
+func (x *EditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_configuration_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditRequest.ProtoReflect.Descriptor instead.
+func (*EditRequest) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_configuration_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *EditRequest) GetEdits() []*Edit {
+	if x != nil {
+		return x.Edits
+	}
+	return nil
+}
+
+func (x *EditRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *EditRequest) GetConfirmSeconds() uint32 {
+	if x != nil {
+		return x.ConfirmSeconds
+	}
+	return 0
+}
+
+func (x *EditRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *EditRequest) GetRestart() bool {
+	if x != nil {
+		return x.Restart
+	}
+	return false
+}
+
+func (x *EditRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// What was done.
+type EditResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Steps that were taken; none when nothing differs.
+	Steps uint64 `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
+	// Its number in the history; 0 when it is not kept (yet).
+	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// Seconds after which it goes back, unless Confirm comes; 0: it stays.
+	ConfirmSeconds uint32 `protobuf:"varint,3,opt,name=confirm_seconds,json=confirmSeconds,proto3" json:"confirm_seconds,omitempty"`
+	// Lines of the section `quiver` that come with the next start.
+	Restart []string `protobuf:"bytes,4,rep,name=restart,proto3" json:"restart,omitempty"`
+	// The same for a terminal.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// The version of what runs now.
+	Version       string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditResponse) Reset() {
+	*x = EditResponse{}
+	mi := &file_quiver_v1_configuration_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditResponse) ProtoMessage() {}
+
+func (x *EditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_configuration_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditResponse.ProtoReflect.Descriptor instead.
+func (*EditResponse) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_configuration_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *EditResponse) GetSteps() uint64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *EditResponse) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *EditResponse) GetConfirmSeconds() uint32 {
+	if x != nil {
+		return x.ConfirmSeconds
+	}
+	return 0
+}
+
+func (x *EditResponse) GetRestart() []string {
+	if x != nil {
+		return x.Restart
+	}
+	return nil
+}
+
+func (x *EditResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *EditResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// A place of what runs.
+type GetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Elements; none: the whole document.
+	Place []string `protobuf:"bytes,1,rep,name=place,proto3" json:"place,omitempty"`
+	// In place of `place`: the place in one text.
+	At            string `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRequest) Reset() {
+	*x = GetRequest{}
+	mi := &file_quiver_v1_configuration_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRequest) ProtoMessage() {}
+
+func (x *GetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_configuration_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
+func (*GetRequest) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_configuration_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetRequest) GetPlace() []string {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *GetRequest) GetAt() string {
+	if x != nil {
+		return x.At
+	}
+	return ""
+}
+
+// A piece of what is there.
+type GetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All pieces put together are JSON.
+	Piece string `protobuf:"bytes,1,opt,name=piece,proto3" json:"piece,omitempty"`
+	// The version of what runs, in the first message.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetResponse) Reset() {
+	*x = GetResponse{}
+	mi := &file_quiver_v1_configuration_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetResponse) ProtoMessage() {}
+
+func (x *GetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_configuration_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
+func (*GetResponse) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_configuration_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *GetResponse) GetPiece() string {
+	if x != nil {
+		return x.Piece
+	}
+	return ""
+}
+
+func (x *GetResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // An object that differs.
 type DiffResponse_Difference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1097,7 +1513,7 @@ type DiffResponse_Difference struct {
 
 func (x *DiffResponse_Difference) Reset() {
 	*x = DiffResponse_Difference{}
-	mi := &file_quiver_v1_configuration_proto_msgTypes[17]
+	mi := &file_quiver_v1_configuration_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1525,7 @@ func (x *DiffResponse_Difference) String() string {
 func (*DiffResponse_Difference) ProtoMessage() {}
 
 func (x *DiffResponse_Difference) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_configuration_proto_msgTypes[17]
+	mi := &file_quiver_v1_configuration_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1572,7 @@ type PlanResponse_Step struct {
 
 func (x *PlanResponse_Step) Reset() {
 	*x = PlanResponse_Step{}
-	mi := &file_quiver_v1_configuration_proto_msgTypes[18]
+	mi := &file_quiver_v1_configuration_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1584,7 @@ func (x *PlanResponse_Step) String() string {
 func (*PlanResponse_Step) ProtoMessage() {}
 
 func (x *PlanResponse_Step) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_configuration_proto_msgTypes[18]
+	mi := &file_quiver_v1_configuration_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1657,7 @@ type HistoryResponse_Entry struct {
 
 func (x *HistoryResponse_Entry) Reset() {
 	*x = HistoryResponse_Entry{}
-	mi := &file_quiver_v1_configuration_proto_msgTypes[19]
+	mi := &file_quiver_v1_configuration_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1669,7 @@ func (x *HistoryResponse_Entry) String() string {
 func (*HistoryResponse_Entry) ProtoMessage() {}
 
 func (x *HistoryResponse_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_configuration_proto_msgTypes[19]
+	mi := &file_quiver_v1_configuration_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,13 +1839,41 @@ const file_quiver_v1_configuration_proto_rawDesc = "" +
 	"\vDumpRequest\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\bR\x04json\"$\n" +
 	"\fDumpResponse\x12\x14\n" +
-	"\x05piece\x18\x01 \x01(\tR\x05piece*W\n" +
+	"\x05piece\x18\x01 \x01(\tR\x05piece\"y\n" +
+	"\x04Edit\x12\x14\n" +
+	"\x05place\x18\x01 \x03(\tR\x05place\x12\x12\n" +
+	"\x03set\x18\x02 \x01(\tH\x00R\x03set\x12\x16\n" +
+	"\x05merge\x18\x03 \x01(\tH\x00R\x05merge\x12\x18\n" +
+	"\x06delete\x18\x04 \x01(\bH\x00R\x06delete\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\tR\x02atB\x05\n" +
+	"\x03act\"\xc4\x01\n" +
+	"\vEditRequest\x12%\n" +
+	"\x05edits\x18\x01 \x03(\v2\x0f.quiver.v1.EditR\x05edits\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12'\n" +
+	"\x0fconfirm_seconds\x18\x03 \x01(\rR\x0econfirmSeconds\x12\x18\n" +
+	"\acomment\x18\x04 \x01(\tR\acomment\x12\x18\n" +
+	"\arestart\x18\x05 \x01(\bR\arestart\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xad\x01\n" +
+	"\fEditResponse\x12\x14\n" +
+	"\x05steps\x18\x01 \x01(\x04R\x05steps\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12'\n" +
+	"\x0fconfirm_seconds\x18\x03 \x01(\rR\x0econfirmSeconds\x12\x18\n" +
+	"\arestart\x18\x04 \x03(\tR\arestart\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\"2\n" +
+	"\n" +
+	"GetRequest\x12\x14\n" +
+	"\x05place\x18\x01 \x03(\tR\x05place\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\tR\x02at\"=\n" +
+	"\vGetResponse\x12\x14\n" +
+	"\x05piece\x18\x01 \x01(\tR\x05piece\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion*W\n" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"CHANGE_ADD\x10\x01\x12\x11\n" +
 	"\rCHANGE_REMOVE\x10\x02\x12\x12\n" +
-	"\x0eCHANGE_REPLACE\x10\x032\xb9\x04\n" +
+	"\x0eCHANGE_REPLACE\x10\x032\xe9\x05\n" +
 	"\rConfiguration\x12:\n" +
 	"\x05Check\x12\x17.quiver.v1.CheckRequest\x1a\x18.quiver.v1.CheckResponse\x129\n" +
 	"\x04Diff\x12\x16.quiver.v1.DiffRequest\x1a\x17.quiver.v1.DiffResponse0\x01\x129\n" +
@@ -1439,7 +1883,10 @@ const file_quiver_v1_configuration_proto_rawDesc = "" +
 	"\bRollback\x12\x1a.quiver.v1.RollbackRequest\x1a\x18.quiver.v1.ApplyResponse\x127\n" +
 	"\x04Save\x12\x16.quiver.v1.SaveRequest\x1a\x17.quiver.v1.SaveResponse\x12B\n" +
 	"\aHistory\x12\x19.quiver.v1.HistoryRequest\x1a\x1a.quiver.v1.HistoryResponse0\x01\x129\n" +
-	"\x04Dump\x12\x16.quiver.v1.DumpRequest\x1a\x17.quiver.v1.DumpResponse0\x01b\x06proto3"
+	"\x04Dump\x12\x16.quiver.v1.DumpRequest\x1a\x17.quiver.v1.DumpResponse0\x01\x127\n" +
+	"\x04Edit\x12\x16.quiver.v1.EditRequest\x1a\x17.quiver.v1.EditResponse\x12=\n" +
+	"\bPlanEdit\x12\x16.quiver.v1.EditRequest\x1a\x17.quiver.v1.PlanResponse0\x01\x126\n" +
+	"\x03Get\x12\x15.quiver.v1.GetRequest\x1a\x16.quiver.v1.GetResponse0\x01b\x06proto3"
 
 var (
 	file_quiver_v1_configuration_proto_rawDescOnce sync.Once
@@ -1454,7 +1901,7 @@ func file_quiver_v1_configuration_proto_rawDescGZIP() []byte {
 }
 
 var file_quiver_v1_configuration_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_quiver_v1_configuration_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_quiver_v1_configuration_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_quiver_v1_configuration_proto_goTypes = []any{
 	(Change)(0),                     // 0: quiver.v1.Change
 	(*CheckRequest)(nil),            // 1: quiver.v1.CheckRequest
@@ -1474,41 +1921,53 @@ var file_quiver_v1_configuration_proto_goTypes = []any{
 	(*HistoryResponse)(nil),         // 15: quiver.v1.HistoryResponse
 	(*DumpRequest)(nil),             // 16: quiver.v1.DumpRequest
 	(*DumpResponse)(nil),            // 17: quiver.v1.DumpResponse
-	(*DiffResponse_Difference)(nil), // 18: quiver.v1.DiffResponse.Difference
-	(*PlanResponse_Step)(nil),       // 19: quiver.v1.PlanResponse.Step
-	(*HistoryResponse_Entry)(nil),   // 20: quiver.v1.HistoryResponse.Entry
-	(*ErrorInfo)(nil),               // 21: quiver.v1.ErrorInfo
+	(*Edit)(nil),                    // 18: quiver.v1.Edit
+	(*EditRequest)(nil),             // 19: quiver.v1.EditRequest
+	(*EditResponse)(nil),            // 20: quiver.v1.EditResponse
+	(*GetRequest)(nil),              // 21: quiver.v1.GetRequest
+	(*GetResponse)(nil),             // 22: quiver.v1.GetResponse
+	(*DiffResponse_Difference)(nil), // 23: quiver.v1.DiffResponse.Difference
+	(*PlanResponse_Step)(nil),       // 24: quiver.v1.PlanResponse.Step
+	(*HistoryResponse_Entry)(nil),   // 25: quiver.v1.HistoryResponse.Entry
+	(*ErrorInfo)(nil),               // 26: quiver.v1.ErrorInfo
 }
 var file_quiver_v1_configuration_proto_depIdxs = []int32{
-	21, // 0: quiver.v1.CheckResponse.findings:type_name -> quiver.v1.ErrorInfo
-	18, // 1: quiver.v1.DiffResponse.differences:type_name -> quiver.v1.DiffResponse.Difference
-	19, // 2: quiver.v1.PlanResponse.steps:type_name -> quiver.v1.PlanResponse.Step
-	20, // 3: quiver.v1.HistoryResponse.entries:type_name -> quiver.v1.HistoryResponse.Entry
-	0,  // 4: quiver.v1.DiffResponse.Difference.change:type_name -> quiver.v1.Change
-	0,  // 5: quiver.v1.PlanResponse.Step.change:type_name -> quiver.v1.Change
-	1,  // 6: quiver.v1.Configuration.Check:input_type -> quiver.v1.CheckRequest
-	3,  // 7: quiver.v1.Configuration.Diff:input_type -> quiver.v1.DiffRequest
-	5,  // 8: quiver.v1.Configuration.Plan:input_type -> quiver.v1.PlanRequest
-	7,  // 9: quiver.v1.Configuration.Apply:input_type -> quiver.v1.ApplyRequest
-	9,  // 10: quiver.v1.Configuration.Confirm:input_type -> quiver.v1.ConfirmRequest
-	11, // 11: quiver.v1.Configuration.Rollback:input_type -> quiver.v1.RollbackRequest
-	12, // 12: quiver.v1.Configuration.Save:input_type -> quiver.v1.SaveRequest
-	14, // 13: quiver.v1.Configuration.History:input_type -> quiver.v1.HistoryRequest
-	16, // 14: quiver.v1.Configuration.Dump:input_type -> quiver.v1.DumpRequest
-	2,  // 15: quiver.v1.Configuration.Check:output_type -> quiver.v1.CheckResponse
-	4,  // 16: quiver.v1.Configuration.Diff:output_type -> quiver.v1.DiffResponse
-	6,  // 17: quiver.v1.Configuration.Plan:output_type -> quiver.v1.PlanResponse
-	8,  // 18: quiver.v1.Configuration.Apply:output_type -> quiver.v1.ApplyResponse
-	10, // 19: quiver.v1.Configuration.Confirm:output_type -> quiver.v1.ConfirmResponse
-	8,  // 20: quiver.v1.Configuration.Rollback:output_type -> quiver.v1.ApplyResponse
-	13, // 21: quiver.v1.Configuration.Save:output_type -> quiver.v1.SaveResponse
-	15, // 22: quiver.v1.Configuration.History:output_type -> quiver.v1.HistoryResponse
-	17, // 23: quiver.v1.Configuration.Dump:output_type -> quiver.v1.DumpResponse
-	15, // [15:24] is the sub-list for method output_type
-	6,  // [6:15] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	26, // 0: quiver.v1.CheckResponse.findings:type_name -> quiver.v1.ErrorInfo
+	23, // 1: quiver.v1.DiffResponse.differences:type_name -> quiver.v1.DiffResponse.Difference
+	24, // 2: quiver.v1.PlanResponse.steps:type_name -> quiver.v1.PlanResponse.Step
+	25, // 3: quiver.v1.HistoryResponse.entries:type_name -> quiver.v1.HistoryResponse.Entry
+	18, // 4: quiver.v1.EditRequest.edits:type_name -> quiver.v1.Edit
+	0,  // 5: quiver.v1.DiffResponse.Difference.change:type_name -> quiver.v1.Change
+	0,  // 6: quiver.v1.PlanResponse.Step.change:type_name -> quiver.v1.Change
+	1,  // 7: quiver.v1.Configuration.Check:input_type -> quiver.v1.CheckRequest
+	3,  // 8: quiver.v1.Configuration.Diff:input_type -> quiver.v1.DiffRequest
+	5,  // 9: quiver.v1.Configuration.Plan:input_type -> quiver.v1.PlanRequest
+	7,  // 10: quiver.v1.Configuration.Apply:input_type -> quiver.v1.ApplyRequest
+	9,  // 11: quiver.v1.Configuration.Confirm:input_type -> quiver.v1.ConfirmRequest
+	11, // 12: quiver.v1.Configuration.Rollback:input_type -> quiver.v1.RollbackRequest
+	12, // 13: quiver.v1.Configuration.Save:input_type -> quiver.v1.SaveRequest
+	14, // 14: quiver.v1.Configuration.History:input_type -> quiver.v1.HistoryRequest
+	16, // 15: quiver.v1.Configuration.Dump:input_type -> quiver.v1.DumpRequest
+	19, // 16: quiver.v1.Configuration.Edit:input_type -> quiver.v1.EditRequest
+	19, // 17: quiver.v1.Configuration.PlanEdit:input_type -> quiver.v1.EditRequest
+	21, // 18: quiver.v1.Configuration.Get:input_type -> quiver.v1.GetRequest
+	2,  // 19: quiver.v1.Configuration.Check:output_type -> quiver.v1.CheckResponse
+	4,  // 20: quiver.v1.Configuration.Diff:output_type -> quiver.v1.DiffResponse
+	6,  // 21: quiver.v1.Configuration.Plan:output_type -> quiver.v1.PlanResponse
+	8,  // 22: quiver.v1.Configuration.Apply:output_type -> quiver.v1.ApplyResponse
+	10, // 23: quiver.v1.Configuration.Confirm:output_type -> quiver.v1.ConfirmResponse
+	8,  // 24: quiver.v1.Configuration.Rollback:output_type -> quiver.v1.ApplyResponse
+	13, // 25: quiver.v1.Configuration.Save:output_type -> quiver.v1.SaveResponse
+	15, // 26: quiver.v1.Configuration.History:output_type -> quiver.v1.HistoryResponse
+	17, // 27: quiver.v1.Configuration.Dump:output_type -> quiver.v1.DumpResponse
+	20, // 28: quiver.v1.Configuration.Edit:output_type -> quiver.v1.EditResponse
+	6,  // 29: quiver.v1.Configuration.PlanEdit:output_type -> quiver.v1.PlanResponse
+	22, // 30: quiver.v1.Configuration.Get:output_type -> quiver.v1.GetResponse
+	19, // [19:31] is the sub-list for method output_type
+	7,  // [7:19] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_quiver_v1_configuration_proto_init() }
@@ -1517,13 +1976,18 @@ func file_quiver_v1_configuration_proto_init() {
 		return
 	}
 	file_quiver_v1_common_proto_init()
+	file_quiver_v1_configuration_proto_msgTypes[17].OneofWrappers = []any{
+		(*Edit_Set)(nil),
+		(*Edit_Merge)(nil),
+		(*Edit_Delete)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quiver_v1_configuration_proto_rawDesc), len(file_quiver_v1_configuration_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

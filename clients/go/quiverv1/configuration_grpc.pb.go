@@ -27,6 +27,9 @@ const (
 	Configuration_Save_FullMethodName     = "/quiver.v1.Configuration/Save"
 	Configuration_History_FullMethodName  = "/quiver.v1.Configuration/History"
 	Configuration_Dump_FullMethodName     = "/quiver.v1.Configuration/Dump"
+	Configuration_Edit_FullMethodName     = "/quiver.v1.Configuration/Edit"
+	Configuration_PlanEdit_FullMethodName = "/quiver.v1.Configuration/PlanEdit"
+	Configuration_Get_FullMethodName      = "/quiver.v1.Configuration/Get"
 )
 
 // ConfigurationClient is the client API for Configuration service.
@@ -54,6 +57,13 @@ type ConfigurationClient interface {
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HistoryResponse], error)
 	// The running state as a document, piece by piece.
 	Dump(ctx context.Context, in *DumpRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpResponse], error)
+	// Changes places of what runs as one transaction, or changes nothing. It takes the role `configure`, and is finished also when the
+	// call is cancelled.
+	Edit(ctx context.Context, in *EditRequest, opts ...grpc.CallOption) (*EditResponse, error)
+	// The steps of such a transaction, a few in each message, and then what an operator should know. Nothing is changed.
+	PlanEdit(ctx context.Context, in *EditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanResponse], error)
+	// What runs at a place, piece by piece.
+	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResponse], error)
 }
 
 type configurationClient struct {
@@ -190,6 +200,54 @@ func (c *configurationClient) Dump(ctx context.Context, in *DumpRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Configuration_DumpClient = grpc.ServerStreamingClient[DumpResponse]
 
+func (c *configurationClient) Edit(ctx context.Context, in *EditRequest, opts ...grpc.CallOption) (*EditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EditResponse)
+	err := c.cc.Invoke(ctx, Configuration_Edit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *configurationClient) PlanEdit(ctx context.Context, in *EditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Configuration_ServiceDesc.Streams[4], Configuration_PlanEdit_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[EditRequest, PlanResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Configuration_PlanEditClient = grpc.ServerStreamingClient[PlanResponse]
+
+func (c *configurationClient) Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Configuration_ServiceDesc.Streams[5], Configuration_Get_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetRequest, GetResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Configuration_GetClient = grpc.ServerStreamingClient[GetResponse]
+
 // ConfigurationServer is the server API for Configuration service.
 // All implementations must embed UnimplementedConfigurationServer
 // for forward compatibility.
@@ -215,6 +273,13 @@ type ConfigurationServer interface {
 	History(*HistoryRequest, grpc.ServerStreamingServer[HistoryResponse]) error
 	// The running state as a document, piece by piece.
 	Dump(*DumpRequest, grpc.ServerStreamingServer[DumpResponse]) error
+	// Changes places of what runs as one transaction, or changes nothing. It takes the role `configure`, and is finished also when the
+	// call is cancelled.
+	Edit(context.Context, *EditRequest) (*EditResponse, error)
+	// The steps of such a transaction, a few in each message, and then what an operator should know. Nothing is changed.
+	PlanEdit(*EditRequest, grpc.ServerStreamingServer[PlanResponse]) error
+	// What runs at a place, piece by piece.
+	Get(*GetRequest, grpc.ServerStreamingServer[GetResponse]) error
 	mustEmbedUnimplementedConfigurationServer()
 }
 
@@ -251,6 +316,15 @@ func (UnimplementedConfigurationServer) History(*HistoryRequest, grpc.ServerStre
 }
 func (UnimplementedConfigurationServer) Dump(*DumpRequest, grpc.ServerStreamingServer[DumpResponse]) error {
 	return status.Error(codes.Unimplemented, "method Dump not implemented")
+}
+func (UnimplementedConfigurationServer) Edit(context.Context, *EditRequest) (*EditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Edit not implemented")
+}
+func (UnimplementedConfigurationServer) PlanEdit(*EditRequest, grpc.ServerStreamingServer[PlanResponse]) error {
+	return status.Error(codes.Unimplemented, "method PlanEdit not implemented")
+}
+func (UnimplementedConfigurationServer) Get(*GetRequest, grpc.ServerStreamingServer[GetResponse]) error {
+	return status.Error(codes.Unimplemented, "method Get not implemented")
 }
 func (UnimplementedConfigurationServer) mustEmbedUnimplementedConfigurationServer() {}
 func (UnimplementedConfigurationServer) testEmbeddedByValue()                       {}
@@ -407,6 +481,46 @@ func _Configuration_Dump_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Configuration_DumpServer = grpc.ServerStreamingServer[DumpResponse]
 
+func _Configuration_Edit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConfigurationServer).Edit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Configuration_Edit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConfigurationServer).Edit(ctx, req.(*EditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Configuration_PlanEdit_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(EditRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ConfigurationServer).PlanEdit(m, &grpc.GenericServerStream[EditRequest, PlanResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Configuration_PlanEditServer = grpc.ServerStreamingServer[PlanResponse]
+
+func _Configuration_Get_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ConfigurationServer).Get(m, &grpc.GenericServerStream[GetRequest, GetResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Configuration_GetServer = grpc.ServerStreamingServer[GetResponse]
+
 // Configuration_ServiceDesc is the grpc.ServiceDesc for Configuration service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -434,6 +548,10 @@ var Configuration_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Save",
 			Handler:    _Configuration_Save_Handler,
 		},
+		{
+			MethodName: "Edit",
+			Handler:    _Configuration_Edit_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -454,6 +572,16 @@ var Configuration_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Dump",
 			Handler:       _Configuration_Dump_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "PlanEdit",
+			Handler:       _Configuration_PlanEdit_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Get",
+			Handler:       _Configuration_Get_Handler,
 			ServerStreams: true,
 		},
 	},

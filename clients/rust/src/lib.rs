@@ -18,6 +18,7 @@ mod connect;
 mod counters;
 mod error;
 mod routes;
+mod transaction;
 
 /// The messages and services of the schema, generated.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unused_qualifications, reason = "generated")]
@@ -31,4 +32,5 @@ pub use connect::Router;
 pub use counters::Reading;
 pub use error::Error;
 pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
+pub use transaction::{Got, Transaction};
 pub use v1::{ErrorInfo, Role};

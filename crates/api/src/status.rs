@@ -95,6 +95,7 @@ pub fn fault(f: &Fault) -> ErrorInfo {
         column: f.column,
         length: f.length,
         note: f.note,
+        change: f.change,
         ..ErrorInfo::default()
     }
 }

@@ -12,14 +12,15 @@ use control::saved::{Header, Record, SavedError};
 use control::yaml::{self, Diagnostics};
 use tonic::{Request, Response, Status};
 
-use super::Router;
 use super::pieces::{Next, Read, made, said};
+use super::{Router, edits};
 use crate::limits::{Answers, Deadline};
 use crate::v1::configuration_server::Configuration;
 use crate::v1::{
     ApplyRequest, ApplyResponse, Change, CheckRequest, CheckResponse, ConfirmRequest, ConfirmResponse,
-    DiffRequest, DiffResponse, DumpRequest, DumpResponse, HistoryRequest, HistoryResponse, PlanRequest,
-    PlanResponse, RollbackRequest, SaveRequest, SaveResponse, diff_response, history_response, plan_response,
+    DiffRequest, DiffResponse, DumpRequest, DumpResponse, EditRequest, EditResponse, GetRequest, GetResponse,
+    HistoryRequest, HistoryResponse, PlanRequest, PlanResponse, RollbackRequest, SaveRequest, SaveResponse,
+    diff_response, history_response, plan_response,
 };
 use crate::{status, who};
 
@@ -50,7 +51,7 @@ fn session(client: &str, server: &str) -> Result<Option<Session>, Status> {
     Ok(client.map(|client| Session { client, server }))
 }
 
-fn wish(confirm: u32, comment: String, exact: bool, restart: bool) -> Result<Wish, Status> {
+pub(super) fn wish(confirm: u32, comment: String, exact: bool, restart: bool) -> Result<Wish, Status> {
     if confirm > LONGEST {
         let why = format!("confirm_seconds: {confirm} is out of range: at most {LONGEST}");
         return Err(Status::invalid_argument(why));
@@ -106,7 +107,7 @@ fn differences(mut found: Differences) -> impl FnMut() -> Result<Next<DiffRespon
     }
 }
 
-fn steps(mut found: Steps) -> impl FnMut() -> Result<Next<PlanResponse>, CommandError> {
+pub(super) fn steps(mut found: Steps) -> impl FnMut() -> Result<Next<PlanResponse>, CommandError> {
     let mut ended = false;
     move || {
         if ended {
@@ -149,6 +150,15 @@ fn damaged(number: u64, e: &SavedError) -> history_response::Entry {
     history_response::Entry { number, kind, comment, ..Default::default() }
 }
 
+/// A piece of a text from a place on; `None` at its end.
+pub(super) fn piece(text: &str, from: usize) -> Option<String> {
+    let mut end = (from + PIECE).min(text.len());
+    while !text.is_char_boundary(end) {
+        end += 1;
+    }
+    text.get(from..end).filter(|p| !p.is_empty()).map(str::to_owned)
+}
+
 fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Next<HistoryResponse>, CommandError> {
     let mut at = None;
     move || {
@@ -159,13 +169,8 @@ fn kept(mut record: Held<Record>) -> impl FnMut() -> Result<Next<HistoryResponse
             let entry = history_response::Entry { diff, ..entry(&record.header) };
             return Ok(Next::Message(HistoryResponse { entries: vec![entry], document: String::new() }));
         };
-        let document = record.document();
-        let mut end = (from + PIECE).min(document.len());
-        while !document.is_char_boundary(end) {
-            end += 1;
-        }
-        at = Some(end);
-        let document = document.get(from..end).filter(|d| !d.is_empty()).map(str::to_owned);
+        let document = piece(record.document(), from);
+        at = Some(from + document.as_ref().map_or(0, String::len));
         Ok(document
             .map_or(Next::End, |document| Next::Message(HistoryResponse { entries: vec![], document })))
     }
@@ -277,6 +282,30 @@ impl Configuration for Router {
             }
             Ok(Next::Message(HistoryResponse { entries, document: String::new() }))
         })))
+    }
+
+    async fn edit(&self, request: Request<EditRequest>) -> Result<Response<EditResponse>, Status> {
+        let caller = who::caller_with(&request, Access::Write)?;
+        edits::edit(self, request.into_inner(), caller).await.map(Response::new)
+    }
+
+    type PlanEditStream = Answers<PlanResponse>;
+
+    async fn plan_edit(
+        &self,
+        request: Request<EditRequest>,
+    ) -> Result<Response<Self::PlanEditStream>, Status> {
+        let (caller, deadline) = (who::caller(&request)?, Deadline::of(&request));
+        let found = edits::plan(self, request.into_inner(), caller).await?;
+        Ok(Response::new(made(deadline, steps(found))))
+    }
+
+    type GetStream = Answers<GetResponse>;
+
+    async fn get(&self, request: Request<GetRequest>) -> Result<Response<Self::GetStream>, Status> {
+        let (caller, deadline) = (who::caller(&request)?, Deadline::of(&request));
+        let got = edits::get(self, request.into_inner(), caller).await?;
+        Ok(Response::new(made(deadline, got)))
     }
 
     type DumpStream = Answers<DumpResponse>;

@@ -3,6 +3,7 @@
 pub mod commands;
 mod configuration;
 mod counters;
+mod edits;
 mod pieces;
 pub mod routes;
 mod system;
