@@ -81,14 +81,22 @@ class Awaited:
                 return some
             if isinstance(got, (quiver.aio.Program, quiver.aio.Follower)):
                 return Awaited(await got.__aenter__(), self._loop)
+            if isinstance(got, quiver.aio.Transaction):
+                return Awaited(got, self._loop)
             return await got if inspect.isawaitable(got) else got
 
         return asyncio.run_coroutine_threadsafe(do(), self._loop).result()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "welcome" or (name == "complete" and isinstance(self._of, quiver.aio.Follower)):
+        if name in ("welcome", "done") or (name == "complete" and isinstance(self._of, quiver.aio.Follower)):
             return self._do(name)
         return lambda *words, **more: self._do(name, *words, **more)
+
+    def __enter__(self) -> Any:
+        return self._do("__aenter__")
+
+    def __exit__(self, *error: Any) -> None:
+        self._do("__aexit__", *error)
 
 
 class Wrong(Exception):
@@ -195,6 +203,18 @@ class Runner:
                 if len(some) == a["count"]:
                     break
             return some
+        if name == "get":
+            got = router.get(a["place"], timeout=timeout)
+            return {"value": got.value, "version": got.version}
+        if name == "transaction":
+            more = {k: a[k] for k in ("comment", "confirm_seconds", "version") if k in a}
+            transaction = router.transaction(timeout=timeout, **more)
+            if a.get("plan"):
+                say(transaction, a["edits"])
+                return plain(transaction.plan(timeout=timeout))
+            with transaction as t:
+                say(t, a["edits"])
+            return plain(t.done)
         if name == "saved":
             saved = router.saved(a["number"], timeout=timeout)
             return {**plain(saved.entry), "document": saved.document}
@@ -278,6 +298,21 @@ class Runner:
 
 def listed(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, list) else plain(value)
+
+
+def say(transaction: Any, edits: list[dict[str, Any]]) -> None:
+    """Says the changes of a transaction."""
+    for e in edits:
+        if "set" in e:
+            transaction.set(e["set"], e["to"])
+        elif "merge" in e:
+            transaction.merge(e["merge"], e["with"])
+        elif "delete" in e:
+            transaction.delete(e["delete"])
+        elif "to" in e:
+            transaction.route(e["route"], e["to"], table=e.get("table", 0))
+        else:
+            transaction.delete_route(e["route"], table=e.get("table", 0))
 
 
 def prefixes(given: Any) -> Any:

@@ -3,6 +3,7 @@
 from .book import Done, RouteError, RoutesRefused
 from .calls import Answer, Reading, SavedConfiguration
 from .errors import (
+    AbortedError,
     CallError,
     DeadlineError,
     DeniedError,
@@ -18,9 +19,11 @@ from .packing import Packed, pack, pack_bytes, pack_ints, unpack
 from .program import Program
 from .router import SOCKET, Router
 from .routes import Kind, NextHop, Route, Routes, Target
+from .transaction import Got, Transaction
 
 __all__ = [
-    "SOCKET", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "Follower", "InvalidError", "Kind", "NextHop", "Packed",
-    "PrefixError", "Program", "QuiverError", "Reading", "RefusedError", "Route", "RouteError", "Router", "Routes", "RoutesRefused", "SavedConfiguration",
-    "Target", "UnavailableError", "describe", "pack", "pack_bytes", "pack_ints", "unpack",
+    "SOCKET", "AbortedError", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "Follower", "Got",
+    "InvalidError", "Kind", "NextHop", "Packed", "PrefixError", "Program", "QuiverError", "Reading", "RefusedError", "Route", "RouteError",
+    "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction", "UnavailableError", "describe", "pack",
+    "pack_bytes", "pack_ints", "unpack",
 ]

@@ -66,6 +66,10 @@ class RefusedError(CallError):
     """The router refuses it as things are, and has changed nothing."""
 
 
+class AbortedError(CallError):
+    """What runs has another version than the one that was named, or an answer was cut off: look again."""
+
+
 class UnavailableError(CallError):
     """There is no router at the other end, or it went away. What was under way may have been done, or not."""
 
@@ -78,6 +82,7 @@ _KINDS = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidError,
     grpc.StatusCode.PERMISSION_DENIED: DeniedError,
     grpc.StatusCode.FAILED_PRECONDITION: RefusedError,
+    grpc.StatusCode.ABORTED: AbortedError,
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
 }

@@ -17,6 +17,7 @@ from .errors import from_rpc
 from .follow import Follower
 from .program import Program
 from .routes import Reader, Route, Routes, route_filter
+from .transaction import Got, Place, Transaction, place_request
 from .v1 import (
     commands_pb2,
     commands_pb2_grpc,
@@ -195,6 +196,32 @@ class Router:
         return self._told(
             lambda parts: "".join(p.piece for p in parts), self._configuration.Dump, configuration_pb2.DumpRequest(json=json), timeout, repeat=True
         )
+
+    # Single places of what runs.
+
+    def transaction(
+        self, *, confirm_seconds: int = 0, comment: str = "", version: str = "", restart: bool = False, timeout: float | None = None
+    ) -> Transaction:
+        """Changes places together: `with router.transaction() as t: t.set("interfaces.eth0.mtu", 9000)`.
+
+        The end of the block makes the changes, all of them or none; an exception in it none. With `confirm_seconds` it goes back by itself
+        unless `confirm` comes. With the `version` that `get` told, AbortedError says that something has changed since.
+        """
+        request = configuration_pb2.EditRequest(confirm_seconds=confirm_seconds, comment=comment, version=version, restart=restart)
+        return Transaction(self, request, timeout)
+
+    def edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.EditResponse:
+        """Makes changes of places; `transaction` writes them."""
+        answer: configuration_pb2.EditResponse = self._ask(self._configuration.Edit, request, timeout, repeat=False)
+        return answer
+
+    def plan_edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.PlanResponse:
+        """The steps that changes of places would take."""
+        return self._whole(configuration_pb2.PlanResponse(), self._configuration.PlanEdit, request, timeout)
+
+    def get(self, place: Place = "", *, timeout: float | None = None) -> Got:
+        """What runs at a place, such as `interfaces.eth0`, as values, and the version of what runs. RefusedError: nothing is there."""
+        return self._told(Got, self._configuration.Get, place_request(place), timeout, repeat=True)
 
     # Counters, by their names (docs/counters.md) or beginnings with `*` behind them; all without.
 

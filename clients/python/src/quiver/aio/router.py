@@ -16,6 +16,7 @@ from ..channel import OPTIONS, target
 from ..errors import from_rpc
 from ..router import SOCKET
 from ..routes import Reader, Route, Routes, route_filter
+from ..transaction import AioTransaction, Got, Place, place_request
 from ..v1 import (
     commands_pb2,
     commands_pb2_grpc,
@@ -187,6 +188,32 @@ class Router:
         return await self._told(
             lambda parts: "".join(p.piece for p in parts), self._configuration.Dump, configuration_pb2.DumpRequest(json=json), timeout, repeat=True
         )
+
+    # Single places of what runs.
+
+    def transaction(
+        self, *, confirm_seconds: int = 0, comment: str = "", version: str = "", restart: bool = False, timeout: float | None = None
+    ) -> AioTransaction:
+        """Changes places together: `async with router.transaction() as t: t.set("interfaces.eth0.mtu", 9000)`.
+
+        The end of the block makes the changes, all of them or none; an exception in it none. With `confirm_seconds` it goes back by itself
+        unless `confirm` comes. With the `version` that `get` told, AbortedError says that something has changed since.
+        """
+        request = configuration_pb2.EditRequest(confirm_seconds=confirm_seconds, comment=comment, version=version, restart=restart)
+        return AioTransaction(self, request, timeout)
+
+    async def edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.EditResponse:
+        """Makes changes of places; `transaction` writes them."""
+        answer: configuration_pb2.EditResponse = await self._ask(self._configuration.Edit, request, timeout, repeat=False)
+        return answer
+
+    async def plan_edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.PlanResponse:
+        """The steps that changes of places would take."""
+        return await self._whole(configuration_pb2.PlanResponse(), self._configuration.PlanEdit, request, timeout)
+
+    async def get(self, place: Place = "", *, timeout: float | None = None) -> Got:
+        """What runs at a place, such as `interfaces.eth0`, as values, and the version of what runs. RefusedError: nothing is there."""
+        return await self._told(Got, self._configuration.Get, place_request(place), timeout, repeat=True)
 
     # Counters, by their names (docs/counters.md) or beginnings with `*` behind them; all without.
 
