@@ -107,10 +107,15 @@ func (c *Client) Diff(ctx context.Context, document string, exact bool) (*Differ
 // Plan tells the steps from what runs to a document; with `exact` what commands made goes as well.
 func (c *Client) Plan(ctx context.Context, document string, exact bool) (*Plan, error) {
 	request := &quiverv1.PlanRequest{Document: document, Exact: exact}
-	var p Plan
-	for m, err := range answers(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[quiverv1.PlanResponse], error) {
+	return planned(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[quiverv1.PlanResponse], error) {
 		return c.configuration.Plan(ctx, request)
-	}) {
+	})
+}
+
+// planned is a plan of all its messages.
+func planned(ctx context.Context, call func(context.Context) (grpc.ServerStreamingClient[quiverv1.PlanResponse], error)) (*Plan, error) {
+	var p Plan
+	for m, err := range answers(ctx, call) {
 		if err != nil {
 			return nil, err
 		}

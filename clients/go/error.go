@@ -20,6 +20,8 @@ var (
 	ErrDenied = errors.New("the role is missing")
 	// ErrRefused: the router does not do it as things are.
 	ErrRefused = errors.New("it is refused")
+	// ErrChanged: what runs has another version than the one that was named, or an answer was cut off.
+	ErrChanged = errors.New("it has changed")
 	// ErrUnavailable: there is no router, or the connection to it has gone. Whether the call had effect is not known.
 	ErrUnavailable = errors.New("the router cannot be reached")
 	// ErrTooMuch: a limit of the router's is exceeded.
@@ -95,6 +97,8 @@ func (e *Error) Is(kind error) bool {
 		return kind == ErrDenied
 	case codes.FailedPrecondition:
 		return kind == ErrRefused
+	case codes.Aborted:
+		return kind == ErrChanged
 	case codes.Unavailable:
 		return kind == ErrUnavailable
 	case codes.ResourceExhausted, codes.OutOfRange:

@@ -157,5 +157,6 @@ func init() {
 		"router": func(r *runner, _ context.Context, a arguments) (any, error) { return nil, r.router(a.text("do")) },
 	}
 	maps.Copy(calls, counterCalls)
+	maps.Copy(calls, placeCalls)
 	maps.Copy(calls, routeCalls)
 }
