@@ -12,7 +12,7 @@ use model::{Model, Object};
 use net::copp::SetLimit;
 use net::dpdk::DpdkOp;
 use net::generator::StreamOp;
-use net::l2::bridge::{BridgeOp, StaticMac};
+use net::l2::bridge::{BridgeOp, StaticMac, TagChange};
 use net::load::{LoadOp, SetWorkers};
 use net::mpls::{MplsOp, TunnelConfig};
 use net::plane::MAC_LIMIT;
@@ -514,7 +514,14 @@ impl<'d> Builder<'d> {
                 };
                 (Id::Member(name.clone()), notes)
             }
-            BridgeOp::Tags { name, .. } => (Id::Tags(name.clone()), on(name)),
+            BridgeOp::Tags { name, change } => {
+                let id = Id::Tags(name.clone());
+                // What is so by itself is no object: a dump does not say it.
+                if matches!(change, None | Some(TagChange::Disabled)) && self.side.model.get(&id).is_none() {
+                    return;
+                }
+                (id, on(name))
+            }
             BridgeOp::PortFeatures { name, .. } => (Id::PortFeatures(name.clone()), on(name)),
             BridgeOp::PortLimit { name, .. } => (Id::PortLimit(name.clone()), on(name)),
             BridgeOp::TableLimit { limit } if *limit == MAC_LIMIT => return,
@@ -570,7 +577,7 @@ impl<'d> Builder<'d> {
                 .filter_map(|len| IpNet::new(nets.addr(), len).ok())
                 .map(|n| n.trunc());
             // Two overlap where one is, or is within, the other. Link-local prefixes are on every interface.
-            if !matches!(a.net.addr(), IpAddr::V6(a) if a.is_unicast_link_local()) {
+            if !is_link_local(a.net.addr()) {
                 notes.takes.push(token("net", nets));
                 for n in within {
                     notes.takes.push(token("in", n));
@@ -584,7 +591,9 @@ impl<'d> Builder<'d> {
             self.at(a.place, p.path).op(Id::Address(name(), a.net), op, notes);
         }
         if p.addresses.len() > 1 {
-            let addresses: Vec<IpNet> = p.addresses.iter().map(|a| a.net).collect();
+            let mut addresses: Vec<IpNet> = p.addresses.iter().map(|a| a.net).collect();
+            // An interface has its link-local address in front of the others, wherever a document says it.
+            addresses.sort_by_key(|a| !is_link_local(a.addr()));
             let needs = addresses.iter().map(|a| Id::Address(name(), *a)).collect::<Vec<_>>();
             let op = Op::OrderAddresses { name: name(), addresses };
             self.op(Id::AddressOrder(name()), op, Notes::needs(needs));
@@ -702,6 +711,10 @@ impl<'d> Builder<'d> {
         self.at(Place::default(), "interfaces");
         self.op(Id::InterfaceOrder, Op::OrderInterfaces(names), Notes::needs(needs));
     }
+}
+
+fn is_link_local(a: IpAddr) -> bool {
+    matches!(a, IpAddr::V6(a) if a.is_unicast_link_local())
 }
 
 fn nd_proxy(p: &NdProxy) -> (Id, Notes) {

@@ -28,6 +28,8 @@ struct View<'s> {
     /// Tables other than the main ones, by interface and family.
     bound: HashMap<(&'s str, bool), u32>,
     down: HashSet<&'s str>,
+    /// Of sub-interfaces the interface that they are on.
+    parents: HashMap<&'s str, &'s str>,
     mtu: HashMap<&'s str, u32>,
     addresses: Vec<(&'s str, IpNet)>,
 }
@@ -38,6 +40,7 @@ impl<'s> View<'s> {
             side,
             bound: HashMap::new(),
             down: HashSet::new(),
+            parents: HashMap::new(),
             mtu: HashMap::new(),
             addresses: vec![],
         };
@@ -45,6 +48,9 @@ impl<'s> View<'s> {
             match (id, &object.value) {
                 (Id::Binding(n, v6), Value::Op(Op::SetTable { table, .. })) => {
                     v.bound.insert((n, *v6), table.id);
+                }
+                (Id::Interface(n), Value::Op(Op::CreateSub { parent, .. })) => {
+                    _ = v.parents.insert(n, parent)
                 }
                 (Id::State(n), Value::Op(Op::SetState { up: false, .. })) => _ = v.down.insert(n),
                 (Id::Mtu(n), Value::Op(Op::SetMtu { mtu, .. })) => _ = v.mtu.insert(n, u32::from(*mtu)),
@@ -62,7 +68,7 @@ impl<'s> View<'s> {
     /// The interface in whose connected prefix an address of a table is.
     fn connected(&self, table: u32, address: IpAddr) -> Option<&'s str> {
         let here = self.addresses.iter().filter(|(n, net)| {
-            net.contains(&address) && !self.down.contains(n) && self.table(n, address.is_ipv6()) == table
+            net.contains(&address) && !self.is_down(n) && self.table(n, address.is_ipv6()) == table
         });
         here.max_by_key(|(_, net)| net.prefix_len()).map(|(n, _)| *n)
     }
@@ -80,30 +86,39 @@ impl<'s> View<'s> {
             .and_then(|(_, goal, _)| bulk.goal_of(*goal))
     }
 
-    /// The interface over which packets to an address leave, as far as the side itself tells.
-    fn leaves(&self, table: u32, address: IpAddr, depth: u8) -> Option<&'s str> {
+    /// The interfaces over which packets to an address leave, as far as the side itself tells.
+    fn ways(&self, table: u32, address: IpAddr, depth: u8) -> Vec<&'s str> {
         if let Some(interface) = self.connected(table, address) {
-            return Some(interface);
+            return vec![interface];
         }
-        let Goal::Paths(hops) = self.routed(table, address)? else { return None };
-        let hop = hops.first()?;
-        match (&hop.interface, hop.address) {
-            (Some(interface), _) => Some(interface),
-            (None, Some(next)) if depth > 0 => self.leaves(hop.table.unwrap_or(table), next, depth - 1),
-            _ => None,
-        }
+        let Some(Goal::Paths(hops)) = self.routed(table, address) else { return vec![] };
+        let way = |hop: &'s Hop| match (&hop.interface, hop.address) {
+            (Some(interface), _) => vec![interface.as_str()],
+            (None, Some(next)) if depth > 0 => self.ways(hop.table.unwrap_or(table), next, depth - 1),
+            _ => vec![],
+        };
+        hops.iter().flat_map(way).collect()
     }
 
-    /// Whether a next hop without interface can be found.
-    fn resolves(&self, table: u32, hop: &Hop) -> bool {
-        let (Some(address), None) = (hop.address, &hop.interface) else { return true };
-        let table = hop.table.unwrap_or(table);
-        self.connected(table, address).is_some() || self.routed(table, address).is_some()
+    /// Whether a hop leads somewhere; deeper than that it is taken for granted.
+    fn resolves(&self, table: u32, hop: &Hop, depth: u8) -> bool {
+        let (address, table) = match (&hop.interface, hop.address) {
+            (Some(interface), _) => return !self.is_down(interface),
+            (None, None) => return true,
+            (None, Some(address)) => (address, hop.table.unwrap_or(table)),
+        };
+        let routed = || match self.routed(table, address) {
+            None => false,
+            Some(Goal::Paths(hops)) => depth == 0 || hops.iter().any(|h| self.resolves(table, h, depth - 1)),
+            // It is dropped as that route says.
+            Some(_) => true,
+        };
+        self.connected(table, address).is_some() || routed()
     }
 
-    fn is_up(&self, interface: &str) -> bool {
-        let there = self.side.model.get(&Id::Interface(interface.to_owned())).is_some();
-        there && !self.down.contains(interface)
+    /// It is set down, or what it is on.
+    fn is_down(&self, interface: &str) -> bool {
+        self.down.contains(interface) || self.parents.get(interface).is_some_and(|p| self.is_down(p))
     }
 }
 
@@ -118,40 +133,58 @@ pub fn warnings(plan: &Plan, from: &Side, to: &Side, session: Option<Session>) -
     let (from, to) = (View::of(from), View::of(to));
     let mut out = vec![];
     out.extend(session.and_then(|s| cut(plan, &from, &to, s)));
-    out.extend(plan.default_routes());
+    out.extend(plan.default_routes(&to));
     out.extend(narrow(&from, &to));
     out.extend(empty(&from, &to));
     out.extend(unresolved(&from, &to));
     out
 }
 
-/// The interface over which the session comes is lost to it.
+/// An interface that the session needs is lost to it: the one with the router's address, or one on the way to the operator.
 fn cut(plan: &Plan, from: &View<'_>, to: &View<'_>, session: Session) -> Option<String> {
-    // The router's own address, or one beside it, as of a TAP; else the way to the operator.
-    let own = |(n, net): &(&str, IpNet)| {
-        (Some(net.addr()) == session.server || session.server.is_some_and(|s| net.contains(&s)))
-            .then(|| (n.to_string(), *net))
-    };
-    let (name, net) = from.addresses.iter().find_map(own).or_else(|| {
-        let name = from.leaves(0, session.client, 4)?;
-        let net = from
-            .addresses
-            .iter()
-            .find(|(n, net)| *n == name && net.addr().is_ipv4() == session.client.is_ipv4())?;
-        Some((name.to_owned(), net.1))
-    })?;
-    let how = if to.side.model.get(&Id::Interface(name.clone())).is_none() {
-        "goes".to_owned()
-    } else if plan.interfaces_gone().contains_key(name.as_str()) {
-        "is made anew".to_owned()
-    } else if !to.addresses.contains(&(name.as_str(), net)) {
-        format!("loses its address {net}")
-    } else if from.is_up(&name) && !to.is_up(&name) {
-        "goes down".to_owned()
-    } else {
+    let v6 = session.client.is_ipv6();
+    // The router's own address, or one beside it, as of a TAP.
+    let is_own = |net: &IpNet| session.server.is_some_and(|s| net.addr() == s || net.contains(&s));
+    let exact = from.addresses.iter().find(|(_, net)| Some(net.addr()) == session.server);
+    let own = exact.or_else(|| from.addresses.iter().find(|(_, net)| is_own(net)));
+    let table = own.map_or(0, |(name, _)| from.table(name, v6));
+    let ways = from.ways(table, session.client, 4);
+    let is_left = ways.iter().any(|name| lost(plan, from, to, name, v6).is_none())
+        && !to.ways(table, session.client, 4).is_empty();
+    let told =
+        |name: &str, how: String| format!("the interface over which your session comes, {name}, {how}");
+    if let Some((name, net)) = own {
+        let gone = || (!to.addresses.contains(&(name, *net))).then(|| format!("loses its address {net}"));
+        if let Some(how) = lost(plan, from, to, name, v6).or_else(gone) {
+            return Some(told(name, how));
+        }
+    }
+    let name = ways.first()?;
+    let here = || from.addresses.iter().filter(|(n, net)| n == name && net.addr().is_ipv6() == v6);
+    let address = here().find(|(_, net)| net.contains(&session.client)).or_else(|| here().next());
+    // Which of the router's addresses the session has is not known without the server's.
+    let moved = address.filter(|a| (own.is_none() || !is_left) && !to.addresses.contains(a));
+    if is_left && moved.is_none() {
         return None;
-    };
-    Some(format!("the interface over which your session comes, {name}, {how}"))
+    }
+    let how = lost(plan, from, to, name, v6)
+        .or_else(|| moved.map(|(_, net)| format!("loses its address {net}")))
+        .unwrap_or_else(|| format!("does not lead to {} any more", session.client));
+    Some(told(name, how))
+}
+
+/// How an interface is lost to what it carries.
+fn lost(plan: &Plan, from: &View<'_>, to: &View<'_>, name: &str, v6: bool) -> Option<String> {
+    let (was, is) = (from.table(name, v6), to.table(name, v6));
+    if to.side.model.get(&Id::Interface(name.to_owned())).is_none() {
+        Some("goes".into())
+    } else if plan.interfaces_gone().contains_key(name) {
+        Some("is made anew".into())
+    } else if was != is {
+        Some(format!("moves from table {was} to table {is}"))
+    } else {
+        (!from.is_down(name) && to.is_down(name)).then(|| "goes down".into())
+    }
 }
 
 /// An MTU becomes smaller than a tunnel needs that it was large enough for.
@@ -178,12 +211,14 @@ fn narrow(from: &View<'_>, to: &View<'_>) -> Vec<String> {
         });
         let Some((table, remote, headers)) = gre.or(vxlan) else { continue };
         let Some(mtu) = to.mtu.get(name.as_str()) else { continue };
-        let Some(over) = to.leaves(table, remote, 4).filter(|over| falls.contains(over)) else { continue };
-        let (need, has) = (mtu + headers, to.mtu.get(over).copied().unwrap_or(u32::MAX));
-        if has < need && from.mtu.get(over).is_some_and(|old| *old >= need) {
-            out.push(format!(
-                "{name} needs {need} bytes of {over}, whose MTU becomes {has}: its large packets are cut up"
-            ));
+        let need = mtu + headers;
+        for over in to.ways(table, remote, 4).into_iter().filter(|over| falls.contains(over)) {
+            let has = to.mtu.get(over).copied().unwrap_or(u32::MAX);
+            if has < need && from.mtu.get(over).is_some_and(|old| *old >= need) {
+                out.push(format!(
+                    "{name} needs {need} bytes of {over}, whose MTU becomes {has}: its large packets are cut up"
+                ));
+            }
         }
     }
     out.truncate(MOST);
@@ -230,7 +265,8 @@ fn unresolved(from: &View<'_>, to: &View<'_>) -> Vec<String> {
     let mut out = vec![];
     for ((goal, table), (prefix, count)) in found {
         let Some(goal @ Goal::Paths(hops)) = bulk.goal_of(goal) else { continue };
-        let lost = |h: &&Hop| !to.resolves(table, h) && (!had.contains(goal) || from.resolves(table, h));
+        let lost =
+            |h: &&Hop| !to.resolves(table, h, 4) && (!had.contains(goal) || from.resolves(table, h, 4));
         let Some(address) = hops.iter().find(lost).and_then(|h| h.address) else { continue };
         let others = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
         let of = if table == 0 { String::new() } else { format!(" of table {table}") };
@@ -243,16 +279,25 @@ fn unresolved(from: &View<'_>, to: &View<'_>) -> Vec<String> {
 }
 
 impl Plan {
-    /// Default routes that go.
-    fn default_routes(&self) -> Vec<String> {
+    /// Default routes that go without another one in their place, or drop packets from now on.
+    fn default_routes(&self, to: &View<'_>) -> Vec<String> {
         let mut out = vec![];
         for run in &self.runs.routes {
             for item in run.items.iter().filter(|i| i.key.1.prefix_len() == 0) {
-                if let (Some(_), None) = self.runs.goals_of(item) {
-                    let of =
-                        if item.key.0 == 0 { String::new() } else { format!(" of table {}", item.key.0) };
-                    out.push(format!("the default route {}{of} goes", item.key.1));
+                let (table, prefix, _) = item.key;
+                let how = match self.runs.goals_of(item) {
+                    (Some(_), None) => "goes",
+                    (Some(Goal::Paths(_)), Some(Goal::Drop | Goal::Unreachable | Goal::Prohibit)) => {
+                        "drops packets from now on"
+                    }
+                    _ => continue,
+                };
+                let mut rest = to.side.bulk.routes.iter();
+                if how == "goes" && rest.any(|((t, p, _), ..)| *t == table && *p == prefix) {
+                    continue;
                 }
+                let of = if table == 0 { String::new() } else { format!(" of table {table}") };
+                out.push(format!("the default route {prefix}{of} {how}"));
             }
         }
         out

@@ -568,7 +568,7 @@ impl Step {
             }
             _ => line.commands = self.plain_ops().iter().filter_map(command).collect(),
         }
-        line.touches = self.touches(going);
+        line.touches = self.touches(plan, going);
         if let Some(why) = &self.anew {
             let why = match why {
                 Reason::Value(why) => (*why).to_owned(),
@@ -589,7 +589,7 @@ impl Step {
     }
 
     /// Whose traffic it touches, and why.
-    fn touches(&self, going: &HashMap<&str, bool>) -> Option<String> {
+    fn touches(&self, plan: &Plan, going: &HashMap<&str, bool>) -> Option<String> {
         let name = self.id.interface().unwrap_or_default();
         let again = going.get(name).copied();
         let until = |again: bool| if again { ", until it is made again" } else { ", which goes" };
@@ -623,7 +623,7 @@ impl Step {
             (Id::Member(_) | Id::Xconnect(_), Phase::Change) => {
                 Some(format!("frames of {name}, which go elsewhere from now on"))
             }
-            (Id::Tags(_), Phase::Change) => {
+            (Id::Tags(_), Phase::Change | Phase::Remove) => {
                 Some(format!("frames of {name}, whose tags are others from now on"))
             }
             (Id::Mac(_), _) if self.old.is_some() => {
@@ -642,6 +642,22 @@ impl Step {
                 Some(_) => "packets of these routes, until they are made again".into(),
                 None => "packets of these routes: others lead them, or none".into(),
             }),
+            (Id::Routes(n), Phase::Change) => {
+                let run = plan.runs.routes.get(*n)?;
+                let lost = run.items.iter().filter(|i| {
+                    let (old, new) = plan.runs.goals_of(i);
+                    matches!(old, Some(Goal::Paths(_))) && !matches!(new, Some(Goal::Paths(_)))
+                });
+                let lost = lost.count();
+                let s = if lost == 1 { "" } else { "s" };
+                (lost != 0).then(|| format!("packets of {lost} route{s} that drop them from now on"))
+            }
+            (Id::Binding(_, v6), Phase::Make | Phase::Change) if self.old.is_some() && self.new.is_some() => {
+                let family = if *v6 { "IPv6" } else { "IPv4" };
+                Some(format!(
+                    "{family} packets that come in over {name}: another table leads them from now on"
+                ))
+            }
             (Id::TunnelPaths(_), Phase::Remove) => Some(format!("packets through {name}")),
             (Id::Neighbor(_, a), Phase::Remove) => {
                 Some(format!("packets to {a}, until it is found by asking"))

@@ -233,7 +233,7 @@ routes:
     );
     assert_eq!(
         warned(a, &a.replace("  - 0.0.0.0/0 via 10.0.0.9\n", "")),
-        ["the default route 0.0.0.0/0 goes"]
+        [&session("does not lead to 192.0.2.7 any more"), "the default route 0.0.0.0/0 goes"]
     );
     // A default route is a way to all that there is no other way to.
     let without = a.replace("  - 0.0.0.0/0 via 10.0.0.9\n", "");
@@ -249,6 +249,84 @@ routes:
     // It led nowhere before.
     assert_eq!(of(&gone(&without), &gone(&without).replace("loop3: {}", "loop3: {mtu: 1400}")), [""; 0]);
     assert_eq!(of("", "routes: [10.9.0.0/16 via 10.8.0.1]").len(), 1);
+    // A default route that itself leads nowhere is no way.
+    let dead = routes(&gone(a)).replace("loop0: {addresses: [10.0.0.1/24], mtu: 1600}", "loop0: {mtu: 1600}");
+    let all = of(&routes(a), &dead);
+    assert!(all.contains(&lost[0].to_owned()), "{all:?}");
+    // Of two default routes one stays.
+    let two = a.replace("routes:\n", "routes:\n  - {prefix: 0.0.0.0/0, preference: 9, via: 10.1.0.9}\n");
+    assert_eq!(warned(&two, a), [""; 0]);
+    assert_eq!(
+        of(a, &a.replace("0.0.0.0/0 via 10.0.0.9", "0.0.0.0/0 drop")),
+        ["the default route 0.0.0.0/0 drops packets from now on"]
+    );
+    // One of two ways of a tunnel gets too small.
+    let ways = a
+        .replace("routes:\n", "routes:\n  - 198.51.100.0/24 via 10.0.0.9 via loop1\n")
+        .replace("loop1: {addresses: [10.1.0.1/24]}", "loop1: {addresses: [10.1.0.1/24], mtu: 1500}");
+    let small = ways.replace("mtu: 1500}\n  loop2", "mtu: 1400}\n  loop2");
+    assert_eq!(
+        warned(&ways, &small),
+        ["gre0 needs 1500 bytes of loop1, whose MTU becomes 1400: its large packets are cut up"]
+    );
+}
+
+/// To an address of a loopback interface, as of a router's id: over another one.
+#[test]
+fn a_session_needs_its_way_as_well() {
+    let a = "\
+devices: {p0: {driver: pcap, pcap: {write: /dev/null}}}
+loopbacks: {loop0: {addresses: [10.99.0.1/32]}}
+interfaces:
+  p0: {sub-interfaces: {7: {addresses: [10.0.0.1/24]}}}
+tables: {7: {}}
+routes: [192.0.2.0/24 via 10.0.0.9]
+";
+    let session =
+        Session { client: "192.0.2.7".parse().unwrap(), server: Some("10.99.0.1".parse().unwrap()) };
+    let of = |b: &str| {
+        let (a, b) = (Side::of(&parse(a)), Side::of(&parse(b)));
+        engine::warnings(&engine::plan(&a, &b).unwrap(), &a, &b, Some(session))
+    };
+    let told = |how: &str| format!("the interface over which your session comes, p0.7, {how}");
+    assert_eq!(of(a), [""; 0]);
+    assert_eq!(of(&a.replace("p0: {sub", "p0: {state: down, sub"))[0], told("goes down"));
+    assert_eq!(of(&a.replace("10.0.0.1/24", "10.0.1.1/24"))[0], told("loses its address 10.0.0.1/24"));
+    assert_eq!(of(&a.replace("192.0.2.0/24", "192.0.3.0/24")), [told("does not lead to 192.0.2.7 any more")]);
+    let moved = a.replace("tables: {7: {}}", "tables: {7: {}}\nl3: {interfaces: {p0.7: {table: 7}}}");
+    assert_eq!(of(&moved)[0], told("moves from table 0 to table 7"));
+    let own = of(&a.replace("10.99.0.1/32", "10.99.0.2/32"));
+    assert_eq!(own, ["the interface over which your session comes, loop0, loses its address 10.99.0.1/32"]);
+}
+
+/// What a document may say twice, or in another order, without that it differs.
+#[test]
+fn documents_converge() {
+    for text in [
+        "loopbacks: {loop0: {addresses: [10.0.2.1/24, \"fe80::2/64\"]}}\n",
+        "loopbacks: {loop0: {}, loop1: {}}\nbridgedomains: {bd1: {interfaces: [loop0, loop1]}}\n\
+         l2: {interfaces: {loop0: {tag-rewrite: disable}}}\n",
+    ] {
+        assert_eq!(words(&start(text).plan(text)), "", "{text}");
+    }
+}
+
+#[test]
+fn a_plan_tells_whose_packets_are_lost() {
+    let a = "loopbacks: {loop0: {addresses: [10.0.0.1/24]}}\ntables: {7: {}}\nroutes: [10.5.0.0/16 via 10.0.0.9]\n";
+    let touched = |b: &str| {
+        let all: Vec<String> = start(a).plan(b).lines().into_iter().filter_map(|l| l.touches).collect();
+        all.join("; ")
+    };
+    assert_eq!(touched(a), "");
+    assert_eq!(
+        touched(&a.replace("via 10.0.0.9", "unreachable")),
+        "packets of 1 route that drop them from now on"
+    );
+    let moved = touched(
+        &format!("{a}l3: {{interfaces: {{loop0: {{table: 7}}}}}}\n").replace(" via 10.0.0.9", " drop"),
+    );
+    assert!(moved.contains("IPv4 packets that come in over loop0: another table"), "{moved}");
 }
 
 /// Of a tunnel all changes while its interface stands, but what it carries.
