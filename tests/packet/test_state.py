@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -207,6 +208,78 @@ def test_history_and_the_way_back(kept):
     assert kept.runs() == 2
     kept.again()
     assert kept.runs() == 2 and kept.router.json("show buffers")["pools"][0]["total"] == 2048
+
+
+def test_what_waits_for_the_next_start_is_kept(kept):
+    """Whoever saves, applies or goes back does not lose what another has had kept for the next start."""
+    more = open(kept.file(2)).read().replace("count: 1024", "count: 2048")
+    (kept.tmp / "more.yaml").write_text(more)
+    kept.quiver("apply", kept.tmp / "more.yaml", "--restart")
+    kept.router.ctl("ip route add 10.9.0.0/16 via 10.0.0.9")
+    kept.quiver("save")
+    assert "count: 2048" in kept.quiver("history", kept.history()[0]["number"], "--document").stdout
+    # What was there before is another section now, and so takes the word.
+    refused = kept.quiver("apply", kept.file(2), check=False)
+    assert refused.returncode == 1 and "- quiver: count: 2048" in refused.stderr, refused
+    assert "takes a restart" in kept.quiver("rollback", 1, check=False).stderr
+    # The same once more is no change.
+    (kept.tmp / "more.yaml").write_text(more.replace("10.0.0.2/24", "10.0.0.3/24"))
+    kept.quiver("apply", kept.tmp / "more.yaml")
+    kept.quiver("apply", kept.file(2), "--restart")
+    kept.quiver("apply", kept.file(4))
+    kept.again()
+    assert kept.runs() == 4 and kept.router.json("show buffers")["pools"][0]["total"] == 1024
+
+
+def test_a_way_back_has_the_rights_of_who_asks(kept, public_binary):
+    """A document of root's opens a file that the one who goes back to it may not."""
+    private = kept.tmp / "private"
+    private.mkdir(mode=0o700)
+    roles = {"ctl: \"@socket@\"": "ctl: \"@socket@\", roles: {configure: {users: [nobody]}}"}
+
+    def text(n, more=""):
+        path, text = kept.tmp / f"{n}.yaml", kept.text(n, more)
+        for old, new in roles.items():
+            text = text.replace(old, new)
+        path.write_text(text.replace("@socket@", kept.router.socket))
+        return path
+
+    kept.quiver("apply", text(2), "--restart")
+    kept.again()
+    kept.quiver("apply", text(3, f"devices: {{cap0: {{driver: pcap, pcap: {{write: {private}/x.pcap}}}}}}\n"))
+    kept.quiver("apply", text(4))
+    os.remove(private / "x.pcap")
+    refused = run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", public_binary, "ctl", "-s", kept.router.socket,
+                   "configuration rollback"], check=False)
+    assert refused.returncode != 0 and "nothing was changed" in refused.stderr and kept.runs() == 4, refused
+    assert not (private / "x.pcap").exists()
+    kept.quiver("rollback")
+    assert kept.runs() == 3 and (private / "x.pcap").exists()
+
+
+def test_it_goes_back_while_linux_changes_addresses(kept):
+    """What runs is never the same for long: the way back is found, and plans are made."""
+    loopbacks = "".join(f"  loop{n}: {{description: \"number {n}\"}}\n" for n in range(10, 310))
+    pair = f"{loopbacks}  loop1: {{lcp: lc, addresses: [10.3.0.1/24]}}\n"
+    kept.quiver("apply", kept.file(2, pair))
+    ended = threading.Event()
+
+    def churn():
+        while not ended.is_set():
+            for verb in ("add", "del"):
+                kept.ns.ip(f"address {verb} 10.30.0.1/24 dev lc")
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        kept.quiver("apply", kept.file(3, pair), "--confirm", 2)
+        wait_for("it has gone back", lambda: "went back in" in kept.router.log(), timeout=30, every=0.2)
+        # Nothing holds the next one up.
+        assert "nothing differs" in kept.quiver("plan", kept.file(2, pair)).stdout
+    finally:
+        ended.set()
+        thread.join()
+    assert kept.runs() == 2
 
 
 def test_sighup_applies_a_file_that_was_changed(kept):

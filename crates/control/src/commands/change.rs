@@ -1,7 +1,9 @@
 //! `configuration apply`, `confirm`, `rollback`, `save`: changing what runs as a whole, the way back, and what survives a restart.
 
 use super::App;
-use super::desired::{Compared, Desk, EXACT, From, PIECE, Text, asked, busy, compare, planned, short};
+use super::desired::{
+    Compared, Desk, EXACT, From, PIECE, TRIES as READS, Text, asked, busy, compare, planned, rights, short,
+};
 use super::places::Places;
 use crate::ctl::author;
 use crate::dump::{Dump, Source};
@@ -9,6 +11,7 @@ use crate::edit::NOT_ALL;
 use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
+use crate::yaml::Settings;
 use command::{Access, Args, Caller, Command, CommandError, Output};
 use graph::memory::Growth;
 use net::background::drop_aside;
@@ -42,6 +45,8 @@ pub struct Changes {
     pub(super) places: Places,
     /// What the last document brought; unknown: all that runs.
     pub(super) brought: RefCell<Option<Brought>>,
+    /// The section `quiver` that is kept for the next start, where it is another than the process's.
+    pub(super) next: RefCell<Option<Rc<Settings>>>,
 }
 
 impl Default for Changes {
@@ -61,6 +66,7 @@ impl Changes {
             pending: RefCell::default(),
             places: Places::default(),
             brought: RefCell::new(brought),
+            next: RefCell::default(),
         }
     }
 
@@ -93,6 +99,8 @@ pub(super) struct Pending {
     before: Side,
     brought: Option<Brought>,
     prepared: Option<Prepared>,
+    /// The section `quiver` of the next start, once it is confirmed.
+    next: Option<Rc<Settings>>,
     /// Goes back when the time is over.
     timer: Option<JoinHandle<()>>,
     told: String,
@@ -325,6 +333,7 @@ pub(super) async fn confirmed(desk: &Desk, caller: Option<Caller>) -> Result<Opt
     };
     let told = std::mem::take(&mut pending.told);
     drop_aside(std::mem::take(&mut pending.before));
+    desk.changes.next.replace(pending.next.take());
     let kept = kept_as(number);
     desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
     Ok(number)
@@ -408,15 +417,16 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
                    `configuration rollback` goes back";
         return Err(CommandError::new(why));
     }
-    let Compared { plan, running, wanted, text, restart } =
+    let Compared { plan, running, wanted, text, restart, next: differs, settings } =
         compare(desk, order.from.clone(), order.exact).await?;
-    if order.from.is_edited() && plan.is_empty() && restart.is_empty() {
+    if order.from.is_edited() && plan.is_empty() && differs.is_empty() {
         // What documents brought, and what is kept, stays as it is.
         drop_aside((plan, running, wanted));
         return Ok(Applied { steps: 0, number: None, within: None, restart, text: "nothing differs".into() });
     }
-    if !restart.is_empty() {
-        let lines = restart.join("\n");
+    // Also where it takes back what waits for the next start.
+    if !differs.is_empty() {
+        let lines = differs.join("\n");
         if !order.restart {
             return Err(CommandError::new(format!(
                 "nothing was changed: the section `quiver` differs, which takes a restart\n{lines}"
@@ -424,7 +434,9 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
         }
         desk.changes.folder()?;
     }
-    if let Some(who) = order.from.who()
+    // What was kept is brought by who asks for it, and whoever had it applied may have had more rights.
+    let asks = order.caller.as_ref().map(rights);
+    if let Some(who) = order.from.who().or(asks.as_ref())
         && !who.is_privileged()
         && let Some(why) = plan.for_root()
     {
@@ -432,6 +444,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
     }
     let known = move || (Brought::but(&wanted, &plan), plan, wanted);
     let (brought, plan, wanted) = net::background::run(known).await.map_err(CommandError::new)?;
+    let next = (!restart.is_empty()).then(|| Rc::new(settings));
     let steps = plan.visible().count();
     let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
     let by = words(&author);
@@ -452,7 +465,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
         let begun = format!("configuration: {} began: {told}; to be confirmed within {seconds} s", by);
         desk.changes.log(false, begun);
         let was = desk.changes.brought.replace(Some(brought));
-        let pending = Pending { before: running, brought: was, prepared, timer: None, told };
+        let pending = Pending { before: running, brought: was, prepared, next, timer: None, told };
         *desk.changes.pending.borrow_mut() = Some(pending);
         let timer = tokio::task::spawn_local(timed(desk.clone(), time));
         if let Some(pending) = desk.changes.pending.borrow_mut().as_mut() {
@@ -473,6 +486,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
             }
         }
         desk.changes.brought.replace(Some(brought));
+        desk.changes.next.replace(next);
         let kept = kept_as(number);
         text += &kept;
         if steps != 0 || number.is_some() {
@@ -569,9 +583,9 @@ async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>)
 async fn went_back(desk: &Desk, before: Side) -> Result<usize, CommandError> {
     let mut tries = 0;
     let running = loop {
-        match desk.running().await {
+        match desk.running_for_sure().await {
             Ok(running) => break running,
-            // Devices may come and go while it is read.
+            // There may be no memory for a moment.
             Err(e) if tries == TRIES => return Err(e),
             Err(_) => tries += 1,
         }
@@ -668,17 +682,28 @@ pub(super) async fn saved(
 
 /// What runs, as a document.
 async fn dumped(desk: &Desk) -> Result<String, CommandError> {
+    for _ in 0..READS {
+        if let Some(text) = dumped_once(desk).await? {
+            return Ok(text);
+        }
+    }
+    Err("the configuration was changed while it was read: ask again".into())
+}
+
+/// `None` where it was changed meanwhile.
+async fn dumped_once(desk: &Desk) -> Result<Option<String>, CommandError> {
     let (mut dump, mut text, mut more) = (Dump::default(), String::new(), true);
     let (mut begun, mut memory) = (None, Growth::default());
+    let settings = desk.next_settings();
     while more {
         {
             let router = desk.router.try_borrow().map_err(|_| busy())?;
             if *begun.get_or_insert(router.changes()) != router.changes() {
-                return Err("the configuration was changed while it was read: ask again".into());
+                return Ok(None);
             }
             let began = std::time::Instant::now();
             while more && began.elapsed() < PIECE {
-                match dump.next_text(Source { router: &router, settings: &desk.settings }) {
+                match dump.next_text(Source { router: &router, settings: &settings }) {
                     Some(piece) => {
                         // A string grows to twice its size, beside the old one.
                         memory.take(2 * piece.len()).map_err(short)?;
@@ -690,5 +715,5 @@ async fn dumped(desk: &Desk) -> Result<String, CommandError> {
         }
         tokio::task::yield_now().await;
     }
-    Ok(text)
+    Ok(Some(text))
 }

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// How long the control thread works on a plan before others have their turn.
 pub(super) const PIECE: Duration = Duration::from_millis(2);
+/// How often what runs is read anew because it has changed, as it does while Linux's addresses or links come and go.
+pub(super) const TRIES: u32 = 20;
 
 /// What the word `exact` asks for.
 pub(super) const EXACT: &str = "what commands made goes as well, where the document does not say it";
@@ -101,17 +103,28 @@ impl Desk {
         Desk { router, settings, clients: Rc::clone(&app.clients), changes: Rc::clone(&app.changes) }
     }
 
-    /// Reads what runs, while everything else has its turn.
+    /// Reads what runs, while everything else has its turn; anew where it changes meanwhile.
     pub(super) async fn running(&self) -> Result<Side, CommandError> {
-        let mut reading = {
-            let router = self.router.try_borrow().map_err(|_| busy())?;
-            Reading::of(&router).map_err(short)?
+        self.read(false).await
+    }
+
+    /// The same, and if it never stays as it is long enough, at one go at last: for who cannot ask again.
+    pub(super) async fn running_for_sure(&self) -> Result<Side, CommandError> {
+        self.read(true).await
+    }
+
+    async fn read(&self, for_sure: bool) -> Result<Side, CommandError> {
+        let mut tries = 0;
+        let reading = loop {
+            tries += 1;
+            let piece = if for_sure && tries > TRIES { Duration::MAX } else { PIECE };
+            if let Some(reading) = self.read_once(piece).await? {
+                break reading;
+            }
+            if tries > TRIES {
+                return Err("the configuration was changed while it was read: ask again".into());
+            }
         };
-        let mut more = true;
-        while more {
-            more = self.read_piece(&mut reading)?;
-            tokio::task::yield_now().await;
-        }
         let side = net::background::run(move || reading.side()).await.map_err(CommandError::new)?;
         side.map_err(|e| match e.is_of("memory") {
             true => CommandError::new(e.to_string().trim_end()),
@@ -119,18 +132,26 @@ impl Desk {
         })
     }
 
-    /// Reads what fits into a piece; false at the end.
-    fn read_piece(&self, reading: &mut Reading) -> Result<bool, CommandError> {
-        let began = Instant::now();
-        let router = self.router.try_borrow().map_err(|_| busy())?;
+    /// `None` where it was changed meanwhile.
+    async fn read_once(&self, piece: Duration) -> Result<Option<Reading>, CommandError> {
+        let mut reading = {
+            let router = self.router.try_borrow().map_err(|_| busy())?;
+            Reading::of(&router).map_err(short)?
+        };
         let mut more = true;
-        while more && began.elapsed() < PIECE {
-            more = reading.next(&router, &self.settings);
+        while more {
+            {
+                let (began, router) = (Instant::now(), self.router.try_borrow().map_err(|_| busy())?);
+                while more && began.elapsed() < piece {
+                    more = reading.next(&router, &self.settings);
+                }
+                if reading.is_stale(&router) {
+                    return Ok(None);
+                }
+            }
+            tokio::task::yield_now().await;
         }
-        if reading.is_stale(&router) {
-            return Err("the configuration was changed while it was read: ask again".into());
-        }
-        Ok(more)
+        Ok(Some(reading))
     }
 
     /// The routes of sources that registered at run time, which no document takes away: a line for each source.
@@ -140,11 +161,17 @@ impl Desk {
         sources.map(|s| format!("{}: {}", s.name, plural(s.routes, "route"))).collect()
     }
 
-    /// The lines of the section `quiver` that differ.
-    fn settings_differ(&self, wanted: &Settings) -> Vec<String> {
+    /// What the next start has as its section `quiver`.
+    pub(super) fn next_settings(&self) -> Rc<Settings> {
+        let next = self.changes.next.borrow();
+        Rc::clone(next.as_ref().unwrap_or(&self.settings))
+    }
+
+    /// The lines of the section `quiver` that differ from others.
+    fn settings_differ(&self, from: &Settings, wanted: &Settings) -> Vec<String> {
         let Ok(router) = self.router.try_borrow() else { return vec![] };
         let text = |settings: &Settings| crate::dump::settings_text(Source { router: &router, settings });
-        let (is, wants) = (text(&self.settings), text(wanted));
+        let (is, wants) = (text(from), text(wanted));
         let only = |a: &str, b: &str, sign: &str| {
             let there: Vec<&str> = b.lines().collect();
             let lines = a.lines().filter(|l| !there.contains(l));
@@ -295,7 +322,11 @@ pub(super) struct Compared {
     pub running: Side,
     pub wanted: Side,
     pub text: Text,
+    /// Lines of the section `quiver` that differ from what the process has.
     pub restart: Vec<String>,
+    /// The same, from what the next start would have.
+    pub next: Vec<String>,
+    pub settings: Settings,
 }
 
 /// Without `exact` what commands made stays.
@@ -304,10 +335,11 @@ pub(super) async fn compare(desk: &Desk, from: From, exact: bool) -> Result<Comp
     // One reads what runs, for which it takes its memory at once, and the other a file on a thread of its own.
     let (running, wanted) = tokio::try_join!(desk.running(), load)?;
     let Wanted { side, settings, text } = wanted;
-    let restart = desk.settings_differ(&settings);
+    let restart = desk.settings_differ(&desk.settings, &settings);
+    let next = desk.settings_differ(&desk.next_settings(), &settings);
     let brought = if exact { None } else { desk.changes.brought.borrow().clone() };
     let (plan, running, wanted) = planned(running, side, brought).await?;
-    Ok(Compared { plan, running, wanted, text, restart })
+    Ok(Compared { plan, running, wanted, text, restart, next, settings })
 }
 
 /// The plan from one side to another, made on a thread of its own. With what documents `brought`, what is of commands stays.

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::change::{Applied, Applying, COMMENT, CONFIRM, Order, alone, change};
-use super::desired::{Desk, From, PIECE, Steps, busy, rights, short, steps_at};
+use super::desired::{Desk, From, PIECE, Steps, TRIES, busy, rights, short, steps_at};
 use super::documents::Wish;
 use super::places::Held;
 use crate::dump::Source;
@@ -97,6 +97,9 @@ pub struct Got {
     pub version: String,
 }
 
+/// Why a change of places is refused that met others.
+const CHANGED: &str = "nothing was changed: the configuration was changed while it was read: ask again";
+
 /// The caller must have the role [`Write`](command::Access::Write) for what changes something.
 impl Desk {
     /// The version of what runs: another after each change of what a document can say, and after each start.
@@ -118,23 +121,35 @@ impl Desk {
         }
     }
 
-    /// Reads what runs while everything else has its turn, and its version.
+    /// Reads what runs while everything else has its turn, and its version; anew where it changes meanwhile.
     async fn base(&self, with_routes: bool) -> Result<(Base, String), CommandError> {
+        for _ in 0..TRIES {
+            if let Some(read) = self.base_once(with_routes).await? {
+                return Ok(read);
+            }
+        }
+        Err(CommandError::conflict(CHANGED))
+    }
+
+    /// `None` where it was changed meanwhile.
+    async fn base_once(&self, with_routes: bool) -> Result<Option<(Base, String)>, CommandError> {
         let (mut reading, version) = (Reading::new(with_routes), self.version()?);
+        let settings = self.next_settings();
         let mut more = true;
         while more {
             {
                 let router = self.router.try_borrow().map_err(|_| busy())?;
                 let began = Instant::now();
                 while more && began.elapsed() < PIECE {
-                    more =
-                        reading.next(Source { router: &router, settings: &self.settings }).map_err(short)?;
+                    more = reading.next(Source { router: &router, settings: &settings }).map_err(short)?;
                 }
             }
-            self.still(&version)?;
+            if self.version()? != version {
+                return Ok(None);
+            }
             tokio::task::yield_now().await;
         }
-        Ok((reading.base(), version))
+        Ok(Some((reading.base(), version)))
     }
 
     /// Nobody has changed what runs since it had this version.
@@ -142,9 +157,7 @@ impl Desk {
         if self.version()? == version {
             return Ok(());
         }
-        Err(CommandError::conflict(
-            "nothing was changed: the configuration was changed while it was read: ask again",
-        ))
+        Err(CommandError::conflict(CHANGED))
     }
 
     /// The document that changes make of what runs, and the version of that.

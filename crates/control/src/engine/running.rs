@@ -20,6 +20,8 @@ pub struct Reading {
     dump: Dump,
     text: String,
     written: bool,
+    /// It had changed before all but the routes was read.
+    stale: bool,
     routes: Side,
     table: RouteTable,
     after: Option<IpNet>,
@@ -34,6 +36,7 @@ impl Default for Reading {
             dump: Dump::without_routes(),
             text: String::new(),
             written: false,
+            stale: false,
             routes: Side::default(),
             table: RouteTable::V4,
             after: None,
@@ -70,7 +73,7 @@ impl Reading {
             match self.dump.next_text(Source { router, settings }) {
                 Some(text) => self.text += &text,
                 None => {
-                    self.written = true;
+                    (self.written, self.stale) = (true, self.begun != router.changes());
                     let chosen = router.interfaces().filter(|i| i.operators_mac().is_some());
                     self.macs = chosen.map(|i| i.name.clone()).collect();
                 }
@@ -80,9 +83,9 @@ impl Reading {
         self.routes(router)
     }
 
-    /// Whether anything but routes has changed since it began.
+    /// Whether anything but routes has changed while that was read. What changes behind it a plan meets as what changes after it.
     pub fn is_stale(&self, router: &Router) -> bool {
-        self.begun != router.changes()
+        if self.written { self.stale } else { self.begun != router.changes() }
     }
 
     fn routes(&mut self, router: &Router) -> bool {
