@@ -5,7 +5,7 @@ use super::many;
 use super::prefixes::Prefixes;
 use super::random::Random;
 use super::rig::{Bridging, FIRST, Gre, Labels, Plan, Tags, VNI, Vrfs, list4, list6, prefix};
-use super::special::{api, churn, converge, dpdk, growth, idle, latency, lines, objects, tables};
+use super::special::{api, churn, converge, crowd, dpdk, growth, idle, latency, lines, objects, tables};
 use super::traffic;
 use super::{Bench, Context, Emit};
 use std::cell::OnceCell;
@@ -244,6 +244,11 @@ pub const ALL: &[Scenario] = &[
     special("objects", "what memory takes of each packet where there are thousands of objects", objects::run),
     special("churn", "full speed while the updates of --updates change the table of --table", churn::run),
     special("api", "routes over the API: a million set, read back, deleted; one at a time", api::run),
+    special(
+        "crowd",
+        "what workers and others notice of many clients of the API, bad ones among them",
+        crowd::run,
+    ),
     special("converge", "a next hop of a million prefixes goes", converge::run),
     special("latency", "time in the graph at 1, 10, 50 and 90 % load", latency::run),
     special("dpdk", "ip4 from DPDK's net_null to net_null, in turns with ip4", dpdk::run),

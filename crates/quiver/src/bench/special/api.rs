@@ -52,7 +52,7 @@ struct Found {
 
 /// Milliseconds.
 #[derive(Serialize)]
-struct Times {
+pub(super) struct Times {
     changes: usize,
     median: f64,
     p99: f64,
@@ -60,17 +60,21 @@ struct Times {
 }
 
 impl Times {
-    fn of(mut all: Vec<Duration>) -> Self {
+    pub(super) fn of(mut all: Vec<Duration>) -> Self {
         all.sort_unstable();
         let ms = |d: Option<&Duration>| round(d.map_or(0.0, Duration::as_secs_f64) * 1e3, 3);
         let at = |share: f64| ms(all.get((all.len() as f64 * share) as usize).or(all.last()));
         Times { changes: all.len(), median: at(0.5), p99: at(0.99), max: ms(all.last()) }
     }
+
+    pub(super) fn text(&self) -> String {
+        format!("median {} ms, p99 {} ms, most {} ms of {}", self.median, self.p99, self.max, self.changes)
+    }
 }
 
 /// A router of its own, which ends with this.
-struct Started {
-    child: Child,
+pub(super) struct Started {
+    pub(super) child: Child,
     folder: PathBuf,
 }
 
@@ -83,12 +87,13 @@ impl Drop for Started {
 }
 
 impl Started {
-    fn begin() -> Result<Started, String> {
+    /// One with a loopback interface, and more lines of a document.
+    pub(super) fn begin(more: &str) -> Result<Started, String> {
         let folder = std::env::temp_dir().join(format!("quiver-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let config = folder.join("router.yaml");
         let text = format!(
-            "quiver: {{sockets: {{ctl: {}}}}}\nloopbacks:\n  loop0: {{addresses: [10.255.0.1/16, \"2001:db8:ffff::1/64\"]}}\n",
+            "quiver:\n  sockets: {{ctl: {}}}\n{more}loopbacks:\n  loop0: {{addresses: [10.255.0.1/16, \"2001:db8:ffff::1/64\"]}}\n",
             folder.join("ctl").display()
         );
         std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
@@ -98,7 +103,7 @@ impl Started {
             .arg("--config")
             .arg(&config)
             .arg("--api")
-            .arg(folder.join("api"))
+            .arg(api(&folder))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -106,10 +111,23 @@ impl Started {
         Ok(Started { child, folder })
     }
 
-    async fn connect(&mut self) -> Result<Routes, String> {
+    /// Where its API is.
+    pub(super) fn api(&self) -> PathBuf {
+        api(&self.folder)
+    }
+
+    /// How long its control thread was busy at most, and more, as `show control` has it.
+    pub(super) fn control(&self) -> Option<serde_json::Value> {
+        let own = std::env::current_exe().ok()?;
+        let mut ctl = Command::new(own);
+        ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).arg("--json").arg("show control");
+        serde_json::from_slice(&ctl.output().ok()?.stdout).ok()
+    }
+
+    pub(super) async fn connect(&mut self) -> Result<Routes, String> {
         let until = Instant::now() + START;
         loop {
-            match Routes::unix(self.folder.join("api")).await {
+            match Routes::unix(self.api()).await {
                 Ok(routes) => return Ok(routes),
                 Err(e) if Instant::now() > until => return Err(format!("the router does not answer: {e}")),
                 Err(_) => {}
@@ -122,19 +140,15 @@ impl Started {
     }
 }
 
-/// What `show control` answers.
-fn control(socket: &Path) -> Option<serde_json::Value> {
-    let own = std::env::current_exe().ok()?;
-    let out =
-        Command::new(own).arg("ctl").arg("-s").arg(socket).arg("--json").arg("show control").output().ok()?;
-    serde_json::from_slice(&out.stdout).ok()
+fn api(folder: &Path) -> PathBuf {
+    folder.join("api")
 }
 
 fn hello(name: &str) -> RouteHello {
     RouteHello { name: name.into(), preference: None, grace_seconds: Some(0) }
 }
 
-async fn begin(routes: &Routes, name: &str, v6: bool) -> Result<Program, String> {
+pub(super) async fn begin(routes: &Routes, name: &str, v6: bool) -> Result<Program, String> {
     let mut program = routes.program(hello(name)).await.map_err(words)?;
     let hop = |n: u32| {
         let address = match v6 {
@@ -148,12 +162,12 @@ async fn begin(routes: &Routes, name: &str, v6: bool) -> Result<Program, String>
     Ok(program)
 }
 
-fn words(e: Error) -> String {
+pub(super) fn words(e: Error) -> String {
     e.message
 }
 
 /// Batches of all prefixes, to next hops that `first` turns on by.
-fn batches(v6: bool, all: &[IpNet], first: u32, delete: bool) -> Vec<RouteChanges> {
+pub(super) fn batches(v6: bool, all: &[IpNet], first: u32, delete: bool) -> Vec<RouteChanges> {
     let one = |(at, some): (usize, &[IpNet])| {
         let mut changes = RouteChanges { ipv6: v6, delete, ..RouteChanges::default() };
         some.iter().for_each(|p| push(&mut changes.prefixes, *p));
@@ -167,7 +181,11 @@ fn batches(v6: bool, all: &[IpNet], first: u32, delete: bool) -> Vec<RouteChange
 }
 
 /// Sends batches, waits until workers use them, and answers routes a second.
-async fn send(program: &mut Program, batches: Vec<RouteChanges>, routes: usize) -> Result<f64, String> {
+pub(super) async fn send(
+    program: &mut Program,
+    batches: Vec<RouteChanges>,
+    routes: usize,
+) -> Result<f64, String> {
     let began = Instant::now();
     for b in batches {
         program.change(b).await.map_err(words)?;
@@ -257,12 +275,12 @@ async fn measure(started: &mut Started, four: &[IpNet], six: &[IpNet]) -> Result
         single_per_second,
         alone_ms: Times::of(alone),
         beside_bulk_ms: Times::of(beside),
-        control: control(&started.folder.join("ctl")),
+        control: started.control(),
         place: Place::now(),
     })
 }
 
-fn table(c: &Context, v6: bool) -> Vec<IpNet> {
+pub(super) fn table(c: &Context, v6: bool) -> Vec<IpNet> {
     let of = |all: &Prefixes| all.list.iter().filter_map(|p| p.net(v6)).collect();
     match c.input.table(v6) {
         Ok(all) => of(&all),
@@ -273,7 +291,7 @@ fn table(c: &Context, v6: bool) -> Vec<IpNet> {
 /// Runs the scenario.
 pub fn run(c: &Context, _: &Bench, emit: Emit<'_>) -> Result<(), String> {
     let (four, six) = (table(c, false), table(c, true));
-    let mut started = Started::begin()?;
+    let mut started = Started::begin("")?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let found = runtime.block_on(measure(&mut started, &four, &six))?;
@@ -288,15 +306,13 @@ pub fn run(c: &Context, _: &Bench, emit: Emit<'_>) -> Result<(), String> {
             million(f.delete_per_second)
         )
     };
-    let times =
-        |t: &Times| format!("median {} ms, p99 {} ms, most {} ms of {}", t.median, t.p99, t.max, t.changes);
     let text = format!(
         "api\n  {}\n  {}\n  one route in a message: {:.0} a second\n  one change and its answer: {}\n  beside a bulk load: {}",
         family("IPv4", &found.ipv4),
         family("IPv6", &found.ipv6),
         found.single_per_second,
-        times(&found.alone_ms),
-        times(&found.beside_bulk_ms)
+        found.alone_ms.text(),
+        found.beside_bulk_ms.text()
     );
     emit(Answer::line(&found, text)?)
 }

@@ -3,6 +3,7 @@
 pub mod api;
 pub mod churn;
 pub mod converge;
+pub mod crowd;
 pub mod dpdk;
 pub mod growth;
 pub mod idle;
