@@ -87,7 +87,7 @@ type ErrorInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is about: an object and field of a document, such as `interfaces.ge0.mtu`. Empty for commands.
 	Object string `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	// The rule that is broken, a short fixed word such as `mtu-range`. Of a command: `syntax`, `denied`, `failed`.
+	// The rule that is broken, a short fixed word such as `mtu-range`. Of a command: `syntax`, `denied`, `failed`, `conflict`.
 	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The value found, where there is one.
 	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`

@@ -7,6 +7,7 @@ use crate::v1::{
     history_response,
 };
 use crate::{Error, Router};
+use tonic::Streaming;
 
 /// How a document is applied.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +24,20 @@ pub struct Apply {
     pub dry_run: bool,
 }
 
+/// A plan of all its pieces.
+pub(crate) async fn planned(mut pieces: Streaming<PlanResponse>) -> Result<PlanResponse, Error> {
+    let mut all = PlanResponse::default();
+    while let Some(mut piece) = pieces.message().await? {
+        all.steps.append(&mut piece.steps);
+        all.warnings.append(&mut piece.warnings);
+        all.restart.append(&mut piece.restart);
+        all.stays += piece.stays;
+    }
+    Ok(all)
+}
+
 impl Router {
-    fn configuration(&self) -> ConfigurationClient<tonic::transport::Channel> {
+    pub(crate) fn configuration(&self) -> ConfigurationClient<tonic::transport::Channel> {
         ConfigurationClient::new(self.channel())
     }
 
@@ -59,15 +72,7 @@ impl Router {
     /// As [`Router::diff`].
     pub async fn plan(&self, document: &str, exact: bool) -> Result<PlanResponse, Error> {
         let request = PlanRequest { document: document.into(), exact, ..PlanRequest::default() };
-        let mut pieces = self.configuration().plan(self.request(request)).await?.into_inner();
-        let mut all = PlanResponse::default();
-        while let Some(mut piece) = pieces.message().await? {
-            all.steps.append(&mut piece.steps);
-            all.warnings.append(&mut piece.warnings);
-            all.restart.append(&mut piece.restart);
-            all.stays += piece.stays;
-        }
-        Ok(all)
+        planned(self.configuration().plan(self.request(request)).await?.into_inner()).await
     }
 
     /// Brings what runs to a document, or changes nothing.

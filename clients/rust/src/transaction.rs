@@ -1,6 +1,6 @@
 //! Changes of single places of what runs.
 
-use crate::v1::configuration_client::ConfigurationClient;
+use crate::configuration::planned;
 use crate::v1::edit::Act;
 use crate::v1::{Edit, EditRequest, EditResponse, GetRequest, PlanResponse};
 use crate::{Error, Router};
@@ -107,15 +107,7 @@ impl Transaction {
     /// As [`Transaction::apply`], but for the role.
     pub async fn plan(&self) -> Result<PlanResponse, Error> {
         let request = self.router.request(self.request.clone());
-        let mut pieces = self.router.places().plan_edit(request).await?.into_inner();
-        let mut all = PlanResponse::default();
-        while let Some(mut piece) = pieces.message().await? {
-            all.steps.append(&mut piece.steps);
-            all.warnings.append(&mut piece.warnings);
-            all.restart.append(&mut piece.restart);
-            all.stays += piece.stays;
-        }
-        Ok(all)
+        planned(self.router.configuration().plan_edit(request).await?.into_inner()).await
     }
 
     /// Makes the changes, or none of them.
@@ -125,15 +117,11 @@ impl Transaction {
     /// place. Something has changed since the version. The role `configure` is missing.
     pub async fn apply(self) -> Result<EditResponse, Error> {
         let request = self.router.request(self.request);
-        Ok(self.router.places().edit(request).await?.into_inner())
+        Ok(self.router.configuration().edit(request).await?.into_inner())
     }
 }
 
 impl Router {
-    fn places(&self) -> ConfigurationClient<tonic::transport::Channel> {
-        ConfigurationClient::new(self.channel())
-    }
-
     /// Changes of single places of what runs, to be made together.
     pub fn transaction(&self) -> Transaction {
         Transaction { router: self.clone(), request: EditRequest::default() }
@@ -145,7 +133,7 @@ impl Router {
     /// Nothing is there, or it has its default.
     pub async fn get(&self, place: &str) -> Result<Got, Error> {
         let request = GetRequest { at: place.into(), place: vec![] };
-        let mut pieces = self.places().get(self.request(request)).await?.into_inner();
+        let mut pieces = self.configuration().get(self.request(request)).await?.into_inner();
         let mut got = Got { json: String::new(), version: String::new() };
         while let Some(piece) = pieces.message().await? {
             got.json += &piece.piece;

@@ -158,7 +158,8 @@ routes:
 #[test]
 fn what_a_command_made_is_changed_as_well() {
     run("commands", "", async |started, router| {
-        started.ctl(&["create", "loopback", "interface"]);
+        started.ctl(&["create", "loopback", "interface", "instance", "2"]);
+        started.ctl(&["set", "interface", "state", "loop2", "up"]);
         started.ctl(&["ip", "route", "add", "10.9.0.0/16", "via", "10.0.0.7"]);
         router.transaction().set("loopbacks.loop0.mtu", 1400).apply().await.unwrap();
         assert!(router.dump().await.unwrap().contains("10.9.0.0/16 via 10.0.0.7"));
@@ -284,15 +285,11 @@ fn operators_say_the_same() {
             ctl(&["configuration", "get", "routes[prefix=10.1.0.0/16]"]),
             "\"10.1.0.0/16 via 10.0.0.8\"\n"
         );
-        assert_eq!(
-            ctl(&["configuration", "get", "loopbacks", "--json"]).trim(),
-            router.get("loopbacks").await.unwrap().json
-        );
-        let whole: serde_json::Value =
-            serde_json::from_str(&ctl(&["configuration", "get", "--json"])).unwrap();
-        let told: serde_json::Value =
-            serde_json::from_str(&ctl(&["show", "configuration", "--json"])).unwrap();
-        assert_eq!(whole, told);
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let told = ctl(&["configuration", "get", "loopbacks", "--json"]);
+        assert_eq!(read(&told), read(&router.get("loopbacks").await.unwrap().json));
+        let whole = read(&ctl(&["configuration", "get", "--json"]));
+        assert_eq!(whole, read(&ctl(&["show", "configuration", "--json"])));
         assert_eq!(whole["loopbacks"]["loop0"]["mtu"], serde_json::Value::Null);
     });
 }

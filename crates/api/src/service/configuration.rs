@@ -60,7 +60,7 @@ pub(super) fn wish(confirm: u32, comment: String, exact: bool, restart: bool) ->
     Ok(Wish { confirm, comment, exact, restart })
 }
 
-fn applied(a: Applied) -> ApplyResponse {
+pub(super) fn applied(a: Applied) -> ApplyResponse {
     ApplyResponse {
         steps: a.steps as u64,
         number: a.number.unwrap_or(0),
@@ -68,6 +68,14 @@ fn applied(a: Applied) -> ApplyResponse {
         restart: a.restart,
         text: a.text,
     }
+}
+
+/// What a dry run tells of steps that were found.
+pub(super) fn tried(mut found: Steps) -> Result<ApplyResponse, Status> {
+    let told = found.read().map_err(|e| status::error(&e))?;
+    let (steps, restart) = (told.count as u64, std::mem::take(&mut told.restart));
+    let text = format!("{steps} step{}, of which none was taken", if steps == 1 { "" } else { "s" });
+    Ok(ApplyResponse { steps, restart, text, ..ApplyResponse::default() })
 }
 
 fn check(document: String) -> CheckResponse {
@@ -224,12 +232,8 @@ impl Configuration for Router {
         let wish = wish(confirm_seconds, comment, exact, restart)?;
         let document: Arc<str> = document.into();
         if dry_run {
-            let mut found =
-                self.desk(async move |desk| desk.plan(document, exact, None, &caller).await).await?;
-            let told = found.read().map_err(|e| status::error(&e))?;
-            let (steps, restart) = (told.count as u64, std::mem::take(&mut told.restart));
-            let text = format!("{steps} step{}, of which none was taken", if steps == 1 { "" } else { "s" });
-            return Ok(Response::new(ApplyResponse { steps, restart, text, ..ApplyResponse::default() }));
+            let found = self.desk(async move |desk| desk.plan(document, exact, None, &caller).await).await?;
+            return tried(found).map(Response::new);
         }
         let done = self.desk(async move |desk| desk.apply(document, wish, &caller).await).await?;
         Ok(Response::new(applied(done)))

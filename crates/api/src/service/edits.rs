@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use command::{Caller, CommandError};
-use control::commands::{Edits, Got, Held, Steps};
+use control::commands::{Desk, Edits, Got, Held, Steps};
 use control::edit::{Act, Change, MOST, Place, Value};
 use tonic::{Code, Status};
 
 use super::Router;
-use super::configuration::{piece, wish};
+use super::configuration::{applied, piece, tried, wish};
 use super::pieces::Next;
 use crate::status;
 use crate::v1::edit::Act as Asked;
-use crate::v1::{Edit, EditRequest, EditResponse, ErrorInfo, GetRequest, GetResponse};
+use crate::v1::{ApplyResponse, Edit, EditRequest, EditResponse, ErrorInfo, GetRequest, GetResponse};
 
 /// A change that is none, by its number.
 fn wrong(n: usize, message: &str, expected: &str) -> Status {
@@ -73,26 +73,17 @@ pub(super) async fn edit(
     let EditRequest { edits: list, version, confirm_seconds, comment, restart, dry_run } = asked;
     let wish = wish(confirm_seconds, comment, true, restart)?;
     let edits = edits(list, version)?;
-    if dry_run {
-        let plan = async move |desk: control::commands::Desk| {
-            let found = desk.plan_edit(edits, None, Some(&caller)).await?;
-            Ok((found, desk.version()?))
-        };
-        let (mut found, version) = router.desk(plan).await?;
-        let told = found.read().map_err(|e| status::error(&e))?;
-        let (steps, restart) = (told.count as u64, std::mem::take(&mut told.restart));
-        let text = format!("{steps} step{}, of which none was taken", if steps == 1 { "" } else { "s" });
-        return Ok(EditResponse { steps, restart, text, version, ..EditResponse::default() });
-    }
-    let (a, version) = router.desk(async move |desk| desk.edit(edits, wish, &caller).await).await?;
-    Ok(EditResponse {
-        steps: a.steps as u64,
-        number: a.number.unwrap_or(0),
-        confirm_seconds: a.within.map_or(0, |s| u32::try_from(s).unwrap_or(u32::MAX)),
-        restart: a.restart,
-        text: a.text,
-        version,
-    })
+    let (done, version) = if dry_run {
+        let plan =
+            async move |desk: Desk| Ok((desk.plan_edit(edits, None, Some(&caller)).await?, desk.version()?));
+        let (found, version) = router.desk(plan).await?;
+        (tried(found)?, version)
+    } else {
+        let (done, version) = router.desk(async move |desk| desk.edit(edits, wish, &caller).await).await?;
+        (applied(done), version)
+    };
+    let ApplyResponse { steps, number, confirm_seconds, restart, text } = done;
+    Ok(EditResponse { steps, number, confirm_seconds, restart, text, version })
 }
 
 /// The steps that they would take.

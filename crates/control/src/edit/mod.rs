@@ -264,10 +264,12 @@ impl Base {
                 return Err(refused(vec![Fault { object, change, ..fault }]));
             }
         }
-        let mut targets = Vec::with_capacity(changes.len());
+        let (numbers, mut targets) = (self.numbers(), Vec::with_capacity(changes.len()));
         for change in changes {
-            targets
-                .push(Target { place: change.place.to_string(), path: self.path(change.place.elements()) });
+            targets.push(Target {
+                place: change.place.to_string(),
+                path: self.path(&numbers, change.place.elements()),
+            });
         }
         let macs = self.macs_as_they_were();
         let (text, routes) = self.write();

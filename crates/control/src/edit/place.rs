@@ -120,11 +120,14 @@ impl Item<'_> {
     }
 }
 
-/// Whether two values are the same: addresses and prefixes may be written in several ways.
+/// Whether two values are the same: addresses and prefixes of IPv6 may be written in several ways.
 pub(super) fn same(a: &str, b: &str) -> bool {
+    if a == b || !a.contains(':') || !b.contains(':') {
+        return a == b;
+    }
     let net = |t: &str| t.parse::<ipnet::IpNet>().ok();
     let address = |t: &str| t.parse::<std::net::IpAddr>().ok();
-    a == b || net(a).is_some_and(|n| net(b) == Some(n)) || address(a).is_some_and(|n| address(b) == Some(n))
+    net(a).is_some_and(|n| net(b) == Some(n)) || address(a).is_some_and(|n| address(b) == Some(n))
 }
 
 #[cfg(test)]

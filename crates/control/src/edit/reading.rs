@@ -1,6 +1,6 @@
 //! What runs, as a tree that can be changed.
 
-use super::routes::Routes;
+use super::routes::{Numbers, Routes};
 use super::{Wrong, tree};
 use crate::dump::{Dump, Source};
 use crate::written::{Map, Node, write_field};
@@ -248,11 +248,16 @@ impl Base {
         out
     }
 
+    /// What the paths of routes follow from.
+    pub(super) fn numbers(&self) -> Numbers {
+        self.routes.numbers()
+    }
+
     /// The path by which errors of a document name a place.
-    pub(super) fn path(&mut self, place: &[String]) -> String {
+    pub(super) fn path(&mut self, numbers: &Numbers, place: &[String]) -> String {
         match of_routes(place) {
             Some([element, ..]) => {
-                let number = self.routes.number(element);
+                let number = self.routes.number(numbers, element);
                 number.map_or_else(|| ROUTES.into(), |n| format!("{ROUTES}[{n}]"))
             }
             Some([]) => ROUTES.into(),

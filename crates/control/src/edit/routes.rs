@@ -301,20 +301,36 @@ impl Routes {
         self.added.iter().flatten().for_each(|node| write_item(node, out));
     }
 
+    /// What the numbers of items, as they are written, follow from.
+    pub fn numbers(&self) -> Numbers {
+        let gone = self.changed.iter().filter(|(_, c)| c.is_none()).map(|(n, _)| *n).collect();
+        let added = self.added.iter().scan(0, |before, item| {
+            let number = *before;
+            *before += usize::from(item.is_some());
+            Some(number)
+        });
+        Numbers { gone, added: added.collect() }
+    }
+
     /// The number of the item that a place names, as it is written.
-    pub fn number(&mut self, element: &str) -> Option<usize> {
+    pub fn number(&mut self, numbers: &Numbers, element: &str) -> Option<usize> {
         let at = match Named::of(element) {
             Ok(named) => self.find(&named).ok()??,
             Err(_) => At::Added(self.added.len().checked_sub(1)?),
         };
-        let gone = |before: usize| self.changed.range(..before).filter(|(_, c)| c.is_none()).count();
-        Some(match at {
-            At::Line(n) => n - gone(n),
-            At::Added(n) => {
-                self.starts.len() - gone(usize::MAX) + self.added.iter().take(n).flatten().count()
-            }
-        })
+        match at {
+            At::Line(n) => Some(n - numbers.gone.partition_point(|gone| *gone < n)),
+            At::Added(n) => Some(self.starts.len() - numbers.gone.len() + numbers.added.get(n)?),
+        }
     }
+}
+
+/// See [`Routes::numbers`].
+pub(super) struct Numbers {
+    /// Lines that are gone, in order.
+    gone: Vec<usize>,
+    /// Of each that was added, how many stand before it behind the lines.
+    added: Vec<usize>,
 }
 
 impl Named<'_> {

@@ -285,6 +285,16 @@ fn what_is_wrong_is_told_of_its_change() {
             "{faults:?}"
         );
     }
+    // Also behind routes that go and come.
+    let edited = running.edited(&[
+        change(&["routes", "prefix=10.1.0.0/16,metric=5"], Act::Delete),
+        set(&["routes", "+"], "10.6.0.0/16 drop"),
+        set(&["routes", "prefix=10.5.0.0/16"], "via 10.0.0.9 gone"),
+        set(&["routes", "+"], "10.7.0.0/16 drop"),
+        change(&["routes", "prefix=10.6.0.0/16"], Act::Delete),
+    ]);
+    let found = yaml::load("document", &edited.text).unwrap_err();
+    assert_eq!(edited.explain(found.faults(10))[0].change, 3, "{found}");
     assert_eq!(running.dump(), before);
 }
 
