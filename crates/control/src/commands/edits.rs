@@ -133,7 +133,8 @@ impl Desk {
 
     /// `None` where it was changed meanwhile.
     async fn base_once(&self, with_routes: bool) -> Result<Option<(Base, String)>, CommandError> {
-        let (mut reading, version) = (Reading::new(with_routes), self.version()?);
+        let version = self.version()?;
+        let mut reading = Reading::of(&*self.router.try_borrow().map_err(|_| busy())?, with_routes);
         let settings = self.next_settings();
         let mut more = true;
         while more {

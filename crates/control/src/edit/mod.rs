@@ -117,11 +117,11 @@ impl Change {
 
 /// What is wrong with a change.
 #[derive(Debug)]
-struct Wrong(Fault);
+struct Wrong(Box<Fault>);
 
 impl Wrong {
     fn new(rule: &str, message: impl Into<String>) -> Wrong {
-        Wrong(Fault { rule: rule.into(), message: message.into(), ..Fault::default() })
+        Wrong(Box::new(Fault { rule: rule.into(), message: message.into(), ..Fault::default() }))
     }
 
     fn help(mut self, help: impl Into<String>) -> Wrong {
@@ -207,7 +207,7 @@ impl Edited {
         };
         let numbered = || self.targets.iter().enumerate();
         let at = numbered().filter(|(_, t)| below(&t.path, path)).max_by_key(|(n, t)| (t.path.len(), *n));
-        let above = || numbered().filter(|(_, t)| !path.is_empty() && below(path, &t.path)).last();
+        let above = || numbered().rev().find(|(_, t)| !path.is_empty() && below(path, &t.path));
         match at.or_else(above) {
             Some((n, _)) => n + 1,
             None => usize::from(self.targets.len() == 1),
@@ -261,7 +261,7 @@ impl Base {
         for (n, change) in changes.iter().enumerate() {
             if let Err(Wrong(fault)) = self.change(change) {
                 let (object, change) = (change.place.to_string(), u32::try_from(n + 1).unwrap_or(u32::MAX));
-                return Err(refused(vec![Fault { object, change, ..fault }]));
+                return Err(refused(vec![Fault { object, change, ..*fault }]));
             }
         }
         let (numbers, mut targets) = (self.numbers(), Vec::with_capacity(changes.len()));

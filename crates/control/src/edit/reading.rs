@@ -3,9 +3,11 @@
 use super::routes::{Numbers, Routes};
 use super::{Wrong, tree};
 use crate::dump::{Dump, Source};
+use crate::engine::route_count;
 use crate::written::{Map, Node, write_field};
 use graph::memory::{Growth, OutOfMemory};
 use net::background::drop_aside;
+use net::router::Router;
 use std::collections::{HashMap, HashSet};
 
 /// The section that is kept as text.
@@ -53,9 +55,13 @@ fn mapping<'m>(root: &'m mut Map, names: &[std::borrow::Cow<'static, str>]) -> O
 
 impl Reading {
     /// The whole document, or all but the routes where these are of no interest.
-    pub fn new(with_routes: bool) -> Reading {
+    pub fn of(router: &Router, with_routes: bool) -> Reading {
         let dump = if with_routes { Dump::default() } else { Dump::without_routes() };
-        Reading { dump, base: Base::default(), memory: Growth::default() }
+        let mut reading = Reading { dump, base: Base::default(), memory: Growth::default() };
+        if with_routes {
+            reading.base.routes.reserve(route_count(router));
+        }
+        reading
     }
 
     /// Reads the next piece; false at the end.
@@ -228,7 +234,7 @@ impl Base {
             None => self.with_root(|root| tree::get(root, elements).map(|n| n.to_json().to_string())),
         };
         found.map_err(|Wrong(fault)| {
-            let fault = command::Fault { object: place.to_string(), ..fault };
+            let fault = command::Fault { object: place.to_string(), ..*fault };
             command::CommandError::new(super::sentence(&fault)).with_faults(vec![fault])
         })
     }

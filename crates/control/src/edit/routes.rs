@@ -10,6 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How deep the lines stand in the document.
 const DEPTH: usize = 1;
+/// Bytes of a line, about.
+const LINE: usize = 48;
 /// Fields by which a route may be named.
 const FIELDS: [&str; 4] = ["prefix", "table", "preference", "metric"];
 
@@ -132,6 +134,12 @@ enum At {
 }
 
 impl Routes {
+    /// Takes the room for so many lines at once: what grows is moved, which takes long where it is large. Without memory it grows.
+    pub fn reserve(&mut self, lines: usize) {
+        let _ = self.text.try_reserve(lines * LINE);
+        let _ = self.starts.try_reserve(lines);
+    }
+
     /// Adds lines as a dump writes them.
     pub fn push(&mut self, items: &[Node]) {
         for item in items {

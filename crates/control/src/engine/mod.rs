@@ -24,6 +24,7 @@ pub(crate) use carry::at_once;
 pub use carry::{Carry, Failed, Progress};
 pub use objects::{Id, Side, Value};
 pub use running::Reading;
+pub(crate) use running::route_count;
 pub use steps::{Plan, Step, plan, plan_of};
 pub use warnings::{Session, warnings};
 pub use words::{Line, differences, stays};

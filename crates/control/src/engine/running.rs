@@ -51,6 +51,12 @@ fn next_table(router: &Router, table: RouteTable) -> Option<RouteTable> {
     router.table_after(table).or((!table.v6).then_some(RouteTable::V6))
 }
 
+/// Routes in all tables.
+pub(crate) fn route_count(router: &Router) -> usize {
+    let tables = std::iter::successors(Some(RouteTable::V4), |t| next_table(router, *t));
+    tables.map(|t| router.route_count(t)).sum()
+}
+
 impl Reading {
     /// A reading of a router, for whose routes there is memory.
     ///
@@ -58,9 +64,7 @@ impl Reading {
     /// When there is none.
     pub fn of(router: &Router) -> Result<Reading, OutOfMemory> {
         let mut reading = Reading::default();
-        let tables = std::iter::successors(Some(RouteTable::V4), |t| next_table(router, *t));
-        let routes = tables.map(|t| router.route_count(t)).sum();
-        reading.routes.bulk.reserve(routes)?;
+        reading.routes.bulk.reserve(route_count(router))?;
         Ok(reading)
     }
 

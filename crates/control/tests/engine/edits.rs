@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 impl Running {
     fn base(&self) -> Base {
-        let mut tree = Tree::new(true);
+        let mut tree = Tree::of(&self.router, true);
         while tree.next(Source { router: &self.router, settings: &self.settings }).unwrap() {}
         tree.base()
     }
