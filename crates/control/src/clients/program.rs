@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// The most routes of one batch.
 pub const MOST_ROUTES: usize = 65_536;
 /// The longest that a slice should take: others of the control thread wait for its end.
-const SLICE: Duration = Duration::from_millis(3);
+const SLICE: Duration = Duration::from_millis(2);
 /// Routes of a slice: fewer where these take too long.
-const ROUTES: Range<usize> = 256..8192;
+const ROUTES: Range<usize> = 256..4096;
 /// Errors that are told of a run of batches; of more only their number.
 const MOST_ERRORS: usize = 256;
 

@@ -127,8 +127,8 @@ pub(super) struct RouteSources {
 const MOST: usize = 4096;
 /// The longest name.
 const MOST_NAME: usize = 63;
-/// Routes that one step of a sweep looks at: some milliseconds where all of them go.
-const SWEPT_AT_ONCE: usize = 4096;
+/// Routes that one step of a sweep looks at: a few milliseconds where all of them go.
+const SWEPT_AT_ONCE: usize = 2048;
 
 impl RouteSources {
     fn get(&self, source: RouteSource) -> Option<&Registered> {
