@@ -1,5 +1,6 @@
 //! One neighbour.
 
+use super::table::Known;
 use super::{Key, Millis};
 use packet::MacAddr;
 use std::fmt;
@@ -123,6 +124,10 @@ impl Entry {
 
     pub(crate) fn known_mac(&self) -> Option<MacAddr> {
         self.state.has_mac().then_some(self.mac)
+    }
+
+    pub(crate) fn known(&self) -> Option<Known> {
+        Some(Known { mac: self.known_mac()?, fixed: self.state == State::Static })
     }
 
     /// Place in the order of eviction: class, then age. `None`: never evicted.

@@ -22,7 +22,7 @@ pub use config::{AddressConfig, DadMode, NeighborConfig};
 pub use entry::{NeighborInfo, State};
 pub use log::NeighborLog;
 pub use proxies::{MOST_PROXIES, Proxies};
-pub use table::{Action, AddStaticError, Heard, NeighborTable};
+pub use table::{Action, AddStaticError, Heard, Known, NeighborTable};
 
 use std::net::IpAddr;
 

@@ -158,9 +158,23 @@ pub struct NeighborTable {
     random: u64,
     log_limit: Limiter,
     counters: NeighborCounters,
+    /// What became of neighbours and was not told yet; none: nobody is told.
+    changed: Option<Vec<Changed>>,
 }
 
 type Out<'a> = &'a mut Vec<Action>;
+
+/// What is known of a neighbour that has a MAC address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The address.
+    pub mac: MacAddr,
+    /// The operator has set it.
+    pub fixed: bool,
+}
+
+/// What was known of a neighbour, and what is known now.
+pub type Changed = (Key, Option<Known>, Option<Known>);
 
 impl NeighborTable {
     /// An empty table. `seed` spreads the reachable times.
@@ -174,6 +188,7 @@ impl NeighborTable {
             random: seed,
             log_limit: Limiter::new(5, 20),
             counters: NeighborCounters::default(),
+            changed: None,
         }
     }
 
@@ -525,6 +540,16 @@ impl NeighborTable {
     /// No entry at all.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether changes are kept for [`NeighborTable::told`], which is to be called soon behind each call.
+    pub fn tell(&mut self, on: bool) {
+        self.changed = on.then(Vec::new);
+    }
+
+    /// What changed since it was last asked for, in order.
+    pub fn told(&mut self) -> Vec<Changed> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What happened since the start.

@@ -142,6 +142,7 @@ impl Router {
         self.interfaces.stores += 1;
         self.plane.briefs.set(index, Some(&content));
         self.interfaces.slots.replace(index, content);
+        self.tell_link(index);
         if straight != self.straight(index) {
             self.refresh_adjacencies(index);
         }

@@ -409,6 +409,7 @@ impl Router {
         }
         self.interfaces.by_name.remove(&i.name);
         self.interfaces.following.forget(index);
+        self.tell_link(index);
         if let Some(peer) = i.xconnect {
             self.interfaces.xconnected.remove(&peer);
         }
@@ -456,7 +457,7 @@ impl Router {
     }
 
     /// Their numbers from one on, in the order of these.
-    pub(crate) fn numbers_from(&self, first: u32) -> impl Iterator<Item = u32> {
+    pub fn numbers_from(&self, first: u32) -> impl Iterator<Item = u32> {
         self.interfaces.numbers_from(first)
     }
 

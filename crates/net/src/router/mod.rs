@@ -23,6 +23,7 @@ mod devices;
 mod elsewhere;
 mod features;
 mod following;
+mod happened;
 mod inspect;
 mod interface_op;
 mod interface_publish;
@@ -65,6 +66,7 @@ pub use devices::{
 };
 pub use elsewhere::Elsewhere;
 pub use features::Feature;
+pub use happened::{Happened, LinkState, Listener};
 pub use inspect::ArcFeatures;
 pub use interface_op::{BoxedOp, InterfaceOp, Named};
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
@@ -214,6 +216,7 @@ pub struct Router {
     fibs: Fibs,
     sources: RouteSources,
     told: told::Told,
+    listening: Option<Box<happened::Listening>>,
     neighbors: Neighbors,
     parts: part::Parts,
     companions: companion::Companions,
@@ -306,6 +309,7 @@ impl Router {
             fibs,
             sources: RouteSources::default(),
             told: told::Told::default(),
+            listening: None,
         };
         router.start_workers(n)?;
         router.set_wall();

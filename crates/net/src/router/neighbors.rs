@@ -163,6 +163,7 @@ impl Router {
     }
 
     pub(super) fn carry_out(&mut self, actions: Vec<Action>) {
+        self.tell_neighbors();
         for a in actions {
             match a {
                 Action::Solicit { interface, target, unicast, .. } => {

@@ -74,6 +74,12 @@ impl NeighborTable {
         if old == new {
             return;
         }
+        if let Some(changed) = &mut self.changed {
+            let (was, now) = (old.and_then(|e| e.known()), new.and_then(|e| e.known()));
+            if was != now {
+                changed.push((key, was, now));
+            }
+        }
         let (interface, addr) = key;
         if let Some(at) = old.and_then(|e| e.deadline) {
             self.timers.remove(&(at, key));
