@@ -17,6 +17,7 @@ mod configuration;
 mod connect;
 mod counters;
 mod error;
+mod events;
 mod routes;
 mod transaction;
 
@@ -31,6 +32,7 @@ pub use configuration::Apply;
 pub use connect::Router;
 pub use counters::Reading;
 pub use error::Error;
+pub use events::{EventView, Happenings, NeighborKey};
 pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
 pub use transaction::{Got, Transaction};
 pub use v1::{ErrorInfo, Role};

@@ -26,6 +26,7 @@ use crate::v1;
 use crate::v1::commands_server::CommandsServer;
 use crate::v1::configuration_server::ConfigurationServer;
 use crate::v1::counters_server::CountersServer;
+use crate::v1::events_server::EventsServer;
 use crate::v1::routes_server::RoutesServer;
 use crate::v1::system_server::SystemServer;
 use crate::who::{self, Connection, Place, Who};
@@ -102,6 +103,7 @@ impl Api {
             version: version.into(),
             instance: format!("{:x}-{:x}", now.as_nanos(), std::process::id()),
             started: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+            drops: Default::default(),
             commands: commands::list(registry),
         }));
         let reflection = tonic_reflection::server::Builder::configure()
@@ -123,6 +125,7 @@ impl Api {
                 reporter.set_serving::<CountersServer<Router>>().await;
                 reporter.set_serving::<SystemServer<Router>>().await;
                 reporter.set_serving::<RoutesServer<Router>>().await;
+                reporter.set_serving::<EventsServer<Router>>().await;
                 let served = Server::builder()
                     .layer(layer_fn(Documents::new))
                     .layer(InterceptorLayer::new(known))
@@ -143,6 +146,7 @@ impl Api {
                         CountersServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE),
                     )
                     .add_service(SystemServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
+                    .add_service(EventsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
                     .add_service(RoutesServer::new(router).max_decoding_message_size(routes::MESSAGE))
                     .serve_with_incoming(ReceiverStream::new(connections));
                 // Calls that are under way end with the router: there is nothing to wait for.

@@ -7,6 +7,7 @@ pub mod ctl;
 pub mod dump;
 pub mod edit;
 pub mod engine;
+pub mod events;
 mod fd;
 pub mod journal;
 pub mod kernel;

@@ -28,7 +28,7 @@ const NAMES: usize = 1000;
 
 impl Router {
     /// The memory in which the counters stand.
-    async fn memory(&self) -> Result<OwnedFd, Status> {
+    pub(super) async fn memory(&self) -> Result<OwnedFd, Status> {
         self.desk(async |desk| {
             let router = desk.router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
             router.plane().registry.file().map_err(|e| cannot(&e))

@@ -4,6 +4,7 @@ pub mod commands;
 mod configuration;
 mod counters;
 mod edits;
+pub mod events;
 mod pieces;
 pub mod routes;
 mod system;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub instance: String,
     /// When the router was started, in seconds since 1970 UTC.
     pub started: i64,
+    /// Looks for drops.
+    pub drops: events::Sampler,
     /// All commands.
     pub commands: Vec<v1::list_response::Command>,
 }

@@ -37,6 +37,8 @@ pub enum Event {
 pub struct Watch {
     router: SharedRouter,
     filter: Filter,
+    /// What there is is told as well.
+    whole: bool,
     lister: Option<Lister>,
     kinds: Kinds,
     /// Number of the next change that is looked at.
@@ -61,6 +63,18 @@ impl Watch {
     /// # Errors
     /// The filter asks for what cannot be followed.
     pub fn new(router: &SharedRouter, filter: Filter) -> Result<Self, String> {
+        Self::begin(router, filter, true)
+    }
+
+    /// Begins to follow what changes alone: neither at first nor behind a gap is told what there is.
+    ///
+    /// # Errors
+    /// As for [`Watch::new`].
+    pub fn changes_of(router: &SharedRouter, filter: Filter) -> Result<Self, String> {
+        Self::begin(router, filter, false)
+    }
+
+    fn begin(router: &SharedRouter, filter: Filter, whole: bool) -> Result<Self, String> {
         filter.check(&router.borrow())?;
         if filter.by == Match::Longest {
             return Err(
@@ -69,10 +83,11 @@ impl Watch {
             );
         }
         let at = router.borrow_mut().follow_routes();
-        let lister = Some(Lister::new(filter.clone()));
+        let lister = whole.then(|| Lister::new(filter.clone()));
         Ok(Watch {
             router: std::rc::Rc::clone(router),
             filter,
+            whole,
             lister,
             kinds: Kinds::default(),
             at,
@@ -136,6 +151,9 @@ impl Watch {
             Err(lost) => {
                 let lost = Lost { from: self.told, to: lost.to };
                 (self.at, self.told) = (lost.to, lost.to);
+                if !self.whole {
+                    return Some(Event::Gap(lost));
+                }
                 let kinds = match self.lister.take() {
                     Some(lister) => lister.into_kinds(),
                     None => std::mem::take(&mut self.kinds),

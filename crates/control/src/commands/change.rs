@@ -9,6 +9,7 @@ use crate::ctl::author;
 use crate::dump::{Dump, Source};
 use crate::edit::NOT_ALL;
 use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
+use crate::events::{Configured, Events, Phase, What};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
 use crate::yaml::Settings;
@@ -37,6 +38,8 @@ pub struct Changes {
     log: Logger,
     /// Tells this start from others.
     pub(super) born: u128,
+    /// Who follows what becomes of them.
+    pub(super) events: Events,
     /// Nothing else changes anything.
     pub(super) applying: Cell<bool>,
     /// What was applied and waits to be confirmed.
@@ -62,12 +65,26 @@ impl Changes {
             folder: folder.map(Arc::new),
             log,
             born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_micros()),
+            events: Events::default(),
             applying: Cell::default(),
             pending: RefCell::default(),
             places: Places::default(),
             brought: RefCell::new(brought),
             next: RefCell::default(),
         }
+    }
+
+    /// With those who follow what happens.
+    #[must_use]
+    pub fn with_events(mut self, events: &Events) -> Changes {
+        self.events = events.clone();
+        self
+    }
+
+    /// Tells who follows the configuration.
+    fn tell(&self, phase: Phase, author: &Author, number: Option<u64>, within: Option<u64>, text: &str) {
+        let event = || Configured { phase, author: author.clone(), number, within, text: text.into() };
+        self.events.tell(crate::events::Kind::Configuration, |_| true, || What::Configuration(event()));
     }
 
     pub(super) fn log(&self, warn: bool, text: String) {
@@ -336,6 +353,7 @@ pub(super) async fn confirmed(desk: &Desk, caller: Option<Caller>) -> Result<Opt
     desk.changes.next.replace(pending.next.take());
     let kept = kept_as(number);
     desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
+    desk.changes.tell(Phase::Confirmed, &by, number, None, &told);
     Ok(number)
 }
 
@@ -448,7 +466,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
     let steps = plan.visible().count();
     let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
     let by = words(&author);
-    let (plan, prepared) = prepare(desk, &order, author, plan, text).await?;
+    let (plan, prepared) = prepare(desk, &order, author.clone(), plan, text).await?;
     let mut carry = Carry::new(plan);
     if let Some(failed) = carried(desk, &mut carry).await {
         return Err(order.from.explained(refusal(&carry, &wanted, &failed)));
@@ -464,6 +482,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
         let _ = write!(text, "; goes back in {seconds} s unless `quiver confirm` comes");
         let begun = format!("configuration: {} began: {told}; to be confirmed within {seconds} s", by);
         desk.changes.log(false, begun);
+        desk.changes.tell(Phase::Began, &author, None, Some(seconds), &told);
         let was = desk.changes.brought.replace(Some(brought));
         let pending = Pending { before: running, brought: was, prepared, next, timer: None, told };
         *desk.changes.pending.borrow_mut() = Some(pending);
@@ -491,6 +510,9 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
         text += &kept;
         if steps != 0 || number.is_some() {
             desk.changes.log(false, format!("configuration: {}: {told}{kept}", by));
+            let back = order.kind == Kind::Rollback;
+            let phase = if back { Phase::RolledBack } else { Phase::Applied };
+            desk.changes.tell(phase, &author, number, None, &told);
         }
     }
     if !restart.is_empty() {
@@ -560,6 +582,7 @@ async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>)
         ),
     }
     let (prepared, folder, why) = (pending.prepared.take(), desk.changes.folder.clone(), why.to_owned());
+    let (author, words) = (by.clone(), format!("{why}: {told}"));
     // Its file goes on another thread.
     let kept = background(move || {
         let header = prepared.as_ref().map(|p| p.header.undone(by, &why));
@@ -570,13 +593,16 @@ async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>)
         }
     });
     let kept = kept.await;
-    let steps = done?;
+    let steps = done.inspect_err(|e| {
+        desk.changes.tell(Phase::Stuck, &author, None, None, &format!("{words}: {}", e.message));
+    })?;
     desk.changes.brought.replace(pending.brought.take());
     let number = kept.unwrap_or_else(|e| {
         desk.changes
             .log(true, format!("configuration: the history does not have that it went back: {}", e.message));
         None
     });
+    desk.changes.tell(Phase::WentBack, &author, number, None, &words);
     Ok((steps, number))
 }
 
@@ -651,6 +677,7 @@ pub(super) async fn saved(
         return Err(CommandError::new(why));
     }
     let (folder, author) = (desk.changes.folder()?, who(caller).await);
+    let (who_saves, told) = (author.clone(), comment.clone());
     let text = dumped(desk).await?;
     let running = desk.running().await?;
     let by = words(&author);
@@ -676,6 +703,7 @@ pub(super) async fn saved(
     desk.changes.brought.replace(Some(brought));
     if new {
         desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));
+        desk.changes.tell(Phase::Saved, &who_saves, Some(number), None, &told);
     }
     Ok((number, new))
 }

@@ -103,6 +103,11 @@ impl Desk {
         Desk { router, settings, clients: Rc::clone(&app.clients), changes: Rc::clone(&app.changes) }
     }
 
+    /// Who follows what happens.
+    pub fn events(&self) -> &crate::events::Events {
+        &self.changes.events
+    }
+
     /// Reads what runs, while everything else has its turn; anew where it changes meanwhile.
     pub(super) async fn running(&self) -> Result<Side, CommandError> {
         self.read(false).await

@@ -1,17 +1,56 @@
 //! The log: one line an event, as text or JSON, on standard error or in a file.
 
 use super::sink::Sink;
+use control::events::{Events, Kind, Level};
 use control::journal::Journal;
 use control::runtime::Logger;
 use control::yaml::{Log, LogLevel};
 use graph::buffer::Pages;
 use net::router::Router;
+use std::fmt::Write;
 use std::rc::Rc;
+use tracing::field::{Field, Visit};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Opens the log, whose last lines `journal` keeps, and answers what writes the router's lines to it, and where they go.
-pub fn open(config: &Log, journal: &Journal) -> Result<(Logger, Sink), String> {
+/// Tells lines to who follows the log.
+struct Told(Events);
+
+/// The text of a line.
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Told {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if !self.0.wants(Kind::Log) {
+            return;
+        }
+        let level = match *event.metadata().level() {
+            tracing::Level::ERROR => Level::Error,
+            tracing::Level::WARN => Level::Warn,
+            tracing::Level::INFO => Level::Info,
+            tracing::Level::DEBUG => Level::Debug,
+            tracing::Level::TRACE => Level::Trace,
+        };
+        let mut text = Text::default();
+        event.record(&mut text);
+        self.0.tell_line(level, &text.0);
+    }
+}
+
+/// Opens the log, whose last lines `journal` keeps and whose lines `events` tells, and answers what writes the router's lines to it,
+/// and where they go.
+pub fn open(config: &Log, journal: &Journal, events: &Events) -> Result<(Logger, Sink), String> {
     let level = match config.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -30,7 +69,12 @@ pub fn open(config: &Log, journal: &Journal) -> Result<(Logger, Sink), String> {
         }))
         .with_ansi(false)
         .with_target(false);
-    let done = if config.json { log.json().try_init() } else { log.try_init() };
+    let told = Told(events.clone());
+    let done = if config.json {
+        log.json().finish().with(told).try_init()
+    } else {
+        log.finish().with(told).try_init()
+    };
     done.map_err(|e| format!("cannot open the log: {e}"))?;
     let logger: Logger =
         Rc::new(

@@ -12,6 +12,7 @@ use api::server::Api;
 use clap::Args;
 use control::commands::Desk;
 use control::ctl::{self, RegistryExecutor, Server};
+use control::events::Events;
 use control::journal::Journal;
 use control::saved::Folder;
 use control::yaml::Settings;
@@ -175,7 +176,8 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
     let first = state::first(&args.config, args.state.as_deref())?;
     let document = first.document;
     let settings = &document.settings;
-    let (log, sink) = log::open(&settings.log, journal)?;
+    let events = Events::default();
+    let (log, sink) = log::open(&settings.log, journal, &events)?;
     if let Some(folder) = &first.folder {
         last_words(journal, folder);
     }
@@ -240,6 +242,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let (load, sources) = (Rc::default(), runtime::Sources::default());
         let context = control::commands::App::new(Rc::clone(&router), settings);
         let changes = control::commands::Changes::new(first.folder, Some(brought), Rc::clone(&log));
+        let changes = changes.with_events(&events);
         let context = context
             .with_load(&load)
             .with_journal(journal.clone())

@@ -3,6 +3,9 @@
 mod from;
 mod to;
 
+pub use from::filter;
+pub use to::update;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -100,6 +103,19 @@ async fn tell(mut answers: Receiver<Result<Answer, Refusal>>, replies: Sender<Re
     }
 }
 
+/// Hands on what changes, on the control thread, until nobody takes it any more.
+pub async fn tell_changes(mut watch: Watch, to: Sender<Event>) {
+    loop {
+        let event = tokio::select! {
+            event = watch.next() => event,
+            () = to.closed() => return,
+        };
+        if to.send(event).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// What comes from the control thread as messages.
 fn messages<T: Send + 'static, M: Send + 'static>(
     deadline: Deadline,
@@ -163,7 +179,7 @@ impl Routes for Router {
     async fn list(&self, request: Request<ListRoutesRequest>) -> Result<Response<Self::ListStream>, Status> {
         who::caller(&request)?;
         let deadline = Deadline::of(&request);
-        let filter = from::filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
+        let filter = filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
         let (to, pages) = mpsc::channel::<Page>(PAGES);
         let begun = self.0.door.ask(async move |_, desk: Desk| {
             let router = desk.router;
@@ -190,21 +206,11 @@ impl Routes for Router {
     ) -> Result<Response<Self::WatchStream>, Status> {
         who::caller(&request)?;
         let deadline = Deadline::of(&request);
-        let filter = from::filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
+        let filter = filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
         let (to, events) = mpsc::channel::<Event>(PAGES);
         let begun = self.0.door.ask(async move |_, desk: Desk| {
-            let mut watch = Watch::new(&desk.router, filter)?;
-            tokio::task::spawn_local(async move {
-                loop {
-                    let event = tokio::select! {
-                        event = watch.next() => event,
-                        () = to.closed() => return,
-                    };
-                    if to.send(event).await.is_err() {
-                        return;
-                    }
-                }
-            });
+            let watch = Watch::new(&desk.router, filter)?;
+            tokio::task::spawn_local(tell_changes(watch, to));
             Ok::<(), String>(())
         });
         begun.await.map_err(status::closed)?.map_err(Status::invalid_argument)?;

@@ -87,16 +87,24 @@ pub fn batch(page: Page) -> RouteBatch {
     }
 }
 
+fn changes(first: u64, last: u64, pages: Vec<Page>) -> RouteUpdate {
+    RouteUpdate { first, last, batches: pages.into_iter().map(batch).collect() }
+}
+
+/// What has changed, where an event tells that.
+pub fn update(event: Event) -> Option<RouteUpdate> {
+    match event {
+        Event::Changes { first, last, pages } => Some(changes(first, last, pages)),
+        _ => None,
+    }
+}
+
 /// What a follower is told.
 pub fn event(event: Event) -> RouteEvent {
     let what = match event {
         Event::Snapshot(page) => route_event::What::Snapshot(batch(page)),
         Event::Mark(next) => route_event::What::Mark(RouteMark { next }),
-        Event::Changes { first, last, pages } => route_event::What::Changes(RouteUpdate {
-            first,
-            last,
-            batches: pages.into_iter().map(batch).collect(),
-        }),
+        Event::Changes { first, last, pages } => route_event::What::Changes(changes(first, last, pages)),
         Event::Gap(lost) => route_event::What::Gap(RouteGap { from: lost.from, to: lost.to }),
     };
     RouteEvent { what: Some(what) }
