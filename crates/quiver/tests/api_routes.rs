@@ -1,84 +1,20 @@
 //! Routes over the API, with the binary: programmed, read back, followed; clients that die, return, send garbage, or do not read.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod started;
+
 use ipnet::IpNet;
 use quiver_client::v1::{
     NextHop, NextHopSet, RouteAction, RouteChanges, RouteEvent, RouteFilter, RouteHello, RouteMatch,
     route_event,
 };
 use quiver_client::{Error, Events, Kinds, Program, Route, Router as Routes, prefixes, push};
+use started::{PATIENCE, Started};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// For what must come about, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-struct Started {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Started {
-    fn start(name: &str) -> Started {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("api-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let config = folder.join("router.yaml");
-        let text = format!(
-            "quiver: {{sockets: {{ctl: {}}}, buffers: {{count: 2048}}}}\nloopbacks: {{loop0: {{addresses: [10.255.0.1/16]}}}}\n",
-            folder.join("ctl").display()
-        );
-        std::fs::write(&config, text).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_quiver"))
-            .args(["run", "--config"])
-            .arg(&config)
-            .arg("--api")
-            .arg(folder.join("api"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Started { child, folder }
-    }
-
-    async fn connect(&mut self) -> Routes {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match Routes::unix(self.folder.join("api")).await {
-                Ok(routes) => return routes,
-                Err(e) => {
-                    let ended = self.child.try_wait().unwrap();
-                    if ended.is_some() || Instant::now() > until {
-                        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                        panic!("{e}; {ended:?}\n{log}");
-                    }
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    fn ctl(&self, line: &str) -> String {
-        let mut ctl = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        let out = ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).arg(line).output().unwrap();
-        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap()
-    }
-}
-
 fn run(name: &str, test: impl AsyncFnOnce(&mut Started, Routes)) {
-    let mut router = Started::start(name);
+    let mut router = Started::start(name, "");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let routes = router.connect().await;
