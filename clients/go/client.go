@@ -73,6 +73,7 @@ type Client struct {
 	configuration quiverv1.ConfigurationClient
 	counters      quiverv1.CountersClient
 	routes        quiverv1.RoutesClient
+	events        quiverv1.EventsClient
 }
 
 type settings struct {
@@ -135,6 +136,7 @@ func Dial(ctx context.Context, address string, options ...Option) (*Client, erro
 	c.configuration = quiverv1.NewConfigurationClient(c.conn)
 	c.counters = quiverv1.NewCountersClient(c.conn)
 	c.routes = quiverv1.NewRoutesClient(c.conn)
+	c.events = quiverv1.NewEventsClient(c.conn)
 	c.patience = 0
 	_, err = c.System(ctx)
 	c.patience = s.patience

@@ -76,7 +76,7 @@ class Awaited:
                     async for item in got:
                         some.append(item)
                         # What would not end by itself.
-                        if name == "watch_counters" and len(some) == 3:
+                        if (name == "watch_counters" and len(some) == 3) or (name == "events" and ended(some)):
                             break
                 return some
             if isinstance(got, (quiver.aio.Program, quiver.aio.Follower)):
@@ -215,6 +215,13 @@ class Runner:
             with transaction as t:
                 say(t, a["edits"])
             return plain(t.done)
+        if name == "events":
+            some = []
+            for event in router.events(*a["kinds"], interfaces=a.get("interfaces", ())):
+                some.append(event)
+                if ended(some):
+                    break
+            return [{"what": e.WhichOneof("what"), **plain(e)} for e in some]
         if name == "saved":
             saved = router.saved(a["number"], timeout=timeout)
             return {**plain(saved.entry), "document": saved.document}
@@ -294,6 +301,11 @@ class Runner:
             for opened in self.open.values():
                 opened.close()
             self.open.clear()
+
+
+def ended(events: list[Any]) -> bool:
+    """Whether all that there is has been told, of links and neighbors."""
+    return sum(e.WhichOneof("what") == "snapshot_end" for e in events) == 2
 
 
 def listed(value: Any) -> Any:

@@ -158,5 +158,6 @@ func init() {
 	}
 	maps.Copy(calls, counterCalls)
 	maps.Copy(calls, placeCalls)
+	maps.Copy(calls, eventCalls)
 	maps.Copy(calls, routeCalls)
 }

@@ -46,6 +46,8 @@ func plain(field protoreflect.FieldDescriptor, held protoreflect.Value) any {
 		return held.String()
 	case protoreflect.BytesKind:
 		return string(held.Bytes())
+	case protoreflect.DoubleKind:
+		return held.Float()
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
 		return float64(held.Int())
 	}

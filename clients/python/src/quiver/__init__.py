@@ -14,16 +14,17 @@ from .errors import (
     UnavailableError,
     describe,
 )
+from .events import EventError, EventView, event_kind
 from .follow import Follower
 from .packing import Packed, pack, pack_bytes, pack_ints, unpack
 from .program import Program
 from .router import SOCKET, Router
-from .routes import Kind, NextHop, Route, Routes, Target
+from .routes import Kind, NextHop, Route, Routes, Target, route_filter
 from .transaction import Got, Transaction
 
 __all__ = [
-    "SOCKET", "AbortedError", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "Follower", "Got",
+    "SOCKET", "AbortedError", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "EventError", "EventView", "Follower", "Got",
     "InvalidError", "Kind", "NextHop", "Packed", "PrefixError", "Program", "QuiverError", "Reading", "RefusedError", "Route", "RouteError",
-    "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction", "UnavailableError", "describe", "pack",
-    "pack_bytes", "pack_ints", "unpack",
+    "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction", "UnavailableError", "describe", "event_kind",
+    "pack", "pack_bytes", "pack_ints", "route_filter", "unpack",
 ]

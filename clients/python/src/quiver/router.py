@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Iterable, TypeVar
+from typing import Any, Iterable, Sequence, TypeVar
 
 import grpc
 
@@ -13,9 +13,10 @@ from . import calls
 from .attempts import Attempts
 from .calls import Answer, Reading, SavedConfiguration
 from .channel import OPTIONS, target
-from .errors import from_rpc
+from .errors import CallError, from_rpc
+from .events import lost, wanted
 from .follow import Follower
-from .program import Program
+from .program import PAUSE, Program, is_final
 from .routes import Reader, Route, Routes, route_filter
 from .transaction import Got, Place, Transaction, place_request
 from .v1 import (
@@ -25,6 +26,8 @@ from .v1 import (
     configuration_pb2_grpc,
     counters_pb2,
     counters_pb2_grpc,
+    events_pb2,
+    events_pb2_grpc,
     routes_pb2,
     routes_pb2_grpc,
     system_pb2,
@@ -55,6 +58,7 @@ class Router:
         self._counters = counters_pb2_grpc.CountersStub(self._channel)
         self._system = system_pb2_grpc.SystemStub(self._channel)
         self._routes = routes_pb2_grpc.RoutesStub(self._channel)
+        self._events = events_pb2_grpc.EventsStub(self._channel)
 
     def close(self) -> None:
         """Ends the connection and what is under way on it."""
@@ -294,6 +298,38 @@ class Router:
         """A view of the routes within a prefix (or of just that one, `exact`), or of all, that is kept up."""
         wanted = route_filter(prefix, not exact, False, table, family, source)
         return Follower(self, routes_pb2.WatchRoutesRequest(filter=wanted))
+
+    # Events.
+
+    def events(
+        self,
+        *kinds: str,
+        interfaces: Sequence[str] = (),
+        log_level: str = "info",
+        drops_per_second: int = 1,
+        routes: routes_pb2.RouteFilter | None = None,
+    ) -> Iterator[events_pb2.Event]:
+        """What happens, event after event (`quiver.v1.events_pb2.Event`), with the links and neighbors that there are first.
+
+        Kinds are `link`, `neighbor`, `configuration`, `log`, `drops` and `route`; without any, all but routes. `interfaces` are names, or
+        beginnings of names with `*` behind them; `log_level` the least of a line; `drops_per_second` the least rate of drops;
+        `routes` the filter of routes, as `route_filter` makes it. It goes on until it is left: a connection that has gone is made
+        again, and a gap without counts tells of it. EventView puts events together.
+        """
+        return self._happenings(wanted(kinds, interfaces, log_level, drops_per_second, routes))
+
+    def _happenings(self, request: events_pb2.WatchEventsRequest) -> Iterator[events_pb2.Event]:
+        told = False
+        while True:
+            try:
+                for event in self._stream(self._events.Watch, request, None):
+                    told = True
+                    yield event
+            except CallError as e:
+                if not told or is_final(e):
+                    raise
+            yield lost()
+            time.sleep(PAUSE)
 
     # Within.
 
