@@ -18,6 +18,7 @@ mod connect;
 mod counters;
 mod error;
 mod events;
+mod packets;
 mod routes;
 mod transaction;
 
@@ -33,6 +34,7 @@ pub use connect::Router;
 pub use counters::Reading;
 pub use error::Error;
 pub use events::{EventView, Happenings, NeighborKey};
+pub use packets::{Capture, Passed, Passing};
 pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
 pub use transaction::{Got, Transaction};
 pub use v1::{ErrorInfo, Role};

@@ -27,6 +27,7 @@ use crate::v1::commands_server::CommandsServer;
 use crate::v1::configuration_server::ConfigurationServer;
 use crate::v1::counters_server::CountersServer;
 use crate::v1::events_server::EventsServer;
+use crate::v1::packets_server::PacketsServer;
 use crate::v1::routes_server::RoutesServer;
 use crate::v1::system_server::SystemServer;
 use crate::who::{self, Connection, Place, Who};
@@ -126,6 +127,7 @@ impl Api {
                 reporter.set_serving::<SystemServer<Router>>().await;
                 reporter.set_serving::<RoutesServer<Router>>().await;
                 reporter.set_serving::<EventsServer<Router>>().await;
+                reporter.set_serving::<PacketsServer<Router>>().await;
                 let served = Server::builder()
                     .layer(layer_fn(Documents::new))
                     .layer(InterceptorLayer::new(known))
@@ -147,6 +149,9 @@ impl Api {
                     )
                     .add_service(SystemServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
                     .add_service(EventsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
+                    .add_service(
+                        PacketsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE),
+                    )
                     .add_service(RoutesServer::new(router).max_decoding_message_size(routes::MESSAGE))
                     .serve_with_incoming(ReceiverStream::new(connections));
                 // Calls that are under way end with the router: there is nothing to wait for.

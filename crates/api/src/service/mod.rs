@@ -5,6 +5,7 @@ mod configuration;
 mod counters;
 mod edits;
 pub mod events;
+mod packets;
 mod pieces;
 pub mod routes;
 mod system;

@@ -3,7 +3,7 @@
 use crate::capture::{PCAP_RX, PCAP_TX, Running};
 use crate::router::{Part, Router, Start};
 use command::Command;
-use drivers::pcap::{Capture, Direction};
+use drivers::pcap::{Capture, Direction, Ring};
 use graph::arcs::Feature;
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -28,6 +28,9 @@ pub struct CaptureStatus {
 /// A capture that has ended and is not written yet; whoever has written it takes it out.
 pub(super) type Ended = Arc<Mutex<Option<CaptureStatus>>>;
 
+/// Captures that are followed at once.
+const MOST_FOLLOWED: usize = 8;
+
 /// What is known of captures beside the packets.
 #[derive(Default)]
 struct Captures {
@@ -45,7 +48,8 @@ pub fn start(router: &mut Router, capture: Capture, file: &Path, opened: File) -
     if let Some(captures) = router.state_mut::<Captures>() {
         captures.file = Some((file.to_path_buf(), Arc::new(opened)));
     }
-    set(router, Some(Arc::new(capture)));
+    let running = Running { file: Some(Arc::new(capture)), ..router.current() };
+    change(router, running);
     Ok(())
 }
 
@@ -62,7 +66,7 @@ pub(super) fn check_none(router: &Router) -> Result<(), String> {
 
 /// The capture that runs.
 pub(super) fn running(router: &Router) -> Option<CaptureStatus> {
-    let capture = router.current::<Running>().0?;
+    let capture = router.current::<Running>().file?;
     let (file, opened) = router.state::<Captures>()?.file.clone()?;
     Some(CaptureStatus { capture, file, opened })
 }
@@ -76,7 +80,8 @@ pub(super) fn ended(router: &Router) -> Option<CaptureStatus> {
 pub(super) fn end(router: &mut Router) -> Ended {
     let status = running(router);
     if status.is_some() {
-        set(router, None);
+        let running = Running { file: None, ..router.current() };
+        change(router, running);
     }
     let Some(captures) = router.state::<Captures>() else { return Ended::default() };
     if status.is_some() {
@@ -96,14 +101,43 @@ pub(super) fn discard(router: &mut Router) -> bool {
     was.is_some()
 }
 
-/// Starts a capture or ends it, for those interfaces that it is about.
-fn set(router: &mut Router, capture: Option<Arc<Capture>>) {
+/// Has a capture followed from now on, whose ring the caller reads.
+///
+/// # Errors
+/// As many are followed as can be, or the frames of its interface are seen elsewhere.
+pub fn follow(router: &mut Router, ring: Ring) -> Result<Arc<Ring>, String> {
+    let mut running: Running = router.current();
+    if running.followed.len() == MOST_FOLLOWED {
+        return Err(format!("{MOST_FOLLOWED} captures are followed, which is as many as can be"));
+    }
+    let config = ring.config();
+    if let Some(i) = config.interface.and_then(|i| router.interface(i)).filter(|i| i.hw() != i.index)
+        && (config.rx || config.tx)
+    {
+        let hw = router.interface_name(i.hw());
+        return Err(format!("{} is a sub-interface: its frames are captured on {hw}", i.name));
+    }
+    let ring = Arc::new(ring);
+    running.followed.push(Arc::clone(&ring));
+    change(router, running);
+    Ok(ring)
+}
+
+/// Ends a capture that is followed.
+pub fn unfollow(router: &mut Router, ring: &Arc<Ring>) {
+    let mut running: Running = router.current();
+    running.followed.retain(|r| !Arc::ptr_eq(r, ring));
+    change(router, running);
+}
+
+/// Starts captures or ends them, for those interfaces that they are about.
+fn change(router: &mut Router, running: Running) {
     let captured = |router: &Router| -> BTreeSet<(u32, &'static str)> {
         let all = router.interfaces().map(|i| i.index);
         all.flat_map(|i| Pcap.visits(router, i).into_iter().map(move |f| (i, f.node))).collect()
     };
     let before = captured(router);
-    router.publish(Running(capture));
+    router.publish(running);
     let changed: BTreeSet<u32> = before.symmetric_difference(&captured(router)).map(|(i, _)| *i).collect();
     changed.into_iter().for_each(|i| router.publish_interface(i));
 }
@@ -124,5 +158,14 @@ impl Part for Pcap {
         }
         let both = [(Direction::Rx, &PCAP_RX), (Direction::Tx, &PCAP_TX)];
         both.into_iter().filter(|(d, _)| running.wants(*d, index)).map(|(_, f)| f).collect()
+    }
+
+    fn removed(&self, router: &mut Router, index: u32) {
+        let running: Running = router.current();
+        let gone = |r: &&Arc<Ring>| r.config().interface == Some(index);
+        for ring in running.followed.iter().filter(gone) {
+            ring.end();
+            unfollow(router, ring);
+        }
     }
 }

@@ -1,0 +1,79 @@
+//! Packets: captures, and packets to and from a program.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio_stream::Stream;
+use tonic::Streaming;
+
+use crate::v1::packets_client::PacketsClient;
+use crate::v1::{CaptureRequest, CaptureResponse, capture_response};
+use crate::{Error, Router};
+
+/// What a stream of packets tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Passed<T> {
+    /// A packet.
+    Packet(T),
+    /// So many packets were lost here, as they were not taken in time.
+    Lost(u64),
+}
+
+/// Packets as they come, a [`Stream`]. Dropping it ends what brings them.
+#[derive(Debug)]
+pub struct Passing<M, T> {
+    messages: Streaming<M>,
+    read: fn(M) -> (Vec<T>, u64),
+    waiting: VecDeque<Passed<T>>,
+}
+
+impl<M, T> Passing<M, T> {
+    /// The first message says that packets come from then on.
+    async fn begin(mut messages: Streaming<M>, read: fn(M) -> (Vec<T>, u64)) -> Result<Self, Error> {
+        match messages.message().await? {
+            Some(_) => Ok(Passing { messages, read, waiting: VecDeque::new() }),
+            None => Err(Error::protocol("the router has ended what did not begin")),
+        }
+    }
+}
+
+impl<M, T: Unpin> Stream for Passing<M, T> {
+    type Item = Result<Passed<T>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(next) = self.waiting.pop_front() {
+                return Poll::Ready(Some(Ok(next)));
+            }
+            match Pin::new(&mut self.messages).poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status.into()))),
+                Poll::Ready(Some(Ok(message))) => {
+                    let (packets, lost) = (self.read)(message);
+                    self.waiting.extend(packets.into_iter().map(Passed::Packet));
+                    self.waiting.extend((lost != 0).then_some(Passed::Lost(lost)));
+                }
+            }
+        }
+    }
+}
+
+/// Packets of a capture.
+pub type Capture = Passing<CaptureResponse, capture_response::Packet>;
+
+impl Router {
+    fn packets(&self) -> PacketsClient<tonic::transport::Channel> {
+        PacketsClient::new(self.channel())
+    }
+
+    /// Copies of packets as they pass: from the return on all of those that were asked for.
+    ///
+    /// # Errors
+    /// There is no such interface, or something else is not right in the request.
+    pub async fn capture(&self, what: CaptureRequest) -> Result<Capture, Error> {
+        let messages = self.packets().capture(self.request(what)).await?.into_inner();
+        Passing::begin(messages, |m| (m.packets, m.lost)).await
+    }
+}
