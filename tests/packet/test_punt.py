@@ -72,9 +72,9 @@ def policed():
 
 
 def test_every_class_is_flooded(policed):
-    """`broadcast`, `isis` and `linux` have packets only where an interface has a pair (test_linux_cp.py). Resets and redirects answer
+    """`broadcast`, `isis` and `linux` have packets only where an interface has a pair (test_linux_cp.py), `api` where a program has asked for some. Resets and redirects answer
     packets of other classes."""
-    assert set(rows(policed)) - {"broadcast", "isis", "linux", "tcp-reset", "redirect"} == set(FLOODS)
+    assert set(rows(policed)) - {"api", "broadcast", "isis", "linux", "tcp-reset", "redirect"} == set(FLOODS)
 
 
 @pytest.mark.parametrize("name", FLOODS)

@@ -290,6 +290,25 @@ impl Worker {
         true
     }
 
+    /// Puts a frame into the graph as if a device had brought it in on an interface, of which frames visit these features of the receive arc
+    /// and then go to `node`. False when buffers or the node are missing.
+    pub fn receive(&mut self, node: &str, interface: u32, features: u32, bytes: &[u8]) -> bool {
+        let Some(mut target) = self.dispatcher.id(node) else { return false };
+        let env = &mut self.dispatcher.env;
+        let Some(mut d) = env.buffers.alloc_bytes(bytes) else { return false };
+        (d.rx, d.tx) = (interface, interface);
+        if let Some(arc) = self.arc.filter(|_| features != 0) {
+            d.feat = features;
+            target = env.wiring.arcs[arc].next(&mut d.feat);
+        }
+        if let Some(c) = self.rx.get(interface) {
+            c.packets.add(1);
+            c.bytes.add(bytes.len() as u64);
+        }
+        env.enqueue(d, target);
+        true
+    }
+
     fn run(&mut self) {
         self.shared.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         if self.config.cpu.is_some() {

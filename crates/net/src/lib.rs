@@ -47,6 +47,7 @@ pub mod path_mtu;
 pub mod pcap;
 pub mod ping;
 pub mod plane;
+pub mod programs;
 pub mod protocols;
 pub mod proxy;
 pub mod punt;

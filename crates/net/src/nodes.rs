@@ -10,7 +10,7 @@ use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, bond, copp, dpdk, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6,
     l2, linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
-    ping, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
+    ping, programs, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -50,6 +50,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &pcap::Pcap,
     &generator::Generator,
     &ping::Ping,
+    &programs::ProgramsPart,
     &gre::PART,
     &vxlan::PART,
     &linux_cp::LinuxCp,
@@ -177,6 +178,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .node(ip4::Icmp4Input::new(plane))
         .node(ip6::Icmp6Input::new(plane))
         .node(linux_cp::LinuxCpPunt::new(plane))
+        .node(programs::ProgramPunt::new(plane))
         .node(icmp::Ip4IcmpError::new(plane))
         .node(icmp::Ip6IcmpError::new(plane))
         .quick(ip4::Ip4Rewrite::new(plane, worker))

@@ -8,7 +8,7 @@ use crate::layer::{Any, Frame, Ip4, Ip6, Labelled};
 use crate::mpls::FirstLabel;
 use crate::plane::sources::Marks;
 use crate::plane::{IfCache, Plane, RxCounts};
-use crate::punt::{self, Class};
+use crate::punt::{self, Asked, Class, Programs};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::stage::{self, Found, Spot, Stage, Then};
@@ -38,6 +38,7 @@ graph::edges! {
         Ip4Features => "@ip4-unicast",
         Ip6Features => "@ip6-unicast",
         Linux => "linux-cp-punt",
+        Program => "program-punt",
     }
 }
 
@@ -73,6 +74,7 @@ graph::reasons! {
 pub struct EthernetInput {
     plane: Arc<Plane>,
     marks: Arc<Published<Marks>>,
+    programs: Arc<Published<Programs>>,
     counts: RxCounts,
 }
 
@@ -82,6 +84,7 @@ impl EthernetInput {
         EthernetInput {
             plane: Arc::clone(plane),
             marks: plane.publish(),
+            programs: plane.publish(),
             counts: plane.counters.received_by(worker),
         }
     }
@@ -131,6 +134,21 @@ fn for_control(
     Err(not_run.into())
 }
 
+/// A frame that a program has asked for.
+#[cold]
+fn for_program(plane: &Plane, p: &mut Packet<'_>, ethertype: EtherType) -> EthernetNext {
+    let class = match ethertype {
+        SLOW_PROTOCOLS => Class::SlowProtocols,
+        LLDP => Class::Lldp,
+        _ => Class::Api,
+    };
+    if !plane.admits(p, class) {
+        return EthernetNext::Policed;
+    }
+    p.d.aux = Asked::frame(ethertype).word();
+    EthernetNext::Program
+}
+
 /// A frame of an EtherType that no node takes, or of IEEE 802.2, on an interface with a pair.
 #[cold]
 fn for_linux(
@@ -152,6 +170,7 @@ pub struct EthernetView<'v> {
     hw: IfCache<'v>,
     pub(super) sub: IfCache<'v>,
     pub(super) marks: &'v Marks,
+    programs: &'v Programs,
     pub(super) counts: &'v RxCounts,
 }
 
@@ -191,6 +210,7 @@ impl Node for EthernetInput {
             hw: IfCache::new(&self.plane, guard),
             sub: IfCache::new(&self.plane, guard),
             marks: self.marks.load(guard),
+            programs: self.programs.load(guard),
             counts: &self.counts,
         }
     }
@@ -251,6 +271,9 @@ impl Node for EthernetInput {
             EtherType::MPLS => {
                 p.d.hash = ethertype.into();
                 Ok(EthernetNext::Mpls)
+            }
+            other if view.programs.queue(Asked::frame(other), p.d.rx).is_some() => {
+                Ok(for_program(view.plane, p, other))
             }
             SLOW_PROTOCOLS => for_control(view.plane, p, i, Class::SlowProtocols, EthernetDrop::SlowProtocol),
             LLDP => for_control(view.plane, p, i, Class::Lldp, EthernetDrop::Lldp),

@@ -5,7 +5,7 @@ use crate::interface::IfIndex;
 use crate::plane::table::{V4, View};
 use crate::plane::{IfCache, Plane, PlaneConfig, kind};
 use crate::protocols::{Common, Takers};
-use crate::punt::{self, Class};
+use crate::punt::{self, Class, Programs};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
@@ -22,6 +22,7 @@ graph::edges! {
         Error => "ip4-icmp-error",
         Reassembly => "ip4-full-reassembly",
         Policed => "punt-policer",
+        Program => "program-punt",
         Lookup => "ip4-lookup",
         Protocol => "@ip4-protocol",
         Punt => "@ip4-punt",
@@ -62,12 +63,18 @@ pub struct Ip4Local {
     plane: Arc<Plane>,
     resets: Arc<Published<TcpResets>>,
     takers: Arc<Takers>,
+    programs: Arc<Published<Programs>>,
 }
 
 impl Ip4Local {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip4Local { plane: Arc::clone(plane), resets: plane.publish(), takers: plane.shared() }
+        Ip4Local {
+            plane: Arc::clone(plane),
+            resets: plane.publish(),
+            takers: plane.shared(),
+            programs: plane.publish(),
+        }
     }
 }
 
@@ -96,6 +103,7 @@ pub struct Ip4LocalView<'v> {
     resets: TcpResets,
     tables: View<'v, V4>,
     takers: &'v Takers,
+    programs: &'v Programs,
 }
 
 /// The answer to a TCP segment behind `header_len` bytes of header.
@@ -158,19 +166,35 @@ pub(super) fn dispatch(
         return Ok(Ip4LocalNext::Protocol);
     }
     let linux = punted != 0;
-    if linux && class == Class::Local {
-        class = Class::Linux;
+    let program = match fragment {
+        true => None,
+        false => view.programs.of_packet(false, protocol, p.data(), header_len, p.d.rx),
+    };
+    if class == Class::Local {
+        class = match (program, linux) {
+            (Some(_), _) => Class::Api,
+            (None, true) => Class::Linux,
+            (None, false) => class,
+        };
     }
     if !view.plane.admits(p, class) {
         return Ok(Ip4LocalNext::Policed);
     }
     // Linux puts fragments together itself.
-    if fragment && (!linux || view.takers.may_take(false, protocol)) {
+    let taken = || view.takers.may_take(false, protocol) || view.programs.may_take(false, protocol);
+    if fragment && (!linux || taken()) {
         return Ok(Ip4LocalNext::Reassembly);
     }
     let from = view.tables.lookup_for(p.d, &src.to_bits());
     if view.plane.groups.resolve(from, 0).kind == kind::BROADCAST {
         return Err(Ip4LocalReason::BroadcastSource.into());
+    }
+    if let Some(asked) = program {
+        if protocol == IpProtocol::UDP {
+            check_udp(p, header_len)?;
+        }
+        p.d.aux = asked.word();
+        return Ok(Ip4LocalNext::Program);
     }
     if linux {
         if !is_for_both(protocol, p.data(), header_len) || fragment {
@@ -219,6 +243,7 @@ impl Node for Ip4Local {
             resets: *self.resets.load(guard),
             tables: View::new(&self.plane, guard),
             takers: &self.takers,
+            programs: self.programs.load(guard),
         }
     }
 

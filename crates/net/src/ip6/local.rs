@@ -5,7 +5,7 @@ use crate::icmp::{self, Ask};
 use crate::interface::IfIndex;
 use crate::plane::{IfCache, Plane, PlaneConfig};
 use crate::protocols::{Common, Takers};
-use crate::punt::{self, Class};
+use crate::punt::{self, Class, Programs};
 use crate::transport::{self, Fault, TcpResets};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, Published, QuickNode, Rooms, TraceRecord, flags};
@@ -24,6 +24,7 @@ graph::edges! {
         Error => "ip6-icmp-error",
         Reassembly => "ip6-full-reassembly",
         Policed => "punt-policer",
+        Program => "program-punt",
         Lookup => "ip6-lookup",
         Protocol => "@ip6-protocol",
         Punt => "@ip6-punt",
@@ -78,12 +79,18 @@ pub struct Ip6Local {
     plane: Arc<Plane>,
     resets: Arc<Published<TcpResets>>,
     takers: Arc<Takers>,
+    programs: Arc<Published<Programs>>,
 }
 
 impl Ip6Local {
     /// A node over `plane`.
     pub fn new(plane: &Arc<Plane>) -> Self {
-        Ip6Local { plane: Arc::clone(plane), resets: plane.publish(), takers: plane.shared() }
+        Ip6Local {
+            plane: Arc::clone(plane),
+            resets: plane.publish(),
+            takers: plane.shared(),
+            programs: plane.publish(),
+        }
     }
 }
 
@@ -108,6 +115,7 @@ pub struct Ip6LocalView<'v> {
     config: &'v PlaneConfig,
     resets: TcpResets,
     takers: &'v Takers,
+    programs: &'v Programs,
 }
 
 /// Goes through the extension headers in their order (RFC 8200 section 4.1) and answers what is wrong with the first one that
@@ -205,7 +213,10 @@ pub(super) fn dispatch(
             return Ok(Ip6LocalNext::Policed);
         }
         // Linux puts fragments together itself.
-        let taken = |next: &u8| view.takers.may_take(true, IpProtocol(*next));
+        let taken = |next: &u8| {
+            let protocol = IpProtocol(*next);
+            view.takers.may_take(true, protocol) || view.programs.may_take(true, protocol)
+        };
         if linux && !p.data().get(f.header).is_some_and(taken) {
             (p.d.aux, p.d.feat) = (punt::linux::PACKET, punted);
             return Ok(Ip6LocalNext::Punt);
@@ -226,12 +237,27 @@ pub(super) fn dispatch(
     }
     let mut class = upper
         .map_or(Class::Local, |u| Class::of_upper(u.protocol, p.data().get(u.offset..).unwrap_or_default()));
-    if linux && class == Class::Local {
-        class = Class::Linux;
+    let asked = |u: ext::UpperLayer| view.programs.of_packet(true, u.protocol, p.data(), u.offset, p.d.rx);
+    let program = upper.ok().and_then(|u| Some((asked(u)?, u)));
+    if class == Class::Local {
+        class = match (program, linux) {
+            (Some(_), _) => Class::Api,
+            (None, true) => Class::Linux,
+            (None, false) => class,
+        };
     }
     let station = upper.ok().and_then(|u| station(p.data(), u.offset, class));
     if !view.plane.admits_from(p, class, station) {
         return Ok(Ip6LocalNext::Policed);
+    }
+    if let Some((asked, u)) = program
+        && extensions(p.data(), dst.is_multicast()).is_ok()
+    {
+        if u.protocol == IpProtocol::UDP {
+            check_udp(p, u.offset, false)?;
+        }
+        p.d.aux = asked.word();
+        return Ok(Ip6LocalNext::Program);
     }
     if linux {
         let both = |u: ext::UpperLayer| {
@@ -297,6 +323,7 @@ impl Node for Ip6Local {
             config: self.plane.config.load(guard),
             resets: *self.resets.load(guard),
             takers: &self.takers,
+            programs: self.programs.load(guard),
         }
     }
 

@@ -107,6 +107,8 @@ classes! {
     Local: "local", 5000 a second, 1000 at once => "policed-local";
     /// Everything else to Linux, where the interface has a pair
     Linux: "linux", 500000 a second, 50000 at once => "policed-linux";
+    /// Everything else to programs, which have asked for it over the API
+    Api: "api", 20000 a second, 2000 at once => "policed-api";
     /// Packets with IPv4 options or IPv6 hop-by-hop options, to the router or through it
     Options: "options", 10000 a second, 2000 at once => "policed-options";
     /// Labelled packets with router alert (label 1)

@@ -10,6 +10,7 @@ mod expected;
 pub mod linux;
 mod police;
 mod policer;
+mod programs;
 mod queue;
 mod share;
 
@@ -17,4 +18,5 @@ pub use class::{Class, Limit};
 pub use expected::Expected;
 pub use police::{ClassCounts, Police, Verdict};
 pub use policer::PuntPolicer;
+pub use programs::{Asked, Programs};
 pub use queue::{MOST_BYTES, Message, Punt, PuntKind, Punted, Request};

@@ -19,7 +19,7 @@ const FURTHER: usize = 4 * MESSAGES;
 pub const MOST_BYTES: usize = 65_535 + 40 + 22;
 
 /// Each kind at its number.
-const KINDS: [PuntKind; 7] = [
+const KINDS: [PuntKind; 8] = [
     PuntKind::Arp,
     PuntKind::Nd,
     PuntKind::Anycast,
@@ -27,6 +27,7 @@ const KINDS: [PuntKind; 7] = [
     PuntKind::Group,
     PuntKind::Icmp,
     PuntKind::Lacp,
+    PuntKind::Program,
 ];
 
 /// Why a packet is handed over.
@@ -46,6 +47,8 @@ pub enum PuntKind {
     Icmp,
     /// LACP or a marker, on a member of a bond that runs LACP; bytes from the Ethernet header.
     Lacp,
+    /// What a program has asked for, in the program's own queue; bytes from the Ethernet header, where there is one.
+    Program,
 }
 
 /// What a worker asks for.
@@ -69,7 +72,7 @@ pub struct Punted {
     pub kind: PuntKind,
     /// Interface on which it came.
     pub interface: u32,
-    /// Offset of the network header in `bytes` ([`PuntKind::Arp`], [`PuntKind::Nd`]).
+    /// Offset of the network header in `bytes` ([`PuntKind::Arp`], [`PuntKind::Nd`], [`PuntKind::Program`]).
     pub l3: u16,
     /// The whole packet.
     pub bytes: Vec<u8>,

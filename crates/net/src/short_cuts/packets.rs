@@ -475,6 +475,7 @@ impl Spec {
                         "bond-input",
                         "bond-tx",
                         "lacp-input",
+                        "program-punt",
                     ]);
                     self.entry = Entry::Inner(node, r.below(40) as u32);
                 }
