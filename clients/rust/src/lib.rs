@@ -34,7 +34,7 @@ pub use connect::Router;
 pub use counters::Reading;
 pub use error::Error;
 pub use events::{EventView, Happenings, NeighborKey};
-pub use packets::{Capture, Passed, Passing};
+pub use packets::{Capture, Injector, Passed, Passing, Punt};
 pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
 pub use transaction::{Got, Transaction};
 pub use v1::{ErrorInfo, Role};

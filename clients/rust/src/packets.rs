@@ -4,11 +4,16 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::v1::packets_client::PacketsClient;
-use crate::v1::{CaptureRequest, CaptureResponse, capture_response};
+use crate::v1::{
+    CaptureRequest, CaptureResponse, ErrorInfo, InjectRequest, InjectResponse, PuntRequest, PuntResponse,
+    capture_response, punt_request, punt_response,
+};
 use crate::{Error, Router};
 
 /// What a stream of packets tells.
@@ -63,6 +68,31 @@ impl<M, T: Unpin> Stream for Passing<M, T> {
 /// Packets of a capture.
 pub type Capture = Passing<CaptureResponse, capture_response::Packet>;
 
+/// Packets that a program has asked for.
+pub type Punt = Passing<PuntResponse, punt_response::Packet>;
+
+/// A stream of packets into the graph.
+#[derive(Debug)]
+pub struct Injector {
+    requests: mpsc::Sender<InjectRequest>,
+    answers: Streaming<InjectResponse>,
+}
+
+impl Injector {
+    /// Puts packets into the graph at a node, and waits until they are there; how many were taken. `Err` of `Ok` is a request that was
+    /// refused, after which others may follow.
+    ///
+    /// # Errors
+    /// The router is gone, or does not let packets in.
+    pub async fn inject(&mut self, request: InjectRequest) -> Result<Result<u64, ErrorInfo>, Error> {
+        let gone = || Error::protocol("the router has ended the stream of packets");
+        // Why it takes none the answer tells.
+        let _ = self.requests.send(request).await;
+        let answer = self.answers.message().await?.ok_or_else(gone)?;
+        Ok(answer.error.map_or(Ok(answer.taken), Err))
+    }
+}
+
 impl Router {
     fn packets(&self) -> PacketsClient<tonic::transport::Channel> {
         PacketsClient::new(self.channel())
@@ -75,5 +105,25 @@ impl Router {
     pub async fn capture(&self, what: CaptureRequest) -> Result<Capture, Error> {
         let messages = self.packets().capture(self.request(what)).await?.into_inner();
         Passing::begin(messages, |m| (m.packets, m.lost)).await
+    }
+
+    /// Has packets for the router itself, of any of these kinds, come here: from the return on, until this is dropped.
+    ///
+    /// # Errors
+    /// A filter cannot be, or somebody else has its packets.
+    pub async fn punt(&self, filters: Vec<punt_request::Filter>) -> Result<Punt, Error> {
+        let messages = self.packets().punt(self.request(PuntRequest { filters })).await?.into_inner();
+        Passing::begin(messages, |m| (m.packets, m.lost)).await
+    }
+
+    /// A way for packets into the graph.
+    ///
+    /// # Errors
+    /// The role `configure` is missing, or the router is gone.
+    pub async fn injector(&self) -> Result<Injector, Error> {
+        let (requests, sent) = mpsc::channel(1);
+        let request = self.request(ReceiverStream::new(sent));
+        let answers = self.packets().inject(request).await?.into_inner();
+        Ok(Injector { requests, answers })
     }
 }

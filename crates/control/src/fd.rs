@@ -1,4 +1,4 @@
-//! Watching a descriptor from the control thread's runtime.
+//! Watching a descriptor from the runtime of a thread.
 #![allow(unsafe_code)]
 // Upholds: the watched object owns its descriptor and keeps the same one until it is dropped with the watch.
 
@@ -7,13 +7,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 
 /// Objects that own one descriptor for all their life.
-pub(crate) trait Owned: AsRawFd {}
+pub trait Owned: AsRawFd {}
 
 impl Owned for OwnedFd {}
 impl Owned for drivers::LinkWatch {}
 
 /// Watches a descriptor.
-pub(crate) fn watch<T: Owned>(object: T) -> io::Result<AsyncFd<T>> {
+///
+/// # Errors
+/// The system refuses it.
+pub fn watch<T: Owned>(object: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: `Owned` objects do not close or exchange their descriptor before they are dropped, and `AsyncFd`
     // unregisters before it drops its object.
     unsafe { AsyncFd::register(object) }.map_err(Into::into)

@@ -8,7 +8,7 @@ pub mod dump;
 pub mod edit;
 pub mod engine;
 pub mod events;
-mod fd;
+pub mod fd;
 pub mod journal;
 pub mod kernel;
 pub mod last_words;

@@ -1,7 +1,8 @@
 //! Packets over the API, with the binary: captured as they pass, put into the graph, taken out of it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use quiver_client::v1::{CaptureRequest, PacketDirection, capture_response};
+use quiver_client::v1::punt_request::{Filter, filter::What};
+use quiver_client::v1::{CaptureRequest, InjectRequest, PacketDirection, capture_response};
 use quiver_client::{Passed, Router};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -179,7 +180,7 @@ fn a_capture_says_what_is_wrong_and_ends_with_its_interface() {
             .capture(CaptureRequest { interface: "loop7".into(), ..CaptureRequest::default() })
             .await
             .unwrap();
-        tell(&router, "delete loopback interface intfc loop7").await;
+        tell(&router, "delete loopback interface loop7").await;
         let end = tokio::time::timeout(PATIENCE, gone.next()).await.unwrap().unwrap().unwrap_err();
         assert!(end.to_string().contains("the interface is gone"), "{end}");
         // Places are given back.
@@ -217,8 +218,13 @@ fn who_does_not_read_a_capture_is_told_how_many_were_lost() {
         tell(&router, "packet-generator enable s").await;
         let until = Instant::now() + PATIENCE;
         // All were sent before anything is read.
-        while !tell(&router, "show packet-generator").await.contains(&format!(" {SENT} ")) {
-            assert!(Instant::now() < until, "{}", tell(&router, "show packet-generator").await);
+        loop {
+            let text = router.command_json("show packet-generator").await.unwrap().text;
+            let streams: serde_json::Value = serde_json::from_str(&text).unwrap();
+            if streams[0]["packets"] == SENT {
+                break;
+            }
+            assert!(Instant::now() < until, "{text}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let (mut received, mut lost) = (0, 0);
@@ -239,5 +245,189 @@ fn who_does_not_read_a_capture_is_told_how_many_were_lost() {
         tell(&router, "packet-generator enable t").await;
         let Passed::Packet(p) = next(&mut slow).await else { panic!("lost twice") };
         assert_eq!(p.data, frame(2, 60));
+    });
+}
+
+/// An Ethernet header and an IPv4 header with its checksum, and what is in it.
+fn ip4(source: [u8; 4], to: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(20 + payload.len()).unwrap();
+    let mut header = vec![0x45, 0, 0, 0, 0, 9, 0, 0, 64, protocol, 0, 0];
+    header[2..4].copy_from_slice(&len.to_be_bytes());
+    header.extend(source);
+    header.extend(to);
+    let sum: u32 = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header.extend_from_slice(payload);
+    header
+}
+
+fn udp(source: u16, port: u16, payload: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(8 + payload.len()).unwrap();
+    let words = [source, port, len, 0];
+    let mut datagram: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+    datagram.extend_from_slice(payload);
+    datagram
+}
+
+fn ask(what: What) -> Filter {
+    Filter { what: Some(what), ..Filter::default() }
+}
+
+fn at(node: &str, rx: &str, tx: &str, packets: Vec<Vec<u8>>) -> InjectRequest {
+    let (rx_interface, tx_interface) = (rx.into(), tx.into());
+    InjectRequest { node: node.into(), rx_interface, tx_interface, packets, count: 0 }
+}
+
+async fn mac(router: &Router, interface: &str) -> Vec<u8> {
+    let text = router.command_json(&format!("show hardware-interfaces {interface}")).await.unwrap().text;
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mac = json.pointer("/0/mac").or_else(|| json.pointer("/mac")).unwrap().as_str().unwrap().to_owned();
+    mac.split(':').map(|b| u8::from_str_radix(b, 16).unwrap()).collect()
+}
+
+#[test]
+fn packets_that_a_program_puts_in_come_out_at_one_that_asked_for_them() {
+    run("punt", LOOPBACKS, async |_, router| {
+        let mut injector = router.injector().await.unwrap();
+        let here = mac(&router, "loop0").await;
+        let ethernet = |kind: u16, payload: &[u8]| {
+            let mut frame = here.clone();
+            frame.extend([2, 1, 1, 1, 1, 1]);
+            frame.extend(kind.to_be_bytes());
+            frame.extend_from_slice(payload);
+            frame
+        };
+        let to = [10, 255, 0, 1];
+        let filters = vec![ask(What::UdpPort(7777)), ask(What::IpProtocol(99)), ask(What::Ethertype(0x88b5))];
+        let mut mine = router.punt(filters).await.unwrap();
+        let only = Filter { interface: "loop1".into(), ..ask(What::TcpPort(7777)) };
+        let mut other = router.punt(vec![only]).await.unwrap();
+        let source = [10, 255, 0, 2];
+        let datagram = ip4(source, to, 17, &udp(5, 7777, b"hello"));
+        let segment =
+            ip4(source, to, 6, &[&[0, 9, 0x1e, 0x61][..], &[0; 8], &[0x50, 2, 0, 0, 0, 0, 0, 0]].concat());
+        let long = ip4(source, to, 99, &vec![7; 1400]);
+        let frames = [
+            (ethernet(0x0800, &datagram), 14),
+            (ethernet(0x0800, &long), 14),
+            (ethernet(0x88b5, b"of no protocol"), 14),
+        ];
+        for (frame, network) in &frames {
+            let taken =
+                injector.inject(at("ethernet-input", "loop0", "", vec![frame.clone()])).await.unwrap();
+            assert_eq!(taken, Ok(1));
+            let Passed::Packet(p) = next(&mut mine).await else { panic!("lost") };
+            assert_eq!((&p.data, p.network_offset, p.interface.as_str()), (frame, *network, "loop0"));
+        }
+        // Without an Ethernet header, and on an interface for which another one has asked.
+        for (interface, packet) in [("loop0", &datagram), ("loop1", &segment)] {
+            let taken = injector.inject(at("ip4-input", interface, "", vec![packet.clone()])).await.unwrap();
+            assert_eq!(taken, Ok(1));
+            let stream = if interface == "loop0" { &mut mine } else { &mut other };
+            let Passed::Packet(p) = next(stream).await else { panic!("lost") };
+            assert_eq!((&p.data, p.network_offset, p.interface.as_str()), (packet, 0, interface));
+        }
+        // Of the same port on the other interface it is not.
+        injector.inject(at("ip4-input", "loop0", "", vec![segment])).await.unwrap().unwrap();
+        injector.inject(at("ip4-input", "loop0", "", vec![datagram.clone()])).await.unwrap().unwrap();
+        let Passed::Packet(p) = next(&mut mine).await else { panic!("lost") };
+        assert_eq!(p.data, datagram);
+        let none = tokio::time::timeout(Duration::from_millis(50), other.next()).await;
+        assert!(none.is_err(), "{none:?}");
+        // What one has no other gets, until it is given back.
+        let refused = router.punt(vec![ask(What::UdpPort(9)), ask(What::UdpPort(7777))]).await.unwrap_err();
+        assert!(refused.infos[0].object == "filters[1]" && refused.message.contains("has it"), "{refused}");
+        drop(mine);
+        let until = Instant::now() + PATIENCE;
+        while router.punt(vec![ask(What::UdpPort(7777))]).await.is_err() {
+            assert!(Instant::now() < until);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
+#[test]
+fn who_does_not_read_loses_packets_of_its_own() {
+    const SENT: u32 = 20_000;
+    run("behind", LOOPBACKS, async |_, router| {
+        tell(&router, "set punt policer api off").await;
+        let mut injector = router.injector().await.unwrap();
+        let mut slow = router.punt(vec![ask(What::UdpPort(7777))]).await.unwrap();
+        let mut quick = router.punt(vec![ask(What::UdpPort(7778))]).await.unwrap();
+        let to = |port| ip4([10, 255, 0, 2], [10, 255, 0, 1], 17, &udp(5, port, b"hello"));
+        let flood = InjectRequest { count: SENT, ..at("ip4-input", "loop0", "", vec![to(7777)]) };
+        assert_eq!(injector.inject(flood).await.unwrap(), Ok(SENT.into()));
+        injector.inject(at("ip4-input", "loop0", "", vec![to(7778)])).await.unwrap().unwrap();
+        let Passed::Packet(p) = next(&mut quick).await else { panic!("lost") };
+        assert_eq!(p.data, to(7778));
+        let (mut received, mut lost) = (0, 0);
+        while received + lost < u64::from(SENT) {
+            match next(&mut slow).await {
+                Passed::Packet(_) => received += 1,
+                Passed::Lost(n) => lost += n,
+            }
+        }
+        assert_eq!(received + lost, u64::from(SENT), "{received} and {lost}");
+        assert!(lost > 0 && received >= 1024, "{received} and {lost}");
+    });
+}
+
+#[test]
+fn what_a_node_cannot_take_is_refused_with_what_it_could() {
+    run("refused", LOOPBACKS, async |_, router| {
+        let mut injector = router.injector().await.unwrap();
+        let good = ip4([10, 255, 0, 1], [10, 254, 0, 9], 99, b"hello");
+        let mut bad = good.clone();
+        bad[10] ^= 1;
+        let frame = frame(1, 60);
+        for (request, field, rule) in [
+            (at("ip4-rewrite", "loop0", "", vec![good.clone()]), "node", "unknown"),
+            (at("nothing", "loop0", "", vec![good.clone()]), "node", "unknown"),
+            (at("ip4-input", "", "", vec![good.clone()]), "rx_interface", "missing"),
+            (at("ip4-input", "loop9", "", vec![good.clone()]), "rx_interface", "unknown"),
+            (at("interface-output", "loop0", "", vec![frame.clone()]), "tx_interface", "missing"),
+            (at("ip4-lookup", "", "", vec![good.clone(), bad]), "packets[1]", "ip4-header"),
+            (at("ip4-lookup", "", "", vec![[&good[..], &[0]].concat()]), "packets[0]", "length"),
+            (at("ip6-lookup", "", "", vec![good.clone()]), "packets[0]", "ip6-header"),
+            (at("ethernet-input", "loop0", "", vec![frame[..13].to_vec()]), "packets[0]", "length"),
+            (at("ethernet-input", "loop0", "", vec![vec![0; 20_000]]), "packets[0]", "length"),
+            (at("ethernet-input", "loop0", "", vec![]), "packets", "count"),
+            (
+                InjectRequest { count: 2_000_000, ..at("ip4-lookup", "", "", vec![good.clone()]) },
+                "count",
+                "range",
+            ),
+        ] {
+            let refused = injector.inject(request.clone()).await.unwrap().unwrap_err();
+            assert_eq!(
+                (refused.object.as_str(), refused.rule.as_str()),
+                (field, rule),
+                "{request:?}: {refused:?}"
+            );
+            assert_eq!(field == "node", refused.expected.contains(&"ip4-lookup".to_owned()));
+        }
+        // The stream goes on.
+        assert_eq!(injector.inject(at("ip4-lookup", "", "", vec![good])).await.unwrap(), Ok(1));
+        for (filter, why) in [
+            (ask(What::Ethertype(0x0800)), "the router itself takes"),
+            (ask(What::Ethertype(0x05dc)), "is a length"),
+            (ask(What::Ethertype(0x8100)), "is a tag"),
+            (ask(What::IpProtocol(17)), "udp_port"),
+            (ask(What::IpProtocol(1)), "the router itself speaks it"),
+            (ask(What::UdpPort(0)), "port 0"),
+            (ask(What::UdpPort(70_000)), "at most 65535"),
+            (Filter { ip_version: 5, ..ask(What::UdpPort(9)) }, "no version of IP"),
+            (Filter { interface: "loop9".into(), ..ask(What::UdpPort(9)) }, "loop9"),
+            (Filter::default(), "which packets"),
+        ] {
+            let refused = router.punt(vec![filter]).await.unwrap_err();
+            assert!(refused.message.contains(why), "{refused}");
+        }
+        tell(&router, "create vxlan tunnel src 10.255.0.1 dst 10.255.0.9 vni 5").await;
+        let refused = router.punt(vec![ask(What::UdpPort(4789))]).await.unwrap_err();
+        assert!(refused.message.contains("vxlan4-input has it"), "{refused}");
+        let v6 = Filter { ip_version: 6, ..ask(What::UdpPort(4789)) };
+        router.punt(vec![v6]).await.unwrap();
     });
 }

@@ -1,6 +1,8 @@
-//! Packets: captured as they pass.
+//! Packets: captured as they pass, put into the graph, handed to programs.
 
 mod capture;
+mod inject;
+mod punt;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,12 +10,14 @@ use std::time::{Duration, Instant};
 use command::Access;
 use control::commands::Desk;
 use tokio::sync::oneshot;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::Router;
 use crate::limits::{Answers, Deadline};
 use crate::v1::packets_server::Packets;
-use crate::v1::{CaptureRequest, CaptureResponse, ErrorInfo};
+use crate::v1::{
+    CaptureRequest, CaptureResponse, ErrorInfo, InjectRequest, InjectResponse, PuntRequest, PuntResponse,
+};
 use crate::{status, who};
 
 /// Bytes of packets in a message, about, and how many.
@@ -90,5 +94,24 @@ impl Packets for Router {
         who::caller_with(&request, Access::Operate)?;
         let deadline = Deadline::of(&request);
         Ok(Response::new(capture::begin(self, request.into_inner(), deadline).await?))
+    }
+
+    type InjectStream = Answers<InjectResponse>;
+
+    async fn inject(
+        &self,
+        request: Request<Streaming<InjectRequest>>,
+    ) -> Result<Response<Self::InjectStream>, Status> {
+        who::caller_with(&request, Access::Write)?;
+        let deadline = Deadline::of(&request);
+        Ok(Response::new(inject::begin(self, request.into_inner(), deadline)))
+    }
+
+    type PuntStream = Answers<PuntResponse>;
+
+    async fn punt(&self, request: Request<PuntRequest>) -> Result<Response<Self::PuntStream>, Status> {
+        let caller = who::caller_with(&request, Access::Write)?;
+        let deadline = Deadline::of(&request);
+        Ok(Response::new(punt::begin(self, &caller, request.into_inner(), deadline).await?))
     }
 }
