@@ -74,6 +74,7 @@ type Client struct {
 	counters      quiverv1.CountersClient
 	routes        quiverv1.RoutesClient
 	events        quiverv1.EventsClient
+	packets       quiverv1.PacketsClient
 }
 
 type settings struct {
@@ -137,6 +138,7 @@ func Dial(ctx context.Context, address string, options ...Option) (*Client, erro
 	c.counters = quiverv1.NewCountersClient(c.conn)
 	c.routes = quiverv1.NewRoutesClient(c.conn)
 	c.events = quiverv1.NewEventsClient(c.conn)
+	c.packets = quiverv1.NewPacketsClient(c.conn)
 	c.patience = 0
 	_, err = c.System(ctx)
 	c.patience = s.patience

@@ -79,7 +79,7 @@ class Awaited:
                         if (name == "watch_counters" and len(some) == 3) or (name == "events" and ended(some)):
                             break
                 return some
-            if isinstance(got, (quiver.aio.Program, quiver.aio.Follower)):
+            if isinstance(got, (quiver.aio.Program, quiver.aio.Follower, quiver.aio.Injector)):
                 return Awaited(await got.__aenter__(), self._loop)
             if isinstance(got, quiver.aio.Transaction):
                 return Awaited(got, self._loop)
@@ -235,6 +235,14 @@ class Runner:
             if name == "routes":
                 return [route(r) for r in router.routes(a.get("prefix"), timeout=timeout, **more)]
             return sum(map(len, router.route_batches(a.get("prefix"), timeout=timeout, **more)))
+        if name == "inject":
+            self.open["injector"] = injector = router.injector()
+            packets = [bytes.fromhex(p) for p in a["packets"]]
+            try:
+                taken = injector.inject(a["node"], packets, rx=a.get("rx_interface", ""), tx=a.get("tx_interface", ""), count=a.get("count", 1))
+                return {"taken": taken}
+            finally:
+                self.open.pop("injector").close()
         if name == "program":
             more = {k: a[k] for k in ("preference", "grace_seconds") if k in a}
             self.open[a["as"]] = program = router.program(a["name"], **more)

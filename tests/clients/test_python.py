@@ -4,6 +4,8 @@ import os
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 
@@ -221,6 +223,68 @@ def test_exabgp(environment, router, tmp_path):
                 process.terminate()
                 process.wait(timeout=20)
         speakers.delete()
+
+
+def test_udp_echo(environment, router):
+    """A daemon in Python answers a Linux host: the router gives it the datagrams of its port, and sends its answers."""
+    host = router.outside
+    host.ip("addr add 10.0.1.2/24 dev left")
+    daemon = Running([environment, os.path.join(EXAMPLES, "udp_echo.py"), router.api, "7"])
+    try:
+        daemon.expect("answering")
+        with host.entered():
+            asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with asker:
+            asker.settimeout(60)
+            asker.connect(("10.0.1.1", 7))
+            # The last one comes in fragments, and so does its answer.
+            for question in (b"", b"x", b"hello", bytes(range(256)) * 5, bytes(range(250)) * 20):
+                asker.send(question)
+                assert asker.recv(65535) == question
+            # What nobody has asked for is answered as before.
+            asker.connect(("10.0.1.1", 8))
+            asker.send(b"nobody")
+            with pytest.raises(ConnectionRefusedError):
+                asker.recv(100)
+    finally:
+        host.ip("addr flush dev left")
+        daemon.process.terminate()
+        daemon.process.wait(timeout=30)
+        print(daemon.read())
+        daemon.process.stdout.close()
+
+
+def records(path):
+    """The packets of a pcap file: bytes kept, and length."""
+    with open(path, "rb") as f:
+        data = f.read()
+    at, found = 24, []
+    while at < len(data):
+        kept, length = struct.unpack_from("<II", data, at + 8)
+        found.append((data[at + 16 : at + 16 + kept], length))
+        at += 16 + kept
+    return found
+
+
+def test_capture(environment, router, tmp_path):
+    """A capture has the bytes that were sent, as the file of `pcap trace` has."""
+    frames = [bytes.fromhex("02fe000000ff020000000102") + b"\x88\xb5" + bytes([n]) * size for n, size in enumerate((50, 51, 600, 1486))]
+    both = tmp_path / "trace.pcap"
+    program = Running([environment, os.path.join(EXAMPLES, "capture.py"), router.api, str(tmp_path / "api.pcap"), "8", "left", "rx", "drop"])
+    try:
+        program.expect("capturing")
+        router.ctl(f"pcap trace rx drop intfc left file {both}")
+        for frame in frames:
+            router.left.send(frame)
+        assert program.process.wait(timeout=60) == 0
+    finally:
+        program.process.kill()
+        print(program.read())
+        program.process.stdout.close()
+    router.ctl("pcap trace off")
+    got = records(tmp_path / "api.pcap")
+    assert sorted(got) == sorted([(frame, len(frame)) for frame in frames] * 2)
+    assert sorted(got) == sorted(records(both))
 
 
 def test_units(environment):

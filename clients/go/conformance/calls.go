@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"maps"
 	"strings"
@@ -65,6 +66,21 @@ func said(text string, err error) (any, error) {
 	return map[string]any{"text": text, "failed": nothing}, err
 }
 
+// injection is packets as a case has them, in hexadecimal digits.
+func (a arguments) injection() (*quiver.Injection, error) {
+	injection := &quiver.Injection{
+		Node: a.text("node"), RxInterface: a.text("rx_interface"), TxInterface: a.text("tx_interface"), Count: uint32(a.number("count")),
+	}
+	for _, text := range a.texts("packets") {
+		packet, err := hex.DecodeString(text)
+		if err != nil {
+			return nil, err
+		}
+		injection.Packets = append(injection.Packets, packet)
+	}
+	return injection, nil
+}
+
 var calls map[string]call
 
 // What the client has, as the cases call it.
@@ -81,6 +97,20 @@ func init() {
 			var value any
 			err := r.client.CommandJSON(ctx, a.text("line"), &value)
 			return value, err
+		},
+		"inject": func(r *runner, ctx context.Context, a arguments) (any, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			injection, err := a.injection()
+			if err != nil {
+				return nil, err
+			}
+			injector, err := r.client.Injector(ctx)
+			if err != nil {
+				return nil, err
+			}
+			taken, err := injector.Inject(injection)
+			return map[string]any{"taken": float64(taken)}, err
 		},
 		"complete": func(r *runner, ctx context.Context, a arguments) (any, error) {
 			return of(r.client.Complete(ctx, a.text("line")))

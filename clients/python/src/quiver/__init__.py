@@ -16,6 +16,7 @@ from .errors import (
 )
 from .events import EventError, EventView, event_kind
 from .follow import Follower
+from .packets import Injector, Lost, Passing, ethertype, ip_protocol, tcp_port, udp_port
 from .packing import Packed, pack, pack_bytes, pack_ints, unpack
 from .program import Program
 from .router import SOCKET, Router
@@ -24,7 +25,8 @@ from .transaction import Got, Transaction
 
 __all__ = [
     "SOCKET", "AbortedError", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "EventError", "EventView", "Follower", "Got",
-    "InvalidError", "Kind", "NextHop", "Packed", "PrefixError", "Program", "QuiverError", "Reading", "RefusedError", "Route", "RouteError",
-    "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction", "UnavailableError", "describe", "event_kind",
-    "pack", "pack_bytes", "pack_ints", "route_filter", "unpack",
+    "Injector", "InvalidError", "Kind", "Lost", "NextHop", "Packed", "Passing", "PrefixError", "Program", "QuiverError", "Reading",
+    "RefusedError", "Route", "RouteError", "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction",
+    "UnavailableError", "describe", "ethertype", "event_kind", "ip_protocol", "pack", "pack_bytes", "pack_ints", "route_filter",
+    "tcp_port", "udp_port", "unpack",
 ]

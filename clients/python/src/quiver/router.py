@@ -16,6 +16,7 @@ from .channel import OPTIONS, target
 from .errors import CallError, from_rpc
 from .events import lost, wanted
 from .follow import Follower
+from .packets import Injector, Passing, capture_request
 from .program import PAUSE, Program, is_final
 from .routes import Reader, Route, Routes, route_filter
 from .transaction import Got, Place, Transaction, place_request
@@ -28,6 +29,8 @@ from .v1 import (
     counters_pb2_grpc,
     events_pb2,
     events_pb2_grpc,
+    packets_pb2,
+    packets_pb2_grpc,
     routes_pb2,
     routes_pb2_grpc,
     system_pb2,
@@ -59,6 +62,7 @@ class Router:
         self._system = system_pb2_grpc.SystemStub(self._channel)
         self._routes = routes_pb2_grpc.RoutesStub(self._channel)
         self._events = events_pb2_grpc.EventsStub(self._channel)
+        self._packets = packets_pb2_grpc.PacketsStub(self._channel)
 
     def close(self) -> None:
         """Ends the connection and what is under way on it."""
@@ -330,6 +334,23 @@ class Router:
                     raise
             yield lost()
             time.sleep(PAUSE)
+
+    # Packets.
+
+    def capture(
+        self, interface: str = "", *, directions: Iterable[str] = (), snap_length: int = 0, count: int = 0, timeout: float | None = None
+    ) -> Passing:
+        """Copies of packets as they pass, from the call on: of an interface or all, `directions` of `rx`, `tx` and `drop`, or all; `count`
+        of them, or until it is closed."""
+        return Passing(self, self._packets.Capture, capture_request(interface, directions, snap_length, count), timeout)
+
+    def punt(self, *filters: packets_pb2.PuntRequest.Filter, timeout: float | None = None) -> Passing:
+        """Packets for the router that any of the filters takes (`quiver.udp_port(7)`), which then go to this program alone."""
+        return Passing(self, self._packets.Punt, packets_pb2.PuntRequest(filters=filters), timeout)
+
+    def injector(self) -> Injector:
+        """A way for packets into the graph."""
+        return Injector(self._packets.Inject)
 
     # Within.
 

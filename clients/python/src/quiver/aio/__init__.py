@@ -2,7 +2,8 @@
 
 from ..transaction import AioTransaction as Transaction
 from .follow import Follower
+from .packets import Injector, Passing
 from .program import Program
 from .router import Router
 
-__all__ = ["Follower", "Program", "Router", "Transaction"]
+__all__ = ["Follower", "Injector", "Passing", "Program", "Router", "Transaction"]

@@ -15,6 +15,7 @@ from ..calls import Answer, Reading, SavedConfiguration
 from ..channel import OPTIONS, target
 from ..errors import CallError, from_rpc
 from ..events import lost, wanted
+from ..packets import capture_request
 from ..program import PAUSE, is_final
 from ..router import SOCKET
 from ..routes import Reader, Route, Routes, route_filter
@@ -28,12 +29,15 @@ from ..v1 import (
     counters_pb2_grpc,
     events_pb2,
     events_pb2_grpc,
+    packets_pb2,
+    packets_pb2_grpc,
     routes_pb2,
     routes_pb2_grpc,
     system_pb2,
     system_pb2_grpc,
 )
 from .follow import Follower
+from .packets import Injector, Passing
 from .program import Program
 
 T = TypeVar("T")
@@ -51,6 +55,7 @@ class Router:
         self._system = system_pb2_grpc.SystemStub(self._channel)
         self._routes = routes_pb2_grpc.RoutesStub(self._channel)
         self._events = events_pb2_grpc.EventsStub(self._channel)
+        self._packets = packets_pb2_grpc.PacketsStub(self._channel)
 
     async def close(self) -> None:
         """Ends the connection and what is under way on it."""
@@ -324,6 +329,23 @@ class Router:
                     raise
             yield lost()
             await asyncio.sleep(PAUSE)
+
+    # Packets.
+
+    def capture(
+        self, interface: str = "", *, directions: Iterable[str] = (), snap_length: int = 0, count: int = 0, timeout: float | None = None
+    ) -> Passing:
+        """Copies of packets as they pass, from the beginning of the `async with` block on: of an interface or all, `directions` of `rx`, `tx` and `drop`, or all; `count`
+        of them, or until it is closed."""
+        return Passing(self, self._packets.Capture, capture_request(interface, directions, snap_length, count), timeout)
+
+    def punt(self, *filters: packets_pb2.PuntRequest.Filter, timeout: float | None = None) -> Passing:
+        """Packets for the router that any of the filters takes (`quiver.udp_port(7)`), which then go to this program alone."""
+        return Passing(self, self._packets.Punt, packets_pb2.PuntRequest(filters=filters), timeout)
+
+    def injector(self) -> Injector:
+        """A way for packets into the graph."""
+        return Injector(self._packets.Inject)
 
     # Within.
 
