@@ -88,7 +88,7 @@ func run(socket, file string, names []string) (failed bool, err error) {
 }
 
 // What the client has calls for.
-var services = []string{"System", "Commands", "Configuration", "Counters", "Routes", "Events"}
+var services = []string{"System", "Commands", "Configuration", "Counters", "Events", "Packets", "Routes"}
 
 func (r *runner) carryOut(c testCase) error {
 	r.kept, r.programs, r.watches = map[string]any{}, map[string]*program{}, map[string]*watch{}
