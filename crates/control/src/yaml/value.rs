@@ -78,7 +78,7 @@ mod tests {
         crate::written::write_field(&mut out, "value", &read(value).unwrap(), 0);
         assert_eq!(
             out,
-            "value:\n  mtu: 9000\n  name: \"9000\"\n  list:\n    - a\n    - \"b, c\"\n    - -5\n  none: null\n  text: \"x: \
+            "value:\n  mtu: 9000\n  name: \"9000\"\n  list:\n    - a\n    - b, c\n    - -5\n  none: null\n  text: \"x: \
              y\"\n  \"on\": true\n"
         );
         assert_eq!(read("").unwrap(), Written::Plain("null".into()));
