@@ -56,4 +56,18 @@ pub struct Caller {
     pub process: Option<u32>,
     /// The address of the SSH client that it is used over, as it says itself.
     pub ssh: Option<IpAddr>,
+    /// Who it is, where it comes over TLS: user and groups are those of nobody then.
+    pub remote: Option<Remote>,
 }
+
+/// Who comes over a network, by a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// The name in the certificate.
+    pub name: String,
+    /// Where it comes from.
+    pub address: IpAddr,
+}
+
+/// The user and group that comes over a network: Linux's for what has none of its own.
+pub const NOBODY: u32 = 65_534;

@@ -109,8 +109,11 @@ pub(super) fn user_id(name: &str) -> io::Result<Option<u32>> {
 }
 
 /// Who gives a command, and from where: the SSH client of which the client tells, the terminal and the process at the other end of the
-/// socket. That may have ended meanwhile: then its number is all that is known.
+/// socket. That may have ended meanwhile: then its number is all that is known. Over TLS it is the name in the certificate, and an address.
 pub fn author(caller: Option<&Caller>) -> Author {
+    if let Some(Caller { user, remote: Some(remote), .. }) = caller {
+        return Author { user: *user, name: plain(&remote.name), from: format!("TLS {}", remote.address) };
+    }
     let own = rustix::process::geteuid().as_raw();
     let user = caller.map_or(own, |c| c.user);
     let process = caller.and_then(|c| c.process).map(process);
@@ -154,10 +157,17 @@ mod tests {
         assert_eq!(user_id("no-such-user-here").unwrap(), None);
         let pid = std::process::id();
         let access = command::Access::Write;
-        let caller = Caller { access, user: 0, group: 0, groups: vec![], process: Some(pid), ssh: None };
+        let caller =
+            Caller { access, user: 0, group: 0, groups: vec![], process: Some(pid), ssh: None, remote: None };
         let author = author(Some(&caller));
         assert_eq!((author.user, author.name.as_str()), (0, "root"));
         assert!(author.from.ends_with(&format!("[{pid}]")), "{author:?}");
+        let remote = Some(command::Remote { name: "fleet".into(), address: [192, 0, 2, 7].into() });
+        let author = super::author(Some(&Caller { remote, user: command::NOBODY, ..caller }));
+        assert_eq!(
+            (author.user, author.name.as_str(), author.from.as_str()),
+            (65_534, "fleet", "TLS 192.0.2.7")
+        );
         assert_eq!(terminal_name((136 << 8) | 3).as_deref(), Some("pts/3"));
         assert_eq!(terminal_name((137 << 8) | 3).as_deref(), Some("pts/259"));
         assert_eq!(terminal_name(0), None);

@@ -130,7 +130,7 @@ fn caller(stream: &UnixStream, policy: &Policy) -> Result<Caller, &'static str> 
         false => "you are neither root nor in the group of the control socket",
     })?;
     let process = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-    Ok(Caller { access, user: peer.uid(), group: peer.gid(), groups, process, ssh: None })
+    Ok(Caller { access, user: peer.uid(), group: peer.gid(), groups, process, ssh: None, remote: None })
 }
 
 fn admit(stream: UnixStream, policy: &Policy, clients: &Rc<Cell<usize>>, shared: &Rc<Shared>) {

@@ -2,7 +2,7 @@
 
 use super::{QUIVER, Source};
 use crate::written::{Map, Node};
-use crate::yaml::{Dad, HugePages, LogLevel, Settings};
+use crate::yaml::{ClientRate, Dad, HugePages, Listen, LogLevel, Settings};
 use net::router::BUFFERS_A_WORKER;
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
@@ -45,6 +45,12 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         let mut map = Map::new();
         map.put("socket", api.socket.as_str());
         map.put_some("group", api.group.as_deref());
+        let listen: Vec<Node> = api.listen.iter().map(|l| Node::Map(listens(l))).collect();
+        map.put_some("listen", Some(Node::List(listen)));
+        let (mut rate, usual) = (Map::new(), ClientRate::default());
+        rate.put_unless("calls", u64::from(api.rate.calls), u64::from(usual.calls));
+        rate.put_unless("bytes", api.rate.bytes, usual.bytes);
+        map.put_some("rate", Some(Node::Flow(rate)));
         to.put("api", map);
     }
     to.put_some("log", Some(log(s, &normal)));
@@ -92,6 +98,21 @@ fn buffers(s: &Settings, normal: &Settings, workers: usize) -> Map {
         },
     );
     to
+}
+
+/// Where keys are is told, and never what is in them.
+fn listens(l: &Listen) -> Map {
+    let mut map = Map::new();
+    map.put("address", Node::text(l.address));
+    map.put("certificate", l.certificate.path.as_str());
+    map.put("key", l.key.path.as_str());
+    map.put("client-ca", l.client_ca.path.as_str());
+    let mut roles = Map::new();
+    for (name, access) in &l.roles {
+        roles.put(name.clone(), access.role());
+    }
+    map.put("roles", roles);
+    map
 }
 
 fn log(s: &Settings, normal: &Settings) -> Map {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 mod acl;
+mod api;
 mod bridge;
 mod decode;
 mod device;

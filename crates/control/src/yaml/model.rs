@@ -2,10 +2,11 @@
 
 use net::labels::OutLabels;
 use net::router::{Lookup, Rank, TapAddresses};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use command::Access;
 pub use drivers::Offload;
 use ipnet::IpNet;
 pub use net::dpdk::DpdkConfig;
@@ -575,6 +576,49 @@ pub struct Api {
     pub socket: String,
     /// Group whose members may read; that of the control socket when absent.
     pub group: Option<String>,
+    /// Where it is reached over TCP with TLS.
+    pub listen: Vec<Listen>,
+    /// What each client may ask for in a second.
+    pub rate: ClientRate,
+}
+
+/// An address at which the API is reached over TCP, with TLS and certificates on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// The address and port.
+    pub address: SocketAddr,
+    /// The router's certificate, with those between it and the CA behind it.
+    pub certificate: PemFile,
+    /// Its private key.
+    pub key: PemFile,
+    /// The certificates of those that sign the clients'.
+    pub client_ca: PemFile,
+    /// Names in certificates of clients, and what each may do.
+    pub roles: Vec<(String, Access)>,
+}
+
+/// A file with certificates or a key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PemFile {
+    /// Its path.
+    pub path: String,
+    /// Where it is named.
+    pub place: Place,
+}
+
+/// What a client of the API may ask for in a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientRate {
+    /// Calls.
+    pub calls: u32,
+    /// Bytes of what it sends.
+    pub bytes: u64,
+}
+
+impl Default for ClientRate {
+    fn default() -> ClientRate {
+        ClientRate { calls: 20_000, bytes: 256 << 20 }
+    }
 }
 
 /// Log settings.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::api::{self, socket};
 use super::decode::Decoder;
-use super::model::{Api, Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Settings, Sockets};
+use super::model::{Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Settings, Sockets};
 use super::scalar::short;
 use super::tree::{Node, Value};
 use command::{Access, Role};
@@ -17,7 +18,6 @@ pub(super) const WORKERS: &[&str] = &["count", "cpus", "balance"];
 pub(super) const POLL: &[&str] = &["mode", "workers", "spin-us"];
 pub(super) const BUFFERS: &[&str] = &["count", "huge-pages"];
 pub(super) const SOCKETS: &[&str] = &["ctl", "group", "admin-group", "idle-timeout", "roles"];
-pub(super) const API: &[&str] = &["socket", "group"];
 pub(super) const ROLES: &[&str] = &["read", "operate", "configure", "admin"];
 pub(super) const ROLE: &[&str] = &["users", "groups"];
 pub(super) const LOG: &[&str] = &["level", "file", "format"];
@@ -49,7 +49,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
     s.buffers.count = s.buffers.count.max(workers * BUFFERS_A_WORKER);
     d.field(&fields, "buffers", |d, node| buffers(d, node, workers, &mut s.buffers));
     d.field(&fields, "sockets", |d, node| sockets(d, node, &mut s.sockets));
-    s.api = d.field(&fields, "api", api);
+    s.api = d.field(&fields, "api", api::decode);
     d.field(&fields, "log", |d, node| log(d, node, &mut s.log));
     d.field(&fields, "neighbor", |d, node| neighbor(d, node, &mut s.neighbor));
     let dad = d.field(&fields, "dad", |d, node| {
@@ -209,29 +209,6 @@ fn sockets<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, to: &mut Sockets) -> Opt
         Some(())
     });
     Some(())
-}
-
-/// The path of a socket, such as `example`.
-fn socket<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, example: &str) -> Option<String> {
-    let path = d.text(node, "the path of a socket")?;
-    // sun_path holds 108 bytes with its terminator.
-    if !path.starts_with('/') || path.len() > 107 || path.chars().any(char::is_control) {
-        d.error(node.place, "socket-path", format!("{} cannot be the path of a socket", short(path)))
-            .value(path)
-            .help(format!("an absolute path of at most 107 bytes, such as {example}"));
-        return None;
-    }
-    Some(path.to_string())
-}
-
-/// The API for programs; there is none without its socket.
-fn api<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Api> {
-    let fields = d.fields(node, API)?;
-    let example = "/run/quiver/api.sock";
-    let help = "the path of the API's socket, such as `socket: /run/quiver/api.sock`";
-    let path = d.required(&fields, "socket", help, |d, node| socket(d, node, example));
-    let group = d.field(&fields, "group", |d, node| d.string(node, "the name of a group", 32));
-    Some(Api { socket: path?, group })
 }
 
 /// Who has a role.

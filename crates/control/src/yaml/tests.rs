@@ -1,8 +1,8 @@
 //! The manual names every field, and no other.
 
 use super::{
-    acl, bridge, device, interface, l2, l3, linux_cp, mpls, neighbor, punt, route, settings, sflow, span,
-    stream, tap,
+    acl, api, bridge, device, interface, l2, l3, linux_cp, mpls, neighbor, punt, route, settings, sflow,
+    span, stream, tap,
 };
 
 /// The table of a section of the manual: the fields in its rows, from its heading to the next one.
@@ -63,7 +63,9 @@ fn the_manual_has_every_field() {
         ("### `quiver.poll`", settings::POLL),
         ("### `quiver.buffers`", settings::BUFFERS),
         ("### `quiver.sockets`", settings::SOCKETS),
-        ("### `quiver.api`", settings::API),
+        ("### `quiver.api`", api::API),
+        ("### `quiver.api.listen[N]`", api::LISTEN),
+        ("### `quiver.api.rate`", api::RATE),
         ("### `quiver.log`", settings::LOG),
         ("### `quiver.neighbor`", settings::NEIGHBOR),
         ("### `quiver.routes`", settings::ROUTES),

@@ -52,6 +52,13 @@ fn settings() {
     assert_eq!(s.sockets.roles, roles);
     let api = s.api.expect("it is there");
     assert_eq!((api.socket.as_str(), api.group.as_deref()), ("/run/quiver/api.sock", Some("clients")));
+    assert_eq!((api.rate.calls, api.rate.bytes), (1000, 1 << 20));
+    let listen = &api.listen[0];
+    assert_eq!(listen.address, "192.0.2.1:50051".parse().unwrap());
+    let files = [&listen.certificate, &listen.key, &listen.client_ca].map(|f| f.path.as_str());
+    assert_eq!(files, ["/etc/quiver/r.crt", "/etc/quiver/r.key", "/etc/quiver/ca.crt"]);
+    let named = |name: &str, access| (name.to_string(), access);
+    assert_eq!(listen.roles, [named("fleet", Access::Write), named("spiffe://example.net/noc", Access::Admin)]);
     assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
     assert_eq!(
         s.neighbor,
