@@ -1,6 +1,7 @@
 //! The connection.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -8,9 +9,9 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
-use crate::Error;
 use crate::v1::system_client::SystemClient;
 use crate::v1::{GetSystemRequest, GetSystemResponse};
+use crate::{Error, Tls};
 
 /// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,6 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const WINDOW: u32 = 4 << 20;
 /// The same of all streams together: some that are not read do not stop the others.
 const WINDOWS: u32 = 16 * WINDOW;
+
+/// What connections have in common. The address is not used: connectors know where to go.
+fn endpoint() -> Endpoint {
+    let endpoint = Endpoint::from_static("http://quiver.invalid").connect_timeout(PATIENCE);
+    endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS)
+}
 
 /// A router.
 #[derive(Clone, Debug)]
@@ -35,14 +42,27 @@ impl Router {
     /// Nobody listens there, or the file may not be opened.
     pub async fn unix(path: impl AsRef<Path>) -> Result<Router, Error> {
         let path: PathBuf = path.as_ref().to_owned();
-        // The address is not used: the connector below knows the path.
-        let endpoint = Endpoint::from_static("http://quiver.invalid").connect_timeout(PATIENCE);
-        let endpoint = endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS);
         let connector = service_fn(move |_: Uri| {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
-        let channel = endpoint.connect_with_connector(connector).await.map_err(Error::connect)?;
+        let channel = endpoint().connect_with_connector(connector).await.map_err(Error::connect)?;
+        Ok(Router { channel, timeout: None })
+    }
+
+    /// The router that listens on `host:port`, with TLS and certificates on both sides. Files are read for each connection, so that
+    /// renewed certificates are used. That the router does not take this client's certificate is told by the first call.
+    ///
+    /// # Errors
+    /// Nobody listens there, a file cannot be read, or the router's certificate is not one of a router that is to be trusted.
+    pub async fn tls(address: impl Into<String>, tls: Tls) -> Result<Router, Error> {
+        let address = Arc::new(address.into());
+        let tls = Arc::new(tls);
+        let connector = service_fn(move |_: Uri| {
+            let (address, tls) = (Arc::clone(&address), Arc::clone(&tls));
+            async move { tls.connect(&address).await.map(TokioIo::new) }
+        });
+        let channel = endpoint().connect_with_connector(connector).await.map_err(Error::connect)?;
         Ok(Router { channel, timeout: None })
     }
 

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::time::Duration;
 
 use prost::Message;
 use tonic::{Code, Status};
@@ -19,6 +20,13 @@ struct Details {
     details: Vec<prost_types::Any>,
 }
 
+/// google.rpc.RetryInfo.
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    delay: Option<prost_types::Duration>,
+}
+
 /// Why a call did not do what was asked.
 #[derive(Debug, Clone)]
 pub struct Error {
@@ -28,6 +36,17 @@ pub struct Error {
     pub message: String,
     /// Each fault with its place, where the router tells such.
     pub infos: Vec<ErrorInfo>,
+    /// The client has asked for too much (`RESOURCE_EXHAUSTED`), and may come again after this.
+    pub retry_after: Option<Duration>,
+}
+
+/// What an error comes from: the sentence of the system, or of TLS.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(inner) = error.source() {
+        error = inner;
+    }
+    error.to_string()
 }
 
 impl Error {
@@ -37,32 +56,29 @@ impl Error {
     }
 
     pub(crate) fn connect(error: tonic::transport::Error) -> Error {
-        // The sentence is that of the system's error, at the end of the chain.
-        let (mut message, mut source) = (error.to_string(), error.source());
-        while let Some(inner) = source {
-            message = inner.to_string();
-            source = inner.source();
-        }
-        Error { code: Code::Unavailable, message: format!("cannot connect: {message}"), infos: vec![] }
+        let message = format!("cannot connect: {}", deepest(&error));
+        Error { code: Code::Unavailable, message, infos: vec![], retry_after: None }
     }
 
     /// The router has said something that is not in the schema.
     pub(crate) fn protocol(message: &str) -> Error {
-        Error { code: Code::Internal, message: message.into(), infos: vec![] }
+        Error { code: Code::Internal, message: message.into(), infos: vec![], retry_after: None }
     }
 }
 
 impl From<Status> for Error {
     fn from(status: Status) -> Error {
         let details = Details::decode(status.details()).unwrap_or_default().details;
-        let ours = details.into_iter().filter(|any| any.type_url.ends_with("/quiver.v1.ErrorInfo"));
+        let ours = details.iter().filter(|any| any.type_url.ends_with("/quiver.v1.ErrorInfo"));
         let infos = ours.filter_map(|any| ErrorInfo::decode(&*any.value).ok()).collect();
+        let retry = details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"));
+        let retry = retry.and_then(|any| RetryInfo::decode(&*any.value).ok()?.delay);
         // A router that goes in the midst of a call says nothing any more: what has a source was made here.
-        let code = match status.code() {
-            Code::Unknown if status.source().is_some() => Code::Unavailable,
-            code => code,
+        let (code, message) = match (status.code(), status.source()) {
+            (Code::Unknown | Code::Unavailable, Some(source)) => (Code::Unavailable, deepest(source)),
+            (code, _) => (code, status.message().to_owned()),
         };
-        Error { code, message: status.message().to_owned(), infos }
+        Error { code, message, infos, retry_after: retry.and_then(|d| d.try_into().ok()) }
     }
 }
 

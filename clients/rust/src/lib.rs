@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod packets;
 mod routes;
+mod tls;
 mod transaction;
 
 /// The messages and services of the schema, generated.
@@ -36,5 +37,6 @@ pub use error::Error;
 pub use events::{EventView, Happenings, NeighborKey};
 pub use packets::{Capture, Injector, Passed, Passing, Punt};
 pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
+pub use tls::Tls;
 pub use transaction::{Got, Transaction};
 pub use v1::{ErrorInfo, Role};

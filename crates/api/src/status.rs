@@ -1,5 +1,7 @@
 //! Refusals: a status with a sentence, and with [`ErrorInfo`]s in its details (google.rpc.Status, in `grpc-status-details-bin`).
 
+use std::time::Duration;
+
 use command::{Access, CommandError, ErrorKind, Fault};
 use control::ctl::{Closed, Failure};
 use prost::Message;
@@ -47,8 +49,13 @@ fn clip(text: &str, most: usize) -> &str {
 
 /// A refusal with its details, as many as a client takes.
 pub fn refusal(code: Code, message: &str, infos: Vec<ErrorInfo>) -> Status {
+    refused(code, message, infos, vec![])
+}
+
+/// The same with what others have defined.
+fn refused(code: Code, message: &str, infos: Vec<ErrorInfo>, more: Vec<prost_types::Any>) -> Status {
     let message = clip(message.trim_end(), MESSAGE);
-    let mut status = Details { code: code.into(), message: message.into(), details: vec![] };
+    let mut status = Details { code: code.into(), message: message.into(), details: more };
     let mut room = DETAILS;
     for mut info in infos {
         for text in [&mut info.object, &mut info.value, &mut info.message, &mut info.file] {
@@ -75,6 +82,34 @@ pub fn denied(message: &str, needs: Access) -> Status {
         ..ErrorInfo::default()
     };
     refusal(Code::PermissionDenied, message, vec![info])
+}
+
+/// google.rpc.RetryInfo.
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    delay: Option<prost_types::Duration>,
+}
+
+/// Somebody asks for too much, and may come again.
+pub fn too_much(message: &str, value: &str, again: Duration) -> Status {
+    // Whole milliseconds, and not earlier.
+    let again = Duration::from_millis(again.as_millis() as u64 + 1);
+    let message = format!("{message}; come again in {} ms", again.as_millis());
+    let info = ErrorInfo {
+        rule: "rate".into(),
+        object: "quiver.api.rate".into(),
+        value: value.into(),
+        message: message.clone(),
+        ..ErrorInfo::default()
+    };
+    let delay = prost_types::Duration {
+        seconds: i64::try_from(again.as_secs()).unwrap_or(i64::MAX),
+        nanos: again.subsec_nanos().cast_signed(),
+    };
+    let value = RetryInfo { delay: Some(delay) }.encode_to_vec();
+    let retry = prost_types::Any { type_url: "type.googleapis.com/google.rpc.RetryInfo".into(), value };
+    refused(Code::ResourceExhausted, &message, vec![info], vec![retry])
 }
 
 /// The router ends.

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use command::{Access, Caller};
 use control::ctl::MAX_CLIENTS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tonic::transport::server::Connected;
 use tonic::{Request, Status};
 
@@ -20,7 +19,7 @@ const RESERVED: usize = 8;
 
 /// Who is at the other end: somebody with a role, or why nobody.
 #[derive(Clone, Debug)]
-pub struct Who(pub Result<Arc<Caller>, &'static str>);
+pub struct Who(pub Result<Arc<Caller>, Arc<str>>);
 
 /// Who has sent a request.
 ///
@@ -67,18 +66,22 @@ impl Drop for Place {
     }
 }
 
-/// A connection over a Unix socket.
-#[derive(Debug)]
+/// What bytes come and go over.
+pub trait Way: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<W: AsyncRead + AsyncWrite + Send + Unpin> Way for W {}
+
+/// A connection of somebody.
 pub struct Connection {
-    stream: UnixStream,
+    way: Box<dyn Way>,
     who: Who,
     _place: Place,
 }
 
 impl Connection {
     /// Of somebody who has a place.
-    pub fn new(stream: UnixStream, who: Who, place: Place) -> Self {
-        Connection { stream, who, _place: place }
+    pub fn new(way: impl Way + 'static, who: Who, place: Place) -> Self {
+        Connection { way: Box::new(way), who, _place: place }
     }
 }
 
@@ -96,13 +99,13 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, to)
+        Pin::new(&mut self.way).poll_read(cx, to)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        Pin::new(&mut self.way).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -110,18 +113,18 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+        Pin::new(&mut self.way).poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.way.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.way).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.way).poll_shutdown(cx)
     }
 }

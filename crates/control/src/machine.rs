@@ -6,9 +6,9 @@ use drivers::{Error, link::Link};
 /// Notes of one document; nobody reads more.
 const MAX_NOTES: usize = 1000;
 
-/// The notes of a document that is right, with those about devices that are not there or take shorter packets than it says. A
-/// device that may not be looked at, such as one in a namespace that is only for root, has none.
-pub fn look(document: Document) -> Diagnostics {
+/// The notes of a document that is right, with those about devices that are not there or take shorter packets than it says, and what
+/// others have found. A device that may not be looked at, such as one in a namespace that is only for root, has none.
+pub fn look(document: Document, found: Vec<Diagnostic>) -> Diagnostics {
     let devices = document.interfaces.iter().filter_map(|i| {
         let InterfaceKind::Device(device) = &i.kind else { return None };
         let Driver::Linux { host, namespace, .. } = &device.driver else { return None };
@@ -35,6 +35,7 @@ pub fn look(document: Document) -> Diagnostics {
         Some(note)
     });
     let mut notes: Vec<Diagnostic> = devices.take(MAX_NOTES).collect();
+    notes.extend(found);
     notes.extend(document.notes);
     Diagnostics::new(&document.source, notes)
 }

@@ -17,7 +17,7 @@ impl System for Router {
             process: std::process::id(),
             role: status::role(caller.access).into(),
             user: caller.user,
-            certificate: String::new(),
+            certificate: caller.remote.as_ref().map(|r| r.name.clone()).unwrap_or_default(),
             largest_message: limits::MESSAGE as u64,
             calls_at_once: limits::CALLS,
         }))

@@ -15,7 +15,7 @@ use control::ctl::{self, RegistryExecutor, Server};
 use control::events::Events;
 use control::journal::Journal;
 use control::saved::Folder;
-use control::yaml::Settings;
+use control::yaml::{Diagnostics, Document};
 use control::{apply, machine, runtime, yaml};
 use net::router::Router;
 use std::cell::RefCell;
@@ -25,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Lines of a run that died which the log of the next one has.
@@ -70,7 +71,10 @@ pub struct Run {
 /// Runs `quiver check`.
 pub fn check(args: &Check) -> ExitCode {
     let found = match yaml::check_file(&args.file) {
-        Ok(document) => machine::look(document),
+        Ok(document) => {
+            let files = api::tls::examine(&document.settings, true);
+            machine::look(document, files)
+        }
         Err(found) => found,
     };
     if args.json {
@@ -139,14 +143,22 @@ fn patiently<S>(bind: impl Fn() -> Result<S, ctl::BindError>) -> Result<S, ctl::
     }
 }
 
-/// Makes the socket of the API, where there is to be one. The roles are those of the control socket.
-fn bind_api(args: &Run, settings: &Settings, control: &ctl::Config) -> Result<Option<Api>, String> {
+/// Makes the sockets of the API, where there is to be one. The roles over a Unix socket are those of the control socket.
+fn bind_api(args: &Run, document: &Document, control: &ctl::Config) -> Result<Option<Api>, String> {
+    let settings = &document.settings;
+    let wrong = api::tls::examine(settings, false);
+    if !wrong.is_empty() {
+        return Err(Diagnostics::new(&document.source, wrong).to_string());
+    }
     let named = settings.api.as_ref();
     let path = args.api.clone().or_else(|| named.map(|api| api.socket.clone().into()));
     let Some(path) = path else { return Ok(None) };
     let group = named.and_then(|api| api.group.clone()).or_else(|| control.group.clone());
     let config = ctl::Config { path, group, ..control.clone() };
-    patiently(|| Api::bind(&config)).map(Some).map_err(|e| format!("API: {e}"))
+    let api = patiently(|| Api::bind(&config)).map_err(|e| format!("API: {e}"))?;
+    let Some(named) = named else { return Ok(Some(api)) };
+    let doors = named.listen.iter().enumerate().map(|(i, listen)| api::tls::Door::open(i, listen));
+    Ok(Some(api.and(doors.collect::<Result<_, _>>()?, named.rate)))
 }
 
 /// What is written on devices in Linux that outlive the router with this control socket.
@@ -205,7 +217,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         };
         // First, because it finds a router that runs already.
         let server = patiently(|| Server::bind(&socket)).map_err(|e| e.to_string())?;
-        let api = bind_api(args, settings, &socket)?;
+        let api = bind_api(args, &document, &socket)?;
         let mut router = Router::new(apply::router_config(&document)).map_err(|e| e.to_string())?;
         tracing::info!("{}", log::buffers(&router));
         log::instructions(&router);
@@ -253,10 +265,18 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let (door, orders) = ctl::door(DOOR);
         let inside = api.is_some().then(|| orders.lend(Desk::of(&context)));
         let version = env!("CARGO_PKG_VERSION");
-        let api =
-            api.map(|api| api.serve(version, &registry, door)).transpose().map_err(|e| e.to_string())?;
+        let told = Arc::new(
+            |warns, line: &str| {
+                if warns { tracing::warn!("{line}") } else { tracing::info!("{line}") }
+            },
+        );
+        let api = api
+            .map(|api| api.serve(version, &registry, door, told))
+            .transpose()
+            .map_err(|e| e.to_string())?;
         if let Some(api) = &api {
             tracing::info!("API on {}", api.path().display());
+            api.addresses().iter().for_each(|address| tracing::info!("API on {address}, with TLS"));
         }
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let waits = control::commands::waits(&router);

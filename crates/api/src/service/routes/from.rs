@@ -1,16 +1,38 @@
 //! What clients send, as the router takes it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use command::{Caller, Remote};
 use control::clients::{Batch, Filter, Goal, Hello, Match, NextHop, Order};
+use control::ctl;
 
 use crate::v1::{
     self, NextHopSet, ProgramRequest, RouteAction, RouteFamily, RouteFilter, RouteHello, RouteMatch,
     RouteSync, program_request,
 };
 
-/// Who a client is.
+/// The longest name of a user that stands in a source as it is, in bytes.
+const LONGEST_USER: usize = 28;
+
+/// Whose a client's routes are: a Unix user's, or behind `tls:` those of a name in a certificate. Of a name that does not fit it is the
+/// beginning and a hash of the whole, so that no two are one.
+pub fn user(caller: &Caller) -> String {
+    if let Some(Remote { name, .. }) = &caller.remote {
+        if name.len() <= LONGEST_USER && name.bytes().all(|b| b.is_ascii_graphic()) {
+            return format!("tls:{name}");
+        }
+        let mut hash = DefaultHasher::new();
+        name.hash(&mut hash);
+        let begins: String = name.chars().filter(char::is_ascii_graphic).take(11).collect();
+        return format!("tls:{begins}~{:016x}", hash.finish());
+    }
+    let who = ctl::author(Some(caller));
+    if who.name.is_empty() { who.user.to_string() } else { who.name }
+}
+
+/// What a client says of itself.
 pub fn hello(hello: RouteHello) -> Result<Hello, String> {
     let wrong = |p| format!("preference {p}: it is 1 to 254");
     let preference = hello.preference.map(|p| u8::try_from(p).map_err(|_| wrong(p))).transpose()?;

@@ -13,7 +13,6 @@ use std::task::Poll;
 use command::Access;
 use control::clients::{self, Answer, Event, Lister, MOST_ROUTES, Order, Page, Refusal, Watch};
 use control::commands::Desk;
-use control::ctl;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -159,8 +158,7 @@ impl Routes for Router {
                     return;
                 }
             };
-            let who = ctl::author(Some(&caller));
-            let user = if who.name.is_empty() { who.user.to_string() } else { who.name };
+            let user = from::user(&caller);
             let begun = door.send(async move |_, desk: Desk| {
                 clients::serve(desk.router, desk.clients, (hello, user), orders, to_us).await;
             });

@@ -1,0 +1,356 @@
+//! The API over TCP with TLS: who gets in and who does not, renewed certificates, those who come and say nothing, and the limits by rate.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use quiver_client::v1::Role;
+use quiver_client::{Apply, Error, Router, Tls};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpSocket;
+use tonic::Code;
+
+/// For what must come about, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn openssl(folder: &Path, arguments: &str) {
+    let out = Command::new("openssl").current_dir(folder).args(arguments.split(' ')).output().unwrap();
+    assert!(out.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// A key and a certificate for itself.
+fn authority(folder: &Path, name: &str) {
+    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 100";
+    openssl(folder, &format!("{new} -subj /CN={name} -keyout {name}.key -out {name}.crt"));
+}
+
+/// A key and a certificate signed by another one, for names as `DNS:a.example`; with none by its common name alone. Its days are over,
+/// or a hundred are to come.
+fn signed(folder: &Path, name: &str, signer: &str, expired: bool, names: &str) {
+    let new = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(folder, &format!("{new} -subj /CN={name} -keyout {name}.key -out {name}.csr"));
+    let mut extensions = "basicConstraints=CA:FALSE\n".to_string();
+    if !names.is_empty() {
+        extensions += &format!("subjectAltName={names}\n");
+    }
+    fs::write(folder.join("extensions"), extensions).unwrap();
+    let days = if expired { "-startdate 20200101000000Z -enddate 20210101000000Z" } else { "-days 100" };
+    let ca = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n\
+              unique_subject=no\n[p]\ncommonName=supplied\n";
+    fs::write(folder.join("ca"), ca).unwrap();
+    fs::write(folder.join("index"), "").unwrap();
+    fs::write(folder.join("serial"), "01").unwrap();
+    openssl(
+        folder,
+        &format!(
+            "ca -batch -notext -config ca -cert {signer}.crt -keyfile {signer}.key -in {name}.csr -out {name}.crt -extfile extensions {days}"
+        ),
+    );
+}
+
+fn certificate(folder: &Path, name: &str, signer: &str, names: &str) {
+    signed(folder, name, signer, false, names);
+}
+
+/// A router with certificates in a folder of its own, at an address of its own.
+struct Lab {
+    folder: PathBuf,
+    address: SocketAddr,
+    router: Option<Child>,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(mut router) = self.router.take() {
+            let _ = router.kill();
+            let _ = router.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Lab {
+    /// Certificates and a document, and no router yet.
+    fn new(number: u8, more: &str) -> Lab {
+        let process = std::process::id();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("api-tls-{number}-{process}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let [_, _, high, low] = process.to_be_bytes();
+        let address = SocketAddr::from(([127, 50 + number, high, low], 50_051));
+        let at = folder.display();
+        let document = format!(
+            "quiver:\n  poll: power\n  buffers: {{count: 2048, huge-pages: never}}\n  sockets: {{ctl: {at}/ctl}}\n  state: {at}/state\n  \
+             api:\n    socket: {at}/api\n{more}    listen:\n      - address: {address}\n        certificate: {at}/router.crt\n        \
+             key: {at}/router.key\n        client-ca: {at}/clients.crt\n        \
+             roles: {{fleet.example.net: configure, ann: read, \"spiffe://example.net/noc\": admin}}\n"
+        );
+        fs::write(folder.join("router.yaml"), document).unwrap();
+        for name in ["routers", "clients", "others"] {
+            authority(&folder, name);
+        }
+        certificate(&folder, "router", "routers", "DNS:router.example.net");
+        certificate(&folder, "fleet", "clients", "DNS:other.example.net,DNS:Fleet.example.net");
+        certificate(&folder, "ann", "clients", "");
+        Lab { folder, address, router: None }
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
+        command.arg(what).stdin(Stdio::null());
+        command
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.file("log")).unwrap()
+    }
+
+    async fn started(number: u8, more: &str) -> Lab {
+        let mut lab = Lab::new(number, more);
+        let log = fs::File::create(lab.file("log")).unwrap();
+        let mut run = lab.command("run");
+        lab.router = Some(run.arg("--config").arg(lab.file("router.yaml")).stderr(log).spawn().unwrap());
+        let until = Instant::now() + PATIENCE;
+        while !lab.log().contains("with TLS") {
+            let ended = lab.router.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < until, "{ended:?}\n{}", lab.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        lab
+    }
+
+    fn tls(&self, name: &str) -> Tls {
+        let file = |end: &str| self.file(&format!("{name}.{end}"));
+        Tls::new(file("crt"), file("key"), self.file("routers.crt")).server_name("router.example.net")
+    }
+
+    /// A client with the certificate of this name.
+    async fn client(&self, name: &str) -> Result<Router, Error> {
+        Router::tls(self.address.to_string(), self.tls(name)).await
+    }
+
+    /// Why a client gets no answer.
+    async fn refused(&self, name: &str) -> Error {
+        match self.client(name).await {
+            Ok(router) => router.system().await.unwrap_err(),
+            Err(e) => e,
+        }
+    }
+
+    /// Waits until the log has a line.
+    async fn tells(&self, line: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.log().contains(line) {
+            assert!(Instant::now() < until, "{line}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_says_who_comes_and_roles_what_it_may_do() {
+    let lab = Lab::started(0, "").await;
+    let fleet = lab.client("fleet").await.unwrap();
+    let system = fleet.system().await.unwrap();
+    assert_eq!((system.certificate.as_str(), system.role()), ("fleet.example.net", Role::Configure));
+    let document = fleet.dump().await.unwrap() + "\nloopbacks: {loop0: {addresses: [192.0.2.1/32]}}\n";
+    fleet.apply(&document, Apply::default()).await.unwrap();
+    let entry = fleet.history().await.unwrap().remove(0);
+    assert_eq!((entry.name.as_str(), entry.from.as_str()), ("fleet.example.net", "TLS 127.0.0.1"));
+    lab.tells("configuration: fleet.example.net (TLS 127.0.0.1): apply of document").await;
+    // What is in files is nobody's to read that has no account here: this one is for root.
+    let error = fleet.command(&format!("configuration apply {}", lab.file("router.key").display())).await;
+    let error = error.unwrap_err();
+    assert!(error.message.contains("Permission denied"), "{error:?}");
+
+    // A name with no other names beside it is the common name; who may only look changes nothing.
+    let ann = lab.client("ann").await.unwrap();
+    assert_eq!(ann.system().await.unwrap().certificate, "ann");
+    let error = ann.apply(&document, Apply::default()).await.unwrap_err();
+    assert_eq!((error.code, error.role_needed()), (Code::PermissionDenied, Some(Role::Configure)));
+
+    // A URI; who has less than admin may not have the section `quiver` changed.
+    certificate(&lab.folder, "noc", "clients", "URI:spiffe://example.net/noc");
+    assert_eq!(lab.client("noc").await.unwrap().system().await.unwrap().role(), Role::Admin);
+
+    // Keys are nowhere but in their files.
+    let key = fs::read_to_string(lab.file("router.key")).unwrap();
+    let secret = key.lines().nth(1).unwrap();
+    let (dump, log) = (fleet.dump().await.unwrap(), lab.log());
+    assert!(dump.contains("router.key") && !dump.contains(secret) && !log.contains(secret));
+}
+
+#[tokio::test]
+async fn who_is_not_known_gets_no_answer_but_why() {
+    let lab = Lab::started(1, "").await;
+    let folder = &lab.folder;
+    certificate(folder, "stranger", "clients", "DNS:fleet.example.com");
+    let error = lab.refused("stranger").await;
+    assert_eq!((error.code, error.role_needed()), (Code::PermissionDenied, Some(Role::Read)));
+    let why = "`fleet.example.com` has no role in quiver.api.listen[0].roles";
+    assert!(error.message.starts_with(why), "{error:?}");
+    lab.tells(why).await;
+
+    certificate(folder, "foreign", "others", "DNS:fleet.example.net");
+    signed(folder, "expired", "clients", true, "DNS:fleet.example.net");
+    for (name, alert, told) in
+        [("foreign", "UnknownCA", "UnknownIssuer"), ("expired", "CertificateExpired", "certificate expired")]
+    {
+        let error = lab.refused(name).await;
+        assert_eq!(error.code, Code::Unavailable, "{name}: {error:?}");
+        assert!(error.message.contains(alert), "{name}: {error:?}");
+        lab.tells(told).await;
+    }
+
+    // The other way round: a router that the client has no reason to trust, or another one than it means.
+    let fleet = |ca: &str| Tls::new(lab.file("fleet.crt"), lab.file("fleet.key"), lab.file(ca));
+    let to = lab.address.to_string();
+    let error = Router::tls(&to, fleet("others.crt").server_name("router.example.net")).await.unwrap_err();
+    assert!(error.message.contains("UnknownIssuer"), "{error:?}");
+    let error = Router::tls(&to, fleet("routers.crt")).await.unwrap_err();
+    assert!(error.message.contains("not valid for name"), "{error:?}");
+    let error = Router::tls(&to, fleet("nothing.crt")).await.unwrap_err();
+    assert!(error.message.contains("nothing.crt"), "{error:?}");
+
+    // Without a certificate, and with a version that is too old.
+    let s_client = |more: &str| {
+        let address = lab.address;
+        let mut command = Command::new("openssl");
+        command.args(format!("s_client -connect {address} -alpn h2 -ign_eof {more}").split(' '));
+        let out = command.stdin(Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    let told = s_client("-tls1_3");
+    assert!(told.contains("certificate required"), "{told}");
+    lab.tells("peer sent no certificates").await;
+    // A name that gets in does so with 1.2 as well, and not with 1.1.
+    let (crt, key) = (lab.file("fleet.crt"), lab.file("fleet.key"));
+    let with = format!("-cert {} -key {}", crt.display(), key.display());
+    let told = s_client(&format!("-tls1_1 -cipher DEFAULT@SECLEVEL=0 {with}"));
+    assert!(told.contains("alert"), "{told}");
+    lab.tells("peer is incompatible").await;
+
+    // Without TLS at all.
+    let plain = tonic::transport::Endpoint::from_shared(format!("http://{to}")).unwrap();
+    let plain = match plain.connect().await {
+        Ok(channel) => Router::over(channel).system().await.map(|_| ()).map_err(|e| e.message),
+        Err(e) => Err(e.to_string()),
+    };
+    assert!(plain.is_err());
+    // All that did no harm.
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+}
+
+#[tokio::test]
+async fn renewed_certificates_count_from_the_next_connection() {
+    let lab = Lab::started(2, "").await;
+    let before = lab.client("fleet").await.unwrap();
+    before.system().await.unwrap();
+    // What does not fit together is told, and nothing changes.
+    let key = fs::read(lab.file("router.key")).unwrap();
+    fs::copy(lab.file("others.key"), lab.file("router.key")).unwrap();
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+    lab.tells("key: ").await;
+    assert!(lab.log().contains("it is not the key of the certificate in"), "{}", lab.log());
+    assert!(lab.log().contains("those read before stay in use"), "{}", lab.log());
+    fs::write(lab.file("router.key"), key).unwrap();
+    // The router has a new certificate of another CA; those who sign clients' are others, too.
+    certificate(&lab.folder, "router", "others", "DNS:router.example.net");
+    fs::copy(lab.file("others.crt"), lab.file("clients.crt")).unwrap();
+    let error = lab.refused("fleet").await;
+    assert!(error.message.contains("UnknownIssuer"), "{error:?}");
+    lab.tells("certificates were read again").await;
+    fs::copy(lab.file("others.crt"), lab.file("routers.crt")).unwrap();
+    let error = lab.refused("fleet").await;
+    assert!(error.message.contains("UnknownCA") || error.message.contains("DecryptError"), "{error:?}");
+    certificate(&lab.folder, "fleet", "others", "DNS:fleet.example.net");
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+    // Who is there stays.
+    before.system().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_says_nothing_holds_nobody_up() {
+    let lab = Lab::started(3, "").await;
+    let silent = async |from: &str| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        socket.connect(lab.address).await.unwrap()
+    };
+    let mut all = vec![];
+    for _ in 0..16 {
+        all.push(silent("127.0.0.9").await);
+    }
+    // An address has so many places, and no more.
+    let mut beyond = silent("127.0.0.9").await;
+    let read = tokio::time::timeout(PATIENCE, beyond.read(&mut [0; 1])).await.unwrap();
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    // Others do not notice.
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+    // Their time is over after some seconds.
+    for stream in &mut all {
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 1])).await.unwrap();
+        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    }
+    lab.tells("refused 127.0.0.9: no handshake in 10 s").await;
+}
+
+#[tokio::test]
+async fn who_asks_for_too_much_is_told_when_to_come_again() {
+    let lab = Lab::started(4, "    rate: {calls: 1}\n").await;
+    let ann = lab.client("ann").await.unwrap();
+    ann.system().await.unwrap();
+    // A call a second: one of those that come one right after another is refused, on a slow machine as well.
+    let mut refused = None;
+    for _ in 0..1000 {
+        if let Err(e) = lab.client("ann").await.unwrap().system().await {
+            refused = Some(e);
+            break;
+        }
+    }
+    let refused = refused.unwrap();
+    assert_eq!((refused.code, refused.infos[0].rule.as_str()), (Code::ResourceExhausted, "rate"));
+    assert!(refused.message.starts_with("more than 1 calls a second; come again in "), "{refused:?}");
+    let again = refused.retry_after.unwrap();
+    assert!(again <= Duration::from_millis(1001), "{again:?}");
+    // Others have theirs.
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+    tokio::time::sleep(again).await;
+    ann.system().await.unwrap();
+}
+
+#[test]
+fn files_that_do_not_fit_are_told_with_their_place() {
+    let lab = Lab::new(5, "");
+    let run = |what: &str| {
+        let mut command = lab.command(what);
+        if what == "run" {
+            command.arg("--config");
+        }
+        let out = command.arg(lab.file("router.yaml")).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+        (out.status.success(), text)
+    };
+    assert_eq!(run("check").0, true);
+    fs::copy(lab.file("others.key"), lab.file("router.key")).unwrap();
+    for what in ["check", "run"] {
+        let (good, told) = run(what);
+        assert!(!good && told.contains("quiver.api.listen[0].key"), "{told}");
+        assert!(told.contains("tls-key") && told.contains("router.key: it is not the key"), "{told}");
+        assert!(told.contains("router.yaml:11:14"), "{told}");
+    }
+    fs::write(lab.file("router.key"), "no key").unwrap();
+    assert!(run("run").1.contains("there is no private key in it that has no password"));
+    // Where the document is for another machine, a file that is not there is worth a note.
+    fs::remove_file(lab.file("router.key")).unwrap();
+    let (good, told) = run("check");
+    assert!(good && told.contains("tls-file") && told.contains("router.key: No such file"), "{told}");
+    let (good, told) = run("run");
+    assert!(!good && told.contains("router.key: No such file"), "{told}");
+}
