@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -79,44 +80,49 @@ type Client struct {
 
 type settings struct {
 	patience time.Duration
+	tls      *TLS
 	dial     []grpc.DialOption
 }
 
 // Option says how to reach a router.
-type Option func(*settings)
+type Option interface{ apply(*settings) }
+
+type option func(*settings)
+
+func (o option) apply(s *settings) { o(s) }
 
 // WithPatience says how long calls wait for a router that is not there at the moment, on top of what their context says;
 // 10 s where it is not said. Without patience they fail at once.
 func WithPatience(d time.Duration) Option {
-	return func(s *settings) { s.patience = d }
+	return option(func(s *settings) { s.patience = d })
 }
 
 // WithDialOptions hands options to gRPC.
 func WithDialOptions(options ...grpc.DialOption) Option {
-	return func(s *settings) { s.dial = append(s.dial, options...) }
+	return option(func(s *settings) { s.dial = append(s.dial, options...) })
 }
 
 // DefaultAddress is where the API of a router usually is.
 const DefaultAddress = "/run/quiver/api.sock"
 
-// Dial connects to the router whose API is at an address, the path of a Unix socket, and fails when there is none or it
-// refuses the caller. Without an address it is that of the environment's QUIVER_API, else [DefaultAddress]. The context is for
+// Dial connects to the router whose API is at an address, the path of a Unix socket or, with the option [TLS], host:port, and fails when
+// there is none or it refuses the caller. Without an address it is that of the environment's QUIVER_API, else [DefaultAddress]. The context is for
 // connecting alone.
 func Dial(ctx context.Context, address string, options ...Option) (*Client, error) {
 	s := settings{patience: patience}
 	for _, o := range options {
-		o(&s)
+		o.apply(&s)
 	}
 	if address == "" {
 		address = cmp.Or(os.Getenv("QUIVER_API"), DefaultAddress)
 	}
-	target, err := target(address)
+	target, credentials, err := s.way(address)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{address: address, patience: s.patience}
 	dial := append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(credentials),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestPause},
@@ -149,12 +155,22 @@ func Dial(ctx context.Context, address string, options ...Option) (*Client, erro
 	return c, nil
 }
 
-// target is an address as gRPC names it.
+// way is an address as gRPC names it, and how a connection to it is made.
+func (s *settings) way(address string) (string, credentials.TransportCredentials, error) {
+	if s.tls != nil {
+		credentials, err := s.tls.credentials()
+		return "dns:///" + address, credentials, err
+	}
+	target, err := target(address)
+	return target, insecure.NewCredentials(), err
+}
+
+// target is a path as gRPC names it.
 func target(address string) (string, error) {
 	path, _ := strings.CutPrefix(address, "unix:")
 	path, err := filepath.Abs(path)
 	if err != nil || !strings.Contains(address, "/") {
-		return "", fmt.Errorf("quiver: %q is no path of a Unix socket, such as %s", address, DefaultAddress)
+		return "", fmt.Errorf("quiver: %q is no path of a Unix socket, such as %s, and host:port takes TLS", address, DefaultAddress)
 	}
 	return "unix:" + path, nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -40,6 +42,8 @@ type Error struct {
 	Message string
 	// Places are what is wrong one by one; of a document at most 100.
 	Places []*Place
+	// RetryAfter says when who has asked for too much ([ErrTooMuch]) may come again; 0 where that does not help.
+	RetryAfter time.Duration
 
 	status *status.Status
 }
@@ -144,8 +148,11 @@ func failure(err error) error {
 		e.Message = "the router has no such call: it is older than this client"
 	}
 	for _, d := range s.Details() {
-		if place, ok := d.(*Place); ok {
-			e.Places = append(e.Places, place)
+		switch d := d.(type) {
+		case *Place:
+			e.Places = append(e.Places, d)
+		case *errdetails.RetryInfo:
+			e.RetryAfter = d.GetRetryDelay().AsDuration()
 		}
 	}
 	return e

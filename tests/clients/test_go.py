@@ -8,9 +8,10 @@ import subprocess
 
 import pytest
 
-from harness import run, wait_for
+from harness import run, tls, wait_for
 from harness.clients import ApiBench, check, conform, names
 from harness.router import REPO
+from harness.tls import TlsRouter
 
 SOURCE = os.path.join(REPO, "clients", "go")
 #: Nothing is fetched here: scripts/setup has done it.
@@ -151,6 +152,26 @@ def test_watch(built, router):
     finally:
         watch.kill()
         watch.stdout.close()
+
+
+def test_tls(built, tmp_path):
+    """Over a network: certificates on both sides, and why somebody is refused."""
+    router = TlsRouter(tmp_path)
+    try:
+        def ends(*words):
+            done = run([os.path.join(built, "tls"), *words], check=False, timeout=120)
+            return done.returncode, done.stdout + done.stderr
+
+        told = tls.check(router, ends)
+        assert "unknown certificate authority" in told["foreign"], told
+        assert "expired certificate" in told["expired"], told
+        assert "certificate signed by unknown authority" in told["no router to trust"], told
+        assert "not another.example.net" in told["another router"], told
+        assert "doesn't contain any IP SANs" in told["address"], told
+        status, text = ends(*router.words("nobody"))
+        assert status == 1 and "nobody.crt" in text, text
+    finally:
+        router.close()
 
 
 def test_no_router(built, tmp_path):

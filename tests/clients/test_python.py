@@ -11,9 +11,10 @@ import sys
 
 import pytest
 
-from harness import BINARY, Netns, run, wait_for
+from harness import BINARY, Netns, run, tls, wait_for
 from harness.clients import ApiBench, check, conform, names
 from harness.router import REPO
+from harness.tls import TlsRouter
 
 SOURCE = os.path.join(REPO, "clients", "python")
 EXAMPLES = os.path.join(SOURCE, "examples")
@@ -285,6 +286,48 @@ def test_capture(environment, router, tmp_path):
     got = records(tmp_path / "api.pcap")
     assert sorted(got) == sorted([(frame, len(frame)) for frame in frames] * 2)
     assert sorted(got) == sorted(records(both))
+
+
+def test_tls(environment, tmp_path):
+    """Over a network: certificates on both sides, and why somebody is refused; the limit by rate."""
+    router = TlsRouter(tmp_path)
+    try:
+        def ends(*words):
+            done = run([environment, os.path.join(EXAMPLES, "tls.py"), *words], check=False, timeout=120)
+            return done.returncode, done.stdout + done.stderr
+
+        told = tls.check(router, ends)
+        assert all("UNAVAILABLE" in text for text in told.values()), told
+        assert "CERTIFICATE_VERIFY_FAILED" in told["no router to trust"], told
+        address, certificate, key, ca, name = router.words()
+        program = f"""
+import asyncio, quiver, quiver.aio
+files = dict(certificate={certificate!r}, key={key!r}, ca={ca!r}, server_name={name!r})
+
+async def there():
+    async with quiver.aio.Router({address!r}, **files) as router:
+        assert (await router.system()).certificate == "fleet.example.net"
+
+asyncio.run(there())
+with quiver.Router({address!r}, **files) as router:
+    try:
+        for _ in range(100000):
+            router.system()
+    except quiver.LimitError as e:
+        assert e.errors[0].rule == "rate" and 0 < e.retry_after <= 1.1, (e, e.retry_after)
+    else:
+        raise AssertionError("nothing was refused")
+for wrong in ({{}}, dict(ca={ca!r})):
+    try:
+        quiver.Router({address!r}, **wrong)
+    except ValueError as e:
+        assert "key" in str(e), e
+    else:
+        raise AssertionError(wrong)
+"""
+        run([environment, "-c", program], timeout=300)
+    finally:
+        router.close()
 
 
 def test_units(environment):

@@ -8,6 +8,7 @@ from .errors import (
     DeadlineError,
     DeniedError,
     InvalidError,
+    LimitError,
     PrefixError,
     QuiverError,
     RefusedError,
@@ -25,8 +26,8 @@ from .transaction import Got, Transaction
 
 __all__ = [
     "SOCKET", "AbortedError", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "EventError", "EventView", "Follower", "Got",
-    "Injector", "InvalidError", "Kind", "Lost", "NextHop", "Packed", "Passing", "PrefixError", "Program", "QuiverError", "Reading",
-    "RefusedError", "Route", "RouteError", "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction",
+    "Injector", "InvalidError", "Kind", "LimitError", "Lost", "NextHop", "Packed", "Passing", "PrefixError", "Program", "QuiverError",
+    "Reading", "RefusedError", "Route", "RouteError", "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction",
     "UnavailableError", "describe", "ethertype", "event_kind", "ip_protocol", "pack", "pack_bytes", "pack_ints", "route_filter",
     "tcp_port", "udp_port", "unpack",
 ]

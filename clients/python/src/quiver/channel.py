@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import grpc
+import grpc.aio
+
 #: The largest message, in bytes: the router takes documents of 32 MiB.
 LARGEST = 64 << 20
 
@@ -17,11 +20,49 @@ OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_reconnect_backoff_ms", 1000),
     # A connection of its own for each Router, whose end ends what it has under way.
     ("grpc.use_local_subchannel_pool", 1),
-    # What gRPC would say for an authority is the path, with characters that HTTP/2 does not allow there.
-    ("grpc.default_authority", "localhost"),
 ]
 
+#: What gRPC would say for an authority is the path, with characters that HTTP/2 does not allow there.
+UNIX_OPTIONS = [*OPTIONS, ("grpc.default_authority", "localhost")]
 
-def target(path: str) -> str:
-    """gRPC's name of a Unix socket."""
-    return "unix:" + os.path.abspath(path.removeprefix("unix:"))
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Way:
+    """How a router is reached: over a Unix socket, or over TCP with TLS where the three files are given."""
+
+    def __init__(
+        self,
+        address: str,
+        certificate: str | os.PathLike[str] | None,
+        key: str | os.PathLike[str] | None,
+        ca: str | os.PathLike[str] | None,
+        server_name: str | None,
+    ) -> None:
+        self.credentials: grpc.ChannelCredentials | None = None
+        if certificate is None and key is None and ca is None and server_name is None:
+            if "/" not in address:
+                raise ValueError(f"{address!r} is no path of a Unix socket; over a network certificate, key and ca are needed")
+            self.target = "unix:" + os.path.abspath(address.removeprefix("unix:"))
+            self.options = UNIX_OPTIONS
+            return
+        if certificate is None or key is None or ca is None:
+            raise ValueError("TLS takes certificate, key and ca")
+        self.target = "dns:///" + address
+        self.options = [*OPTIONS, ("grpc.ssl_target_name_override", server_name)] if server_name else OPTIONS
+        self.credentials = grpc.ssl_channel_credentials(_read(ca), _read(key), _read(certificate))
+
+    def channel(self) -> grpc.Channel:
+        """The connection, not made yet."""
+        if self.credentials is None:
+            return grpc.insecure_channel(self.target, options=self.options)
+        return grpc.secure_channel(self.target, self.credentials, options=self.options)
+
+    def aio_channel(self) -> grpc.aio.Channel:
+        """The same for an event loop."""
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(self.target, options=self.options)
+        return grpc.aio.secure_channel(self.target, self.credentials, options=self.options)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import grpc
-from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, duration_pb2, message_factory
 
 from .v1.common_pb2 import ErrorInfo, Role
 
@@ -26,14 +26,17 @@ class CallError(QuiverError):
     """A call that failed.
 
     `code` is gRPC's, `message` a sentence, `errors` what the router says of it: for each fault its object, rule, value, place,
-    and what would be right.
+    and what would be right. `retry_after` are the seconds after which who has asked for too much may come again.
     """
 
-    def __init__(self, code: grpc.StatusCode, message: str, errors: Iterable[ErrorInfo] = ()) -> None:
+    def __init__(
+        self, code: grpc.StatusCode, message: str, errors: Iterable[ErrorInfo] = (), retry_after: float | None = None
+    ) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
         self.errors = list(errors)
+        self.retry_after = retry_after
 
     @property
     def role_needed(self) -> str:
@@ -70,6 +73,10 @@ class AbortedError(CallError):
     """What runs has another version than the one that was named, or an answer was cut off: look again."""
 
 
+class LimitError(CallError):
+    """More than the router allows a client: `retry_after` says when to come again, where that helps."""
+
+
 class UnavailableError(CallError):
     """There is no router at the other end, or it went away. What was under way may have been done, or not."""
 
@@ -83,6 +90,7 @@ _KINDS = {
     grpc.StatusCode.PERMISSION_DENIED: DeniedError,
     grpc.StatusCode.FAILED_PRECONDITION: RefusedError,
     grpc.StatusCode.ABORTED: AbortedError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: LimitError,
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
 }
@@ -108,24 +116,29 @@ def describe(e: ErrorInfo) -> str:
     return text
 
 
-def _status_message() -> Any:
-    """google.rpc.Status, whose details are kept as bytes: so no further package is needed."""
+def _status_messages() -> tuple[Any, Any]:
+    """google.rpc.Status and RetryInfo, with messages in them kept as bytes: so no further package is needed."""
     file = descriptor_pb2.FileDescriptorProto(name="quiver_status.proto", package="quiver.internal", syntax="proto3")
     message = file.message_type.add(name="Status")
     kind = descriptor_pb2.FieldDescriptorProto
     for number, (name, of) in enumerate((("code", kind.TYPE_INT32), ("message", kind.TYPE_STRING), ("details", kind.TYPE_BYTES)), 1):
         label = kind.LABEL_REPEATED if name == "details" else kind.LABEL_OPTIONAL
         message.field.add(name=name, number=number, type=of, label=label)
+    message = file.message_type.add(name="RetryInfo")
+    message.field.add(name="retry_delay", number=1, type=kind.TYPE_BYTES, label=kind.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("quiver.internal.Status"))
+    status, retry = (pool.FindMessageTypeByName(f"quiver.internal.{name}") for name in ("Status", "RetryInfo"))
+    return message_factory.GetMessageClass(status), message_factory.GetMessageClass(retry)
 
 
-_Status = _status_message()
+_Status, _RetryInfo = _status_messages()
 
 
-def _infos(trailers: Any) -> list[ErrorInfo]:
-    infos = []
+def _details(trailers: Any) -> tuple[list[ErrorInfo], float | None]:
+    """What the router says beside the sentence: what is wrong, and when to come again."""
+    infos: list[ErrorInfo] = []
+    retry = None
     for key, value in trailers or ():
         if key != DETAILS:
             continue
@@ -134,15 +147,18 @@ def _infos(trailers: Any) -> list[ErrorInfo]:
                 packed, info = any_pb2.Any.FromString(detail), ErrorInfo()
                 if packed.Unpack(info):
                     infos.append(info)
+                elif packed.TypeName() == "google.rpc.RetryInfo":
+                    delay = duration_pb2.Duration.FromString(_RetryInfo.FromString(packed.value).retry_delay)
+                    retry = delay.seconds + delay.nanos / 1e9
         except Exception:  # a status that something between has cut off: its sentence remains
             continue
-    return infos
+    return infos, retry
 
 
 def from_rpc(error: Any) -> CallError:
     """The error that a failed call of gRPC is."""
     code = error.code() or grpc.StatusCode.UNKNOWN
-    return _KINDS.get(code, CallError)(code, error.details() or "", _infos(error.trailing_metadata()))
+    return _KINDS.get(code, CallError)(code, error.details() or "", *_details(error.trailing_metadata()))
 
 
 def never_sent(error: CallError) -> bool:

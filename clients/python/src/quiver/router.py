@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -12,7 +13,7 @@ import grpc
 from . import calls
 from .attempts import Attempts
 from .calls import Answer, Reading, SavedConfiguration
-from .channel import OPTIONS, target
+from .channel import Way
 from .errors import CallError, from_rpc
 from .events import lost, wanted
 from .follow import Follower
@@ -44,7 +45,10 @@ SOCKET = "/run/quiver/api.sock"
 
 
 class Router:
-    """A connection to a router, by the path of its Unix socket.
+    """A connection to a router, by the path of its Unix socket, or by `host:port` with TLS.
+
+    TLS takes files in PEM: the client's `certificate` and `key`, and the `ca` that signs routers' certificates; `server_name` is the name that
+    the router's must have, where it is not the host. They are read once: who renews certificates makes a Router anew.
 
     It connects when it is needed, and again when the connection has gone. A call that only looks is made again for up to `patience` seconds
     while there is no router; so is any call that certainly was not heard. A call that changes something and was cut off raises
@@ -53,9 +57,18 @@ class Router:
     It may be used by several threads, and is closed by the `with` block.
     """
 
-    def __init__(self, path: str = SOCKET, *, patience: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str = SOCKET,
+        *,
+        certificate: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        server_name: str | None = None,
+        patience: float = 10.0,
+    ) -> None:
         self.path, self.patience = path, patience
-        self._channel = grpc.insecure_channel(target(path), options=OPTIONS)
+        self._channel = Way(path, certificate, key, ca, server_name).channel()
         self._commands = commands_pb2_grpc.CommandsStub(self._channel)
         self._configuration = configuration_pb2_grpc.ConfigurationStub(self._channel)
         self._counters = counters_pb2_grpc.CountersStub(self._channel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import grpc.aio
 from .. import calls
 from ..attempts import Attempts
 from ..calls import Answer, Reading, SavedConfiguration
-from ..channel import OPTIONS, target
+from ..channel import Way
 from ..errors import CallError, from_rpc
 from ..events import lost, wanted
 from ..packets import capture_request
@@ -46,9 +47,18 @@ T = TypeVar("T")
 class Router:
     """As quiver.Router, for one event loop. What is an iterator there is an asynchronous one here."""
 
-    def __init__(self, path: str = SOCKET, *, patience: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str = SOCKET,
+        *,
+        certificate: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        server_name: str | None = None,
+        patience: float = 10.0,
+    ) -> None:
         self.path, self.patience = path, patience
-        self._channel = grpc.aio.insecure_channel(target(path), options=OPTIONS)
+        self._channel = Way(path, certificate, key, ca, server_name).aio_channel()
         self._commands = commands_pb2_grpc.CommandsStub(self._channel)
         self._configuration = configuration_pb2_grpc.ConfigurationStub(self._channel)
         self._counters = counters_pb2_grpc.CountersStub(self._channel)
