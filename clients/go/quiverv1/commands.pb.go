@@ -86,7 +86,12 @@ type RunRequest struct {
 	// Text unless it says otherwise.
 	Format Format `protobuf:"varint,3,opt,name=format,proto3,enum=quiver.v1.Format" json:"format,omitempty"`
 	// The folder in which names of files begin that do not begin with `/`: those of `exec`. A whole path.
-	Directory     string `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"`
+	Directory string `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"`
+	// A failure is an answer: it comes as `failure`, whole, and the status of the call is OK. Details of a status end at 4 KiB.
+	Failures bool `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	// The address of the SSH client over which the user sits at the client's machine, where the client knows; it stands in the history. Over
+	// TLS it says nothing.
+	Ssh           string `protobuf:"bytes,6,opt,name=ssh,proto3" json:"ssh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,6 +165,20 @@ func (x *RunRequest) GetDirectory() string {
 	return ""
 }
 
+func (x *RunRequest) GetFailures() bool {
+	if x != nil {
+		return x.Failures
+	}
+	return false
+}
+
+func (x *RunRequest) GetSsh() string {
+	if x != nil {
+		return x.Ssh
+	}
+	return ""
+}
+
 type isRunRequest_What interface {
 	isRunRequest_What()
 }
@@ -178,7 +197,8 @@ func (*RunRequest_Line) isRunRequest_What() {}
 
 func (*RunRequest_Lines) isRunRequest_What() {}
 
-// A piece of the answer. Text pieces put together are the text; JSON pieces put together are one JSON value. The last message is `ended`.
+// A piece of the answer. Text pieces put together are the text; JSON pieces put together are one JSON value. The last message is `ended`,
+// or `failure`.
 type RunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of these.
@@ -188,6 +208,7 @@ type RunResponse struct {
 	//	*RunResponse_Text
 	//	*RunResponse_Json
 	//	*RunResponse_Ended_
+	//	*RunResponse_Failure
 	What          isRunResponse_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -257,6 +278,15 @@ func (x *RunResponse) GetEnded() *RunResponse_Ended {
 	return nil
 }
 
+func (x *RunResponse) GetFailure() string {
+	if x != nil {
+		if x, ok := x.What.(*RunResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return ""
+}
+
 type isRunResponse_What interface {
 	isRunResponse_What()
 }
@@ -276,11 +306,19 @@ type RunResponse_Ended_ struct {
 	Ended *RunResponse_Ended `protobuf:"bytes,3,opt,name=ended,proto3,oneof"`
 }
 
+type RunResponse_Failure struct {
+	// It did not: the `error` of docs/control-protocol.md, as JSON. What came of an answer before is not all of it. Only where `failures` is
+	// set; it is the last message then.
+	Failure string `protobuf:"bytes,4,opt,name=failure,proto3,oneof"`
+}
+
 func (*RunResponse_Text) isRunResponse_What() {}
 
 func (*RunResponse_Json) isRunResponse_What() {}
 
 func (*RunResponse_Ended_) isRunResponse_What() {}
+
+func (*RunResponse_Failure) isRunResponse_What() {}
 
 // A place in a line.
 type CompleteRequest struct {
@@ -772,18 +810,21 @@ var File_quiver_v1_commands_proto protoreflect.FileDescriptor
 
 const file_quiver_v1_commands_proto_rawDesc = "" +
 	"\n" +
-	"\x18quiver/v1/commands.proto\x12\tquiver.v1\x1a\x16quiver/v1/common.proto\"\x8b\x01\n" +
+	"\x18quiver/v1/commands.proto\x12\tquiver.v1\x1a\x16quiver/v1/common.proto\"\xb9\x01\n" +
 	"\n" +
 	"RunRequest\x12\x14\n" +
 	"\x04line\x18\x01 \x01(\tH\x00R\x04line\x12\x16\n" +
 	"\x05lines\x18\x02 \x01(\tH\x00R\x05lines\x12)\n" +
 	"\x06format\x18\x03 \x01(\x0e2\x11.quiver.v1.FormatR\x06format\x12\x1c\n" +
-	"\tdirectory\x18\x04 \x01(\tR\tdirectoryB\x06\n" +
-	"\x04what\"\x98\x01\n" +
+	"\tdirectory\x18\x04 \x01(\tR\tdirectory\x12\x1a\n" +
+	"\bfailures\x18\x05 \x01(\bR\bfailures\x12\x10\n" +
+	"\x03ssh\x18\x06 \x01(\tR\x03sshB\x06\n" +
+	"\x04what\"\xb4\x01\n" +
 	"\vRunResponse\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x14\n" +
 	"\x04json\x18\x02 \x01(\tH\x00R\x04json\x124\n" +
-	"\x05ended\x18\x03 \x01(\v2\x1c.quiver.v1.RunResponse.EndedH\x00R\x05ended\x1a\x1f\n" +
+	"\x05ended\x18\x03 \x01(\v2\x1c.quiver.v1.RunResponse.EndedH\x00R\x05ended\x12\x1a\n" +
+	"\afailure\x18\x04 \x01(\tH\x00R\afailure\x1a\x1f\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\bR\x06failedB\x06\n" +
 	"\x04what\"=\n" +
@@ -887,6 +928,7 @@ func file_quiver_v1_commands_proto_init() {
 		(*RunResponse_Text)(nil),
 		(*RunResponse_Json)(nil),
 		(*RunResponse_Ended_)(nil),
+		(*RunResponse_Failure)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

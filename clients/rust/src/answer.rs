@@ -47,6 +47,8 @@ impl Stream for Answer {
                         return Poll::Ready(Some(Ok(piece)));
                     }
                     run_response::What::Ended(ended) => self.failed = Some(ended.failed),
+                    // It comes only where it is asked for.
+                    run_response::What::Failure(_) => {}
                 },
                 // A piece of a kind that this version does not know.
                 Some(Ok(RunResponse { what: None })) => {}
@@ -78,7 +80,7 @@ impl Router {
     }
 
     async fn run(&self, what: run_request::What, format: Format) -> Result<Answer, Error> {
-        let request = RunRequest { what: Some(what), format: format.into(), directory: String::new() };
+        let request = RunRequest { what: Some(what), format: format.into(), ..RunRequest::default() };
         let pieces = self.commands().run(self.request(request)).await?.into_inner();
         Ok(Answer { pieces, failed: None })
     }

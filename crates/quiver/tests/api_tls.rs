@@ -354,3 +354,57 @@ fn files_that_do_not_fit_are_told_with_their_place() {
     let (good, told) = run("run");
     assert!(!good && told.contains("router.key: No such file"), "{told}");
 }
+
+#[tokio::test]
+async fn commands_go_over_the_api_as_over_the_control_socket() {
+    let lab = Lab::started(6, "").await;
+    certificate(&lab.folder, "noc", "clients", "URI:spiffe://example.net/noc");
+    let file = |name: &str| lab.file(name).to_str().unwrap().to_owned();
+    let (ctl, api, to) = (file("ctl"), file("api"), lab.address.to_string());
+    let (crt, key, ca) = (file("noc.crt"), file("noc.key"), file("routers.crt"));
+    let mut tls = vec!["--api", &to, "--certificate", &crt, "--key", &key, "--ca", &ca];
+    tls.extend(["--server-name", "router.example.net"]);
+    let ways = [vec!["--socket", ctl.as_str()], vec!["--api", api.as_str()], tls];
+    let run = |way: &[&str], words: &[&str], input: &str| {
+        fs::write(lab.file("input"), input).unwrap();
+        let mut command = lab.command("ctl");
+        command.args(way).args(words).stdin(fs::File::open(lab.file("input")).unwrap());
+        let out = command.current_dir(&lab.folder).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let script = "show version\n# a comment\nset interface mtu 1400 loop7\nshow nothing-here\nshow version\n";
+    let cases: [(&[&str], &str); 16] = [
+        (&["show", "version"], ""),
+        (&["show", "interface"], ""),
+        (&["show", "interface", "--json"], ""),
+        (&["show", "configuration"], ""),
+        (&["--json", "show configuration"], ""),
+        (&["show ip fib | include 192.0.2"], ""),
+        (&["show", "?"], ""),
+        (&["show", "interfaze"], ""),
+        (&["--json", "show", "interfaze"], ""),
+        (&["set", "interface", "mtu", "10", "loop7"], ""),
+        (&["--json", "set interface mtu 1300 loop7"], ""),
+        (&["configuration", "apply", "/nowhere"], ""),
+        (&["exec", "lines"], ""),
+        (&[], script),
+        (&["--json"], script),
+        (&[], "create loopback interface instance 7\nquit\nshow nothing\n"),
+    ];
+    fs::write(lab.file("lines"), "show version\nshow interfaze\n").unwrap();
+    run(&ways[0], &["create", "loopback", "interface", "instance", "7"], "");
+    for (words, input) in cases {
+        // What reads files of the router's machine does so as nobody over a network.
+        let same = if words.first() == Some(&"exec") { &ways[..2] } else { &ways[..] };
+        let mut told = same.iter().map(|way| run(way, words, input));
+        let first = told.next().unwrap();
+        told.for_each(|other| assert_eq!(other, first, "{words:?} {input:?}"));
+    }
+    // Who gets no further is told why.
+    let (code, _, told) = run(&["--api", "127.0.0.1:1"], &["show", "version"], "");
+    assert!(code == Some(1) && told.contains("--certificate, --key and --ca are needed"), "{told}");
+    let nowhere = file("nowhere.sock");
+    let (code, _, told) = run(&["--api", &nowhere], &["show", "version"], "");
+    assert!(code == Some(1) && told.contains("nowhere.sock: cannot connect: No such file"), "{told}");
+}

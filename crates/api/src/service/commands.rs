@@ -1,8 +1,9 @@
 //! Commands, as the control socket runs them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use command::{Command, Registry};
+use command::{Caller, Command, Registry};
 use control::ctl::{Piece, Run};
 use tokio_stream::StreamExt;
 use tonic::{Request, Response, Status};
@@ -33,6 +34,17 @@ pub fn list<C: 'static>(registry: &Registry<C>) -> Vec<list_response::Command> {
     registry.commands().iter().map(one).collect()
 }
 
+/// The message of a piece, where a failure is one as well.
+fn whole(piece: Piece) -> Read<RunResponse> {
+    match piece {
+        Piece::Failed(failure) => {
+            let what = Some(run_response::What::Failure(failure.to_json().to_string()));
+            (Some(Ok(RunResponse { what })), true)
+        }
+        piece => answer(piece),
+    }
+}
+
 /// The message of a piece.
 fn answer(piece: Piece) -> Read<RunResponse> {
     let (what, ends) = match piece {
@@ -49,8 +61,15 @@ impl Commands for Router {
     type RunStream = Answers<RunResponse>;
 
     async fn run(&self, request: Request<RunRequest>) -> Result<Response<Self::RunStream>, Status> {
-        let (caller, deadline) = (who::caller(&request)?, Deadline::of(&request));
+        let (mut caller, deadline) = (who::caller(&request)?, Deadline::of(&request));
         let request = request.into_inner();
+        if !request.ssh.is_empty() {
+            let wrong =
+                |_| Status::invalid_argument(format!("{:?} is no address of an SSH client", request.ssh));
+            let ssh = Some(request.ssh.parse().map_err(wrong)?);
+            caller = Arc::new(Caller { ssh, ..Caller::clone(&caller) });
+        }
+        let read = if request.failures { whole } else { answer };
         let json = request.format() == Format::Json;
         let what = match request.what {
             Some(run_request::What::Line(line)) => Run::Line(line),
@@ -59,7 +78,7 @@ impl Commands for Router {
         };
         let directory = Some(PathBuf::from(request.directory)).filter(|d| d.is_absolute());
         let pieces = self.say(caller, what, json, directory).await?;
-        Ok(Response::new(said(deadline, pieces, answer)))
+        Ok(Response::new(said(deadline, pieces, read)))
     }
 
     async fn complete(

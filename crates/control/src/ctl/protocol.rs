@@ -113,7 +113,8 @@ impl Failure {
         Self { text: error.message.clone(), error, place: None, script: None }
     }
 
-    pub(super) fn to_json(&self) -> Json {
+    /// As the control socket tells it (docs/control-protocol.md).
+    pub fn to_json(&self) -> Json {
         let mut json = json!({
             "kind": self.error.kind.name(),
             "message": self.error.message,

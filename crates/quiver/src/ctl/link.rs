@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::remote::{Over, Remote};
+
 /// How often a wait for a reply looks whether the operator has interrupted it.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -56,11 +58,12 @@ impl Failure {
     }
 }
 
-/// A connection to the control socket.
+/// A connection to the router: to its control socket, or over its API.
 pub struct Link {
     path: PathBuf,
     json: bool,
     stream: Option<BufReader<UnixStream>>,
+    remote: Option<Remote>,
     /// Set by whoever wants the current wait to end.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -68,7 +71,16 @@ pub struct Link {
 impl Link {
     /// A link that is not connected yet; `json` asks for JSON in the place of text.
     pub fn new(path: &Path, json: bool) -> Self {
-        Self { path: path.to_owned(), json, stream: None, interrupted: Arc::default() }
+        Self { path: path.to_owned(), json, stream: None, remote: None, interrupted: Arc::default() }
+    }
+
+    /// The same; where an API is named, over that.
+    ///
+    /// # Errors
+    /// The system refuses what that takes.
+    pub fn over(self, over: &Over) -> Result<Self, Failure> {
+        let remote = over.api.as_ref().map(|address| Remote::new(over, address)).transpose()?;
+        Ok(Self { remote, ..self })
     }
 
     /// Whether JSON is asked for.
@@ -81,6 +93,9 @@ impl Link {
     /// # Errors
     /// A sentence that says why the router cannot be reached.
     pub fn connect(&mut self) -> Result<(), Failure> {
+        if let Some(remote) = &mut self.remote {
+            return remote.connect().map(|_| ());
+        }
         // The router closes a connection that was idle for long; what it then said is no answer to what comes next.
         if self.stream.as_mut().is_some_and(is_stale) {
             self.stream = None;
@@ -165,6 +180,9 @@ impl Link {
         request: &Json,
         part: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Json, Failure> {
+        if let Some(remote) = &mut self.remote {
+            return remote.ask(request, &self.interrupted, part);
+        }
         self.connect()?;
         let result = self.exchange(request, part);
         // Only an answer of the router leaves the connection in a known state.

@@ -4,6 +4,7 @@ mod complete;
 mod desired;
 mod link;
 mod pager;
+mod remote;
 mod shell;
 mod ssh;
 
@@ -15,6 +16,7 @@ use clap::Args;
 
 pub use desired::{Apply, Confirm, Diff, History, Plan, Rollback, Save};
 use link::{Failure, Link};
+use remote::Over;
 
 /// Send commands to the running router
 ///
@@ -25,6 +27,8 @@ pub struct Ctl {
     /// The router's control socket
     #[arg(short, long, env = "QUIVER_CTL", default_value = control::ctl::DEFAULT_SOCKET, value_name = "PATH")]
     socket: PathBuf,
+    #[command(flatten)]
+    over: Over,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -42,6 +46,8 @@ pub struct Dump {
     /// The router's control socket
     #[arg(short, long, env = "QUIVER_CTL", default_value = control::ctl::DEFAULT_SOCKET, value_name = "PATH")]
     socket: PathBuf,
+    #[command(flatten)]
+    over: Over,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -49,14 +55,18 @@ pub struct Dump {
 
 /// Runs `quiver dump`.
 pub fn dump(arguments: &Dump) -> ExitCode {
-    finish(say(&mut Link::new(&arguments.socket, arguments.json), "show configuration"), arguments.json)
+    let link = Link::new(&arguments.socket, arguments.json).over(&arguments.over);
+    finish(link.and_then(|mut link| say(&mut link, "show configuration")), arguments.json)
 }
 
 /// Runs `quiver ctl`: the status is 0 when every command succeeded.
 pub fn run(arguments: &Ctl) -> ExitCode {
     // `--json` among the words of the command means the same as before them.
     let json = arguments.json || arguments.words.last().is_some_and(|words| command::asks_json(words));
-    let mut link = Link::new(&arguments.socket, json);
+    let mut link = match Link::new(&arguments.socket, json).over(&arguments.over) {
+        Ok(link) => link,
+        Err(failure) => return finish(Err(failure), json),
+    };
     let result = match arguments.words.as_slice() {
         [] if io::stdin().is_terminal() && io::stdout().is_terminal() => {
             shell::run(link, !arguments.no_pager)
