@@ -58,7 +58,10 @@ fn settings() {
     let files = [&listen.certificate, &listen.key, &listen.client_ca].map(|f| f.path.as_str());
     assert_eq!(files, ["/etc/quiver/r.crt", "/etc/quiver/r.key", "/etc/quiver/ca.crt"]);
     let named = |name: &str, access| (name.to_string(), access);
-    assert_eq!(listen.roles, [named("fleet", Access::Write), named("spiffe://example.net/noc", Access::Admin)]);
+    assert_eq!(
+        listen.roles,
+        [named("fleet", Access::Write), named("spiffe://example.net/noc", Access::Admin)]
+    );
     assert_eq!(s.log, Log { level: LogLevel::Debug, file: Some("/var/log/quiver.log".into()), json: true });
     assert_eq!(
         s.neighbor,
