@@ -33,7 +33,7 @@ fn each_change_is_told_with_what_was_before() {
     let told = Arc::new(Mutex::new(vec![]));
     let heard = Arc::clone(&told);
     r.listen(Box::new(move |happened| heard.lock().unwrap().push(said(happened))));
-    let mut take = |r: &mut Router, ops: Vec<Op>| {
+    let take = |r: &mut Router, ops: Vec<Op>| {
         r.commit(ops).unwrap();
         std::mem::take(&mut *told.lock().unwrap())
     };

@@ -9,7 +9,7 @@ use crate::ctl::author;
 use crate::dump::{Dump, Source};
 use crate::edit::NOT_ALL;
 use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
-use crate::events::{Configured, Events, Phase, What};
+use crate::events::{Events, Phase};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
 use crate::yaml::Settings;
@@ -39,7 +39,7 @@ pub struct Changes {
     /// Tells this start from others.
     pub(super) born: u128,
     /// Who follows what becomes of them.
-    pub(super) events: Events,
+    pub events: Events,
     /// Nothing else changes anything.
     pub(super) applying: Cell<bool>,
     /// What was applied and waits to be confirmed.
@@ -72,19 +72,6 @@ impl Changes {
             brought: RefCell::new(brought),
             next: RefCell::default(),
         }
-    }
-
-    /// With those who follow what happens.
-    #[must_use]
-    pub fn with_events(mut self, events: &Events) -> Changes {
-        self.events = events.clone();
-        self
-    }
-
-    /// Tells who follows the configuration.
-    fn tell(&self, phase: Phase, author: &Author, number: Option<u64>, within: Option<u64>, text: &str) {
-        let event = || Configured { phase, author: author.clone(), number, within, text: text.into() };
-        self.events.tell(crate::events::Kind::Configuration, |_| true, || What::Configuration(event()));
     }
 
     pub(super) fn log(&self, warn: bool, text: String) {
@@ -353,7 +340,7 @@ pub(super) async fn confirmed(desk: &Desk, caller: Option<Caller>) -> Result<Opt
     desk.changes.next.replace(pending.next.take());
     let kept = kept_as(number);
     desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
-    desk.changes.tell(Phase::Confirmed, &by, number, None, &told);
+    desk.changes.events.configured(Phase::Confirmed, &by, number, None, &told);
     Ok(number)
 }
 
@@ -482,7 +469,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
         let _ = write!(text, "; goes back in {seconds} s unless `quiver confirm` comes");
         let begun = format!("configuration: {} began: {told}; to be confirmed within {seconds} s", by);
         desk.changes.log(false, begun);
-        desk.changes.tell(Phase::Began, &author, None, Some(seconds), &told);
+        desk.changes.events.configured(Phase::Began, &author, None, Some(seconds), &told);
         let was = desk.changes.brought.replace(Some(brought));
         let pending = Pending { before: running, brought: was, prepared, next, timer: None, told };
         *desk.changes.pending.borrow_mut() = Some(pending);
@@ -512,7 +499,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
             desk.changes.log(false, format!("configuration: {}: {told}{kept}", by));
             let back = order.kind == Kind::Rollback;
             let phase = if back { Phase::RolledBack } else { Phase::Applied };
-            desk.changes.tell(phase, &author, number, None, &told);
+            desk.changes.events.configured(phase, &author, number, None, &told);
         }
     }
     if !restart.is_empty() {
@@ -594,7 +581,7 @@ async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>)
     });
     let kept = kept.await;
     let steps = done.inspect_err(|e| {
-        desk.changes.tell(Phase::Stuck, &author, None, None, &format!("{words}: {}", e.message));
+        desk.changes.events.configured(Phase::Stuck, &author, None, None, &format!("{words}: {}", e.message));
     })?;
     desk.changes.brought.replace(pending.brought.take());
     let number = kept.unwrap_or_else(|e| {
@@ -602,7 +589,7 @@ async fn back(desk: &Desk, by: Author, why: &str) -> Result<(usize, Option<u64>)
             .log(true, format!("configuration: the history does not have that it went back: {}", e.message));
         None
     });
-    desk.changes.tell(Phase::WentBack, &author, number, None, &words);
+    desk.changes.events.configured(Phase::WentBack, &author, number, None, &words);
     Ok((steps, number))
 }
 
@@ -703,7 +690,7 @@ pub(super) async fn saved(
     desk.changes.brought.replace(Some(brought));
     if new {
         desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));
-        desk.changes.tell(Phase::Saved, &who_saves, Some(number), None, &told);
+        desk.changes.events.configured(Phase::Saved, &who_saves, Some(number), None, &told);
     }
     Ok((number, new))
 }

@@ -16,6 +16,7 @@ pub use what::{
     What,
 };
 
+use crate::saved::Author;
 use net::router::{Happened, Router};
 use queue::Kinds;
 use std::cell::RefCell;
@@ -105,6 +106,19 @@ impl Events {
     /// A line of the log.
     pub fn tell_line(&self, level: Level, text: &str) {
         self.tell(Kind::Log, |w| level <= w.level, || What::Log(Line::of(level, text)));
+    }
+
+    /// A change of the configuration.
+    pub fn configured(
+        &self,
+        phase: Phase,
+        author: &Author,
+        number: Option<u64>,
+        within: Option<u64>,
+        text: &str,
+    ) {
+        let event = || Configured { phase, author: author.clone(), number, within, text: text.into() };
+        self.tell(Kind::Configuration, |_| true, || What::Configuration(event()));
     }
 
     /// Begins to follow what is wanted. Must be called on the control thread; those for whom places are reserved may do more

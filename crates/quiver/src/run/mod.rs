@@ -253,8 +253,8 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             control::commands::registry().map_err(|e| format!("a command's syntax is wrong: {e}"))?;
         let (load, sources) = (Rc::default(), runtime::Sources::default());
         let context = control::commands::App::new(Rc::clone(&router), settings);
-        let changes = control::commands::Changes::new(first.folder, Some(brought), Rc::clone(&log));
-        let changes = changes.with_events(&events);
+        let mut changes = control::commands::Changes::new(first.folder, Some(brought), Rc::clone(&log));
+        changes.events = events;
         let context = context
             .with_load(&load)
             .with_journal(journal.clone())
