@@ -13,6 +13,7 @@ mod ping;
 mod places;
 mod process;
 mod reload;
+mod saving;
 mod traceroute;
 
 pub use change::{Applied, Changes};
@@ -202,6 +203,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.push(configuration::command());
     commands.extend(desired::commands());
     commands.extend(change::commands());
+    commands.push(saving::command());
     commands.extend(edits::commands());
     commands.extend(history::commands());
     commands.extend(control::all());

@@ -337,7 +337,7 @@ fn files_that_do_not_fit_are_told_with_their_place() {
         let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
         (out.status.success(), text)
     };
-    assert_eq!(run("check").0, true);
+    assert!(run("check").0);
     fs::copy(lab.file("others.key"), lab.file("router.key")).unwrap();
     for what in ["check", "run"] {
         let (good, told) = run(what);

@@ -1,12 +1,9 @@
-//! `configuration apply`, `confirm`, `rollback`, `save`: changing what runs as a whole, the way back, and what survives a restart.
+//! `configuration apply`, `confirm`, `rollback`: changing what runs as a whole, and the way back.
 
 use super::App;
-use super::desired::{
-    Compared, Desk, EXACT, From, PIECE, TRIES as READS, Text, asked, busy, compare, planned, rights, short,
-};
+use super::desired::{Compared, Desk, EXACT, From, PIECE, Text, asked, busy, compare, planned, rights};
 use super::places::Places;
 use crate::ctl::author;
-use crate::dump::{Dump, Source};
 use crate::edit::NOT_ALL;
 use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::events::{Events, Phase};
@@ -14,7 +11,6 @@ use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
 use crate::yaml::Settings;
 use command::{Access, Args, Caller, Command, CommandError, Output};
-use graph::memory::Growth;
 use net::background::drop_aside;
 use net::router::LogLine;
 use serde_json::json;
@@ -122,7 +118,7 @@ pub(super) const CONFIRM: &str =
     "go back by itself after so many seconds, unless `configuration confirm` comes";
 pub(super) const COMMENT: &str = "a word, or several in quotes, for the history";
 
-pub(super) fn commands() -> [Command<App>; 4] {
+pub(super) fn commands() -> [Command<App>; 3] {
     [
         Command::write(
             "configuration apply <file:path> [confirm <seconds:u32 1..86400 seconds>] [comment <comment:string>] [restart] [exact]",
@@ -164,16 +160,6 @@ pub(super) fn commands() -> [Command<App>; 4] {
         )
         .example("configuration rollback")
         .example("configuration rollback 3"),
-        Command::write("configuration save [comment <comment:string>]", "Keep what runs for the next start", save)
-            .alias("save [comment <comment:string>]")
-            .arg("comment", COMMENT)
-            .details(
-                "What commands have changed is gone after a restart unless it is saved. What is kept is what `show configuration` \
-                 writes: comments and order of a document that was applied stay with that one in the history. `quiver save` does \
-                 the same from the shell.",
-            )
-            .example("configuration save")
-            .example("save comment \"peer moved\""),
     ]
 }
 
@@ -364,7 +350,7 @@ async fn keep(desk: &Desk, prepared: Prepared) -> Result<u64, (Option<Prepared>,
 }
 
 /// Who gives a command. Names of users may come over a network: not from the control thread.
-async fn who(caller: Option<Caller>) -> Author {
+pub(super) async fn who(caller: Option<Caller>) -> Author {
     net::background::run(move || author(caller.as_ref())).await.unwrap_or_default()
 }
 
@@ -374,13 +360,13 @@ fn reloads() -> Author {
 }
 
 /// Who it was, in a line of the log.
-fn words(author: &Author) -> String {
+pub(super) fn words(author: &Author) -> String {
     let name = if author.name.is_empty() { author.user.to_string() } else { author.name.clone() };
     if author.from.is_empty() { name } else { format!("{name} ({})", author.from) }
 }
 
 /// What the history says of a change.
-fn header(kind: Kind, source: String, author: Author, comment: String, plan: &Plan) -> Header {
+pub(super) fn header(kind: Kind, source: String, author: Author, comment: String, plan: &Plan) -> Header {
     let (lines, next) = engine::differences(plan, (0, 0), DIFFERENCES);
     let more = if next.is_some() { plan.len().saturating_sub(lines.len()) as u64 } else { 0 };
     let none = Header { more, ..Header::new(kind, author, source, comment) };
@@ -633,102 +619,4 @@ fn refusal(carry: &Carry, wanted: &Side, failed: &Failed) -> CommandError {
         let _ = write!(text, "\ncould not be undone: {left}");
     }
     CommandError::new(text).with_faults(faults)
-}
-
-fn save(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    app.changes.folder()?;
-    let (caller, comment) = (args.caller().cloned(), args.opt::<String>("comment")?.unwrap_or_default());
-    let comment = crate::saved::plain(&comment);
-    alone(app, async move |desk| {
-        let (number, new) = saved(&desk, caller, comment).await?;
-        let text = kept_text(number, new);
-        Ok(Output::new(text, json!({ "number": number, "saved": new })))
-    })
-}
-
-fn kept_text(number: u64, new: bool) -> String {
-    match new {
-        true => format!("saved as number {number}"),
-        false => format!("nothing differs from number {number}"),
-    }
-}
-
-/// Keeps what runs; its number in the history, and whether it differs from what was kept last.
-pub(super) async fn saved(
-    desk: &Desk,
-    caller: Option<Caller>,
-    comment: String,
-) -> Result<(u64, bool), CommandError> {
-    if desk.changes.pending.borrow().is_some() {
-        let why = "what was applied waits to be confirmed: `configuration confirm` keeps it";
-        return Err(CommandError::new(why));
-    }
-    let (folder, author) = (desk.changes.folder()?, who(caller).await);
-    let (who_saves, told) = (author.clone(), comment.clone());
-    let text = dumped(desk).await?;
-    let running = desk.running().await?;
-    let by = words(&author);
-    let kept = background(move || {
-        let last = folder.numbers()?.first().copied();
-        // What cannot be read is no reason not to keep what runs.
-        let last = last
-            .and_then(|n| Some((n, folder.header(n).ok()?, From::Kept(Arc::clone(&folder), n).load().ok()?)));
-        let side = last.as_ref().map(|(_, _, wanted)| &wanted.side);
-        let plan = engine::plan(side.unwrap_or(&Side::default()), &running)?;
-        let brought = Brought::of(&running);
-        if let Some((number, header, _)) = &last
-            && plan.is_empty()
-            && header.is_state()
-        {
-            return Ok((*number, false, brought));
-        }
-        let prepared = folder.prepare(header(Kind::Save, String::new(), author, comment, &plan), &text)?;
-        folder.keep(&prepared).map(|n| (n, true, brought))
-    });
-    let (number, new, brought) =
-        kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
-    desk.changes.brought.replace(Some(brought));
-    if new {
-        desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));
-        desk.changes.events.configured(Phase::Saved, &who_saves, Some(number), None, &told);
-    }
-    Ok((number, new))
-}
-
-/// What runs, as a document.
-async fn dumped(desk: &Desk) -> Result<String, CommandError> {
-    for _ in 0..READS {
-        if let Some(text) = dumped_once(desk).await? {
-            return Ok(text);
-        }
-    }
-    Err("the configuration was changed while it was read: ask again".into())
-}
-
-/// `None` where it was changed meanwhile.
-async fn dumped_once(desk: &Desk) -> Result<Option<String>, CommandError> {
-    let (mut dump, mut text, mut more) = (Dump::default(), String::new(), true);
-    let (mut begun, mut memory) = (None, Growth::default());
-    let settings = desk.next_settings();
-    while more {
-        {
-            let router = desk.router.try_borrow().map_err(|_| busy())?;
-            if *begun.get_or_insert(router.changes()) != router.changes() {
-                return Ok(None);
-            }
-            let began = std::time::Instant::now();
-            while more && began.elapsed() < PIECE {
-                match dump.next_text(Source { router: &router, settings: &settings }) {
-                    Some(piece) => {
-                        // A string grows to twice its size, beside the old one.
-                        memory.take(2 * piece.len()).map_err(short)?;
-                        text += &piece;
-                    }
-                    None => more = false,
-                }
-            }
-        }
-        tokio::task::yield_now().await;
-    }
-    Ok(Some(text))
 }

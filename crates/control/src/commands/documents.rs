@@ -1,8 +1,9 @@
 //! What the commands of documents do, for who works beside them.
 
-use super::change::{Applied, Applying, Order, background, change, confirmed, rolled_back, saved};
+use super::change::{Applied, Applying, Order, background, change, confirmed, rolled_back};
 use super::desired::{Desk, Differences, From, Steps, differences, rights, steps};
 use super::places::Held;
+use super::saving::saved;
 use crate::engine::Session;
 use crate::saved::{Folder, Kind, Record};
 use command::{Caller, CommandError};

@@ -3,7 +3,7 @@
 //!
 //! A [`Reading`] takes up what runs piece by piece, as a dump writes it. [`Base::edit`] carries the changes out on that and answers
 //! an [`Edited`]: a whole document, which the engine applies as any other, and which change each of its faults comes from.
-//! Routes, of which there may be millions, stay text ([`routes`]).
+//! Routes, of which there may be millions, stay text (`routes.rs`).
 
 mod place;
 mod reading;

@@ -177,7 +177,7 @@ fn routes_are_changed_by_their_place() {
                          10.1.0.0/16 preference 200 drop\n  - 10.1.0.0/16 table 7 drop\n  - 10.2.0.0/16 drop\n",
     );
     let lines = |changes: &[Change]| {
-        let text = running.edited(changes).text;
+        let text = running.edited(changes).text.clone();
         let lines: Vec<String> =
             text.lines().filter_map(|l| l.strip_prefix("  - ").map(str::to_owned)).collect();
         (text.contains("routes:"), lines)

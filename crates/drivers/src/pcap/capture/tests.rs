@@ -1,6 +1,7 @@
 use super::*;
 use crate::pcap::format::{Block, Reader};
 use graph::buffer::{Pool, PoolConfig, PoolMemory};
+use graph::desc::flags;
 use std::sync::Arc;
 
 fn pool() -> Arc<Pool> {
