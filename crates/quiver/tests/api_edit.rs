@@ -97,7 +97,7 @@ fn run(name: &str, sockets: &str, test: impl AsyncFnOnce(&mut Started, Router)) 
 
 #[test]
 fn places_are_changed_together() {
-    run("together", "", async |started, router| {
+    run("together", "", async |_, router| {
         let before = router.dump().await.unwrap();
         let transaction = router
             .transaction()
@@ -151,7 +151,6 @@ routes:
         assert_eq!(router.dump().await.unwrap(), after);
         router.roll_back(Some(1), Default::default()).await.unwrap();
         assert_eq!(router.dump().await.unwrap(), before);
-        drop(started);
     });
 }
 

@@ -373,9 +373,9 @@ async fn commands_go_over_the_api_as_over_the_control_socket() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (out.status.code(), text(&out.stdout), text(&out.stderr))
     };
-    let script = "show version\n# a comment\nset interface mtu 1400 loop7\nshow nothing-here\nshow version\n";
+    let script = "show ip fib\n# a comment\nset interface mtu 1400 loop7\nshow nothing-here\nshow ip fib\n";
     let cases: [(&[&str], &str); 16] = [
-        (&["show", "version"], ""),
+        (&["show", "ip", "fib"], ""),
         (&["show", "interface"], ""),
         (&["show", "interface", "--json"], ""),
         (&["show", "configuration"], ""),
@@ -392,7 +392,7 @@ async fn commands_go_over_the_api_as_over_the_control_socket() {
         (&["--json"], script),
         (&[], "create loopback interface instance 7\nquit\nshow nothing\n"),
     ];
-    fs::write(lab.file("lines"), "show version\nshow interfaze\n").unwrap();
+    fs::write(lab.file("lines"), "show ip fib\nshow interfaze\n").unwrap();
     run(&ways[0], &["create", "loopback", "interface", "instance", "7"], "");
     for (words, input) in cases {
         // What reads files of the router's machine does so as nobody over a network.

@@ -5,8 +5,8 @@ use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
 use crate::bench::{Bench, Context, Emit};
 use ipnet::IpNet;
-use quiver_client::Router as Routes;
 use quiver_client::v1::RouteFilter;
+use quiver_client::{Router as Routes, prefixes};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
@@ -91,7 +91,7 @@ async fn reads(api: PathBuf, read: Arc<AtomicU64>) -> Result<(), String> {
         let began = Instant::now();
         let mut pages = router.route_batches(RouteFilter::default()).await.map_err(words)?;
         while let Some(page) = pages.message().await.map_err(|e| e.message().to_owned())? {
-            read.fetch_add(page.sets.len() as u64, Ordering::Relaxed);
+            read.fetch_add(prefixes(page.ipv6, &page.prefixes).count() as u64, Ordering::Relaxed);
         }
         router.counters(&[]).await.map_err(words)?;
         router.command("show interface").await.map_err(words)?;
