@@ -401,7 +401,71 @@ def documents():
     return pairs
 
 
-TARGETS = {"state": state, "documents": documents, "frames": frames, "packet": packet, "yaml": yaml, "command": command}
+def api():
+    def varint(n):
+        out = bytearray()
+        while n > 127:
+            out.append(n & 127 | 128)
+            n >>= 7
+        return bytes((*out, n))
+
+    def message(*fields):
+        """Fields by number: a number, or bytes."""
+        out = b""
+        for number, value in fields:
+            if isinstance(value, int):
+                out += varint(number << 3) + varint(value)
+            else:
+                value = value.encode() if isinstance(value, str) else value
+                out += varint(number << 3 | 2) + varint(len(value)) + value
+        return out
+
+    source = (HERE / "src/api.rs").read_text()
+    calls = {kind: re.findall(r'"([^"]+)"', re.search(rf"const {kind}: .*?\];", source, re.S).group(0)) for kind in ("READ", "WRITE")}
+
+    def call(method, *messages, kind="READ"):
+        number = calls[kind].index(method)
+        parts = b"".join(bytes((len(m),)) + m if m and len(m) < 256 else b"\0" + m for m in messages)
+        return bytes((2 if kind == "READ" else 3, number)) + parts
+
+    def frame(kind, flags, stream, payload):
+        return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+    document = "loopbacks: {loop0: {addresses: [192.0.2.1/32]}}\n"
+    seeds = {f"empty-{m.split('/')[1]}-{i}": call(m, b"") for i, m in enumerate(calls["READ"])}
+    for line in ("show interface", "show ip fib", "show configuration", "show errors | include x", "ping 10.0.0.1", "set interface state left up", "x ?"):
+        seeds["run-" + re.sub("[^a-z]+", "-", line)] = call("quiver.v1.Commands/Run", message((1, line)))
+    seeds["run-json"] = call("quiver.v1.Commands/Run", message((1, "show interface"), (3, 2)))
+    seeds["run-lines"] = call("quiver.v1.Commands/Run", message((2, "show version\n# c\nshow nothing"), (4, "/tmp")))
+    seeds["complete"] = call("quiver.v1.Commands/Complete", message((1, "show inter"), (2, 10)))
+    for what in ("Check", "Diff", "Plan", "Apply"):
+        seeds[f"document-{what}"] = call(f"quiver.v1.Configuration/{what}", message((1, document)))
+    seeds["counters"] = call("quiver.v1.Counters/Read", message((1, "interface.*"), (2, 100)))
+    hello = message((1, message((1, "fleet"), (2, 30), (3, 60))))
+    hop = message((1, bytes((192, 0, 2, 9))), (2, "left"), (4, 1))
+    sets = message((2, message((1, message((1, 1), (3, hop))))))
+    prefixes = bytes((24, 10, 1, 2, 0)) + bytes((32, 10, 1, 3, 4))
+    changes = message((3, message((1, 1), (2, 0), (6, prefixes), (7, bytes((1,))))))
+    sync = (message((4, 1)), message((4, 2)))
+    for kind in ("READ", "WRITE"):
+        seeds[f"program-{kind.lower()}"] = call("quiver.v1.Routes/Program", hello, sets, changes, *sync, kind=kind)
+    seeds["routes"] = call("quiver.v1.Routes/List", message((1, message((1, bytes((8, 10, 0, 0, 0))), (2, 2)))))
+    seeds["reflection"] = call("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", message((7, "*")), message((4, "quiver.v1.System")))
+    seeds["health"] = call("grpc.health.v1.Health/Check", message((1, "quiver.v1.Routes")))
+    path = b"\0\x05:path\x14/quiver.v1.System/Get"
+    headers = b"\x83\x86" + path + b"\0\x0ccontent-type\x10application/grpc\0\x02te\x08trailers"
+    whole = frame(1, 4, 1, headers) + frame(0, 1, 1, b"\0\0\0\0\0")
+    seeds["frames"] = b"\x01" + whole
+    seeds["frames-continued"] = b"\x01" + frame(1, 0, 1, headers[:9]) + frame(9, 4, 1, headers[9:]) + frame(0, 1, 1, b"\0\0\0\0\0")
+    seeds["frames-reset"] = b"\x01" + frame(1, 4, 1, headers) + frame(3, 0, 1, b"\0\0\0\x08") + frame(7, 0, 0, bytes(8))
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    seeds["raw"] = b"\0" + preface + frame(4, 0, 0, b"") + whole
+    seeds["raw-http1"] = b"\0GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    seeds["raw-tls"] = b"\0\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+    return seeds
+
+
+TARGETS = {"api": api, "state": state, "documents": documents, "frames": frames, "packet": packet, "yaml": yaml, "command": command}
 
 for target in sys.argv[1:] or TARGETS:
     folder = HERE / "corpus" / target

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod api;
 pub mod bench;
 pub mod command;
 pub mod documents;

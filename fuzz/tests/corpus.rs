@@ -47,6 +47,11 @@ fn state() {
 }
 
 #[test]
+fn api() {
+    each("api", targets::api::run);
+}
+
+#[test]
 fn documents() {
     each("documents", targets::documents::run);
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use command::{Caller, Completion};
 use tokio::sync::mpsc;
 
+use super::Executor;
 use super::protocol::Run;
 use super::replies::{Piece, Pieces, Replies};
 use super::session::{Session, Shared};
@@ -69,6 +70,13 @@ impl<C: 'static> Door<C> {
 
 /// The inner side with what is lent through it, for [`Server::serve_beside`](super::Server::serve_beside).
 pub struct Inside(pub(super) Box<dyn FnOnce(Rc<Shared>) -> Doing>);
+
+impl Inside {
+    /// Serves who comes through the door without a control socket beside it, on a `LocalSet`, until nobody can come any more.
+    pub async fn alone(self, executor: Rc<dyn Executor>) {
+        (self.0)(Rc::new(Shared::new(executor, None))).await;
+    }
+}
 
 impl<C: Clone + 'static> Orders<C> {
     /// What is done gets this.
