@@ -262,7 +262,7 @@ routes:
     );
     // One of two ways of a tunnel gets too small.
     let ways = a
-        .replace("routes:\n", "routes:\n  - 198.51.100.0/24 via 10.0.0.9 via loop1\n")
+        .replace("routes:\n", "routes:\n  - {prefix: 198.51.100.0/24, via: [10.0.0.9, loop1]}\n")
         .replace("loop1: {addresses: [10.1.0.1/24]}", "loop1: {addresses: [10.1.0.1/24], mtu: 1500}");
     let small = ways.replace("mtu: 1500}\n  loop2", "mtu: 1400}\n  loop2");
     assert_eq!(
@@ -278,7 +278,7 @@ fn a_session_needs_its_way_as_well() {
 devices: {p0: {driver: pcap, pcap: {write: /dev/null}}}
 loopbacks: {loop0: {addresses: [10.99.0.1/32]}}
 interfaces:
-  p0: {sub-interfaces: {7: {addresses: [10.0.0.1/24]}}}
+  p0: {sub-interfaces: {7: {state: follow, addresses: [10.0.0.1/24]}}}
 tables: {7: {}}
 routes: [192.0.2.0/24 via 10.0.0.9]
 ";
@@ -302,11 +302,16 @@ routes: [192.0.2.0/24 via 10.0.0.9]
 /// What a document may say twice, or in another order, without that it differs.
 #[test]
 fn documents_converge() {
-    for text in [
-        "loopbacks: {loop0: {addresses: [10.0.2.1/24, \"fe80::2/64\"]}}\n",
-        "loopbacks: {loop0: {}, loop1: {}}\nbridgedomains: {bd1: {interfaces: [loop0, loop1]}}\n\
-         l2: {interfaces: {loop0: {tag-rewrite: disable}}}\n",
-    ] {
+    let ports = ["p0", "p1"].map(|p| {
+        format!("  {p}: {{driver: pcap, pcap: {{write: {}/{p}.converge}}}}\n", env!("CARGO_TARGET_TMPDIR"))
+    });
+    let bridged = format!(
+        "devices:\n{}interfaces: {{p0: {{}}, p1: {{}}}}\nbridgedomains: {{bd1: {{interfaces: [p0, p1]}}}}\n\
+         l2: {{interfaces: {{p0: {{tag-rewrite: disable}}}}}}\n",
+        ports.concat()
+    );
+    let link_local = "loopbacks: {loop0: {addresses: [10.0.2.1/24, \"fe80::2/64\"]}}\n";
+    for text in [link_local, &bridged] {
         assert_eq!(words(&start(text).plan(text)), "", "{text}");
     }
 }
