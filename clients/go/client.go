@@ -53,6 +53,8 @@ const serviceConfig = `{"methodConfig": [{
     {"service": "quiver.v1.Configuration", "method": "Check"},
     {"service": "quiver.v1.Configuration", "method": "Diff"},
     {"service": "quiver.v1.Configuration", "method": "Plan"},
+    {"service": "quiver.v1.Configuration", "method": "PlanEdit"},
+    {"service": "quiver.v1.Configuration", "method": "Get"},
     {"service": "quiver.v1.Configuration", "method": "History"},
     {"service": "quiver.v1.Configuration", "method": "Dump"},
     {"service": "quiver.v1.Counters"},

@@ -115,6 +115,23 @@ impl Map {
 }
 
 impl Node {
+    /// Bytes of memory that it takes, more or less.
+    pub fn weight(&self) -> usize {
+        let fields = |map: &Map| {
+            let field = |e: &Entry| match e {
+                Entry::Field(name, value) => size_of::<Entry>() + name.len() + value.weight(),
+                Entry::Remark(text) => size_of::<Entry>() + text.len(),
+            };
+            map.0.iter().map(field).sum::<usize>()
+        };
+        size_of::<Node>()
+            + match self {
+                Node::Plain(text) | Node::Text(text) => text.len(),
+                Node::List(items) | Node::Row(items) => items.iter().map(Node::weight).sum(),
+                Node::Map(map) | Node::Flow(map) => fields(map),
+            }
+    }
+
     /// A value that writes itself, such as an address, as text.
     pub fn text(value: impl Display) -> Node {
         Node::Text(value.to_string())

@@ -30,7 +30,13 @@ fn dump((router, settings): &(Router, yaml::Settings)) -> String {
 
 /// All that the operator configured, read from the router itself.
 fn state((router, settings): &(Router, yaml::Settings)) -> String {
-    let mut out = format!("{:?}\n", yaml::Settings { place: yaml::Place::default(), ..settings.clone() });
+    let mut placeless = yaml::Settings { place: yaml::Place::default(), ..settings.clone() };
+    for l in placeless.api.iter_mut().flat_map(|a| &mut a.listen) {
+        [&mut l.certificate, &mut l.key, &mut l.client_ca]
+            .into_iter()
+            .for_each(|f| f.place = Default::default());
+    }
+    let mut out = format!("{placeless:?}\n");
     let mut interfaces: Vec<_> = router.interfaces().collect();
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     for i in interfaces {

@@ -133,7 +133,7 @@ pub struct Arrival {
 /// Number of every packet in the trace.
 pub const TRACE_ID: u32 = 4711;
 
-const NAMES: [&str; 39] = [
+const NAMES: [&str; 40] = [
     "error-drop",
     "ip4-lookup",
     "ip6-lookup",
@@ -173,6 +173,7 @@ const NAMES: [&str; 39] = [
     "ip6-input",
     "ip4-local-end-of-arc",
     "ip6-local-end-of-arc",
+    "program-punt",
 ];
 
 type Log = Arc<Mutex<Vec<Arrival>>>;
@@ -242,6 +243,7 @@ fn sink(b: Builder, name: &str, log: &Log) -> Builder {
         Some(36) => b.batch(Sink::<36>(log)),
         Some(37) => b.batch(Sink::<37>(log)),
         Some(38) => b.batch(Sink::<38>(log)),
+        Some(39) => b.batch(Sink::<39>(log)),
         _ => unreachable!("no sink called {name}"),
     }
 }

@@ -355,7 +355,8 @@ fn who_does_not_read_loses_packets_of_its_own() {
         let mut injector = router.injector().await.unwrap();
         let mut slow = router.punt(vec![ask(What::UdpPort(7777))]).await.unwrap();
         let mut quick = router.punt(vec![ask(What::UdpPort(7778))]).await.unwrap();
-        let to = |port| ip4([10, 255, 0, 2], [10, 255, 0, 1], 17, &udp(5, port, b"hello"));
+        // More in all than the windows and queues on the way hold.
+        let to = |port| ip4([10, 255, 0, 2], [10, 255, 0, 1], 17, &udp(5, port, &[7; 1400]));
         let flood = InjectRequest { count: SENT, ..at("ip4-input", "loop0", "", vec![to(7777)]) };
         assert_eq!(injector.inject(flood).await.unwrap(), Ok(SENT.into()));
         injector.inject(at("ip4-input", "loop0", "", vec![to(7778)])).await.unwrap().unwrap();

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from .errors import RefusedError, from_rpc
+from .errors import RefusedError, UnavailableError, from_rpc
 from .v1 import packets_pb2 as pb
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ def inject_request(node: str, packets: Iterable[bytes], rx: str, tx: str, count:
     return pb.InjectRequest(node=node, rx_interface=rx, tx_interface=tx, packets=packets, count=count)
 
 
-def taken(answer: pb.InjectResponse) -> int:
+def taken(answer: Any) -> int:
     """How many packets the graph has taken."""
+    if not isinstance(answer, pb.InjectResponse):
+        raise UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the call")
     if answer.HasField("error"):
         raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, f"{answer.error.object}: {answer.error.message}", [answer.error])
     return answer.taken
@@ -129,6 +131,7 @@ class Injector:
         """Puts packets into the graph at a node, `count` times, and waits until they are there: how many were taken."""
         self._requests.put(inject_request(node, packets, rx, tx, count))
         try:
-            return taken(next(self._answers))
+            answer = next(self._answers, None)
         except grpc.RpcError as e:
             raise from_rpc(e) from None
+        return taken(answer)

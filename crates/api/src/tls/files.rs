@@ -133,7 +133,8 @@ type Stamp = (i64, i64, u64, u64);
 
 fn stamp(file: &PemFile) -> Option<Stamp> {
     let found = fs::metadata(&file.path).ok()?;
-    Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
+    // Not when its bytes were written: who may read it is changed as well.
+    Some((found.ctime(), found.ctime_nsec(), found.size(), found.ino()))
 }
 
 fn stamps(listen: &Listen) -> [Option<Stamp>; 3] {

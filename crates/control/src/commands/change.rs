@@ -401,13 +401,19 @@ async fn prepare(
     .map_err(|e| CommandError::new(format!("nothing was changed: {e}")))
 }
 
+/// Nothing waits to be confirmed.
+pub(super) fn nothing_waits(desk: &Desk) -> Result<(), CommandError> {
+    if desk.changes.pending.borrow().is_none() {
+        return Ok(());
+    }
+    let why = "nothing was changed: what was applied before waits to be confirmed. `configuration confirm` keeps it, \
+               `configuration rollback` goes back";
+    Err(CommandError::new(why))
+}
+
 /// Brings what runs to what an order wants, and keeps it.
 pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, CommandError> {
-    if desk.changes.pending.borrow().is_some() {
-        let why = "nothing was changed: what was applied before waits to be confirmed. `configuration confirm` keeps it, \
-                   `configuration rollback` goes back";
-        return Err(CommandError::new(why));
-    }
+    nothing_waits(desk)?;
     let Compared { plan, running, wanted, text, restart, next: differs, settings } =
         compare(desk, order.from.clone(), order.exact).await?;
     if order.from.is_edited() && plan.is_empty() && differs.is_empty() {
@@ -440,6 +446,10 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
     let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
     let by = words(&author);
     let (plan, prepared) = prepare(desk, &order, author.clone(), plan, text).await?;
+    // Not a moment before: it takes away what its document does not say.
+    if let From::Edited(edited, _) = &order.from {
+        desk.still(&edited.version)?;
+    }
     let mut carry = Carry::new(plan);
     if let Some(failed) = carried(desk, &mut carry).await {
         return Err(order.from.explained(refusal(&carry, &wanted, &failed)));

@@ -147,7 +147,9 @@ impl Desk {
         while more {
             {
                 let (began, router) = (Instant::now(), self.router.try_borrow().map_err(|_| busy())?);
-                while more && began.elapsed() < piece {
+                // Routes may change while they are read.
+                let piece = |read: &Reading| if read.has_routes_left_only() { PIECE } else { piece };
+                while more && began.elapsed() < piece(&reading) {
                     more = reading.next(&router, &self.settings);
                 }
                 if reading.is_stale(&router) {

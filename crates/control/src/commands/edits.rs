@@ -1,7 +1,7 @@
 //! `configuration set`, `merge`, `delete`, `edit` and `get`: single places of what runs, changed as one transaction.
 
 use super::App;
-use super::change::{Applied, Applying, COMMENT, CONFIRM, Order, alone, change};
+use super::change::{Applied, Applying, COMMENT, CONFIRM, Order, alone, change, nothing_waits};
 use super::desired::{Desk, From, PIECE, Steps, TRIES, busy, rights, short, steps_at};
 use super::documents::Wish;
 use super::places::Held;
@@ -154,7 +154,7 @@ impl Desk {
     }
 
     /// Nobody has changed what runs since it had this version.
-    fn still(&self, version: &str) -> Result<(), CommandError> {
+    pub(super) fn still(&self, version: &str) -> Result<(), CommandError> {
         if self.version()? == version {
             return Ok(());
         }
@@ -166,7 +166,8 @@ impl Desk {
         self.must_be(edits.version.as_deref())?;
         let (base, version) = self.base(true).await?;
         let edited = net::background::run(move || base.edit(&edits.changes)).await;
-        let edited: Edited = edited.map_err(CommandError::new)??;
+        let mut edited: Edited = edited.map_err(CommandError::new)??;
+        edited.version.clone_from(&version);
         Ok((From::Edited(Arc::new(edited), caller.map(rights)), version))
     }
 
@@ -182,16 +183,12 @@ impl Desk {
         caller: &Caller,
     ) -> Result<(Applied, String), CommandError> {
         let _lock = Applying::begin(&self.changes)?;
-        let (from, version) = self.edited(edits, Some(caller)).await?;
+        nothing_waits(self)?;
+        let (from, _) = self.edited(edits, Some(caller)).await?;
         // What commands made is a part of what runs, so that all that is not in the document is to go.
         let order = Wish { exact: true, ..wish }.order(Kind::Apply, from, caller)?;
-        let applied = self.apply_edited(order, &version).await?;
+        let applied = change(self, order).await?;
         Ok((applied, self.version()?))
-    }
-
-    async fn apply_edited(&self, order: Order, version: &str) -> Result<Applied, CommandError> {
-        self.still(version)?;
-        change(self, order).await
     }
 
     /// The steps of such a transaction. Warnings tell when the way to a session would be lost.
@@ -240,8 +237,9 @@ fn run(app: &App, args: &Args, changes: Vec<Change>) -> Result<Output, CommandEr
     }
     let order = Order::of(args, Kind::Apply, From::Edited(Arc::default(), None))?;
     alone(app, async move |desk| {
-        let (from, version) = desk.edited(edits, caller.as_ref()).await?;
-        Ok(desk.apply_edited(Order { from, exact: true, ..order }, &version).await?.output())
+        nothing_waits(&desk)?;
+        let (from, _) = desk.edited(edits, caller.as_ref()).await?;
+        Ok(change(&desk, Order { from, exact: true, ..order }).await?.output())
     })
 }
 

@@ -16,6 +16,7 @@ pub use reading::{Base, Reading};
 use crate::written::{Map, Node};
 use crate::yaml;
 use command::{CommandError, Fault};
+use graph::memory::{self, Growth};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -179,6 +180,8 @@ pub struct Edited {
     /// The line on which the routes begin; 0: there are none.
     routes: u32,
     targets: Vec<Target>,
+    /// The version of what it was made of.
+    pub version: String,
 }
 
 impl Drop for Edited {
@@ -246,6 +249,21 @@ impl Edited {
     }
 }
 
+impl Change {
+    fn value(&self) -> Result<Option<Cow<'_, Node>>, Wrong> {
+        match &self.act {
+            Act::Set(value) | Act::Merge(value) => value.read().map(Some),
+            Act::Delete => Ok(None),
+        }
+    }
+}
+
+/// What is wrong with one of them.
+fn faulty(n: usize, change: &Change, fault: Fault) -> CommandError {
+    let (object, change) = (change.place.to_string(), u32::try_from(n + 1).unwrap_or(u32::MAX));
+    refused(vec![Fault { object, change, ..fault }])
+}
+
 impl Base {
     /// Carries changes out, in order. Not for the control thread where there may be many routes.
     ///
@@ -258,10 +276,19 @@ impl Base {
                 changes.len()
             )));
         }
+        let mut memory = Growth::default();
         for (n, change) in changes.iter().enumerate() {
-            if let Err(Wrong(fault)) = self.change(change) {
-                let (object, change) = (change.place.to_string(), u32::try_from(n + 1).unwrap_or(u32::MAX));
-                return Err(refused(vec![Fault { object, change, ..*fault }]));
+            let value = match change.value() {
+                Ok(value) => value,
+                Err(Wrong(fault)) => return Err(faulty(n, change, *fault)),
+            };
+            // In the tree, and as the text that it becomes.
+            let weight = value.as_ref().map_or(0, |v| 3 * v.weight());
+            memory
+                .take(weight)
+                .map_err(|e| CommandError::new(format!("nothing was changed: {e}: {}", memory::HELP)))?;
+            if let Err(Wrong(fault)) = self.change(change, value) {
+                return Err(faulty(n, change, *fault));
             }
         }
         let (numbers, mut targets) = (self.numbers(), Vec::with_capacity(changes.len()));
@@ -273,15 +300,15 @@ impl Base {
         }
         let macs = self.macs_as_they_were();
         let (text, routes) = self.write();
-        Ok(Edited { text, macs, routes, targets })
+        Ok(Edited { text, macs, routes, targets, version: String::new() })
     }
 
-    fn change(&mut self, change: &Change) -> Result<(), Wrong> {
+    fn change(&mut self, change: &Change, value: Option<Cow<'_, Node>>) -> Result<(), Wrong> {
         let place = change.place.elements();
-        match &change.act {
-            Act::Set(value) => self.set(place, value.read()?.into_owned()),
-            Act::Merge(value) => self.merge(place, value.read()?.as_ref()),
-            Act::Delete => self.delete(place),
+        match (&change.act, value) {
+            (Act::Set(_), Some(value)) => self.set(place, value.into_owned()),
+            (Act::Merge(_), Some(value)) => self.merge(place, value.as_ref()),
+            _ => self.delete(place),
         }
     }
 }

@@ -87,6 +87,11 @@ impl Reading {
         self.routes(router)
     }
 
+    /// All but the routes was read.
+    pub fn has_routes_left_only(&self) -> bool {
+        self.written
+    }
+
     /// Whether anything but routes has changed while that was read. What changes behind it a plan meets as what changes after it.
     pub fn is_stale(&self, router: &Router) -> bool {
         if self.written { self.stale } else { self.begun != router.changes() }

@@ -13,6 +13,9 @@ use std::net::IpAddr;
 /// Warnings of a kind; nobody reads more.
 const MOST: usize = 20;
 
+/// Next hops that are looked up on the way to one.
+const DEEP: usize = 32;
+
 /// The two ends of the connection over which an operator gives commands, such as those of SSH.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
@@ -87,33 +90,61 @@ impl<'s> View<'s> {
     }
 
     /// The interfaces over which packets to an address leave, as far as the side itself tells.
-    fn ways(&self, table: u32, address: IpAddr, depth: u8) -> Vec<&'s str> {
-        if let Some(interface) = self.connected(table, address) {
-            return vec![interface];
-        }
-        let Some(Goal::Paths(hops)) = self.routed(table, address) else { return vec![] };
-        let way = |hop: &'s Hop| match (&hop.interface, hop.address) {
-            (Some(interface), _) => vec![interface.as_str()],
-            (None, Some(next)) if depth > 0 => self.ways(hop.table.unwrap_or(table), next, depth - 1),
-            _ => vec![],
-        };
-        hops.iter().flat_map(way).collect()
+    fn ways(&self, table: u32, address: IpAddr) -> Vec<&'s str> {
+        let mut out = vec![];
+        self.ways_to(table, address, &mut HashSet::new(), &mut out);
+        out
     }
 
-    /// Whether a hop leads somewhere; deeper than that it is taken for granted.
-    fn resolves(&self, table: u32, hop: &Hop, depth: u8) -> bool {
+    /// Where it has not been `seen` yet: addresses may lead to each other.
+    fn ways_to(
+        &self,
+        table: u32,
+        address: IpAddr,
+        seen: &mut HashSet<(u32, IpAddr)>,
+        out: &mut Vec<&'s str>,
+    ) {
+        if !seen.insert((table, address)) || seen.len() > DEEP {
+            return;
+        }
+        if let Some(interface) = self.connected(table, address) {
+            out.push(interface);
+            return;
+        }
+        let Some(Goal::Paths(hops)) = self.routed(table, address) else { return };
+        for hop in hops {
+            match (&hop.interface, hop.address) {
+                (Some(interface), _) => out.push(interface.as_str()),
+                (None, Some(next)) => self.ways_to(hop.table.unwrap_or(table), next, seen, out),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Whether a hop leads somewhere; where that takes too long to find out it is taken for granted.
+    fn resolves(&self, table: u32, hop: &Hop) -> bool {
+        self.resolves_unless(table, hop, &mut HashSet::new())
+    }
+
+    /// What was `seen` already leads nowhere by this way.
+    fn resolves_unless(&self, table: u32, hop: &Hop, seen: &mut HashSet<(u32, IpAddr)>) -> bool {
         let (address, table) = match (&hop.interface, hop.address) {
             (Some(interface), _) => return !self.is_down(interface),
             (None, None) => return true,
             (None, Some(address)) => (address, hop.table.unwrap_or(table)),
         };
-        let routed = || match self.routed(table, address) {
+        if !seen.insert((table, address)) {
+            return false;
+        }
+        if seen.len() > DEEP || self.connected(table, address).is_some() {
+            return true;
+        }
+        match self.routed(table, address) {
             None => false,
-            Some(Goal::Paths(hops)) => depth == 0 || hops.iter().any(|h| self.resolves(table, h, depth - 1)),
+            Some(Goal::Paths(hops)) => hops.iter().any(|h| self.resolves_unless(table, h, seen)),
             // It is dropped as that route says.
             Some(_) => true,
-        };
-        self.connected(table, address).is_some() || routed()
+        }
     }
 
     /// It is set down, or what it is on.
@@ -148,9 +179,9 @@ fn cut(plan: &Plan, from: &View<'_>, to: &View<'_>, session: Session) -> Option<
     let exact = from.addresses.iter().find(|(_, net)| Some(net.addr()) == session.server);
     let own = exact.or_else(|| from.addresses.iter().find(|(_, net)| is_own(net)));
     let table = own.map_or(0, |(name, _)| from.table(name, v6));
-    let ways = from.ways(table, session.client, 4);
+    let ways = from.ways(table, session.client);
     let is_left = ways.iter().any(|name| lost(plan, from, to, name, v6).is_none())
-        && !to.ways(table, session.client, 4).is_empty();
+        && !to.ways(table, session.client).is_empty();
     let told =
         |name: &str, how: String| format!("the interface over which your session comes, {name}, {how}");
     if let Some((name, net)) = own {
@@ -212,7 +243,7 @@ fn narrow(from: &View<'_>, to: &View<'_>) -> Vec<String> {
         let Some((table, remote, headers)) = gre.or(vxlan) else { continue };
         let Some(mtu) = to.mtu.get(name.as_str()) else { continue };
         let need = mtu + headers;
-        for over in to.ways(table, remote, 4).into_iter().filter(|over| falls.contains(over)) {
+        for over in to.ways(table, remote).into_iter().filter(|over| falls.contains(over)) {
             let has = to.mtu.get(over).copied().unwrap_or(u32::MAX);
             if has < need && from.mtu.get(over).is_some_and(|old| *old >= need) {
                 out.push(format!(
@@ -265,8 +296,7 @@ fn unresolved(from: &View<'_>, to: &View<'_>) -> Vec<String> {
     let mut out = vec![];
     for ((goal, table), (prefix, count)) in found {
         let Some(goal @ Goal::Paths(hops)) = bulk.goal_of(goal) else { continue };
-        let lost =
-            |h: &&Hop| !to.resolves(table, h, 4) && (!had.contains(goal) || from.resolves(table, h, 4));
+        let lost = |h: &&Hop| !to.resolves(table, h) && (!had.contains(goal) || from.resolves(table, h));
         let Some(address) = hops.iter().find(lost).and_then(|h| h.address) else { continue };
         let others = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
         let of = if table == 0 { String::new() } else { format!(" of table {table}") };

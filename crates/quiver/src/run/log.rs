@@ -32,7 +32,8 @@ impl Visit for Text {
 
 impl<S: tracing::Subscriber> Layer<S> for Told {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        if !self.0.wants(Kind::Log) {
+        // Only the router's own lines: those of what carries the events to who follows them would bring further ones, without end.
+        if !event.metadata().target().starts_with(env!("CARGO_PKG_NAME")) || !self.0.wants(Kind::Log) {
             return;
         }
         let level = match *event.metadata().level() {

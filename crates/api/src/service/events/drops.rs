@@ -175,7 +175,8 @@ pub async fn tell(
         }
         let of_all = wanted.interfaces.is_empty();
         let mut some: Vec<&Rate> =
-            all.iter().filter(|r| r.rate >= least && (of_all || r.interface.is_some())).collect();
+            // A second is never quite one.
+            all.iter().filter(|r| r.rate.round() >= least && (of_all || r.interface.is_some())).collect();
         let mut interfaces: Vec<u32> = some.iter().filter_map(|r| r.interface).collect();
         interfaces.sort_unstable();
         interfaces.dedup();

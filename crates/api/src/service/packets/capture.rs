@@ -87,6 +87,11 @@ pub(super) async fn begin(
         let made = net::background::run(move || Ring::new(config)).await;
         let ring = made.map_err(|e| Status::internal(e.to_string()))?;
         let ring = ring.map_err(|e| Status::failed_precondition(e.to_string()))?;
+        // The interface may have gone meanwhile, and its number be another's.
+        if config.interface.is_some() && desk.router.borrow().interface_index(&name) != config.interface {
+            let why = format!("the interface {name} has gone");
+            return Err(wrong(Code::FailedPrecondition, "interface", "unknown", &name, &why, &[]));
+        }
         let begun = net::pcap::follow(&mut desk.router.borrow_mut(), ring);
         let ring = begun.map_err(Status::failed_precondition)?;
         let kept = Arc::clone(&ring);
