@@ -246,7 +246,7 @@ def test_a_way_back_has_the_rights_of_who_asks(kept, public_binary):
 
     kept.quiver("apply", text(2), "--restart")
     kept.again()
-    kept.quiver("apply", text(3, f"devices: {{cap0: {{driver: pcap, pcap: {{write: {private}/x.pcap}}}}}}\n"))
+    kept.quiver("apply", text(3, f"devices: {{cap0: {{driver: pcap, pcap: {{write: {private}/x.pcap}}}}}}\ninterfaces: {{cap0: {{}}}}\n"))
     kept.quiver("apply", text(4))
     os.remove(private / "x.pcap")
     refused = run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", public_binary, "ctl", "-s", kept.router.socket,
