@@ -92,7 +92,7 @@ fn begins_chained(descs: &[Desc]) -> bool {
 
 /// Where the usual packets of a vector go.
 #[derive(Clone, Copy)]
-struct Way {
+struct NextNode {
     to: NodeId,
     /// Features of the arc that are left behind `to`.
     feat: u32,
@@ -100,13 +100,13 @@ struct Way {
     marked: bool,
 }
 
-impl Way {
+impl NextNode {
     /// The node behind an edge; of an arc the first of `feat`, or the end.
     #[inline]
-    fn new<E: Edge>(env: &Env, edges: &[u16], edge: E, mut feat: u32) -> Way {
+    fn new<E: Edge>(env: &Env, edges: &[u16], edge: E, mut feat: u32) -> NextNode {
         let marked = feat != 0;
         let to = NodeId(resolve(&env.wiring.arcs, edges[edge.index()], &mut feat));
-        Way { to, feat, marked }
+        NextNode { to, feat, marked }
     }
 
     #[inline]
@@ -262,7 +262,7 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
             let mut usual = Some(&*first)
                 .filter(|d| self.short && !d.has(flags::UNUSUAL & !flags::CHAINED))
                 .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
-                .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
+                .map(|(e, common)| (NextNode::new(env, &self.edges, e, N::features(&common)), common));
             rounds += 1;
             let asks = N::SORTS && (N::SORTS_UNUSUAL || !first.has(flags::UNUSUAL & !flags::CHAINED));
             let sorts = asks && rounds <= N::MOST_KINDS && end - at > 1;
@@ -275,15 +275,15 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
             }
             let kind = (sorts && !looked).then(|| kind_of::<N>(&mut view, &first, env.buffers.rooms()));
             while at < end {
-                if let Some((way, common)) = &usual {
+                if let Some((next, common)) = &usual {
                     let rest = &mut descs[at..end];
                     let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
                     let n = N::quick(common, rest, env.buffers.rooms());
                     if let Some(whole) = whole {
                         show_parts(&whole, rest, &mut env.buffers);
                     }
-                    way.mark(&mut rest[..n]);
-                    self.decisions.run(n, way.to);
+                    next.mark(&mut rest[..n]);
+                    self.decisions.run(n, next.to);
                     at += n;
                     if n != 0 && begins_chained(&descs[at..end]) {
                         continue;
@@ -301,11 +301,11 @@ impl<N: QuickNode> DynNode for QuickDriver<N> {
                 }
                 let before = Seen::of(d);
                 let decision = N::step(&mut view, &mut Packet { d, env });
-                if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
+                if let (Ok(edge), Some((next, common))) = (&decision, &mut usual)
                     && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
                     && let Some(other) = N::behind(common, *edge, &before)
                 {
-                    *way = Way::new(env, &self.edges, other, N::features(common));
+                    *next = NextNode::new(env, &self.edges, other, N::features(common));
                 }
                 self.decisions.note(env, guard, &self.edges, &before, d, decision);
                 at += 1;
@@ -454,18 +454,18 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         let (keys, results) = (&self.keys[..n], &mut self.results[..n]);
         N::lookup(&mut view, descs, keys, results);
         let mut usual = N::common(&view, &descs[0], results[0], guard)
-            .map(|(e, common)| (Way::new(env, &self.edges, e, N::features(&common)), common));
+            .map(|(e, common)| (NextNode::new(env, &self.edges, e, N::features(&common)), common));
         let (mut at, mut asked) = (0, Asked(0));
         while at < n {
-            if let Some((way, common)) = &usual {
+            if let Some((next, common)) = &usual {
                 let rest = &mut descs[at..];
                 let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
                 let taken = N::quick(common, rest, &keys[at..], &results[at..], env.buffers.rooms());
                 if let Some(whole) = whole {
                     show_parts(&whole, rest, &mut env.buffers);
                 }
-                way.mark(&mut rest[..taken]);
-                self.decisions.run(taken, way.to);
+                next.mark(&mut rest[..taken]);
+                self.decisions.run(taken, next.to);
                 at += taken;
                 if taken != 0 && begins_chained(&descs[at..]) {
                     continue;
@@ -474,11 +474,11 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
             if let Some(d) = descs.get_mut(at) {
                 let before = Seen::of(d);
                 let decision = N::step(&mut view, &mut Packet { d, env }, results[at]);
-                if let (Ok(edge), Some((way, common))) = (&decision, &mut usual)
+                if let (Ok(edge), Some((next, common))) = (&decision, &mut usual)
                     && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
                     && let Some(other) = N::behind(common, *edge, d)
                 {
-                    *way = Way::new(env, &self.edges, other, N::features(common));
+                    *next = NextNode::new(env, &self.edges, other, N::features(common));
                 }
                 self.decisions.note(env, guard, &self.edges, &before, d, decision);
                 at += 1;

@@ -147,7 +147,7 @@ impl<'v> Common<'v> {
         let port = if protocol == IpProtocol::UDP.0 { Some(bare::<V6>(w)?.0) } else { None };
         let taken_by =
             port.map_or_else(|| takers.of(V6, IpProtocol(protocol)), |port| takers.of_port(V6, port));
-        let ifs = plane.briefs.any_local().then(|| plane.interfaces.reader(guard));
+        let ifs = plane.summaries.any_local().then(|| plane.interfaces.reader(guard));
         (taken_by != 0).then_some(Common { protocol, port, taken_by, ifs })
     }
 

@@ -351,7 +351,7 @@ impl Rig {
         let registry = graph::Registry::new().unwrap();
         let plane = Arc::new(Plane {
             interfaces: shared_interfaces,
-            briefs: crate::interface::Briefs::new(),
+            summaries: crate::interface::IfSummaries::new(),
             columns: crate::interface::Columns::new(crate::nodes::SETTINGS),
             adjacencies: shared_adjacencies,
             fib4: shared_fib4,

@@ -1,7 +1,7 @@
 //! `ethernet-input`: finds the sub-interface of a frame, whether the frame is for the router, and its protocol.
 
 use super::tagged::Tagged;
-use crate::interface::{Brief, IfIndex, Interface, ifflags};
+use crate::interface::{IfIndex, IfSummary, Interface, ifflags};
 use crate::ip4::input::Checks4;
 use crate::ip6::input::Checks6;
 use crate::layer::{Any, Frame, Ip4, Ip6, Labelled};
@@ -188,7 +188,7 @@ impl EthernetView<'_> {
             None => *plain = rx,
             Some(subs) => {
                 let sub = sub_interface(subs, &tags);
-                let routed = |sub| self.plane.briefs.get(sub).has(Brief::ROUTED, Brief::ROUTED);
+                let routed = |sub| self.plane.summaries.get(sub).has(IfSummary::ROUTED, IfSummary::ROUTED);
                 if !sub.is_none_or(routed) {
                     return None;
                 }

@@ -2,7 +2,7 @@
 //! frame.
 
 use super::input::{EthernetNext, EthernetView, Ours, next_of};
-use crate::interface::{Brief, Briefs, Interface};
+use crate::interface::{IfSummaries, IfSummary, Interface};
 use crate::ip4::input::Checks4;
 use crate::ip6::input::Checks6;
 use crate::plane::RxCounts;
@@ -43,11 +43,11 @@ pub struct Tagged<'v> {
     ours: Ours,
     /// Features of the sub-interface of the first, where the packets go to their arc.
     feat: u32,
-    /// What [`Brief`] says of their sub-interfaces.
+    /// What [`IfSummary`] says of their sub-interfaces.
     want: u64,
     single: &'v [u32; 4096],
     subs: &'v VlanTable,
-    briefs: &'v Briefs,
+    summaries: &'v IfSummaries,
     ifs: SlotsReader<'v, Interface>,
     /// Where all of them are counted.
     rx_counts: &'v Table,
@@ -117,35 +117,35 @@ impl<'v> Tagged<'v> {
             // Without an answer for a single tag there is none for two either.
             single: subs.single(tpid)?,
             subs,
-            briefs: &view.plane.briefs,
+            summaries: &view.plane.summaries,
             ifs: view.sub.all(),
             rx_counts: &view.counts.rx,
             marks: view.marks,
             counts: view.counts,
         };
         let index = if two { t.sub::<true>(word) } else { t.sub::<false>(word) };
-        let brief = t.briefs.get(index);
-        if brief.has(Brief::BRIDGED, Brief::BRIDGED) {
+        let summary = t.summaries.get(index);
+        if summary.has(IfSummary::BRIDGED, IfSummary::BRIDGED) {
             t.feat = t.ifs.get(index)?.l2_input;
-            t.want = Brief::BRIDGED | if t.feat != 0 { Brief::FEATURES_L2 } else { 0 };
+            t.want = IfSummary::BRIDGED | if t.feat != 0 { IfSummary::FEATURES_L2 } else { 0 };
             return Some((EthernetNext::L2, t));
         }
         let sub = t.ifs.get(index)?;
         let (next, inside) = match next_of(u16::from_be_bytes(t.ethertype))? {
             EthernetNext::Ip4 if sub.takes_ip4() => {
-                (t.feat, t.want) = (sub.ip4_unicast, Brief::IP4);
-                t.want |= if t.feat != 0 { Brief::FEATURES4 } else { 0 };
+                (t.feat, t.want) = (sub.ip4_unicast, IfSummary::IP4);
+                t.want |= if t.feat != 0 { IfSummary::FEATURES4 } else { 0 };
                 t.rx_counts = &view.counts.rx4;
                 (EthernetNext::Ip4Features, Inside::Ip4)
             }
             EthernetNext::Ip6 if sub.takes_ip6() => {
-                (t.feat, t.want) = (sub.ip6_unicast, Brief::IP6);
-                t.want |= if t.feat != 0 { Brief::FEATURES6 } else { 0 };
+                (t.feat, t.want) = (sub.ip6_unicast, IfSummary::IP6);
+                t.want |= if t.feat != 0 { IfSummary::FEATURES6 } else { 0 };
                 t.rx_counts = &view.counts.rx6;
                 (EthernetNext::Ip6Features, Inside::Ip6)
             }
             next => {
-                t.want = Brief::ROUTED;
+                t.want = IfSummary::ROUTED;
                 (next, Inside::Any(next))
             }
         };
@@ -163,7 +163,7 @@ impl<'v> Tagged<'v> {
         match (self.inside, edge) {
             (Inside::Ip4, EthernetNext::Ip4) | (Inside::Ip6, EthernetNext::Ip6) => {
                 let (inside, rx_counts) = (Inside::Any(edge), &*self.counts.rx);
-                Some(Tagged { inside, feat: 0, want: Brief::ROUTED, rx_counts, ..*self })
+                Some(Tagged { inside, feat: 0, want: IfSummary::ROUTED, rx_counts, ..*self })
             }
             _ => None,
         }
@@ -179,14 +179,14 @@ impl<'v> Tagged<'v> {
         match self.inside {
             Inside::Frame => self.frames::<TWO>(descs, rooms),
             Inside::Any(_) => {
-                let fit = |b: Brief, _| b.has(Brief::ROUTED, Brief::ROUTED);
+                let fit = |b: IfSummary, _| b.has(IfSummary::ROUTED, IfSummary::ROUTED);
                 self.run::<TWO, _>(descs, rooms, fit, Rest)
             }
             Inside::Ip4 => self.run::<TWO, _>(
                 descs,
                 rooms,
                 move |b, index| {
-                    b.has(Brief::IP4 | Brief::FEATURES4, self.want)
+                    b.has(IfSummary::IP4 | IfSummary::FEATURES4, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip4_unicast == self.feat))
                 },
                 Checks4::new(self.marks),
@@ -195,7 +195,7 @@ impl<'v> Tagged<'v> {
                 descs,
                 rooms,
                 move |b, index| {
-                    b.has(Brief::IP6 | Brief::FEATURES6, self.want)
+                    b.has(IfSummary::IP6 | IfSummary::FEATURES6, self.want)
                         && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.ip6_unicast == self.feat))
                 },
                 Checks6,
@@ -233,28 +233,28 @@ impl<'v> Tagged<'v> {
         descs: &mut [Desc],
         mut rooms: Rooms<'_>,
         types: u64,
-        fit: impl Fn(Brief, u32) -> bool + Copy,
-        usual: impl Fn(&mut Desc, &[u8; WINDOW], Brief) -> bool + Copy,
+        fit: impl Fn(IfSummary, u32) -> bool + Copy,
+        usual: impl Fn(&mut Desc, &[u8; WINDOW], IfSummary) -> bool + Copy,
     ) -> usize {
         let mask = types | if TWO { TAGS } else { TAG };
         let known = self.types & types;
         if !self.is_mixed(descs, &mut rooms) {
             let mut counts = Run::new(self.rx_counts);
             // The tags of the last one, and what they stand for. Nothing under the mask has all bits.
-            let (mut last, mut index, mut brief) = (u64::MAX, NONE, Brief::default());
+            let (mut last, mut index, mut summary) = (u64::MAX, NONE, IfSummary::default());
             return quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
                 let Some(w) = rooms.window::<0>(d) else { return false };
                 let word = tag_word(w) & mask;
                 if word != last {
                     let i = self.sub::<TWO>(word);
-                    let b = self.briefs.get(i);
+                    let b = self.summaries.get(i);
                     if word & types != known || !fit(b, i) {
                         return false;
                     }
-                    (last, index, brief) = (word, i, b);
+                    (last, index, summary) = (word, i, b);
                 }
                 let whole = d.len;
-                if d.rx != self.rx || !usual(d, w, brief) {
+                if d.rx != self.rx || !usual(d, w, summary) {
                     return false;
                 }
                 counts.add(index, whole);
@@ -264,8 +264,12 @@ impl<'v> Tagged<'v> {
         }
         // Nobody foretells whether a frame is of the same sub-interface as the one before: that is not asked.
         let each = move |d: &mut Desc, w: &[u8; WINDOW], index| {
-            let (brief, whole) = (self.briefs.get(index), d.len);
-            if d.rx != self.rx || tag_word(w) & types != known || !fit(brief, index) || !usual(d, w, brief) {
+            let (summary, whole) = (self.summaries.get(index), d.len);
+            if d.rx != self.rx
+                || tag_word(w) & types != known
+                || !fit(summary, index)
+                || !usual(d, w, summary)
+            {
                 return false;
             }
             self.rx_counts.count(index, whole.into());
@@ -293,7 +297,7 @@ impl<'v> Tagged<'v> {
             }
             for found in &mut found[..n] {
                 *found = self.subs.double(*found);
-                self.briefs.prefetch(*found);
+                self.summaries.prefetch(*found);
                 self.rx_counts.prefetch(*found);
             }
             let usual =
@@ -314,7 +318,7 @@ impl<'v> Tagged<'v> {
         self,
         descs: &mut [Desc],
         rooms: Rooms<'_>,
-        fit: impl Fn(Brief, u32) -> bool + Copy,
+        fit: impl Fn(IfSummary, u32) -> bool + Copy,
         inside: S,
     ) -> usize {
         self.by_tags::<TWO>(descs, rooms, TYPES, fit, move |d, w, _| {
@@ -334,20 +338,20 @@ impl<'v> Tagged<'v> {
     /// Takes frames to members of bridge domains.
     #[inline(always)]
     fn frames<const TWO: bool>(self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
-        let fit = |brief: Brief, index| {
+        let fit = |summary: IfSummary, index| {
             self.ifs.prefetch(index);
-            brief.has(Brief::BRIDGED | Brief::FEATURES_L2, self.want)
+            summary.has(IfSummary::BRIDGED | IfSummary::FEATURES_L2, self.want)
                 && (self.feat == 0 || self.ifs.get(index).is_some_and(|i| i.l2_input == self.feat))
         };
         // Any type may stand behind a single tag but that of another one.
         let types = if TWO { TYPES } else { OUTER };
-        self.by_tags::<TWO>(descs, rooms, types, fit, move |d, w, brief| {
+        self.by_tags::<TWO>(descs, rooms, types, fit, move |d, w, summary| {
             let behind = if TWO { [w[20], w[21]] } else { [w[16], w[17]] };
             if d.len < 22 || EtherType(u16::from_be_bytes(behind)).is_vlan() {
                 return false;
             }
             d.l2 = d.off;
-            d.aux = brief.bridge();
+            d.aux = summary.bridge();
             true
         })
     }

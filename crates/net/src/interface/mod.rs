@@ -1,20 +1,20 @@
 //! Interfaces as workers see them.
 
 mod bridge_port;
-mod brief;
 mod features;
 mod midchain;
 mod pseudowire;
 pub mod retag;
 mod settings;
+mod summary;
 
 pub use bridge_port::{BridgePort, bflags};
-pub use brief::{Brief, Briefs};
 pub use features::{Bits, DIRECTED_BROADCAST, L2_XCONNECT, MtuOf, SETTINGS, Switch};
 pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 pub use pseudowire::{Pseudowire, TUNNEL_TX};
 pub use retag::{Retag, RetagError};
 pub use settings::{Column, Columns, Declared, Setting, SettingValue, Settings, Word, Words};
+pub use summary::{IfSummaries, IfSummary};
 
 use graph::{Desc, TxCaps, flags};
 use packet::eth::{EtherType, MacAddr};

@@ -1,7 +1,7 @@
 //! What workers read of the control side's decisions, in one place: every node holds an `Arc<Plane>`.
 
 use crate::adjacency::Adjacency;
-use crate::interface::{Briefs, Columns, Interface, MAX_INTERFACES};
+use crate::interface::{Columns, IfSummaries, Interface, MAX_INTERFACES};
 use crate::labels::LabelWriters;
 use crate::punt::{Police, Punt};
 use graph::counters::{PerWorker, Table};
@@ -215,7 +215,7 @@ pub struct Plane {
     /// Interfaces and sub-interfaces, by number.
     pub interfaces: Arc<Slots<Interface>>,
     /// What short cuts ask of them.
-    pub briefs: Briefs,
+    pub summaries: IfSummaries,
     /// Where they have the settings that features declare.
     pub columns: Columns,
     /// Adjacencies, by number.

@@ -4,7 +4,7 @@
 //! Most routers have one table, and most vectors come from one interface: both are asked once a vector. Table 0 is
 //! there always, and large from the start.
 
-use crate::interface::{Brief, Interface};
+use crate::interface::{IfSummary, Interface};
 use crate::plane::{IN_TABLE, Plane, kind};
 use graph::{Desc, Guard, VECTOR_SIZE};
 use packet::CpuLevel;
@@ -122,7 +122,7 @@ pub trait Family: 'static {
     /// The FIB index of an interface's table.
     fn fib_index(interface: &Interface) -> u32;
     /// The same.
-    fn fib_index_of(brief: Brief) -> u32;
+    fn fib_index_of(summary: IfSummary) -> u32;
     /// Looks one address up.
     fn lookup_one(routes: &Self::Routes, key: &Self::Key) -> u32;
     /// Looks addresses up.
@@ -154,8 +154,8 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn fib_index_of(brief: Brief) -> u32 {
-        brief.table4()
+    fn fib_index_of(summary: IfSummary) -> u32 {
+        summary.table4()
     }
 
     #[inline(always)]
@@ -195,8 +195,8 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn fib_index_of(brief: Brief) -> u32 {
-        brief.table6()
+    fn fib_index_of(summary: IfSummary) -> u32 {
+        summary.table6()
     }
 
     #[inline(always)]
@@ -373,7 +373,7 @@ impl<'v, F: Family> View<'v, F> {
     fn lookup_mixed(&mut self, descs: &[Desc], keys: &[F::Key], results: &mut [u32]) {
         let mut fib_indexes = [0u32; VECTOR_SIZE];
         for (fib_index, d) in fib_indexes.iter_mut().zip(descs) {
-            *fib_index = if d.has(IN_TABLE) { d.tx } else { F::fib_index_of(self.plane.briefs.get(d.rx)) };
+            *fib_index = if d.has(IN_TABLE) { d.tx } else { F::fib_index_of(self.plane.summaries.get(d.rx)) };
             self.prefetch(*fib_index);
         }
         let n = descs.len().min(VECTOR_SIZE);

@@ -47,9 +47,9 @@ fn fault(field: &str, rule: &'static str, value: &str, message: impl Into<String
     Fault { field: field.into(), rule, value: value.into(), message: message.into() }
 }
 
-/// How packets get into the graph.
+/// Where packets enter the graph.
 #[derive(Clone, Copy)]
-struct Way {
+struct Entry {
     node: &'static str,
     rx: u32,
     tx: u32,
@@ -58,7 +58,7 @@ struct Way {
     received: Option<u32>,
 }
 
-impl Way {
+impl Entry {
     fn put(&self, w: &mut Worker, bytes: &[u8]) -> bool {
         // The last eighth of the buffers is for frames that devices receive.
         let pool = w.dispatcher.env.buffers.pool();
@@ -134,8 +134,8 @@ impl Inject {
         Ok(())
     }
 
-    /// The way of the packets, as the router is now.
-    fn way(&self, router: &Router) -> Result<Way, Fault> {
+    /// Where the packets enter, as the router is now.
+    fn entry(&self, router: &Router) -> Result<Entry, Fault> {
         let (rx, tx) = (self.rx.as_deref(), self.tx.as_deref());
         let Some(node) = NODES.iter().copied().find(|n| *n == self.node) else {
             let why = match router.workers().node_names().contains(&self.node.as_str()) {
@@ -155,7 +155,7 @@ impl Inject {
                 None => Ok(()),
             }
         };
-        let way = Way { node, rx: u32::MAX, tx: u32::MAX, flags: 0, received: None };
+        let entry = Entry { node, rx: u32::MAX, tx: u32::MAX, flags: 0, received: None };
         match node {
             "ethernet-input" => {
                 let i = with_frames(router, "rx_interface", rx)?;
@@ -166,19 +166,19 @@ impl Inject {
                 }
                 fits(i)?;
                 let features = router.seen(i.index).map_or(0, |seen: &Interface| seen.input);
-                Ok(Way { rx: i.index, received: Some(features), ..way })
+                Ok(Entry { rx: i.index, received: Some(features), ..entry })
             }
             "ip4-input" | "ip6-input" => {
                 let i = named(router, "rx_interface", rx)?;
                 if !i.up {
                     return Err(fault("rx_interface", "down", &i.name, "the interface is down"));
                 }
-                Ok(Way { rx: i.index, ..way })
+                Ok(Entry { rx: i.index, ..entry })
             }
             "interface-output" => {
                 let i = with_frames(router, "tx_interface", tx)?;
                 fits(i)?;
-                Ok(Way { rx: i.index, tx: i.index, flags: flags::LOCAL, ..way })
+                Ok(Entry { rx: i.index, tx: i.index, flags: flags::LOCAL, ..entry })
             }
             _ => {
                 let v6 = node == "ip6-lookup";
@@ -200,7 +200,7 @@ impl Inject {
                     true => named(router, "tx_interface", tx)?.index,
                     false => u32::MAX,
                 };
-                Ok(Way { rx, tx, flags: flags::LOCAL, ..way })
+                Ok(Entry { rx, tx, flags: flags::LOCAL, ..entry })
             }
         }
     }
@@ -217,11 +217,11 @@ impl Inject {
         count: usize,
         done: impl FnOnce(u64) + Send + 'static,
     ) -> Result<(), Fault> {
-        let way = self.way(router)?;
+        let entry = self.entry(router)?;
         let packets = Arc::clone(&self.packets);
         router.workers().on(0, move |w| {
             let some = packets.iter().cycle().skip(from).take(count.min(MOST_PACKETS));
-            done(some.filter(|bytes| way.put(w, bytes)).count() as u64);
+            done(some.filter(|bytes| entry.put(w, bytes)).count() as u64);
         });
         Ok(())
     }

@@ -140,7 +140,7 @@ impl Router {
         let same = self.interfaces.slots.get(index).is_some_and(|was| handed_on(was) == handed_on(&content));
         let straight = self.straight(index);
         self.interfaces.stores += 1;
-        self.plane.briefs.set(index, Some(&content));
+        self.plane.summaries.set(index, Some(&content));
         self.interfaces.slots.replace(index, content);
         self.tell_link(index);
         if straight != self.straight(index) {

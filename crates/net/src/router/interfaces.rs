@@ -239,7 +239,7 @@ impl Router {
 
     pub(super) fn release_index(&mut self, index: u32) {
         self.interfaces.slots.remove(index);
-        self.plane.briefs.set(index, None);
+        self.plane.summaries.set(index, None);
     }
 
     pub(super) fn insert_interface(&mut self, index: u32, new: NewInterface) {

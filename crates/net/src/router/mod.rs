@@ -259,7 +259,7 @@ impl Router {
         let (labels, shared_labels) = crate::labels::table0().map_err(system("the label tables"))?;
         let plane = Arc::new(Plane {
             interfaces: shared_ifs,
-            briefs: crate::interface::Briefs::new(),
+            summaries: crate::interface::IfSummaries::new(),
             columns: nodes.settings,
             adjacencies: shared_adjs,
             fib4: shared4,

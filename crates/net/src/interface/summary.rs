@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The word of an interface; zero where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Brief(u64);
+pub struct IfSummary(u64);
 
-impl Brief {
+impl IfSummary {
     /// Up, and its packets are routed.
     pub const ROUTED: u64 = 1 << 0;
     /// That, and it takes IPv4 packets.
@@ -28,21 +28,21 @@ impl Brief {
     const FEATURES_LOCAL: u64 = 1 << 7;
 
     /// That of an interface. Places of tables and numbers of bridge domains have 16 bits.
-    pub fn new(i: &Interface) -> Brief {
+    pub fn new(i: &Interface) -> IfSummary {
         let mut bits = 0;
         let mut set = |on: bool, bit| bits |= if on { bit } else { 0 };
         let routed = i.is(ifflags::UP) && !i.is(ifflags::L2);
-        set(routed, Brief::ROUTED);
-        set(routed && i.takes_ip4(), Brief::IP4);
-        set(routed && i.takes_ip6(), Brief::IP6);
-        set(i.is(ifflags::UP | ifflags::L2) && i.bridge.is_some(), Brief::BRIDGED);
-        set(i.ip4_unicast != 0, Brief::FEATURES4);
-        set(i.ip6_unicast != 0, Brief::FEATURES6);
-        set(i.l2_input != 0, Brief::FEATURES_L2);
-        set(i.ip4_local | i.ip6_local != 0, Brief::FEATURES_LOCAL);
+        set(routed, IfSummary::ROUTED);
+        set(routed && i.takes_ip4(), IfSummary::IP4);
+        set(routed && i.takes_ip6(), IfSummary::IP6);
+        set(i.is(ifflags::UP | ifflags::L2) && i.bridge.is_some(), IfSummary::BRIDGED);
+        set(i.ip4_unicast != 0, IfSummary::FEATURES4);
+        set(i.ip6_unicast != 0, IfSummary::FEATURES6);
+        set(i.l2_input != 0, IfSummary::FEATURES_L2);
+        set(i.ip4_local | i.ip6_local != 0, IfSummary::FEATURES_LOCAL);
         let bridge = i.bridge.map_or(0, |b| u64::from(b.bridge));
         let place = |table: u32| u64::from(table as u16);
-        Brief(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge << 48)
+        IfSummary(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge << 48)
     }
 
     /// Whether those of `mask` that are set are these.
@@ -71,23 +71,23 @@ impl Brief {
 }
 
 /// The words of all interfaces.
-pub struct Briefs {
+pub struct IfSummaries {
     words: Box<[AtomicU64]>,
     /// How many interfaces have features for packets to the router.
     local: AtomicU32,
 }
 
-impl Briefs {
+impl IfSummaries {
     /// No interfaces.
     pub fn new() -> Self {
         let words = (0..MAX_INTERFACES).map(|_| AtomicU64::default()).collect();
-        Briefs { words, local: AtomicU32::new(0) }
+        IfSummaries { words, local: AtomicU32::new(0) }
     }
 
     /// The word of an interface.
     #[inline(always)]
-    pub fn get(&self, index: IfIndex) -> Brief {
-        Brief(self.words.get(index as usize).map_or(0, |w| w.load(Relaxed)))
+    pub fn get(&self, index: IfIndex) -> IfSummary {
+        IfSummary(self.words.get(index as usize).map_or(0, |w| w.load(Relaxed)))
     }
 
     /// Brings the word of an interface near.
@@ -99,9 +99,9 @@ impl Briefs {
     /// Publishes an interface, or that there is none.
     pub fn set(&self, index: IfIndex, interface: Option<&Interface>) {
         let Some(w) = self.words.get(index as usize) else { return };
-        let now = interface.map(Brief::new).unwrap_or_default();
-        let was = Brief(w.load(Relaxed));
-        let has = |b: Brief| u32::from(b.has(Brief::FEATURES_LOCAL, Brief::FEATURES_LOCAL));
+        let now = interface.map(IfSummary::new).unwrap_or_default();
+        let was = IfSummary(w.load(Relaxed));
+        let has = |b: IfSummary| u32::from(b.has(IfSummary::FEATURES_LOCAL, IfSummary::FEATURES_LOCAL));
         // In this order there is none that has some and is not counted.
         self.local.fetch_add(has(now), Relaxed);
         w.store(now.0, Relaxed);
@@ -115,7 +115,7 @@ impl Briefs {
     }
 }
 
-impl Default for Briefs {
+impl Default for IfSummaries {
     fn default() -> Self {
         Self::new()
     }
