@@ -9,7 +9,7 @@ use crate::contents::{ContentId, Contents};
 use crate::labels::LabelRoutes;
 use crate::link;
 use crate::nexthop::{self, Nexthops};
-use crate::route::{self, Action, Change, Key, LabelChange, RTPROT_KERNEL, Route, RouteMessage};
+use crate::route::{self, Action, Change, Key, LabelChange, RTPROT_KERNEL, RTPROT_RA, Route, RouteMessage};
 use crate::routes::{Routes, SEEN};
 use crate::wire::{Message, NLM_F_APPEND, NLM_F_REPLACE, kind};
 use ipnet::IpNet;
@@ -111,11 +111,10 @@ impl Mirror {
     pub fn take(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
         match m.kind {
             kind::RTM_NEWROUTE | kind::RTM_DELROUTE if is_labels(m) => self.take_label(m),
-            kind::RTM_NEWROUTE => {
-                if let Some(r) = self.ours(m.body) {
-                    self.set(r, m.flags, out);
-                }
-            }
+            kind::RTM_NEWROUTE => match self.ours(m.body) {
+                Some(r) => self.set(r, m.flags, out),
+                None => self.displaced(m),
+            },
             kind::RTM_DELROUTE => {
                 if let Some(r) = self.ours(m.body) {
                     self.del(&r, out);
@@ -228,9 +227,16 @@ impl Mirror {
             kind::RTM_NEWROUTE if is_labels(m) => self.take_label(m),
             kind::RTM_NEWROUTE => {
                 let Some(r) = self.ours(m.body) else { return };
-                // Told before in this reading: the kernel uses the first.
-                if self.routes.get(&r.key).is_some_and(|id| id & SEEN == self.seen) {
-                    let id = self.contents.take(&r.route);
+                // Told before in this reading: the kernel uses the first, of what routers advertise the one that is wanted most.
+                if let Some(first) = self.routes.get(&r.key).filter(|id| id & SEEN == self.seen) {
+                    let first = Arc::clone(self.contents.get(first & !SEEN));
+                    let next = if r.route.wanted > first.wanted {
+                        self.put(&r.key, &r.route, out);
+                        &*first
+                    } else {
+                        &r.route
+                    };
+                    let id = self.contents.take(next);
                     self.behind.entry(r.key).or_default().push(id);
                 } else {
                     self.put(&r.key, &r.route, out);
@@ -273,6 +279,14 @@ impl Mirror {
         (!matches!(r.route.action, Action::Other(_))).then_some(r)
     }
 
+    /// A route by which nobody else may forward may have taken the place of one of these.
+    fn displaced(&mut self, m: &Message<'_>) {
+        let known = |r: RouteMessage| self.routes.get(&r.key).is_some();
+        if m.flags & NLM_F_APPEND == 0 && route::parse(m.body).is_some_and(known) {
+            self.doubt(Doubt::Silent);
+        }
+    }
+
     /// The route that stands first has this content.
     fn put(&mut self, key: &Key, route: &Route, out: &mut Vec<Change>) {
         let id = self.contents.take(route) | self.seen;
@@ -293,9 +307,13 @@ impl Mirror {
         };
         if matches!(r.key.prefix, IpNet::V6(_)) {
             // Routes by next hops are told with all of them; others of one metric stand beside each other, in an order
-            // that messages do not tell, and ways of one route may differ in what they are beside that.
+            // that messages do not tell, and ways of one route may differ in what they are beside that. Those of routers'
+            // advertisements are never one route.
             let alone = |r: &Route| {
-                r.nexthop != 0 || r.paths.iter().all(|p| p.gateway.is_some()) && !r.paths.is_empty()
+                r.nexthop != 0
+                    || r.protocol != RTPROT_RA
+                        && r.paths.iter().all(|p| p.gateway.is_some())
+                        && !r.paths.is_empty()
             };
             let beside = |r: &Route| (r.protocol, r.mtu, r.source, r.nexthop);
             let alike = beside(&first) == beside(&r.route);
@@ -412,6 +430,7 @@ mod tests {
     use super::*;
     use crate::wire::Messages;
     use proptest::prelude::*;
+    use std::net::IpAddr;
 
     const KINDS: [u16; 9] = [
         kind::RTM_NEWLINK,
@@ -462,5 +481,55 @@ mod tests {
             prop_assert_eq!(all.len(), known.len());
             prop_assert!(mirror.is_empty() && mirror.contents() == 0);
         }
+    }
+
+    /// A message of the IPv6 default route by way of a router that is advertised.
+    fn advertised(router: u8, wanted: u8) -> Vec<u8> {
+        let attribute = |kind: u16, value: &[u8]| {
+            let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+            a.extend(kind.to_ne_bytes());
+            a.extend(value);
+            a.resize(a.len().next_multiple_of(4), 0);
+            a
+        };
+        let gateway = std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, router.into());
+        let body = [
+            vec![route::AF_INET6, 0, 0, 0, 254, RTPROT_RA, 0, 1, 0, 0, 0, 0],
+            attribute(5, &gateway.octets()),
+            attribute(4, &3u32.to_ne_bytes()),
+            attribute(6, &1024u32.to_ne_bytes()),
+            attribute(20, &[wanted]),
+        ]
+        .concat();
+        let mut m = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
+        m.extend(kind::RTM_NEWROUTE.to_ne_bytes());
+        m.extend([0; 10]);
+        m.extend(body);
+        m
+    }
+
+    fn told(mirror: &mut Mirror, messages: &[Vec<u8>]) -> Vec<IpAddr> {
+        let mut out = vec![];
+        mirror.begin();
+        for m in messages {
+            Messages(m).for_each(|m| mirror.told(&m, &mut out));
+        }
+        mirror.end(&mut out);
+        mirror.iter().filter_map(|(_, r)| r.paths[0].gateway).collect()
+    }
+
+    /// The second router is no more of the first one's route than the other way round, and the one that is wanted most is used.
+    #[test]
+    fn routers_that_are_advertised_stand_beside_each_other() {
+        let [low, medium, high] = [advertised(1, 3), advertised(2, 0), advertised(3, 1)];
+        let (mut mirror, mut out) = (Mirror::new(), vec![]);
+        Messages(&low).for_each(|m| mirror.take(&m, &mut out));
+        assert_eq!(mirror.take_doubt(), None);
+        Messages(&high).for_each(|m| mirror.take(&m, &mut out));
+        assert_eq!(mirror.take_doubt(), Some(Doubt::Silent));
+        let by = |n: u8| IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, u16::from(n)]);
+        assert_eq!(told(&mut mirror, &[low.clone(), high.clone(), medium.clone()]), [by(3)]);
+        assert_eq!(told(&mut mirror, &[low, medium]), [by(2)]);
+        assert_eq!(told(&mut mirror, &[high]), [by(3)]);
     }
 }

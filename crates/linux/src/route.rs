@@ -27,6 +27,7 @@ const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTA_NEWDST: u16 = 19;
+const RTA_PREF: u16 = 20;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
@@ -98,6 +99,8 @@ pub struct Route {
     pub source: Option<IpAddr>,
     /// Largest packet, bytes; 0 when the route says nothing of it.
     pub mtu: u32,
+    /// How much a router that is advertised wants to be used (RFC 4191): 1 high, 0 medium, -1 low.
+    pub wanted: i8,
 }
 
 /// Which route of the kernel's it is.
@@ -124,6 +127,8 @@ pub struct RouteMessage {
 
 /// Protocol of routes that the kernel makes itself, for addresses of devices.
 pub const RTPROT_KERNEL: u8 = 2;
+/// Protocol of routes that the kernel makes of routers' advertisements.
+pub const RTPROT_RA: u8 = 9;
 
 /// The word that `ip route` has for a protocol.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
@@ -267,6 +272,7 @@ fn body<'a>(body: &'a [u8], mut dst: impl FnMut(&'a [u8]) -> Option<()>) -> Opti
         nexthop: 0,
         source: None,
         mtu: 0,
+        wanted: 0,
     };
     let mut single =
         Path { weight: 1, onlink: u32_at(head, 8)? & u32::from(RTNH_F_ONLINK) != 0, ..Path::default() };
@@ -284,6 +290,8 @@ fn body<'a>(body: &'a [u8], mut dst: impl FnMut(&'a [u8]) -> Option<()>) -> Opti
                 route.mtu = mtu.and_then(|(_, v)| u32_at(v, 0)).unwrap_or(0);
             }
             RTA_MULTIPATH => paths(value, &mut route.paths)?,
+            // Two bits with a sign; the fourth value says nothing.
+            RTA_PREF => route.wanted = [0, 1, 0, -1][usize::from(value.first()? & 3)],
             _ => single.take(kind, value, &mut encap)?,
         }
     }

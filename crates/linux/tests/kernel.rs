@@ -237,7 +237,7 @@ fn change(r: &mut Rng) -> String {
         8 if !v6 => "via inet6 fd00::9 dev va".to_owned(),
         _ => format!("nhid {}", 1 + r.below(6)),
     };
-    let kind = if r.below(12) == 0 { r.of(&["blackhole", "unreachable", "prohibit"]) } else { "" };
+    let kind = if r.below(12) == 0 { r.of(&["blackhole", "unreachable", "prohibit", "throw"]) } else { "" };
     let what = if kind.is_empty() { what } else { String::new() };
     let table = if r.below(5) == 0 { format!("table {}", 100 + r.below(2)) } else { String::new() };
     let metric = if r.below(3) == 0 { format!("metric {}", 1 + r.below(3)) } else { String::new() };
@@ -247,7 +247,11 @@ fn change(r: &mut Rng) -> String {
     } else {
         ""
     };
-    let proto = if verb == "del" { "" } else { r.of(&["proto bird", "proto zebra", "proto static", ""]) };
+    let proto = if verb == "del" {
+        ""
+    } else {
+        r.of(&["proto bird", "proto zebra", "proto static", "proto kernel", ""])
+    };
     let prefix = if prefix == "default" && v6 { "::/0".to_owned() } else { prefix };
     format!("route {verb} {kind} {prefix} {table} {metric} {mtu} {source} {proto} {what}\n")
 }
