@@ -96,7 +96,36 @@ def test_routes_of_ip_are_forwarded_by(lab):
         return "table 77" in n["failures"][0]["reason"] and n["failures"][0]["prefix"] == "30.0.1.0/24"
     wait_for("it is told", told)
     assert s.router.ctl("fib diff kernel") == "- 30.0.1.0/24 table 77 metric 0: via 10.0.1.2 left\n"
+    # What was refused for want of a table is made when there is one.
+    s.router.ctl("ip table add 77")
+    wait_for("it is made", lambda: [n["failed"] for n in s.netlink()] == [0])
+    s.quiet()
     s.linux.ip("route del 30.0.1.0/24 table 77")
+    # Of several ways those over pairs are taken.
+    s.linux.ip("route add 30.0.3.0/24 nexthop via 10.0.1.2 dev e0 weight 3 nexthop dev other weight 1")
+    wait_for("a way is taken", lambda: "via 10.0.1.2 left" in s.router.ctl("fib why 30.0.3.1"))
+    s.quiet()
+    # A route of a kind that is not forwarded by takes the place of one.
+    for kind in ("throw 30.0.4.0/24 metric 20", "30.0.4.0/24 dev e0 proto kernel metric 20"):
+        s.linux.ip("route add 30.0.4.0/24 via 10.0.1.2 dev e0 metric 20")
+        wait_for("it is taken", lambda: "via 10.0.1.2 left" in s.router.ctl("fib why 30.0.4.1"))
+        s.linux.ip(f"route replace {kind}")
+        wait_for("it is gone", lambda: "30.0.4.0" not in s.router.ctl("fib why 30.0.4.1"))
+        s.quiet()
+        s.linux.ip(f"route del {kind}")
+    # The main table is that of the interfaces: routes go along to another one, and back.
+    for lines in (["30.0.5.0/24 via 10.0.1.2 dev e0"], ["30.0.6.0/24", "nexthop via 10.0.1.2 dev e0", "nexthop via 10.0.1.3 dev e0"]):
+        s.linux.ip("route add " + " ".join(lines))
+    s.quiet()
+    for table in (10, 0):
+        s.router.ctl("set interface ip address del left all")
+        s.router.ctl(f"set interface ip table left {table}")
+        s.router.ctl("set interface ip address left 10.0.1.1/24")
+        s.linux.ip("route replace 30.0.5.0/24 via 10.0.1.2 dev e0")
+        s.linux.ip("route replace 30.0.6.0/24 nexthop via 10.0.1.2 dev e0 nexthop via 10.0.1.3 dev e0")
+        wait_for("they are there", lambda table=table: "via 10.0.1.2" in s.router.ctl(f"fib why 30.0.5.1 table {table}"))
+        s.quiet()
+        assert "30.0.5.0" not in s.router.ctl(f"fib why 30.0.5.1 table {10 - table}")
     # An interface goes at once, with its pair and Linux's routes over it.
     s.linux.ip("route add 50.0.0.0/24 dev lo0")
     wait_for("it is the router's", lambda: "via loop0" in s.router.ctl("fib why 50.0.0.1"))
@@ -108,6 +137,8 @@ def test_routes_of_ip_are_forwarded_by(lab):
     s.router.ctl("lcp delete left")
     s.router.ctl("lcp delete right")
     wait_for("all are gone", lambda: s.netlink() == [] and "kernel:" not in s.router.ctl("show ip fib"))
+    # Where nobody is asked nobody agrees.
+    assert "nothing is compared" in s.router.ctl("fib diff kernel")
 
 
 TABLES = {254: 0, 10: 10, 20: 20}  # the kernel's number: Quiver's

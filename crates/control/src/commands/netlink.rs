@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Failed routes that `show netlink` tells of.
 const FAILED: usize = 10;
+/// What is told where no namespace is followed.
+const NOTHING: &str =
+    "nothing is followed: no interface has a pair in Linux, or `lcp netlink` and `lcp nl-sync` are off";
 /// Lines of differences made at a time.
 const LINES: usize = 256;
 
@@ -29,7 +32,7 @@ pub(super) fn commands() -> [Command<App>; 3] {
         Command::read("fib diff kernel", "Compares the router's routes with the kernel's, route by route", diff)
             .details(
                 "All routes of the kernel are read once more. A line for each that the router should have and has not (`-`), has and \
-                 should not have (`+`), or has otherwise (`~`); nothing when both agree. Routes that change meanwhile may be among them.",
+                 should not have (`+`), or has otherwise (`~`); nothing when both agree. Where nothing is followed, it says so. Routes that change meanwhile may be among them.",
             )
             .example("fib diff kernel"),
     ]
@@ -106,10 +109,7 @@ fn routes_words(routes: u64, contents: u64, objects: u64, labels: u64) -> String
 fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let followed = app.kernel.followed();
     if followed.is_empty() {
-        return Ok(Output::new(
-            "nothing is followed: no interface has a pair in Linux, or `lcp netlink` and `lcp nl-sync` are off\n",
-            json!([]),
-        ));
+        return Ok(Output::new(format!("{NOTHING}\n"), json!([])));
     }
     let (mut text, mut list) = (String::new(), vec![]);
     for f in followed {
@@ -219,6 +219,9 @@ fn words(router: &Router, d: &Difference, target: &Target) -> String {
 
 fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (router, kernel) = (Rc::clone(&app.router), Rc::clone(&app.kernel));
+    if kernel.followed().is_empty() {
+        return Ok(Output::new(format!("nothing is compared: {NOTHING}\n"), json!([])));
+    }
     let (changes, caller) = (Rc::clone(&app.changes), args.caller().cloned());
     Ok(Output::stream(async move |_| {
         let place = changes.places.take(caller.as_ref()).await?;

@@ -148,17 +148,13 @@ async fn compare(
     let mut wanted: Wanted = HashMap::with_capacity(kernel.len());
     let mut shared: HashMap<*const Route, Arc<Target>> = HashMap::new();
     for routes in kernel.chunks(TURN) {
-        {
-            let router = router.borrow();
-            let goal = |(key, route): &(Key, Arc<Route>)| {
-                let Goal { table, rank, target } =
-                    devices.goal(&router, Speaker::KERNEL.preference, key, route).ok()?;
-                let known = shared.entry(Arc::as_ptr(route)).or_insert_with(|| Arc::new(target.clone()));
-                let target = if **known == target { Arc::clone(known) } else { Arc::new(target) };
-                Some(((table, key.prefix, rank.metric), target))
-            };
-            wanted.extend(routes.iter().filter_map(goal));
-        }
+        let goal = |(key, route): &(Key, Arc<Route>)| {
+            let Goal { table, rank, target } = devices.goal(Speaker::KERNEL.preference, key, route).ok()?;
+            let known = shared.entry(Arc::as_ptr(route)).or_insert_with(|| Arc::new(target.clone()));
+            let target = if **known == target { Arc::clone(known) } else { Arc::new(target) };
+            Some(((table, key.prefix, rank.metric), target))
+        };
+        wanted.extend(routes.iter().filter_map(goal));
         tokio::task::yield_now().await;
     }
     drop_aside(kernel);

@@ -51,11 +51,13 @@ fn wanted(router: &Router) -> BTreeMap<Namespace, Devices> {
     let pairs = (makes.routes || makes.devices).then(|| net::linux_cp::pairs(router));
     for pair in pairs.into_iter().flatten() {
         if let Some(ifindex) = pair.ifindex {
-            all.entry(pair.linux.netns).or_default().0.insert(ifindex, pair.interface);
+            all.entry(pair.linux.netns).or_default().insert(router, ifindex, pair.interface);
         }
     }
     for (netns, devices) in all.iter_mut().filter(|_| makes.devices) {
-        devices.0.extend(net::linux_bridge::svis(router, netns));
+        for (ifindex, interface) in net::linux_bridge::svis(router, netns) {
+            devices.insert(router, ifindex, interface);
+        }
     }
     let identity = |n: &Option<String>| n.as_deref().and_then(drivers::netns::identity);
     all.into_iter().map(|(n, devices)| ((n.clone(), identity(&n)), devices)).collect()
@@ -87,7 +89,11 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
             let same = |t: &Task| {
                 wanted.get(&t.namespace) == Some(&t.devices) && t.buffer == buffer && t.makes == makes
             };
-            let stays = |t: &Task| same(t) && !t.tasks[0].is_finished();
+            let lacks = |t: &Task| {
+                let followed = kernel.followed.borrow();
+                followed.get(&t.namespace.0).is_some_and(|f| f.taken.counts.lacked(&router.borrow()))
+            };
+            let stays = |t: &Task| same(t) && !lacks(t) && !t.tasks[0].is_finished();
             let ended: Vec<_> = tasks.extract_if(.., |t| !stays(t)).map(|t| t.namespace.0.clone()).collect();
             for netns in ended {
                 kernel.followed.borrow_mut().remove(&netns);

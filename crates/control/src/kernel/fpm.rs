@@ -53,7 +53,11 @@ fn wanted(router: &Router) -> Option<Wanted> {
 /// The devices of a namespace that are pairs.
 fn devices(router: &Router, netns: Option<&str>) -> Devices {
     let pairs = net::linux_cp::pairs(router).filter(|p| p.linux.netns.as_deref() == netns);
-    Devices(pairs.filter_map(|p| Some((p.ifindex?, p.interface))).collect())
+    let mut devices = Devices::default();
+    for (ifindex, interface) in pairs.filter_map(|p| Some((p.ifindex?, p.interface))) {
+        devices.insert(router, ifindex, interface);
+    }
+    devices
 }
 
 fn taken(router: &Router, netns: &Option<String>) -> Rc<Taken> {
@@ -98,10 +102,11 @@ impl Listener {
                 }
             }
         }
-        // Other devices are pairs: all is told anew.
+        // Other devices are pairs, or there is another table: all is told anew.
         if let (Some(heard), Some((_, netns))) = (kernel.fpm(), &self.wanted) {
             let now = devices(&router.borrow(), netns.as_deref());
-            if heard.taken.borrow().devices != now {
+            let lacked = heard.taken.borrow().counts.lacked(&router.borrow());
+            if heard.taken.borrow().devices != now || lacked {
                 heard.taken.replace(taken(&router.borrow(), netns));
                 heard.fpm.tell_all();
             }

@@ -9,9 +9,10 @@ use std::net::IpAddr;
 /// The kernel's table `main`.
 const MAIN: u32 = 254;
 
-/// Linux's devices that are pairs, and the numbers of their interfaces.
+/// Linux's devices that are pairs, and the numbers of their interfaces; and the tables these are in, IPv4's and IPv6's. Routes go back as they came:
+/// with other pairs or tables all is told anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Devices(pub BTreeMap<u32, u32>);
+pub(super) struct Devices(pub BTreeMap<u32, u32>, BTreeMap<u32, [u32; 2]>);
 
 /// Why the router does not forward by a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,16 @@ pub(super) struct Goal {
 }
 
 impl Devices {
+    /// A device is the pair of an interface.
+    pub fn insert(&mut self, router: &Router, ifindex: u32, interface: u32) {
+        self.0.insert(ifindex, interface);
+        if let Some(i) = router.interface(interface) {
+            self.1.insert(interface, [false, true].map(|v6| router.table_of_interface(i, v6)));
+        }
+    }
+
     /// Of a route of the kernel's, or of one who speaks of its devices.
-    pub fn goal(&self, router: &Router, preference: u8, key: &Key, route: &Route) -> Result<Goal, Not> {
+    pub fn goal(&self, preference: u8, key: &Key, route: &Route) -> Result<Goal, Not> {
         if key.tos != 0 {
             return Err(Not::Supported("type of service"));
         }
@@ -49,7 +58,7 @@ impl Devices {
         };
         let v6 = key.prefix.addr().is_ipv6();
         let table = match key.table {
-            MAIN => self.main(router, &target, v6),
+            MAIN => self.main(&target, v6),
             other => other,
         };
         let rank = Rank { preference, metric: key.metric };
@@ -69,7 +78,8 @@ impl Devices {
             if p.other_encap.is_some() {
                 return Err(Not::Supported("encapsulation"));
             }
-            let interface = *self.0.get(&p.ifindex).ok_or(Not::Foreign)?;
+            // The others go by devices that are not the router's.
+            let Some(interface) = self.0.get(&p.ifindex).copied() else { continue };
             let labels = match p.labels.is_empty() {
                 true => OutLabels::NONE,
                 false => OutLabels::new(&p.labels).ok_or(Not::Supported("number of labels"))?,
@@ -82,6 +92,9 @@ impl Devices {
                 order.push(path);
                 0
             }) += weight;
+        }
+        if order.is_empty() {
+            return Err(Not::Foreign);
         }
         let weight = |p: &RoutePath| u8::try_from(paths[p]).unwrap_or(u8::MAX);
         Ok(order
@@ -99,12 +112,12 @@ impl Devices {
     }
 
     /// The kernel's main table is that of the interfaces: several namespaces may stand for several tables.
-    fn main(&self, router: &Router, target: &Target, v6: bool) -> u32 {
-        let of = |index: u32| router.interface(index).map(|i| router.table_of_interface(i, v6));
+    fn main(&self, target: &Target, v6: bool) -> u32 {
+        let of = |interface: &u32| self.1.get(interface).map(|t| t[usize::from(v6)]);
         if let Target::Paths(paths) = target {
-            return paths.first().and_then(|p| of(p.interface?)).unwrap_or(0);
+            return paths.first().and_then(|p| of(&p.interface?)).unwrap_or(0);
         }
-        let mut all = self.0.values().filter_map(|i| of(*i));
+        let mut all = self.0.values().filter_map(of);
         let first = all.next().unwrap_or(0);
         if all.all(|t| t == first) { first } else { 0 }
     }

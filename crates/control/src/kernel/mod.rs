@@ -18,7 +18,7 @@ pub(crate) use fpm::Heard;
 
 use goals::Devices;
 use linux::{Key, Reader};
-use net::router::{LogLine, Router};
+use net::router::{LogLine, RouteTable, Router};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -140,6 +140,8 @@ pub(crate) struct Counts {
     /// Routes that the router has refused, and why; of too many only the number.
     pub failed: RefCell<HashMap<Failed, String>>,
     pub more_failed: Cell<u64>,
+    /// Tables that routes were refused for want of: the family, whether that is IPv6, and the number.
+    lacking: RefCell<BTreeSet<(bool, u32)>>,
     /// Changes that were made in the router.
     pub made: Cell<u64>,
     /// Batches that wait, and the longest that one has waited.
@@ -164,6 +166,12 @@ impl Counts {
         self.unsupported.borrow_mut().clear();
         self.failed.borrow_mut().clear();
         self.more_failed.set(0);
+        self.lacking.borrow_mut().clear();
+    }
+
+    /// Whether a table is there now for want of which a route was refused.
+    fn lacked(&self, router: &Router) -> bool {
+        self.lacking.borrow().iter().any(|(v6, id)| router.has_table(RouteTable { v6: *v6, id: *id }))
     }
 
     fn fail(&self, key: Failed, why: String) {

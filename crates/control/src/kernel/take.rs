@@ -3,7 +3,7 @@
 use super::goals::{Goal, Not};
 use super::{Failed, Taken};
 use linux::{Change, Key, Route};
-use net::router::{Op, RouteBatch, RouteSource, Router};
+use net::router::{Op, RouteBatch, RouteSource, RouteTable, Router};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl Taken {
         None
     }
 
-    fn goal(&self, router: &Router, key: &Key, route: &Route, more: i64) -> Option<Goal> {
-        self.counted(self.devices.goal(router, self.speaker.preference, key, route), more)
+    fn goal(&self, key: &Key, route: &Route, more: i64) -> Option<Goal> {
+        self.counted(self.devices.goal(self.speaker.preference, key, route), more)
     }
 
     /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile.
@@ -42,7 +42,7 @@ impl Taken {
         for change in last_of_each(changes) {
             let Change { key, was, is } = &change;
             let step = |router: &mut Router, sources: &mut HashMap<_, _>, route: &Arc<Route>, more| {
-                let goal = self.goal(router, key, route, more)?;
+                let goal = self.goal(key, route, more)?;
                 let source = *sources.entry(route.protocol).or_insert_with(|| {
                     router.route_source(&speaker.source_name(netns, route.protocol), speaker.preference).ok()
                 });
@@ -91,6 +91,10 @@ impl Taken {
                     let mut batch = router.route_batch(step.source, step.goal.table);
                     batch.del_ranked(step.key.prefix, step.goal.rank);
                     let _ = router.commit(vec![Op::Routes(batch)]);
+                    let table = (step.key.prefix.addr().is_ipv6(), step.goal.table);
+                    if !router.has_table(RouteTable { v6: table.0, id: table.1 }) {
+                        self.counts.lacking.borrow_mut().insert(table);
+                    }
                     self.counts.fail(Failed::Route(step.key), e.message);
                 }
             }
