@@ -389,6 +389,7 @@ fn labels(router: &mut Router) {
         (112, &[true, false], vec![via(right, uniform(&[34, 206]))]),
         (113, &[true, false], vec![via(right, uniform(&[3]))]),
         (114, &[true], vec![RoutePath { labels: uniform(&[]), ..into(0, Lookup::Ip4) }]),
+        (115, &[true], vec![into(1, Lookup::Ip)]),
         (1000, &[true], vec![frames(router, "mpls-tunnel0")]),
         (1001, &[true], vec![frames(router, "mpls-tunnel1")]),
     ] {

@@ -199,6 +199,73 @@ def test_the_egress_looks_the_packet_up(lsr, run):
         lsr.left.send(labelled(left, stack((103, 7)), udp4("127.0.0.1", FAR4)))
 
 
+def test_one_label_leads_both_families_into_a_table(lsr, run):
+    """L3VPN with one label for a customer, as FRR and Linux give it out: the packet says which of the two tables it is."""
+    left, red = lsr.ports["left"], lsr.ports["red"]
+    # Tables with other FIB indexes than those of the other family.
+    run("ip6 table add 30", "ip table add 40")
+    with pytest.raises(CtlError, match="there is no IPv6 table 40"):
+        lsr.ctl("mpls local-label add 110 eos via ip-lookup-in-table 40")
+    run("ip6 table add 40",
+        "ip route add 198.51.100.0/24 table 40 via 10.9.0.2 red",
+        "ip route add 2001:db8:77::/48 table 40 via 2001:db8:9::2 red",
+        "mpls local-label add 110 via ip-lookup-in-table 40",
+        "mpls local-label add 111 eos via ip-lookup-in-table 40 uniform")
+    lsr.left.send(labelled(left, stack((110, 7)), ip4(ttl=60)))
+    lsr.red.expect(out_of(red) / ip4(ttl=59))
+    lsr.left.send(labelled(left, stack((110, 7)), ip6(hlim=60)))
+    lsr.red.expect(out_of(red) / ip6(hlim=59))
+    # Below another label that ends here, and with an entropy label.
+    run("mpls local-label add 103 non-eos via mpls-lookup-in-table 0")
+    lsr.left.send(labelled(left, stack((103, 9), (110, 7)), ip6(hlim=60)))
+    lsr.red.expect(out_of(red) / ip6(hlim=59))
+    lsr.left.send(labelled(left, stack((110, 7), (7, 5), (4711, 0)), ip4(ttl=60)))
+    lsr.red.expect(out_of(red) / ip4(ttl=59))
+    for ip, wants in ((ip4(ttl=60), ip4(ttl=6)), (ip6(hlim=60), ip6(hlim=6)), (ip4(ttl=5), ip4(ttl=4)), (ip6(hlim=5), ip6(hlim=4))):
+        lsr.left.send(labelled(left, stack((111, 7)), ip))
+        lsr.red.expect(out_of(red) / wants)
+    # A vector of both, of which each keeps its order, and what is neither.
+    for n in range(8):
+        lsr.left.send(labelled(left, stack((110, 7)), (ip4, ip6)[n % 2](**{("ttl", "hlim")[n % 2]: 40 + n})))
+    got = [lsr.red.recv() for _ in range(8)]
+    four, six = ([f for f in got if f[12:14] == kind] for kind in (b"\x08\x00", b"\x86\xdd"))
+    assert four == [bytes(out_of(red) / ip4(ttl=39 + n)) for n in range(0, 8, 2)]
+    assert six == [bytes(out_of(red) / ip6(hlim=39 + n)) for n in range(1, 8, 2)]
+    for label in (110, 111):
+        for nibble in set(range(16)) - {4, 6}:
+            with lsr.counted("mpls-payload-not-ip"):
+                lsr.left.send(labelled(left, stack((label, 7)), Raw(bytes([nibble << 4]) + bytes(47))))
+        with lsr.counted("mpls-truncated"):
+            lsr.left.send(labelled(left, stack((label, 7)), Raw(b"")))
+        for cut in (1, 19):
+            with lsr.counted("mpls-disposition-bad-header"):
+                lsr.left.send(labelled(left, stack((label, 7)), Raw(bytes(ip4())[:cut])))
+        for cut in (1, 39):
+            with lsr.counted("mpls-disposition-bad-header"):
+                lsr.left.send(labelled(left, stack((label, 7)), Raw(bytes(ip6())[:cut])))
+        with lsr.counted("mpls-disposition-bad-header"):
+            lsr.left.send(labelled(left, stack((label, 7)), ip4(chksum=1)))
+        with lsr.counted("mpls-disposition-bad-address"):
+            lsr.left.send(labelled(left, stack((label, 7)), udp6("::1", FAR6)))
+    # Above other labels it is nothing, and errors of the customer's packets go back where his table leads.
+    with lsr.counted("mpls-no-label"):
+        lsr.left.send(labelled(left, stack((110, 7), (100, 7)), ip4()))
+    run("ip route add 203.0.113.0/24 table 40 via 10.9.0.2 red", "ip route add 2001:db8:66::/48 table 40 via 2001:db8:9::2 red")
+    lsr.left.send(labelled(left, stack((110, 7)), ip4(ttl=1)))
+    got = Ether(lsr.red.recv())
+    assert (got.dst, got[IP].dst, got[ICMP].type) == (red.host_mac, "203.0.113.5", 11)
+    lsr.left.send(labelled(left, stack((110, 7)), ip6(hlim=1)))
+    got = Ether(lsr.red.recv())
+    assert (got.dst, got[IPv6].dst, got[IPv6].payload.type) == (red.host_mac, "2001:db8:66::5", 3)
+    # What is shown, and what keeps its tables.
+    [shown] = lsr.router.json("show mpls fib 110")["labels"]
+    assert (shown["eos"], shown["paths"]) == (True, "via ip-lookup-in-table 40")
+    assert [p["kind"] for p in shown["next-hop-group"]["paths"]] == ["pop-ip-lookup"]
+    assert "pop-ip-lookup in table 40" in lsr.ctl("show mpls fib 110")
+    with pytest.raises(CtlError, match="cannot be removed"):
+        lsr.ctl("ip6 table del 40")
+
+
 def test_explicit_null(lsr, run):
     left, right = lsr.ports["left"], lsr.ports["right"]
     run("ip route add 198.51.100.0/24 via 10.0.2.2 right",
@@ -474,6 +541,9 @@ def test_interfaces_are_enabled_one_by_one(lsr, run):
     ("mpls local-label add 100 non-eos via ip4-lookup-in-table 0", "use eos"),
     ("mpls local-label add 100 eos via mpls-lookup-in-table 0", "use non-eos"),
     ("mpls local-label add 100 eos via ip4-lookup-in-table 99", "there is no IPv4 table 99"),
+    ("mpls local-label add 100 non-eos via ip-lookup-in-table 0", "use eos"),
+    ("mpls local-label add 100 eos via ip-lookup-in-table 99", "there is no IPv4 table 99"),
+    ("ip route add 198.51.100.0/24 via ip-lookup-in-table 10", "ip-lookup-in-table"),
     ("mpls local-label add 100 eos table 9 via 10.0.2.2 right", "there is no MPLS table 9"),
     ("mpls local-label del 100", "no such route"),
     ("ip route add 198.51.100.0/24 via right out-labels 100", "name its address"),

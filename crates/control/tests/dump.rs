@@ -245,6 +245,8 @@ mpls:
     - 101 via 10.0.0.9 loop0 out-labels 33 200 uniform, 10.0.0.8 weight 3 out-labels 300
     - 102 eos via ip4-lookup-in-table 10
     - 103 eos via ip6-lookup-in-table 10 uniform
+    - 106 via ip-lookup-in-table 10
+    - {label: 107, via: {table: 0, lookup: ip, mode: uniform}}
     - {label: 104, via: {table: 7, lookup: mpls}}
     - {label: 104, table: 7, via: [{address: 10.0.0.9, out-labels: [3]}]}
     - {label: 105, table: 7, eos: false, via: [{address: 10.0.0.9, out-labels: [17, 18], mode: uniform, exp: 6}]}
@@ -262,6 +264,8 @@ routes:
         "- 101 non-eos via 10.0.0.9 loop0 out-labels 33 200 uniform, 10.0.0.8 weight 3 out-labels 300",
         "- 102 eos via ip4-lookup-in-table 10",
         "- 103 eos via ip6-lookup-in-table 10 uniform",
+        "- 106 eos via ip-lookup-in-table 10",
+        "- 107 eos via ip-lookup-in-table 0 uniform",
         "- 104 non-eos via mpls-lookup-in-table 7",
         "- 104 eos table 7 via 10.0.0.9 out-labels 3",
         "- 105 non-eos table 7 via 10.0.0.9 out-labels 17 18 uniform exp 6",

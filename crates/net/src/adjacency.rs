@@ -47,6 +47,12 @@ pub mod kind {
     /// Without the label, a frame that comes in on an interface.
     pub const FRAME: u8 = 18;
 
+    /// Without the label, into the IPv4 or the IPv6 table by the version of the packet: the places of both are the two halves of the
+    /// word, that of IPv4 the lower one.
+    pub const DISPOSE_IP: u8 = 19;
+    /// The same with the label's TTL.
+    pub const DISPOSE_IP_UNIFORM: u8 = 20;
+
     /// Whether it leads to a neighbour by an adjacency.
     pub const fn is_neighbor(kind: u8) -> bool {
         matches!(kind, REWRITE | LABEL | POP | POP_UNIFORM)
@@ -72,6 +78,8 @@ pub mod kind {
             DISPOSE6_UNIFORM => "pop-ip6-lookup-uniform",
             NEXT_LABEL => "pop-mpls-lookup",
             FRAME => "pop-l2-input",
+            DISPOSE_IP => "pop-ip-lookup",
+            DISPOSE_IP_UNIFORM => "pop-ip-lookup-uniform",
             NEXT_LABEL_UNIFORM => "pop-mpls-lookup-uniform",
             _ => "no-route",
         }

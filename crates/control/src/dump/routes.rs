@@ -95,6 +95,7 @@ pub(super) fn path_words(router: &Router, v6: bool, p: &RoutePath) -> String {
             let into = match p.lookup {
                 Lookup::Mpls => "mpls",
                 Lookup::Ip6 => "ip6",
+                Lookup::Ip => "ip",
                 Lookup::Own if v6 => "ip6",
                 Lookup::Ip4 | Lookup::Own | Lookup::Frame => "ip4",
             };

@@ -126,12 +126,16 @@ impl Goal {
                 }
             }
             let Some(id) = h.table else { continue };
+            if h.lookup == Lookup::Ip {
+                out.extend([false, true].map(|v6| Id::Table(RouteTable { v6, id })));
+                continue;
+            }
             out.push(match (h.address, h.lookup) {
                 (Some(a), _) => Id::Table(RouteTable::of(a, id)),
                 (None, Lookup::Mpls) => Id::LabelTable(id),
                 (None, Lookup::Ip4) => Id::Table(RouteTable { v6: false, id }),
                 (None, Lookup::Ip6) => Id::Table(RouteTable { v6: true, id }),
-                (None, Lookup::Own | Lookup::Frame) => Id::Table(RouteTable { v6, id }),
+                (None, Lookup::Own | Lookup::Frame | Lookup::Ip) => Id::Table(RouteTable { v6, id }),
             });
         }
         out.sort();

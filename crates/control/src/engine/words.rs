@@ -170,6 +170,7 @@ fn hop(h: &Hop, v6: bool, out: &mut String) {
             let kind = match h.lookup {
                 Lookup::Mpls => "mpls",
                 Lookup::Ip6 => "ip6",
+                Lookup::Ip => "ip",
                 Lookup::Own if v6 => "ip6",
                 Lookup::Own | Lookup::Ip4 | Lookup::Frame => "ip4",
             };

@@ -166,7 +166,7 @@ impl Reader<'_> {
         for p in paths {
             good &= self.check(d, p, eos);
         }
-        let ip = paths.iter().any(|p| matches!(p.lookup, Lookup::Ip4 | Lookup::Ip6 | Lookup::Frame));
+        let ip = paths.iter().any(|p| p.lookup.ends_stack());
         let mpls = paths.iter().any(|p| p.lookup == Lookup::Mpls);
         let bottoms = match eos {
             Some(eos) => vec![eos],
@@ -199,14 +199,16 @@ impl Reader<'_> {
             Lookup::Frame if p.labels.is_none() && p.address.is_none() => return true,
             Lookup::Frame => ("l2-input-on takes an interface and nothing else", "l2-input-on INTERFACE"),
             _ if !p.labels.is_empty() => ("labels are put on for a neighbour", "name its address"),
-            Lookup::Ip4 | Lookup::Ip6 if eos == Some(false) => {
+            Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip if eos == Some(false) => {
                 ("only at the bottom of a stack an IP packet follows", "eos")
             }
             Lookup::Mpls if eos == Some(true) => ("behind the bottom of a stack is no label", "non-eos"),
             Lookup::Mpls => return self.has_table(d, p.place, id),
-            Lookup::Ip4 | Lookup::Ip6 => {
-                let table = RouteTable { v6: p.lookup == Lookup::Ip6, id };
-                return self.paths.names.tables.check(d, p.place, table);
+            Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip => {
+                let mut families = [false, true]
+                    .into_iter()
+                    .filter(|v6| p.lookup == Lookup::Ip || *v6 == (p.lookup == Lookup::Ip6));
+                return families.all(|v6| self.paths.names.tables.check(d, p.place, RouteTable { v6, id }));
             }
         };
         d.error(p.place, "label-path", message).help(help);

@@ -25,8 +25,13 @@ pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "preference",
 pub(super) const PATH: &[&str] =
     &["address", "interface", "table", "weight", "lookup", "out-labels", "mode", "ttl", "exp"];
 const MODES: &[(&str, bool)] = &[("pipe", false), ("uniform", true)];
-const LOOKUPS: &[(&str, Lookup)] =
-    &[("ip4", Lookup::Ip4), ("ip6", Lookup::Ip6), ("mpls", Lookup::Mpls), ("l2-input", Lookup::Frame)];
+const LOOKUPS: &[(&str, Lookup)] = &[
+    ("ip4", Lookup::Ip4),
+    ("ip6", Lookup::Ip6),
+    ("ip", Lookup::Ip),
+    ("mpls", Lookup::Mpls),
+    ("l2-input", Lookup::Frame),
+];
 /// Words that end a next hop.
 const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "exp"];
 
@@ -376,7 +381,7 @@ impl Paths<'_> {
         }
         if !frame && fields.has("lookup") != (self.mpls && fields.has("table")) {
             d.error(fields.place, "label-lookup", "a label leads into a table of a kind")
-                .help("table: N and lookup: ip4, ip6 or mpls; only in `mpls`");
+                .help("table: N and lookup: ip4, ip6, ip or mpls; only in `mpls`");
             return None;
         }
         let lookup = lookup.unwrap_or_default();
@@ -462,6 +467,17 @@ impl Paths<'_> {
         labels(d, at, &list, uniform, ttl, exp).map(|labels| (weight, labels))
     }
 
+    /// What a word such as `ip4-lookup-in-table` says.
+    fn into_table(&self, word: &str) -> Option<Lookup> {
+        let kind = word.strip_suffix("-lookup-in-table")?;
+        let (_, lookup) = LOOKUPS.iter().find(|(word, l)| *word == kind && *l != Lookup::Frame)?;
+        match lookup {
+            lookup if self.mpls => Some(*lookup),
+            Lookup::Ip4 | Lookup::Ip6 => Some(Lookup::Own),
+            _ => None,
+        }
+    }
+
     /// `ADDRESS [INTERFACE] [weight N] [out-labels L ...]` or `INTERFACE [weight N]`.
     pub(super) fn path_words<'n>(
         &self,
@@ -476,6 +492,12 @@ impl Paths<'_> {
         let number = |d: &mut Decoder<'n>, (at, text): Word<'n>| {
             u32::try_from(d.int_text(at, text, 0, u64::from(u32::MAX))?).ok()
         };
+        if let [(at, word), n] = words
+            && let Some(lookup) = self.into_table(word)
+        {
+            let table = number(d, *n)?;
+            return self.checked(d, *at, None, None, (Some(table), lookup, weight, labels));
+        }
         match words {
             [address, (_, "next-hop-table"), n] if looks_like_address(address.1) => {
                 let table = number(d, *n)?;
@@ -486,18 +508,6 @@ impl Paths<'_> {
                     None,
                     (Some(table), Lookup::Own, weight, labels),
                 );
-            }
-            [(at, into @ ("ip4-lookup-in-table" | "ip6-lookup-in-table" | "mpls-lookup-in-table")), n]
-                if self.mpls || !into.starts_with("mpls") =>
-            {
-                let table = number(d, *n)?;
-                let lookup = match *into {
-                    _ if !self.mpls => Lookup::Own,
-                    "ip4-lookup-in-table" => Lookup::Ip4,
-                    "ip6-lookup-in-table" => Lookup::Ip6,
-                    _ => Lookup::Mpls,
-                };
-                return self.checked(d, *at, None, None, (Some(table), lookup, weight, labels));
             }
             [(at, "l2-input-on"), name] if self.mpls => {
                 return self.checked(d, *at, None, Some(*name), (None, Lookup::Frame, weight, labels));

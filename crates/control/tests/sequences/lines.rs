@@ -318,7 +318,7 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ),
     ("preference", &["1", "5", "254", "255"]),
     ("table", &["0", "10", "11"]),
-    ("lookup", &["ip4-lookup-in-table", "ip6-lookup-in-table", "mpls-lookup-in-table"]),
+    ("lookup", &["ip4-lookup-in-table", "ip6-lookup-in-table", "ip-lookup-in-table", "mpls-lookup-in-table"]),
     ("discard", &["drop", "unreachable", "prohibit"]),
     ("label", &["0", "3", "100", "101", "1048575"]),
     ("eos", &["eos", "non-eos", ""]),

@@ -62,6 +62,7 @@ fn lookup_word(lookup: Lookup, v6: bool) -> &'static str {
     match lookup {
         Lookup::Mpls => "mpls",
         Lookup::Ip6 => "ip6",
+        Lookup::Ip => "ip",
         Lookup::Own if v6 => "ip6",
         Lookup::Ip4 | Lookup::Own | Lookup::Frame => "ip4",
     }

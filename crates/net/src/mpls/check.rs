@@ -55,10 +55,11 @@ fn check_label_path(router: &Router, bottom: bool, p: &RoutePath) -> Result<(), 
         return Err("labels are put on for a neighbor: name its address".into());
     }
     let Some(id) = p.table else { return Err("a path needs an address or a table".into()) };
-    let v6 = match p.lookup {
+    let families: &[bool] = match p.lookup {
         Lookup::Own | Lookup::Frame => return Err("a path into a table says of which kind it is".into()),
-        Lookup::Ip4 => false,
-        Lookup::Ip6 => true,
+        Lookup::Ip4 => &[false],
+        Lookup::Ip6 => &[true],
+        Lookup::Ip => &[false, true],
         Lookup::Mpls if bottom => {
             return Err(format!(
                 "behind the bottom of a stack is no label to be looked up in MPLS table {id}: use non-eos"
@@ -71,7 +72,9 @@ fn check_label_path(router: &Router, bottom: bool, p: &RoutePath) -> Result<(), 
     if !bottom {
         return Err("only at the bottom of a stack an IP packet follows: use eos".into());
     }
-    router.fib_index_of(RouteTable { v6, id }).map(|_| ()).map_err(|e| e.message)
+    let known =
+        |v6: &bool| router.fib_index_of(RouteTable { v6: *v6, id }).map(|_| ()).map_err(|e| e.message);
+    families.iter().try_for_each(known)
 }
 
 /// A path on which a frame comes in on an interface.

@@ -10,7 +10,7 @@ use command::{Args, Command, CommandError, Output};
 fn paths() -> String {
     format!(
         "path:(via (drop|ip4-lookup-in-table <lookup4:u32>|ip6-lookup-in-table <lookup6:u32>|\
-         mpls-lookup-in-table <lookup-mpls:u32>|l2-input-on <input:interface>|<address:ip> [<interface:interface>]) \
+         ip-lookup-in-table <lookup:u32>|mpls-lookup-in-table <lookup-mpls:u32>|l2-input-on <input:interface>|<address:ip> [<interface:interface>]) \
          [weight <weight:u8 1..255>] {LABELS})..."
     )
 }
@@ -63,7 +63,8 @@ fn labels_and_tables() -> Vec<Command<Router>> {
         )
         .example("mpls local-label add 100 eos via 10.1.2.1 right out-labels 200")
         .example("mpls local-label add 101 eos via ip4-lookup-in-table 0")
-        .example("mpls local-label add 102 eos via 10.1.2.1 right out-labels 3"),
+        .example("mpls local-label add 102 eos via 10.1.2.1 right out-labels 3")
+        .example("mpls local-label add 103 eos via ip-lookup-in-table 0"),
         route(Command::write(
             &format!("{} {paths}", local("set")),
             "Set a label, in place of what it was",
@@ -105,6 +106,7 @@ fn route(c: Command<Router>) -> Command<Router> {
         .arg("interface", "interface to it; without it the next hop is looked up in table 0")
         .arg("lookup4", "IPv4 table in which packets are looked up; only eos")
         .arg("lookup6", "IPv6 table in which packets are looked up; only eos")
+        .arg("lookup", "tables of both families in which packets are looked up, by their version; only eos")
         .arg("lookup-mpls", "MPLS table in which the next label is looked up; only non-eos")
         .arg("input", "interface on which the frame below the label comes in (pseudowire); only eos")
         .arg("weight", "share of the flows")
@@ -124,6 +126,7 @@ fn target(router: &Router, args: &Args) -> Result<Option<Target>, CommandError> 
         let into = [
             (p.opt("lookup4")?, Lookup::Ip4),
             (p.opt("lookup6")?, Lookup::Ip6),
+            (p.opt("lookup")?, Lookup::Ip),
             (p.opt("lookup-mpls")?, Lookup::Mpls),
         ];
         let other = (None, if frame { Lookup::Frame } else { Lookup::Own });
@@ -154,7 +157,7 @@ fn bottoms(args: &Args, target: Option<&Target>) -> Vec<bool> {
                 Some(Target::Paths(p)) => p.as_slice(),
                 _ => &[],
             };
-            let ip = paths.iter().any(|p| matches!(p.lookup, Lookup::Ip4 | Lookup::Ip6 | Lookup::Frame));
+            let ip = paths.iter().any(|p| p.lookup.ends_stack());
             let mpls = paths.iter().any(|p| p.lookup == Lookup::Mpls);
             [true, false].into_iter().filter(|bottom| if *bottom { !mpls || ip } else { !ip }).collect()
         }

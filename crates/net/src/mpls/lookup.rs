@@ -64,7 +64,7 @@ graph::reasons! {
         RouterAlert => "mpls-router-alert",
         /// More labels are taken off than one packet may have looked up.
         Loop => "mpls-lookup-loop",
-        /// Behind the bottom of the stack is neither IPv4 nor IPv6, and no label tells what it is.
+        /// Behind the bottom of the stack is neither IPv4 nor IPv6, and nothing else goes where the label leads.
         NotIp => "mpls-payload-not-ip",
         /// The TTL of the label ran out; who sent the IP packet inside is told so.
         TtlExpired => "mpls-ttl-expired" (info),
@@ -226,6 +226,10 @@ impl LookupNode for MplsLookup {
                         _ => MplsLookupNext::Ip6Uniform,
                     });
                 }
+                kind::DISPOSE_IP => return by_version(p, e.adj, [MplsLookupNext::Ip4, MplsLookupNext::Ip6]),
+                kind::DISPOSE_IP_UNIFORM => {
+                    return by_version(p, e.adj, [MplsLookupNext::Ip4Uniform, MplsLookupNext::Ip6Uniform]);
+                }
                 kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => {
                     let uniform = e.kind == kind::NEXT_LABEL_UNIFORM;
                     let Some(next) = expose(p, entry, uniform) else {
@@ -278,7 +282,28 @@ fn without_entropy(p: &mut Packet<'_>, indicator: Entry) -> Result<Below, Exit<M
 
 /// Whether paths of this kind take the label off, and go on by what is below it.
 fn ends_here(kind: u8) -> bool {
-    (kind::DISPOSE4..=kind::FRAME).contains(&kind)
+    (kind::DISPOSE4..=kind::DISPOSE_IP_UNIFORM).contains(&kind)
+}
+
+/// Into one of two tables by the version of what is behind the bottom of the stack.
+fn by_version(
+    p: &mut Packet<'_>,
+    tables: u32,
+    [four, six]: [MplsLookupNext; 2],
+) -> Step<MplsLookupNext, MplsLookupDrop> {
+    p.d.hash = INTO_TABLE;
+    match p.data().get(4).map(|b| b >> 4) {
+        Some(4) => {
+            p.d.aux = tables & 0xffff;
+            Ok(four)
+        }
+        Some(6) => {
+            p.d.aux = tables >> 16;
+            Ok(six)
+        }
+        None => Err(MplsLookupDrop::Truncated.into()),
+        _ => Err(MplsLookupDrop::NotIp.into()),
+    }
 }
 
 /// Takes the first label off, and answers the next one.
@@ -370,7 +395,10 @@ impl Into<'_> {
     fn fib_index(&mut self, group: u32) -> Option<u32> {
         if group != self.group {
             match self.groups.paths(group) {
-                Paths::One(e) if e.kind == self.kind => (self.group, self.fib_index) = (group, e.adj),
+                Paths::One(e) if e.kind == self.kind => {
+                    let fib_index = if e.kind == kind::DISPOSE_IP { e.adj & 0xffff } else { e.adj };
+                    (self.group, self.fib_index) = (group, fib_index);
+                }
                 _ => return None,
             }
         }
@@ -436,7 +464,8 @@ impl QuickLookup for MplsLookup {
             kind::POP if sender.is_direct(e.adj) => {
                 Some((MplsLookupNext::Direct, Common::Pop(main, sender.last(groups, Some(view.flow)))))
             }
-            kind::DISPOSE4 => Some((MplsLookupNext::Ip4Lookup, Common::Ip4(main, into))),
+            // Of a label for both families IPv4 alone takes the short way.
+            kind::DISPOSE4 | kind::DISPOSE_IP => Some((MplsLookupNext::Ip4Lookup, Common::Ip4(main, into))),
             kind::DISPOSE6 => Some((MplsLookupNext::Ip6Lookup, Common::Ip6(main, into))),
             _ => None,
         }

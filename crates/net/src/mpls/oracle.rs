@@ -40,7 +40,7 @@ fn model(mut stack: Vec<Lse>, ip: &[u8]) -> Option<Leaves> {
         // Who takes a label off takes an entropy label below it as well (RFC 6790); others leave it.
         let ends = match (table, label) {
             (_, 0 | 2) => true,
-            (0, 102..=105 | 114) => stack.len() == 3,
+            (0, 102..=105 | 114 | 117 | 118) => stack.len() == 3,
             (_, 106) => stack.len() > 3,
             _ => false,
         };
@@ -68,6 +68,10 @@ fn model(mut stack: Vec<Lse>, ip: &[u8]) -> Option<Leaves> {
         };
         // The route to 10.10.0.0/16 leads to `right`.
         let looked_up = || (bottom && ip_ttl > 1).then(|| ("right", None, vec![], with_ttl(ip, ip_ttl - 1)));
+        let looked_up_uniform = || {
+            let left = ip_ttl.min(ttl);
+            (bottom && left > 1).then(|| ("right", None, vec![], with_ttl(ip, left - 1)))
+        };
         return match (table, label) {
             (_, 7) if stack.len() < 2 => None,
             (_, 7) => {
@@ -85,7 +89,8 @@ fn model(mut stack: Vec<Lse>, ip: &[u8]) -> Option<Leaves> {
             (7, 100) if bottom => Some(("right", None, swap(300, exp, &[]), ip.to_vec())),
             (0, 100) => Some(("right", None, swap(200, exp, &[]), ip.to_vec())),
             (0, 101) => pop("right", false),
-            (0, 102 | 104 | 114) => looked_up(),
+            (0, 102 | 104 | 114 | 117) => looked_up(),
+            (0, 118) => looked_up_uniform(),
             (_, 106) if !bottom => {
                 (table, _) = (7, stack.remove(0));
                 continue;
@@ -190,7 +195,7 @@ proptest! {
             (
                 prop::collection::vec(
                     (
-                        prop::sample::select(vec![0u32, 2, 3, 7, 7, 7, 9, 100, 100, 101, 102, 104, 106, 106, 107, 108, 109, 112, 113, 114, 115, 116, 500]),
+                        prop::sample::select(vec![0u32, 2, 3, 7, 7, 7, 9, 100, 100, 101, 102, 104, 106, 106, 107, 108, 109, 112, 113, 114, 115, 116, 117, 118, 500]),
                         0u8..8,
                         prop_oneof![6 => 2u8..=255, 1 => 0u8..3],
                     ),

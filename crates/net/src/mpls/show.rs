@@ -168,6 +168,7 @@ fn into_words(router: &Router, kind: u8, to: u32) -> String {
         kind::DISPOSE6 | kind::DISPOSE6_UNIFORM => {
             (to != u32::MAX).then(|| router.table_at(true, FibIndex(to)))
         }
+        kind::DISPOSE_IP | kind::DISPOSE_IP_UNIFORM => Some(router.table_at(false, FibIndex(to & 0xffff))),
         kind::NEXT_LABEL | kind::NEXT_LABEL_UNIFORM => label_table_at(router, FibIndex(to)),
         kind::FRAME => return format!(" on {}", router.interface_name(to)),
         _ => return String::new(),

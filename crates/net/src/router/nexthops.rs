@@ -42,10 +42,19 @@ pub enum Lookup {
     Ip4,
     /// IPv6, behind a label.
     Ip6,
+    /// IPv4 or IPv6 behind a label, by the version of the packet: in the tables of both families with the number.
+    Ip,
     /// By the next label.
     Mpls,
     /// Not at all: behind the label is a frame that comes in on the path's interface.
     Frame,
+}
+
+impl Lookup {
+    /// Whether it is only for labels at the bottom of a stack, behind which an IP packet or a frame follows.
+    pub fn ends_stack(self) -> bool {
+        matches!(self, Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip | Lookup::Frame)
+    }
 }
 
 impl Default for RoutePath {

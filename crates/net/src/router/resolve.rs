@@ -124,6 +124,13 @@ fn join(parts: Vec<(u64, Vec<Lead>)>) -> Vec<Lead> {
     out
 }
 
+const _: () = assert!(crate::plane::table::MAX_TABLES <= 1 << 16, "two FIB indexes fit a word");
+
+/// The word of [`kind::DISPOSE_IP`].
+fn both_families(four: FibIndex, six: FibIndex) -> u32 {
+    four.0 & 0xffff | six.0 << 16
+}
+
 /// Works out one group.
 struct Work<'r> {
     router: &'r Router,
@@ -182,6 +189,7 @@ impl Work<'_> {
     fn disposed(&mut self, p: &RoutePath) -> Vec<Lead> {
         let uniform = u8::from(p.labels.uniform);
         let (table, kind) = match p.lookup {
+            Lookup::Ip => return self.disposed_by_version(p),
             Lookup::Ip4 | Lookup::Own | Lookup::Frame => (TableKind::Ip4, kind::DISPOSE4),
             Lookup::Ip6 => (TableKind::Ip6, kind::DISPOSE6),
             Lookup::Mpls => (TableKind::Mpls, kind::NEXT_LABEL),
@@ -195,6 +203,15 @@ impl Work<'_> {
         let Some(fib_index) = fib_index else { return vec![] };
         self.out.tables.push((table, fib_index));
         vec![single(kind + uniform, None, fib_index.0)]
+    }
+
+    /// A path of a label route into the tables of both families.
+    fn disposed_by_version(&mut self, p: &RoutePath) -> Vec<Lead> {
+        let place = |v6| self.router.fibs.fib_index(RouteTable { v6, id: p.table? });
+        let (Some(four), Some(six)) = (place(false), place(true)) else { return vec![] };
+        self.out.tables.extend([(TableKind::Ip4, four), (TableKind::Ip6, six)]);
+        let kind = if p.labels.uniform { kind::DISPOSE_IP_UNIFORM } else { kind::DISPOSE_IP };
+        vec![single(kind, None, both_families(four, six))]
     }
 
     /// A path over a tunnel leads where the tunnel's paths lead.

@@ -373,6 +373,8 @@ pub fn labels(with_tables: bool) -> Vec<Op> {
         (114, &[true], vec![into(0, Lookup::Ip4)]),
         (115, &[true, false], vec![via(right, out(&[207]).with_mode(false, None, Exp::Set(5)))]),
         (116, &[true, false], vec![via(tagged, out(&[208]))]),
+        (117, &[true], vec![into(table, Lookup::Ip)]),
+        (118, &[true], vec![RoutePath { labels: uniform(out(&[])), ..into(0, Lookup::Ip) }]),
     ] {
         for bottom in bottoms {
             batch.set(label, *bottom, &Target::Paths(paths.clone()));
