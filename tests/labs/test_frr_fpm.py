@@ -176,10 +176,10 @@ def entry(label, bottom=True):
 
 
 def lsp(label, ifindex, way, *out, kind=24, protocol=193):
-    """A route of a label to a next hop, with other labels in its place."""
+    """A route of a label to a next hop, with other labels in its place; or to a device alone."""
     head = struct.pack("=BBBBBBBBI", 28, 20, 0, 0, 254, protocol, 0, 1, 0)
     new = attribute(19, b"".join(entry(o, n == len(out) - 1) for n, o in enumerate(out))) if out else b""
-    via = attribute(18, struct.pack("=H", 2) + ip(way)) + attribute(4, u32(ifindex))
+    via = (attribute(18, struct.pack("=H", 2) + ip(way)) if way else b"") + attribute(4, u32(ifindex))
     return frame(kind, head + attribute(1, entry(label)) + new + via)
 
 
@@ -228,6 +228,14 @@ def test_labels(lab):
     assert plain[12:14] == b"\x08\x00", plain
     swapped = through(101)
     assert swapped[12:14] == b"\x88\x47" and [int.from_bytes(swapped[n:n + 3], "big") >> 4 for n in (14, 18)] == [501, 502], swapped
+    # Without its label a packet to `lo` is looked up in the main table, as one to a VRF device is in that of the device. zebra does not tell what
+    # a device is; of one that nobody knows nothing comes.
+    c.sendall(lsp(200, 1, None) + lsp(201, 99999, None))
+    wait_for("Linux is asked", lambda: "via ip-lookup-in-table 0" in s.router.ctl("show mpls fib 200"))
+    assert through(200)[12:14] == b"\x08\x00" and "no label 201" in s.router.ctl("show mpls fib 201")
+    assert s.fpm()["unsupported"] == [{"what": "label without a next hop", "routes": 1}], s.fpm()
+    c.sendall(lsp(200, 1, None, kind=25))
+    wait_for("it is gone", lambda: "no label 200" in s.router.ctl("show mpls fib 200"))
     # It is changed, comes from another protocol, and goes.
     c.sendall(lsp(101, e1, "10.0.2.2", 600, protocol=186))
     wait_for("it is another's", lambda: s.router.ctl("show mpls fib").count("fpm:bgp@") == 2)

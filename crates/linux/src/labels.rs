@@ -1,6 +1,6 @@
 //! The routes of labels, as messages tell of them: of each label one.
 
-use crate::route::{LabelChange, Route};
+use crate::route::{LabelChange, Path, Route};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +10,11 @@ pub(crate) struct LabelRoutes {
     /// By label; whether the reading that goes on has seen it.
     routes: BTreeMap<u32, (Arc<Route>, bool)>,
     changes: Vec<LabelChange>,
+}
+
+/// Whether packets go over a device to no next hop.
+fn into(p: &Path, ifindex: u32) -> bool {
+    p.ifindex == ifindex && p.gateway.is_none()
 }
 
 impl LabelRoutes {
@@ -39,6 +44,18 @@ impl LabelRoutes {
         let is = Arc::new(route);
         let was = self.routes.insert(label, (Arc::clone(&is), true)).map(|(r, _)| r);
         self.changes.push(LabelChange { key: label, was, is: Some(is) });
+    }
+
+    /// Packets that are sent over a device without their label are looked up in this table.
+    pub fn follow(&mut self, ifindex: u32, table: Option<u32>) {
+        let changes = |r: &Route| r.paths.iter().any(|p| into(p, ifindex) && p.table != table);
+        for (label, (route, _)) in self.routes.iter_mut().filter(|(_, (r, _))| changes(r)) {
+            let mut new = Route::clone(route);
+            new.paths.iter_mut().filter(|p| into(p, ifindex)).for_each(|p| p.table = table);
+            let is = Arc::new(new);
+            let was = std::mem::replace(route, Arc::clone(&is));
+            self.changes.push(LabelChange { key: *label, was: Some(was), is: Some(is) });
+        }
     }
 
     pub fn remove(&mut self, label: u32) {

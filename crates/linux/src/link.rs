@@ -24,6 +24,7 @@ const IFLA_VLAN_ID: u16 = 1;
 const IFLA_VLAN_PROTOCOL: u16 = 5;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
+const IFLA_VRF_TABLE: u16 = 1;
 const IFLA_VXLAN_ID: u16 = 1;
 const IFLA_VXLAN_LOCAL: u16 = 4;
 const IFLA_VXLAN_TTL: u16 = 5;
@@ -35,6 +36,9 @@ const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
 /// Kinds of devices that live on the frames of another one.
 const UPON: [&[u8]; 6] = [b"vlan", b"macvlan", b"macvtap", b"ipvlan", b"ipvtap", b"macsec"];
 const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 1 << 3;
+/// The table that packets without a rule of their own are routed by.
+const RT_TABLE_MAIN: u32 = 254;
 /// The carrier itself: IFF_RUNNING follows it up to a second late.
 const IFF_LOWER_UP: u32 = 1 << 16;
 
@@ -78,6 +82,13 @@ pub enum LinkKind {
     Vxlan(Vxlan),
     /// A VLAN device.
     Vlan(Vlan),
+    /// A VRF device.
+    Vrf {
+        /// Number of its table.
+        table: u32,
+    },
+    /// The host's own, `lo`.
+    Loopback,
     /// Anything else.
     #[default]
     Other,
@@ -109,6 +120,17 @@ pub struct Vxlan {
     pub zero_checksum: bool,
     /// It is told the network identifier by packet.
     pub external: bool,
+}
+
+impl Link {
+    /// The table by which packets are routed that Linux takes a label off and sends over the device.
+    pub fn table(&self) -> Option<u32> {
+        match self.kind {
+            LinkKind::Vrf { table } => Some(table),
+            LinkKind::Loopback => Some(RT_TABLE_MAIN),
+            _ => None,
+        }
+    }
 }
 
 impl LinkKind {
@@ -176,6 +198,10 @@ fn info(nested: &[u8], link: &mut Link) -> Option<()> {
         b"bridge" => link.kind = LinkKind::bridge(data)?,
         b"vxlan" => link.kind = LinkKind::vxlan(data)?,
         b"vlan" => link.kind = LinkKind::vlan(data)?,
+        b"vrf" => {
+            let (_, table) = Attributes(data).find(|(kind, _)| *kind == IFLA_VRF_TABLE)?;
+            link.kind = LinkKind::Vrf { table: u32_at(table, 0)? };
+        }
         _ => {}
     }
     if slave.strip_suffix(&[0]).unwrap_or(slave) == b"bridge" {
@@ -203,7 +229,7 @@ pub fn parse(body: &[u8]) -> Option<Link> {
         master: 0,
         port: None,
         upon: None,
-        kind: LinkKind::Other,
+        kind: if flags & IFF_LOOPBACK != 0 { LinkKind::Loopback } else { LinkKind::Other },
     };
     let (mut nested, mut below, mut elsewhere) = (&[][..], None, false);
     for (kind, value) in Attributes(&body[IFINFOMSG..]) {

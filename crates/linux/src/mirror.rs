@@ -37,6 +37,10 @@ pub struct Mirror {
     contents: Contents,
     nexthops: Nexthops,
     labels: LabelRoutes,
+    /// The tables of devices by which packets are looked up that have lost their label.
+    tables: HashMap<u32, u32>,
+    /// A label leads over a device of which nothing is known.
+    asks: bool,
     seen: u32,
     doubt: Option<Doubt>,
 }
@@ -89,12 +93,41 @@ impl Mirror {
 
     /// Takes a message of a label's route, if it is one.
     fn take_label(&mut self, m: &Message<'_>) {
-        if let Some((label, route)) = route::parse_label(m.body) {
+        if let Some((label, mut route)) = route::parse_label(m.body) {
             match m.kind {
                 kind::RTM_DELROUTE => self.labels.remove(label),
-                _ => self.labels.set(label, route),
+                _ => {
+                    for p in route.paths.iter_mut().filter(|p| p.gateway.is_none()) {
+                        p.table = self.tables.get(&p.ifindex).copied();
+                        self.asks |= p.table.is_none();
+                    }
+                    self.labels.set(label, route);
+                }
             }
         }
+    }
+
+    /// Takes what a device is.
+    fn take_link(&mut self, ifindex: u32, table: Option<u32>) {
+        let was = match table {
+            Some(table) => self.tables.insert(ifindex, table),
+            None => self.tables.remove(&ifindex),
+        };
+        if was != table {
+            self.labels.follow(ifindex, table);
+        }
+    }
+
+    /// Whether labels lead over devices of which nothing was known, since this was asked last: of one who does not tell of devices.
+    pub fn asks_for_devices(&mut self) -> bool {
+        std::mem::take(&mut self.asks)
+    }
+
+    /// Takes what devices are: their tables, by Linux's index.
+    pub fn take_devices(&mut self, tables: &HashMap<u32, u32>) {
+        let gone: Vec<u32> = self.tables.keys().filter(|d| !tables.contains_key(d)).copied().collect();
+        gone.into_iter().for_each(|ifindex| self.take_link(ifindex, None));
+        tables.iter().for_each(|(ifindex, table)| self.take_link(*ifindex, Some(*table)));
     }
 
     /// Notes that all routes have to be read anew.
@@ -138,6 +171,7 @@ impl Mirror {
             }
             kind::RTM_NEWLINK | kind::RTM_DELLINK => {
                 let Some(link) = link::parse(m.body) else { return };
+                self.take_link(link.ifindex, link.table().filter(|_| m.kind == kind::RTM_NEWLINK));
                 // Without carrier a device loses the nexthop objects over it, and their routes.
                 let down = m.kind == kind::RTM_DELLINK || !link.up || !link.carrier;
                 let over = |r: &Route| r.paths.iter().any(|p| p.ifindex == link.ifindex);
@@ -211,6 +245,7 @@ impl Mirror {
         self.seen ^= SEEN;
         self.nexthops.clear();
         self.labels.begin();
+        self.tables.clear();
         for (_, list) in self.behind.drain() {
             list.into_iter().for_each(|id| self.contents.release(id));
         }
@@ -219,6 +254,9 @@ impl Mirror {
     /// Takes a message of a reading of all.
     pub fn told(&mut self, m: &Message<'_>, out: &mut Vec<Change>) {
         match m.kind {
+            kind::RTM_NEWLINK => {
+                self.tables.extend(link::parse(m.body).and_then(|l| Some((l.ifindex, l.table()?))));
+            }
             kind::RTM_NEWNEXTHOP => {
                 if let Some((id, nexthop)) = nexthop::parse(m.body) {
                     self.nexthops.set(id, nexthop);
@@ -443,6 +481,96 @@ mod tests {
         kind::RTM_NEWNEXTHOP,
         kind::RTM_DELNEXTHOP,
     ];
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut out = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+        out.extend(kind.to_ne_bytes());
+        out.extend(value);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut m = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
+        m.extend([&kind.to_ne_bytes()[..], &[0; 10], body].concat());
+        m
+    }
+
+    /// A device without a kind is Linux's `lo` where `flags` say so.
+    fn device(ifindex: u32, flags: u32, vrf: Option<u32>) -> Vec<u8> {
+        let mut body = [&[0; 4][..], &ifindex.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 4]].concat();
+        if let Some(table) = vrf {
+            let data = attribute(2, &attribute(1, &table.to_ne_bytes()));
+            body.extend(attribute(18, &[attribute(1, b"vrf\0"), data].concat()));
+        }
+        body
+    }
+
+    /// `ip -f mpls route add LABEL dev IFINDEX`.
+    fn label(label: u32, ifindex: u32) -> Vec<u8> {
+        let mut body = vec![route::AF_MPLS, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0];
+        body.extend(attribute(1, &(label << 12 | 0x100).to_be_bytes()));
+        body.extend(attribute(4, &ifindex.to_ne_bytes()));
+        body
+    }
+
+    /// The labels that changed, with the tables to which they lead.
+    fn told_of(mirror: &mut Mirror) -> Vec<(u32, Option<u32>)> {
+        let changes = mirror.take_label_changes();
+        changes.iter().map(|c| (c.key, c.is.as_ref().and_then(|r| r.paths[0].table))).collect()
+    }
+
+    fn take(mirror: &mut Mirror, kind: u16, body: &[u8]) -> Vec<(u32, Option<u32>)> {
+        let m = message(kind, body);
+        Messages(&m).for_each(|m| mirror.take(&m, &mut vec![]));
+        told_of(mirror)
+    }
+
+    #[test]
+    fn labels_lead_into_the_tables_of_vrf_devices() {
+        use kind::{RTM_DELLINK, RTM_NEWLINK, RTM_NEWROUTE};
+        let mut m = Mirror::new();
+        assert_eq!(take(&mut m, RTM_NEWLINK, &device(7, 0, Some(10))), []);
+        assert_eq!(take(&mut m, RTM_NEWROUTE, &label(80, 7)), [(80, Some(10))]);
+        // The label is told of first, or the device becomes another's.
+        assert_eq!(take(&mut m, RTM_NEWROUTE, &label(81, 8)), [(81, None)]);
+        assert_eq!(take(&mut m, RTM_NEWLINK, &device(8, 0, None)), []);
+        assert_eq!(take(&mut m, RTM_NEWLINK, &device(8, 0, Some(20))), [(81, Some(20))]);
+        assert_eq!(take(&mut m, RTM_NEWLINK, &device(8, 1, Some(20))), []);
+        assert_eq!(take(&mut m, RTM_DELLINK, &device(8, 0, Some(20))), [(81, None)]);
+        assert_eq!(take(&mut m, RTM_NEWLINK, &device(1, 8, None)), []);
+        assert_eq!(take(&mut m, RTM_NEWROUTE, &label(82, 1)), [(82, Some(254))]);
+        // All is read anew: devices before labels.
+        m.begin();
+        for (kind, body) in [
+            (RTM_NEWLINK, device(7, 0, Some(11))),
+            (RTM_NEWROUTE, label(80, 7)),
+            (RTM_NEWROUTE, label(82, 1)),
+        ] {
+            Messages(&message(kind, &body)).for_each(|one| m.told(&one, &mut vec![]));
+        }
+        m.end(&mut vec![]);
+        assert_eq!(told_of(&mut m), [(80, Some(11)), (82, None), (81, None)]);
+        assert!(m.label_routes().all(|(label, _)| label != 81));
+    }
+
+    /// One who keeps routes himself does not tell what devices are: it is asked.
+    #[test]
+    fn devices_of_labels_are_asked_for() {
+        let mut m = Mirror::new();
+        let plain = |m: &mut Mirror, body: &[u8]| {
+            let bytes = message(kind::RTM_NEWROUTE, body);
+            Messages(&bytes).for_each(|one| m.take_plain(&one, &mut vec![]));
+        };
+        plain(&mut m, &label(80, 7));
+        assert!(m.asks_for_devices() && !m.asks_for_devices());
+        m.take_devices(&[(7, 10), (1, 254)].into());
+        assert_eq!(told_of(&mut m), [(80, None), (80, Some(10))]);
+        plain(&mut m, &label(81, 7));
+        assert!(!m.asks_for_devices());
+        m.take_devices(&[(1, 254)].into());
+        assert_eq!(told_of(&mut m), [(81, Some(10)), (80, None), (81, None)]);
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

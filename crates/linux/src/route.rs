@@ -80,6 +80,8 @@ pub struct Path {
     pub labels: Vec<u32>,
     /// The next hop is on the link, whatever the addresses say.
     pub onlink: bool,
+    /// Of a label's route without next hop: the table in which packets are looked up without the label, by what the device is.
+    pub table: Option<u32>,
     /// Packets get headers that are not understood here (`LWTUNNEL_ENCAP_...`).
     pub other_encap: Option<u16>,
 }

@@ -78,13 +78,18 @@ pub enum Read {
 /// All of a kind: the message that asks for it, the family, bytes of the kind's fixed header.
 pub type Request = (u16, u8, usize);
 
-/// What is asked for of routes, in this order: routes name nexthop objects. A kernel without MPLS, asked for routes of labels, would
+/// What is asked for of routes, in this order: routes name nexthop objects, and those of labels VRF devices. A kernel without MPLS, asked for routes of labels, would
 /// tell those of all other families once more.
 pub fn routes() -> impl Iterator<Item = Request> {
     let mpls = std::path::Path::new("/proc/sys/net/mpls").exists();
-    [(RTM_GETNEXTHOP, 0, NHMSG), (RTM_GETROUTE, AF_INET, RTMSG), (RTM_GETROUTE, AF_INET6, RTMSG)]
-        .into_iter()
-        .chain(mpls.then_some((RTM_GETROUTE, AF_MPLS, RTMSG)))
+    [
+        (RTM_GETLINK, 0, IFINFOMSG),
+        (RTM_GETNEXTHOP, 0, NHMSG),
+        (RTM_GETROUTE, AF_INET, RTMSG),
+        (RTM_GETROUTE, AF_INET6, RTMSG),
+    ]
+    .into_iter()
+    .chain(mpls.then_some((RTM_GETROUTE, AF_MPLS, RTMSG)))
 }
 /// What is asked for of devices.
 pub const DEVICES: [Request; 2] = [(RTM_GETLINK, 0, IFINFOMSG), (RTM_GETADDR, 0, IFADDRMSG)];

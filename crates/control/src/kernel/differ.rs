@@ -1,6 +1,6 @@
 //! `fib diff kernel`: the kernel's routes, read once more, beside those that the router has of them.
 
-use super::goals::{Devices, Goal};
+use super::goals::{Devices, Goal, LabelGoal};
 use super::{Followed, SharedRouter, Speaker, sockets};
 use ipnet::IpNet;
 use linux::{Key, Route};
@@ -77,9 +77,9 @@ async fn compare_labels(
     let mut wanted: BTreeMap<(u32, bool), Arc<Target>> = BTreeMap::new();
     for routes in kernel.chunks(TURN) {
         for (label, route) in routes {
-            if let Ok(target) = devices.label_goal(route) {
+            if let Ok(LabelGoal { target, bottoms }) = devices.label_goal(&router.borrow(), route) {
                 let target = Arc::new(target);
-                wanted.extend([false, true].map(|bottom| ((*label, bottom), Arc::clone(&target))));
+                wanted.extend(bottoms.iter().map(|bottom| ((*label, *bottom), Arc::clone(&target))));
             }
         }
         tokio::task::yield_now().await;

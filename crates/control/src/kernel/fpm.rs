@@ -2,7 +2,7 @@
 
 use super::follow::{TURN, WAITING, marked, sweep};
 use super::goals::Devices;
-use super::{Counts, Kernel, Logger, SharedRouter, Speaker, Taken};
+use super::{Counts, Kernel, Logger, SharedRouter, Speaker, Taken, sockets};
 use linux::fpm::{Config, Event, Fpm};
 use net::linux_cp::FpmListen;
 use net::router::{LogLine, Router};
@@ -127,7 +127,12 @@ fn begin(
     let (send, events) = mpsc::channel::<(Instant, Event)>(WAITING);
     let config = Config { hold: Duration::from_secs(fpm.hold.into()) };
     let tell = move |event| send.blocking_send((Instant::now(), event)).is_ok();
-    let fpm = linux::fpm::listen(bound, config, tell).map_err(|e| e.to_string())?;
+    let mut requests = sockets(netns.as_deref(), linux::Sockets::for_requests)?;
+    let tables = move || {
+        let all = linux::reader::read_devices(&mut requests).unwrap_or_default();
+        all.iter().filter_map(|(ifindex, d)| Some((*ifindex, d.link.table()?))).collect()
+    };
+    let fpm = linux::fpm::listen(bound, config, tables, tell).map_err(|e| e.to_string())?;
     let heard = Rc::new(Heard { fpm, address, peer: RefCell::default(), taken: RefCell::new(taken) });
     let task = take_all(Rc::clone(router), Rc::clone(&heard), events, Rc::clone(log), Rc::clone(wake));
     Ok((heard, tokio::task::spawn_local(task)))

@@ -2,7 +2,7 @@
 
 use linux::{Action, Key, Route};
 use net::labels::OutLabels;
-use net::router::{Rank, RoutePath, Router, Target};
+use net::router::{Lookup, Rank, RoutePath, RouteTable, Router, Target};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -29,6 +29,13 @@ pub(super) struct Goal {
     pub table: u32,
     pub rank: Rank,
     pub target: Target,
+}
+
+/// What becomes of the packets of a label, and whether at the bottom of their stack or above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LabelGoal {
+    pub target: Target,
+    pub bottoms: &'static [bool],
 }
 
 impl Devices {
@@ -104,20 +111,48 @@ impl Devices {
     }
 
     /// Of the route of a label.
-    pub fn label_goal(&self, route: &Route) -> Result<Target, Not> {
+    pub fn label_goal(&self, router: &Router, route: &Route) -> Result<LabelGoal, Not> {
+        if let [path] = &route.paths[..]
+            && let Some(table) = path.table
+        {
+            if !path.labels.is_empty() {
+                return Err(Not::Supported("labels put on for a table"));
+            }
+            // Below it Linux knows IP packets alone.
+            return Ok(LabelGoal { target: self.into_table(router, table), bottoms: &[true] });
+        }
         if route.paths.is_empty() || route.paths.iter().any(|p| p.gateway.is_none()) {
             return Err(Not::Supported("label without a next hop"));
         }
-        Ok(Target::Paths(self.paths(route, None)?))
+        Ok(LabelGoal { target: Target::Paths(self.paths(route, None)?), bottoms: &[false, true] })
+    }
+
+    /// Into a table of Linux's, of both families; of one where the router has no other.
+    fn into_table(&self, router: &Router, table: u32) -> Target {
+        let id = if table == MAIN { self.of_all(false) } else { table };
+        let lookup = match [false, true].map(|v6| router.has_table(RouteTable { v6, id })) {
+            [true, false] => Lookup::Ip4,
+            [false, true] => Lookup::Ip6,
+            _ => Lookup::Ip,
+        };
+        Target::Paths(vec![RoutePath { table: Some(id), lookup, ..RoutePath::default() }])
     }
 
     /// The kernel's main table is that of the interfaces: several namespaces may stand for several tables.
     fn main(&self, target: &Target, v6: bool) -> u32 {
-        let of = |interface: &u32| self.1.get(interface).map(|t| t[usize::from(v6)]);
         if let Target::Paths(paths) = target {
-            return paths.first().and_then(|p| of(&p.interface?)).unwrap_or(0);
+            return paths.first().and_then(|p| self.table_of(p.interface?, v6)).unwrap_or(0);
         }
-        let mut all = self.0.values().filter_map(of);
+        self.of_all(v6)
+    }
+
+    fn table_of(&self, interface: u32, v6: bool) -> Option<u32> {
+        self.1.get(&interface).map(|t| t[usize::from(v6)])
+    }
+
+    /// The table in which all interfaces are, else table 0.
+    fn of_all(&self, v6: bool) -> u32 {
+        let mut all = self.0.values().filter_map(|i| self.table_of(*i, v6));
         let first = all.next().unwrap_or(0);
         if all.all(|t| t == first) { first } else { 0 }
     }

@@ -1,6 +1,7 @@
 //! Changes of the routes of labels, made in the router. Labels of a namespace are those of MPLS table 0, and stand for packets with more
-//! labels behind and without.
+//! labels behind and without; those that lead into a table for the latter alone.
 
+use super::goals::LabelGoal;
 use super::take::last_of_each;
 use super::{Failed, Taken};
 use linux::LabelChange;
@@ -20,8 +21,11 @@ struct Step {
 }
 
 impl Step {
-    fn both(label: u32, source: RouteSource, target: Option<Target>) -> impl Iterator<Item = Step> {
-        [false, true].into_iter().map(move |bottom| Step { label, bottom, source, target: target.clone() })
+    /// What a source's label comes to.
+    fn all(label: u32, source: RouteSource, goal: &LabelGoal) -> impl Iterator<Item = Step> {
+        let step =
+            move |bottom: &bool| Step { label, bottom: *bottom, source, target: Some(goal.target.clone()) };
+        goal.bottoms.iter().map(step)
     }
 
     fn put(&self, batch: &mut LabelBatch) {
@@ -44,17 +48,21 @@ impl Taken {
         for LabelChange { key: label, was, is } in last_of_each(changes) {
             self.counts.failed.borrow_mut().remove(&Failed::Label(label));
             let was = was.and_then(|r| {
-                self.label_target(&r, -1)?;
-                self.source_of(router, r.protocol)
+                let goal = self.label_goal(router, &r, -1)?;
+                Some((self.source_of(router, r.protocol)?, goal))
             });
             let is = is.and_then(|r| {
-                let target = self.label_target(&r, 1)?;
-                Some((self.source_of(router, r.protocol)?, target))
+                let goal = self.label_goal(router, &r, 1)?;
+                Some((self.source_of(router, r.protocol)?, goal))
             });
-            if let Some(source) = was.filter(|was| is.as_ref().is_none_or(|(s, _)| s != was)) {
-                steps.extend(Step::both(label, source, None));
+            if let Some((source, goal)) = was {
+                let stays = is.as_ref().filter(|(s, _)| *s == source).map_or(&[][..], |(_, is)| is.bottoms);
+                let gone = Step::all(label, source, &goal).filter(|s| !stays.contains(&s.bottom));
+                steps.extend(gone.map(|s| Step { target: None, ..s }));
             }
-            steps.extend(is.into_iter().flat_map(|(source, target)| Step::both(label, source, Some(target))));
+            if let Some((source, goal)) = is {
+                steps.extend(Step::all(label, source, &goal));
+            }
         }
         // In this order: a label goes over from one source to another.
         for run in steps.chunk_by(|a, b| a.source == b.source) {
@@ -85,7 +93,7 @@ impl Taken {
         made.is_ok()
     }
 
-    fn label_target(&self, route: &linux::Route, more: i64) -> Option<Target> {
-        self.counted(self.devices.label_goal(route), more)
+    fn label_goal(&self, router: &Router, route: &linux::Route, more: i64) -> Option<LabelGoal> {
+        self.counted(self.devices.label_goal(router, route), more)
     }
 }

@@ -5,6 +5,7 @@ use crate::mirror::Mirror;
 use crate::route::{AF_INET, AF_INET6, AF_MPLS, Change, LabelChange};
 use crate::wire::{Message, Messages, kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -113,13 +114,15 @@ impl Drop for Fpm {
 }
 
 /// Listens for zebra. `send` takes what there is to tell, on the listener's thread, and may block: zebra waits then. The listener ends when it
-/// answers false.
+/// answers false. `devices` answers the tables of VRF devices, and of `lo`, by Linux's index: zebra does not tell what a device is. It is asked on that
+/// thread when a label leads over a device that is not known.
 ///
 /// # Errors
 /// No thread or pipe could be made.
 pub fn listen(
     listener: TcpListener,
     config: Config,
+    devices: impl FnMut() -> HashMap<u32, u32> + Send + 'static,
     send: impl FnMut(Event) -> bool + Send + 'static,
 ) -> io::Result<Fpm> {
     listener.set_nonblocking(true)?;
@@ -130,6 +133,7 @@ pub fn listen(
     let mut at_work = AtWork {
         listener,
         config,
+        devices,
         send,
         mirror: Mirror::new(),
         changes: vec![],
@@ -168,9 +172,10 @@ enum Came {
     End(String, bool),
 }
 
-struct AtWork<S> {
+struct AtWork<D, S> {
     listener: TcpListener,
     config: Config,
+    devices: D,
     send: S,
     mirror: Mirror,
     changes: Vec<Change>,
@@ -185,7 +190,7 @@ struct AtWork<S> {
     gone: Option<Instant>,
 }
 
-impl<S: FnMut(Event) -> bool> AtWork<S> {
+impl<D: FnMut() -> HashMap<u32, u32>, S: FnMut(Event) -> bool> AtWork<D, S> {
     fn tell(&mut self, event: Event) -> io::Result<()> {
         match (self.send)(event) && !self.stop.load(Ordering::Acquire) {
             true => Ok(()),
@@ -199,6 +204,9 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         self.stats.contents.store(self.mirror.contents() as u64, Ordering::Relaxed);
         self.stats.objects.store(self.mirror.nexthops() as u64, Ordering::Relaxed);
         self.stats.labels.store(self.mirror.labels() as u64, Ordering::Relaxed);
+        if self.mirror.asks_for_devices() {
+            self.mirror.take_devices(&(self.devices)());
+        }
         let labels = self.mirror.take_label_changes();
         if !labels.is_empty() {
             self.tell(Event::Labels(labels))?;
