@@ -144,6 +144,23 @@ def test_routes_of_ip_are_forwarded_by(lab):
 TABLES = {254: 0, 10: 10, 20: 20}  # the kernel's number: Quiver's
 
 
+def test_host_routes_to_own_addresses(lab):
+    """BIRD programs such of its own addresses, on links that are up and on those that went down: Linux never asks them, and neither is anything missing here."""
+    s = Site(lab)
+    s.linux.ip("route add 10.0.2.1/32 dev e1 proto bird metric 32")
+    s.linux.ip("route add 10.9.9.9/32 dev lo0 proto bird metric 32")
+    s.linux.ip("-6 route add 2001:db8:2::1/128 dev e1 proto bird metric 32")
+    s.linux.ip("route add 20.0.0.0/24 via 10.0.1.2 proto bird")
+    s.quiet(4)
+    [told] = s.netlink()
+    assert told["failed"] == 0 and not told["failures"], told
+    assert hears(s.b, "10.0.2.1") and hears(s.b, "2001:db8:2::1")
+    s.b.ip("link set eth0 down")
+    wait_for("the link is down", lambda: "NO-CARRIER" in s.linux.ip("link show dev e1").stdout)
+    s.quiet()
+    assert "local" in s.router.ctl("show ip fib 10.0.2.1/32")
+
+
 def random_lines(seed, count):
     r = random.Random(seed)
     for _ in range(count):

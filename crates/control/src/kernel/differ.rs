@@ -1,13 +1,13 @@
 //! `fib diff kernel`: the kernel's routes, read once more, beside those that the router has of them.
 
-use super::goals::{Devices, Goal, LabelGoal};
+use super::goals::{Devices, Goal, LabelGoal, leads_to_own};
 use super::{Followed, SharedRouter, Speaker, sockets};
 use ipnet::IpNet;
 use linux::{Key, Route};
 use net::background::drop_aside;
 use net::router::{Router, Source, Target};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Routes compared in a turn of the control thread.
@@ -147,14 +147,24 @@ async fn compare(
     // It does not grow here: that would move all of it at one go.
     let mut wanted: Wanted = HashMap::with_capacity(kernel.len());
     let mut shared: HashMap<*const Route, Arc<Target>> = HashMap::new();
+    // These the router need not have.
+    let mut own: HashSet<(u32, IpNet, u32)> = HashSet::new();
     for routes in kernel.chunks(TURN) {
-        let goal = |(key, route): &(Key, Arc<Route>)| {
-            let Goal { table, rank, target } = devices.goal(Speaker::KERNEL.preference, key, route).ok()?;
-            let known = shared.entry(Arc::as_ptr(route)).or_insert_with(|| Arc::new(target.clone()));
-            let target = if **known == target { Arc::clone(known) } else { Arc::new(target) };
-            Some(((table, key.prefix, rank.metric), target))
-        };
-        wanted.extend(routes.iter().filter_map(goal));
+        {
+            let router = router.borrow();
+            let goal = |(key, route): &(Key, Arc<Route>)| {
+                let Goal { table, rank, target } =
+                    devices.goal(Speaker::KERNEL.preference, key, route).ok()?;
+                let known = shared.entry(Arc::as_ptr(route)).or_insert_with(|| Arc::new(target.clone()));
+                let target = if **known == target { Arc::clone(known) } else { Arc::new(target) };
+                let place = (table, key.prefix, rank.metric);
+                if leads_to_own(&router, key.prefix, &target) {
+                    own.insert(place);
+                }
+                Some((place, target))
+            };
+            wanted.extend(routes.iter().filter_map(goal));
+        }
         tokio::task::yield_now().await;
     }
     drop_aside(kernel);
@@ -165,7 +175,8 @@ async fn compare(
         tokio::task::yield_now().await;
     }
     let sorted = move || {
-        differ.extend(wanted.into_iter().map(|(key, target)| (key, Some(target), None)));
+        let missing = wanted.into_iter().filter(|(place, _)| !own.contains(place));
+        differ.extend(missing.map(|(key, target)| (key, Some(target), None)));
         differ.sort_by(|a, b| order(&a.0, &b.0));
         let named = |((table, prefix, metric), kernel, router)| Difference {
             of: Of::Route { table, prefix, metric },

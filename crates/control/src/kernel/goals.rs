@@ -1,5 +1,6 @@
 //! Where the kernel's routes lead in the router.
 
+use ipnet::IpNet;
 use linux::{Action, Key, Route};
 use net::labels::OutLabels;
 use net::router::{Lookup, Rank, RoutePath, RouteTable, Router, Target};
@@ -29,6 +30,17 @@ pub(super) struct Goal {
     pub table: u32,
     pub rank: Rank,
     pub target: Target,
+}
+
+/// Whether a route leads to an address of the router's own on its link, as BIRD has them. Linux never comes to ask it: its table of its own
+/// addresses is asked before. Here the address stands in the place of such a route, which is refused.
+pub(super) fn leads_to_own(router: &Router, prefix: IpNet, target: &Target) -> bool {
+    let (Target::Paths(paths), host) = (target, prefix.addr()) else { return false };
+    let own = |p: &RoutePath| {
+        let interface = p.interface.and_then(|i| router.interface(i));
+        interface.is_some_and(|i| i.configured().any(|net| net.addr() == host))
+    };
+    prefix.prefix_len() == prefix.max_prefix_len() && paths.iter().any(|p| p.address == Some(host) && own(p))
 }
 
 /// What becomes of the packets of a label, and whether at the bottom of their stack or above it.

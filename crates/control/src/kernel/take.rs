@@ -1,6 +1,6 @@
 //! Changes of routes of the kernel's, or of FRR's, made in the router.
 
-use super::goals::{Goal, Not};
+use super::goals::{Goal, Not, leads_to_own};
 use super::{Failed, Taken};
 use linux::{Change, Key, Route};
 use net::router::{Op, RouteBatch, RouteSource, RouteTable, Router};
@@ -95,7 +95,9 @@ impl Taken {
                     if !router.has_table(RouteTable { v6: table.0, id: table.1 }) {
                         self.counts.lacking.borrow_mut().insert(table);
                     }
-                    self.counts.fail(Failed::Route(step.key), e.message);
+                    if !leads_to_own(router, step.key.prefix, &step.goal.target) {
+                        self.counts.fail(Failed::Route(step.key), e.message);
+                    }
                 }
             }
         }
