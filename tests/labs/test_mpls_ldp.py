@@ -1,6 +1,9 @@
-"""LDP of FRR on Quiver's pairs, with Linux as the other label switching routers: all of it in a guest, whose kernel has MPLS.
+"""LDP of FRR on Quiver's pairs, with Linux as the other label switching routers, and the VPNs of two customers over it: all of it in a guest, whose
+kernel has MPLS and VRF devices.
 
     host a - [l1] - (Quiver) - [l2] - [l3] - host b        l1, l2, l3: Linux, each with zebra, ospfd and ldpd; so has `cp`, where Quiver's pairs are
+              red1 -+  |                +- red2            bgpd is in `cp` and on l3: the provider's edges. The customers have the same addresses
+              blue1 ---+                +- blue2
 """
 
 import json
@@ -15,7 +18,7 @@ from harness import run as strip
 from harness.guest import Guest
 from harness.router import BINARY
 
-DAEMONS = [f"{FRR}/{daemon}" for daemon in ("zebra", "ospfd", "ldpd")]
+DAEMONS = [f"{FRR}/{daemon}" for daemon in ("zebra", "ospfd", "ldpd", "bgpd")]
 
 
 def lacks():
@@ -31,11 +34,18 @@ LINKS = [("a", "eth0", "10.1.0.2/24", "l1", "lan", "10.1.0.1/24"), ("l1", "east"
          (None, "q2", None, "l2", "west", "10.12.0.2/24"), ("l2", "east", "10.13.0.1/24", "l3", "west", "10.13.0.2/24"),
          ("l3", "lan", "10.2.0.1/24", "b", "eth0", "10.2.0.2/24")]
 ROUTERS = {"l1": (1, ["east"]), "l2": (2, ["west", "east"]), "l3": (3, ["west"]), "cp": (9, ["e1", "e2"])}
+# Customers: their routing tables, at both ends. The second is by name the only one that has the addresses that end in 99.
+CUSTOMERS = {"red": 10, "blue": 20}
+SITES = {1: ("10.31.0.{}/24", "2001:db8:31::{}/64"), 2: ("10.32.0.{}/24", "2001:db8:32::{}/64")}
 QUIVER = """
 interfaces:
+  q3: {lcp: e3, addresses: [10.31.0.1/24, '2001:db8:31::1/64']}
+  q4: {lcp: e4, addresses: [10.31.0.1/24, '2001:db8:31::1/64']}
   q1: {lcp: e1, addresses: [10.11.0.2/24], mpls: true}
-  q2: {lcp: e2, addresses: [10.12.0.1/24], mpls: true}
-loopbacks: {loop0: {lcp: lo0, addresses: [10.9.9.9/32]}}
+  q2: {lcp: e2, addresses: [10.12.0.1/24, '2001:db8:12::1/64'], mpls: true}
+loopbacks: {loop0: {lcp: lo0, addresses: [10.9.9.9/32, '2001:db8:9::9/128']}}
+tables: {10: {name: red}, 20: {name: blue}}
+l3: {interfaces: {q3: {table: 10}, q4: {table: 20}}}
 linux-cp: {default-netns: cp, lcp-sync: true}
 quiver: {dad: off}
 """
@@ -53,6 +63,49 @@ mpls ldp
   discovery hello interval 1
 {faces}
 """
+# Between the edges for IPv6: no daemon here has labels for that, and Linux takes no IPv6 route over an IPv4 neighbor.
+CORE6 = """
+ip -n l2 address add 2001:db8:12::2/64 dev west nodad && ip -n l2 address add 2001:db8:13::1/64 dev east nodad
+ip -n l3 address add 2001:db8:13::2/64 dev west nodad && ip -n l3 address add 2001:db8:9::3/128 dev lo
+ip -n l2 -f mpls route add 90003 via inet6 2001:db8:13::2 dev east
+ip -n l2 -f mpls route add 90009 via inet6 2001:db8:12::1 dev west
+ip -n cp -6 route add 2001:db8:9::3/128 encap mpls 90003 via inet6 2001:db8:12::2 dev e2
+ip -n l3 -6 route add 2001:db8:9::9/128 encap mpls 90009 via inet6 2001:db8:13::1 dev west
+"""
+BGP = """
+router bgp 65000
+ bgp router-id 10.9.9.{n}
+ no bgp default ipv4-unicast
+ neighbor 10.9.9.{other} remote-as 65000
+ neighbor 10.9.9.{other} update-source 10.9.9.{n}
+ neighbor 10.9.9.{other} timers 3 9
+ neighbor 10.9.9.{other} timers connect 1
+ neighbor 2001:db8:9::{other} remote-as 65000
+ neighbor 2001:db8:9::{other} update-source 2001:db8:9::{n}
+ neighbor 2001:db8:9::{other} timers 3 9
+ neighbor 2001:db8:9::{other} timers connect 1
+ address-family ipv4 vpn
+  neighbor 10.9.9.{other} activate
+ exit-address-family
+ address-family ipv6 vpn
+  neighbor 2001:db8:9::{other} activate
+ exit-address-family
+exit
+"""
+VPN = """
+router bgp 65000 vrf {customer}
+ bgp router-id 10.9.9.{n}
+{families}
+exit
+"""
+FAMILY = """ address-family {family} unicast
+  redistribute connected
+  label vpn export auto
+  rd vpn export 65000:{table}{n}
+  rt vpn both 65000:{table}
+  export vpn
+  import vpn
+ exit-address-family"""
 
 
 class Inside:
@@ -62,7 +115,7 @@ class Inside:
         binary = os.path.join(tmp, "quiver")
         strip(["strip", "-o", binary, BINARY])
         self.quiver = binary
-        self.guest = Guest([], ["mpls_router", "mpls_iptunnel", "mpls_gso", "veth", "tun"], memory_mib=1024,
+        self.guest = Guest([], ["mpls_router", "mpls_iptunnel", "mpls_gso", "veth", "tun", "vrf"], memory_mib=1024,
                            programs=[*DAEMONS, binary])
         lab.routers.append(self.guest)
         run = self.guest.run
@@ -77,9 +130,11 @@ class Inside:
                 run(f"ip link set {end} {f'netns {ns} ' if ns else ''}name {device} && ip {at}link set dev {device} up")
                 if address:
                     run(f"ip {at}address add {address} dev {device}")
+        for n, (customer, table) in enumerate(CUSTOMERS.items(), 3):
+            self.customer(customer, table, f"q{n}")
         run("ip -n a route add default via 10.1.0.1 && ip -n b route add default via 10.2.0.1")
         for ns in ROUTERS:
-            run(f"ip netns exec {ns} sysctl -w net.ipv4.ip_forward=1 net.mpls.platform_labels=100000")
+            run(f"ip netns exec {ns} sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.mpls.platform_labels=100000")
         for ns in ("l1", "l2", "l3"):
             n, faces = ROUTERS[ns]
             run(f"ip -n {ns} address add 10.9.9.{n}/32 dev lo")
@@ -87,8 +142,29 @@ class Inside:
                 run(f"ip netns exec {ns} sysctl -w net.mpls.conf.{face}.input=1")
         self.write("/tmp/quiver.yaml", QUIVER)
         self.start()
+        for n, (customer, table) in enumerate(CUSTOMERS.items(), 3):
+            self.vrf("cp", customer, table, f"e{n}")
         for ns in ROUTERS:
             self.daemons(ns)
+
+    def vrf(self, ns, customer, table, port):
+        self.guest.run(f"ip -n {ns} link add {customer} type vrf table {table} && ip -n {ns} link set {customer} up && ip -n {ns} link set {port} master {customer}")
+
+    def customer(self, name, table, port):
+        """The two sites of a customer: one behind Quiver's port, the other behind a VRF device of l3."""
+        run = self.guest.run
+        for site, (ns, device) in ((1, (None, port)), (2, ("l3", f"{name}-ce"))):
+            host = f"{name}{site}"
+            run(f"ip netns add {host} && ip -n {host} link set lo up && ip link add eth0 netns {host} type veth peer name {device}{f' netns {ns}' if ns else ''}")
+            run(f"ip -n {host} link set eth0 up && ip {f'-n {ns} ' if ns else ''}link set {device} up")
+            if ns:
+                self.vrf(ns, name, table, device)
+            for address in SITES[site]:
+                for last in (2, 99) if (name, site) == ("blue", 2) else (2,):
+                    run(f"ip -n {host} address add {address.format(last)} dev eth0 {'nodad' if ':' in address else ''}")
+                if ns:
+                    run(f"ip -n {ns} address add {address.format(1)} dev {device} {'nodad' if ':' in address else ''}")
+                run(f"ip -n {host} route add default via {address.format(1).split('/')[0]}")
 
     def start(self):
         self.guest.run(f"{self.quiver} run -c /tmp/quiver.yaml >> /tmp/quiver.log 2>&1 &")
@@ -101,20 +177,37 @@ class Inside:
     def ctl(self, line):
         return self.guest.run(f"{self.quiver} ctl {line}", check=False, timeout=60)
 
+    def daemon(self, ns, daemon, lines):
+        self.write(f"/run/{ns}/{daemon}.conf", lines)
+        self.guest.run(f"ip netns exec {ns} {FRR}/{daemon} -d -u root -g root -f /run/{ns}/{daemon}.conf -i /run/{ns}/{daemon}.pid -z /run/{ns}/zserv"
+                       f" --vty_socket /run/{ns} -P 0 --log file:/run/{ns}/{daemon}.log" + (f" --ctl_socket /run/{ns}" if daemon == "ldpd" else ""),
+                       timeout=60)
+
+    def ldp(self, ns):
+        n, faces = ROUTERS[ns]
+        self.daemon(ns, "ldpd", LDP.format(n=n, faces="\n".join(f"  interface {f}" for f in faces)))
+
+    def bgp(self, ns, other):
+        n = ROUTERS[ns][0]
+        lines = BGP.format(n=n, other=ROUTERS[other][0])
+        for customer, table in CUSTOMERS.items():
+            families = "\n".join(FAMILY.format(family=family, table=table, n=n) for family in ("ipv4", "ipv6"))
+            lines += VPN.format(customer=customer, n=n, families=families)
+        self.daemon(ns, "bgpd", lines)
+
     def daemons(self, ns):
         n, faces = ROUTERS[ns]
         each = "".join(f"interface {f}\n ip ospf network point-to-point\n ip ospf hello-interval 1\n ip ospf dead-interval 8\n" for f in faces)
-        configs = {"zebra": "", "ospfd": each + OSPF.format(n=n), "ldpd": LDP.format(n=n, faces="\n".join(f"  interface {f}" for f in faces))}
         self.guest.run(f"mkdir -p /run/{ns}")
-        for daemon, lines in configs.items():
-            self.write(f"/run/{ns}/{daemon}.conf", lines)
-            self.guest.run(f"ip netns exec {ns} {FRR}/{daemon} -d -u root -g root -f /run/{ns}/{daemon}.conf -i /run/{ns}/{daemon}.pid -z /run/{ns}/zserv"
-                           f" --vty_socket /run/{ns} -P 0 --log file:/run/{ns}/{daemon}.log" + (f" --ctl_socket /run/{ns}" if daemon == "ldpd" else ""),
-                           timeout=60)
+        self.daemon(ns, "zebra", "")
+        self.daemon(ns, "ospfd", each + OSPF.format(n=n))
+        self.ldp(ns)
 
     def kernel(self):
-        """The labels of Linux's routes of labels in `cp`."""
-        return {int(n) for n in re.findall(r"^(\d+) ", self.guest.run("ip -n cp -f mpls route"), re.M)}
+        """The entries that Linux's routes of labels in `cp` come to: a VRF device takes packets without further labels alone."""
+        text = self.guest.run("ip -n cp -f mpls route")
+        routes = re.findall(r"^(\d+) (dev (?:red|blue))?", text, re.M)
+        return {(int(label), eos) for label, vrf in routes for eos in ((True,) if vrf else (False, True))}
 
     def entries(self):
         """The entries of the label table that LDP's routes have made: label, and whether at the bottom."""
@@ -126,22 +219,28 @@ class Inside:
         nodes = [n for worker in json.loads(self.ctl("--json show runtime")) for n in worker["nodes"]]
         return sum(n["vectors"] for n in nodes if n["name"] == "mpls-lookup")
 
-    def pings(self, count):
-        """How many pings of host a's host b answers."""
-        text = self.guest.run(f"ip netns exec a ping -c {count} -i 0.1 -W 1 10.2.0.2", check=False, timeout=60)
+    def pings(self, count, host="a", address="10.2.0.2"):
+        """How many pings of a host are answered."""
+        text = self.guest.run(f"ip netns exec {host} ping -c {count} -i 0.1 -W 1 {address}", check=False, timeout=60)
         return int(re.search(r"(\d+) packets received", text)[1])
 
     def agrees(self):
-        """Every label of Linux's is an entry at the bottom of a stack and one above it, and nothing differs."""
+        """Every label of Linux's is an entry, and nothing differs."""
         labels = self.kernel()
-        return labels and self.entries() == {(n, b) for n in labels for b in (False, True)} and self.ctl("fib diff kernel") == ""
+        return labels and self.entries() == labels and self.ctl("fib diff kernel") == ""
 
 
-def test_ldp(module_lab, tmp_path):
+@pytest.fixture(scope="module")
+def inside(module_lab, tmp_path_factory):
+    """The guest, which boots once for all tests."""
+    return Inside(module_lab, tmp_path_factory.mktemp("guest"))
+
+
+def test_ldp(inside):
     """Labels are swapped on the way to host b and taken off on the way back; they go with the daemon, and outlive the router."""
-    s = Inside(module_lab, tmp_path)
+    s = inside
     wait_for("the hosts reach each other", lambda: s.pings(1), timeout=120, every=0.5)
-    wait_for("LDP has told of both ends' networks, and all is as in Linux", lambda: len(s.kernel()) >= 4 and s.agrees(), timeout=120, every=0.5)
+    wait_for("LDP has told of both ends' networks, and all is as in Linux", lambda: len(s.kernel()) >= 8 and s.agrees(), timeout=120, every=0.5)
 
     def by_labels():
         before = s.labelled()
@@ -156,3 +255,67 @@ def test_ldp(module_lab, tmp_path):
     # LDP ends, and Quiver's labels with it. The other daemons go on naming labels to each other.
     s.guest.run("kill $(cat /run/cp/ldpd.pid)")
     wait_for("labels are gone", lambda: not s.kernel() and not s.entries() and s.ctl("fib diff kernel") == "", timeout=60, every=0.5)
+
+
+def echoes(s, host):
+    """Echo requests that a host has got, of both families."""
+    text = s.guest.run(f"ip netns exec {host} cat /proc/net/snmp /proc/net/snmp6")
+    names, values = re.findall(r"^Icmp: (.*)$", text, re.M)
+    four = dict(zip(names.split(), values.split()))["InEchos"]
+    return int(four), int(re.search(r"^Icmp6InEchos\s+(\d+)", text, re.M)[1])
+
+
+def test_l3vpn(inside):
+    """RFC 4364: two customers with the same addresses, of both families, between Quiver and a Linux edge over the labels of LDP."""
+    s = inside
+    if "yes" not in s.guest.run("kill -0 $(cat /run/cp/ldpd.pid) && echo yes", check=False):
+        s.ldp("cp")
+    for line in CORE6.strip().splitlines():
+        s.guest.run(line)
+    s.bgp("cp", "l3")
+    s.bgp("l3", "cp")
+    far = ("10.32.0.2", "2001:db8:32::2")
+
+    def reach(customer, last="2"):
+        return all(s.pings(3, f"{customer}1", a[:-1] + last) == 3 for a in far)
+    for customer in CUSTOMERS:
+        wait_for(f"{customer}'s sites reach each other", lambda c=customer: reach(c), timeout=180, every=0.5)
+    wait_for("all is as in Linux", s.agrees, timeout=60, every=0.5)
+    # Linux's routes into VRF devices are entries into their tables, and the customers' routes have the labels of LDP and BGP.
+    shown = [e for e in json.loads(s.ctl("--json show mpls fib all"))["labels"] if e["source"] == "kernel:bgp@cp"]
+    assert {e["paths"] for e in shown} == {f"via ip-lookup-in-table {t}" for t in CUSTOMERS.values()} and all(e["eos"] for e in shown), shown
+    for table in CUSTOMERS.values():
+        for address in far:
+            why = s.ctl(f"fib why {address} table {table}")
+            assert re.search(r"out-labels \d+ \d+", why) and "kernel:bgp@cp" in why, why
+    # Each customer's packets come to that customer's host.
+    for customer, other in (("red", "blue"), ("blue", "red")):
+        before, labelled = {c: echoes(s, f"{c}2") for c in CUSTOMERS}, s.labelled()
+        assert reach(customer)
+        assert echoes(s, f"{customer}2") == tuple(n + 3 for n in before[customer])
+        assert echoes(s, f"{other}2") == before[other]
+        # What comes back has a label.
+        assert s.labelled() > labelled
+    assert reach("blue", "99")
+    assert not any(s.pings(2, "red1", a[:-1] + "99") for a in far)
+    # The router dies, and is there again: the VRF devices have stayed.
+    s.guest.run("kill -9 $(pidof quiver)")
+    s.start()
+    wait_for("all is as it was", lambda: s.agrees() and reach("red") and reach("blue"), timeout=60, every=0.5)
+    # A site loses its link: the other edge withdraws its network, and the router does not send there any more.
+    in_table = lambda address: "kernel:bgp@cp" in s.ctl(f"fib why {address} table 10")
+    s.guest.run("ip -n red2 link set eth0 down")
+    wait_for("red's network is withdrawn", lambda: not any(map(in_table, far)) and s.agrees(), timeout=60, every=0.5)
+    assert reach("blue") and not s.pings(1, "red1")
+    s.guest.run("ip -n red2 link set eth0 up && ip -n red2 address replace 2001:db8:32::2/64 dev eth0 nodad && ip -n red2 route replace default via 10.32.0.1"
+                " && ip -n red2 route replace default via 2001:db8:32::1")
+    wait_for("red is whole again", lambda: reach("red") and s.agrees(), timeout=60, every=0.5)
+    # The same at the router's own site: Linux there sees that the pair has no carrier.
+    s.guest.run("ip -n red1 link set eth0 down")
+    wait_for("the other edge knows", lambda: "10.31.0.0/24" not in s.guest.run("ip -n l3 route show vrf red"), timeout=60, every=0.5)
+    assert "10.31.0.0/24" in s.guest.run("ip -n l3 route show vrf blue") and reach("blue")
+    # A customer leaves: his label goes with the VRF device, the other's stays.
+    s.guest.run("ip -n cp link del red")
+    wait_for("red's label is gone", lambda: s.agrees() and {e["paths"] for e in json.loads(s.ctl("--json show mpls fib all"))["labels"]
+                                                            if e["source"] == "kernel:bgp@cp"} == {"via ip-lookup-in-table 20"}, timeout=60, every=0.5)
+    assert reach("blue")
