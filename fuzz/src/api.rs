@@ -2,9 +2,9 @@
 
 use crate::bench;
 use ::api::server;
-use ::api::who::{Connection, Place, Who};
+use ::api::who::{Connection, Places, Who};
 use ::command::{Access, Caller};
-use control::commands::{App, Desk};
+use control::commands::{App, Desk, Reached};
 use control::ctl::{self, RegistryExecutor};
 use control::yaml::{ClientRate, Settings};
 use std::cell::RefCell;
@@ -71,7 +71,7 @@ struct Bench {
     runtime: tokio::runtime::Runtime,
     local: LocalSet,
     connections: mpsc::Sender<std::io::Result<Connection>>,
-    taken: Arc<std::sync::atomic::AtomicUsize>,
+    places: Places,
     runs: u64,
 }
 
@@ -96,11 +96,12 @@ impl Bench {
             local.spawn_local(inside.alone(Rc::new(executor)));
             local.spawn_local(async move { services(come).await });
         }
-        Bench { runtime, local, connections, taken: Arc::default(), runs: 0 }
+        let places = Places::new(Reached::default(), u16::MAX);
+        Bench { runtime, local, connections, places, runs: 0 }
     }
 
     /// A connection of somebody who may do so much.
-    async fn connect(to: &mpsc::Sender<std::io::Result<Connection>>, taken: &Arc<std::sync::atomic::AtomicUsize>, access: Access) -> DuplexStream {
+    async fn connect(to: &mpsc::Sender<std::io::Result<Connection>>, places: &Places, access: Access) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let user = command_user(access);
         let caller =
@@ -108,7 +109,7 @@ impl Bench {
         let who = Who(Ok(Arc::new(caller)));
         // Earlier connections end when the server sees that.
         loop {
-            if let Some(place) = Place::take(taken, &who) {
+            if let Ok(place) = places.take(&who) {
                 assert!(to.send(Ok(Connection::new(theirs, who, place))).await.is_ok(), "it serves");
                 return ours;
             }
@@ -249,14 +250,14 @@ pub fn run(data: &[u8]) {
     BENCH.with_borrow_mut(|b| {
         b.runs += 1;
         let looks = b.runs % LOOK == 0;
-        let (connections, taken) = (b.connections.clone(), Arc::clone(&b.taken));
+        let (connections, places) = (b.connections.clone(), b.places.clone());
         b.runtime.block_on(b.local.run_until(async move {
-            exchange(Bench::connect(&connections, &taken, access).await, &bytes, QUIET).await;
+            exchange(Bench::connect(&connections, &places, access).await, &bytes, QUIET).await;
             if looks {
                 let mut bytes = vec![];
                 hello(&mut bytes);
                 call("quiver.v1.System/Get", [&[][..]].into_iter(), &mut bytes);
-                let with = Bench::connect(&connections, &taken, Access::Read).await;
+                let with = Bench::connect(&connections, &places, Access::Read).await;
                 assert!(exchange(with, &bytes, PATIENCE).await, "others are served");
             }
         }));

@@ -1,6 +1,7 @@
 //! What each client may ask for in a second, over all its connections.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -25,13 +26,25 @@ const CREDIT: f64 = DOCUMENT as f64;
 
 /// Who a client is: a Unix user, or a name in certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub enum Key {
+    /// A user of the machine.
     User(u32),
+    /// A name in certificates.
     Name(String),
 }
 
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::User(user) => write!(f, "uid:{user}"),
+            Key::Name(name) => write!(f, "tls:{name}"),
+        }
+    }
+}
+
 impl Key {
-    fn of(caller: &Caller) -> Key {
+    /// Of somebody.
+    pub fn of(caller: &Caller) -> Key {
         match &caller.remote {
             Some(remote) => Key::Name(remote.name.clone()),
             None => Key::User(caller.user),

@@ -1,17 +1,15 @@
 //! The server and its thread.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use command::Registry;
-use control::commands::{App, Desk};
+use control::commands::{App, Desk, Reached};
 use control::ctl::{BindError, Config, Door, Gate};
-use control::yaml::ClientRate;
+use control::yaml::{CONNECTIONS, ClientRate};
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot};
@@ -34,10 +32,14 @@ use crate::v1::events_server::EventsServer;
 use crate::v1::packets_server::PacketsServer;
 use crate::v1::routes_server::RoutesServer;
 use crate::v1::system_server::SystemServer;
-use crate::who::{self, Connection, Place, Who};
+use crate::who::{self, Connection, Places, Who};
 
-/// A connection of which nothing is heard for so long is asked whether it is there, and is closed when it says nothing again.
-const SILENCE: Duration = Duration::from_secs(30);
+/// A connection of which nothing is heard for so long is asked whether it is there, and closed when it then says nothing for so long.
+const SILENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often an address is tried again that was taken.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Where the system has no more descriptors or memory, others may give some back.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -64,6 +66,7 @@ pub enum StartError {
 pub struct Api {
     gate: Gate,
     doors: Vec<tls::Door>,
+    connections: u16,
     rate: ClientRate,
 }
 
@@ -71,7 +74,6 @@ pub struct Api {
 #[derive(Debug)]
 pub struct Serving {
     path: PathBuf,
-    addresses: Vec<SocketAddr>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -89,11 +91,6 @@ impl Serving {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Where it is served over TCP.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
 }
 
 impl Api {
@@ -102,13 +99,14 @@ impl Api {
     /// # Errors
     /// When the socket cannot be made, or another router listens on it.
     pub fn bind(config: &Config) -> Result<Api, BindError> {
-        Ok(Api { gate: Gate::bind(config)?, doors: vec![], rate: ClientRate::default() })
+        let (gate, rate) = (Gate::bind(config)?, ClientRate::default());
+        Ok(Api { gate, doors: vec![], connections: CONNECTIONS, rate })
     }
 
-    /// The same, over TCP as well, and with what each client may ask for.
+    /// The same, over TCP as well, and with how many connections each client may have, and what it may ask for.
     #[must_use]
-    pub fn and(self, doors: Vec<tls::Door>, rate: ClientRate) -> Api {
-        Api { doors, rate, ..self }
+    pub fn and(self, doors: Vec<tls::Door>, connections: u16, rate: ClientRate) -> Api {
+        Api { doors, connections, rate, ..self }
     }
 
     /// Serves clients on a thread of its own, which asks the control thread through the door.
@@ -121,19 +119,23 @@ impl Api {
         registry: &Registry<App>,
         door: Door<Desk>,
         log: Arc<tls::Write>,
+        reached: Reached,
     ) -> Result<Serving, StartError> {
-        let Api { gate, doors, rate } = self;
+        let Api { gate, doors, connections: each, rate } = self;
         let services = services(version, registry, door, rate)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING)
             .build()?;
         let path = gate.path().to_owned();
-        let addresses = doors.iter().map(tls::Door::address).collect();
+        reached.set(path.display(), false, None);
+        let places = Places::new(reached.clone(), each);
         let (end, ended) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("quiver-api".into()).spawn(move || {
             runtime.block_on(async move {
-                let Ok(connections) = connections(gate, doors, &Lines::new(log)) else { return };
+                let Ok(connections) = connections(gate, doors, places, &reached, &Lines::new(log)) else {
+                    return;
+                };
                 // Calls that are under way end with the router: there is nothing to wait for.
                 tokio::select! {
                     () = services(connections) => {}
@@ -142,7 +144,7 @@ impl Api {
             });
             runtime.shutdown_background();
         })?;
-        Ok(Serving { path, addresses, end: Some(end), thread: Some(thread) })
+        Ok(Serving { path, end: Some(end), thread: Some(thread) })
     }
 }
 
@@ -187,7 +189,7 @@ pub fn services(
             .initial_stream_window_size(Some(limits::WINDOW))
             .initial_connection_window_size(Some(limits::WINDOWS))
             .http2_keepalive_interval(Some(SILENCE))
-            .http2_keepalive_timeout(Some(SILENCE))
+            .http2_keepalive_timeout(Some(PATIENCE))
             .add_service(reflection)
             .add_service(health)
             .add_service(CommandsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
@@ -213,23 +215,31 @@ fn known(request: Request<()>) -> Result<Request<()>, Status> {
 fn connections(
     gate: Gate,
     doors: Vec<tls::Door>,
+    places: Places,
+    reached: &Reached,
     lines: &Lines,
 ) -> io::Result<mpsc::Receiver<io::Result<Connection>>> {
     let listener = UnixListener::from_std(gate.listener()?)?;
     let (to, connections) = mpsc::channel(1);
-    let (taken, room) = (Arc::new(AtomicUsize::new(0)), Room::default());
+    let room = Room::default();
     for door in doors {
-        let listener = TcpListener::from_std(door.listener()?)?;
-        let (to, taken, room) = (to.clone(), Arc::clone(&taken), room.clone());
-        tokio::spawn(strangers(listener, Arc::new(door), lines.clone(), room, taken, to));
+        let (to, places, room) = (to.clone(), places.clone(), room.clone());
+        tokio::spawn(strangers(Arc::new(door), lines.clone(), reached.clone(), room, places, to));
     }
+    let lines = lines.clone();
     tokio::spawn(async move {
         while !to.is_closed() {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let who = Who(gate.caller(&stream).map(Arc::new).map_err(Into::into));
-                    // Where all places are taken, the connection is closed.
-                    let Some(place) = Place::take(&taken, &who) else { continue };
+                    let place = match places.take(&who) {
+                        Ok(place) => place,
+                        Err(why) => {
+                            let _ = stream.try_write(&who::farewell(&why));
+                            lines.warn(format!("API: refused a connection: {why}"));
+                            continue;
+                        }
+                    };
                     if to.send(Ok(Connection::new(stream, who, place))).await.is_err() {
                         return;
                     }
@@ -243,13 +253,34 @@ fn connections(
 
 /// Those who come over the network: each says who it is beside the others, and has a place after that.
 async fn strangers(
-    listener: TcpListener,
     door: Arc<tls::Door>,
     lines: Lines,
+    reached: Reached,
     room: Room,
-    taken: Arc<AtomicUsize>,
+    places: Places,
     to: mpsc::Sender<io::Result<Connection>>,
 ) {
+    let at = door.address();
+    let mut told = None;
+    let listener = loop {
+        match door.listener().and_then(TcpListener::from_std) {
+            Ok(listener) => break listener,
+            Err(e) => {
+                let e = e.to_string();
+                reached.set(at, true, Some(e.clone()));
+                if told.as_ref() != Some(&e) {
+                    lines.warn(format!("API on {at}: NOT there, and tried again until it is: {e}"));
+                    told = Some(e);
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    };
+    let wrong = door.wrong().await;
+    if wrong.is_none() {
+        lines.say(format!("API on {at}, with TLS"));
+    }
+    reached.set(at, true, wrong);
     while !to.is_closed() {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -260,12 +291,19 @@ async fn strangers(
         };
         let address = from.ip().to_canonical();
         let Some(held) = room.take(address) else { continue };
-        let (door, lines, taken, to) = (Arc::clone(&door), lines.clone(), Arc::clone(&taken), to.clone());
+        let (door, lines, reached) = (Arc::clone(&door), lines.clone(), reached.clone());
+        let (places, to) = (places.clone(), to.clone());
         tokio::spawn(async move {
-            let admitted = door.admit(stream, address, &lines).await;
+            let Some((stream, caller)) = door.admit(stream, address, &lines, &reached).await else { return };
+            let who = Who(Ok(caller));
+            let place = match places.take(&who) {
+                Ok(place) => place,
+                Err(why) => {
+                    lines.warn(format!("API on {at}: refused {address}: {why}"));
+                    return tls::part(stream, &who::farewell(&why)).await;
+                }
+            };
             drop(held);
-            let Some((stream, who)) = admitted else { return };
-            let Some(place) = Place::take(&taken, &who) else { return };
             let _ = to.send(Ok(Connection::new(stream, who, place))).await;
         });
     }

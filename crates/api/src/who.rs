@@ -3,19 +3,24 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use command::{Access, Caller};
+use control::commands::{Full, Reached};
 use control::ctl::MAX_CLIENTS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 use tonic::{Request, Status};
 
+use crate::rates::Key;
 use crate::status;
 
 /// Connections on top of [`MAX_CLIENTS`] that only who may change things gets, so that lookers cannot lock them out.
 const RESERVED: usize = 8;
+/// Connections of all who may do nothing, and are told so.
+const NOBODIES: usize = 4;
+/// Characters with which somebody is sent away: less than the smallest frame that is taken.
+const MOST_WORDS: usize = 1024;
 
 /// Who is at the other end: somebody with a role, or why nobody.
 #[derive(Clone, Debug)]
@@ -45,25 +50,66 @@ pub fn caller_with<T>(request: &Request<T>, needs: Access) -> Result<Arc<Caller>
     Ok(caller)
 }
 
+/// The places of connections: so many for all, and for each client.
+#[derive(Clone, Debug)]
+pub struct Places {
+    reached: Reached,
+    each: usize,
+}
+
 /// A place among the connections, given back when dropped.
 #[derive(Debug)]
-pub struct Place(Arc<AtomicUsize>);
+pub struct Place(Reached, String);
 
-impl Place {
+impl Places {
+    /// All are free.
+    pub fn new(reached: Reached, each: u16) -> Places {
+        Places { reached, each: each.into() }
+    }
+
     /// The next free place for somebody.
-    pub fn take(taken: &Arc<AtomicUsize>, who: &Who) -> Option<Place> {
-        let writes = matches!(&who.0, Ok(caller) if caller.access >= Access::Write);
-        let most = if writes { MAX_CLIENTS + RESERVED } else { MAX_CLIENTS };
-        let next = |n| (n < most).then_some(n + 1);
-        taken.fetch_update(Relaxed, Relaxed, next).ok()?;
-        Some(Place(Arc::clone(taken)))
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn take(&self, who: &Who) -> Result<Place, String> {
+        let (client, each, most) = match &who.0 {
+            Ok(caller) if caller.access >= Access::Write => {
+                (Key::of(caller).to_string(), self.each, MAX_CLIENTS + RESERVED)
+            }
+            Ok(caller) => (Key::of(caller).to_string(), self.each, MAX_CLIENTS),
+            // They are told why, and have no more than that.
+            Err(_) => ("nobody".into(), NOBODIES, MAX_CLIENTS),
+        };
+        match self.reached.enter(&client, each, most) {
+            Ok(()) => Ok(Place(self.reached.clone(), client)),
+            Err(Full::Client) => Err(format!("{client} has {each} connections, and may not have more")),
+            Err(Full::All) => Err(format!("there are {most} connections, and no more are taken")),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.0.leave(&self.1);
     }
+}
+
+/// Types of frames, and errors, of HTTP/2 (RFC 9113, sections 6 and 7).
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// What is said to somebody who is sent away: in HTTP/2, so that a client tells its user why.
+pub fn farewell(why: &str) -> Vec<u8> {
+    let frame = |kind: u8, payload: &[u8]| {
+        let [_, length @ ..] = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+        // Length, type, no flags, stream 0.
+        [&length[..], &[kind, 0, 0, 0, 0, 0], payload].concat()
+    };
+    let why: String = why.chars().take(MOST_WORDS).collect();
+    let why = why.as_bytes();
+    let gone = [&[0; 4], &ENHANCE_YOUR_CALM.to_be_bytes()[..], why].concat();
+    [frame(SETTINGS, &[]), frame(GOAWAY, &gone)].concat()
 }
 
 /// What bytes come and go over.

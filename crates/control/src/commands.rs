@@ -1,5 +1,6 @@
 //! The commands of the control socket: the router's own, and those that only the control side knows.
 
+mod api;
 mod change;
 mod clients;
 mod configuration;
@@ -16,7 +17,8 @@ mod reload;
 mod saving;
 mod traceroute;
 
-pub use change::{Applied, Changes};
+pub use api::{Full, Reached};
+pub use change::{Applied, Changes, Examine};
 pub use desired::{Desk, Differences, Steps, Told};
 pub use documents::Wish;
 pub use edits::{Edits, Got};
@@ -49,6 +51,8 @@ pub struct App {
     kernel: Rc<Kernel>,
     /// Programs that set routes.
     clients: Rc<Clients>,
+    /// Where the API is, and who is there.
+    reached: Reached,
 }
 
 impl App {
@@ -64,6 +68,7 @@ impl App {
             changes: Rc::default(),
             kernel: Rc::default(),
             clients: Rc::default(),
+            reached: Reached::default(),
         }
     }
 
@@ -99,6 +104,13 @@ impl App {
     #[must_use]
     pub fn with_clients(mut self, clients: &Rc<Clients>) -> Self {
         self.clients = Rc::clone(clients);
+        self
+    }
+
+    /// With what the API tells of itself.
+    #[must_use]
+    pub fn with_reached(mut self, reached: &Reached) -> Self {
+        self.reached = reached.clone();
         self
     }
 
@@ -212,6 +224,7 @@ pub fn registry() -> Result<Registry<App>, SyntaxError> {
     commands.extend(process::commands());
     commands.extend(netlink::commands());
     commands.extend(clients::commands());
+    commands.extend(api::commands());
     commands.push(comment());
     let registry = Registry::new(commands)?.elsewhere(net::vpp::MISSING);
     let registry =

@@ -847,7 +847,7 @@ fn document(p: &Parts) -> String {
     let _ = writeln!(l3, "  route-preferences: {{{source}: {}}}", u16::from(p.settings.0) % 254 + 1);
     let (queue, entries, strict) = p.settings;
     let settings = format!(
-        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, api: {{socket: /run/api.sock, group: g{}, listen: [{{address: \"[::]:50051\", certificate: /c, key: /k, client-ca: /ca, roles: {{a.example: read, \"spiffe://b/c\": admin}}}}], rate: {{calls: 99}}}}, log: {{level: warn}}, sockets: {{idle-timeout: {}, roles: {{read: {{users: [ann]}}, admin: {{users: [bob, eve], groups: [ops]}}}}}}}}\n",
+        "quiver: {{workers: 2, neighbor: {{queue: {}, max-entries: {entries}}}, dad: {}, api: {{socket: /run/api.sock, group: g{}, listen: [{{address: \"[::]:50051\", certificate: /c, key: /k, client-ca: /ca, roles: {{a.example: read, \"spiffe://b/c\": admin}}}}], connections: 3, rate: {{calls: 99}}}}, log: {{level: warn}}, sockets: {{idle-timeout: {}, roles: {{read: {{users: [ann]}}, admin: {{users: [bob, eve], groups: [ops]}}}}}}}}\n",
         u16::from(queue) + 1,
         if strict { "strict" } else { "off" },
         u16::from(queue),

@@ -1,7 +1,7 @@
 //! The API over TCP with TLS: who gets in and who does not, renewed certificates, those who come and say nothing, and the limits by rate.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use quiver_client::v1::Role;
+use quiver_client::v1::{Role, RouteFilter, RouteHello};
 use quiver_client::{Apply, Error, Router, Tls};
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
 use tonic::Code;
 
 /// For what must come about, on a machine that does much else.
@@ -113,16 +114,32 @@ impl Lab {
 
     async fn started(number: u8, more: &str) -> Lab {
         let mut lab = Lab::new(number, more);
-        let log = fs::File::create(lab.file("log")).unwrap();
-        let mut run = lab.command("run");
-        lab.router = Some(run.arg("--config").arg(lab.file("router.yaml")).stderr(log).spawn().unwrap());
+        lab.start("with TLS").await;
+        lab
+    }
+
+    /// Starts the router, and waits until its log has a line.
+    async fn start(&mut self, line: &str) {
+        let log = fs::File::create(self.file("log")).unwrap();
+        let mut run = self.command("run");
+        self.router = Some(run.arg("--config").arg(self.file("router.yaml")).stderr(log).spawn().unwrap());
         let until = Instant::now() + PATIENCE;
-        while !lab.log().contains("with TLS") {
-            let ended = lab.router.as_mut().unwrap().try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < until, "{ended:?}\n{}", lab.log());
+        while !self.log().contains(line) {
+            let ended = self.router.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < until, "{ended:?}\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        lab
+    }
+
+    /// A client over the Unix socket, who is root.
+    async fn local(&self) -> Router {
+        Router::unix(self.file("api")).await.unwrap()
+    }
+
+    /// What a command says, in JSON.
+    async fn told(&self, router: &Router, command: &str) -> String {
+        let told = router.command(&format!("{command} --json")).await.unwrap();
+        told.split_whitespace().collect()
     }
 
     fn tls(&self, name: &str) -> Tls {
@@ -192,10 +209,12 @@ async fn who_is_not_known_gets_no_answer_but_why() {
     let folder = &lab.folder;
     certificate(folder, "stranger", "clients", "DNS:fleet.example.com");
     let error = lab.refused("stranger").await;
-    assert_eq!((error.code, error.role_needed()), (Code::PermissionDenied, Some(Role::Read)));
+    assert_eq!(error.code, Code::Unavailable, "{error:?}");
     let why = "`fleet.example.com` has no role in quiver.api.listen[0].roles";
-    assert!(error.message.starts_with(why), "{error:?}");
+    assert!(error.message.contains(why), "{error:?}");
     lab.tells(why).await;
+    // It takes no place from others.
+    assert_eq!(lab.told(&lab.local().await, "show api clients").await, r#"[{"client":"uid:0","connections":1}]"#);
 
     certificate(folder, "foreign", "others", "DNS:fleet.example.net");
     signed(folder, "expired", "clients", true, "DNS:fleet.example.net");
@@ -339,20 +358,163 @@ fn files_that_do_not_fit_are_told_with_their_place() {
     };
     assert!(run("check").0);
     fs::copy(lab.file("others.key"), lab.file("router.key")).unwrap();
-    for what in ["check", "run"] {
-        let (good, told) = run(what);
-        assert!(!good && told.contains("quiver.api.listen[0].key"), "{told}");
-        assert!(told.contains("tls-key") && told.contains("router.key: it is not the key"), "{told}");
-        assert!(told.contains("router.yaml:11:14"), "{told}");
-    }
-    fs::write(lab.file("router.key"), "no key").unwrap();
-    assert!(run("run").1.contains("there is no private key in it that has no password"));
+    let (good, told) = run("check");
+    assert!(!good && told.contains("quiver.api.listen[0].key"), "{told}");
+    assert!(told.contains("tls-key") && told.contains("router.key: it is not the key"), "{told}");
+    assert!(told.contains("router.yaml:11:14"), "{told}");
     // Where the document is for another machine, a file that is not there is worth a note.
     fs::remove_file(lab.file("router.key")).unwrap();
     let (good, told) = run("check");
     assert!(good && told.contains("tls-file") && told.contains("router.key: No such file"), "{told}");
-    let (good, told) = run("run");
-    assert!(!good && told.contains("router.key: No such file"), "{told}");
+}
+
+#[tokio::test]
+async fn files_that_do_not_fit_are_no_reason_not_to_forward() {
+    let mut lab = Lab::new(7, "");
+    let key = fs::read(lab.file("router.key")).unwrap();
+    fs::copy(lab.file("others.key"), lab.file("router.key")).unwrap();
+    lab.start("API on /").await;
+    let told = lab.log();
+    assert!(told.contains("ERROR") && told.contains("router.yaml:11:14: tls-key quiver.api.listen[0].key: "), "{told}");
+    let root = lab.local().await;
+    let state = lab.told(&root, "show api").await;
+    assert!(state.contains("\"problem\":\"key:") && state.contains("itisnotthekey"), "{state}");
+    assert!(state.contains("\"problem\":null,\"tls\":false"), "{state}");
+    assert_eq!(lab.refused("fleet").await.code, Code::Unavailable);
+    // When the files fit, who comes gets in.
+    fs::write(lab.file("router.key"), key).unwrap();
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+    let state = lab.told(&root, "show api").await;
+    assert!(!state.contains("key:"), "{state}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_waited_for() {
+    let mut lab = Lab::new(8, "");
+    let other = std::net::TcpListener::bind(lab.address).unwrap();
+    lab.start("NOT there").await;
+    let state = lab.told(&lab.local().await, "show api").await;
+    assert!(state.contains("Addressalreadyinuse"), "{state}");
+    drop(other);
+    lab.tells("with TLS").await;
+    lab.client("fleet").await.unwrap().system().await.unwrap();
+}
+
+#[tokio::test]
+async fn files_are_looked_into_before_the_next_start_has_them() {
+    let lab = Lab::started(9, "").await;
+    let root = lab.local().await;
+    let running = root.dump().await.unwrap();
+    let other = |name: &str| running.replace("router.key", name);
+    let wanted = Apply { restart: true, ..Apply::default() };
+    for (name, rule) in [("others.key", "tls-key"), ("router.crt", "tls-pem"), ("nothing", "tls-file")] {
+        let document = other(name);
+        let line = document.lines().position(|l| l.contains(&format!("key: {}", lab.file(name).display())));
+        let errors = [
+            root.plan(&document, false).await.unwrap_err(),
+            root.apply(&document, wanted.clone()).await.unwrap_err(),
+        ];
+        for error in errors {
+            let found = &error.infos[0];
+            assert_eq!((found.rule.as_str(), found.object.as_str()), (rule, "quiver.api.listen[0].key"), "{error:?}");
+            assert_eq!(found.line as usize, line.unwrap() + 1, "{error:?}");
+        }
+        let set = format!("configuration set quiver.api.listen[0].key {} restart", lab.file(name).display());
+        let error = root.command(&set).await.unwrap_err();
+        assert!(error.message.contains("quiver.api.listen[0].key"), "{error:?}");
+        let checked = root.check(&document).await.unwrap();
+        assert_eq!(checked.findings.len(), 1, "{checked:?}");
+        // That is a matter of the machine.
+        assert_eq!(checked.ok, rule == "tls-file", "{checked:?}");
+    }
+    assert_eq!(root.history().await.unwrap().len(), 1);
+    // Nobody learns what is in a file that he may not open, and the start looks again.
+    let fleet = lab.client("fleet").await.unwrap();
+    let warnings = fleet.plan(&other("others.key"), false).await.unwrap().warnings;
+    assert!(warnings.iter().any(|w| w.contains("Permission denied")), "{warnings:?}");
+    // What fits is kept.
+    certificate(&lab.folder, "second", "routers", "DNS:router.example.net");
+    let second = other("second.key").replace("router.crt", "second.crt");
+    root.apply(&second, wanted).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_client_has_so_many_connections() {
+    let lab = Lab::started(10, "    connections: 2\n").await;
+    let first = lab.client("fleet").await.unwrap();
+    let second = lab.client("fleet").await.unwrap();
+    first.system().await.unwrap();
+    second.system().await.unwrap();
+    let error = lab.refused("fleet").await;
+    assert!(error.message.contains("tls:fleet.example.net has 2 connections, and may not have more"), "{error:?}");
+    // Others have theirs, over the socket as well.
+    lab.client("ann").await.unwrap().system().await.unwrap();
+    let root = lab.local().await;
+    let clients = lab.told(&root, "show api clients").await;
+    assert!(clients.contains(r#"{"client":"tls:fleet.example.net","connections":2}"#), "{clients}");
+    let more = lab.local().await;
+    more.system().await.unwrap();
+    let error = match Router::unix(lab.file("api")).await {
+        Ok(router) => router.system().await.unwrap_err(),
+        Err(e) => e,
+    };
+    assert_eq!(error.code, Code::Unavailable, "{error:?}");
+    lab.tells("uid:0 has 2 connections").await;
+    // Places come back.
+    drop(first);
+    let until = Instant::now() + PATIENCE;
+    while let Err(e) = async { lab.client("fleet").await?.system().await }.await {
+        assert!(Instant::now() < until, "{e:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A way to an address on which nothing comes any more once it is told to be frozen.
+async fn relay(to: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, (freeze, frozen)) = (listener.local_addr().unwrap(), watch::channel(false));
+    tokio::spawn(async move {
+        loop {
+            let (mut here, _) = listener.accept().await.unwrap();
+            let (mut there, mut frozen) = (TcpStream::connect(to).await.unwrap(), frozen.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut here, &mut there) => return,
+                    _ = frozen.wait_for(|f| *f) => {}
+                }
+                // Both ends stay open, and nobody hears anything.
+                std::future::pending::<()>().await;
+            });
+        }
+    });
+    (address, freeze)
+}
+
+#[tokio::test]
+async fn who_falls_silent_is_given_up_on_both_sides() {
+    let lab = Lab::started(11, "").await;
+    let (by, freeze) = relay(lab.address).await;
+    let fleet = Router::tls(by.to_string(), lab.tls("fleet")).await.unwrap();
+    let hello = RouteHello { name: "silent".into(), grace_seconds: Some(900), ..RouteHello::default() };
+    let program = fleet.program(hello).await.unwrap();
+    let mut told = fleet.watch_routes(RouteFilter::default()).await.unwrap();
+    told.message().await.unwrap();
+    let began = Instant::now();
+    freeze.send(true).unwrap();
+    let ended = tokio::time::timeout(PATIENCE, async { while let Ok(Some(_)) = told.message().await {} }).await;
+    assert!(ended.is_ok() && began.elapsed() > Duration::from_secs(5), "{:?}", began.elapsed());
+    // Its routes have their grace.
+    let root = lab.local().await;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let clients = lab.told(&root, "show route clients").await;
+        if clients.contains("\"streams\":0") {
+            break;
+        }
+        assert!(Instant::now() < until, "{clients}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop(program);
 }
 
 #[tokio::test]

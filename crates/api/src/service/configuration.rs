@@ -10,6 +10,7 @@ use control::ctl::{Piece, Run};
 use control::engine::{Line, Session};
 use control::saved::{Header, Record, SavedError};
 use control::yaml::{self, Diagnostics};
+use drivers::{Files, Identity};
 use tonic::{Request, Response, Status};
 
 use super::pieces::{Next, Read, made, said};
@@ -22,7 +23,7 @@ use crate::v1::{
     HistoryRequest, HistoryResponse, PlanRequest, PlanResponse, RollbackRequest, SaveRequest, SaveResponse,
     diff_response, history_response, plan_response,
 };
-use crate::{status, who};
+use crate::{status, tls, who};
 
 /// Findings of a check that are told one by one.
 const FINDINGS: usize = 100;
@@ -78,9 +79,12 @@ pub(super) fn tried(mut found: Steps) -> Result<ApplyResponse, Status> {
     Ok(ApplyResponse { steps, restart, text, ..ApplyResponse::default() })
 }
 
-fn check(document: String) -> CheckResponse {
+fn check(document: String, opener: &Files) -> CheckResponse {
     let found = match yaml::check_bytes("document", document.into_bytes()) {
-        Ok(document) => Diagnostics::new(&document.source, document.notes),
+        Ok(document) => {
+            let files = tls::examine(&document.settings, true, opener);
+            Diagnostics::new(&document.source, [document.notes, files].concat())
+        }
         Err(found) => found,
     };
     let ok = !found.has_errors();
@@ -196,9 +200,10 @@ fn dumped(piece: Piece) -> Read<DumpResponse> {
 #[tonic::async_trait]
 impl Configuration for Router {
     async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
-        who::caller(&request)?;
-        let document = request.into_inner().document;
-        let checked = tokio::task::spawn_blocking(move || check(document)).await;
+        let caller = who::caller(&request)?;
+        let rights = Identity { user: caller.user, group: caller.group, groups: caller.groups.clone() };
+        let (document, opener) = (request.into_inner().document, Files::of(Some(rights), false));
+        let checked = tokio::task::spawn_blocking(move || check(document, &opener)).await;
         checked
             .map(Response::new)
             .map_err(|_| Status::internal("the check has failed: the router's log tells"))

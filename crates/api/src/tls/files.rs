@@ -1,11 +1,13 @@
 //! The router's certificate and key, and who signs those of clients: read from their files, and again when these have changed.
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use control::yaml::{Listen, PemFile, Place};
+use drivers::Files as Opener;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -30,6 +32,8 @@ pub struct Problem {
     pub message: String,
     /// What would be right.
     pub help: &'static str,
+    /// Whoever looks may not open it.
+    pub denied: bool,
 }
 
 /// A file of a field.
@@ -38,18 +42,17 @@ struct Pem<'l>(&'static str, &'l PemFile);
 impl Pem<'_> {
     fn problem(&self, rule: &'static str, what: impl std::fmt::Display, help: &'static str) -> Problem {
         let Pem(field, PemFile { path, place }) = self;
-        Problem { field, place: *place, rule, message: format!("{path}: {what}"), help }
+        Problem { field, place: *place, rule, message: format!("{path}: {what}"), help, denied: false }
     }
 
-    fn bytes(&self) -> Result<Vec<u8>, Problem> {
+    fn bytes(&self, opener: &Opener) -> Result<Vec<u8>, Problem> {
         let help = "a file in PEM that the router's user may read";
-        let unread = |e| self.problem("tls-file", e, help);
+        let unread = |e: std::io::Error| {
+            let denied = e.kind() == ErrorKind::PermissionDenied;
+            Problem { denied, ..self.problem("tls-file", e, help) }
+        };
         // A pipe does not hold the router up.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let file = File::options().read(true).custom_flags(flags).open(&self.1.path).map_err(unread)?;
-        if !file.metadata().map_err(unread)?.is_file() {
-            return Err(self.problem("tls-file", "it is no file", help));
-        }
+        let file = opener.read(Path::new(&self.1.path)).map_err(unread)?;
         let mut bytes = vec![];
         file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unread)?;
         if bytes.len() as u64 > LARGEST {
@@ -62,8 +65,8 @@ impl Pem<'_> {
         self.problem("tls-pem", format!("it is no PEM: {e}"), "lines between -----BEGIN and -----END")
     }
 
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Problem> {
-        let bytes = self.bytes()?;
+    fn certificates(&self, opener: &Opener) -> Result<Vec<CertificateDer<'static>>, Problem> {
+        let bytes = self.bytes(opener)?;
         let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
         let all = all.map_err(|e| self.malformed(e))?;
         if all.is_empty() {
@@ -73,8 +76,8 @@ impl Pem<'_> {
         Ok(all)
     }
 
-    fn key(&self) -> Result<PrivateKeyDer<'static>, Problem> {
-        PrivateKeyDer::from_pem_slice(&self.bytes()?).map_err(|e| match e {
+    fn key(&self, opener: &Opener) -> Result<PrivateKeyDer<'static>, Problem> {
+        PrivateKeyDer::from_pem_slice(&self.bytes(opener)?).map_err(|e| match e {
             pem::Error::NoItemsFound => {
                 let help = "a private key in PEM without a password, as `openssl pkey -in FILE` prints it";
                 self.problem("tls-pem", "there is no private key in it that has no password", help)
@@ -84,17 +87,17 @@ impl Pem<'_> {
     }
 }
 
-/// How connections are made, by what is in the files now.
+/// How connections are made, by what is in the files now, which are opened with somebody's rights.
 ///
 /// # Errors
 /// A file is not there, or what is in it does not fit.
-pub fn load(listen: &Listen) -> Result<Arc<ServerConfig>, Problem> {
+pub fn load(listen: &Listen, opener: &Opener) -> Result<Arc<ServerConfig>, Problem> {
     let certificate = Pem("certificate", &listen.certificate);
     let (key, client_ca) = (Pem("key", &listen.key), Pem("client-ca", &listen.client_ca));
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
 
     let mut roots = RootCertStore::empty();
-    for root in client_ca.certificates()? {
+    for root in client_ca.certificates(opener)? {
         let help = "certificates of those that sign the clients'";
         roots.add(root).map_err(|e| client_ca.problem("tls-certificate", e, help))?;
     }
@@ -102,8 +105,8 @@ pub fn load(listen: &Listen) -> Result<Arc<ServerConfig>, Problem> {
     let verifier =
         verifier.build().map_err(|e| client_ca.problem("tls-certificate", e, "at least one certificate"))?;
 
-    let chain = certificate.certificates()?;
-    let secret = key.key()?;
+    let chain = certificate.certificates(opener)?;
+    let secret = key.key(opener)?;
     // 1.2 and 1.3: there is nothing older in it.
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -145,28 +148,41 @@ fn stamps(listen: &Listen) -> [Option<Stamp>; 3] {
 pub struct Files {
     listen: Listen,
     read: [Option<Stamp>; 3],
-    config: Arc<ServerConfig>,
+    config: Result<Arc<ServerConfig>, Problem>,
 }
 
 impl Files {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// As for [`load`].
-    pub fn open(listen: Listen) -> Result<Files, Problem> {
+    /// Reads them. Where they do not fit nobody gets in until they do.
+    pub fn open(listen: Listen) -> Files {
         let read = stamps(&listen);
-        Ok(Files { config: load(&listen)?, read, listen })
+        Files { config: load(&listen, &Opener::default()), read, listen }
     }
 
-    /// How the next connection is made. Files that have changed are read again, once; what does not fit then is told, and what was read
-    /// before stays. It opens files: not for a thread that others wait for.
-    pub fn now(&mut self) -> (Arc<ServerConfig>, Option<Result<(), Problem>>) {
+    /// What is wrong with them, where nobody gets in.
+    pub fn wrong(&self) -> Option<&Problem> {
+        self.config.as_ref().err()
+    }
+
+    /// Reads files that have changed again, once: whether they fit. What does not is told, and what was read before stays. It opens
+    /// files: not for a thread that others wait for.
+    pub fn read_again(&mut self) -> Option<Result<(), Problem>> {
         let found = stamps(&self.listen);
-        let told = (found != self.read).then(|| {
-            self.read = found;
-            self.config = load(&self.listen)?;
-            Ok(())
-        });
-        (Arc::clone(&self.config), told)
+        if found == self.read {
+            return None;
+        }
+        self.read = found;
+        let (now, told) = match load(&self.listen, &Opener::default()) {
+            Ok(config) => (Ok(config), Ok(())),
+            Err(problem) => (Err(problem.clone()), Err(problem)),
+        };
+        if now.is_ok() || self.config.is_err() {
+            self.config = now;
+        }
+        Some(told)
+    }
+
+    /// How the next connection is made; `None` where nobody gets in.
+    pub fn config(&self) -> Option<Arc<ServerConfig>> {
+        self.config.as_ref().ok().map(Arc::clone)
     }
 }

@@ -11,17 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use command::{Access, Caller, NOBODY, Remote};
+use control::commands::Reached;
 use control::yaml::{Diagnostic, Listen, Settings, Severity};
+use drivers::Files as Opener;
 use rustix::net::sockopt::{set_ip_freebind, set_ipv6_freebind, set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::who::Who;
+use crate::who;
 use files::Files;
 pub use files::Problem;
 pub use lines::{Lines, Write};
@@ -35,21 +37,23 @@ const LAST_BYTES: u64 = 64 << 10;
 /// Connections that the system keeps until they are taken.
 const BACKLOG: i32 = 128;
 
-/// What is wrong with the files of a document, as errors with their places; what is not there is a note where it may be another
-/// machine's document.
-pub fn examine(settings: &Settings, elsewhere: bool) -> Vec<Diagnostic> {
+/// What is wrong with the files of a document, as errors with their places, as far as whoever asks may open them: what he may not is
+/// a note; and so is what is not there where it may be another machine's document.
+pub fn examine(settings: &Settings, elsewhere: bool, opener: &Opener) -> Vec<Diagnostic> {
     let listen = settings.api.iter().flat_map(|api| api.listen.iter().enumerate());
-    let problems = listen.filter_map(|(i, listen)| Some((i, files::load(listen).err()?)));
+    let problems = listen.filter_map(|(i, listen)| Some((i, files::load(listen, opener).err()?)));
     problems
         .map(|(i, p)| {
             let path = format!("quiver.api.listen[{i}].{}", p.field);
             let mut told = Diagnostic::new(p.place, path, p.rule, p.message);
             told.help(p.help);
-            if elsewhere && p.rule == "tls-file" {
+            let others = opener.who.as_ref().is_some_and(|who| !who.is_privileged());
+            if p.denied && others {
                 told.severity = Severity::Note;
-                told.help(
-                    "the router does not start without it; nothing is wrong where it runs on another machine",
-                );
+                told.help("it was not looked into, as you may not open it");
+            } else if elsewhere && p.rule == "tls-file" {
+                told.severity = Severity::Note;
+                told.help("nobody gets in there without it; nothing is wrong where it runs on another machine");
             }
             told
         })
@@ -58,7 +62,8 @@ pub fn examine(settings: &Settings, elsewhere: bool) -> Vec<Diagnostic> {
 
 /// An address that is listened on, and whom it takes.
 pub struct Door {
-    listener: TcpListener,
+    /// None: it was taken.
+    listener: Option<TcpListener>,
     address: SocketAddr,
     /// Its number in the document.
     number: usize,
@@ -97,22 +102,16 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 impl Door {
-    /// Listens where the document says; the first of these addresses has number 0.
-    ///
-    /// # Errors
-    /// The address is taken, or the files are wrong.
-    pub fn open(number: usize, listen: &Listen) -> Result<Door, String> {
-        let at =
-            |e: &dyn std::fmt::Display| format!("API: quiver.api.listen[{number}]: {}: {e}", listen.address);
-        let listener = bind(listen.address).map_err(|e| at(&e))?;
-        let files = Files::open(listen.clone()).map_err(|p| at(&p.message))?;
-        Ok(Door {
-            listener,
+    /// Listens where the document says; the first of these addresses has number 0. Where the address is taken, or files do not fit,
+    /// nobody gets in until that is mended: the router forwards meanwhile.
+    pub fn open(number: usize, listen: &Listen) -> Door {
+        Door {
+            listener: bind(listen.address).ok(),
             address: listen.address,
             number,
             roles: listen.roles.clone(),
-            files: Arc::new(Mutex::new(files)),
-        })
+            files: Arc::new(Mutex::new(Files::open(listen.clone()))),
+        }
     }
 
     /// Where it listens.
@@ -120,12 +119,20 @@ impl Door {
         self.address
     }
 
-    /// The listening socket, which does not block.
+    /// The listening socket, which does not block; made now where the address was taken before.
     ///
     /// # Errors
-    /// The process is out of descriptors.
+    /// The address is taken still, or the process is out of descriptors.
     pub fn listener(&self) -> io::Result<TcpListener> {
-        self.listener.try_clone()
+        match &self.listener {
+            Some(listener) => listener.try_clone(),
+            None => bind(self.address),
+        }
+    }
+
+    /// Why nobody gets in, where that is so.
+    pub async fn wrong(&self) -> Option<String> {
+        self.files.lock().await.wrong().map(|p| format!("{}: {} ({})", p.field, p.message, p.help))
     }
 
     /// Who somebody is whose certificate was verified: the first of its names that has a role.
@@ -149,20 +156,25 @@ impl Door {
     }
 
     /// How connections are made now.
-    async fn acceptor(&self, lines: &Lines) -> io::Result<TlsAcceptor> {
+    async fn acceptor(&self, lines: &Lines, reached: &Reached) -> io::Result<TlsAcceptor> {
         // Whoever looks keeps the others waiting even where nobody waits for it any more: one thread at most is held up by files.
         let mut files = Arc::clone(&self.files).lock_owned().await;
-        let (config, told) =
-            tokio::task::spawn_blocking(move || files.now()).await.map_err(io::Error::other)?;
+        let read = move || (files.read_again(), files.config());
+        let (told, config) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+        let stays = if config.is_some() { "those read before stay in use" } else { "nobody gets in" };
         match told {
             None => {}
-            Some(Ok(())) => lines.say(format!("API on {}: certificates were read again", self.address)),
-            Some(Err(p)) => lines.warn(format!(
-                "API on {}: {}: {}; those read before stay in use ({})",
-                self.address, p.field, p.message, p.help
-            )),
+            Some(Ok(())) => {
+                lines.say(format!("API on {}: certificates were read again", self.address));
+                reached.set(self.address, true, None);
+            }
+            Some(Err(p)) => {
+                let wrong = format!("{}: {} ({})", p.field, p.message, p.help);
+                lines.warn(format!("API on {}: {wrong}; {stays}", self.address));
+                reached.set(self.address, true, Some(wrong));
+            }
         }
-        Ok(TlsAcceptor::from(config))
+        config.map(TlsAcceptor::from).ok_or_else(|| io::Error::other("its certificates do not fit"))
     }
 
     /// Finds out who comes, within some seconds. Nobody gets more than that without a certificate that counts.
@@ -171,10 +183,11 @@ impl Door {
         stream: TcpStream,
         address: IpAddr,
         lines: &Lines,
-    ) -> Option<(TlsStream<TcpStream>, Who)> {
+        reached: &Reached,
+    ) -> Option<(TlsStream<TcpStream>, Arc<Caller>)> {
         let shaken = async {
             let _ = stream.set_nodelay(true);
-            let acceptor = match self.acceptor(lines).await {
+            let acceptor = match self.acceptor(lines, reached).await {
                 Ok(acceptor) => acceptor,
                 Err(e) => return Err((e, stream)),
             };
@@ -183,17 +196,20 @@ impl Door {
         match timeout(HANDSHAKE, shaken).await {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                let who = self.who(certificate?, address);
-                if let Err(why) = &who {
-                    lines.warn(format!("API on {}: refused {address}: {why}", self.address));
+                match self.who(certificate?, address) {
+                    Ok(caller) => Some((stream, Arc::new(caller))),
+                    Err(why) => {
+                        lines.warn(format!("API on {}: refused {address}: {why}", self.address));
+                        part(stream, &who::farewell(&why)).await;
+                        None
+                    }
                 }
-                Some((stream, Who(who.map(Arc::new).map_err(Into::into))))
             }
             // Somebody has looked whether anybody listens.
             Ok(Err((e, _))) if e.kind() == io::ErrorKind::UnexpectedEof => None,
             Ok(Err((e, stream))) => {
                 lines.warn(format!("API on {}: refused {address}: {e}", self.address));
-                part(stream).await;
+                part(stream, &[]).await;
                 None
             }
             Err(_) => {
@@ -206,9 +222,10 @@ impl Door {
     }
 }
 
-/// Lets somebody read why he is refused.
-async fn part(mut stream: TcpStream) {
+/// Lets somebody read why he is refused, and what more there is to say.
+pub async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin, more: &[u8]) {
     let _ = timeout(FAREWELL, async {
+        stream.write_all(more).await?;
         stream.shutdown().await?;
         let mut rest = stream.take(LAST_BYTES);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await

@@ -9,8 +9,9 @@ use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::events::{Events, Phase};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
-use crate::yaml::Settings;
+use crate::yaml::{Diagnostic, Settings};
 use command::{Access, Args, Caller, Command, CommandError, Output};
+use drivers::Files;
 use net::background::drop_aside;
 use net::router::LogLine;
 use serde_json::json;
@@ -27,6 +28,10 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Lines of a difference that are made for the history, which keeps less.
 const DIFFERENCES: usize = 400;
 
+/// Looks into the files that the section `quiver` names, with somebody's rights: what does not fit, as errors with their places, and
+/// notes of what could not be looked into.
+pub type Examine = Arc<dyn Fn(&Settings, &Files) -> Vec<Diagnostic> + Send + Sync>;
+
 /// What is being changed by documents, and where that is kept.
 pub struct Changes {
     /// None: nothing survives a restart.
@@ -36,6 +41,8 @@ pub struct Changes {
     pub(super) born: u128,
     /// Who follows what becomes of them.
     pub events: Events,
+    /// What a section `quiver` is examined by that another start is to have.
+    pub examine: Option<Examine>,
     /// Nothing else changes anything.
     pub(super) applying: Cell<bool>,
     /// What was applied and waits to be confirmed.
@@ -62,6 +69,7 @@ impl Changes {
             log,
             born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_micros()),
             events: Events::default(),
+            examine: None,
             applying: Cell::default(),
             pending: RefCell::default(),
             places: Places::default(),
@@ -414,8 +422,8 @@ pub(super) fn nothing_waits(desk: &Desk) -> Result<(), CommandError> {
 /// Brings what runs to what an order wants, and keeps it.
 pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, CommandError> {
     nothing_waits(desk)?;
-    let Compared { plan, running, wanted, text, restart, next: differs, settings } =
-        compare(desk, order.from.clone(), order.exact).await?;
+    let Compared { plan, running, wanted, text, restart, next: differs, settings, notes: _ } =
+        compare(desk, order.from.clone(), order.exact, order.caller.as_ref()).await?;
     if order.from.is_edited() && plan.is_empty() && differs.is_empty() {
         // What documents brought, and what is kept, stays as it is.
         drop_aside((plan, running, wanted));

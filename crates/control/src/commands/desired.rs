@@ -334,19 +334,52 @@ pub(super) struct Compared {
     /// The same, from what the next start would have.
     pub next: Vec<String>,
     pub settings: Settings,
+    /// Files that the section `quiver` names and that could not be looked into.
+    pub notes: Vec<String>,
+}
+
+/// The files that another section `quiver` names fit, as far as somebody may look into them.
+async fn examined(
+    desk: &Desk,
+    from: &From,
+    caller: Option<&Caller>,
+    wanted: Wanted,
+) -> Result<(Wanted, Vec<String>), CommandError> {
+    let Some(examine) = desk.changes.examine.clone() else { return Ok((wanted, vec![])) };
+    let opener = Files::of(from.who().cloned().or_else(|| caller.map(rights)), false);
+    let looked = move || (examine(&wanted.settings, &opener), wanted);
+    let (found, wanted) = net::background::run(looked).await.map_err(CommandError::new)?;
+    let found = Diagnostics::new(&wanted.text.source, found);
+    if found.has_errors() {
+        let told = CommandError::new(found.to_string().trim_end()).with_faults(found.faults(FAULTS));
+        return Err(from.explained(told));
+    }
+    let notes = found.errors.iter().map(|n| format!("{}: {}", n.path, n.message)).collect();
+    Ok((wanted, notes))
 }
 
 /// Without `exact` what commands made stays.
-pub(super) async fn compare(desk: &Desk, from: From, exact: bool) -> Result<Compared, CommandError> {
-    let load = async { net::background::run(move || from.load()).await.map_err(CommandError::new)? };
+pub(super) async fn compare(
+    desk: &Desk,
+    from: From,
+    exact: bool,
+    caller: Option<&Caller>,
+) -> Result<Compared, CommandError> {
+    let source = from.clone();
+    let load = async { net::background::run(move || source.load()).await.map_err(CommandError::new)? };
     // One reads what runs, for which it takes its memory at once, and the other a file on a thread of its own.
     let (running, wanted) = tokio::try_join!(desk.running(), load)?;
+    let restart = desk.settings_differ(&desk.settings, &wanted.settings);
+    let next = desk.settings_differ(&desk.next_settings(), &wanted.settings);
+    // What the process has was looked into when it began, and what waits for the next start when it was applied.
+    let (wanted, notes) = match restart.is_empty() || next.is_empty() {
+        true => (wanted, vec![]),
+        false => examined(desk, &from, caller, wanted).await?,
+    };
     let Wanted { side, settings, text } = wanted;
-    let restart = desk.settings_differ(&desk.settings, &settings);
-    let next = desk.settings_differ(&desk.next_settings(), &settings);
     let brought = if exact { None } else { desk.changes.brought.borrow().clone() };
     let (plan, running, wanted) = planned(running, side, brought).await?;
-    Ok(Compared { plan, running, wanted, text, restart, next, settings })
+    Ok(Compared { plan, running, wanted, text, restart, next, settings, notes })
 }
 
 /// The plan from one side to another, made on a thread of its own. With what documents `brought`, what is of commands stays.
@@ -376,7 +409,7 @@ pub(super) async fn differences(
     caller: Option<&Caller>,
 ) -> Result<Differences, CommandError> {
     let place = desk.changes.places.take(caller).await?;
-    let Compared { plan, restart, running, wanted, .. } = compare(desk, from, exact).await?;
+    let Compared { plan, restart, running, wanted, .. } = compare(desk, from, exact, caller).await?;
     drop_aside((running, wanted));
     let (stays, more) = engine::stays(&plan, NAMED);
     let more = (more != 0).then(|| format!("command: {more} more"));
@@ -478,7 +511,8 @@ pub struct Told {
 impl Compared {
     /// Takes a while where there are many steps: not for the control thread.
     fn told(self, session: Option<Session>) -> Told {
-        let warnings = engine::warnings(&self.plan, &self.running, &self.wanted, session);
+        let mut warnings = engine::warnings(&self.plan, &self.running, &self.wanted, session);
+        warnings.extend(self.notes);
         let stays = engine::stays(&self.plan, 0).1;
         let mut lines = self.plan.lines();
         lines.retain(|l| !l.text.is_empty());
@@ -507,7 +541,7 @@ pub(super) async fn steps(
     caller: Option<&Caller>,
 ) -> Result<Steps, CommandError> {
     let place = desk.changes.places.take(caller).await?;
-    steps_at(place, desk, from, exact, session).await
+    steps_at(place, desk, from, exact, session, caller).await
 }
 
 /// The same for who has a place already.
@@ -517,8 +551,9 @@ pub(super) async fn steps_at(
     from: From,
     exact: bool,
     session: Option<Session>,
+    caller: Option<&Caller>,
 ) -> Result<Steps, CommandError> {
-    let compared = compare(desk, from, exact).await?;
+    let compared = compare(desk, from, exact, caller).await?;
     let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
     Ok(Steps(place.hold(told)))
 }

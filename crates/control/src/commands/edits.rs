@@ -204,7 +204,7 @@ impl Desk {
         let held = self.changes.places.take(caller).await?;
         let (from, version) = self.edited(edits, caller).await?;
         self.still(&version)?;
-        steps_at(held, self, from, true, session).await
+        steps_at(held, self, from, true, session, caller).await
     }
 
     /// What stands at a place of what runs.

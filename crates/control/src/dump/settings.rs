@@ -2,7 +2,7 @@
 
 use super::{QUIVER, Source};
 use crate::written::{Map, Node};
-use crate::yaml::{ClientRate, Dad, HugePages, Listen, LogLevel, Settings};
+use crate::yaml::{CONNECTIONS, ClientRate, Dad, HugePages, Listen, LogLevel, Settings};
 use net::router::BUFFERS_A_WORKER;
 
 pub(super) fn write(from: Source<'_>, to: &mut Map) {
@@ -47,6 +47,7 @@ pub(super) fn write(from: Source<'_>, to: &mut Map) {
         map.put_some("group", api.group.as_deref());
         let listen: Vec<Node> = api.listen.iter().map(|l| Node::Map(listens(l))).collect();
         map.put_some("listen", Some(Node::List(listen)));
+        map.put_unless("connections", u64::from(api.connections), u64::from(CONNECTIONS));
         let (mut rate, usual) = (Map::new(), ClientRate::default());
         rate.put_unless("calls", u64::from(api.rate.calls), u64::from(usual.calls));
         rate.put_unless("bytes", api.rate.bytes, usual.bytes);

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use super::decode::Decoder;
-use super::model::{Api, ClientRate, Listen, PemFile};
+use super::model::{Api, CONNECTIONS, ClientRate, Listen, PemFile};
 use super::scalar::short;
 use super::tree::Node;
 use command::Access;
 
-pub(super) const API: &[&str] = &["socket", "group", "listen", "rate"];
+pub(super) const API: &[&str] = &["socket", "group", "listen", "connections", "rate"];
 pub(super) const LISTEN: &[&str] = &["address", "certificate", "key", "client-ca", "roles"];
 pub(super) const RATE: &[&str] = &["calls", "bytes"];
 
@@ -25,6 +25,8 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Api>
     let path = d.required(&fields, "socket", help, |d, node| socket(d, node, example));
     let group = d.field(&fields, "group", |d, node| d.string(node, "the name of a group", 32));
     let listen = d.field(&fields, "listen", addresses).unwrap_or_default();
+    let connections = d.field(&fields, "connections", |d, node| d.int(node, 1u16, 64));
+    let connections = connections.unwrap_or(CONNECTIONS);
     let mut rate = ClientRate::default();
     d.field(&fields, "rate", |d, node| {
         let fields = d.fields(node, RATE)?;
@@ -33,7 +35,7 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Api>
         rate = ClientRate { calls: calls.unwrap_or(rate.calls), bytes: bytes.unwrap_or(rate.bytes) };
         Some(())
     });
-    Some(Api { socket: path?, group, listen, rate })
+    Some(Api { socket: path?, group, listen, connections, rate })
 }
 
 /// The path of a socket, such as `example`.

@@ -578,9 +578,14 @@ pub struct Api {
     pub group: Option<String>,
     /// Where it is reached over TCP with TLS.
     pub listen: Vec<Listen>,
+    /// Connections that each client may have at once.
+    pub connections: u16,
     /// What each client may ask for in a second.
     pub rate: ClientRate,
 }
+
+/// Connections that each client of the API may have at once, where the document says nothing.
+pub const CONNECTIONS: u16 = 32;
 
 /// An address at which the API is reached over TCP, with TLS and certificates on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]

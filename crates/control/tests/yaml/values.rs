@@ -52,7 +52,7 @@ fn settings() {
     assert_eq!(s.sockets.roles, roles);
     let api = s.api.expect("it is there");
     assert_eq!((api.socket.as_str(), api.group.as_deref()), ("/run/quiver/api.sock", Some("clients")));
-    assert_eq!((api.rate.calls, api.rate.bytes), (1000, 1 << 20));
+    assert_eq!((api.connections, api.rate.calls, api.rate.bytes), (8, 1000, 1 << 20));
     let listen = &api.listen[0];
     assert_eq!(listen.address, "192.0.2.1:50051".parse().unwrap());
     let files = [&listen.certificate, &listen.key, &listen.client_ca].map(|f| f.path.as_str());

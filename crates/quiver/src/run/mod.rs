@@ -10,13 +10,14 @@ mod supervise;
 
 use api::server::Api;
 use clap::Args;
-use control::commands::Desk;
+use control::commands::{Desk, Reached};
 use control::ctl::{self, RegistryExecutor, Server};
 use control::events::Events;
 use control::journal::Journal;
 use control::saved::Folder;
 use control::yaml::{Diagnostics, Document};
 use control::{apply, machine, runtime, yaml};
+use drivers::Files;
 use net::router::Router;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -72,7 +73,7 @@ pub struct Run {
 pub fn check(args: &Check) -> ExitCode {
     let found = match yaml::check_file(&args.file) {
         Ok(document) => {
-            let files = api::tls::examine(&document.settings, true);
+            let files = api::tls::examine(&document.settings, true, &Files::default());
             machine::look(document, files)
         }
         Err(found) => found,
@@ -146,9 +147,16 @@ fn patiently<S>(bind: impl Fn() -> Result<S, ctl::BindError>) -> Result<S, ctl::
 /// Makes the sockets of the API, where there is to be one. The roles over a Unix socket are those of the control socket.
 fn bind_api(args: &Run, document: &Document, control: &ctl::Config) -> Result<Option<Api>, String> {
     let settings = &document.settings;
-    let wrong = api::tls::examine(settings, false);
-    if !wrong.is_empty() {
-        return Err(Diagnostics::new(&document.source, wrong).to_string());
+    let wrong = api::tls::examine(settings, false, &Files::default());
+    for w in Diagnostics::new(&document.source, wrong).errors {
+        let (file, line, column) = (&w.file, w.line, w.column);
+        tracing::error!(
+            "API: {file}:{line}:{column}: {} {}: {} ({}): NOBODY GETS IN THERE until the files fit, which takes no restart",
+            w.rule,
+            w.path,
+            w.message,
+            w.help
+        );
     }
     let named = settings.api.as_ref();
     let path = args.api.clone().or_else(|| named.map(|api| api.socket.clone().into()));
@@ -158,7 +166,7 @@ fn bind_api(args: &Run, document: &Document, control: &ctl::Config) -> Result<Op
     let api = patiently(|| Api::bind(&config)).map_err(|e| format!("API: {e}"))?;
     let Some(named) = named else { return Ok(Some(api)) };
     let doors = named.listen.iter().enumerate().map(|(i, listen)| api::tls::Door::open(i, listen));
-    Ok(Some(api.and(doors.collect::<Result<_, _>>()?, named.rate)))
+    Ok(Some(api.and(doors.collect(), named.connections, named.rate)))
 }
 
 /// What is written on devices in Linux that outlive the router with this control socket.
@@ -255,12 +263,14 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let context = control::commands::App::new(Rc::clone(&router), settings);
         let mut changes = control::commands::Changes::new(first.folder, Some(brought), Rc::clone(&log));
         changes.events = events;
+        changes.examine = Some(Arc::new(|settings, opener| api::tls::examine(settings, false, opener)));
+        let reached = Reached::default();
         let context = context
             .with_load(&load)
             .with_journal(journal.clone())
             .with_changes(changes)
             .with_kernel(&sources.kernel);
-        let context = context.with_clients(&sources.clients);
+        let context = context.with_clients(&sources.clients).with_reached(&reached);
         let reload = control::commands::Reload::new(&context, args.config.clone(), first.digest);
         let (door, orders) = ctl::door(DOOR);
         let inside = api.is_some().then(|| orders.lend(Desk::of(&context)));
@@ -271,12 +281,11 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
             },
         );
         let api = api
-            .map(|api| api.serve(version, &registry, door, told))
+            .map(|api| api.serve(version, &registry, door, told, reached))
             .transpose()
             .map_err(|e| e.to_string())?;
         if let Some(api) = &api {
             tracing::info!("API on {}", api.path().display());
-            api.addresses().iter().for_each(|address| tracing::info!("API on {address}, with TLS"));
         }
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let waits = control::commands::waits(&router);
