@@ -38,9 +38,8 @@ const (
 	largestAnswer = 64 << 20
 	// What of answers may be under way and not yet read, in bytes: of each call, and together.
 	window, windows = 4 << 20, 16 << 20
-	// A router of which nothing is heard for so long is asked whether it is there; it closes the connection of who asks more
-	// often than every five minutes.
-	silence = 5*time.Minute + 10*time.Second
+	// A router of which nothing is heard for so long while a call waits is asked whether it is there, and has as long to answer.
+	silence = 10 * time.Second
 )
 
 // Only what changes nothing is asked a second time when the connection goes before the first answer.
@@ -130,7 +129,7 @@ func Dial(ctx context.Context, address string, options ...Option) (*Client, erro
 			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestPause},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: 30 * time.Second}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
 		grpc.WithInitialWindowSize(window),
 		grpc.WithInitialConnWindowSize(windows),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largestAnswer)),

@@ -21,6 +21,10 @@ const WINDOW: u32 = 4 << 20;
 /// The same of all streams together: some that are not read do not stop the others.
 const WINDOWS: u32 = 16 * WINDOW;
 
+/// How long over a network nothing may be heard, while a call waits, before the router is asked for a sign of life; and how long that may
+/// take. The system tells of it only where somebody closes.
+const SILENCE: Duration = Duration::from_secs(10);
+
 /// What connections have in common. The address is not used: connectors know where to go.
 fn endpoint() -> Endpoint {
     let endpoint = Endpoint::from_static("http://quiver.invalid").connect_timeout(PATIENCE);
@@ -51,18 +55,19 @@ impl Router {
     }
 
     /// The router that listens on `host:port`, with TLS and certificates on both sides. Files are read for each connection, so that
-    /// renewed certificates are used. That the router does not take this client's certificate is told by the first call.
+    /// renewed certificates are used. A router of which nothing is heard for 20 s while a call waits is taken for gone. That the router does not take this client's certificate is told by the first call.
     ///
     /// # Errors
     /// Nobody listens there, a file cannot be read, or the router's certificate is not one of a router that is to be trusted.
     pub async fn tls(address: impl Into<String>, tls: Tls) -> Result<Router, Error> {
         let address = Arc::new(address.into());
         let tls = Arc::new(tls);
+        let endpoint = endpoint().http2_keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
         let connector = service_fn(move |_: Uri| {
             let (address, tls) = (Arc::clone(&address), Arc::clone(&tls));
             async move { tls.connect(&address).await.map(TokioIo::new) }
         });
-        let channel = endpoint().connect_with_connector(connector).await.map_err(Error::connect)?;
+        let channel = endpoint.connect_with_connector(connector).await.map_err(Error::connect)?;
         Ok(Router { channel, timeout: None })
     }
 

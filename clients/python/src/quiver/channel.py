@@ -26,6 +26,15 @@ OPTIONS: list[tuple[str, Any]] = [
 UNIX_OPTIONS = [*OPTIONS, ("grpc.default_authority", "localhost")]
 
 
+#: Over a network a router that is silent while a call waits is asked for a sign of life, and taken for gone after 20 s.
+TLS_OPTIONS = [
+    *OPTIONS,
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
 def _read(path: str | os.PathLike[str]) -> bytes:
     with open(path, "rb") as file:
         return file.read()
@@ -52,7 +61,8 @@ class Way:
         if certificate is None or key is None or ca is None:
             raise ValueError("TLS takes certificate, key and ca")
         self.target = "dns:///" + address
-        self.options = [*OPTIONS, ("grpc.ssl_target_name_override", server_name)] if server_name else OPTIONS
+        override = [("grpc.ssl_target_name_override", server_name)] if server_name else []
+        self.options = [*TLS_OPTIONS, *override]
         self.credentials = grpc.ssl_channel_credentials(_read(ca), _read(key), _read(certificate))
 
     def channel(self) -> grpc.Channel:
