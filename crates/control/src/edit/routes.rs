@@ -12,6 +12,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const DEPTH: usize = 1;
 /// Bytes of a line, about.
 const LINE: usize = 48;
+/// Ranks that a refusal tells.
+const RANKS: usize = 8;
 /// Fields by which a route may be named.
 const FIELDS: [&str; 4] = ["prefix", "table", "preference", "metric"];
 
@@ -26,8 +28,12 @@ pub(super) struct Routes {
     index: Option<Vec<(u64, u32)>>,
     /// Lines that are replaced, or gone.
     changed: BTreeMap<usize, Option<Node>>,
+    /// How many of them are gone.
+    gone: usize,
     /// What comes behind them.
     added: Vec<Option<Node>>,
+    /// How many of these are there.
+    more: usize,
     /// The same by table and prefix.
     added_at: HashMap<u64, Vec<usize>>,
 }
@@ -193,21 +199,55 @@ impl Routes {
         let lines =
             index.iter().skip(from).take_while(|(h, _)| *h == hash).map(|(_, n)| At::Line(*n as usize));
         let added = self.added_at.get(&hash).into_iter().flatten().map(|n| At::Added(*n));
-        let mut found = lines.chain(added).filter(|at| self.key_at(*at).is_some_and(|k| named.is(&k)));
-        let first = found.next();
-        match found.count() {
-            0 => Ok(first),
-            more => Err(tree::several(more + 1, named.element)),
+        let found = lines.chain(added).filter(|at| self.key_at(*at).is_some_and(|k| named.is(&k)));
+        match found.collect::<Vec<At>>()[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one)),
+            ref several => Err(self.several(several, named)),
         }
+    }
+
+    /// A place names several routes of a prefix: it must say which.
+    fn several(&self, all: &[At], named: &Named<'_>) -> Wrong {
+        let usual = net::router::Rank::STATIC.preference.to_string();
+        let ranks = all.iter().take(RANKS).filter_map(|at| {
+            let [_, preference, metric] = self.key_at(*at)?.rest;
+            let (preference, metric) = (preference.unwrap_or(&usual), metric.unwrap_or("0"));
+            Some(format!("`preference={preference},metric={metric}`"))
+        });
+        let ranks = ranks.collect::<Vec<_>>().join(", ");
+        let more = if all.len() > RANKS { ", and more" } else { "" };
+        Wrong::new("place", format!("{} routes are {}", all.len(), named.element))
+            .help(format!("say which: {ranks}{more}"))
+    }
+
+    /// What a place names, with the rank of the route that is there: what takes its place has that, unless it says another.
+    fn ranked(&self, named: &Named<'_>, at: Option<At>) -> String {
+        let mut element = named.element.to_owned();
+        let has = at.and_then(|at| self.key_at(at)).unwrap_or_default();
+        for ((name, said), has) in FIELDS.iter().skip(1).zip(named.key.rest).zip(has.rest).skip(1) {
+            if let (None, Some(has)) = (said, has) {
+                element.extend([",", name, "=", has]);
+            }
+        }
+        element
     }
 
     fn put(&mut self, at: Option<At>, node: Option<Node>) {
         match at {
-            Some(At::Line(n)) => _ = self.changed.insert(n, node),
+            Some(At::Line(n)) => {
+                self.gone += usize::from(node.is_none());
+                let was = self.changed.insert(n, node);
+                self.gone -= usize::from(was.is_some_and(|was| was.is_none()));
+            }
             Some(At::Added(n)) => {
-                self.added.iter_mut().skip(n).take(1).for_each(|slot| slot.clone_from(&node))
+                let Some(slot) = self.added.get_mut(n) else { return };
+                self.more += usize::from(node.is_some());
+                self.more -= usize::from(slot.is_some());
+                *slot = node;
             }
             None => {
+                self.more += usize::from(node.is_some());
                 if let Some(node) = &node {
                     self.added_at.entry(Key::of(node).hash()).or_default().push(self.added.len());
                 }
@@ -239,7 +279,8 @@ impl Routes {
             [element] => {
                 let named = Named::of(element)?;
                 let at = self.find(&named)?;
-                let value = named.whole(value);
+                let full = self.ranked(&named, at);
+                let value = Named::of(&full)?.whole(value);
                 if !named.is(&Key::of(&value)) {
                     return Err(Wrong::new("place", format!("the value is not the route {element} that the place names"))
                         .value(value.to_json())
@@ -292,8 +333,7 @@ impl Routes {
 
     /// Whether there are any.
     pub fn is_empty(&self) -> bool {
-        let gone = self.changed.values().filter(|c| c.is_none()).count();
-        gone == self.starts.len() && self.added.iter().all(Option::is_none)
+        self.gone == self.starts.len() && self.more == 0
     }
 
     /// Writes them, an item a line.
@@ -382,4 +422,40 @@ fn whole_only() -> Wrong {
 fn no_route(element: &str) -> Wrong {
     Wrong::new("place", format!("no route is {element}"))
         .help("the prefix of a route that `configuration get routes` tells, and `table` where it is not the main one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Looks at all of them, as `is_empty` does not: it is asked after each of 100,000 changes.
+    fn empty(routes: &Routes) -> bool {
+        let gone = routes.changed.values().filter(|c| c.is_none()).count();
+        gone == routes.starts.len() && routes.added.iter().all(Option::is_none)
+    }
+
+    proptest! {
+        #[test]
+        fn whether_there_are_any_is_known_after_each_change(
+            lines in 0u8..4,
+            changes in prop::collection::vec((0u8..6, any::<bool>()), 0..24),
+        ) {
+            let mut routes = Routes::default();
+            let node = |n: u8| Node::text(&format!("10.{n}.0.0/16 drop"));
+            routes.push(&(0..lines).map(node).collect::<Vec<_>>());
+            for (n, set) in changes {
+                let place = [format!("prefix=10.{n}.0.0/16")];
+                if set {
+                    prop_assert!(routes.set(&place, &node(n)).is_ok());
+                } else {
+                    let _ = routes.delete(&place);
+                }
+                prop_assert_eq!(routes.is_empty(), empty(&routes));
+                let mut written = String::new();
+                routes.write(&mut written);
+                prop_assert_eq!(routes.is_empty(), written.is_empty());
+            }
+        }
+    }
 }

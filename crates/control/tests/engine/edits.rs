@@ -199,6 +199,11 @@ fn routes_are_changed_by_their_place() {
         &[set(&["routes", "prefix=10.1.0.0/16,table=7"], "unreachable")],
         &[all[0], all[1], all[2], "10.1.0.0/16 table 7 unreachable"],
     );
+    // The only one there is keeps its rank, unless the value says another.
+    let one = change(&["routes", "prefix=10.1.0.0/16,preference=1"], Act::Delete);
+    let change_it = |to: &str| [one.clone(), set(&["routes", "prefix=10.1.0.0/16"], to)];
+    is(&change_it("via 10.0.0.8"), &["10.1.0.0/16 preference 200 via 10.0.0.8", all[2], all[3]]);
+    is(&change_it("10.1.0.0/16 preference 9 drop"), &["10.1.0.0/16 preference 9 drop", all[2], all[3]]);
     is(&[change(&["routes", "prefix=10.1.0.0/16,preference=200"], Act::Delete)], &[all[0], all[2], all[3]]);
     is(
         &[set(&["routes", "+"], "10.3.0.0/16 drop"), change(&["routes", "prefix=10.3.0.0/16"], Act::Delete)],
@@ -264,7 +269,9 @@ fn what_is_wrong_is_told_of_its_change() {
         "a single value stands there",
     );
     refused(change(&["routes"], Act::Merge(Text::text("{a: 1}"))), "type", "routes");
-    refused(change(&["routes", "prefix=10.1.0.0/16"], Act::Delete), "place", "2 items are");
+    refused(change(&["routes", "prefix=10.1.0.0/16"], Act::Delete), "place", "2 routes are");
+    let ranks = "`preference=1,metric=0`, `preference=1,metric=5`";
+    refused(change(&["routes", "prefix=10.1.0.0/16"], Act::Delete), "place", ranks);
     refused(change(&["routes", "prefix=10.9.0.0/16"], Act::Delete), "place", "no route is");
     refused(change(&["routes", "10.1.0.0/16"], Act::Delete), "place", "names no route");
     refused(set(&["routes", "prefix=10.1.0.0/16", "via"], 1), "place", "as a whole");
