@@ -41,6 +41,8 @@ UNSEEN = {
     "show lacp": {"heard-s", "partner", *(f"partner.{f}" for f in ("system-priority", "system", "key", "port-priority", "port", "state"))},
     "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
     # Of programs that set routes over the API.
+    "show api": {"at", "tls", "problem"},
+    "show api clients": {"client", "connections"},
     "show route clients": {"source", "streams", "preference", "grace", "left", "routes", "stale", "batches", "changes", "refused", "last-error"},
     # Of sources that have registered; tests/packet/test_routes.py has one.
     "show route-preference": {"routes"},
@@ -53,7 +55,7 @@ UNSEEN = {
 # Strings that may look like a number: hexadecimal bytes, words of commands.
 WORDS = {"rewrite", "size"}
 # Answers that are no lists of fields: what there is instead.
-OTHERWISE = {"show configuration": dict, "show log": list, "show last-words": list}
+OTHERWISE = {"show configuration": dict, "show configuration restart": list, "show log": list, "show last-words": list}
 
 CONFIG = {
     "interfaces": {

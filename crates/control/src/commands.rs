@@ -13,6 +13,7 @@ mod netlink;
 mod ping;
 mod places;
 mod process;
+mod reading;
 mod reload;
 mod saving;
 mod traceroute;
@@ -212,7 +213,7 @@ fn on_router(mut command: Command<Router>) -> Command<App> {
 pub fn registry() -> Result<Registry<App>, SyntaxError> {
     let mut commands: Vec<Command<App>> = net::commands::all().into_iter().map(on_router).collect();
     commands.push(crate::ctl::exec_command());
-    commands.push(configuration::command());
+    commands.extend(configuration::commands());
     commands.extend(desired::commands());
     commands.extend(change::commands());
     commands.push(saving::command());

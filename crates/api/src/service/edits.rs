@@ -74,8 +74,11 @@ pub(super) async fn edit(
     let wish = wish(confirm_seconds, comment, true, restart)?;
     let edits = edits(list, version)?;
     let (done, version) = if dry_run {
-        let plan =
-            async move |desk: Desk| Ok((desk.plan_edit(edits, None, Some(&caller)).await?, desk.version()?));
+        // That of before the plan: what changes behind it refuses the edit that names it.
+        let plan = async move |desk: Desk| {
+            let version = desk.version()?;
+            Ok((desk.plan_edit(edits, None, Some(&caller)).await?, version))
+        };
         let (found, version) = router.desk(plan).await?;
         (tried(found)?, version)
     } else {

@@ -53,7 +53,9 @@ pub fn examine(settings: &Settings, elsewhere: bool, opener: &Opener) -> Vec<Dia
                 told.help("it was not looked into, as you may not open it");
             } else if elsewhere && p.rule == "tls-file" {
                 told.severity = Severity::Note;
-                told.help("nobody gets in there without it; nothing is wrong where it runs on another machine");
+                told.help(
+                    "nobody gets in there without it; nothing is wrong where it runs on another machine",
+                );
             }
             told
         })

@@ -53,6 +53,8 @@ pub struct Changes {
     pub(super) brought: RefCell<Option<Brought>>,
     /// The section `quiver` that is kept for the next start, where it is another than the process's.
     pub(super) next: RefCell<Option<Rc<Settings>>>,
+    /// How often that has become another.
+    pub(super) settings: Cell<u64>,
 }
 
 impl Default for Changes {
@@ -75,6 +77,15 @@ impl Changes {
             places: Places::default(),
             brought: RefCell::new(brought),
             next: RefCell::default(),
+            settings: Cell::default(),
+        }
+    }
+
+    /// The next start has another section `quiver`, or that of the process.
+    fn set_next(&self, next: Option<Rc<Settings>>) {
+        let was = self.next.replace(next);
+        if was != *self.next.borrow() {
+            self.settings.set(self.settings.get() + 1);
         }
     }
 
@@ -331,7 +342,7 @@ pub(super) async fn confirmed(desk: &Desk, caller: Option<Caller>) -> Result<Opt
     };
     let told = std::mem::take(&mut pending.told);
     drop_aside(std::mem::take(&mut pending.before));
-    desk.changes.next.replace(pending.next.take());
+    desk.changes.set_next(pending.next.take());
     let kept = kept_as(number);
     desk.changes.log(false, format!("configuration: {} confirmed: {told}{kept}", words(&by)));
     desk.changes.events.configured(Phase::Confirmed, &by, number, None, &told);
@@ -496,7 +507,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
             }
         }
         desk.changes.brought.replace(Some(brought));
-        desk.changes.next.replace(next);
+        desk.changes.set_next(next);
         let kept = kept_as(number);
         text += &kept;
         if steps != 0 || number.is_some() {

@@ -1,28 +1,49 @@
 //! `show configuration`: the running state as a document.
 
-use super::App;
+use super::{App, Desk};
 use crate::dump::{Dump, Source};
 use command::{Args, Command, CommandError, Output, Page};
 use std::fmt::Write;
 use std::rc::Rc;
 
-pub(super) fn command() -> Command<App> {
+pub(super) fn commands() -> [Command<App>; 2] {
+    [document(), restart()]
+}
+
+fn restart() -> Command<App> {
+    Command::read("show configuration restart", "What the next start changes of the section `quiver`", differences)
+        .details(
+            "A line for each field that differs: - as the process has it, + as the next start has it. `show configuration`, `configuration \
+             get` and `save` have what the next start has.",
+        )
+        .example("show configuration restart")
+}
+
+fn differences(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+    let desk = Desk::of(app);
+    let lines = desk.settings_differ(&desk.settings, &desk.next_settings());
+    let text = if lines.is_empty() { "nothing differs".to_owned() } else { lines.join("\n") };
+    Ok(Output::new(text, serde_json::json!(lines)))
+}
+
+fn document() -> Command<App> {
     Command::read("show configuration", "The running state as a YAML document", show)
         .details(
             "The document loads to the same state. 'quiver dump' prints it from the shell. With --json it is the same \
              document as JSON. Traffic counters, learned neighbors, captures and traces \
-             are no configuration.",
+             are no configuration. The section `quiver` is that of the next start: 'show configuration restart' tells where the process \
+             has another.",
         )
         .example("show configuration")
 }
 
 fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
-    let (router, settings) = (Rc::clone(&app.router), Rc::clone(&app.settings));
+    let (router, settings) = (Rc::clone(&app.router), Desk::of(app).next_settings());
     let mut dump = Dump::default();
     let mut began = None;
     Ok(Output::pieces(move |page| {
         let router = router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;
-        if *began.get_or_insert(router.changes()) != router.changes() {
+        if *began.get_or_insert(router.said()) != router.said() {
             return Err("the configuration was changed while it was written: ask again".into());
         }
         let from = Source { router: &router, settings: &settings };

@@ -21,12 +21,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the control thread works on a plan before others have their turn.
 pub(super) const PIECE: Duration = Duration::from_millis(2);
-/// How often what runs is read anew because it has changed, as it does while Linux's addresses or links come and go.
-pub(super) const TRIES: u32 = 20;
 
 /// What the word `exact` asks for.
 pub(super) const EXACT: &str = "what commands made goes as well, where the document does not say it";
@@ -119,46 +117,13 @@ impl Desk {
     }
 
     async fn read(&self, for_sure: bool) -> Result<Side, CommandError> {
-        let mut tries = 0;
-        let reading = loop {
-            tries += 1;
-            let piece = if for_sure && tries > TRIES { Duration::MAX } else { PIECE };
-            if let Some(reading) = self.read_once(piece).await? {
-                break reading;
-            }
-            if tries > TRIES {
-                return Err("the configuration was changed while it was read: ask again".into());
-            }
-        };
+        let begin = |router: &Router| Reading::of(router).map_err(short);
+        let (reading, _) = self.read_whole(for_sure, &self.settings, begin).await?;
         let side = net::background::run(move || reading.side()).await.map_err(CommandError::new)?;
         side.map_err(|e| match e.is_of("memory") {
             true => CommandError::new(e.to_string().trim_end()),
             false => CommandError::new(format!("internal error: what runs does not load\n{e}")),
         })
-    }
-
-    /// `None` where it was changed meanwhile.
-    async fn read_once(&self, piece: Duration) -> Result<Option<Reading>, CommandError> {
-        let mut reading = {
-            let router = self.router.try_borrow().map_err(|_| busy())?;
-            Reading::of(&router).map_err(short)?
-        };
-        let mut more = true;
-        while more {
-            {
-                let (began, router) = (Instant::now(), self.router.try_borrow().map_err(|_| busy())?);
-                // Routes may change while they are read.
-                let piece = |read: &Reading| if read.has_routes_left_only() { PIECE } else { piece };
-                while more && began.elapsed() < piece(&reading) {
-                    more = reading.next(&router, &self.settings);
-                }
-                if reading.is_stale(&router) {
-                    return Ok(None);
-                }
-            }
-            tokio::task::yield_now().await;
-        }
-        Ok(Some(reading))
     }
 
     /// The routes of sources that registered at run time, which no document takes away: a line for each source.
@@ -175,7 +140,7 @@ impl Desk {
     }
 
     /// The lines of the section `quiver` that differ from others.
-    fn settings_differ(&self, from: &Settings, wanted: &Settings) -> Vec<String> {
+    pub(super) fn settings_differ(&self, from: &Settings, wanted: &Settings) -> Vec<String> {
         let Ok(router) = self.router.try_borrow() else { return vec![] };
         let text = |settings: &Settings| crate::dump::settings_text(Source { router: &router, settings });
         let (is, wants) = (text(from), text(wanted));

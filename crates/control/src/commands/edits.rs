@@ -2,17 +2,16 @@
 
 use super::App;
 use super::change::{Applied, Applying, COMMENT, CONFIRM, Order, alone, change, nothing_waits};
-use super::desired::{Desk, From, PIECE, Steps, TRIES, busy, rights, short, steps_at};
+use super::desired::{Desk, From, Steps, busy, rights, steps_at};
 use super::documents::Wish;
 use super::places::Held;
-use crate::dump::Source;
 use crate::edit::{Act, Base, Change, Edited, Place, Reading, Value};
 use crate::engine::Session;
 use crate::saved::Kind;
 use command::{Args, Caller, Command, CommandError, Output};
+use net::router::Router;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use std::time::Instant;
 
 const PLACE: &str = "as interfaces.eth0.mtu, l3.interfaces[eth0.100].mtu, routes[prefix=10.0.0.0/8,table=7], loopbacks.loop0.addresses[+]";
 const PLAN: &str = "only tell the steps";
@@ -72,7 +71,7 @@ pub(super) fn commands() -> [Command<App>; 6] {
             .example("configuration get routes[prefix=10.0.0.0/8]"),
         Command::read("configuration version", "The version of what runs", version)
             .details(
-                "It is another after each change of what runs that a document can say, static routes included, and after each start. \
+                "It is another after each change of what runs that a document can say, static routes and the section `quiver` of the next start included, and after each start. What Linux sets on its side of a pair is none. \
                  Changes of places that name it are refused where something has changed since.",
             )
             .example("configuration version"),
@@ -102,13 +101,15 @@ const CHANGED: &str = "nothing was changed: the configuration was changed while 
 
 /// The caller must have the role [`Write`](command::Access::Write) for what changes something.
 impl Desk {
-    /// The version of what runs: another after each change of what a document can say, and after each start.
+    /// The version of what runs: another after each change of what a document can say, of the section `quiver` of the next start, and
+    /// after each start.
     ///
     /// # Errors
     /// The router is busy.
     pub fn version(&self) -> Result<String, CommandError> {
         let router = self.router.try_borrow().map_err(|_| busy())?;
-        Ok(format!("{:x}-{:x}", self.changes.born, router.version()))
+        let changes = router.version() + self.changes.settings.get();
+        Ok(format!("{:x}-{:x}", self.changes.born, changes))
     }
 
     fn must_be(&self, version: Option<&str>) -> Result<(), CommandError> {
@@ -121,36 +122,11 @@ impl Desk {
         }
     }
 
-    /// Reads what runs while everything else has its turn, and its version; anew where it changes meanwhile.
+    /// What runs, and its version.
     async fn base(&self, with_routes: bool) -> Result<(Base, String), CommandError> {
-        for _ in 0..TRIES {
-            if let Some(read) = self.base_once(with_routes).await? {
-                return Ok(read);
-            }
-        }
-        Err(CommandError::conflict(CHANGED))
-    }
-
-    /// `None` where it was changed meanwhile.
-    async fn base_once(&self, with_routes: bool) -> Result<Option<(Base, String)>, CommandError> {
-        let version = self.version()?;
-        let mut reading = Reading::of(&*self.router.try_borrow().map_err(|_| busy())?, with_routes);
-        let settings = self.next_settings();
-        let mut more = true;
-        while more {
-            {
-                let router = self.router.try_borrow().map_err(|_| busy())?;
-                let began = Instant::now();
-                while more && began.elapsed() < PIECE {
-                    more = reading.next(Source { router: &router, settings: &settings }).map_err(short)?;
-                }
-            }
-            if self.version()? != version {
-                return Ok(None);
-            }
-            tokio::task::yield_now().await;
-        }
-        Ok(Some((reading.base(), version)))
+        let begin = |router: &Router| Ok(Reading::of(router, with_routes));
+        let (reading, version) = self.read_whole(false, &self.next_settings(), begin).await?;
+        Ok((reading.base(), version))
     }
 
     /// Nobody has changed what runs since it had this version.
@@ -226,18 +202,23 @@ fn place(args: &Args) -> Result<Place, CommandError> {
 }
 
 /// Does what a command wants with its changes: tells the steps, or takes them.
-fn run(app: &App, args: &Args, changes: Vec<Change>) -> Result<Output, CommandError> {
-    let edits = Edits { changes, version: args.opt("version")? };
-    let caller = args.caller().cloned();
+fn run(
+    app: &App,
+    args: &Args,
+    changes: impl AsyncFnOnce() -> Result<Vec<Change>, CommandError> + 'static,
+) -> Result<Output, CommandError> {
+    let (version, caller) = (args.opt("version")?, args.caller().cloned());
     if args.has("plan") {
         let desk = Desk::of(app);
         return Ok(Output::stream(async move |_| {
+            let edits = Edits { changes: changes().await?, version };
             Ok(desk.plan_edit(edits, None, caller.as_ref()).await?.output())
         }));
     }
     let order = Order::of(args, Kind::Apply, From::Edited(Arc::default(), None))?;
     alone(app, async move |desk| {
         nothing_waits(&desk)?;
+        let edits = Edits { changes: changes().await?, version };
         let (from, _) = desk.edited(edits, caller.as_ref()).await?;
         Ok(change(&desk, Order { from, exact: true, ..order }).await?.output())
     })
@@ -249,22 +230,26 @@ fn value(args: &Args) -> Result<Value, CommandError> {
 
 fn set(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let change = Change { place: place(args)?, act: Act::Set(value(args)?) };
-    run(app, args, vec![change])
+    run(app, args, async move || Ok(vec![change]))
 }
 
 fn merge(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let change = Change { place: place(args)?, act: Act::Merge(value(args)?) };
-    run(app, args, vec![change])
+    run(app, args, async move || Ok(vec![change]))
 }
 
 fn delete(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let change = Change { place: place(args)?, act: Act::Delete };
-    run(app, args, vec![change])
+    run(app, args, async move || Ok(vec![change]))
 }
 
 fn edit(app: &mut App, args: &Args) -> Result<Output, CommandError> {
-    let text: String = args.get("changes")?;
-    let changes = Change::list(&text).map_err(|e| args.error("changes", e))?;
+    let (text, asked): (String, _) = (args.get("changes")?, args.clone());
+    // There may be many of them.
+    let changes = async move || {
+        let read = net::background::run(move || Change::list(&text)).await.map_err(CommandError::new)?;
+        read.map_err(|e| asked.error("changes", e))
+    };
     run(app, args, changes)
 }
 

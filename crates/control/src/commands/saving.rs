@@ -2,16 +2,15 @@
 
 use super::App;
 use super::change::{COMMENT, alone, background, header, who, words};
-use super::desired::{Desk, From, PIECE, TRIES, busy, short};
-use crate::dump::{Dump, Source};
+use super::desired::{Desk, From};
+use super::reading::Written;
 use crate::engine::{self, Brought, Side};
 use crate::events::Phase;
 use crate::saved::Kind;
 use command::{Args, Caller, Command, CommandError, Output};
-use graph::memory::Growth;
+use net::router::Router;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub(super) fn command() -> Command<App> {
     Command::write("configuration save [comment <comment:string>]", "Keep what runs for the next start", save)
@@ -56,7 +55,8 @@ pub(super) async fn saved(
     }
     let (folder, author) = (desk.changes.folder()?, who(caller).await);
     let (who_saves, told) = (author.clone(), comment.clone());
-    let text = dumped(desk).await?;
+    let begin = |router: &Router| Ok(Written::of(router));
+    let (Written { text, .. }, _) = desk.read_whole(false, &desk.next_settings(), begin).await?;
     let running = desk.running().await?;
     let by = words(&author);
     let kept = background(move || {
@@ -84,42 +84,4 @@ pub(super) async fn saved(
         desk.changes.events.configured(Phase::Saved, &who_saves, Some(number), None, &told);
     }
     Ok((number, new))
-}
-
-/// What runs, as a document.
-async fn dumped(desk: &Desk) -> Result<String, CommandError> {
-    for _ in 0..TRIES {
-        if let Some(text) = dumped_once(desk).await? {
-            return Ok(text);
-        }
-    }
-    Err("the configuration was changed while it was read: ask again".into())
-}
-
-/// `None` where it was changed meanwhile.
-async fn dumped_once(desk: &Desk) -> Result<Option<String>, CommandError> {
-    let (mut dump, mut text, mut more) = (Dump::default(), String::new(), true);
-    let (mut begun, mut memory) = (None, Growth::default());
-    let settings = desk.next_settings();
-    while more {
-        {
-            let router = desk.router.try_borrow().map_err(|_| busy())?;
-            if *begun.get_or_insert(router.changes()) != router.changes() {
-                return Ok(None);
-            }
-            let began = Instant::now();
-            while more && began.elapsed() < PIECE {
-                match dump.next_text(Source { router: &router, settings: &settings }) {
-                    Some(piece) => {
-                        // A string grows to twice its size, beside the old one.
-                        memory.take(2 * piece.len()).map_err(short)?;
-                        text += &piece;
-                    }
-                    None => more = false,
-                }
-            }
-        }
-        tokio::task::yield_now().await;
-    }
-    Ok(Some(text))
 }

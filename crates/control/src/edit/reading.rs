@@ -20,6 +20,7 @@ pub struct Reading {
     dump: Dump,
     base: Base,
     memory: Growth,
+    begun: u64,
 }
 
 /// What runs, or what is to run.
@@ -57,7 +58,8 @@ impl Reading {
     /// The whole document, or all but the routes where these are of no interest.
     pub fn of(router: &Router, with_routes: bool) -> Reading {
         let dump = if with_routes { Dump::default() } else { Dump::without_routes() };
-        let mut reading = Reading { dump, base: Base::default(), memory: Growth::default() };
+        let mut reading =
+            Reading { dump, base: Base::default(), memory: Growth::default(), begun: router.version() };
         if with_routes {
             reading.base.routes.reserve(route_count(router));
         }
@@ -109,6 +111,11 @@ impl Reading {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// Whether what a document says has changed since it began.
+    pub fn is_stale(&self, router: &Router) -> bool {
+        self.begun != router.version()
     }
 
     /// What was read.

@@ -71,13 +71,13 @@ impl Reading {
     /// Reads the next piece; false at the end.
     pub fn next(&mut self, router: &Router, settings: &Settings) -> bool {
         if self.begun == u64::MAX {
-            self.begun = router.changes();
+            self.begun = router.said();
         }
         if !self.written {
             match self.dump.next_text(Source { router, settings }) {
                 Some(text) => self.text += &text,
                 None => {
-                    (self.written, self.stale) = (true, self.begun != router.changes());
+                    (self.written, self.stale) = (true, self.begun != router.said());
                     let chosen = router.interfaces().filter(|i| i.operators_mac().is_some());
                     self.macs = chosen.map(|i| i.name.clone()).collect();
                 }
@@ -94,7 +94,7 @@ impl Reading {
 
     /// Whether anything but routes has changed while that was read. What changes behind it a plan meets as what changes after it.
     pub fn is_stale(&self, router: &Router) -> bool {
-        if self.written { self.stale } else { self.begun != router.changes() }
+        if self.written { self.stale } else { self.begun != router.said() }
     }
 
     fn routes(&mut self, router: &Router) -> bool {

@@ -116,3 +116,52 @@ impl Router {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::RouterConfig;
+    use graph::{PoolConfig, PoolMemory};
+
+    #[test]
+    fn the_version_counts_what_a_document_says() {
+        let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+        let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+        let name = || String::from("loop0");
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let add = |text: &str| Op::AddAddress { name: name(), net: net(text) };
+        let mut version = r.version();
+        let mut counts = |r: &Router, more: u64, what: &str| {
+            assert_eq!(r.version() - version, more, "{what}");
+            version = r.version();
+        };
+        r.commit(vec![Op::CreateLoopback { instance: None, mac: None }, add("10.0.0.1/24")]).unwrap();
+        counts(&r, 1, "the operator's, and one transaction");
+        assert!(r.commit(vec![add("10.0.0.1/24"), add("10.0.0.1/16")]).is_err());
+        counts(&r, 0, "refused");
+        // Linux's: the dump of the interface is the same.
+        let changes = r.changes();
+        let what =
+            Elsewhere { addresses: [net("10.1.0.1/24")].into(), up: Some(false), ..Elsewhere::default() };
+        let linuxs = vec![
+            add("10.1.0.1/24"),
+            Op::SetState { name: name(), up: true },
+            Op::SetElsewhere { name: name(), what: what.clone() },
+        ];
+        r.with_companions(|r| r.commit(linuxs)).unwrap();
+        counts(&r, 0, "Linux's");
+        assert_eq!(r.changes(), changes + 1);
+        // A neighbor of the operator's goes with an address of Linux's.
+        let address = "10.1.0.9".parse().unwrap();
+        r.commit(vec![Op::SetNeighbor { name: name(), address, mac: MacAddr([2, 0, 0, 0, 0, 9]) }]).unwrap();
+        counts(&r, 1, "the operator's neighbor");
+        let del = vec![
+            Op::SetElsewhere { name: name(), what: Elsewhere { addresses: BTreeSet::new(), ..what } },
+            Op::DelAddress { name: name(), net: net("10.1.0.1/24") },
+        ];
+        r.with_companions(|r| r.commit(del)).unwrap();
+        counts(&r, 1, "the neighbor went");
+        r.with_companions(|r| r.commit(vec![Op::Delete { name: name() }])).unwrap();
+        counts(&r, 1, "an interface went");
+    }
+}

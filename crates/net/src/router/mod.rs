@@ -223,6 +223,8 @@ pub struct Router {
     changes: u64,
     /// Batches of static routes and labels so far.
     pub(crate) static_batches: u64,
+    /// See [`Router::said`].
+    said: u64,
     log: Log,
     aside: aside::Aside,
 }
@@ -298,6 +300,7 @@ impl Router {
             companions: companion::Companions::default(),
             started: Instant::now(),
             changes: 0,
+            said: 0,
             static_batches: 0,
             log: Log::default(),
             aside: aside::Aside::default(),
@@ -325,9 +328,15 @@ impl Router {
         self.changes
     }
 
-    /// Transactions so far that changed what a document says, static routes and labels included, but for those that failed.
+    /// Transactions so far that changed what a document says, but for static routes and labels, and for those that failed. Those of
+    /// Linux's are none of them, where they touch what is Linux's alone.
+    pub fn said(&self) -> u64 {
+        self.said
+    }
+
+    /// The same, static routes and labels included.
     pub fn version(&self) -> u64 {
-        self.changes + self.static_batches
+        self.said + self.static_batches
     }
 
     /// What workers read.
@@ -510,6 +519,7 @@ impl Router {
         if let Err(e) = self.with_companions(|r| r.commit(ops)) {
             self.note(true, format!("cannot take everything out: {e}"));
         }
+        self.said += 1;
     }
 
     /// Stops the workers and closes all devices.

@@ -434,9 +434,11 @@ impl Router {
         let mut steps: Vec<Step> = vec![];
         let mut done: Vec<String> = vec![];
         let (mut more_than_routes, batches) = (false, self.static_batches);
+        let mut said = false;
         let was = self.aside.begin();
         for (index, op) in ops.into_iter().enumerate() {
             let words = op.log_line();
+            said |= self.is_said(&op);
             // A table that goes takes its own routes along.
             let emptied = match &op {
                 Op::DeleteTable { table } => self.empty_table(*table),
@@ -471,6 +473,7 @@ impl Router {
             }
         }
         self.changes += u64::from(more_than_routes);
+        self.said += u64::from(more_than_routes && said);
         let mut undo = vec![];
         for step in steps {
             match step {
@@ -488,6 +491,24 @@ impl Router {
         let undo = undo.map(|(now, op)| (op, now)).collect();
         self.aside.end(was, undo);
         Ok(())
+    }
+
+    /// Whether a document says what an operation changes: all that the operator does, and of what is done for Linux what takes
+    /// something of the operator's along.
+    fn is_said(&self, op: &Op) -> bool {
+        let of_operator = |name: &String| {
+            let Some(i) = self.interface_index(name).and_then(|index| self.interface(index)) else {
+                return false;
+            };
+            let mut all = self.neighbors.table.iter_interface(i.index);
+            all.any(|n| n.state == State::Static && !i.elsewhere.neighbors.contains(&n.addr))
+        };
+        match op {
+            _ if !self.changes_companions() => true,
+            Op::Delete { .. } => true,
+            Op::DelAddress { name, .. } => of_operator(name),
+            _ => false,
+        }
     }
 
     /// What follows a transaction, or what undid it.
