@@ -504,6 +504,34 @@ fn a_slow_follower_learns_of_its_gap_and_all_that_there_is() {
 }
 
 #[test]
+fn what_a_filter_has_left_out_is_not_lost() {
+    on_control_thread(async |router, clients| {
+        let mut program = open(&router, &clients, 0, 3600).await;
+        let prefix = Some("192.0.2.0/24".parse().unwrap());
+        let mut watch = Watch::new(&router, Filter { prefix, ..Filter::default() }).unwrap();
+        let mut told = Reader::default();
+        catch_up(&mut watch, &mut told).await;
+        let batch = Batch { id: 1, prefixes: many(30_000), sets: vec![0], ..Batch::default() };
+        program.program(&[batch]).await.unwrap();
+        let seen = router.borrow().next_route_change();
+        // They are looked at, and nothing is told.
+        for _ in 0..100 {
+            tokio::select! {
+                biased;
+                event = watch.next() => panic!("{event:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        for (id, delete) in (2..).zip([true, false].into_iter().cycle().take(11)) {
+            let batch = Batch { id, delete, prefixes: many(30_000), sets: vec![0], ..Batch::default() };
+            assert_eq!(program.program(&[batch]).await.unwrap().refused, 0);
+        }
+        let Event::Gap(lost) = watch.next().await else { panic!("no gap") };
+        assert_eq!((lost.from, lost.to), (seen, seen + 330_000));
+    });
+}
+
+#[test]
 fn garbage_is_refused_and_told() {
     on_control_thread(async |router, clients| {
         let mut program = open(&router, &clients, 0, 3600).await;

@@ -149,7 +149,8 @@ impl Watch {
         let changed = match router.changed_routes(self.at, AT_ONCE) {
             Ok(changed) => changed,
             Err(lost) => {
-                let lost = Lost { from: self.told, to: lost.to };
+                // What was looked at and left out is not lost.
+                let lost = Lost { from: self.at, to: lost.to };
                 (self.at, self.told) = (lost.to, lost.to);
                 if !self.whole {
                     return Some(Event::Gap(lost));
