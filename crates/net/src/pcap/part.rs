@@ -6,7 +6,6 @@ use command::Command;
 use drivers::pcap::{Capture, Direction, Ring};
 use graph::arcs::Feature;
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +29,8 @@ pub(super) type Ended = Arc<Mutex<Option<CaptureStatus>>>;
 
 /// Captures that are followed at once.
 const MOST_FOLLOWED: usize = 8;
+/// Where frames are seen, by direction.
+const BOTH: [(Direction, &Feature); 2] = [(Direction::Rx, &PCAP_RX), (Direction::Tx, &PCAP_TX)];
 
 /// What is known of captures beside the packets.
 #[derive(Default)]
@@ -37,6 +38,8 @@ struct Captures {
     /// Of the one that runs.
     file: Option<(PathBuf, Arc<File>)>,
     ended: Ended,
+    /// Held by each that is made and not followed yet.
+    made: Arc<()>,
 }
 
 /// Starts a packet capture, to be written to `file` later; that is made before, so that a wrong name shows.
@@ -101,15 +104,30 @@ pub(super) fn discard(router: &mut Router) -> bool {
     was.is_some()
 }
 
-/// Has a capture followed from now on, whose ring the caller reads.
+/// A place among the captures that are followed, for one whose ring is yet to be made: that takes memory.
+#[derive(Debug)]
+pub struct Place(Arc<()>);
+
+/// Takes a place.
 ///
 /// # Errors
-/// As many are followed as can be, or the frames of its interface are seen elsewhere.
-pub fn follow(router: &mut Router, ring: Ring) -> Result<Arc<Ring>, String> {
-    let mut running: Running = router.current();
-    if running.followed.len() == MOST_FOLLOWED {
+/// As many are followed as can be.
+pub fn place(router: &Router) -> Result<Place, String> {
+    let made = router.state::<Captures>().map(|c| Arc::clone(&c.made)).unwrap_or_default();
+    // One is the part's, and one is this.
+    let being_made = Arc::strong_count(&made).saturating_sub(2);
+    if router.current::<Running>().followed.len() + being_made >= MOST_FOLLOWED {
         return Err(format!("{MOST_FOLLOWED} captures are followed, which is as many as can be"));
     }
+    Ok(Place(made))
+}
+
+/// Has a capture followed from now on that has a place, and whose ring the caller reads.
+///
+/// # Errors
+/// The frames of its interface are seen elsewhere.
+pub fn follow(router: &mut Router, ring: Ring, place: Place) -> Result<Arc<Ring>, String> {
+    let mut running: Running = router.current();
     let config = ring.config();
     if let Some(i) = config.interface.and_then(|i| router.interface(i)).filter(|i| i.hw() != i.index)
         && (config.rx || config.tx)
@@ -120,6 +138,7 @@ pub fn follow(router: &mut Router, ring: Ring) -> Result<Arc<Ring>, String> {
     let ring = Arc::new(ring);
     running.followed.push(Arc::clone(&ring));
     change(router, running);
+    drop(place.0);
     Ok(ring)
 }
 
@@ -132,13 +151,11 @@ pub fn unfollow(router: &mut Router, ring: &Arc<Ring>) {
 
 /// Starts captures or ends them, for those interfaces that they are about.
 fn change(router: &mut Router, running: Running) {
-    let captured = |router: &Router| -> BTreeSet<(u32, &'static str)> {
-        let all = router.interfaces().map(|i| i.index);
-        all.flat_map(|i| Pcap.visits(router, i).into_iter().map(move |f| (i, f.node))).collect()
-    };
-    let before = captured(router);
+    let was: Running = router.current();
+    let differs = |i: &u32| BOTH.iter().any(|(d, _)| was.wants(*d, *i) != running.wants(*d, *i));
+    let devices = router.interfaces().filter(|i| i.hw() == i.index).map(|i| i.index);
+    let changed: Vec<u32> = devices.filter(differs).collect();
     router.publish(running);
-    let changed: BTreeSet<u32> = before.symmetric_difference(&captured(router)).map(|(i, _)| *i).collect();
     changed.into_iter().for_each(|i| router.publish_interface(i));
 }
 
@@ -152,12 +169,11 @@ impl Part for Pcap {
     }
 
     fn visits(&self, router: &Router, index: u32) -> Vec<&'static Feature> {
-        let running: Running = router.current();
         if router.interface(index).is_none_or(|i| i.hw() != index) {
             return vec![];
         }
-        let both = [(Direction::Rx, &PCAP_RX), (Direction::Tx, &PCAP_TX)];
-        both.into_iter().filter(|(d, _)| running.wants(*d, index)).map(|(_, f)| f).collect()
+        let running: Running = router.current();
+        BOTH.into_iter().filter(|(d, _)| running.wants(*d, index)).map(|(_, f)| f).collect()
     }
 
     fn removed(&self, router: &mut Router, index: u32) {

@@ -83,6 +83,7 @@ pub(super) async fn begin(
             };
             config.interface = Some(index);
         }
+        let place = net::pcap::place(&desk.router.borrow()).map_err(Status::failed_precondition)?;
         // So much memory is not made in no time.
         let made = net::background::run(move || Ring::new(config)).await;
         let ring = made.map_err(|e| Status::internal(e.to_string()))?;
@@ -92,7 +93,7 @@ pub(super) async fn begin(
             let why = format!("the interface {name} has gone");
             return Err(wrong(Code::FailedPrecondition, "interface", "unknown", &name, &why, &[]));
         }
-        let begun = net::pcap::follow(&mut desk.router.borrow_mut(), ring);
+        let begun = net::pcap::follow(&mut desk.router.borrow_mut(), ring, place);
         let ring = begun.map_err(Status::failed_precondition)?;
         let kept = Arc::clone(&ring);
         tokio::task::spawn_local(async move {
