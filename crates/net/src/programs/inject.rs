@@ -12,6 +12,8 @@ pub const NODES: [&str; 6] =
     ["ethernet-input", "ip4-input", "ip6-input", "ip4-lookup", "ip6-lookup", "interface-output"];
 /// Packets at once.
 pub const MOST_PACKETS: usize = 256;
+/// Bytes at once, but for a packet that is larger: a worker copies them between two vectors.
+const MOST_BYTES: usize = 256 << 10;
 /// Bytes of an Ethernet header with two tags.
 const LINK: usize = 22;
 /// The shortest frame, bytes: its header.
@@ -205,8 +207,8 @@ impl Inject {
         }
     }
 
-    /// Puts packets into the graph: `count` of them from place `from` on, over and over; `done` gets to know how many were taken,
-    /// on a worker.
+    /// Puts packets into the graph: `count` of them from place `from` on, over and over, or as many of them as may be put there at
+    /// once. Answers how many that are; `done` gets to know how many were taken, on a worker.
     ///
     /// # Errors
     /// The router has no way for them.
@@ -216,13 +218,44 @@ impl Inject {
         from: usize,
         count: usize,
         done: impl FnOnce(u64) + Send + 'static,
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         let entry = self.entry(router)?;
         let packets = Arc::clone(&self.packets);
+        let now = self.at_once(from, count);
         router.workers().on(0, move |w| {
-            let some = packets.iter().cycle().skip(from).take(count.min(MOST_PACKETS));
+            let some = packets.iter().cycle().skip(from).take(now);
             done(some.filter(|bytes| entry.put(w, bytes)).count() as u64);
         });
-        Ok(())
+        Ok(now)
+    }
+
+    /// How many packets from a place on go at once: one at least, where there is one.
+    fn at_once(&self, from: usize, count: usize) -> usize {
+        let some = self.packets.iter().cycle().skip(from).take(count.min(MOST_PACKETS));
+        let mut bytes = 0;
+        let more = some.take_while(|p| {
+            let first = bytes == 0;
+            bytes += p.len();
+            first || bytes <= MOST_BYTES
+        });
+        more.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_at_once_is_bounded_by_packets_and_bytes() {
+        let of = |lengths: &[usize]| {
+            let packets: Vec<Vec<u8>> = lengths.iter().map(|n| vec![0; *n]).collect();
+            Inject { node: "ip4-input".into(), rx: None, tx: None, packets: packets.into() }
+        };
+        assert_eq!(of(&[60]).at_once(0, 1000), MOST_PACKETS);
+        assert_eq!(of(&[60]).at_once(0, 3), 3);
+        assert_eq!(of(&[65_535]).at_once(0, 1000), 4);
+        assert_eq!(of(&[60, 65_535]).at_once(1, 1000), 6);
+        assert_eq!(of(&[MOST_BYTES + 1]).at_once(0, 1000), 1);
     }
 }

@@ -80,13 +80,15 @@ async fn one(
             inject.send(&desk.router.borrow(), from, now, move |n| _ = done.send(n))
         });
         match begun.await.map_err(status::closed)? {
-            Ok(()) => answer.taken += taken.await.map_err(|_| Status::unavailable("the router ends"))?,
+            Ok(put) => {
+                answer.taken += taken.await.map_err(|_| Status::unavailable("the router ends"))?;
+                sent += put;
+            }
             Err(fault) => {
                 answer.error = Some(told(&fault));
                 break;
             }
         }
-        sent += now;
     }
     Ok(answer)
 }
