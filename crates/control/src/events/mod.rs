@@ -127,8 +127,8 @@ impl Events {
     /// # Errors
     /// What is wanted cannot be, or too many follow already.
     pub fn follow(&self, router: &SharedRouter, wanted: Wanted, reserved: bool) -> Result<Following, String> {
-        if wanted.interfaces.len() > NAMES {
-            return Err(format!("{} names of interfaces: {NAMES} are the most", wanted.interfaces.len()));
+        if wanted.names() > NAMES {
+            return Err(format!("{} names of interfaces: {NAMES} are the most", wanted.names()));
         }
         let states = wanted.kinds.states();
         let queue = Arc::new(Queue::new(wanted));

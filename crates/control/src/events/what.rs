@@ -5,6 +5,7 @@ use crate::saved;
 use net::neighbor::Known;
 use net::router::LinkState;
 use packet::eth::MacAddr;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -60,13 +61,28 @@ pub enum Level {
     Trace,
 }
 
+/// Names of interfaces, and beginnings of names: however many there are, a name is looked up among them.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    count: usize,
+    whole: HashSet<String>,
+    beginnings: HashSet<String>,
+    /// Bytes of the beginnings, each length once.
+    lengths: BTreeSet<usize>,
+}
+
+impl Names {
+    fn take(&self, name: &str) -> bool {
+        let begins = |n: &usize| name.get(..*n).is_some_and(|beginning| self.beginnings.contains(beginning));
+        self.count == 0 || self.whole.contains(name) || self.lengths.iter().any(begins)
+    }
+}
+
 /// What a follower wants.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub(super) kinds: Kinds,
-    /// Links and neighbours of these interfaces alone, or of those whose names begin so where a name ends in `*`; of all
-    /// where there is no name.
-    pub interfaces: Vec<String>,
+    names: Names,
     /// Lines of the log of this level, and those that matter more.
     pub level: Level,
 }
@@ -74,16 +90,34 @@ pub struct Wanted {
 impl Wanted {
     /// Some kinds, of all interfaces, and from information on.
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Wanted {
-        Wanted { kinds: kinds.into_iter().collect(), interfaces: vec![], level: Level::Info }
+        Wanted { kinds: kinds.into_iter().collect(), names: Names::default(), level: Level::Info }
+    }
+
+    /// Links and neighbours of these interfaces alone, or of those whose names begin so where a name ends in `*`; of all
+    /// where there is no name.
+    #[must_use]
+    pub fn of(mut self, interfaces: Vec<String>) -> Wanted {
+        self.names = Names { count: interfaces.len(), ..Names::default() };
+        for name in interfaces {
+            match name.strip_suffix('*') {
+                Some(beginning) => {
+                    self.names.lengths.insert(beginning.len());
+                    self.names.beginnings.insert(beginning.to_owned());
+                }
+                None => _ = self.names.whole.insert(name),
+            }
+        }
+        self
+    }
+
+    /// Names of interfaces that are asked for; 0: all.
+    pub fn names(&self) -> usize {
+        self.names.count
     }
 
     /// Whether the name is that of an interface that is asked for.
     pub fn takes(&self, interface: &str) -> bool {
-        let fits = |w: &String| match w.strip_suffix('*') {
-            Some(beginning) => interface.starts_with(beginning),
-            None => interface == w,
-        };
-        self.interfaces.is_empty() || self.interfaces.iter().any(fits)
+        self.names.take(interface)
     }
 
     /// Whether this kind is asked for.
@@ -290,4 +324,25 @@ pub struct Dropping {
     pub interface: Option<(String, u32)>,
     /// How many in a second.
     pub rate: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn names_are_those_of_a_list_that_is_gone_through(
+            asked in prop::collection::vec("[ab]{0,3}\\*?", 0..5),
+            name in "[ab]{0,4}",
+        ) {
+            let fits = |w: &String| match w.strip_suffix('*') {
+                Some(beginning) => name.starts_with(beginning),
+                None => name == *w,
+            };
+            let fit = asked.is_empty() || asked.iter().any(fits);
+            prop_assert_eq!(Wanted::new([Kind::Link]).of(asked).takes(&name), fit);
+        }
+    }
 }

@@ -173,7 +173,7 @@ pub async fn tell(
         if to.strong_count() == 0 {
             return;
         }
-        let of_all = wanted.interfaces.is_empty();
+        let of_all = wanted.names() == 0;
         let mut some: Vec<&Rate> =
             // A second is never quite one.
             all.iter().filter(|r| r.rate.round() >= least && (of_all || r.interface.is_some())).collect();

@@ -111,8 +111,8 @@ impl Events for Router {
         let WatchEventsRequest { kinds, interfaces, log_level, drops_per_second, routes } =
             request.into_inner();
         let kinds = self::kinds(&kinds)?;
-        let mut wanted = Wanted::new(kinds);
-        (wanted.interfaces, wanted.level) = (interfaces, level(log_level)?);
+        let mut wanted = Wanted::new(kinds).of(interfaces);
+        wanted.level = level(log_level)?;
         let of_routes = wanted.has(Kind::Routes);
         if routes.is_some() && !of_routes {
             return Err(Status::invalid_argument("routes: a filter of what kinds do not ask for"));
