@@ -100,6 +100,7 @@ impl Remote {
         part: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Json, Failure> {
         let router = self.connect()?;
+        let here = self.address.contains('/');
         let asked = async {
             if let Some(complete) = request.get("complete") {
                 let cursor =
@@ -115,7 +116,7 @@ impl Remote {
                 let text = router.help(line).await.map_err(|e| failure(&e))?;
                 return Ok(json!({ "ok": true, "text": text }));
             }
-            run(&router, request, part).await
+            run(&router, request, here, part).await
         };
         let interrupt = async {
             while !interrupted.swap(false, Ordering::Relaxed) {
@@ -132,10 +133,11 @@ impl Remote {
     }
 }
 
-/// Runs commands.
+/// Runs commands. A router that is not `here` has other directories.
 async fn run(
     router: &Router,
     request: &Json,
+    here: bool,
     part: &mut dyn FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Json, Failure> {
     let text = |field: &str| request[field].as_str().map(str::to_owned);
@@ -144,7 +146,7 @@ async fn run(
     let call = RunRequest {
         what: line.or_else(|| text("lines").map(run_request::What::Lines)),
         format: if json { Format::Json } else { Format::Text }.into(),
-        directory: text("cwd").unwrap_or_default(),
+        directory: text("cwd").filter(|_| here).unwrap_or_default(),
         failures: true,
         ssh: text("ssh").unwrap_or_default(),
     };
