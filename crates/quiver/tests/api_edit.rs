@@ -1,16 +1,14 @@
 //! Transactions of single places over the API, with the binary: what they change, what they refuse, two clients, roles.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod started;
+
 use quiver_client::v1::configuration_client::ConfigurationClient;
 use quiver_client::v1::{Edit, EditRequest, edit::Act};
 use quiver_client::{Role, Router};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use started::Started;
+use std::process::Command;
 use tonic::Code;
-
-/// For what must come about, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 const DOCUMENT: &str = "loopbacks:
   loop0: {addresses: [10.0.0.1/24], mtu: 9000}
@@ -21,78 +19,8 @@ routes:
   - 10.1.0.0/16 table 7 drop
 ";
 
-struct Started {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Started {
-    fn start(name: &str, sockets: &str) -> Started {
-        let folder = std::env::temp_dir().join(format!("quiver-edit-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        let at = folder.display();
-        let text = format!(
-            "quiver: {{sockets: {{ctl: {at}/ctl{sockets}}}, buffers: {{count: 2048}}, state: {at}/state}}\n{DOCUMENT}"
-        );
-        std::fs::write(folder.join("router.yaml"), text).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_quiver"))
-            .args(["run", "--config"])
-            .arg(folder.join("router.yaml"))
-            .arg("--api")
-            .arg(folder.join("api"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Started { child, folder }
-    }
-
-    async fn connect(&mut self) -> Router {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match Router::unix(self.folder.join("api")).await {
-                Ok(router) => return router,
-                Err(e) => {
-                    let ended = self.child.try_wait().unwrap();
-                    if ended.is_some() || Instant::now() > until {
-                        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                        panic!("{e}; {ended:?}\n{log}");
-                    }
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    fn try_ctl(&self, words: &[&str]) -> Output {
-        let mut ctl = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).args(words).output().unwrap()
-    }
-
-    fn ctl(&self, words: &[&str]) -> String {
-        let out = self.try_ctl(words);
-        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap()
-    }
-}
-
 fn run(name: &str, sockets: &str, test: impl AsyncFnOnce(&mut Started, Router)) {
-    let mut started = Started::start(name, sockets);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let router = started.connect().await;
-        test(&mut started, router).await;
-    });
+    started::run(Started::with(name, sockets, DOCUMENT), test);
 }
 
 #[test]
@@ -326,5 +254,33 @@ fn who_only_looks_changes_no_place() {
         let out = looks.output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success() && said.contains("only looks"), "{out:?}");
+    });
+}
+
+#[test]
+fn the_section_of_the_process_is_that_of_the_next_start() {
+    run("next", "", async |started, router| {
+        let version = || started.ctl(&["configuration", "version"]);
+        let restart = || started.ctl(&["show configuration restart"]);
+        let before = version();
+        assert_eq!(
+            (restart().as_str(), router.get("quiver").await.unwrap().json.contains("log")),
+            ("nothing differs\n", false)
+        );
+        started.ctl(&["configuration", "set", "quiver.log.level", "debug", "restart"]);
+        let after = version();
+        assert_ne!(before, after);
+        // All tell of the same, and one of both.
+        assert_eq!(router.get("quiver.log.level").await.unwrap().json, "\"debug\"");
+        assert!(started.ctl(&["show configuration"]).contains("level: debug"));
+        assert!(router.dump().await.unwrap().contains("level: debug"));
+        assert!(restart().contains("+ quiver: log:"), "{}", restart());
+        // What was read before refuses.
+        let late = ["configuration", "set", "loopbacks.loop0.mtu", "1400", "version", before.trim()];
+        assert!(!started.try_ctl(&late).status.success());
+        // Nothing differs any more.
+        started.ctl(&["configuration", "delete", "quiver.log", "restart"]);
+        assert_ne!(version(), after);
+        assert_eq!(restart(), "nothing differs\n");
     });
 }

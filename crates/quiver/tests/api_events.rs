@@ -15,12 +15,7 @@ use started::{PATIENCE, Started};
 const BRIDGED: &str = "bridgedomains: {bd1: {bvi: loop0}}\n";
 
 fn run(name: &str, more: &str, test: impl AsyncFnOnce(&mut Started, Router)) {
-    let mut router = Started::start(name, more);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = router.connect().await;
-        test(&mut router, client).await;
-    });
+    started::run(Started::start(name, more), test);
 }
 
 fn of(kinds: &[EventKind]) -> WatchEventsRequest {
@@ -77,13 +72,13 @@ fn links_are_told_as_they_are_and_as_they_change() {
         let names: Vec<&str> = told.view.links.values().map(|l| l.interface.as_str()).collect();
         assert_eq!(names, ["local0", "loop0"]);
         assert!(told.view.links.values().all(|l| l.change() == EventChange::There));
-        router.ctl("create loopback interface instance 7");
-        router.ctl("set interface state loop7 up");
-        router.ctl("set interface mtu 1400 loop7");
-        router.ctl("set interface mac address loop7 02:00:00:00:00:77");
+        router.ctl(&["create loopback interface instance 7"]);
+        router.ctl(&["set interface state loop7 up"]);
+        router.ctl(&["set interface mtu 1400 loop7"]);
+        router.ctl(&["set interface mac address loop7 02:00:00:00:00:77"]);
         // Nothing that is told is changed by these.
-        router.ctl("set interface ip address loop7 10.9.0.1/24");
-        router.ctl("delete loopback interface loop7");
+        router.ctl(&["set interface ip address loop7 10.9.0.1/24"]);
+        router.ctl(&["delete loopback interface loop7"]);
         let mut seen = vec![];
         while seen.last() != Some(&(EventChange::Gone, String::new())) {
             let Some(event::What::Link(link)) = told.next().await.what else { continue };
@@ -100,8 +95,8 @@ fn links_are_told_as_they_are_and_as_they_change() {
         // Of others nothing is told.
         let wanted = WatchEventsRequest { interfaces: vec!["loop1*".into()], ..of(&[EventKind::Link]) };
         let mut told = Told::of(&client, wanted).await;
-        router.ctl("set interface mtu 1300 loop0");
-        router.ctl("create loopback interface instance 12");
+        router.ctl(&["set interface mtu 1300 loop0"]);
+        router.ctl(&["create loopback interface instance 12"]);
         told.whole(EventKind::Link).await;
         while told.view.links.is_empty() {
             told.next().await;
@@ -113,13 +108,13 @@ fn links_are_told_as_they_are_and_as_they_change() {
 #[test]
 fn neighbors_are_told_as_they_are_and_as_they_change() {
     run("neighbors", BRIDGED, async |router, client| {
-        router.ctl("set ip neighbor loop0 10.255.0.9 02:00:00:00:00:09");
+        router.ctl(&["set ip neighbor loop0 10.255.0.9 02:00:00:00:00:09"]);
         let mut told = Told::of(&client, of(&[EventKind::Neighbor])).await;
         told.whole(EventKind::Neighbor).await;
         assert_eq!(told.view.neighbors.len(), 1);
-        router.ctl("set ip neighbor loop0 10.255.0.8 02:00:00:00:00:08");
-        router.ctl("set ip neighbor loop0 10.255.0.8 02:00:00:00:00:18");
-        router.ctl("ip neighbor del loop0 10.255.0.8");
+        router.ctl(&["set ip neighbor loop0 10.255.0.8 02:00:00:00:00:08"]);
+        router.ctl(&["set ip neighbor loop0 10.255.0.8 02:00:00:00:00:18"]);
+        router.ctl(&["ip neighbor del loop0 10.255.0.8"]);
         let mut seen = vec![];
         for _ in 0..3 {
             let Some(event::What::Neighbor(n)) = told.next().await.what else { panic!() };
@@ -153,7 +148,7 @@ fn changes_of_the_configuration_and_lines_of_the_log_are_told_with_their_author(
         numbers.push(client.confirm().await.unwrap().unwrap());
         apply(1402, 600).await;
         client.roll_back(None, Apply::default()).await.unwrap();
-        router.ctl("set interface mtu 1403 loop0");
+        router.ctl(&["set interface mtu 1403 loop0"]);
         numbers.push(client.save("mine").await.unwrap().number);
         client.roll_back(Some(numbers[0]), Apply::default()).await.unwrap();
         use ConfigurationPhase::{Applied, Began, Confirmed, RolledBack, Saved, WentBack};
@@ -215,13 +210,13 @@ fn drops_above_a_rate_are_told_by_node_reason_and_interface() {
 #[test]
 fn changes_of_routes_are_told_without_those_that_there_are() {
     run("routes", "", async |router, client| {
-        router.ctl("ip route add 20.0.1.0/24 via drop");
+        router.ctl(&["ip route add 20.0.1.0/24 via drop"]);
         let routes = RouteFilter { prefix: "20.0.0.0/8".into(), ..RouteFilter::default() };
         let wanted = WatchEventsRequest { routes: Some(routes.clone()), ..of(&[EventKind::Route]) };
         let mut told = Told::of(&client, wanted).await;
-        router.ctl("ip route add 21.0.1.0/24 via drop");
-        router.ctl("ip route add 20.0.2.0/24 via drop");
-        router.ctl("ip route del 20.0.1.0/24");
+        router.ctl(&["ip route add 21.0.1.0/24 via drop"]);
+        router.ctl(&["ip route add 20.0.2.0/24 via drop"]);
+        router.ctl(&["ip route del 20.0.1.0/24"]);
         let (mut came, mut gone) = (vec![], vec![]);
         while gone.is_empty() {
             let Some(event::What::Routes(update)) = told.next().await.what else { panic!() };

@@ -1,78 +1,18 @@
 //! Packets over the API, with the binary: captured as they pass, put into the graph, taken out of it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod started;
+
 use quiver_client::v1::punt_request::{Filter, filter::What};
 use quiver_client::v1::{CaptureRequest, InjectRequest, PacketDirection, capture_response};
 use quiver_client::{Passed, Router};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use started::{PATIENCE, Started};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio_stream::{Stream, StreamExt};
 
-/// For what must come about, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-struct Started {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Started {
-    fn start(name: &str, interfaces: &str) -> Started {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("packets-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let config = folder.join("router.yaml");
-        let ctl = folder.join("ctl");
-        let ctl = ctl.display();
-        let text = format!("quiver: {{sockets: {{ctl: {ctl}}}, buffers: {{count: 4096}}}}\n{interfaces}\n");
-        std::fs::write(&config, text).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_quiver"))
-            .args(["run", "--config"])
-            .arg(&config)
-            .arg("--api")
-            .arg(folder.join("api"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Started { child, folder }
-    }
-
-    async fn connect(&mut self) -> Router {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match Router::unix(self.folder.join("api")).await {
-                Ok(router) => return router,
-                Err(e) => {
-                    let ended = self.child.try_wait().unwrap();
-                    if ended.is_some() || Instant::now() > until {
-                        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                        panic!("{e}; {ended:?}\n{log}");
-                    }
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
 fn run(name: &str, interfaces: &str, test: impl AsyncFnOnce(&mut Started, Router)) {
-    let mut started = Started::start(name, interfaces);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let router = started.connect().await;
-        test(&mut started, router).await;
-    });
+    started::run(Started::with(name, "", interfaces), test);
 }
 
 const LOOPBACKS: &str =

@@ -14,12 +14,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 fn run(name: &str, test: impl AsyncFnOnce(&mut Started, Routes)) {
-    let mut router = Started::start(name, "");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let routes = router.connect().await;
-        test(&mut router, routes).await;
-    });
+    started::run(Started::start(name, ""), test);
 }
 
 fn net(n: u32) -> IpNet {
@@ -93,9 +88,9 @@ fn routes_come_go_and_stand_beside_others() {
         assert_eq!(found.iter().map(|r| r.prefix).collect::<Vec<_>>(), (0..900).map(net).collect::<Vec<_>>());
         assert!(found.iter().all(|r| r.used && r.kind.preference == 30 && r.kind.source == source));
         assert_eq!(found[0].kind.next_hops.as_ref().unwrap().next_hops[0].address, [10, 255, 0, 9]);
-        assert!(router.ctl("fib why 20.0.3.7").contains(&source));
+        assert!(router.ctl(&["fib why 20.0.3.7"]).contains(&source));
         // The operator's comes before it, and then no more.
-        router.ctl("ip route add 20.0.3.0/24 via drop");
+        router.ctl(&["ip route add 20.0.3.0/24 via drop"]);
         let exact = RouteFilter {
             prefix: "20.0.3.0/24".into(),
             r#match: RouteMatch::Exact.into(),
@@ -104,10 +99,10 @@ fn routes_come_go_and_stand_beside_others() {
         let both = all(&routes, exact.clone()).await.unwrap();
         let who: Vec<(&str, bool)> = both.iter().map(|r| (r.kind.source.as_str(), r.used)).collect();
         assert_eq!(who, [("static", true), (source.as_str(), false)]);
-        router.ctl("ip route del 20.0.3.0/24");
+        router.ctl(&["ip route del 20.0.3.0/24"]);
         assert_eq!(all(&routes, exact).await.unwrap().len(), 1);
         // An operator takes all away: the stream ends with that.
-        router.ctl(&format!("clear route client {source}"));
+        router.ctl(&[&format!("clear route client {source}")]);
         until(&routes, &source, 0).await;
         let refused = async {
             program.change(changes(0..1, false)).await?;
@@ -133,8 +128,8 @@ fn a_client_that_dies_has_its_grace_and_sweeps_when_it_returns() {
         };
         // What it had sent may still be made.
         let end = Instant::now() + PATIENCE;
-        while !router.ctl("show route clients --json").replace(' ', "").contains("\"streams\":0") {
-            assert!(Instant::now() < end, "{}", router.ctl("show route clients"));
+        while !router.ctl(&["show route clients --json"]).replace(' ', "").contains("\"streams\":0") {
+            assert!(Instant::now() < end, "{}", router.ctl(&["show route clients"]));
             // The connection is closed by this thread, too.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -214,7 +214,10 @@ async fn who_is_not_known_gets_no_answer_but_why() {
     assert!(error.message.contains(why), "{error:?}");
     lab.tells(why).await;
     // It takes no place from others.
-    assert_eq!(lab.told(&lab.local().await, "show api clients").await, r#"[{"client":"uid:0","connections":1}]"#);
+    assert_eq!(
+        lab.told(&lab.local().await, "show api clients").await,
+        r#"[{"client":"uid:0","connections":1}]"#
+    );
 
     certificate(folder, "foreign", "others", "DNS:fleet.example.net");
     signed(folder, "expired", "clients", true, "DNS:fleet.example.net");
@@ -375,7 +378,10 @@ async fn files_that_do_not_fit_are_no_reason_not_to_forward() {
     fs::copy(lab.file("others.key"), lab.file("router.key")).unwrap();
     lab.start("API on /").await;
     let told = lab.log();
-    assert!(told.contains("ERROR") && told.contains("router.yaml:11:14: tls-key quiver.api.listen[0].key: "), "{told}");
+    assert!(
+        told.contains("ERROR") && told.contains("router.yaml:11:14: tls-key quiver.api.listen[0].key: "),
+        "{told}"
+    );
     let root = lab.local().await;
     let state = lab.told(&root, "show api").await;
     assert!(state.contains("\"problem\":\"key:") && state.contains("itisnotthekey"), "{state}");
@@ -416,7 +422,11 @@ async fn files_are_looked_into_before_the_next_start_has_them() {
         ];
         for error in errors {
             let found = &error.infos[0];
-            assert_eq!((found.rule.as_str(), found.object.as_str()), (rule, "quiver.api.listen[0].key"), "{error:?}");
+            assert_eq!(
+                (found.rule.as_str(), found.object.as_str()),
+                (rule, "quiver.api.listen[0].key"),
+                "{error:?}"
+            );
             assert_eq!(found.line as usize, line.unwrap() + 1, "{error:?}");
         }
         let set = format!("configuration set quiver.api.listen[0].key {} restart", lab.file(name).display());
@@ -446,7 +456,10 @@ async fn each_client_has_so_many_connections() {
     first.system().await.unwrap();
     second.system().await.unwrap();
     let error = lab.refused("fleet").await;
-    assert!(error.message.contains("tls:fleet.example.net has 2 connections, and may not have more"), "{error:?}");
+    assert!(
+        error.message.contains("tls:fleet.example.net has 2 connections, and may not have more"),
+        "{error:?}"
+    );
     // Others have theirs, over the socket as well.
     lab.client("ann").await.unwrap().system().await.unwrap();
     let root = lab.local().await;
@@ -501,7 +514,8 @@ async fn who_falls_silent_is_given_up_on_both_sides() {
     told.message().await.unwrap();
     let began = Instant::now();
     freeze.send(true).unwrap();
-    let ended = tokio::time::timeout(PATIENCE, async { while let Ok(Some(_)) = told.message().await {} }).await;
+    let ended =
+        tokio::time::timeout(PATIENCE, async { while let Ok(Some(_)) = told.message().await {} }).await;
     assert!(ended.is_ok() && began.elapsed() > Duration::from_secs(5), "{:?}", began.elapsed());
     // Its routes have their grace.
     let root = lab.local().await;

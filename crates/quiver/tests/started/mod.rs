@@ -3,8 +3,8 @@
 
 use hyper_util::rt::TokioIo;
 use quiver_client::Router;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tonic::transport::{Endpoint, Uri};
@@ -16,7 +16,8 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// A router of its own, which ends with this.
 pub struct Started {
     child: Child,
-    folder: PathBuf,
+    /// Its files: `api` and `ctl` are its sockets.
+    pub folder: PathBuf,
 }
 
 impl Drop for Started {
@@ -27,16 +28,31 @@ impl Drop for Started {
     }
 }
 
+/// What a test does with a router of its own and a client of it.
+pub fn run(mut started: Started, test: impl AsyncFnOnce(&mut Started, Router)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let router = started.connect().await;
+        test(&mut started, router).await;
+    });
+}
+
 impl Started {
-    /// Starts one with a loopback, a state folder, and more in its document.
+    /// Starts one with a loopback, and more in its document.
     pub fn start(name: &str, more: &str) -> Started {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("api-{name}-{}", std::process::id()));
+        Started::with(name, "", &format!("loopbacks: {{loop0: {{addresses: [10.255.0.1/16]}}}}\n{more}"))
+    }
+
+    /// Starts one with a state folder, more fields of its `sockets`, and this document. Others can come to its folder.
+    pub fn with(name: &str, sockets: &str, document: &str) -> Started {
+        let folder = std::env::temp_dir().join(format!("quiver-api-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let config = folder.join("router.yaml");
+        let ctl = folder.join("ctl");
         let text = format!(
-            "quiver: {{sockets: {{ctl: {}}}, buffers: {{count: 2048}}}}\nloopbacks: {{loop0: {{addresses: [10.255.0.1/16]}}}}\n{more}",
-            folder.join("ctl").display()
+            "quiver: {{sockets: {{ctl: {}{sockets}}}, buffers: {{count: 4096}}}}\n{document}\n",
+            ctl.display()
         );
         std::fs::write(&config, text).unwrap();
         let log = std::fs::File::create(folder.join("log")).unwrap();
@@ -83,11 +99,16 @@ impl Started {
         Router::over(endpoint.connect_with_connector(connector).await.unwrap())
     }
 
-    /// What a command says.
-    pub fn ctl(&self, line: &str) -> String {
+    /// What `quiver ctl` does with a command of these words, or of one text.
+    pub fn try_ctl(&self, words: &[&str]) -> Output {
         let mut ctl = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        let out = ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).arg(line).output().unwrap();
-        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).args(words).output().unwrap()
+    }
+
+    /// What a command says.
+    pub fn ctl(&self, words: &[&str]) -> String {
+        let out = self.try_ctl(words);
+        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8(out.stdout).unwrap()
     }
 }
