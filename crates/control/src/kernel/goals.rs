@@ -169,3 +169,42 @@ impl Devices {
         if all.all(|t| t == first) { first } else { 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::Path;
+    use net::router::{Op, RouterConfig};
+
+    #[test]
+    fn a_label_leads_into_the_tables_that_there_are() {
+        let mut router = Router::new(RouterConfig::default()).unwrap();
+        let goal = |router: &Router, paths: Vec<Path>| {
+            let route =
+                Route { protocol: 186, action: Action::Unicast, paths, nexthop: 0, source: None, mtu: 0 };
+            Devices::default().label_goal(router, &route)
+        };
+        let over = |table| Path { ifindex: 7, weight: 1, table, ..Path::default() };
+        let into = |router: &Router, table: u32| match goal(router, vec![over(Some(table))]) {
+            Ok(LabelGoal { target: Target::Paths(paths), bottoms: [true] }) => {
+                (paths[0].table, paths[0].lookup)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(into(&router, MAIN), (Some(0), Lookup::Ip));
+        // Of none the router says that it is missing.
+        assert_eq!(into(&router, 10), (Some(10), Lookup::Ip));
+        for (v6, lookup) in [(true, Lookup::Ip6), (false, Lookup::Ip)] {
+            let table = RouteTable { v6, id: 10 };
+            router.commit(vec![Op::CreateTable { table, name: None }]).unwrap();
+            assert_eq!(into(&router, 10), (Some(10), lookup));
+        }
+        for not in [
+            vec![over(None)],
+            vec![over(Some(10)), over(Some(11))],
+            vec![Path { labels: vec![100], ..over(Some(10)) }],
+        ] {
+            assert!(matches!(goal(&router, not), Err(Not::Supported(_))));
+        }
+    }
+}
