@@ -131,7 +131,7 @@ impl Devices {
                 return Err(Not::Supported("labels put on for a table"));
             }
             // Below it Linux knows IP packets alone.
-            return Ok(LabelGoal { target: self.into_table(router, table), bottoms: &[true] });
+            return Ok(LabelGoal { target: self.lookup_in(router, table), bottoms: &[true] });
         }
         if route.paths.is_empty() || route.paths.iter().any(|p| p.gateway.is_none()) {
             return Err(Not::Supported("label without a next hop"));
@@ -140,7 +140,7 @@ impl Devices {
     }
 
     /// Into a table of Linux's, of both families; of one where the router has no other.
-    fn into_table(&self, router: &Router, table: u32) -> Target {
+    fn lookup_in(&self, router: &Router, table: u32) -> Target {
         let id = if table == MAIN { self.of_all(false) } else { table };
         let lookup = match [false, true].map(|v6| router.has_table(RouteTable { v6, id })) {
             [true, false] => Lookup::Ip4,

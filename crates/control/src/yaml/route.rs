@@ -468,7 +468,7 @@ impl Paths<'_> {
     }
 
     /// What a word such as `ip4-lookup-in-table` says.
-    fn into_table(&self, word: &str) -> Option<Lookup> {
+    fn lookup_of(&self, word: &str) -> Option<Lookup> {
         let kind = word.strip_suffix("-lookup-in-table")?;
         let (_, lookup) = LOOKUPS.iter().find(|(word, l)| *word == kind && *l != Lookup::Frame)?;
         match lookup {
@@ -493,7 +493,7 @@ impl Paths<'_> {
             u32::try_from(d.int_text(at, text, 0, u64::from(u32::MAX))?).ok()
         };
         if let [(at, word), n] = words
-            && let Some(lookup) = self.into_table(word)
+            && let Some(lookup) = self.lookup_of(word)
         {
             let table = number(d, *n)?;
             return self.checked(d, *at, None, None, (Some(table), lookup, weight, labels));
