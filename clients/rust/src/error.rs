@@ -76,7 +76,9 @@ impl From<Status> for Error {
         // A router that goes in the midst of a call says nothing any more: what has a source was made here.
         let (code, message) = match (status.code(), status.source()) {
             (Code::Unknown | Code::Unavailable, Some(source)) => (Code::Unavailable, deepest(source)),
-            (code, _) => (code, status.message().to_owned()),
+            // The router has closed the connection, and said why.
+            (code, Some(source)) => (code, deepest(source)),
+            (code, None) => (code, status.message().to_owned()),
         };
         Error { code, message, infos, retry_after: retry.and_then(|d| d.try_into().ok()) }
     }

@@ -235,7 +235,7 @@ fn connections(
                     let place = match places.take(&who) {
                         Ok(place) => place,
                         Err(why) => {
-                            let _ = stream.try_write(&who::farewell(&why));
+                            let _ = stream.try_write(&who::farewell(who::ENHANCE_YOUR_CALM, &why));
                             lines.warn(format!("API: refused a connection: {why}"));
                             continue;
                         }
@@ -300,7 +300,7 @@ async fn strangers(
                 Ok(place) => place,
                 Err(why) => {
                     lines.warn(format!("API on {at}: refused {address}: {why}"));
-                    return tls::part(stream, &who::farewell(&why)).await;
+                    return tls::part(stream, &who::farewell(who::ENHANCE_YOUR_CALM, &why)).await;
                 }
             };
             drop(held);

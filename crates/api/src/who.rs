@@ -97,10 +97,13 @@ impl Drop for Place {
 /// Types of frames, and errors, of HTTP/2 (RFC 9113, sections 6 and 7).
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
-const ENHANCE_YOUR_CALM: u32 = 11;
+/// Somebody has as much as he may: `RESOURCE_EXHAUSTED` in gRPC.
+pub const ENHANCE_YOUR_CALM: u32 = 11;
+/// Somebody may do nothing: `PERMISSION_DENIED`.
+pub const INADEQUATE_SECURITY: u32 = 12;
 
 /// What is said to somebody who is sent away: in HTTP/2, so that a client tells its user why.
-pub fn farewell(why: &str) -> Vec<u8> {
+pub fn farewell(error: u32, why: &str) -> Vec<u8> {
     let frame = |kind: u8, payload: &[u8]| {
         let [_, length @ ..] = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
         // Length, type, no flags, stream 0.
@@ -108,7 +111,7 @@ pub fn farewell(why: &str) -> Vec<u8> {
     };
     let why: String = why.chars().take(MOST_WORDS).collect();
     let why = why.as_bytes();
-    let gone = [&[0; 4], &ENHANCE_YOUR_CALM.to_be_bytes()[..], why].concat();
+    let gone = [&[0; 4], &error.to_be_bytes()[..], why].concat();
     [frame(SETTINGS, &[]), frame(GOAWAY, &gone)].concat()
 }
 

@@ -202,7 +202,7 @@ impl Door {
                     Ok(caller) => Some((stream, Arc::new(caller))),
                     Err(why) => {
                         lines.warn(format!("API on {}: refused {address}: {why}", self.address));
-                        part(stream, &who::farewell(&why)).await;
+                        part(stream, &who::farewell(who::INADEQUATE_SECURITY, &why)).await;
                         None
                     }
                 }
