@@ -18,8 +18,8 @@ const TURN: usize = 256;
 /// How long devices are made before others have their turn.
 const PIECE: Duration = Duration::from_millis(2);
 
-/// Whether Quiver has said it.
-fn ours(n: &Neighbor) -> bool {
+/// Whether it bears the mark of what Quiver has said.
+fn marked(n: &Neighbor) -> bool {
     matches!(n.knows, Knows::Permanent(_)) && n.protocol == drivers::tap::QUIVER
 }
 
@@ -111,17 +111,26 @@ impl Followed {
 
     /// Makes what the kernel knows of neighbors.
     pub(super) async fn take_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
-        // What Quiver has said itself is no news.
-        let neighbors: Vec<Neighbor> = neighbors.iter().filter(|n| !ours(n)).copied().collect();
-        let neighbors = &neighbors[..];
         for n in neighbors.iter().filter(|n| self.taken.devices.0.contains_key(&n.ifindex)) {
             let mut said = self.said.borrow_mut();
             match n.knows {
-                Knows::Permanent(_) => said.insert((n.ifindex, n.address), *n),
+                Knows::Permanent(_) if !marked(n) => said.insert((n.ifindex, n.address), *n),
                 _ => said.remove(&(n.ifindex, n.address)),
             };
         }
-        self.make_neighbors(router, neighbors).await;
+        // What Quiver has said itself is no news. Who replaces it in Linux leaves its mark there.
+        let news = |n: &&Neighbor| !marked(n) || self.is_replaced(&router.borrow(), n);
+        let news: Vec<Neighbor> = neighbors.iter().filter(news).copied().collect();
+        self.make_neighbors(router, &news).await;
+    }
+
+    /// Whether Quiver has given the device another MAC address for it.
+    fn is_replaced(&self, router: &net::router::Router, n: &Neighbor) -> bool {
+        let (Knows::Permanent(mac), Some(interface)) = (n.knows, self.taken.devices.0.get(&n.ifindex)) else {
+            return false;
+        };
+        let given = net::linux_cp::given_neighbor(router, *interface, n.address);
+        given.is_some_and(|given| given != MacAddr(mac))
     }
 
     async fn make_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
@@ -142,7 +151,7 @@ impl Followed {
     /// The same of all neighbors: the others of Linux's go.
     pub(super) async fn take_all_neighbors(&self, router: &SharedRouter, neighbors: &[Neighbor]) {
         let mut said: BTreeMap<u32, BTreeSet<IpAddr>> = BTreeMap::new();
-        for n in neighbors.iter().filter(|n| matches!(n.knows, Knows::Permanent(_)) && !ours(n)) {
+        for n in neighbors.iter().filter(|n| matches!(n.knows, Knows::Permanent(_)) && !marked(n)) {
             said.entry(n.ifindex).or_default().insert(n.address);
         }
         for (ifindex, interface) in &self.taken.devices.0 {

@@ -257,6 +257,11 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, given: &Given, 
     made
 }
 
+/// The MAC address of a neighbor that Quiver has given the device of a pair.
+pub fn given_neighbor(router: &Router, index: u32, address: IpAddr) -> Option<MacAddr> {
+    router.state::<State>()?.pairs.get(&index)?.applied.neighbors.get(&address).copied()
+}
+
 /// Makes on an interface what Linux knows of a neighbor: what somebody has said is a static neighbor, what Linux has heard is believed where
 /// nothing is known.
 pub fn take_neighbor(router: &mut Router, index: u32, address: IpAddr, known: Known) {
@@ -282,8 +287,12 @@ pub fn take_neighbor(router: &mut Router, index: u32, address: IpAddr, known: Kn
         }
     }
     match known {
-        // The operator's stays.
-        Known::Said(_) if fixed.is_some() && !linuxs => {}
+        // The operator's stays, and Linux has it again.
+        Known::Said(mac) if fixed.is_some() && !linuxs => {
+            if fixed != Some(mac) {
+                give_back(router, index, address);
+            }
+        }
         Known::Said(mac) if fixed == Some(mac) => {}
         Known::Said(mac) => {
             let op = Op::SetNeighbor { name, address, mac };
@@ -301,7 +310,7 @@ pub fn take_neighbor(router: &mut Router, index: u32, address: IpAddr, known: Kn
     }
 }
 
-/// Linux has lost a neighbor that Quiver has given it: it gets it again.
+/// Linux has lost or changed a neighbor that Quiver has given it: it gets it again.
 fn give_back(router: &mut Router, index: u32, address: IpAddr) {
     let pair = router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&index));
     if pair.and_then(|p| p.applied.neighbors.remove(&address)).is_some() {

@@ -17,7 +17,9 @@ mod vlan_tests;
 mod vlans;
 mod xc;
 
-pub use from_linux::{Given, Known, Made, Seen, given, keep_neighbors, take_device, take_neighbor};
+pub use from_linux::{
+    Given, Known, Made, Seen, given, given_neighbor, keep_neighbors, take_device, take_neighbor,
+};
 pub(crate) use part::LinuxCp;
 pub use part::{
     DEFAULT_RX_BUFFER, FPM_HOLD, FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings,

@@ -1,0 +1,65 @@
+"""Changes of pairs in Linux: what one that is refused leaves alone, what goes with a pair, and what is said of it."""
+
+import os
+
+import pytest
+import yaml
+from harness import Bench, CtlError, Netns, run, wait_for
+from harness.router import BINARY, document
+
+BIRD = "route add 10.92.0.0/16 via 10.0.1.2 dev e0 proto bird"
+
+
+class Pairs:
+    """A bench whose ports have the pairs e0 and e1 in a namespace."""
+
+    def __init__(self):
+        self.linux = Netns("lcp")
+        self.bench = Bench({
+            "interfaces": {"left": {"lcp": "e0"}, "right": {"lcp": "e1"}},
+            "linux-cp": {"default-netns": self.linux.name, "lcp-sync": True}})
+        self.router, self.ctl, self.ip = self.bench.router, self.bench.ctl, self.linux.ip
+        wait_for("Linux has the addresses", lambda: "10.0.2.1" in self.ip("-4 addr show dev e1").stdout)
+
+    def apply(self, change):
+        """Applies the document of the start with a change."""
+        new = yaml.safe_load(self.router.text)
+        change(new)
+        path = os.path.join(self.router.dir, "new.yaml")
+        with open(path, "w") as f:
+            f.write(document(new))
+        return run([BINARY, "apply", "-s", self.router.socket, path], check=False)
+
+    def ifindex(self, device):
+        return int(self.ip(f"-o link show {device}").stdout.split(":")[0])
+
+    def has(self, interface, address):
+        [i] = [i for i in self.router.json("show interface address") if i["name"] == interface]
+        return address in {a["address"] for a in i["addresses"]}
+
+    def close(self):
+        self.bench.close()
+        self.linux.delete()
+
+
+@pytest.fixture
+def pairs():
+    t = Pairs()
+    yield t
+    t.close()
+
+
+def test_a_static_neighbor_stays(pairs):
+    pairs.ctl("set ip neighbor left 10.0.1.90 02:00:00:00:00:90")
+
+    def has(mac):
+        return f"lladdr {mac}" in pairs.ip("neigh show 10.0.1.90 dev e0").stdout
+
+    wait_for("Linux has it", lambda: has("02:00:00:00:00:90"))
+    pairs.ip("neigh replace 10.0.1.90 lladdr 02:00:00:00:00:91 dev e0 nud permanent")
+    wait_for("Linux has it again", lambda: has("02:00:00:00:00:90"))
+    pairs.ip("neigh del 10.0.1.90 dev e0")
+    pairs.ip("neigh replace 10.0.1.90 lladdr 02:00:00:00:00:92 dev e0 nud permanent")
+    wait_for("Linux has it once more", lambda: has("02:00:00:00:00:90"))
+    [n] = [n for n in pairs.router.json("show ip neighbors") if n["ip"] == "10.0.1.90"]
+    assert (n["ethernet"], n["state"]) == ("02:00:00:00:00:90", "static")
