@@ -63,3 +63,13 @@ def test_a_static_neighbor_stays(pairs):
     wait_for("Linux has it once more", lambda: has("02:00:00:00:00:90"))
     [n] = [n for n in pairs.router.json("show ip neighbors") if n["ip"] == "10.0.1.90"]
     assert (n["ethernet"], n["state"]) == ("02:00:00:00:00:90", "static")
+
+
+def test_a_pair_is_named_before_what_it_brings(pairs):
+    pairs.ctl("set interface ip address del right all")
+    pairs.ip("addr add 10.77.0.1/24 dev e1")
+    wait_for("the address", lambda: pairs.has("right", "10.77.0.1/24"))
+    pairs.ctl("create bridge-domain 20")
+    for line in ("set interface l2 bridge right 20", "set interface l2 xconnect right left"):
+        with pytest.raises(CtlError, match="lcp delete right"):
+            pairs.ctl(line)

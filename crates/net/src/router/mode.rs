@@ -35,6 +35,10 @@ impl Router {
     /// What an interface has of layer 3, which keeps it from a bridge domain and a cross-connect.
     pub(crate) fn layer3(&self, i: &IfState) -> Option<String> {
         let name = &i.name;
+        // Addresses may be of the pair, and go with it.
+        if let Some(has) = self.has_pair(i) {
+            return Some(has);
+        }
         if let Some(a) = i.configured().next() {
             return Some(format!(
                 "has the address {a}: remove it first (set interface ip address del {name} {a})"
@@ -75,6 +79,15 @@ impl Router {
         let over = |p: &RoutePath| p.interface == Some(i.index) && p.lookup != Lookup::Frame;
         let routes = self.user_of(self.nexthops.over(&[i.index]), over)?;
         Some(format!("{routes} it: change that first"))
+    }
+
+    /// The pair in Linux that an interface has, with what undoes it. What a bridge of Linux's has as a port is bridged, and its pair
+    /// is that port.
+    pub(crate) fn has_pair(&self, i: &IfState) -> Option<String> {
+        let pair =
+            self.told_to_parts(i.index).find(|op| op.is_pair()).filter(|_| !self.changes_companions())?;
+        let (what, how) = pair.words(&i.name);
+        Some(format!("{what}: undo that first ({how})"))
     }
 
     /// What the operator's routes, labels and tunnels of these groups have over a path, in words.

@@ -311,6 +311,9 @@ pub(super) fn check_member(router: &Router, name: &str, m: &Membership) -> Resul
     if i.kind == Kind::Loopback {
         return fail("is a loopback: it can only be the BVI of a bridge domain".into());
     }
+    if let Some(has) = router.has_pair(i) {
+        return fail(format!("it {has}"));
+    }
     if let Some(a) = i.configured().next() {
         return fail(format!("has the address {a}: a bridge domain's own addresses stand on its BVI"));
     }
