@@ -73,3 +73,26 @@ def test_a_pair_is_named_before_what_it_brings(pairs):
     for line in ("set interface l2 bridge right 20", "set interface l2 xconnect right left"):
         with pytest.raises(CtlError, match="lcp delete right"):
             pairs.ctl(line)
+
+
+def test_one_name_in_two_namespaces(pairs):
+    other = Netns("lcp2")
+    try:
+        for n in (7, 8):
+            pairs.ctl(f"create loopback interface instance {n}")
+        pairs.ctl(f"lcp create loop7 host-if e0 netns {other.name}")
+        assert other.ip("-o link show e0").stdout
+        with pytest.raises(CtlError, match="e0 is the pair of loop7 already"):
+            pairs.ctl(f"lcp create loop8 host-if e0 netns {other.name}")
+        devices = {p["interface"]: (p["host-if"], p["netns"]) for p in pairs.router.json("show lcp")["pairs"]}
+        assert devices["left"] == ("e0", pairs.linux.name) and devices["loop7"] == ("e0", other.name)
+        # A document can say it.
+        path = os.path.join(pairs.router.dir, "same.yaml")
+        with open(path, "w") as f:
+            f.write(pairs.ctl("show configuration"))
+        done = run([BINARY, "apply", "-s", pairs.router.socket, path], check=False)
+        assert done.returncode == 0, done
+        pairs.ctl("lcp delete loop7")
+        assert "e0" in pairs.ip("-o link").stdout and "e0" not in other.ip("-o link").stdout
+    finally:
+        other.delete()

@@ -346,7 +346,7 @@ def test_refusals(all_pairs):
     t = all_pairs.bench
     for line, why in (
         ("lcp create left host-if e9", "has the pair e0 already"),
-        ("lcp create right host-if e0", "e0 is the pair of left already"),
+        (f"lcp create right host-if e0 netns {all_pairs.netns.name}", "e0 is the pair of left already"),
         ("lcp create right host-if E9", "cannot name a pair"),
         ("lcp create right host-if e1 netns nowhere", "nowhere"),
         ("lcp create right host-if right", "taken"),

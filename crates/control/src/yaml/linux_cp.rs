@@ -12,6 +12,9 @@ use super::rules::{Names, Port};
 use super::tap::namespace;
 use super::tree::Node;
 
+/// Where devices in Linux are named first: by namespace and name.
+type Seen = HashMap<(Option<String>, String), Place>;
+
 pub(super) const LINUX_CP: &[&str] = &[
     "default-netns",
     "lcp-sync",
@@ -29,11 +32,7 @@ pub(super) const PAIR: &[&str] = &["host-if", "netns"];
 pub(super) fn decode<'n>(d: &mut Decoder<'n>, root: &Fields<'n>, names: &Names<'_>) -> Vec<Setting> {
     let mut out = vec![];
     let mut netns = None;
-    let mut seen: HashMap<String, Place> = HashMap::new();
-    for port in &names.list {
-        seen.extend(port.lcp().map(|lcp| (lcp.name.clone(), lcp.place)));
-    }
-    d.field(root, "linux-cp", |d, node| section(d, node, names, &mut netns, &mut seen, &mut out));
+    d.field(root, "linux-cp", |d, node| section(d, node, names, &mut netns, &mut out));
     for port in &names.list {
         let Some(lcp) = port.lcp() else { continue };
         let linux = Paired { host: lcp.name.clone(), netns: netns.clone() };
@@ -49,7 +48,6 @@ fn section<'n>(
     node: &'n Node<'n>,
     names: &Names<'_>,
     netns: &mut Option<String>,
-    seen: &mut HashMap<String, Place>,
     out: &mut Vec<Setting>,
 ) -> Option<()> {
     let fields = d.fields(node, LINUX_CP)?;
@@ -72,9 +70,13 @@ fn section<'n>(
     let buffer =
         d.field(&fields, "nl-rx-buffer-size", |d, node| d.int(node, *RX_BUFFER.start(), *RX_BUFFER.end()));
     set(d, "nl-rx-buffer-size", buffer.map(LcpSetting::RxBuffer));
+    let mut seen = Seen::new();
+    for port in &names.list {
+        seen.extend(port.lcp().map(|lcp| ((netns.clone(), lcp.name.clone()), lcp.place)));
+    }
     d.field(&fields, "interfaces", |d, node| {
         for (name, place, node) in d.entries(node, "interface names") {
-            out.extend(d.key(name, |d| interface(d, name, place, node, names, seen)));
+            out.extend(d.key(name, |d| interface(d, name, place, node, names, &mut seen)));
         }
         Some(())
     })
@@ -108,7 +110,7 @@ fn interface<'n>(
     place: Place,
     node: &'n Node<'n>,
     names: &Names<'_>,
-    seen: &mut HashMap<String, Place>,
+    seen: &mut Seen,
 ) -> Option<Setting> {
     let port = match names.get(name) {
         Ok(port) => port,
@@ -129,12 +131,13 @@ fn interface<'n>(
         d.error(place, "lcp-twice", message).help("`lcp` for one in the default namespace, or an entry here");
         return None;
     }
-    if let Some(first) = seen.get(&host.name) {
+    let device = (netns.clone(), host.name.clone());
+    if let Some(first) = seen.get(&device) {
         let message = format!("the LCP name `{}` is taken on line {}", host.name, first.line);
         d.error(host.place, "lcp-unique", message).value(&host.name).help("a name of its own");
         return None;
     }
-    seen.insert(host.name.clone(), host.place);
+    seen.insert(device, host.place);
     fits(d, place, port, names)?;
     let linux = Paired { host: host.name, netns };
     let op = Op::SetFeature { name: name.into(), feature: LinuxPair(Some(linux)).into() };

@@ -306,7 +306,7 @@ fn check(router: &Router, i: &IfState, linux: &Paired) -> Result<(), OpError> {
         }
         _ => {}
     }
-    let other = pairs(router).find(|p| p.interface != i.index && p.linux.host == *host);
+    let other = pairs(router).find(|p| p.interface != i.index && p.linux == *linux);
     if let Some(other) = other {
         return fail(format!("{host} is the pair of {} already", other.name));
     }
@@ -513,7 +513,7 @@ impl InterfaceOp for LinuxPair {
     }
 
     fn exclusive(&self) -> Option<String> {
-        self.0.as_ref().map(|linux| linux.host.clone())
+        self.0.as_ref().map(|linux| format!("{} {}", linux.host, linux.netns.as_deref().unwrap_or_default()))
     }
 
     fn switches_on(&self) -> bool {
