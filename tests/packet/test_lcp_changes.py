@@ -96,3 +96,11 @@ def test_one_name_in_two_namespaces(pairs):
         assert "e0" in pairs.ip("-o link").stdout and "e0" not in other.ip("-o link").stdout
     finally:
         other.delete()
+
+
+def test_a_namespace_that_is_not_there_is_told(pairs):
+    told = "there is no network namespace nosuch"
+    assert told in pairs.ctl("lcp default netns nosuch")
+    wait_for("it is logged", lambda: told in pairs.router.log())
+    assert told in pairs.ctl("lcp fpm on netns nosuch")
+    assert "no network namespace" not in pairs.ctl(f"lcp default netns {pairs.linux.name}")

@@ -35,7 +35,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
             "The network namespace of pairs that are made without one",
             |r: &mut Router, args: &Args| {
                 check_namespace(args, "netns")?;
-                commit(r, vec![LcpSetting::DefaultNetns(Some(args.get("netns")?)).into()])
+                set(r, LcpSetting::DefaultNetns(Some(args.get("netns")?)))
             },
         )
         .details("Pairs that there are stay where they are.")
@@ -126,6 +126,16 @@ pub(crate) fn all() -> Vec<Command<Router>> {
     ]
 }
 
+/// Makes a setting that may name a namespace which is not there.
+fn set(router: &mut Router, setting: LcpSetting) -> Result<Output, CommandError> {
+    let missing = setting.names_missing();
+    let done = commit(router, vec![setting.into()])?;
+    Ok(match missing {
+        Some(missing) => Output::new(format!("{missing}\n"), serde_json::Value::Null),
+        None => done,
+    })
+}
+
 fn fpm(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     check_namespace(args, "netns")?;
     let d = FpmListen::default();
@@ -135,7 +145,7 @@ fn fpm(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         netns: args.opt("netns")?,
         hold: args.opt("hold")?.unwrap_or(d.hold),
     };
-    commit(router, vec![LcpSetting::Fpm(Some(listen)).into()])
+    set(router, LcpSetting::Fpm(Some(listen)))
 }
 
 fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

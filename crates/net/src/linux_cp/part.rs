@@ -534,6 +534,19 @@ impl InterfaceOp for LinuxPair {
     }
 }
 
+impl LcpSetting {
+    /// What it means that there is no namespace of the name that it says; there may be one later.
+    pub(super) fn names_missing(&self) -> Option<String> {
+        let (netns, what) = match self {
+            LcpSetting::DefaultNetns(Some(netns)) => (netns, "no pair can be made there"),
+            LcpSetting::Fpm(Some(FpmListen { netns: Some(netns), .. })) => (netns, "nobody is listened to"),
+            _ => return None,
+        };
+        let words = || format!("there is no network namespace {netns}: {what} before `ip netns add {netns}`");
+        (!drivers::netns::exists(netns)).then(words)
+    }
+}
+
 impl PartOp for LcpSetting {
     fn subject(&self) -> String {
         match self {
@@ -581,6 +594,9 @@ impl PartOp for LcpSetting {
         }
         if let LcpSetting::Fpm(Some(fpm)) = &self {
             fpm.check().map_err(OpError::new)?;
+        }
+        if let Some(missing) = self.names_missing() {
+            router.note(true, missing);
         }
         let Some(s) = router.state_mut::<State>() else { return Ok(vec![]) };
         let was = match self {
