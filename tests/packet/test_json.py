@@ -39,7 +39,7 @@ UNSEEN = {
     # zebra is not there; tests/labs/test_frr_fpm.py has it.
     # No partner speaks; tests/packet/test_bond.py and tests/labs/test_bond_linux.py have some.
     "show lacp": {"heard-s", "partner", *(f"partner.{f}" for f in ("system-priority", "system", "key", "port-priority", "port", "state"))},
-    "show fpm": {"peer", "netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
+    "show fpm": {"peer", "netns", "trouble", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},
     # Of programs that set routes over the API.
     "show api": {"at", "tls", "problem"},
     "show api clients": {"client", "connections"},

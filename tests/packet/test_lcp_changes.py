@@ -104,3 +104,16 @@ def test_a_namespace_that_is_not_there_is_told(pairs):
     wait_for("it is logged", lambda: told in pairs.router.log())
     assert told in pairs.ctl("lcp fpm on netns nosuch")
     assert "no network namespace" not in pairs.ctl(f"lcp default netns {pairs.linux.name}")
+
+
+def test_zebra_cannot_be_listened_to(pairs):
+    pairs.ctl("lcp fpm on address 10.99.99.99")
+    wait_for("it is told", lambda: "not on 10.99.99.99:2620 in namespace" in pairs.ctl("show fpm"))
+    [fpm] = pairs.router.json("show fpm")
+    assert set(fpm) == {"address", "netns", "trouble"} and "10.99.99.99:2620" in fpm["trouble"]
+    # It is tried again.
+    pairs.ip("addr add 10.99.99.99/32 dev lo")
+    pairs.ip("link set lo up")
+    wait_for("zebra is listened to", lambda: pairs.router.json("show fpm")[0]["trouble"] is None, timeout=10)
+    pairs.ctl("lcp fpm off")
+    wait_for("nobody is", lambda: "is off" in pairs.ctl("show fpm"))

@@ -164,7 +164,17 @@ fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
 }
 
 fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
-    let Some(heard) = app.kernel.fpm() else {
+    let heard = app.kernel.fpm();
+    if let (None, Some(d)) = (&heard, app.kernel.deaf()) {
+        let of = d.netns.as_deref().unwrap_or("of the router");
+        let text = format!(
+            "{:<24}not on {} in namespace {of}: {}; it is tried each second\n",
+            "listens", d.address, d.why
+        );
+        let json = json!({ "address": d.address.to_string(), "netns": d.netns, "trouble": d.why });
+        return Ok(Output::new(text, json!([json])));
+    }
+    let Some(heard) = heard else {
         return Ok(Output::new("nobody is listened to: `lcp fpm` is off\n", json!([])));
     };
     let (s, taken, peer) = (&heard.fpm.stats, heard.taken.borrow(), heard.peer.borrow());
@@ -197,7 +207,7 @@ fn show_fpm(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let became = Became::of(&taken.counts);
     became.lines(line);
     let mut json = json!({
-        "address": heard.address.to_string(), "netns": taken.netns, "peer": peer.map(|p| p.to_string()),
+        "address": heard.address.to_string(), "netns": taken.netns, "trouble": null, "peer": peer.map(|p| p.to_string()),
         "connections": get(&s.connections), "refused": get(&s.refused), "devices": taken.devices(),
         "messages": {
             "new-routes": get(&s.new_routes), "deleted-routes": get(&s.deleted_routes), "nexthops": get(&s.nexthops),

@@ -28,6 +28,14 @@ pub(crate) struct Heard {
     pub taken: RefCell<Rc<Taken>>,
 }
 
+/// Where zebra cannot be listened to.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Deaf {
+    pub address: SocketAddr,
+    pub netns: Option<String>,
+    pub why: String,
+}
+
 /// The listener that there is, as it was wanted.
 #[derive(Default)]
 pub(super) struct Listener {
@@ -83,13 +91,18 @@ impl Listener {
                     wake.notify_one();
                 });
             }
-            let Some(wanted) = wanted else { return };
+            let Some(wanted) = wanted else {
+                self.refused = None;
+                kernel.deaf.replace(None);
+                return;
+            };
             if self.again.is_some_and(|at| at > Instant::now()) {
                 return;
             }
             match begin(router, log, wake, &wanted) {
                 Ok((heard, task)) => {
                     *kernel.fpm.borrow_mut() = Some(heard);
+                    kernel.deaf.replace(None);
                     (self.wanted, self.task, self.refused, self.again) =
                         (Some(wanted), Some(task), None, None);
                 }
@@ -97,6 +110,9 @@ impl Listener {
                     if self.refused.as_ref() != Some(&e) {
                         log(&LogLine { warn: true, text: format!("cannot listen for zebra (lcp fpm): {e}") });
                     }
+                    let (fpm, netns) = &wanted;
+                    let address = SocketAddr::new(fpm.address, fpm.port);
+                    kernel.deaf.replace(Some(Deaf { address, netns: netns.clone(), why: e.clone() }));
                     self.refused = Some(e);
                     self.again = Some(Instant::now() + Duration::from_secs(1));
                 }

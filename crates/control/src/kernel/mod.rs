@@ -14,7 +14,7 @@ mod vlans;
 
 pub(crate) use differ::{Difference, Of};
 pub(crate) use follow::follow;
-pub(crate) use fpm::Heard;
+pub(crate) use fpm::{Deaf, Heard};
 
 use goals::Devices;
 use linux::{Key, Reader};
@@ -36,6 +36,8 @@ const REASONS: usize = 1000;
 pub struct Kernel {
     followed: RefCell<BTreeMap<Option<String>, Rc<Followed>>>,
     fpm: RefCell<Option<Rc<Heard>>>,
+    /// Where zebra cannot be listened to, though it is to be, and why.
+    deaf: RefCell<Option<Deaf>>,
 }
 
 type SharedRouter = Rc<RefCell<Router>>;
@@ -114,6 +116,11 @@ impl Kernel {
     /// The namespaces that are followed.
     pub(crate) fn followed(&self) -> Vec<Rc<Followed>> {
         self.followed.borrow().values().cloned().collect()
+    }
+
+    /// Why there is no listener for zebra, where there is to be one.
+    pub(crate) fn deaf(&self) -> Option<Deaf> {
+        self.deaf.borrow().clone()
     }
 
     /// The listener for zebra, where there is one.
