@@ -4,6 +4,7 @@ import os
 
 import pytest
 import yaml
+from frames import ARP, Ether
 from harness import Bench, CtlError, Netns, run, wait_for
 from harness.router import BINARY, document
 
@@ -63,6 +64,30 @@ def test_a_static_neighbor_stays(pairs):
     wait_for("Linux has it once more", lambda: has("02:00:00:00:00:90"))
     [n] = [n for n in pairs.router.json("show ip neighbors") if n["ip"] == "10.0.1.90"]
     assert (n["ethernet"], n["state"]) == ("02:00:00:00:00:90", "static")
+
+
+def test_addresses_that_stand_alone(pairs):
+    """VRRP daemons add their address without its network."""
+    p, left = pairs.bench.ports["left"], pairs.bench.left
+    pairs.ip("addr add 10.0.1.4/32 dev e0")
+    wait_for("the router has it", lambda: pairs.has("left", "10.0.1.4/24"))
+    ask = Ether(dst="ff:ff:ff:ff:ff:ff", src=p.host_mac) / ARP(hwsrc=p.host_mac, psrc=p.host, pdst="10.0.1.4")
+    left.send(bytes(ask) + bytes(18))
+    left.wait(lambda f: ARP in f and f[ARP].op == 2 and (f[ARP].psrc, f[ARP].hwsrc) == ("10.0.1.4", p.mac))
+    pairs.ip("addr del 10.0.1.4/32 dev e0")
+    wait_for("it is gone", lambda: not pairs.has("left", "10.0.1.4/24"))
+    # Of another network it has none of these.
+    pairs.ip("addr add 10.60.0.4/32 dev e0")
+    wait_for("the router has it", lambda: pairs.has("left", "10.60.0.4/32"))
+
+    def pair():
+        return next(p for p in pairs.router.json("show lcp")["pairs"] if p["interface"] == "left")
+
+    # What cannot be is shown.
+    assert pair()["refused"] == []
+    pairs.ip("addr add 10.0.2.9/24 dev e0")
+    wait_for("it is refused", lambda: [r["address"] for r in pair()["refused"]] == ["10.0.2.9/24"])
+    assert "right" in pair()["refused"][0]["reason"] and "not 10.0.2.9/24" in pairs.ctl("show lcp")
 
 
 def test_a_pair_is_named_before_what_it_brings(pairs):

@@ -1,6 +1,6 @@
 //! `lcp`, `show lcp`.
 
-use super::{FpmListen, LcpSetting, LinuxPair, Paired, pair, refused_vlans, settings};
+use super::{FpmListen, LcpSetting, LinuxPair, Paired, pair, part, refused_vlans, settings};
 use crate::cli::listing::{self, Frame};
 use crate::cli::{check_namespace, commit, interface};
 use crate::router::{IfState, Op, Router};
@@ -221,7 +221,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 p.linux.host.into(),
                 p.ifindex.map_or("-".into(), Into::into),
                 p.linux.netns.unwrap_or_else(|| "-".into()).into(),
-                from_linux(i).into(),
+                from_linux(router, i).into(),
             ]);
         }
     };
@@ -234,13 +234,16 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             "ifindex": p.ifindex,
             "netns": p.linux.netns,
             "from-linux": from_linux_json(i),
+            "refused": part::refused_addresses(router, i.index)
+                .map(|(net, why)| json!({"address": net.to_string(), "reason": why}))
+                .collect::<Vec<_>>(),
         }))
     };
     listing::framed(router, args, Frame { text, open, close: "]}" }, table, row, item)
 }
 
 /// What an interface has from Linux, in words.
-fn from_linux(i: &IfState) -> String {
+fn from_linux(router: &Router, i: &IfState) -> String {
     let e = &i.elsewhere;
     let state = e.up.map(|_| if i.up { "up" } else { "down" }.to_owned());
     let mtu = e.mtu.map(|_| format!("mtu {}", i.mtu));
@@ -250,8 +253,9 @@ fn from_linux(i: &IfState) -> String {
         0 => None,
         n => Some(format!("{n} neighbors")),
     };
+    let refused = part::refused_addresses(router, i.index).map(|(net, _)| format!("not {net}"));
     let all: Vec<String> =
-        state.into_iter().chain(mtu).chain(mac).chain(addresses).chain(neighbors).collect();
+        state.into_iter().chain(mtu).chain(mac).chain(addresses).chain(neighbors).chain(refused).collect();
     if all.is_empty() { "-".into() } else { all.join(", ") }
 }
 

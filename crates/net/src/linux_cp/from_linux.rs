@@ -61,7 +61,7 @@ pub enum Known {
     Said(MacAddr),
 }
 
-fn is_link_local(net: &IpNet) -> bool {
+pub(super) fn is_link_local(net: &IpNet) -> bool {
     matches!(net.addr(), IpAddr::V6(a) if a.is_unicast_link_local())
 }
 
@@ -157,7 +157,15 @@ impl Told<'_> {
     fn wanted(&self, seen: &Seen, was: &Applied) -> BTreeSet<IpNet> {
         let Some(i) = self.interface() else { return BTreeSet::new() };
         let far = seen.addresses.iter().filter(|n| !is_link_local(n) && !was.addresses.contains(n)).copied();
-        let mut wanted: BTreeSet<IpNet> = far.collect();
+        // One that stands alone in Linux (/32, /128) is one more of the prefix that the interface has around it: VRRP's are.
+        let others = || i.operators_addresses().chain(seen.addresses.iter().copied());
+        let within = |n: IpNet| {
+            let around = |o: &IpNet| o.prefix_len() < n.prefix_len() && o.contains(&n.addr());
+            let around = others().filter(|o| !is_link_local(o) && around(o)).max_by_key(IpNet::prefix_len);
+            let alone = n.prefix_len() == n.max_prefix_len();
+            around.filter(|_| alone).and_then(|o| IpNet::new(n.addr(), o.prefix_len()).ok()).unwrap_or(n)
+        };
+        let mut wanted: BTreeSet<IpNet> = far.map(within).collect();
         let operators: BTreeSet<IpNet> = i.operators_addresses().collect();
         wanted.retain(|n| !operators.contains(n));
         wanted.extend(self.link_local(seen));

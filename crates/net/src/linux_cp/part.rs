@@ -266,6 +266,13 @@ pub fn pair(router: &Router, interface: u32) -> Option<PairInfo> {
     Some(info(router, interface, found))
 }
 
+/// Addresses that the device of an interface's pair has in Linux and the interface cannot have, and why.
+pub(super) fn refused_addresses(router: &Router, index: u32) -> impl Iterator<Item = (IpNet, &str)> {
+    let pair = router.state::<State>().and_then(|s| s.pairs.get(&index));
+    let all = pair.into_iter().flat_map(|p| &p.refused);
+    all.filter(|(net, _)| !super::from_linux::is_link_local(net)).map(|(net, why)| (*net, why.as_str()))
+}
+
 /// Whether a text can name the device of a pair: as a TAP's Linux side, and with dots.
 pub fn is_host_name(name: &str) -> bool {
     is_tap_host(&name.replace('.', "-"))
