@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
              protocols above IP that no feature of Quiver takes, multicast on the link, IS-IS, LLDP and slow protocols. ARP, \
              neighbor discovery and ICMP errors go to Quiver and to Linux. What Linux sends on the device leaves by the \
              interface as it is; that of a loopback is routed, that of a BVI bridged. The device has the interface's MAC \
-             address, carrier, and at first its MTU and state.",
+             address and carrier, is up, and has at first its MTU; `lcp lcp-sync` has it follow MTU and state.",
         )
         .example("lcp create left host-if e0")
         .example("lcp create right host-if e1 netns dataplane"),
