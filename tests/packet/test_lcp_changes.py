@@ -142,3 +142,17 @@ def test_zebra_cannot_be_listened_to(pairs):
     wait_for("zebra is listened to", lambda: pairs.router.json("show fpm")[0]["trouble"] is None, timeout=10)
     pairs.ctl("lcp fpm off")
     wait_for("nobody is", lambda: "is off" in pairs.ctl("show fpm"))
+
+
+def test_words(pairs):
+    """The table of routes has room for long sources; a warning names an interface once."""
+    pairs.ip(BIRD)
+    wait_for("the router has the route", lambda: "10.92.0.0/16" in pairs.ctl("show ip fib"))
+    lines = pairs.ctl("show ip fib").splitlines()
+    [head] = [line for line in lines if line.startswith("Prefix")]
+    [row] = [line for line in lines if line.startswith("10.92.0.0/16")]
+    group = row.split()[2]
+    assert row.index(group, row.index("kernel:")) + len(group) == head.index("Group") + len("Group"), lines
+    pairs.ctl("lcp lcp-auto-subint on")
+    pairs.ctl("create sub-interfaces left 305 dot1q any")
+    wait_for("it is told", lambda: "lcp-auto-subint: left.305: takes frames" in pairs.router.log())

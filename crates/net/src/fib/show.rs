@@ -124,7 +124,8 @@ fn title(table: RouteTable) -> String {
 /// `show ip fib`: the first `most` routes, each as it is when it is written.
 pub(super) fn list(router: &Router, table: RouteTable, most: usize) -> Output {
     let total = router.route_count(table);
-    let mut list = List { table, most, total, left: most, after: None, part: Part::Head, groups: vec![] };
+    let mut list =
+        List { table, most, total, left: most, after: None, part: Part::Head, groups: vec![], width: 0 };
     Output::pages(move |router: &mut Router, page| list.next(router, page))
 }
 
@@ -139,6 +140,8 @@ struct List {
     part: Part,
     /// The groups of the routes so far, a bit each.
     groups: Vec<u64>,
+    /// Of the column of sources.
+    width: usize,
 }
 
 enum Part {
@@ -154,6 +157,8 @@ impl List {
             return Err(format!("{} was removed while it was listed", self.table).into());
         }
         if matches!(self.part, Part::Head) {
+            let sources = router.route_sources().into_iter().filter(|s| s.routes != 0);
+            self.width = sources.map(|s| s.name.len()).max().unwrap_or(0).max(10);
             self.head(page);
             self.part = Part::Routes;
         }
@@ -185,7 +190,8 @@ impl List {
             ));
         } else {
             let _ = writeln!(page, "{}: {}", title(self.table), plural(self.total, "route"));
-            let _ = writeln!(page, "{:<20} {:<10} {:>8}  Paths", "Prefix", "Source", "Group");
+            let width = self.width;
+            let _ = writeln!(page, "{:<20} {:<width$} {:>8}  Paths", "Prefix", "Source", "Group");
         }
     }
 
@@ -193,6 +199,7 @@ impl List {
     fn routes(&mut self, router: &Router, page: &mut Page) -> bool {
         // Many routes share few groups: their words are made once a page.
         let mut known: HashMap<u32, (&str, String)> = HashMap::new();
+        let width = self.width;
         for r in router.routes_after(self.table, self.after) {
             if self.left == 0 {
                 return false;
@@ -216,7 +223,7 @@ impl List {
                 Some(g) => (router.source_name(g.source), target_words(router, &g.target, g.v6)),
                 None => ("?", String::new()),
             });
-            let _ = write!(page, "{:<20} {source:<10} {:>8}  {words}", r.prefix.to_string(), r.group);
+            let _ = write!(page, "{:<20} {source:<width$} {:>8}  {words}", r.prefix.to_string(), r.group);
             if !hidden.is_empty() {
                 let _ = write!(page, " (hides: {})", hidden.join(", "));
             }

@@ -647,7 +647,7 @@ fn pair_by_itself(router: &mut Router, index: u32) {
     let Some(i) = router.interface(index) else { return };
     let (Kind::Sub { parent, id, .. }, None) = (i.kind, pair(router, index)) else { return };
     let Some(above) = pair(router, parent) else { return };
-    let (name, host) = (i.name.clone(), format!("{}.{id}", above.linux.host));
+    let host = format!("{}.{id}", above.linux.host);
     let linux = Paired { host, netns: above.linux.netns };
     // The sub-interface stays without it.
     let noted = |router: &mut Router, e| {
@@ -656,7 +656,7 @@ fn pair_by_itself(router: &mut Router, index: u32) {
     };
     match make(router, index, linux, noted) {
         Ok(()) => router.publish_interface(index),
-        Err(e) => router.note(true, format!("lcp-auto-subint: {name}: {e}")),
+        Err(e) => router.note(true, format!("lcp-auto-subint: {e}")),
     }
 }
 
