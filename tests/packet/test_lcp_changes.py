@@ -50,6 +50,53 @@ def pairs():
     t.close()
 
 
+def bridged(new):
+    """e0 goes over to a BVI, and left into its bridge domain."""
+    mine = [n for n in new["neighbors"] if n["interface"] != "left"]
+    new["neighbors"] = mine
+    new["interfaces"]["left"] = {}
+    new["loopbacks"] = {"loop0": {"lcp": "e0", "addresses": ["10.0.1.1/24"]}}
+    new["bridgedomains"] = {"bd10": {"bvi": "loop0", "interfaces": ["left"]}}
+
+
+def busy(pairs):
+    """Daemons work on e0; what Linux has there."""
+    pairs.ip("addr add 10.91.0.1/24 dev e0")
+    pairs.ip(BIRD)
+    wait_for("the router has the address", lambda: pairs.has("left", "10.91.0.1/24"))
+    wait_for("the router has the route", lambda: "10.92.0.0/16" in pairs.ctl("show ip fib"))
+    return pairs.ifindex("e0")
+
+
+def untouched(pairs, was):
+    assert pairs.ifindex("e0") == was
+    assert "10.91.0.1/24" in pairs.ip("-4 addr show dev e0").stdout
+    assert "10.92.0.0/16" in pairs.ip("-4 route").stdout
+    wait_for("the router has the address again", lambda: pairs.has("left", "10.91.0.1/24"))
+    wait_for("the router has the route again", lambda: "10.92.0.0/16" in pairs.ctl("show ip fib"))
+    wait_for("it has a carrier", lambda: "LOWER_UP" in pairs.ip("-o link show e0").stdout)
+
+
+def test_a_refused_change_leaves_devices_alone(pairs):
+    was = busy(pairs)
+    pairs.ip("link add zz type veth peer name zzz")
+    done = pairs.apply(lambda new: new["interfaces"]["left"].update(lcp="zz"))
+    assert done.returncode == 1 and "taken" in done.stderr + done.stdout, done
+    untouched(pairs, was)
+
+    def moved(new):
+        bridged(new)
+        new["interfaces"]["right"].update(lcp="zz")
+
+    done = pairs.apply(moved)
+    assert done.returncode == 1 and "taken" in done.stderr + done.stdout, done
+    untouched(pairs, was)
+    # The operator alone takes them away.
+    pairs.ctl("lcp delete left")
+    assert "e0" not in pairs.ip("-o link").stdout
+    assert not pairs.has("left", "10.91.0.1/24")
+
+
 def test_a_static_neighbor_stays(pairs):
     pairs.ctl("set ip neighbor left 10.0.1.90 02:00:00:00:00:90")
 
@@ -98,6 +145,17 @@ def test_a_pair_is_named_before_what_it_brings(pairs):
     for line in ("set interface l2 bridge right 20", "set interface l2 xconnect right left"):
         with pytest.raises(CtlError, match="lcp delete right"):
             pairs.ctl(line)
+
+
+def test_an_interface_goes_without_warnings(pairs):
+    pairs.ctl("create loopback interface instance 7")
+    pairs.ctl("set interface state loop7 up")
+    pairs.ctl("lcp create loop7 host-if l7")
+    pairs.ip("addr add 10.78.0.1/24 dev l7")
+    wait_for("the address", lambda: pairs.has("loop7", "10.78.0.1/24"))
+    pairs.ctl("delete loopback interface intfc loop7")
+    assert "l7" not in pairs.ip("-o link").stdout
+    assert "does not have the address" not in pairs.router.log()
 
 
 def test_one_name_in_two_namespaces(pairs):

@@ -46,12 +46,14 @@ pub struct Carry {
     fails_at: Option<usize>,
     /// What the piece at `at`, which is made, waits for.
     waits: Option<Waits>,
+    /// The router knows that it is under way.
+    begun: bool,
 }
 
 impl Carry {
     /// Begins at the first step.
     pub fn new(plan: Plan) -> Self {
-        Carry { plan, at: (0, 0), failed: None, fails_at: None, waits: None }
+        Carry { plan, at: (0, 0), failed: None, fails_at: None, waits: None, begun: false }
     }
 
     /// Fails before the step of this position as if the router had refused it.
@@ -108,6 +110,10 @@ impl Carry {
     /// Goes on for about so long.
     pub fn go_on(&mut self, router: &mut Router, time: Duration) -> Progress {
         let began = Instant::now();
+        if !self.begun && self.at == (0, 0) && self.failed.is_none() {
+            self.begun = true;
+            router.begin_plan();
+        }
         loop {
             if self.waits.is_some() {
                 return Progress::Waits;
@@ -117,6 +123,12 @@ impl Carry {
             self.waits = self.waits.take().or_else(|| router.collected());
             if self.waits.is_some() {
                 return Progress::Waits;
+            }
+            if !more && std::mem::take(&mut self.begun) {
+                router.collect();
+                router.end_plan();
+                self.waits = router.collected();
+                continue;
             }
             if !more {
                 return match self.failed.take() {

@@ -6,7 +6,7 @@ use super::{FromLinux, LINUX_CP_PUNT, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::neighbor::Millis;
 use crate::router::{
-    BoxedOp, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
+    BoxedOp, HadElsewhere, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
     check_namespace, is_tap_host, namespace_for_root,
 };
 use command::Command;
@@ -338,8 +338,13 @@ fn make(router: &mut Router, index: u32, linux: Paired, late: Late) -> Result<()
     let later = no_pair.clone();
     let refused = move |router: &mut Router, e| late(router, later(e));
     let made = router.create_companion(index, format!("tap{}", FIRST_TAP + index), config, refused);
-    let tap = made.map_err(no_pair)?;
-    insert(router, index, Pair::new(linux, tap, Applied::made(mac, mtu)));
+    let (tap, memory) = made.map_err(no_pair)?;
+    let memory = memory.and_then(|m| m.downcast::<Memory>().ok());
+    let applied = memory.as_ref().map_or_else(|| Applied::made(mac, mtu), |m| m.applied.clone());
+    insert(router, index, Pair::new(linux, tap, applied));
+    if let Some(m) = memory.filter(|m| m.interface == index) {
+        router.restore_elsewhere(index, m.had);
+    }
     router.publish_interface(tap);
     sync::follow(router, index);
     let usable = router.interface(index).is_some_and(|i| is_usable(router, i));
@@ -394,8 +399,21 @@ pub(super) fn look_again(router: &mut Router, index: u32) {
     }
 }
 
+/// What is known of a pair that is taken away, while that may be undone.
+struct Memory {
+    interface: u32,
+    applied: Applied,
+    had: HadElsewhere,
+}
+
 /// Takes the pair of an interface away.
 pub(super) fn unmake(router: &mut Router, index: u32) {
+    unmake_of(router, index);
+    router.drop_elsewhere(index, true, None);
+}
+
+/// The same of an interface that goes, and with it all that Linux has given it.
+fn unmake_of(router: &mut Router, index: u32) {
     let Some(s) = router.state_mut::<State>() else { return };
     let Some(pair) = s.pairs.remove(&index) else { return };
     s.changed.remove(&index);
@@ -412,9 +430,10 @@ pub(super) fn unmake(router: &mut Router, index: u32) {
     above.into_iter().for_each(|i| unmake(router, i));
     if pair.vlan.is_none() {
         forget(router, pair.tap);
-        router.remove_companion(pair.tap);
+        let had = router.has_elsewhere(index);
+        let memory = Memory { interface: index, applied: pair.applied, had };
+        router.remove_companion(pair.tap, Some(Box::new(memory)));
     }
-    router.drop_elsewhere(index, true, None);
 }
 
 /// Looks at pairs after a setting of all was changed, `within` that transaction or behind it, for a while; the rest follows.
@@ -758,12 +777,12 @@ impl Part for LinuxCp {
     fn companion_refused(&self, router: &mut Router, index: u32) {
         match router.state::<State>().and_then(|s| s.taps.get(&index).copied()) {
             Some(of) => unmake(router, of),
-            None => router.remove_companion(index),
+            None => router.remove_companion(index, None),
         }
     }
 
     fn removed(&self, router: &mut Router, index: u32) {
-        unmake(router, index);
+        unmake_of(router, index);
         if let Some(s) = router.state_mut::<State>() {
             s.seen.remove(&index);
             s.new.retain(|i| *i != index);

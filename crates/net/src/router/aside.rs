@@ -118,6 +118,11 @@ impl Aside {
         self.commit.and_then(|id| self.asked.get(&id)).is_some_and(|a| !a.undo.is_empty())
     }
 
+    /// Whether a transaction waits for answers.
+    pub fn is_asked(&self, commit: u64) -> bool {
+        self.asked.contains_key(&commit)
+    }
+
     /// One answer more is missing.
     pub fn hold(&mut self) -> Option<u64> {
         let id = self.commit?;
@@ -255,8 +260,9 @@ impl Router {
         let asked = commit.map(|id| (id, self.aside.asked.get_mut(&id)));
         match (asked, outcome) {
             (None, Err(e)) => self.note(true, e.message),
-            // It was undone at once.
-            (None, Ok(())) | (Some((_, None)), _) => {}
+            // It was undone at once, or nobody waits.
+            (None, Ok(())) => {}
+            (Some((id, None)), _) => self.companions_go(&[Some(id)]),
             (Some((id, Some(asked))), outcome) => {
                 asked.left = asked.left.saturating_sub(1);
                 if let Err(e) = outcome {
@@ -273,7 +279,19 @@ impl Router {
     fn all_answered(&mut self, id: u64) {
         let Some(mut asked) = self.aside.asked.remove(&id) else { return };
         if let Some(e) = asked.refused.take_if(|_| !asked.undo.is_empty()) {
-            return self.undo_refused(e, asked);
+            return self.undo_refused(id, e, asked);
+        }
+        if self.companions_going(id) {
+            // Who waits for it waits for the devices, too.
+            asked.undo.clear();
+            self.aside.asked.insert(id, asked);
+            let was = self.aside.commit.replace(id);
+            self.companions_go(&[Some(id)]);
+            self.aside.commit = was;
+            if self.aside.asked.get(&id).is_some_and(|a| a.left == 0) {
+                self.all_answered(id);
+            }
+            return;
         }
         let refused = asked.refused;
         if let Some(e) = refused.as_ref().filter(|_| asked.undoes || asked.tell.is_empty()) {
@@ -284,7 +302,7 @@ impl Router {
     }
 
     /// Undoes a transaction that Linux has refused. What was set again since is somebody else's.
-    fn undo_refused(&mut self, refused: OpError, mut asked: Asked) {
+    fn undo_refused(&mut self, id: u64, refused: OpError, mut asked: Asked) {
         if asked.tell.is_empty() {
             self.note(true, refused.message.clone());
         }
@@ -298,6 +316,7 @@ impl Router {
             }
             self.undo(vec![super::Step::Op(op)]);
         }
+        self.companions_go(&[Some(id), self.aside.commit]);
         self.end_of_transaction();
         let id = self.aside.commit;
         self.aside.end(was, vec![]);

@@ -2,9 +2,11 @@
 
 use super::aside::Asks;
 use super::devices;
-use super::tell::{Last, Todo};
+use super::tell::{Closing, Last, Todo};
 use super::{DeviceControl, Kind, Op, OpError, Router, TapConfig};
-use drivers::tap::kept::{self, Keeper};
+use drivers::tap::kept::{self, Keeper, Left};
+use std::any::Any;
+use std::os::fd::OwnedFd;
 
 /// How companions live on while the router ends and is started anew.
 #[derive(Default)]
@@ -16,13 +18,28 @@ pub(super) struct Companions {
     starting: bool,
     /// A part changes what is its own.
     changing: bool,
+    /// Those that were taken away by transactions that may still be undone.
+    going: Vec<Going>,
+    /// Plans of several transactions that are under way: what those take away stays until they end.
+    plans: usize,
+}
+
+/// What a part knows of a companion that it takes away.
+pub(crate) type Memory = Box<dyn Any + Send>;
+
+/// One that was taken away: its Linux side goes when the transaction stands, and is taken over again where that is undone.
+struct Going {
+    commit: u64,
+    linux: Left,
+    closing: Closing,
+    memory: Option<Memory>,
 }
 
 impl Router {
     /// Companions that are made from now on outlive the router. Those that bear this mark are taken over; their queues are asked of
     /// `keeper`, and given to it.
     pub fn outlive(&mut self, mark: String, keeper: Option<Box<dyn Keeper>>) {
-        self.companions = Companions { mark: Some(mark), keeper, starting: true, changing: false };
+        self.companions = Companions { mark: Some(mark), keeper, starting: true, ..Companions::default() };
     }
 
     /// Does what a part does with companions and bridge domains that are its own, which the operator may not.
@@ -83,7 +100,8 @@ impl Router {
     }
 
     /// Makes a TAP for the interface `of` that the operator neither changes nor saves, and answers its number. Frames of any length go to Linux: the MTU of
-    /// the Linux side is what `config` says. One that an earlier run has left stays as it is. Where Linux refuses it later, the part is told
+    /// the Linux side is what `config` says. One that an earlier run has left stays as it is, and so does one that was taken away by a transaction that
+    /// has not ended: with it comes what was known of that. Where Linux refuses it later, the part is told
     /// ([`super::Part::companion_refused`]), and `refused` says what that means for the transaction.
     ///
     /// # Errors
@@ -94,21 +112,85 @@ impl Router {
         name: String,
         config: TapConfig,
         refused: impl FnOnce(&mut Router, OpError) -> Result<(), OpError> + Send + 'static,
-    ) -> Result<u32, OpError> {
+    ) -> Result<(u32, Option<Memory>), OpError> {
         self.free_name(&name)?;
         let config = TapConfig { mark: self.companions.mark.clone(), ..config };
-        let queue = self.companions.keeper.as_mut().and_then(|k| k.take(&config.host_name));
+        let linux = Left { name: config.host_name.clone(), netns: config.netns.clone() };
+        let (left, queue, memory) = match self.take_going(&linux) {
+            Some((queue, memory)) => (Some(linux), queue, memory),
+            None => (None, self.companions.keeper.as_mut().and_then(|k| k.take(&config.host_name)), None),
+        };
         let origin = Op::CreateTap { name: name.clone(), config: config.clone() };
-        self.open_for(name.clone(), origin, Asks::Linux, refused, move |index, workers| {
+        let made = self.open_for(name.clone(), origin, Asks::Linux, refused, move |index, workers| {
             devices::open_companion(&config, queue, index, workers)
-        })?;
+        });
+        if let (Err(_), Some(left)) = (&made, left) {
+            let deleted = |_: &mut Router, _| Ok(());
+            self.ask(Asks::Linux, move || left.delete(), deleted);
+        }
+        made?;
         let index = self.index_of(&name)?;
         if let Some(i) = self.interfaces.get_mut(index) {
             (i.companion, i.mtu) = (true, u16::MAX);
         }
         self.interfaces.rank_companion(index, of);
         self.keep_companion(index);
-        Ok(index)
+        Ok((index, memory))
+    }
+
+    /// Takes over a companion that is going: a queue of it, which keeps its carrier, and what is known of it.
+    fn take_going(&mut self, linux: &Left) -> Option<(Option<OwnedFd>, Option<Memory>)> {
+        let at = self.companions.going.iter().position(|g| g.linux == *linux)?;
+        let Going { closing, memory, .. } = self.companions.going.remove(at);
+        let queue = closing.queue();
+        self.close(closing.staying());
+        Some((queue, memory))
+    }
+
+    /// Keeps what is left of a companion that is to be deleted until its transaction has ended; gives it back where there is none under way.
+    pub(super) fn let_go_later(
+        &mut self,
+        linux: Option<Left>,
+        closing: Closing,
+        memory: Option<Memory>,
+    ) -> Option<Closing> {
+        match (linux, self.aside.commit()) {
+            (Some(linux), Some(commit)) if closing.deletes() => {
+                self.companions.going.push(Going { commit, linux, closing, memory });
+                None
+            }
+            _ => Some(closing),
+        }
+    }
+
+    /// A plan of several transactions begins, all of which may be undone. [`Router::end_plan`] follows.
+    pub fn begin_plan(&mut self) {
+        self.companions.plans += 1;
+    }
+
+    /// It has ended, carried out or undone: what it took away of devices in Linux goes.
+    pub fn end_plan(&mut self) {
+        self.companions.plans = self.companions.plans.saturating_sub(1);
+        let was = self.aside.begin();
+        let ended = |g: &Going| Some(g.commit).filter(|c| !self.aside.is_asked(*c));
+        let ended: Vec<Option<u64>> = self.companions.going.iter().map(ended).collect();
+        self.companions_go(&ended);
+        self.aside.end(was, vec![]);
+    }
+
+    /// Whether companions go with a transaction.
+    pub(super) fn companions_going(&self, commit: u64) -> bool {
+        self.companions.plans == 0 && self.companions.going.iter().any(|g| g.commit == commit)
+    }
+
+    /// Nothing brings back any more what these transactions took away.
+    pub(super) fn companions_go(&mut self, commits: &[Option<u64>]) {
+        if self.companions.plans != 0 {
+            return;
+        }
+        let gone: Vec<Going> =
+            self.companions.going.extract_if(.., |g| commits.contains(&Some(g.commit))).collect();
+        gone.into_iter().for_each(|g| self.close(g.closing));
     }
 
     /// The queue of a companion stays open when the router ends.
@@ -122,13 +204,15 @@ impl Router {
         }
     }
 
-    /// Takes one away again, and its Linux side with it: but not what an earlier run has left where a start fails.
-    pub(crate) fn remove_companion(&mut self, index: u32) {
+    /// Takes one away again, and its Linux side with it, when the transaction stands: but not what an earlier run has left where a start fails. The
+    /// `memory` comes back with it, should it be made again before.
+    pub(crate) fn remove_companion(&mut self, index: u32, memory: Option<Memory>) {
         let (starting, lives_on) = (self.companions.starting, self.companions.mark.is_some());
         let Some(i) = self.interfaces.get_mut(index).filter(|i| i.companion) else { return };
         let left = starting && i.device().is_some_and(DeviceControl::was_there);
         if lives_on && !left {
             i.remote.last = Some(Last::Delete);
+            i.remote.memory = memory;
             if let (Op::CreateTap { config, .. }, Some(keeper)) = (&i.origin, &mut self.companions.keeper) {
                 keeper.forget(&config.host_name);
             }

@@ -23,6 +23,13 @@ pub struct Elsewhere {
     pub neighbors: BTreeSet<IpAddr>,
 }
 
+/// What of an interface was Linux's, and what gives it that.
+#[derive(Debug, Default)]
+pub(crate) struct HadElsewhere {
+    what: Elsewhere,
+    ops: Vec<Op>,
+}
+
 impl IfState {
     /// The state as the operator has it.
     pub fn operators_up(&self) -> bool {
@@ -82,6 +89,44 @@ impl Router {
             )));
         }
         Ok(())
+    }
+
+    /// What an interface has elsewhere, so that it can have it again.
+    pub(crate) fn has_elsewhere(&self, index: u32) -> HadElsewhere {
+        let Some(i) = self.interfaces.get(index) else { return HadElsewhere::default() };
+        let (e, name) = (&i.elsewhere, || i.name.clone());
+        let mut ops: Vec<Op> = vec![];
+        ops.extend(e.up.map(|_| Op::SetState { name: name(), up: i.up }));
+        ops.extend(e.mtu.map(|_| Op::SetMtu { name: name(), mtu: i.mtu }));
+        ops.extend(e.mac.as_ref().map(|_| Op::SetMac { name: name(), mac: Some(i.mac) }));
+        ops.extend(e.addresses.iter().map(|net| Op::AddAddress { name: name(), net: *net }));
+        let mut what = e.clone();
+        what.neighbors.retain(|address| {
+            let mac = self.neighbor(index, *address).and_then(|n| n.mac);
+            ops.extend(mac.map(|mac| Op::SetNeighbor { name: name(), address: *address, mac }));
+            mac.is_some()
+        });
+        HadElsewhere { what, ops }
+    }
+
+    /// An interface has that again. What cannot be is told in the log.
+    pub(crate) fn restore_elsewhere(&mut self, index: u32, HadElsewhere { mut what, ops }: HadElsewhere) {
+        for op in ops {
+            let again = op.clone();
+            let Err(e) = self.with_companions(|r| r.apply(op)) else { continue };
+            match again {
+                Op::SetState { .. } => what.up = None,
+                Op::SetMtu { .. } => what.mtu = None,
+                Op::SetMac { .. } => what.mac = None,
+                Op::AddAddress { net, .. } => _ = what.addresses.remove(&net),
+                Op::SetNeighbor { address, .. } => _ = what.neighbors.remove(&address),
+                _ => {}
+            }
+            self.note(true, e.message);
+        }
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.elsewhere = what;
+        }
     }
 
     /// Takes one thing out of what an interface has elsewhere; what is to be done, so that it has what the operator said again.

@@ -65,6 +65,7 @@ pub use devices::{
     TapConfig, XdpMode, open_pcap_files,
 };
 pub use elsewhere::Elsewhere;
+pub(crate) use elsewhere::HadElsewhere;
 pub use features::Feature;
 pub use happened::{Happened, LinkState, Listener};
 pub use inspect::ArcFeatures;

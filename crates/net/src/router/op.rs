@@ -463,8 +463,10 @@ impl Router {
                 Ok(()) => done.extend(words),
                 Err(mut e) => {
                     e.index = index;
+                    let undone = self.aside.commit();
                     self.aside.turn_back();
                     self.undo(steps);
+                    self.companions_go(&[undone, self.aside.commit()]);
                     self.static_batches = batches;
                     self.end_of_transaction();
                     self.aside.end(was, vec![]);
@@ -489,6 +491,9 @@ impl Router {
         undo.retain(|_| self.aside.has_asked());
         let undo = undo.into_iter().map(|op| (self.as_it_is(&op), op));
         let undo = undo.map(|(now, op)| (op, now)).collect();
+        if !self.aside.has_asked() {
+            self.companions_go(&[self.aside.commit()]);
+        }
         self.aside.end(was, undo);
         Ok(())
     }

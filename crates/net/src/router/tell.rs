@@ -4,6 +4,7 @@
 //! what it is told then waits for it in order.
 
 use super::aside::Asks;
+use super::companion::Memory;
 use super::devices::{Device, DeviceControl};
 use super::interfaces::NewInterface;
 use super::op::Undo;
@@ -11,9 +12,11 @@ use super::placement::Input;
 use super::{IfState, Kind, Op, OpError, Router};
 use crate::background::Slot;
 use drivers::LinkEvent;
+use drivers::tap::kept::Left;
 use graph::{RxQueue, TxQueue};
 use packet::eth::MacAddr;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// What a device is told.
 #[derive(Clone, Debug)]
@@ -105,6 +108,8 @@ pub(super) struct Remote {
     pub mtu_set: bool,
     /// What it does before it is closed.
     pub last: Option<Last>,
+    /// What the part whose companion it is knows of it then.
+    pub memory: Option<Memory>,
 }
 
 /// Stands for a device that is away.
@@ -180,7 +185,7 @@ impl DeviceControl for BeingOpened {
 }
 
 /// What is closed, on a thread that may wait for it.
-struct Closing {
+pub(super) struct Closing {
     control: Option<Box<dyn DeviceControl>>,
     away: Option<Slot<Box<dyn DeviceControl>>>,
     last: Option<Last>,
@@ -189,6 +194,21 @@ struct Closing {
 }
 
 impl Closing {
+    /// Whether its device goes for good.
+    pub fn deletes(&self) -> bool {
+        matches!(self.last, Some(Last::Delete))
+    }
+
+    /// Its device stays where it outlives who has it open.
+    pub fn staying(self) -> Closing {
+        Closing { last: None, ..self }
+    }
+
+    /// A queue of its device, where that is here.
+    pub fn queue(&self) -> Option<OwnedFd> {
+        self.control.as_ref()?.queue()?.try_clone_to_owned().ok()
+    }
+
     fn close(self) {
         let Closing { control, away, last, rx, tx } = self;
         let mut control = control.or_else(|| away?.take());
@@ -445,8 +465,10 @@ impl Router {
         for group in groups {
             trouble.extend(self.tell_device(index, Todo::Group(group, true)).err());
         }
-        if up {
-            trouble.extend(self.tell_device(index, Todo::Up(true)).err());
+        // At a start daemons' devices keep their carrier until all is as configured.
+        let taken_over = !self.is_starting() && self.companion_was_there(index);
+        if up || taken_over {
+            trouble.extend(self.tell_device(index, Todo::Up(up)).err());
         }
         if let Some(d) = self.interfaces.get_mut(index).and_then(IfState::device_mut) {
             d.admitted(up);
@@ -492,11 +514,20 @@ impl Router {
         let Some(i) = self.interfaces.get_mut(index) else { return };
         let inputs = std::mem::take(&mut i.inputs);
         let (control, remote) = (i.device.take(), std::mem::take(&mut i.remote));
+        let linux = match &i.origin {
+            Op::CreateTap { config, .. } if i.companion => {
+                Some(Left { name: config.host_name.clone(), netns: config.netns.clone() })
+            }
+            _ => None,
+        };
         let rx = inputs.into_iter().filter_map(|Input { id, .. }| self.workers.remove_input(id)).collect();
         let tx = self.workers.take_transmit_queues(index);
         let (away, last) = (remote.away.map(|(_, slot)| slot), remote.last);
         let control = control.filter(|_| away.is_none());
-        self.close(Closing { control, away, last, rx, tx });
+        let closing = Closing { control, away, last, rx, tx };
+        if let Some(closing) = self.let_go_later(linux, closing, remote.memory) {
+            self.close(closing);
+        }
         if !remote.todo.is_empty() {
             let answer = move |router: &mut Router, _| {
                 remote.todo.into_iter().for_each(|(_, commit)| router.answered(commit, Ok(())));
@@ -506,7 +537,7 @@ impl Router {
         }
     }
 
-    fn close(&mut self, closing: Closing) {
+    pub(super) fn close(&mut self, closing: Closing) {
         let asks = match (&closing.control, &closing.away) {
             (_, Some(_)) => Asks::Linux,
             (Some(d), None) => d.asks(),
