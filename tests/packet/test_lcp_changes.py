@@ -97,6 +97,20 @@ def test_a_refused_change_leaves_devices_alone(pairs):
     assert not pairs.has("left", "10.91.0.1/24")
 
 
+def test_routes_of_a_pair_go_with_it(pairs):
+    """A daemon's routes over a pair do not keep its interface from a bridge domain."""
+    was = busy(pairs)
+    done = pairs.apply(bridged)
+    assert done.returncode == 0, done
+    assert pairs.ifindex("e0") == was, "the device went over to its new interface"
+    [e0] = [p for p in pairs.router.json("show lcp")["pairs"] if p["host-if"] == "e0"]
+    assert e0["interface"] == "loop0"
+    mac = pairs.router.interface("loop0")["mac"]
+    wait_for("Linux has its MAC address", lambda: mac in pairs.ip("-o link show e0").stdout)
+    pairs.ctl("lcp delete loop0")
+    wait_for("the route is gone", lambda: "10.92.0.0/16" not in pairs.ctl("show ip fib"))
+
+
 def test_a_static_neighbor_stays(pairs):
     pairs.ctl("set ip neighbor left 10.0.1.90 02:00:00:00:00:90")
 

@@ -18,7 +18,7 @@ pub(crate) use fpm::{Deaf, Heard};
 
 use goals::Devices;
 use linux::{Key, Reader};
-use net::router::{LogLine, RouteTable, Router};
+use net::router::{LINUXS, LogLine, RouteTable, Router};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -54,9 +54,9 @@ struct Speaker {
 
 impl Speaker {
     /// Behind connected and static routes.
-    const KERNEL: Speaker = Speaker { word: "kernel", preference: 10 };
+    const KERNEL: Speaker = Speaker { word: LINUXS[0], preference: 10 };
     /// zebra, whose routes the kernel may have as well, in its own way.
-    const FPM: Speaker = Speaker { word: "fpm", preference: 9 };
+    const FPM: Speaker = Speaker { word: LINUXS[1], preference: 9 };
 
     /// What the source of a protocol's routes is called.
     fn source_name(self, netns: Option<&str>, protocol: u8) -> String {

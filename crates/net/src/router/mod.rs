@@ -83,7 +83,7 @@ pub(crate) use resolve::TableKind;
 pub(crate) use routes::plural_routes;
 pub use routes::{PublishCounts, RouteInfo};
 pub use scale::BUFFERS_A_WORKER;
-pub use sources::{PrefixRoute, Rank, RouteSource, RouteSourceInfo, Source, Sweep};
+pub use sources::{LINUXS, PrefixRoute, Rank, RouteSource, RouteSourceInfo, Source, Sweep};
 pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;

@@ -77,7 +77,11 @@ impl Router {
             ));
         }
         let over = |p: &RoutePath| p.interface == Some(i.index) && p.lookup != Lookup::Frame;
-        let routes = self.user_of(self.nexthops.over(&[i.index]), over)?;
+        // Linux's routes over a pair go with it.
+        let ports = self.told_to_parts(i.index).any(|op| op.is_pair());
+        let stay = |id: &u32| ports || !self.nexthops.source(*id).is_some_and(|s| self.is_linuxs(s));
+        let groups = self.nexthops.over(&[i.index]).into_iter().filter(stay);
+        let routes = self.user_of(groups, over)?;
         Some(format!("{routes} it: change that first"))
     }
 

@@ -123,6 +123,8 @@ pub(super) struct RouteSources {
     pub preferences: Preferences,
 }
 
+/// What the names of sources begin with whose routes are Linux's, and zebra's; a colon follows.
+pub const LINUXS: [&str; 2] = ["kernel", "fpm"];
 /// The most of them.
 const MOST: usize = 4096;
 /// The longest name.
@@ -280,6 +282,12 @@ impl Router {
             Source::Neighbor => "neighbor",
             Source::Runtime(s) => self.sources.get(s).map_or("?", |s| &s.name),
         }
+    }
+
+    /// Whether its routes are Linux's or zebra's, over devices of pairs: those of a pair go with it.
+    pub(super) fn is_linuxs(&self, source: Source) -> bool {
+        let word = self.source_name(source).split_once(':').map(|(word, _)| word);
+        matches!(source, Source::Runtime(_)) && word.is_some_and(|word| LINUXS.contains(&word))
     }
 
     /// The rank of a source's routes that do not say.
