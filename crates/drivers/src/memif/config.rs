@@ -3,7 +3,7 @@
 use super::message::{Mode, SECRET};
 use super::region;
 use super::ring;
-use super::socket::Place;
+use crate::place::Place;
 use packet::MacAddr;
 
 /// Most rings of a direction.

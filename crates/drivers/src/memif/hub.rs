@@ -7,8 +7,9 @@ use super::message::{Message, VERSION};
 use super::queue::Senders;
 use super::region;
 use super::ring;
-use super::socket::{self, Listening, Place};
+use super::socket;
 use crate::counts::{Drops, RxDrops};
+use crate::place::{Listening, Place};
 use graph::RxQueue;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, VecDeque};
@@ -173,7 +174,7 @@ impl Hub {
                 }
                 _ => format!("cannot listen on the socket {place}: {e}"),
             };
-            let socket = place.listen().map_err(refused)?;
+            let socket = place.listen(socket::KIND).map_err(refused)?;
             let token = self.watch(&socket).map_err(refused)?;
             self.listeners.insert(place.clone(), Listener { socket, token, told: None });
         } else if config.role == Role::Slave && self.listeners.contains_key(place) {
@@ -347,8 +348,9 @@ impl Hub {
         let Some(port) = self.ports.get_mut(&interface) else { return };
         port.retry = now + RETRY;
         let place = port.config.socket.clone();
-        let made =
-            place.connect().and_then(|fd| self.conn(fd, place.clone(), Role::Slave, Some(interface), now));
+        let made = place
+            .connect(socket::KIND)
+            .and_then(|fd| self.conn(fd, place.clone(), Role::Slave, Some(interface), now));
         match made {
             Ok(token) => {
                 if let Some(port) = self.ports.get_mut(&interface) {

@@ -13,9 +13,9 @@ mod socket;
 mod tests;
 
 pub use crate::counts::Drops;
+pub use crate::place::Place;
 pub use config::{Config, MOST_RINGS, Role};
 pub use conn::Peer;
 pub use hub::{Event, Hub, Link, State, drops};
 pub use message::{Mode, SECRET};
 pub use queue::Senders;
-pub use socket::Place;

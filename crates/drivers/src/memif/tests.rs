@@ -3,8 +3,9 @@
 use super::message::{LEN, Message, Mode, VERSION};
 use super::region::Region;
 use super::ring;
-use super::socket::{self, Place};
+use super::socket;
 use super::{Config, Event, Hub, Link, Role, State};
+use crate::place::Place;
 use crate::signal::Signal;
 use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, RxQueue, TxQueue, Vector};
 use proptest::prelude::*;
@@ -357,7 +358,7 @@ fn a_file_that_was_left_is_replaced_and_one_in_use_is_not() {
     let file = std::env::temp_dir().join(format!("quiver-memif-{}.sock", std::process::id()));
     let place = Place::parse(file.to_str().unwrap()).unwrap();
     let (master, slave) = both(&place);
-    let left = place.listen().unwrap();
+    let left = place.listen(socket::KIND).unwrap();
     let mut hub = Hub::new().unwrap();
     let e = hub.add(1, "m", master.clone()).unwrap_err();
     assert!(e.starts_with("another process listens on the socket"), "{e}");
@@ -374,7 +375,7 @@ fn a_file_that_was_left_is_replaced_and_one_in_use_is_not() {
     hub.remove(1);
     assert!(!file.exists());
     std::fs::write(&file, "not a socket").unwrap();
-    assert!(place.listen().is_err());
+    assert!(place.listen(socket::KIND).is_err());
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -385,7 +386,7 @@ struct Mad {
 
 impl Mad {
     fn connect(place: &Place) -> Mad {
-        Mad { fd: place.connect().unwrap() }
+        Mad { fd: place.connect(socket::KIND).unwrap() }
     }
 
     fn say(&self, m: &Message, with: Option<std::os::fd::BorrowedFd<'_>>) {
