@@ -27,6 +27,7 @@ mod sys;
 pub mod tap;
 mod tcx;
 mod turn;
+pub mod vhost;
 pub mod vnet;
 pub mod watch;
 

@@ -1,6 +1,6 @@
 //! A queue that several workers may send to, one at a time. None waits for long.
 
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// How often a worker looks whether another one is done. What follows is lost.
 const PATIENCE: usize = 20_000;
@@ -17,6 +17,11 @@ impl<T> Shared<T> {
     /// The same once more.
     pub fn again(&self) -> Shared<T> {
         Shared(Arc::clone(&self.0))
+    }
+
+    /// Has the control side use it alone, once the worker that does so now is done with its packets.
+    pub fn wait<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many have it.
