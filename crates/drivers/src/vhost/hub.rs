@@ -228,21 +228,22 @@ impl Hub {
             Ok((events, _)) => events.iter().map(|e| e.data.u64()).collect(),
             Err(_) => vec![],
         };
+        let mut went = false;
         for token in &ready {
-            match (*token, self.tokens.get(token).copied()) {
+            went |= match (*token, self.tokens.get(token).copied()) {
                 (ALARM, _) => self.alarmed(now),
                 (token, Some(interface)) => self.turn(interface, token, now),
-                _ => {}
-            }
+                _ => false,
+            };
         }
         let due: Vec<u32> =
             self.ports.iter().filter(|(_, p)| p.connects() && p.retry <= now).map(|(i, _)| *i).collect();
         due.into_iter().for_each(|interface| self.connect(interface, now));
-        (std::mem::take(&mut self.events), !ready.is_empty())
+        (std::mem::take(&mut self.events), went)
     }
 
     /// A worker has found a ring that makes no sense, or memory has gone.
-    fn alarmed(&mut self, now: u64) {
+    fn alarmed(&mut self, now: u64) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.alarm, &mut count);
         let why = |(_, c): &(u64, Conn)| {
@@ -256,10 +257,12 @@ impl Hub {
         let over: Vec<(u32, String)> =
             self.ports.iter().filter_map(|(i, p)| Some((*i, why(p.conn.as_ref()?)?))).collect();
         over.into_iter().for_each(|(interface, why)| self.end(interface, why, now));
+        true
     }
 
-    fn turn(&mut self, interface: u32, token: u64, now: u64) {
-        let Some(port) = self.ports.get_mut(&interface) else { return };
+    /// Does what a descriptor asks for; false when it cannot be done now.
+    fn turn(&mut self, interface: u32, token: u64, now: u64) -> bool {
+        let Some(port) = self.ports.get_mut(&interface) else { return false };
         let Some((_, conn)) = port.conn.as_mut().filter(|(t, _)| *t == token) else {
             return self.accept(interface, now);
         };
@@ -267,24 +270,31 @@ impl Hub {
             match conn.read() {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(why) => return self.end(interface, why, now),
+                Err(why) => {
+                    self.end(interface, why, now);
+                    return true;
+                }
             }
         }
         self.settle(interface, "the other side's driver has stopped");
+        true
     }
 
-    fn accept(&mut self, interface: u32, now: u64) {
-        let Some(port) = self.ports.get(&interface) else { return };
-        let Some(Ok(fd)) = port.listener.as_ref().map(Listening::accept) else { return };
+    /// Takes a connection; false when there is none, or it cannot be taken now.
+    fn accept(&mut self, interface: u32, now: u64) -> bool {
+        let Some(port) = self.ports.get(&interface) else { return false };
+        let Some(Ok(fd)) = port.listener.as_ref().map(Listening::accept) else { return false };
         if let Some((_, conn)) = &port.conn {
             // One that is dead, of which was not read yet, gives way.
             if !conn.is_hung_up() {
                 let text = format!("a second connection to the socket {} is refused", port.config.socket);
-                return self.say(interface, text);
+                self.say(interface, text);
+                return true;
             }
             self.end(interface, "the other side has closed it".into(), now);
         }
         self.join(interface, fd);
+        true
     }
 
     fn connect(&mut self, interface: u32, now: u64) {
