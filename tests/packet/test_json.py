@@ -24,6 +24,7 @@ UNSEEN = {
     "create interface dpdk": set() if HAS_DPDK else {"name", "index"},
     # What the other side says, which is not there.
     "show memif": {f"interfaces[].{field}" for field in ("peer", "program", "process", "rx", "tx", "slots", "mib")},
+    "show vhost-user": {"process", "pairs", "size", "regions", "mib", "features"},
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Of traffic in the last second, and of a device that lost some.
@@ -187,6 +188,7 @@ COMMANDS = {
     "create host-interface name": ["create host-interface name spare"],
     "create pcap-interface name": ["create pcap-interface name replay write {}/replay.pcap"],
     "create interface memif": ["create interface memif id 1 socket-id 1"],
+    "create vhost-user socket": ["create vhost-user socket @vhost1 server"],
     "create interface dpdk": ["create interface dpdk net_null7"] if HAS_DPDK else [],
     "create loopback interface": ["create loopback interface instance 9"],
     "create tap": ["create tap id 3"],
@@ -308,6 +310,7 @@ def busy(bench, tmp_path):
                     "set interface state BondEthernet0 up", "set interface state host-strand up")
     t.ctl("create memif socket id 1 filename @memif")
     t.ctl("create interface memif socket-id 1")
+    t.ctl("create vhost-user socket @vhost0 server")
     t.ctl("set interface span left.400 destination wire")
     t.ctl("set bridge-domain span 20 destination wire rx")
     t.ctl("trace add af-packet-input 50")

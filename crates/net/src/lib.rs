@@ -65,5 +65,6 @@ mod testing;
 mod transport;
 pub mod tunnel;
 pub mod urpf;
+pub mod vhost;
 pub mod vpp;
 pub mod vxlan;

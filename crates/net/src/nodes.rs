@@ -10,7 +10,7 @@ use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, bond, copp, dpdk, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6,
     l2, linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
-    ping, programs, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vxlan,
+    ping, programs, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vhost, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -55,6 +55,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &vxlan::PART,
     &linux_cp::LinuxCp,
     &memif::Memif,
+    &vhost::Vhost,
     &dpdk::Dpdk,
     &bond::Bonding,
 ];
@@ -124,6 +125,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .input("af-xdp-input", &["@device-input"], format::received)
         .input("tap-input", &["@device-input"], format::received)
         .input("memif-input", &["@device-input", "memif-ip-input"], format::received)
+        .input("vhost-user-input", &["@device-input"], format::received)
         .input("dpdk-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)

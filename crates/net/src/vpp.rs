@@ -38,6 +38,8 @@ pub const KNOWN: &[&str] = &[
     "create tap id =3 host-if-name =tap3 hw-addr =02:00:00:00:00:07 host-mac-addr =02:00:00:00:00:08",
     "create tap id =3 host-ns =lab host-bridge =br0 host-mtu-size =1500 rx-ring-size =256 num-rx-queues =1",
     "create tap id =3 host-ip4-addr =10.9.0.2/24 host-ip4-gw =10.9.0.1 host-ip6-addr =2001:db8:9::2/64 host-ip6-gw =2001:db8:9::1",
+    "create vhost-user socket =/run/vpp/vm1.sock server",
+    "create vhost-user socket =/run/vpp/vm1.sock server feature-mask =0x40400000 hwaddr =02:00:00:00:00:07 renumber =7 disable_mrg_rxbuf disable_indirect_desc gso",
     "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13",
     "create vxlan tunnel src =10.0.0.1 dst =192.0.2.9 vni =13 instance =7 encap-vrf-id =0 decap-next l2 src_port =4000 dst_port =4790",
     "create vxlan tunnel src =10.0.0.1 group =239.1.1.1 =left vni =13",
@@ -48,6 +50,7 @@ pub const KNOWN: &[&str] = &[
     "delete loopback interface intfc =loop0",
     "delete sub-interface =left.100",
     "delete tap =tap3",
+    "delete vhost-user =VirtualEthernet0/0/0",
     "exec =/tmp/file",
     "ip neighbor =left =10.0.0.2 =02:00:00:00:00:07",
     "ip neighbor =left =10.0.0.2 =02:00:00:00:00:07 static",
@@ -232,6 +235,8 @@ pub const KNOWN: &[&str] = &[
     "show trace",
     "show trace max =10",
     "show urpf",
+    "show vhost-user",
+    "show vhost-user =VirtualEthernet0/0/0",
     "show version",
     "show vlib graph",
     "show vlib graphviz",
@@ -290,12 +295,10 @@ pub const MISSING: &[&str] = &[
     "create l2tpv3 tunnel",
     "create pppoe session",
     "create teib",
-    "create vhost-user",
     "create vxlan-gbp tunnel",
     "create vxlan-gpe tunnel",
     "create wireguard",
     "delete interface avf",
-    "delete vhost-user",
     "dhcp client",
     "event-logger",
     "flowprobe feature",
@@ -463,7 +466,6 @@ pub const MISSING: &[&str] = &[
     "show teib",
     "show udp",
     "show unix",
-    "show vhost-user",
     "show virtio pci",
     "show vlib frame-allocation",
     "show vlib node",
@@ -539,8 +541,7 @@ pub fn hint(missing: &str) -> String {
 }
 
 /// Nodes of VPP that read devices, which operators trace.
-const DEVICE_NODES: &[&str] =
-    &["af-xdp-input", "avf-input", "rdma-input", "vhost-user-input", "virtio-input", "vmxnet3-input"];
+const DEVICE_NODES: &[&str] = &["af-xdp-input", "avf-input", "rdma-input", "virtio-input", "vmxnet3-input"];
 
 /// What to say to who names a node of VPP that is not here.
 pub fn node(name: &str) -> Option<String> {

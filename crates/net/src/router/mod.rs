@@ -90,7 +90,7 @@ pub use tap_addresses::TapAddresses;
 pub use told::Lost;
 pub use words::{
     MOST_DESCRIPTION, check_description, check_namespace, is_namespace, is_tap_host, memif_numbers,
-    namespace_for_root,
+    namespace_for_root, vhost_number,
 };
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 

@@ -3,8 +3,10 @@
 /// The most characters of a description.
 pub const MOST_DESCRIPTION: usize = 255;
 
+/// What the names of vhost-user interfaces begin with.
+const VHOST: &str = "VirtualEthernet0/0/";
 /// Names of the kinds of interfaces that are numbered: no device may be called so, for a document could not tell them.
-const NUMBERED: [&str; 6] = ["loop", "tap", "BondEthernet", "vxlan_tunnel", "mpls-tunnel", "gre"];
+const NUMBERED: [&str; 7] = [VHOST, "loop", "tap", "BondEthernet", "vxlan_tunnel", "mpls-tunnel", "gre"];
 
 /// Whether a text can describe an interface or a bridge domain.
 ///
@@ -54,6 +56,12 @@ pub fn memif_numbers(name: &str) -> Option<(u32, u32)> {
     let (socket, id) = name.strip_prefix("memif")?.split_once('/')?;
     let number = |s: &str| s.parse::<u32>().ok().filter(|n| n.to_string() == s);
     Some((number(socket)?, number(id)?))
+}
+
+/// Number in a name that a vhost-user interface has.
+pub fn vhost_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(VHOST)?;
+    number.parse::<u32>().ok().filter(|n| n.to_string() == number)
 }
 
 /// Whether the Linux side of a TAP may be called so.

@@ -289,6 +289,7 @@ fn no_node_stays_out() {
         "af-xdp-input",
         "tap-input",
         "memif-input",
+        "vhost-user-input",
         "dpdk-input",
         "pcap-input",
         "pg-input",

@@ -4,6 +4,7 @@
 mod bond;
 mod gre;
 mod memif;
+mod vhost;
 mod vxlan;
 
 use std::collections::{BTreeMap, HashMap};
@@ -80,7 +81,8 @@ pub(crate) struct Section {
 }
 
 /// All of them.
-pub(crate) const SECTIONS: &[Section] = &[bond::SECTION, gre::SECTION, vxlan::SECTION, memif::SECTION];
+pub(crate) const SECTIONS: &[Section] =
+    &[bond::SECTION, gre::SECTION, vxlan::SECTION, memif::SECTION, vhost::SECTION];
 
 /// The section that declares an interface of this name.
 pub(crate) fn section_of(name: &str) -> Option<&'static Section> {

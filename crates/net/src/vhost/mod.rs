@@ -1,0 +1,10 @@
+//! vhost-user: interfaces of virtual machines and of programs with virtio-user. The driver does the work ([`drivers::vhost`]); here is
+//! what an operator asks for, and its place among interfaces.
+
+mod commands;
+mod part;
+
+pub use crate::router::vhost_number as is_name;
+pub use drivers::vhost::{Config as VhostConfig, Place, Role};
+pub(crate) use part::Vhost;
+pub use part::{MTU, VhostOp, config, name};
