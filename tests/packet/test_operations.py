@@ -617,3 +617,14 @@ def test_taps_and_host_interfaces_by_command(bench):
     assert not [i for i in t.router.json("show interface") if i["name"] == "host-spare"]
 
 
+def test_fib_why_counts_routes_in_whole_sentences(pair):
+    one = pair.ctl("fib why 10.0.2.9")
+    assert "10.0.2.0/24 decides, of which there is 1 route\n" in one, one
+    pair.ctl("ip route add 10.77.0.0/16 via 10.0.2.2")
+    pair.ctl("ip route add 10.77.0.0/16 via 10.0.2.3 preference 200")
+    try:
+        text = pair.ctl("fib why 10.77.0.1")
+        assert "10.77.0.0/16 decides, of which there are 2 routes\n" in text, text
+    finally:
+        pair.ctl("ip route del 10.77.0.0/16 preference 200")
+        pair.ctl("ip route del 10.77.0.0/16")

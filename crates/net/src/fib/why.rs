@@ -52,8 +52,9 @@ fn why(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         return Ok(Output::new(text, json));
     };
     let (now, changed) = (router.now(), router.route_changed(table, r.prefix));
-    let count = plural(1 + r.hidden.len(), "route");
-    let _ = writeln!(text, "{} decides, of which there is {count}", r.prefix);
+    let count = 1 + r.hidden.len();
+    let is = if count == 1 { "is" } else { "are" };
+    let _ = writeln!(text, "{} decides, of which there {is} {}", r.prefix, plural(count, "route"));
     for e in router.routes_of_prefix(&r) {
         let mark = if e.group == r.group { ">" } else { " " };
         let _ = writeln!(text, "  {mark} {}", explain::route_words(router, &e));
