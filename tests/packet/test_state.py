@@ -386,3 +386,41 @@ def test_killed_at_any_moment_the_old_or_the_new_one_is_there(kept):
     # Moments of both kinds were among them.
     assert 10 < news < 190, news
     assert kept.history()[0]["kind"] in ("apply", "start")
+
+
+def test_a_start_says_when_a_restart_forgets(kept, tmp_path):
+    """Without a state folder, and with one that cannot be written to: one line; what would have to be kept is refused whole."""
+    forgets = "a restart forgets"
+    assert forgets not in kept.router.log()
+    kept.quiver("apply", kept.file(2))
+    kept.router.kill(signal.SIGTERM)
+    folder = kept.folder
+    folder.mkdir(exist_ok=True)
+    run(["mount", "--bind", str(folder), str(folder)])
+    try:
+        run(["mount", "-o", "remount,bind,ro", str(folder)])
+        before = len(kept.router.log())
+        kept.router.start()
+        log = kept.router.log()[before:]
+        assert log.count(forgets) == 1 and log.count(" WARN ") == 1 and "Read-only" in log and str(folder) in log, log
+        # What was kept runs, and its history can be read.
+        assert kept.runs() == 2 and [h["kind"] for h in kept.history()] == ["apply", "start"]
+        kept.quiver("ctl", "create loopback interface instance 7")
+        runs = kept.quiver("dump").stdout
+        for words in (("apply", kept.file(3)), ("save",), ("apply", kept.file(3), "--confirm", "60"), ("rollback", "1")):
+            done = kept.quiver(*words, check=False)
+            assert done.returncode == 1 and "Read-only" in done.stderr, (words, done.stderr)
+            assert "nothing was changed" in done.stderr or "nothing was saved" in done.stderr, done.stderr
+            assert kept.quiver("dump").stdout == runs, words
+        kept.router.kill(signal.SIGTERM)
+    finally:
+        run(["umount", str(folder)])
+    before = len(kept.router.log())
+    kept.router.start()
+    assert forgets not in kept.router.log()[before:] and kept.runs() == 2
+    other = Router(kept.ns, {"quiver": {"buffers": {"count": 1024}}})
+    try:
+        log = other.log()
+        assert log.count(forgets) == 1 and "--state" in log, log
+    finally:
+        other.stop()

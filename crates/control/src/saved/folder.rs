@@ -48,6 +48,8 @@ pub struct Folder {
     path: PathBuf,
     /// Locked for as long as it is open.
     dir: File,
+    /// Why nothing can be kept.
+    unwritable: Option<String>,
     /// What waited to be confirmed when the router before ended.
     left: Option<Header>,
 }
@@ -97,7 +99,7 @@ impl Folder {
     /// [`Folder::tell_left`].
     ///
     /// # Errors
-    /// It cannot be made, others may write to it, or another router uses it.
+    /// It cannot be made or read, others may write to it, or another router uses it. See [`Folder::unwritable`].
     pub fn open(path: &Path) -> Result<Folder, SavedError> {
         let failed = |action| move |source| SavedError::Folder { path: path.to_owned(), action, source };
         match DirBuilder::new().mode(0o700).create(path) {
@@ -119,11 +121,15 @@ impl Folder {
             }
         }
         let left = left(&path.join(NEXT));
-        match std::fs::remove_file(path.join(NEXT)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed("write to it")(e)),
-            _ => {}
+        // What is kept is read all the same.
+        let unwritable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err().map(|e| e.to_string());
+        if unwritable.is_none() {
+            match std::fs::remove_file(path.join(NEXT)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed("write to it")(e)),
+                _ => {}
+            }
         }
-        Ok(Folder { path: path.to_owned(), dir, left })
+        Ok(Folder { path: path.to_owned(), dir, unwritable, left })
     }
 
     /// Tells the history that the router ended before something was confirmed, where it did: this start is the way back.
@@ -132,6 +138,9 @@ impl Folder {
     /// # Errors
     /// What the disk says.
     pub fn tell_left(&mut self) -> Result<Option<(u64, String)>, SavedError> {
+        if self.unwritable.is_some() {
+            return Ok(None);
+        }
         let Some(left) = self.left.take() else { return Ok(None) };
         let header = left.undone(Author::automatic(), "the router ended before it was confirmed");
         let comment = header.comment.clone();
@@ -163,6 +172,11 @@ impl Folder {
         // What does not read is told when it is gone back to.
         let counts = |n: &u64| self.header(*n).map_or(true, |h| h.kind != Kind::Back);
         Ok(self.numbers()?.into_iter().filter(counts).nth(1))
+    }
+
+    /// Why nothing can be kept in it, as it was when it was opened.
+    pub fn unwritable(&self) -> Option<&str> {
+        self.unwritable.as_deref()
     }
 
     /// Its path.

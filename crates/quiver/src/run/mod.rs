@@ -198,8 +198,19 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
     let settings = &document.settings;
     let events = Events::default();
     let (log, sink) = log::open(&settings.log, journal, &events)?;
-    if let Some(folder) = &first.folder {
-        last_words(journal, folder);
+    match &first.folder {
+        None => tracing::warn!(
+            "no state folder: a restart forgets what is applied or changed by commands (`quiver run --state FOLDER`, or `state` \
+             in the section `quiver`)"
+        ),
+        Some(folder) => match folder.unwritable() {
+            None => last_words(journal, folder),
+            Some(why) => tracing::warn!(
+                "state folder {}: cannot write to it: {why}: a restart forgets what is changed by commands, and documents are not \
+                 applied",
+                folder.path().display()
+            ),
+        },
     }
     let manager = notify::Shared::new(notify::Manager::from_environment());
     if let Some(folder) = &first.folder {
@@ -236,7 +247,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         router.outlive(pairs_of(server.path()), Some(Box::new(store)));
         let brought = apply::start(&document, &mut router).map_err(|e| e.to_string())?;
         net::linux_cp::started(&mut router);
-        if let Some(folder) = first.folder.as_ref().filter(|_| !first.is_state)
+        if let Some(folder) = first.folder.as_ref().filter(|f| !first.is_state && f.unwritable().is_none())
             && let Err(e) = folder.begin(&args.config, &document.source.text, ctl::author(None))
         {
             tracing::warn!("{e}");
