@@ -83,6 +83,12 @@ impl Args {
         self.caller.as_deref()
     }
 
+    /// Where the arguments with these names stand in the line.
+    pub(crate) fn spans(&self, names: &[&str], to: &mut Vec<Range<usize>>) {
+        to.extend(self.values.iter().filter(|a| names.contains(&a.name.as_str())).map(|a| a.span.clone()));
+        self.groups.iter().for_each(|(_, group)| group.spans(names, to));
+    }
+
     /// A failure that points at the argument `name` in the operator's line.
     pub fn error(&self, name: &str, message: impl std::fmt::Display) -> CommandError {
         let error = CommandError::new(message);

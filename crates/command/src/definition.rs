@@ -14,6 +14,8 @@ pub struct Command<C> {
     pub(crate) details: String,
     pub(crate) examples: Vec<String>,
     pub(crate) arg_help: Vec<(String, String)>,
+    /// Arguments that are secrets, or are one in some lines.
+    pub(crate) secrets: Vec<(String, fn(&str) -> bool)>,
     pub(crate) access: Access,
     pub(crate) run: Run<C>,
 }
@@ -50,6 +52,7 @@ impl<C: 'static> Command<C> {
             details: String::new(),
             examples: Vec::new(),
             arg_help: Vec::new(),
+            secrets: Vec::new(),
             access,
             run: Box::new(run),
         }
@@ -96,6 +99,19 @@ impl<C: 'static> Command<C> {
         self
     }
 
+    /// The argument `name`, a single word, is a secret: others do not see it, see [`crate::Registry::shown`].
+    #[must_use]
+    pub fn secret(self, name: &str) -> Self {
+        self.secret_where(name, |_| true)
+    }
+
+    /// The argument `name`, a single word, may hold a secret where the line is so.
+    #[must_use]
+    pub fn secret_where(mut self, name: &str, line: fn(&str) -> bool) -> Self {
+        self.secrets.push((name.to_owned(), line));
+        self
+    }
+
     /// The same command over a context that contains this one's.
     pub fn lift<D: 'static>(self, inner: impl Fn(&mut D) -> &mut C + 'static) -> Command<D> {
         let run = self.run;
@@ -106,6 +122,7 @@ impl<C: 'static> Command<C> {
             details: self.details,
             examples: self.examples,
             arg_help: self.arg_help,
+            secrets: self.secrets,
             access: self.access,
             run: Box::new(move |context, args| run(inner(context), args)),
         }
@@ -124,6 +141,7 @@ impl<C: 'static> Command<C> {
             details: self.details,
             examples: self.examples,
             arg_help: self.arg_help,
+            secrets: self.secrets,
             access: self.access,
             run: Box::new(move |context, args| call(context, &run, args)),
         }

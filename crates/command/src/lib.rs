@@ -76,7 +76,7 @@ pub use filter::{Filters, split_filters};
 pub use lexer::{MAX_LINE, in_quotes, quote};
 pub use output::{Emit, Output, Pieces, Running, Stream};
 pub use page::Page;
-pub use registry::{Parsed, Registry, asks_json};
+pub use registry::{HIDDEN, Parsed, Registry, asks_json};
 pub use table::{Cell, Table, Widths};
 pub use types::ArgType;
 pub use value::{FromValue, Value};

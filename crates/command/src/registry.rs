@@ -1,5 +1,7 @@
 //! All commands together: parse, run.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::comment;
@@ -9,6 +11,9 @@ use crate::program::Program;
 use crate::syntax::{self, Node};
 use crate::{Access, Args, Caller, Command, CommandError, Completer, Output, SyntaxError};
 
+/// What others see in the place of a secret. Nothing that is called so is one.
+pub const HIDDEN: &str = "(hidden)";
+
 /// The commands over a context `C`.
 pub struct Registry<C> {
     pub(crate) commands: Vec<Command<C>>,
@@ -17,6 +22,8 @@ pub struct Registry<C> {
     pub(crate) topics: Vec<(String, String)>,
     /// Words of other programs, and what to say of them.
     pub(crate) foreign: Vec<(String, String)>,
+    /// First words of commands that take secrets.
+    secretive: Vec<String>,
 }
 
 /// A line that was understood.
@@ -60,7 +67,10 @@ impl<C> Registry<C> {
                 known.push(shown);
             }
         }
-        Ok(Self { commands, nodes, program, topics: Vec::new(), foreign: Vec::new() })
+        let takes_secrets = commands.iter().filter(|c| !c.secrets.is_empty());
+        let first = |syntax: &String| syntax.split_whitespace().next().unwrap_or_default().to_owned();
+        let secretive = takes_secrets.flat_map(|c| c.aliases.iter().chain([&c.syntax])).map(first).collect();
+        Ok(Self { commands, nodes, program, topics: Vec::new(), foreign: Vec::new(), secretive })
     }
 
     /// Adds help on keywords that several commands share, such as `"show"` or `"set interface"`.
@@ -197,7 +207,26 @@ impl<C> Registry<C> {
     where
         C: Completer,
     {
-        match self.parse(line, context)? {
+        let parsed = self.parse(line, context)?;
+        self.run_parsed(context, access, caller, parsed, json)
+    }
+
+    /// Runs a line that was read on the same context, as [`Registry::run_for`].
+    ///
+    /// # Errors
+    /// As [`Registry::run`].
+    pub fn run_parsed(
+        &self,
+        context: &mut C,
+        access: Access,
+        caller: Option<&Arc<Caller>>,
+        parsed: Parsed,
+        json: bool,
+    ) -> Result<Output, CommandError>
+    where
+        C: Completer,
+    {
+        match parsed {
             Parsed::Blank => Ok(Output::none()),
             Parsed::Help(words) => Ok(Output::text(self.help(&words, context))),
             Parsed::Command(index, mut args) => {
@@ -209,6 +238,31 @@ impl<C> Registry<C> {
                 args.caller = caller.cloned();
                 (command.run)(context, &args)
             }
+        }
+    }
+
+    /// A line as others than who gave it may see it: without the secrets that it tells. Of one that cannot be read, and may tell
+    /// some, the first word is left.
+    pub fn shown<'l>(&self, line: &'l str) -> Cow<'l, str> {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if !self.secretive.iter().any(|word| word.starts_with(first)) {
+            return line.into();
+        }
+        let unreadable = || format!("{first} ...").into();
+        match self.check(line) {
+            Ok(Parsed::Command(index, args)) => {
+                let Some(command) = self.commands.get(index) else { return unreadable() };
+                let names = command.secrets.iter().filter(|(_, is)| is(line)).map(|(name, _)| name.as_str());
+                let names: Vec<&str> = names.collect();
+                let mut spans = vec![];
+                args.spans(&names, &mut spans);
+                spans.sort_by_key(|s: &Range<usize>| s.start);
+                let mut out = line.to_owned();
+                spans.into_iter().rev().for_each(|span| out.replace_range(span, HIDDEN));
+                out.into()
+            }
+            Ok(_) => line.into(),
+            Err(_) => unreadable(),
         }
     }
 

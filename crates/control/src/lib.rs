@@ -17,5 +17,6 @@ pub mod machine;
 pub mod memory;
 pub mod runtime;
 pub mod saved;
+pub mod trail;
 mod written;
 pub mod yaml;

@@ -103,6 +103,14 @@ impl Map {
         }
     }
 
+    /// The fields in order, to be changed.
+    pub(crate) fn fields_mut(&mut self) -> impl Iterator<Item = (&Cow<'static, str>, &mut Node)> {
+        self.0.iter_mut().filter_map(|e| match e {
+            Entry::Field(name, value) => Some((&*name, value)),
+            Entry::Remark(_) => None,
+        })
+    }
+
     /// Adds all of another one.
     pub(crate) fn append(&mut self, mut other: Map) {
         self.0.append(&mut other.0);

@@ -270,6 +270,18 @@ async fn nobody_looks() {
             "{error}"
         );
     }
+    // No way out shows the secret of a memif interface.
+    let dump = router.dump().await.unwrap();
+    let json = router.command_json("show configuration").await.unwrap().text;
+    let get = router.get("memifs.memif1/0").await.unwrap().json;
+    let (kept, history) = (router.kept(1).await.unwrap(), router.history().await.unwrap());
+    let plan = router.plan("loopbacks: {}", true).await.unwrap();
+    let diff = router.diff("loopbacks: {}", true).await.unwrap();
+    let said = [&dump, &json, &get, &format!("{kept:?} {history:?}"), &format!("{plan:?} {diff:?}")];
+    assert!(said.iter().all(|text| !text.contains("s3cret")), "{said:?}");
+    assert!(said[..4].iter().all(|text| text.contains("(hidden)")), "{said:?}");
+    let refused = router.plan(&dump, true).await.unwrap_err();
+    assert!(refused.message.contains("hidden-secret"), "{refused}");
     println!("nobody only looks");
 }
 
@@ -292,8 +304,10 @@ async fn roles_are_those_of_the_control_socket() {
         ("nobody_looks", "nobody", "nobody only looks"),
         ("nobody_is_refused", "daemon", "nobody is refused"),
     ] {
-        let mut lab = Lab::new(program, "");
-        let _ = lab.client().await;
+        let more =
+            format!("{LOOPBACKS}memifs: {{memif1/0: {{socket: \"@api-{program}\", secret: s3cret}}}}\n");
+        let mut lab = Lab::new(program, &more);
+        assert!(lab.client().await.dump().await.unwrap().contains("secret: s3cret"));
         lab.kill();
         let at = lab.folder.display().to_string();
         let mine = format!("sockets: {{ctl: {at}/ctl.sock, roles: {{read: {{users: [{who}]}}}}}}");

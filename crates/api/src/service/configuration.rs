@@ -274,7 +274,7 @@ impl Configuration for Router {
         let (caller, deadline) = (who::caller(&request)?, Deadline::of(&request));
         let number = request.into_inner().number;
         if number != 0 {
-            let record = self.desk(async move |desk| desk.kept(number, &caller).await).await?;
+            let record = self.desk(async move |desk| desk.kept(number, Some(&caller)).await).await?;
             return Ok(Response::new(made(deadline, kept(record))));
         }
         let folder = self.desk(async move |desk| desk.history()).await?;

@@ -9,6 +9,7 @@ use crate::engine::{self, Brought, Carry, Failed, Plan, Progress, Side};
 use crate::events::{Events, Phase};
 use crate::runtime::Logger;
 use crate::saved::{Author, Folder, Header, Kind, Prepared, SavedError};
+use crate::trail::Trail;
 use crate::yaml::{Diagnostic, Settings};
 use command::{Access, Args, Caller, Command, CommandError, Output};
 use drivers::Files;
@@ -37,6 +38,8 @@ pub struct Changes {
     /// None: nothing survives a restart.
     pub(super) folder: Option<Arc<Folder>>,
     log: Logger,
+    /// Who gave commands.
+    pub trail: Rc<Trail>,
     /// Tells this start from others.
     pub(super) born: u128,
     /// Who follows what becomes of them.
@@ -68,6 +71,7 @@ impl Changes {
     pub fn new(folder: Option<Folder>, brought: Option<Brought>, log: Logger) -> Changes {
         Changes {
             folder: folder.map(Arc::new),
+            trail: Rc::new(Trail::new(Rc::clone(&log))),
             log,
             born: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_micros()),
             events: Events::default(),

@@ -2,6 +2,7 @@
 
 use super::{App, Desk};
 use crate::dump::{Dump, Source};
+use crate::yaml::secrets::are_hidden_from;
 use command::{Args, Command, CommandError, Output, Page};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -31,15 +32,15 @@ fn document() -> Command<App> {
         .details(
             "The document loads to the same state. 'quiver dump' prints it from the shell. With --json it is the same \
              document as JSON. Traffic counters, learned neighbors, captures and traces \
-             are no configuration. The section `quiver` is that of the next start: 'show configuration restart' tells where the process \
-             has another.",
+             are no configuration. Secrets are shown to the role `configure` alone: others see (hidden), with which a document does not \
+             load. The section `quiver` is that of the next start: 'show configuration restart' tells where the process has another.",
         )
         .example("show configuration")
 }
 
-fn show(app: &mut App, _: &Args) -> Result<Output, CommandError> {
+fn show(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (router, settings) = (Rc::clone(&app.router), Desk::of(app).next_settings());
-    let mut dump = Dump::default();
+    let mut dump = Dump::default().hiding(are_hidden_from(args.caller()));
     let mut began = None;
     Ok(Output::pieces(move |page| {
         let router = router.try_borrow().map_err(|_| CommandError::new("the router is busy"))?;

@@ -6,7 +6,9 @@ use super::places::Held;
 use super::saving::saved;
 use crate::engine::Session;
 use crate::saved::{Folder, Kind, Record};
+use crate::yaml::secrets::{self, are_hidden_from};
 use command::{Caller, CommandError};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,9 +120,21 @@ impl Desk {
     ///
     /// # Errors
     /// There is none with this number, or it cannot be read.
-    pub async fn kept(&self, number: u64, caller: &Caller) -> Result<Held<Record>, CommandError> {
+    pub async fn kept(&self, number: u64, caller: Option<&Caller>) -> Result<Held<Record>, CommandError> {
         let folder = self.changes.folder()?;
-        let place = self.changes.places.take(Some(caller)).await?;
-        Ok(place.hold(background(move || folder.read(number)).await?))
+        let place = self.changes.places.take(caller).await?;
+        let mut record = background(move || folder.read(number)).await?;
+        if are_hidden_from(caller) {
+            let hide = move || {
+                let shown = secrets::without(record.document()).map(Cow::into_owned);
+                record.shown = Some(shown.map_err(|e| {
+                    let why = "does not read, so nobody knows where its secrets stand: it takes the role `configure`";
+                    CommandError::denied(format!("the document of number {number} {why}: {e}"))
+                })?);
+                Ok(record)
+            };
+            record = net::background::run(hide).await.map_err(CommandError::new).flatten()?;
+        }
+        Ok(place.hold(record))
     }
 }

@@ -8,6 +8,7 @@ use super::places::Held;
 use crate::edit::{Act, Base, Change, Edited, Place, Reading, Value};
 use crate::engine::Session;
 use crate::saved::Kind;
+use crate::yaml::secrets::{are_hidden_from, may_stand_in};
 use command::{Args, Caller, Command, CommandError, Output};
 use net::router::Router;
 use serde_json::{Value as Json, json};
@@ -40,6 +41,7 @@ pub(super) fn commands() -> [Command<App>; 6] {
         command("configuration set <place:string> <value:string>", "Set a place of what runs to a value", set)
             .arg("place", PLACE)
             .arg("value", "YAML or JSON; in quotes where it has spaces")
+            .secret_where("value", may_stand_in)
             .details(&format!(
                 "The value takes the place of what is there; what is missing on the way is made. Of a route the value is what stands behind \
                  the prefix, or a whole route. {WHOLE}"
@@ -50,6 +52,7 @@ pub(super) fn commands() -> [Command<App>; 6] {
         command("configuration merge <place:string> <value:string>", "Set some fields of a place of what runs", merge)
             .arg("place", PLACE)
             .arg("value", "a mapping in YAML or JSON, in quotes where it has spaces; null takes a field away")
+            .secret_where("value", may_stand_in)
             .details(&format!(
                 "Fields that the mapping does not name stay as they are, in mappings within it too (RFC 7396). \"\" is the place of the \
                  whole document. {WHOLE}"
@@ -62,6 +65,7 @@ pub(super) fn commands() -> [Command<App>; 6] {
             .example("configuration delete routes[prefix=10.0.0.0/8,table=7]"),
         command("configuration edit <changes:string>", "Change several places of what runs at once", edit)
             .arg("changes", "a list in YAML or JSON, in quotes: {set: PLACE, to: VALUE}, {merge: PLACE, with: MAPPING}, {delete: PLACE}")
+            .secret_where("changes", may_stand_in)
             .details(&format!("The changes are made in order, and take effect together or not at all. {WHOLE}"))
             .example("configuration edit \"[{set: loopbacks.loop0.mtu, to: 9000}, {delete: loopbacks.loop1}]\""),
         Command::read("configuration get [<place:string>]", "What runs at a place, as JSON", get)
@@ -191,6 +195,9 @@ impl Desk {
         let held = self.changes.places.take(caller).await?;
         let with_routes = place.elements().first().is_none_or(|first| first == "routes");
         let (mut base, version) = self.base(with_routes).await?;
+        if are_hidden_from(caller) {
+            base.hide();
+        }
         let json = net::background::run(move || base.get(&place)).await.map_err(CommandError::new)??;
         Ok(held.hold(Got { json, version }))
     }

@@ -4,12 +4,12 @@ use super::App;
 use super::change::background;
 use super::desired::{Desk, Differences, From, planned};
 use super::places::Held;
-use crate::saved::{Header, Record, SavedError, date};
+use crate::saved::{Commands, Header, Record, SavedError, date};
+use crate::yaml::secrets::are_hidden_from;
 use command::{Args, Command, CommandError, Output, Table};
 use net::background::drop_aside;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
-use std::rc::Rc;
 use std::sync::Arc;
 
 pub(super) fn commands() -> [Command<App>; 2] {
@@ -22,7 +22,7 @@ pub(super) fn commands() -> [Command<App>; 2] {
         .arg("number", "of one of them: what it changed, or its document")
         .details(
             "A start takes the last one. While that says `start`, or `back` to a `start`, nothing was applied or saved yet, and the \
-             start takes the file of `quiver run -c`. Some 50 are kept. `quiver history [N]` does the same from the shell.",
+             start takes the file of `quiver run -c`. Some 50 are kept. Secrets in their documents are shown to the role `configure` alone. `quiver history [N]` does the same from the shell.",
         )
         .example("configuration history")
         .example("configuration history 3")
@@ -41,7 +41,7 @@ fn json_of(h: &Header) -> Json {
     json!({
         "number": h.number, "time": date(h.time), "kind": h.kind.name(), "user": h.author.user, "name": h.author.name,
         "from": h.author.from, "source": h.source, "comment": h.comment,
-        "changes": h.diff.len() as u64 + h.more,
+        "changes": h.diff.len() as u64 + h.more, "commands": h.commands,
     })
 }
 
@@ -58,12 +58,10 @@ fn history(app: &mut App, args: &Args) -> Result<Output, CommandError> {
             Ok(list(&all))
         }));
     };
-    let (changes, caller) = (Rc::clone(&app.changes), args.caller().cloned());
+    let (desk, caller) = (Desk::of(app), args.caller().cloned());
     Ok(Output::stream(async move |_| {
         if document {
-            let place = changes.places.take(caller.as_ref()).await?;
-            let record = background(move || folder.read(number)).await?;
-            return Ok(document_of(place.hold(record)));
+            return Ok(document_of(desk.kept(number, caller.as_ref()).await?));
         }
         let header = background(move || folder.header(number)).await?;
         Ok(one(&header))
@@ -147,6 +145,14 @@ fn one(h: &Header) -> Output {
     if !h.comment.is_empty() {
         let _ = write!(text, "\n{}", h.comment);
     }
+    if !h.commands.is_empty() {
+        let of = |c: &Commands| match c.name.as_str() {
+            "" => format!("user {} ({})", c.user, c.count),
+            name => format!("{name} ({})", c.count),
+        };
+        let all: Vec<String> = h.commands.iter().map(of).collect();
+        let _ = write!(text, "\nwith commands of {}", all.join(", "));
+    }
     h.diff.iter().for_each(|line| _ = write!(text, "\n{line}"));
     if h.more != 0 {
         let _ = write!(text, "\nand {} more", h.more);
@@ -165,7 +171,13 @@ fn diff(app: &mut App, args: &Args) -> Result<Output, CommandError> {
         let last = background(move || Ok(kept.numbers()?.first().copied())).await?;
         let last = last.ok_or_else(|| CommandError::new("nothing is kept yet"))?;
         let from = From::Kept(folder, last);
-        let wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)??;
+        let mut wanted = net::background::run(move || from.load()).await.map_err(CommandError::new)?;
+        if are_hidden_from(caller.as_ref()) {
+            // It shows lines of the document.
+            let why = "does not load: who has the role `configure` sees why";
+            wanted = wanted.map_err(|_| CommandError::new(format!("number {last} of the history {why}")));
+        }
+        let wanted = wanted?;
         let running = desk.running().await?;
         let (plan, kept, running) = planned(wanted.side, running, None).await?;
         drop_aside((kept, running));

@@ -1,11 +1,13 @@
 //! `show log`, `show memory`: what the process itself says and takes.
 
 use super::App;
-use command::{Args, Command, CommandError, Output};
+use crate::saved::date;
+use crate::trail::Outcome;
+use command::{Args, Command, CommandError, Output, Table};
 use serde_json::json;
 use std::fmt::Write;
 
-pub(super) fn commands() -> [Command<App>; 3] {
+pub(super) fn commands() -> [Command<App>; 4] {
     [
         Command::read("show log [<lines:u32 1..1000 lines>]", "The last lines of the log", log)
             .alias("show logging [<lines:u32 1..1000 lines>]")
@@ -13,6 +15,15 @@ pub(super) fn commands() -> [Command<App>; 3] {
             .details("The router keeps the last 1000 lines in memory, whether or not the log goes to a file too.")
             .example("show log")
             .example("show log 20"),
+        Command::read("show command history [<commands:u32 1..1200 commands>]", "Commands that have changed something, with who gave them", given)
+            .arg("commands", "so many; 100 by default")
+            .details(
+                "Those that need the role `configure` or more and were done, and those that were refused for want of rights; the last 1000 \
+                 and 200 of them since the start. Secrets are hidden. Of many within a second the first ones stand by themselves, and the others are \
+                 counted: the column Count says for how many commands a line stands. The log has the same lines. What documents changed, \
+                 `configuration history` tells.",
+            )
+            .example("show command history"),
         Command::read("show last-words", "What the router logged last before it died", last_words)
             .details(
                 "Of the run that died last: killed, hung, or ended by an error of its own, and how, where it was supervised. Kept in \
@@ -37,6 +48,34 @@ fn last_words(app: &mut App, _: &Args) -> Result<Output, CommandError> {
     let lines: Vec<&str> = app.journal.last_words().unwrap_or_default().lines().collect();
     let text = if lines.is_empty() { "none\n".to_owned() } else { lines.join("\n") + "\n" };
     Ok(Output::new(text, json!(lines)))
+}
+
+fn given(app: &mut App, args: &Args) -> Result<Output, CommandError> {
+    let (most, entries) = (args.opt::<u32>("commands")?.unwrap_or(100) as usize, app.changes.trail.entries());
+    let entries = entries.get(entries.len().saturating_sub(most)..).unwrap_or_default();
+    let mut table = Table::new().right("Number").left("Time").left("User").left("Role").left("From");
+    table = table.left("Outcome").right("Count").left("Command");
+    let mut json = vec![];
+    for e in entries {
+        let author = &e.who.author;
+        let name = if author.name.is_empty() { author.user.to_string() } else { author.name.clone() };
+        table.row([
+            e.number.into(),
+            date(e.time).into(),
+            name.into(),
+            e.who.role.into(),
+            author.from.as_str().into(),
+            e.outcome.name().into(),
+            e.count.into(),
+            e.words.as_str().into(),
+        ]);
+        let why = if let Outcome::Refused(why) = &e.outcome { why } else { "" };
+        json.push(json!({
+            "number": e.number, "time": date(e.time), "user": author.user, "name": author.name, "role": e.who.role,
+            "from": author.from, "outcome": e.outcome.name(), "why": why, "count": e.count, "command": e.words,
+        }));
+    }
+    Ok(Output::new(table.to_text(), json!(json)))
 }
 
 /// A field of `/proc/self/status` in bytes.

@@ -17,7 +17,7 @@ pub(super) fn command() -> Command<App> {
         .alias("save [comment <comment:string>]")
         .arg("comment", COMMENT)
         .details(
-            "What commands have changed is gone after a restart unless it is saved. What is kept is what `show configuration` \
+            "What commands have changed is gone after a restart unless it is saved. The history says whose they were. What is kept is what `show configuration` \
              writes: comments and order of a document that was applied stay with that one in the history. `quiver save` does \
              the same from the shell.",
         )
@@ -58,7 +58,7 @@ pub(super) async fn saved(
     let begin = |router: &Router| Ok(Written::of(router));
     let (Written { text, .. }, _) = desk.read_whole(false, &desk.next_settings(), begin).await?;
     let running = desk.running().await?;
-    let by = words(&author);
+    let (by, commands) = (words(&author), desk.changes.trail.unsaved());
     let kept = background(move || {
         let last = folder.numbers()?.first().copied();
         // What cannot be read is no reason not to keep what runs.
@@ -73,11 +73,14 @@ pub(super) async fn saved(
         {
             return Ok((*number, false, brought));
         }
-        let prepared = folder.prepare(header(Kind::Save, String::new(), author, comment, &plan), &text)?;
+        let mut header = header(Kind::Save, String::new(), author, comment, &plan);
+        header.commands = commands;
+        let prepared = folder.prepare(header, &text)?;
         folder.keep(&prepared).map(|n| (n, true, brought))
     });
     let (number, new, brought) =
         kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
+    desk.changes.trail.saved();
     desk.changes.brought.replace(Some(brought));
     if new {
         desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));

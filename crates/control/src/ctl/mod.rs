@@ -15,14 +15,16 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use command::{Access, Caller, Command, CommandError, Completer, Completion, Output, Registry};
+use command::{Access, Caller, Command, CommandError, Completer, Completion, Output, Parsed, Registry};
 
 use crate::load::Load;
+use crate::trail::Trail;
 pub use credentials::author;
 pub use door::{Closed, Door, Here, Inside, Orders, door};
 pub use protocol::{Failure, InScript, MAX_REQUEST, Run};
@@ -58,8 +60,23 @@ pub trait Executor {
         0
     }
 
+    /// A line as others may see it, see [`Registry::shown`].
+    fn shown<'l>(&self, line: &'l str) -> Cow<'l, str> {
+        line.into()
+    }
+
     /// What those that were run since the last call wait for before they are answered.
     fn waits(&self) -> Option<Waiting> {
+        None
+    }
+
+    /// What the line needs that was executed last, where it is a command.
+    fn ran(&self) -> Option<Ran> {
+        None
+    }
+
+    /// What is kept of who gives commands.
+    fn trail(&self) -> Option<Rc<Trail>> {
         None
     }
 
@@ -82,6 +99,17 @@ pub struct RegistryExecutor<C> {
     plain: Option<Plain<C>>,
     load: Rc<Load>,
     waits: Option<Rc<dyn Fn() -> Option<Waiting>>>,
+    trail: Option<Rc<Trail>>,
+    ran: Cell<Option<Ran>>,
+}
+
+/// What the command needs that was run last.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran {
+    /// The role for it.
+    pub access: Access,
+    /// What it changes has a line of the log, and an entry of the history, of its own.
+    pub logged: bool,
 }
 
 /// Commands that come by the thousand, in a form that needs no general parser.
@@ -95,7 +123,15 @@ pub struct Plain<C> {
 impl<C> RegistryExecutor<C> {
     /// Commands of `registry` on `context`. A command that streams must not keep the context borrowed.
     pub fn new(registry: Rc<Registry<C>>, context: Rc<RefCell<C>>) -> Self {
-        Self { registry, context, plain: None, load: Rc::default(), waits: None }
+        Self {
+            registry,
+            context,
+            plain: None,
+            load: Rc::default(),
+            waits: None,
+            trail: None,
+            ran: Cell::default(),
+        }
     }
 
     /// With a way to run many lines at once.
@@ -112,6 +148,13 @@ impl<C> RegistryExecutor<C> {
         self
     }
 
+    /// With what is kept of who gives commands.
+    #[must_use]
+    pub fn with_trail(mut self, trail: Rc<Trail>) -> Self {
+        self.trail = Some(trail);
+        self
+    }
+
     /// With what is kept of the thread's load.
     #[must_use]
     pub fn with_load(mut self, load: Rc<Load>) -> Self {
@@ -120,11 +163,17 @@ impl<C> RegistryExecutor<C> {
     }
 }
 
-impl<C: Completer> Executor for RegistryExecutor<C> {
+impl<C: Completer + 'static> Executor for RegistryExecutor<C> {
     fn execute(&self, caller: &Arc<Caller>, line: &str, json: bool) -> Result<Output, CommandError> {
         let mut context =
             self.context.try_borrow_mut().map_err(|_| CommandError::new("the router is busy"))?;
-        self.registry.run_for(&mut context, caller, line, json)
+        self.ran.set(None);
+        let parsed = self.registry.parse(line, &*context)?;
+        if let Parsed::Command(index, _) = &parsed {
+            let ran = |c: &Command<C>| Ran { access: c.access(), logged: c.begins_with("configuration") };
+            self.ran.set(self.registry.commands().get(*index).map(ran));
+        }
+        self.registry.run_parsed(&mut context, caller.access, Some(caller), parsed, json)
     }
 
     fn check(&self, line: &str) -> Result<(), CommandError> {
@@ -141,8 +190,20 @@ impl<C: Completer> Executor for RegistryExecutor<C> {
         }
     }
 
+    fn shown<'l>(&self, line: &'l str) -> Cow<'l, str> {
+        self.registry.shown(line)
+    }
+
     fn waits(&self) -> Option<Waiting> {
         self.waits.as_ref().and_then(|waits| waits())
+    }
+
+    fn ran(&self) -> Option<Ran> {
+        self.ran.get()
+    }
+
+    fn trail(&self) -> Option<Rc<Trail>> {
+        self.trail.clone()
     }
 
     fn load(&self) -> Rc<Load> {

@@ -13,6 +13,7 @@ use super::Executor;
 use super::protocol::{Failure, InScript};
 use super::session::{Answer, Session, Stop};
 use crate::memory;
+use crate::trail::Outcome;
 
 /// Scripts may call scripts so deep.
 const MAX_DEPTH: usize = 8;
@@ -208,6 +209,9 @@ async fn run_lines(
                 batch = (batch / 2).max(LEAST_AT_ONCE);
             }
             (next, applied) = (next + taken, applied + taken);
+            if taken != 0 {
+                session.note(line, taken, Outcome::Done, false).await;
+            }
             rest = rest.get(taken.max(1)..).unwrap_or_default();
             if taken == 0 {
                 next += 1;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use command::{Access, Caller, CommandError, Emit, Filters, Output, Page, Pieces, Stream, split_filters};
+use command::{
+    Access, Caller, CommandError, Emit, ErrorKind, Filters, Output, Page, Pieces, Stream, split_filters,
+};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
@@ -19,8 +21,10 @@ use tokio::time::{MissedTickBehavior, timeout};
 
 use super::protocol::{Ask, Failure, MAX_REQUEST, Request, Run, completion, refusal};
 use super::replies::{Replies, Wire};
-use super::{Executor, script};
+use super::{Executor, Ran, author, script};
 use crate::load::Load;
+use crate::saved::Author;
+use crate::trail::{Outcome, Who};
 
 /// Memory that is kept for the next request, in bytes.
 const KEPT: usize = 64 * 1024;
@@ -184,13 +188,15 @@ pub(super) struct Session {
     pub caller: Arc<Caller>,
     pub json: bool,
     replies: Replies,
+    /// Who that is, in words, once it has changed something.
+    who: Option<Rc<Who>>,
     /// What of the text of the command that runs is to be sent: those of a script before those of its commands.
     filters: Vec<Filters>,
 }
 
 impl Session {
     pub fn new(shared: Rc<Shared>, caller: Arc<Caller>, replies: Replies) -> Self {
-        Self { shared, caller, json: false, replies, filters: Vec::new() }
+        Self { shared, caller, json: false, replies, who: None, filters: Vec::new() }
     }
 
     /// Answers a request of the socket.
@@ -201,6 +207,7 @@ impl Session {
         };
         if request.ssh != self.caller.ssh {
             self.caller = Arc::new(Caller { ssh: request.ssh, ..Caller::clone(&self.caller) });
+            self.who = None;
         }
         let id = request.id;
         self.replies.begin(&id);
@@ -280,12 +287,61 @@ impl Session {
         Ok(answer)
     }
 
-    /// Runs a command, without filters of its own.
+    /// Runs a command, without filters of its own, and keeps who gave it where it is to change something.
     async fn command(&mut self, line: &str, cwd: Option<&Path>, depth: usize) -> Result<Answer, Stop> {
+        let mut ran = None;
+        let result = self.carry_out(line, cwd, depth, &mut ran).await;
+        if let Some(ran) = ran.filter(|r: &Ran| r.access >= Access::Write) {
+            let outcome = match &result {
+                Ok(_) => Some(Outcome::Done),
+                Err(Stop::Gone(_)) => Some(Outcome::Left),
+                Err(Stop::Failed(f)) => {
+                    (f.error.kind == ErrorKind::Denied).then(|| Outcome::Refused(f.error.message.clone()))
+                }
+            };
+            if let Some(outcome) = outcome {
+                self.note(line, 1, outcome, ran.logged).await;
+            }
+        }
+        result
+    }
+
+    /// Keeps who gave commands, of which this is the first.
+    pub async fn note(&mut self, line: &str, count: usize, outcome: Outcome, logged: bool) {
+        let Some(trail) = self.shared.executor.trail() else { return };
+        let who = match &self.who {
+            Some(who) => Rc::clone(who),
+            None => {
+                let caller = Arc::clone(&self.caller);
+                // Names of users may come over a network.
+                let author = net::background::run(move || author(Some(&caller))).await;
+                let mut author =
+                    author.unwrap_or_else(|_| Author { user: self.caller.user, ..Author::default() });
+                if matches!(self.replies, Replies::Pieces(_)) && self.caller.remote.is_none() {
+                    author.from = format!("API, {}", author.from);
+                }
+                Rc::clone(self.who.insert(Rc::new(Who { author, role: self.caller.access.role() })))
+            }
+        };
+        trail.note(&who, &self.shared.executor.shown(line), count, outcome, logged);
+    }
+
+    async fn carry_out(
+        &mut self,
+        line: &str,
+        cwd: Option<&Path>,
+        depth: usize,
+        ran: &mut Option<Ran>,
+    ) -> Result<Answer, Stop> {
         let failed = |error: CommandError| Stop::Failed(Box::new(Failure::new(error, line)));
         let shared = Rc::clone(&self.shared);
-        let run = |executor: &dyn Executor| caught(|| executor.execute(&self.caller, line, self.json));
-        let mut output = shared.run(line, run).await.map_err(failed)?;
+        let shown = shared.executor.shown(line);
+        let run = |executor: &dyn Executor| {
+            let output = caught(|| executor.execute(&self.caller, line, self.json));
+            *ran = executor.ran();
+            output
+        };
+        let mut output = shared.run(&shown, run).await.map_err(failed)?;
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
@@ -305,14 +361,14 @@ impl Session {
                     done.map_err(failed)?
                 }
                 Err(output) => match output.into_next() {
-                    Ok(next) => shared.run(line, |_| caught(next)).await.map_err(failed)?,
+                    Ok(next) => shared.run(&shown, |_| caught(next)).await.map_err(failed)?,
                     Err(output) => break output,
                 },
             };
         };
         let output = match output.into_pieces() {
             Ok(pieces) => {
-                self.pieces(line, pieces).await?.map_err(failed)?;
+                self.pieces(&shown, pieces).await?.map_err(failed)?;
                 return Ok(Answer::default());
             }
             Err(output) => output,

@@ -212,6 +212,8 @@ pub struct Dump {
     at: usize,
     /// The section of routes is left out.
     routeless: bool,
+    /// Secrets are hidden.
+    hides: bool,
     pages: Option<Box<dyn Pages>>,
     /// What is made of it and not written yet.
     made: Pieces,
@@ -226,6 +228,13 @@ impl Dump {
     /// One without the section `routes`.
     pub fn without_routes() -> Self {
         Dump { routeless: true, ..Dump::default() }
+    }
+
+    /// One without secrets, where these are `hidden`.
+    #[must_use]
+    pub fn hiding(mut self, hidden: bool) -> Self {
+        self.hides = hidden;
+        self
     }
 
     /// The next piece of the document: a place, and items of the list or fields of the mapping there. It may be empty, so that
@@ -257,7 +266,11 @@ impl Dump {
             let whole = |below: Path| place.iter().map(|name| Cow::Borrowed(*name)).chain(below).collect();
             self.made.0.extend(made.0.into_iter().map(|(below, node)| (whole(below), node)));
         }
-        Some(self.made.0.pop_front().unwrap_or_else(|| (vec![], Node::Map(Map::new()))))
+        let mut piece = self.made.0.pop_front().unwrap_or_else(|| (vec![], Node::Map(Map::new())));
+        if self.hides {
+            crate::yaml::secrets::hide(&mut piece.1);
+        }
+        Some(piece)
     }
 
     /// Goes to a place, and answers how many of the names to it were open.

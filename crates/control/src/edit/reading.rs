@@ -229,6 +229,11 @@ impl Base {
         }
     }
 
+    /// Hides the secrets.
+    pub fn hide(&mut self) {
+        self.with_root(crate::yaml::secrets::hide);
+    }
+
     /// What stands at a place, as JSON; `None` where nothing does.
     ///
     /// # Errors

@@ -85,11 +85,16 @@ pub struct Record {
     pub path: PathBuf,
     /// The file as it is: a document, whose first line is a comment.
     pub bytes: Vec<u8>,
+    /// The document without its secrets, for who is not to see these.
+    pub(crate) shown: Option<String>,
 }
 
 impl Record {
-    /// The document as it was given.
+    /// The document as it was given, or without its secrets where they are hidden.
     pub fn document(&self) -> &str {
+        if let Some(shown) = &self.shown {
+            return shown;
+        }
         record::read(&self.bytes).map_or("", |(_, document)| document)
     }
 }
@@ -249,7 +254,7 @@ impl Folder {
         let mut bytes = vec![];
         file.take(length + 1).read_to_end(&mut bytes).map_err(|e| damaged(e.to_string()))?;
         let header = record::read(&bytes).and_then(|(h, _)| numbered(h, number)).map_err(damaged)?;
-        Ok(Record { header, path, bytes })
+        Ok(Record { header, path, bytes, shown: None })
     }
 
     /// The configuration that a start takes: the last one, unless there is none but what starts took from their file.

@@ -6,4 +6,4 @@ mod record;
 mod tests;
 
 pub use folder::{Folder, Prepared, Record, SavedError};
-pub use record::{Author, Header, Kind, date, digest, first_line, header, plain, read};
+pub use record::{Author, Commands, Header, Kind, date, digest, first_line, header, plain, read};

@@ -66,6 +66,17 @@ impl Author {
     }
 }
 
+/// How many commands of somebody have changed what is saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commands {
+    /// The Unix user, by number.
+    pub user: u32,
+    /// Its name, where it has one.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+}
+
 /// What is known of a kept configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
@@ -89,6 +100,9 @@ pub struct Header {
     /// How many more lines there were.
     #[serde(default)]
     pub more: u64,
+    /// Whose commands a save keeps, since that before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Commands>,
     /// Seconds within which it was to be confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<u64>,
@@ -127,6 +141,7 @@ impl Header {
             source,
             diff: vec![],
             more: 0,
+            commands: vec![],
             confirm: None,
             of_start: false,
         }
@@ -274,6 +289,7 @@ mod tests {
             source: "/a.yaml".into(),
             diff: vec![],
             more: 0,
+            commands: vec![],
             confirm: None,
             of_start: false,
         }

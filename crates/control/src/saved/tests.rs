@@ -33,6 +33,7 @@ fn said(kind: Kind) -> Header {
         source: String::new(),
         diff: vec!["+ route 10.0.0.0/8".into(), "~ interface loop0".into()],
         more: 0,
+        commands: vec![],
         confirm: None,
         of_start: false,
     }

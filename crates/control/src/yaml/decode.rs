@@ -4,6 +4,7 @@ use super::diag::{Diagnostic, NOT_SUPPORTED, Place, Sink};
 #[cfg(test)]
 use super::schema::Fact;
 use super::tree::{Node, Value};
+use command::HIDDEN;
 
 /// One step of the path to a value.
 #[derive(Debug, Clone, Copy)]
@@ -262,6 +263,21 @@ impl<'n> Decoder<'n> {
             self.fact(Fact::Text(text));
         }
         self.scalar(node, wanted)
+    }
+
+    /// A secret; that which stands for one that was not shown is none.
+    pub fn secret(&mut self, node: &'n Node<'n>) -> Option<&'n str> {
+        let text = self.text(node, "a secret")?;
+        if text == HIDDEN {
+            self.error(
+                node.place,
+                "hidden-secret",
+                format!("`{HIDDEN}` stands for a secret that was not shown"),
+            )
+            .help("the secret itself: `quiver dump` shows it to who has the role `configure`");
+            return None;
+        }
+        Some(text)
     }
 
     /// The text of a single value that is to be more than a text.

@@ -27,6 +27,7 @@ mod runs;
 mod scalar;
 #[cfg(test)]
 mod schema;
+pub(crate) mod secrets;
 mod settings;
 mod sflow;
 mod span;

@@ -22,6 +22,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .arg("number", "number of the socket, the first in the names of its interfaces")
         .arg("file", "full path of the socket, or @NAME in Linux's abstract namespace; for root only")
         .arg("secret", "of interfaces on it that have none of their own, at most 24 bytes")
+        .secret("secret")
         .details(
             "Nothing is made before the first interface on it. Socket 0 is /run/quiver/memif.sock unless this says otherwise. A \
              document names the file with each interface: a socket without interfaces is not saved.",
@@ -51,6 +52,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .arg("tx", "of a slave: rings to send to, 1 by default; a master takes what the slave has")
         .arg("mac", "MAC address of the interface")
         .arg("secret", "what the other side must have as well, at most 24 bytes")
+        .secret("secret")
         .arg("no-zero-copy", "as always: packets are copied once, between the router's buffers and the shared memory")
         .details(
             "The answer is the name, memifSOCKET/ID. It is down at first; set up, it connects as soon as the other side is there, and \
@@ -71,6 +73,9 @@ pub(crate) fn all() -> Vec<Command<Router>> {
 fn secret(args: &Args) -> Result<Option<String>, CommandError> {
     let secret: Option<String> = args.opt("secret")?;
     match secret {
+        Some(s) if s == command::HIDDEN => {
+            Err(args.error("secret", format!("{s} stands for a secret that was not shown, and is none")))
+        }
         Some(s) if !(1..=drivers::memif::SECRET).contains(&s.len()) => {
             Err(args
                 .error("secret", format!("a secret of {} bytes: 1 to {}", s.len(), drivers::memif::SECRET)))

@@ -276,6 +276,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         changes.events = events;
         changes.examine = Some(Arc::new(|settings, opener| api::tls::examine(settings, false, opener)));
         let reached = Reached::default();
+        let trail = Rc::clone(&changes.trail);
         let context = context
             .with_load(&load)
             .with_journal(journal.clone())
@@ -300,6 +301,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         }
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(context)));
         let waits = control::commands::waits(&router);
+        let executor = executor.with_trail(trail);
         let executor =
             Rc::new(executor.with_plain(control::commands::plain()).with_load(load).with_waits(waits));
         let (end, watched) = (Rc::clone(&manager), Rc::clone(&router));

@@ -23,6 +23,7 @@ pub(super) const SECTION: Section = Section {
     stands_twice: true,
     says_mac: true,
     fields: BOND,
+    secrets: &[],
     decode,
     dump,
 };

@@ -18,6 +18,7 @@ pub(super) const SECTION: Section = Section {
     stands_twice: false,
     says_mac: false,
     fields: GRE,
+    secrets: &[],
     decode,
     dump,
 };

@@ -17,6 +17,7 @@ pub(super) const SECTION: Section = Section {
     stands_twice: false,
     says_mac: false,
     fields: MEMIF,
+    secrets: &["secret"],
     decode,
     dump,
 };
@@ -57,7 +58,7 @@ fn decode<'n>(
     let config = MemifConfig {
         role: d.field(fields, "role", |d, node| d.choice(node, &roles)).unwrap_or_default(),
         mode: d.field(fields, "mode", |d, node| d.choice(node, &modes)).unwrap_or_default(),
-        secret: d.field(fields, "secret", |d, node| d.text(node, "a secret")).map(str::to_owned),
+        secret: d.field(fields, "secret", Decoder::secret).map(str::to_owned),
         rx_queues: queues(d, "rx-queues"),
         tx_queues: queues(d, "tx-queues"),
         slots: d.field(fields, "ring-size", |d, node| d.int(node, 2, 16_384)).unwrap_or(usual.slots),

@@ -73,6 +73,8 @@ pub(crate) struct Section {
     pub says_mac: bool,
     /// The fields of an entry.
     pub fields: &'static [&'static str],
+    /// Those of them that only who may configure sees.
+    pub secrets: &'static [&'static str],
     /// Reads an entry; those before it have been seen.
     pub(in crate::yaml) decode:
         for<'n> fn(&mut Decoder<'n>, &'n str, Place, &Fields<'n>, &mut Seen<'n>) -> Option<Virtual>,

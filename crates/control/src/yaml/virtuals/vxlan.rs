@@ -31,6 +31,7 @@ pub(super) const SECTION: Section = Section {
     stands_twice: true,
     says_mac: false,
     fields: VXLAN,
+    secrets: &[],
     decode,
     dump,
 };
