@@ -15,6 +15,10 @@ impl PartOp for TcpResets {
         Some(TcpResets::default().into())
     }
 
+    fn command(&self) -> Option<String> {
+        Some(format!("set ip tcp-resets {}", if self.0 { "enable" } else { "disable" }))
+    }
+
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         Ok(vec![router.replace(self).into()])
     }
@@ -31,6 +35,10 @@ impl PartOp for OptionPolicy {
 
     fn off(&self) -> Option<Op> {
         Some(OptionPolicy::default().into())
+    }
+
+    fn command(&self) -> Option<String> {
+        Some(format!("set ip options {}", self.name()))
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {

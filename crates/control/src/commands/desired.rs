@@ -8,6 +8,7 @@ use crate::dump::Source;
 use crate::edit::Edited;
 use crate::engine::{self, Brought, Line, Plan, Reading, Session, Side};
 use crate::saved::{self, Folder};
+use crate::yaml::secrets::are_hidden_from;
 use crate::yaml::{self, Diagnostics, MAX_BYTES, Settings};
 use command::{Args, Caller, Command, CommandError, Output};
 use drivers::{Files, Identity};
@@ -475,11 +476,12 @@ pub struct Told {
 
 impl Compared {
     /// Takes a while where there are many steps: not for the control thread.
-    fn told(self, session: Option<Session>) -> Told {
+    /// Secrets that commands tell are `hidden` or not.
+    fn told(self, session: Option<Session>, hidden: bool) -> Told {
         let mut warnings = engine::warnings(&self.plan, &self.running, &self.wanted, session);
         warnings.extend(self.notes);
         let stays = engine::stays(&self.plan, 0).1;
-        let mut lines = self.plan.lines();
+        let mut lines = self.plan.lines_for(!hidden);
         lines.retain(|l| !l.text.is_empty());
         let (count, touching) = (lines.len(), lines.iter().filter(|l| l.touches.is_some()).count());
         let lines = lines.into_iter().enumerate();
@@ -519,7 +521,9 @@ pub(super) async fn steps_at(
     caller: Option<&Caller>,
 ) -> Result<Steps, CommandError> {
     let compared = compare(desk, from, exact, caller).await?;
-    let told = net::background::run(move || compared.told(session)).await.map_err(CommandError::new)?;
+    let hidden = are_hidden_from(caller);
+    let told =
+        net::background::run(move || compared.told(session, hidden)).await.map_err(CommandError::new)?;
     Ok(Steps(place.hold(told)))
 }
 

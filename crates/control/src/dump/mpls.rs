@@ -63,7 +63,7 @@ pub(super) fn tunnel(from: Source<'_>, i: &IfState) -> Option<Node> {
         false,
     );
     let paths = t.config.paths.iter().map(|p| Node::text(path_words(from.router, false, p)));
-    fields.put("via", Node::List(paths.collect()));
+    fields.put_some("via", Some(Node::List(paths.collect())));
     Some(fields.into())
 }
 

@@ -4,12 +4,16 @@ use super::bulk::{Goal, Hop, Item, LabelKey, RouteKey};
 use super::known::{Known, known};
 use super::objects::{Id, Value};
 use super::steps::{Plan, Step};
+use command::quote;
 use model::{Phase, Reason};
 use net::copp::SetLimit;
 use net::l2::bridge::{BridgeOp, StaticMac};
 use net::mpls::MplsOp;
 use net::proxy::{NdProxy, ProxyArp};
-use net::router::{Encap, Feature, Lookup, Op, Rank, RouteTable};
+use net::router::{
+    Encap, Feature, HostConfig, HostDriver, Lookup, Offload, Op, PcapConfig, Rank, Ring, RouteTable,
+    TapConfig, XdpMode,
+};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -357,7 +361,109 @@ fn encapsulation(encap: Encap) -> String {
     }
 }
 
-/// The command that an operation is, where there is one.
+/// The commands that do what an operation does, where there are such; one `changes` what is there.
+fn commands(op: &Op, changes: bool, secrets: bool) -> Vec<String> {
+    match op {
+        Op::Part(p) => match part_command(op) {
+            Some(command) => vec![command],
+            None => p.commands(secrets),
+        },
+        Op::SetFeature { name, feature: Feature::Part(p) } if p.off() != *p => p.commands(name, changes),
+        _ => command(op).into_iter().collect(),
+    }
+}
+
+/// What makes a TAP.
+fn tap(name: &str, c: &TapConfig) -> Option<String> {
+    let mut out = format!("create tap id {}", name.strip_prefix("tap")?);
+    let a = &c.addresses;
+    let text = |t: &Option<String>| t.as_deref().map(quote);
+    let words = [
+        ("host-if-name", (c.host_name != name).then(|| quote(&c.host_name))),
+        ("host-ns", text(&c.netns)),
+        ("host-mac-addr", c.host_mac.map(|m| m.to_string())),
+        ("host-mtu-size", c.host_mtu.map(|m| m.to_string())),
+        ("host-ip4-addr", a.ip4.map(|a| a.to_string())),
+        ("host-ip4-gw", a.gw4.map(|a| a.to_string())),
+        ("host-ip6-addr", a.ip6.map(|a| a.to_string())),
+        ("host-ip6-gw", a.gw6.map(|a| a.to_string())),
+        ("host-bridge", text(&c.bridge)),
+        ("rx-ring-size", c.rx_ring.filter(|n| *n != 256).map(|n| n.to_string())),
+        ("num-rx-queues", (c.rx_queues != 1).then(|| c.rx_queues.to_string())),
+        ("offload", offload(c.offload).map(str::to_owned)),
+    ];
+    words.into_iter().filter_map(|(w, v)| Some((w, v?))).for_each(|(w, v)| _ = write!(out, " {w} {v}"));
+    let switches =
+        [("host-ns-create", c.netns_create), ("host-bridge-create", c.bridge_create), ("persist", c.persist)];
+    switches.iter().filter(|s| s.1).for_each(|s| _ = write!(out, " {}", s.0));
+    Some(out)
+}
+
+fn offload(o: Offload) -> Option<&'static str> {
+    match o {
+        Offload::Auto => None,
+        Offload::On => Some("on"),
+        Offload::Off => Some("off"),
+    }
+}
+
+/// What takes a Linux device over; nothing where commands cannot say all of it.
+fn host(name: &str, c: &HostConfig) -> Option<String> {
+    let mut out = match c.driver {
+        HostDriver::AfXdp => {
+            format!("create interface af_xdp host-if {} name {}", quote(&c.host), quote(name))
+        }
+        HostDriver::AfPacket | HostDriver::Auto if c.slots.is_some() => return None,
+        HostDriver::AfPacket | HostDriver::Auto => {
+            format!("create host-interface name {} if-name {}", quote(&c.host), quote(name))
+        }
+    };
+    if let Some(netns) = &c.netns {
+        let _ = write!(out, " netns {}", quote(netns));
+    }
+    if c.rx_queues != 1 {
+        let _ = write!(out, " num-rx-queues {}", c.rx_queues);
+    }
+    if c.driver == HostDriver::AfXdp {
+        if c.offload != Offload::Auto {
+            return None;
+        }
+        if let Some(slots) = c.slots {
+            let _ = write!(out, " rx-queue-size {slots}");
+        }
+        if let Some(mode) = c.mode {
+            out += if mode == XdpMode::Native { " native" } else { " generic" };
+        }
+        let mut word = " left-to-linux ";
+        for kept in &c.kept {
+            let _ = write!(out, "{word}{kept}");
+            word = " ";
+        }
+        return Some(out);
+    }
+    if c.driver == HostDriver::Auto {
+        out += " driver auto";
+    }
+    out += if c.ring == Ring::V2 { " ring v2" } else { " ring v3" };
+    offload(c.offload).into_iter().for_each(|o| _ = write!(out, " offload {o}"));
+    Some(out)
+}
+
+/// What makes an interface of capture files. The one that is written is written anew, as by a document.
+fn pcap(name: &str, c: &PcapConfig) -> String {
+    let mut out = format!("create pcap-interface name {}", quote(name));
+    if let Some(read) = &c.read {
+        let _ = write!(out, " read {}", quote(read));
+    }
+    if let Some(write) = &c.write {
+        let _ = write!(out, " write {} overwrite", quote(write));
+    }
+    if let Some(pps) = c.pps {
+        let _ = write!(out, " rate {pps}");
+    }
+    out + if c.repeat { " repeat" } else { "" }
+}
+
 fn command(op: &Op) -> Option<String> {
     let on = |yes: &bool| if *yes { "on" } else { "off" };
     Some(match op {
@@ -377,7 +483,7 @@ fn command(op: &Op) -> Option<String> {
             format!("set interface rx-placement {name} queue {queue} {to}")
         }
         Op::SetDescription { name, text } => match text {
-            Some(text) => format!("set interface description {name} {}", command::quote(text)),
+            Some(text) => format!("set interface description {name} {}", quote(text)),
             None => format!("set interface description {name}"),
         },
         Op::AddAddress { name, net } => format!("set interface ip address {name} {net}"),
@@ -388,7 +494,7 @@ fn command(op: &Op) -> Option<String> {
             format!("set interface {} table {name} {}", family(table.v6), table.id)
         }
         Op::CreateTable { table, name } => {
-            let name = name.as_deref().map_or(String::new(), |n| format!(" {}", command::quote(n)));
+            let name = name.as_deref().map_or(String::new(), |n| format!(" {}", quote(n)));
             format!("{} table add {}{name}", family(table.v6), table.id)
         }
         Op::SetWhenDown { table, withdraw } => {
@@ -411,10 +517,15 @@ fn command(op: &Op) -> Option<String> {
                     false => return None,
                 }
             }
-            Feature::Part(p) if p.off() == *p => p.words(name).1,
-            Feature::Part(_) => return None,
+            Feature::Part(p) => p.words(name).1,
         },
-        Op::Part(_) => return part_command(op),
+        Op::CreateTap { name, config } => return tap(name, config),
+        Op::CreateHost { name, config } => return host(name, config),
+        Op::CreatePcap { name, config } => pcap(name, config),
+        Op::NameTable { table, name } => {
+            let name = name.as_deref().map_or(String::new(), |n| format!(" {}", quote(n)));
+            format!("{} table add {}{name}", family(table.v6), table.id)
+        }
         _ => return None,
     })
 }
@@ -466,10 +577,15 @@ fn part_command(op: &Op) -> Option<String> {
             }
             _ => return None,
         },
-        _ => match op {
-            Op::Part(part) => return part.command(),
-            _ => return None,
-        },
+        Known::Mpls(MplsOp::CreateTunnel { instance: Some(n), config }) => {
+            let kind = match (config.l2_only, config.control_word) {
+                (true, true) => " l2-only control-word",
+                (true, false) => " l2-only",
+                _ => "",
+            };
+            format!("mpls tunnel add{kind} instance {n}")
+        }
+        _ => return None,
     })
 }
 
@@ -533,6 +649,11 @@ impl Step {
 
     /// In words, with commands.
     pub fn line(&self, plan: &Plan, going: &HashMap<&str, bool>) -> Line {
+        self.line_for(plan, going, true)
+    }
+
+    /// The same; with secrets or without, where commands tell them.
+    fn line_for(&self, plan: &Plan, going: &HashMap<&str, bool>, secrets: bool) -> Line {
         let mut line = difference(self);
         line.sign = match self.phase {
             Phase::Remove => "-",
@@ -567,7 +688,16 @@ impl Step {
                         run.items.iter().take(SOME).map(|i| label_command(plan, self.phase, i)).collect();
                 }
             }
-            _ => line.commands = self.plain_ops().iter().filter_map(command).collect(),
+            Id::TunnelPaths(name) => {
+                let to = new.filter(|_| self.phase != Phase::Remove).map(|v| value(&self.id, v));
+                line.commands =
+                    vec![format!("mpls tunnel set {name} {}", to.unwrap_or_default()).trim_end().into()];
+            }
+            _ => {
+                let changes = self.phase == Phase::Change;
+                let all = self.plain_ops();
+                line.commands = all.iter().flat_map(|op| commands(op, changes, secrets)).collect();
+            }
         }
         line.touches = self.touches(plan, going);
         if let Some(why) = &self.anew {
@@ -672,7 +802,12 @@ impl Step {
 impl Plan {
     /// The lines of the steps that do something, in order.
     pub fn lines(&self) -> Vec<Line> {
+        self.lines_for(true)
+    }
+
+    /// The same; with the secrets that commands tell, or without.
+    pub fn lines_for(&self, secrets: bool) -> Vec<Line> {
         let going = self.interfaces_gone();
-        self.visible().map(|(_, s)| s.line(self, &going)).collect()
+        self.visible().map(|(_, s)| s.line_for(self, &going, secrets)).collect()
     }
 }

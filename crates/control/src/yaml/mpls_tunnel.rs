@@ -99,8 +99,11 @@ fn one<'n>(
         d.error(place, "mpls-tunnel", format!("`{name}` carries IP packets of routes over it alone"))
             .help("add `l2-only: true` for frames and addresses");
     }
-    let paths =
-        d.required(&fields, "via", "via: [PATHS], each with out-labels", |d, node| read.via(d, node))?;
+    let paths = match fields.has("via") {
+        true => d.field(&fields, "via", |d, node| read.via(d, node))?,
+        // As commands leave one: it drops what it gets.
+        false => vec![],
+    };
     for p in paths.iter().filter(|p| p.labels.pops() || p.address.is_none() && p.table.is_some()) {
         d.error(p.place, "mpls-tunnel", "a tunnel leads to a label switching router, with labels")
             .help("ADDRESS [INTERFACE] out-labels L ...");

@@ -158,4 +158,13 @@ impl InterfaceOp for Joins {
         let weight = if c.weight == 0 { String::new() } else { format!(", weight {}", c.weight) };
         (format!("is a member of {bond}{options}{weight}"), format!("bond del {name}"))
     }
+
+    fn commands(&self, name: &str, changes: bool) -> Vec<String> {
+        let Some((bond, c)) = &self.bond else { return vec![format!("bond del {name}")] };
+        let options = [("passive", c.passive), ("long-timeout", c.long_timeout)];
+        let options: String = options.iter().filter(|o| o.1).map(|o| format!(" {}", o.0)).collect();
+        let weight = format!("set interface bond {name} weight {}", c.weight);
+        let add = format!("bond add {bond} {name}{options}");
+        std::iter::once(add).chain((c.weight != 0 || changes).then_some(weight)).collect()
+    }
 }

@@ -9,7 +9,7 @@ use crate::router::{
     BoxedOp, HadElsewhere, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
     check_namespace, is_tap_host, namespace_for_root,
 };
-use command::Command;
+use command::{Command, quote};
 use graph::arcs::Feature;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -558,6 +558,14 @@ impl InterfaceOp for LinuxPair {
         let host = self.0.as_ref().map_or("none", |p| &p.host);
         (format!("has the pair {host} in Linux"), format!("lcp delete {name}"))
     }
+
+    fn commands(&self, name: &str, changes: bool) -> Vec<String> {
+        let delete = || format!("lcp delete {name}");
+        let Some(p) = &self.0 else { return vec![delete()] };
+        let netns = p.netns.as_ref().map_or_else(String::new, |n| format!(" netns {}", quote(n)));
+        let create = format!("lcp create {name} host-if {}{netns}", quote(&p.host));
+        changes.then(delete).into_iter().chain([create]).collect()
+    }
 }
 
 impl LcpSetting {
@@ -598,6 +606,21 @@ impl PartOp for LcpSetting {
             LcpSetting::RxBuffer(_) => LcpSetting::RxBuffer(DEFAULT_RX_BUFFER),
         };
         Some(off.into())
+    }
+
+    fn command(&self) -> Option<String> {
+        let on = |yes: &bool| if *yes { "on" } else { "off" };
+        Some(match self {
+            LcpSetting::DefaultNetns(Some(netns)) => format!("lcp default netns {}", quote(netns)),
+            LcpSetting::DefaultNetns(None) => "lcp default clear netns".into(),
+            LcpSetting::Sync(yes) => format!("lcp lcp-sync {}", on(yes)),
+            LcpSetting::AutoSubint(yes) => format!("lcp lcp-auto-subint {}", on(yes)),
+            LcpSetting::Netlink(yes) => format!("lcp netlink {}", on(yes)),
+            LcpSetting::NlSync(yes) => format!("lcp nl-sync {}", on(yes)),
+            LcpSetting::Fpm(Some(fpm)) => format!("lcp fpm on {}", fpm.words()),
+            LcpSetting::Fpm(None) => "lcp fpm off".into(),
+            LcpSetting::RxBuffer(n) => format!("lcp nl-rx-buffer-size {n}"),
+        })
     }
 
     fn for_root(&self) -> Option<String> {

@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .arg("secret", "of interfaces on it that have none of their own, at most 24 bytes")
         .secret("secret")
         .details(
-            "Nothing is made before the first interface on it. Socket 0 is /run/quiver/memif.sock unless this says otherwise. A \
+            "Nothing is made before the first interface on it. Said once more of the same file it changes nothing. Socket 0 is /run/quiver/memif.sock unless this says otherwise. A \
              document names the file with each interface: a socket without interfaces is not saved.",
         )
         .example("create memif socket id 1 filename /run/quiver/memif1.sock"),
@@ -95,16 +95,24 @@ fn create_socket(router: &mut Router, args: &Args) -> Result<Output, CommandErro
     check_rights(args, &place)?;
     let number: u32 = args.get("number")?;
     let known = sockets(router);
+    let secret = secret(args)?;
     if number != 0
         && let Some(s) = known.get(&number)
     {
+        // Said once more it is no change, as in VPP.
+        if s.place == place && (secret.is_none() || secret == s.secret) {
+            return Ok(Output::none());
+        }
         let why = format!("socket {number} is {} already: 'delete memif socket id {number}' first", s.place);
         return Err(args.error("number", why));
     }
     if let Some((other, _)) = known.iter().find(|(n, s)| **n != number && s.place == place) {
         return Err(args.error("file", format!("{place} is socket {other} already")));
     }
-    let socket = Some(Socket { place, secret: secret(args)? });
+    if number == 0 && secret.is_none() && known.get(&0).is_some_and(|s| s.place == place) {
+        return Ok(Output::none());
+    }
+    let socket = Some(Socket { place, secret });
     commit(router, vec![MemifOp::Socket { number, socket }.into()])
 }
 

@@ -6,7 +6,7 @@ use crate::router::{
     Device, DeviceControl, FloodClass, Kind, NewVirtual, Op, OpError, Part, PartOp, Router, Start,
     VirtualKind,
 };
-use command::Command;
+use command::{Command, HIDDEN, quote};
 use drivers::memif::{self, Config, Drops, Event, Hub, Link, Place};
 use graph::{TxCaps, TxQueue};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -208,6 +208,38 @@ impl PartOp for MemifOp {
 
     fn turned(&self, _: &Self) -> Option<Op> {
         None
+    }
+
+    fn commands(&self, secrets: bool) -> Vec<String> {
+        let quoted = |s: &str| if secrets { quote(s) } else { HIDDEN.into() };
+        let secret =
+            |s: &Option<String>| s.as_deref().map_or(String::new(), |s| format!(" secret {}", quoted(s)));
+        let file = |number: u32, place: &Place| {
+            format!("create memif socket id {number} filename {}", quote(&place.to_string()))
+        };
+        match self {
+            MemifOp::Create { socket, config: c } => {
+                let usual = Config::new(c.socket.clone(), c.id);
+                let role = if c.role == Role::Master { "master" } else { "slave" };
+                let mut make = format!("create interface memif id {} socket-id {socket} {role}", c.id);
+                if c.mode == Mode::Ip {
+                    make += " mode ip";
+                }
+                for (word, is, usual) in [
+                    ("ring-size", c.slots as usize, usual.slots as usize),
+                    ("buffer-size", c.buffer as usize, usual.buffer as usize),
+                    ("rx-queues", c.rx_queues, usual.rx_queues),
+                    ("tx-queues", c.tx_queues, usual.tx_queues),
+                ] {
+                    if is != usual {
+                        make += &format!(" {word} {is}");
+                    }
+                }
+                vec![file(*socket, &c.socket), make + &secret(&c.secret)]
+            }
+            MemifOp::Socket { number, socket: Some(s) } => vec![file(*number, &s.place) + &secret(&s.secret)],
+            MemifOp::Socket { number, socket: None } => vec![format!("delete memif socket id {number}")],
+        }
     }
 
     fn exclusive(&self) -> Option<String> {

@@ -97,6 +97,11 @@ impl InterfaceOp for Join {
         let group = self.group;
         (format!("has joined {group}"), format!("set interface ip group leave {name} {group}"))
     }
+
+    fn commands(&self, name: &str, _: bool) -> Vec<String> {
+        let what = if self.joined { "join" } else { "leave" };
+        vec![format!("set interface ip group {what} {name} {}", self.group)]
+    }
 }
 
 impl Part for Multicast {

@@ -73,6 +73,13 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
 
     /// What an interface of this name does that was told so, and the command that ends it.
     fn words(&self, name: &str) -> (String, String);
+
+    /// The commands that tell an interface of this name so, where there are such; one that was told something else of the same subject
+    /// where it `changes`.
+    fn commands(&self, name: &str, changes: bool) -> Vec<String> {
+        let _ = (name, changes);
+        vec![]
+    }
 }
 
 /// [`InterfaceOp`] of any type. Subjects and what is exclusive differ between types.
@@ -89,6 +96,7 @@ pub trait ErasedOp: Any + fmt::Debug + Send {
     fn is_early(&self) -> bool;
     fn is_essential(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
+    fn commands(&self, name: &str, changes: bool) -> Vec<String>;
     fn copy(&self) -> Box<dyn ErasedOp>;
     fn same(&self, other: &dyn Any) -> bool;
 }
@@ -140,6 +148,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn words(&self, name: &str) -> (String, String) {
         InterfaceOp::words(self, name)
+    }
+
+    fn commands(&self, name: &str, changes: bool) -> Vec<String> {
+        InterfaceOp::commands(self, name, changes)
     }
 
     fn copy(&self) -> Box<dyn ErasedOp> {

@@ -33,6 +33,12 @@ pub trait PartOp: Any + Clone + PartialEq + fmt::Debug + Send {
         None
     }
 
+    /// The same, where it takes several commands, or they tell a secret: they do so where `secrets` are asked for.
+    fn commands(&self, secrets: bool) -> Vec<String> {
+        let _ = secrets;
+        self.command().into_iter().collect()
+    }
+
     /// Whose traffic it touches, and why, where it changes something in place.
     fn touches(&self) -> Option<String> {
         None
@@ -104,7 +110,7 @@ pub trait ErasedPartOp: Any + fmt::Debug + Send {
     fn turned(&self, new: &dyn Any) -> Option<Op>;
     fn anew(&self) -> &'static str;
     fn words(&self) -> String;
-    fn command(&self) -> Option<String>;
+    fn commands(&self, secrets: bool) -> Vec<String>;
     fn touches(&self) -> Option<String>;
     fn names(&self) -> Vec<Named>;
     fn exclusive(&self) -> Option<String>;
@@ -151,8 +157,8 @@ impl<T: PartOp> ErasedPartOp for T {
         T::words(self)
     }
 
-    fn command(&self) -> Option<String> {
-        T::command(self)
+    fn commands(&self, secrets: bool) -> Vec<String> {
+        T::commands(self, secrets)
     }
 
     fn touches(&self) -> Option<String> {

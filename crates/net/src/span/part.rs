@@ -179,6 +179,11 @@ impl Mirror {
         Mirror { destination, directions: Directions::default(), l2: false }
     }
 
+    /// What of the frames is copied, as commands say it.
+    fn word(&self) -> &'static str {
+        if self.directions.is_off() { "disable" } else { self.directions.name() }
+    }
+
     /// Of `source`, which is called so; `fits` says whether it can be mirrored there.
     fn tell(
         self,
@@ -288,6 +293,11 @@ impl InterfaceOp for Mirror {
         let to = &self.destination;
         (format!("is mirrored to {to}"), format!("set interface span {name} destination {to} disable"))
     }
+
+    fn commands(&self, name: &str, _: bool) -> Vec<String> {
+        let l2 = if self.l2 { " l2" } else { "" };
+        vec![format!("set interface span {name}{l2} destination {} {}", self.destination, self.word())]
+    }
 }
 
 /// The frames of all members of a bridge domain are mirrored from now on, or no more.
@@ -307,6 +317,11 @@ impl PartOp for MirrorBridge {
     fn off(&self) -> Option<Op> {
         let mirror = Mirror::off(self.mirror.destination.clone());
         Some(MirrorBridge { bridge: self.bridge, mirror }.into())
+    }
+
+    fn command(&self) -> Option<String> {
+        let (id, to) = (self.bridge, &self.mirror.destination);
+        Some(format!("set bridge-domain span {id} destination {to} {}", self.mirror.word()))
     }
 
     fn names(&self) -> Vec<Named> {

@@ -88,6 +88,12 @@ impl InterfaceOp for SourceCheck {
     fn words(&self, name: &str) -> (String, String) {
         ("checks sources".into(), off(self.v6, name))
     }
+
+    fn commands(&self, name: &str, _: bool) -> Vec<String> {
+        let (family, way) = (if self.v6 { "ip6" } else { "ip4" }, if self.tx { "tx" } else { "rx" });
+        let table = self.table.map_or(String::new(), |t| format!(" table {t}"));
+        vec![format!("set urpf {family} {way} {} {name}{table}", self.mode.name())]
+    }
 }
 
 /// The command that ends the checks of a family.

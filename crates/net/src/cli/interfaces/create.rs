@@ -81,12 +81,13 @@ pub(super) fn all() -> Vec<Command<Router>> {
 
 fn host() -> Command<Router> {
     Command::write(
-        "create host-interface name <device:string> [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
+        "create host-interface name <device:string> [if-name <name:string>] [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
          by:[driver (af-packet|auto)] [ring (v2|v3)] [offload (auto|on|off)]",
         "Take over a Linux device through AF_PACKET",
         create_host,
     )
-    .arg("device", "the Linux device; the interface is called host-DEVICE")
+    .arg("device", "the Linux device")
+    .arg("if-name", "name of the interface; host-DEVICE by default")
     .arg("netns", "network namespace of the device; for root only")
     .arg("num-rx-queues", "receive queues, spread over the workers")
     .arg("driver", "by whom its packets come; by AF_PACKET by default")
@@ -375,7 +376,7 @@ fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError>
     if args.group("by").is_some_and(|by| by.has("auto")) {
         config.driver = HostDriver::Auto;
     }
-    let name = format!("host-{device}");
+    let name: String = args.opt("name")?.unwrap_or_else(|| format!("host-{device}"));
     made(router, name.clone(), vec![Op::CreateHost { name, config }])
 }
 

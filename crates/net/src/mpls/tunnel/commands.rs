@@ -29,7 +29,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
     };
     vec![
         with_paths(Command::write(
-            &format!("mpls tunnel add [l2-only [control-word]] [instance <instance:u32 0..65535>] {paths}"),
+            &format!("mpls tunnel add [l2-only [control-word]] [instance <instance:u32 0..65535>] [{paths}]"),
             "Make an MPLS tunnel",
             add,
         ))
@@ -40,17 +40,17 @@ pub(crate) fn all() -> Vec<Command<Router>> {
             "The answer is the name. A tunnel for IP packets is named as the interface of routes (ip route add 10.0.0.0/8 via \
              mpls-tunnel0), which then lead where the tunnel leads, and only sends. A tunnel for frames is like a device: it may be \
              cross-connected, be in a bridge domain, have sub-interfaces and addresses; what comes back to it says a label \
-             (mpls local-label add 1000 eos via l2-input-on mpls-tunnel0). It is down at first.",
+             (mpls local-label add 1000 eos via l2-input-on mpls-tunnel0). It is down at first. Without paths it drops what it gets.",
         )
         .example("mpls tunnel add via 10.1.2.1 right out-labels 100")
         .example("mpls tunnel add l2-only control-word via 10.1.2.1 right out-labels 100 1000"),
         with_paths(Command::write(
-            &format!("mpls tunnel set <tunnel:interface> {paths}"),
+            &format!("mpls tunnel set <tunnel:interface> [{paths}]"),
             "Set the paths of an MPLS tunnel, in place of those that it had",
             set,
         ))
         .arg("tunnel", "the tunnel")
-        .details("No packet is lost on the way from the old paths to the new ones.")
+        .details("No packet is lost on the way from the old paths to the new ones. Without any the tunnel drops what it gets.")
         .example("mpls tunnel set mpls-tunnel0 via 10.1.2.1 right out-labels 200"),
         Command::write("mpls tunnel del <tunnel:interface>", "Take an MPLS tunnel out", |r, a| {
             let name = tunnel(r, a)?;
