@@ -13,7 +13,7 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Packets that wait for one worker.
 const WAITING: usize = 2048;
@@ -33,6 +33,9 @@ struct Lane {
     /// Packets in them, and how many there are of them: taken before anything is put there.
     waiting: AtomicUsize,
     frames: AtomicUsize,
+    /// Frames that were put into `full`, or are about to be, and those that came out of it.
+    sent: AtomicU64,
+    taken: AtomicU64,
     wake: OwnedFd,
     asleep: AtomicBool,
 }
@@ -74,6 +77,8 @@ impl Handoff {
                 full: ArrayQueue::new(FRAMES),
                 waiting: AtomicUsize::new(0),
                 frames: AtomicUsize::new(0),
+                sent: AtomicU64::new(0),
+                taken: AtomicU64::new(0),
                 wake,
                 asleep: AtomicBool::new(false),
             })
@@ -116,6 +121,8 @@ impl Handoff {
             let untraced = |d: Desc| Desc { flags: d.flags & !flags::TRACED, ..d };
             frame.node = node;
             frame.packets.extend(packets.split_to(n).map(untraced));
+            // Before it is there: whoever sees a number of frames taken knows of all that stood in front of them.
+            lane.sent.fetch_add(1, Ordering::Release);
             let full = lane.full.push(frame);
             debug_assert!(full.is_ok(), "a place was taken");
             return true;
@@ -136,7 +143,18 @@ impl Handoff {
         lane.waiting.fetch_sub(n, Ordering::Relaxed);
         // Behind the place in the queue that it stands for.
         lane.frames.fetch_sub(1, Ordering::Release);
+        lane.taken.fetch_add(1, Ordering::Release);
         n
+    }
+
+    /// Control side: a mark behind all that has been sent to a worker by now.
+    pub fn mark(&self, worker: usize) -> u64 {
+        self.lanes.get(worker).map_or(0, |l| l.sent.load(Ordering::Acquire))
+    }
+
+    /// Control side: whether the worker has taken all that was sent before a mark. The work that it began with it may not have ended.
+    pub fn has_taken(&self, worker: usize, mark: u64) -> bool {
+        self.lanes.get(worker).is_none_or(|l| l.taken.load(Ordering::Acquire) >= mark)
     }
 
     /// Worker: true when it may sleep; senders wake it from now on until [`Handoff::awake`].
@@ -244,6 +262,21 @@ mod tests {
         });
         assert_eq!(h.lanes.of(2).waiting.load(Ordering::Relaxed), 0);
         assert_eq!(h.empty.len(), 3 * FRAMES);
+    }
+
+    #[test]
+    fn a_mark_is_behind_what_was_sent() {
+        let h = Handoff::new(2).unwrap();
+        assert!(h.has_taken(1, h.mark(1)), "nothing was sent");
+        h.send(1, NodeId(0), &mut Packets::drain(&mut packets(0, 130)));
+        let mark = h.mark(1);
+        h.send(1, NodeId(0), &mut Packets::drain(&mut packets(130, 1)));
+        for left in [2, 1, 0] {
+            assert!(!h.has_taken(1, mark), "{left} frames are left");
+            h.take(1, |_, _| {});
+        }
+        assert!(h.has_taken(1, mark) && !h.has_taken(1, h.mark(1)));
+        assert!(h.has_taken(0, h.mark(0)) && h.has_taken(7, h.mark(7)));
     }
 
     #[test]
