@@ -29,7 +29,8 @@ UNSEEN = {
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Of traffic in the last second, and of a device that lost some.
     "show load": {f"{of}[].{f}" for of in ("workers", "queues") for f in ("vector", "full")}
-    | {f"queues[].interface-drops[].{f}" for f in ("reason", "packets")},
+    | {f"queues[].interface-drops[].{f}" for f in ("reason", "packets")}
+    | {f"elephants[].{f}" for f in ("flow", "interface", "worker", "share", "packets-per-second")},
     # Pairs in the router's own namespace.
     # What Linux changes; tests/labs/test_linux_devices.py does.
     "show lcp bridges": {"bridges[].netns", "refused[].netns"},
@@ -312,6 +313,7 @@ def busy(bench, tmp_path):
     t.ctl("create interface memif socket-id 1")
     t.ctl("create vhost-user socket @vhost0 server")
     t.ctl("set interface span left.400 destination wire")
+    t.ctl("set interface handoff left workers 0")
     t.ctl("set bridge-domain span 20 destination wire rx")
     t.ctl("trace add af-packet-input 50")
     t.ctl(f"pcap trace rx tx drop max 100 intfc left file {tmp_path}/capture.pcap")

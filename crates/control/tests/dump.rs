@@ -55,7 +55,7 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
             i.promiscuous,
             i.addresses,
             (i.link_local, i.own_link_local),
-            i.placed
+            (&i.placed, net::steering::config(router, i.index))
         );
     }
     let _ = writeln!(out, "{:?} {:?}", net::proxy::arp_ranges(router), net::proxy::nd_proxies(router));
@@ -712,6 +712,10 @@ fn document(p: &Parts) -> String {
                 format!(", rx-placement: {{0: {}}}", mtu % 3 - 1)
             } else {
                 String::new()
+            } + match mtu % 5 {
+                0 => ", handoff: {}",
+                1 => ", handoff: {workers: [0], symmetrical: true}",
+                _ => "",
             }
         );
         let _ = writeln!(

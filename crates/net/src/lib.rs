@@ -60,6 +60,7 @@ pub mod runtime;
 #[cfg(test)]
 pub(crate) mod short_cuts;
 pub mod span;
+pub mod steering;
 #[cfg(test)]
 mod testing;
 mod transport;

@@ -10,7 +10,7 @@ use crate::router::{Nodes, Part, Router, RouterConfig, StartError};
 use crate::{
     anycast, arcs, arp, bond, copp, dpdk, ethernet, format, generator, gre, hold, icmp, interface, ip4, ip6,
     l2, linux_bridge, linux_cp, load, memif, midchain, mpls, mss, multicast, offload, output, path_mtu, pcap,
-    ping, programs, proxy, punt, ra, rates, reassembly, redirect, span, tunnel, urpf, vhost, vxlan,
+    ping, programs, proxy, punt, ra, rates, reassembly, redirect, span, steering, tunnel, urpf, vhost, vxlan,
 };
 use graph::{BuildError, Builder, Dispatcher, Graph, Pool};
 use std::sync::Arc;
@@ -42,6 +42,7 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &copp::Copp,
     &rates::Rates,
     &load::Load,
+    &steering::Steering,
     &path_mtu::PathMtuPart,
     &anycast::AnycastAnswers,
     &urpf::SourceChecks,
@@ -129,6 +130,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .input("dpdk-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
+        .node(steering::WorkerHandoff::new(plane, worker))
         .node(CaptureRx::new(plane))
         .node(span::SpanInput::new(plane))
         .node(linux_cp::LinuxCpXc::new(plane))
@@ -214,6 +216,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .quick(bond::BondTx::new(plane, worker))
         .batch(output::InterfaceTx::new(plane, worker))
         .batch(output::ErrorDrop::new(plane, worker))
+        .features([&steering::WORKER_HANDOFF])
         .features([&capture::PCAP_RX, &span::SPAN_INPUT, &linux_cp::LINUX_CP_XC, &bond::BOND_INPUT])
         .features([&span::SPAN_L2_INPUT, &interface::L2_XCONNECT, &span::SPAN_L2_OUTPUT])
         // Frames are seen before a tunnel or a member of a bond takes them.

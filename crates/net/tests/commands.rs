@@ -492,7 +492,7 @@ fn what_the_router_is() {
     let features = b.run("show features");
     assert!(
         features.contains(
-            "device-input:\n  pcap-rx\n  span-input\n  linux-cp-xc\n  bond-input\n  ethernet-input (end of the arc)\n"
+            "device-input:\n  worker-handoff\n  pcap-rx\n  span-input\n  linux-cp-xc\n  bond-input\n  ethernet-input (end of the arc)\n"
         ),
         "{features}"
     );

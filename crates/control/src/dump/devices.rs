@@ -29,6 +29,17 @@ pub(super) fn device(from: Source<'_>, i: &IfState) -> Option<Node> {
     (!fields.is_empty()).then_some(fields.into())
 }
 
+/// `handoff` of an entry of `devices`.
+pub(super) fn handoff(from: Source<'_>, i: &IfState, to: &mut Map) {
+    let Some(config) = net::steering::config(from.router, i.index) else { return };
+    let mut fields = Map::new();
+    fields
+        .put_some("workers", Some(Node::Row(config.workers.iter().map(|w| Node::from(*w as u64)).collect())));
+    // So that it says something in any case.
+    fields.put("symmetrical", config.symmetrical);
+    to.put("handoff", Node::Flow(fields));
+}
+
 fn offload(o: Offload) -> Option<Node> {
     match o {
         Offload::Auto => None,

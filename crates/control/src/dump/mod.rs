@@ -130,7 +130,7 @@ const L3: &[fn(Source<'_>, &IfState, &mut Map)] = &[
 ];
 
 /// Fields of an entry of `devices` that a feature adds to those of `devices.rs`.
-const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[];
+const DEVICE: &[fn(Source<'_>, &IfState, &mut Map)] = &[devices::handoff];
 
 /// Fields of `quiver` that a feature adds to those of `settings.rs`.
 const QUIVER: &[fn(Source<'_>, &mut Map)] = &[];

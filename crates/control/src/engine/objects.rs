@@ -20,6 +20,7 @@ use net::proxy::NdProxy;
 use net::router::{
     BoxedPartOp, Encap, Feature, HostConfig, Named, Op, PcapConfig, Ring, RouteTable, TapConfig,
 };
+use net::steering::Handoff;
 use packet::MacAddr;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -375,6 +376,10 @@ impl<'d> Builder<'d> {
             let (queue, worker) = (usize::from(q.queue), Some(usize::from(q.worker)));
             let op = Op::SetPlacement { name: name(), queue, worker };
             self.at(q.place, &i.path).op(Id::Placement(name(), queue), op, own());
+        }
+        if let Some((place, config)) = &i.handoff {
+            let feature = Handoff(Some(config.clone())).into();
+            self.at(*place, &i.path).any(&Op::SetFeature { name: name(), feature });
         }
         self.at(i.mtu_place, &i.path).op(Id::Mtu(name()), Op::SetMtu { name: name(), mtu: i.mtu }, own());
         self.at(i.place, &i.path).description(&i.name, &i.description);

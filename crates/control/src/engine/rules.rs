@@ -5,7 +5,7 @@ use super::objects::{Id, Value};
 use model::{Change, Object, Phase, Rules, Touched};
 use net::l2::bridge::BridgeOp;
 use net::load::{LoadOp, SetWorkers};
-use net::router::{BoxedPartOp, Op};
+use net::router::{BoxedPartOp, Feature, Op};
 use std::collections::HashMap;
 
 /// The rules of the objects of a document.
@@ -124,10 +124,18 @@ fn by_workers(steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
     let more = new.unwrap_or(1) > old.unwrap_or(1);
     let of_one = |s: &Touched<'_, Id, Value>| {
         let own = part(s.old.or(s.new)).and_then(|p| p.get());
-        matches!(s.id, Id::Placement(..)) || matches!(own, Some(LoadOp::Own { .. }))
+        matches!(s.id, Id::Placement(..)) || matches!(own, Some(LoadOp::Own { .. })) || names_workers(s)
     };
     let all = steps.iter().enumerate().filter(|(_, s)| of_one(s));
     all.map(|(i, _)| if more { (at, i) } else { (i, at) }).collect()
+}
+
+fn names_workers(s: &Touched<'_, Id, Value>) -> bool {
+    let told = |o: &Object<Id, Value>| match &o.value {
+        Value::Op(Op::SetFeature { feature: Feature::Part(op), .. }) => op.names_workers(),
+        _ => false,
+    };
+    [s.old, s.new].into_iter().flatten().any(told)
 }
 
 fn part(o: Option<&Object<Id, Value>>) -> Option<&BoxedPartOp> {

@@ -15,6 +15,7 @@ use super::tree::Node;
 use super::virtuals;
 use net::dpdk::{DpdkConfig, DpdkDevice};
 use net::router::MOST_KEPT;
+use net::steering::HandoffConfig;
 
 pub(super) const DEVICE: &[&str] = &[
     "driver",
@@ -26,6 +27,7 @@ pub(super) const DEVICE: &[&str] = &[
     "rx-queues",
     "tx-queues",
     "rx-placement",
+    "handoff",
     "rx-ring",
     "offload",
     "pcap",
@@ -33,6 +35,7 @@ pub(super) const DEVICE: &[&str] = &[
     "promiscuous",
     "routed",
 ];
+pub(super) const HANDOFF: &[&str] = &["workers", "symmetrical"];
 pub(super) const RX_RING: &[&str] = &["slots", "version"];
 pub(super) const PCAP: &[&str] = &["read", "write", "rate", "loop"];
 
@@ -47,15 +50,34 @@ const LINUX_FIELDS: &[&str] = &[
     "rx-queues",
     "tx-queues",
     "rx-placement",
+    "handoff",
     "rx-ring",
     "offload",
     "promiscuous",
 ];
-const DPDK_FIELDS: &[&str] =
-    &["driver", "device", "rx-queues", "tx-queues", "rx-placement", "rx-ring", "offload", "promiscuous"];
-const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "promiscuous"];
-const TAP_FIELDS: &[&str] =
-    &["driver", "rx-queues", "tx-queues", "rx-placement", "offload", "persistent", "promiscuous", "routed"];
+const DPDK_FIELDS: &[&str] = &[
+    "driver",
+    "device",
+    "rx-queues",
+    "tx-queues",
+    "rx-placement",
+    "handoff",
+    "rx-ring",
+    "offload",
+    "promiscuous",
+];
+const PCAP_FIELDS: &[&str] = &["driver", "pcap", "rx-placement", "handoff", "promiscuous"];
+const TAP_FIELDS: &[&str] = &[
+    "driver",
+    "rx-queues",
+    "tx-queues",
+    "rx-placement",
+    "handoff",
+    "offload",
+    "persistent",
+    "promiscuous",
+    "routed",
+];
 
 /// An entry of the section, before it meets its interface.
 #[derive(Debug)]
@@ -70,6 +92,7 @@ pub(super) struct DeviceEntry {
     routed: bool,
     pub promiscuous: bool,
     pub placement: Vec<QueuePlace>,
+    pub handoff: Option<(Place, HandoffConfig)>,
     /// It says nothing but `promiscuous`, as it may of an interface without a device.
     pub only_promiscuous: bool,
 }
@@ -103,6 +126,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
         routed: false,
         promiscuous: false,
         placement: vec![],
+        handoff: None,
         only_promiscuous: false,
     };
     let Some(fields) = d.fields(node, DEVICE) else { return entry };
@@ -125,6 +149,7 @@ fn entry<'n>(d: &mut Decoder<'n>, name: &'n str, place: Place, node: &'n Node<'n
     entry.rx_queues = queues(d, "rx-queues").unwrap_or(1);
     entry.tx_queues = queues(d, "tx-queues").unwrap_or(1);
     entry.placement = d.field(&fields, "rx-placement", placement).unwrap_or_default();
+    entry.handoff = d.field(&fields, "handoff", handoff);
     entry.offload = d.field(&fields, "offload", offload).unwrap_or_default();
     entry.persistent = d.field(&fields, "persistent", |d, node| d.boolean(node)).unwrap_or(false);
     entry.promiscuous = d.field(&fields, "promiscuous", |d, node| d.boolean(node)).unwrap_or(false);
@@ -254,6 +279,27 @@ fn placement<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<QueuePla
         });
     }
     Some(all)
+}
+
+/// Among which workers packets are shared out.
+fn handoff<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Place, HandoffConfig)> {
+    let fields = d.fields(node, HANDOFF)?;
+    let workers = d.field(&fields, "workers", |d, node| {
+        let mut all: Vec<usize> = vec![];
+        for (i, node) in d.items(node, "numbers of workers").iter().enumerate() {
+            d.index(i, |d| match d.int(node, 0u16, 63).map(usize::from) {
+                Some(w) if all.contains(&w) => {
+                    d.error(node.place, "duplicate-worker", format!("worker {w} stands here a second time"))
+                        .help("remove one of the two");
+                }
+                worker => all.extend(worker),
+            });
+        }
+        all.sort_unstable();
+        Some(all)
+    });
+    let symmetrical = d.field(&fields, "symmetrical", |d, node| d.boolean(node)).unwrap_or(false);
+    Some((node.place, HandoffConfig { workers: workers.unwrap_or_default(), symmetrical }))
 }
 
 fn rx_ring<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<(Option<u32>, Option<RingVersion>)> {
@@ -435,6 +481,14 @@ pub(super) fn placement_fits(d: &mut Decoder<'_>, interfaces: &[Interface], work
                 let message = format!("there is no worker {}", q.worker);
                 refuse("no-worker", message, format!("0 to {}, or more with quiver.workers", workers - 1));
             }
+        }
+        if let Some((place, config)) = &i.handoff
+            && let Some(w) = config.workers.iter().find(|w| **w >= usize::from(workers))
+        {
+            let path = format!("devices.{}.handoff.workers", i.name);
+            d.errors
+                .add(Diagnostic::new(*place, path, "no-worker", format!("there is no worker {w}")))
+                .help(format!("0 to {}, or more with quiver.workers", workers - 1));
         }
     }
 }

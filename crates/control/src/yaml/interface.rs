@@ -90,6 +90,7 @@ fn interface<'n>(
     let entry = others.devices.remove(name);
     let promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
     let placement = entry.as_ref().map(|e| e.placement.clone()).unwrap_or_default();
+    let handoff = entry.as_ref().and_then(|e| e.handoff.clone());
     let device = entry.as_ref().map(|e| (e.place, e.only_promiscuous));
     let kind = if tap {
         device::tap_kind(d, name, place, others.taps, entry)
@@ -124,6 +125,7 @@ fn interface<'n>(
     let mut result = blank(d.path(), name, place, kind);
     result.promiscuous = promiscuous;
     result.placement = placement;
+    result.handoff = handoff;
     let Some(fields) = fields else {
         result.mtu = 0;
         return Some(result);
@@ -198,6 +200,7 @@ pub(super) fn blank(path: String, name: &str, place: Place, kind: InterfaceKind)
         mac: None,
         promiscuous: false,
         placement: vec![],
+        handoff: None,
         mtu: DEFAULT_MTU,
         mtu_place: place,
         addresses: Vec::new(),

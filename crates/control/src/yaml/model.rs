@@ -111,6 +111,8 @@ pub struct Interface {
     pub promiscuous: bool,
     /// Receive queues of its device whose worker is chosen.
     pub placement: Vec<QueuePlace>,
+    /// Among which workers its packets are shared out, and where that stands.
+    pub handoff: Option<(Place, net::steering::HandoffConfig)>,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
     /// Where the MTU stands, or the name when the document gives none.

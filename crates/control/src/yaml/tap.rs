@@ -218,6 +218,7 @@ pub(super) fn remaining<'n>(
         let entry = devices.remove(name);
         let mut interface = blank(format!("taps.{name}"), name, tap.place, InterfaceKind::Loopback);
         interface.placement = entry.as_ref().map(|e| e.placement.clone()).unwrap_or_default();
+        interface.handoff = entry.as_ref().and_then(|e| e.handoff.clone());
         interface.promiscuous = entry.as_ref().is_some_and(|e| e.promiscuous);
         device::apply_to_tap(&mut tap, entry);
         interface.description.clone_from(&tap.description);

@@ -38,6 +38,7 @@ fn the_manual_has_every_field() {
         ("### `l2.interfaces.NAME`", l2::INTERFACE),
         ("### `l2.bridgedomains.NAME`", l2::BRIDGE),
         ("## `devices`", device::DEVICE),
+        ("### `devices.NAME.handoff`", device::HANDOFF),
         ("### `devices.NAME.rx-ring`", device::RX_RING),
         ("### `devices.NAME.pcap`", device::PCAP),
         ("## `routes`", route::ROUTE),

@@ -1,8 +1,10 @@
 //! `show load`.
 
-use super::{FULL, LoadOp, MOST_CPU, QueueLoad, SetWorkers, WorkerLoad, queues, settings, workers};
+use super::{Elephant, FULL, LoadOp, MOST_CPU, QueueLoad, SetWorkers, WorkerLoad};
+use super::{elephants, queues, settings, workers};
 use crate::cli::commit;
 use crate::router::{PartOp, Router};
+use crate::steering::handed;
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use graph::Polling;
 use serde_json::{Value as Json, json};
@@ -15,7 +17,9 @@ pub(super) fn all() -> Vec<Command<Router>> {
                  worker's processor are. Processor is the share in which the thread ran, polls included, and Waiting that in which it had no \
                  processor, both of the last second, as everything else but totals. Vector is the mean number of packets of an input's vector, \
                  Full the share of vectors with as many as fit, 256. Wakes are the sleeps that packets or other threads ended. Drops are those of the \
-                 interface's device before the graph, over all its queues.",
+                 interface's device before the graph, over all its queues. Of interfaces with `set interface handoff` it is told how many \
+                 packets workers handed to whom, and which flows take a quarter of a worker or more: they are found among samples of one packet in a \
+                 thousand, over 10 seconds.",
             )
             .example("show load"),
         Command::write(
@@ -55,7 +59,7 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .arg("off", "leave them")
         .details(
             "A queue moves from the busiest worker to the least busy when they differ by 20 % of their time over 10 seconds and the move makes both \
-             less busy than the busier is. Queues that `set interface rx-placement` has given to a worker stay. No packet is lost or overtaken.",
+             less busy than the busier is. Queues that `set interface rx-placement` has given to a worker, and those of interfaces with `set interface handoff`, stay. No packet is lost or overtaken.",
         )
         .example("set workers balance on"),
     ]
@@ -149,15 +153,61 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
             "packets-per-second": now, "vector": vector, "full": full, "interface-drops": drops,
         }));
     }
+    append(&mut text, &table);
+    let workers = workers.iter().map(worker_json).collect::<Json>();
+    let (handoffs, heavy) = (handoffs(router, &mut text), heavy_flows(router, &mut text));
+    Ok(Output::new(
+        text,
+        json!({
+            "vector-size": FULL, "balance": settings(router).balance, "workers": workers, "queues": rows, "handoffs": handoffs,
+            "elephants": heavy,
+        }),
+    ))
+}
+
+/// What workers hand to each other, where they do.
+fn handoffs(router: &Router, text: &mut String) -> Json {
+    let mut table =
+        Table::new().left("Handoff").right("From").right("To").right("Packets/s").right("Packets");
+    let mut rows = vec![];
+    for h in handed(router) {
+        let name = router.interface_name(h.interface);
+        table.row([name.clone().into(), h.from.into(), h.to.into(), rate(h.rate), h.packets.into()]);
+        rows.push(json!({
+            "interface": name, "from": h.from, "to": h.to, "packets-per-second": h.rate, "packets": h.packets,
+        }));
+    }
+    append(text, &table);
+    rows.into()
+}
+
+/// The flows that sharing out does not help.
+fn heavy_flows(router: &Router, text: &mut String) -> Json {
+    let mut table =
+        Table::new().left("Elephant").left("Interface").right("Worker").right("Of it").right("Packets/s");
+    let mut rows = vec![];
+    for Elephant { of, share } in elephants(router) {
+        let (flow, name) = (of.flow.to_string(), router.interface_name(of.interface));
+        table.row([
+            flow.clone().into(),
+            name.clone().into(),
+            of.worker.into(),
+            percent(Some(share)),
+            rate(of.rate),
+        ]);
+        rows.push(json!({
+            "flow": flow, "interface": name, "worker": of.worker, "share": share, "packets-per-second": of.rate,
+        }));
+    }
+    append(text, &table);
+    rows.into()
+}
+
+fn append(text: &mut String, table: &Table) {
     if !table.is_empty() {
         text.push('\n');
         text.push_str(&table.to_text());
     }
-    let workers = workers.iter().map(worker_json).collect::<Json>();
-    Ok(Output::new(
-        text,
-        json!({ "vector-size": FULL, "balance": settings(router).balance, "workers": workers, "queues": rows }),
-    ))
 }
 
 fn workers_text(workers: &[WorkerLoad]) -> String {

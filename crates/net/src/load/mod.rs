@@ -3,17 +3,20 @@
 
 mod balance;
 mod commands;
+mod elephants;
 mod number;
 mod series;
 mod settings;
 #[cfg(test)]
 mod workers_tests;
 
+pub use elephants::{Elephant, elephants};
 pub use number::{MOST_CPU, SetWorkers};
 use settings::set_polling;
 pub use settings::{LoadOp, LoadSettings, settings};
 
 use crate::router::{Part, Placement, Router, Start};
+use crate::steering;
 use command::Command;
 use graph::VECTOR_SIZE;
 use series::Series;
@@ -166,7 +169,9 @@ fn even_out(router: &mut Router) {
         let (n, of) = (brought(p.input).unwrap_or(0.0), packets.get(p.worker).copied().unwrap_or(0.0));
         if of > 0.0 { busy.get(p.worker).copied().unwrap_or(0.0) * n / of } else { 0.0 }
     };
-    let free: Vec<&Placement> = all.iter().filter(|p| !p.chosen).collect();
+    // Packets that are shared out by flow do not go where their queue goes.
+    let moves = |p: &&Placement| !p.chosen && steering::config(router, p.interface).is_none();
+    let free: Vec<&Placement> = all.iter().filter(moves).collect();
     let queues: Vec<(usize, f64)> = free.iter().map(|p| (p.worker, share(p))).collect();
     let Some((queue, to)) = balance::choose(&busy, &queues) else { return };
     let Some(p) = free.get(queue) else { return };

@@ -61,6 +61,11 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
         false
     }
 
+    /// Whether it names workers, which are to be there before and to stay for as long.
+    fn names_workers(&self) -> bool {
+        false
+    }
+
     /// Whether packets meet it from the first one on: a document tells it before interfaces come up.
     fn is_early(&self) -> bool {
         false
@@ -93,6 +98,7 @@ pub trait ErasedOp: Any + fmt::Debug + Send {
     fn switches_on(&self) -> bool;
     fn is_pair(&self) -> bool;
     fn names_others(&self) -> bool;
+    fn names_workers(&self) -> bool;
     fn is_early(&self) -> bool;
     fn is_essential(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
@@ -136,6 +142,10 @@ impl<T: InterfaceOp> ErasedOp for T {
 
     fn names_others(&self) -> bool {
         InterfaceOp::names_others(self)
+    }
+
+    fn names_workers(&self) -> bool {
+        InterfaceOp::names_workers(self)
     }
 
     fn is_early(&self) -> bool {

@@ -365,6 +365,11 @@ impl Router {
         self.started.elapsed()
     }
 
+    /// By which flows are hashed for the choice of paths.
+    pub(crate) fn hash_seed(&self) -> u32 {
+        self.config.plane.hash_seed
+    }
+
     /// The router's clock.
     pub fn now(&self) -> Millis {
         Millis(self.started.elapsed().as_millis() as u64)

@@ -250,6 +250,12 @@ pub(crate) trait Part: Sync {
         let _ = (router, v6, fib_index);
     }
 
+    /// Why there cannot be as few workers as these: something was given to one that would go. With the command that undoes it.
+    fn needs_workers(&self, router: &Router, workers: usize) -> Option<String> {
+        let _ = (router, workers);
+        None
+    }
+
     /// Another number of workers shares the work from now on.
     fn workers_changed(&self, router: &mut Router) {
         let _ = router;

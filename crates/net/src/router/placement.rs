@@ -109,7 +109,7 @@ impl Router {
     pub(crate) fn move_queue(&mut self, index: u32, queue: usize, to: usize) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Ok(()) };
         let Some(input) = i.inputs.get(queue) else { return Ok(()) };
-        self.workers.move_input(input.id, to).map_err(OpError::new)
+        self.workers.move_input(&self.plane.handoff, input.id, to).map_err(OpError::new)
     }
 }
 

@@ -77,6 +77,9 @@ impl Router {
                 self.pool.count()
             )));
         }
+        if let Some(why) = self.parts.all.iter().find_map(|p| p.needs_workers(self, workers)) {
+            return Err(OpError::new(why));
+        }
         // Those of a device that is gone as well: they hold when it is back.
         let placed = |i: &IfState| i.placed.iter().find(|(_, w)| **w >= workers).map(|(q, w)| (*q, *w));
         match self.interfaces().find_map(|i| Some((&i.name, placed(i)?))) {
@@ -145,7 +148,7 @@ impl Router {
     fn spread_inputs(&mut self) -> Result<(), OpError> {
         let workers = self.config.workers;
         for (n, input) in self.workers.inputs_from(workers).into_iter().enumerate() {
-            self.workers.move_input(input, n % workers).map_err(OpError::new)?;
+            self.workers.move_input(&self.plane.handoff, input, n % workers).map_err(OpError::new)?;
         }
         loop {
             let mut all = vec![vec![]; workers];
@@ -157,7 +160,7 @@ impl Router {
             let busiest = all.iter().filter(movable).max_by_key(|of| of.len());
             let Some(busiest) = busiest.filter(|of| of.len() > fewest + 1) else { return Ok(()) };
             let Some(last) = busiest.iter().rfind(|p| !p.chosen) else { return Ok(()) };
-            self.workers.move_input(last.input, idle).map_err(OpError::new)?;
+            self.workers.move_input(&self.plane.handoff, last.input, idle).map_err(OpError::new)?;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What `show runtime`, `show errors` and `show threads` read, and what `clear` subtracts.
 
-use super::{MakeGraph, Order, Router};
+use super::{MakeGraph, OpError, Order, Router};
 use crate::output::InterfaceTx;
 use graph::builder::Kind;
 use graph::dispatch::PanicReport;
 use graph::stats::NodeStats;
-use graph::{Graph, Severity, WorkerHandle};
+use graph::{Graph, Handoff, Severity, WorkerHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc};
@@ -218,19 +218,53 @@ impl Workers {
         self.inputs.iter().filter(|(_, fed)| fed.worker >= first).map(|(id, _)| *id).collect()
     }
 
-    /// Has another worker poll a receive queue. Packets wait in it meanwhile: none is lost, nor overtaken by one behind it.
+    /// Has another worker poll a receive queue. Packets wait in it meanwhile: none is lost, nor overtaken by one behind it, also
+    /// where the one before has handed it over to the one that comes.
     ///
     /// # Errors
     /// As [`Workers::add_input`].
-    pub fn move_input(&mut self, input: u64, to: usize) -> Result<(), String> {
+    pub fn move_input(&mut self, handoff: &Handoff, input: u64, to: usize) -> Result<(), String> {
         let Some(fed) = self.inputs.get(&input).filter(|fed| fed.worker != to) else { return Ok(()) };
         let queue = self.handles[fed.worker].call(move |w| w.remove_input(input));
         let Some(queue) = queue.ok_or("a worker has ended")? else { return Ok(()) };
+        self.await_handoffs(handoff, to);
         self.feed(to, input, queue, &fed.features)?;
         if let Some(fed) = self.inputs.get_mut(&input) {
             fed.worker = to;
         }
         Ok(())
+    }
+
+    /// Waits until a worker has taken what others have handed to it by now. What it is given by mail comes behind that.
+    fn await_handoffs(&self, handoff: &Handoff, worker: usize) {
+        let mark = handoff.mark(worker);
+        while !handoff.has_taken(worker, mark) {
+            // Mail wakes it, and tells whether it is still there.
+            if self.handles.get(worker).and_then(|w| w.call(|_| ())).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Takes the receive queues whose packets visit these features from their workers, and waits until all that came out of them
+    /// has been sent on or dropped, wherever it was handed to.
+    fn halt_inputs(
+        &self,
+        handoff: &Handoff,
+        features: &Arc<AtomicU32>,
+    ) -> Vec<(u64, Box<dyn graph::RxQueue>)> {
+        let of = |(id, fed): (&u64, &Fed)| {
+            let id = *id;
+            let queue = self.handles[fed.worker].call(move |w| w.remove_input(id)).flatten()?;
+            Some((id, queue))
+        };
+        let own = self.inputs.iter().filter(|(_, fed)| Arc::ptr_eq(&fed.features, features));
+        let queues: Vec<_> = own.filter_map(of).collect();
+        if !queues.is_empty() {
+            (0..self.handles.len()).for_each(|w| self.await_handoffs(handoff, w));
+            self.ask(|_| ()).for_each(drop);
+        }
+        queues
     }
 
     /// Gives a worker a transmit queue for an interface.
@@ -434,6 +468,27 @@ impl Router {
             severity: r.severity,
         });
         rows.filter(|r| r.count != 0).collect()
+    }
+
+    /// Changes where workers have the packets of an interface while none is on its way: what comes waits in its receive queues, and
+    /// what came before has gone on. So none is lost, and none overtakes another.
+    ///
+    /// # Errors
+    /// A worker does not take a queue back: the change is made.
+    pub(crate) fn between_packets<R>(
+        &mut self,
+        index: u32,
+        change: impl FnOnce(&mut Router) -> R,
+    ) -> Result<R, OpError> {
+        let features = self.interface(index).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
+        let queues = self.workers.halt_inputs(&self.plane.handoff, &features);
+        let answer = change(self);
+        let back = queues.into_iter().map(|(id, queue)| {
+            let fed = self.workers.feed(self.workers.polls(id), id, queue, &features);
+            fed.map_err(OpError::new)
+        });
+        // One that is not taken keeps none of the others out.
+        back.fold(Ok(answer), |all, one| one.and(all))
     }
 
     /// Waits until no worker works on a vector any more that it works on now.

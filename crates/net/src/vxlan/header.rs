@@ -19,6 +19,13 @@ pub fn parse(h: &[u8; LEN]) -> Option<u32> {
     (h[0] & VALID != 0).then(|| u32::from_be_bytes([0, h[4], h[5], h[6]]))
 }
 
+/// The frame in a datagram to a VXLAN port.
+#[inline]
+pub(crate) fn frame(datagram: &[u8]) -> Option<&[u8]> {
+    let (h, frame) = datagram.split_first_chunk()?;
+    parse(h).map(|_| frame)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ mod input;
 mod part;
 
 pub use header::MAX_VNI;
+pub(crate) use header::frame;
 pub use input::{VxlanDrop, VxlanInput};
 pub use part::{
     GroupInterface, MAX_INSTANCE, MTU, PORT, Vxlan, VxlanConfig, VxlanOp, VxlanTunnel, tunnel, tunnels,
