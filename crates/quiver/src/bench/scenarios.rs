@@ -5,7 +5,9 @@ use super::many;
 use super::prefixes::Prefixes;
 use super::random::Random;
 use super::rig::{Bridging, FIRST, Gre, Labels, Plan, Tags, VNI, Vrfs, list4, list6, prefix};
-use super::special::{api, churn, converge, crowd, dpdk, growth, idle, latency, lines, objects, tables};
+use super::special::{
+    api, churn, converge, crowd, dpdk, growth, idle, latency, lines, objects, steering, tables,
+};
 use super::traffic;
 use super::{Bench, Context, Emit};
 use std::cell::OnceCell;
@@ -252,6 +254,11 @@ pub const ALL: &[Scenario] = &[
     special("converge", "a next hop of a million prefixes goes", converge::run),
     special("latency", "time in the graph at 1, 10, 50 and 90 % load", latency::run),
     special("dpdk", "ip4 from DPDK's net_null to net_null, in turns with ip4", dpdk::run),
+    special(
+        "steering",
+        "one queue whose packets all workers of --workers share, in turns with one worker",
+        steering::run,
+    ),
     special("idle", "CPU without traffic, and the time to wake up", idle::run),
     special("growth", "clocks a packet against what grows: all of the following", growth::run),
     special("growth-routes4", "IPv4 routes, 1 to 4 million", growth::routes4),

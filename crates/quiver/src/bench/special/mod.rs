@@ -10,4 +10,5 @@ pub mod idle;
 pub mod latency;
 pub mod lines;
 pub mod objects;
+pub mod steering;
 pub mod tables;

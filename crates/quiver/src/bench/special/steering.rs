@@ -1,0 +1,119 @@
+//! `steering`: one receive queue, whose packets one worker forwards, against the same with `set interface handoff` among all workers.
+
+use crate::bench::measure::{Meter, median};
+use crate::bench::report::{Answer, Place, round};
+use crate::bench::rig::Rig;
+use crate::bench::{Bench, Context, Emit, scenarios};
+use net::router::Op;
+use net::steering::{Handoff, HandoffConfig};
+use serde::Serialize;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Length of a turn, seconds, and until the workers do what they were told.
+const TURN: f64 = 0.1;
+const SETTLE: f64 = 0.02;
+/// Routes, so that the graph is the limit and not the queue.
+const ROUTES: usize = 1_000_000;
+
+#[derive(Serialize)]
+struct Found {
+    scenario: &'static str,
+    workers: usize,
+    size: usize,
+    /// Pairs of turns.
+    turns: usize,
+    /// Million packets a second that one worker forwards, median.
+    mpps: f64,
+    /// The same where all workers share the queue's packets.
+    mpps_steered: f64,
+    /// The one as a share of the other, median of the pairs.
+    ratio: f64,
+    /// Clocks a packet of the queue with receiving and sending, of all workers together, median.
+    clocks_per_packet_total: f64,
+    clocks_per_packet_total_steered: f64,
+    /// Clocks of `worker-handoff` a packet of the queue, median.
+    clocks_handoff: f64,
+    /// Packets of the queue that no worker took in time, percent.
+    dropped_percent: f64,
+    #[serde(flatten)]
+    place: Place,
+}
+
+/// Of a turn: million packets a second that were sent and received, clocks a packet in all, and those of the node.
+struct Turn {
+    sent: f64,
+    received: f64,
+    clocks: f64,
+    node: f64,
+}
+
+fn sunk(rig: &Rig) -> u64 {
+    rig.egress.iter().flat_map(|e| &e.sinks).map(|s| s.packets.load(Ordering::Acquire)).sum()
+}
+
+/// Runs the scenario.
+pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
+    if c.machine.workers < 2 {
+        return Err("this is of several workers: give --workers".into());
+    }
+    let plan = scenarios::mix(&c.input, false, ROUTES)?;
+    let size = plan.mean_size();
+    let mut rig = Rig::new(&c.machine, &plan, false)?;
+    rig.feed.alone.store(1, Ordering::Release);
+    let _aside = c.machine.step_aside();
+    rig.start();
+    std::thread::sleep(Duration::from_secs_f64((args.seconds / 8.0).min(1.0)));
+    let meter = Meter::new(&rig);
+    let mut turn = |steered: bool| -> Result<Turn, String> {
+        let feature = Handoff(steered.then(HandoffConfig::default)).into();
+        rig.commit(vec![Op::SetFeature { name: "in0".into(), feature }])?;
+        std::thread::sleep(Duration::from_secs_f64(SETTLE));
+        let (first, before) = (meter.mark(), sunk(&rig));
+        std::thread::sleep(Duration::from_secs_f64(TURN));
+        let (window, sent) = (meter.since(&first), sunk(&rig) - before);
+        let packets = meter.packets(&window).max(1) as f64;
+        let node = meter.names.iter().position(|n| *n == "worker-handoff").and_then(|n| window.nodes.get(n));
+        Ok(Turn {
+            sent: sent as f64 / window.seconds / 1e6,
+            received: meter.mpps(&window),
+            clocks: meter.total_clocks(&window).unwrap_or(0.0),
+            node: node.map_or(0.0, |n| n.clocks as f64 / packets),
+        })
+    };
+    let turns = (args.seconds / (2.0 * (TURN + SETTLE))).ceil().max(1.0) as usize;
+    let mut pairs = vec![];
+    for _ in 0..turns {
+        pairs.push((turn(false)?, turn(true)?));
+    }
+    let of = |f: fn(&(Turn, Turn)) -> f64| round(median(pairs.iter().map(f).collect()), 3);
+    let found = Found {
+        scenario: "steering",
+        workers: c.machine.workers,
+        size,
+        turns,
+        mpps: of(|p| p.0.sent),
+        mpps_steered: of(|p| p.1.sent),
+        ratio: of(|p| p.1.sent / p.0.sent.max(f64::MIN_POSITIVE)),
+        clocks_per_packet_total: of(|p| p.0.clocks),
+        clocks_per_packet_total_steered: of(|p| p.1.clocks),
+        clocks_handoff: of(|p| p.1.node),
+        dropped_percent: of(|p| (1.0 - p.1.sent / p.1.received.max(f64::MIN_POSITIVE)).max(0.0) * 100.0),
+        place: Place::now(),
+    };
+    let line = format!(
+        "steering, one queue, {} workers, {} routes, {} bytes: {:.2} Mpps, by one worker {:.2} Mpps: {:.2} times that; {:.1} clocks a packet \
+         in all, by one {:.1}; worker-handoff {:.1}; {:.2} % dropped",
+        found.workers,
+        ROUTES,
+        found.size,
+        found.mpps_steered,
+        found.mpps,
+        found.ratio,
+        found.clocks_per_packet_total_steered,
+        found.clocks_per_packet_total,
+        found.clocks_handoff,
+        found.dropped_percent
+    );
+    emit(Answer::line(&found, line)?)
+}
