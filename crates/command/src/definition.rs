@@ -5,6 +5,9 @@ use crate::{Access, Args, CommandError, Output};
 /// What a command does.
 pub type Run<C> = Box<dyn Fn(&mut C, &Args) -> Result<Output, CommandError>>;
 
+/// Whether an argument of a line is a secret.
+pub(crate) type IsSecret = fn(&str) -> bool;
+
 /// One command over a context `C`: its syntax, what it does, and what the help says about it.
 pub struct Command<C> {
     pub(crate) syntax: String,
@@ -15,7 +18,7 @@ pub struct Command<C> {
     pub(crate) examples: Vec<String>,
     pub(crate) arg_help: Vec<(String, String)>,
     /// Arguments that are secrets, or are one in some lines.
-    pub(crate) secrets: Vec<(String, fn(&str) -> bool)>,
+    pub(crate) secrets: Vec<(String, IsSecret)>,
     pub(crate) access: Access,
     pub(crate) run: Run<C>,
 }
