@@ -1,7 +1,6 @@
 //! What each client may ask for in a second, over all its connections.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -17,40 +16,12 @@ use tonic::codegen::{Bytes, Service, StdError};
 
 use crate::limits::DOCUMENT;
 use crate::status;
-use crate::who::Who;
+use crate::who::{Key, Who};
 
 /// Of so many clients it is known what they have used; of those that have used nothing lately it need not be.
 const KNOWN: usize = 128;
 /// A message that has begun is taken, be it as large as it may: so many bytes may be owed.
 const CREDIT: f64 = DOCUMENT as f64;
-
-/// Who a client is: a Unix user, or a name in certificates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// A user of the machine.
-    User(u32),
-    /// A name in certificates.
-    Name(String),
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Key::User(user) => write!(f, "uid:{user}"),
-            Key::Name(name) => write!(f, "tls:{name}"),
-        }
-    }
-}
-
-impl Key {
-    /// Of somebody.
-    pub fn of(caller: &Caller) -> Key {
-        match &caller.remote {
-            Some(remote) => Key::Name(remote.name.clone()),
-            None => Key::User(caller.user),
-        }
-    }
-}
 
 /// What is left of a second's worth. It may be owed.
 #[derive(Clone, Copy, Debug)]

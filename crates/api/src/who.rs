@@ -1,5 +1,6 @@
 //! Who is at the other end of a connection, and its place among the connections.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 use tonic::{Request, Status};
 
-use crate::rates::Key;
 use crate::status;
 
 /// Connections on top of [`MAX_CLIENTS`] that only who may change things gets, so that lookers cannot lock them out.
@@ -25,6 +25,34 @@ const MOST_WORDS: usize = 1024;
 /// Who is at the other end: somebody with a role, or why nobody.
 #[derive(Clone, Debug)]
 pub struct Who(pub Result<Arc<Caller>, Arc<str>>);
+
+/// Who a client is: a Unix user, or a name in certificates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A user of the machine.
+    User(u32),
+    /// A name in certificates.
+    Name(String),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::User(user) => write!(f, "uid:{user}"),
+            Key::Name(name) => write!(f, "tls:{name}"),
+        }
+    }
+}
+
+impl Key {
+    /// Of somebody.
+    pub fn of(caller: &Caller) -> Key {
+        match &caller.remote {
+            Some(remote) => Key::Name(remote.name.clone()),
+            None => Key::User(caller.user),
+        }
+    }
+}
 
 /// Who has sent a request.
 ///
