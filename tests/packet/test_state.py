@@ -424,3 +424,32 @@ def test_a_start_says_when_a_restart_forgets(kept, tmp_path):
         assert log.count(forgets) == 1 and "--state" in log, log
     finally:
         other.stop()
+
+
+def test_comments_are_kept_by_what_is_saved(kept):
+    more = "  # spare\n  loop1:\n    mtu: 1500   # as everywhere\n    description: \"old\"  # to be named\n# the way out\nroutes:\n- 10.9.0.0/16 via 10.0.0.9  # for now\n"
+    kept.quiver("apply", kept.file(2, more))
+    was = open(kept.file(2, more)).read()
+
+    def last():
+        return kept.quiver("history", kept.history()[0]["number"], "--document").stdout
+
+    kept.router.ctl("create loopback interface")
+    kept.router.ctl("ip route add 10.8.0.0/16 via 10.0.0.8")
+    assert "anew" not in kept.quiver("save").stdout
+    text = last()
+    assert [line for line in was.splitlines() if line not in text.splitlines()] == [], text
+    assert "- 10.8.0.0/16 via 10.0.0.8\n" in text and "  loop2:" in text
+    # Single places are changed in that text.
+    done = kept.router.ctl("configuration set loopbacks.loop1.description \"new\"")
+    assert done.startswith("applied in 1 step, kept as number"), done
+    assert last() == text.replace("\"old\"", "new")
+    kept.router.ctl("configuration edit \"[{delete: loopbacks.loop2}, {delete: interfaces.loop2}]\"")
+    kept.router.ctl("ip route del 10.8.0.0/16 via 10.0.0.8")
+    kept.quiver("save")
+    # But for the order of interfaces, of which the new one was the last.
+    was = was.replace("\"old\"", "new").splitlines()
+    text = last()
+    assert [line for line in text.splitlines() if line in was] == was and "loop2" not in text, text
+    kept.again()
+    assert kept.runs() == 2 and last() == text

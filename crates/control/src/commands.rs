@@ -9,6 +9,7 @@ mod desired;
 mod documents;
 mod edits;
 mod history;
+mod keeping;
 mod netlink;
 mod ping;
 mod places;

@@ -2,6 +2,7 @@
 
 use super::App;
 use super::desired::{Compared, Desk, EXACT, From, PIECE, Text, asked, busy, compare, planned, rights};
+use super::keeping;
 use super::places::Places;
 use crate::ctl::author;
 use crate::edit::NOT_ALL;
@@ -401,24 +402,30 @@ async fn prepare(
     desk: &Desk,
     order: &Order,
     author: Author,
-    plan: Plan,
+    (plan, wanted): (Plan, Side),
     text: Text,
-) -> Result<(Plan, Option<Prepared>), CommandError> {
-    let Some(folder) = desk.changes.folder.clone() else { return Ok((plan, None)) };
+) -> Result<(Plan, Side, Option<Prepared>, Option<&'static str>), CommandError> {
+    let Some(folder) = desk.changes.folder.clone() else { return Ok((plan, wanted, None, None)) };
     let (kind, source) = (order.kind, order.from.name());
     let (comment, confirm) = (order.comment.clone(), order.confirm.map(|t| t.as_secs()));
+    let edited = order.from.is_edited();
     background(move || {
         let last = || {
             let number = folder.numbers().ok()?.first().copied()?;
             folder.read(number).ok()
         };
         if plan.is_empty() && last().is_some_and(|r| r.header.is_state() && r.document() == text.get()) {
-            return Ok((plan, None));
+            return Ok((plan, wanted, None, None));
         }
+        // Changes of places are made in the operator's text.
+        let (kept, told) = match edited {
+            true => keeping::of_changes(&folder, text.get(), &wanted),
+            false => (None, None),
+        };
         let mut header = header(kind, source, author, comment, &plan);
         header.confirm = confirm.filter(|_| plan.visible().next().is_some());
-        let prepared = folder.prepare(header, text.get())?;
-        Ok((plan, Some(prepared)))
+        let prepared = folder.prepare(header, kept.as_deref().unwrap_or_else(|| text.get()))?;
+        Ok((plan, wanted, Some(prepared), told))
     })
     .await
     .map_err(|e| CommandError::new(format!("nothing was changed: {e}")))
@@ -468,7 +475,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
     let steps = plan.visible().count();
     let author = if order.kind == Kind::Reload { reloads() } else { who(order.caller.clone()).await };
     let by = words(&author);
-    let (plan, prepared) = prepare(desk, &order, author.clone(), plan, text).await?;
+    let (plan, wanted, prepared, anew) = prepare(desk, &order, author.clone(), (plan, wanted), text).await?;
     // Not a moment before: it takes away what its document does not say.
     if let From::Edited(edited, _) = &order.from {
         desk.still(&edited.version)?;
@@ -521,6 +528,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
             desk.changes.events.configured(phase, &author, number, None, &told);
         }
     }
+    anew.iter().for_each(|told| _ = write!(text, "\n{told}"));
     if !restart.is_empty() {
         text += "\nwith the next start:";
         restart.iter().for_each(|r| _ = write!(text, "\n{r}"));

@@ -170,7 +170,7 @@ pub(super) enum From {
 /// A document that was read and checked.
 pub(super) struct Wanted {
     pub side: Side,
-    settings: Settings,
+    pub settings: Settings,
     pub text: Text,
 }
 
@@ -188,6 +188,11 @@ impl Text {
 }
 
 impl Wanted {
+    /// Of a text by itself.
+    pub(super) fn read(bytes: Vec<u8>) -> Result<Wanted, CommandError> {
+        Wanted::of(DOCUMENT, bytes, 0)
+    }
+
     fn of(file: &str, bytes: Vec<u8>, begins: usize) -> Result<Wanted, CommandError> {
         let told = |e: Diagnostics| CommandError::new(e.to_string().trim_end()).with_faults(e.faults(FAULTS));
         let document = yaml::check_bytes(file, bytes).and_then(yaml::Document::runnable).map_err(told)?;

@@ -78,7 +78,8 @@ impl Desk {
     /// It cannot be kept.
     pub async fn save(&self, comment: &str, caller: &Caller) -> Result<(u64, bool), CommandError> {
         let _lock = Applying::begin(&self.changes)?;
-        saved(self, Some(caller.clone()), crate::saved::plain(comment)).await
+        let saved = saved(self, Some(caller.clone()), crate::saved::plain(comment)).await?;
+        Ok((saved.number, saved.new))
     }
 
     /// What a document would change of what runs.

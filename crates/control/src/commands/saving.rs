@@ -3,6 +3,7 @@
 use super::App;
 use super::change::{COMMENT, alone, background, header, who, words};
 use super::desired::{Desk, From};
+use super::keeping;
 use super::reading::Written;
 use crate::engine::{self, Brought, Side};
 use crate::events::Phase;
@@ -17,9 +18,9 @@ pub(super) fn command() -> Command<App> {
         .alias("save [comment <comment:string>]")
         .arg("comment", COMMENT)
         .details(
-            "What commands have changed is gone after a restart unless it is saved. The history says whose they were. What is kept is what `show configuration` \
-             writes: comments and order of a document that was applied stay with that one in the history. `quiver save` does \
-             the same from the shell.",
+            "What commands have changed is gone after a restart unless it is saved. The history says whose they were. What is kept is the \
+             document before, edited: what says the same stays as it is written, with comments and order; where it cannot be edited, \
+             which the answer tells, it is what `show configuration` writes. `quiver save` does the same from the shell.",
         )
         .example("configuration save")
         .example("save comment \"peer moved\"")
@@ -30,8 +31,9 @@ fn save(app: &mut App, args: &Args) -> Result<Output, CommandError> {
     let (caller, comment) = (args.caller().cloned(), args.opt::<String>("comment")?.unwrap_or_default());
     let comment = crate::saved::plain(&comment);
     alone(app, async move |desk| {
-        let (number, new) = saved(&desk, caller, comment).await?;
-        let text = kept_text(number, new);
+        let Saved { number, new, told } = saved(&desk, caller, comment).await?;
+        let told = told.map(|t| format!("\n{t}")).unwrap_or_default();
+        let text = kept_text(number, new) + &told;
         Ok(Output::new(text, json!({ "number": number, "saved": new })))
     })
 }
@@ -43,18 +45,28 @@ fn kept_text(number: u64, new: bool) -> String {
     }
 }
 
-/// Keeps what runs; its number in the history, and whether it differs from what was kept last.
+/// What was kept.
+pub(super) struct Saved {
+    /// Its number in the history.
+    pub number: u64,
+    /// Whether it differs from what was kept last.
+    pub new: bool,
+    /// What is to be told of its text.
+    told: Option<&'static str>,
+}
+
+/// Keeps what runs, in the text of the document before where that can be edited.
 pub(super) async fn saved(
     desk: &Desk,
     caller: Option<Caller>,
     comment: String,
-) -> Result<(u64, bool), CommandError> {
+) -> Result<Saved, CommandError> {
     if desk.changes.pending.borrow().is_some() {
         let why = "what was applied waits to be confirmed: `configuration confirm` keeps it";
         return Err(CommandError::new(why));
     }
     let (folder, author) = (desk.changes.folder()?, who(caller).await);
-    let (who_saves, told) = (author.clone(), comment.clone());
+    let (who_saves, told_of) = (author.clone(), comment.clone());
     let begin = |router: &Router| Ok(Written::of(router));
     let (Written { text, .. }, _) = desk.read_whole(false, &desk.next_settings(), begin).await?;
     let running = desk.running().await?;
@@ -71,20 +83,27 @@ pub(super) async fn saved(
             && plan.is_empty()
             && header.is_state()
         {
-            return Ok((*number, false, brought));
+            return Ok((*number, false, None, brought));
         }
+        let (text, told) = match last.as_ref().map(|(_, _, last)| last) {
+            None => (text, None),
+            Some(last) => match keeping::edited(last, &text, &running) {
+                None => (text, keeping::anew(last)),
+                Some(edited) => edited,
+            },
+        };
         let mut header = header(Kind::Save, String::new(), author, comment, &plan);
         header.commands = commands;
         let prepared = folder.prepare(header, &text)?;
-        folder.keep(&prepared).map(|n| (n, true, brought))
+        folder.keep(&prepared).map(|n| (n, true, told, brought))
     });
-    let (number, new, brought) =
+    let (number, new, told, brought) =
         kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
     desk.changes.trail.saved();
     desk.changes.brought.replace(Some(brought));
     if new {
         desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));
-        desk.changes.events.configured(Phase::Saved, &who_saves, Some(number), None, &told);
+        desk.changes.events.configured(Phase::Saved, &who_saves, Some(number), None, &told_of);
     }
-    Ok((number, new))
+    Ok(Saved { number, new, told })
 }

@@ -8,6 +8,7 @@
 mod brought;
 mod bulk;
 mod carry;
+mod differing;
 mod known;
 mod objects;
 mod rules;

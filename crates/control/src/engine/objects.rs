@@ -769,10 +769,14 @@ impl Side {
         side
     }
 
+    /// Where an object stands.
+    pub(super) fn place_of(&self, id: &Id) -> Option<&(Place, Arc<str>)> {
+        self.model.get(id).and_then(|o| self.places.get(o.place as usize))
+    }
+
     /// What is wrong with an object, at its place in the document.
     pub(crate) fn refusal(&self, id: &Id, number: Option<u32>, message: &str) -> Diagnostic {
-        let at = self.model.get(id).and_then(|o| self.places.get(o.place as usize));
-        let (mut place, path) = at.cloned().unwrap_or_default();
+        let (mut place, path) = self.place_of(id).cloned().unwrap_or_default();
         match id {
             Id::Routes(_) => place = number.and_then(|n| self.bulk.route_place(n)).unwrap_or_default(),
             Id::Labels(_) => place = number.and_then(|n| self.bulk.label_place(n)).unwrap_or_default(),
@@ -796,7 +800,7 @@ impl Side {
         self.retain_macs(|name| !names.iter().any(|n| n == name));
     }
 
-    fn retain_macs(&mut self, keep: impl Fn(&str) -> bool) {
+    pub(super) fn retain_macs(&mut self, keep: impl Fn(&str) -> bool) {
         let ids: Vec<Id> =
             self.model.iter().map(|(id, _)| id).filter(|id| matches!(id, Id::Mac(_))).cloned().collect();
         for id in ids {

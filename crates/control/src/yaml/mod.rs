@@ -21,6 +21,7 @@ mod mpls;
 mod mpls_tunnel;
 mod neighbor;
 mod punt;
+pub(crate) mod rewrite;
 mod route;
 mod rules;
 mod runs;
