@@ -442,7 +442,7 @@ mod tests {
             changes in prop::collection::vec((0u8..6, any::<bool>()), 0..24),
         ) {
             let mut routes = Routes::default();
-            let node = |n: u8| Node::text(&format!("10.{n}.0.0/16 drop"));
+            let node = |n: u8| Node::text(format!("10.{n}.0.0/16 drop"));
             routes.push(&(0..lines).map(node).collect::<Vec<_>>());
             for (n, set) in changes {
                 let place = [format!("prefix=10.{n}.0.0/16")];

@@ -180,8 +180,15 @@ mod tests {
     fn a_label_leads_into_the_tables_that_there_are() {
         let mut router = Router::new(RouterConfig::default()).unwrap();
         let goal = |router: &Router, paths: Vec<Path>| {
-            let route =
-                Route { protocol: 186, action: Action::Unicast, paths, nexthop: 0, source: None, mtu: 0 };
+            let route = Route {
+                protocol: 186,
+                action: Action::Unicast,
+                paths,
+                nexthop: 0,
+                source: None,
+                mtu: 0,
+                wanted: 0,
+            };
             Devices::default().label_goal(router, &route)
         };
         let over = |table| Path { ifindex: 7, weight: 1, table, ..Path::default() };

@@ -270,10 +270,8 @@ impl Conn {
                 });
             }
             Message::SetVringErr { index, .. } => drop(self.ring(index)?),
-            Message::SetVringEnable { index, on } => {
-                if self.ring(index)?.enabled != on {
-                    self.describe(index, |v| v.enabled = on)?;
-                }
+            Message::SetVringEnable { index, on } if self.ring(index)?.enabled != on => {
+                self.describe(index, |v| v.enabled = on)?;
             }
             _ => {}
         }

@@ -8,6 +8,8 @@ mod number;
 mod series;
 mod settings;
 #[cfg(test)]
+mod steering_tests;
+#[cfg(test)]
 mod workers_tests;
 
 pub use elephants::{Elephant, elephants};

@@ -482,13 +482,14 @@ impl Router {
     ) -> Result<R, OpError> {
         let features = self.interface(index).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
         let queues = self.workers.halt_inputs(&self.plane.handoff, &features);
-        let answer = change(self);
-        let back = queues.into_iter().map(|(id, queue)| {
-            let fed = self.workers.feed(self.workers.polls(id), id, queue, &features);
-            fed.map_err(OpError::new)
-        });
-        // One that is not taken keeps none of the others out.
-        back.fold(Ok(answer), |all, one| one.and(all))
+        let mut answer = Ok(change(self));
+        for (id, queue) in queues {
+            // One that is not taken keeps none of the others out.
+            if let Err(e) = self.workers.feed(self.workers.polls(id), id, queue, &features) {
+                answer = Err(OpError::new(e));
+            }
+        }
+        answer
     }
 
     /// Waits until no worker works on a vector any more that it works on now.

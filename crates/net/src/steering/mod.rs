@@ -14,8 +14,6 @@ mod part;
 #[cfg(test)]
 mod tests;
 mod worker_handoff;
-#[cfg(test)]
-mod workers_tests;
 
 pub use key::{FlowKey, FlowKind};
 pub(crate) use part::Steering;

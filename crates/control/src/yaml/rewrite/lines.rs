@@ -173,7 +173,8 @@ impl<'t> Text<'t> {
             if !self.is_blank(n) {
                 let (indent, rest) = line.split_at_checked(from)?;
                 // Behind a dash the first one has no spaces in front.
-                if !indent.bytes().all(|b| b == b' ') && !(out.len() <= to && head.is_some()) {
+                let first = out.len() <= to && head.is_some();
+                if !first && indent.bytes().any(|b| b != b' ') {
                     return None;
                 }
                 out.push_str(rest);

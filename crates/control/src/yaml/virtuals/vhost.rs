@@ -17,6 +17,7 @@ pub(super) const SECTION: Section = Section {
     stands_twice: false,
     says_mac: false,
     fields: VHOST,
+    secrets: &[],
     decode,
     dump,
 };

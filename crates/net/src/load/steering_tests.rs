@@ -2,9 +2,9 @@
 //! overtakes another of its flow.
 #![allow(clippy::unwrap_used)]
 
-use super::{Handoff, HandoffConfig, handed, heavy};
-use crate::load::SetWorkers;
+use super::SetWorkers;
 use crate::router::{Device, DeviceControl, Op, Router, RouterConfig};
+use crate::steering::{self, Handoff, HandoffConfig, handed, heavy};
 use graph::io::Ready;
 use graph::{Buffers, Packets, PoolConfig, PoolMemory, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth::MacAddr;
@@ -256,9 +256,9 @@ fn flows_are_shared_out_and_counted() {
     }
     // What fails behind it takes it back.
     r.commit(vec![handoff(&[0, 1], false), handoff(&[9], false)]).unwrap_err();
-    assert_eq!(super::config(&r, index).unwrap().workers, [2]);
+    assert_eq!(steering::config(&r, index).unwrap().workers, [2]);
     r.commit(vec![off(), count(1)]).unwrap();
-    assert_eq!((super::config(&r, index), handed(&r)), (None, vec![]));
+    assert_eq!((steering::config(&r, index), handed(&r)), (None, vec![]));
     all_came(&r, &all);
     let sent = all.sent.load(Ordering::Relaxed);
     assert_eq!(r.interface_counts(index).rx_packets, sent, "each is counted once");
