@@ -24,6 +24,8 @@ const MOST_LABELS: usize = 16;
 const NAMED_LABELS: usize = 6;
 /// Bytes of a UDP header.
 const UDP_LEN: usize = 8;
+/// Bytes behind the header of the shortest Ethernet frame.
+const SHORTEST: usize = 46;
 
 /// Of what a flow is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -188,6 +190,14 @@ fn above(mut key: FlowKey, protocol: IpProtocol, l4: &[u8]) -> (FlowKey, Option<
     (key, inside)
 }
 
+/// Whether bytes behind labels are an IPv6 packet, which has no checksum: it is as long as it says, or padded to the shortest frame.
+fn is_ip6(p: &[u8]) -> bool {
+    let Some(h) = p.first_chunk::<{ ip6::HEADER_LEN }>() else { return false };
+    let len = Ip6Header(h).total_len();
+    // No source is a group.
+    (len == p.len() || len < p.len() && p.len() <= SHORTEST) && h[8] != 0xff
+}
+
 fn read_mpls(bytes: &[u8]) -> Read<'_> {
     let stack = StackView::parse(bytes, MOST_LABELS).ok()?;
     let labels = stack.entries().map(|e| e.label()).filter(|l| !l.is_reserved()).take(NAMED_LABELS);
@@ -196,7 +206,7 @@ fn read_mpls(bytes: &[u8]) -> Read<'_> {
     // The stack does not say what it carries, and frames may begin as IP does: so more than the first bits must be right.
     let inside = match Payload::guess(stack.payload()) {
         Payload::Ip4 => ip4::check(stack.payload(), usize::MAX).is_ok().then_some(Layer::Ip4),
-        Payload::Ip6 => Some(Layer::Ip6),
+        Payload::Ip6 => is_ip6(stack.payload()).then_some(Layer::Ip6),
         Payload::Other => None,
     };
     Some((key, inside.map(|layer| (layer, stack.payload()))))

@@ -210,9 +210,11 @@ fn check(router: &Router, i: &IfState) -> Result<(), OpError> {
             Some(format!("has its frames from {}: name that", router.interface_name(parent)))
         }
         Kind::Local | Kind::Loopback => Some("has no receive queues".into()),
-        Kind::MplsTunnel { .. } | Kind::Virtual(_) => {
-            Some("has no device of its own: name the devices on which its packets come".into())
-        }
+        Kind::MplsTunnel { .. } | Kind::Virtual(_) => Some(
+            "has no device of its own: name the devices on which its packets come; of a memif and a vhost-user interface the other side \
+             chooses how many queues there are"
+                .into(),
+        ),
     };
     why.map_or(Ok(()), |why: String| Err(OpError::new(format!("{name} {why}"))))
 }
@@ -269,6 +271,12 @@ impl InterfaceOp for Handoff {
 
     fn names_workers(&self) -> bool {
         true
+    }
+
+    fn commands(&self, name: &str, _: bool) -> Vec<String> {
+        let Some(config) = &self.0 else { return vec![] };
+        let both = if config.symmetrical { " symmetrical" } else { "" };
+        vec![format!("set interface handoff {name} workers {}{both}", config.words())]
     }
 
     fn words(&self, name: &str) -> (String, String) {

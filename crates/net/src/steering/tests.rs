@@ -171,7 +171,11 @@ fn what_cannot_be_read_goes_by_what_is_around() {
     let no_vni = joined("d431 12b5 0000 0000 00000000 00000700", &framed("0800", &ip4(1, 2, 3, 4)));
     assert_eq!(outer(framed("0800", &around(17, &no_vni))), (FlowKind::Ip4, 0xc000_0201, 0xd431_12b5));
     // Frames of a pseudowire begin as IP does now and then: they go by their labels all the same.
-    for wire in ["00000000 020000000009", "4500 0000 0102 0304 0506 0708 0900 0000 0102 0304 0506 0708"] {
+    for wire in [
+        "00000000 020000000009",
+        "4500 0000 0102 0304 0506 0708 0900 0000 0102 0304 0506 0708",
+        "6000 0000 0102 0304 0506 0708 0900 0000 0102 0304 0506 0708 0000 0000 0000 0000 0000 0000 0000 0000",
+    ] {
         let labelled = |stack: &str| FlowKey::of(&hex(&format!("{MACS} 8847 {stack} {wire}")));
         let (one, other) = (labelled("0006404000065140"), labelled("0006404000066140"));
         assert_eq!((one.kind, one.to_string().as_str()), (FlowKind::Labels, "labels 100/101"));
