@@ -100,6 +100,11 @@ def test_routes_of_ip_are_forwarded_by(lab):
     s.router.ctl("ip table add 77")
     wait_for("it is made", lambda: [n["failed"] for n in s.netlink()] == [0])
     s.quiet()
+    # So it is where one is made again that was taken out with its routes.
+    s.router.ctl("ip table del 77")
+    s.router.ctl("ip table add 77")
+    s.quiet()
+    assert "via 10.0.1.2 left" in s.router.ctl("fib why 30.0.1.1 table 77")
     s.linux.ip("route del 30.0.1.0/24 table 77")
     # Of several ways those over pairs are taken.
     s.linux.ip("route add 30.0.3.0/24 nexthop via 10.0.1.2 dev e0 weight 3 nexthop dev other weight 1")

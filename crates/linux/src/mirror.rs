@@ -123,6 +123,11 @@ impl Mirror {
         std::mem::take(&mut self.asks)
     }
 
+    /// Devices have to be asked for: those that there were may have changed, or could not be read.
+    pub fn ask_for_devices(&mut self) {
+        self.asks = true;
+    }
+
     /// Takes what devices are: their tables, by Linux's index.
     pub fn take_devices(&mut self, tables: &HashMap<u32, u32>) {
         let gone: Vec<u32> = self.tables.keys().filter(|d| !tables.contains_key(d)).copied().collect();
@@ -235,9 +240,11 @@ impl Mirror {
 
     /// All will be told anew by such a one, whether he came to an end the last time or not: what is not told until [`Mirror::end`] is gone.
     pub fn begin_anew(&mut self) {
-        let seen = self.seen;
+        let (seen, tables) = (self.seen, std::mem::take(&mut self.tables));
         self.routes.mark(seen);
         self.begin();
+        // These are Linux's.
+        (self.tables, self.asks) = (tables, true);
     }
 
     /// All will be told anew: what is not told until [`Mirror::end`] is gone.
@@ -613,13 +620,6 @@ mod tests {
 
     /// A message of the IPv6 default route by way of a router that is advertised.
     fn advertised(router: u8, wanted: u8) -> Vec<u8> {
-        let attribute = |kind: u16, value: &[u8]| {
-            let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-            a.extend(kind.to_ne_bytes());
-            a.extend(value);
-            a.resize(a.len().next_multiple_of(4), 0);
-            a
-        };
         let gateway = std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, router.into());
         let body = [
             vec![route::AF_INET6, 0, 0, 0, 254, RTPROT_RA, 0, 1, 0, 0, 0, 0],
@@ -629,11 +629,7 @@ mod tests {
             attribute(20, &[wanted]),
         ]
         .concat();
-        let mut m = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
-        m.extend(kind::RTM_NEWROUTE.to_ne_bytes());
-        m.extend([0; 10]);
-        m.extend(body);
-        m
+        message(kind::RTM_NEWROUTE, &body)
     }
 
     fn told(mirror: &mut Mirror, messages: &[Vec<u8>]) -> Vec<IpAddr> {

@@ -91,7 +91,7 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
             };
             let lacks = |t: &Task| {
                 let followed = kernel.followed.borrow();
-                followed.get(&t.namespace.0).is_some_and(|f| f.taken.counts.lacked(&router.borrow()))
+                followed.get(&t.namespace.0).is_some_and(|f| f.taken.lacks(&router.borrow()))
             };
             let stays = |t: &Task| same(t) && !lacks(t) && !t.tasks[0].is_finished();
             let ended: Vec<_> = tasks.extract_if(.., |t| !stays(t)).map(|t| t.namespace.0.clone()).collect();
@@ -182,7 +182,8 @@ fn begin(
     let reader = linux::follow(sockets, tell).map_err(|e| e.to_string())?;
     let (look, said) = (Notify::new(), RefCell::default());
     let (heard, others) = Default::default();
-    let taken = Taken { speaker: Speaker::KERNEL, netns: netns.clone(), devices, counts };
+    let tables_made = router.borrow().tables_made();
+    let taken = Taken { speaker: Speaker::KERNEL, netns: netns.clone(), devices, tables_made, counts };
     let followed = Rc::new(Followed { taken, reader, requests, makes, said, heard, others, look });
     let task =
         take_all(Rc::clone(router), Rc::clone(&followed), events, marked, Rc::clone(log), Rc::clone(wake));

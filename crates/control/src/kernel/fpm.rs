@@ -70,7 +70,8 @@ fn devices(router: &Router, netns: Option<&str>) -> Devices {
 
 fn taken(router: &Router, netns: &Option<String>) -> Rc<Taken> {
     let devices = devices(router, netns.as_deref());
-    Rc::new(Taken { speaker: Speaker::FPM, netns: netns.clone(), devices, counts: Counts::default() })
+    let (netns, tables_made) = (netns.clone(), router.tables_made());
+    Rc::new(Taken { speaker: Speaker::FPM, netns, devices, tables_made, counts: Counts::default() })
 }
 
 impl Listener {
@@ -121,7 +122,7 @@ impl Listener {
         // Other devices are pairs, or there is another table: all is told anew.
         if let (Some(heard), Some((_, netns))) = (kernel.fpm(), &self.wanted) {
             let now = devices(&router.borrow(), netns.as_deref());
-            let lacked = heard.taken.borrow().counts.lacked(&router.borrow());
+            let lacked = heard.taken.borrow().lacks(&router.borrow());
             if heard.taken.borrow().devices != now || lacked {
                 heard.taken.replace(taken(&router.borrow(), netns));
                 heard.fpm.tell_all();
@@ -145,8 +146,8 @@ fn begin(
     let tell = move |event| send.blocking_send((Instant::now(), event)).is_ok();
     let mut requests = sockets(netns.as_deref(), linux::Sockets::for_requests)?;
     let tables = move || {
-        let all = linux::reader::read_devices(&mut requests).unwrap_or_default();
-        all.iter().filter_map(|(ifindex, d)| Some((*ifindex, d.link.table()?))).collect()
+        let all = linux::reader::read_devices(&mut requests).ok()?;
+        Some(all.iter().filter_map(|(ifindex, d)| Some((*ifindex, d.link.table()?))).collect())
     };
     let fpm = linux::fpm::listen(bound, config, tables, tell).map_err(|e| e.to_string())?;
     let heard = Rc::new(Heard { fpm, address, peer: RefCell::default(), taken: RefCell::new(taken) });

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 /// The kernel's table `main`.
-const MAIN: u32 = 254;
+pub(super) const MAIN: u32 = 254;
 
 /// Linux's devices that are pairs, and the numbers of their interfaces; and the tables these are in, IPv4's and IPv6's. Routes go back as they came:
 /// with other pairs or tables all is told anew.

@@ -94,6 +94,9 @@ impl Taken {
     }
 
     fn label_goal(&self, router: &Router, route: &linux::Route, more: i64) -> Option<LabelGoal> {
+        if route.paths.iter().any(|p| p.table.is_some()) {
+            self.counts.other_tables.set(true);
+        }
         self.counted(self.devices.label_goal(router, route), more)
     }
 }

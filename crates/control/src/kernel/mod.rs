@@ -18,7 +18,7 @@ pub(crate) use fpm::{Deaf, Heard};
 
 use goals::Devices;
 use linux::{Key, Reader};
-use net::router::{LINUXS, LogLine, RouteTable, Router};
+use net::router::{LINUXS, LogLine, Router};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -77,10 +77,17 @@ pub(crate) struct Taken {
     speaker: Speaker,
     pub netns: Option<String>,
     devices: Devices,
+    /// [`Router::tables_made`] when all was told.
+    tables_made: u64,
     pub counts: Counts,
 }
 
 impl Taken {
+    /// Whether a table was made since: routes into it were refused, or went with one of its number.
+    fn lacks(&self, router: &Router) -> bool {
+        self.counts.other_tables.get() && self.tables_made != router.tables_made()
+    }
+
     /// How many devices of it are pairs.
     pub fn devices(&self) -> usize {
         self.devices.0.len()
@@ -147,8 +154,8 @@ pub(crate) struct Counts {
     /// Routes that the router has refused, and why; of too many only the number.
     pub failed: RefCell<HashMap<Failed, String>>,
     pub more_failed: Cell<u64>,
-    /// Tables that routes were refused for want of: the family, whether that is IPv6, and the number.
-    lacking: RefCell<BTreeSet<(bool, u32)>>,
+    /// A route or a label leads into another table than the main one.
+    other_tables: Cell<bool>,
     /// Changes that were made in the router.
     pub made: Cell<u64>,
     /// Batches that wait, and the longest that one has waited.
@@ -173,12 +180,6 @@ impl Counts {
         self.unsupported.borrow_mut().clear();
         self.failed.borrow_mut().clear();
         self.more_failed.set(0);
-        self.lacking.borrow_mut().clear();
-    }
-
-    /// Whether a table is there now for want of which a route was refused.
-    fn lacked(&self, router: &Router) -> bool {
-        self.lacking.borrow().iter().any(|(v6, id)| router.has_table(RouteTable { v6: *v6, id: *id }))
     }
 
     fn fail(&self, key: Failed, why: String) {

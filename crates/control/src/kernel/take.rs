@@ -1,9 +1,9 @@
 //! Changes of routes of the kernel's, or of FRR's, made in the router.
 
-use super::goals::{Goal, Not, leads_to_own};
+use super::goals::{Goal, MAIN, Not, leads_to_own};
 use super::{Failed, Taken};
 use linux::{Change, Key, Route};
-use net::router::{Op, RouteBatch, RouteSource, RouteTable, Router};
+use net::router::{Op, RouteBatch, RouteSource, Router};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -43,6 +43,9 @@ impl Taken {
             let Change { key, was, is } = &change;
             let step = |router: &mut Router, sources: &mut HashMap<_, _>, route: &Arc<Route>, more| {
                 let goal = self.goal(key, route, more)?;
+                if key.table != MAIN {
+                    self.counts.other_tables.set(true);
+                }
                 let source = *sources.entry(route.protocol).or_insert_with(|| {
                     router.route_source(&speaker.source_name(netns, route.protocol), speaker.preference).ok()
                 });
@@ -91,10 +94,6 @@ impl Taken {
                     let mut batch = router.route_batch(step.source, step.goal.table);
                     batch.del_ranked(step.key.prefix, step.goal.rank);
                     let _ = router.commit(vec![Op::Routes(batch)]);
-                    let table = (step.key.prefix.addr().is_ipv6(), step.goal.table);
-                    if !router.has_table(RouteTable { v6: table.0, id: table.1 }) {
-                        self.counts.lacking.borrow_mut().insert(table);
-                    }
                     if !leads_to_own(router, step.key.prefix, &step.goal.target) {
                         self.counts.fail(Failed::Route(step.key), e.message);
                     }

@@ -122,7 +122,7 @@ impl Drop for Fpm {
 pub fn listen(
     listener: TcpListener,
     config: Config,
-    devices: impl FnMut() -> HashMap<u32, u32> + Send + 'static,
+    devices: impl FnMut() -> Option<HashMap<u32, u32>> + Send + 'static,
     send: impl FnMut(Event) -> bool + Send + 'static,
 ) -> io::Result<Fpm> {
     listener.set_nonblocking(true)?;
@@ -190,7 +190,7 @@ struct AtWork<D, S> {
     gone: Option<Instant>,
 }
 
-impl<D: FnMut() -> HashMap<u32, u32>, S: FnMut(Event) -> bool> AtWork<D, S> {
+impl<D: FnMut() -> Option<HashMap<u32, u32>>, S: FnMut(Event) -> bool> AtWork<D, S> {
     fn tell(&mut self, event: Event) -> io::Result<()> {
         match (self.send)(event) && !self.stop.load(Ordering::Acquire) {
             true => Ok(()),
@@ -205,7 +205,11 @@ impl<D: FnMut() -> HashMap<u32, u32>, S: FnMut(Event) -> bool> AtWork<D, S> {
         self.stats.objects.store(self.mirror.nexthops() as u64, Ordering::Relaxed);
         self.stats.labels.store(self.mirror.labels() as u64, Ordering::Relaxed);
         if self.mirror.asks_for_devices() {
-            self.mirror.take_devices(&(self.devices)());
+            // Linux always has a `lo`.
+            match (self.devices)().filter(|d| !d.is_empty()) {
+                Some(devices) => self.mirror.take_devices(&devices),
+                None => self.mirror.ask_for_devices(),
+            }
         }
         let labels = self.mirror.take_label_changes();
         if !labels.is_empty() {

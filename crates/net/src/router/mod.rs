@@ -226,6 +226,8 @@ pub struct Router {
     pub(crate) static_batches: u64,
     /// See [`Router::said`].
     said: u64,
+    /// See [`Router::tables_made`].
+    tables_made: u64,
     log: Log,
     aside: aside::Aside,
 }
@@ -302,6 +304,7 @@ impl Router {
             started: Instant::now(),
             changes: 0,
             said: 0,
+            tables_made: 0,
             static_batches: 0,
             log: Log::default(),
             aside: aside::Aside::default(),

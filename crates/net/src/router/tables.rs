@@ -466,6 +466,11 @@ impl Router {
         (0..=128).zip(lengths.iter().copied()).filter(|(_, n)| *n != 0)
     }
 
+    /// How often a table was made so far: one that was taken out and made again has lost the routes of all sources.
+    pub fn tables_made(&self) -> u64 {
+        self.tables_made
+    }
+
     /// Whether there is such a table.
     pub fn has_table(&self, t: RouteTable) -> bool {
         self.fib_index_of(t).is_ok()
@@ -551,6 +556,7 @@ impl Router {
         table: RouteTable,
         name: Option<String>,
     ) -> Result<Vec<Op>, OpError> {
+        self.tables_made += 1;
         if let Some(fib_index) = self.fibs.fib_index(table) {
             let found = self.fibs.get_mut(table.v6, fib_index);
             let Some(vrf) = found.filter(|v| v.doomed) else {
